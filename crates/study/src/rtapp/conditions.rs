@@ -38,3 +38,9 @@ pub(super) fn reference(value: &Json, place: &str) -> Result<(String, Option<Str
 pub(super) fn suspended(named: &str, task: &str) -> String {
     word(if named.is_empty() { task } else { named })
 }
+
+/// Whether the steps took the lock last and did not give it back.
+pub(super) fn is_held(lock: &str, steps: &[String]) -> bool {
+    let of = |step: &&String| step.strip_suffix(lock).is_some_and(|verb| matches!(verb, "lock " | "unlock "));
+    steps.iter().rfind(of).is_some_and(|step| step.starts_with("lock "))
+}

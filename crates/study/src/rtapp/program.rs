@@ -1,6 +1,6 @@
 //! From rt-app's tasks, phases and events to tasks and steps of a scenario.
 
-use super::conditions::{Waiters, reference, suspended};
+use super::conditions::{Waiters, is_held, reference, suspended};
 use super::json::Json;
 use super::old;
 use super::periods::has_several_periods;
@@ -576,12 +576,6 @@ impl Steps<'_> {
             other => Err((format!("{place}.mode"), format!("`{other}`: it is \"relative\" or \"absolute\""))),
         }
     }
-}
-
-/// Whether the steps took the lock last and did not give it back.
-fn is_held(lock: &str, steps: &[String]) -> bool {
-    let of = |step: &&String| step.strip_suffix(lock).is_some_and(|verb| matches!(verb, "lock " | "unlock "));
-    steps.iter().rfind(of).is_some_and(|step| step.starts_with("lock "))
 }
 
 /// `loop` of a task or phase; -1 = for ever.
