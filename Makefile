@@ -3,7 +3,7 @@ CARGO ?= cargo
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test lint ci guests guests-short oracle stress bench doc clean
+.PHONY: help demo build test wheel python-test lint ci guests guests-short oracle stress bench doc clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,22 @@ guests:  ## The program on six other kernels, in QEMU (fetches some 500 MB; an h
 guests-short:  ## The same on three kernels, some minutes: part of CI
 	$(CARGO) build --package schedlab-cli
 	$(CARGO) xtask guest --short --program target/debug/schedlab
+
+# Versions of what is installed are in python/requirements-test.txt; the environment is made once.
+PYTHON_ENV := target/python-test
+$(PYTHON_ENV)/made: python/requirements-test.txt
+	python3 -m venv $(PYTHON_ENV)
+	$(PYTHON_ENV)/bin/pip install --quiet --requirement python/requirements-test.txt
+	touch $@
+
+wheel: $(PYTHON_ENV)/made  ## The Python package: target/wheels
+	cd python && ../$(PYTHON_ENV)/bin/maturin build --release --quiet --out ../target/wheels
+
+python-test: $(PYTHON_ENV)/made  ## Tests of the Python package
+	$(CARGO) build --package schedlab-cli
+	cd python && ../$(PYTHON_ENV)/bin/maturin build --quiet --out ../target/wheels/debug
+	$(PYTHON_ENV)/bin/pip install --quiet --force-reinstall --no-deps target/wheels/debug/schedlab-*.whl
+	SCHEDLAB=$(CURDIR)/target/debug/schedlab $(PYTHON_ENV)/bin/python -m pytest -q python/tests
 
 oracle:  ## The Linux presets against recorded kernels: runs (median of ten), replays, shares on four CPUs
 	$(CARGO) xtask oracle oracles/linux/*.jsonl.zst --jitter 10 --share 0.005 --wait 15% --wait-floor 50us --pass 85%

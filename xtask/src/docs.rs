@@ -11,6 +11,7 @@ use schedlab_sim::{Machine, RunOptions, TickSkew};
 use schedlab_study::metric::{Better, METRICS, Of, Unit};
 use schedlab_study::scenario::{self, Scenario};
 use schedlab_study::variant::Variant;
+use schedlab_tables::Kind;
 use schedlab_trace::import::formats::{Elsewhere, FORMATS};
 use std::fmt::Write;
 use std::path::Path;
@@ -19,6 +20,7 @@ use std::process::ExitCode;
 /// The generated files.
 const SCHEDULERS: &str = "docs/schedulers.md";
 const METRICS_PAGE: &str = "docs/metrics.md";
+const TABLES_PAGE: &str = "docs/tables.md";
 const LADDER: &str = "docs/redis-batch.svg";
 /// The page with the generated table of formats, and the lines around that table.
 const EXCHANGE: &str = "docs/exchange-formats.md";
@@ -46,7 +48,7 @@ pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
         std::fs::write(root.join(file), text).context(file)?;
     }
     std::fs::write(root.join(LADDER), redis_ladder(&root)?).context(LADDER)?;
-    println!("wrote {SCHEDULERS}, {METRICS_PAGE}, {EXCHANGE} and {LADDER}");
+    println!("wrote {SCHEDULERS}, {METRICS_PAGE}, {TABLES_PAGE}, {EXCHANGE} and {LADDER}");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -64,11 +66,12 @@ pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) {
 }
 
 /// The generated texts, with their files.
-fn texts(root: &Path) -> Result<[(&'static str, String); 3]> {
+fn texts(root: &Path) -> Result<[(&'static str, String); 4]> {
     let exchange = std::fs::read_to_string(root.join(EXCHANGE)).context(EXCHANGE)?;
     Ok([
         (SCHEDULERS, schedulers(registry::all())),
         (METRICS_PAGE, metrics()),
+        (TABLES_PAGE, tables()),
         (EXCHANGE, with_formats(&exchange)?),
     ])
 }
@@ -93,6 +96,33 @@ fn formats() -> String {
             (false, None) => "no",
         };
         let _ = writeln!(text, "| {} | {read} | {} |", format.what, format.advice().unwrap_or(format.notes));
+    }
+    text
+}
+
+/// The page of all tables.
+fn tables() -> String {
+    let mut text = String::from(
+        "# Tables\n\nMade by `cargo xtask docs` from the declarations in `crates/trace/src/flat` and `crates/tables/src/study.rs`: do not \
+         edit by hand.\n\nThe Python package hands them to data frames (`sl.open(FILE).events`, `sl.compare(FILE).rows()`); \
+         `schedlab export --csv` writes `events`, `tasks` and, as `waits.csv`, `latencies`. Whole numbers have 64 bits, times are \
+         nanoseconds, texts are dictionaries; any value may be missing.\n",
+    );
+    for table in schedlab_tables::all() {
+        let _ = write!(
+            text,
+            "\n## {}\n\n{}\n\n| column | holds | what it means |\n|---|---|---|\n",
+            table.name, table.doc
+        );
+        for column in table.columns {
+            let kind = match column.kind {
+                Kind::Int => "whole number",
+                Kind::Float => "number",
+                Kind::Bool => "yes or no",
+                Kind::Text => "text",
+            };
+            let _ = writeln!(text, "| `{}` | {kind} | {} |", column.name, column.doc);
+        }
     }
     text
 }

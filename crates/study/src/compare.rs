@@ -35,6 +35,8 @@ use schedlab_model::Ns;
 use schedlab_scheduler::{Knobs, SchedulerSpec, registry};
 use schedlab_stats::Estimate;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// What a user may choose. Everything else comes from the scenario or the recording.
 #[derive(Clone, Debug, Default)]
@@ -59,6 +61,8 @@ pub struct Options {
     pub gates: Vec<RowGate>,
     /// Keep distributions and schedules for a page ([`Study::detail`](crate::result::Study::detail)).
     pub detail: bool,
+    /// When it becomes true, no further run begins and [`StudyError::Stopped`] is returned.
+    pub stop: Option<Arc<AtomicBool>>,
 }
 
 /// Called with (done, all) runs.

@@ -64,6 +64,9 @@ pub enum StudyError {
         /// What happened.
         source: Box<SimError>,
     },
+    /// The caller asked for an end.
+    #[error("stopped before it was done")]
+    Stopped,
     /// Neither a file nor a scenario of the gallery.
     #[error("{0}")]
     NoSuchInput(String),

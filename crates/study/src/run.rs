@@ -15,7 +15,7 @@ use schedlab_model::{EventSink, Ns, Workload};
 use schedlab_scheduler::Scheduler;
 use schedlab_sim::{Machine, Outcome, RunOptions, SimError, WaitsFor};
 use schedlab_trace::analysis::Summary;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// How each row is run.
 pub(crate) struct Bench<'a> {
@@ -40,6 +40,8 @@ pub(crate) struct Bench<'a> {
     pub(crate) jobs: usize,
     /// Called with (done, all) runs.
     pub(crate) progress: &'a (dyn Fn(usize, usize) + Sync),
+    /// When it becomes true, no further run begins.
+    pub(crate) stop: Option<&'a AtomicBool>,
 }
 
 /// What one run gave.
@@ -117,6 +119,9 @@ impl Bench<'_> {
     }
 
     fn one(&self, plan: &RowPlan, seed: u64) -> Result<Run, StudyError> {
+        if self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            return Err(StudyError::Stopped);
+        }
         let machine = Machine { preemption: plan.preemption.clone(), ..(self.machine)(seed) };
         let cpus = machine.topology.cpus();
         let scheduler = plan.build(cpus)?;

@@ -43,6 +43,7 @@ const BELOW_LAB: &[&str] = &[
 
 const LAB_AND_BELOW: &[&str] = &[
     "schedlab-lab",
+    "schedlab-tables",
     "schedlab-study",
     "schedlab-model",
     "schedlab-stats",
@@ -109,8 +110,17 @@ pub(super) const FLOORS: &[Floor] = &[
     floor("schedlab-measure", MEASURING),
     floor("schedlab-report", &["schedlab-model", "schedlab-trace"]),
     floor("schedlab-study", PREDICTING),
+    Floor {
+        external: Some(&["arrow-array", "arrow-schema", "thiserror"]),
+        ..floor("schedlab-tables", &["schedlab-study", "schedlab-trace"])
+    },
     floor("schedlab-lab", BELOW_LAB),
     floor("schedlab-cli", LAB_AND_BELOW),
+    // The Python module: python/native.
+    floor(
+        "schedlab-python",
+        &["schedlab-tables", "schedlab-study", "schedlab-trace", "schedlab-scheduler", "schedlab-model"],
+    ),
     floor("xtask", LAB_AND_BELOW),
 ];
 
@@ -118,6 +128,7 @@ pub(super) const FLOORS: &[Floor] = &[
 pub(super) fn of_file(file: &str) -> Option<&'static Floor> {
     let folder = match file.strip_prefix("crates/") {
         Some(rest) => rest.split('/').next()?,
+        None if file.starts_with("python/native/") => return find("schedlab-python"),
         None => return file.starts_with("xtask/").then(|| find("xtask")).flatten(),
     };
     find(&format!("schedlab-{folder}"))

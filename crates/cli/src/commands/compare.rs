@@ -250,6 +250,7 @@ fn options(args: &CompareArgs) -> anyhow::Result<(Options, Vec<String>)> {
         client_log: args.client_log.as_deref().map(ClientLogSpec::parse),
         gates: args.fail_if.iter().map(|text| gate(text)).collect::<anyhow::Result<_>>()?,
         checks: args.checks.iter().map(|text| check(text)).collect::<anyhow::Result<_>>()?,
+        stop: None,
     };
     Ok((options, said.into_iter().flatten().collect()))
 }

@@ -339,6 +339,7 @@ pub fn compare_recording(
         as_recording: Some(&single),
         jobs: options.jobs,
         progress,
+        stop: options.stop.as_deref(),
     };
     let (mut runs, refused) = bench.run(&mut plans)?;
     client.iter().for_each(|client| client.add_to(&mut runs));

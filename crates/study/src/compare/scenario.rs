@@ -42,6 +42,7 @@ pub fn compare_scenario(
         as_recording: None,
         jobs: options.jobs,
         progress,
+        stop: options.stop.as_deref(),
     };
     let (runs, refused) = bench.run(&mut plans)?;
     // The longest of them, where runs end with their last task.

@@ -1,0 +1,88 @@
+//! Recordings.
+
+use crate::call::{bad, long};
+use crate::table::NativeTable;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use schedlab_model::Ns;
+use schedlab_trace::Recording;
+use std::path::PathBuf;
+
+/// A recording in memory.
+#[pyclass(frozen, module = "schedlab._native")]
+pub(crate) struct NativeRecording {
+    recording: Recording,
+    /// The file.
+    #[pyo3(get)]
+    path: PathBuf,
+    /// The part of the file that it is, in nanoseconds; `None`: all of it.
+    #[pyo3(get)]
+    window: Option<(u64, u64)>,
+}
+
+/// Reads a recording, or a trace of any kind that `schedlab import` reads.
+#[pyfunction]
+pub(crate) fn open(py: Python<'_>, path: PathBuf) -> PyResult<NativeRecording> {
+    let recording = long(py, |_| Recording::open(&path))?;
+    let recording = recording.map_err(|error| {
+        let bad = bad(&error).value(py).to_string();
+        let name = path.display().to_string();
+        PyValueError::new_err(if bad.contains(&name) { bad } else { format!("{name}: {bad}") })
+    })?;
+    if recording.events.is_empty() {
+        return Err(PyValueError::new_err(format!("{}: the recording holds no events", path.display())));
+    }
+    Ok(NativeRecording { recording, path, window: None })
+}
+
+#[pymethods]
+impl NativeRecording {
+    /// Its length in nanoseconds.
+    #[getter]
+    fn duration_ns(&self) -> u64 {
+        self.recording.duration.0
+    }
+
+    /// Its header as JSON, in the words of `schedlab show --json`.
+    fn header_json(&self) -> PyResult<String> {
+        serde_json::to_string(&self.recording.header).map_err(|error| bad(&error))
+    }
+
+    /// What was repaired when it was read, as JSON.
+    fn repairs_json(&self) -> PyResult<String> {
+        serde_json::to_string(&self.recording.repairs).map_err(|error| bad(&error))
+    }
+
+    /// Returns one of its tables.
+    fn table(&self, py: Python<'_>, name: String) -> PyResult<NativeTable> {
+        let batch = long(py, |_| schedlab_tables::of_recording(&self.recording, &name))?;
+        Ok(NativeTable(batch.map_err(|error| bad(&error))?))
+    }
+
+    /// Returns the part from `from_ns` to `to_ns`, as if it had been recorded then: what tasks did before is not known.
+    fn part(&self, py: Python<'_>, from_ns: u64, to_ns: u64) -> PyResult<NativeRecording> {
+        let to = Ns(to_ns).min(self.recording.duration);
+        let from = Ns(from_ns);
+        if from >= to {
+            let length = self.recording.duration;
+            return Err(PyValueError::new_err(format!(
+                "from {from} to {to} there is nothing: the recording is {length} long"
+            )));
+        }
+        let within = |at: Ns| from <= at && at <= to;
+        let mut header = self.recording.header.clone();
+        header.clock_start_ns = header.clock_start_ns.saturating_add(from.0);
+        let part = long(py, |_| {
+            let events = self.recording.events.iter().filter(|event| within(event.at)).map(|event| {
+                let mut event = *event;
+                event.at = event.at.saturating_sub(from);
+                event
+            });
+            Recording::from_parts(header, events.collect(), to - from)
+        })?;
+        let recording = part.map_err(|error| bad(&error))?;
+        let offset = self.window.map_or(0, |(from, _)| from);
+        let window = Some((offset + from.0, offset + to.0));
+        Ok(NativeRecording { recording, path: self.path.clone(), window })
+    }
+}

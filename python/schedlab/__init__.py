@@ -1,0 +1,16 @@
+"""Which scheduler should this workload run under? Recordings, comparisons and predictions as data frames.
+
+>>> import schedlab as sl
+>>> r = sl.open("recordings/redis-other-other-closed8.slt")
+>>> s = sl.compare(r, variants={"batch idle": "sysbench policy=idle"})
+>>> print(s.verdict)
+
+Every table (:class:`Table`) speaks Arrow's PyCapsule protocol and has ``to_pandas()``, ``to_polars()``, ``to_arrow()`` and
+``to_parquet()``. Bad input raises :class:`ValueError` with the message that the command line has.
+"""
+
+from ._recording import Recording, open
+from ._study import Study, compare, scenarios, schedulers
+from ._table import Table
+
+__all__ = ["Recording", "Study", "Table", "compare", "open", "scenarios", "schedulers"]

@@ -1,0 +1,98 @@
+"""Recordings."""
+
+from __future__ import annotations
+
+import json
+from os import PathLike, fspath
+from typing import Any
+
+from . import _native
+from ._table import Table
+from ._time import nanoseconds
+
+
+def open(path: str | PathLike[str]) -> Recording:
+    """Read a recording, or a trace of any kind that ``schedlab import`` reads (perf.data, trace-cmd text, Perfetto, ...).
+
+    >>> open("recordings/redis-other-other-closed8.slt").duration_ns > 0
+    True
+    """
+    return Recording(_native.open(fspath(path)))
+
+
+class Recording:
+    """What the scheduler of a machine did for some time. Made by :func:`open`."""
+
+    def __init__(self, native: _native.NativeRecording) -> None:
+        self._native = native
+
+    @property
+    def path(self) -> str:
+        """The file that it came from."""
+        return fspath(self._native.path)
+
+    @property
+    def window_ns(self) -> tuple[int, int] | None:
+        """The part of the file that it is, or None when it is all of it."""
+        return self._native.window
+
+    @property
+    def duration_ns(self) -> int:
+        """Its length in nanoseconds."""
+        return self._native.duration_ns
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """Machine, kernel, capabilities, tasks and groups, in the words of the recording's header."""
+        return json.loads(self._native.header_json())
+
+    @property
+    def repairs(self) -> dict[str, Any]:
+        """What was repaired when it was read."""
+        return json.loads(self._native.repairs_json())
+
+    @property
+    def events(self) -> Table:
+        """Every event, in the order of time."""
+        return self._table("events")
+
+    @property
+    def tasks(self) -> Table:
+        """Every task: its attributes, and what it got."""
+        return self._table("tasks")
+
+    @property
+    def latencies(self) -> Table:
+        """Every wait for a CPU (run-queue latency)."""
+        return self._table("latencies")
+
+    @property
+    def slices(self) -> Table:
+        """Every time for which a task kept a CPU without a break."""
+        return self._table("slices")
+
+    @property
+    def migrations(self) -> Table:
+        """Every move to another CPU's run queue."""
+        return self._table("migrations")
+
+    @property
+    def blame(self) -> Table:
+        """Who ran while others waited."""
+        return self._table("blame")
+
+    def __getitem__(self, window: slice) -> Recording:
+        """Return a part, such as ``r["0.5s":"2s"]``, as if it had been recorded then: what tasks did before is not known."""
+        if not isinstance(window, slice) or window.step is not None:
+            raise TypeError("write a window of time, such as r['0.5s':'2s']")
+        begin = 0 if window.start is None else nanoseconds(window.start)
+        end = self.duration_ns if window.stop is None else nanoseconds(window.stop)
+        return Recording(self._native.part(begin, end))
+
+    def __repr__(self) -> str:
+        """Say what it is."""
+        part = "" if self.window_ns is None else f", from {self.window_ns[0] / 1e9} s on"
+        return f"<Recording {self.path}: {self.duration_ns / 1e9:.2f} s{part}>"
+
+    def _table(self, name: str) -> Table:
+        return Table(self._native.table(name))

@@ -1,0 +1,67 @@
+"""Tables for data frames of every kind."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from ._native import NativeTable
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+
+class Table:
+    """A table in Arrow's layout. ``docs/tables.md`` says what the columns mean; times are nanoseconds (``_ns``)."""
+
+    def __init__(self, native: NativeTable) -> None:
+        self._native = native
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Hand the data to any library that speaks Arrow's PyCapsule protocol, without a copy."""
+        return self._native.__arrow_c_stream__(requested_schema)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self._native)
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Names of the columns, and what each means."""
+        return dict(self._native.columns)
+
+    def to_arrow(self) -> pyarrow.Table:
+        """Return a ``pyarrow.Table`` over the same memory."""
+        return _library("pyarrow").table(self)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a ``pandas.DataFrame`` over the same memory (columns of ``ArrowDtype``)."""
+        pandas = _library("pandas")
+        return self.to_arrow().to_pandas(types_mapper=pandas.ArrowDtype)
+
+    def to_polars(self) -> polars.DataFrame:
+        """Return a ``polars.DataFrame``."""
+        return _library("polars").DataFrame(self)
+
+    def to_parquet(self, path: str | PathLike[str]) -> None:
+        """Write a Parquet file."""
+        _library("pyarrow")
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(self.to_arrow(), path)
+
+    def __repr__(self) -> str:
+        """Say how large it is and what its columns are."""
+        return f"<Table of {len(self)} rows: {', '.join(self.columns)}>"
+
+
+def _library(name: str) -> Any:
+    """Import a library that schedlab does not need by itself."""
+    import importlib
+
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise ImportError(f"this needs {name}: pip install 'schedlab[pandas]' or 'schedlab[polars]'") from None

@@ -1,0 +1,184 @@
+"""The package against the command line, and against the libraries that take its tables."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas
+import polars
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+import schedlab as sl
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORDING = ROOT / "recordings" / "redis-other-other-closed8.slt"
+PROGRAM = os.environ["SCHEDLAB"]
+TABLES = ["events", "tasks", "latencies", "slices", "migrations", "blame"]
+
+
+@pytest.fixture(scope="module")
+def recording() -> sl.Recording:
+    return sl.open(RECORDING)
+
+
+def run(*arguments: str) -> str:
+    done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 3), done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(("table", "file"), [("events", "events"), ("tasks", "tasks"), ("latencies", "waits")])
+def test_frames_agree_with_csv(recording: sl.Recording, tmp_path: Path, table: str, file: str) -> None:
+    run("export", str(RECORDING), "--csv", str(tmp_path))
+    frame = getattr(recording, table).to_pandas()
+    with (tmp_path / f"{file}.csv").open(newline="") as text:
+        lines = list(csv.reader(text))
+    assert lines[0] == list(frame.columns)
+    assert len(lines) - 1 == len(frame)
+
+    def written(value: object) -> str:
+        if value is pandas.NA or value is None:
+            return ""
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    for line, row in zip(lines[1:], frame.itertuples(index=False, name=None), strict=True):
+        # A spreadsheet must not take a name for a formula: the file has an apostrophe before it.
+        assert [cell.removeprefix("'") for cell in line] == [written(value) for value in row]
+
+
+def test_rows_agree_with_json() -> None:
+    variants = {"batch idle": "sysbench policy=idle"}
+    study = sl.compare(sl.open(RECORDING), variants=variants, seeds=2)
+    printed = json.loads(
+        run("compare", str(RECORDING), "--variant", "batch idle: sysbench policy=idle", "--seeds", "2", "--json")
+    )
+    assert study.result["rows"] == printed["rows"]
+    outcome, certainty = printed["verdict"]["outcome"], printed["verdict"]["certainty"]
+    assert study.verdict == f"{outcome} {certainty}"
+    cells = [
+        (index, subject["name"], cell["metric"], cell["value"]["median"])
+        for index, row in enumerate(printed["rows"])
+        for subject in row["subjects"]
+        for cell in subject["cells"]
+    ]
+    frame = study.rows().to_polars()
+    assert frame.select("row", "subject", "metric", "value").rows() == cells
+    assert study.trusted is printed["self_replay"]["trusted"]
+
+
+def test_expectations_of_a_scenario() -> None:
+    frame = sl.compare("two-hogs").expectations().to_pandas()
+    assert len(frame) > 0
+    assert frame["holds"].all()
+
+
+def test_jobs_do_not_change_the_result(recording: sl.Recording) -> None:
+    one, two = (sl.compare(recording, seeds=2, jobs=jobs).result for jobs in (1, 2))
+    assert one == two
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_are_not_copied(recording: sl.Recording, name: str) -> None:
+    table = getattr(recording, name)
+    assert len(table) > 0
+
+    def addresses(taken: pyarrow.Table) -> list[int]:
+        chunks = [column.chunk(0) for column in taken.columns]
+        return [buffer.address for chunk in chunks for buffer in chunk.buffers() if buffer is not None]
+
+    first, second = pyarrow.table(table), pyarrow.table(table)
+    assert addresses(first) == addresses(second)
+    assert addresses(first)
+    numbers = [column for column in first.column_names if pyarrow.types.is_int64(first.schema.field(column).type)]
+    series = table.to_pandas()[numbers[0]]
+    assert series.array.__arrow_array__().chunk(0).buffers()[1].address == first[numbers[0]].chunk(0).buffers()[1].address
+
+
+def test_polars_pandas_and_parquet_hold_the_same(recording: sl.Recording, tmp_path: Path) -> None:
+    table = recording.latencies
+    waits = table.to_pandas()["wait_ns"].tolist()
+    assert table.to_polars()["wait_ns"].to_list() == waits
+    assert polars.DataFrame(table).shape == (len(table), len(table.columns))
+    table.to_parquet(tmp_path / "waits.parquet")
+    assert pyarrow.parquet.read_table(tmp_path / "waits.parquet")["wait_ns"].to_pylist() == waits
+
+
+def test_columns_say_what_they_mean(recording: sl.Recording) -> None:
+    for name in TABLES:
+        columns = getattr(recording, name).columns
+        assert all(columns.values()), name
+    page = (ROOT / "docs" / "tables.md").read_text()
+    assert recording.latencies.columns["wait_ns"] in page
+
+
+def test_a_part_has_the_events_of_its_time(recording: sl.Recording) -> None:
+    part = recording["0.5s":"1.5s"]
+    assert part.duration_ns == 10**9
+    assert part.window_ns == (500_000_000, 1_500_000_000)
+    assert part[10**8 :].window_ns == (600_000_000, 1_500_000_000)
+    whole = recording.events.to_pandas()
+    inside = whole[(whole["at_ns"] >= 500_000_000) & (whole["at_ns"] <= 1_500_000_000)]
+    assert (part.events.to_pandas()["at_ns"] + 500_000_000).tolist() == inside["at_ns"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: sl.open(ROOT / "no-such-file.slt"), "no-such-file.slt"),
+        (lambda: sl.open(ROOT / "Makefile"), "Makefile"),
+        (lambda: sl.compare("two-hogz"), "did you mean the scenario `two-hogs`"),
+        (lambda: sl.compare("two-hogs", schedulers=["linux-9"]), "linux-9"),
+        (lambda: sl.compare("two-hogs", variants={"x": "nobody policy=idle"}), "nobody"),
+        (lambda: sl.compare("two-hogs", seeds=0), "seeds: 1 to 1000"),
+        (lambda: sl.compare("two-hogs", duration="5"), "with its unit"),
+        (lambda: sl.open(RECORDING)["9s":], "there is nothing"),
+        (lambda: sl.compare(sl.open(RECORDING)["1s":]), "a part of a recording"),
+    ],
+)
+def test_bad_input_is_a_value_error_that_teaches(call, words: str) -> None:
+    with pytest.raises(ValueError, match=words.replace("(", r"\(")) as caught:
+        call()
+    assert "\n" not in str(caught.value).strip()
+
+
+def test_ctrl_c_ends_a_comparison() -> None:
+    script = (
+        "import schedlab as sl\n"
+        "print('begins', flush=True)\n"
+        "try:\n"
+        "    sl.compare('redis-batch', seeds=1000, jobs=1)\n"
+        "except KeyboardInterrupt:\n"
+        "    print('stopped')\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "begins\n"
+        # The call may not have begun yet; then there is no handler to miss: Python raises where it is.
+        while child.poll() is None:
+            child.send_signal(signal.SIGINT)
+            try:
+                child.wait(2)
+            except subprocess.TimeoutExpired:
+                continue
+        rest = child.stdout.read()
+    assert rest == "stopped\n" or child.returncode != 0
+
+
+def test_the_command_line_can_be_run_as_a_module() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "schedlab", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == run("--version")
+
+
+def test_names_are_listed() -> None:
+    assert "linux-6.18" in sl.schedulers()
+    assert "redis-batch" in sl.scenarios()
