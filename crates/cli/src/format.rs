@@ -61,6 +61,7 @@ impl FormatArgs {
     }
 
     /// Whether a live view prints each of its states, not only the last.
+    #[cfg(feature = "machine")]
     pub(crate) fn has_steps(&self) -> bool {
         matches!(self.get(), ResultFormat::Csv | ResultFormat::Json | ResultFormat::Ndjson)
     }
@@ -104,8 +105,10 @@ fn shaped(json: &str) -> anyhow::Result<(tree::Tree, &'static ResultShape)> {
 }
 
 /// Prints states of a live view, one after the other.
+#[cfg(feature = "machine")]
 pub(crate) struct LivePrinter(Option<Sheet<Vec<u8>>>, ResultFormat);
 
+#[cfg(feature = "machine")]
 impl LivePrinter {
     /// Returns the printer of a command with these options.
     pub(crate) fn new(format: &FormatArgs) -> LivePrinter {

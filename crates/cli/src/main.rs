@@ -4,8 +4,6 @@
 //! Exit codes: 0 done, 1 a stated expectation failed, 2 bad input or not possible here, 3 ran but the result
 //! cannot be trusted.
 #![forbid(unsafe_code)]
-// What several commands share is not used by all builds.
-#![cfg_attr(not(feature = "machine"), allow(dead_code))]
 
 mod args;
 mod commands;

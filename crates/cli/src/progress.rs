@@ -118,6 +118,7 @@ impl Drop for RecordingLine {
 }
 
 /// Returns a line that is written over; hidden when standard error is no terminal.
+#[cfg(feature = "machine")]
 fn message_line() -> ProgressBar {
     let wanted = std::io::stderr().is_terminal();
     let target = if wanted { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -127,11 +128,13 @@ fn message_line() -> ProgressBar {
 }
 
 /// Lines that are written over a few times a second, on a terminal only.
+#[cfg(feature = "machine")]
 pub(crate) struct Lines {
     line: ProgressBar,
     shown: Option<Instant>,
 }
 
+#[cfg(feature = "machine")]
 impl Lines {
     pub(crate) fn new() -> Lines {
         Lines { line: message_line(), shown: None }
@@ -146,6 +149,7 @@ impl Lines {
     }
 }
 
+#[cfg(feature = "machine")]
 impl Drop for Lines {
     fn drop(&mut self) {
         self.line.finish_and_clear();

@@ -72,15 +72,16 @@ impl NativeRecording {
         let within = |at: Ns| from <= at && at <= to;
         let mut header = self.recording.header.clone();
         header.clock_start_ns = header.clock_start_ns.saturating_add(from.0);
-        let part = long(py, |_| {
+        // The events are in order and repaired already: they stay as they are.
+        let recording = long(py, |_| {
             let events = self.recording.events.iter().filter(|event| within(event.at)).map(|event| {
                 let mut event = *event;
                 event.at = event.at.saturating_sub(from);
                 event
             });
-            Recording::from_parts(header, events.collect(), to - from)
+            let repairs = self.recording.repairs.clone();
+            Recording { header, events: events.collect(), duration: to - from, repairs }
         })?;
-        let recording = part.map_err(|error| bad(&error))?;
         let offset = self.window.map_or(0, |(from, _)| from);
         let window = Some((offset + from.0, offset + to.0));
         Ok(NativeRecording { recording, path: self.path.clone(), window })

@@ -88,6 +88,7 @@ impl<W: Write> Sheet<W> {
         writeln!(self.out, "{}", escaped(text))
     }
 
+    #[cfg(feature = "machine")]
     pub(crate) fn out(&mut self) -> &mut W {
         &mut self.out
     }
