@@ -248,9 +248,9 @@ fn answer(recording: &Recording, scope: &Scope, found: &Conservation) -> String 
         longest.length(),
         seconds(longest.from),
         name(longest.task),
-        longest.waited_on,
+        longest.waited_on.0,
         name(longest.behind),
-        longest.idle,
+        longest.idle.0,
     )
 }
 
