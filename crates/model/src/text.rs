@@ -12,6 +12,19 @@ pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
         .map(|(_, candidate)| candidate.to_owned())
 }
 
+/// Returns the two ends of an interval as tables have them: `1.20ms..1.31ms`, `>1.20ms` where nothing is known above, `<1.31ms` where nothing
+/// is known below, and one value where both ends read the same.
+pub fn between(low: Option<crate::Ns>, high: Option<crate::Ns>) -> String {
+    let (low, high) = (low.map(|low| low.to_string()), high.map(|high| high.to_string()));
+    match (low, high) {
+        (Some(low), Some(high)) if low == high => low,
+        (Some(low), Some(high)) => format!("{low}..{high}"),
+        (Some(low), None) => format!(">{low}"),
+        (None, Some(high)) => format!("<{high}"),
+        (None, None) => String::new(),
+    }
+}
+
 /// Edit distance in which swapping two neighbours counts as one slip (`taks` for `task`).
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());

@@ -125,7 +125,7 @@ fn clause(text: &str) -> Result<Clause, VariantError> {
 /// Returns the settings of `text`, which stand between blanks. The kernel's own form of `cpu.max` has a blank inside.
 fn parts(text: &str) -> Vec<String> {
     let mut parts: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
+    for word in quoted(text).split_whitespace() {
         match parts.last_mut() {
             Some(last) if last.starts_with("cpu.max=") && word.bytes().all(|b| b.is_ascii_digit()) => {
                 *last = format!("{last} {word}");
@@ -134,6 +134,25 @@ fn parts(text: &str) -> Vec<String> {
         }
     }
     parts
+}
+
+/// Returns `text` without the quotes around values: `cpu.max='25%'` and `cpu.max="25000 100000"` are read as without them.
+fn quoted(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('=') {
+        plain += before;
+        plain.push('=');
+        let quote = after.chars().next().filter(|first| matches!(first, '\'' | '"'));
+        rest = after;
+        if let Some(quote) = quote
+            && let Some((value, behind)) = after[1..].split_once(quote)
+        {
+            plain += value;
+            rest = behind;
+        }
+    }
+    plain + rest
 }
 
 /// `/a//b/` is the group `/a/b`.
@@ -161,9 +180,17 @@ mod tests {
 
     #[test]
     fn a_limit_may_be_written_as_the_kernel_and_systemd_do() {
-        for text in
-            ["cpu.max=25ms/100ms", "cpu.max=25ms", "cpu.max=25%", "cpu.max=25000 100000", "cpu.max=25000"]
-        {
+        for text in [
+            "cpu.max=25ms/100ms",
+            "cpu.max=25ms",
+            "cpu.max=25%",
+            "cpu.max=25000 100000",
+            "cpu.max=25000",
+            "cpu.max='25%'",
+            "cpu.max=\"25%\"",
+            "cpu.max='25000 100000'",
+            "cpu.max=\"25000 100000\"",
+        ] {
             let variant = Variant::parse(&format!("x: /g {text} cpu.weight=50")).unwrap();
             let Setting::Group(GroupSetting::Max(Some(limit))) = &variant.clauses[0].settings[0] else {
                 panic!("{text}: {variant:?}")

@@ -3,7 +3,8 @@
 use crate::change::{Change, Judgement};
 use crate::measurements::{Kind, MACHINE};
 use crate::metric::{Metric, Stat, Unit};
-use crate::result::{Replayed, Row, Study, Subject};
+use crate::result::{Interval, Replayed, Row, Study, Subject};
+use schedlab_model::Ns;
 
 /// Columns of tasks, the most important first: what does not fit is left out from the end.
 pub const TASK_COLUMNS: [Metric; 8] = [
@@ -219,6 +220,12 @@ fn of_ratio(change: &Change, ratio: f64) -> (String, String) {
         _ if ratio <= 0.1 && error < ratio / 2.0 => (format!("1/{:.0}", 1.0 / ratio), String::new()),
         _ => (format!("{:+.0}%", (ratio - 1.0) * 100.0), format!("{:.0}%", error * 100.0)),
     }
+}
+
+/// Returns the ends of a percentile's interval as tables have them: `9.52ms..9.91ms`, `>9.52ms` without an upper end.
+pub fn interval(interval: &Interval) -> String {
+    let end = |end: Option<f64>| end.map(|ns| Ns(ns.round() as u64));
+    schedlab_model::text::between(end(interval.low), end(interval.high))
 }
 
 /// A number does not leave its unit.

@@ -83,7 +83,7 @@ pub(super) const FLOORS: &[Floor] = &[
             "flate2",
             "memchr",
         ]),
-        ..floor("schedlab-trace", &["schedlab-model"])
+        ..floor("schedlab-trace", &["schedlab-model", "schedlab-stats"])
     },
     pure(
         "schedlab-sim",

@@ -103,9 +103,8 @@ fn model(args: &Model) -> anyhow::Result<Exit> {
 }
 
 fn render(result: &DecisionCostResult) -> String {
-    let mut text = String::from(
-        "Cost of one schedule() in us, entry to return (in brackets: waiting for the lock; entries looked at)\n",
-    );
+    let mut text = answer(result);
+    text += "\nCost of one schedule() in us, entry to return (in brackets: waiting for the lock; entries looked at)\n";
     let _ = writeln!(
         text,
         "  {:>4} {:>7}  {:8} {:13} {:>10} {:>10} {:>8} {:>9} {:>9} {:>10}",
@@ -145,6 +144,39 @@ fn render(result: &DecisionCostResult) -> String {
         let _ = writeln!(text, "  {name} = {price}");
     }
     text + NOTES
+}
+
+/// What a decision costs where there are most threads, under the cheapest and the dearest scheduler, and how it grows.
+fn answer(result: &DecisionCostResult) -> String {
+    let Some(largest) = result.rows.iter().max_by_key(|row| (row.tasks, row.cpus)) else {
+        return String::new();
+    };
+    let by_cost = |a: &&DecisionCostRow, b: &&DecisionCostRow| a.cost_us.total_cmp(&b.cost_us);
+    let here = || {
+        result.rows.iter().filter(|row| {
+            (row.tasks, row.cpus, &row.variant) == (largest.tasks, largest.cpus, &largest.variant)
+        })
+    };
+    let (Some(least), Some(most)) = (here().min_by(by_cost), here().max_by(by_cost)) else {
+        return String::new();
+    };
+    let place = format!("With {} threads on {} CPUs", largest.tasks, largest.cpus);
+    let first = match least.scheduler == most.scheduler {
+        true => format!("{place} a decision of {} costs {:.2} us.", most.scheduler, most.cost_us),
+        false => format!(
+            "{place} a decision costs {:.2} us under {} and {:.2} us under {}.",
+            least.cost_us, least.scheduler, most.cost_us, most.scheduler
+        ),
+    };
+    let same = |row: &&DecisionCostRow| {
+        (row.cpus, &row.variant, &row.scheduler) == (most.cpus, &most.variant, &most.scheduler)
+    };
+    let fewest =
+        result.rows.iter().filter(same).min_by_key(|row| row.tasks).filter(|row| row.tasks < most.tasks);
+    let second = fewest.map_or(String::new(), |row| {
+        format!(" With {} threads the latter costs {:.2} us.", row.tasks, row.cost_us)
+    });
+    format!("{first}{second}\n")
 }
 
 const NOTES: &str = "

@@ -158,11 +158,7 @@ fn numbered(file: &Path, number: u32) -> PathBuf {
 fn once(args: &RecordArgs, plan: &RecordPlan, signal: &StopSignal) -> anyhow::Result<(Exit, bool)> {
     let file = plan.output.as_path();
     output::check(file)?;
-    let mut live = Live {
-        quiet: !args.format.is_table() || output::is_stdout(file),
-        line: RecordingLine::new(),
-        patience: None,
-    };
+    let mut live = Live { line: RecordingLine::new(), patience: None };
     let recorded = record(plan, &mut live, &|| signal.requested())?;
     drop(live);
     let text = args.format.print(None, || Ok(json(file, &recorded)), |_| text(args, file, &recorded))?;
@@ -194,8 +190,6 @@ fn exec(command: &str, file: &Path) -> anyhow::Result<()> {
 
 /// Prints first what the recorder sees, then how the recording goes.
 struct Live {
-    /// Standard output is for something else.
-    quiet: bool,
     line: RecordingLine,
     /// Explains a long wait for the beginning, until it begins.
     patience: Option<Patience>,
@@ -212,12 +206,8 @@ impl RecordObserver for Live {
     fn started(&mut self, start: &RecordStart) {
         self.patience = None;
         let text = first_line(&start.capabilities);
-        // A closed pipe ends the line and not the recording.
-        let _ = if self.quiet {
-            std::io::stderr().write_all(text.as_bytes())
-        } else {
-            output::write(None, &text).map_err(std::io::Error::other)
-        };
+        // Standard output begins with the answer, which comes at the end. Without standard error the line is not needed.
+        let _ = std::io::stderr().write_all(text.as_bytes());
     }
 
     fn progress(&mut self, so_far: &RecordProgress) {
@@ -364,56 +354,41 @@ fn request(args: &RecordArgs) -> anyhow::Result<RecordRequest> {
     Ok(request)
 }
 
+/// Returns the report: first whether the event came and what the file holds, then what the recording cost.
 fn text(args: &RecordArgs, file: &Path, recorded: &Recorded) -> String {
     let end = &recorded.end;
     let path = file.display();
-    let mut text = format!(
-        "{path}: {} events of {} threads in {}, {} KiB, by {}; the recorder used {} of CPU\n",
-        end.events,
-        recorded.tasks,
-        end.duration,
-        recorded.file_bytes.div_ceil(1024),
-        recorded.backend.name(),
-        end.recorder_cpu
-    );
+    let mut text = match &recorded.caught {
+        Some(caught) => format!("The event came, caught: {caught}.\n"),
+        None if !args.until.is_empty() => "The event of --until did not come.\n".to_owned(),
+        None => String::new(),
+    };
+    let lost =
+        if end.lost > 0 { format!("{} events were lost", end.lost) } else { "no event was lost".to_owned() };
+    text += &match recorded.kept {
+        Some(kept) => format!(
+            "{path} holds the last {} of {}: {} events of {} threads; {lost}.\n",
+            kept.duration, end.duration, kept.events, recorded.tasks
+        ),
+        None => {
+            format!(
+                "{path} holds {}: {} events of {} threads; {lost}.\n",
+                end.duration, end.events, recorded.tasks
+            )
+        }
+    };
+    text += &cost(recorded);
     if end.stolen > Ns::ZERO {
         text += &format!("the hypervisor took {} of CPU time away meanwhile\n", end.stolen);
     }
-    if let Some(kept) = recorded.kept {
-        text = format!(
-            "{path}: the last {} ({} events of {} threads), {} KiB, of {} recorded by {}; the recorder used {} of CPU\n",
-            kept.duration,
-            kept.events,
-            recorded.tasks,
-            recorded.file_bytes.div_ceil(1024),
-            end.duration,
-            recorded.backend.name(),
-            end.recorder_cpu
-        );
-        if kept.short {
-            text += "memory was too small for more: give more with --max-size\n";
-        }
-    }
-    if let Some(cost) = recorded.cost_ns_per_switch {
-        text += &format!(
-            "recording added {} to a context switch with its wakeup (measured before the recording)\n",
-            Ns(cost)
-        );
-    }
-    match &recorded.caught {
-        Some(caught) => text += &format!("caught: {caught}\n"),
-        None if !args.until.is_empty() => text += "no condition of --until was met\n",
-        None => {}
+    if recorded.kept.is_some_and(|kept| kept.short) {
+        text += "memory was too small for more: give more with --max-size\n";
     }
     if recorded.full {
         text += "the recording ended early: the file has the size that --max-size allows\n";
     }
     if end.lost > 0 {
-        text += &format!(
-            "{} events were lost: record for a shorter time, or put the recorder on a quiet CPU with \
-             --recorder-cpu\n",
-            end.lost
-        );
+        text += "to lose fewer events record for a shorter time, or put the recorder on a quiet CPU with --recorder-cpu\n";
     }
     match end.exit {
         Some(status) if !status.success() => text += &format!("the command ended with {status}\n"),
@@ -421,6 +396,20 @@ fn text(args: &RecordArgs, file: &Path, recorded: &Recorded) -> String {
     }
     let replays = recorded.system_wide && matches!(recorded.backend, Backend::Bpf | Backend::Tracepoints);
     text + &if replays { format!("next: schedlab compare {path}\n") } else { String::new() }
+}
+
+/// Returns what the recording cost, and by which way it was made.
+fn cost(recorded: &Recorded) -> String {
+    let added = recorded.cost_ns_per_switch.map_or(String::new(), |cost| {
+        format!("Recording added {} to a context switch with its wakeup (measured before it); ", Ns(cost))
+    });
+    let the = if added.is_empty() { "The" } else { "the" };
+    format!(
+        "{added}{the} recorder used {} of CPU and wrote {} KiB, by {}.\n",
+        recorded.end.recorder_cpu,
+        recorded.file_bytes.div_ceil(1024),
+        recorded.backend.name()
+    )
 }
 
 fn json(file: &Path, recorded: &Recorded) -> serde_json::Value {

@@ -109,9 +109,24 @@ fn send(args: &StressArgs, groups: usize, signal: &StopSignal) -> anyhow::Result
     args.format.print(None, value, |_| sent(&request, groups, &rounds))
 }
 
+/// Returns first how long the rounds took and what a round is, then the lines that hackbench prints.
 fn sent(request: &GroupsRequest, groups: usize, rounds: &[Ns]) -> String {
-    let mut text = format!(
-        "{} tasks in {groups} group{}, {} messages of {} bytes a round\n",
+    let mut sorted = rounds.to_vec();
+    sorted.sort_unstable();
+    let time = |time: &Ns| format!("{:.3} s", time.0 as f64 / 1e9);
+    let mut text = match &sorted[..] {
+        [] => "Stopped before the first round was over.".to_owned(),
+        [only] => format!("A round took {}.", time(only)),
+        [least, .., most] => {
+            // Of two values in the middle the lower one.
+            let median = &sorted[(sorted.len() - 1) / 2];
+            let rounds = sorted.len();
+            format!("A round took {} (median of {rounds}, {} to {}).", time(median), time(least), time(most))
+        }
+    };
+    let _ = writeln!(
+        text,
+        " In a round {} tasks in {groups} group{} send {} messages of {} bytes.",
         request.tasks(),
         if groups == 1 { "" } else { "s" },
         request.total_messages(),
@@ -119,9 +134,6 @@ fn sent(request: &GroupsRequest, groups: usize, rounds: &[Ns]) -> String {
     );
     for time in rounds {
         let _ = writeln!(text, "Time: {:.3}", time.0 as f64 / 1e9);
-    }
-    if rounds.is_empty() {
-        text += "stopped before the first round was over\n";
     }
     text
 }
@@ -147,7 +159,16 @@ fn hogs(args: &StressArgs, signal: &StopSignal) -> anyhow::Result<String> {
 }
 
 fn worked(reports: &[HogReport], elapsed: Duration) -> String {
-    let mut text = String::new();
+    let cpu: u64 = reports.iter().map(|report| report.cpu_ns.0).sum();
+    let seconds = elapsed.as_secs_f64();
+    let least = reports.iter().map(|report| report.share).fold(f64::INFINITY, f64::min);
+    let mut text = format!(
+        "{} {} had {:.3} s of CPU time in {seconds:.3} s. The one that had least got {:.1} % of a CPU.\n",
+        reports.len(),
+        if reports.len() == 1 { "thread" } else { "threads" },
+        cpu as f64 / 1e9,
+        if least.is_finite() { least * 100.0 } else { 0.0 }
+    );
     for HogReport { kind, cpu_ns, share, bytes } in reports {
         let _ = write!(text, "{kind:6}  CPU {:8.3} s  {:5.1} %", cpu_ns.0 as f64 / 1e9, share * 100.0);
         if *bytes > 0 {

@@ -3,6 +3,7 @@
 use super::style::{Style, wrap};
 use super::table::{Cell as Field, Table as Grid};
 use schedlab_model::Ns;
+use schedlab_model::text::{between, shown};
 use schedlab_study::pieces::{Lanes, in_order};
 use schedlab_trace::analysis::Scope;
 use schedlab_trace::analysis::show::{Cell, Column, Layout, Output, Table};
@@ -172,6 +173,7 @@ impl<W: Write> Text<W> {
             }
             Cell::Time(time) if exact => milliseconds(time) + " ms",
             Cell::Time(time) => time.to_string(),
+            Cell::Between(low, high) => between(low, high),
             Cell::Share(share) => format!("{}.{:02}%", share / 10_000, share % 10_000 / 100),
             Cell::Milli(milli) => format!("{}.{:03}", milli / 1_000, milli % 1_000),
         }
@@ -275,6 +277,12 @@ impl<W: Write> Output for Text<W> {
         self.count += 1;
         self.listing.time_on_cpu(row, &mut self.text);
         self.write_rows(PIECE)
+    }
+
+    fn answer(&mut self, text: &str) -> io::Result<()> {
+        self.end_table()?;
+        let text = self.style.bold(&wrap(&shown(text), self.style.width, 0));
+        writeln!(self.out, "{text}\n")
     }
 
     fn note(&mut self, text: &str) -> io::Result<()> {

@@ -8,7 +8,9 @@ use schedlab_study::change::{Change, Judgement};
 use schedlab_study::measurements::Kind;
 use schedlab_study::metric::{Metric, Unit};
 use schedlab_study::order;
-use schedlab_study::result::{InputKind, Prediction, Replayed, Row, SelfReplay, Study};
+use schedlab_study::result::{
+    Cell as Measured, InputKind, Prediction, Replayed, Row, SelfReplay, Study, Subject,
+};
 use schedlab_study::view::{self, TASK_COLUMNS, main_subjects};
 use std::fmt::Write as _;
 
@@ -169,8 +171,7 @@ fn subject(
     order: &[usize],
     style: &Style,
 ) -> (String, Vec<String>) {
-    let (columns, column_ranks): (Vec<Metric>, Vec<u8>) =
-        order::columns(study, kind, name).into_iter().unzip();
+    let (columns, column_ranks) = with_intervals(study, kind, name);
     // The verdict speaks of two figures at most.
     let of_headline = study.headline.iter().filter(|figure| figure.kind == kind && figure.subject == name);
     let lead = of_headline.count().min(2);
@@ -188,13 +189,9 @@ fn subject(
         let mut cells = Vec::new();
         cells.extend(schedulers.then(|| Cell::plain(&row.scheduler)));
         cells.extend(variants.then(|| Cell::plain(&row.variant)));
-        for metric in &columns {
-            let cell = subject.and_then(|subject| subject.cell(*metric));
-            cells.push(cell.map_or_else(Cell::default, |cell| {
-                let (change, look) =
-                    cell.change.map_or_else(Default::default, |c| shown_change(*metric, &c, sure));
-                Cell { value: metric.show(cell.value.median), change, look }
-            }));
+        for column in &columns {
+            let cell = subject.and_then(|subject| subject.cell(column.metric()));
+            cells.push(cell.map_or_else(Cell::default, |cell| column.cell(cell, sure)));
         }
         rows.push(cells);
     }
@@ -202,7 +199,7 @@ fn subject(
     head.extend(schedulers.then(|| "scheduler".to_owned()));
     head.extend(variants.then(|| "variant".to_owned()));
     let fixed = head.len();
-    head.extend(columns.iter().map(|metric| view::heading(*metric, kind)));
+    head.extend(columns.iter().map(|column| column.heading(kind)));
     let ranks = std::iter::repeat_n(0, fixed).chain(column_ranks).collect();
     let (table, missing) = Table { head, rows, fixed, ranks, lead }.render(style);
     let title = match kind {
@@ -213,6 +210,59 @@ fn subject(
     };
     (format!("{}\n{table}\n", style.bold(&title)), missing)
 }
+
+/// A column of a subject's table.
+#[derive(Clone, Copy)]
+enum Column {
+    /// Values and their changes.
+    Value(Metric),
+    /// Between which values the percentile beside it lies.
+    Interval(Metric),
+}
+
+/// Ends the heading of a column of intervals.
+const INTERVAL: &str = " interval";
+
+impl Column {
+    const fn metric(self) -> Metric {
+        match self {
+            Column::Value(metric) | Column::Interval(metric) => metric,
+        }
+    }
+
+    fn heading(self, kind: Kind) -> String {
+        let heading = view::heading(self.metric(), kind);
+        if matches!(self, Column::Interval(_)) { heading + INTERVAL } else { heading }
+    }
+
+    fn cell(self, cell: &Measured, sure: bool) -> Cell {
+        let Column::Value(metric) = self else {
+            return Cell::plain(cell.interval.map_or_else(String::new, |interval| view::interval(&interval)));
+        };
+        let (change, look) = cell.change.map_or_else(Default::default, |c| shown_change(metric, &c, sure));
+        Cell { value: metric.show(cell.value.median), change, look }
+    }
+}
+
+/// Returns the columns with their ranks. Intervals of the headline's percentiles stay longer than columns that it does not name; the others
+/// are the first to go.
+fn with_intervals(study: &Study, kind: Kind, name: &str) -> (Vec<Column>, Vec<u8>) {
+    let headline = study.headline.iter().filter(|figure| figure.kind == kind && figure.subject == name);
+    let first = headline.count() as u8;
+    let found = || study.rows.iter().filter_map(|row| row.find(kind, name));
+    let mut columns = Vec::new();
+    for (metric, rank) in order::columns(study, kind, name) {
+        columns.push((Column::Value(metric), if rank < first { rank } else { first + rank }));
+        let has = |subject: &Subject| subject.cell(metric).is_some_and(|cell| cell.interval.is_some());
+        if found().any(has) {
+            columns.push((Column::Interval(metric), if rank < first { first + rank } else { LAST }));
+        }
+    }
+    columns.into_iter().unzip()
+}
+
+/// The rank of what goes first.
+const LAST: u8 = u8::MAX;
 
 /// Returns the text of a change ([`view::change`]) and how it looks.
 fn shown_change(metric: Metric, change: &Change, alone: bool) -> (String, Look) {
@@ -241,6 +291,11 @@ fn footer(
     if study.rows.len() > 1 {
         legend.push("changes are against the first row, ± their error; CPU share in points".to_owned());
     }
+    if intervals(study) {
+        legend.push(
+            "interval: holds the percentile with 95 %, by order statistics over all runs of a row".to_owned(),
+        );
+    }
     if judged(Judgement::CannotTell) {
         legend.push("~ cannot tell: the change is smaller than the error".to_owned());
     }
@@ -256,8 +311,12 @@ fn footer(
     if !legend.is_empty() {
         let _ = writeln!(text, "{}", style.dim(&wrap(&legend.join("; "), style.width, 0)));
     }
+    let all = left_out.len();
+    left_out.retain(|heading| !heading.ends_with(INTERVAL));
     left_out.sort();
     left_out.dedup();
+    left_out
+        .extend((left_out.len() < all && intervals(study)).then(|| "intervals of percentiles".to_owned()));
     if !left_out.is_empty() {
         let list = format!("no room for: {} (a wider terminal or --json shows them)", left_out.join(", "));
         let _ = writeln!(text, "{}", style.dim(&wrap(&list, style.width, 0)));
@@ -272,6 +331,12 @@ fn footer(
         let _ = writeln!(text, "{}", style.dim(&wrap(&line, style.width, 0)));
     }
     text
+}
+
+/// Whether a percentile of the study has an interval.
+fn intervals(study: &Study) -> bool {
+    let subjects = study.rows.iter().flat_map(|row| &row.subjects);
+    subjects.flat_map(|subject| &subject.cells).any(|cell| cell.interval.is_some())
 }
 
 fn expectations(study: &Study, style: &Style) -> String {

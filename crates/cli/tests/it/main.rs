@@ -1,5 +1,6 @@
 //! The built binary, as a user meets it.
 
+mod answers;
 mod bad_input;
 mod bench;
 mod brief;

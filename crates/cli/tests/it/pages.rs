@@ -94,6 +94,24 @@ fn a_recording_begins_with_its_answer_a_ladder_and_its_tasks() {
     }
 }
 
+/// The page is about this machine: real threads, the smallest run that there is.
+#[test]
+fn a_latency_matrix_is_laid_out_at_every_width() {
+    let short = ["latency", "--matrix", "--rounds", "1", "--for", "300ms", "--groups", "1", "--no-lock"];
+    if schedlab(&short).code == 2 {
+        assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "CI runs as root");
+        return super::skip("a_latency_matrix_is_laid_out_at_every_width", "no real-time policy here");
+    }
+    let Some(told) = looked_at("page-matrix", &short) else { return };
+    for one in &told {
+        let all = sections(one);
+        assert_eq!(all[0], "verdict", "{one}");
+        let place = |title: &str| all.iter().position(|section| section.contains(title));
+        let (table, findings) = (place("The table"), place("findings"));
+        assert!(table.is_some() && table < findings, "this machine first, then what was published: {one}");
+    }
+}
+
 #[test]
 fn the_demo_is_laid_out_at_every_width() {
     let recording = root().join("recordings/redis-other-other-closed8.slt").display().to_string();

@@ -136,18 +136,28 @@ const IDLE: &str = "its CPU was idle (slow to wake, or taken by a hypervisor)";
 const UNKNOWN: &str = "what ran is not known";
 
 /// Returns `1.451893s`: a moment as the lists of waits have it.
-fn seconds(at: Ns) -> String {
+pub(super) fn seconds(at: Ns) -> String {
     format!("{}.{:06}s", at.0 / 1_000_000_000, at.0 % 1_000_000_000 / 1_000)
 }
 
-fn name(header: &Header, label: &Label) -> String {
+/// Returns `12.3 %`.
+pub(super) fn percent(part: u64, whole: u64) -> String {
+    format!("{:.1} %", part as f64 * 100.0 / whole.max(1) as f64)
+}
+
+/// Returns `1 time`, `12 times`.
+pub(super) fn counted(count: u64, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+pub(super) fn name(header: &Header, label: &Label) -> String {
     match label {
         Label::Name(name) => name.clone(),
         Label::Task(task) => of_task(header, *task),
     }
 }
 
-fn of_task(header: &Header, task: TaskId) -> String {
+pub(super) fn of_task(header: &Header, task: TaskId) -> String {
     header.tasks.get(task.index()).map_or("?".to_owned(), |info| format!("{}[{}]", info.comm, info.tid))
 }
 

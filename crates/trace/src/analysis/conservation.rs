@@ -5,6 +5,7 @@
 //! Where a task's affinity is not known, the CPUs on which it ran at some time are taken: what it could do less of
 //! is then not found, but nothing is claimed that was forbidden.
 
+use super::answer::{counted, of_task, percent, seconds};
 use super::follow::{Followed, Follower, Listener, Occupant, Span};
 use super::show::{Cell, Column, Entry, Layout, Output, Table, column};
 use super::{Analysis, By, Durations, Keys, Scope};
@@ -232,12 +233,34 @@ const LONGEST: &[Column] = &[
 const TASKS: &[Column] = &[column("task", "task"), column("time_ns", "waited while a CPU idled for it")];
 const CPUS: &[Column] = &[column("cpu", "CPU"), column("time_ns", "idled while a task waited for it")];
 
+/// For how long the machine was not work-conserving, and the longest time of it.
+fn answer(recording: &Recording, scope: &Scope, found: &Conservation) -> String {
+    let Some(longest) = found.longest.first() else {
+        return "No CPU idled while a task that may run there waited elsewhere.".to_owned();
+    };
+    let (lengths, name) = (&found.lengths, |task| of_task(&recording.header, task));
+    let (sum, length) = (lengths.sum(), scope.length(recording));
+    format!(
+        "A CPU idled while a task that may run there waited elsewhere for {sum} of {length} ({}), {}. The longest such time was {}, from \
+         {} on: {} waited on CPU {} behind {} while CPU {} idled.",
+        percent(sum.0, length.0),
+        counted(lengths.count(), "time"),
+        longest.length(),
+        seconds(longest.from),
+        name(longest.task),
+        longest.waited_on.0,
+        name(longest.behind),
+        longest.idle.0,
+    )
+}
+
 fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Result<()> {
     let header = &recording.header;
     let (allowed, unknown) = allowed(recording);
     let listener = Conservation::new(header, scope, allowed, scope.top.unwrap_or(10));
     let found = Followed::over(recording, scope, listener);
     let title = "A CPU idled while a task that may run there waited elsewhere";
+    out.answer(&answer(recording, scope, &found))?;
     out.table(&Table { key: "violations", title, columns: SUMMARY, layout: Layout::Table })?;
     let lengths = &found.lengths;
     out.row(&[

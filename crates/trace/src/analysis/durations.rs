@@ -78,6 +78,21 @@ impl Durations {
         self.quantile(990_000)
     }
 
+    /// Returns the two durations between which the quantile lies with 95 %, by order statistics: whatever the distribution. `None` at an
+    /// end: the values are too few to say where it is.
+    pub fn interval(&self, per_million: u32) -> (Option<Ns>, Option<Ns>) {
+        let (low, high) = schedlab_stats::quantile_ranks(self.count(), f64::from(per_million) / 1e6);
+        let at = |rank: u64| {
+            let mut below = 0;
+            let mut reached = self.buckets().skip_while(|(_, count)| {
+                below += count;
+                below < rank
+            });
+            reached.next().map(|(value, _)| value)
+        };
+        (low.and_then(at), high.and_then(at))
+    }
+
     /// The shortest, exactly; 0 when empty.
     pub fn min(&self) -> Ns {
         self.extremes.map_or(Ns::ZERO, |(low, _)| low)
@@ -118,6 +133,24 @@ mod tests {
         assert_eq!(all.buckets().last(), Some((Ns::from_ms(12), 1)));
         // The bucket alone does not know it.
         assert_ne!(all.histogram.as_ref().unwrap().highest_equivalent(12_000_000), 12_000_000);
+    }
+
+    /// Of 1000 values the binomial rule takes the 984th and the 997th for p99 (mean 990, standard deviation 3.1), and of 100 none above it.
+    #[test]
+    fn percentiles_have_intervals_by_order_statistics() {
+        let mut all = Durations::default();
+        (1..=100u64).for_each(|us| all.add(Ns::from_us(us)));
+        assert_eq!(all.interval(990_000).1, None);
+        assert!(all.interval(990_000).0.is_some_and(|low| low > Ns::from_us(90)));
+        (101..=1_000u64).for_each(|us| all.add(Ns::from_us(us)));
+        let (low, high) = schedlab_stats::quantile_ranks(1_000, 0.99);
+        let near = |end: Option<Ns>, rank: Option<u64>| {
+            end.unwrap().0.abs_diff(Ns::from_us(rank.unwrap()).0) <= 1_000
+        };
+        let (least, most) = all.interval(990_000);
+        assert!(near(least, low) && near(most, high), "{least:?} {most:?} {low:?} {high:?}");
+        assert!(least.unwrap() < all.p99() && all.p99() < most.unwrap());
+        assert_eq!(Durations::default().interval(500_000), (None, None));
     }
 
     #[test]

@@ -115,33 +115,41 @@ const COLUMNS: &[Column] = &[
     column("wakeups", "wakeups").rank(3),
     column("wake_mean_ns", "wakeup mean").rank(2),
     column("wake_p99_ns", "wakeup p99").rank(1),
+    column("wake_p99_interval_ns", "wakeup p99 interval").rank(3),
     column("wake_max_ns", "wakeup max").rank(1),
     column("wake_max_from_ns", "wakeup max from").rank(6),
     column("wake_max_to_ns", "wakeup max to").rank(7),
     column("preemptions", "preempted").rank(3),
     column("preempt_mean_ns", "preempted mean").rank(4),
     column("preempt_p99_ns", "preempted p99").rank(3),
+    column("preempt_p99_interval_ns", "preempted p99 interval").rank(6),
     column("preempt_max_ns", "preempted max").rank(2),
     column("preempt_max_from_ns", "preempted max from").rank(7),
     column("preempt_max_to_ns", "preempted max to").rank(8),
     column("wake_p50_ns", "wakeup p50").rank(4),
+    column("wake_p50_interval_ns", "wakeup p50 interval").rank(7),
     column("preempt_p50_ns", "preempted p50").rank(6),
+    column("preempt_p50_interval_ns", "preempted p50 interval").rank(8),
     column("unknown_wakes", "unknown wakeups"),
 ];
 
-fn cells(waits: &Waits) -> [Cell<'static>; 7] {
+fn cells(waits: &Waits) -> [Cell<'static>; 9] {
     let lengths = &waits.lengths;
     let Some(longest) = waits.longest else {
-        return [Cell::Count(0), Cell::None, Cell::None, Cell::None, Cell::None, Cell::None, Cell::None];
+        let mut none = [Cell::None; 9];
+        none[0] = Cell::Count(0);
+        return none;
     };
     [
         Cell::Count(lengths.count()),
         Cell::Time(lengths.mean()),
         Cell::Time(lengths.p99().min(longest.length)),
+        Cell::interval(lengths, 990_000),
         Cell::Time(longest.length),
         Cell::At(longest.from),
         Cell::At(longest.to),
         Cell::Time(lengths.p50().min(longest.length)),
+        Cell::interval(lengths, 500_000),
     ]
 }
 
@@ -180,9 +188,9 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
             }
             let (wake, preempt) = (cells(&line.wake), cells(&line.preempt));
             let mut row = vec![Cell::label(&latency.keys.labels[index]), Cell::Time(line.run)];
-            row.extend_from_slice(&wake[..6]);
-            row.extend_from_slice(&preempt[..6]);
-            row.extend([wake[6], preempt[6], Cell::Count(line.unknown_wakes)]);
+            row.extend_from_slice(&wake[..7]);
+            row.extend_from_slice(&preempt[..7]);
+            row.extend([wake[7], wake[8], preempt[7], preempt[8], Cell::Count(line.unknown_wakes)]);
             out.row(&row)?;
         }
     }

@@ -1,10 +1,12 @@
 //! Migrations: who moves to another CPU's run queue, when, and between which CPUs.
 
+use super::answer::{counted, name, percent};
 use super::follow::{Followed, Follower, Listener, ThreadState};
 use super::show::{Cell, Column, Entry, Layout, Output, Table, column};
 use super::{Analysis, By, Keys, Scope};
 use crate::{Capability, Header, Recording};
 use schedlab_model::{CpuId, EventKind, SchedEvent, TaskId};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io;
 
@@ -92,10 +94,31 @@ const COLUMNS: &[Column] = &[
 
 const BETWEEN: &[Column] = &[column("from", "from"), column("to", "to"), column("migrations", "migrations")];
 
+/// Which task moved most, and from where to where most moves went.
+fn answer(recording: &Recording, found: &Migrations) -> String {
+    let all: u64 = found.lines.iter().map(Line::all).sum();
+    let most = (0..found.lines.len()).max_by_key(|&line| (found.lines[line].all(), Reverse(line)));
+    let way = found.between.iter().max_by_key(|(way, count)| (**count, Reverse(**way)));
+    let (Some(most), Some(((from, to), count)), true) = (most, way, all > 0) else {
+        return "No task moved to another CPU.".to_owned();
+    };
+    let (line, who) = (&found.lines[most], name(&recording.header, &found.keys.labels[most]));
+    format!(
+        "{who} moved to another CPU most often: {} of {}, {} of its own at or after a wakeup. Most moves of all tasks went from \
+         CPU {} to CPU {}: {count}.",
+        line.all(),
+        counted(all, "migration"),
+        percent(line.woken, line.all()),
+        from.0,
+        to.0,
+    )
+}
+
 fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Result<()> {
     let found = Migrations::new(&recording.header, scope, scope.by.unwrap_or(By::Name));
     let found = Followed::over(recording, scope, found);
     let title = "Migrations, by what the task was doing";
+    out.answer(&answer(recording, &found))?;
     out.table(&Table { key: "migrations", title, columns: COLUMNS, layout: Layout::Table })?;
     let mut order: Vec<usize> = (0..found.lines.len()).filter(|&line| found.lines[line].all() > 0).collect();
     order.sort_by_key(|&line| std::cmp::Reverse(found.lines[line].all()));

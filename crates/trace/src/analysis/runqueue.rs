@@ -1,5 +1,6 @@
 //! Run-queue length: how many tasks waited on each CPU, besides the one that ran, over time.
 
+use super::answer::{percent, seconds};
 use super::follow::{Followed, Follower, Listener, Span};
 use super::show::{Cell, Column, Entry, Layout, Output, Table, column};
 use super::{Analysis, Scope};
@@ -141,10 +142,35 @@ const STEPS: &[Column] = &[column("from_ns", "from"), column("cpu", "CPU"), colu
 /// Steps of the picture and of the series.
 const PICTURE: u64 = 40;
 
+/// Tasks that waited, each for its time, in nanoseconds.
+fn waiting(queue: &Queue) -> u128 {
+    queue.times.iter().enumerate().map(|(n, time)| n as u128 * u128::from(time.0)).sum()
+}
+
+/// Which CPU had the longest queue, how long it was, and for how much of the time there was none.
+fn answer(queues: &RunQueue, scope: &Scope, recording: &Recording) -> String {
+    let shown = queues.cpus.iter().enumerate().filter(|(cpu, _)| scope.on(CpuId::from(*cpu)));
+    let longest = shown.max_by_key(|(cpu, queue)| (waiting(queue), std::cmp::Reverse(*cpu)));
+    let Some((cpu, queue)) = longest.filter(|(_, queue)| queue.most.0 > 0) else {
+        return "No task waited on any CPU.".to_owned();
+    };
+    let length = scope.length(recording).0;
+    let mean = waiting(queue) as f64 / length.max(1) as f64;
+    let none = queue.times.first().copied().unwrap_or_default();
+    format!(
+        "CPU {cpu} has the longest run queue: {mean:.3} tasks waited on average and {} at most, first at {}. None waited there for {} of the \
+         time.",
+        queue.most.0,
+        seconds(queue.most.1),
+        percent(none.0, length),
+    )
+}
+
 fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Result<()> {
     let scope = Scope { to: scope.end(recording), ..scope.clone() };
     let queues = Followed::over(recording, &scope, RunQueue::new(&recording.header, &scope, PICTURE));
     let title = "Run-queue length: tasks that waited, besides the one that ran";
+    out.answer(&answer(&queues, &scope, recording))?;
     out.table(&Table { key: "runqueue", title, columns: COLUMNS, layout: Layout::Table })?;
     let shown = || queues.cpus.iter().enumerate().filter(|(cpu, _)| scope.on(CpuId::from(*cpu)));
     let length = scope.length(recording);
@@ -154,7 +180,7 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
             let end = range.end.min(queue.times.len());
             Cell::part(queue.times.get(range.start..end).into_iter().flatten().copied().sum(), length)
         };
-        let sum: u128 = queue.times.iter().enumerate().map(|(n, time)| n as u128 * u128::from(time.0)).sum();
+        let sum = waiting(queue);
         let picture: String = (0..PICTURE as usize)
             .map(|step| bar(queue.steps.get(step).copied().unwrap_or(0), highest))
             .collect();

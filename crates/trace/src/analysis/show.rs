@@ -144,6 +144,8 @@ pub enum Cell<'a> {
     At(Ns),
     /// A length of time.
     Time(Ns),
+    /// Between which two lengths a percentile lies with 95 %; an end that is missing is not known.
+    Between(Option<Ns>, Option<Ns>),
     /// A part, in millionths.
     Share(u64),
     /// A mean of counts, in thousandths.
@@ -164,6 +166,14 @@ impl<'a> Cell<'a> {
         match whole.0 {
             0 => Cell::None,
             whole => Cell::Share((u128::from(part.0) * 1_000_000 / u128::from(whole)) as u64),
+        }
+    }
+
+    /// Between which two values the percentile (in millionths) of `durations` lies; nothing where they are too few for either end.
+    pub fn interval(durations: &super::Durations, per_million: u32) -> Cell<'static> {
+        match durations.interval(per_million) {
+            (None, None) => Cell::None,
+            (low, high) => Cell::Between(low, high),
         }
     }
 
@@ -191,6 +201,11 @@ pub trait Output {
     /// A row of the listing of times on CPUs: there are millions of them, and who writes them may know a shorter way.
     fn time_on_cpu(&mut self, row: &Row) -> io::Result<()> {
         row.cells(|cells| self.row(cells))
+    }
+    /// What the tables that follow say, in two sentences: it stands before them.
+    fn answer(&mut self, text: &str) -> io::Result<()> {
+        let _ = text;
+        Ok(())
     }
     /// Something that a reader must know about the numbers.
     fn note(&mut self, text: &str) -> io::Result<()>;

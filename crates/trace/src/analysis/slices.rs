@@ -1,5 +1,6 @@
 //! How long tasks keep the CPU without a break, and how that ends.
 
+use super::answer::{counted, name, percent};
 use super::follow::{Followed, Listener, Span, ThreadState};
 use super::show::{Cell, Column, Entry, Layout, Output, Table, column};
 use super::{Analysis, By, Durations, Keys, Scope};
@@ -64,6 +65,7 @@ const COLUMNS: &[Column] = &[
     column("mean_ns", "slice mean").rank(1),
     column("p50_ns", "slice p50").rank(4),
     column("p99_ns", "slice p99").rank(3),
+    column("p99_interval_ns", "p99 interval").rank(5),
     column("max_ns", "slice max").rank(1),
     column("preempted", "preempted").rank(2),
     column("preempted_mean_ns", "preempted mean").rank(4),
@@ -80,11 +82,32 @@ const BUCKETS: &[Column] = &[
     column("given_up", "blocked"),
 ];
 
+/// How long the task that had most CPU time kept a CPU, and why it lost it.
+fn answer(recording: &Recording, slices: &Slices, first: Option<&(usize, Durations)>) -> String {
+    let Some((index, all)) = first else {
+        return "No task was seen to begin and end a time on a CPU.".to_owned();
+    };
+    let (who, line) = (name(&recording.header, &slices.keys.labels[*index]), &slices.lines[*index]);
+    let preempted = line.preempted.count();
+    let after = match preempted {
+        0 => String::new(),
+        _ => format!(", after {} on average", line.preempted.mean()),
+    };
+    format!(
+        "{who} had a CPU longest, {} in {} of {} on average and {} at most. It lost the CPU to a preemption in {} of them{after}; the \
+         others ended because it blocked.",
+        all.sum(),
+        counted(all.count(), "slice"),
+        all.mean(),
+        all.max(),
+        percent(preempted, all.count()),
+    )
+}
+
 fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Result<()> {
     let slices = Slices::new(&recording.header, scope, scope.by.unwrap_or(By::Name));
     let slices = Followed::over(recording, scope, slices);
     let title = "Slices: times on a CPU without a break";
-    out.table(&Table { key: "slices", title, columns: COLUMNS, layout: Layout::Table })?;
     let all = |line: &Line| {
         let mut all = line.preempted.clone();
         all.merge(&line.given_up);
@@ -93,6 +116,8 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
     let mut rows: Vec<(usize, Durations)> = slices.lines.iter().map(all).enumerate().collect();
     rows.retain(|(_, all)| all.count() > 0);
     rows.sort_by_key(|(_, all)| std::cmp::Reverse(all.sum()));
+    out.answer(&answer(recording, &slices, rows.first()))?;
+    out.table(&Table { key: "slices", title, columns: COLUMNS, layout: Layout::Table })?;
     let time = |durations: &Durations, value: Ns| match durations.count() {
         0 => Cell::None,
         _ => Cell::Time(value),
@@ -106,6 +131,7 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
             Cell::Time(all.mean()),
             Cell::Time(all.p50()),
             Cell::Time(all.p99()),
+            Cell::interval(all, 990_000),
             Cell::Time(all.max()),
             Cell::Count(preempted.count()),
             time(preempted, preempted.mean()),

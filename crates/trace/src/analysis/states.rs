@@ -1,5 +1,6 @@
 //! Where the time of each task went: a sum for each thread state. The sums of a task add up to its lifetime.
 
+use super::answer::{name, percent};
 use super::follow::{Followed, Listener, Span, ThreadState};
 use super::show::{Cell, Column, Entry, Layout, Output, Table, column};
 use super::{Analysis, By, Keys, Scope};
@@ -71,17 +72,40 @@ const COLUMNS: &[Column] = &[
     column("unknown_ns", ThreadState::Unknown.words()),
 ];
 
+/// Which task ran most, and which waited most for a CPU.
+fn answer(recording: &Recording, states: &States, order: &[usize]) -> String {
+    let waited = |line: usize| -> Ns {
+        ThreadState::ALL.iter().filter(|state| state.waits()).map(|&state| states.time(line, state)).sum()
+    };
+    let part = |line: usize, time: Ns| {
+        let (who, life) = (name(&recording.header, &states.keys.labels[line]), states.lifetime(line));
+        (who, format!("{time} of {life} ({})", percent(time.0, life.0)))
+    };
+    let Some(&first) = order.first() else { return "No task was seen.".to_owned() };
+    let (who, ran) = part(first, states.time(first, ThreadState::Running));
+    let longest = order.iter().copied().max_by_key(|&line| (waited(line), std::cmp::Reverse(line)));
+    let second = match longest.filter(|&line| waited(line) > Ns::ZERO) {
+        None => "No task waited for a CPU.".to_owned(),
+        Some(line) => {
+            let (who, waited) = part(line, waited(line));
+            format!("{who} waited longest for a CPU: {waited}.")
+        }
+    };
+    format!("{who} ran most: {ran}. {second}")
+}
+
 fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Result<()> {
     let states = States::new(&recording.header, scope, scope.by.unwrap_or(By::Name));
     let states = Followed::over(recording, scope, states);
+    let mut order: Vec<usize> = (0..states.keys.len()).filter(|&l| states.lifetime(l) > Ns::ZERO).collect();
+    order.sort_by_key(|&line| std::cmp::Reverse(states.time(line, ThreadState::Running)));
+    out.answer(&answer(recording, &states, &order))?;
     out.table(&Table {
         key: "states",
         title: "Time by thread state",
         columns: COLUMNS,
         layout: Layout::Table,
     })?;
-    let mut order: Vec<usize> = (0..states.keys.len()).filter(|&l| states.lifetime(l) > Ns::ZERO).collect();
-    order.sort_by_key(|&line| std::cmp::Reverse(states.time(line, ThreadState::Running)));
     for line in order {
         let mut row = vec![Cell::label(&states.keys.labels[line]), Cell::Time(states.lifetime(line))];
         let alive = ThreadState::ALL.iter().filter(|state| **state != ThreadState::Dead);

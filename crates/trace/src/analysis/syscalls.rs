@@ -1,6 +1,7 @@
 //! In which system calls tasks blocked, and for how long. Numbers are named as on x86-64 (Linux 6.1); a
 //! recording of another architecture gets wrong names, so the number is there too.
 
+use super::answer::{counted, name as label};
 use super::follow::{Followed, Follower, Listener, Span, ThreadState};
 use super::show::{Cell, Column, Entry, Layout, Output, Table, column};
 use super::{Analysis, By, Durations, Keys, Scope};
@@ -112,17 +113,41 @@ const COLUMNS: &[Column] = &[
     column("time_ns", "time"),
     column("mean_ns", "mean"),
     column("p99_ns", "p99"),
+    column("p99_interval_ns", "p99 interval").rank(6),
     column("max_ns", "max"),
     column("number", "number"),
 ];
+
+/// The line, the system call and the state in which a task was blocked.
+type Call = (usize, Option<u32>, ThreadState);
+
+/// The task that was blocked longest with its call, and the longest single time.
+fn answer(recording: &Recording, found: &Syscalls, rows: &[(&Call, &Durations)]) -> String {
+    let words = |(line, call, state): &Call| {
+        let call = call.map_or("no system call that was seen".to_owned(), |call| name(call).into_owned());
+        (label(&recording.header, &found.keys.labels[*line]), format!("{call} ({})", state.words()))
+    };
+    let longest = rows.iter().max_by_key(|(key, blocked)| (blocked.max(), std::cmp::Reverse(*key)));
+    let (Some((first, blocked)), Some((longest, single))) = (rows.first(), longest) else {
+        return "No task was blocked in a system call.".to_owned();
+    };
+    let ((who, call), (other, other_call)) = (words(first), words(longest));
+    format!(
+        "{who} was blocked longest, in {call}: {} in {}. The longest single time was {}: {other} in {other_call}.",
+        blocked.sum(),
+        counted(blocked.count(), "time"),
+        single.max(),
+    )
+}
 
 fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Result<()> {
     let found = Syscalls::new(&recording.header, scope, scope.by.unwrap_or(By::Name));
     let found = Followed::over(recording, scope, found);
     let title = "In which system calls tasks blocked";
-    out.table(&Table { key: "syscalls", title, columns: COLUMNS, layout: Layout::Table })?;
     let mut rows: Vec<_> = found.blocked.iter().collect();
     rows.sort_by_key(|(_, blocked)| std::cmp::Reverse(blocked.sum()));
+    out.answer(&answer(recording, &found, &rows))?;
+    out.table(&Table { key: "syscalls", title, columns: COLUMNS, layout: Layout::Table })?;
     for ((line, call, state), blocked) in rows {
         let name = call.map(name);
         out.row(&[
@@ -133,6 +158,7 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
             Cell::Time(blocked.sum()),
             Cell::Time(blocked.mean()),
             Cell::Time(blocked.p99()),
+            Cell::interval(blocked, 990_000),
             Cell::Time(blocked.max()),
             Cell::maybe(call.map(u64::from), Cell::Count),
         ])?;

@@ -9,6 +9,7 @@
 //!
 //! A throttled group whose CPU others use meanwhile then looks like a preemption and is not found.
 
+use super::answer::{counted, name, percent, seconds};
 use super::follow::{Began, Followed, Follower, Listener, Occupant, Wait};
 use super::show::{Cell, Column, Entry, Layout, Output, Table, column};
 use super::{Analysis, By, Durations, Keys, Occupancy, Scope};
@@ -199,16 +200,32 @@ const COLUMNS: &[Column] = &[
 const LIMITS: &[Column] =
     &[column("group", "control group"), column("quota_ns", "cpu.max quota"), column("period_ns", "period")];
 
+/// Which task a limit held back longest, and which limit.
+fn answer(header: &Header, throttling: &Throttling, rows: &[(usize, &(Limit, Line))]) -> String {
+    let Some((index, (limit, line))) = rows.first() else { return "No limit held a task back.".to_owned() };
+    let (sum, waited) = (line.held.sum(), throttling.waited[*index]);
+    let (longest, from, _) = line.longest.unwrap_or_default();
+    format!(
+        "{} held {} back for {sum} in {} ({} of its waiting). The longest time was {longest}, in a wait from {} on.",
+        limit.words(header),
+        name(header, &throttling.keys.labels[*index]),
+        counted(line.held.count(), "wait"),
+        percent(sum.0, waited.0),
+        seconds(from),
+    )
+}
+
 fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Result<()> {
     let header = &recording.header;
     let throttling = Throttling::new(header, scope, scope.by.unwrap_or(By::Name));
     let throttling = Followed::over(recording, scope, throttling);
     let title = "Waits that a limit caused";
-    out.table(&Table { key: "throttled", title, columns: COLUMNS, layout: Layout::Table })?;
     let lines = throttling.lines.iter().enumerate();
     let mut rows: Vec<(usize, &(Limit, Line))> =
         lines.flat_map(|(index, limits)| limits.iter().map(move |limit| (index, limit))).collect();
     rows.sort_by_key(|(_, (_, line))| std::cmp::Reverse(line.held.sum()));
+    out.answer(&answer(header, &throttling, &rows))?;
+    out.table(&Table { key: "throttled", title, columns: COLUMNS, layout: Layout::Table })?;
     for (index, (limit, line)) in rows {
         let (longest, from, to) = line.longest.unwrap_or_default();
         out.row(&[

@@ -1,11 +1,13 @@
 //! The wake graph: who wakes whom how often, and how long the woken task then waits. Interrupts are the outside
 //! world; a softirq that ran inside a task's system call counts as that task's doing.
 
+use super::answer::name;
 use super::follow::{Began, Followed, Listener, Wait};
 use super::show::{Cell, Column, Entry, Layout, Output, Table, column};
 use super::{Analysis, By, Durations, Keys, Scope};
 use crate::{Capability, Header, Recording};
 use schedlab_model::Waker;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io;
 
@@ -82,13 +84,48 @@ const COLUMNS: &[Column] = &[
     column("times", "times"),
     column("wait_mean_ns", "then waited, mean"),
     column("wait_p99_ns", "p99"),
+    column("wait_p99_interval_ns", "p99 interval").rank(6),
     column("wait_max_ns", "max"),
     column("same_cpu", "on the waker's CPU"),
 ];
 
+/// Which wakeup is the most frequent, and after which the woken task waits longest (p99, of those that came ten times or more).
+fn answer(recording: &Recording, wakes: &Wakes) -> String {
+    let name = |line: usize| name(&recording.header, &wakes.keys.labels[line]);
+    let waker = |from: &From| match from {
+        From::Line(line) => name(*line),
+        From::SoftIrq => "a softirq after an interrupt".to_owned(),
+        From::HardIrq => "an interrupt or a timer".to_owned(),
+        From::Unknown => "an unknown waker".to_owned(),
+    };
+    let all: u64 = wakes.arrows.values().map(|arrow| arrow.waits.count()).sum();
+    let often = wakes.arrows.iter().max_by_key(|(way, arrow)| (arrow.waits.count(), Reverse(**way)));
+    let Some(((from, to), arrow)) = often else {
+        return "No task was seen to run after a wakeup.".to_owned();
+    };
+    let first = format!(
+        "The most frequent wakeup is that of {} by {}: {} of {all}.",
+        name(*to),
+        waker(from),
+        arrow.waits.count()
+    );
+    let usual = wakes.arrows.iter().filter(|(_, arrow)| arrow.waits.count() >= 10);
+    match usual.max_by_key(|(way, arrow)| (arrow.waits.p99(), Reverse(**way))) {
+        None => first,
+        Some(((from, to), arrow)) => format!(
+            "{first} The longest waits follow when {} wakes {}: p99 {}, at most {}.",
+            waker(from),
+            name(*to),
+            arrow.waits.p99(),
+            arrow.waits.max()
+        ),
+    }
+}
+
 fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Result<()> {
     let wakes = Wakes::new(&recording.header, scope, scope.by.unwrap_or(By::Name));
     let wakes = Followed::over(recording, scope, wakes);
+    out.answer(&answer(recording, &wakes))?;
     out.table(&Table { key: "wakes", title: "Who wakes whom", columns: COLUMNS, layout: Layout::Table })?;
     let mut arrows: Vec<_> = wakes.arrows.iter().collect();
     arrows.sort_by_key(|(_, arrow)| std::cmp::Reverse(arrow.waits.count()));
@@ -106,6 +143,7 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
             Cell::Count(arrow.waits.count()),
             Cell::Time(arrow.waits.mean()),
             Cell::Time(arrow.waits.p99()),
+            Cell::interval(&arrow.waits, 990_000),
             Cell::Time(arrow.waits.max()),
             Cell::Count(arrow.same_cpu),
         ])?;

@@ -124,10 +124,12 @@ fn request(args: &Runqueue) -> anyhow::Result<RunqueueRequest> {
 
 fn render(result: &RunqueueResult) -> String {
     let report = &result.report;
-    let mut text = format!(
+    let mut text = answer(result);
+    let _ = writeln!(
+        text,
         "{}, {}; CPUs {}; {:.0} cycles a us, two reads {:.0} ns apart (subtracted); a cold decision comes after {} MiB\n\n\
          Figures 4 and 5: cost of one schedule() against tasks, ns (interval of the mean call; waiting and holding of locks are \
-         measured\nin passes of their own)\n",
+         measured\nin passes of their own)",
         result.cpu,
         result.kernel,
         report.cpus,
@@ -185,6 +187,37 @@ fn render(result: &RunqueueResult) -> String {
         result.model_costs
     );
     text
+}
+
+/// What a decision costs where there are most tasks and threads, under the cheapest and the dearest scheduler, and what became of the
+/// claims.
+fn answer(result: &RunqueueResult) -> String {
+    let rows = &result.report.rows;
+    let Some(largest) = rows.iter().max_by_key(|row| (row.tasks, row.threads)) else { return String::new() };
+    let key = |row: &RunqueueRow| (row.tasks, row.threads, row.lock.name(), row.stride, row.cold);
+    let by_cost = |a: &&RunqueueRow, b: &&RunqueueRow| a.cost.median_ns.total_cmp(&b.cost.median_ns);
+    let here = || rows.iter().filter(|row| key(row) == key(largest));
+    let (Some(least), Some(most)) = (here().min_by(by_cost), here().max_by(by_cost)) else {
+        return String::new();
+    };
+    let cost = |row: &RunqueueRow| {
+        format!(
+            "{:.0} ns ({:.0} to {:.0}) under {}",
+            row.cost.median_ns, row.cost.low_ns, row.cost.high_ns, row.scheduler
+        )
+    };
+    let plural = if largest.threads == 1 { "" } else { "s" };
+    let place = format!("With {} tasks and {} deciding thread{plural}", largest.tasks, largest.threads);
+    let dearest = if here().count() > 1 { format!(" and {}", cost(most)) } else { String::new() };
+    let count = |wanted: Option<bool>| result.claims.iter().filter(|claim| claim.holds == wanted).count();
+    format!(
+        "{place} a decision costs {}{dearest}, lock {}. Of the claims about linux-2.4 {} hold here, {} do not, {} cannot be told.\n\n",
+        cost(least),
+        largest.lock.name(),
+        count(Some(true)),
+        count(Some(false)),
+        count(None),
+    )
 }
 
 fn line(text: &mut String, result: &RunqueueResult, row: &RunqueueRow) {

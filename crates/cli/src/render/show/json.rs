@@ -19,6 +19,7 @@ pub(crate) struct Json<'a, W> {
     tables: usize,
     rows: usize,
     notes: Vec<String>,
+    answer: Option<String>,
 }
 
 impl<'a, W: Write> Json<'a, W> {
@@ -55,7 +56,17 @@ impl<'a, W: Write> Json<'a, W> {
             answer.map_or(Value::Null, |answer| of_answer(answer, clock)),
         )?;
         let (tasks, columns) = (&header.tasks[..], &[][..]);
-        Ok(Json { out, tasks, clock, columns, analyses: 0, tables: 0, rows: 0, notes: Vec::new() })
+        Ok(Json {
+            out,
+            tasks,
+            clock,
+            columns,
+            analyses: 0,
+            tables: 0,
+            rows: 0,
+            notes: Vec::new(),
+            answer: None,
+        })
     }
 
     /// Begins an analysis.
@@ -83,7 +94,8 @@ impl<'a, W: Write> Json<'a, W> {
         }
         self.end_table()?;
         let notes = std::mem::take(&mut self.notes);
-        write!(self.out, "}},\"notes\":{}}}", Value::from(notes))
+        let answer = self.answer.take().map_or(Value::Null, Value::from);
+        write!(self.out, "}},\"answer\":{answer},\"notes\":{}}}", Value::from(notes))
     }
 }
 
@@ -115,6 +127,7 @@ pub(super) fn value(cell: &Cell<'_>, tasks: &[TaskInfo], clock: u64) -> Value {
         Cell::Count(count) => Value::from(count),
         Cell::At(at) => Value::from(at.0 + clock),
         Cell::Time(time) => Value::from(time.0),
+        Cell::Between(low, high) => json!([low.map(|low| low.0), high.map(|high| high.0)]),
         Cell::Share(share) => Value::from(share as f64 / 1e6),
         Cell::Milli(milli) => Value::from(milli as f64 / 1e3),
     }
@@ -139,6 +152,11 @@ impl<W: Write> Output for Json<'_, W> {
             write!(self.out, "{comma}\"{}\":{}", column.key, value(cell, self.tasks, self.clock))?;
         }
         self.out.write_all(b"}")
+    }
+
+    fn answer(&mut self, text: &str) -> io::Result<()> {
+        self.answer = Some(text.to_owned());
+        Ok(())
     }
 
     fn note(&mut self, text: &str) -> io::Result<()> {

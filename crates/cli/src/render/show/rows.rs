@@ -33,6 +33,12 @@ impl<'a, W: Write> Rows<'a, W> {
     fn value(&self, cell: &Cell<'_>) -> Value {
         match *cell {
             Cell::Task(task) if !self.sheet.has_objects() => self.names[task.index()].as_str().into(),
+            // Nanoseconds, as in the columns beside it.
+            Cell::Between(low, high) if !self.sheet.has_objects() => {
+                let end =
+                    |end: Option<schedlab_model::Ns>| end.map_or(String::new(), |end| end.0.to_string());
+                format!("{}..{}", end(low), end(high)).into()
+            }
             _ => value(cell, &self.recording.header.tasks, self.clock),
         }
     }
