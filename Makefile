@@ -63,7 +63,7 @@ oracle:  ## The Linux presets against recorded kernels: runs (median of ten), re
 	$(CARGO) xtask oracle oracles/linux/6.*.jsonl.zst --replay --pass 97%
 	# Of 7.2, which asks at each HRTICK, 90 % are equal; the others are missed by 3.4 us in the median.
 	$(CARGO) xtask oracle oracles/linux/7.*.jsonl.zst --replay --pass 85%
-	$(CARGO) xtask guest-oracle --pass 85%
+	$(CARGO) xtask guest-oracle --pass 90%
 
 bench:  ## Speed of the engine (needs a quiet machine; not part of the tests)
 	$(CARGO) bench --workspace
