@@ -11,7 +11,7 @@ use crate::surroundings::{Surroundings, surroundings};
 use crate::sys::Event;
 use crate::sys::perf::{Target, What};
 use crate::tracefs::PseudoFs;
-use schedlab_model::{CpuSet, Ns};
+use schedlab_model::{CpuSet, Ns, SchedExt};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
@@ -47,6 +47,8 @@ pub struct Capabilities {
     pub rt_group_sched: bool,
     /// The kernel can load schedulers (`CONFIG_SCHED_CLASS_EXT`).
     pub sched_ext: bool,
+    /// What it says of them; `None`: it cannot load any.
+    pub sched_ext_state: Option<SchedExt>,
     /// Thread ids here are those of tracepoints.
     pub first_pid_namespace: bool,
     /// Highest real-time priority that this process may take (RLIMIT_RTPRIO; 99 with CAP_SYS_NICE).
@@ -125,6 +127,7 @@ pub fn probe() -> Capabilities {
     let setting = |file: &str| debugfs.as_ref().ok()?.read(file).ok()?.trim().parse().ok().map(Ns);
     let fair_server = setting("sched/fair_server/cpu0/runtime").zip(setting("sched/fair_server/cpu0/period"));
     let controller = Controller::find();
+    let sched_ext_state = crate::sched_ext::state(Path::new(crate::sched_ext::SYSFS));
     Capabilities {
         backends: vec![
             (Backend::Bpf, bpf),
@@ -152,7 +155,8 @@ pub fn probe() -> Capabilities {
             Controller::V2(root) => format!("v2 {}", root.display()),
             Controller::Absent => "none".to_owned(),
         },
-        sched_ext: Path::new("/sys/kernel/sched_ext").exists(),
+        sched_ext: sched_ext_state.is_some(),
+        sched_ext_state,
         first_pid_namespace,
         rt_priority_max: if caps.sys_nice { 99 } else { rt_limit() },
         ring_kib: (!caps.ipc_lock).then(|| number("/proc/sys/kernel/perf_event_mlock_kb").unwrap_or(516)),

@@ -236,6 +236,7 @@ fn scheduler(found: &Capabilities) -> Vec<Fact> {
             "when on, each session is a group of its own: nice values mean nothing between sessions";
         facts.push(fact(Level::Note, "autogroup", state, consequence, lift));
     }
+    facts.push(sched_ext(found));
     facts.push(fact(
         if found.cgroup_cpu == "none" { Level::Note } else { Level::Good },
         "control groups for CPU time",
@@ -244,6 +245,34 @@ fn scheduler(found: &Capabilities) -> Vec<Fact> {
         None,
     ));
     facts
+}
+
+/// Whether schedulers can be loaded into this kernel, and which one is.
+fn sched_ext(found: &Capabilities) -> Fact {
+    let state = match crate::sched_ext::usable(found) {
+        Ok(state) => state,
+        Err(why) => {
+            let consequence = "no scheduler can be loaded into the kernel; schedlab's own run by priorities (--driver elevation)";
+            return fact(Level::Note, "sched_ext", format!("no: {why}"), consequence, None);
+        }
+    };
+    let kernel = &found.machine.kernel;
+    match state.scheduler() {
+        None => fact(
+            Level::Good,
+            "sched_ext",
+            format!("yes ({kernel}), active: none"),
+            "schedulers can be loaded into the kernel; the header of a recording names the one that is active",
+            None,
+        ),
+        Some(name) => fact(
+            Level::Note,
+            "sched_ext",
+            format!("yes ({kernel}), active: {name}"),
+            "recordings are of this scheduler, not of the kernel's own, and no second one can be loaded beside it",
+            None,
+        ),
+    }
 }
 
 fn realtime(found: &Capabilities) -> Vec<Fact> {

@@ -24,6 +24,8 @@ pub struct TaskFacts {
     pub slice: Option<Ns>,
     /// The group that its CPU time is counted in.
     pub group: GroupId,
+    /// The policy is SCHED_EXT, which is SCHED_OTHER where no sched_ext scheduler is loaded ([`policy`](Self::policy) says that).
+    pub ext: bool,
     /// A thread of the kernel.
     pub kernel: bool,
     /// Stands for everybody whom an own-tasks recording cannot see on one CPU.

@@ -16,6 +16,7 @@ pub mod privileges;
 mod proc;
 pub mod program;
 mod record;
+pub mod sched_ext;
 mod surroundings;
 mod sys;
 pub mod threads;

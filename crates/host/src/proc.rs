@@ -73,6 +73,7 @@ pub(crate) fn task(
         affinity: affinity(tid).ok()?,
         slice: slice.filter(|_| default_slice.is_some()),
         group: groups.of_thread(tid),
+        ext: attributes.policy == sched::EXT,
         kernel,
         stand_in: false,
         from: FactSource::Kernel,

@@ -23,14 +23,15 @@ pub(crate) mod tracepoints;
 use crate::facts::{Backend, GroupFacts, MachineFacts, RecordingCapabilities, TaskFacts};
 use crate::sys::huge_pages::NoHugePages;
 use crate::threads::Confined;
-use crate::{HostError, proc};
+use crate::{HostError, proc, sched_ext};
 use child::Command;
 use merge::Merger;
 use open::Opened;
 use rustix::time::{ClockId, clock_gettime};
-use schedlab_model::{CpuId, CpuSet, EventSink, Ns};
+use schedlab_model::{CpuId, CpuSet, EventSink, Ns, SchedExt};
 use std::collections::VecDeque;
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 use tasks::Tasks;
 
@@ -116,6 +117,8 @@ pub struct RecordStart {
     /// CPU time that this recording adds to a wakeup with its switch, in nanoseconds, where it was measured
     /// ([`RecordRequest::measure_cost`]; recordings of the whole machine only: others are cheaper where nothing is kept).
     pub cost_ns_per_switch: Option<u64>,
+    /// The kernel's sched_ext class; `None`: it has none.
+    pub sched_ext: Option<SchedExt>,
 }
 
 /// What is known when it has ended.
@@ -134,6 +137,8 @@ pub struct RecordEnd {
     /// Time in which the CPUs were neither idle nor stolen, all together (`/proc/stat`, grain 10 ms a CPU).
     /// What is not in the events of it is foreign: tasks that were not recorded, and interrupts.
     pub busy: Ns,
+    /// The kernel's sched_ext class, as [`RecordStart::sched_ext`].
+    pub sched_ext: Option<SchedExt>,
     /// How the command ended.
     pub exit: Option<std::process::ExitStatus>,
     /// The process id of the command.
@@ -275,19 +280,7 @@ fn run(
     sink.preparing(Preparing::Measuring);
     let cost_ns_per_switch = own_cost(request, &mut opened, &machine.online);
     sink.preparing(Preparing::Beginning);
-    let own_only = opened.capabilities.backend == Backend::OwnTasks;
-    // The numbers in perf's own records are those of the reader's PID namespace.
-    let translated = matches!(opened.capabilities.backend, Backend::Switches | Backend::OwnTasks);
-    let mut tasks = Tasks::new(proc::in_first_pid_namespace() || translated);
-    if opened.filter_here {
-        tasks.keep_only(&request.filter)?;
-    }
-    let only = match (command.as_ref(), measured(request)) {
-        _ if !own_only => None,
-        (Some(command), _) => Some(vec![command.pid()]),
-        (None, pids) => pids.map(<[u32]>::to_vec),
-    };
-    tasks.scan(only.as_deref());
+    let tasks = known_tasks(request, &opened, command.as_ref())?;
     let cpus = machine.topology.cpus();
     let online = machine.online;
     let stand_ins = !opened.capabilities.system_wide;
@@ -296,9 +289,15 @@ fn run(
     let monotonic_ns = switch_on(&mut opened.sources)?;
     let (unix_ns, busy_before) = (clock(ClockId::Realtime), proc::busy());
     let mut merger = Merger::new(monotonic_ns, cpus, tasks, stand_ins);
-    let (capabilities, cost) = (opened.capabilities.clone(), cost_ns_per_switch);
-    let start =
-        RecordStart { machine, capabilities, monotonic_ns, unix_ns, ring_bytes, cost_ns_per_switch: cost };
+    let start = RecordStart {
+        machine,
+        capabilities: opened.capabilities.clone(),
+        monotonic_ns,
+        unix_ns,
+        ring_bytes,
+        cost_ns_per_switch,
+        sched_ext: sched_ext::state(Path::new(sched_ext::SYSFS)),
+    };
     sink.start(&start).map_err(HostError::Sink)?;
     if let RecordUntil::CommandEnds(arguments) = &request.until {
         match command {
@@ -326,9 +325,32 @@ fn run(
         recorder_cpu: Ns(clock(ClockId::ThreadCPUTime).saturating_sub(cpu_before)),
         stolen: merger.stolen,
         busy,
+        sched_ext: sched_ext::state(Path::new(sched_ext::SYSFS)),
         exit: None,
         command_pid: None,
     })
+}
+
+/// Returns the tasks that are there before anything is recorded, with what is asked about them.
+fn known_tasks(
+    request: &RecordRequest,
+    opened: &Opened,
+    command: Option<&Command>,
+) -> Result<Tasks, HostError> {
+    let own_only = opened.capabilities.backend == Backend::OwnTasks;
+    // The numbers in perf's own records are those of the reader's PID namespace.
+    let translated = matches!(opened.capabilities.backend, Backend::Switches | Backend::OwnTasks);
+    let mut tasks = Tasks::new(proc::in_first_pid_namespace() || translated);
+    if opened.filter_here {
+        tasks.keep_only(&request.filter)?;
+    }
+    let only = match (command, measured(request)) {
+        _ if !own_only => None,
+        (Some(command), _) => Some(vec![command.pid()]),
+        (None, pids) => pids.map(<[u32]>::to_vec),
+    };
+    tasks.scan(only.as_deref());
+    Ok(tasks)
 }
 
 /// Switches every CPU on; returns the moment (CLOCK_MONOTONIC) from which all of them are seen. The first may be on for a

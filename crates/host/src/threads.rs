@@ -11,8 +11,6 @@ use std::cmp::Ordering;
 use std::{fs, io};
 
 const RESET_ON_FORK: u64 = 1;
-/// `SCHED_EXT` of include/uapi/linux/sched.h.
-const SCHED_EXT: u32 = 7;
 
 /// Which thread: numbers are used again, so its start time belongs to its name. Two are equal when they mean the same
 /// thread; its name and its parent may have changed in between.
@@ -50,6 +48,11 @@ pub struct Scheduling {
 }
 
 impl Scheduling {
+    /// Returns the policy as people read it: `ext` for SCHED_EXT.
+    pub fn policy_name(&self) -> String {
+        if self.ext { "ext".to_owned() } else { self.policy.to_string() }
+    }
+
     /// This with another policy, and so not SCHED_EXT.
     #[must_use]
     pub fn with_policy(self, policy: Policy) -> Scheduling {
@@ -200,7 +203,7 @@ pub fn scheduling(tid: u32) -> io::Result<Scheduling> {
         nice: i8::try_from(nice).ok().and_then(Nice::new).unwrap_or_default(),
         slice,
         reset_on_fork: raw.flags & RESET_ON_FORK != 0,
-        ext: raw.policy == SCHED_EXT,
+        ext: raw.policy == sched::EXT,
     })
 }
 
@@ -237,7 +240,7 @@ pub(crate) fn raw(wanted: &Scheduling) -> Attributes {
         Attributes { flags: u64::from(wanted.reset_on_fork) * RESET_ON_FORK, ..Attributes::default() };
     raw.nice = i32::from(wanted.nice.get());
     match wanted.policy {
-        Policy::Other => raw.policy = if wanted.ext { SCHED_EXT } else { 0 },
+        Policy::Other => raw.policy = if wanted.ext { sched::EXT } else { 0 },
         Policy::Batch => raw.policy = 3,
         Policy::Idle => raw.policy = 5,
         Policy::Fifo(priority) => (raw.policy, raw.priority) = (1, u32::from(priority)),

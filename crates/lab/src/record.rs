@@ -241,7 +241,7 @@ impl FileSink<'_> {
     }
 
     /// Writes the file, or its end, and returns what became of the recording.
-    fn finish(self, end: RecordEnd) -> Result<Recorded, RecordError> {
+    fn finish(mut self, end: RecordEnd) -> Result<Recorded, RecordError> {
         let path = &self.plan.output;
         let output = |source| RecordError::Output { path: path.clone(), source };
         let system = |source| output(TraceError::File { path: path.clone(), source });
@@ -251,6 +251,7 @@ impl FileSink<'_> {
         let mut caught = self.stops.and_then(|stops| stops.caught().cloned());
         let (mut tasks, mut full, mut kept) = (self.tasks, false, None);
         if let Some(flight) = self.flight {
+            self.header.sched_ext_end.clone_from(&end.sched_ext);
             let written =
                 flight.write(path, self.header, end.duration, cpu_time, caught.as_mut()).map_err(output)?;
             let flight_recorder::Written { duration, events, short, .. } = written;
@@ -262,6 +263,7 @@ impl FileSink<'_> {
         } else if let Some(mut writer) = self.writer {
             full = writer.is_full();
             writer.set_cpu_time(cpu_time);
+            writer.set_sched_ext(end.sched_ext.clone());
             let out = writer.finish(end.duration).map_err(output)?;
             let file = out.into_inner().map_err(|error| system(error.into_error()))?;
             if self.so_far.events == 0 && self.written_to != *path {
@@ -426,6 +428,7 @@ fn describe(header: &mut Header, start: &RecordStart) {
     });
     header.capabilities = capabilities(&start.capabilities);
     header.recorder_ns_per_switch = start.cost_ns_per_switch;
+    header.sched_ext.clone_from(&start.sched_ext);
     header.date = schedlab_model::text::iso8601(start.unix_ns);
 }
 
@@ -458,6 +461,7 @@ pub(crate) fn task_info(task: &TaskFacts) -> TaskInfo {
         group: task.group,
         slice: task.slice,
         session: None,
+        ext: task.ext,
         kernel: task.kernel,
         known: task.from == FactSource::Kernel,
     }

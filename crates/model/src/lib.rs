@@ -13,6 +13,7 @@ mod ids;
 mod policy;
 mod program;
 pub mod random;
+mod sched_ext;
 pub mod text;
 mod time;
 mod topology;
@@ -23,6 +24,7 @@ pub use event::{EventKind, EventSink, PrevState, SchedEvent, Waker};
 pub use ids::{ChannelId, CpuId, GroupId, LockId, SourceId, TaskId};
 pub use policy::{Nice, Policy, PolicyError};
 pub use program::{Amount, Branch, Draw, Op, Program, Section};
+pub use sched_ext::SchedExt;
 pub use time::{Ns, NsError};
 pub use topology::{CpuPlace, Topology};
 pub use workload::{

@@ -2,7 +2,7 @@
 
 use crate::Repairs;
 use schedlab_model::text::{is_hostile, shown};
-use schedlab_model::{CpuSet, GroupId, GroupSpec, Nice, Ns, Policy, Topology};
+use schedlab_model::{CpuSet, GroupId, GroupSpec, Nice, Ns, Policy, SchedExt, Topology};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -46,6 +46,13 @@ pub struct Header {
     pub note: String,
     /// What the recorder itself costs per context switch, in nanoseconds, where it was calibrated.
     pub recorder_ns_per_switch: Option<u64>,
+    /// The kernel's sched_ext class when the recording began (format 1.3). `None`: the kernel has none, or the recorder did not look.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sched_ext: Option<SchedExt>,
+    /// The same when it ended. A recorder writes it into the end mark, and a reader puts it here; `None` also where the file is cut
+    /// off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sched_ext_end: Option<SchedExt>,
     /// What was repaired before the events were written: an import puts a trace in order, and a recording that is saved again was
     /// repaired when it was read. A reader adds what it repairs.
     #[serde(skip_serializing_if = "Repairs::is_default")]
@@ -72,6 +79,7 @@ impl Header {
             &mut self.note,
         ];
         texts.into_iter().chain(&mut self.preempt).chain(&mut self.command).for_each(escape);
+        self.sched_ext.iter_mut().chain(&mut self.sched_ext_end).for_each(escape_sched_ext);
         if self.knobs.iter().any(|(name, value)| [name, value].iter().any(|text| text.contains(is_hostile))) {
             let knobs = std::mem::take(&mut self.knobs).into_iter();
             self.knobs =
@@ -87,6 +95,11 @@ fn escape(text: &mut String) {
     if text.contains(is_hostile) {
         *text = shown(text).into_owned();
     }
+}
+
+/// Names of schedulers come from other programs, as names of tasks do.
+pub(crate) fn escape_sched_ext(of: &mut SchedExt) {
+    std::iter::once(&mut of.state).chain(&mut of.ops).for_each(escape);
 }
 
 impl Default for Header {
@@ -109,6 +122,8 @@ impl Default for Header {
             date: String::new(),
             note: String::new(),
             recorder_ns_per_switch: None,
+            sched_ext: None,
+            sched_ext_end: None,
             repairs: Repairs::default(),
             tasks: Vec::new(),
             groups: Vec::new(),
@@ -140,6 +155,10 @@ pub struct TaskInfo {
     /// Session id: tasks of one session share an autogroup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<u32>,
+    /// The policy is SCHED_EXT (format 1.3). Where no sched_ext scheduler is loaded the kernel treats it as SCHED_OTHER, and so
+    /// [`policy`](Self::policy) is that; [`Header::policy_of`] has the name for people.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ext: bool,
     /// A thread of the kernel (kworker, ksoftirqd, migration).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub kernel: bool,
@@ -171,6 +190,7 @@ impl TaskInfo {
             group: GroupId::ROOT,
             slice: None,
             session: None,
+            ext: false,
             kernel: false,
             known: false,
         }
@@ -285,6 +305,9 @@ pub struct Totals {
     /// Where the CPU time of the machine went meanwhile, where it was measured (format 1.2).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_time: Option<CpuTime>,
+    /// The kernel's sched_ext class at the end, where it was looked at (format 1.3).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sched_ext: Option<SchedExt>,
     /// Where the block index stands in the file (format 1.2).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<u64>,

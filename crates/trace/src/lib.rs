@@ -20,6 +20,7 @@ mod packed;
 mod reader;
 mod repair;
 pub mod replay;
+mod sched_ext;
 mod writer;
 
 pub use blocks::{Block, Blocks, Part};

@@ -247,7 +247,12 @@ pub(crate) fn assemble(
     }
     let mut recording = assembly.recording;
     // Until now it is the time of the last event.
-    recording.duration = recording.duration.max(totals.unwrap_or_default().duration);
+    let totals: Totals = totals.unwrap_or_default();
+    recording.duration = recording.duration.max(totals.duration);
+    if let Some(mut at_end) = totals.sched_ext {
+        crate::header::escape_sched_ext(&mut at_end);
+        recording.header.sched_ext_end = Some(at_end);
+    }
     Ok(recording)
 }
 

@@ -3,7 +3,7 @@
 use crate::format::{self, BlockHeader, kind};
 use crate::index::{self, IndexEntry};
 use crate::{CpuTime, GroupInfo, Header, NewFile, Packed, Recording, TaskInfo, Totals, TraceError};
-use schedlab_model::{EventKind, EventSink, GroupId, Ns, SchedEvent, TaskId};
+use schedlab_model::{EventKind, EventSink, GroupId, Ns, SchedEvent, SchedExt, TaskId};
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::Path;
@@ -83,6 +83,11 @@ impl<W: Write> Writer<W> {
     /// Notes in the end mark where the machine's CPU time went.
     pub fn set_cpu_time(&mut self, cpu_time: CpuTime) {
         self.totals.cpu_time = Some(cpu_time);
+    }
+
+    /// Notes in the end mark what the kernel's sched_ext class is at the end.
+    pub fn set_sched_ext(&mut self, at_end: Option<SchedExt>) {
+        self.totals.sched_ext = at_end;
     }
 
     /// Returns what is written to.

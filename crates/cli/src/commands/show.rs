@@ -265,6 +265,7 @@ fn as_text<W: Write>(
     for (entry, scope) in chosen {
         entry.run(recording, scope, &mut text)?;
     }
+    text.note_sched_ext(recording)?;
     text.note_repairs(recording, recording.events.len())?;
     Ok(text.finish()?)
 }
@@ -294,6 +295,7 @@ fn list(args: &ShowArgs, path: &Path, known: &About) -> anyhow::Result<Exit> {
             if let Some(missing) = sentence(&listed.losses.of(&scope)) {
                 text.note(&missing)?;
             }
+            text.note_sched_ext(&listed.about)?;
             text.note_repairs(&listed.about, listed.events)?;
         }
         _ => text.cut_short(),

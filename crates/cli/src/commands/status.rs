@@ -57,7 +57,7 @@ fn show(text: &mut String, managed: &Managed, style: &Style) {
 fn change(thread: &ManagedThread) -> String {
     let mut parts = Vec::new();
     if let (Some(before), Some(now)) = (&thread.before, &thread.now) {
-        let mut part = format!("{} -> {}", before.policy, now.policy);
+        let mut part = format!("{} -> {}", before.policy_name(), now.policy_name());
         if before.nice != now.nice {
             let _ = write!(part, ", nice {} -> {}", before.nice, now.nice);
         }

@@ -74,6 +74,16 @@ impl<W: Write> Text<W> {
         writeln!(self.out, "{text}")
     }
 
+    /// Writes under which sched_ext scheduler the recording was made, where one was loaded or one came or went.
+    pub(crate) fn note_sched_ext(&mut self, recording: &Recording) -> io::Result<()> {
+        let header = &recording.header;
+        let loaded = [&header.sched_ext, &header.sched_ext_end].into_iter().flatten();
+        if loaded.filter_map(|at| at.scheduler()).next().is_none() && header.ext_change().is_none() {
+            return Ok(());
+        }
+        self.note(&format!("sched_ext: {}", header.ext_words()))
+    }
+
     /// Writes the repairs of the recording, which concern every number.
     pub(crate) fn note_repairs(&mut self, recording: &Recording, events: usize) -> io::Result<()> {
         let repairs = &recording.repairs;

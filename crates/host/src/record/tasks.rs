@@ -159,8 +159,8 @@ impl Tasks {
         let Some(&id) = self.by_tid.get(&tid).filter(|_| self.ask) else { return };
         let Some(now) = proc::task(id, tid, &mut self.groups, self.default_slice) else { return };
         let Some(known) = self.all.get_mut(&id) else { return };
-        let TaskFacts { policy, nice, affinity, .. } = now;
-        known.facts = TaskFacts { policy, nice, affinity, ..known.facts.clone() };
+        let TaskFacts { policy, ext, nice, affinity, .. } = now;
+        known.facts = TaskFacts { policy, ext, nice, affinity, ..known.facts.clone() };
         self.touch(id);
     }
 
@@ -272,6 +272,7 @@ fn bare(id: TaskId, tid: u32) -> TaskFacts {
         affinity: CpuSet::ALL,
         slice: None,
         group: GroupId::ROOT,
+        ext: false,
         kernel: false,
         stand_in: false,
         from: FactSource::Events,

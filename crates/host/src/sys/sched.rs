@@ -4,6 +4,9 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
+/// `SCHED_EXT` of include/uapi/linux/sched.h (Linux 6.12 and later).
+pub(crate) const EXT: u32 = 7;
+
 /// What `sched_getattr(2)` says. Layout of its first version and the ones after it (48 + 8 bytes).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]

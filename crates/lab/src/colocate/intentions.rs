@@ -58,7 +58,7 @@ fn changes(plan: &ColocatePlan, how: Actuator, server: &Side, batch: &Side, cpus
         let Ok(now) = threads::scheduling(thread.tid) else { continue };
         if let Some(wanted) = how.scheduling_for(&now).filter(|wanted| *wanted != now) {
             let (tid, comm) = (thread.tid, &thread.comm);
-            let (was, will) = (now.policy, wanted.policy);
+            let (was, will) = (now.policy_name(), wanted.policy_name());
             changes.push(format!(
                 "thread {tid} ({comm}): {was} nice {} -> {will} nice {}",
                 now.nice.get(),

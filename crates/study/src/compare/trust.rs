@@ -67,6 +67,13 @@ pub(super) fn self_replay(
     for alone in &alone {
         distrust.extend(alone.disagreement());
     }
+    distrust.extend(input.header.ext_scheduler().map(|name| {
+        format!(
+            "it was recorded under the sched_ext scheduler {name}, for which there is no model: what is simulated is {recorded}, the \
+             kernel's own"
+        )
+    }));
+    distrust.extend(input.header.ext_change());
     let report = &input.replay.report;
     SelfReplay {
         kernel: input.header.kernel.clone(),

@@ -2,8 +2,8 @@
 //! through the file and `compare`. Held against the direct simulation of the other setting.
 
 use schedlab_model::{
-    Amount, Bandwidth, CpuId, CpuSet, GroupId, GroupSpec, Ns, Op, Program, SchedEvent, TaskId, TaskSpec,
-    Workload,
+    Amount, Bandwidth, CpuId, CpuSet, GroupId, GroupSpec, Ns, Op, Program, SchedEvent, SchedExt, TaskId,
+    TaskSpec, Workload,
 };
 use schedlab_scheduler::registry;
 use schedlab_sim::{Machine, RunOptions};
@@ -111,4 +111,28 @@ fn a_limit_can_be_set() {
     let path = record("unlimited.slt", &workload(None));
     let [_, limited] = predicted(&path, "limit: /batch cpu.max=20ms/100ms");
     within_a_point("limit", limited, with);
+}
+
+#[test]
+fn a_recording_of_a_sched_ext_scheduler_is_not_trusted() {
+    let path = record("sched_ext.slt", &workload(None));
+    let distrust = |path: &Path| {
+        let options = Options { jobs: 1, ..Options::default() };
+        let study =
+            compare_recording(&RecordedInput::open(path).unwrap(), None, &options, &|_, _| {}).unwrap();
+        let replay = study.self_replay.unwrap();
+        assert_eq!(replay.trusted, replay.distrust.is_empty());
+        replay.distrust.join("; ")
+    };
+    assert_eq!(distrust(&path), "");
+    let mut recording = Recording::open(&path).unwrap();
+    recording.header.sched_ext = Some(SchedExt {
+        state: "enabled".to_owned(),
+        ops: Some("lavd".to_owned()),
+        enable_seq: Some(1),
+        switch_all: Some(true),
+    });
+    save(&recording, &path).unwrap();
+    let why = distrust(&path);
+    assert!(why.contains("under the sched_ext scheduler lavd, for which there is no model"), "{why}");
 }

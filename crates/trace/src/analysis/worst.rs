@@ -149,7 +149,7 @@ fn name(header: &Header, task: TaskId) -> String {
 fn with_policy(header: &Header, task: TaskId) -> String {
     let info = &header.tasks[task.index()];
     let nice = if info.nice.get() == 0 { String::new() } else { format!(", nice {}", info.nice.get()) };
-    format!("{} ({}{nice})", name(header, task), info.policy)
+    format!("{} ({}{nice})", name(header, task), header.policy_of(info))
 }
 
 /// `62.1 %`, of `whole`.
@@ -203,7 +203,7 @@ fn why(header: &Header, case: &Case) -> String {
     if let Some((limit, time)) = case.held {
         text += &format!("; held back for {time} by {}", limit.words(header));
     } else if let Some((Occupant::Task(task), _)) = first {
-        let policy = header.tasks[case.task.index()].policy;
+        let policy = header.policy_of(&header.tasks[case.task.index()]);
         if !matches!(case.began, Began::Preempted { by: Some(by) } if by == task) {
             text += &format!("; stood behind {}", with_policy(header, task));
         }

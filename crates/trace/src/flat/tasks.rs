@@ -17,7 +17,11 @@ const COLUMNS: &[ColumnDef] = &[
     TID,
     column("pid", Kind::Int, "Process id (thread group)."),
     COMM,
-    column("policy", Kind::Text, "Policy, such as `other`, `batch`, `idle`, `fifo:10`."),
+    column(
+        "policy",
+        Kind::Text,
+        "Policy, such as `other`, `batch`, `idle`, `fifo:10`; `ext` where a sched_ext scheduler had the task.",
+    ),
     column("nice", Kind::Int, "Nice value, -20 to 19."),
     column("affinity", Kind::Text, "CPUs that it may use, such as `0-3`."),
     column("cgroup", Kind::Text, "Path of its control group."),
@@ -58,7 +62,7 @@ pub fn tasks(recording: &Recording, rows: &mut Rows<'_>) -> Result<(), TraceErro
     for (index, (info, got)) in recording.header.tasks.iter().zip(&summary.tasks).enumerate() {
         let [task, tid, comm] = names(recording, Some(TaskId::from(index)));
         let group = recording.header.groups.get(info.group.index());
-        let (policy, affinity) = (info.policy.to_string(), info.affinity.to_string());
+        let (policy, affinity) = (recording.header.policy_of(info), info.affinity.to_string());
         let ([w1, w2, w3, w4], [p1, p2, p3, p4], [r1, r2, r3, r4]) =
             (four(&got.wake_latency), four(&got.preempt_wait), four(&got.response));
         let row = [
