@@ -3,7 +3,7 @@
  * task list                 every thread of a program that has a real-time or deadline policy, SCHED_IDLE or SCHED_EXT,
  *                           or fewer CPUs than there are
  * task show PATTERN         policy, nice, CPUs and CPU time of these threads
- * task nice PATTERN N | policy PATTERN other|batch|idle|ext | cpus PATTERN MASK | kill PATTERN SIGNAL
+ * task nice PATTERN N | policy PATTERN other|batch|idle|ext|fifo:N | cpus PATTERN MASK | kill PATTERN SIGNAL
  * task with [nice=N] [user=UID] [caps=N,N...] [-] COMMAND...    starts it with these
  *   caps: numbers of capabilities that the user keeps (38 CAP_PERFMON, 39 CAP_BPF, 23 CAP_SYS_NICE) */
 #define _GNU_SOURCE
@@ -80,6 +80,8 @@ static int change(char **words, int thread)
         return setpriority(PRIO_PROCESS, thread, atoi(words[3]));
     if (!strcmp(words[1], "policy")) {
         struct sched_param param = { 0 };
+        if (sscanf(words[3], "fifo:%d", &param.sched_priority) == 1)
+            return sched_setscheduler(thread, SCHED_FIFO, &param);
         int policy = !strcmp(words[3], "idle")    ? SCHED_IDLE
                      : !strcmp(words[3], "batch") ? SCHED_BATCH
                      : !strcmp(words[3], "ext")   ? 7

@@ -14,7 +14,7 @@ mod scenario;
 mod trust;
 mod verdict;
 
-pub use client_log::{ClientLogSpec, SUBJECT as CLIENT_LOG};
+pub use client_log::{ClientLogSpec, SUBJECT as CLIENT_LOG, client_count};
 pub(crate) use detail::name as page_name;
 pub use gates::RowGate;
 pub use recorded::{RecordedInput, compare_recording, kernel_scheduler, modelled_by, recorded_scheduler};

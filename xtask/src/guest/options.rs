@@ -18,16 +18,30 @@ pub(super) struct Options {
     pub(super) table: bool,
     /// A script to run in place of the tests, on this machine.
     pub(super) script: Option<(PathBuf, Machine)>,
+    /// Servers to record before and after changes, in place of the tests.
+    pub(super) pairs: Option<Pairs>,
     /// The program to test; `None`: that of this tree, built anew.
     pub(super) program: Option<PathBuf>,
+}
+
+/// What `--pairs` records.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Pairs {
+    /// Names of servers; none: all.
+    pub(super) servers: Vec<String>,
+    /// Machines of so many CPUs; `None`: each size.
+    pub(super) cpus: Option<u32>,
 }
 
 /// Kernels of the short set: CFS, EEVDF with PREEMPT_RT, and the newest generation that was studied.
 const SHORT: [&str; 3] = ["6.1", "6.12-rt", "7.2"];
 
+/// Kernels of the pairs: CFS, and the newest EEVDF.
+const PAIRS: [&str; 2] = ["6.1", "7.2"];
+
 /// Names that are no version.
-const KNOWN: &str =
-    "--test NAME, --short, --list, --table, --script FILE, --virtual, --cpus N, --memory MiB, --program FILE";
+const KNOWN: &str = "--test NAME, --short, --list, --table, --script FILE, --virtual, --cpus N, --memory MiB, --program FILE, --pairs, \
+     --server NAME";
 
 pub(super) fn parse(args: &[String]) -> Result<Options> {
     let mut options = Options {
@@ -37,10 +51,11 @@ pub(super) fn parse(args: &[String]) -> Result<Options> {
         list: false,
         table: false,
         script: None,
+        pairs: None,
         program: None,
     };
     let mut machine = Machine::usual(Clock::Host);
-    let mut script = None;
+    let (mut script, mut cpus) = (None, None);
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let mut value = || args.next().cloned().with_context(|| format!("{arg} needs a value"));
@@ -53,9 +68,16 @@ pub(super) fn parse(args: &[String]) -> Result<Options> {
             }
             "--test" => options.tests.push(value()?),
             "--script" => script = Some(PathBuf::from(value()?)),
+            "--pairs" => {
+                options.pairs.get_or_insert_default();
+            }
+            "--server" => options.pairs.get_or_insert_default().servers.push(value()?),
             "--program" => options.program = Some(PathBuf::from(value()?)),
             "--virtual" => machine.clock = Clock::Virtual,
-            "--cpus" => machine.cpus = number(arg, &value()?, 1, 64)?,
+            "--cpus" => {
+                machine.cpus = number(arg, &value()?, 1, 64)?;
+                cpus = Some(machine.cpus);
+            }
             "--memory" => machine.memory_mib = number(arg, &value()?, 256, 16_384)?,
             name if name.starts_with(|c: char| c.is_ascii_digit()) => options.kernels.push(name.to_owned()),
             other => bail!(
@@ -63,6 +85,24 @@ pub(super) fn parse(args: &[String]) -> Result<Options> {
             ),
         }
     }
+    if let Some(pairs) = &mut options.pairs {
+        pairs.cpus = cpus;
+    }
+    check(&options, script.is_some())?;
+    options.script = script.map(|path| (path, machine));
+    if options.kernels.is_empty() {
+        let usual: &[&str] = match () {
+            () if options.pairs.is_some() => &PAIRS,
+            () if options.short => &SHORT,
+            () => &USUAL,
+        };
+        options.kernels = usual.iter().map(|&name| name.to_owned()).collect();
+    }
+    Ok(options)
+}
+
+/// Refuses what does not go together. `script`: one is given.
+fn check(options: &Options, script: bool) -> Result<()> {
     for name in &options.tests {
         ensure!(
             TESTS.iter().any(|test| test.name == name),
@@ -70,16 +110,15 @@ pub(super) fn parse(args: &[String]) -> Result<Options> {
             TESTS.iter().map(|test| test.name).collect::<Vec<_>>().join(", ")
         );
     }
-    ensure!(
-        script.is_none() || options.tests.is_empty(),
-        "--script runs in place of the tests: leave out --test"
-    );
-    options.script = script.map(|path| (path, machine));
-    if options.kernels.is_empty() {
-        let usual: &[&str] = if options.short { &SHORT } else { &USUAL };
-        options.kernels = usual.iter().map(|&name| name.to_owned()).collect();
+    ensure!(!script || options.tests.is_empty(), "--script runs in place of the tests: leave out --test");
+    if let Some(pairs) = &options.pairs {
+        super::pairs::check(pairs)?;
     }
-    Ok(options)
+    ensure!(
+        options.pairs.is_none() || (options.tests.is_empty() && !script),
+        "--pairs runs in place of the tests: leave out --test and --script"
+    );
+    Ok(())
 }
 
 fn number(option: &str, text: &str, least: u32, most: u32) -> Result<u32> {
@@ -116,6 +155,9 @@ mod tests {
             ("--test", "needs a value"),
             ("linux", "no option `linux`"),
             ("--script a --test doctor", "leave out --test"),
+            ("--pairs --test doctor", "leave out --test"),
+            ("--server apache", "no server `apache`"),
+            ("--pairs --cpus 3", "1, 4"),
         ] {
             let error = options(bad).unwrap_err().to_string();
             assert!(error.contains(words), "{bad}: {error}");

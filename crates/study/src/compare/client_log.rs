@@ -57,7 +57,7 @@ impl ClientLog {
     pub(super) fn open(spec: &ClientLogSpec, input: &RecordedInput) -> Result<ClientLog, StudyError> {
         let fail = |what: String| StudyError::Option(format!("--client-log {}: {what}", spec.file.display()));
         let bytes = std::fs::read(&spec.file).map_err(|error| fail(error.to_string()))?;
-        let (program, requests_per_s) = requests_per_s(&String::from_utf8_lossy(&bytes)).map_err(&fail)?;
+        let (program, requests_per_s) = client_count(&String::from_utf8_lossy(&bytes)).map_err(&fail)?;
         let measured = input.measured();
         let share = |name: &str| measured.find(Kind::Class, name)?.value(Metric::Share);
         let server = match &spec.server {
@@ -127,8 +127,8 @@ fn server_of(input: &RecordedInput, program: &str, share: &dyn Fn(&str) -> Optio
     shares.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(name, _)| name.clone())
 }
 
-/// The load generator that printed this, and the requests a second that it counted.
-fn requests_per_s(text: &str) -> Result<(&'static str, f64), String> {
+/// The load generator that printed this, and the requests a second that it counted; else what is wrong with the text.
+pub fn client_count(text: &str) -> Result<(&'static str, f64), String> {
     let lines = || text.split(['\n', '\r']).map(str::trim);
     let number = |text: &str| text.trim().parse::<f64>().ok();
     let after = |begin: &str| {
@@ -191,7 +191,7 @@ mod tests {
             (long, "redis-benchmark", 94339.62),
             (own, "schedlab", 5218.5),
         ] {
-            let (found, read) = requests_per_s(text).unwrap();
+            let (found, read) = client_count(text).unwrap();
             assert_eq!(found, program);
             assert!((read - rate).abs() < 0.01, "{program}: {read}");
         }
@@ -207,7 +207,7 @@ mod tests {
             "Requests/sec: nan",
             "x requests per second",
         ] {
-            assert!(requests_per_s(text).is_err(), "{text}");
+            assert!(client_count(text).is_err(), "{text}");
         }
     }
 

@@ -1,0 +1,336 @@
+//! `cargo xtask guest --pairs`: servers of Debian beside batch work in guests, recorded before and after each change under the virtual
+//! clock, where nothing else runs and each recording repeats bit by bit. What comes back is a file of pairs (`cargo xtask pairs`).
+
+use super::apt::{self, Apt};
+use super::cpio::Archive;
+use super::image;
+use super::machine::{self, Clock, Machine};
+use super::options::Pairs;
+use super::store::Store;
+use super::{Laboratory, transcript};
+use crate::tree;
+use anyhow::{Context, Result, ensure};
+use schedlab_study::compare::client_count;
+use schedlab_study::pairs::{self, Pair, PairFile};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The suite whose servers are taken.
+const SUITE: &str = "trixie";
+/// What no server reads at run time.
+const UNREAD: [&str; 6] = [
+    "usr/share/doc",
+    "usr/share/man",
+    "usr/share/locale",
+    "usr/share/lintian",
+    "usr/share/info",
+    "usr/include",
+];
+/// What comes with a distribution's root, and no package of a server brings.
+const ROOT_LINKS: [(&str, &str); 4] =
+    [("bin", "usr/bin"), ("sbin", "usr/sbin"), ("lib", "usr/lib"), ("lib64", "usr/lib64")];
+/// A boot with ten recordings of two seconds each; a second under the virtual clock takes one to ten of the host's.
+const LIMIT: Duration = Duration::from_secs(3600);
+
+/// A server, or what else is to be kept from waiting.
+pub(super) struct Server {
+    /// Its case in `xtask/guest/pairs/pair.sh`.
+    pub(super) name: &'static str,
+    /// Debian's packages: the server, and its client.
+    packages: &'static [&'static str],
+    /// What the kernel calls it.
+    task: &'static str,
+    /// Nothing was changed because of its pairs: they are looked at for the final table only.
+    unseen: bool,
+}
+
+/// The servers. Those whose pairs are `unseen` were chosen before any recording was made.
+pub(super) const SERVERS: &[Server] = &[
+    Server { name: "redis", packages: &["redis-server", "redis-tools"], task: "redis-server", unseen: false },
+    Server { name: "nginx", packages: &["nginx-light", "wrk"], task: "nginx", unseen: false },
+    Server { name: "caddy", packages: &["caddy", "wrk"], task: "caddy", unseen: true },
+    Server { name: "python", packages: &["python3", "wrk"], task: "python3", unseen: true },
+    Server { name: "node", packages: &["nodejs", "wrk"], task: "node", unseen: true },
+    Server { name: "audio", packages: &[], task: "audio", unseen: false },
+];
+
+/// One change: the recording it starts from, its name, and how `compare` says it (`{server}`: the server's name).
+struct Change {
+    from: &'static str,
+    name: &'static str,
+    variant: &'static str,
+}
+
+const fn change(from: &'static str, name: &'static str, variant: &'static str) -> Change {
+    Change { from, name, variant }
+}
+
+const CHANGES: &[Change] = &[
+    change("base", "same", ""),
+    change("base", "idle", "batch policy=idle"),
+    change("base", "batch", "batch policy=batch"),
+    change("base", "nice", "batch nice=10"),
+    change("base", "fifo", "{server} policy=fifo:1"),
+    change("base", "srvnice", "{server} nice=-10"),
+    change("base", "aff", "batch cpus=0"),
+    change("groups", "weight", "/batch cpu.weight=25"),
+    change("groups", "max", "/batch cpu.max=20ms/100ms"),
+    // And from a change back.
+    change("idle", "base", "batch policy=other"),
+    change("nice", "base", "batch nice=0"),
+    change("max", "groups", "/batch cpu.max=max"),
+];
+
+/// The sizes of machines.
+const SIZES: [u32; 2] = [1, 4];
+
+/// Records what is asked for, kernel by kernel, and writes `pairs.toml` beside the recordings: how many boots were not good.
+pub(super) fn record(
+    laboratory: &Laboratory,
+    store: &Store,
+    kernels: &[super::Kernel],
+    asked: &Pairs,
+) -> Result<usize> {
+    let wanted =
+        |server: &&Server| asked.servers.is_empty() || asked.servers.iter().any(|name| name == server.name);
+    let folder = tree::root().join("target/guest/pairs");
+    let mut bad = 0;
+    for server in SERVERS.iter().filter(wanted) {
+        let root = root(store, server)?;
+        for kernel in kernels {
+            for cpus in SIZES.into_iter().filter(|&cpus| asked.cpus.is_none_or(|only| only == cpus)) {
+                let into = folder.join(&kernel.name).join(format!("{}-{cpus}", server.name));
+                bad += usize::from(!boot(laboratory, kernel, server, cpus, &root, &into)?);
+                write(&folder)?;
+            }
+        }
+    }
+    Ok(bad)
+}
+
+/// One boot with all settings of one server; whether everything was recorded.
+fn boot(
+    laboratory: &Laboratory,
+    kernel: &super::Kernel,
+    server: &Server,
+    cpus: u32,
+    root: &[u8],
+    into: &Path,
+) -> Result<bool> {
+    let settings = settings(cpus).join(" ");
+    let script = std::fs::read_to_string(tree::root().join("xtask/guest/pairs/pair.sh"))?;
+    let archive =
+        image::script(&format!("server={} cpus={cpus} settings='{settings}'\n{script}", server.name));
+    let machine = Machine { cpus, memory_mib: 2048, ..Machine::usual(Clock::Virtual) };
+    if into.exists() {
+        std::fs::remove_dir_all(into)?;
+    }
+    let parts = [laboratory.base.as_slice(), root, &archive];
+    let boot = machine::boot(&laboratory.emulator, kernel, &machine, &parts, into, LIMIT)?;
+    let told = transcript::read(&boot.console);
+    let verdicts = told.tests.iter().flat_map(|test| &test.verdicts);
+    let bad: Vec<&str> =
+        verdicts.filter(|verdict| !verdict.good).map(|verdict| verdict.text.as_str()).collect();
+    // What the script wrote lies in a folder with its name.
+    for entry in std::fs::read_dir(into.join("script")).context("the guest sent no files")? {
+        let entry = entry?;
+        std::fs::rename(entry.path(), into.join(entry.file_name()))?;
+    }
+    let (name, seconds) = (into.display(), boot.time.as_secs_f64());
+    println!("== {name}: {seconds:.0} s, {}", if bad.is_empty() { "all recorded" } else { "FAULTS" });
+    bad.iter().for_each(|text| println!("     FAULT {text}"));
+    Ok(bad.is_empty() && told.over)
+}
+
+/// What is recorded on a machine of so many CPUs: on one CPU there is no affinity to change.
+fn settings(cpus: u32) -> Vec<&'static str> {
+    let mut names = vec!["base", "groups"];
+    names.extend(CHANGES.iter().map(|change| change.name).filter(|&name| cpus > 1 || name != "aff"));
+    let mut once: Vec<&str> = Vec::new();
+    for name in names {
+        if !once.contains(&name) {
+            once.push(name);
+        }
+    }
+    once
+}
+
+/// The packages of a server, unpacked below `srv`.
+fn root(store: &Store, server: &Server) -> Result<Vec<u8>> {
+    if server.packages.is_empty() {
+        let mut archive = Archive::default();
+        ["srv", "srv/etc"].iter().for_each(|folder| archive.folder(folder));
+        return Ok(archive.finish());
+    }
+    let root = store.folder(&format!("servers/{}", server.name))?;
+    let done = root.join("unpacked");
+    if !done.exists() {
+        let apt = Apt::open(&store.folder(&format!("apt-servers-{}", server.name))?, &[SUITE])?;
+        let packages = store.fetching(server.name, || apt.download_all(server.packages))?;
+        for (link, target) in ROOT_LINKS {
+            std::fs::create_dir_all(root.join(target))?;
+            std::os::unix::fs::symlink(target, root.join(link))?;
+        }
+        for package in &packages {
+            apt::unpack(package, &root, &[])?;
+            std::fs::remove_file(package)?;
+        }
+        std::fs::write(done, "")?;
+    }
+    let mut archive = Archive::default();
+    archive.folder("srv");
+    add(&mut archive, &root, &root, "srv")?;
+    Ok(archive.finish())
+}
+
+/// Adds what is in a folder, in the order of the names.
+fn add(archive: &mut Archive, root: &Path, folder: &Path, under: &str) -> Result<()> {
+    let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+    let mut paths: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    paths.sort();
+    for path in paths {
+        let inside = path.strip_prefix(root)?;
+        if UNREAD.iter().any(|unread| inside.starts_with(unread)) {
+            continue;
+        }
+        let (name, kind) = (format!("{under}/{}", inside.display()), path.symlink_metadata()?.file_type());
+        if kind.is_symlink() {
+            archive.link(&name, &std::fs::read_link(&path)?.display().to_string());
+        } else if kind.is_dir() {
+            archive.folder(&name);
+            add(archive, root, &path, under)?;
+        } else if kind.is_file() {
+            archive.file(&name, &std::fs::read(&path).with_context(|| path.display().to_string())?);
+        }
+    }
+    Ok(())
+}
+
+/// Writes `pairs.toml` of all recordings that are there: every change under each kernel, and the base of each kernel predicted for
+/// each other one.
+fn write(folder: &Path) -> Result<()> {
+    let mut file = PairFile {
+        about: "cargo xtask guest --pairs: guests under the virtual clock, docs/guests.md".to_owned(),
+        pairs: Vec::new(),
+    };
+    let mut kernels: Vec<String> = names(folder)?;
+    kernels.retain(|name| folder.join(name).is_dir());
+    for kernel in &kernels {
+        for server in SERVERS {
+            for cpus in SIZES {
+                let place = format!("{kernel}/{}-{cpus}", server.name);
+                let title = format!("{kernel} {} {cpus} CPU{}", server.name, if cpus > 1 { "s" } else { "" });
+                for change in CHANGES {
+                    let variant = change.variant.replace("{server}", server.task);
+                    let came = format!("{place}/{}", change.name);
+                    let back = if matches!(change.from, "base" | "groups") { "" } else { "back from " };
+                    let what = if back.is_empty() { change.name } else { change.from };
+                    let title = format!("{title}, {back}{what}");
+                    file.pairs.extend(pair(
+                        folder,
+                        title,
+                        &format!("{place}/{}", change.from),
+                        &came,
+                        variant,
+                        server,
+                    )?);
+                }
+                for other in kernels.iter().filter(|other| *other != kernel) {
+                    let came = format!("{other}/{}-{cpus}/base", server.name);
+                    let title = format!("{title}, to {other}");
+                    let pair = pair(folder, title, &format!("{place}/base"), &came, String::new(), server)?;
+                    file.pairs.extend(pair.map(|pair| Pair { scheduler: format!("linux-{other}"), ..pair }));
+                }
+            }
+        }
+    }
+    let text = toml::to_string(&file)?;
+    std::fs::write(folder.join("pairs.toml"), text)?;
+    Ok(())
+}
+
+/// One pair; `None`: one of its recordings is not there.
+fn pair(
+    folder: &Path,
+    name: String,
+    base: &str,
+    came: &str,
+    change: String,
+    server: &Server,
+) -> Result<Option<Pair>> {
+    let file = |of: &str, end: &str| folder.join(format!("{of}.{end}"));
+    if !file(base, "slt").exists() || !file(came, "slt").exists() {
+        return Ok(None);
+    }
+    let count = |of: &str| {
+        let text = std::fs::read_to_string(file(of, "client")).ok()?;
+        client_count(&text).ok().map(|(_, rate)| rate)
+    };
+    let counted = count(base).zip(count(came));
+    Ok(Some(Pair {
+        name,
+        base: format!("{base}.slt").into(),
+        change,
+        scheduler: String::new(),
+        came: None,
+        figures: pairs::figures(&file(came, "slt"))?,
+        client_log: counted.map(|_| format!("{base}.client").into()),
+        requests_per_s: counted.map(|(_, came)| came),
+        unseen: server.unseen,
+    }))
+}
+
+fn names(folder: &Path) -> Result<Vec<String>> {
+    let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+    let mut names: Vec<String> =
+        entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect::<Result<_>>()?;
+    names.sort();
+    Ok(names)
+}
+
+/// The names of the servers, for messages.
+pub(super) fn known() -> String {
+    let mut text = String::new();
+    for server in SERVERS {
+        let _ = write!(text, "{}{}", if text.is_empty() { "" } else { ", " }, server.name);
+    }
+    text
+}
+
+/// Refuses names that are no server's, and sizes that have no recordings.
+pub(super) fn check(asked: &Pairs) -> Result<()> {
+    for name in &asked.servers {
+        ensure!(
+            SERVERS.iter().any(|server| server.name == name),
+            "no server `{name}`: there are {}",
+            known()
+        );
+    }
+    let sizes = SIZES.map(|size| size.to_string()).join(", ");
+    ensure!(asked.cpus.is_none_or(|cpus| SIZES.contains(&cpus)), "--pairs records machines of {sizes} CPUs");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_server_has_a_case_in_the_script_and_every_setting_a_change() {
+        let script = std::fs::read_to_string(tree::root().join("xtask/guest/pairs/pair.sh")).unwrap();
+        for server in SERVERS {
+            assert!(script.contains(&format!("    {})\n", server.name)), "{}", server.name);
+            assert!(script.contains(&format!("        name={}\n", server.task)), "{}", server.name);
+        }
+        for setting in settings(4).into_iter().filter(|name| !["base", "same"].contains(name)) {
+            assert!(
+                script.contains(&format!("{setting})")) || script.contains(&format!("{setting} |")),
+                "{setting}"
+            );
+        }
+        assert!(!settings(1).contains(&"aff") && settings(4).contains(&"aff"));
+        let apache = Pairs { servers: vec!["apache".to_owned()], cpus: None };
+        assert!(check(&apache).unwrap_err().to_string().contains("redis, nginx"));
+    }
+}
