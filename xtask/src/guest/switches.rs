@@ -5,6 +5,7 @@ use anyhow::{Context, Result};
 use schedlab_model::{EventKind, TaskId};
 use schedlab_trace::Recording;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::Path;
 
 /// A switch: CLOCK_MONOTONIC in nanoseconds, the thread that stopped and the one that began; 0 is the idle task.
@@ -48,13 +49,21 @@ pub(super) fn judge(folder: &Path) -> Result<Vec<Verdict>> {
             let theirs: Vec<Switch> = all.iter().filter(|one| window.contains(&one.at)).copied().collect();
             verdicts.push(compare(&name, *cpu, ours, &theirs, &ending));
         }
-        let missing: Vec<_> = kernels.keys().filter(|cpu| !recorded.contains_key(cpu)).collect();
+        let missing = missing(&kernels, &recorded, &window);
         verdicts.push(Verdict {
             good: missing.is_empty() && !recorded.is_empty(),
             text: format!("{name}: every CPU is in the recording (missing: {missing:?})"),
         });
     }
     Ok(verdicts)
+}
+
+/// CPUs that switched while the recording was made, and are not in it. The kernel's trace is longer, and a CPU with one thread without end
+/// may not switch for a while.
+fn missing(kernels: &PerCpu, recorded: &PerCpu, window: &Range<u64>) -> Vec<u32> {
+    let inside = |all: &[Switch]| all.iter().filter(|one| window.contains(&one.at)).count();
+    let switched = kernels.iter().filter(|(_, all)| inside(all) > EDGES);
+    switched.map(|(&cpu, _)| cpu).filter(|cpu| !recorded.contains_key(cpu)).collect()
 }
 
 /// Whether what was recorded is what the kernel traced from the beginning of the recording to its end.
@@ -159,6 +168,17 @@ mod tests {
         assert!(!compare("x", 0, &all[20..], &all, &none).good, "a dead head");
         assert!(!compare("x", 0, &[&all[..40], &all[43..]].concat(), &all, &none).good, "a hole");
         assert!(!compare("x", 0, &[], &all, &none).good);
+    }
+
+    #[test]
+    fn a_cpu_is_missing_where_it_switched_meanwhile() {
+        let switches = |range: Range<u64>| {
+            range.map(|at| Switch { at, prev: 1, next: 2, ends: false }).collect::<Vec<_>>()
+        };
+        let kernels = PerCpu::from([(0, switches(0..100)), (1, switches(0..52)), (2, switches(40..60))]);
+        let recorded = PerCpu::from([(0, switches(50..90))]);
+        // CPU 1 stood still but for two switches at the beginning, which may be on the other side of it.
+        assert_eq!(missing(&kernels, &recorded, &(50..90)), [2]);
     }
 
     #[test]
