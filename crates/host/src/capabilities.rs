@@ -127,7 +127,7 @@ pub fn probe() -> Capabilities {
     let setting = |file: &str| debugfs.as_ref().ok()?.read(file).ok()?.trim().parse().ok().map(Ns);
     let fair_server = setting("sched/fair_server/cpu0/runtime").zip(setting("sched/fair_server/cpu0/period"));
     let controller = Controller::find();
-    let sched_ext_state = crate::sched_ext::state(Path::new(crate::sched_ext::SYSFS));
+    let sched_ext_state = crate::sched_ext::here();
     Capabilities {
         backends: vec![
             (Backend::Bpf, bpf),

@@ -252,7 +252,7 @@ fn sched_ext(found: &Capabilities) -> Fact {
     let state = match crate::sched_ext::usable(found) {
         Ok(state) => state,
         Err(why) => {
-            let consequence = "no scheduler can be loaded into the kernel; schedlab's own run by priorities (--driver elevation)";
+            let consequence = "no scheduler can be loaded into the kernel; those of schedlab run without it, by real-time priorities";
             return fact(Level::Note, "sched_ext", format!("no: {why}"), consequence, None);
         }
     };

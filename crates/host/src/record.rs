@@ -31,7 +31,6 @@ use rustix::time::{ClockId, clock_gettime};
 use schedlab_model::{CpuId, CpuSet, EventSink, Ns, SchedExt};
 use std::collections::VecDeque;
 use std::io;
-use std::path::Path;
 use std::time::Duration;
 use tasks::Tasks;
 
@@ -296,7 +295,7 @@ fn run(
         unix_ns,
         ring_bytes,
         cost_ns_per_switch,
-        sched_ext: sched_ext::state(Path::new(sched_ext::SYSFS)),
+        sched_ext: sched_ext::here(),
     };
     sink.start(&start).map_err(HostError::Sink)?;
     if let RecordUntil::CommandEnds(arguments) = &request.until {
@@ -325,7 +324,7 @@ fn run(
         recorder_cpu: Ns(clock(ClockId::ThreadCPUTime).saturating_sub(cpu_before)),
         stolen: merger.stolen,
         busy,
-        sched_ext: sched_ext::state(Path::new(sched_ext::SYSFS)),
+        sched_ext: sched_ext::here(),
         exit: None,
         command_pid: None,
     })

@@ -5,11 +5,13 @@ use schedlab_model::SchedExt;
 use std::fs;
 use std::path::Path;
 
-/// Where sysfs is mounted.
-pub const SYSFS: &str = "/sys";
+/// What the class of this kernel is at. `None`: it has no sched_ext.
+pub fn here() -> Option<SchedExt> {
+    state(Path::new("/sys"))
+}
 
-/// Reads `kernel/sched_ext` below `sysfs`. `None`: this kernel has no sched_ext.
-pub fn state(sysfs: &Path) -> Option<SchedExt> {
+/// Reads `kernel/sched_ext` below `sysfs`. `None`: there is no such folder.
+fn state(sysfs: &Path) -> Option<SchedExt> {
     let folder = sysfs.join("kernel/sched_ext");
     let text = |name: &str| Some(fs::read_to_string(folder.join(name)).ok()?.trim().to_owned());
     Some(SchedExt {

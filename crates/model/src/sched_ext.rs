@@ -28,6 +28,11 @@ impl SchedExt {
         };
         unnamed.map(|unnamed| self.ops.as_deref().filter(|name| !name.is_empty()).unwrap_or(unnamed))
     }
+
+    /// Returns whether a scheduler is loaded that has every fair task, as one has that does not say otherwise.
+    pub fn has_every_fair_task(&self) -> bool {
+        self.scheduler().is_some() && self.switch_all != Some(false)
+    }
 }
 
 #[cfg(test)]

@@ -7,12 +7,10 @@ impl Header {
     /// Returns the name of the sched_ext scheduler that had tasks of this recording. `None`: none was loaded at either end, or it had
     /// none of the tasks that occur.
     pub fn ext_scheduler(&self) -> Option<&str> {
-        let loaded = |at: &Option<SchedExt>| {
-            at.as_ref().is_some_and(|at| at.scheduler().is_some() && at.switch_all != Some(false))
-        };
-        let all = loaded(&self.sched_ext) || loaded(&self.sched_ext_end);
-        let has_some = all || self.tasks.iter().any(|task| task.ext);
-        self.sched_ext.iter().chain(&self.sched_ext_end).find_map(SchedExt::scheduler).filter(|_| has_some)
+        let mut ends = self.sched_ext.iter().chain(&self.sched_ext_end);
+        let has_some =
+            ends.clone().any(SchedExt::has_every_fair_task) || self.tasks.iter().any(|task| task.ext);
+        ends.find_map(SchedExt::scheduler).filter(|_| has_some)
     }
 
     /// Returns what became of the loaded scheduler while the recording was made, in words. `None`: the same one, or none, all the time,
@@ -37,34 +35,32 @@ impl Header {
         ))
     }
 
-    /// Returns what is known of sched_ext, for people; empty where nothing is.
-    pub fn ext_words(&self) -> String {
-        let Some(begin) = &self.sched_ext else { return String::new() };
+    /// Returns what is known of a scheduler that was loaded while the recording was made, for people. `None`: none was.
+    pub fn ext_words(&self) -> Option<String> {
+        let (begin, change) = (self.sched_ext.as_ref()?, self.ext_change());
         let mut text = match begin.scheduler() {
+            None if change.is_none() => return None,
             None => "no scheduler was loaded".to_owned(),
             Some(name) => {
-                let of = match begin.switch_all {
-                    Some(false) => "tasks of policy ext only",
-                    _ => "every fair task",
-                };
+                let of =
+                    if begin.has_every_fair_task() { "every fair task" } else { "tasks of policy ext only" };
                 let number =
                     begin.enable_seq.map_or(String::new(), |seq| format!(", number {seq} since boot"));
                 format!("{name} ({}, for {of}{number})", begin.state)
             }
         };
-        if let Some(change) = self.ext_change() {
+        if let Some(change) = change {
             text += &format!("; {change}");
-        } else if begin.scheduler().is_some() && self.sched_ext_end.is_none() {
+        } else if self.sched_ext_end.is_none() {
             text += "; whether it stayed is not known";
         }
-        text
+        Some(text)
     }
 
     /// Returns the policy of a task as people read it. `ext`: policy SCHED_EXT, or SCHED_OTHER while a sched_ext scheduler had every
     /// fair task; `ext/batch` and `ext/idle` then are the other two fair policies.
     pub fn policy_of(&self, task: &TaskInfo) -> String {
-        let all =
-            self.sched_ext.as_ref().is_some_and(|at| at.scheduler().is_some() && at.switch_all == Some(true));
+        let all = self.sched_ext.as_ref().is_some_and(SchedExt::has_every_fair_task);
         match task.policy {
             Policy::Other if task.ext || all => "ext".to_owned(),
             policy if all && policy.is_fair() => format!("ext/{policy}"),
@@ -101,7 +97,7 @@ mod tests {
         let header = read_back(lavd.clone(), lavd.clone(), false);
         assert_eq!((header.sched_ext.clone(), header.sched_ext_end.clone()), (lavd.clone(), lavd));
         assert_eq!((header.ext_scheduler(), header.ext_change()), (Some("lavd"), None));
-        assert_eq!(header.ext_words(), "lavd (enabled, for every fair task, number 3 since boot)");
+        assert_eq!(header.ext_words().unwrap(), "lavd (enabled, for every fair task, number 3 since boot)");
         assert_eq!(header.policy_of(&header.tasks[0]), "ext");
     }
 
@@ -130,8 +126,10 @@ mod tests {
     #[test]
     fn names_are_data() {
         let header = read_back(at("enabled", Some("\u{1b}[31m"), 1, true), None, false);
-        assert!(!header.ext_words().contains('\u{1b}'), "{}", header.ext_words());
-        assert!(header.ext_words().ends_with("whether it stayed is not known"));
-        assert_eq!(read_back(None, None, false).ext_words(), "");
+        let words = header.ext_words().unwrap();
+        assert!(!words.contains('\u{1b}'), "{words}");
+        assert!(words.ends_with("whether it stayed is not known"), "{words}");
+        assert_eq!(read_back(None, None, false).ext_words(), None);
+        assert_eq!(read_back(at("disabled", None, 0, false), None, false).ext_words(), None);
     }
 }

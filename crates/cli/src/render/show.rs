@@ -76,12 +76,8 @@ impl<W: Write> Text<W> {
 
     /// Writes under which sched_ext scheduler the recording was made, where one was loaded or one came or went.
     pub(crate) fn note_sched_ext(&mut self, recording: &Recording) -> io::Result<()> {
-        let header = &recording.header;
-        let loaded = [&header.sched_ext, &header.sched_ext_end].into_iter().flatten();
-        if loaded.filter_map(|at| at.scheduler()).next().is_none() && header.ext_change().is_none() {
-            return Ok(());
-        }
-        self.note(&format!("sched_ext: {}", header.ext_words()))
+        let Some(words) = recording.header.ext_words() else { return Ok(()) };
+        self.note(&format!("sched_ext: {words}"))
     }
 
     /// Writes the repairs of the recording, which concern every number.
