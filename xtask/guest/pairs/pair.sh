@@ -1,7 +1,7 @@
 # One server beside batch work, recorded as it is and after each change. Before it stand: $server (a name of the cases below) and $cpus.
 # The server's packages are in /srv, which is its root. Files: SETTING.slt, and what the client counted in SETTING.client.
 
-# settle: the root of the servers.
+# The root of the servers.
 for name in proc dev sys; do
     mkdir -p /srv/$name
     mount --bind /$name /srv/$name
@@ -22,7 +22,6 @@ workers=$([ "$cpus" = 1 ] && echo 1 || echo 2)
 case $server in
     redis)
         serve() { inside redis-server --bind 127.0.0.1 --save '' --appendonly no --io-threads 1 >/dev/null; }
-        # `ping` by hand: busybox has no client.
         answers() { inside redis-cli ping | grep -q PONG; }
         load_it() { inside redis-benchmark -q -c $connections -t get -n "$requests"; }
         # Some three seconds.
@@ -134,7 +133,7 @@ setting() {
     kill -INT $recorder
     wait $recorder
     check "$setting: recorded" grep -q 'no event was lost' /tmp/record
-    for of in batch $name load; do kill -9 $(processes $of) 2>/dev/null; done
+    for of in batch $name mixer; do kill -9 $(processes $of) 2>/dev/null; done
     sleep 0.5
     rmdir /sys/fs/cgroup/served /sys/fs/cgroup/batch 2>/dev/null
     tr '\r' '\n' <"$setting.client" | tail -n 2

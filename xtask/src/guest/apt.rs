@@ -1,6 +1,7 @@
 //! A private apt: lists and packages of Debian in a folder of their own. The system's package database is neither read
 //! nor written, so this works beside any set of installed packages, and unprivileged.
 
+use super::store::Store;
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -130,6 +131,30 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     files.sort();
     Ok(files)
+}
+
+/// The folder `name` of the store with everything that these packages of a suite need, fetched and unpacked when it is not there yet.
+pub(super) fn unpacked(
+    store: &Store,
+    name: &str,
+    what: &str,
+    suite: &str,
+    packages: &[&str],
+) -> Result<PathBuf> {
+    let tree = store.folder(name)?;
+    let done = tree.join("unpacked");
+    if !done.exists() {
+        let apt = Apt::open(&store.folder(&format!("apt-{name}"))?, &[suite])?;
+        let packages = store.fetching(what, || apt.download_all(packages))?;
+        for package in &packages {
+            unpack(package, &tree, &[])?;
+        }
+        for package in &packages {
+            std::fs::remove_file(package)?;
+        }
+        std::fs::write(done, "")?;
+    }
+    Ok(tree)
 }
 
 /// Unpacks what matches `patterns` (all when there are none) from a package into `folder`.

@@ -1,7 +1,7 @@
 //! QEMU and busybox from Debian, with every library that they need, in a folder of their own: they run beside any
 //! set of installed packages.
 
-use super::apt::{self, Apt};
+use super::apt;
 use super::store::Store;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
@@ -19,19 +19,8 @@ pub(super) struct Emulator {
 impl Emulator {
     /// Fetches and unpacks what is missing.
     pub(super) fn get(store: &Store) -> Result<Emulator> {
-        let emulator = Emulator { tree: store.folder("emulator")? };
-        let done = emulator.tree.join("unpacked");
-        if !done.exists() {
-            let apt = Apt::open(&store.folder("apt-emulator")?, &[SUITE])?;
-            let packages = store.fetching("QEMU and busybox", || apt.download_all(&PACKAGES))?;
-            for package in &packages {
-                apt::unpack(package, &emulator.tree, &[])?;
-            }
-            for package in &packages {
-                std::fs::remove_file(package)?;
-            }
-            std::fs::write(done, "")?;
-        }
+        let tree = apt::unpacked(store, "emulator", "QEMU and busybox", SUITE, &PACKAGES)?;
+        let emulator = Emulator { tree };
         emulator.version().context("QEMU does not start")?;
         Ok(emulator)
     }

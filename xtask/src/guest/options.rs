@@ -88,7 +88,7 @@ pub(super) fn parse(args: &[String]) -> Result<Options> {
     if let Some(pairs) = &mut options.pairs {
         pairs.cpus = cpus;
     }
-    check(&options, script.is_some())?;
+    check(&options, script.is_some(), machine)?;
     options.script = script.map(|path| (path, machine));
     if options.kernels.is_empty() {
         let usual: &[&str] = match () {
@@ -101,8 +101,8 @@ pub(super) fn parse(args: &[String]) -> Result<Options> {
     Ok(options)
 }
 
-/// Refuses what does not go together. `script`: one is given.
-fn check(options: &Options, script: bool) -> Result<()> {
+/// Refuses what does not go together. `script`: one is given; `machine`: the one that was asked for.
+fn check(options: &Options, script: bool, machine: Machine) -> Result<()> {
     for name in &options.tests {
         ensure!(
             TESTS.iter().any(|test| test.name == name),
@@ -115,8 +115,15 @@ fn check(options: &Options, script: bool) -> Result<()> {
         super::pairs::check(pairs)?;
     }
     ensure!(
-        options.pairs.is_none() || (options.tests.is_empty() && !script),
-        "--pairs runs in place of the tests: leave out --test and --script"
+        options.pairs.is_none() || (options.tests.is_empty() && !options.short && !script),
+        "--pairs runs in place of the tests: leave out --test, --short and --script"
+    );
+    let usual = Machine::usual(Clock::Host);
+    // The sizes of pairs were looked at above.
+    let own = if options.pairs.is_some() { Machine { cpus: usual.cpus, ..machine } } else { machine };
+    ensure!(
+        script || own == usual,
+        "--virtual, --cpus and --memory are for --script (--cpus for --pairs, too): a test has its own machine"
     );
     Ok(())
 }
@@ -156,6 +163,9 @@ mod tests {
             ("linux", "no option `linux`"),
             ("--script a --test doctor", "leave out --test"),
             ("--pairs --test doctor", "leave out --test"),
+            ("--pairs --short", "leave out --test, --short"),
+            ("--pairs --virtual", "are for --script"),
+            ("--cpus 2", "are for --script"),
             ("--server apache", "no server `apache`"),
             ("--pairs --cpus 3", "1, 4"),
         ] {

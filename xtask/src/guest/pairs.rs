@@ -1,7 +1,7 @@
 //! `cargo xtask guest --pairs`: servers of Debian beside batch work in guests, recorded before and after each change under the virtual
 //! clock, where nothing else runs and each recording repeats bit by bit. What comes back is a file of pairs (`cargo xtask pairs`).
 
-use super::apt::{self, Apt};
+use super::apt;
 use super::cpio::Archive;
 use super::image;
 use super::machine::{self, Clock, Machine};
@@ -12,7 +12,6 @@ use crate::tree;
 use anyhow::{Context, Result, ensure};
 use schedlab_study::compare::client_count;
 use schedlab_study::pairs::{self, Pair, PairFile};
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -30,7 +29,7 @@ const UNREAD: [&str; 6] = [
 /// What comes with a distribution's root, and no package of a server brings.
 const ROOT_LINKS: [(&str, &str); 4] =
     [("bin", "usr/bin"), ("sbin", "usr/sbin"), ("lib", "usr/lib"), ("lib64", "usr/lib64")];
-/// A boot with ten recordings of two seconds each; a second under the virtual clock takes one to ten of the host's.
+/// A boot with ten recordings of some three seconds each; a second under the virtual clock takes one to ten of the host's.
 const LIMIT: Duration = Duration::from_secs(3600);
 
 /// A server, or what else is to be kept from waiting.
@@ -163,21 +162,15 @@ fn root(store: &Store, server: &Server) -> Result<Vec<u8>> {
         ["srv", "srv/etc"].iter().for_each(|folder| archive.folder(folder));
         return Ok(archive.finish());
     }
-    let root = store.folder(&format!("servers/{}", server.name))?;
-    let done = root.join("unpacked");
-    if !done.exists() {
-        let apt = Apt::open(&store.folder(&format!("apt-servers-{}", server.name))?, &[SUITE])?;
-        let packages = store.fetching(server.name, || apt.download_all(server.packages))?;
-        for (link, target) in ROOT_LINKS {
+    let name = format!("servers/{}", server.name);
+    let root = store.folder(&name)?;
+    for (link, target) in ROOT_LINKS {
+        if root.join(link).symlink_metadata().is_err() {
             std::fs::create_dir_all(root.join(target))?;
             std::os::unix::fs::symlink(target, root.join(link))?;
         }
-        for package in &packages {
-            apt::unpack(package, &root, &[])?;
-            std::fs::remove_file(package)?;
-        }
-        std::fs::write(done, "")?;
     }
+    apt::unpacked(store, &name, server.name, SUITE, server.packages)?;
     let mut archive = Archive::default();
     archive.folder("srv");
     add(&mut archive, &root, &root, "srv")?;
@@ -289,22 +282,13 @@ fn names(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The names of the servers, for messages.
-pub(super) fn known() -> String {
-    let mut text = String::new();
-    for server in SERVERS {
-        let _ = write!(text, "{}{}", if text.is_empty() { "" } else { ", " }, server.name);
-    }
-    text
-}
-
 /// Refuses names that are no server's, and sizes that have no recordings.
 pub(super) fn check(asked: &Pairs) -> Result<()> {
     for name in &asked.servers {
         ensure!(
             SERVERS.iter().any(|server| server.name == name),
             "no server `{name}`: there are {}",
-            known()
+            SERVERS.iter().map(|server| server.name).collect::<Vec<_>>().join(", ")
         );
     }
     let sizes = SIZES.map(|size| size.to_string()).join(", ");
