@@ -139,11 +139,18 @@ fn message(error: &anyhow::Error) -> String {
 #[cfg(not(feature = "machine"))]
 fn missing(words: &[String]) -> anyhow::Error {
     use clap::CommandFactory as _;
-    let name = words.first().map(String::as_str).unwrap_or_default();
     let all = Args::command();
     let known: Vec<&str> = all.get_subcommands().map(clap::Command::get_name).collect();
-    anyhow::anyhow!(
-        "`{name}` is not in this program: it was built without the commands that touch the machine, as `make demo` does, and has \
+    anyhow::anyhow!(not_among(words.first().map(String::as_str).unwrap_or_default(), &known))
+}
+
+/// Says that a command is not among those of a build without the machine. A misspelt one is no command of another build.
+#[cfg(any(test, not(feature = "machine")))]
+fn not_among(name: &str, known: &[&str]) -> String {
+    let near = schedlab_model::text::nearest(name, known.iter().copied());
+    let it = near.map_or_else(|| ": it".to_owned(), |near| format!(": did you mean `{near}`? It"));
+    format!(
+        "`{name}` is not in this program{it} was built without the commands that touch the machine, as `make demo` does, and has \
          {}. `make build` builds all of schedlab",
         known.join(", ")
     )
@@ -167,4 +174,27 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
                 .downcast_ref::<std::io::Error>()
                 .is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_command_is_not_one_of_another_build() {
+        let known =
+            ["show", "diff", "generate", "import", "export", "compare", "published", "list", "explain"];
+        let misspelt = not_among("compar", &known);
+        assert!(
+            misspelt.starts_with("`compar` is not in this program: did you mean `compare`?"),
+            "{misspelt}"
+        );
+        for other in ["record", "doctor", "latency", "run", "watch", "top", "colocate", "bench"] {
+            let said = not_among(other, &known);
+            assert!(
+                said.contains("program: it was built without") && !said.contains("did you mean"),
+                "{said}"
+            );
+        }
+    }
 }
