@@ -60,6 +60,8 @@ pub(crate) enum Command {
     Export(commands::export::ExportArgs),
     /// Play a recording or a scenario under other schedulers and settings
     Compare(commands::compare::CompareArgs),
+    /// Search settings for the one that serves a goal best, and say what it costs and how sure that is
+    Tune(commands::tune::TuneArgs),
     /// Print every published figure of the gallery's scenarios beside the simulated one, and why they differ
     Published(commands::published::PublishedArgs),
     /// List the schedulers or the scenarios

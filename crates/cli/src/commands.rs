@@ -47,6 +47,7 @@ pub(crate) mod status;
 pub(crate) mod stress;
 #[cfg(feature = "machine")]
 pub(crate) mod top;
+pub(crate) mod tune;
 #[cfg(feature = "machine")]
 pub(crate) mod verify;
 #[cfg(feature = "machine")]

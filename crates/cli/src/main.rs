@@ -44,6 +44,7 @@ fn main() -> ExitCode {
         Command::Bench(command) => commands::bench::run(command),
         #[cfg(feature = "machine")]
         Command::Calibrate(command) => commands::calibrate::run(command),
+        Command::Tune(command) => commands::tune::run(command),
         Command::Published(command) => commands::published::run(command),
         Command::List(command) => commands::list::run(command),
         Command::Show(command) => commands::show::run(command),

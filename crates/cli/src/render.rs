@@ -21,6 +21,7 @@ mod style;
 mod table;
 #[cfg(feature = "machine")]
 pub(crate) mod top;
+mod tune;
 #[cfg(feature = "machine")]
 pub(crate) mod watch;
 pub(crate) mod xen;
@@ -38,3 +39,4 @@ pub(crate) use matrix::matrix;
 pub(crate) use scan::scan;
 pub(crate) use study::{Shown, study};
 pub(crate) use style::{Style, use_colors, wrap};
+pub(crate) use tune::tune;

@@ -17,9 +17,11 @@ mod verdict;
 pub use client_log::{ClientLogSpec, SUBJECT as CLIENT_LOG, client_count};
 pub(crate) use detail::name as page_name;
 pub use gates::RowGate;
+pub(crate) use gates::open;
 pub use recorded::{RecordedInput, compare_recording, kernel_scheduler, modelled_by, recorded_scheduler};
 pub use scenario::compare_scenario;
-pub(crate) use verdict::{FELT, tellings};
+pub(crate) use scenario::plan_of_point;
+pub(crate) use verdict::{FELT, MOST_GAIN, of_change, reproduction, tellings, upper};
 
 use crate::StudyError;
 use crate::change::{MethodError, change};
@@ -59,10 +61,23 @@ pub struct Options {
     pub client_log: Option<ClientLogSpec>,
     /// Conditions that must not be met.
     pub gates: Vec<RowGate>,
+    /// Rows instead of every scheduler with every variant: those of a search. The unchanged row comes first all the same.
+    pub points: Vec<Point>,
+    /// The only numbers that rows hold, and their headline; empty: all.
+    pub only: Vec<Wanted>,
     /// Keep distributions and schedules for a page ([`Study::detail`](crate::result::Study::detail)).
     pub detail: bool,
     /// When it becomes true, no further run begins and [`StudyError::Stopped`] is returned.
     pub stop: Option<Arc<AtomicBool>>,
+}
+
+/// One row of a search.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Point {
+    /// The scheduler; `None`: that of the first row.
+    pub scheduler: Option<SchedulerSpec>,
+    /// What is set; its name is that of the row, and no other row has it.
+    pub variant: Variant,
 }
 
 /// Called with (done, all) runs.
@@ -79,7 +94,7 @@ fn rows(
     classes: &[String],
     name: &dyn Fn(usize) -> String,
     errors: &Errors,
-    headline: &[Wanted],
+    numbers: Numbers<'_>,
 ) -> Vec<Row> {
     let base = &runs[0];
     let split = split_classes(plans, classes);
@@ -87,14 +102,8 @@ fn rows(
     let row = |(index, (plan, own)): (usize, (&RowPlan, &Vec<Run>))| {
         let mut changed: BTreeSet<String> = plan.changed.iter().map(|&task| classes[task].clone()).collect();
         changed.extend(plan.changed.iter().map(|&task| name(task)));
-        // A scenario may be about a number that results do not hold otherwise.
-        let named = |subject: &SubjectData| {
-            let of =
-                headline.iter().filter(|wanted| wanted.is_about(subject.kind, &subject.name, &subject.class));
-            let metrics = of.map(|wanted| wanted.metric);
-            metrics.filter(|metric| !Metric::all_reported().any(|known| known == *metric)).collect::<Vec<_>>()
-        };
-        let subjects = subjects(&own[0].measured, plan, &split).map(|subject| {
+        let held = subjects(&own[0].measured, plan, &split).filter(|subject| numbers.holds(subject));
+        let subjects = held.map(|subject| {
             let values = |runs: &[Run], metric| values(runs, subject.kind, &subject.name, metric);
             let cell = |metric: Metric| {
                 let method = errors.get(&(subject.name.clone(), metric)).copied().unwrap_or_default();
@@ -121,12 +130,59 @@ fn rows(
                 merges: errors
                     .get(&(subject.name.clone(), Metric::Throughput))
                     .is_some_and(|method| method.merges),
-                cells: Metric::all_reported().chain(named(subject)).filter_map(cell).collect(),
+                cells: numbers.of(subject).into_iter().filter_map(cell).collect(),
             }
         });
         row_of(plans, index, loads[index], own, subjects.collect())
     };
     plans.iter().zip(runs).enumerate().map(row).collect()
+}
+
+/// Which numbers the rows hold.
+#[derive(Clone, Copy)]
+enum Numbers<'a> {
+    /// All that are reported, and those of the headline: a scenario may be about a number that results do not hold otherwise.
+    All(&'a [Wanted]),
+    /// These and nothing else.
+    Only(&'a [Wanted]),
+}
+
+impl<'a> Numbers<'a> {
+    fn new(options: &'a Options, headline: &'a [Wanted]) -> Numbers<'a> {
+        if options.only.is_empty() { Numbers::All(headline) } else { Numbers::Only(&options.only) }
+    }
+
+    fn wanted(self) -> &'a [Wanted] {
+        match self {
+            Numbers::All(wanted) | Numbers::Only(wanted) => wanted,
+        }
+    }
+
+    /// The metrics that are named for a subject.
+    fn named(self, subject: &SubjectData) -> impl Iterator<Item = Metric> {
+        let of = self.wanted().iter();
+        of.filter(|wanted| wanted.is_about(subject.kind, &subject.name, &subject.class))
+            .map(|wanted| wanted.metric)
+    }
+
+    fn holds(self, subject: &SubjectData) -> bool {
+        matches!(self, Numbers::All(_)) || self.named(subject).next().is_some()
+    }
+
+    fn of(self, subject: &SubjectData) -> Vec<Metric> {
+        match self {
+            Numbers::All(_) => {
+                let more = self.named(subject).filter(|named| !Metric::all_reported().any(|m| m == *named));
+                Metric::all_reported().chain(more).collect()
+            }
+            Numbers::Only(_) => {
+                let mut all: Vec<Metric> = self.named(subject).collect();
+                all.sort_unstable();
+                all.dedup();
+                all
+            }
+        }
+    }
 }
 
 /// Returns the row of a plan. `first`: the first plan with its load.

@@ -11,6 +11,8 @@ mod systemd;
 mod words;
 mod xl;
 
+pub(crate) use shell::quoted;
+
 use crate::variant::{GroupSetting, MachineSetting, Setting, TaskSetting, Variant};
 use schedlab_scheduler::SchedulerSpec;
 use serde::{Deserialize, Serialize};

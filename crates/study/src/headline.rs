@@ -92,7 +92,7 @@ impl Wanted {
     }
 
     /// Returns the figures that it means in this table: one, or one for each task of a class that has no row of its own.
-    fn figures(&self, base: &Row) -> Vec<Figure> {
+    pub(crate) fn figures(&self, base: &Row) -> Vec<Figure> {
         let named = |kind: Kind| {
             let name = if kind == Kind::Machine { MACHINE } else { &self.subject };
             let wanted = kind != Kind::Machine || self.subject == "machine";

@@ -32,6 +32,7 @@ mod run;
 pub mod scan;
 pub mod scenario;
 pub mod show;
+pub mod tune;
 pub mod variant;
 pub mod view;
 pub mod xen;

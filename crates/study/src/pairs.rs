@@ -182,7 +182,7 @@ pub fn judge(folder: &Path, pair: &Pair, jobs: usize) -> Result<PairResult, Stud
 
 /// What the client counted after the change, beside what is predicted from what it counted before.
 fn requests(study: &Study, after: f64) -> Option<Figure> {
-    let cell = |row: &Row| Some(row.find(Kind::Source, CLIENT_LOG)?.cell(Metric::Throughput)?.clone());
+    let cell = |row: &Row| Some(*row.find(Kind::Source, CLIENT_LOG)?.cell(Metric::Throughput)?);
     let (base, own) = (cell(study.rows.first()?)?, cell(study.rows.last()?)?);
     Some(Figure {
         class: CLIENT_LOG.to_owned(),

@@ -152,7 +152,7 @@ pub struct Subject {
 }
 
 /// One measurement.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Cell {
     /// What. Shares are parts of one CPU, times nanoseconds, the rest per second.
     pub metric: Metric,

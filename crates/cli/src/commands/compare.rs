@@ -153,7 +153,7 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
     let text = if let Some(name) = &args.deploy {
         let format = Format::ALL.into_iter().find(|format| format.name() == name);
         let format = format.context("--deploy: unknown format")?;
-        render::deploy::file(&study, format).map_err(|why| anyhow!("--deploy {name}: {why}"))?
+        render::deploy::file(study.recommended(), format).map_err(|why| anyhow!("--deploy {name}: {why}"))?
     } else {
         args.format.print(args.output.as_deref(), || Ok(&study), |style| text(args, &study, &scans, style))?
     };
@@ -250,7 +250,7 @@ fn options(args: &CompareArgs) -> anyhow::Result<(Options, Vec<String>)> {
         client_log: args.client_log.as_deref().map(ClientLogSpec::parse),
         gates: args.fail_if.iter().map(|text| gate(text)).collect::<anyhow::Result<_>>()?,
         checks: args.checks.iter().map(|text| check(text)).collect::<anyhow::Result<_>>()?,
-        stop: None,
+        ..Options::default()
     };
     Ok((options, said.into_iter().flatten().collect()))
 }

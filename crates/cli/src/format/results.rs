@@ -70,6 +70,7 @@ const RESULTS: &[ResultShape] = &[
     rows("schedlab-published/1", &[at(&["scenarios", "figures"])]),
     rows("schedlab-decision-cost/1", &[at(&["rows"])]),
     rows("schedlab-runqueue/1", &[at(&["rows"])]),
+    shown("schedlab-tune/1", &[at(&["settings"])]),
     rows("schedlab-colocate/1", &[at(&["tried"]), at(&["would_try"])]),
     rows("schedlab-calibration/1", &[at(&["costs"])]),
     ResultShape { columns: &["term", "also", "meaning"], ..rows("schedlab-explain/1", &[at(&["terms"])]) },

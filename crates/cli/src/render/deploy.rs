@@ -11,7 +11,12 @@ pub(super) fn block(study: &Study, style: &Style) -> String {
     for sentence in &study.verdict.beside {
         let _ = writeln!(text, "{}", wrap(sentence, style.width, 0));
     }
-    let Some(deployment) = study.recommended() else { return text };
+    study.recommended().map_or(text.clone(), |deployment| text + &commands(deployment, style))
+}
+
+/// Returns the commands that make a setting, and what to know; empty where there are none.
+pub(super) fn commands(deployment: &Deployment, style: &Style) -> String {
+    let mut text = String::new();
     let Some((format, commands)) = first(deployment) else { return text };
     let others: Vec<&str> = deployment.formats().into_iter().filter(|name| *name != format.name()).collect();
     let more = if others.is_empty() { String::new() } else { format!(" (--deploy {})", others.join(", ")) };
@@ -40,10 +45,9 @@ fn first(deployment: &Deployment) -> Option<(Format, &str)> {
 }
 
 /// Returns the text of one format, to be written to a file: what it does and what to know are comments.
-pub(crate) fn file(study: &Study, format: Format) -> Result<String, String> {
-    let deployment = study
-        .recommended()
-        .ok_or_else(|| "no setting that was tried gains anything for certain".to_owned())?;
+pub(crate) fn file(deployment: Option<&Deployment>, format: Format) -> Result<String, String> {
+    let deployment =
+        deployment.ok_or_else(|| "no setting that was tried gains anything for certain".to_owned())?;
     let text = deployment.text(format).ok_or_else(|| match deployment.formats()[..] {
         [] => format!("nothing but schedlab makes this setting: {}", deployment.what),
         ref formats => format!("this setting ({}) has {}", deployment.what, formats.join(", ")),

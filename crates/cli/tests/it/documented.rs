@@ -7,7 +7,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Commands that only read and write files: they are run as they are written.
-const RUN: [&str; 13] = [
+const RUN: [&str; 14] = [
+    "tune",
     "compare",
     "show",
     "diff",
@@ -186,6 +187,9 @@ fn run(folder: &Folder, words: &[String]) -> Ran {
     // The numbers are not what this is about.
     if words[0] == "compare" && !words.iter().any(|word| word == "--seeds" || word == "--assert") {
         command.args(["--seeds", "1"]);
+    }
+    if words[0] == "tune" && !words.iter().any(|word| word == "--trials") {
+        command.args(["--trials", "6"]);
     }
     super::ran(&mut command)
 }

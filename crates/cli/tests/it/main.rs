@@ -31,6 +31,7 @@ mod show;
 mod stress;
 mod terminal;
 mod top;
+mod tune;
 mod watch;
 mod way_back;
 mod xen;

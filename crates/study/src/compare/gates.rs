@@ -288,7 +288,13 @@ impl Asked<'_> {
 }
 
 /// Why a value cannot be judged against `bound`: the bound lies within the error, or within the interval of the percentile.
-fn open(metric: Metric, bound: f64, value: f64, error: f64, interval: Option<&Interval>) -> Option<String> {
+pub(crate) fn open(
+    metric: Metric,
+    bound: f64,
+    value: f64,
+    error: f64,
+    interval: Option<&Interval>,
+) -> Option<String> {
     if (value - bound).abs() < error {
         return Some("the bound lies within the error".to_owned());
     }

@@ -6,7 +6,7 @@ use super::features;
 use super::gates::Gates;
 use super::scenario::costs;
 use super::trust::{self, against};
-use super::{Errors, Options, Progress, check_knobs_exist, check_names, check_schedulers};
+use super::{Errors, Numbers, Options, Point, Progress, check_knobs_exist, check_names, check_schedulers};
 use super::{detail, parse_variants, rows, seeds, split_classes, verdict};
 use crate::StudyError;
 use crate::measurements::Measured;
@@ -95,6 +95,24 @@ impl RecordedInput {
     /// The names of its tasks, with repetitions.
     pub fn classes(&self) -> impl Iterator<Item = &str> {
         self.classes.iter().map(String::as_str)
+    }
+
+    /// Returns the row of a point of a search.
+    pub(crate) fn plan_of_point(
+        &self,
+        recorded: &SchedulerSpec,
+        point: &Point,
+    ) -> Result<RowPlan, StudyError> {
+        let (label, spec) = match &point.scheduler {
+            None => (recorded.name.clone(), recorded.clone()),
+            Some(other) => (other.to_string(), machine_settings(recorded, other)?),
+        };
+        Ok(RowPlan { label, ..RowPlan::new(&spec, &point.variant, &self.subject())? })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     fn subject(&self) -> Subject<'_> {
@@ -276,6 +294,10 @@ fn plans(
     let subject = input.subject();
     let unchanged = Variant { name: "as recorded".to_owned(), schedulers: Vec::new(), clauses: Vec::new() };
     let baseline = RowPlan { label: recorded.name.clone(), ..RowPlan::new(recorded, &unchanged, &subject)? };
+    if !options.points.is_empty() {
+        let points = options.points.iter().map(|point| input.plan_of_point(recorded, point));
+        return std::iter::once(Ok(baseline)).chain(points).collect();
+    }
     let named: Vec<(String, SchedulerSpec)> = match options.schedulers.is_empty() {
         true => vec![(recorded.name.clone(), recorded.clone())],
         false => {
@@ -348,6 +370,7 @@ pub fn compare_recording(
     replay.left_out = left_out;
     let mut errors = trust::method_errors(&replay, input);
     client.iter().for_each(|client| client.add_error(&runs[0], &mut errors));
+    let numbers = Numbers::new(options, &[]);
     let mut study = Study {
         schema: SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -359,7 +382,7 @@ pub fn compare_recording(
         detail: None,
         self_replay: Some(replay),
         predictions: predictions(&plans, &runs, &options.checks, &errors)?,
-        rows: rows(&plans, &runs, &input.classes, &|task| input.task_name(task), &errors, &[]),
+        rows: rows(&plans, &runs, &input.classes, &|task| input.task_name(task), &errors, numbers),
         expectations: Vec::new(),
         gates: Vec::new(),
         notes: notes(input, client.as_ref()).into_iter().chain(refused).collect(),
@@ -369,7 +392,7 @@ pub fn compare_recording(
         seeds,
     };
     study.gates = gates.judge(&plans, &runs, &errors, &study)?;
-    study.headline = crate::headline::headline(&study, &[]);
+    study.headline = crate::headline::headline(&study, numbers.wanted());
     study.verdict = verdict::verdict(&study);
     if let Some(keep) = &keep {
         let was = Measured::of_summary(&input.summary, &input.classes, &single);

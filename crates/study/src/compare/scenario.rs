@@ -1,7 +1,7 @@
 //! Comparing over a scenario.
 
 use super::gates::Gates;
-use super::{Errors, Options, Progress, check_knobs_exist, check_names, check_schedulers};
+use super::{Errors, Numbers, Options, Point, Progress, check_knobs_exist, check_names, check_schedulers};
 use super::{detail, parse_variants, rows, seeds, values, verdict};
 use crate::StudyError;
 use crate::deviation::Deviation;
@@ -12,6 +12,7 @@ use crate::scenario::{Expectation, Scenario};
 use crate::variant::Variant;
 use schedlab_model::Ns;
 use schedlab_model::text::glob;
+use schedlab_scheduler::SchedulerSpec;
 use schedlab_sim::{Costs, Machine};
 use schedlab_stats::Estimate;
 
@@ -48,7 +49,8 @@ pub fn compare_scenario(
     // The longest of them, where runs end with their last task.
     let duration = runs.iter().flatten().map(|run| run.ended).max().unwrap_or(duration);
     let name = |task: usize| scenario.workload.tasks[task].name.clone();
-    let rows = rows(&plans, &runs, &scenario.classes, &name, &Errors::new(), &scenario.headline);
+    let numbers = Numbers::new(options, &scenario.headline);
+    let rows = rows(&plans, &runs, &scenario.classes, &name, &Errors::new(), numbers);
     let mut study = Study {
         schema: SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -76,7 +78,7 @@ pub fn compare_scenario(
         sections: crate::scenario::sections(&scenario.workload, &scenario.classes),
     };
     study.gates = gates.judge(&plans, &runs, &Errors::new(), &study)?;
-    study.headline = crate::headline::headline(&study, &scenario.headline);
+    study.headline = crate::headline::headline(&study, numbers.wanted());
     study.verdict = verdict::verdict(&study);
     if let Some(keep) = &keep {
         let behind = levels::tasks_behind(&keep.vcpus);
@@ -95,6 +97,10 @@ fn plans(scenario: &Scenario, options: &Options) -> Result<Vec<RowPlan>, StudyEr
     let subject = scenario.subject();
     let variants: Vec<Variant> = own_variants(scenario).into_iter().chain(extra).collect();
     check_names(&variants)?;
+    if let (Some(spec), false) = (specs.first(), options.points.is_empty()) {
+        let points = options.points.iter().map(|point| plan_of_point(scenario, spec, point));
+        return std::iter::once(RowPlan::new(spec, &variants[0], &subject)).chain(points).collect();
+    }
     let mut plans = Vec::new();
     for spec in specs {
         for variant in variants.iter().filter(|variant| variant.is_for(spec)) {
@@ -103,6 +109,18 @@ fn plans(scenario: &Scenario, options: &Options) -> Result<Vec<RowPlan>, StudyEr
     }
     check_knobs_exist(&plans, &variants)?;
     Ok(plans)
+}
+
+/// Returns the row of a point of a search: what the first row sets, and then the point.
+pub(crate) fn plan_of_point(
+    scenario: &Scenario,
+    spec: &SchedulerSpec,
+    point: &Point,
+) -> Result<RowPlan, StudyError> {
+    let first = scenario.baseline_set.iter().flat_map(|set| &set.clauses);
+    let clauses = first.chain(&point.variant.clauses).cloned().collect();
+    let variant = Variant { clauses, ..point.variant.clone() };
+    RowPlan::new(point.scheduler.as_ref().unwrap_or(spec), &variant, &scenario.subject())
 }
 
 /// How the runs of a scenario are observed.

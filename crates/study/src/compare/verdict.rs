@@ -4,12 +4,14 @@ mod certainty;
 mod recommend;
 mod telling;
 
+pub(crate) use certainty::reproduction;
+pub(crate) use recommend::MOST as MOST_GAIN;
 pub(crate) use telling::{FELT, Telling, tellings};
 
 use crate::headline::Figure;
 use crate::measurements::Kind;
 use crate::metric::Metric;
-use crate::result::{Row, Study, Verdict};
+use crate::result::{Cell, Row, Study, Verdict};
 use crate::view::row_name;
 use certainty::certainty;
 
@@ -61,7 +63,8 @@ fn recommendation(study: &Study, row: usize, gains: &[&Telling<'_>], losses: &[&
     format!("{name}: {}; {cost}.", gain.join(" and "))
 }
 
-fn upper(text: &str) -> String {
+/// Returns `text` with a capital at its beginning.
+pub(crate) fn upper(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
@@ -228,15 +231,20 @@ fn describe(t: &Telling<'_>) -> String {
 
 /// Returns `run-queue latency p99 5.36ms -> 65.5us ± 12us`.
 fn numbers(t: &Telling<'_>) -> String {
-    let metric = t.cell.metric;
-    let what = match (metric, t.subject.kind) {
+    of_change(t.cell, t.subject.kind, t.base)
+}
+
+/// Returns the same of the cell of a subject of this kind, against the value of the first row.
+pub(crate) fn of_change(cell: &Cell, kind: Kind, base: f64) -> String {
+    let metric = cell.metric;
+    let what = match (metric, kind) {
         (Metric::Latency(stat), _) => format!("run-queue latency {stat}"),
         (Metric::Throughput, Kind::Source | Kind::Channel) => "requests".to_owned(),
         (Metric::Throughput, _) => "throughput".to_owned(),
         _ => metric.heading(),
     };
-    let (base, value) = (t.base.max(0.0), t.cell.value.median);
-    let error = t.cell.change.map_or(0.0, |change| change.error);
+    let (base, value) = (base.max(0.0), cell.value.median);
+    let error = cell.change.map_or(0.0, |change| change.error);
     let error = if error > 0.0 { format!(" ± {}", metric.show(error)) } else { String::new() };
     format!("{what} {} -> {}{error}", metric.show(base), metric.show(value))
 }

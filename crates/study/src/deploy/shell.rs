@@ -166,7 +166,7 @@ fn knob(name: &str, value: &str, changes: &Changes<'_>) -> Option<String> {
 }
 
 /// Returns a text as one word of a shell command line. Control characters are written as escapes ($'...' of bash).
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let plain =
         |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':' | '@' | '%' | '+');
     if !text.is_empty() && text.chars().all(plain) {

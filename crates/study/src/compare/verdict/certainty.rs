@@ -22,16 +22,10 @@ pub(super) fn certainty(study: &Study, gain: Option<&Telling<'_>>) -> String {
         None => format!("{} of {all} changes are larger than their error", all - unsure),
     };
     match &study.self_replay {
-        Some(replay) if !replay.trusted => format!(
-            "Do not rely on it: the simulation does not reproduce the recording ({}).",
-            replay.distrust.join("; ")
-        ),
+        Some(replay) if !replay.trusted => reproduction(replay, seconds(study)),
         Some(replay) => {
-            let (share, latency) = worst(replay, seconds(study));
             let told = if study.rows.len() < 2 { String::new() } else { format!("; {told}") };
-            format!(
-                "The simulation reproduces the recording within {share:.1} points of CPU share and {latency}{told}."
-            )
+            format!("{}{told}.", reproduction(replay, seconds(study)))
         }
         None if seeds == 1 => {
             "One run of each, so nothing is known about chance: --seeds 5 gives error bars.".to_owned()
@@ -44,6 +38,17 @@ pub(super) fn certainty(study: &Study, gain: Option<&Telling<'_>>) -> String {
             )
         }
     }
+}
+
+/// Returns how well the recording is reproduced in `seconds` of it: a sentence without its full stop, or with it where the recording
+/// is not to be relied on.
+pub(crate) fn reproduction(replay: &SelfReplay, seconds: f64) -> String {
+    if !replay.trusted {
+        let why = replay.distrust.join("; ");
+        return format!("Do not rely on it: the simulation does not reproduce the recording ({why}).");
+    }
+    let (share, latency) = worst(replay, seconds);
+    format!("The simulation reproduces the recording within {share:.1} points of CPU share and {latency}")
 }
 
 /// How many times its error the gain is.

@@ -9,7 +9,7 @@ use crate::result::{Row, Study};
 /// A setting that gains this part of what the best one gains (as logarithms of the ratios) is good enough when it is milder.
 const ENOUGH: f64 = 0.8;
 /// ln 100: beyond a hundredth (or a hundredfold) a larger gain is no reason for a harsher setting.
-const MOST: f64 = 4.605_170_185_988_092;
+pub(crate) const MOST: f64 = 4.605_170_185_988_092;
 
 /// Returns the place of the recommended row; `None`: no setting gains anything for certain without taking from what the comparison is
 /// about first.

@@ -1,0 +1,396 @@
+//! `schedlab tune`: searches the settings of one to three knobs for the one that serves a goal best, says what it costs, and how sure
+//! that is.
+//!
+//! Every setting is a row of a comparison ([`compare`](crate::compare)) with the same replay, errors and distrust. Many settings are
+//! first run with one seed, and those that no other is better than go on with more; the answer comes from seeds that the
+//! search has not seen.
+
+mod answer;
+mod goal;
+mod rank;
+mod space;
+
+pub use answer::{Asked, Confirm, Round, SCHEMA, Search, Tried, Tuned, Validated};
+pub use goal::{Aim, Meets};
+pub use space::{Dimension, MOST_DIMENSIONS};
+
+use crate::StudyError;
+use crate::compare::{
+    Options, Point, Progress, RecordedInput, compare_recording, compare_scenario, plan_of_point,
+    recorded_scheduler,
+};
+use crate::measurements::MACHINE;
+use crate::result::{Row, Study};
+use crate::scenario::Scenario;
+use schedlab_model::Ns;
+use schedlab_model::text::nearest;
+use schedlab_scheduler::{SchedulerSpec, registry};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// So many settings are run with every seed at the end.
+const FINALISTS: usize = 12;
+/// A round leaves one in so many settings, with so many times the seeds.
+const HALVING: usize = 3;
+/// So many settings are simulated together: what is in memory at once.
+const TOGETHER: usize = 64;
+
+/// What is searched for a better setting.
+#[derive(Clone, Copy, Debug)]
+pub enum Target<'a> {
+    /// A scenario, under its first scheduler or another one.
+    Scenario(&'a Scenario, Option<&'a SchedulerSpec>),
+    /// A recording, under the scheduler that models its kernel or another one.
+    Recording(&'a RecordedInput, Option<&'a SchedulerSpec>),
+}
+
+/// What a user may choose.
+#[derive(Clone, Debug)]
+pub struct TuneOptions {
+    /// What is to become better.
+    pub goal: Aim,
+    /// What is not to become worse.
+    pub keep: Vec<Aim>,
+    /// The dimensions, as written.
+    pub space: Vec<String>,
+    /// Seeds of the last round.
+    pub seeds: u32,
+    /// How many settings are tried at most.
+    pub trials: usize,
+    /// Seed of the sample, and first seed of the runs.
+    pub seed: Option<u64>,
+    /// Virtual time of each run.
+    pub duration: Option<Ns>,
+    /// Threads; 0 = one per CPU.
+    pub jobs: usize,
+    /// When it becomes true, the search ends with [`StudyError::Stopped`].
+    pub stop: Option<Arc<AtomicBool>>,
+}
+
+/// A file that the search did not see, and how it is called.
+pub type HeldOut<'a> = (String, &'a RecordedInput);
+
+/// Searches.
+///
+/// # Errors
+/// What is wrong with the goal, the space or the input.
+pub fn tune(
+    input: Target<'_>,
+    options: &TuneOptions,
+    held_out: &[HeldOut<'_>],
+    progress: Progress<'_>,
+) -> Result<Tuned, StudyError> {
+    let base = input.base()?;
+    check_names(input, options)?;
+    let space = read_space(input, options, &base)?;
+    let fault = |what: String| StudyError::Option(format!("--space: {what}"));
+    let first = options.seed.unwrap_or_else(|| input.seed());
+    let (points, grid) = space::points(&space, &base, options.trials, first).map_err(fault)?;
+    let rounds = rounds(points.len(), options.seeds, input.may_be_shorter());
+    let all: usize = rounds.iter().map(|round| runs(round.settings, round.seeds)).sum();
+    let last = points.len().min(FINALISTS);
+    let all = all + runs(last, options.seeds) * (1 + held_out.len());
+    let mut run = Running { input, options, base: &base, progress, done: 0, all };
+    let tried = points.len();
+    let (points, dropped) = run.halve(points, &rounds, first)?;
+    // Seeds that the search has not seen.
+    let fresh = if rounds.is_empty() { first } else { first.wrapping_add(u64::from(options.seeds)) };
+    let study = run.study(input, &points, fresh, options.seeds, options.duration)?;
+    let search = Search {
+        how: if grid { "grid" } else { "sample" }.to_owned(),
+        settings: tried,
+        seed: first,
+        space: space.iter().map(|dimension| dimension.text().to_owned()).collect(),
+        rounds: rounds.iter().map(|round| run.described(round, &study)).collect(),
+    };
+    let mut tuned = answer::answer(input, options, search, &study, &points, dropped)?;
+    let mut wanted: Vec<usize> = tuned.recommended.into_iter().chain(tuned.largest_gain).collect();
+    wanted.dedup();
+    let names: Vec<String> = wanted.iter().map(|&place| tuned.settings[place].setting.clone()).collect();
+    let chosen: Vec<Point> =
+        names.iter().filter_map(|name| points.iter().find(|p| p.variant.name == *name)).cloned().collect();
+    for (file, other) in held_out {
+        tuned.validated.push(run.validate(file, other, &chosen, fresh)?);
+    }
+    Ok(tuned)
+}
+
+/// A round of the search before the last one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Stage {
+    settings: usize,
+    seeds: u32,
+    /// A part of the time only.
+    short: bool,
+}
+
+/// The rounds that leave [`FINALISTS`] of `count` settings.
+fn rounds(count: usize, seeds: u32, may_be_shorter: bool) -> Vec<Stage> {
+    let (mut left, mut with) = (count, 1);
+    let mut rounds = Vec::new();
+    while left > FINALISTS {
+        rounds.push(Stage { settings: left, seeds: with.min(seeds), short: may_be_shorter && with == 1 });
+        left = left.div_ceil(HALVING).max(FINALISTS);
+        with *= HALVING as u32;
+    }
+    rounds
+}
+
+/// How many runs a round has, with those of the first row.
+fn runs(settings: usize, seeds: u32) -> usize {
+    (settings + settings.div_ceil(TOGETHER)) * seeds as usize
+}
+
+/// A search that runs.
+struct Running<'a> {
+    input: Target<'a>,
+    options: &'a TuneOptions,
+    base: &'a SchedulerSpec,
+    progress: Progress<'a>,
+    done: usize,
+    all: usize,
+}
+
+impl Running<'_> {
+    /// Returns the settings that are left after every round, and what was left out for another reason than its numbers.
+    fn halve(
+        &mut self,
+        mut points: Vec<Point>,
+        rounds: &[Stage],
+        first: u64,
+    ) -> Result<(Vec<Point>, Vec<String>), StudyError> {
+        let mut dropped = Vec::new();
+        for (index, round) in rounds.iter().enumerate() {
+            let next = rounds.get(index + 1).map_or(FINALISTS, |next| next.settings);
+            let duration = if round.short { self.shorter() } else { self.options.duration };
+            let (mut losses, mut kept) = (Vec::new(), Vec::new());
+            for chunk in points.chunks(TOGETHER) {
+                let study = self.study(self.input, chunk, first, round.seeds, duration)?;
+                let rows = by_name(&study);
+                for point in chunk {
+                    match rows.get(point.variant.name.as_str()) {
+                        Some(row) if row.bound.is_none() && row.load.is_none() => {
+                            losses.push(answer::losses(self.options, &study.rows[0], row));
+                            kept.push(point.clone());
+                        }
+                        Some(_) => dropped.push(point.variant.name.clone()),
+                        None => {}
+                    }
+                }
+                dropped.extend(refused(&study));
+            }
+            points = rank::best(&losses, next).into_iter().map(|place| kept[place].clone()).collect();
+        }
+        Ok((points, dropped))
+    }
+
+    /// A comparison of the first row with some points.
+    fn study(
+        &mut self,
+        input: Target<'_>,
+        points: &[Point],
+        seed: u64,
+        seeds: u32,
+        duration: Option<Ns>,
+    ) -> Result<Study, StudyError> {
+        let before = self.done;
+        let (progress, all) = (self.progress, self.all);
+        let report = |done: usize, _: usize| progress((before + done).min(all), all);
+        let aims = std::iter::once(&self.options.goal).chain(&self.options.keep);
+        let options = Options {
+            points: points.to_vec(),
+            only: aims.map(|aim| aim.wanted.clone()).collect(),
+            seed: Some(seed),
+            repetitions: Some(seeds),
+            duration,
+            jobs: self.options.jobs,
+            stop: self.options.stop.clone(),
+            schedulers: match input {
+                Target::Scenario(..) => vec![self.base.clone()],
+                Target::Recording(..) => Vec::new(),
+            },
+            ..Options::default()
+        };
+        let study = match input {
+            Target::Scenario(scenario, _) => compare_scenario(scenario, &options, &report),
+            Target::Recording(recorded, under) => compare_recording(recorded, under, &options, &report),
+        }?;
+        self.done = before + (points.len() + 1) * seeds as usize;
+        Ok(study)
+    }
+
+    /// A third of what is counted.
+    fn shorter(&self) -> Option<Ns> {
+        let Target::Scenario(scenario, _) = self.input else { return self.options.duration };
+        let whole = self.options.duration.unwrap_or(scenario.duration);
+        Some(scenario.warmup + Ns(whole.0.saturating_sub(scenario.warmup.0) / HALVING as u64))
+    }
+
+    fn described(&self, round: &Stage, last: &Study) -> Round {
+        let short = if round.short { self.shorter() } else { None };
+        Round {
+            settings: round.settings,
+            seeds: round.seeds,
+            duration_ns: short.map_or(last.duration_ns, |short| short.0),
+        }
+    }
+
+    /// Whether what was found holds on a recording that the search did not see.
+    fn validate(
+        &mut self,
+        file: &str,
+        other: &RecordedInput,
+        points: &[Point],
+        seed: u64,
+    ) -> Result<Validated, StudyError> {
+        let input = Target::Recording(other, None);
+        let fail = |error: StudyError| StudyError::Option(format!("--validate {file}: {}", cause(error)));
+        check_names(input, self.options).map_err(fail)?;
+        let study = self.study(input, points, seed, self.options.seeds, None).map_err(fail)?;
+        answer::validated(file, self.options, &study, points).map_err(fail)
+    }
+}
+
+impl Target<'_> {
+    /// The scheduler of the first row.
+    fn base(&self) -> Result<SchedulerSpec, StudyError> {
+        match *self {
+            Target::Scenario(scenario, chosen) => {
+                let spec = chosen.or(scenario.schedulers.first()).cloned();
+                let spec =
+                    spec.ok_or_else(|| StudyError::Option("the scenario names no scheduler".to_owned()))?;
+                registry::check(&spec)?;
+                Ok(spec)
+            }
+            Target::Recording(recorded, chosen) => {
+                chosen.map(registry::check).transpose()?;
+                Ok(recorded_scheduler(recorded.found().0, chosen)?.0)
+            }
+        }
+    }
+
+    fn seed(&self) -> u64 {
+        match self {
+            Target::Scenario(scenario, _) => scenario.seed,
+            Target::Recording(..) => 1,
+        }
+    }
+
+    /// Whether a part of the time is a smaller experiment of the same kind: a recording's beginning is not.
+    fn may_be_shorter(&self) -> bool {
+        matches!(self, Target::Scenario(scenario, _) if !scenario.end_with_tasks)
+    }
+
+    /// Everything that can be measured by name.
+    fn names(&self) -> BTreeSet<&str> {
+        let mut names = BTreeSet::from([MACHINE]);
+        match self {
+            Target::Recording(recorded, _) => names.extend(recorded.classes()),
+            Target::Scenario(scenario, _) => {
+                names.extend(scenario.classes.iter().map(String::as_str));
+                names.extend(scenario.workload.sources.iter().map(|source| source.name.as_str()));
+                names.extend(scenario.workload.channels.iter().map(|channel| channel.name.as_str()));
+            }
+        }
+        names
+    }
+
+    fn check(&self, base: &SchedulerSpec, point: &Point) -> Result<(), StudyError> {
+        match self {
+            Target::Scenario(scenario, _) => plan_of_point(scenario, base, point).map(drop),
+            Target::Recording(recorded, _) => recorded.plan_of_point(base, point).map(drop),
+        }
+    }
+}
+
+/// Refuses goals about what is not there.
+fn check_names(input: Target<'_>, options: &TuneOptions) -> Result<(), StudyError> {
+    let names = input.names();
+    let goal = std::iter::once(("--goal", &options.goal));
+    for (option, aim) in goal.chain(options.keep.iter().map(|aim| ("--keep", aim))) {
+        let subject = aim.wanted.subject.as_str();
+        if names.contains(subject) {
+            continue;
+        }
+        let hint = nearest(subject, names.iter().copied())
+            .map(|near| format!(" (did you mean `{near}`?)"))
+            .unwrap_or_default();
+        let some: Vec<&str> = names.iter().copied().take(20).collect();
+        let more = if names.len() > some.len() { ", ..." } else { "" };
+        return Err(StudyError::Option(format!(
+            "{option} '{}': nothing is called `{subject}`{hint}; there are: {}{more}",
+            aim.text(),
+            some.join(", ")
+        )));
+    }
+    Ok(())
+}
+
+/// Reads the dimensions and tries the values at their ends.
+fn read_space(
+    input: Target<'_>,
+    options: &TuneOptions,
+    base: &SchedulerSpec,
+) -> Result<Vec<Dimension>, StudyError> {
+    let count = options.space.len();
+    if count == 0 || count > MOST_DIMENSIONS {
+        return Err(StudyError::Option(format!(
+            "--space is given {count} times: the command line searches one to {MOST_DIMENSIONS} dimensions; for more, search with \
+             the Python package, whose compare() runs any settings (python/README.md), or fix what matters least"
+        )));
+    }
+    let named: Vec<SchedulerSpec> =
+        options.space.iter().flat_map(|text| Dimension::schedulers(text)).collect();
+    let schedulers = if named.is_empty() { vec![base.clone()] } else { named };
+    let mut space: Vec<Dimension> = Vec::new();
+    for text in &options.space {
+        let fail = |what: String| StudyError::Option(format!("--space '{text}': {what}"));
+        let dimension = Dimension::parse(text, &schedulers).map_err(fail)?;
+        if space.iter().any(|other| other.what == dimension.what) {
+            return Err(fail(format!("`{}` is a dimension already", dimension.what)));
+        }
+        for scheduler in &schedulers {
+            for point in space::ends(&dimension, scheduler).map_err(fail)? {
+                let scheduler = point.scheduler.as_ref().unwrap_or(scheduler);
+                // A setting that is nothing under this scheduler is one under another.
+                let point = Point { scheduler: Some(scheduler.clone()), ..point };
+                input.check(base, &point).map_err(|error| fail(cause(error)))?;
+            }
+        }
+        space.push(dimension);
+    }
+    Ok(space)
+}
+
+/// What is wrong, without the option of `compare` that it would be wrong in.
+fn cause(error: StudyError) -> String {
+    match error {
+        StudyError::Variant { source, .. } => source.to_string(),
+        other => other.to_string(),
+    }
+}
+
+fn by_name(study: &Study) -> BTreeMap<&str, &Row> {
+    study.rows[1..].iter().map(|row| (row.variant.as_str(), row)).collect()
+}
+
+/// The sentences about settings that a scheduler refused.
+fn refused(study: &Study) -> Vec<String> {
+    study.notes.iter().filter(|note| note.starts_with("left out: ")).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_round_leaves_a_third() {
+        let of = |count, seeds| {
+            rounds(count, seeds, true).iter().map(|r| (r.settings, r.seeds, r.short)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(12, 5), []);
+        assert_eq!(of(40, 5), [(40, 1, true), (14, 3, false)]);
+        assert_eq!(of(200, 5), [(200, 1, true), (67, 3, false), (23, 5, false)]);
+    }
+}
