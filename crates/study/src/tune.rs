@@ -6,11 +6,13 @@
 //! search has not seen.
 
 mod answer;
+mod confirm;
 mod goal;
 mod rank;
 mod space;
 
-pub use answer::{Asked, Confirm, Round, SCHEMA, Search, Tried, Tuned, Validated};
+pub use answer::{Asked, Round, SCHEMA, Search, Tried, Tuned, Validated};
+pub use confirm::Confirm;
 pub use goal::{Aim, Meets};
 pub use space::{Dimension, MOST_DIMENSIONS};
 

@@ -289,6 +289,7 @@ fn plans(
     recorded: &SchedulerSpec,
     options: &Options,
 ) -> Result<Vec<RowPlan>, StudyError> {
+    check_schedulers(&options.schedulers)?;
     let variants = parse_variants(&options.variants)?;
     check_names(&variants)?;
     let subject = input.subject();
@@ -337,7 +338,6 @@ pub fn compare_recording(
     options: &Options,
     progress: Progress<'_>,
 ) -> Result<Study, StudyError> {
-    check_schedulers(&options.schedulers)?;
     check_schedulers(recorded_under.map(std::slice::from_ref).unwrap_or_default())?;
     let (recorded, why, left_out) = recorded_scheduler(&input.header, recorded_under)?;
     let mut plans = self::plans(input, &recorded, options)?;
@@ -392,7 +392,7 @@ pub fn compare_recording(
         seeds,
     };
     study.gates = gates.judge(&plans, &runs, &errors, &study)?;
-    study.headline = crate::headline::headline(&study, numbers.wanted());
+    study.headline = crate::headline::headline(&study, &options.only);
     study.verdict = verdict::verdict(&study);
     if let Some(keep) = &keep {
         let was = Measured::of_summary(&input.summary, &input.classes, &single);

@@ -1,0 +1,66 @@
+//! The command line that tries a setting on the real threads.
+
+use super::Target;
+use super::answer::Tried;
+use crate::compare::Point;
+use crate::deploy;
+use crate::variant::{Setting, TaskSetting};
+use serde::{Deserialize, Serialize};
+
+/// How a setting is tried on the real threads.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Confirm {
+    /// The options of `schedlab confirm` before what it runs; missing where it cannot make the setting.
+    pub arguments: Option<Vec<String>>,
+    /// Why not.
+    pub why_not: Option<String>,
+    /// What ran while the recording was made.
+    pub command: Vec<String>,
+}
+
+/// How a setting is tried live. `confirm` sets what a thread has by itself.
+pub(super) fn confirm(input: Target<'_>, points: &[Point], tried: &Tried) -> Confirm {
+    let (cpus, command) = match input {
+        Target::Recording(recorded, _) => {
+            let (header, replay) = recorded.found();
+            (replay.topology.cpus(), header.command.clone())
+        }
+        Target::Scenario(..) => (1, Vec::new()),
+    };
+    let point = points.iter().find(|point| point.variant.name == tried.setting);
+    let refuse =
+        |why: &str| Confirm { arguments: None, why_not: Some(why.to_owned()), command: command.clone() };
+    let Some(point) = point else { return refuse("nothing is set") };
+    if point.scheduler.is_some() {
+        return refuse(
+            "another kernel is a part of the setting: boot it, record again, and compare with `schedlab diff`",
+        );
+    }
+    let of_thread = |setting: &Setting| {
+        use TaskSetting::{Cpus, Nice, Policy, Slice};
+        matches!(setting, Setting::Task(Policy(_) | Nice(_) | Cpus(_) | Slice(_)))
+    };
+    let settings = || point.variant.clauses.iter().flat_map(|clause| &clause.settings);
+    if !settings().all(of_thread) {
+        return refuse(
+            "`schedlab confirm` sets policy, nice, slice and cpus of tasks: make this setting by hand, record again, and compare with \
+             `schedlab diff`",
+        );
+    }
+    let mut arguments: Vec<String> = Vec::new();
+    if let Target::Recording(recorded, _) = input {
+        arguments.push(recorded.path().display().to_string());
+    }
+    arguments.extend(["--variant".to_owned(), format!("tuned: {}", tried.setting)]);
+    arguments.push("--cpus".to_owned());
+    arguments.push(if cpus > 1 { format!("0-{}", cpus - 1) } else { "0".to_owned() });
+    Confirm { arguments: Some(arguments), why_not: None, command }
+}
+
+impl Confirm {
+    /// Returns the command line, without what it runs.
+    pub fn line(&self) -> Option<String> {
+        let words = self.arguments.as_ref()?.iter().map(|word| deploy::quoted(word));
+        Some(std::iter::once("schedlab confirm".to_owned()).chain(words).collect::<Vec<_>>().join(" "))
+    }
+}
