@@ -38,7 +38,7 @@ def compare(
     ``variants`` maps a name to settings, such as ``{"batch idle": "sysbench policy=idle"}``; ``schedulers`` have their knobs
     behind a colon, such as ``"linux-6.18:base_slice_ns=6ms"``. ``seeds`` is how many runs each row gets, ``seed`` the first,
     ``duration`` the virtual time, ``jobs`` the number of threads (0: one per CPU; the result does not depend on it).
-    Ctrl-C ends it when the runs that have begun are done.
+    Ctrl-C ends it at once.
     """
     if isinstance(input, Recording):
         if input.window_ns is not None:

@@ -45,6 +45,7 @@ pub use costs::DelegationCosts;
 pub use metrics::{AgentMetrics, DelegationMetrics, Failed};
 
 use crate::engine::{Engine, Step};
+use crate::stop::Watch;
 use crate::{Costs, Machine, Outcome, RunOptions, SimError, TickSkew};
 use agent_view::AgentView;
 use agents::Agents;
@@ -132,7 +133,7 @@ pub fn run_delegated(
     let warmup = (options.warmup > Ns::ZERO).then_some(options.warmup.0);
     let watchdog = delegation.runnable_timeout.map(|limit| (machine.tick_ns().0, limit.0));
     let failure = delegation.failure.map(|(at, what)| (at.0, what));
-    let run = Run { engine, kernel: &kernel, agents, failure, watchdog, warmup, end, steps: 0, checked: 0 };
+    let run = Run { engine, kernel: &kernel, agents, failure, watchdog, warmup, end, steps: 0, checked: 0, watch_stop: Watch::new(options) };
     run.run(delegation.mode, &outside, machine.tick_ns().0).map_err(|error| *error)
 }
 
@@ -228,6 +229,8 @@ struct Run<'a, 'k, S> {
     steps: u64,
     /// Moments so far in which nothing was under way.
     checked: u64,
+    /// Whether the caller ends it.
+    watch_stop: Watch<'a>,
 }
 
 /// More steps than this without time passing are a circle.
@@ -247,6 +250,7 @@ impl<S: EventSink> Run<'_, '_, S> {
             if at >= self.end {
                 break;
             }
+            self.watch_stop.instant()?;
             if at > self.engine.time() {
                 self.steps = 0;
             }

@@ -13,6 +13,9 @@ pub enum SimError {
     /// A machine that cannot be.
     #[error("machine: {0}")]
     Machine(String),
+    /// The caller ended the run.
+    #[error("the run was ended")]
+    Stopped,
     /// The scheduler needs something that this driver does not have.
     #[error("the scheduler needs {0}, which the simulator does not have")]
     Needs(String),

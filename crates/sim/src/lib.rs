@@ -19,6 +19,7 @@ mod nested;
 mod outcome;
 mod preemption;
 mod rng;
+mod stop;
 
 pub use costs::Costs;
 pub use delegation::{
@@ -34,3 +35,4 @@ pub use metrics::{
 pub use nested::{Domain, NestedOutcome, places, run_nested, run_nested_seen};
 pub use outcome::{Outcome, Stuck, WaitsFor};
 pub use preemption::{PreemptModel, Preemption};
+pub use stop::Stop;

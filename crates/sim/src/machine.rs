@@ -1,6 +1,6 @@
 //! The input of a run besides a workload and a scheduler.
 
-use crate::{Costs, Preemption, SimError};
+use crate::{Costs, Preemption, SimError, Stop};
 use schedlab_model::{Draw, MAX_CPUS, Ns, Topology};
 
 /// The machine.
@@ -130,6 +130,8 @@ pub struct RunOptions {
     /// The run begins in the middle of the machine's life: when each CPU balanced its load last is drawn from the seed. For
     /// recordings, which do not show it.
     pub midway: bool,
+    /// Ends the run early, with [`SimError::Stopped`]; `None`: nothing does.
+    pub stop: Option<Stop>,
 }
 
 impl Default for RunOptions {
@@ -142,6 +144,7 @@ impl Default for RunOptions {
             every_tick: false,
             plain_path: false,
             midway: false,
+            stop: None,
         }
     }
 }

@@ -25,6 +25,7 @@ mod split;
 
 use crate::engine::vcpu::program;
 use crate::engine::{Engine, Step};
+use crate::stop::Watch;
 use crate::{Machine, Metrics, Outcome, RunOptions, SimError};
 use schedlab_model::random::mix;
 use schedlab_model::{CpuSet, EventSink, GroupId, TaskId, Workload};
@@ -124,7 +125,7 @@ pub fn run_nested_seen(
     }
     let host = Engine::new(machine, &split.host, scheduler, options, &mut sink)?;
     let sleeps = vec![Sleep::Kicked; split.vcpus.len()];
-    let nest = Nest { host, guests, split: &split, sleeps, end: options.duration.0 };
+    let nest = Nest { host, guests, split: &split, sleeps, end: options.duration.0, watch: Watch::new(options) };
     nest.run().map_err(|error| *error)
 }
 
@@ -146,6 +147,7 @@ struct Nest<'a, S, G> {
     split: &'a Split,
     sleeps: Vec<Sleep>,
     end: u64,
+    watch: Watch<'a>,
 }
 
 impl<S: EventSink, G: EventSink> Nest<'_, S, G> {
@@ -160,6 +162,7 @@ impl<S: EventSink, G: EventSink> Nest<'_, S, G> {
             if at >= self.end {
                 break;
             }
+            self.watch.instant()?;
             self.go_to(at);
             self.instant()?;
         }

@@ -67,7 +67,7 @@ pub struct Options {
     pub only: Vec<Wanted>,
     /// Keep distributions and schedules for a page ([`Study::detail`](crate::result::Study::detail)).
     pub detail: bool,
-    /// When it becomes true, no further run begins and [`StudyError::Stopped`] is returned.
+    /// When it becomes true, the runs end and [`StudyError::Stopped`] is returned.
     pub stop: Option<Arc<AtomicBool>>,
 }
 

@@ -13,8 +13,9 @@ use crate::measurements::Measured;
 use rayon::prelude::*;
 use schedlab_model::{EventSink, Ns, Workload};
 use schedlab_scheduler::Scheduler;
-use schedlab_sim::{Machine, Outcome, RunOptions, SimError, WaitsFor};
+use schedlab_sim::{Machine, Outcome, RunOptions, SimError, Stop, WaitsFor};
 use schedlab_trace::analysis::Summary;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// How each row is run.
@@ -40,8 +41,8 @@ pub(crate) struct Bench<'a> {
     pub(crate) jobs: usize,
     /// Called with (done, all) runs.
     pub(crate) progress: &'a (dyn Fn(usize, usize) + Sync),
-    /// When it becomes true, no further run begins.
-    pub(crate) stop: Option<&'a AtomicBool>,
+    /// When it becomes true, the runs end.
+    pub(crate) stop: Option<&'a Arc<AtomicBool>>,
 }
 
 /// What one run gave.
@@ -79,6 +80,9 @@ impl RowPlan {
     }
 
     fn failed(&self, source: SimError) -> StudyError {
+        if source == SimError::Stopped {
+            return StudyError::Stopped;
+        }
         let (scheduler, variant) = (self.label.clone(), self.variant.clone());
         StudyError::Run { scheduler, variant, source: Box::new(source) }
     }
@@ -131,6 +135,7 @@ impl Bench<'_> {
             warmup: self.warmup,
             end_with_tasks: self.end_with_tasks,
             midway: self.as_recording.is_some(),
+            stop: self.stop.cloned().map(Stop::when),
             ..RunOptions::default()
         };
         let mut summary = Summary::new(plan.workload.tasks.len(), cpus, self.warmup);

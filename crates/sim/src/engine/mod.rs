@@ -24,6 +24,7 @@ mod wake;
 
 use crate::metrics::{ConservationMeter, PendingValues};
 use crate::rng::Stream;
+use crate::stop::Watch;
 use crate::{Costs, Machine, Metrics, Outcome, RunOptions, SimError};
 use event_stream::EventStream;
 use layout::{Fires, Layout};
@@ -194,11 +195,13 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     }
 
     fn drive(&mut self) -> Step {
+        let mut watch = Watch::new(self.input.options);
         loop {
             let at = self.due.slots.min();
             if at >= self.clock.end {
                 break;
             }
+            watch.instant()?;
             self.go_to(at);
             self.instant()?;
         }

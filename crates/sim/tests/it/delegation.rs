@@ -414,3 +414,13 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_run_behind_agents_can_be_ended() {
+    let flag = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let stop = Some(schedlab_sim::Stop::when(flag));
+    let options = RunOptions { stop, ..RunOptions::for_time(Ns::from_s(10)) };
+    let workload = Workload { tasks: vec![sleeper("a")], ..Workload::default() };
+    let ended = case("fifo-per-cpu", Mode::PerCpu).try_run(&Machine::flat(2), &workload, &options, &mut ());
+    assert_eq!(ended.unwrap_err(), SimError::Stopped);
+}

@@ -25,6 +25,7 @@ mod preemption;
 mod properties;
 mod search;
 mod smp_shapes;
+mod stop;
 mod views;
 mod work_conservation;
 mod workloads;

@@ -291,3 +291,13 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_nested_run_can_be_ended() {
+    let mut workload = domains(&[0]);
+    task(&mut workload, 0, "inside", Program::hog());
+    let flag = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let options = RunOptions { stop: Some(schedlab_sim::Stop::when(flag)), ..seconds(10) };
+    let ended = nested(&workload, &xen(1), "xen-credit2", &[(1, "linux-6.18")], &options);
+    assert_eq!(ended.unwrap_err(), SimError::Stopped);
+}

@@ -361,7 +361,7 @@ pub fn compare_recording(
         as_recording: Some(&single),
         jobs: options.jobs,
         progress,
-        stop: options.stop.as_deref(),
+        stop: options.stop.as_ref(),
     };
     let (mut runs, refused) = bench.run(&mut plans)?;
     client.iter().for_each(|client| client.add_to(&mut runs));

@@ -43,7 +43,7 @@ pub fn compare_scenario(
         as_recording: None,
         jobs: options.jobs,
         progress,
-        stop: options.stop.as_deref(),
+        stop: options.stop.as_ref(),
     };
     let (runs, refused) = bench.run(&mut plans)?;
     // The longest of them, where runs end with their last task.
