@@ -10,7 +10,25 @@ Every table (:class:`Table`) speaks Arrow's PyCapsule protocol and has ``to_pand
 """
 
 from ._recording import Recording, open
-from ._study import Study, compare, scenarios, schedulers
+from ._search import Setting, Tuned, sweep, tune
+from ._space import Span, linear, log
+from ._study import Study, compare, diff, scenarios, schedulers
 from ._table import Table
 
-__all__ = ["Recording", "Study", "Table", "compare", "open", "scenarios", "schedulers"]
+__all__ = [
+    "Recording",
+    "Setting",
+    "Span",
+    "Study",
+    "Table",
+    "Tuned",
+    "compare",
+    "diff",
+    "linear",
+    "log",
+    "open",
+    "scenarios",
+    "schedulers",
+    "sweep",
+    "tune",
+]

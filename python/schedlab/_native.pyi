@@ -22,6 +22,40 @@ class NativeStudy:
     def rows(self) -> NativeTable: ...
     def expectations(self) -> NativeTable: ...
 
+class NativeSweep:
+    def __new__(cls, input: str) -> NativeSweep: ...
+    def rows(
+        self,
+        points: list[tuple[str | None, str]],
+        only: list[str],
+        seeds: int,
+        seed: int | None,
+        duration_ns: int | None,
+        jobs: int,
+    ) -> NativeTable: ...
+
+class NativeSearch:
+    def __new__(
+        cls,
+        input: str,
+        goal: str,
+        keep: list[str],
+        space: list[str],
+        seeds: int,
+        seed: int | None,
+        duration_ns: int | None,
+    ) -> NativeSearch: ...
+    def losses(self, values: list[list[str]], jobs: int) -> list[list[float] | None]: ...
+    def finish(
+        self,
+        values: list[list[str]],
+        losses: list[list[float] | None],
+        how: str,
+        validate: list[str],
+        jobs: int,
+    ) -> str: ...
+    def search(self, trials: int, validate: list[str], jobs: int) -> str: ...
+
 def open(path: str) -> NativeRecording: ...
 def compare(
     input: str,
@@ -32,5 +66,6 @@ def compare(
     duration_ns: int | None = None,
     jobs: int = 0,
 ) -> NativeStudy: ...
+def diff(before: str, after: str, fail_if: list[str], least: float, seed: int) -> str: ...
 def schedulers() -> list[tuple[str, str]]: ...
 def scenarios() -> list[str]: ...

@@ -9,7 +9,7 @@ from typing import Any
 
 from . import _native
 from ._recording import Recording
-from ._table import Table
+from ._table import Table, library
 from ._time import nanoseconds
 
 
@@ -49,6 +49,22 @@ def compare(
     return Study(_native.compare(fspath(input), list(schedulers), written, seeds, seed, length, jobs))
 
 
+def diff(
+    before: Recording | str | PathLike[str],
+    after: Recording | str | PathLike[str],
+    *,
+    fail_if: Iterable[str] = (),
+    least: float = 0.05,
+    seed: int = 1,
+) -> dict[str, Any]:
+    """Compare two recordings, two folders of recordings made in turns, or two results, as ``schedlab diff --json`` does.
+
+    ``fail_if`` are gates such as ``"redis-server latency p99 > +20%"``; changes below ``least`` are equal.
+    """
+    paths = [one.path if isinstance(one, Recording) else fspath(one) for one in (before, after)]
+    return json.loads(_native.diff(paths[0], paths[1], list(fail_if), least, seed))
+
+
 class Study:
     """The result of a comparison. Made by :func:`compare`."""
 
@@ -78,6 +94,43 @@ class Study:
     def expectations(self) -> Table:
         """Return the expectations of a scenario, and what came of them."""
         return Table(self._native.expectations())
+
+    def deploy(self, format: str = "shell") -> str:
+        """Return what makes the recommended row without schedlab: ``shell``, ``systemd``, ``kubernetes`` or ``xl``."""
+        from ._search import deployed
+
+        result = self.result
+        place = result["verdict"].get("row")
+        if place is None:
+            raise ValueError("no setting that was tried gains anything for certain")
+        return deployed(result["rows"][place].get("deploy"), format)
+
+    def plot(self, subject: str | None = None, quantity: str = "latency", ax: Any = None) -> Any:
+        """Draw the percentile ladder of a subject, a line for each row: p50, p99, ... up to the maximum.
+
+        ``quantity`` is ``"latency"``, ``"response"`` or ``"wait"``; ``subject`` is that of the first figure of the headline otherwise.
+        """
+        if ax is None:
+            ax = library("matplotlib.pyplot", "schedlab[notebook]").subplots()[1]
+        result = self.result
+        subject = subject or (result["headline"][0]["subject"] if result["headline"] else None)
+        order = ["p50", "p90", "p95", "p99", "p99.5", "p99.9", "p99.99", "max"]
+        drawn: list[str] = []
+        for row in result["rows"]:
+            cells = [cell for one in row["subjects"] if one["name"] == subject for cell in one["cells"]]
+            found = {cell["metric"]: cell["value"]["median"] / 1e3 for cell in cells}
+            ladder = [step for step in order if f"{quantity} {step}" in found]
+            if ladder:
+                label = f"{row['scheduler']}, {row['variant']}"
+                ax.plot(ladder, [found[f"{quantity} {step}"] for step in ladder], marker="o", label=label)
+                drawn.append(label)
+        if not drawn:
+            names = sorted({one["name"] for row in result["rows"] for one in row["subjects"]})
+            raise ValueError(f"{subject} has no {quantity}; subjects are {', '.join(names)}")
+        ax.set_yscale("log")
+        ax.set_ylabel(f"{quantity} of {subject} (us)")
+        ax.legend()
+        return ax
 
     def __repr__(self) -> str:
         """Say what it comes to."""

@@ -34,20 +34,20 @@ class Table:
 
     def to_arrow(self) -> pyarrow.Table:
         """Return a ``pyarrow.Table`` over the same memory."""
-        return _library("pyarrow").table(self)
+        return library("pyarrow").table(self)
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a ``pandas.DataFrame`` over the same memory (columns of ``ArrowDtype``)."""
-        pandas = _library("pandas")
+        pandas = library("pandas")
         return self.to_arrow().to_pandas(types_mapper=pandas.ArrowDtype)
 
     def to_polars(self) -> polars.DataFrame:
         """Return a ``polars.DataFrame``."""
-        return _library("polars").DataFrame(self)
+        return library("polars").DataFrame(self)
 
     def to_parquet(self, path: str | PathLike[str]) -> None:
         """Write a Parquet file."""
-        _library("pyarrow")
+        library("pyarrow")
         import pyarrow.parquet
 
         pyarrow.parquet.write_table(self.to_arrow(), path)
@@ -57,11 +57,36 @@ class Table:
         return f"<Table of {len(self)} rows: {', '.join(self.columns)}>"
 
 
-def _library(name: str) -> Any:
+class ArrowTable(Table):
+    """A table that pyarrow holds."""
+
+    def __init__(self, table: pyarrow.Table) -> None:
+        self._arrow = table
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Hand the data on without a copy."""
+        return self._arrow.__arrow_c_stream__(requested_schema)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self._arrow.num_rows
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Names of the columns, and what each means where that is written down."""
+        doc = {field.name: (field.metadata or {}).get(b"doc", b"").decode() for field in self._arrow.schema}
+        return {name: doc[name] for name in self._arrow.column_names}
+
+    def to_arrow(self) -> pyarrow.Table:
+        """Return the ``pyarrow.Table``."""
+        return self._arrow
+
+
+def library(name: str, extra: str = "schedlab[pandas]' or 'schedlab[polars]", more: str = "") -> Any:
     """Import a library that schedlab does not need by itself."""
     import importlib
 
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise ImportError(f"this needs {name}: pip install 'schedlab[pandas]' or 'schedlab[polars]'") from None
+        raise ImportError(f"this needs {name.split('.')[0]}: pip install '{extra}'{more}") from None

@@ -80,6 +80,30 @@ pub struct Point {
     pub variant: Variant,
 }
 
+impl Point {
+    /// Reads a point from its scheduler, if it has one of its own, and its settings, which may be none. Its name says both.
+    ///
+    /// # Errors
+    /// What is wrong with the scheduler or the settings.
+    pub fn parse(scheduler: Option<&str>, settings: &str) -> Result<Point, StudyError> {
+        let scheduler = scheduler.map(str::parse::<SchedulerSpec>).transpose()?;
+        scheduler.as_ref().map(registry::check).transpose()?;
+        let settings = settings.trim();
+        let name = match (&scheduler, settings.is_empty()) {
+            (Some(scheduler), true) => scheduler.to_string(),
+            (Some(scheduler), false) => format!("{scheduler}, {settings}"),
+            (None, true) => "unchanged".to_owned(),
+            (None, false) => settings.to_owned(),
+        };
+        let variant = match settings.is_empty() {
+            true => Variant { name, schedulers: Vec::new(), clauses: Vec::new() },
+            false => Variant::parse_named(&name, settings)
+                .map_err(|source| StudyError::Variant { variant: settings.to_owned(), source })?,
+        };
+        Ok(Point { scheduler, variant })
+    }
+}
+
 /// Called with (done, all) runs.
 pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 
@@ -276,6 +300,20 @@ fn check_schedulers(specs: &[SchedulerSpec]) -> Result<(), StudyError> {
         Knobs::check(spec, &(registry::find(&spec.name)?.knobs)())?;
     }
     Ok(())
+}
+
+/// The same for the points of a search, of which some schedulers may lack a knob that others have.
+fn check_knobs_of_points(plans: &[RowPlan], points: &[Point]) -> Result<(), StudyError> {
+    let mut known: BTreeSet<&str> = BTreeSet::new();
+    known.extend(plans.iter().flat_map(|plan| &plan.scheduler.knobs).map(|(name, _)| name.as_str()));
+    let misses = |point: &&Point| {
+        let settings = point.variant.clauses.iter().flat_map(|clause| &clause.settings);
+        settings.into_iter().any(|setting| matches!(setting, variant::Setting::Knob(name, _) if !known.contains(name.as_str())))
+    };
+    match points.iter().find(misses) {
+        Some(point) => check_knobs_exist(plans, std::slice::from_ref(&point.variant)),
+        None => Ok(()),
+    }
 }
 
 /// A knob that none of the schedulers has is a slip, not a variant.

@@ -59,7 +59,7 @@ impl Wanted {
     ///
     /// # Errors
     /// What is wrong, as text.
-    pub(crate) fn parse(text: &str, before: Option<&Wanted>) -> Result<Wanted, String> {
+    pub fn parse(text: &str, before: Option<&Wanted>) -> Result<Wanted, String> {
         if let (Ok(stat), Some(before)) = (text.trim().parse::<Stat>(), before) {
             let metric = before.metric.with(stat).ok_or_else(|| {
                 format!("`{text}`: {} before it is one number, not a distribution", before.metric)

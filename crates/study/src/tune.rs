@@ -7,12 +7,14 @@
 
 mod answer;
 mod confirm;
+mod explore;
 mod goal;
 mod rank;
 mod space;
 
 pub use answer::{Asked, Round, SCHEMA, Search, Tried, Tuned, Validated};
 pub use confirm::Confirm;
+pub use explore::Explorer;
 pub use goal::{Aim, Meets};
 pub use space::{Dimension, MOST_DIMENSIONS};
 
@@ -85,37 +87,30 @@ pub fn tune(
 ) -> Result<Tuned, StudyError> {
     let base = input.base()?;
     check_names(input, options)?;
+    few_dimensions(options)?;
     let space = read_space(input, options, &base)?;
     let fault = |what: String| StudyError::Option(format!("--space: {what}"));
     let first = options.seed.unwrap_or_else(|| input.seed());
     let (points, grid) = space::points(&space, &base, options.trials, first).map_err(fault)?;
-    let rounds = rounds(points.len(), options.seeds, input.may_be_shorter());
-    let all: usize = rounds.iter().map(|round| runs(round.settings, round.seeds)).sum();
-    let last = points.len().min(FINALISTS);
-    let all = all + runs(last, options.seeds) * (1 + held_out.len());
-    let mut run = Running { input, options, base: &base, progress, done: 0, all };
-    let tried = points.len();
-    let (points, dropped) = run.halve(points, &rounds, first)?;
-    // Seeds that the search has not seen.
-    let fresh = if rounds.is_empty() { first } else { first.wrapping_add(u64::from(options.seeds)) };
-    let study = run.study(input, &points, fresh, options.seeds, options.duration)?;
-    let search = Search {
-        how: if grid { "grid" } else { "sample" }.to_owned(),
-        settings: tried,
-        seed: first,
-        space: space.iter().map(|dimension| dimension.text().to_owned()).collect(),
-        rounds: rounds.iter().map(|round| run.described(round, &study)).collect(),
-    };
-    let mut tuned = answer::answer(input, options, search, &study, &points, dropped)?;
-    let mut wanted: Vec<usize> = tuned.recommended.into_iter().chain(tuned.largest_gain).collect();
-    wanted.dedup();
-    let names: Vec<String> = wanted.iter().map(|&place| tuned.settings[place].setting.clone()).collect();
-    let chosen: Vec<Point> =
-        names.iter().filter_map(|name| points.iter().find(|p| p.variant.name == *name)).cloned().collect();
-    for (file, other) in held_out {
-        tuned.validated.push(run.validate(file, other, &chosen, fresh)?);
-    }
-    Ok(tuned)
+    let rounds = rounds(points.len(), 1, options.seeds, input.may_be_shorter());
+    let how = if grid { "grid" } else { "sample" };
+    let begun = Begun { space: &space, how, tried: points.len(), before: Vec::new(), rounds, first };
+    let mut run = Running::new(input, options, &base, progress);
+    run.finish(points, begun, held_out)
+}
+
+/// A search whose points are known.
+struct Begun<'a> {
+    space: &'a [Dimension],
+    how: &'a str,
+    /// How many settings were tried in all.
+    tried: usize,
+    /// Rounds that are over.
+    before: Vec<Stage>,
+    /// Rounds that are to come.
+    rounds: Vec<Stage>,
+    /// First seed of all rounds.
+    first: u64,
 }
 
 /// A round of the search before the last one.
@@ -127,9 +122,9 @@ struct Stage {
     short: bool,
 }
 
-/// The rounds that leave [`FINALISTS`] of `count` settings.
-fn rounds(count: usize, seeds: u32, may_be_shorter: bool) -> Vec<Stage> {
-    let (mut left, mut with) = (count, 1);
+/// The rounds that leave [`FINALISTS`] of `count` settings; the first has `with` seeds.
+fn rounds(count: usize, mut with: u32, seeds: u32, may_be_shorter: bool) -> Vec<Stage> {
+    let mut left = count;
     let mut rounds = Vec::new();
     while left > FINALISTS {
         rounds.push(Stage { settings: left, seeds: with.min(seeds), short: may_be_shorter && with == 1 });
@@ -154,7 +149,50 @@ struct Running<'a> {
     all: usize,
 }
 
-impl Running<'_> {
+impl<'a> Running<'a> {
+    fn new(
+        input: Target<'a>,
+        options: &'a TuneOptions,
+        base: &'a SchedulerSpec,
+        progress: Progress<'a>,
+    ) -> Running<'a> {
+        Running { input, options, base, progress, done: 0, all: 0 }
+    }
+
+    /// Goes through the rounds, makes the answer from the last one, and tries it on what the search did not see.
+    fn finish(
+        &mut self,
+        points: Vec<Point>,
+        begun: Begun<'_>,
+        held_out: &[HeldOut<'_>],
+    ) -> Result<Tuned, StudyError> {
+        let options = self.options;
+        self.all = begun.rounds.iter().map(|round| runs(round.settings, round.seeds)).sum::<usize>()
+            + runs(points.len().min(FINALISTS), options.seeds) * (1 + held_out.len());
+        let (points, dropped) = self.halve(points, &begun.rounds, begun.first)?;
+        // Seeds that the search has not seen.
+        let searched = !begun.rounds.is_empty() || !begun.before.is_empty();
+        let fresh = begun.first.wrapping_add(if searched { u64::from(options.seeds) } else { 0 });
+        let study = self.study(self.input, &points, fresh, options.seeds, options.duration)?;
+        let search = Search {
+            how: begun.how.to_owned(),
+            settings: begun.tried,
+            seed: begun.first,
+            space: begun.space.iter().map(|dimension| dimension.text().to_owned()).collect(),
+            rounds: begun.before.iter().chain(&begun.rounds).map(|round| self.described(round, &study)).collect(),
+        };
+        let mut tuned = answer::answer(self.input, options, search, &study, &points, dropped)?;
+        let mut wanted: Vec<usize> = tuned.recommended.into_iter().chain(tuned.largest_gain).collect();
+        wanted.dedup();
+        let names: Vec<&str> = wanted.iter().map(|&place| tuned.settings[place].setting.as_str()).collect();
+        let chosen: Vec<Point> =
+            names.iter().filter_map(|name| points.iter().find(|p| p.variant.name == *name)).cloned().collect();
+        for (file, other) in held_out {
+            tuned.validated.push(self.validate(file, other, &chosen, fresh)?);
+        }
+        Ok(tuned)
+    }
+
     /// Returns the settings that are left after every round, and what was left out for another reason than its numbers.
     fn halve(
         &mut self,
@@ -329,19 +367,24 @@ fn check_names(input: Target<'_>, options: &TuneOptions) -> Result<(), StudyErro
     Ok(())
 }
 
+/// Refuses more dimensions than the command line searches.
+fn few_dimensions(options: &TuneOptions) -> Result<(), StudyError> {
+    let count = options.space.len();
+    if count == 0 || count > MOST_DIMENSIONS {
+        return Err(StudyError::Option(format!(
+            "--space is given {count} times: the command line searches one to {MOST_DIMENSIONS} dimensions; for more there is \
+             schedlab.tune of the Python package (python/README.md), or fix what matters least"
+        )));
+    }
+    Ok(())
+}
+
 /// Reads the dimensions and tries the values at their ends.
 fn read_space(
     input: Target<'_>,
     options: &TuneOptions,
     base: &SchedulerSpec,
 ) -> Result<Vec<Dimension>, StudyError> {
-    let count = options.space.len();
-    if count == 0 || count > MOST_DIMENSIONS {
-        return Err(StudyError::Option(format!(
-            "--space is given {count} times: the command line searches one to {MOST_DIMENSIONS} dimensions; for more, search with \
-             the Python package, whose compare() runs any settings (python/README.md), or fix what matters least"
-        )));
-    }
     let named: Vec<SchedulerSpec> =
         options.space.iter().flat_map(|text| Dimension::schedulers(text)).collect();
     let schedulers = if named.is_empty() { vec![base.clone()] } else { named };
@@ -389,7 +432,7 @@ mod tests {
     #[test]
     fn each_round_leaves_a_third() {
         let of = |count, seeds| {
-            rounds(count, seeds, true).iter().map(|r| (r.settings, r.seeds, r.short)).collect::<Vec<_>>()
+            rounds(count, 1, seeds, true).iter().map(|r| (r.settings, r.seeds, r.short)).collect::<Vec<_>>()
         };
         assert_eq!(of(12, 5), []);
         assert_eq!(of(40, 5), [(40, 1, true), (14, 3, false)]);

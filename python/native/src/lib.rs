@@ -4,6 +4,7 @@
 
 mod call;
 mod recording;
+mod search;
 mod study;
 mod table;
 
@@ -29,7 +30,9 @@ mod native {
     #[pymodule_export]
     use super::recording::{NativeRecording, open};
     #[pymodule_export]
-    use super::study::{NativeStudy, compare};
+    use super::search::{NativeSearch, NativeSweep};
+    #[pymodule_export]
+    use super::study::{NativeStudy, compare, diff};
     #[pymodule_export]
     use super::table::NativeTable;
     #[pymodule_export]

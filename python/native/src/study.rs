@@ -8,8 +8,11 @@ use schedlab_model::Ns;
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_study::StudyError;
 use schedlab_study::compare::{Options, RecordedInput, compare_recording, compare_scenario, modelled_by};
+use schedlab_study::diff::DiffOptions;
 use schedlab_study::gallery::{self, Found};
+use schedlab_study::gate::Gate;
 use schedlab_study::result::Study;
+use std::path::Path;
 
 /// The result of a comparison.
 #[pyclass(frozen, module = "schedlab._native")]
@@ -52,6 +55,23 @@ fn run(input: &str, options: &Options) -> Result<Study, StudyError> {
         Found::Scenario(scenario) => compare_scenario(&scenario, options, &|_, _| {}),
         Found::Recording(path) => compare_recording(&RecordedInput::open(&path)?, None, options, &|_, _| {}),
     }
+}
+
+/// Compares two recordings, two folders of recordings, or two results, as `schedlab diff --json` does.
+#[pyfunction]
+pub(crate) fn diff(
+    py: Python<'_>,
+    before: String,
+    after: String,
+    fail_if: Vec<String>,
+    least: f64,
+    seed: u64,
+) -> PyResult<String> {
+    let gate = |text: &String| Gate::parse(text).map_err(|error| bad(&error));
+    let gates = fail_if.iter().map(gate).collect::<PyResult<Vec<_>>>()?;
+    let options = DiffOptions { least, seed, gates, ..DiffOptions::default() };
+    let found = long(py, |_| schedlab_study::diff::diff(Path::new(&before), Path::new(&after), &options))?;
+    serde_json::to_string(&found.map_err(|error| bad(&error))?).map_err(|error| bad(&error))
 }
 
 #[pymethods]

@@ -6,7 +6,7 @@ use super::features;
 use super::gates::Gates;
 use super::scenario::costs;
 use super::trust::{self, against};
-use super::{Errors, Numbers, Options, Point, Progress, check_knobs_exist, check_names, check_schedulers};
+use super::{Errors, Numbers, Options, Point, Progress, check_knobs_exist, check_knobs_of_points, check_names, check_schedulers};
 use super::{detail, parse_variants, rows, seeds, split_classes, verdict};
 use crate::StudyError;
 use crate::measurements::Measured;
@@ -297,7 +297,9 @@ fn plans(
     let baseline = RowPlan { label: recorded.name.clone(), ..RowPlan::new(recorded, &unchanged, &subject)? };
     if !options.points.is_empty() {
         let points = options.points.iter().map(|point| input.plan_of_point(recorded, point));
-        return std::iter::once(Ok(baseline)).chain(points).collect();
+        let plans = std::iter::once(Ok(baseline)).chain(points).collect::<Result<Vec<_>, _>>()?;
+        check_knobs_of_points(&plans, &options.points)?;
+        return Ok(plans);
     }
     let named: Vec<(String, SchedulerSpec)> = match options.schedulers.is_empty() {
         true => vec![(recorded.name.clone(), recorded.clone())],

@@ -1,7 +1,7 @@
 //! Comparing over a scenario.
 
 use super::gates::Gates;
-use super::{Errors, Numbers, Options, Point, Progress, check_knobs_exist, check_names, check_schedulers};
+use super::{Errors, Numbers, Options, Point, Progress, check_knobs_exist, check_knobs_of_points, check_names, check_schedulers};
 use super::{detail, parse_variants, rows, seeds, values, verdict};
 use crate::StudyError;
 use crate::deviation::Deviation;
@@ -99,7 +99,10 @@ fn plans(scenario: &Scenario, options: &Options) -> Result<Vec<RowPlan>, StudyEr
     check_names(&variants)?;
     if let (Some(spec), false) = (specs.first(), options.points.is_empty()) {
         let points = options.points.iter().map(|point| plan_of_point(scenario, spec, point));
-        return std::iter::once(RowPlan::new(spec, &variants[0], &subject)).chain(points).collect();
+        let first = std::iter::once(RowPlan::new(spec, &variants[0], &subject));
+        let plans = first.chain(points).collect::<Result<Vec<_>, _>>()?;
+        check_knobs_of_points(&plans, &options.points)?;
+        return Ok(plans);
     }
     let mut plans = Vec::new();
     for spec in specs {

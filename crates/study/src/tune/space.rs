@@ -296,7 +296,7 @@ pub(super) fn points(
     let mut seen = BTreeSet::new();
     let mut points = Vec::new();
     for values in values {
-        let point = point(space, &values, base)?;
+        let point = compose(space, &values, base)?;
         if seen.insert(point.variant.name.clone()) {
             points.push(point);
         }
@@ -342,7 +342,10 @@ fn golden(dimensions: usize) -> f64 {
 }
 
 /// Returns the point of these values. A knob that the point's scheduler does not have is no part of it.
-fn point(space: &[Dimension], values: &[String], base: &SchedulerSpec) -> Result<Point, String> {
+pub(super) fn compose(space: &[Dimension], values: &[String], base: &SchedulerSpec) -> Result<Point, String> {
+    if values.len() != space.len() {
+        return Err(format!("{} values for {} dimensions", values.len(), space.len()));
+    }
     let pairs = || space.iter().zip(values);
     let chosen = pairs().find(|(dimension, _)| dimension.of == Of::Scheduler).map(|(_, value)| value);
     let scheduler = match chosen {
@@ -388,7 +391,7 @@ fn point(space: &[Dimension], values: &[String], base: &SchedulerSpec) -> Result
 /// Returns the points at the ends of one dimension alone, to be checked before anything runs.
 pub(super) fn ends(dimension: &Dimension, base: &SchedulerSpec) -> Result<Vec<Point>, String> {
     let alone = std::slice::from_ref(dimension);
-    dimension.ends().into_iter().map(|value| point(alone, &[value], base)).collect()
+    dimension.ends().into_iter().map(|value| compose(alone, &[value], base)).collect()
 }
 
 #[cfg(test)]

@@ -1,0 +1,187 @@
+//! Sweeps over settings, and searches.
+
+use crate::call::{bad, long};
+use crate::table::NativeTable;
+use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
+use pyo3::prelude::*;
+use schedlab_model::Ns;
+use schedlab_study::StudyError;
+use schedlab_study::compare::{Options, Point, RecordedInput, compare_recording, compare_scenario};
+use schedlab_study::gallery::{self, Found};
+use schedlab_study::headline::Wanted;
+use schedlab_study::scenario::Scenario;
+use schedlab_study::tune::{Aim, Explorer, HeldOut, Target, TuneOptions, Tuned, tune};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// What is simulated, read once.
+enum Input {
+    Scenario(Box<Scenario>),
+    Recording(Box<RecordedInput>),
+}
+
+impl Input {
+    fn open(name: &str) -> Result<Input, StudyError> {
+        Ok(match gallery::find(name)? {
+            Found::Scenario(scenario) => Input::Scenario(scenario),
+            Found::Recording(path) => Input::Recording(Box::new(RecordedInput::open(&path)?)),
+        })
+    }
+
+    fn target(&self) -> Target<'_> {
+        match self {
+            Input::Scenario(scenario) => Target::Scenario(scenario, None),
+            Input::Recording(recorded) => Target::Recording(recorded, None),
+        }
+    }
+}
+
+fn raised(error: StudyError) -> PyErr {
+    match error {
+        StudyError::Stopped => PyKeyboardInterrupt::new_err("stopped"),
+        other => bad(&other),
+    }
+}
+
+/// An input whose settings are swept.
+#[pyclass(frozen, module = "schedlab._native")]
+pub(crate) struct NativeSweep(Input);
+
+#[pymethods]
+impl NativeSweep {
+    #[new]
+    fn new(py: Python<'_>, input: String) -> PyResult<NativeSweep> {
+        long(py, |_| Input::open(&input))?.map(NativeSweep).map_err(raised)
+    }
+
+    /// The measurements of the unchanged row and of each point (its scheduler or none, its settings), as `compare` has them.
+    #[pyo3(signature = (points, only, seeds, seed, duration_ns, jobs))]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of a Python function")]
+    fn rows(
+        &self,
+        py: Python<'_>,
+        points: Vec<(Option<String>, String)>,
+        only: Vec<String>,
+        seeds: u32,
+        seed: Option<u64>,
+        duration_ns: Option<u64>,
+        jobs: usize,
+    ) -> PyResult<NativeTable> {
+        let point = |(scheduler, settings): &(Option<String>, String)| Point::parse(scheduler.as_deref(), settings);
+        let points = points.iter().map(point).collect::<Result<Vec<_>, _>>().map_err(raised)?;
+        let wanted = |text: &String| Wanted::parse(text, None).map_err(PyValueError::new_err);
+        let only = only.iter().map(wanted).collect::<PyResult<Vec<_>>>()?;
+        let (repetitions, duration) = (Some(seeds), duration_ns.map(Ns));
+        let options = Options { points, only, seed, repetitions, duration, jobs, ..Options::default() };
+        let study = long(py, |stop| {
+            let options = Options { stop: Some(stop), ..options };
+            match &self.0 {
+                Input::Scenario(scenario) => compare_scenario(scenario, &options, &|_, _| {}),
+                Input::Recording(recorded) => compare_recording(recorded, None, &options, &|_, _| {}),
+            }
+        })?;
+        let study = study.map_err(raised)?;
+        schedlab_tables::study::rows(&study).map(NativeTable).map_err(|error| bad(&error))
+    }
+}
+
+/// A search for the setting that serves a goal best.
+#[pyclass(frozen, module = "schedlab._native")]
+pub(crate) struct NativeSearch {
+    input: Input,
+    options: TuneOptions,
+}
+
+#[pymethods]
+impl NativeSearch {
+    #[new]
+    #[pyo3(signature = (input, goal, keep, space, seeds, seed, duration_ns))]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of a Python function")]
+    fn new(
+        py: Python<'_>,
+        input: String,
+        goal: String,
+        keep: Vec<String>,
+        space: Vec<String>,
+        seeds: u32,
+        seed: Option<u64>,
+        duration_ns: Option<u64>,
+    ) -> PyResult<NativeSearch> {
+        let aim = |text: &String| Aim::parse(text).map_err(PyValueError::new_err);
+        let options = TuneOptions {
+            goal: aim(&goal)?,
+            keep: keep.iter().map(aim).collect::<PyResult<_>>()?,
+            space,
+            seeds,
+            trials: 0,
+            seed,
+            duration: duration_ns.map(Ns),
+            jobs: 0,
+            stop: None,
+        };
+        let input = long(py, |_| Input::open(&input))?.map_err(raised)?;
+        let search = NativeSearch { input, options };
+        Explorer::new(search.input.target(), &search.options).map_err(raised)?;
+        Ok(search)
+    }
+
+    /// The losses of points, each a value for each dimension, with one seed; None: no setting of this machine, or refused.
+    fn losses(
+        &self,
+        py: Python<'_>,
+        values: Vec<Vec<String>>,
+        jobs: usize,
+    ) -> PyResult<Vec<Option<Vec<f64>>>> {
+        let work = |stop| Explorer::new(self.input.target(), &self.with(jobs, stop))?.losses(&values);
+        long(py, work)?.map_err(raised)
+    }
+
+    /// The answer from points whose losses are known, in the schema `schedlab-tune/1`.
+    fn finish(
+        &self,
+        py: Python<'_>,
+        values: Vec<Vec<String>>,
+        losses: Vec<Option<Vec<f64>>>,
+        how: String,
+        validate: Vec<String>,
+        jobs: usize,
+    ) -> PyResult<String> {
+        let found = long(py, |stop| {
+            let options = self.with(jobs, stop);
+            let others = others(&validate)?;
+            let explorer = Explorer::new(self.input.target(), &options)?;
+            explorer.finish(&values, &losses, &how, &held_out(&validate, &others), &|_, _| {})
+        })?;
+        json(found)
+    }
+
+    /// The answer of the command line's own search, for up to three dimensions.
+    fn search(&self, py: Python<'_>, trials: usize, validate: Vec<String>, jobs: usize) -> PyResult<String> {
+        let found = long(py, |stop| {
+            let options = TuneOptions { trials, ..self.with(jobs, stop) };
+            let others = others(&validate)?;
+            tune(self.input.target(), &options, &held_out(&validate, &others), &|_, _| {})
+        })?;
+        json(found)
+    }
+}
+
+impl NativeSearch {
+    fn with(&self, jobs: usize, stop: Arc<AtomicBool>) -> TuneOptions {
+        TuneOptions { jobs, stop: Some(stop), ..self.options.clone() }
+    }
+}
+
+fn others(files: &[String]) -> Result<Vec<RecordedInput>, StudyError> {
+    files.iter().map(|file| RecordedInput::open(Path::new(file))).collect()
+}
+
+fn held_out<'a>(files: &[String], others: &'a [RecordedInput]) -> Vec<HeldOut<'a>> {
+    files.iter().cloned().zip(others).collect()
+}
+
+fn json(found: Result<Tuned, StudyError>) -> PyResult<String> {
+    let found = found.map_err(raised)?;
+    serde_json::to_string(&found).map_err(|error| bad(&error))
+}

@@ -1,0 +1,118 @@
+"""Sweeps and searches: the same everywhere, and what they find."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import schedlab as sl
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORDING = str(ROOT / "recordings/redis-other-other-closed8.slt")
+SPACE = {"sysbench policy": ["other", "idle"], "sysbench nice": range(0, 5)}
+BACKENDS = ["threads"] + (["ray"] if importlib.util.find_spec("ray") else [])
+with_optuna = pytest.mark.skipif(importlib.util.find_spec("optuna") is None, reason="without Optuna")
+
+
+def swept(backend: str, **more: object) -> sl.Table:
+    return sl.sweep(
+        RECORDING, space=SPACE, metrics=["redis-server share", "sysbench share"], seeds=1, duration="200ms", backend=backend, **more
+    )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_sweep_is_the_same_on_every_backend(backend: str) -> None:
+    serial, other = swept("serial"), swept(backend)
+    assert other.to_arrow().equals(serial.to_arrow())
+    frame = serial.to_pandas()
+    # The unchanged row, then the grid in its order, two numbers each.
+    assert list(frame["setting"]) == [place for place in range(11) for _ in range(2)]
+    assert frame["variant"][2] == "sysbench policy=other nice=0"
+    assert frame["variant"][20 + 1] == "sysbench policy=idle nice=4"
+
+
+def test_the_rows_of_a_sweep_are_those_of_compare() -> None:
+    rows = sl.sweep(RECORDING, settings=["sysbench policy=idle"], seeds=1, duration="300ms").to_arrow()
+    study = sl.compare(RECORDING, variants={"sysbench policy=idle": "sysbench policy=idle"}, seeds=1, duration="300ms")
+    expected = study.rows().to_arrow().drop_columns(["row"])
+    assert rows.drop_columns(["input", "setting"]).equals(expected)
+
+
+def test_parts_of_a_sweep_hold_the_same(tmp_path: Path) -> None:
+    assert swept("threads", out=tmp_path / "parts").to_arrow().to_pylist() == swept("threads").to_arrow().to_pylist()
+    assert len(list((tmp_path / "parts").glob("*.parquet"))) == 2
+    with pytest.raises(ValueError, match="empty folder"):
+        swept("threads", out=tmp_path / "parts")
+
+
+def tuned(**more: object) -> sl.Tuned:
+    arguments: dict[str, object] = {"cost": "sysbench share", "space": SPACE, "trials": 20, "seeds": 2, "seed": 3}
+    return sl.tune(RECORDING, goal="redis-server share", **{**arguments, **more})
+
+
+@with_optuna
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_search_has_one_answer_for_a_seed(backend: str) -> None:
+    results = [json.dumps(tuned(backend=one).result) for one in ("serial", backend)]
+    assert len({hashlib.sha256(result.encode()).hexdigest() for result in results}) == 1
+
+
+@with_optuna
+def test_a_search_finds_the_setting() -> None:
+    found = tuned(validate=[ROOT / "recordings/redis-other-other-closed.slt"])
+    assert found.trusted and found.best is not None
+    assert "policy=idle" in found.best.text or "nice=4" in found.best.text
+    assert found.largest_gain is not None and "policy=idle" in found.largest_gain.text
+    assert "sysbench" in found.best.deploy("shell")
+    assert found.confirm_command is not None and found.confirm_command.startswith("schedlab confirm ")
+    assert list(found.validated.values()) == ["holds"]
+    frame = found.pareto().to_pandas()
+    assert frame["setting"][0] == "as recorded" and len(frame) > 2
+
+
+def test_the_even_search_is_that_of_the_command_line() -> None:
+    program = os.environ.get("SCHEDLAB")
+    if program is None:
+        pytest.skip("the program is not built")
+    found = sl.tune(RECORDING, goal="redis-server share", space={"sysbench nice": [0, 10, 19]}, seeds=1, sampler="even")
+    command = [program, "tune", RECORDING, "--goal", "redis-server share", "--space", "sysbench nice=0,10,19"]
+    done = subprocess.run([*command, "--seeds", "1", "--json"], capture_output=True, text=True, check=True)
+    assert found.result == json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: tuned(space={"sysbench nise": [0, 1]}), "did you mean `nice`"),
+        (lambda: tuned(space={"base_slice": [1, 2]}), "did you mean `base_slice_ns`"),
+        (lambda: tuned(cost="sysbnch share"), "did you mean `sysbench`"),
+        (lambda: tuned(space={"sysbench nice": [3]}), "two values or more"),
+        (lambda: tuned(backend="dask"), "threads, serial, ray"),
+        (lambda: tuned(sampler="best"), "'tpe', 'nsga2' or 'even'"),
+        (lambda: sl.sweep(RECORDING, settings=["scheduler base_slice=1ms"]), "did you mean `base_slice_ns`"),
+        (lambda: sl.sweep(RECORDING, settings=["sysbnch nice=1"]), "did you mean `sysbench`"),
+        (lambda: sl.sweep(RECORDING), "space or settings"),
+        (lambda: sl.log("30ms", "3ms"), "smaller value"),
+    ],
+)
+def test_bad_input_teaches(call, words: str) -> None:
+    with pytest.raises(ValueError, match=words.replace("[", r"\[")):
+        call()
+
+
+def test_a_study_says_how_it_is_set() -> None:
+    study = sl.compare(RECORDING, variants={"idle": "sysbench policy=idle"}, seeds=2)
+    assert "chrt --idle" in study.deploy() and "CPUSchedulingPolicy=idle" in study.deploy("systemd")
+    with pytest.raises(ValueError, match="shell, systemd, kubernetes"):
+        study.deploy("xl")
+
+
+def test_diff_is_that_of_the_command_line() -> None:
+    found = sl.diff(RECORDING, RECORDING, fail_if=["redis-server latency p99 > 1ms"])
+    assert found["schema"] == "schedlab-diff/1" and found["gates"][0]["outcome"] in ("met", "cannot-say")
