@@ -133,7 +133,18 @@ pub fn run_delegated(
     let warmup = (options.warmup > Ns::ZERO).then_some(options.warmup.0);
     let watchdog = delegation.runnable_timeout.map(|limit| (machine.tick_ns().0, limit.0));
     let failure = delegation.failure.map(|(at, what)| (at.0, what));
-    let run = Run { engine, kernel: &kernel, agents, failure, watchdog, warmup, end, steps: 0, checked: 0, watch_stop: Watch::new(options) };
+    let run = Run {
+        engine,
+        kernel: &kernel,
+        agents,
+        failure,
+        watchdog,
+        warmup,
+        end,
+        steps: 0,
+        checked: 0,
+        watch_stop: Watch::new(options),
+    };
     run.run(delegation.mode, &outside, machine.tick_ns().0).map_err(|error| *error)
 }
 

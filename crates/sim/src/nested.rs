@@ -125,7 +125,8 @@ pub fn run_nested_seen(
     }
     let host = Engine::new(machine, &split.host, scheduler, options, &mut sink)?;
     let sleeps = vec![Sleep::Kicked; split.vcpus.len()];
-    let nest = Nest { host, guests, split: &split, sleeps, end: options.duration.0, watch: Watch::new(options) };
+    let nest =
+        Nest { host, guests, split: &split, sleeps, end: options.duration.0, watch: Watch::new(options) };
     nest.run().map_err(|error| *error)
 }
 

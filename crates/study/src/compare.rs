@@ -308,7 +308,9 @@ fn check_knobs_of_points(plans: &[RowPlan], points: &[Point]) -> Result<(), Stud
     known.extend(plans.iter().flat_map(|plan| &plan.scheduler.knobs).map(|(name, _)| name.as_str()));
     let misses = |point: &&Point| {
         let settings = point.variant.clauses.iter().flat_map(|clause| &clause.settings);
-        settings.into_iter().any(|setting| matches!(setting, variant::Setting::Knob(name, _) if !known.contains(name.as_str())))
+        settings.into_iter().any(
+            |setting| matches!(setting, variant::Setting::Knob(name, _) if !known.contains(name.as_str())),
+        )
     };
     match points.iter().find(misses) {
         Some(point) => check_knobs_exist(plans, std::slice::from_ref(&point.variant)),

@@ -179,14 +179,22 @@ impl<'a> Running<'a> {
             settings: begun.tried,
             seed: begun.first,
             space: begun.space.iter().map(|dimension| dimension.text().to_owned()).collect(),
-            rounds: begun.before.iter().chain(&begun.rounds).map(|round| self.described(round, &study)).collect(),
+            rounds: begun
+                .before
+                .iter()
+                .chain(&begun.rounds)
+                .map(|round| self.described(round, &study))
+                .collect(),
         };
         let mut tuned = answer::answer(self.input, options, search, &study, &points, dropped)?;
         let mut wanted: Vec<usize> = tuned.recommended.into_iter().chain(tuned.largest_gain).collect();
         wanted.dedup();
         let names: Vec<&str> = wanted.iter().map(|&place| tuned.settings[place].setting.as_str()).collect();
-        let chosen: Vec<Point> =
-            names.iter().filter_map(|name| points.iter().find(|p| p.variant.name == *name)).cloned().collect();
+        let chosen: Vec<Point> = names
+            .iter()
+            .filter_map(|name| points.iter().find(|p| p.variant.name == *name))
+            .cloned()
+            .collect();
         for (file, other) in held_out {
             tuned.validated.push(self.validate(file, other, &chosen, fresh)?);
         }

@@ -68,7 +68,8 @@ impl NativeSweep {
         duration_ns: Option<u64>,
         jobs: usize,
     ) -> PyResult<NativeTable> {
-        let point = |(scheduler, settings): &(Option<String>, String)| Point::parse(scheduler.as_deref(), settings);
+        let point =
+            |(scheduler, settings): &(Option<String>, String)| Point::parse(scheduler.as_deref(), settings);
         let points = points.iter().map(point).collect::<Result<Vec<_>, _>>().map_err(raised)?;
         let wanted = |text: &String| Wanted::parse(text, None).map_err(PyValueError::new_err);
         let only = only.iter().map(wanted).collect::<PyResult<Vec<_>>>()?;

@@ -6,7 +6,10 @@ use super::features;
 use super::gates::Gates;
 use super::scenario::costs;
 use super::trust::{self, against};
-use super::{Errors, Numbers, Options, Point, Progress, check_knobs_exist, check_knobs_of_points, check_names, check_schedulers};
+use super::{
+    Errors, Numbers, Options, Point, Progress, check_knobs_exist, check_knobs_of_points, check_names,
+    check_schedulers,
+};
 use super::{detail, parse_variants, rows, seeds, split_classes, verdict};
 use crate::StudyError;
 use crate::measurements::Measured;

@@ -1,7 +1,10 @@
 //! Comparing over a scenario.
 
 use super::gates::Gates;
-use super::{Errors, Numbers, Options, Point, Progress, check_knobs_exist, check_knobs_of_points, check_names, check_schedulers};
+use super::{
+    Errors, Numbers, Options, Point, Progress, check_knobs_exist, check_knobs_of_points, check_names,
+    check_schedulers,
+};
 use super::{detail, parse_variants, rows, seeds, values, verdict};
 use crate::StudyError;
 use crate::deviation::Deviation;

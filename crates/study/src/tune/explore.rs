@@ -3,8 +3,8 @@
 use super::answer::losses;
 use super::space::{Dimension, compose};
 use super::{
-    Begun, HALVING, HeldOut, Running, Stage, TOGETHER, Target, TuneOptions, Tuned, by_name, check_names, rank,
-    read_space, rounds,
+    Begun, HALVING, HeldOut, Running, Stage, TOGETHER, Target, TuneOptions, Tuned, by_name, check_names,
+    rank, read_space, rounds,
 };
 use crate::StudyError;
 use crate::compare::{Point, Progress};
