@@ -199,7 +199,13 @@ Lab.ladder = (figure) => {
       const group = svg("g", { class: "row" },
         svg("polyline", { points, class: key, "stroke-dasharray": dash }),
         svg("line", { x1: X(i), y1: y, x2: width - right + 8, y2: at, class: "lead " + key }), label);
-      c.ns.forEach((v, k) => { if (v === null) return; const dot = svg("circle", { cx: X(k), cy: Y(v), r: 3.2, class: key }); dot.append(svg("title", {}, c.name + ", " + rungs[k] + ": " + Lab.time(v))); group.append(dot); });
+      // Where the percentile lies with 95 %: a bar through the dot, open at an end that is not known.
+      const between = (k) => c.between[k].some((v) => v !== null) ? " (95 %: " + c.between[k].map((v) => (v === null ? "?" : Lab.time(v))).join(" … ") + ")" : "";
+      c.between.forEach(([low, high], k) => {
+        if (c.ns[k] === null || (low === null && high === null)) return;
+        group.append(svg("line", { x1: X(k), x2: X(k), y1: Y(low ?? c.ns[k]), y2: Y(high ?? c.ns[k]), class: "bar " + key }));
+      });
+      c.ns.forEach((v, k) => { if (v === null) return; const dot = svg("circle", { cx: X(k), cy: Y(v), r: 3.2, class: key }); dot.append(svg("title", {}, c.name + ", " + rungs[k] + ": " + Lab.time(v) + between(k))); group.append(dot); });
       all.append(group);
     }
     box.replaceChildren(all);

@@ -61,7 +61,12 @@ pub struct Ladder {
     pub p9999: Option<Ns>,
     /// The longest.
     pub max: Ns,
+    /// Where p50, p90, p99, p99.9 and p99.99 lie.
+    pub intervals: [Between; 5],
 }
+
+/// The two values between which a percentile lies with 95 %, by order statistics; `None` at an end: the values are too few for one.
+pub type Between = [Option<Ns>; 2];
 
 /// The percentiles of several runs as lines, from the median to the maximum.
 #[derive(Clone, PartialEq, Debug)]
@@ -85,6 +90,8 @@ pub struct LadderLine {
     pub style: usize,
     /// By rung; `None` where there are too few values.
     pub ns: Vec<Option<Ns>>,
+    /// By rung: where the percentile lies. The maximum is exact and has none.
+    pub between: Vec<Between>,
 }
 
 impl Ladders {
@@ -98,9 +105,10 @@ impl Ladders {
                 .curves
                 .iter()
                 .map(|curve| {
-                    let Ladder { p50, p90, p99, p999, max, .. } = curve.ladder;
+                    let Ladder { p50, p90, p99, p999, max, intervals, .. } = curve.ladder;
                     let ns = vec![Some(p50), Some(p90), Some(p99), p999, Some(max)];
-                    LadderLine { name: curve.name.clone(), style: curve.style, ns }
+                    let between = intervals[..4].iter().copied().chain([[None, None]]).collect();
+                    LadderLine { name: curve.name.clone(), style: curve.style, ns, between }
                 })
                 .collect(),
         })
@@ -132,6 +140,8 @@ impl Curve {
             let rank = (u128::from(count) * u128::from(per_10000)).div_ceil(10_000) as u64;
             Ns(all.iter().find(|(_, seen)| *seen >= rank).map_or(0, |(ns, _)| *ns))
         };
+        let exact: Vec<(u64, u64)> = buckets.iter().map(|(ns, count)| (ns.0, *count)).collect();
+        let interval = |quantile| schedlab_stats::quantile_interval(quantile, &exact).map(|end| end.map(Ns));
         let ladder = Ladder {
             p50: at(5_000),
             p90: at(9_000),
@@ -139,6 +149,7 @@ impl Curve {
             p999: (count >= 1_000).then(|| at(9_990)),
             p9999: (count >= 10_000).then(|| at(9_999)),
             max: Ns(all.last().map_or(0, |(ns, _)| *ns)),
+            intervals: [0.5, 0.9, 0.99, 0.999, 0.9999].map(interval),
         };
         let kept = thin(&all, count);
         let longer = kept.iter().map(|(_, seen)| round((count - seen) as f64 / count as f64)).collect();
@@ -204,6 +215,12 @@ mod tests {
         assert_eq!(curve.ladder.p999, Some(Ns::from_us(999)));
         assert_eq!(curve.ladder.p9999, None);
         assert_eq!(curve.ladder.max, Ns::from_us(1000));
+        // The binomial rule: ranks 468 and 533 of 1000 hold the median (mean 500, standard deviation 15.8), and no value is certain to be
+        // above p99.9.
+        let [median, _, _, tail, _] = curve.ladder.intervals;
+        let near = |end: Option<Ns>, us: u64| end.is_some_and(|end| end.0.abs_diff(us * 1_000) <= 2_000);
+        assert!(near(median[0], 468) && near(median[1], 533), "{median:?}");
+        assert!(tail[0].is_some() && tail[1].is_none(), "{tail:?}");
         assert_eq!(curve.longer.last(), Some(&0.0));
         assert!(Curve::of_buckets("x", 1, &[]).is_none());
     }

@@ -33,7 +33,7 @@ mod render;
 mod series;
 mod table;
 
-pub use cdf::{Cdf, Curve, Ladder, LadderLine, Ladders, Measure};
+pub use cdf::{Between, Cdf, Curve, Ladder, LadderLine, Ladders, Measure};
 pub use lanes::{LaneRecorder, LaneRun, LaneTask, Lanes};
 pub use matrix::{Choice, Matrix};
 pub use page::{Code, Facts, Page, Part, Section, Tone};

@@ -1,7 +1,7 @@
 //! From a page to HTML.
 
 use crate::embed::json;
-use crate::{Cdf, Cell, Column, Curve, Ladders, Lanes, Matrix, Page, Part, Series, Table};
+use crate::{Between, Cdf, Cell, Column, Curve, Ladders, Lanes, Matrix, Page, Part, Series, Table, Tone};
 use minijinja::value::Serde;
 use minijinja::{Environment, Value, context};
 use schedlab_model::Ns;
@@ -122,16 +122,23 @@ fn cdf(cdf: &Cdf, id: &str) -> Result<Value, ReportError> {
     let ladder = |measure: &crate::Measure| {
         let row = |curve: &Curve| {
             let l = &curve.ladder;
-            let time = |ns: Ns| Cell::number(time(ns), ns.0 as f64);
-            let rung = |ns: Option<Ns>| ns.map_or_else(|| Cell::text("–"), time);
+            let cell = |ns: Ns| Cell::number(time(ns), ns.0 as f64);
+            let rungs = [Some(l.p50), Some(l.p90), Some(l.p99), l.p999, l.p9999].into_iter().zip(l.intervals);
+            let rung = |(ns, ends): (Option<Ns>, Between)| {
+                ns.map_or_else(|| Cell::text("–"), |ns| cell(ns).note(between(ends), Tone::Dim))
+            };
             let name = Cell::head(&curve.name).swatch(curve.style);
             let count = Cell::number(grouped(curve.count), curve.count as f64);
-            vec![name, time(l.p50), time(l.p90), time(l.p99), rung(l.p999), rung(l.p9999), time(l.max), count]
+            std::iter::once(name).chain(rungs.map(rung)).chain([cell(l.max), count]).collect()
         };
         let heads = ["p50", "p90", "p99", "p99.9", "p99.99", "max", "count"];
         let heads = std::iter::once(Column::text("run")).chain(heads.map(Column::number)).collect();
         table(&Table {
-            caption: format!("{}: {}. {}", cdf.title, measure.name, measure.about),
+            caption: format!(
+                "{}: {}. {} Below a percentile: the two values between which it lies with 95 %, by order statistics (“?”: too few \
+                 values for that end)",
+                cdf.title, measure.name, measure.about
+            ),
             columns: heads,
             rows: measure.curves.iter().map(row).collect(),
             fold: None,
@@ -143,6 +150,12 @@ fn cdf(cdf: &Cdf, id: &str) -> Result<Value, ReportError> {
         .map(|measure| context! { name => measure.name.as_str(), about => measure.about.as_str(), ladder => ladder(measure) })
         .collect();
     Ok(context! { kind => "cdf", id, title => cdf.title.as_str(), measures, data => data(&cdf.measures)? })
+}
+
+/// The two ends as readers see them.
+fn between(ends: Between) -> String {
+    let [low, high] = ends.map(|end| end.map_or("?".to_owned(), time));
+    format!("{low} … {high}")
 }
 
 fn ladders(ladders: &Ladders, id: &str) -> Result<Value, ReportError> {

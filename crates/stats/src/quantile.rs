@@ -22,6 +22,21 @@ pub fn quantile_ranks(n: u64, q: f64) -> (Option<u64>, Option<u64>) {
     (low, high)
 }
 
+/// Returns the two of the values of `buckets` (value and count, ascending) between which the quantile `q` (0 to 1) lies with 95 %, by the rule
+/// of [`quantile_ranks`]. `None` at an end: the values are too few to say where it is.
+pub fn quantile_interval(q: f64, buckets: &[(u64, u64)]) -> [Option<u64>; 2] {
+    let (low, high) = quantile_ranks(buckets.iter().map(|(_, count)| count).sum(), q);
+    let at = |rank: u64| {
+        let mut seen = 0;
+        let reached = buckets.iter().find(|(_, count)| {
+            seen += count;
+            seen >= rank
+        });
+        reached.map(|(value, _)| *value)
+    };
+    [low.and_then(at), high.and_then(at)]
+}
+
 /// The smallest k from 1 to n with P(B >= k) <= `beyond`, for B binomial with n and q.
 fn first_rank(n: u64, q: f64, beyond: f64) -> Option<u64> {
     if q <= 0.0 {
@@ -61,6 +76,14 @@ mod tests {
         assert_eq!(quantile_ranks(10, 0.5), (Some(2), Some(9)));
         assert_eq!(quantile_ranks(5, 0.5), (None, None));
         assert_eq!(quantile_ranks(6, 0.5), (Some(1), Some(6)));
+    }
+
+    /// Of ten values, in three buckets: the 2nd and the 9th.
+    #[test]
+    fn an_interval_is_of_values() {
+        assert_eq!(quantile_interval(0.5, &[(10, 1), (20, 7), (30, 2)]), [Some(20), Some(30)]);
+        assert_eq!(quantile_interval(0.99, &[(10, 1), (20, 7), (30, 2)]), [Some(20), None]);
+        assert_eq!(quantile_interval(0.5, &[]), [None, None]);
     }
 
     /// 1 - 0.99^n exceeds 97.5 % from 368 values on: before that none is certain to lie beyond p99.

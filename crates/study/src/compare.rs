@@ -143,7 +143,7 @@ fn rows(
                 let was = Estimate::from_values(theirs.clone()).map_or(value.median, |was| was.median);
                 let known = method.anchor.filter(|_| !method.merges);
                 let error = known.map(|_| spread + method.of_difference(metric, was, value.median));
-                let interval = percentile::interval(own, subject.kind, &subject.name, metric);
+                let interval = percentile::interval(own, subject.kind, &subject.name, metric, method);
                 Some(Cell { metric, value, error, interval, change })
             };
             Subject {

@@ -128,7 +128,7 @@ fn ladder(page: &mut Page, study: &Study, detail: &Detail) {
         detail.distributions.iter().find_map(|cdf| Ladders::of_measure(&cdf.title, cdf.measures.first()?))
     });
     let mut section = Section::new("From the median to the maximum")
-        .lead("Lower is faster, on a logarithmic axis. The name of each run is at the end of its line.");
+        .lead("Lower is faster, on a logarithmic axis. The name of each run is at the end of its line. A bar through a point is where that percentile lies with 95 %, by order statistics.");
     found.into_iter().for_each(|ladders| section.push(ladders));
     page.push(section);
 }
@@ -292,7 +292,8 @@ fn trust(study: &Study, main: &[(Kind, String)]) -> Section {
     if let Some(replay) = &study.self_replay {
         section = section.lead(format!(
             "The recording was played under the scheduler that it was recorded under ({}). What the simulation gets \
-             wrong here is added to the error of every change above.",
+             wrong here is added to the error of every change above. In brackets behind a percentile: the two values between which it \
+             lies with 95 %, by order statistics.",
             replay.why
         ));
         section.push(replayed(
@@ -351,7 +352,15 @@ fn replayed(
                         }
                         _ => String::new(),
                     };
-                    let note = format!("{other} {}{}", show(metric, cell.simulated), off.replace('-', "−"));
+                    let note = format!(
+                        "{}{other} {}{}{}",
+                        cell.recorded_interval
+                            .map_or(String::new(), |of| format!("({}), ", view::interval(&of))),
+                        show(metric, cell.simulated),
+                        cell.simulated_interval
+                            .map_or(String::new(), |of| format!(" ({})", view::interval(&of))),
+                        off.replace('-', "−")
+                    );
                     Cell::number(show(metric, cell.recorded), cell.recorded).note(note, Tone::Dim)
                 },
             ));

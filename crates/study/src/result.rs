@@ -274,6 +274,12 @@ pub struct ReplayedCell {
     /// Largest in the simulation over the seeds.
     #[serde(default)]
     pub high: f64,
+    /// Of percentiles: where the true one lies, over the recorded values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded_interval: Option<Interval>,
+    /// The same over the values of all runs; of a prediction it starts from the recording as `simulated` does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulated_interval: Option<Interval>,
 }
 
 /// One expectation and one cell of the table that it speaks about.

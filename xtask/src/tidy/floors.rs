@@ -108,7 +108,7 @@ pub(super) const FLOORS: &[Floor] = &[
     floor("schedlab-testing", &[]),
     floor("schedlab-live", MEASURING),
     floor("schedlab-measure", MEASURING),
-    floor("schedlab-report", &["schedlab-model", "schedlab-trace"]),
+    floor("schedlab-report", &["schedlab-model", "schedlab-stats", "schedlab-trace"]),
     floor("schedlab-study", PREDICTING),
     Floor {
         external: Some(&["arrow-array", "arrow-schema", "thiserror"]),

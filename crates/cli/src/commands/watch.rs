@@ -121,9 +121,14 @@ fn lines(
 fn json(state: &WatchState) -> serde_json::Value {
     let task = |(name, line): (&String, &schedlab_lab::watch::TaskWaits)| {
         let waits = &line.waits;
+        let interval = |per_million| {
+            let (low, high) = waits.interval(per_million);
+            [low, high].map(|end| end.map(|ns| ns.0))
+        };
         serde_json::json!({
             "task": name, "cpu_ns": line.run.0, "waits": waits.count(), "p50_ns": waits.p50().0,
-            "p99_ns": waits.p99().0, "max_ns": waits.max().0, "waited_ns": waits.sum().0,
+            "p99_ns": waits.p99().0, "p50_interval_ns": interval(500_000),
+            "p99_interval_ns": interval(990_000), "max_ns": waits.max().0, "waited_ns": waits.sum().0,
         })
     };
     let worst = |worst: &schedlab_lab::watch::LongWait| {

@@ -4,6 +4,7 @@ use super::style::{Style, wrap};
 use super::table::{Cell, Table};
 use schedlab_lab::latency::{Matrix, MatrixRow, Truth, differences, findings, summary};
 use schedlab_model::Ns;
+use schedlab_model::text::between;
 use schedlab_stats::OrderInterval;
 
 /// Returns the result as text.
@@ -35,7 +36,7 @@ pub(crate) fn matrix(matrix: &Matrix, style: &Style) -> String {
         text += &format!("  (no room for: {})\n", left_out.join(", "));
     }
     let note = format!(
-        "mean, p50, p99, max: medians over the rounds, in brackets the interval that holds the true median with {confidence:.0} % or more; p99.9 and worst are of all rounds; published: the maximum of cyclictest for such a kernel, on another machine (docs/sources/experiments.md)"
+        "mean, p50, p99, max: medians over the rounds, in brackets the interval that holds the true median with {confidence:.0} % or more; p99.9 and worst are of all rounds, p99.9 with the two samples between which it lies with 95 %; published: the maximum of cyclictest for such a kernel, on another machine (docs/sources/experiments.md)"
     );
     text += &(style.dim(&wrap(&note, style.width, 2)) + "\n\n");
     text += &side_by_side(matrix, style);
@@ -83,7 +84,10 @@ fn cells(row: &MatrixRow, several: bool) -> Vec<Cell> {
         time(row.worst_ns),
         row.published_max_ns.map_or(Cell::default(), |ns| time(ns.0)),
         estimate(&row.mean_ns),
-        row.p999_ns.map_or(Cell::default(), time),
+        row.p999_ns.map_or(Cell::default(), |ns| {
+            let [low, high] = row.p999_interval_ns.map(|end| end.map(Ns));
+            Cell::plain(format!("{} [{}]", Ns(ns), between(low, high)))
+        }),
         Cell::plain(row.count.to_string()),
         Cell::plain(row.rounds.to_string()),
     ]);

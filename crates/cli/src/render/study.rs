@@ -9,7 +9,8 @@ use schedlab_study::measurements::Kind;
 use schedlab_study::metric::{Metric, Unit};
 use schedlab_study::order;
 use schedlab_study::result::{
-    Cell as Measured, InputKind, Prediction, Replayed, Row, SelfReplay, Study, Subject,
+    Cell as Measured, InputKind, Interval, Prediction, Replayed, ReplayedCell, Row, SelfReplay, Study,
+    Subject,
 };
 use schedlab_study::view::{self, TASK_COLUMNS, main_subjects};
 use std::fmt::Write as _;
@@ -120,28 +121,41 @@ fn self_replay(study: &Study, replay: &SelfReplay, main: &[(Kind, String)], styl
 /// Returns recorded against simulated (or predicted) values, one line for each task group.
 fn replayed(study: &Study, subjects: &[Replayed], main: &[(Kind, String)], style: &Style) -> String {
     let mut rows = Vec::new();
+    let columns: Vec<Column> = TASK_COLUMNS
+        .iter()
+        .flat_map(|&metric| {
+            let cells = subjects.iter().flat_map(|subject| &subject.cells);
+            let found =
+                cells.filter(|cell| cell.metric == metric).any(|cell| cell.recorded_interval.is_some());
+            std::iter::once(Column::Value(metric)).chain(found.then_some(Column::Interval(metric)))
+        })
+        .collect();
     for subject in subjects {
         if !main.iter().any(|(_, name)| *name == subject.name) {
             continue;
         }
         let mut row = vec![Cell::plain(counted(&subject.name, subject.tasks))];
-        for metric in TASK_COLUMNS {
+        for column in &columns {
+            let metric = column.metric();
             let cell = subject.cells.iter().find(|cell| cell.metric == metric);
-            row.push(cell.map_or_else(Cell::default, |cell| Cell {
-                value: format!("{} -> {}", metric.show(cell.recorded), metric.show(cell.simulated)),
-                change: if view::few(study, subject, metric) {
-                    view::FEW.to_owned()
-                } else {
-                    error_of(metric, cell.recorded, cell.difference)
-                },
-                look: Look::Dim,
-            }));
+            row.push(cell.map_or_else(Cell::default, |cell| column.replayed(study, subject, cell)));
         }
         rows.push(row);
     }
     let mut names = vec!["task".to_owned()];
-    names.extend(TASK_COLUMNS.iter().map(|metric| metric.heading()));
-    Table { head: names, rows, fixed: 1, ..Table::default() }.render(style).0
+    names.extend(columns.iter().map(|column| column.heading(Kind::Class)));
+    // The interval of the latency's tail comes behind the columns up to it; other intervals are the first to go.
+    let rank = |column: &Column| {
+        let place = TASK_COLUMNS.iter().position(|metric| *metric == column.metric()).unwrap_or(0) as u8;
+        match column {
+            Column::Value(_) if place <= TAIL => place,
+            Column::Value(_) => place + 1,
+            Column::Interval(_) if place == TAIL => TAIL + 1,
+            Column::Interval(_) => LAST,
+        }
+    };
+    let ranks = std::iter::once(0).chain(columns.iter().map(rank)).collect();
+    Table { head: names, rows, fixed: 1, ranks, ..Table::default() }.render(style).0
 }
 
 fn predicted(study: &Study, prediction: &Prediction, main: &[(Kind, String)], style: &Style) -> String {
@@ -244,6 +258,26 @@ impl Column {
     }
 }
 
+impl Column {
+    /// What was recorded, and what was simulated for it.
+    fn replayed(self, study: &Study, subject: &Replayed, cell: &ReplayedCell) -> Cell {
+        let Column::Value(metric) = self else {
+            let ends = |of: Option<Interval>| of.map_or_else(String::new, |of| view::interval(&of));
+            let (was, is) = (ends(cell.recorded_interval), ends(cell.simulated_interval));
+            return Cell { value: format!("{was} -> {is}"), look: Look::Dim, ..Cell::default() };
+        };
+        Cell {
+            value: format!("{} -> {}", metric.show(cell.recorded), metric.show(cell.simulated)),
+            change: if view::few(study, subject, metric) {
+                view::FEW.to_owned()
+            } else {
+                error_of(metric, cell.recorded, cell.difference)
+            },
+            look: Look::Dim,
+        }
+    }
+}
+
 /// Returns the columns with their ranks. Intervals of the headline's percentiles stay longer than columns that it does not name; the others
 /// are the first to go.
 fn with_intervals(study: &Study, kind: Kind, name: &str) -> (Vec<Column>, Vec<u8>) {
@@ -263,6 +297,8 @@ fn with_intervals(study: &Study, kind: Kind, name: &str) -> (Vec<Column>, Vec<u8
 
 /// The rank of what goes first.
 const LAST: u8 = u8::MAX;
+/// The place of the 99th percentile of run-queue latency among [`TASK_COLUMNS`].
+const TAIL: u8 = 2;
 
 /// Returns the text of a change ([`view::change`]) and how it looks.
 fn shown_change(metric: Metric, change: &Change, alone: bool) -> (String, Look) {

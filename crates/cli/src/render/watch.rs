@@ -7,6 +7,8 @@ use ratatui::text::{Line as Text, Span};
 use ratatui::widgets::{Block, Borders, Cell, Clear, Paragraph, Row, Table};
 use schedlab_lab::watch::{TaskWaits, WatchState};
 use schedlab_model::Ns;
+use schedlab_model::text::between;
+use schedlab_trace::analysis::Durations;
 
 /// The order of the tasks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -69,6 +71,11 @@ pub(crate) struct View {
 const DECADES: u32 = 6;
 /// Columns of a histogram; the last holds all above.
 pub(super) const BINS: usize = DECADES as usize * 3 + 1;
+
+/// From this width on the 99th percentiles have their intervals beside them.
+const WITH_INTERVALS: u16 = 100;
+/// Columns of an interval: `123.4ms..567.8ms`.
+const INTERVAL: u16 = 17;
 
 /// Draws everything.
 pub(crate) fn draw(frame: &mut Frame<'_>, state: &WatchState, view: View) {
@@ -160,12 +167,14 @@ pub(super) fn waits(
     shares: bool,
 ) {
     let right = |text: String| Cell::from(Text::from(text).right_aligned());
-    let cells = |name: Cell<'static>, share: String, numbers: [String; 4], bars: String| {
+    // Intervals are what a narrow screen has no room for.
+    let wide = area.width >= WITH_INTERVALS;
+    let cells = |name: Cell<'static>, share: String, numbers: [String; 4], interval: String, bars: String| {
         let share = shares.then(|| right(share));
         let numbers = numbers.into_iter().map(right);
-        Row::new(
-            std::iter::once(name).chain(share).chain(numbers).chain([Cell::from(bars)]).collect::<Vec<_>>(),
-        )
+        let cells = std::iter::once(name).chain(share).chain(numbers);
+        let interval = wide.then(|| right(interval));
+        Row::new(cells.chain(interval).chain([Cell::from(bars)]).collect::<Vec<_>>())
     };
     let rows = largest(state, sort, area.height.saturating_sub(2) as usize);
     let row = |(name, line): &(&String, &TaskWaits)| {
@@ -173,19 +182,30 @@ pub(super) fn waits(
         let times = [waits.p50(), waits.p99(), waits.max()].map(|ns| ns.to_string());
         let [p50, p99, max] = times;
         let share = format!("{:.1}", state.part(line.run) * 100.0);
-        cells(Cell::from((*name).clone()), share, [short(waits.count()), p50, p99, max], histogram(line))
+        let numbers = [short(waits.count()), p50, p99, max];
+        cells(Cell::from((*name).clone()), share, numbers, interval(waits), histogram(line))
     };
     let share = shares.then_some(6);
     let numbers = [if shares { 6 } else { 7 }].into_iter().chain([if shares { 7 } else { 8 }; 3]);
-    let columns = share.into_iter().chain(numbers).chain([BINS as u16]).map(Constraint::Length);
+    let columns = share.into_iter().chain(numbers).chain(wide.then_some(INTERVAL)).chain([BINS as u16]);
+    let columns = columns.map(Constraint::Length);
     let widths = std::iter::once(Constraint::Min(15)).chain(columns);
     // Each mark of the scale is over the column in which its decade begins.
     let names = ["waits", "p50", "p99", "max"].map(str::to_owned);
-    let head = cells(Cell::from("task"), "CPU%".to_owned(), names, "1us      1ms     1s".to_owned());
+    let scale = "1us      1ms     1s".to_owned();
+    let head = cells(Cell::from("task"), "CPU%".to_owned(), names, "p99 interval".to_owned(), scale);
     let table = Table::new(rows.iter().map(row), widths)
         .header(head.style(Style::new().add_modifier(Modifier::DIM)))
         .block(block(title.to_owned()));
     frame.render_widget(table, area);
+}
+
+/// Returns between which waits the 99th percentile lies with 95 %, by order statistics.
+fn interval(waits: &Durations) -> String {
+    match waits.interval(990_000) {
+        (None, None) => "too few".to_owned(),
+        (low, high) => between(low, high),
+    }
 }
 
 /// Returns the bars of a histogram over logarithmic bins; the height is the square root of the part, so that tails are visible.
@@ -291,7 +311,8 @@ fn help(frame: &mut Frame<'_>, area: Rect) {
         "A wait counts when it ends: from the wakeup (or the loss of the",
         "CPU) to running; `waits still`: it goes on, with its age. Bars:",
         "how waits are distributed, 1 us to 1 s, three columns a decade,",
-        "height by the square root.",
+        "height by the square root. From 100 columns on p99 has its 95 %",
+        "interval, by order statistics (>: too few waits for its end).",
         "Own cost: CPU time of this program, as the recorder sees it.",
     ];
     let (width, height) = (68.min(area.width), (text.len() as u16 + 2).min(area.height));
@@ -319,7 +340,7 @@ pub(super) fn worst_lines(state: &WatchState, count: usize) -> String {
     let line = |(name, line): (&String, &TaskWaits)| {
         let waits = &line.waits;
         let (count, p50, p99, max) = (waits.count(), waits.p50(), waits.p99(), waits.max());
-        format!("{name}: {count} waits, p50 {p50}, p99 {p99}, max {max}\n")
+        format!("{name}: {count} waits, p50 {p50}, p99 {p99} (95 %: {}), max {max}\n", interval(waits))
     };
     largest(state, Sort::P99, count).into_iter().map(line).collect()
 }
@@ -389,6 +410,19 @@ mod tests {
         assert!(lines[23].contains("q quit"), "{text}");
         assert!(text.contains("sysbench") && text.contains("delayed"), "{text}");
         assert!(text.contains('█'), "no histogram:\n{text}");
+    }
+
+    #[test]
+    fn a_wide_screen_has_intervals() {
+        let state = recorded();
+        let narrow = screen(80, 24, &state, View::default()).join("\n");
+        assert!(!narrow.contains("interval"), "{narrow}");
+        let lines = screen(100, 24, &state, View::default());
+        assert!(lines[2].contains("p99 interval"), "{lines:#?}");
+        let (low, high) = state.lines["redis-server"].waits.interval(990_000);
+        let both = format!("{}..{}", low.unwrap(), high.unwrap());
+        assert!(lines.iter().any(|line| line.contains("redis-server") && line.contains(&both)), "{lines:#?}");
+        assert!(summary(&state).contains(&format!("(95 %: {both})")), "{}", summary(&state));
     }
 
     #[test]

@@ -157,6 +157,43 @@ fn the_headline_of_a_comparison_has_its_interval_at_100_columns() {
     assert!(head.contains("p99") && !head.contains("interval"), "{head}");
 }
 
+/// What was recorded has its interval, and what is simulated for it starts from what was recorded, as the value does.
+#[test]
+fn intervals_of_a_recording_are_about_the_values_beside_them() {
+    let ran = wide("200", &["compare", RECORDING]);
+    let value = json(&["compare", RECORDING, "--json"]);
+    let found = |subjects: &serde_json::Value, name: &str, metric: &str| {
+        let subjects = subjects.as_array().unwrap();
+        let subject = subjects.iter().find(|subject| subject["name"] == name).unwrap();
+        let cells = subject["cells"].as_array().unwrap();
+        cells.iter().find(|cell| cell["metric"] == metric).unwrap().clone()
+    };
+    let end = |interval: &serde_json::Value, name: &str| interval[name].as_f64().expect("enough wakeups");
+    let cell = found(&value["self_replay"]["subjects"], "redload", "latency p99");
+    for (kind, value) in [("recorded_interval", "recorded"), ("simulated_interval", "simulated")] {
+        let (interval, value) = (&cell[kind], cell[value].as_f64().unwrap());
+        assert!(end(interval, "low") <= value && value <= end(interval, "high"), "{cell}");
+    }
+    let ends = |kind: &str| ["low", "high"].map(|name| Ns(end(&cell[kind], name).round() as u64).to_string());
+    let ([a, b], [c, d]) = (ends("recorded_interval"), ends("simulated_interval"));
+    assert!(ran.stdout.contains("latency p99 interval"), "{}", ran.stdout);
+    assert!(ran.stdout.contains(&format!("{a}..{b} -> {c}..{d}")), "{a} {b} {c} {d}: {}", ran.stdout);
+    // Recorded: 23.2 us; the runs alone say 24 to 30.
+    let cell = found(&value["rows"][0]["subjects"], "redis-server", "latency p50");
+    let median = cell["value"]["median"].as_f64().unwrap();
+    assert!(end(&cell["interval"], "low") <= median && median <= end(&cell["interval"], "high"), "{cell}");
+}
+
+#[test]
+fn a_time_of_lost_work_has_its_interval() {
+    let value = json(&["show", "recordings/compile.slt", "--conservation", "--json"]);
+    let row = &value["analyses"][0]["tables"]["violations"][0];
+    let p50 = row["p50_ns"].as_u64().unwrap();
+    let [low, high] = [0, 1].map(|end| row["p50_interval_ns"][end].as_u64().unwrap());
+    assert!(low <= p50 && p50 <= high, "{row}");
+    assert!(row["p99_interval_ns"].is_array(), "{row}");
+}
+
 #[test]
 fn a_quoted_limit_is_read_as_without_quotes() {
     let row = |limit: &str| {

@@ -128,6 +128,8 @@ pub struct MatrixRow {
     pub p99_ns: OrderInterval,
     /// 99.9 % of all rounds together; `None`: too few samples.
     pub p999_ns: Option<u64>,
+    /// The two samples between which that lies with 95 %, by order statistics; `None` at an end: too few samples for one.
+    pub p999_interval_ns: [Option<u64>; 2],
     /// Largest of a round, over the rounds.
     pub max_ns: OrderInterval,
     /// Largest of all.
@@ -199,6 +201,7 @@ impl Matrix {
                 p50_ns: cell.over_rounds(|samples| samples.quantile(0.5)),
                 p99_ns: cell.over_rounds(|samples| samples.quantile(0.99)),
                 p999_ns: (all.count() >= Samples::needed(0.999)).then(|| all.quantile(0.999)),
+                p999_interval_ns: all.interval(0.999),
                 max_ns: cell.over_rounds(Samples::max),
                 worst_ns: all.max(),
                 published_max_ns: published::max(realtime, cell.load, cell.fifo()).filter(|_| comparable),

@@ -147,7 +147,11 @@ fn table(matrix: &Matrix) -> Section {
         cells.extend([
             estimate(&row.p50_ns),
             estimate(&row.p99_ns),
-            row.p999_ns.map_or_else(dash, |ns| Cell::number(time(ns as f64), ns as f64)),
+            row.p999_ns.map_or_else(dash, |ns| {
+                let [low, high] =
+                    row.p999_interval_ns.map(|end| end.map_or("?".to_owned(), |ns| time(ns as f64)));
+                Cell::number(time(ns as f64), ns as f64).note(format!("{low} … {high}"), Tone::Dim)
+            }),
             estimate(&row.max_ns),
             Cell::number(time(row.worst_ns as f64), row.worst_ns as f64),
             row.published_max_ns.map_or_else(dash, |ns| Cell::number(time(ns.0 as f64), ns.0 as f64)),
@@ -159,7 +163,8 @@ fn table(matrix: &Matrix) -> Section {
     let numbers = ["p50", "p99", "p99.9", "max of a round", "max of all", "published", "mean", "samples"];
     section.push(Table {
         caption: format!(
-            "Medians over the rounds; below each the interval that holds the true median with {:.0} % or more",
+            "Medians over the rounds; below each the interval that holds the true median with {:.0} % or more. p99.9 is of all rounds \
+             together; below it the two samples between which it lies with 95 %",
             (confidence * 100.0).floor()
         ),
         columns: ["load", "policy", "system"]

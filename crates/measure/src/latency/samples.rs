@@ -87,16 +87,8 @@ impl Samples {
     /// Returns between which samples the quantile (0 to 1) of all that could have been measured lies with 95 %; `None` at an end: the
     /// samples are too few for one.
     pub fn interval(&self, quantile: f64) -> [Option<u64>; 2] {
-        let (low, high) = schedlab_stats::quantile_ranks(self.count(), quantile);
-        let at = |rank: u64| {
-            let mut below = 0;
-            let reached = self.histogram.iter_recorded().find(|bucket| {
-                below += bucket.count_at_value();
-                below >= rank
-            });
-            reached.map(|bucket| bucket.value_iterated_to().clamp(self.min, self.max))
-        };
-        [low.and_then(at), high.and_then(at)]
+        let ends = schedlab_stats::quantile_interval(quantile, &self.buckets());
+        ends.map(|end| end.map(|ns| ns.max(self.min)))
     }
 
     /// How many samples are larger than `ns` (those of the same bucket do not count).

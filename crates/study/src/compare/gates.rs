@@ -247,7 +247,7 @@ impl Asked<'_> {
             told_apart,
             lacks: lacks.as_deref(),
         };
-        let interval = percentile::interval(self.own, subject.kind, &subject.name, metric);
+        let interval = percentile::interval(self.own, subject.kind, &subject.name, metric, method);
         let open = match self.gate.gate.bound {
             Bound::Value(bound) => open(metric, bound, now.median, error, interval.as_ref()),
             _ => None,

@@ -1,10 +1,11 @@
 //! Intervals of percentiles by order statistics, over the values of all runs of a row.
 
-use crate::measurements::{Kind, Quantity};
+use crate::change::MethodError;
+use crate::measurements::{Kind, Quantity, SubjectData};
 use crate::metric::{Metric, Stat};
 use crate::result::Interval;
 use crate::run::Run;
-use schedlab_stats::quantile_ranks;
+use schedlab_stats::quantile_interval;
 use std::collections::BTreeMap;
 
 /// The distribution behind a metric.
@@ -18,27 +19,33 @@ pub(super) const fn quantity(metric: Metric) -> Option<(Quantity, Stat)> {
     }
 }
 
-/// Returns the interval that holds the percentile with 95 %; `None` for other metrics, and without values.
-pub(super) fn interval(runs: &[Run], kind: Kind, name: &str, metric: Metric) -> Option<Interval> {
+/// Returns the interval that holds the percentile with 95 %; `None` for other metrics, and without values. Its ends start from what was
+/// recorded, as the percentile itself does.
+pub(super) fn interval(
+    runs: &[Run],
+    kind: Kind,
+    name: &str,
+    metric: Metric,
+    method: MethodError,
+) -> Option<Interval> {
+    let found = of(runs.iter().filter_map(|run| run.measured.find(kind, name)), metric)?;
+    let anchored = |end: f64| method.anchored(metric, end);
+    Some(Interval { low: found.low.map(anchored), high: found.high.map(anchored), ..found })
+}
+
+/// Returns the interval of the percentile over the values of these together.
+pub(super) fn of<'a>(found: impl Iterator<Item = &'a SubjectData>, metric: Metric) -> Option<Interval> {
     let (quantity, Stat::Percentile(rank)) = quantity(metric)? else { return None };
     let mut values: BTreeMap<u64, u64> = BTreeMap::new();
-    for found in runs.iter().filter_map(|run| run.measured.find(kind, name)) {
-        for (value, count) in found.buckets(quantity) {
-            *values.entry(value.0).or_default() += count;
-        }
+    for (value, count) in found.flat_map(|found| found.buckets(quantity)) {
+        *values.entry(value.0).or_default() += count;
     }
-    let samples: u64 = values.values().sum();
+    let buckets: Vec<(u64, u64)> = values.into_iter().collect();
+    let samples: u64 = buckets.iter().map(|(_, count)| count).sum();
     if samples == 0 {
         return None;
     }
-    let (low, high) = quantile_ranks(samples, f64::from(rank) / 100_000.0);
-    let at = |rank: u64| {
-        let mut below = 0;
-        let reached = values.iter().find(|(_, count)| {
-            below += **count;
-            below >= rank
-        });
-        reached.map(|(value, _)| *value as f64)
-    };
-    Some(Interval { low: low.and_then(at), high: high.and_then(at), samples })
+    let ends = quantile_interval(f64::from(rank) / 100_000.0, &buckets);
+    let [low, high] = ends.map(|end| end.map(|ns| ns as f64));
+    Some(Interval { low, high, samples })
 }

@@ -2,7 +2,7 @@
 
 use super::elasticity::MATTERS;
 use super::recorded::RecordedInput;
-use super::{Errors, values};
+use super::{Errors, percentile, values};
 use crate::StudyError;
 use crate::change::MethodError;
 use crate::measurements::{Kind, Measured, SubjectData};
@@ -104,7 +104,16 @@ pub(super) fn against(was: &Measured, runs: &[Run], errors: Option<&Errors>) -> 
             let values = values.map(|value| method.anchored(metric, value)).collect();
             let Estimate { median: simulated, low, high } = Estimate::from_values(values)?;
             let recorded = subject.value(metric)?;
-            Some(ReplayedCell { metric, recorded, simulated, difference: simulated - recorded, low, high })
+            Some(ReplayedCell {
+                metric,
+                recorded,
+                simulated,
+                difference: simulated - recorded,
+                low,
+                high,
+                recorded_interval: percentile::of(std::iter::once(subject), metric),
+                simulated_interval: percentile::interval(runs, subject.kind, &subject.name, metric, method),
+            })
         };
         let cells = Metric::all_reported().filter_map(cell).collect();
         Replayed { name: subject.name.clone(), tasks: subject.tasks, cells }

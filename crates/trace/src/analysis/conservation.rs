@@ -216,7 +216,9 @@ const SUMMARY: &[Column] = &[
     column("time_ns", "time"),
     column("share", "of the window"),
     column("p50_ns", "p50"),
+    column("p50_interval_ns", "p50 interval").rank(6),
     column("p99_ns", "p99"),
+    column("p99_interval_ns", "p99 interval"),
     column("max_ns", "max"),
 ];
 
@@ -268,7 +270,9 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
         Cell::Time(lengths.sum()),
         Cell::part(lengths.sum(), scope.length(recording)),
         Cell::Time(lengths.p50()),
+        Cell::interval(lengths, 500_000),
         Cell::Time(lengths.p99()),
+        Cell::interval(lengths, 990_000),
         Cell::Time(lengths.max()),
     ])?;
     out.table(&Table { key: "longest", title: "The longest", columns: LONGEST, layout: Layout::Table })?;

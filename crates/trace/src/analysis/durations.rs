@@ -81,16 +81,9 @@ impl Durations {
     /// Returns the two durations between which the quantile lies with 95 %, by order statistics: whatever the distribution. `None` at an
     /// end: the values are too few to say where it is.
     pub fn interval(&self, per_million: u32) -> (Option<Ns>, Option<Ns>) {
-        let (low, high) = schedlab_stats::quantile_ranks(self.count(), f64::from(per_million) / 1e6);
-        let at = |rank: u64| {
-            let mut below = 0;
-            let mut reached = self.buckets().skip_while(|(_, count)| {
-                below += count;
-                below < rank
-            });
-            reached.next().map(|(value, _)| value)
-        };
-        (low.and_then(at), high.and_then(at))
+        let buckets: Vec<(u64, u64)> = self.buckets().map(|(value, count)| (value.0, count)).collect();
+        let [low, high] = schedlab_stats::quantile_interval(f64::from(per_million) / 1e6, &buckets);
+        (low.map(Ns), high.map(Ns))
     }
 
     /// The shortest, exactly; 0 when empty.
