@@ -1,15 +1,21 @@
 /* Small loads of known shape for the guests: static, without threads, reproducible under a virtual clock.
  *
- * load KIND NAME NICE CPUS POLICY SECONDS [A B]
+ * load KIND NAME NICE CPUS POLICY SECONDS [A B [C]]
  *   hog       runs without end
  *   clock     as hog, and prints how much CPU time it got in all
  *   sleeper   runs A us, sleeps B us
  *   periodic  runs A us every B us, at fixed moments
  *   pipe      runs A us, wakes its child NAMEb, which runs B us and wakes it
  *   forks     starts a child that runs A us, waits for it, B times a second
+ *   once      B us after the moment of `go` uses A us of CPU time; with C, sleeps C us and uses A us again; ends
+ *   family    B us after the moment of `go` starts a child NAMEk; both use A us of CPU time
+ *   narrow    B us after the moment of `go` uses A us, confines itself to a CPU of the mask C on which it is not, says so in
+ *             the trace, and runs and sleeps for 200 ms; with B of -1 it begins at once and waits for no moment
+ *   go        opens the gate of all that wait for a moment, which is in A us
  * CPUS is a hexadecimal mask or -, POLICY is other, batch, idle or fifo:N. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,6 +23,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -110,6 +117,86 @@ static void forks(void)
     }
 }
 
+#define GATE "/tmp/gate"
+#define MOMENT "/tmp/moment"
+
+/* All that wait sleep in open() until `go` opens the gate for writing: they wake once. */
+static int go(void)
+{
+    int64_t moment = clock_ns(CLOCK_MONOTONIC) + a * 1000;
+    FILE *file = fopen(MOMENT, "w");
+    if (!file)
+        return 1;
+    fprintf(file, "%lld", (long long)moment);
+    fclose(file);
+    return open(GATE, O_WRONLY) < 0;
+}
+
+/* Sleeps until `us` after the moment. */
+static int await(long us)
+{
+    long long moment = 0;
+    if (mkfifo(GATE, 0600) && errno != EEXIST)
+        return 1;
+    if (open(GATE, O_RDONLY) < 0)
+        return 1;
+    FILE *file = fopen(MOMENT, "r");
+    if (!file || fscanf(file, "%lld", &moment) != 1)
+        return 1;
+    moment += us * 1000;
+    struct timespec until = { moment / 1000000000, moment % 1000000000 };
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, 0) == EINTR)
+        ;
+    return 0;
+}
+
+/* CPU time, not loops: it is the same however many CPUs of a virtual clock are busy. */
+static void use_us(long us)
+{
+    int64_t until = clock_ns(CLOCK_THREAD_CPUTIME_ID) + us * 1000;
+    while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < until)
+        run_us(20);
+}
+
+static int family(const char *name)
+{
+    pid_t child = fork();
+    if (!child) {
+        char own[16];
+        snprintf(own, sizeof own, "%sk", name);
+        prctl(PR_SET_NAME, own);
+        use_us(a);
+        _exit(0);
+    }
+    use_us(a);
+    return waitpid(child, 0, 0) < 0;
+}
+
+static int narrow(const char *name, unsigned long among)
+{
+    unsigned cpu = 0, node;
+    use_us(a);
+    syscall(SYS_getcpu, &cpu, &node, 0);
+    among &= ~(1UL << cpu);
+    while (among & (among - 1))
+        among &= among - 1;
+    if (!among || syscall(SYS_sched_setaffinity, 0, sizeof among, &among) < 0)
+        return 1;
+    int marker = open("/sys/kernel/tracing/instances/x/trace_marker", O_WRONLY);
+    char text[64];
+    int length = snprintf(text, sizeof text, "narrowed %s to %lx from %u\n", name, among, cpu);
+    if (marker < 0 || write(marker, text, length) != length)
+        return 1;
+    for (int64_t until = clock_ns(CLOCK_MONOTONIC) + 200000000; clock_ns(CLOCK_MONOTONIC) < until;) {
+        use_us(2000);
+        sleep_us(3000);
+    }
+    unsigned long now = 0;
+    syscall(SYS_sched_getaffinity, 0, sizeof now, &now);
+    printf("%s may run on %lx, as it asked: %s\n", name, now, now == among ? "yes" : "no");
+    return 0;
+}
+
 static int settle(char **words)
 {
     prctl(PR_SET_NAME, words[2]);
@@ -137,7 +224,7 @@ static int settle(char **words)
 int main(int count, char **words)
 {
     if (count < 7) {
-        fprintf(stderr, "load KIND NAME NICE CPUS POLICY SECONDS [A B]\n");
+        fprintf(stderr, "load KIND NAME NICE CPUS POLICY SECONDS [A B [C]]\n");
         return 2;
     }
     const char *kind = words[1];
@@ -148,7 +235,24 @@ int main(int count, char **words)
     end = clock_ns(CLOCK_MONOTONIC) + (int64_t)(atof(words[6]) * 1e9);
     a = count > 7 ? atol(words[7]) : 0;
     b = count > 8 ? atol(words[8]) : 0;
-    if (!strcmp(kind, "hog") || !strcmp(kind, "clock")) {
+    int waits = !strcmp(kind, "once") || !strcmp(kind, "family") || (!strcmp(kind, "narrow") && b >= 0);
+    if (waits && await(b)) {
+        perror(words[2]);
+        return 1;
+    }
+    if (!strcmp(kind, "once")) {
+        use_us(a);
+        if (count > 9) {
+            sleep_us(atol(words[9]));
+            use_us(a);
+        }
+    } else if (!strcmp(kind, "family")) {
+        return family(words[2]);
+    } else if (!strcmp(kind, "narrow")) {
+        return narrow(words[2], count > 9 ? strtoul(words[9], 0, 16) : 0);
+    } else if (!strcmp(kind, "go")) {
+        return go();
+    } else if (!strcmp(kind, "hog") || !strcmp(kind, "clock")) {
         while (going())
             run_us(1000);
         if (*kind == 'c')

@@ -308,7 +308,13 @@ impl Adder {
             for (index, (point, filter)) in self.points.iter().zip(filters).enumerate() {
                 let event = Event::open_waking(What::Tracepoint(point.id), Target::Cpu(*cpu as i32))?;
                 event.write_into_fd(ring)?;
-                event.filter(filter)?;
+                event.filter(filter).map_err(|error| {
+                    let filter = filter.to_string_lossy();
+                    std::io::Error::new(
+                        error.kind(),
+                        format!("filter `{filter}` of tracepoint {}: {error}", point.id),
+                    )
+                })?;
                 ids.push((event.id()?, index));
                 event.enable()?;
                 self.events.push(event);

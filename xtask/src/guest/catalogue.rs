@@ -1,7 +1,7 @@
 //! The tests of the guests.
 
 use super::machine::{Clock, Machine};
-use super::switches;
+use super::{conformance, switches};
 use anyhow::{Context, Result};
 use std::path::Path;
 
@@ -111,6 +111,14 @@ pub(super) const TESTS: &[Test] = &[
         about: "schedulers on two and three CPUs: shares, migrations, affinity, hotplug, cpusets, kill -9, and the log repeats",
         machine: Machine::usual(Clock::Virtual),
         limit_s: 300,
+        ..USUAL
+    },
+    Test {
+        name: "conformance",
+        about: "who runs after whom on two and three CPUs, for six schedulers: the kernel's own trace is the witness",
+        machine: Machine::usual(Clock::Virtual),
+        limit_s: 400,
+        judge: Some(conformance::judge),
         ..USUAL
     },
     Test {

@@ -3,8 +3,10 @@
 
 mod apt;
 mod catalogue;
+mod conformance;
 mod cpio;
 mod emulator;
+mod ftrace;
 mod image;
 mod kernels;
 mod machine;

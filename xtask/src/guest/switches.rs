@@ -1,6 +1,7 @@
 //! A recording beside the kernel's own trace of the same second (ftrace, clock `mono`): the switches of each CPU.
 
 use super::catalogue::Verdict;
+use super::ftrace::{self, Line};
 use anyhow::{Context, Result};
 use schedlab_model::{EventKind, TaskId};
 use schedlab_trace::Recording;
@@ -129,16 +130,10 @@ fn of_ftrace(text: &str) -> PerCpu {
 }
 
 fn line_of_ftrace(line: &str) -> Option<(u32, Switch)> {
-    let (before, event) = line.split_once(": sched_switch: ")?;
-    let (head, time) = before.rsplit_once(' ')?;
-    let cpu = head.rsplit_once('[')?.1.split(']').next()?.parse().ok()?;
-    let (seconds, micros) = time.trim().split_once('.')?;
-    let at = seconds.parse::<u64>().ok()? * 1_000_000_000 + micros.parse::<u64>().ok()? * 1_000;
-    // Names may hold anything, so the numbers are looked for from behind.
-    let (prev, next) = event.rsplit_once(" ==> ")?;
-    let number = |text: &str, key: &str| text.rsplit_once(key)?.1.split(' ').next()?.parse().ok();
-    let ends = prev.rsplit_once("prev_state=").is_some_and(|(_, state)| state.starts_with(['X', 'Z']));
-    Some((cpu, Switch { at, prev: number(prev, "prev_pid=")?, next: number(next, "next_pid=")?, ends }))
+    let Line { at, cpu, event, rest } = ftrace::line(line)?;
+    let stops = ftrace::switch(rest).filter(|_| event == "sched_switch")?;
+    let ends = stops.state.starts_with(['X', 'Z']);
+    Some((cpu, Switch { at, prev: stops.prev.tid, next: stops.next.tid, ends }))
 }
 
 #[cfg(test)]

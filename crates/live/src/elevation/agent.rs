@@ -15,7 +15,7 @@ use super::threads::Thread;
 use crate::logged_core::WokenBy;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use schedlab_host::follow::{Batch, By as Doer, Followed, Follower};
-use schedlab_model::{Ns, Policy};
+use schedlab_model::{CpuId, Ns, Policy};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
@@ -39,8 +39,8 @@ pub(super) enum Order {
 /// What the agents tell the supervisor.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Notice {
-    /// A managed thread made this thread.
-    Born(u32),
+    /// A managed thread made this thread on this CPU, to which its maker was pinned.
+    Born(u32, CpuId),
     /// A managed thread runs another program now.
     Execed(u32),
 }
@@ -254,8 +254,10 @@ impl Agent {
                     };
                     state.heard_wake(tid, by);
                 }
-                Followed::Forked { parent, child } if state.task_of(parent).is_some() => {
-                    let _ = self.notices.send(Notice::Born(child));
+                // A thread is followed before it joins: what it makes meanwhile counts, too.
+                Followed::Forked { parent, child } if state.may_join(parent) => {
+                    let cpu = state.slots[self.slot].cpu;
+                    let _ = self.notices.send(Notice::Born(child, cpu));
                 }
                 Followed::Execed { tid } if state.task_of(tid).is_some() => {
                     let _ = self.notices.send(Notice::Execed(tid));

@@ -207,6 +207,11 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         self.by_tid.get(&tid).copied()
     }
 
+    /// Returns whether a followed thread is managed, or about to be. False: it was, and is no longer.
+    pub(super) fn may_join(&self, tid: u32) -> bool {
+        self.task_of(tid).is_some() || !self.threads.iter().any(|thread| thread.control.tid() == tid)
+    }
+
     /// Returns when the agent of a slot must wake at the latest.
     pub(super) fn due(&self, slot: usize) -> Ns {
         let mut until = self.now() + Ns(HEARTBEAT.as_nanos() as u64);
@@ -543,7 +548,8 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         }
     }
 
-    /// Sends a parked thread to a CPU. False: the kernel refused (another process may have confined it).
+    /// Sends a parked thread to a CPU. False: the kernel refused, or the thread has an affinity of its own by now. It stays where
+    /// it is, not raised: the block detector of the CPU that chose it fires, and the look at it lets it go.
     fn move_to(&mut self, task: u32, slot: usize) -> bool {
         let thread = &mut self.threads[task as usize];
         if thread.slot == slot {

@@ -34,7 +34,8 @@ pub(super) trait ThreadControl {
     fn set_own(&self) -> bool;
     /// Puts the thread behind the chosen one in a yield window.
     fn set_behind(&self) -> bool;
-    /// Sends the thread to another CPU. False: the kernel refused.
+    /// Sends the thread to another CPU. False: the kernel refused, or the thread is not where it was sent before: it, or another
+    /// process, changed its affinity.
     fn send_to(&mut self, cpu: CpuId) -> bool;
     /// Asks what another process did to the thread. `None` for a thread that is gone: its end is seen elsewhere.
     fn interference(&self) -> Interference;

@@ -37,6 +37,10 @@ const SPINS: Duration = Duration::from_secs(5);
 /// gives it back at the first look; threads whose wakeups left no event are found within a second and a half.)
 const BROKEN: u32 = 4;
 const BROKEN_MORE: Duration = Duration::from_secs(2);
+/// So many generations are looked back for the CPU on which a thread was made.
+const GENERATIONS: usize = 8;
+/// Births that are remembered; beyond that, those of threads that have ended are forgotten.
+const BIRTHS: usize = 4096;
 /// How often the status file is written, and requests are looked for.
 const PUBLISH: Ns = Ns::from_ms(100);
 
@@ -94,6 +98,10 @@ struct Supervisor<'a> {
     origins: BTreeMap<u32, (Scheduling, CpuSet)>,
     /// When management began, in the unit of `Identity::started`.
     began: u64,
+    /// By thread: the CPU on which a followed thread made it, and to which that one was pinned.
+    born_on: BTreeMap<u32, CpuId>,
+    /// What the agents told, and was not served yet.
+    noticed: BTreeSet<Notice>,
     /// Processes that were given back while others stay managed; their children are not taken on again.
     released: BTreeSet<u32>,
     /// By CPU slot: adds threads to those that its agent follows.
@@ -195,6 +203,8 @@ impl<'a> Supervisor<'a> {
             processes: BTreeSet::new(),
             origins: BTreeMap::new(),
             began,
+            born_on: BTreeMap::new(),
+            noticed: BTreeSet::new(),
             released: BTreeSet::new(),
             adders,
             own,
@@ -272,13 +282,64 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Returns how a thread was scheduled before, and where it could run. A thread that was born under management
-    /// inherited what was made of its `parent` (a process): it gets what that one had. `None`: it is gone.
+    /// inherited what was made of its `parent` (a process): it gets what that one had, and keeps an affinity that it gave itself
+    /// meanwhile. `None`: it is gone.
     fn origin(&self, thread: &Identity, parent: u32) -> Option<(Scheduling, CpuSet)> {
         let inherited = self.origins.get(&parent).or_else(|| self.origins.values().next());
         match inherited {
-            Some(origin) if thread.started >= self.began => Some(*origin),
+            Some(&(scheduling, cpus)) if thread.started >= self.began => {
+                let now = host::affinity(thread.tid).ok()?;
+                let own = now != cpus && self.birthplace(thread).is_none_or(|cpu| now != CpuSet::single(cpu));
+                Some((scheduling, if own { now } else { cpus }))
+            }
             _ => Some((host::scheduling(thread.tid).ok()?, host::affinity(thread.tid).ok()?)),
         }
+    }
+
+    /// Returns the CPU to which the maker of a thread was pinned; that of its nearest forebear that a followed thread made, if its own
+    /// maker was not followed yet. `None`: it was made before anything was pinned.
+    fn birthplace(&self, thread: &Identity) -> Option<CpuId> {
+        let mut forebear = thread.clone();
+        for _ in 0..GENERATIONS {
+            let known = self.born_on.get(&forebear.tid).or_else(|| self.born_on.get(&forebear.process));
+            if known.is_some() || forebear.started < self.began {
+                return known.copied();
+            }
+            forebear = host::identity(forebear.parent)?;
+        }
+        None
+    }
+
+    /// Takes what the agents told.
+    fn take_notices(&mut self) {
+        for notice in self.notices.try_iter() {
+            if let Notice::Born(tid, cpu) = notice {
+                self.born_on.insert(tid, cpu);
+            }
+            self.noticed.insert(notice);
+        }
+        if self.born_on.len() > BIRTHS {
+            self.born_on.retain(|tid, _| host::identity(*tid).is_some());
+        }
+    }
+
+    /// Waits until each agent has read what happened before this call: a thread that was found in /proc is as a rule seen before
+    /// its birth is heard of.
+    fn hear_of_births(&mut self) -> Result<(), LiveError> {
+        let rounds = |shared: &Shared| -> Vec<u64> {
+            shared.agents.iter().map(|agent| agent.rounds.load(Ordering::Relaxed)).collect()
+        };
+        let before = rounds(&self.shared);
+        // The round after the next has begun: the next one is over.
+        while rounds(&self.shared).iter().zip(&before).any(|(now, before)| *now < before + 2)
+            && !self.agents.is_dead()
+        {
+            self.shared.wake_all();
+            self.keeper.beat()?;
+            std::thread::sleep(HEARTBEAT / 20);
+        }
+        self.take_notices();
+        Ok(())
     }
 
     /// Takes on a thread. True: it is managed now, and was not before.
@@ -290,6 +351,9 @@ impl<'a> Supervisor<'a> {
         let Some(identity) = host::identity(tid).filter(|identity| !self.taken.contains(identity)) else {
             return Ok(false);
         };
+        if identity.started >= self.began && !self.born_on.contains_key(&tid) {
+            self.hear_of_births()?;
+        }
         let Some((before, affinity)) = self.origin(&identity, identity.process) else { return Ok(false) };
         self.taken.insert(identity.clone());
         if !before.policy.is_fair() && !matches!(before.policy, Policy::Fifo(PARKED..=RUNNING)) {
@@ -357,12 +421,12 @@ impl<'a> Supervisor<'a> {
 
     /// Does what is due now and then. False: nothing is left to manage.
     fn tend(&mut self) -> Result<bool, LiveError> {
-        let notices: BTreeSet<Notice> = self.notices.try_iter().collect();
-        for notice in notices {
-            let (Notice::Born(tid) | Notice::Execed(tid)) = notice;
+        self.take_notices();
+        for notice in std::mem::take(&mut self.noticed) {
+            let (Notice::Born(tid, _) | Notice::Execed(tid)) = notice;
             let Some(identity) = host::identity(tid) else { continue };
             match notice {
-                Notice::Born(_) => self.take_family_member(identity.process)?,
+                Notice::Born(..) => self.take_family_member(identity.process)?,
                 Notice::Execed(_) => self.renamed(identity),
             }
         }

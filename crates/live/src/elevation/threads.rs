@@ -131,7 +131,10 @@ impl ThreadControl for Thread {
     }
 
     fn send_to(&mut self, cpu: CpuId) -> bool {
-        let sent = threads::set_affinity(self.identity.tid, &CpuSet::single(cpu)).is_ok();
+        // What the thread itself, or another process, asked for since its last look is not written over.
+        let tid = self.identity.tid;
+        let confined = threads::affinity(tid).is_ok_and(|now| now != CpuSet::single(self.cpu));
+        let sent = !confined && threads::set_affinity(tid, &CpuSet::single(cpu)).is_ok();
         if sent {
             self.cpu = cpu;
         }
@@ -145,5 +148,35 @@ impl ThreadControl for Thread {
         } else if threads::affinity(tid).is_ok_and(|now| now == CpuSet::single(self.cpu)) {
             let _ = threads::set_affinity(tid, &self.affinity);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// A thread narrows its own affinity between two looks of the driver, and the scheduler picks it elsewhere.
+    #[test]
+    fn a_thread_that_confined_itself_is_not_sent_elsewhere() {
+        let allowed = threads::affinity(0).expect("our own");
+        let cpus: Vec<CpuId> = allowed.iter().collect();
+        let [first, .., last] = cpus[..] else { return };
+        let mut child = Command::new("sleep").arg("600").spawn().expect("sleep(1)");
+        let pin =
+            |cpu: CpuId| threads::set_affinity(child.id(), &CpuSet::single(cpu)).expect("an allowed CPU");
+        let identity = threads::identity(child.id()).expect("it lives");
+        let before = threads::scheduling(child.id()).expect("it lives");
+        pin(first);
+        let mut thread = Thread::open(identity, before, allowed, before.policy, first).expect("it lives");
+        let there = thread.send_to(last) && thread.send_to(first);
+        pin(last);
+        let (sent, now) = (thread.send_to(first), threads::affinity(child.id()).expect("it lives"));
+        let seen = thread.interference();
+        child.kill().expect("a child of this test");
+        child.wait().expect("a child of this test");
+        assert!(there, "a thread that is as the driver left it can be sent");
+        assert_eq!((sent, now), (false, CpuSet::single(last)));
+        assert_ne!(seen, Interference::None, "the next look finds it");
     }
 }
