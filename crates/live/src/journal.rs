@@ -151,6 +151,11 @@ pub enum Entry {
         /// The process.
         process: u32,
     },
+    /// A thread was changed by itself or by another process, and is managed no longer: earlier entries about it count no more.
+    LetGo {
+        /// The thread.
+        thread: Identity,
+    },
 }
 
 /// A journal that is being written.

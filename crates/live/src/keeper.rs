@@ -141,25 +141,43 @@ impl Keeper {
         before: CpuSet,
         cpus: &CpuSet,
     ) -> Result<(), LiveError> {
-        self.confine_within(thread, before, Confined { cpus: *cpus, one_of: false }, cpus)
+        self.note(&Entry::Affinity { thread: thread.clone(), before, set: *cpus, one_of: false })?;
+        self.set_affinity(thread, cpus)
     }
 
     /// As [`Keeper::confine_from`], where the thread may be sent to other CPUs of `within` later on without another
-    /// entry.
+    /// entry. `before` is what it gets back, `present` what it has. False: it has another one by now, and keeps that.
     ///
     /// # Errors
     /// As for [`Keeper::confine`].
     pub fn confine_within(
         &mut self,
         thread: &Identity,
-        before: CpuSet,
+        (before, present): (CpuSet, CpuSet),
         within: Confined,
         cpus: &CpuSet,
-    ) -> Result<(), LiveError> {
+    ) -> Result<bool, LiveError> {
         let Confined { cpus: set, one_of } = within;
         self.note(&Entry::Affinity { thread: thread.clone(), before, set, one_of })?;
+        // The disk took its time.
+        if threads::affinity(thread.tid).is_ok_and(|now| now != present) {
+            return Ok(false);
+        }
+        self.set_affinity(thread, cpus).map(|()| true)
+    }
+
+    fn set_affinity(&self, thread: &Identity, cpus: &CpuSet) -> Result<(), LiveError> {
         threads::set_affinity(thread.tid, cpus)
             .map_err(|error| refused("the affinity", "sched_setaffinity", thread, error))
+    }
+
+    /// Journals that a thread is as it is because it, or another process, wanted that: nothing of it is restored, until it is
+    /// changed again.
+    ///
+    /// # Errors
+    /// When the journal cannot be written.
+    pub fn let_go(&mut self, thread: &Identity) -> Result<(), LiveError> {
+        self.note(&Entry::LetGo { thread: thread.clone() })
     }
 
     /// Journals that threads which a process makes from now on are managed, too: they get back what its first thread

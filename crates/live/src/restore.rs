@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use schedlab_host::threads::{self, Identity, Scheduling};
 use schedlab_model::CpuSet;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, io};
@@ -187,6 +187,8 @@ struct Changes {
     made: Vec<PathBuf>,
     stopped: Vec<Identity>,
     released: Vec<u32>,
+    /// Threads that are left as they are.
+    let_go: BTreeSet<Identity>,
 }
 
 fn put<K: Ord, B, S>(map: &mut BTreeMap<K, Change<B, S>>, key: K, before: B, set: S) {
@@ -199,9 +201,11 @@ impl Changes {
         for entry in entries.iter().cloned() {
             match entry {
                 Entry::Scheduling { thread, before, set } => {
+                    changes.let_go.remove(&thread);
                     put(&mut changes.scheduling, thread, before, set)
                 }
                 Entry::Affinity { thread, before, set: cpus, one_of } => {
+                    changes.let_go.remove(&thread);
                     put(&mut changes.affinity, thread, before, Confined { cpus, one_of })
                 }
                 Entry::File { path, before, set } => put(&mut changes.files, path, before, set),
@@ -214,6 +218,11 @@ impl Changes {
                     changes.processes.push(Process { thread, before, affinity, set, confined });
                 }
                 Entry::Released { process } => changes.forget(process),
+                Entry::LetGo { thread } => {
+                    changes.scheduling.remove(&thread);
+                    changes.affinity.remove(&thread);
+                    changes.let_go.insert(thread);
+                }
             }
         }
         changes
@@ -273,7 +282,9 @@ impl Process {
     }
 
     fn thread_back(&self, tid: u32, changes: &Changes, report: &mut Report) {
-        let Some(thread) = threads::identity(tid) else { return };
+        let Some(thread) = threads::identity(tid).filter(|thread| !changes.let_go.contains(thread)) else {
+            return;
+        };
         let now = threads::scheduling(tid).ok().filter(|now| self.set.covers_child(now));
         if let Some(now) = now.filter(|_| !changes.scheduling.contains_key(&thread)) {
             let change = Change { before: self.before, set: vec![self.set, Setting::To(now)] };
@@ -439,5 +450,40 @@ fn give_content(path: &Path, change: &Change<String, String>) -> ItemOutcome {
             Err(error) if error.kind() == io::ErrorKind::NotFound => ItemOutcome::Gone,
             Err(error) => ItemOutcome::Failed(error.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::{Head, VERSION};
+    use std::process::Command;
+
+    /// A managed thread gave itself one of the managed CPUs, which looks like a pin of schedlab's.
+    #[test]
+    fn a_thread_that_was_let_go_keeps_its_affinity() {
+        let allowed = threads::affinity(0).expect("our own");
+        let Some(last) = allowed.iter().last().filter(|_| allowed.count() > 1) else { return };
+        let mut child = Command::new("sleep").arg("600").spawn().expect("sleep(1)");
+        let thread = threads::identity(child.id()).expect("it lives");
+        let own = CpuSet::single(last);
+        let after = |entries: Vec<Entry>| {
+            threads::set_affinity(child.id(), &own).expect("an allowed CPU");
+            let owner = threads::identity(std::process::id()).expect("we live");
+            let head = Head { version: VERSION, boot: threads::boot_id(), owner, purpose: String::new() };
+            put_back(&Record { path: PathBuf::new(), head, entries });
+            threads::affinity(child.id()).expect("it lives")
+        };
+        let before = allowed;
+        let pinned = Entry::Affinity { thread: thread.clone(), before, set: allowed, one_of: true };
+        let let_go = Entry::LetGo { thread };
+        let found = [
+            after(vec![pinned.clone()]),
+            after(vec![pinned.clone(), let_go.clone()]),
+            after(vec![pinned.clone(), let_go, pinned]),
+        ];
+        child.kill().expect("a child of this test");
+        child.wait().expect("a child of this test");
+        assert_eq!(found, [allowed, own, allowed], "pinned; let go; managed again");
     }
 }

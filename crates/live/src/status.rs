@@ -73,6 +73,7 @@ fn managed(record: Record) -> Managed {
             }
             Entry::File { path, .. } | Entry::Made { path } if !files.contains(&path) => files.push(path),
             Entry::Released { process } => before.retain(|thread, _| thread.process != process),
+            Entry::LetGo { thread } => drop(before.remove(&thread)),
             Entry::Stopped { thread } => {
                 before.entry(thread).or_default();
             }

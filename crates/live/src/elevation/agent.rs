@@ -43,6 +43,8 @@ pub(super) enum Notice {
     Born(u32, CpuId),
     /// A managed thread runs another program now.
     Execed(u32),
+    /// A thread is managed no longer, because it or another process changed it.
+    LetGo(u32),
 }
 
 /// What agents and supervisor share, without a lock.
@@ -210,6 +212,9 @@ impl Agent {
         }
         state.settle(slot);
         state.update_window(slot);
+        for tid in state.let_go.drain(..) {
+            let _ = self.notices.send(Notice::LetGo(tid));
+        }
         state.leave(slot)
     }
 

@@ -124,6 +124,8 @@ pub(super) struct AgentState<T, C> {
     pub(super) log: Vec<LogLine>,
     /// The scheduler broke its contract: nothing that it says counts any more, and management ends.
     pub(super) breach: Option<Breach>,
+    /// Threads that were left alone since this was emptied last.
+    pub(super) let_go: Vec<u32>,
     by_tid: BTreeMap<u32, u32>,
     /// The slot whose agent holds the lock: the other agents must be woken.
     pub(super) acting: usize,
@@ -156,6 +158,7 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
             counts: Counts::default(),
             log: Vec::with_capacity(log_steps),
             breach: None,
+            let_go: Vec::new(),
             by_tid: BTreeMap::new(),
             acting: 0,
             used_before: Ns::ZERO,
@@ -388,7 +391,9 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
     pub(super) fn leave_alone(&mut self, task: u32, interference: Interference) {
         self.counts.changed_by_others += 1;
         self.forget(task);
-        self.threads[task as usize].control.let_go(interference);
+        let thread = &self.threads[task as usize].control;
+        thread.let_go(interference);
+        self.let_go.push(thread.tid());
     }
 
     /// Serves what is due on a CPU: timers, the tick, the end of the slice.

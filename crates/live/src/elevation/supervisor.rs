@@ -37,6 +37,8 @@ const SPINS: Duration = Duration::from_secs(5);
 /// gives it back at the first look; threads whose wakeups left no event are found within a second and a half.)
 const BROKEN: u32 = 4;
 const BROKEN_MORE: Duration = Duration::from_secs(2);
+/// So often it is tried to pin a thread that changes its affinity at the same time.
+const PINS: usize = 8;
 /// So many generations are looked back for the CPU on which a thread was made.
 const GENERATIONS: usize = 8;
 /// Births that are remembered; beyond that, those of threads that have ended are forgotten.
@@ -354,29 +356,49 @@ impl<'a> Supervisor<'a> {
         if identity.started >= self.began && !self.born_on.contains_key(&tid) {
             self.hear_of_births()?;
         }
-        let Some((before, affinity)) = self.origin(&identity, identity.process) else { return Ok(false) };
+        let Some((before, _)) = self.origin(&identity, identity.process) else { return Ok(false) };
         self.taken.insert(identity.clone());
         if !before.policy.is_fair() && !matches!(before.policy, Policy::Fifo(PARKED..=RUNNING)) {
             // A real-time or deadline policy of its own goes before the bands: it is left alone.
             return Ok(false);
         }
-        let taken_for = self.taken_for(&identity.comm, before.policy);
-        let served = host::served(tid);
-        let cpu = self.next_cpu(&affinity);
-        let Some(thread) = Thread::open(identity, before, affinity, taken_for, cpu) else { return Ok(false) };
         // Before it is in a band: opening an event may wait for an RCU grace period, and PREEMPT_RT's rcuc threads
         // (SCHED_FIFO 1) come to none behind an endless loop in a band that no agent takes the CPU from yet.
         self.follow(tid)?;
-        match self.put_into_band(&thread) {
-            Err(LiveError::NoThread { .. }) => return Ok(false),
-            other => other?,
+        for _ in 0..PINS {
+            match self.pin(&identity) {
+                Err(LiveError::NoThread { .. }) => return Ok(false),
+                Ok(None) => {}
+                Ok(Some(thread)) => {
+                    let taken = StatusThread { thread: identity.clone(), before: host::served(tid) };
+                    self.threads.push(KnownThread { taken, own: thread.before.policy });
+                    self.order(Order::Join(Box::new(thread)));
+                    // It may have become another program before its events were followed.
+                    host::identity(tid).into_iter().for_each(|now| self.renamed(now));
+                    return Ok(true);
+                }
+                Err(other) => return Err(other),
+            }
         }
-        let taken = StatusThread { thread: thread.identity.clone(), before: served };
-        self.threads.push(KnownThread { taken, own: thread.before.policy });
-        self.order(Order::Join(Box::new(thread)));
-        // It may have become another program before its events were followed.
-        host::identity(tid).into_iter().for_each(|now| self.renamed(now));
-        Ok(true)
+        Ok(false)
+    }
+
+    /// Journals, pins and parks a thread that is followed. `None`: it, or another process, changed its affinity meanwhile.
+    fn pin(&mut self, identity: &Identity) -> Result<Option<Thread>, LiveError> {
+        let gone = || LiveError::NoThread { tid: identity.tid };
+        let present = host::affinity(identity.tid).map_err(|_| gone())?;
+        let (before, affinity) = self.origin(identity, identity.process).ok_or_else(gone)?;
+        let taken_for = self.taken_for(&identity.comm, before.policy);
+        let cpu = self.next_cpu(&affinity);
+        let thread = Thread::open(identity.clone(), before, affinity, taken_for, cpu).ok_or_else(gone)?;
+        self.keeper.declare_from(identity, before, Setting::FifoBand(PARKED, RUNNING))?;
+        let (within, to) = (self.confined(), CpuSet::single(cpu));
+        if !self.keeper.confine_within(identity, (affinity, present), within, &to)? {
+            self.keeper.let_go(identity)?;
+            return Ok(None);
+        }
+        self.keeper.apply(identity, &thread.band(PARKED))?;
+        Ok(Some(thread))
     }
 
     /// Returns the policy that the scheduler takes a thread of this name for.
@@ -412,20 +434,14 @@ impl<'a> Supervisor<'a> {
         if told > 1 { self.wait_until_done() } else { Ok(()) }
     }
 
-    fn put_into_band(&mut self, thread: &Thread) -> Result<(), LiveError> {
-        self.keeper.declare_from(&thread.identity, thread.before, Setting::FifoBand(PARKED, RUNNING))?;
-        let to = CpuSet::single(thread.cpu);
-        self.keeper.confine_within(&thread.identity, thread.affinity, self.confined(), &to)?;
-        self.keeper.apply(&thread.identity, &thread.band(PARKED))
-    }
-
     /// Does what is due now and then. False: nothing is left to manage.
     fn tend(&mut self) -> Result<bool, LiveError> {
         self.take_notices();
         for notice in std::mem::take(&mut self.noticed) {
-            let (Notice::Born(tid, _) | Notice::Execed(tid)) = notice;
+            let (Notice::Born(tid, _) | Notice::Execed(tid) | Notice::LetGo(tid)) = notice;
             let Some(identity) = host::identity(tid) else { continue };
             match notice {
+                Notice::LetGo(_) => self.keeper.let_go(&identity)?,
                 Notice::Born(..) => self.take_family_member(identity.process)?,
                 Notice::Execed(_) => self.renamed(identity),
             }

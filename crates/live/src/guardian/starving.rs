@@ -107,6 +107,7 @@ impl Starving {
                     let waiter = Waiter { band: (low, high), wait: Wait::default(), thread };
                     self.threads.insert(waiter.thread.tid, waiter);
                 }
+                Entry::LetGo { thread } => self.threads.retain(|_, one| one.thread != thread),
                 Entry::Released { process } => self.threads.retain(|_, one| one.thread.process != process),
                 _ => {}
             }
