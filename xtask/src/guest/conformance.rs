@@ -67,7 +67,7 @@ impl Thread {
     /// The last wakeup before its CPU time: that at its moment.
     fn began(&self) -> u64 {
         // Two at most: the gate opens, and its moment comes.
-        self.woken.iter().copied().take(2).last().unwrap_or(u64::MAX)
+        self.woken.iter().copied().take(2).next_back().unwrap_or(u64::MAX)
     }
 
     fn ended(&self) -> u64 {
