@@ -11,6 +11,7 @@ use schedlab_model::Ns;
 use schedlab_study::compare::{Options, RecordedInput, compare_recording};
 use schedlab_study::measurements::Kind;
 use schedlab_study::metric::Metric;
+use schedlab_study::published::Check;
 use schedlab_study::result::{Replayed, Row, Study};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -165,15 +166,9 @@ pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let folder = asked.path.clone().unwrap_or_else(|| tree::root().join(SHIPPED));
-    let mut kernels: Vec<PathBuf> = std::fs::read_dir(&folder)
-        .with_context(|| folder.display().to_string())?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.is_dir())
-        .collect();
-    kernels.sort();
     let mut lines = Vec::new();
-    for kernel in &kernels {
-        let name = kernel.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    for kernel in &kernels(&folder)? {
+        let name = name_of(kernel);
         for scenario in &SCENARIOS {
             let wanted = |only: &String| format!("{name} {}", scenario.name).contains(only.as_str());
             if asked.only.as_ref().is_none_or(wanted) {
@@ -187,6 +182,46 @@ pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
     print!("{}", table(&lines, asked.each));
     let (all, held) = held(&lines);
     Ok(if held as u64 * 100 >= asked.pass * all as u64 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// What the shipped recordings say, kernel by kernel, for `cargo xtask checked`.
+pub(crate) fn checks() -> Result<Vec<Check>> {
+    let asked = parse(&[])?;
+    let mut checks = Vec::new();
+    for kernel in kernels(&tree::root().join(SHIPPED))? {
+        let name = name_of(&kernel);
+        let mut lines = Vec::new();
+        for scenario in &SCENARIOS {
+            lines.extend(compare(&kernel, &name, scenario, &asked)?);
+        }
+        let (all, inside) = held(&lines);
+        checks.push(Check {
+            system: format!("Linux {name}, four CPUs"),
+            compared: "each task's share, after the same or another setting, inside the stated interval"
+                .to_owned(),
+            inside: inside as u64,
+            all: all as u64,
+            unit: "shares".to_owned(),
+            scenarios: lines.len() as u64,
+            command: format!("cargo xtask guest-oracle --only {name}"),
+        });
+    }
+    Ok(checks)
+}
+
+/// The folders of the kernels.
+fn kernels(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut kernels: Vec<PathBuf> = std::fs::read_dir(folder)
+        .with_context(|| folder.display().to_string())?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.is_dir())
+        .collect();
+    kernels.sort();
+    Ok(kernels)
+}
+
+fn name_of(folder: &Path) -> String {
+    folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Compares every recording of one scenario under one kernel; nothing where there is none.

@@ -1,4 +1,4 @@
-//! Chores of the workspace: `cargo xtask tidy|ci|deny|bpf|stress|fuzz|disturb|docs|oracle|pairs|same-results|torture-writes`. A thin
+//! Chores of the workspace: `cargo xtask tidy|ci|deny|bpf|stress|fuzz|disturb|docs|oracle|checked|pairs|same-results|torture-writes`. A thin
 //! dispatcher; each chore is a module of its own.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr)] // a command-line tool
@@ -70,6 +70,7 @@ Usage: cargo xtask <chore> [options]
       --write       replace it
   docs              write the generated files of docs/ anew
   oracle FILE...    compare the Linux presets with what real kernels did; `oracle --help` says more
+  checked           count what the oracles compare, for `schedlab published`: writes oracles/checked.json (some minutes)
   pairs [FILE]      predict every pair of recordings of a file (or a folder's pairs.toml; default recordings/pairs), and print
                     prediction, interval and claim beside what was recorded; fails when a certain claim is wrong
       --only TEXT   only pairs with this in their name; --jobs N: simulations at once
@@ -114,6 +115,7 @@ fn run(args: &[String]) -> Result<ExitCode> {
         "deny" if rest.is_empty() => ci::dependencies(),
         "deny" => bail!("deny takes no options"),
         "oracle" => oracle::command(rest),
+        "checked" => oracle::checked::command(rest),
         "docs" => docs::command(rest),
         "stress" => stress::command(rest),
         "disturb" => disturb::command(rest),
@@ -156,6 +158,7 @@ mod tests {
             "guest-oracle",
             "bpf",
             "docs",
+            "checked",
             "pairs",
             "same-results",
             "torture-writes",

@@ -14,6 +14,7 @@ mod experiment;
 mod latency;
 #[cfg(feature = "machine")]
 mod matrix;
+mod published;
 mod scan;
 pub(crate) mod show;
 mod study;
@@ -36,6 +37,7 @@ pub(crate) use experiment::experiment;
 pub(crate) use latency::latency;
 #[cfg(feature = "machine")]
 pub(crate) use matrix::matrix;
+pub(crate) use published::published;
 pub(crate) use scan::scan;
 pub(crate) use study::{Shown, study};
 pub(crate) use style::{Style, use_colors, wrap};

@@ -72,6 +72,9 @@ impl Deviation {
 /// Both ends of what was published, in the metric's unit.
 fn figure(text: &str, metric: Metric, ratio: bool) -> Option<(f64, f64)> {
     let plain = text.trim().trim_start_matches("about ").replace([',', ' '], "");
+    if let Some(most) = plain.strip_prefix("atmost") {
+        return Some((0.0, number(most.trim_start_matches("about"), metric, ratio)?));
+    }
     let (low, high) = plain.split_once("to").unwrap_or((&plain, &plain));
     // A range has its unit behind the second number.
     let unit = high.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
@@ -117,6 +120,7 @@ mod tests {
         assert_eq!(read("about 2 M/s", "transactions", false), Some((2e6, 2e6)));
         assert_eq!(read("0.18 %", "idle-waiting", false), Some((0.0018, 0.0018)));
         assert_eq!(read("0.5 to 0.6", "response p99", true), Some((0.5, 0.6)));
+        assert_eq!(read("at most 2 ms", "latency max", false), Some((0.0, 2e6)));
         for words in
             ["no gain", "linear to about 20", "max 1.4 ms", "1.4", "0.5 to 0.6 (lower)", "2 to 1 ms", ""]
         {

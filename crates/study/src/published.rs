@@ -1,11 +1,21 @@
-//! `schedlab published`: every figure of the gallery that was published (or measured with the real system), beside what
-//! comes out here, and why it differs. The figures are `published` and `differs` of the scenarios' expectations.
+//! `schedlab published`: every figure of the gallery that was published, or measured with the real system, once, beside what
+//! comes out here, and why it differs. The figures are `published` of the scenarios' expectations, their sources are in
+//! `published/sources.toml`, and what was checked against recordings of the real systems is in `oracles/checked.json`.
+
+mod answer;
+mod page;
+mod source;
+
+pub use answer::answer;
+pub use page::page;
+pub use source::{Check, Source, SourceKind, checks, sources};
 
 use crate::StudyError;
 use crate::compare::{Options, compare_scenario};
 use crate::gallery::{self, Found};
+use crate::metric::{Metric, Stat};
 use crate::result::Checked;
-use crate::scenario::Scenario;
+use crate::scenario::{Cause, Expectation, Scenario};
 use serde::Serialize;
 
 /// Version of the JSON form.
@@ -22,10 +32,70 @@ pub struct Published {
     pub fitted: Vec<String>,
     /// Number of seeds, over which ours are medians.
     pub seeds: usize,
-    /// How many figures are near, differ, and are words.
+    /// How many figures are near, differ, and are words; fitted ones are among them.
     pub tally: Tally,
-    /// The figures, in the order of the file.
-    pub figures: Vec<Checked>,
+    /// The figures, each once, in the order of the file.
+    pub figures: Vec<Figure>,
+}
+
+/// A published figure.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Figure {
+    /// What it is in its source.
+    pub figure: String,
+    /// Its source ([`Source::id`]); missing where the scenario does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// What it is worth as evidence.
+    pub kind: FigureKind,
+    /// Why ours differs, as one of a few kinds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
+    /// CPUs of the machine, where that is not the scenario's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<usize>,
+    /// How many tasks and rows of the scenario the figure is about. Of a maximum the largest is shown, else the farthest off.
+    pub lines: usize,
+    /// What came out.
+    #[serde(flatten)]
+    pub checked: Checked,
+}
+
+/// What a figure is worth as evidence.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FigureKind {
+    /// Published in a paper, an article or a talk: a machine that this project never had.
+    Paper,
+    /// Measured with the real scheduler's code, which this project ran.
+    RealCode,
+    /// An input was fitted to it, or taken from it: no evidence.
+    Fitted,
+}
+
+/// How a simulated figure compares with the published one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// Within 10 %, shares within half a point.
+    Inside,
+    /// Farther off.
+    Off,
+    /// Published in words, and as the scenario reads these words.
+    WordsHold,
+    /// Published in words, and not so.
+    WordsFail,
+}
+
+impl Figure {
+    /// How it compares.
+    pub fn standing(&self) -> Standing {
+        match (self.checked.deviation.map(|one| one.near), self.checked.holds) {
+            (Some(true), _) => Standing::Inside,
+            (Some(false), _) => Standing::Off,
+            (None, true) => Standing::WordsHold,
+            (None, false) => Standing::WordsFail,
+        }
+    }
 }
 
 /// How many figures are how far off.
@@ -43,7 +113,7 @@ pub struct Tally {
 
 impl Tally {
     /// Of these figures.
-    pub fn count(figures: &[Checked]) -> Tally {
+    pub fn count<'a>(figures: impl IntoIterator<Item = &'a Checked>) -> Tally {
         let mut tally = Tally::default();
         for figure in figures {
             *match (figure.deviation.map(|one| one.near), &figure.differs) {
@@ -56,15 +126,62 @@ impl Tally {
         tally
     }
 
-    /// Both together.
-    pub fn and(self, other: Tally) -> Tally {
-        Tally {
-            near: self.near + other.near,
-            explained: self.explained + other.explained,
-            unexplained: self.unexplained + other.unexplained,
-            words: self.words + other.words,
-        }
+    /// Those that are numbers.
+    pub fn numbers(self) -> usize {
+        self.near + self.explained + self.unexplained
     }
+}
+
+/// Everything that `schedlab published` knows.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Gallery {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// How many of the published figures are inside 10 %, and why the others are not: two sentences.
+    pub answer: [String; 2],
+    /// Where the figures come from.
+    pub sources: Vec<Source>,
+    /// What was checked against recordings of the real systems, figure by figure.
+    pub checks: Vec<Check>,
+    /// The scenarios.
+    pub scenarios: Vec<Published>,
+}
+
+impl Gallery {
+    /// Of these scenarios; sources without a figure among them are left out.
+    pub fn new(scenarios: Vec<Published>) -> Gallery {
+        let named = |id: &str| all(&scenarios).any(|one| one.source.as_deref() == Some(id));
+        let sources = sources().iter().filter(|source| named(&source.id)).cloned().collect();
+        Gallery { schema: SCHEMA, answer: answer(&scenarios), sources, checks: checks().to_vec(), scenarios }
+    }
+
+    /// The figures of one kind and source, with the seeds of their scenario.
+    pub fn of<'a>(
+        &'a self,
+        kind: FigureKind,
+        source: Option<&'a str>,
+    ) -> impl Iterator<Item = (&'a Published, &'a Figure)> + Clone {
+        self.scenarios
+            .iter()
+            .flat_map(|one| one.figures.iter().map(move |figure| (one, figure)))
+            .filter(move |(_, figure)| figure.kind == kind && figure.source.as_deref() == source)
+    }
+
+    /// The sources in their order, then what names none.
+    pub fn origins(&self) -> Vec<Option<&Source>> {
+        let unnamed = all(&self.scenarios).any(|figure| figure.source.is_none());
+        self.sources.iter().map(Some).chain(unnamed.then_some(None)).collect()
+    }
+
+    /// Whether every figure is what its scenario expects.
+    pub fn holds(&self) -> bool {
+        all(&self.scenarios).all(|figure| figure.checked.holds)
+    }
+}
+
+/// Every figure.
+pub(crate) fn all(scenarios: &[Published]) -> impl Iterator<Item = &Figure> {
+    scenarios.iter().flat_map(|one| &one.figures)
 }
 
 /// The scenarios of these names (empty: all of the gallery that have published figures).
@@ -93,20 +210,85 @@ pub fn scenarios(names: &[String]) -> Result<Vec<Scenario>, StudyError> {
     names.iter().map(one).collect()
 }
 
-/// Runs one scenario unchanged.
+/// Runs one scenario unchanged, and on the other machines of its sweep that a published figure is about.
 ///
 /// # Errors
 /// As [`compare_scenario`].
 pub fn figures(scenario: &Scenario, jobs: usize) -> Result<Published, StudyError> {
-    let study = compare_scenario(scenario, &Options { jobs, ..Options::default() }, &|_, _| ())?;
-    let figures: Vec<Checked> =
-        study.expectations.into_iter().filter(|one| one.published.is_some()).collect();
+    let options = Options { jobs, ..Options::default() };
+    let study = compare_scenario(scenario, &options, &|_, _| ())?;
+    let mut checked = study.expectations;
+    for other in others(scenario) {
+        checked.extend(compare_scenario(&other, &options, &|_, _| ())?.expectations);
+    }
+    let published = scenario.expectations.iter().filter(|one| one.published.is_some());
+    let figures: Vec<Figure> =
+        published.filter_map(|one| figure(one, scenario.machine.topology.cpus(), &checked)).collect();
     Ok(Published {
         scenario: scenario.name.clone(),
         title: scenario.title.clone(),
         fitted: scenario.fitted.clone(),
         seeds: study.seeds.len(),
-        tally: Tally::count(&figures),
+        tally: Tally::count(figures.iter().map(|figure| &figure.checked)),
         figures,
+    })
+}
+
+/// The scenario on every other machine that an expectation names, with these expectations and their variants only.
+fn others(scenario: &Scenario) -> Vec<Scenario> {
+    let own = scenario.machine.topology.cpus();
+    let mut sizes: Vec<usize> = scenario.expectations.iter().filter_map(|one| one.cpus).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let sized = |cpus: usize| {
+        let mut other = scenario.sized(cpus, scenario.workload.tasks.len());
+        other.expectations.retain(|one| one.cpus == Some(cpus));
+        let wanted = |name: &str| {
+            let asks = |pattern: &Option<String>| {
+                pattern.as_ref().is_some_and(|one| schedlab_model::text::glob(one, name))
+            };
+            other.expectations.iter().any(|one| asks(&one.variant) || asks(&one.over))
+        };
+        let variants = scenario.variants.iter().filter(|variant| wanted(&variant.name)).cloned().collect();
+        other.variants = variants;
+        other
+    };
+    sizes.into_iter().filter(|cpus| *cpus != own).map(sized).collect()
+}
+
+/// The one figure of an expectation; `None` when no row of the table is what it is about.
+fn figure(expectation: &Expectation, own: usize, checked: &[Checked]) -> Option<Figure> {
+    let lines = checked.iter().filter(|one| one.line == expectation.line);
+    let weight = |one: &&Checked| {
+        let Some(deviation) = one.deviation else { return f64::from(u8::from(!one.holds)) };
+        match expectation.metric {
+            Metric::Latency(Stat::Max) | Metric::Response(Stat::Max) | Metric::Wait(Stat::Max) => {
+                deviation.here
+            }
+            _ => deviation.difference.abs(),
+        }
+    };
+    let shown = lines.clone().max_by(|a, b| weight(a).total_cmp(&weight(b)))?.clone();
+    let publication = expectation.publication.clone();
+    let (source, name, fitted, cause) =
+        publication.map_or((None, None, false, None), |one| (one.source, one.figure, one.fitted, one.cause));
+    let kind = match source.as_deref().and_then(source::find) {
+        _ if fitted => FigureKind::Fitted,
+        Some(Source { kind: SourceKind::RealCode, .. }) => FigureKind::RealCode,
+        _ => FigureKind::Paper,
+    };
+    let what = shown.expectation.split(" is ").next().unwrap_or_default();
+    let figure = name.unwrap_or_else(|| match shown.variant.as_str() {
+        "as it is" => format!("{what}, {}", shown.scheduler),
+        variant => format!("{what}, {}, {variant}", shown.scheduler),
+    });
+    Some(Figure {
+        figure,
+        source,
+        kind,
+        cause,
+        cpus: expectation.cpus.filter(|cpus| *cpus != own),
+        lines: lines.count(),
+        checked: shown,
     })
 }

@@ -12,6 +12,7 @@ mod group;
 mod headline;
 mod kernel;
 mod machine;
+mod publication;
 mod simulated;
 mod source;
 mod step;
@@ -22,7 +23,7 @@ mod waits;
 
 pub use document::ScenarioError;
 pub use draw::{parse_draw, show_draw};
-pub use expect::{Bound, Expectation, PLAIN_TOLERANCE};
+pub use expect::{Bound, Cause, Expectation, PLAIN_TOLERANCE, Publication};
 pub(crate) use group::{absent_cpu, bandwidth, shares_of_weight};
 pub use kernel::{IRQ_CLASS, KernelSpec};
 pub(crate) use kernel::{parse_model, sections};
@@ -43,7 +44,7 @@ use std::path::Path;
 use step::Names;
 use toml::de::DeTable;
 
-const KEYS: [&str; 22] = [
+const KEYS: [&str; 23] = [
     "title",
     "about",
     "headline",
@@ -65,6 +66,7 @@ const KEYS: [&str; 22] = [
     "baseline",
     "baseline_set",
     "fitted",
+    "published_in",
     "sweep",
 ];
 /// The largest scenario file that is read.
@@ -378,10 +380,16 @@ impl Reader<'_> {
             "scheduler",
             "variant",
             "over",
+            "over_scheduler",
             "is",
             "because",
             "published",
+            "published_in",
+            "figure",
+            "fitted",
             "differs",
+            "cause",
+            "cpus",
         ];
         let sections = self.root.sections("expect", "[[expect]]", &keys)?;
         sections.iter().map(|section| self.expectation(section, scenario)).collect()
@@ -426,6 +434,10 @@ impl Reader<'_> {
             return Err(section.error("a source or a channel has only the metrics throughput and response"));
         }
         let over = known("over", &variants)?;
+        let over_scheduler = known("over_scheduler", &specs)?;
+        if let Some(item) = section.get("over_scheduler").filter(|_| over.is_none()) {
+            return Err(item.error("`over_scheduler` says whose row of `over` to divide by: add `over`"));
+        }
         Ok(Expectation {
             metric,
             task,
@@ -436,10 +448,13 @@ impl Reader<'_> {
             variant: known("variant", &variants)?,
             bound: expect::parse_bound(is.text()?, metric, over.is_some()).map_err(|e| is.error(e))?,
             over,
+            over_scheduler,
             is: is.text()?.to_owned(),
             because: text("because")?,
             published: text("published")?,
             differs: text("differs")?,
+            publication: publication::read(&self.root, section)?,
+            cpus: sweep::point(section, scenario)?,
             line: self.source.line(section.span.start),
         })
     }

@@ -5,6 +5,7 @@
 //! one; it needs no simulator, and it is the sharper test: in a run, a tie below a microsecond decides about
 //! everything after it.
 
+pub(crate) mod checked;
 mod data;
 mod judge;
 mod measure;

@@ -54,6 +54,26 @@ pub(super) fn compare(path: &Path, verbose: bool) -> Result<bool> {
     Ok(same == all)
 }
 
+/// What a file holds, and how much of it is the same here.
+pub(super) struct Counted {
+    pub(super) scenarios: u64,
+    pub(super) decisions: u64,
+    /// Decisions up to the first that differs, over all scenarios.
+    pub(super) same: u64,
+}
+
+/// Counts equal decisions.
+pub(super) fn count(path: &Path) -> Result<Counted> {
+    let mut counted = Counted { scenarios: 0, decisions: 0, same: 0 };
+    for (record, got) in outcomes(path)? {
+        counted.scenarios += 1;
+        counted.decisions += record.decisions.len() as u64;
+        let same = first_difference(&record.decisions, &got).unwrap_or(record.decisions.len());
+        counted.same += same as u64;
+    }
+    Ok(counted)
+}
+
 /// Runs each scenario of the file: what Xen decided, and what we do.
 fn outcomes(path: &Path) -> Result<Vec<(Record, Vec<Decision>)>> {
     let text = data::read_text(path)?;

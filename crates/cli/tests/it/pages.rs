@@ -127,3 +127,21 @@ fn the_demo_is_laid_out_at_every_width() {
         assert_eq!(sections(one)[..2], ["verdict", "Set it without schedlab"], "{one}");
     }
 }
+
+#[test]
+fn published_figures_begin_with_what_is_off_and_keep_three_kinds_apart() {
+    let arguments = ["published", "elevation", "xen-bare-caps", "ghost-scaling"];
+    let Some(told) = looked_at("page-published", &arguments) else { return };
+    for one in &told {
+        let all = sections(one);
+        let first = [
+            "verdict",
+            "What is off, and why",
+            "Papers, articles and talks",
+            "Real code that the project ran",
+            "Fitted inputs: no evidence",
+            "Checked against the real systems",
+        ];
+        assert_eq!(all[..6], first, "{one}");
+    }
+}

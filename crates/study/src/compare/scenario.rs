@@ -172,7 +172,8 @@ pub(super) fn costs(costs: &Costs) -> Vec<(String, u64)> {
 /// Every expectation against every row and task that it covers.
 fn check(scenario: &Scenario, plans: &[RowPlan], runs: &[Vec<Run>]) -> Vec<Checked> {
     let mut checked = Vec::new();
-    for expectation in &scenario.expectations {
+    let cpus = scenario.machine.topology.cpus();
+    for expectation in scenario.expectations.iter().filter(|one| one.is_for(cpus)) {
         for (plan, own) in plans.iter().zip(runs) {
             // What the user adds on the command line was not known to the scenario's author.
             if !expectation.covers(&plan.label, &plan.variant) || !is_own(scenario, plan) {
@@ -182,7 +183,9 @@ fn check(scenario: &Scenario, plans: &[RowPlan], runs: &[Vec<Run>]) -> Vec<Check
                 None => None,
                 Some(over) => {
                     let same = |(other, _): &(&RowPlan, &Vec<Run>)| {
-                        other.label == plan.label && glob(over, &other.variant)
+                        let under = expectation.over_scheduler.as_ref();
+                        under.map_or(other.label == plan.label, |under| glob(under, &other.label))
+                            && glob(over, &other.variant)
                     };
                     let Some((_, base)) = plans.iter().zip(runs).find(same) else { continue };
                     Some(base)

@@ -27,6 +27,9 @@ pub struct Expectation {
     pub variant: Option<String>,
     /// Divide by the same metric of this variant.
     pub over: Option<String>,
+    /// That variant's row under this scheduler, not under the row's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over_scheduler: Option<String>,
     /// What it must be.
     pub bound: Bound,
     /// As written, for messages.
@@ -39,11 +42,90 @@ pub struct Expectation {
     /// Why it differs from that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub differs: Option<String>,
+    /// Where that was published, and what it is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub publication: Option<Publication>,
+    /// Only on a machine with so many CPUs: one of the numbers of `[sweep]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<usize>,
     /// Line in the file.
     pub line: usize,
 }
 
+/// Which published figure an expectation is about.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Publication {
+    /// Its source, as `published/sources.toml` names it; `None`: the scenario does not say.
+    pub source: Option<String>,
+    /// What it is in that source: `Table 1: 2.4, 8 CPUs`.
+    pub figure: Option<String>,
+    /// An input of the scenario was fitted to it, or taken from it: it is no evidence.
+    pub fitted: bool,
+    /// Why ours differs, as one of a few kinds.
+    pub cause: Option<Cause>,
+}
+
+/// Why a simulated figure is not the published one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// A maximum or another figure of one run, which chance decides.
+    OneRun,
+    /// A condition that the source does not state.
+    Unstated,
+    /// The prices of the source's machine, which the scenario does not have.
+    Prices,
+    /// Something that ran there and that the model leaves out.
+    NotModelled,
+    /// The source's figure contradicts others of the same source, or the rules of the scheduler it names.
+    Contradiction,
+}
+
+impl Cause {
+    /// Every cause, in the order in which they are named.
+    pub const ALL: [Cause; 5] =
+        [Cause::OneRun, Cause::Unstated, Cause::Prices, Cause::NotModelled, Cause::Contradiction];
+
+    /// The word in a scenario.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Cause::OneRun => "one-run",
+            Cause::Unstated => "unstated",
+            Cause::Prices => "prices",
+            Cause::NotModelled => "not-modelled",
+            Cause::Contradiction => "contradiction",
+        }
+    }
+
+    /// The word for people.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Cause::OneRun => "one run",
+            Cause::Unstated => "condition not stated",
+            Cause::Prices => "prices of the machine",
+            Cause::NotModelled => "not modelled",
+            Cause::Contradiction => "contradiction in the source",
+        }
+    }
+
+    /// What it means, after a number of figures.
+    pub const fn says(self) -> &'static str {
+        match self {
+            Cause::OneRun => "were published from one run, as chance had it",
+            Cause::Unstated => "depend on a condition that the source does not state",
+            Cause::Prices => "depend on prices of the source's machine that are not known",
+            Cause::NotModelled => "come from something that the model leaves out",
+            Cause::Contradiction => "contradict the source's other figures or the scheduler's own rules",
+        }
+    }
+}
+
 impl Expectation {
+    /// Whether it speaks about a machine of so many CPUs.
+    pub fn is_for(&self, cpus: usize) -> bool {
+        self.cpus.is_none_or(|only| only == cpus)
+    }
+
     /// Whether it speaks about this cell of the table.
     pub fn covers(&self, scheduler: &str, variant: &str) -> bool {
         let matches = |pattern: &Option<String>, name: &str| pattern.as_ref().is_none_or(|p| glob(p, name));

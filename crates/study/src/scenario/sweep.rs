@@ -45,6 +45,22 @@ pub(super) fn read(root: &Section<'_>, tasks: usize) -> Result<Option<Sweep>, Sc
     }))
 }
 
+/// `cpus` of an [[expect]]: one of the numbers of the sweep.
+pub(super) fn point(section: &Section<'_>, scenario: &Scenario) -> Result<Option<usize>, ScenarioError> {
+    let Some(item) = section.get("cpus") else { return Ok(None) };
+    let Some(sweep) = &scenario.sweep else {
+        return Err(item.error("`cpus` names a machine of the [sweep], and there is no [sweep]"));
+    };
+    let cpus = item.integer(1, MAX_CPUS as i64)? as usize;
+    if !sweep.cpus.contains(&cpus) && cpus != scenario.machine.topology.cpus() {
+        let known: Vec<String> = sweep.cpus.iter().map(usize::to_string).collect();
+        return Err(
+            item.error(format!("`cpus = {cpus}` is not in the [sweep], which has {}", known.join(", ")))
+        );
+    }
+    Ok(Some(cpus))
+}
+
 impl Scenario {
     /// The scenario on `cpus` CPUs below one cache, with the first `tasks` of its tasks, or with copies of the last.
     pub fn sized(&self, cpus: usize, tasks: usize) -> Scenario {
