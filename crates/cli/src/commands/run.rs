@@ -27,7 +27,7 @@ pub(crate) struct ManageArgs {
     /// Run the threads under this scheduler, such as shinjuku:quantum=200us (see `schedlab list schedulers --live`)
     #[arg(long, value_name = "SCHEDULER")]
     scheduler: String,
-    /// Manage these CPUs, such as 0 or 1-3 (several: never tried on real CPUs); one CPU of the machine must stay unmanaged
+    /// Manage these CPUs, such as 0 or 1-3 (several: tried in QEMU guests only, docs/guests.md); one CPU of the machine must stay unmanaged
     #[arg(long, value_name = "CPUS", default_value = "0")]
     cpus: String,
     /// Treat threads of this name as if they had this policy, such as sysbench=batch (may be given several times)
