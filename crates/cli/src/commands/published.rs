@@ -13,9 +13,9 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  schedlab published                       how many published figures are inside 10 %, and each beside the simulated one
-  schedlab published elevation cyclictest  of these scenarios
-  schedlab published --report figures.html as a page
+  schedlab published                         how many published figures are inside 10 %
+  schedlab published elevation cyclictest    of these scenarios
+  schedlab published --report figures.html   as a page
 
 Each figure stands once, in one of three kinds: papers, articles and talks; real code that the project ran; inputs that were fitted to \
 it, which are no evidence. The simulated figures are medians over the scenario's seeds. Printed beside each that is farther off than \
