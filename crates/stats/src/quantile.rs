@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn an_interval_is_of_values() {
         assert_eq!(quantile_interval(0.5, &[(10, 1), (20, 7), (30, 2)]), [Some(20), Some(30)]);
-        assert_eq!(quantile_interval(0.99, &[(10, 1), (20, 7), (30, 2)]), [Some(20), None]);
+        assert_eq!(quantile_interval(0.99, &[(10, 1), (20, 7), (30, 2)]), [Some(30), None]);
         assert_eq!(quantile_interval(0.5, &[]), [None, None]);
     }
 
