@@ -157,17 +157,16 @@ fn about(tuned: &Tuned) -> String {
     let rounds = if rounds.is_empty() {
         String::new()
     } else {
-        format!(", of these {}, then", rounds.join(", then "))
+        format!(", of these {}, then {}", rounds.join(", then "), tuned.settings.len() - 1)
     };
     format!(
-        "{}: {} settings of {} ({how}, seed {}){rounds} {} with {} from {} on for {}. Numbers ± their error; changes are against the \
+        "{}: {} settings of {} ({how}, seed {}){rounds} with {} from {} on for {}. Numbers ± their error; changes are against the \
          first row, ~ cannot tell: the change is smaller than its error. mildness: what it asks of the machine's owner, 0 nothing to 7 \
          another system.",
         tuned.input.name,
         search.settings,
         search.space.join(" x "),
         search.seed,
-        tuned.settings.len() - 1,
         seeds(tuned.seeds.len()),
         tuned.seeds.first().copied().unwrap_or_default(),
         Ns(tuned.duration_ns)
