@@ -15,7 +15,7 @@ const RAISED: u32 = 96;
 const PARKED: u32 = 98;
 /// The first priority of the fair classes.
 const FAIR: u32 = 100;
-/// Within this a thread that goes first has a CPU: some rounds of agents on CPUs that take turns, and a yield window. Whoever has to
+/// Within this a thread that goes first has a CPU: some rounds of agents on CPUs that take turns, and a yield window. A thread that has to
 /// wait in these plays waits for 30 ms and more.
 const SOON: u64 = 15_000_000;
 /// A parked thread that wakes on an idle CPU runs until the agent has raised it.
