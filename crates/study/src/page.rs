@@ -48,10 +48,7 @@ pub fn of_study(study: &Study, origin: &Origin) -> Page {
     let trust = trust(study, &main);
     page.push(if study.trusted() && study.holds() { trust.folded() } else { trust });
     page.push(provenance::section(study, origin).folded());
-    page.footer(format!(
-        "Made by schedlab {} ({}). This file needs no network and no other file.",
-        study.version, origin.commit
-    ));
+    page.footer(origin.footer(&study.version));
     page
 }
 

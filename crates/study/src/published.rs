@@ -73,6 +73,20 @@ pub enum FigureKind {
     Fitted,
 }
 
+impl FigureKind {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [FigureKind; 3] = [FigureKind::Paper, FigureKind::RealCode, FigureKind::Fitted];
+
+    /// Returns the heading of its figures.
+    pub const fn title(self) -> &'static str {
+        match self {
+            FigureKind::Paper => "Papers, articles and talks",
+            FigureKind::RealCode => "Real code that the project ran",
+            FigureKind::Fitted => "Fitted inputs: no evidence",
+        }
+    }
+}
+
 /// How a simulated figure compares with the published one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
@@ -87,6 +101,11 @@ pub enum Standing {
 }
 
 impl Figure {
+    /// Whether it is evidence, and not as published.
+    pub fn is_off(&self) -> bool {
+        self.kind != FigureKind::Fitted && matches!(self.standing(), Standing::Off | Standing::WordsFail)
+    }
+
     /// How it compares.
     pub fn standing(&self) -> Standing {
         match (self.checked.deviation.map(|one| one.near), self.checked.holds) {

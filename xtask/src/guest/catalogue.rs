@@ -115,7 +115,7 @@ pub(super) const TESTS: &[Test] = &[
     },
     Test {
         name: "conformance",
-        about: "who runs after whom on two and three CPUs, for six schedulers: the kernel's own trace is the witness",
+        about: "order, turns, preemption, affinity of threads on two and three CPUs, for six schedulers, by the kernel's own trace",
         machine: Machine::usual(Clock::Virtual),
         limit_s: 400,
         judge: Some(conformance::judge),

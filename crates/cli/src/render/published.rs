@@ -8,18 +8,14 @@ use std::fmt::Write as _;
 /// Everything: the answer, the three kinds by source, what was checked.
 pub(crate) fn published(gallery: &Gallery, style: &Style) -> String {
     let mut text = format!("{}\n", wrap(&gallery.answer.join(" "), style.width, 0));
-    for (kind, title) in [
-        (FigureKind::Paper, "Papers, articles and talks"),
-        (FigureKind::RealCode, "Real code that the project ran"),
-        (FigureKind::Fitted, "Fitted inputs: no evidence"),
-    ] {
+    for kind in FigureKind::ALL {
         for source in gallery.origins() {
             let figures = gallery.of(kind, source.map(|one| one.id.as_str()));
             if figures.clone().next().is_none() {
                 continue;
             }
             let name = source.map_or("no source named", |one| one.title.as_str());
-            let _ = writeln!(text, "\n{}", style.bold(&format!("{title}: {name}")));
+            let _ = writeln!(text, "\n{}", style.bold(&format!("{}: {name}", kind.title())));
             figures.for_each(|(one, figure)| text += &line(one, figure, style));
         }
     }

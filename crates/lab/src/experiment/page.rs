@@ -31,11 +31,7 @@ pub fn of_experiments(experiments: &[ExperimentResult], origin: &Origin) -> Page
     let mut section = Section::new("Where the numbers come from");
     section.push(Part::Facts(facts));
     page.push(section);
-    page.footer(format!(
-        "Made by schedlab {} ({}). This file needs no network and no other file.",
-        env!("CARGO_PKG_VERSION"),
-        origin.commit
-    ));
+    page.footer(origin.footer(env!("CARGO_PKG_VERSION")));
     page
 }
 

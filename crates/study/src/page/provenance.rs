@@ -18,6 +18,13 @@ pub struct Origin {
     pub recording: Option<(Header, u64)>,
 }
 
+impl Origin {
+    /// Returns the last line of a page that was made by this version of the program.
+    pub fn footer(&self, version: &str) -> String {
+        format!("Made by schedlab {version} ({}). This file needs no network and no other file.", self.commit)
+    }
+}
+
 pub(super) fn section(study: &Study, origin: &Origin) -> Section {
     let mut section = Section::new("Where the numbers come from")
         .lead("The same command with the same file gives the same numbers, on any machine.");

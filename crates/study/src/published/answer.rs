@@ -1,6 +1,7 @@
 //! How many of the published figures are inside 10 %, and why the others are not: in two sentences.
 
 use super::{Figure, FigureKind, Published, Standing, all};
+use crate::compare::upper;
 use crate::scenario::Cause;
 
 /// The two sentences.
@@ -44,15 +45,11 @@ fn how_many(scenarios: &[Published]) -> String {
     if fitted > 0 {
         parts.push(format!("{fitted} more were used to fit inputs and are no evidence"));
     }
-    let text = parts.join("; ");
-    let mut letters = text.chars();
-    letters.next().map_or(String::new(), |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
+    if parts.is_empty() { String::new() } else { format!("{}.", upper(&parts.join("; "))) }
 }
 
 fn why_not(scenarios: &[Published]) -> String {
-    let evidence = all(scenarios).filter(|figure| figure.kind != FigureKind::Fitted);
-    let off: Vec<&Figure> =
-        evidence.filter(|figure| matches!(figure.standing(), Standing::Off | Standing::WordsFail)).collect();
+    let off: Vec<&Figure> = all(scenarios).filter(|figure| figure.is_off()).collect();
     if off.is_empty() {
         return "No figure is farther off.".to_owned();
     }

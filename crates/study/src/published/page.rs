@@ -11,38 +11,30 @@ pub fn page(gallery: &Gallery, origin: &Origin) -> Page {
     let [how_many, why_not] = gallery.answer.each_ref().map(|text| text.replace(" %", "\u{a0}%"));
     page.verdict(how_many, why_not);
     page.push(off(gallery));
-    for (kind, title, lead) in KINDS {
-        page.push(section(gallery, kind, title, lead));
+    for kind in FigureKind::ALL {
+        page.push(section(gallery, kind));
     }
     page.push(checked(gallery));
     page.push(lost(gallery));
     page.push(provenance(origin).folded());
-    page.footer(format!(
-        "Made by schedlab {} ({}). This file needs no network and no other file.",
-        env!("CARGO_PKG_VERSION"),
-        origin.commit
-    ));
+    page.footer(origin.footer(env!("CARGO_PKG_VERSION")));
     page
 }
 
-/// The kinds in their order: heading, and how to read it.
-const KINDS: [(FigureKind, &str, &str); 3] = [
-    (
-        FigureKind::Paper,
-        "Papers, articles and talks",
-        "Figures of machines that this project never had; nothing was fitted to those of these tables.",
-    ),
-    (
-        FigureKind::RealCode,
-        "Real code that the project ran",
-        "The schedulers' own code in a harness of this project. It shows that the rules are right, not that a machine behaves so.",
-    ),
-    (
-        FigureKind::Fitted,
-        "Fitted inputs: no evidence",
-        "An input of the scenario was taken from or fitted to these figures. That they come out shows only that the model can carry them.",
-    ),
-];
+/// How the figures of a kind are to be read.
+const fn how_to_read(kind: FigureKind) -> &'static str {
+    match kind {
+        FigureKind::Paper => {
+            "Figures of machines that this project never had; nothing was fitted to those of these tables."
+        }
+        FigureKind::RealCode => {
+            "The schedulers' own code in a harness of this project. It shows that the rules are right, not that a machine behaves so."
+        }
+        FigureKind::Fitted => {
+            "An input of the scenario was taken from or fitted to these figures. That they come out shows only that the model can carry them."
+        }
+    }
+}
 
 fn off(gallery: &Gallery) -> Section {
     let mut section = Section::new("What is off, and why")
@@ -51,8 +43,7 @@ fn off(gallery: &Gallery) -> Section {
         .scenarios
         .iter()
         .flat_map(|one| one.figures.iter().map(move |figure| (one, figure)))
-        .filter(|(_, figure)| figure.kind != FigureKind::Fitted)
-        .filter(|(_, figure)| matches!(figure.standing(), Standing::Off | Standing::WordsFail))
+        .filter(|(_, figure)| figure.is_off())
         .collect();
     let far = |figure: &Figure| {
         figure.checked.deviation.and_then(|one| one.relative).map_or(f64::MAX, |part| (part + 1.0).ln().abs())
@@ -64,8 +55,8 @@ fn off(gallery: &Gallery) -> Section {
     section
 }
 
-fn section(gallery: &Gallery, kind: FigureKind, title: &str, lead: &str) -> Section {
-    let mut section = Section::new(title).lead(lead);
+fn section(gallery: &Gallery, kind: FigureKind) -> Section {
+    let mut section = Section::new(kind.title()).lead(how_to_read(kind));
     for source in gallery.origins() {
         let figures = gallery.of(kind, source.map(|one| one.id.as_str()));
         if figures.clone().next().is_none() {
