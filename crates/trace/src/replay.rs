@@ -24,7 +24,7 @@
 //!   starved (long wait, little CPU time; every kernel thread) stops when it has done what it did: what it still wanted
 //!   is unknown. So does what was created later: it may have been a command of some milliseconds that did not get them.
 //!   All others begin again from their first activation when they run out, so that a closed loop
-//!   that a scheduler lets run faster stays closed; tasks that create others do not. A task of a loop that
+//!   that a scheduler lets run faster stays closed (what began its first round is made up for, see `rounds`); tasks that create others do not. A task of a loop that
 //!   ended in the last fifth of the recording after 100 or more activations is taken for a load generator
 //!   whose time was over: it goes on too.
 
@@ -36,6 +36,7 @@ mod messages;
 mod pool;
 mod reactor;
 mod recorder;
+mod rounds;
 mod runtime;
 mod ticks;
 mod timeline;

@@ -6,6 +6,7 @@ use super::devices::Devices;
 use super::messages::Messages;
 use super::pool::{self, Need, Pool};
 use super::reactor::{Of, Piece, Reactor, Reactors};
+use super::rounds;
 use super::runtime::Runtime;
 use super::timeline::{Activation, Deed, End, Line, Origin};
 use super::{DemandChange, ReplayReport};
@@ -100,6 +101,8 @@ impl Builder<'_> {
             tasks.push(task);
         }
         let groups: Vec<GroupSpec> = self.header.groups.iter().map(|g| g.spec.clone()).collect();
+        let activations: Vec<usize> = self.lines.iter().map(|line| line.activations.len()).collect();
+        rounds::complete(&mut tasks, &self.classes.loops, self.pools, self.reactors, &activations);
         let handoffs = self.handoffs(parked, &mut tasks);
         Workload { groups, tasks, channels, sources, handoffs, ..Workload::default() }
     }
@@ -309,6 +312,10 @@ impl Builder<'_> {
             return Wait::Device;
         }
         match activation.origin {
+            Origin::Task(by) if self.classes.opens(by.index(), index) => {
+                report.absolute_wakes += 1;
+                Wait::Outside
+            }
             Origin::Task(_) => Wait::Task,
             Origin::Initial | Origin::Forked(_) => Wait::None,
             Origin::SoftIrq | Origin::HardIrq | Origin::Unknown => {
@@ -347,6 +354,8 @@ impl Builder<'_> {
             match deed {
                 // The first wakeup of a task is its start; see `start`.
                 Deed::Wake(_, 0) => self.report.first_wakes += 1,
+                // It comes at its date: see `waits_for`.
+                Deed::Wake(task, _) if self.classes.opens(index, task.index()) => {}
                 Deed::Wake(task, _) if pool::covers(self.pools, index, task.index()) => {}
                 Deed::Wake(task, _) => {
                     self.report.dependencies += 1;
@@ -409,6 +418,10 @@ impl Builder<'_> {
         // Across the seam it sleeps for as long as it did before its first and after its last activation.
         let first = line.activations.first().map_or(Ns::ZERO, |a| a.woken);
         let seam = first + line.slept_last;
+        // What began and ended a closed loop, a client's start and end, is no part of it.
+        if self.classes.in_closed_loop(index) && (parts.has(Wait::Task) || parts.has(Wait::Outside)) {
+            return Ending::Again(Ns::ZERO);
+        }
         let waits = parts.parts.iter().any(|(wait, ops)| {
             *wait != Wait::None
                 || ops.iter().any(|op| matches!(op, Op::Sleep(_) | Op::Device { .. } | Op::Run(_)))

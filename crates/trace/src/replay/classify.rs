@@ -2,7 +2,7 @@
 //! work before them.
 
 use super::timeline::{Activation, Deed, Line, Origin};
-use schedlab_model::{Ns, PrevState};
+use schedlab_model::{Ns, PrevState, TaskId};
 use std::collections::BTreeMap;
 
 /// What a sleep becomes that no task ended (a timer, a device, the network).
@@ -32,9 +32,23 @@ pub(super) struct Classes {
     pub(super) outside: Vec<Outside>,
     /// Groups of tasks that wake each other in a circle, two or more each; ascending.
     pub(super) loops: Vec<Loop>,
+    /// Tasks of closed loops that the outside begins, or that create others of them, and that do not drive them: a client's first thread, which opens and closes the
+    /// connections. What they do has its date, and the loop does not wait for it. Ascending.
+    pub(super) openers: Vec<usize>,
 }
 
 impl Classes {
+    /// Whether `by` is an opener of the loop of `task`.
+    pub(super) fn opens(&self, by: usize, task: usize) -> bool {
+        let together = |circle: &Loop| [by, task].iter().all(|of| circle.tasks.binary_search(of).is_ok());
+        by != task && self.openers.binary_search(&by).is_ok() && self.loops.iter().any(together)
+    }
+
+    /// Whether the task belongs to a circle that nothing else drives.
+    pub(super) fn in_closed_loop(&self, task: usize) -> bool {
+        self.loops.iter().any(|circle| circle.closed && circle.tasks.binary_search(&task).is_ok())
+    }
+
     /// Whether the task belongs to a circle.
     pub(super) fn in_loop(&self, task: usize) -> bool {
         self.loops.iter().any(|circle| circle.tasks.binary_search(&task).is_ok())
@@ -51,6 +65,9 @@ pub(super) struct Loop {
 /// A loop counts as driven from outside when one of its tasks gets this part of its wakeups from there
 /// (in per cent). Chosen, not measured: loops seen so far have below 5 or above 40.
 const DRIVEN_PERCENT: usize = 20;
+/// Tasks that the outside begins less often than this part of what the busiest other task of their circle does (in per cent) do not drive
+/// it. Chosen, not measured: an open client has one such activation for each request, the first thread of wrk one in 400.
+pub(super) const RARE_PERCENT: usize = 5;
 /// A task whose timer expires without a message to a task that sleeps in this part of all times (in per cent) is a monitor. Chosen: a
 /// sender has below 10, Go's monitor above 90.
 const MONITOR_PERCENT: usize = 50;
@@ -67,20 +84,29 @@ const ENOUGH: usize = 8;
 ///
 /// `monitors` drive nobody, whatever their timers do.
 pub(super) fn classify(lines: &[Line], duration: Ns, monitors: &[usize]) -> Classes {
+    let mut openers = Vec::new();
     let loops: Vec<Loop> = circles(lines)
         .into_iter()
         .map(|tasks| {
-            let closed = !tasks.iter().any(|&task| !monitors.contains(&task) && driven(lines, task));
+            let drives = |task: &usize| !monitors.contains(task) && driven(lines, *task);
+            let (drivers, others): (Vec<usize>, Vec<usize>) = tasks.iter().partition(|task| drives(task));
+            let closed = !drive(lines, &drivers, &others);
+            if closed {
+                let begins = |task: &&usize| starts(lines, **task, &tasks);
+                openers.extend(others.iter().filter(begins));
+                openers.extend(drivers);
+            }
             Loop { tasks, closed }
         })
         .collect();
     let mut outside: Vec<Outside> = lines.iter().map(|line| sleeps(line, duration)).collect();
     for circle in loops.iter().filter(|circle| circle.closed) {
-        for &task in &circle.tasks {
+        for &task in circle.tasks.iter().filter(|task| !openers.contains(task)) {
             outside[task] = Outside::Relative(Why::ClosedLoop);
         }
     }
-    Classes { outside, loops }
+    openers.sort_unstable();
+    Classes { outside, loops, openers }
 }
 
 fn from_outside(activation: &Activation) -> bool {
@@ -114,6 +140,27 @@ pub(super) fn driven(lines: &[Line], task: usize) -> bool {
         wakees(a).is_empty() && awake.map(|(_, times)| times).sum::<usize>() * 2 < all
     };
     outside.iter().filter(idle).count() * 100 < outside.len() * MONITOR_PERCENT
+}
+
+/// Whether what these drivers do by the outside's making is a good part of what the others of their circle do. A client's first thread
+/// may look at the clock once a second, and open and close the connections: it belongs to the circle, and does not drive it.
+fn drive(lines: &[Line], drivers: &[usize], others: &[usize]) -> bool {
+    let outside =
+        |task: &usize| lines[*task].activations.iter().filter(|activation| from_outside(activation)).count();
+    let begun: usize = drivers.iter().map(outside).sum();
+    let busiest = others.iter().map(|&task| lines[task].activations.len()).max().unwrap_or_default();
+    begun > 0 && begun * 100 >= busiest * RARE_PERCENT
+}
+
+/// Whether a task creates others of its circle, and then does little beside what these do: fewer activations and wakeups than
+/// [`RARE_PERCENT`] of the activations of the busiest.
+fn starts(lines: &[Line], task: usize, circle: &[usize]) -> bool {
+    let deeds = || lines[task].activations.iter().flat_map(|activation| &activation.deeds);
+    let inside = |of: &TaskId| circle.binary_search(&of.index()).is_ok();
+    let creates = deeds().any(|(_, deed)| matches!(deed, Deed::Spawn(of) if inside(of)));
+    let wakes = deeds().filter(|(_, deed)| matches!(deed, Deed::Wake(of, _) if inside(of))).count();
+    let busiest = circle.iter().map(|&task| lines[task].activations.len()).max().unwrap_or_default();
+    creates && (lines[task].activations.len() + wakes) * 100 < busiest * RARE_PERCENT
 }
 
 /// How one task sleeps when nobody wakes it.
@@ -250,5 +297,83 @@ impl Circles {
             component.sort_unstable();
             self.found.push(component);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVER: usize = 0;
+    const CLIENT: usize = 1;
+    const MAIN: usize = 2;
+
+    fn us(us: u64) -> Ns {
+        Ns::from_us(us)
+    }
+
+    /// An activation of 10 us that wakes these tasks (never for the first time) at its end.
+    fn act(origin: Origin, at: Ns, wakes: &[usize]) -> Activation {
+        let deeds = wakes.iter().map(|&task| (us(10), Deed::Wake(TaskId::from(task), 1))).collect();
+        Activation {
+            deeds,
+            slept: Some((us(50), PrevState::Sleeping)),
+            ..Activation::plain(origin, at, us(10))
+        }
+    }
+
+    fn by(task: usize) -> Origin {
+        Origin::Task(TaskId::from(task))
+    }
+
+    /// A server wakes its client 1,000 times and is woken 20 times, half of them by the client's first thread, whose timer expires
+    /// `expires` times.
+    fn server_and_client(expires: usize) -> Vec<Line> {
+        let mut lines = vec![Line::default(); 3];
+        for round in 0..1_000 {
+            let at = us(100 * round);
+            let first = if round < 10 { &[SERVER][..] } else { &[] };
+            lines[CLIENT].activations.push(act(by(SERVER), at, first));
+        }
+        for round in 0..20 {
+            let waker = if round < 10 { CLIENT } else { MAIN };
+            lines[SERVER].activations.push(act(by(waker), us(5_000 * round), &[CLIENT; 50]));
+        }
+        lines[MAIN].activations.push(act(by(CLIENT), us(1), &[]));
+        lines[CLIENT].activations[0].deeds.push((us(10), Deed::Wake(TaskId::from(MAIN), 0)));
+        for expiry in 0..expires {
+            lines[MAIN].activations.push(act(Origin::HardIrq, us(90 * expiry as u64), &[SERVER]));
+        }
+        lines
+    }
+
+    #[test]
+    fn a_first_thread_that_looks_at_the_clock_drives_no_loop() {
+        let duration = us(100_000);
+        let classes = classify(&server_and_client(10), duration, &[]);
+        assert!(classes.loops[0].closed && classes.loops[0].tasks == [SERVER, CLIENT, MAIN]);
+        assert!(classes.opens(MAIN, SERVER) && classes.opens(MAIN, CLIENT) && !classes.opens(CLIENT, SERVER));
+        assert_eq!(classes.outside[CLIENT], Outside::Relative(Why::ClosedLoop));
+        assert_ne!(classes.outside[MAIN], Outside::Relative(Why::ClosedLoop), "what it does keeps its date");
+        // An open client: a timer for each request.
+        let classes = classify(&server_and_client(900), duration, &[]);
+        assert!(!classes.loops[0].closed && !classes.opens(MAIN, SERVER));
+    }
+
+    #[test]
+    fn a_first_thread_that_creates_the_others_opens_their_loop() {
+        let mut lines = server_and_client(0);
+        // It is woken by the loop alone.
+        let classes = classify(&lines, us(100_000), &[]);
+        assert!(classes.loops.iter().all(|circle| circle.closed) && !classes.opens(MAIN, SERVER));
+        lines[MAIN].activations[0].deeds.push((us(1), Deed::Spawn(TaskId::from(CLIENT))));
+        lines[MAIN].activations[0].deeds.push((us(2), Deed::Wake(TaskId::from(SERVER), 1)));
+        let classes = classify(&lines, us(100_000), &[]);
+        assert!(classes.opens(MAIN, SERVER) && !classes.opens(SERVER, MAIN));
+        // A thread that creates another and then does as much as the others is a part of the loop.
+        for round in 0..100 {
+            lines[MAIN].activations.push(act(by(SERVER), us(1_000 * round), &[SERVER]));
+        }
+        assert!(!classify(&lines, us(100_000), &[]).opens(MAIN, SERVER));
     }
 }
