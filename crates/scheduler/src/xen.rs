@@ -1,15 +1,22 @@
-//! The schedulers of the Xen hypervisor: Credit and Credit2.
+//! The schedulers of the Xen hypervisor: Credit and Credit2, and the small ones: null, RTDS and ARINC 653.
 //!
 //! A task is a vCPU (a *unit* in Xen's words), a group is a domain; `weight` is 1 … 65535 (default 256) and
-//! `cap_percent` is in per cent of one pCPU. The core of Xen below both (when a unit may be decided upon, what
+//! `cap_percent` is in per cent of one pCPU; Credit and Credit2 alone know either. The core of Xen below all (when a unit may be decided upon, what
 //! migration means, that a slice timer starts with each decision) is the driver's part of the contract.
 //!
 //! Releases differ in a few rules: the knob `version` says from which release they are taken.
 
+mod arinc653;
 mod common;
 mod credit;
 mod credit2;
+mod null;
 mod release;
+mod rtds;
+
+pub use arinc653::ENTRY as ARINC653;
+pub use null::ENTRY as NULL;
+pub use rtds::ENTRY as RTDS;
 
 use crate::{Knob, Knobs, Locks, Needs, Scheduler, rows};
 use release::{VERSION, XenRelease};
@@ -46,7 +53,7 @@ impl PoolParameters {
     }
 }
 
-/// What both need of the driver.
+/// What they need of the driver.
 fn needs() -> Needs {
     Needs { wakeups: true, exact_slices: true, saved: true, own_marks: true, ..Needs::default() }
 }

@@ -1,4 +1,4 @@
-//! What Credit and Credit2 share: the state of a unit that Xen's core keeps, CPU-set walks, affinity steps.
+//! What Xen's schedulers share: the state of a unit that Xen's core keeps, CPU-set walks, affinity steps.
 
 use super::release::XenRelease;
 use crate::{Cx, FlagKnob, KnobDefault, Prev, TaskView, TimeKnob, Times, Wake, WakeKind};

@@ -23,7 +23,7 @@ words! {
     }
 }
 
-/// The knob of both schedulers.
+/// The knob of the schedulers whose rules changed.
 pub(super) const VERSION: WordKnob<XenRelease> = WordKnob {
     name: "version",
     default: KnobDefault::Is(XenRelease::V4_20),
@@ -51,6 +51,10 @@ impl XenRelease {
     }
     /// Credit2: a slice looks at the unit that is switched out (`csched2_runtime`; since 4.21).
     pub(super) fn credit2_slice_sees_previous(self) -> bool {
+        self >= XenRelease::V4_22
+    }
+    /// ARINC 653: frames begin at whole frames, however late the decision comes (`a653sched_do_schedule`; since 4.21).
+    pub(super) fn arinc653_keeps_frames(self) -> bool {
         self >= XenRelease::V4_22
     }
 }

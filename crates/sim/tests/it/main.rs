@@ -30,3 +30,4 @@ mod views;
 mod work_conservation;
 mod workloads;
 mod xen;
+mod xen_small;

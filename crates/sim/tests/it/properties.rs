@@ -73,6 +73,13 @@ proptest! {
         check("xen-credit2:version=4.22", &machine, &workload);
     }
 
+    #[test]
+    fn xen_small((machine, workload) in case()) {
+        for name in ["xen-null", "xen-rtds", "xen-rtds:extratime=off", "xen-arinc653", "xen-arinc653:version=4.22"] {
+            check(name, &machine, &workload);
+        }
+    }
+
     /// With deadline tasks, any number and anywhere (admission off).
     #[test]
     fn linux_deadline(

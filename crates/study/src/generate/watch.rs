@@ -15,9 +15,13 @@ const RESIST: Ns = Ns::from_us(500);
 
 /// Whether idle CPUs may leave a task waiting by the scheduler's own rules. In Credit2 an idle pCPU has 1 less than the least
 /// credit, -10 ms, and takes from another pCPU only what leads that by `migrate_resist`: with more than 20 ms nothing. A
-/// unit that was tickled there, while its own pCPU looked past it, then waits beside two idle pCPUs.
+/// unit that was tickled there, while its own pCPU looked past it, then waits beside two idle pCPUs. Xen's null and ARINC 653
+/// keep a pCPU, or a window of it, for one unit.
 fn resists(spec: &SchedulerSpec) -> bool {
     let resist = spec.knobs.iter().filter(|(name, _)| name == "migrate_resist");
+    if matches!(spec.name.as_str(), "xen-null" | "xen-arinc653") {
+        return true;
+    }
     spec.name == "xen-credit2" && resist.filter_map(|(_, value)| value.parse().ok()).any(|ns: Ns| ns > RESIST)
 }
 

@@ -184,6 +184,7 @@ fn check_group_settings(
     applied: &Applied,
 ) -> Result<(), StudyError> {
     let xen = scheduler.name.starts_with("xen-");
+    let shares = matches!(scheduler.name.as_str(), "xen-credit" | "xen-credit2");
     for clause in &variant.clauses {
         // A domain's guest has a scheduler of its own.
         if applied.vms.iter().any(|vm| vm.name == clause.target.trim_start_matches('/')) && xen {
@@ -196,6 +197,8 @@ fn check_group_settings(
                 GroupSetting::Idle(_) if xen => ("cpu.idle", "Xen has `weight=N`"),
                 GroupSetting::Cap(_) if !xen => ("cap", "Linux has `cpu.max=QUOTA/PERIOD`"),
                 GroupSetting::Weight(_) if !xen => ("weight", "Linux has `cpu.weight=N`"),
+                GroupSetting::Cap(_) if !shares => ("cap", "xen-credit and xen-credit2 do"),
+                GroupSetting::Weight(_) if !shares => ("weight", "xen-credit and xen-credit2 do"),
                 _ => continue,
             };
             return Err(StudyError::Variant {

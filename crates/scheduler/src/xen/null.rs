@@ -1,0 +1,262 @@
+//! Xen's null scheduler (`sched=null`): each vCPU has a pCPU of its own, and nothing is ever decided.
+//!
+//! For hosts with no more vCPUs than pCPUs (embedded systems, a cpupool for one large guest). A vCPU that finds no free
+//! pCPU waits in a queue, and does not run before one is free.
+//!
+//! # Example
+//! Three hogs on two pCPUs: the first two have one each, the third never runs, until one of them ends (test
+//! `null_gives_each_vcpu_a_pcpu_and_lets_the_rest_wait`).
+//!
+//! # Fidelity
+//! Read in `xen/common/sched/null.c` of RELEASE-4.20.0; what is modelled is the same in 4.12 to 4.22.
+//!
+//! | rule | real place | here | test |
+//! |---|---|---|---|
+//! | at creation: the own pCPU if it is free, else the first free one; soft affinity first, then hard | `pick_res`, `null_unit_insert` | modelled | `null_gives_each_vcpu_a_pcpu_and_lets_the_rest_wait` |
+//! | none free: the wait queue, in order of arrival | `null_unit_insert` | modelled | the same |
+//! | a pCPU that is given up goes to the first that waits with soft affinity for it, then with hard | `unit_deassign` | modelled | the same |
+//! | a decision: the own vCPU if it can run, else idle; no slice, no preemption, no tick | `null_schedule` | modelled | `null_never_preempts` |
+//! | an affinity change places anew | `null_unit_migrate` | modelled | `null_follows_an_affinity_change` |
+//! | a vCPU that goes offline leaves its pCPU | `null_unit_sleep`, 4.13 | omitted: vCPUs do not go offline here; one that ends does | |
+//! | trylock failures | `null_schedule` | omitted | |
+
+use super::common::{Core, Units, minus, take};
+use crate::registry::Entry;
+use crate::{Change, Cmd, Cx, Lock, Locks, Needs, Pick, Prev, Runnable, Scheduler, Wake};
+use schedlab_model::{CpuId, CpuSet, TaskId};
+
+/// Its line in the registry.
+pub const ENTRY: Entry = Entry {
+    name: "xen-null",
+    summary: "Xen's null (4.10 to 4.22): a pCPU for each vCPU, no decisions; the rest waits",
+    knobs: Vec::new,
+    build: |cpus, _| Box::new(Null::<crate::CellLocks>::new(cpus)),
+};
+
+#[derive(Clone, Debug)]
+struct Unit {
+    core: Core,
+    /// It has a pCPU: `core.cpu`.
+    assigned: bool,
+}
+
+struct State {
+    pool: CpuSet,
+    units: Vec<Option<Unit>>,
+    /// By pCPU: whose it is.
+    owner: Vec<Option<TaskId>>,
+    /// By pCPU: who runs.
+    curr: Vec<Option<TaskId>>,
+    /// Units without a pCPU, in order of arrival.
+    waiting: Vec<TaskId>,
+}
+
+/// See the module.
+struct Null<L: Locks> {
+    state: L::Lock<State>,
+}
+
+impl<L: Locks> Null<L> {
+    fn new(cpus: usize) -> Self {
+        let state = State {
+            pool: CpuSet::first(cpus),
+            units: Vec::new(),
+            owner: vec![None; cpus],
+            curr: vec![None; cpus],
+            waiting: Vec::new(),
+        };
+        Null { state: L::Lock::new(state) }
+    }
+}
+
+impl State {
+    fn unit(&self, task: TaskId) -> &Unit {
+        self.units[task.index()].as_ref().expect("a unit that was created")
+    }
+
+    fn unit_mut(&mut self, task: TaskId) -> &mut Unit {
+        self.units[task.index()].as_mut().expect("a unit that was created")
+    }
+
+    /// The pCPU for a unit: its own if that is free or its own already, else the first free one.
+    fn pick(&self, task: TaskId) -> Option<CpuId> {
+        let core = &self.unit(task).core;
+        let owned = (0..self.owner.len()).filter(|cpu| self.owner[*cpu].is_some_and(|owner| owner != task));
+        let free = minus(&self.pool, &owned.map(CpuId::from).collect());
+        core.steps().find_map(|(_, mask)| {
+            let left = mask.and(&free);
+            if left.contains(core.cpu) { Some(core.cpu) } else { left.lowest() }
+        })
+    }
+
+    /// Gives the unit a free pCPU, or puts it into the wait queue.
+    fn place(&mut self, cx: &Cx<'_>, task: TaskId) {
+        let Some(cpu) = self.pick(task) else {
+            return self.waiting.push(task);
+        };
+        self.assign(cx, task, cpu);
+    }
+
+    fn assign(&mut self, cx: &Cx<'_>, task: TaskId, cpu: CpuId) {
+        self.owner[cpu.index()] = Some(task);
+        let unit = self.unit_mut(task);
+        (unit.assigned, unit.core.cpu) = (true, cpu);
+        cx.push(Cmd::Moved(task, cpu));
+    }
+
+    /// Takes the pCPU (or the place in the wait queue) from a unit. Who waits for that pCPU gets it.
+    fn release(&mut self, cx: &Cx<'_>, task: TaskId) {
+        if !std::mem::take(&mut self.unit_mut(task).assigned) {
+            take(&mut self.waiting, task);
+            return;
+        }
+        let cpu = self.unit(task).core.cpu;
+        self.owner[cpu.index()] = None;
+        let soft = |task: &&TaskId| {
+            let core = &self.unit(**task).core;
+            core.soft_useful() && core.soft.and(&core.hard).contains(cpu)
+        };
+        let hard = |task: &&TaskId| self.unit(**task).core.hard.contains(cpu);
+        let next = self.waiting.iter().find(soft).or_else(|| self.waiting.iter().find(hard)).copied();
+        if let Some(next) = next {
+            take(&mut self.waiting, next);
+            self.assign(cx, next, cpu);
+            cx.push(Cmd::Resched(cpu));
+        }
+    }
+
+    fn schedule(&mut self, cx: &Cx<'_>, cpu: CpuId, why: Prev) -> Pick {
+        if let Some(prev) = self.curr[cpu.index()] {
+            self.unit_mut(prev).core.stopped(why);
+            if why == Prev::Exited {
+                self.release(cx, prev);
+            }
+        }
+        let next = self.owner[cpu.index()].filter(|task| self.is_runnable(*task));
+        self.curr[cpu.index()] = next;
+        next.map_or(Pick::IDLE, Pick::run)
+    }
+
+    /// After an affinity change: a unit that may not be where it is, or that waits, is placed anew.
+    fn follow_affinity(&mut self, cx: &Cx<'_>, task: TaskId) {
+        let pool = self.pool;
+        self.unit_mut(task).core.read_affinity(cx.task(task), &pool);
+        let unit = self.unit(task);
+        let cpu = unit.core.cpu;
+        if self.curr[cpu.index()] == Some(task) {
+            if !unit.core.hard.contains(cpu) {
+                cx.push(Cmd::Displace(task));
+            }
+            return;
+        }
+        if unit.assigned && self.pick(task) == Some(cpu) {
+            return;
+        }
+        self.release(cx, task);
+        self.place(cx, task);
+        if self.is_runnable(task) {
+            self.insert_woken(cx, task);
+        }
+    }
+}
+
+impl Units for State {
+    fn create(&mut self, cx: &Cx<'_>, task: TaskId) {
+        if self.units.len() <= task.index() {
+            self.units.resize(task.index() + 1, None);
+        }
+        if !self.has(task) {
+            let core = Core::new(cx.task(task), &self.pool);
+            self.units[task.index()] = Some(Unit { core, assigned: false });
+            self.place(cx, task);
+        }
+    }
+
+    fn has(&self, task: TaskId) -> bool {
+        self.units.get(task.index()).is_some_and(Option::is_some)
+    }
+
+    fn core_mut(&mut self, task: TaskId) -> &mut Core {
+        &mut self.unit_mut(task).core
+    }
+
+    fn is_runnable(&self, task: TaskId) -> bool {
+        let core = &self.unit(task).core;
+        core.awake && !core.migrating
+    }
+
+    fn insert_woken(&mut self, cx: &Cx<'_>, task: TaskId) {
+        let unit = self.unit(task);
+        if unit.assigned && self.curr[unit.core.cpu.index()] != Some(task) {
+            cx.push(Cmd::Resched(unit.core.cpu));
+        }
+    }
+
+    fn take_asleep(&mut self, _cx: &Cx<'_>, _task: TaskId) {}
+}
+
+impl<L: Locks> Scheduler for Null<L> {
+    fn needs(&self) -> Needs {
+        Needs { exact_slices: false, ..super::needs() }
+    }
+
+    fn init(&self, cx: &Cx<'_>) {
+        self.state.lock().create_all(cx);
+    }
+
+    fn wake(&self, cx: &Cx<'_>, task: TaskId, wake: Wake) {
+        self.state.lock().woken(cx, task, wake);
+    }
+
+    fn leave(&self, cx: &Cx<'_>, task: TaskId) {
+        self.state.lock().left(cx, task);
+    }
+
+    fn yielded(&self, _cx: &Cx<'_>, _task: TaskId) {}
+
+    fn schedule(&self, cx: &Cx<'_>, cpu: CpuId, _prev: Option<TaskId>, why: Prev) -> Pick {
+        cx.did(crate::Work::Lock, 1);
+        self.state.lock().schedule(cx, cpu, why)
+    }
+
+    fn saved(&self, cx: &Cx<'_>, _cpu: CpuId, prev: TaskId) {
+        let mut state = self.state.lock();
+        if std::mem::take(&mut state.unit_mut(prev).core.migrating) {
+            state.release(cx, prev);
+            state.place(cx, prev);
+        }
+    }
+
+    fn tick_due(&self, _cx: &Cx<'_>, _cpu: CpuId) -> u64 {
+        u64::MAX
+    }
+
+    fn changed(&self, cx: &Cx<'_>, change: Change) {
+        match change {
+            Change::Created { task, .. } => self.state.lock().create(cx, task),
+            Change::Affinity(task) => self.state.lock().follow_affinity(cx, task),
+            _ => {}
+        }
+    }
+
+    fn resync(&self, cx: &Cx<'_>) {
+        let mut state = self.state.lock();
+        state.create_all(cx);
+        for cpu in 0..state.curr.len() {
+            state.curr[cpu] = cx.world.cpus[cpu].current();
+        }
+        for (index, view) in cx.world.tasks.iter().enumerate().filter(|(_, view)| view.alive) {
+            let task = TaskId::from(index);
+            state.core_mut(task).awake = view.runnable() != Runnable::No;
+            if state.is_runnable(task) {
+                state.insert_woken(cx, task);
+            }
+        }
+    }
+
+    fn explain(&self, _cx: &Cx<'_>, cpu: CpuId) -> String {
+        let state = self.state.lock();
+        let (owner, curr) = (state.owner[cpu.index()], state.curr[cpu.index()]);
+        format!("null {cpu}: of {owner:?}, runs {curr:?}, without a pCPU {:?}", state.waiting)
+    }
+}
