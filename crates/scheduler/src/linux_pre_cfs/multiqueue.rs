@@ -21,7 +21,10 @@
 
 use super::goodness::{self, NOTHING, Record, charge_ticks};
 use super::records::{List, NIL, Word};
-use crate::{Change, Cmd, Cx, Knob, Knobs, Lock, Locks, Needs, Pick, Prev, Runnable, Scheduler, Wake, Work};
+use crate::{
+    Change, Cmd, Cx, Knob, KnobDefault, Knobs, Lock, Locks, Needs, Pick, Prev, Runnable, Scheduler, Wake,
+    WordKnob, Work, rows, words,
+};
 use schedlab_model::{CpuId, Policy, TaskId};
 use std::sync::OnceLock;
 
@@ -49,9 +52,28 @@ struct Board {
     ticks_seen: Word,
 }
 
+words! {
+    /// On which list a task waits.
+    enum Lists {
+        /// On that of the CPU that is chosen for it.
+        Own = "own",
+        /// On that of the first CPU.
+        First = "first",
+    }
+}
+
+const LISTS: WordKnob<Lists> = WordKnob {
+    name: "lists",
+    default: KnobDefault::Is(Lists::Own),
+    doc: "first: every task that waits is on the list of the first CPU it may use, and the others steal it from there (not in \
+          the patch: a test of what the evaluation's figures would need)",
+    source: "schedlab; for table 1 of Taniguchi, Ishikawa, Hiraki, SMP 環境における Linux スケジューラの評価",
+};
+
 /// The scheduler.
 pub(super) struct MultiQueue<L: Locks> {
     penalty: i64,
+    lists: Lists,
     queues: Vec<L::Lock<Queue>>,
     boards: Vec<Board>,
     tasks: OnceLock<Box<[L::Slot<Record>]>>,
@@ -59,7 +81,7 @@ pub(super) struct MultiQueue<L: Locks> {
 
 /// The knobs of `linux-2.4-mq`.
 pub fn knobs_mq() -> Vec<Knob> {
-    goodness::knobs()
+    [goodness::knobs(), rows(&[&LISTS], &())].concat()
 }
 
 /// `linux-2.4-mq`.
@@ -80,6 +102,7 @@ pub fn new_mq<L: Locks>(cpus: usize, knobs: &Knobs) -> impl Scheduler + use<L> {
     };
     MultiQueue::<L> {
         penalty: knobs.get(&goodness::PROC_CHANGE_PENALTY),
+        lists: knobs.get(&LISTS),
         queues: (0..cpus).map(queue).collect(),
         boards: (0..cpus).map(board).collect(),
         tasks: OnceLock::new(),
@@ -378,9 +401,16 @@ impl<L: Locks> MultiQueue<L> {
         })
     }
 
-    /// Moves the task to the list of `cpu` (it may be on another) and asks for a decision there.
-    fn put_on(&self, cx: &Cx<'_>, cpu: CpuId, task: TaskId, decide: bool, queued: bool) {
+    /// The list for a task that `cpu` was chosen for.
+    fn list_for(&self, cx: &Cx<'_>, cpu: CpuId, task: TaskId) -> CpuId {
+        let first = || self.cpu_ids().find(|cpu| self.record(cx, task).runs_on(cx, task, *cpu));
+        if self.lists == Lists::First { first().unwrap_or(cpu) } else { cpu }
+    }
+
+    /// Moves the task to the list for `chosen` (it may be on another) and asks for a decision of that CPU.
+    fn put_on(&self, cx: &Cx<'_>, chosen: CpuId, task: TaskId, decide: bool, queued: bool) {
         let home = self.home(cx, task);
+        let cpu = self.list_for(cx, chosen, task);
         let listed = self.record(cx, task).listed.flag();
         if queued && !listed {
             // Another CPU is between taking it off one list and putting it on the next: it is theirs.
@@ -400,7 +430,7 @@ impl<L: Locks> MultiQueue<L> {
         if home != cpu {
             cx.push(Cmd::Moved(task, cpu));
         }
-        cx.push(if decide { Cmd::Resched(cpu) } else { Cmd::TickDue(cpu) });
+        cx.push(if decide { Cmd::Resched(chosen) } else { Cmd::TickDue(cpu) });
     }
 }
 
