@@ -9,9 +9,9 @@
 //! | `full`: anywhere but in sections without preemption, and at once when such a section ends | PREEMPT | modelled | `tests/it/preemption.rs` |
 //! | `lazy`: the fair class waits for the return to user space or the next tick, real-time tasks do not | PREEMPT_LAZY (6.13) | modelled; a request of another CPU sends no interrupt and waits in user code too | `tests/it/preemption.rs` |
 //! | `rt`: spinlocks sleep, so their sections are preemptible | PREEMPT_RT | modelled; waiting for the same lock is not (no priority inheritance) | `tests/it/preemption.rs` |
-//! | interrupts off: the interrupt is served when the section ends | local_irq_disable | modelled for wakeups; ticks are accounted at their nominal time, a scheduler's own timers run at theirs | `tests/it/preemption.rs` |
+//! | interrupts off: the interrupt is served when the section ends | local_irq_disable | modelled for wakeups, by timers, from outside and by devices; ticks are accounted at their nominal time, a scheduler's own timers run at theirs | `tests/it/preemption.rs` |
 //! | a sleeping call decides at once | schedule() | modelled | `tests/it/preemption.rs` |
-//! | threaded interrupts: a real-time thread of each CPU does the waking | `threadirqs`, PREEMPT_RT | modelled for requests from outside; timers wake from the interrupt itself, also those of fair tasks, which PREEMPT_RT serves in a softirq thread | `tests/it/preemption.rs` |
+//! | threaded interrupts: a real-time thread of each CPU does the waking | `threadirqs`, PREEMPT_RT | modelled for requests from outside and devices; timers wake from the interrupt itself, also those of fair tasks, which PREEMPT_RT serves in a softirq thread | `tests/it/preemption.rs` |
 //! | softirqs that run on exit of an interrupt or in ksoftirqd | | omitted | |
 
 use schedlab_model::{Op, TaskId, Workload};

@@ -33,12 +33,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     fn wake_from(&mut self, sender: Sender, other: usize) -> Step {
         match sender {
             Sender::Outside => self.wake_from_outside(other, Waker::SoftIrq),
-            Sender::Interrupt { cpu } => {
-                if !FREE {
-                    self.steal(cpu, self.input.costs.wake_interrupt_ns.0);
-                }
-                self.wake(other, cpu, Waker::SoftIrq, false)
-            }
+            Sender::Interrupt { cpu } => self.interrupt(cpu, other),
             Sender::Task { t, cpu } => {
                 if !FREE {
                     self.steal(cpu, self.input.costs.wake_call_ns.0);

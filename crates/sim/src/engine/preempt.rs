@@ -21,6 +21,16 @@ enum Place {
 /// Between two sections of a stay in the kernel.
 const PLAIN: Place = Place::Kernel(Section::Preemptible);
 
+/// An interrupt that waits until they are on again.
+#[derive(Clone, Copy, Debug)]
+struct Masked {
+    /// The task that it wakes.
+    task: u32,
+    waker: Waker,
+    /// This CPU serves it, wherever the task belongs: that of a device.
+    here: bool,
+}
+
 #[derive(Debug)]
 struct OnCpu {
     /// A decision waits, and why it was asked for.
@@ -31,8 +41,8 @@ struct OnCpu {
     urgent: bool,
     /// From here on the request counts as urgent (`Lazy`): the tick after it was made.
     urgent_at: u64,
-    /// Interrupts that came while they were off: the tasks that they wake.
-    masked: Vec<(u32, Waker)>,
+    /// Interrupts that came while they were off.
+    masked: Vec<Masked>,
     /// Interrupts for the CPU's thread.
     threaded: Vec<u32>,
     /// The thread has worked off the handlers of this many of them.
@@ -208,8 +218,11 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     fn unmask(&mut self, cpu: usize) -> Step {
         let Some(p) = &mut self.features.preempt else { return Ok(()) };
         let mut masked = std::mem::take(&mut p.cpus[cpu].masked);
-        for &(task, waker) in &masked {
-            self.wake_from_outside(task as usize, waker)?;
+        for &Masked { task, waker, here } in &masked {
+            match here {
+                true => self.interrupt(cpu, task as usize)?,
+                false => self.wake_from_outside(task as usize, waker)?,
+            }
         }
         masked.clear();
         if let Some(p) = &mut self.features.preempt {
@@ -218,15 +231,16 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         Ok(())
     }
 
-    /// Returns whether an interrupt on `cpu` that is to wake `t` is off, or left to its thread.
-    pub(super) fn is_masked(&mut self, cpu: usize, t: usize, waker: Waker) -> Step<bool> {
+    /// Returns whether an interrupt on `cpu` that is to wake `t` is off, or left to its thread. `here`: it is a device's, which
+    /// interrupts this CPU and no other.
+    pub(super) fn is_masked(&mut self, cpu: usize, t: usize, waker: Waker, here: bool) -> Step<bool> {
         let c = &self.cpus[cpu];
         let Some(p) = &mut self.features.preempt else { return Ok(false) };
         let off = |task: TaskId| p.places[task.index()] == Place::Kernel(Section::IrqsOff);
         let runs =
             |task: TaskId| self.tasks[task.index()].state == State::Running && c.occupant == Some(task);
         if c.current.is_some_and(|task| runs(task) && off(task)) {
-            p.cpus[cpu].masked.push((t as u32, waker));
+            p.cpus[cpu].masked.push(Masked { task: t as u32, waker, here });
             return Ok(true);
         }
         let Some(&thread) = p.threads.get(cpu) else { return Ok(false) };

@@ -40,7 +40,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// Wakes the task by an interrupt, on the CPU to whose run queue it belongs: where it ran last, or was moved to.
     pub(super) fn wake_from_outside(&mut self, t: usize, waker: Waker) -> Step {
         let cpu = self.tasks[t].home as usize;
-        if !FREE && self.features.preempt.is_some() && self.is_masked(cpu, t, waker)? {
+        if !FREE && self.features.preempt.is_some() && self.is_masked(cpu, t, waker, false)? {
             return Ok(());
         }
         self.wake(t, cpu, waker, false)?;
@@ -51,6 +51,21 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             if !switches {
                 self.steal(cpu, self.input.costs.wake_interrupt_ns.0);
             }
+        }
+        Ok(())
+    }
+
+    /// Wakes the task by the interrupt of a device that `cpu` serves.
+    pub(super) fn interrupt(&mut self, cpu: usize, t: usize) -> Step {
+        if !FREE && self.features.preempt.is_some() && self.is_masked(cpu, t, Waker::SoftIrq, true)? {
+            return Ok(());
+        }
+        if !FREE {
+            self.steal(cpu, self.input.costs.wake_interrupt_ns.0);
+        }
+        self.wake(t, cpu, Waker::SoftIrq, false)?;
+        if !FREE {
+            self.interrupt_returns(cpu);
         }
         Ok(())
     }

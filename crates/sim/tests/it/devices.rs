@@ -2,7 +2,8 @@
 
 use crate::common::{fixed, scheduler};
 use schedlab_model::{
-    ChannelId, ChannelSpec, CpuId, CpuSet, EventKind, Ns, Op, Program, SchedEvent, TaskId, TaskSpec, Waker,
+    ChannelId, ChannelSpec, CpuId, CpuSet, EventKind, Ns, Op, Program, SchedEvent, Section, TaskId, TaskSpec,
+    Waker,
     Workload,
 };
 use schedlab_sim::{Machine, RunOptions, run};
@@ -50,4 +51,35 @@ fn an_interrupt_wakes_all_waiting_tasks() {
 #[test]
 fn where_the_cpu_is_not_there_it_comes_to_the_tasks_own() {
     assert_eq!(woken(7), [(0, 0, 6 * MS), (1, 0, 6 * MS)]);
+}
+
+/// While a task of its CPU has interrupts off, a device waits: the section of 1 to 9 ms holds up the interrupt of 6 ms. On
+/// another CPU nothing does.
+#[test]
+fn an_interrupt_waits_until_interrupts_are_on() {
+    let woken = |cpu: u32| {
+        let start = Op::Device { length: fixed(5 * MS), cpu: CpuId(cpu), channel: DEVICE, count: 1 };
+        let asks = Program::once([Op::Run(fixed(MS)), start, Op::Receive(DEVICE), Op::Run(fixed(MS))]);
+        let off = Op::Kernel { length: fixed(8 * MS), section: Section::IrqsOff };
+        let blocks = Program::once([Op::Run(fixed(MS)), off, Op::Run(fixed(5 * MS))]);
+        let task = |cpu: u32, program: Program| TaskSpec {
+            affinity: CpuSet::single(CpuId(cpu)),
+            ..TaskSpec::new("task", program)
+        };
+        let workload = Workload {
+            tasks: vec![task(0, asks), task(1, blocks)],
+            channels: vec![ChannelSpec { name: "device".to_owned(), ..ChannelSpec::default() }],
+            ..Workload::default()
+        };
+        let mut events: Vec<SchedEvent> = Vec::new();
+        let scheduler = scheduler("fifo-per-cpu", 3);
+        let options = RunOptions::for_time(Ns::from_ms(50));
+        run(&Machine::flat(3), &workload, &*scheduler, &options, &mut events).expect("a clean run");
+        let wakes = |event: &&SchedEvent| {
+            matches!(event.kind, EventKind::Wake { task: TaskId(0), waker: Waker::SoftIrq })
+        };
+        events.iter().find(wakes).map(|event| (event.cpu.0, event.at.0 / MS))
+    };
+    assert_eq!(woken(1), Some((1, 9)));
+    assert_eq!(woken(2), Some((2, 6)));
 }
