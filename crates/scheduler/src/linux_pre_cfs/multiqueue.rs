@@ -18,6 +18,8 @@
 //! | recharge of all tasks with the own lock dropped | yes | modelled | |
 //! | one global list for real-time tasks | up to the version for 2.4.14 | omitted: they stay on the per-CPU lists, as in 2.5.0 | |
 //! | `na_goodness` of the running task is that of its pick | yes | modelled | |
+//! | waiting for a list's lock | spinning | omitted: the lock of a list is free, or a try fails at once | |
+//! | all tasks on one list | no | knob `lists`, a test of an explanation (scenario `smp-evaluation`) | `one_list_is_stolen_from` |
 
 use super::goodness::{self, NOTHING, Record, charge_ticks};
 use super::records::{List, NIL, Word};

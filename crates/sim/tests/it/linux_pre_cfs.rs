@@ -134,6 +134,18 @@ fn hogs_spread_by_stealing() {
     assert!(share <= 2 * 60_000_000_000 * 2 / 256, "balanced queues give equal time: {share}");
 }
 
+/// With all on the first list every turn of the other CPU is a steal, and still all get the same time.
+#[test]
+fn one_list_is_stolen_from() {
+    let mut tasks = threads(64);
+    tasks.iter_mut().for_each(|task| task.start = Start::At(Ns::ZERO));
+    let ran = run("linux-2.4-mq:lists=first", 2, 100, tasks, Ns::from_s(60));
+    let moves: u64 = ran.metrics.tasks.iter().map(|task| task.migrations).sum();
+    assert!(moves > 400, "a thousand turns on each CPU, and {moves} moves");
+    let time = || ran.metrics.tasks.iter().map(|task| task.cpu_ns.0 as f64 / (60e9 * 2.0 / 64.0));
+    assert!(time().all(|share| (0.85..1.15).contains(&share)), "{:?}", time().collect::<Vec<_>>());
+}
+
 #[test]
 fn o1_two_hogs_alternate_with_whole_slices() {
     for (scheduler, hz, slice) in [
