@@ -28,7 +28,7 @@ use schedlab_model::{CpuId, CpuSet, TaskId};
 /// Its line in the registry.
 pub const ENTRY: Entry = Entry {
     name: "xen-null",
-    summary: "Xen's null (4.10 to 4.22): a pCPU for each vCPU, no decisions; the rest waits",
+    summary: "Xen's null (4.12 to 4.22): a pCPU for each vCPU, no decisions; the rest waits",
     knobs: Vec::new,
     build: |cpus, _| Box::new(Null::<crate::CellLocks>::new(cpus)),
 };

@@ -535,6 +535,10 @@ impl<L: Locks> Scheduler for Rtds<L> {
             format!("{task:?} level {} until {} with {} ns", unit.level, unit.deadline, unit.left)
         };
         let queue: Vec<String> = state.runq.iter().map(about).collect();
-        format!("rtds {cpu}: curr {:?}, queue [{}]", state.curr[cpu.index()].as_ref().map(about), queue.join("; "))
+        format!(
+            "rtds {cpu}: curr {:?}, queue [{}]",
+            state.curr[cpu.index()].as_ref().map(about),
+            queue.join("; ")
+        )
     }
 }

@@ -3,8 +3,7 @@
 use crate::common::{fixed, scheduler};
 use schedlab_model::{
     ChannelId, ChannelSpec, CpuId, CpuSet, EventKind, Ns, Op, Program, SchedEvent, Section, TaskId, TaskSpec,
-    Waker,
-    Workload,
+    Waker, Workload,
 };
 use schedlab_sim::{Machine, RunOptions, run};
 

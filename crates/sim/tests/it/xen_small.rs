@@ -94,13 +94,11 @@ fn null_never_preempts() {
     let mut tasks = hogs(2);
     tasks[0] = TaskSpec::new(
         "sleeper",
-        Program::forever([
-            Op::Run(Amount::Fixed(Ns::from_ms(2))),
-            Op::Sleep(Amount::Fixed(Ns::from_ms(8))),
-        ]),
+        Program::forever([Op::Run(Amount::Fixed(Ns::from_ms(2))), Op::Sleep(Amount::Fixed(Ns::from_ms(8)))]),
     );
     let got = switches("xen-null", 1, tasks, 30);
-    let want = [(0, Some(0)), (2_000, None), (10_000, Some(0)), (12_000, None), (20_000, Some(0)), (22_000, None)];
+    let want =
+        [(0, Some(0)), (2_000, None), (10_000, Some(0)), (12_000, None), (20_000, Some(0)), (22_000, None)];
     assert_eq!(got, want.map(|(at, task)| (at, 0, task)));
 }
 
@@ -145,7 +143,8 @@ fn rtds_servers_are_deferrable() {
     let mut late = reserved(4_000, 10_000);
     late.start = Start::AsleepUntil(Ns::from_ms(6));
     let all = events("xen-rtds:extratime=off", 1, vec![late], Ns::from_ms(20), Ns::ZERO);
-    let got: Vec<_> = runs(&all, Ns::from_ms(20)).iter().map(|(_, from, to)| (from.0 / 1000, to.0 / 1000)).collect();
+    let got: Vec<_> =
+        runs(&all, Ns::from_ms(20)).iter().map(|(_, from, to)| (from.0 / 1000, to.0 / 1000)).collect();
     assert_eq!(got, [(6_000, 14_000)]);
 }
 
