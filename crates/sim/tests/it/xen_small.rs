@@ -245,7 +245,7 @@ proptest! {
     #[test]
     fn null_pins_each_unit(cpus in 1usize..5, count in 1usize..8, work in 1u64..5, sleep in 1u64..5) {
         let program = [Op::Run(Amount::Fixed(Ns::from_ms(work))), Op::Sleep(Amount::Fixed(Ns::from_ms(sleep)))];
-        let tasks = (0..count).map(|_| TaskSpec::new("t", Program::forever(program.clone()))).collect();
+        let tasks = (0..count).map(|_| TaskSpec::new("t", Program::forever(program))).collect();
         let got = switches("xen-null", cpus, tasks, 60);
         let mut on = std::collections::BTreeMap::new();
         for (_, cpu, task) in got {
