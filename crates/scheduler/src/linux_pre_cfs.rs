@@ -10,6 +10,7 @@
 //! They keep time in ticks: nothing here knows nanoseconds, except O(1)'s sleep estimate.
 
 mod goodness;
+mod lists;
 mod multiqueue;
 mod o1;
 mod records;

@@ -22,10 +22,10 @@
 //! | all tasks on one list | no | knob `lists`, a test of an explanation (scenario `smp-evaluation`) | `one_list_is_stolen_from` |
 
 use super::goodness::{self, NOTHING, Record, charge_ticks};
+use super::lists::{LISTS, Lists};
 use super::records::{List, NIL, Word};
 use crate::{
-    Change, Cmd, Cx, Knob, KnobDefault, Knobs, Lock, Locks, Needs, Pick, Prev, Runnable, Scheduler, Wake,
-    WordKnob, Work, rows, words,
+    Change, Cmd, Cx, Knob, Knobs, Lock, Locks, Needs, Pick, Prev, Runnable, Scheduler, Wake, Work, rows,
 };
 use schedlab_model::{CpuId, Policy, TaskId};
 use std::sync::OnceLock;
@@ -53,24 +53,6 @@ struct Board {
     /// Tick edges charged so far.
     ticks_seen: Word,
 }
-
-words! {
-    /// On which list a task waits.
-    enum Lists {
-        /// On that of the CPU that is chosen for it.
-        Own = "own",
-        /// On that of the first CPU.
-        First = "first",
-    }
-}
-
-const LISTS: WordKnob<Lists> = WordKnob {
-    name: "lists",
-    default: KnobDefault::Is(Lists::Own),
-    doc: "first: every task that waits is on the list of the first CPU it may use, and the others steal it from there (not in \
-          the patch: a test of what the evaluation's figures would need)",
-    source: "schedlab; for table 1 of Taniguchi, Ishikawa, Hiraki, SMP 環境における Linux スケジューラの評価",
-};
 
 /// The scheduler.
 pub(super) struct MultiQueue<L: Locks> {
