@@ -7,14 +7,22 @@
 //! moments of more and of less contention: in a closed loop a window in which the group was held back for longer is one in which
 //! it ran for less by as much; in an open loop it is not.
 //!
+//! Tasks of a closed loop that have one CPU take it from each other, too: where the client ran for longer, the server and what holds it back both ran for
+//! less, and the server looks as if it did not react at all. Such a loop is read as one group.
+//!
 //! The simulation is asked the same question: without the tasks that never end, how much does each group run? When the two
 //! disagree one of them is wrong, and which one cannot be told from the recording. A replay that plays arrivals at their recorded
 //! times reproduces its own recording perfectly, whatever drives it; this is the test that it fails.
 
-use schedlab_trace::analysis::contention::Contention;
+use schedlab_model::{CpuId, Ns, TaskId, Topology};
+use schedlab_trace::analysis::Analysis;
+use schedlab_trace::analysis::contention::{Contention, Window};
+use schedlab_trace::replay::Replay;
+use schedlab_trace::{Recording, TaskInfo};
+use std::collections::BTreeMap;
 
 /// Windows into which a recording is cut: of 3 s each is 15 ms long, some four turns of tasks that share a CPU.
-pub(super) const WINDOWS: u64 = 200;
+const WINDOWS: u64 = 200;
 /// Fewer windows in which a group did anything do not show how it reacts.
 const ENOUGH: usize = 10;
 /// Windows whose contention differs by less than this part of their length (standard deviation) show nothing of how a group reacts:
@@ -58,6 +66,61 @@ impl Reading {
     }
 }
 
+/// How each class that has a twentieth of a CPU, and has an end, reacts to those that have none.
+pub(super) fn readings(recording: &Recording, replay: &Replay) -> Vec<(String, Reading)> {
+    if Contention::check(&recording.header).is_err() || replay.report.hogs.is_empty() {
+        return Vec::new();
+    }
+    let tasks = &recording.header.tasks;
+    let mut rivals = vec![false; tasks.len()];
+    replay.report.hogs.iter().for_each(|task| rivals[task.index()] = true);
+    let endless = |name: &str| tasks.iter().zip(&rivals).any(|(task, rival)| *rival && task.comm == name);
+    let mut names: Vec<&str> = tasks.iter().map(|task| task.comm.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.retain(|name| !endless(name));
+    let classes: Vec<Option<usize>> =
+        tasks.iter().map(|task| names.binary_search(&task.comm.as_str()).ok()).collect();
+    let alone = Contention::of(recording, classes.clone(), rivals.clone(), WINDOWS);
+    let loops =
+        together(names.len(), &classes, tasks, &recording.header.topology, &replay.report.closed_loops);
+    let of_loops = classes.iter().map(|class| class.map(|class| loops[class])).collect();
+    let whole = Contention::of(recording, of_loops, rivals, WINDOWS);
+    let reading = |(class, name): (usize, &&str)| {
+        let own = reading(&alone, class)?;
+        let of = reading(&whole, loops[class])?;
+        let own = Reading { held: of.held, elastic: of.elastic, uncertain: of.uncertain, ..own };
+        (own.share >= MATTERS).then(|| ((*name).to_owned(), own))
+    };
+    names.iter().enumerate().filter_map(reading).collect()
+}
+
+/// By class, the first class of those with which it shares a closed loop and its only CPU.
+fn together(
+    count: usize,
+    classes: &[Option<usize>],
+    tasks: &[TaskInfo],
+    topology: &Topology,
+    loops: &[Vec<TaskId>],
+) -> Vec<usize> {
+    let mut first: Vec<usize> = (0..count).collect();
+    let one_cpu = |task: &TaskId| {
+        let affinity = tasks[task.index()].affinity;
+        let mut cpus = (0..topology.cpus()).map(CpuId::from).filter(|cpu| affinity.contains(*cpu));
+        cpus.next().filter(|_| cpus.next().is_none())
+    };
+    for circle in loops {
+        let mut on: BTreeMap<CpuId, usize> = BTreeMap::new();
+        for task in circle {
+            let (Some(class), Some(cpu)) = (classes[task.index()], one_cpu(task)) else { continue };
+            let other = *on.entry(cpu).or_insert(class);
+            let (low, high) = (first[class].min(first[other]), first[class].max(first[other]));
+            first.iter_mut().filter(|of| **of == high).for_each(|of| *of = low);
+        }
+    }
+    first
+}
+
 /// Reads how a group reacts: how what it ran changes with what it was held back, from each window to the next, as a part of the
 /// change that a closed loop has. From one window to the next, because the load itself changes in the course of a recording.
 pub(super) fn reading(contention: &Contention, group: usize) -> Option<Reading> {
@@ -75,12 +138,18 @@ pub(super) fn reading(contention: &Contention, group: usize) -> Option<Reading> 
         noise: 0.0,
     };
     let windows = contention.windows(group);
-    // The last window is cut short.
-    let points: Vec<(f64, f64)> = windows
-        .iter()
-        .take((duration / length) as usize)
-        .map(|w| (w.held.0 as f64 / length, w.ran.0 as f64 / length))
-        .collect();
+    // The last window is cut short, and so are those in which the group begins and ends, before and after which it is not there.
+    let windows = &windows[..windows.len().min((duration / length) as usize)];
+    let busy = |window: &Window| window.ran + window.held > Ns::ZERO;
+    let begin = windows.iter().position(busy).map_or(0, |first| first + usize::from(first > 0));
+    let end = windows.iter().rposition(busy).map_or(0, |last| last + usize::from(last + 1 == windows.len()));
+    // What it and its rivals did with the time that both had. Where others had most of it (a recorder that writes), it shows nothing.
+    let point = |window: &Window| {
+        let shared = length - window.others.0 as f64;
+        (shared * 2.0 > length).then(|| (window.held.0 as f64 / shared, window.ran.0 as f64 / shared))
+    };
+    let points: Vec<(f64, f64)> =
+        windows.get(begin..end).unwrap_or_default().iter().filter_map(point).collect();
     if points.len() < ENOUGH {
         return Some(reading);
     }
@@ -108,27 +177,73 @@ fn noise(points: &[(f64, f64)]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId};
+    use schedlab_model::{CpuSet, EventKind, EventSink, PrevState, SchedEvent};
 
     /// A group that in each of 50 windows of 100 ms runs for so long, and is held back for so long.
     fn windows(of: impl Fn(u64) -> (u64, u64)) -> Contention {
-        let mut contention = Contention::new(vec![Some(0), None], vec![false, true], Ns::from_ms(100));
-        for window in 0..50 {
+        beside_others(|window| {
             let (ran, held) = of(window);
-            let at = |ms: u64| Ns::from_ms(window * 100 + ms);
-            let switch = |at: Ns, prev: Option<TaskId>, prev_state, next: Option<TaskId>| SchedEvent {
-                at,
-                cpu: CpuId(0),
-                kind: EventKind::Switch { prev, prev_state, next },
+            (ran, held, 0)
+        })
+    }
+
+    /// The same beside a third task that takes the CPU from both for so long. Where it did not run, it was not there.
+    fn beside_others(of: impl Fn(u64) -> (u64, u64, u64)) -> Contention {
+        let mut contention =
+            Contention::new(vec![Some(0), None, None], vec![false, true, false], Ns::from_ms(100));
+        let (task, rival, third) = (Some(TaskId(0)), Some(TaskId(1)), Some(TaskId(2)));
+        for window in 0..50 {
+            let (ran, held, others) = of(window);
+            if ran == 0 {
+                continue;
+            }
+            let mut at = window * 100;
+            let mut switch = |after: u64, prev: Option<TaskId>, prev_state, next: Option<TaskId>| {
+                at += after;
+                let kind = EventKind::Switch { prev, prev_state, next };
+                contention.event(&SchedEvent { at: Ns::from_ms(at), cpu: CpuId(0), kind });
             };
-            let (task, rival) = (Some(TaskId(0)), Some(TaskId(1)));
-            contention.event(&switch(at(0), rival, PrevState::Runnable, task));
-            contention.event(&switch(at(ran - 1), task, PrevState::Runnable, rival));
-            contention.event(&switch(at(ran - 1 + held), rival, PrevState::Runnable, task));
-            contention.event(&switch(at(ran + held), task, PrevState::Sleeping, rival));
+            switch(0, rival, PrevState::Runnable, task);
+            switch(ran - 1, task, PrevState::Runnable, rival);
+            switch(held, rival, PrevState::Runnable, third);
+            switch(others, third, PrevState::Sleeping, task);
+            switch(1, task, PrevState::Sleeping, rival);
         }
         contention.finish(Ns::from_s(5));
         contention
+    }
+
+    #[test]
+    fn what_a_third_task_takes_from_both_shows_nothing() {
+        // Every tenth window it takes half of both; the loop always wants the CPU.
+        let of = |w: u64| match w % 10 {
+            0 => (30, 20, 50),
+            _ => (65 - w % 5 * 3, 35 + w % 5 * 3, 0),
+        };
+        let closed = reading(&beside_others(of), 0).unwrap();
+        assert!(closed.elastic > 0.95 && closed.uncertain < 0.05, "{closed:?}");
+    }
+
+    #[test]
+    fn before_and_after_a_load_nobody_is_held_back() {
+        let of = |w: u64| if (8..42).contains(&w) { (60 + w % 3, 40 - w % 3) } else { (0, 0) };
+        let closed = reading(&windows(of), 0).unwrap();
+        assert!(closed.elastic > 0.95 && closed.uncertain < 0.05, "{closed:?}");
+    }
+
+    #[test]
+    fn a_loop_on_one_cpu_is_one_group() {
+        let mut tasks: Vec<TaskInfo> = (0..5).map(|task| TaskInfo::unknown(task, task, "task")).collect();
+        let on = |cpu: u32| CpuSet::single(CpuId(cpu));
+        for (task, cpu) in tasks.iter_mut().zip([0, 0, 1, 0]) {
+            task.affinity = on(cpu);
+        }
+        // Client, server, a server on another CPU, one outside of the loop, and one that may run on both.
+        let classes: Vec<Option<usize>> = (0..5).map(Some).collect();
+        let circle = vec![TaskId(0), TaskId(1), TaskId(2), TaskId(4)];
+        let loops = [circle];
+        assert_eq!(together(5, &classes, &tasks, &Topology::flat(2), &loops), [0, 0, 2, 3, 4]);
+        assert_eq!(together(5, &classes, &tasks, &Topology::flat(1), &loops), [0, 0, 2, 3, 0]);
     }
 
     #[test]

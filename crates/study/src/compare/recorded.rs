@@ -20,8 +20,7 @@ use schedlab_model::{Draw, EventSink, Ns, random};
 use schedlab_scheduler::linux::{KernelRelease, preset_of};
 use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_sim::{Costs, Delays, Machine, Preemption, RunOptions, TickSkew};
-use schedlab_trace::analysis::contention::Contention;
-use schedlab_trace::analysis::{Analysis, Durations, Summary};
+use schedlab_trace::analysis::{Durations, Summary};
 use schedlab_trace::replay::{Replay, ReplayOptions, replay};
 use schedlab_trace::{Header, Recording};
 use std::path::{Path, PathBuf};
@@ -55,7 +54,7 @@ impl RecordedInput {
         }
         let replay = replay(&recording, &ReplayOptions::default()).map_err(fail)?;
         let summary = Summary::of(&recording).map_err(fail)?;
-        let readings = readings(&recording, &replay);
+        let readings = elasticity::readings(&recording, &replay);
         let header = recording.header;
         let classes: Vec<String> = header.tasks.iter().map(|task| task.comm.clone()).collect();
         Ok(RecordedInput {
@@ -459,29 +458,6 @@ fn notes(input: &RecordedInput, client: Option<&ClientLog>) -> Vec<String> {
         notes.push(format!("the recorder lost {} events in {} gaps", repairs.lost, repairs.gaps));
     }
     notes
-}
-
-/// How each class that has a twentieth of a CPU, and has an end, reacts to those that have none.
-fn readings(recording: &Recording, replay: &Replay) -> Vec<(String, Reading)> {
-    if Contention::check(&recording.header).is_err() || replay.report.hogs.is_empty() {
-        return Vec::new();
-    }
-    let tasks = &recording.header.tasks;
-    let mut rivals = vec![false; tasks.len()];
-    replay.report.hogs.iter().for_each(|task| rivals[task.index()] = true);
-    let endless = |name: &str| tasks.iter().zip(&rivals).any(|(task, rival)| *rival && task.comm == name);
-    let mut names: Vec<&str> = tasks.iter().map(|task| task.comm.as_str()).collect();
-    names.sort_unstable();
-    names.dedup();
-    names.retain(|name| !endless(name));
-    let groups = tasks.iter().map(|task| names.binary_search(&task.comm.as_str()).ok());
-    let contention = Contention::of(recording, groups.collect(), rivals.clone(), elasticity::WINDOWS);
-    let reading = |(group, name): (usize, &&str)| {
-        let reading = elasticity::reading(&contention, group)?;
-        let matters = reading.share >= elasticity::MATTERS;
-        matters.then(|| ((*name).to_owned(), reading))
-    };
-    names.iter().enumerate().filter_map(reading).collect()
 }
 
 /// What was predicted for a variant against a recording of it.

@@ -12,6 +12,9 @@ pub struct Window {
     pub ran: Ns,
     /// For how long at least one of its tasks waited for a CPU while none of them had one, and a rival ran.
     pub held: Ns,
+    /// For how long at least one of its tasks waited for a CPU while none of them had one, and no rival ran: neither the group nor what is asked
+    /// about had that time.
+    pub others: Ns,
 }
 
 /// The way from a wakeup onto a CPU, which nobody's absence makes shorter: no longer wait counts as being held back. Chosen: on virtual machines half of
@@ -100,7 +103,11 @@ impl Contention {
     /// A group in the whole recording.
     pub fn whole(&self, group: usize) -> Window {
         let windows = self.windows(group).iter();
-        windows.fold(Window::default(), |sum, w| Window { ran: sum.ran + w.ran, held: sum.held + w.held })
+        windows.fold(Window::default(), |sum, w| Window {
+            ran: sum.ran + w.ran,
+            held: sum.held + w.held,
+            others: sum.others + w.others,
+        })
     }
 
     /// The length of the recording.
@@ -126,6 +133,8 @@ impl Contention {
                         group.woken = None;
                         at.held += std::mem::take(&mut group.pending);
                     }
+                } else if group.running == 0 {
+                    at.others += time;
                 }
             }
             group.since = until;
@@ -224,11 +233,30 @@ mod tests {
         }
         contention.finish(us(300));
         // The wakeup at 210 waited for 15 us: that is the way onto the CPU.
-        let windows =
-            [(40, 50), (30, 50), (75, 0)].map(|(ran, held)| Window { ran: us(ran), held: us(held) });
+        let windows = [(40, 50), (30, 50), (75, 0)].map(|(ran, held)| Window {
+            ran: us(ran),
+            held: us(held),
+            others: Ns::ZERO,
+        });
         assert_eq!(contention.windows(0), windows);
-        assert_eq!(contention.whole(0), Window { ran: us(145), held: us(100) });
-        assert_eq!(contention.whole(1), Window { ran: us(145), held: us(0) });
+        assert_eq!(contention.whole(0), Window { ran: us(145), held: us(100), others: Ns::ZERO });
+        // It waits from 150 to 180, and from 225 on.
+        assert_eq!(contention.whole(1), Window { ran: us(145), held: us(0), others: us(105) });
         assert_eq!(contention.windows(7), []);
+    }
+
+    #[test]
+    fn time_that_neither_had_is_the_others() {
+        let mut contention = Contention::new(vec![Some(0), None, None], vec![false, true, false], us(100));
+        for event in [
+            switch(0, None, PrevState::Runnable, Some(0)),
+            switch(20, Some(0), PrevState::Runnable, Some(2)),
+            switch(50, Some(2), PrevState::Runnable, Some(1)),
+            switch(90, Some(1), PrevState::Runnable, Some(0)),
+        ] {
+            contention.event(&event);
+        }
+        contention.finish(us(100));
+        assert_eq!(contention.windows(0), [Window { ran: us(30), held: us(40), others: us(30) }]);
     }
 }
