@@ -494,7 +494,7 @@ mod tests {
                 if matches!(what, StepKind::Affinity { .. }) && on.is_some() {
                     continue;
                 }
-                let answer = core.step(&Step { at: Ns::from_us(turn * 50), what });
+                let answer = core.step(&Step { at: Ns::from_us(turn * 50), what: what.clone() });
                 assert!(answer.is_ok(), "{}, turn {turn}: {what:?}: {}", entry.name, answer.unwrap_err());
             }
         }
