@@ -11,9 +11,8 @@ use schedlab_model::Ns;
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_study::compare::{RecordedInput, modelled_by};
 use schedlab_study::deploy::Format;
-use schedlab_study::gallery::{self, Found};
-use schedlab_study::scenario::Scenario;
-use schedlab_study::tune::{Aim, HeldOut, Target, TuneOptions, Tuned, tune};
+use schedlab_study::input::Input;
+use schedlab_study::tune::{Aim, HeldOut, TuneOptions, Tuned, tune};
 use std::path::{Path, PathBuf};
 
 /// `schedlab tune`
@@ -83,32 +82,20 @@ pub(crate) struct TuneArgs {
     output: Option<PathBuf>,
 }
 
-/// The input, read once.
-enum Input {
-    Scenario(Box<Scenario>),
-    Recording(Box<RecordedInput>),
-}
-
 pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     if let Some(path) = &args.output {
         output::check(path)?;
     }
     let options = options(args)?;
-    let input = match gallery::find(&stdin::given(&args.input)?)? {
-        Found::Scenario(scenario) => Input::Scenario(scenario),
-        Found::Recording(path) => Input::Recording(Box::new(RecordedInput::open(&path)?)),
-    };
+    let input = Input::open(&stdin::given(&args.input)?)?;
     let held_out: Vec<RecordedInput> =
         args.validate.iter().map(|path| held_out(path)).collect::<anyhow::Result<_>>()?;
     let (chosen, said) = args.scheduler.as_ref().map(modelled_by).unzip();
-    let target = match &input {
-        Input::Scenario(scenario) => Target::Scenario(scenario, chosen.as_ref()),
-        Input::Recording(recorded) => Target::Recording(recorded, chosen.as_ref()),
-    };
     let held_out: Vec<HeldOut<'_>> =
         args.validate.iter().map(|path| path.display().to_string()).zip(&held_out).collect();
     let progress = Progress::with_verb("searching");
-    let mut tuned = tune(target, &options, &held_out, &|done, all| progress.set(done, all))?;
+    let mut tuned =
+        tune(input.target(chosen.as_ref()), &options, &held_out, &|done, all| progress.set(done, all))?;
     drop(progress);
     tuned.notes.extend(said.flatten());
     tuned.input.name = stdin::named(&tuned.input.name);

@@ -1,7 +1,7 @@
 //! The space of a search: one to three dimensions, each a setting with values, and the points that are tried of it.
 
 use crate::compare::Point;
-use crate::variant::Variant;
+use crate::variant::{Variant, quoted_target};
 use schedlab_model::Ns;
 use schedlab_model::text::{decimal, nearest, scaled};
 use schedlab_scheduler::{Knob, KnobKind, SchedulerSpec, registry};
@@ -371,9 +371,7 @@ pub(super) fn compose(space: &[Dimension], values: &[String], base: &SchedulerSp
         }
     }
     let clause = |(target, settings): &(String, Vec<String>)| {
-        let quoted =
-            if target.contains(char::is_whitespace) { format!("\"{target}\"") } else { target.clone() };
-        format!("{quoted} {}", settings.join(" "))
+        format!("{} {}", quoted_target(target), settings.join(" "))
     };
     let text = clauses.iter().map(clause).collect::<Vec<_>>().join(" ; ");
     let name = match (&scheduler, text.is_empty()) {
