@@ -26,11 +26,7 @@ _NO_SETTING = "unchanged"
 
 
 def _input(input: Recording | str | PathLike[str]) -> str:
-    if isinstance(input, Recording):
-        if input.window_ns is not None:
-            raise ValueError("a part of a recording cannot be simulated yet: give the whole one")
-        return input.path
-    return fspath(input)
+    return input._whole_input() if isinstance(input, Recording) else fspath(input)
 
 
 def sweep(

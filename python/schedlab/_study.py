@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 from collections.abc import Iterable, Mapping
 from os import PathLike, fspath
 from typing import Any
@@ -40,13 +41,14 @@ def compare(
     ``duration`` the virtual time, ``jobs`` the number of threads (0: one per CPU; the result does not depend on it).
     Ctrl-C ends it at once.
     """
-    if isinstance(input, Recording):
-        if input.window_ns is not None:
-            raise ValueError("a part of a recording cannot be compared yet: compare the whole one")
-        input = input.path
+    name = input._whole_input() if isinstance(input, Recording) else fspath(input)
+    schedulers = list(schedulers)
     written = [f"{name}: {settings}" for name, settings in (variants or {}).items()]
     length = None if duration is None else nanoseconds(duration)
-    return Study(_native.compare(fspath(input), list(schedulers), written, seeds, seed, length, jobs))
+    given = {"schedulers": schedulers, "variants": variants, "seeds": seeds, "seed": seed, "duration": duration}
+    words = [repr(name), *(f"{key}={value!r}" for key, value in given.items() if value)]
+    call = f"schedlab.compare({', '.join(words)})"
+    return Study(_native.compare(name, schedulers, written, seeds, seed, length, jobs), call)
 
 
 def diff(
@@ -68,8 +70,9 @@ def diff(
 class Study:
     """The result of a comparison. Made by :func:`compare`."""
 
-    def __init__(self, native: _native.NativeStudy) -> None:
+    def __init__(self, native: _native.NativeStudy, call: str) -> None:
         self._native = native
+        self._call = call
 
     @property
     def verdict(self) -> str:
@@ -94,6 +97,16 @@ class Study:
     def expectations(self) -> Table:
         """Return the expectations of a scenario, and what came of them."""
         return Table(self._native.expectations())
+
+    def report(self, path: str | PathLike[str]) -> None:
+        """Write a page: one HTML file with charts, without other files, as ``schedlab compare --report`` writes it.
+
+        Distributions and schedules are observed in a second run, which gives the same numbers.
+
+        >>> compare("two-hogs", duration="1500ms").report("/tmp/two-hogs.html")
+        """
+        made_on = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
+        self._native.report(fspath(path), self._call, made_on)
 
     def deploy(self, format: str = "shell") -> str:
         """Return what makes the recommended row without schedlab: ``shell``, ``systemd``, ``kubernetes`` or ``xl``."""

@@ -1,7 +1,8 @@
 //! Long calls: without the interpreter's lock, and ended by Ctrl-C.
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
+use schedlab_study::StudyError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -22,6 +23,14 @@ pub(crate) fn bad(error: &dyn std::error::Error) -> PyErr {
         cause = inner.source();
     }
     PyValueError::new_err(text)
+}
+
+/// The exception of an error of a study: of a call that Ctrl-C ended, [`PyKeyboardInterrupt`].
+pub(crate) fn raised(error: StudyError) -> PyErr {
+    match error {
+        StudyError::Stopped => PyKeyboardInterrupt::new_err("stopped"),
+        other => bad(&other),
+    }
 }
 
 /// Runs `work` on a thread of its own while other Python threads go on. At Ctrl-C the flag that it is given is set, and the

@@ -1,8 +1,8 @@
 //! Sweeps over settings, and searches.
 
-use crate::call::{bad, long};
+use crate::call::{bad, long, raised};
 use crate::table::NativeTable;
-use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use schedlab_model::Ns;
 use schedlab_study::StudyError;
@@ -13,13 +13,6 @@ use schedlab_study::tune::{Aim, Explorer, HeldOut, TuneOptions, Tuned, tune};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-
-fn raised(error: StudyError) -> PyErr {
-    match error {
-        StudyError::Stopped => PyKeyboardInterrupt::new_err("stopped"),
-        other => bad(&other),
-    }
-}
 
 /// An input whose settings are swept.
 #[pyclass(frozen, module = "schedlab._native")]
