@@ -1,5 +1,6 @@
 """The compiled part."""
 
+from collections.abc import Callable
 from os import PathLike
 
 class NativeTable:
@@ -74,6 +75,7 @@ def compare(
     seed: int | None = None,
     duration_ns: int | None = None,
     jobs: int = 0,
+    report: Callable[[int, int], object] | None = None,
 ) -> NativeStudy: ...
 def diff(before: str, after: str, fail_if: list[str], least: float, seed: int) -> str: ...
 def schedulers() -> list[tuple[str, str]]: ...

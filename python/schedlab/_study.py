@@ -9,6 +9,7 @@ from os import PathLike, fspath
 from typing import Any
 
 from . import _native
+from ._progress import bar
 from ._recording import Recording
 from ._table import Table, library
 from ._time import nanoseconds
@@ -33,13 +34,14 @@ def compare(
     seed: int | None = None,
     duration: int | str | None = None,
     jobs: int = 0,
+    progress: bool | None = None,
 ) -> Study:
     """Play a recording or a scenario under schedulers and variants, as ``schedlab compare`` does.
 
     ``variants`` maps a name to settings, such as ``{"batch idle": "sysbench policy=idle"}``; ``schedulers`` have their knobs
     behind a colon, such as ``"linux-6.18:base_slice_ns=6ms"``. ``seeds`` is how many runs each row gets, ``seed`` the first,
     ``duration`` the virtual time, ``jobs`` the number of threads (0: one per CPU; the result does not depend on it).
-    Ctrl-C ends it at once.
+    Ctrl-C ends it at once. ``progress`` shows a bar of tqdm; None: in terminals, and in notebooks that have ipywidgets.
     """
     name = input._whole_input() if isinstance(input, Recording) else fspath(input)
     schedulers = list(schedulers)
@@ -48,7 +50,9 @@ def compare(
     given = {"schedulers": schedulers, "variants": variants, "seeds": seeds, "seed": seed, "duration": duration}
     words = [repr(name), *(f"{key}={value!r}" for key, value in given.items() if value)]
     call = f"schedlab.compare({', '.join(words)})"
-    return Study(_native.compare(name, schedulers, written, seeds, seed, length, jobs), call)
+    with bar("comparing", progress) as report:
+        native = _native.compare(name, schedulers, written, seeds, seed, length, jobs, report)
+    return Study(native, call)
 
 
 def diff(

@@ -51,6 +51,17 @@ def test_parts_of_a_sweep_hold_the_same(tmp_path: Path) -> None:
         swept("threads", out=tmp_path / "parts")
 
 
+def test_progress_is_shown_where_it_is_wanted(capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("tqdm")
+    swept("threads")
+    sl.compare(RECORDING, seeds=1, duration="100ms")
+    assert capfd.readouterr().err == ""
+    swept("threads", progress=True)
+    assert "sweeping: 100%" in capfd.readouterr().err
+    sl.compare(RECORDING, seeds=3, duration="200ms", progress=True)
+    assert "comparing: 100%" in capfd.readouterr().err
+
+
 def tuned(**more: object) -> sl.Tuned:
     arguments: dict[str, object] = {"cost": "sysbench share", "space": SPACE, "trials": 20, "seeds": 2, "seed": 3}
     return sl.tune(RECORDING, goal="redis-server share", **{**arguments, **more})

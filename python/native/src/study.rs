@@ -1,6 +1,6 @@
 //! Comparisons.
 
-use crate::call::{bad, long, raised};
+use crate::call::{bad, long, raised, watched};
 use crate::table::NativeTable;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -28,7 +28,7 @@ pub(crate) struct NativeStudy {
 
 /// Plays a recording or a scenario under schedulers and variants, as `schedlab compare` does.
 #[pyfunction]
-#[pyo3(signature = (input, schedulers, variants, seeds=None, seed=None, duration_ns=None, jobs=0))]
+#[pyo3(signature = (input, schedulers, variants, seeds=None, seed=None, duration_ns=None, jobs=0, report=None))]
 #[expect(clippy::too_many_arguments, reason = "the keywords of a Python function")]
 pub(crate) fn compare(
     py: Python<'_>,
@@ -39,6 +39,7 @@ pub(crate) fn compare(
     seed: Option<u64>,
     duration_ns: Option<u64>,
     jobs: usize,
+    report: Option<Bound<'_, PyAny>>,
 ) -> PyResult<NativeStudy> {
     if seeds.is_some_and(|seeds| !(1..=1000).contains(&seeds)) {
         return Err(PyValueError::new_err("seeds: 1 to 1000"));
@@ -49,9 +50,10 @@ pub(crate) fn compare(
     let duration = duration_ns.map(Ns);
     let options =
         Options { schedulers, variants, seed, repetitions: seeds, duration, jobs, ..Options::default() };
-    let (input, study) = long(py, |stop| {
+    let (input, study) = watched(py, report.as_ref(), |stop, counter| {
         let input = Input::open(&input)?;
-        let study = input.compare(None, &with_stop(&options, stop), &|_, _| {})?;
+        let progress = |done, all| counter.set(done, all);
+        let study = input.compare(None, &with_stop(&options, stop), &progress)?;
         Ok((input, study))
     })?
     .map_err(raised)?;

@@ -25,6 +25,8 @@ Examples:
                             --keep 'sysbench share' --space 'sysbench policy=other,batch,idle'
   schedlab tune redis.slt --goal 'redis-server share' --space 'base_slice_ns=0.3ms..30ms'
   schedlab tune redis.slt --goal 'redis-server share' --space 'scheduler=linux-6.1,linux-7.2'
+  schedlab tune redis.slt --goal 'redis-server share' --seeds 2 \\
+                          --space 'sysbench group=/batch ; /batch cpu.max=10%,30%,90%'
   schedlab tune redis.slt --goal 'redis-server share' --space 'sysbench nice=0,10,19' \\
                           --validate other.slt
   schedlab tune redis.slt --goal 'redis-server share' --space 'sysbench nice=0,19' --deploy shell
@@ -33,7 +35,8 @@ A goal is 'SUBJECT METRIC' or 'SUBJECT METRIC OP VALUE': the number that is to b
 enough. --keep names what is not to become worse; with a bound ('sysbench share > 30%') a setting beyond it is no answer.
 
 A dimension (--space) is 'TARGET KEY=LOW..HIGH' or 'TARGET KEY=V1,V2' with the targets and keys of `compare --variant`, \
-'KNOB=LOW..HIGH' for a knob of the scheduler, KNOB alone for all values that it allows, or 'scheduler=S1,S2'. Up to three.
+'KNOB=LOW..HIGH' for a knob of the scheduler, KNOB alone for all values that it allows, or 'scheduler=S1,S2'. Up to three. Before a ';' stand settings that every value has, such as \
+the group of a limit.
 
 Every combination is tried where --trials allows that, else settings that fill the space evenly. Those that no other is better than \
 go on to more seeds; the answer comes from seeds that the search has not seen. A gain smaller than its error is no gain.
