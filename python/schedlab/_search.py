@@ -13,7 +13,7 @@ from . import _backend, _native
 from ._progress import bar
 from ._recording import Recording
 from ._space import Span, Values, grid, values, written
-from ._table import ArrowTable, Table, library
+from ._table import ArrowTable, FilesTable, Table, library
 from ._time import nanoseconds
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ def sweep(
     unchanged row, 1: the first setting, ...).
 
     ``backend``: ``"threads"``, ``"serial"``, or ``"ray"`` (``pip install 'schedlab[ray]'``; a cluster that ``ray.init`` has joined is used).
-    The table is the same. ``out`` is a folder for Parquet files, one for each part: then no more than a part is in memory, and
-    the table is read from there. ``progress`` is that of :func:`compare`.
+    The table is the same. ``out`` is a folder for Parquet files, one for each part: then no more than the parts that run are in
+    memory, and what is taken from the table is read from there. ``progress`` is that of :func:`compare`.
     """
     _backend.check(backend)
     if (space is None) == (settings is None):
@@ -72,19 +72,21 @@ def sweep(
         parts = _parts(names, points, more, backend, report)
         if out is None:
             return ArrowTable(pyarrow.concat_tables(parts).combine_chunks())
-        return ArrowTable(_in_files(parts, Path(out)))
+        return _in_files(parts, Path(out))
 
 
-def _in_files(parts: Iterator[Any], folder: Path) -> Any:
-    """Write each part when it is there, and return a table of all that the files hold."""
+def _in_files(parts: Iterator[Any], folder: Path) -> FilesTable:
+    """Write each part when it is there, and return the table that the files hold."""
     import pyarrow.parquet
 
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.glob("part-*.parquet")):
         raise ValueError(f"{folder} has parts of another sweep: name an empty folder")
+    files = []
     for number, part in enumerate(parts):
-        pyarrow.parquet.write_table(part, folder / f"part-{number:06}.parquet")
-    return pyarrow.parquet.read_table(folder)
+        files.append(folder / f"part-{number:06}.parquet")
+        pyarrow.parquet.write_table(part, files[-1], compression="zstd")
+    return FilesTable(files)
 
 
 def _parts(
