@@ -182,7 +182,15 @@ fn what_is_so_already_is_not_deployed() {
     let ran = deploy("batch idle: sysbench policy=idle nice=0", "shell");
     assert!(ran.stdout.contains("chrt --idle") && !ran.stdout.contains("renice"), "{}", ran.stdout);
     // Against a first row that is not the scenario's workload a setting of the scenario is one.
-    let ran = schedlab(&["compare", RECORDING, "--seeds", "1", "--variant", "same: sysbench policy=other", "--json"]);
+    let ran = schedlab(&[
+        "compare",
+        RECORDING,
+        "--seeds",
+        "1",
+        "--variant",
+        "same: sysbench policy=other",
+        "--json",
+    ]);
     let study: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
     assert!(study["rows"][1]["deploy"].is_null(), "{}", study["rows"][1]["deploy"]);
 }

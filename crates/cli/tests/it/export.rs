@@ -151,15 +151,18 @@ fn an_rt_app_workload_of_a_recording_is_taken_back() {
 fn tables_go_out_as_parquet() {
     let folder = Folder::new("parquet");
     let tables = folder.0.join("tables").display().to_string();
-    let ran = schedlab(&["export", "recordings/redis-other-other-closed8.slt", "--parquet", &tables, "--json"]);
+    let ran =
+        schedlab(&["export", "recordings/redis-other-other-closed8.slt", "--parquet", &tables, "--json"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     super::schema::fits("export", &ran.stdout);
     let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(json["files"][0]["format"], "parquet");
     let notes = json["files"][0]["notes"].as_array().unwrap();
     assert!(notes.iter().any(|note| note.as_str().unwrap().starts_with("latencies.parquet: ")), "{notes:?}");
-    let all = ["blame", "events", "latencies", "migrations", "slices", "tasks"].map(|name| format!("{name}.parquet"));
-    let mut names: Vec<_> = std::fs::read_dir(&tables).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let all = ["blame", "events", "latencies", "migrations", "slices", "tasks"]
+        .map(|name| format!("{name}.parquet"));
+    let mut names: Vec<_> =
+        std::fs::read_dir(&tables).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, all.map(std::ffi::OsString::from));
     for name in names {

@@ -213,7 +213,9 @@ fn bytes(arguments: &[&str]) -> (Vec<u8>, String) {
 
 #[test]
 fn one_table_is_a_parquet_file() {
-    for analysis in ["--tasks", "--latency", "--worst=3", "--blame", "--states", "--slices", "--migrations", "--wakes"] {
+    for analysis in
+        ["--tasks", "--latency", "--worst=3", "--blame", "--states", "--slices", "--migrations", "--wakes"]
+    {
         let (file, said) = bytes(&["show", RECORDING, analysis, "--format", "parquet"]);
         assert!(file.starts_with(b"PAR1") && file.ends_with(b"PAR1"), "{analysis}");
         assert_eq!(said.contains("without antagonists"), analysis == "--blame", "{analysis}: {said}");
@@ -230,6 +232,9 @@ fn one_table_is_a_parquet_file() {
         (&["diff", RECORDING, RECORDING, "--format=parquet"], "a format of `show` and `compare`"),
     ] {
         let ran = schedlab(arguments);
-        assert!(ran.code == 2 && ran.stderr.contains(says) && ran.stdout.is_empty(), "{arguments:?}: {ran:?}");
+        assert!(
+            ran.code == 2 && ran.stderr.contains(says) && ran.stdout.is_empty(),
+            "{arguments:?}: {ran:?}"
+        );
     }
 }

@@ -168,7 +168,12 @@ fn every_kind_of_setting_is_a_dimension() {
         ),
         ("xen-bare-weights", "hog-1 share", "/d1 weight=128,512", ["/d1 weight=128", "/d1 weight=512"]),
         ("xen-bare-weights", "hog-1 share", "/d2 cap=10,30", ["/d2 cap=10", "/d2 cap=30"]),
-        ("xen-bare-weights", "hog-1 share", "tslice=1ms,30ms", ["scheduler tslice=1ms", "scheduler tslice=30ms"]),
+        (
+            "xen-bare-weights",
+            "hog-1 share",
+            "tslice=1ms,30ms",
+            ["scheduler tslice=1ms", "scheduler tslice=30ms"],
+        ),
         (
             "xen-bare-weights",
             "hog-1 share",
