@@ -164,7 +164,7 @@ fn every_kind_of_setting_is_a_dimension() {
             "two-hogs",
             "yes share",
             "scheduler=linux-6.1:latency_ns=6ms,linux-6.18",
-            ["linux-6.1:latency_ns=6ms", "linux-6.18"],
+            ["linux-6.18", "linux-6.1:latency_ns=6ms"],
         ),
         ("xen-bare-weights", "hog-1 share", "/d1 weight=128,512", ["/d1 weight=128", "/d1 weight=512"]),
         ("xen-bare-weights", "hog-1 share", "/d2 cap=10,30", ["/d2 cap=10", "/d2 cap=30"]),
