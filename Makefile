@@ -3,7 +3,7 @@ CARGO ?= cargo
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test wheel python-test lint ci guests guests-short oracle stress bench doc clean
+.PHONY: help demo build test cargo-test wheel python-test lint ci guests guests-short oracle stress bench doc clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,7 +22,9 @@ demo:  ## No root: a recording of Redis beside a batch job; two predictions, and
 build:  ## Build all of the program: target/release/schedlab
 	$(CARGO) build --release --package schedlab-cli
 
-test:  ## Every test: models against oracles, scenarios, recordings, bad input, tidiness
+test: cargo-test python-test  ## Every test: models against oracles, scenarios, recordings, bad input, tidiness, the Python package
+
+cargo-test:  ## Every test but those of the Python package: these need no network
 	$(CARGO) test --workspace --no-fail-fast
 
 lint:  ## Formatting, clippy (warnings are errors), licences and known holes of dependencies
@@ -42,11 +44,11 @@ guests-short:  ## The same on three kernels, some minutes: part of CI
 	$(CARGO) build --package schedlab-cli
 	$(CARGO) xtask guest --short --program target/debug/schedlab
 
-# Versions of what is installed are in python/requirements-test.txt; the environment is made once.
+# Versions of all that is installed are in python/requirements-test.lock; the environment is made once.
 PYTHON_ENV := target/python-test
-$(PYTHON_ENV)/made: python/requirements-test.txt
+$(PYTHON_ENV)/made: python/requirements-test.lock
 	python3 -m venv $(PYTHON_ENV)
-	$(PYTHON_ENV)/bin/pip install --quiet --requirement python/requirements-test.txt
+	$(PYTHON_ENV)/bin/pip install --quiet --requirement python/requirements-test.lock
 	touch $@
 
 wheel: $(PYTHON_ENV)/made  ## The Python package: target/wheels

@@ -9,7 +9,7 @@ Every table (:class:`Table`) speaks Arrow's PyCapsule protocol and has ``to_pand
 ``to_parquet()``. Bad input raises :class:`ValueError` with the message that the command line has.
 """
 
-from ._recording import Recording, open
+from ._recording import Recording, open, scenario
 from ._search import Setting, Tuned, sweep, tune
 from ._space import Span, linear, log
 from ._study import Study, compare, diff, scenarios, schedulers
@@ -27,6 +27,7 @@ __all__ = [
     "linear",
     "log",
     "open",
+    "scenario",
     "scenarios",
     "schedulers",
     "sweep",

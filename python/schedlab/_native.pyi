@@ -1,5 +1,6 @@
 """The compiled part."""
 
+from collections.abc import Callable
 from os import PathLike
 
 class NativeTable:
@@ -10,6 +11,7 @@ class NativeTable:
 class NativeRecording:
     path: PathLike[str]
     window: tuple[int, int] | None
+    simulated: bool
     duration_ns: int
     def header_json(self) -> str: ...
     def repairs_json(self) -> str: ...
@@ -21,6 +23,7 @@ class NativeStudy:
     def json(self) -> str: ...
     def rows(self) -> NativeTable: ...
     def expectations(self) -> NativeTable: ...
+    def report(self, path: str, command: str, made_on: str) -> None: ...
 
 class NativeSweep:
     def __new__(cls, input: str) -> NativeSweep: ...
@@ -57,6 +60,13 @@ class NativeSearch:
     def search(self, trials: int, validate: list[str], jobs: int) -> str: ...
 
 def open(path: str) -> NativeRecording: ...
+def scenario(
+    name: str,
+    scheduler: str | None = None,
+    variant: str | None = None,
+    seed: int | None = None,
+    duration_ns: int | None = None,
+) -> NativeRecording: ...
 def compare(
     input: str,
     schedulers: list[str],
@@ -65,6 +75,7 @@ def compare(
     seed: int | None = None,
     duration_ns: int | None = None,
     jobs: int = 0,
+    report: Callable[[int, int], object] | None = None,
 ) -> NativeStudy: ...
 def diff(before: str, after: str, fail_if: list[str], least: float, seed: int) -> str: ...
 def schedulers() -> list[tuple[str, str]]: ...

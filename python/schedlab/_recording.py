@@ -20,21 +20,48 @@ def open(path: str | PathLike[str]) -> Recording:
     return Recording(_native.open(fspath(path)))
 
 
+def scenario(
+    name: str | PathLike[str],
+    *,
+    scheduler: str | None = None,
+    variant: str | None = None,
+    seed: int | None = None,
+    duration: int | str | None = None,
+) -> Recording:
+    """Simulate a scenario once, and return what happened as a recording: a file (``.toml``, or ``.json`` of rt-app), or a name of
+    :func:`scenarios`.
+
+    ``scheduler`` has its knobs behind a colon (the default is the scenario's first), ``variant`` is one of the scenario's; ``seed`` and
+    ``duration`` replace the scenario's. Of virtual machines it is the hypervisor's view. :func:`compare` takes the name of a scenario, and
+    runs all of its schedulers, variants and seeds. Ctrl-C ends it at once.
+
+    >>> scenario("two-hogs", scheduler="linux-6.1", duration="1s").slices.to_pandas()["length_ns"].median() > 0
+    True
+    """
+    length = None if duration is None else nanoseconds(duration)
+    return Recording(_native.scenario(fspath(name), scheduler, variant, seed, length))
+
+
 class Recording:
-    """What the scheduler of a machine did for some time. Made by :func:`open`."""
+    """What a scheduler did for some time, recorded or simulated. Made by :func:`open` and :func:`scenario`."""
 
     def __init__(self, native: _native.NativeRecording) -> None:
         self._native = native
 
     @property
     def path(self) -> str:
-        """The file that it came from."""
+        """The file or the scenario that it came from."""
         return fspath(self._native.path)
 
     @property
     def window_ns(self) -> tuple[int, int] | None:
         """The part of the file that it is, or None when it is all of it."""
         return self._native.window
+
+    @property
+    def simulated(self) -> bool:
+        """Whether it was simulated by :func:`scenario`."""
+        return self._native.simulated
 
     @property
     def duration_ns(self) -> int:
@@ -93,6 +120,14 @@ class Recording:
         """Say what it is."""
         part = "" if self.window_ns is None else f", from {self.window_ns[0] / 1e9} s on"
         return f"<Recording {self.path}: {self.duration_ns / 1e9:.2f} s{part}>"
+
+    def _whole_input(self) -> str:
+        """Return its file, for what simulates it."""
+        if self.simulated:
+            raise ValueError(f"{self.path} was simulated: give the scenario's name instead of its events")
+        if self.window_ns is not None:
+            raise ValueError("a part of a recording cannot be simulated yet: give the whole one")
+        return self.path
 
     def _table(self, name: str) -> Table:
         return Table(self._native.table(name))

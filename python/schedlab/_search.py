@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import _backend, _native
+from ._progress import bar
 from ._recording import Recording
 from ._space import Span, Values, grid, values, written
-from ._table import ArrowTable, Table, library
+from ._table import ArrowTable, FilesTable, Table, library
 from ._time import nanoseconds
 
 if TYPE_CHECKING:
@@ -26,11 +27,7 @@ _NO_SETTING = "unchanged"
 
 
 def _input(input: Recording | str | PathLike[str]) -> str:
-    if isinstance(input, Recording):
-        if input.window_ns is not None:
-            raise ValueError("a part of a recording cannot be simulated yet: give the whole one")
-        return input.path
-    return fspath(input)
+    return input._whole_input() if isinstance(input, Recording) else fspath(input)
 
 
 def sweep(
@@ -44,6 +41,7 @@ def sweep(
     duration: int | str | None = None,
     backend: str = "threads",
     out: str | PathLike[str] | None = None,
+    progress: bool | None = None,
 ) -> Table:
     """Run every setting on every input, and return their measurements: one table, in the order of the grid.
 
@@ -54,8 +52,8 @@ def sweep(
     unchanged row, 1: the first setting, ...).
 
     ``backend``: ``"threads"``, ``"serial"``, or ``"ray"`` (``pip install 'schedlab[ray]'``; a cluster that ``ray.init`` has joined is used).
-    The table is the same. ``out`` is a folder for Parquet files, one for each part: then no more than a part is in memory, and
-    the table is read from there.
+    The table is the same. ``out`` is a folder for Parquet files, one for each part: then no more than the parts that run are in
+    memory, and what is taken from the table is read from there. ``progress`` is that of :func:`compare`.
     """
     _backend.check(backend)
     if (space is None) == (settings is None):
@@ -69,39 +67,54 @@ def sweep(
     names = [_input(one) for one in ([inputs] if single else inputs)]
     length = None if duration is None else nanoseconds(duration)
     more = (list(metrics), seeds, seed, length)
-    parts = _parts(names, points, more, backend)
     pyarrow = library("pyarrow", "schedlab[pandas]")
-    if out is None:
-        return ArrowTable(pyarrow.concat_tables(parts).combine_chunks())
-    folder = Path(out)
+    with bar("sweeping", progress) as report:
+        parts = _parts(names, points, more, backend, report)
+        if out is None:
+            return ArrowTable(pyarrow.concat_tables(parts).combine_chunks())
+        return _in_files(parts, Path(out))
+
+
+def _in_files(parts: Iterator[Any], folder: Path) -> FilesTable:
+    """Write each part when it is there, and return the table that the files hold."""
+    import pyarrow.parquet
+
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.glob("part-*.parquet")):
         raise ValueError(f"{folder} has parts of another sweep: name an empty folder")
-    import pyarrow.parquet
-
+    files = []
     for number, part in enumerate(parts):
-        pyarrow.parquet.write_table(part, folder / f"part-{number:06}.parquet")
-    return ArrowTable(pyarrow.parquet.read_table(folder))
+        files.append(folder / f"part-{number:06}.parquet")
+        pyarrow.parquet.write_table(part, files[-1], compression="zstd")
+    return FilesTable(files)
 
 
 def _parts(
-    names: list[str], points: list[tuple[str | None, str]], more: tuple[Any, ...], backend: str
+    names: list[str],
+    points: list[tuple[str | None, str]],
+    more: tuple[Any, ...],
+    backend: str,
+    report: Callable[[int, int], None] | None,
 ) -> Iterator[Any]:
     """Yield the measurements of each batch."""
     import pyarrow
     import pyarrow.compute
 
     begins = range(0, len(points), _BATCH)
-    for name in names:
+    seeds = more[1]
+    for place, name in enumerate(names):
         calls = (("rows", points[begin : begin + _BATCH], *more) for begin in begins)
         for begin, native in zip(begins, _backend.run(backend, name, ("NativeSweep",), calls), strict=True):
             rows = pyarrow.table(native)
-            place = rows.column("row")
+            if report is not None:
+                done = place * len(points) + min(begin + _BATCH, len(points))
+                report(done * seeds, len(names) * len(points) * seeds)
+            row = rows.column("row")
             if begin:
                 # The unchanged row is in the first batch.
-                mine = pyarrow.compute.greater(place, 0)
-                rows, place = rows.filter(mine), place.filter(mine)
-            moved = pyarrow.compute.if_else(pyarrow.compute.greater(place, 0), pyarrow.compute.add(place, begin), place)
+                mine = pyarrow.compute.greater(row, 0)
+                rows, row = rows.filter(mine), row.filter(mine)
+            moved = pyarrow.compute.if_else(pyarrow.compute.greater(row, 0), pyarrow.compute.add(row, begin), row)
             rows = rows.drop_columns(["row"])
             rows = rows.add_column(0, "setting", moved)
             yield rows.add_column(0, "input", pyarrow.array([name] * len(rows), pyarrow.string()))
@@ -120,6 +133,7 @@ def tune(
     validate: Sequence[str | PathLike[str]] = (),
     sampler: str | None = None,
     backend: str = "threads",
+    progress: bool | None = None,
 ) -> Tuned:
     """Search the settings of ``space`` for the one that serves ``goal`` best, as ``schedlab tune`` does, in any number of dimensions.
 
@@ -128,7 +142,7 @@ def tune(
     (``pip install 'schedlab[tune]'``; the default is ``"nsga2"`` with a cost, else ``"tpe"``), or ``"even"``, which needs nothing and
     takes three dimensions: every combination, or points that fill the space. A point is first tried with one seed of its runs; the
     best go on to more, and the answer comes from ``seeds`` that the search has not seen. ``validate``: recordings on which it
-    is to hold too. The same ``seed`` gives the same answer on every ``backend`` (see :func:`sweep`).
+    is to hold too. The same ``seed`` gives the same answer on every ``backend`` (see :func:`sweep`). ``progress`` is that of :func:`compare`.
     """
     _backend.check(backend)
     if not 1 <= seeds <= 1000 or not 1 <= trials <= 5000:
@@ -147,16 +161,19 @@ def tune(
     study, how = _study(sampler, len(costs), 1 if seed is None else seed)
     tried: list[list[str]] = []
     losses: list[list[float] | None] = []
-    while len(tried) < trials:
-        count = min(_ASKED, trials - len(tried))
-        asked = [study.ask() for _ in range(count)]
-        chosen = [[_suggested(trial, what, of) for what, of in axes.items()] for trial in asked]
-        calls = (("losses", chosen[begin : begin + _BATCH]) for begin in range(0, count, _BATCH))
-        found = [one for part in _backend.run(backend, name, make, calls) for one in part]
-        for trial, loss in zip(asked, found, strict=True):
-            _tell(study, trial, loss)
-        tried += chosen
-        losses += found
+    with bar("searching", progress) as report:
+        while len(tried) < trials:
+            count = min(_ASKED, trials - len(tried))
+            asked = [study.ask() for _ in range(count)]
+            chosen = [[_suggested(trial, what, of) for what, of in axes.items()] for trial in asked]
+            calls = (("losses", chosen[begin : begin + _BATCH]) for begin in range(0, count, _BATCH))
+            found = [one for part in _backend.run(backend, name, make, calls) for one in part]
+            for trial, loss in zip(asked, found, strict=True):
+                _tell(study, trial, loss)
+            tried += chosen
+            losses += found
+            if report is not None:
+                report(len(tried), trials)
     return Tuned(search.finish(tried, losses, how, others, jobs))
 
 

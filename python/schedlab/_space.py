@@ -86,12 +86,18 @@ def grid(space: Mapping[str, Values]) -> list[tuple[str | None, str]]:
 def point(chosen: Mapping[str, str]) -> tuple[str | None, str]:
     """Return (scheduler, settings) of one value for each dimension; what one target has is one clause."""
     scheduler = None
+    fixed: list[str] = []
     clauses: dict[str, list[str]] = {}
     for what, value in chosen.items():
-        target, _, key = what.strip().rpartition(" ")
+        # Before a ";" stands what every value has.
+        before, _, varied = what.rpartition(";")
+        if before.strip() and before.strip() not in fixed:
+            fixed.append(before.strip())
+        target, _, key = varied.strip().rpartition(" ")
         if (target, key) == ("", "scheduler"):
             scheduler = value
             continue
         clauses.setdefault(target.strip() or "scheduler", []).append(f"{key}={value}")
     quoted = {target: f'"{target}"' if " " in target else target for target in clauses}
-    return scheduler, " ; ".join(f"{quoted[target]} {' '.join(of)}" for target, of in clauses.items())
+    texts = fixed + [f"{quoted[target]} {' '.join(of)}" for target, of in clauses.items()]
+    return scheduler, " ; ".join(texts)

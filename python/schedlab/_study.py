@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import platform
 from collections.abc import Iterable, Mapping
 from os import PathLike, fspath
 from typing import Any
 
 from . import _native
+from ._progress import bar
 from ._recording import Recording
 from ._table import Table, library
 from ._time import nanoseconds
@@ -32,21 +34,25 @@ def compare(
     seed: int | None = None,
     duration: int | str | None = None,
     jobs: int = 0,
+    progress: bool | None = None,
 ) -> Study:
     """Play a recording or a scenario under schedulers and variants, as ``schedlab compare`` does.
 
     ``variants`` maps a name to settings, such as ``{"batch idle": "sysbench policy=idle"}``; ``schedulers`` have their knobs
     behind a colon, such as ``"linux-6.18:base_slice_ns=6ms"``. ``seeds`` is how many runs each row gets, ``seed`` the first,
     ``duration`` the virtual time, ``jobs`` the number of threads (0: one per CPU; the result does not depend on it).
-    Ctrl-C ends it at once.
+    Ctrl-C ends it at once. ``progress`` shows a bar of tqdm; None: in terminals, and in notebooks that have ipywidgets.
     """
-    if isinstance(input, Recording):
-        if input.window_ns is not None:
-            raise ValueError("a part of a recording cannot be compared yet: compare the whole one")
-        input = input.path
+    name = input._whole_input() if isinstance(input, Recording) else fspath(input)
+    schedulers = list(schedulers)
     written = [f"{name}: {settings}" for name, settings in (variants or {}).items()]
     length = None if duration is None else nanoseconds(duration)
-    return Study(_native.compare(fspath(input), list(schedulers), written, seeds, seed, length, jobs))
+    given = {"schedulers": schedulers, "variants": variants, "seeds": seeds, "seed": seed, "duration": duration}
+    words = [repr(name), *(f"{key}={value!r}" for key, value in given.items() if value)]
+    call = f"schedlab.compare({', '.join(words)})"
+    with bar("comparing", progress) as report:
+        native = _native.compare(name, schedulers, written, seeds, seed, length, jobs, report)
+    return Study(native, call)
 
 
 def diff(
@@ -68,8 +74,9 @@ def diff(
 class Study:
     """The result of a comparison. Made by :func:`compare`."""
 
-    def __init__(self, native: _native.NativeStudy) -> None:
+    def __init__(self, native: _native.NativeStudy, call: str) -> None:
         self._native = native
+        self._call = call
 
     @property
     def verdict(self) -> str:
@@ -94,6 +101,16 @@ class Study:
     def expectations(self) -> Table:
         """Return the expectations of a scenario, and what came of them."""
         return Table(self._native.expectations())
+
+    def report(self, path: str | PathLike[str]) -> None:
+        """Write a page: one HTML file with charts, without other files, as ``schedlab compare --report`` writes it.
+
+        Distributions and schedules are observed in a second run, which gives the same numbers.
+
+        >>> compare("two-hogs", duration="1500ms").report("/tmp/two-hogs.html")
+        """
+        made_on = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
+        self._native.report(fspath(path), self._call, made_on)
 
     def deploy(self, format: str = "shell") -> str:
         """Return what makes the recommended row without schedlab: ``shell``, ``systemd``, ``kubernetes`` or ``xl``."""

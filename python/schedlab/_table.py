@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from os import PathLike
+from collections.abc import Sequence
+from os import PathLike, fspath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ._native import NativeTable
@@ -11,6 +13,7 @@ if TYPE_CHECKING:
     import pandas
     import polars
     import pyarrow
+    import pyarrow.dataset
 
 
 class Table:
@@ -74,12 +77,42 @@ class ArrowTable(Table):
     @property
     def columns(self) -> dict[str, str]:
         """Names of the columns, and what each means where that is written down."""
-        doc = {field.name: (field.metadata or {}).get(b"doc", b"").decode() for field in self._arrow.schema}
-        return {name: doc[name] for name in self._arrow.column_names}
+        return _columns(self._arrow.schema)
 
     def to_arrow(self) -> pyarrow.Table:
         """Return the ``pyarrow.Table``."""
         return self._arrow
+
+
+class FilesTable(Table):
+    """A table in Parquet files, which are read when they are asked for: in memory is what was taken."""
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        self._files = [fspath(file) for file in files]
+
+    def _dataset(self) -> pyarrow.dataset.Dataset:
+        return library("pyarrow.dataset").dataset(self._files, format="parquet")
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Hand the data on, a piece at a time."""
+        return self._dataset().scanner().to_reader().__arrow_c_stream__(requested_schema)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self._dataset().count_rows()
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Names of the columns, and what each means where that is written down."""
+        return _columns(self._dataset().schema)
+
+    def to_arrow(self) -> pyarrow.Table:
+        """Return a ``pyarrow.Table`` with everything in memory."""
+        return self._dataset().to_table()
+
+
+def _columns(schema: pyarrow.Schema) -> dict[str, str]:
+    return {field.name: (field.metadata or {}).get(b"doc", b"").decode() for field in schema}
 
 
 def library(name: str, extra: str = "schedlab[pandas]' or 'schedlab[polars]", more: str = "") -> Any:

@@ -141,12 +141,58 @@ def test_a_part_has_the_events_of_its_time(recording: sl.Recording) -> None:
         (lambda: sl.compare("two-hogs", duration="5"), "with its unit"),
         (lambda: sl.open(RECORDING)["9s":], "there is nothing"),
         (lambda: sl.compare(sl.open(RECORDING)["1s":]), "a part of a recording"),
+        (lambda: sl.compare(sl.scenario("two-hogs", duration="1s")), "give the scenario's name"),
+        (lambda: sl.scenario("two-hogz"), "did you mean the scenario `two-hogs`"),
+        (lambda: sl.scenario(RECORDING), "read it with schedlab.open"),
+        (lambda: sl.scenario("two-hogs", variant="x"), "this scenario has"),
+        (lambda: sl.scenario("two-hogs", scheduler="linux-9"), "linux-9"),
+        (lambda: sl.scenario("two-hogs", duration="0s"), "longer than 0"),
+        (lambda: sl.compare("two-hogs", duration="1200ms").report("/no/such/folder/x.html"), "cannot be written"),
     ],
 )
 def test_bad_input_is_a_value_error_that_teaches(call, words: str) -> None:
     with pytest.raises(ValueError, match=words.replace("(", r"\(")) as caught:
         call()
     assert "\n" not in str(caught.value).strip()
+
+
+def test_a_simulated_scenario_is_a_recording(tmp_path: Path) -> None:
+    simulated = sl.scenario("two-hogs", scheduler="linux-6.1")
+    shown = run("show", "two-hogs", "--scheduler", "linux-6.1", "--slices", "--format", "csv").splitlines()
+    assert simulated.simulated and not sl.open(RECORDING).simulated
+    slices = simulated.slices.to_polars()
+    # The yes of the scenario, as the command line counts them: those at the ends of the run have no row.
+    counted = sum(int(row["slices"]) for row in csv.DictReader(shown[: shown.index("")]))
+    assert 0 <= counted - len(slices) <= 4
+    assert sorted(set(slices["comm"].to_list())) == ["yes-1", "yes-2"]
+    again = sl.scenario("two-hogs", scheduler="linux-6.1", seed=simulated_seed(), duration="5s")
+    assert again.duration_ns == 5 * 10**9
+    assert again.events.to_polars()["at_ns"].to_list() == simulated["0s":"4999999999ns"].events.to_polars()["at_ns"].to_list()
+    # A file, and one of its variants.
+    file = sl.scenario(ROOT / "scenarios/redis-batch.toml", variant="shared", duration="1s")
+    assert "sysbench" in file.tasks.to_pandas()["comm"].tolist()
+
+
+def simulated_seed() -> int:
+    return sl.compare("two-hogs", duration="1100ms", seeds=1).result["seeds"][0]
+
+
+def test_the_page_is_that_of_the_command_line(tmp_path: Path) -> None:
+    ours, theirs = tmp_path / "ours.html", tmp_path / "theirs.html"
+    study = sl.compare(RECORDING, variants={"batch idle": "sysbench policy=idle"}, seeds=2)
+    study.report(ours)
+    run("compare", str(RECORDING), "--variant", "batch idle: sysbench policy=idle", "--seeds", "2", "--report", str(theirs))
+
+    def lines(path: Path) -> list[str]:
+        # Which command made it, where, and of which commit: the same everywhere else.
+        differs = ("schedlab.compare(", "schedlab compare ", "made on", "Python ", "commit", "Made by schedlab")
+        text = path.read_text()
+        # The nonce of its policy is a hash of the page.
+        text = text.replace(text.partition("'nonce-")[2].partition("'")[0], "NONCE")
+        return [line for line in text.splitlines() if not any(word in line for word in differs)]
+
+    assert lines(ours) == lines(theirs)
+    assert "schedlab.compare(" in ours.read_text()
 
 
 def test_ctrl_c_ends_a_run() -> None:

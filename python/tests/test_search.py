@@ -45,10 +45,29 @@ def test_the_rows_of_a_sweep_are_those_of_compare() -> None:
 
 
 def test_parts_of_a_sweep_hold_the_same(tmp_path: Path) -> None:
-    assert swept("threads", out=tmp_path / "parts").to_arrow().to_pylist() == swept("threads").to_arrow().to_pylist()
-    assert len(list((tmp_path / "parts").glob("*.parquet"))) == 2
+    parts, whole = swept("threads", out=tmp_path / "parts"), swept("threads")
+    assert parts.to_arrow().to_pylist() == whole.to_arrow().to_pylist()
+    assert parts.columns == whole.columns and len(parts) == len(whole)
+    assert parts.to_polars().rows() == whole.to_polars().rows()
+    # It is read when it is asked for.
+    (tmp_path / "parts/part-000001.parquet").unlink()
+    with pytest.raises(FileNotFoundError):
+        len(parts)
+    swept("threads", out=tmp_path / "again")
+    assert len(list((tmp_path / "again").glob("*.parquet"))) == 2
     with pytest.raises(ValueError, match="empty folder"):
-        swept("threads", out=tmp_path / "parts")
+        swept("threads", out=tmp_path / "again")
+
+
+def test_progress_is_shown_where_it_is_wanted(capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("tqdm")
+    swept("threads")
+    sl.compare(RECORDING, seeds=1, duration="100ms")
+    assert capfd.readouterr().err == ""
+    swept("threads", progress=True)
+    assert "sweeping:  80%" in capfd.readouterr().err
+    sl.compare(RECORDING, seeds=3, duration="200ms", progress=True)
+    assert "comparing: " in capfd.readouterr().err
 
 
 def tuned(**more: object) -> sl.Tuned:

@@ -105,8 +105,10 @@ fn tables() -> String {
     let mut text = String::from(
         "# Tables\n\nMade by `cargo xtask docs` from the declarations in `crates/trace/src/flat` and `crates/tables/src/study.rs`: do not \
          edit by hand.\n\nThe Python package hands them to data frames (`sl.open(FILE).events`, `sl.compare(FILE).rows()`); \
-         `schedlab export --csv` writes `events`, `tasks` and, as `waits.csv`, `latencies`. Whole numbers have 64 bits, times are \
-         nanoseconds, texts are dictionaries; any value may be missing.\n",
+         `schedlab export --csv` writes `events`, `tasks` and, as `waits.csv`, `latencies`, `schedlab export --parquet DIR` each \
+         table of a recording as `DIR/NAME.parquet`, and `schedlab compare --format parquet` writes `rows`. Whole numbers have 64 bits, times \
+         are nanoseconds, texts are dictionaries; any value may be missing. In a Parquet file each column says what it means: under \
+         `doc` in the metadata of its field.\n",
     );
     for table in schedlab_tables::all() {
         let _ = write!(

@@ -11,6 +11,7 @@ use anyhow::Context as _;
 use clap::ValueEnum;
 use results::{Markdown, ResultShape};
 use serde::Serialize;
+use std::ffi::OsString;
 use std::path::Path;
 
 pub(crate) use paragraphs::{BOLD, TABLE, paragraphs};
@@ -29,6 +30,9 @@ pub(crate) enum ResultFormat {
     Json,
     /// An object for each row, one a line
     Ndjson,
+    /// A table for data frames: of `show` and `compare`
+    #[cfg(feature = "parquet")]
+    Parquet,
 }
 
 impl ResultFormat {
@@ -41,7 +45,7 @@ impl ResultFormat {
 /// The options of every command that prints a result.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct FormatArgs {
-    /// Print the result as table, markdown, csv, json or ndjson (docs/formats.md)
+    /// Print the result as table, markdown, csv, json or ndjson; `show` and `compare` as parquet, too (docs/formats.md)
     #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
     format: Option<ResultFormat>,
     /// Print as JSON: short for --format json
@@ -64,6 +68,14 @@ impl FormatArgs {
     #[cfg(feature = "machine")]
     pub(crate) fn has_steps(&self) -> bool {
         matches!(self.get(), ResultFormat::Csv | ResultFormat::Json | ResultFormat::Ndjson)
+    }
+
+    /// Whether the result is a Parquet file, which is no text.
+    pub(crate) fn is_parquet(&self) -> bool {
+        #[cfg(feature = "parquet")]
+        return self.get() == ResultFormat::Parquet;
+        #[cfg(not(feature = "parquet"))]
+        false
     }
 
     /// Returns the result in the chosen format. `value` is what JSON holds, `text` what a terminal shows; `to` is the file that it is
@@ -129,13 +141,29 @@ impl LivePrinter {
 }
 
 /// Whether the command line asks for JSON, before what another program is started with.
-pub(crate) fn asks_for_json(arguments: impl Iterator<Item = std::ffi::OsString>) -> bool {
-    let named = |name: &str| ResultFormat::from_str(name, false).is_ok_and(ResultFormat::is_json);
+pub(crate) fn asks_for_json(arguments: impl Iterator<Item = OsString>) -> bool {
+    asks_for(arguments, ResultFormat::is_json)
+}
+
+/// Refuses Parquet of a command that has no table, before it begins.
+#[cfg(feature = "parquet")]
+pub(crate) fn no_parquet(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
+    if asks_for(arguments, |format| format == ResultFormat::Parquet) {
+        anyhow::bail!(
+            "--format parquet is a format of `show` and `compare`, and `export --parquet DIR` writes the tables of a recording: use csv or \
+             ndjson here"
+        );
+    }
+    Ok(())
+}
+
+fn asks_for(arguments: impl Iterator<Item = OsString>, is: fn(ResultFormat) -> bool) -> bool {
+    let named = |name: &str| ResultFormat::from_str(name, false).is_ok_and(is);
     let mut after_format = false;
     for word in arguments.take_while(|word| word != "--") {
         let word = word.to_string_lossy();
         let chosen = if after_format { Some(&*word) } else { word.strip_prefix("--format=") };
-        if word == "--json" || chosen.is_some_and(named) {
+        if word == "--json" && is(ResultFormat::Json) || chosen.is_some_and(named) {
             return true;
         }
         after_format = word == "--format";

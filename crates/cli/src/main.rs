@@ -31,6 +31,12 @@ fn main() -> ExitCode {
         Err(error) => return refused(&error),
     };
     render::use_colors(args.color);
+    #[cfg(feature = "parquet")]
+    if !matches!(args.command, Command::Show(_) | Command::Compare(_))
+        && let Err(error) = format::no_parquet(std::env::args_os())
+    {
+        return failed(&message(&error), false);
+    }
     let result = match &args.command {
         Command::Explain(command) => commands::explain::run(command),
         #[cfg(feature = "machine")]

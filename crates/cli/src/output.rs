@@ -4,7 +4,7 @@ use anyhow::{Context, anyhow, bail};
 use schedlab_model::text::{is_hostile, shown};
 use schedlab_trace::{NewFile, STDOUT};
 use std::borrow::Cow;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::Path;
 
 /// Writes to `path`, or to standard output. A file is replaced only when everything is written.
@@ -14,9 +14,32 @@ pub(crate) fn write(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
         out.write_all(safe(text).as_bytes())?;
         return Ok(out.flush()?);
     };
+    write_file(path, text.as_bytes())
+}
+
+/// Writes what no text is to `path`, or to standard output, which must not be a terminal ([`no_terminal`]).
+#[cfg(feature = "parquet")]
+pub(crate) fn write_bytes(path: Option<&Path>, bytes: &[u8]) -> anyhow::Result<()> {
+    let Some(path) = path.filter(|path| !is_stdout(path)) else {
+        let mut out = std::io::stdout().lock();
+        out.write_all(bytes)?;
+        return Ok(out.flush()?);
+    };
+    write_file(path, bytes)
+}
+
+/// Refuses to write what no text is to a terminal, before the work is done.
+pub(crate) fn no_terminal(path: Option<&Path>, what: &str) -> anyhow::Result<()> {
+    if path.is_none_or(is_stdout) && std::io::stdout().is_terminal() {
+        bail!("{what} is no text: send it to a file (> FILE.parquet)");
+    }
+    Ok(())
+}
+
+fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let write = || -> std::io::Result<()> {
         let mut file = NewFile::create(path)?;
-        file.write_all(text.as_bytes())?;
+        file.write_all(bytes)?;
         file.commit()
     };
     write().with_context(|| unwritable(path))

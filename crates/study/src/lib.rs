@@ -18,6 +18,7 @@ pub mod gate;
 pub mod generate;
 pub mod glossary;
 pub mod headline;
+pub mod input;
 pub mod measurements;
 pub mod metric;
 pub mod order;

@@ -1,5 +1,7 @@
 //! One setting with many values: `base_slice_ns=0.7ms,1.4ms,2.8ms` (a knob) or `sysbench nice=0..19` (a setting of a target).
 
+use crate::variant::quoted_target;
+
 /// Most values of one scan.
 const MOST: usize = 64;
 
@@ -35,13 +37,14 @@ impl Scan {
         if values.len() > MOST {
             return Err(format!("`{text}` has {} values: give {MOST} at most", values.len()));
         }
-        let what = if target == "scheduler" { key.to_owned() } else { format!("{} {key}", target.trim()) };
-        Ok(Scan { what, values, target: target.trim().to_owned(), key: key.to_owned() })
+        let target = target.trim().trim_matches(['"', '\'']).to_owned();
+        let what = if target == "scheduler" { key.to_owned() } else { format!("{target} {key}") };
+        Ok(Scan { what, values, target, key: key.to_owned() })
     }
 
     /// Returns a variant for each value, as a user would write it; it is its own name.
     pub fn variants(&self) -> Vec<String> {
-        let named = |value: &String| format!("{} {}={value}", self.target, self.key);
+        let named = |value: &String| format!("{} {}={value}", quoted_target(&self.target), self.key);
         self.values.iter().map(named).collect()
     }
 }
@@ -73,6 +76,13 @@ mod tests {
         }
         let idle = Scan::parse("/batch cpu.weight=1,10").unwrap();
         assert_eq!(idle.variants(), ["/batch cpu.weight=1", "/batch cpu.weight=10"]);
+        for text in ["Web Content nice=1,2", "\"Web Content\" nice=1,2"] {
+            let blanks = Scan::parse(text).unwrap();
+            assert_eq!(blanks.what, "Web Content nice");
+            assert_eq!(blanks.variants(), ["\"Web Content\" nice=1", "\"Web Content\" nice=2"]);
+            let variant = Variant::parse(&blanks.variants()[0]).unwrap();
+            assert_eq!(variant.clauses[0].target, "Web Content");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::scenario::{Scenario, task_info};
 use schedlab_model::text::glob;
 use schedlab_model::{CpuId, Ns, TaskSpec};
 use schedlab_scheduler::SchedulerSpec;
-use schedlab_sim::RunOptions;
+use schedlab_sim::{RunOptions, Stop};
 use schedlab_trace::analysis::timehist::{Listed, Listing, Piece, Take};
 use schedlab_trace::analysis::{By, Scope};
 use schedlab_trace::{
@@ -16,6 +16,8 @@ use schedlab_trace::{
 };
 use std::cell::Cell;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::sync_channel;
 
 /// Which part of a recording is shown.
@@ -49,7 +51,7 @@ pub fn open(
     variant: Option<&str>,
 ) -> Result<Recording, StudyError> {
     let path = match found {
-        Found::Scenario(scenario) => return Ok(simulated(&scenario, scheduler, variant)?.1),
+        Found::Scenario(scenario) => return simulate(&scenario, scheduler, variant, None),
         Found::Recording(path) => path,
     };
     let option = match (scheduler, variant) {
@@ -223,12 +225,27 @@ fn named(path: &Path, error: TraceError) -> StudyError {
     }
 }
 
+/// Returns the events of a scenario's first seed under one scheduler (`None`: its first) with one of its variants (`None`: as its first
+/// row has it), as a recording. Of virtual machines it is the hypervisor's view: its tasks are vCPUs.
+///
+/// # Errors
+/// A scheduler or variant that does not exist, a run that fails, or [`StudyError::Stopped`] after `stop` became true.
+pub fn simulate(
+    scenario: &Scenario,
+    scheduler: Option<&SchedulerSpec>,
+    variant: Option<&str>,
+    stop: Option<&Arc<AtomicBool>>,
+) -> Result<Recording, StudyError> {
+    Ok(simulated(scenario, scheduler, variant, stop)?.1)
+}
+
 /// The events of a scenario's first seed under one scheduler, as a recording. Of virtual machines it is the
 /// hypervisor's view: its tasks are vCPUs.
 pub(crate) fn simulated(
     scenario: &Scenario,
     scheduler: Option<&SchedulerSpec>,
     variant: Option<&str>,
+    stop: Option<&Arc<AtomicBool>>,
 ) -> Result<(RowPlan, Recording), StudyError> {
     let spec = scheduler.or(scenario.schedulers.first());
     let spec = spec
@@ -240,6 +257,7 @@ pub(crate) fn simulated(
     let mut options = RunOptions::for_time(scenario.duration);
     options.seed = scenario.seed;
     options.end_with_tasks = scenario.end_with_tasks;
+    options.stop = stop.cloned().map(Stop::when);
     let mut events = Vec::new();
     let outcome = plan.run(&machine, &*built, &options, &mut events)?;
     let duration = if scenario.end_with_tasks { outcome.metrics.to } else { scenario.duration };

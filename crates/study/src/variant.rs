@@ -18,6 +18,8 @@ mod setting;
 pub use apply::{Applied, Subject};
 pub use setting::{GroupSetting, MachineSetting, Setting, SourceSetting, TaskSetting};
 
+use std::borrow::Cow;
+
 /// One thing to try.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Variant {
@@ -153,6 +155,14 @@ fn quoted(text: &str) -> String {
         }
     }
     plain + rest
+}
+
+/// Returns a target as a variant has it: in quotes where it has blanks.
+pub(crate) fn quoted_target(target: &str) -> Cow<'_, str> {
+    match target.contains(char::is_whitespace) {
+        true => format!("\"{target}\"").into(),
+        false => target.into(),
+    }
 }
 
 /// `/a//b/` is the group `/a/b`.

@@ -116,7 +116,7 @@ pub fn observe(
             scheduler.map_or("this scenario names none".to_owned(), |other| format!("{other} is none"))
         ))
     })?;
-    let (plan, recording) = crate::show::simulated(scenario, Some(spec), variant)?;
+    let (plan, recording) = crate::show::simulated(scenario, Some(spec), variant, None)?;
     let cpus = recording.header.topology.cpus();
     let watch = RunstateListener::new(recording.header.tasks.len());
     let watch = Followed::over(&recording, &Scope::default(), watch);

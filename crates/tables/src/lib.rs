@@ -5,8 +5,11 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+#[cfg(feature = "parquet")]
+pub mod parquet;
 pub mod study;
 
+pub use batch::LooseTable;
 pub use schedlab_trace::flat::{ColumnDef, Kind, TableDef};
 
 use arrow_array::RecordBatch;
@@ -29,6 +32,16 @@ pub enum TableError {
     /// Columns of different lengths: a fault of schedlab.
     #[error("the table cannot be built: {0}")]
     Arrow(#[from] arrow_schema::ArrowError),
+    /// A column whose values differ in kind: a fault of schedlab.
+    #[error("column `{column}` holds values of two kinds: please report it")]
+    Mixed {
+        /// Its name.
+        column: String,
+    },
+    /// A Parquet file that cannot be written.
+    #[cfg(feature = "parquet")]
+    #[error("the Parquet file cannot be written: {0}")]
+    Parquet(#[from] ::parquet::errors::ParquetError),
 }
 
 /// Every declared table: those of recordings first, then those of results.
@@ -43,8 +56,15 @@ pub fn recorded() -> impl Iterator<Item = &'static str> {
 
 /// The table of this name.
 fn find(name: &str) -> Result<&'static Flat, TableError> {
-    let found = flat::TABLES.iter().find(|table| table.def.name == name);
-    found.ok_or_else(|| TableError::Unknown { name: name.to_owned() })
+    flat::find(name).ok_or_else(|| TableError::Unknown { name: name.to_owned() })
+}
+
+/// Says what a recording lacks for a table.
+///
+/// # Errors
+/// There is no such table, or the recording lacks what it needs.
+pub fn check(recording: &Recording, name: &str) -> Result<(), TableError> {
+    Ok((find(name)?.check)(&recording.header)?)
 }
 
 /// Returns a table of a recording.

@@ -18,7 +18,10 @@ pub use slices::{SLICES, slices};
 pub use tasks::{TASKS, tasks};
 pub use waits::{LATENCIES, latencies};
 
-use crate::{Recording, TraceError};
+use crate::analysis::blame::Blame;
+use crate::analysis::migrations::Migrations;
+use crate::analysis::{Analysis as _, Summary};
+use crate::{Header, Recording, TraceError};
 use schedlab_model::{Ns, TaskId};
 use std::ops::ControlFlow;
 
@@ -98,16 +101,23 @@ pub struct Flat {
     pub def: &'static TableDef,
     /// Hands each row to the receiver.
     pub walk: fn(&Recording, &mut Rows<'_>) -> Result<(), TraceError>,
+    /// Names what a recording lacks for it: what `walk` does before the first row.
+    pub check: fn(&Header) -> Result<(), TraceError>,
+}
+
+/// Returns the table of this name.
+pub fn find(name: &str) -> Option<&'static Flat> {
+    TABLES.iter().find(|table| table.def.name == name)
 }
 
 /// Every table of recordings.
 pub const TABLES: &[Flat] = &[
-    Flat { def: &EVENTS, walk: events },
-    Flat { def: &TASKS, walk: tasks },
-    Flat { def: &LATENCIES, walk: latencies },
-    Flat { def: &SLICES, walk: slices },
-    Flat { def: &MIGRATIONS, walk: migrations },
-    Flat { def: &BLAME, walk: blame },
+    Flat { def: &EVENTS, walk: events, check: |_| Ok(()) },
+    Flat { def: &TASKS, walk: tasks, check: |_| Ok(()) },
+    Flat { def: &LATENCIES, walk: latencies, check: Summary::check },
+    Flat { def: &SLICES, walk: slices, check: |_| Ok(()) },
+    Flat { def: &MIGRATIONS, walk: migrations, check: Migrations::check },
+    Flat { def: &BLAME, walk: blame, check: Blame::check },
 ];
 
 /// The three columns that name a task: its place in the header, thread id, name.

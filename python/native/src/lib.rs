@@ -28,7 +28,7 @@ fn scenarios() -> Vec<&'static str> {
 #[pymodule(name = "_native")]
 mod native {
     #[pymodule_export]
-    use super::recording::{NativeRecording, open};
+    use super::recording::{NativeRecording, open, scenario};
     #[pymodule_export]
     use super::search::{NativeSearch, NativeSweep};
     #[pymodule_export]

@@ -1,10 +1,14 @@
 //! Recordings.
 
-use crate::call::{bad, long};
+use crate::call::{bad, long, raised};
 use crate::table::NativeTable;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use schedlab_model::Ns;
+use schedlab_scheduler::SchedulerSpec;
+use schedlab_study::compare::modelled_by;
+use schedlab_study::gallery::{self, Found};
+use schedlab_study::show::simulate;
 use schedlab_trace::Recording;
 use std::path::PathBuf;
 
@@ -18,6 +22,9 @@ pub(crate) struct NativeRecording {
     /// The part of the file that it is, in nanoseconds; `None`: all of it.
     #[pyo3(get)]
     window: Option<(u64, u64)>,
+    /// Whether a scenario was simulated: `path` is what the scenario was called then.
+    #[pyo3(get)]
+    simulated: bool,
 }
 
 /// Reads a recording, or a trace of any kind that `schedlab import` reads.
@@ -32,7 +39,34 @@ pub(crate) fn open(py: Python<'_>, path: PathBuf) -> PyResult<NativeRecording> {
     if recording.events.is_empty() {
         return Err(PyValueError::new_err(format!("{}: the recording holds no events", path.display())));
     }
-    Ok(NativeRecording { recording, path, window: None })
+    Ok(NativeRecording { recording, path, window: None, simulated: false })
+}
+
+/// Simulates a scenario once, and returns its events as a recording.
+#[pyfunction]
+#[pyo3(signature = (name, scheduler=None, variant=None, seed=None, duration_ns=None))]
+pub(crate) fn scenario(
+    py: Python<'_>,
+    name: String,
+    scheduler: Option<String>,
+    variant: Option<String>,
+    seed: Option<u64>,
+    duration_ns: Option<u64>,
+) -> PyResult<NativeRecording> {
+    let Found::Scenario(mut scenario) = gallery::find(&name).map_err(|error| bad(&error))? else {
+        return Err(PyValueError::new_err(format!("{name} is a recording: read it with schedlab.open")));
+    };
+    if duration_ns == Some(0) {
+        return Err(PyValueError::new_err("duration: longer than 0"));
+    }
+    let parse = |text: String| text.parse::<SchedulerSpec>().map_err(|error| bad(&error));
+    let scheduler = scheduler.map(parse).transpose()?.map(|spec| modelled_by(&spec).0);
+    scenario.seed = seed.unwrap_or(scenario.seed);
+    scenario.duration = duration_ns.map_or(scenario.duration, Ns);
+    let recording =
+        long(py, |stop| simulate(&scenario, scheduler.as_ref(), variant.as_deref(), Some(&stop)))?;
+    let recording = recording.map_err(raised)?;
+    Ok(NativeRecording { recording, path: name.into(), window: None, simulated: true })
 }
 
 #[pymethods]
@@ -84,6 +118,6 @@ impl NativeRecording {
         })?;
         let offset = self.window.map_or(0, |(from, _)| from);
         let window = Some((offset + from.0, offset + to.0));
-        Ok(NativeRecording { recording, path: self.path.clone(), window })
+        Ok(NativeRecording { recording, path: self.path.clone(), window, simulated: self.simulated })
     }
 }

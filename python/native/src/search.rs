@@ -1,48 +1,18 @@
 //! Sweeps over settings, and searches.
 
-use crate::call::{bad, long};
+use crate::call::{bad, long, raised};
 use crate::table::NativeTable;
-use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use schedlab_model::Ns;
 use schedlab_study::StudyError;
-use schedlab_study::compare::{Options, Point, RecordedInput, compare_recording, compare_scenario};
-use schedlab_study::gallery::{self, Found};
+use schedlab_study::compare::{Options, Point, RecordedInput};
 use schedlab_study::headline::Wanted;
-use schedlab_study::scenario::Scenario;
-use schedlab_study::tune::{Aim, Explorer, HeldOut, Target, TuneOptions, Tuned, tune};
+use schedlab_study::input::Input;
+use schedlab_study::tune::{Aim, Explorer, HeldOut, TuneOptions, Tuned, tune};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-
-/// What is simulated, read once.
-enum Input {
-    Scenario(Box<Scenario>),
-    Recording(Box<RecordedInput>),
-}
-
-impl Input {
-    fn open(name: &str) -> Result<Input, StudyError> {
-        Ok(match gallery::find(name)? {
-            Found::Scenario(scenario) => Input::Scenario(scenario),
-            Found::Recording(path) => Input::Recording(Box::new(RecordedInput::open(&path)?)),
-        })
-    }
-
-    fn target(&self) -> Target<'_> {
-        match self {
-            Input::Scenario(scenario) => Target::Scenario(scenario, None),
-            Input::Recording(recorded) => Target::Recording(recorded, None),
-        }
-    }
-}
-
-fn raised(error: StudyError) -> PyErr {
-    match error {
-        StudyError::Stopped => PyKeyboardInterrupt::new_err("stopped"),
-        other => bad(&other),
-    }
-}
 
 /// An input whose settings are swept.
 #[pyclass(frozen, module = "schedlab._native")]
@@ -75,13 +45,8 @@ impl NativeSweep {
         let only = only.iter().map(wanted).collect::<PyResult<Vec<_>>>()?;
         let (repetitions, duration) = (Some(seeds), duration_ns.map(Ns));
         let options = Options { points, only, seed, repetitions, duration, jobs, ..Options::default() };
-        let study = long(py, |stop| {
-            let options = Options { stop: Some(stop), ..options };
-            match &self.0 {
-                Input::Scenario(scenario) => compare_scenario(scenario, &options, &|_, _| {}),
-                Input::Recording(recorded) => compare_recording(recorded, None, &options, &|_, _| {}),
-            }
-        })?;
+        let study =
+            long(py, |stop| self.0.compare(None, &Options { stop: Some(stop), ..options }, &|_, _| {}))?;
         let study = study.map_err(raised)?;
         schedlab_tables::study::rows(&study).map(NativeTable).map_err(|error| bad(&error))
     }
@@ -123,7 +88,7 @@ impl NativeSearch {
         };
         let input = long(py, |_| Input::open(&input))?.map_err(raised)?;
         let search = NativeSearch { input, options };
-        Explorer::new(search.input.target(), &search.options).map_err(raised)?;
+        Explorer::new(search.input.target(None), &search.options).map_err(raised)?;
         Ok(search)
     }
 
@@ -134,7 +99,7 @@ impl NativeSearch {
         values: Vec<Vec<String>>,
         jobs: usize,
     ) -> PyResult<Vec<Option<Vec<f64>>>> {
-        let work = |stop| Explorer::new(self.input.target(), &self.with(jobs, stop))?.losses(&values);
+        let work = |stop| Explorer::new(self.input.target(None), &self.with(jobs, stop))?.losses(&values);
         long(py, work)?.map_err(raised)
     }
 
@@ -151,7 +116,7 @@ impl NativeSearch {
         let found = long(py, |stop| {
             let options = self.with(jobs, stop);
             let others = others(&validate)?;
-            let explorer = Explorer::new(self.input.target(), &options)?;
+            let explorer = Explorer::new(self.input.target(None), &options)?;
             explorer.finish(&values, &losses, &how, &held_out(&validate, &others), &|_, _| {})
         })?;
         json(found)
@@ -162,7 +127,7 @@ impl NativeSearch {
         let found = long(py, |stop| {
             let options = TuneOptions { trials, ..self.with(jobs, stop) };
             let others = others(&validate)?;
-            tune(self.input.target(), &options, &held_out(&validate, &others), &|_, _| {})
+            tune(self.input.target(None), &options, &held_out(&validate, &others), &|_, _| {})
         })?;
         json(found)
     }

@@ -1,26 +1,34 @@
 //! Comparisons.
 
-use crate::call::{bad, long};
+use crate::call::{bad, long, raised, watched};
 use crate::table::NativeTable;
-use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use schedlab_model::Ns;
 use schedlab_scheduler::SchedulerSpec;
-use schedlab_study::StudyError;
-use schedlab_study::compare::{Options, RecordedInput, compare_recording, compare_scenario, modelled_by};
+use schedlab_study::compare::{Options, modelled_by};
 use schedlab_study::diff::DiffOptions;
-use schedlab_study::gallery::{self, Found};
 use schedlab_study::gate::Gate;
+use schedlab_study::input::Input;
+use schedlab_study::page::{Origin, of_study};
 use schedlab_study::result::Study;
-use std::path::Path;
+use schedlab_trace::NewFile;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-/// The result of a comparison.
+/// The result of a comparison, and what it was made from.
 #[pyclass(frozen, module = "schedlab._native")]
-pub(crate) struct NativeStudy(Study);
+pub(crate) struct NativeStudy {
+    study: Study,
+    input: Input,
+    options: Options,
+}
 
 /// Plays a recording or a scenario under schedulers and variants, as `schedlab compare` does.
 #[pyfunction]
-#[pyo3(signature = (input, schedulers, variants, seeds=None, seed=None, duration_ns=None, jobs=0))]
+#[pyo3(signature = (input, schedulers, variants, seeds=None, seed=None, duration_ns=None, jobs=0, report=None))]
 #[expect(clippy::too_many_arguments, reason = "the keywords of a Python function")]
 pub(crate) fn compare(
     py: Python<'_>,
@@ -31,6 +39,7 @@ pub(crate) fn compare(
     seed: Option<u64>,
     duration_ns: Option<u64>,
     jobs: usize,
+    report: Option<Bound<'_, PyAny>>,
 ) -> PyResult<NativeStudy> {
     if seeds.is_some_and(|seeds| !(1..=1000).contains(&seeds)) {
         return Err(PyValueError::new_err("seeds: 1 to 1000"));
@@ -41,20 +50,20 @@ pub(crate) fn compare(
     let duration = duration_ns.map(Ns);
     let options =
         Options { schedulers, variants, seed, repetitions: seeds, duration, jobs, ..Options::default() };
-    let study = long(py, |stop| run(&input, &Options { stop: Some(stop), ..options }))?;
-    let mut study = study.map_err(|error| match error {
-        StudyError::Stopped => PyKeyboardInterrupt::new_err("stopped"),
-        other => bad(&other),
-    })?;
+    let (input, study) = watched(py, report.as_ref(), |stop, counter| {
+        let input = Input::open(&input)?;
+        let progress = |done, all| counter.set(done, all);
+        let study = input.compare(None, &with_stop(&options, stop), &progress)?;
+        Ok((input, study))
+    })?
+    .map_err(raised)?;
+    let mut study = study;
     study.notes.extend(said.into_iter().flatten());
-    Ok(NativeStudy(study))
+    Ok(NativeStudy { study, input, options })
 }
 
-fn run(input: &str, options: &Options) -> Result<Study, StudyError> {
-    match gallery::find(input)? {
-        Found::Scenario(scenario) => compare_scenario(&scenario, options, &|_, _| {}),
-        Found::Recording(path) => compare_recording(&RecordedInput::open(&path)?, None, options, &|_, _| {}),
-    }
+fn with_stop(options: &Options, stop: Arc<AtomicBool>) -> Options {
+    Options { stop: Some(stop), ..options.clone() }
 }
 
 /// Compares two recordings, two folders of recordings, or two results, as `schedlab diff --json` does.
@@ -78,22 +87,48 @@ pub(crate) fn diff(
 impl NativeStudy {
     /// The whole result in the schema `schedlab-compare/1`.
     fn json(&self) -> PyResult<String> {
-        serde_json::to_string(&self.0).map_err(|error| bad(&error))
+        serde_json::to_string(&self.study).map_err(|error| bad(&error))
     }
 
     /// What it comes to: the outcome, and how sure that is.
     #[getter]
     fn verdict(&self) -> (String, String) {
-        (self.0.verdict.outcome.clone(), self.0.verdict.certainty.clone())
+        (self.study.verdict.outcome.clone(), self.study.verdict.certainty.clone())
     }
 
     /// The measurements.
     fn rows(&self) -> PyResult<NativeTable> {
-        schedlab_tables::study::rows(&self.0).map(NativeTable).map_err(|error| bad(&error))
+        schedlab_tables::study::rows(&self.study).map(NativeTable).map_err(|error| bad(&error))
     }
 
     /// The expectations of a scenario.
     fn expectations(&self) -> PyResult<NativeTable> {
-        schedlab_tables::study::expectations(&self.0).map(NativeTable).map_err(|error| bad(&error))
+        schedlab_tables::study::expectations(&self.study).map(NativeTable).map_err(|error| bad(&error))
+    }
+
+    /// Writes the page that `compare --report` writes. What it needs beyond the numbers is observed in a second run of the same
+    /// input, which gives the same numbers. `command` and `made_on` stand on the page.
+    fn report(&self, py: Python<'_>, path: PathBuf, command: String, made_on: String) -> PyResult<()> {
+        let page = long(py, |stop| {
+            let options = Options { detail: true, ..with_stop(&self.options, stop) };
+            let mut study = self.input.compare(None, &options, &|_, _| {})?;
+            study.notes.clone_from(&self.study.notes);
+            Ok(study)
+        })?
+        .map_err(raised)?;
+        let recording = self.input.recording().map(|(path, header)| {
+            let bytes = std::fs::metadata(path).map_or(0, |data| data.len());
+            (header.clone(), bytes)
+        });
+        let commit = env!("SCHEDLAB_COMMIT").to_owned();
+        let page = of_study(&page, &Origin { command, commit, made_on, recording });
+        let text = page.render().map_err(|error| bad(&error))?;
+        let write = || -> std::io::Result<()> {
+            let mut file = NewFile::create(&path)?;
+            file.write_all(text.as_bytes())?;
+            file.commit()
+        };
+        write()
+            .map_err(|error| PyValueError::new_err(format!("{} cannot be written: {error}", path.display())))
     }
 }

@@ -111,7 +111,7 @@ pub(super) const FLOORS: &[Floor] = &[
     floor("schedlab-report", &["schedlab-model", "schedlab-stats", "schedlab-trace"]),
     floor("schedlab-study", PREDICTING),
     Floor {
-        external: Some(&["arrow-array", "arrow-schema", "thiserror"]),
+        external: Some(&["arrow-array", "arrow-schema", "parquet", "thiserror"]),
         ..floor("schedlab-tables", &["schedlab-study", "schedlab-trace"])
     },
     floor("schedlab-lab", BELOW_LAB),

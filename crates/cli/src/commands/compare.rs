@@ -11,18 +11,17 @@ use anyhow::{Context, anyhow, bail};
 use schedlab_model::Ns;
 use schedlab_model::text::shown;
 use schedlab_scheduler::{SchedulerSpec, registry};
-use schedlab_study::compare::{
-    ClientLogSpec, Options, RecordedInput, RowGate, compare_recording, compare_scenario, modelled_by,
-};
+use schedlab_study::compare::{ClientLogSpec, Options, RowGate, modelled_by};
 use schedlab_study::deploy::Format;
 use schedlab_study::gallery::{self, Found};
 use schedlab_study::generate::{self, Verdict};
+use schedlab_study::input::Input;
 use schedlab_study::page;
 use schedlab_study::result::Study;
 use schedlab_study::scan::Scan;
 use schedlab_study::scenario::Scenario;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// `schedlab compare`
 #[derive(Debug, clap::Args)]
@@ -37,6 +36,7 @@ Examples:
   schedlab compare redis.slt --scan 'sysbench nice=0..19'
   schedlab compare redis.slt --variant 'twice the work: redis-server demand=x2' --json
   schedlab compare redis.slt --variant 'idle: sysbench policy=idle' --report out.html
+  schedlab compare redis.slt --scan 'sysbench nice=0..19' --format parquet -o rows.parquet
   schedlab compare redis.slt --variant 'idle: sysbench policy=idle' --deploy systemd
   schedlab compare redis.slt --variant 'idle: sysbench policy=idle' --check 'idle=redis-idle.slt'
   schedlab compare nginx.slt --variant 'idle: sysbench policy=idle' --client-log wrk.txt
@@ -127,14 +127,11 @@ pub(crate) struct CompareArgs {
     output: Option<PathBuf>,
 }
 
-/// The input, read once.
-enum Input {
-    Scenario(Box<Scenario>),
-    Recording(PathBuf, Box<RecordedInput>),
-}
-
 pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
     output::check_both(args.output.as_deref(), args.report.as_deref())?;
+    if args.format.is_parquet() {
+        output::no_terminal(args.output.as_deref(), "--format parquet")?;
+    }
     let scans = args.scans.iter().map(|text| scan(text)).collect::<anyhow::Result<Vec<Scan>>>()?;
     let (mut options, said) = options(args)?;
     options.variants.extend(scans.iter().flat_map(Scan::variants));
@@ -150,7 +147,9 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
     let mut study = study(args, &options, &input)?;
     study.notes.extend(said);
     study.input.name = stdin::named(&study.input.name);
-    let text = if let Some(name) = &args.deploy {
+    let text = if args.format.is_parquet() {
+        String::new()
+    } else if let Some(name) = &args.deploy {
         let format = Format::ALL.into_iter().find(|format| format.name() == name);
         let format = format.context("--deploy: unknown format")?;
         render::deploy::file(study.recommended(), format).map_err(|why| anyhow!("--deploy {name}: {why}"))?
@@ -158,13 +157,12 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
         args.format.print(args.output.as_deref(), || Ok(&study), |style| text(args, &study, &scans, style))?
     };
     if let Some(path) = &args.report {
-        let recording = match &input {
-            Input::Scenario(_) => None,
-            Input::Recording(path, recorded) => Some((path.as_path(), recorded.found().0)),
-        };
-        output::write(Some(path), &page::of_study(&study, &origin(recording)?).render()?)?;
+        output::write(Some(path), &page::of_study(&study, &origin(input.recording())?).render()?)?;
     }
-    output::write(args.output.as_deref(), &text)?;
+    match args.format.is_parquet() {
+        true => write_rows(&study, args.output.as_deref())?,
+        false => output::write(args.output.as_deref(), &text)?,
+    }
     Ok(if !study.holds() || study.failed() {
         Exit::ExpectationFailed
     } else if !study.trusted() || study.cannot_say() {
@@ -172,6 +170,19 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
     } else {
         Exit::Done
     })
+}
+
+/// Writes the table `rows` (docs/tables.md).
+#[cfg(feature = "parquet")]
+fn write_rows(study: &Study, to: Option<&Path>) -> anyhow::Result<()> {
+    let mut file = Vec::new();
+    schedlab_tables::parquet::write(&schedlab_tables::study::rows(study)?, &mut file)?;
+    output::write_bytes(to, &file)
+}
+
+#[cfg(not(feature = "parquet"))]
+fn write_rows(_: &Study, _: Option<&Path>) -> anyhow::Result<()> {
+    Ok(())
 }
 
 fn text(args: &CompareArgs, study: &Study, scans: &[Scan], style: &Style) -> String {
@@ -186,31 +197,25 @@ fn text(args: &CompareArgs, study: &Study, scans: &[Scan], style: &Style) -> Str
 
 /// Finds the input and reads it. Refuses options that have no meaning for an input of its kind.
 fn read(args: &CompareArgs) -> anyhow::Result<Input> {
-    let path = match gallery::find(&stdin::given(&args.input)?)? {
-        Found::Scenario(scenario) => {
-            let given = [
-                ("--recorded-under", args.recorded_under.is_some()),
-                ("--check", !args.checks.is_empty()),
-                ("--client-log", args.client_log.is_some()),
-            ];
-            if let Some((option, _)) = given.iter().find(|(_, given)| *given) {
-                bail!("{option} has a meaning only for recordings, and {} is a scenario", args.input);
-            }
-            return Ok(Input::Scenario(scenario));
+    let found = gallery::find(&stdin::given(&args.input)?)?;
+    if matches!(found, Found::Scenario(_)) {
+        let given = [
+            ("--recorded-under", args.recorded_under.is_some()),
+            ("--check", !args.checks.is_empty()),
+            ("--client-log", args.client_log.is_some()),
+        ];
+        if let Some((option, _)) = given.iter().find(|(_, given)| *given) {
+            bail!("{option} has a meaning only for recordings, and {} is a scenario", args.input);
         }
-        Found::Recording(path) => path,
-    };
-    if args.assert {
+    } else if args.assert {
         bail!("--assert has a meaning only for scenarios, and {} is a recording", args.input);
-    }
-    if args.costs.is_some() {
+    } else if args.costs.is_some() {
         bail!(
             "--costs has a meaning only for scenarios: the delays of the recorded machine are in {}",
             args.input
         );
     }
-    let recorded = RecordedInput::open(&path)?;
-    Ok(Input::Recording(path, Box::new(recorded)))
+    Ok(Input::read(found)?)
 }
 
 /// Runs every scheduler under all assertions. Returns whether they hold; prints those on standard error that do not.
@@ -257,14 +262,8 @@ fn options(args: &CompareArgs) -> anyhow::Result<(Options, Vec<String>)> {
 
 fn study(args: &CompareArgs, options: &Options, input: &Input) -> anyhow::Result<Study> {
     let progress = Progress::new();
-    let report = |done, all| progress.set(done, all);
-    Ok(match input {
-        Input::Scenario(scenario) => compare_scenario(scenario, options, &report)?,
-        Input::Recording(_, recorded) => {
-            let under = args.recorded_under.as_ref().map(|spec| modelled_by(spec).0);
-            compare_recording(recorded, under.as_ref(), options, &report)?
-        }
-    })
+    let under = args.recorded_under.as_ref().map(|spec| modelled_by(spec).0);
+    Ok(input.compare(under.as_ref(), options, &|done, all| progress.set(done, all))?)
 }
 
 fn gate(text: &str) -> anyhow::Result<RowGate> {

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 Examples:
   schedlab export a.slt --perfetto a.pftrace      open it in https://ui.perfetto.dev
   schedlab export a.slt --csv tables              tables/events.csv, tasks.csv, waits.csv
+  schedlab export a.slt --parquet tables          tables/events.parquet, latencies.parquet, and so on
   schedlab export a.slt --ftrace a.txt --perf-script a.perf.txt
   schedlab export a.slt --systrace a.html --trace-cmd a.report.txt --lttng a.lttng.txt
   schedlab export a.slt --rt-app a.json           what its tasks wanted, for rt-app
@@ -49,8 +50,23 @@ pub(crate) struct ExportArgs {
     /// Write events.csv, tasks.csv and waits.csv into this folder
     #[arg(long, value_name = "DIR")]
     csv: Option<PathBuf>,
+    /// Write each table of docs/tables.md into this folder: events.parquet, tasks.parquet, latencies.parquet, slices.parquet,
+    /// migrations.parquet and blame.parquet
+    #[cfg(feature = "parquet")]
+    #[arg(long, value_name = "DIR")]
+    parquet: Option<PathBuf>,
     #[command(flatten)]
     format: FormatArgs,
+}
+
+impl ExportArgs {
+    /// The folder of Parquet files.
+    fn parquet(&self) -> Option<&Path> {
+        #[cfg(feature = "parquet")]
+        return self.parquet.as_deref();
+        #[cfg(not(feature = "parquet"))]
+        None
+    }
 }
 
 type Write = fn(&Recording, &mut dyn std::io::Write) -> std::io::Result<Exported>;
@@ -64,9 +80,10 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
         ("systrace", &args.systrace, export::systrace),
         ("lttng", &args.lttng, export::lttng),
     ];
-    if files.iter().all(|(_, path, _)| path.is_none()) && args.csv.is_none() && args.rt_app.is_none() {
+    let folders = [args.csv.as_deref(), args.parquet()];
+    if files.iter().all(|(_, path, _)| path.is_none()) && folders == [None, None] && args.rt_app.is_none() {
         let options: Vec<String> = files.iter().map(|(name, ..)| format!("--{name} FILE")).collect();
-        bail!("say what to write: {}, --rt-app FILE or --csv DIR", options.join(", "));
+        bail!("say what to write: {}, --rt-app FILE, --csv DIR or --parquet DIR", options.join(", "));
     }
     let paths = || files.iter().filter_map(|(_, path, _)| path.as_deref()).chain(args.rt_app.as_deref());
     if paths().filter(|path| output::is_stdout(path)).count() > 1 {
@@ -96,6 +113,9 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
     if let Some(folder) = &args.csv {
         made.push(("csv", folder, export::csv(&recording, folder)?));
     }
+    if let Some(folder) = args.parquet() {
+        made.push(("parquet", folder, parquet(&recording, folder)?));
+    }
     let text = args.format.print(None, || Ok(json(&recording, &made)), |_| as_text(&recording, &made))?;
     // One of the files may be standard output.
     match made.iter().find(|(_, path, _)| output::is_stdout(path)) {
@@ -103,6 +123,38 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
         None => output::write(None, &text)?,
     }
     Ok(Exit::Done)
+}
+
+/// Writes every table that the recording has.
+#[cfg(feature = "parquet")]
+fn parquet(recording: &Recording, folder: &Path) -> anyhow::Result<Exported> {
+    use schedlab_tables::{parquet, recorded};
+    let (mut notes, mut failed, mut files) = (Vec::new(), None, Vec::new());
+    for name in recorded() {
+        let file = format!("{name}.parquet");
+        match schedlab_tables::check(recording, name) {
+            Ok(()) => files.push((name, file)),
+            Err(why) => notes.push(format!("without {file}: {why}")),
+        }
+    }
+    export::whole_folder(
+        folder,
+        &files,
+        |(_, file)| file,
+        |(name, file), out| {
+            match parquet::of_recording(recording, name, out) {
+                Ok(rows) => notes.push(format!("{file}: {rows} rows")),
+                Err(error) => failed = Some(error),
+            }
+            Ok(failed.as_ref().map_or(Ok(()), |error| Err(std::io::Error::other(error.to_string()))))
+        },
+    )?;
+    Ok(Exported { notes, ..Exported::counted(recording) })
+}
+
+#[cfg(not(feature = "parquet"))]
+fn parquet(_: &Recording, _: &Path) -> anyhow::Result<Exported> {
+    Ok(Exported::default())
 }
 
 fn as_text(recording: &Recording, made: &[(&str, &Path, Exported)]) -> String {

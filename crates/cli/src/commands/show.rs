@@ -5,6 +5,8 @@ use crate::format::{FormatArgs, ResultFormat, paragraphs};
 use crate::origin::origin;
 use crate::output;
 use crate::progress::Working;
+#[cfg(feature = "parquet")]
+use crate::render::show::ParquetTable;
 use crate::render::show::{Json, Rows, Text, overview};
 use crate::render::xen as render;
 use crate::render::{Style, wrap};
@@ -37,6 +39,7 @@ Examples:
   schedlab show a.slt --timehist --from 2s --to 2.1s      each time on a CPU, as perf sched timehist
   schedlab show a.slt --blame --by cgroup --json          which groups delay which, as JSON
   schedlab show incident.slt --report incident.html       a page with charts
+  schedlab show a.slt --latency --format parquet > waits.parquet
   schedlab show two-hogs --slices --scheduler linux-6.1   of a simulated scenario
   schedlab show xen-bare-caps --scheduler xen-credit2 --variant 'cap 25' --xl --xenalyze
 
@@ -154,6 +157,9 @@ const LARGE: u64 = 8 << 20;
 
 pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
     let found = gallery::find(&stdin::given(&args.input)?)?;
+    if args.format.is_parquet() {
+        one_table(args)?;
+    }
     if args.xl || args.xenalyze {
         return xen(args, found);
     }
@@ -196,6 +202,15 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
     let stdout = stdout();
     let clock = if args.absolute { recording.header.clock_start_ns } else { 0 };
     let format = args.format.get();
+    #[cfg(feature = "parquet")]
+    if args.format.is_parquet() {
+        let [(entry, scope)] = &chosen[..] else { return Err(one_analysis()) };
+        let mut table = ParquetTable::new(&recording, clock);
+        entry.run(&recording, scope, &mut table)?;
+        drop(working);
+        output::write_bytes(None, &table.finish()?)?;
+        return Ok(Exit::Done);
+    }
     if matches!(format, ResultFormat::Csv | ResultFormat::Ndjson) {
         let mut rows = Rows::new(stdout, format, &recording, clock);
         for (entry, scope) in &chosen {
@@ -220,6 +235,20 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
         drop(working);
     }
     Ok(Exit::Done)
+}
+
+/// Refuses what does not make one table, and to write it to a terminal.
+fn one_table(args: &ShowArgs) -> anyhow::Result<()> {
+    if args.analyses.0.len() != 1 || args.xl || args.xenalyze {
+        return Err(one_analysis());
+    }
+    output::no_terminal(None, "--format parquet")
+}
+
+fn one_analysis() -> anyhow::Error {
+    anyhow!(
+        "--format parquet holds one table: ask for one analysis, such as --latency (`export --parquet DIR` writes the tables of a recording)"
+    )
 }
 
 /// What the recording says before any table.

@@ -11,9 +11,8 @@ use schedlab_model::Ns;
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_study::compare::{RecordedInput, modelled_by};
 use schedlab_study::deploy::Format;
-use schedlab_study::gallery::{self, Found};
-use schedlab_study::scenario::Scenario;
-use schedlab_study::tune::{Aim, HeldOut, Target, TuneOptions, Tuned, tune};
+use schedlab_study::input::Input;
+use schedlab_study::tune::{Aim, HeldOut, TuneOptions, Tuned, tune};
 use std::path::{Path, PathBuf};
 
 /// `schedlab tune`
@@ -26,6 +25,8 @@ Examples:
                             --keep 'sysbench share' --space 'sysbench policy=other,batch,idle'
   schedlab tune redis.slt --goal 'redis-server share' --space 'base_slice_ns=0.3ms..30ms'
   schedlab tune redis.slt --goal 'redis-server share' --space 'scheduler=linux-6.1,linux-7.2'
+  schedlab tune redis.slt --goal 'redis-server share' --seeds 2 \\
+                          --space 'sysbench group=/batch ; /batch cpu.max=10%,30%,90%'
   schedlab tune redis.slt --goal 'redis-server share' --space 'sysbench nice=0,10,19' \\
                           --validate other.slt
   schedlab tune redis.slt --goal 'redis-server share' --space 'sysbench nice=0,19' --deploy shell
@@ -34,7 +35,8 @@ A goal is 'SUBJECT METRIC' or 'SUBJECT METRIC OP VALUE': the number that is to b
 enough. --keep names what is not to become worse; with a bound ('sysbench share > 30%') a setting beyond it is no answer.
 
 A dimension (--space) is 'TARGET KEY=LOW..HIGH' or 'TARGET KEY=V1,V2' with the targets and keys of `compare --variant`, \
-'KNOB=LOW..HIGH' for a knob of the scheduler, KNOB alone for all values that it allows, or 'scheduler=S1,S2'. Up to three.
+'KNOB=LOW..HIGH' for a knob of the scheduler, KNOB alone for all values that it allows, or 'scheduler=S1,S2'. Up to three. Before a ';' stand settings that every value has, such as \
+the group of a limit.
 
 Every combination is tried where --trials allows that, else settings that fill the space evenly. Those that no other is better than \
 go on to more seeds; the answer comes from seeds that the search has not seen. A gain smaller than its error is no gain.
@@ -83,32 +85,20 @@ pub(crate) struct TuneArgs {
     output: Option<PathBuf>,
 }
 
-/// The input, read once.
-enum Input {
-    Scenario(Box<Scenario>),
-    Recording(Box<RecordedInput>),
-}
-
 pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     if let Some(path) = &args.output {
         output::check(path)?;
     }
     let options = options(args)?;
-    let input = match gallery::find(&stdin::given(&args.input)?)? {
-        Found::Scenario(scenario) => Input::Scenario(scenario),
-        Found::Recording(path) => Input::Recording(Box::new(RecordedInput::open(&path)?)),
-    };
+    let input = Input::open(&stdin::given(&args.input)?)?;
     let held_out: Vec<RecordedInput> =
         args.validate.iter().map(|path| held_out(path)).collect::<anyhow::Result<_>>()?;
     let (chosen, said) = args.scheduler.as_ref().map(modelled_by).unzip();
-    let target = match &input {
-        Input::Scenario(scenario) => Target::Scenario(scenario, chosen.as_ref()),
-        Input::Recording(recorded) => Target::Recording(recorded, chosen.as_ref()),
-    };
     let held_out: Vec<HeldOut<'_>> =
         args.validate.iter().map(|path| path.display().to_string()).zip(&held_out).collect();
     let progress = Progress::with_verb("searching");
-    let mut tuned = tune(target, &options, &held_out, &|done, all| progress.set(done, all))?;
+    let mut tuned =
+        tune(input.target(chosen.as_ref()), &options, &held_out, &|done, all| progress.set(done, all))?;
     drop(progress);
     tuned.notes.extend(said.flatten());
     tuned.input.name = stdin::named(&tuned.input.name);

@@ -14,10 +14,14 @@ use std::io::{self, Write};
 
 mod json;
 mod listing;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod rows;
 
 pub(crate) use json::Json;
 use listing::{Listing, width};
+#[cfg(feature = "parquet")]
+pub(crate) use parquet::ParquetTable;
 pub(crate) use rows::Rows;
 
 /// Returns `redis-server[4711]`; with the process id for a thread that is not the first: `redis-server[4712/4711]`.

@@ -170,3 +170,27 @@ fn a_flight_recorder_goes_on() {
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(!folder.names().iter().any(|name| name.starts_with('y')), "{ran:?}");
 }
+
+/// A thread of SCHED_OTHER is so already: nothing sets that.
+#[test]
+fn what_is_so_already_is_not_deployed() {
+    let ran = deploy("batch nice: sysbench policy=other nice=19", "shell");
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.stdout.contains("renice -n 19") && !ran.stdout.contains("chrt"), "{}", ran.stdout);
+    let ran = deploy("batch nice: sysbench policy=other nice=19", "systemd");
+    assert!(ran.stdout.contains("Nice=19") && !ran.stdout.contains("CPUSchedulingPolicy"), "{}", ran.stdout);
+    let ran = deploy("batch idle: sysbench policy=idle nice=0", "shell");
+    assert!(ran.stdout.contains("chrt --idle") && !ran.stdout.contains("renice"), "{}", ran.stdout);
+    // Against a first row that is not the scenario's workload a setting of the scenario is one.
+    let ran = schedlab(&[
+        "compare",
+        RECORDING,
+        "--seeds",
+        "1",
+        "--variant",
+        "same: sysbench policy=other",
+        "--json",
+    ]);
+    let study: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert!(study["rows"][1]["deploy"].is_null(), "{}", study["rows"][1]["deploy"]);
+}

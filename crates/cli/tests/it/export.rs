@@ -145,3 +145,47 @@ fn an_rt_app_workload_of_a_recording_is_taken_back() {
         assert!((0.3..0.7).contains(&most), "{recording}: {task} has {most}");
     }
 }
+
+/// What the files hold is compared with CSV by the tests of the Python package.
+#[test]
+fn tables_go_out_as_parquet() {
+    let folder = Folder::new("parquet");
+    let tables = folder.0.join("tables").display().to_string();
+    let ran =
+        schedlab(&["export", "recordings/redis-other-other-closed8.slt", "--parquet", &tables, "--json"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    super::schema::fits("export", &ran.stdout);
+    let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(json["files"][0]["format"], "parquet");
+    let notes = json["files"][0]["notes"].as_array().unwrap();
+    assert!(notes.iter().any(|note| note.as_str().unwrap().starts_with("latencies.parquet: ")), "{notes:?}");
+    let all = ["blame", "events", "latencies", "migrations", "slices", "tasks"]
+        .map(|name| format!("{name}.parquet"));
+    let mut names: Vec<_> =
+        std::fs::read_dir(&tables).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, all.map(std::ffi::OsString::from));
+    for name in names {
+        let file = std::fs::read(folder.0.join("tables").join(&name)).unwrap();
+        assert!(file.starts_with(b"PAR1") && file.ends_with(b"PAR1"), "{name:?}");
+    }
+    let file = folder.write("file", "x");
+    let ran = schedlab(&["export", "recordings/two-yes.slt", "--parquet", &file]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+}
+
+/// A trace without wakeups cannot tell waiting from sleeping: its waits are no table, and that is said.
+#[test]
+fn a_table_for_which_something_is_missing_is_named() {
+    let folder = Folder::new("parquet-lacks");
+    let trace = folder.write(
+        "t.txt",
+        "# tracer: nop\n          <idle>-0     [000] d..3.  10.000100: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=a next_pid=7 next_prio=120\n               a-7     [000] d..3.  10.001100: sched_switch: prev_comm=a prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120\n",
+    );
+    let tables = folder.0.join("tables").display().to_string();
+    let ran = schedlab(&["export", &trace, "--parquet", &tables]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.stdout.contains("without migrations.parquet: "), "{}", ran.stdout);
+    assert!(folder.0.join("tables/events.parquet").exists());
+    assert!(!folder.0.join("tables/migrations.parquet").exists());
+}

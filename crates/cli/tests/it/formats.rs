@@ -203,3 +203,38 @@ fn json_is_short_for_format_json() {
         .map(|more| schedlab(&[&["list", "schedulers"][..], more].concat()));
     assert_eq!(long.stdout, short.stdout);
 }
+
+fn bytes(arguments: &[&str]) -> (Vec<u8>, String) {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_schedlab"));
+    let output = command.args(arguments).current_dir(super::root()).output().expect("it starts");
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+    (output.stdout, String::from_utf8(output.stderr).expect("text"))
+}
+
+#[test]
+fn one_table_is_a_parquet_file() {
+    for analysis in
+        ["--tasks", "--latency", "--worst=3", "--blame", "--states", "--slices", "--migrations", "--wakes"]
+    {
+        let (file, said) = bytes(&["show", RECORDING, analysis, "--format", "parquet"]);
+        assert!(file.starts_with(b"PAR1") && file.ends_with(b"PAR1"), "{analysis}");
+        assert_eq!(said.contains("without antagonists"), analysis == "--blame", "{analysis}: {said}");
+    }
+    let folder = Folder::new("parquet-rows");
+    let rows = folder.0.join("rows.parquet").display().to_string();
+    let (out, _) = bytes(&["compare", "two-hogs", "--for", "1500ms", "--format", "parquet", "-o", &rows]);
+    assert!(out.is_empty());
+    assert!(std::fs::read(&rows).expect("it is there").ends_with(b"PAR1"));
+    for (arguments, says) in [
+        (&["show", RECORDING, "--format", "parquet"][..], "ask for one analysis"),
+        (&["show", RECORDING, "--tasks", "--blame", "--format", "parquet"], "ask for one analysis"),
+        (&["list", "scenarios", "--format", "parquet"], "a format of `show` and `compare`"),
+        (&["diff", RECORDING, RECORDING, "--format=parquet"], "a format of `show` and `compare`"),
+    ] {
+        let ran = schedlab(arguments);
+        assert!(
+            ran.code == 2 && ran.stderr.contains(says) && ran.stdout.is_empty(),
+            "{arguments:?}: {ran:?}"
+        );
+    }
+}

@@ -129,6 +129,68 @@ fn more_cpus_are_no_setting() {
     );
 }
 
+/// The names of the settings that a search tried and kept, its first row apart.
+fn tried(input: &str, goal: &str, space: &str) -> Vec<String> {
+    let options = ["--goal", goal, "--space", space, "--seeds", "1", "--for", "1200ms"];
+    let ran = tune(input, &[&options[..], &["--json"]].concat());
+    assert!([0, 3].contains(&ran.code), "{space}: {ran:?}");
+    let found: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    let settings = found["settings"].as_array().unwrap();
+    let mut names: Vec<String> =
+        settings[1..].iter().map(|one| one["setting"].as_str().unwrap().to_owned()).collect();
+    names.sort();
+    names
+}
+
+/// Each kind of dimension: what it is called, and what becomes of it.
+#[test]
+fn every_kind_of_setting_is_a_dimension() {
+    let share = "redis-server share";
+    for (input, goal, space, settings) in [
+        (RECORDING, share, "scheduler=linux-6.1,linux-7.2", ["linux-6.1", "linux-7.2"]),
+        (
+            RECORDING,
+            share,
+            "sysbench group=/batch ; /batch cpu.max=10%,50%",
+            ["sysbench group=/batch ; /batch cpu.max=10%", "sysbench group=/batch ; /batch cpu.max=50%"],
+        ),
+        (
+            RECORDING,
+            share,
+            "sysbench group=/batch ; /batch cpu.weight=1,1000",
+            ["sysbench group=/batch ; /batch cpu.weight=1", "sysbench group=/batch ; /batch cpu.weight=1000"],
+        ),
+        (
+            "two-hogs",
+            "yes share",
+            "scheduler=linux-6.1:latency_ns=6ms,linux-6.18",
+            ["linux-6.18", "linux-6.1:latency_ns=6ms"],
+        ),
+        ("xen-bare-weights", "hog-1 share", "/d1 weight=128,512", ["/d1 weight=128", "/d1 weight=512"]),
+        ("xen-bare-weights", "hog-1 share", "/d2 cap=10,30", ["/d2 cap=10", "/d2 cap=30"]),
+        (
+            "xen-bare-weights",
+            "hog-1 share",
+            "tslice=1ms,30ms",
+            ["scheduler tslice=1ms", "scheduler tslice=30ms"],
+        ),
+        (
+            "xen-bare-weights",
+            "hog-1 share",
+            "ratelimit=0ms,1ms",
+            ["scheduler ratelimit=0ms", "scheduler ratelimit=1ms"],
+        ),
+        (
+            "xen-bare-weights",
+            "hog-1 share",
+            "scheduler=xen-credit,xen-credit2",
+            ["xen-credit", "xen-credit2"],
+        ),
+    ] {
+        assert_eq!(tried(input, goal, space), settings, "{space}");
+    }
+}
+
 #[test]
 fn refusals_teach() {
     let goal = "redis-server share";

@@ -4,8 +4,8 @@
 use crate::delegation::Place;
 use crate::deploy::Deployment;
 use crate::run::RowPlan;
-use crate::variant::{Clause, Setting, TaskSetting, Variant};
-use schedlab_model::CpuSet;
+use crate::variant::{Clause, GroupSetting, Setting, TaskSetting, Variant};
+use schedlab_model::{CpuSet, GroupSpec, Ns, Workload};
 
 /// What a row is beside the first one.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -94,7 +94,8 @@ pub(super) fn deployment(plan: &RowPlan, base: &RowPlan) -> Option<Deployment> {
     Some(Deployment::of(&set, &plan.scheduler, &base.scheduler))
 }
 
-/// Returns what the row sets that the first row has not: what both leave out is no part of the setting.
+/// Returns what the row sets that the first row has not: what both leave out is no part of the setting, and neither is what the first
+/// row is already, such as `policy=other` of threads that are so.
 pub(super) fn own(plan: &RowPlan, base: &RowPlan) -> Variant {
     let known = |target: &str, setting: &Setting| {
         let same = |clause: &&Clause| clause.target == target;
@@ -104,9 +105,61 @@ pub(super) fn own(plan: &RowPlan, base: &RowPlan) -> Variant {
     for clause in &mut set.clauses {
         let target = clause.target.clone();
         clause.settings.retain(|setting| {
-            !known(&target, setting) && !matches!(setting, Setting::Task(TaskSetting::Off))
+            !known(&target, setting)
+                && !is_already(&target, setting, plan, base)
+                && !matches!(setting, Setting::Task(TaskSetting::Off))
         });
     }
     set.clauses.retain(|clause| !clause.settings.is_empty());
     set
+}
+
+/// Whether the first row is what a setting would make of it.
+fn is_already(target: &str, setting: &Setting, plan: &RowPlan, base: &RowPlan) -> bool {
+    match setting {
+        Setting::Task(setting) => {
+            let tasks = plan.targets.get(target).map(Vec::as_slice).unwrap_or_default();
+            tasks.iter().all(|&task| is_so(&base.workload, task, setting))
+        }
+        Setting::Group(setting) => {
+            let group = base.workload.groups.iter().find(|group| group.name == target);
+            group.is_some_and(|group| has(group, setting))
+        }
+        Setting::Knob(name, value) => {
+            let mut known = base.scheduler.knobs.iter().filter(|(known, _)| known == name);
+            plan.scheduler.name == base.scheduler.name && known.any(|(_, known)| same_value(known, value))
+        }
+        Setting::Source(_) | Setting::Machine(_) | Setting::Delegation(..) => false,
+    }
+}
+
+fn is_so(workload: &Workload, task: usize, setting: &TaskSetting) -> bool {
+    let task = &workload.tasks[task];
+    match setting {
+        TaskSetting::Policy(policy) => task.policy == *policy,
+        TaskSetting::Nice(nice) => task.nice == *nice,
+        TaskSetting::Cpus(cpus) => task.affinity == *cpus,
+        TaskSetting::Slice(slice) => task.slice == Some(*slice),
+        TaskSetting::Group(path) => {
+            workload.groups.get(task.group.index()).is_some_and(|group| group.name == *path)
+        }
+        TaskSetting::Demand(_) | TaskSetting::Off => false,
+    }
+}
+
+fn has(group: &GroupSpec, setting: &GroupSetting) -> bool {
+    match setting {
+        GroupSetting::Cpus(cpus) => group.cpus == Some(*cpus),
+        GroupSetting::Max(bandwidth) => group.bandwidth == *bandwidth,
+        GroupSetting::Shares(weight) | GroupSetting::Weight(weight) => group.weight == Some(*weight),
+        GroupSetting::Idle(idle) => group.idle == *idle,
+        GroupSetting::Cap(cap) => group.cap_percent == *cap,
+        GroupSetting::Guest(_) => false,
+    }
+}
+
+/// Whether two texts are one value: a time may be written with any unit, and nanoseconds without one.
+fn same_value(a: &str, b: &str) -> bool {
+    let time = |text: &str| text.parse::<Ns>().ok().or_else(|| text.parse().ok().map(Ns));
+    a.trim() == b.trim() || time(a).is_some_and(|time_of_a| time(b) == Some(time_of_a))
 }

@@ -3,11 +3,11 @@
 use crate::StudyError;
 use crate::delegation::{Delegated, Place};
 use crate::scenario::{Scenario, VmSpec};
-use crate::variant::{Applied, GroupSetting, Setting, Subject, Variant, VariantError};
+use crate::variant::{Applied, Clause, GroupSetting, Setting, Subject, Variant, VariantError};
 use schedlab_model::{CpuId, CpuSet, Workload};
 use schedlab_scheduler::{KnobError, Knobs, Scheduler, SchedulerSpec, registry};
 use schedlab_sim::Preemption;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One row to run: a scheduler, and a workload with a variant's changes.
 #[derive(Clone, Debug)]
@@ -30,6 +30,8 @@ pub(crate) struct RowPlan {
     pub(crate) changed: Vec<usize>,
     /// What it sets, on the machine that the scenario or the recording has.
     pub(crate) set: Variant,
+    /// The tasks of each target of `set` that names some.
+    pub(crate) targets: BTreeMap<String, Vec<usize>>,
     /// Tasks that it leaves out.
     pub(crate) off: BTreeSet<usize>,
     /// What a reader must know.
@@ -65,6 +67,8 @@ impl RowPlan {
             }
             Delegated { spec: applied.delegation.clone(), outside }
         });
+        let target = |clause: &Clause| (clause.target.clone(), subject.tasks(&clause.target));
+        let targets = variant.clauses.iter().map(target).filter(|(_, tasks)| !tasks.is_empty()).collect();
         let preemption = applied.kernel.as_ref().map(|kernel| kernel.preemption(&applied.workload));
         Ok(RowPlan {
             preemption: preemption.unwrap_or_default(),
@@ -75,6 +79,7 @@ impl RowPlan {
             vms: applied.vms,
             delegation,
             set: variant.clone(),
+            targets,
             off: applied.off,
             changed: applied.tasks.into_iter().collect(),
             notes,

@@ -1,7 +1,7 @@
 //! The space of a search: one to three dimensions, each a setting with values, and the points that are tried of it.
 
 use crate::compare::Point;
-use crate::variant::Variant;
+use crate::variant::{Variant, quoted_target};
 use schedlab_model::Ns;
 use schedlab_model::text::{decimal, nearest, scaled};
 use schedlab_scheduler::{Knob, KnobKind, SchedulerSpec, registry};
@@ -26,6 +26,8 @@ pub struct Dimension {
     pub what: String,
     of: Of,
     values: Values,
+    /// Settings that every value of it has: what makes the group of a limit. Empty: none.
+    fixed: String,
     text: String,
 }
 
@@ -64,16 +66,22 @@ enum Unit {
 }
 
 impl Dimension {
-    /// Reads `[TARGET ]KEY=V1,V2,...` or `[TARGET ]KEY=LOW..HIGH`; a knob may stand without values, and has then those that the
+    /// Reads `[TARGET ]KEY=V1,V2,...` or `[TARGET ]KEY=LOW..HIGH`. Before a `;` stand settings that every value has, such as
+    /// `sysbench group=/batch ; /batch cpu.max=10%..90%`. A knob may stand without values, and has then those that the
     /// scheduler allows. `schedulers`: those whose knobs are meant.
     ///
     /// # Errors
     /// What is wrong, and what is allowed.
     pub fn parse(text: &str, schedulers: &[SchedulerSpec]) -> Result<Dimension, String> {
         let form = || "write 'TASK KEY=LOW..HIGH', 'TASK KEY=V1,V2', 'KNOB=LOW..HIGH' or 'scheduler=S1,S2', such as 'sysbench nice=0..19'";
-        let (left, right) = match text.split_once('=') {
+        let (fixed, varied) = text.rsplit_once(';').unwrap_or(("", text));
+        let fixed = fixed.trim().to_owned();
+        if !fixed.is_empty() {
+            Variant::parse_named("", &fixed).map_err(|error| format!("`{fixed}` before the `;`: {error}"))?;
+        }
+        let (left, right) = match varied.split_once('=') {
             Some((left, right)) => (left.trim(), Some(right.trim())),
-            None => (text.trim(), None),
+            None => (varied.trim(), None),
         };
         if left.is_empty() {
             return Err(format!("it names no setting: {}", form()));
@@ -110,7 +118,7 @@ impl Dimension {
             return Err(format!("schedulers are a list: {}", form()));
         }
         let what = if target == "scheduler" { key.to_owned() } else { format!("{target} {key}") };
-        Ok(Dimension { what, of, values, text: text.trim().to_owned() })
+        Ok(Dimension { what, of, values, fixed, text: text.trim().to_owned() })
     }
 
     /// Returns it as it was written.
@@ -371,11 +379,16 @@ pub(super) fn compose(space: &[Dimension], values: &[String], base: &SchedulerSp
         }
     }
     let clause = |(target, settings): &(String, Vec<String>)| {
-        let quoted =
-            if target.contains(char::is_whitespace) { format!("\"{target}\"") } else { target.clone() };
-        format!("{quoted} {}", settings.join(" "))
+        format!("{} {}", quoted_target(target), settings.join(" "))
     };
-    let text = clauses.iter().map(clause).collect::<Vec<_>>().join(" ; ");
+    let mut texts: Vec<String> = Vec::new();
+    for dimension in space.iter().filter(|dimension| !dimension.fixed.is_empty()) {
+        if !texts.contains(&dimension.fixed) {
+            texts.push(dimension.fixed.clone());
+        }
+    }
+    texts.extend(clauses.iter().map(clause));
+    let text = texts.join(" ; ");
     let name = match (&scheduler, text.is_empty()) {
         (Some(scheduler), true) => scheduler.to_string(),
         (Some(scheduler), false) => format!("{scheduler}, {text}"),
@@ -476,6 +489,17 @@ mod tests {
     fn a_target_with_blanks_is_quoted() {
         let (names, _) = names(&["\"Web Content\" nice=1,2"], 10, 1);
         assert_eq!(names, ["\"Web Content\" nice=1", "\"Web Content\" nice=2"]);
+    }
+
+    #[test]
+    fn what_every_value_has_stands_before_it() {
+        let group = "a group=/batch ; /batch cpu.max=10%,50%";
+        let (all, _) = names(&[group, "a nice=0,5", "a group=/batch ; /batch cpu.weight=1,100"], 100, 1);
+        assert_eq!(all.len(), 8);
+        assert_eq!(all[0], "a group=/batch ; /batch cpu.max=10% cpu.weight=1 ; a nice=0");
+        assert!(Variant::parse(&all[0]).is_ok());
+        let error = Dimension::parse("a grup=/batch ; /batch cpu.max=10%,50%", &[linux()]).unwrap_err();
+        assert!(error.contains("before the `;`") && error.contains("did you mean `group`"), "{error}");
     }
 
     #[test]

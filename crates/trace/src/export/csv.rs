@@ -1,21 +1,17 @@
 //! Three tables as CSV (RFC 4180, UTF-8, a heading line): `events.csv`, `tasks.csv`, `waits.csv`.
 
-use super::Exported;
+use super::{Exported, whole_folder};
 use crate::analysis::{Analysis, Summary};
 use crate::flat::{self, Flat, Value};
-use crate::{NewFile, Recording, TraceError};
-use schedlab_model::EventKind;
+use crate::{Recording, TraceError};
 use schedlab_model::text::csv_field;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
 
 /// The files and their tables.
-const FILES: &[(&str, Flat)] = &[
-    ("events.csv", Flat { def: &flat::EVENTS, walk: flat::events }),
-    ("tasks.csv", Flat { def: &flat::TASKS, walk: flat::tasks }),
-    ("waits.csv", Flat { def: &flat::LATENCIES, walk: flat::latencies }),
-];
+const FILES: &[(&str, &str)] =
+    &[("events.csv", "events"), ("tasks.csv", "tasks"), ("waits.csv", "latencies")];
 
 /// Writes the tables into `folder`, which is made when it is missing. Each file is written beside its place
 /// first; only when all three are whole they are put there.
@@ -25,36 +21,12 @@ const FILES: &[(&str, Flat)] = &[
 pub fn csv(recording: &Recording, folder: &Path) -> Result<Exported, TraceError> {
     // Before anything is written.
     Summary::check(&recording.header)?;
-    let made = |path: &Path, source| TraceError::File { path: path.to_owned(), source };
-    let existed = folder.is_dir();
-    std::fs::create_dir_all(folder).map_err(|source| made(folder, source))?;
-    let place = |name: &str| folder.join(name);
-    let write_all = || -> Result<(), TraceError> {
-        let mut whole = Vec::new();
-        for (name, table) in FILES {
-            let failed = |source| made(&place(name), source);
-            let mut out =
-                io::BufWriter::with_capacity(1 << 18, NewFile::create(&place(name)).map_err(failed)?);
-            write(recording, table, &mut out)?.map_err(failed)?;
-            whole.push((name, out.into_inner().map_err(|error| failed(error.into_error()))?));
-        }
-        for (name, file) in whole {
-            file.commit().map_err(|source| made(&place(name), source))?;
-        }
-        Ok(())
+    let write_one = |(_, name): &(&str, &str), out: &mut (dyn Write + Send)| match flat::find(name) {
+        Some(table) => write(recording, table, out),
+        None => Ok(Ok(())),
     };
-    let written = write_all();
-    if written.is_err() && !existed {
-        // Best effort: the error that matters is the first.
-        let _ = std::fs::remove_dir(folder);
-    }
-    written?;
-    let count = |f: fn(&EventKind) -> bool| recording.events.iter().filter(|e| f(&e.kind)).count() as u64;
-    Ok(Exported {
-        switches: count(|kind| matches!(kind, EventKind::Switch { .. })),
-        wakes: count(|kind| matches!(kind, EventKind::Wake { .. })),
-        ..Exported::default()
-    })
+    whole_folder(folder, FILES, |(file, _)| file, write_one)?;
+    Ok(Exported::counted(recording))
 }
 
 /// Writes one table: a fault of the recording, or of writing.

@@ -1,0 +1,73 @@
+//! What is simulated: a scenario or a recording, read once.
+
+use crate::StudyError;
+use crate::compare::{Options, Progress, RecordedInput, compare_recording, compare_scenario};
+use crate::gallery::{self, Found};
+use crate::result::Study;
+use crate::scenario::Scenario;
+use crate::tune::Target;
+use schedlab_scheduler::SchedulerSpec;
+use schedlab_trace::Header;
+use std::path::Path;
+
+/// What is simulated.
+#[derive(Debug)]
+pub enum Input {
+    /// A scenario.
+    Scenario(Box<Scenario>),
+    /// A recording.
+    Recording(Box<RecordedInput>),
+}
+
+impl Input {
+    /// Reads what a user names: a recording, a scenario, or a scenario of the gallery ([`gallery::find`]).
+    ///
+    /// # Errors
+    /// There is no such input, or it cannot be read.
+    pub fn open(name: &str) -> Result<Input, StudyError> {
+        Input::read(gallery::find(name)?)
+    }
+
+    /// Reads what was found.
+    ///
+    /// # Errors
+    /// The recording cannot be read.
+    pub fn read(found: Found) -> Result<Input, StudyError> {
+        Ok(match found {
+            Found::Scenario(scenario) => Input::Scenario(scenario),
+            Found::Recording(path) => Input::Recording(Box::new(RecordedInput::open(&path)?)),
+        })
+    }
+
+    /// Compares. `under`: the scheduler that models the kernel of a recording, where it is not chosen by the kernel's version.
+    ///
+    /// # Errors
+    /// What is wrong with the options, or what failed.
+    pub fn compare(
+        &self,
+        under: Option<&SchedulerSpec>,
+        options: &Options,
+        progress: Progress<'_>,
+    ) -> Result<Study, StudyError> {
+        match self {
+            Input::Scenario(scenario) => compare_scenario(scenario, options, progress),
+            Input::Recording(recorded) => compare_recording(recorded, under, options, progress),
+        }
+    }
+
+    /// Returns what a search begins with: the first scheduler of a scenario, the recorded one, or `chosen`.
+    pub fn target<'a>(&'a self, chosen: Option<&'a SchedulerSpec>) -> Target<'a> {
+        match self {
+            Input::Scenario(scenario) => Target::Scenario(scenario, chosen),
+            Input::Recording(recorded) => Target::Recording(recorded, chosen),
+        }
+    }
+
+    /// Returns file and header of a recording.
+    pub fn recording(&self) -> Option<(&Path, &Header)> {
+        match self {
+            Input::Scenario(_) => None,
+            Input::Recording(recorded) => Some((recorded.path(), recorded.found().0)),
+        }
+    }
+}
