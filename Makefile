@@ -22,7 +22,9 @@ demo:  ## No root: a recording of Redis beside a batch job; two predictions, and
 build:  ## Build all of the program: target/release/schedlab
 	$(CARGO) build --release --package schedlab-cli
 
-test: cargo-test python-test  ## Every test: models against oracles, scenarios, recordings, bad input, tidiness, the Python package
+test: cargo-test  ## Every test: models against oracles, scenarios, recordings, bad input, tidiness, the Python package
+	@if python3 -c 'import ensurepip' 2>/dev/null; then $(MAKE) python-test; else \
+		echo 'The tests of the Python package are skipped: python3 or its venv is missing (apt-get install python3-venv)' >&2; fi
 
 cargo-test:  ## Every test but those of the Python package: these need no network
 	$(CARGO) test --workspace --no-fail-fast
