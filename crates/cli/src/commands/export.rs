@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 Examples:
   schedlab export a.slt --perfetto a.pftrace      open it in https://ui.perfetto.dev
   schedlab export a.slt --csv tables              tables/events.csv, tasks.csv, waits.csv
-  schedlab export a.slt --parquet tables          tables/events.parquet, latencies.parquet, and so on
+  schedlab export a.slt --parquet tables          tables/events.parquet and five others
   schedlab export a.slt --ftrace a.txt --perf-script a.perf.txt
   schedlab export a.slt --systrace a.html --trace-cmd a.report.txt --lttng a.lttng.txt
   schedlab export a.slt --rt-app a.json           what its tasks wanted, for rt-app
