@@ -1,4 +1,4 @@
-"""Progress bars, where somebody looks and tqdm is installed."""
+"""Progress bars, on terminals and in notebooks, where tqdm is installed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
-def _somebody_looks() -> bool:
+def _is_watched() -> bool:
     """Tell a terminal, and a notebook that can show a bar which goes away again, from a file or a pipe."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if type(shell).__name__ == "ZMQInteractiveShell":
@@ -19,9 +19,9 @@ def _somebody_looks() -> bool:
 
 @contextmanager
 def bar(what: str, wanted: bool | None) -> Iterator[Callable[[int, int], None] | None]:
-    """Yield what is to be called with (done, all), or None. ``wanted`` None: where somebody looks."""
+    """Yield what is to be called with (done, all), or None. ``wanted`` None: on terminals and in notebooks."""
     if wanted is None:
-        wanted = _somebody_looks()
+        wanted = _is_watched()
     if not wanted or importlib.util.find_spec("tqdm") is None:
         yield None
         return

@@ -26,17 +26,11 @@ use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let args = match Args::try_parse() {
+    let args = match arguments() {
         Ok(args) => args,
-        Err(error) => return refused(&error),
+        Err(exit) => return exit,
     };
     render::use_colors(args.color);
-    #[cfg(feature = "parquet")]
-    if !matches!(args.command, Command::Show(_) | Command::Compare(_))
-        && let Err(error) = format::no_parquet(std::env::args_os())
-    {
-        return failed(&message(&error), false);
-    }
     let result = match &args.command {
         Command::Explain(command) => commands::explain::run(command),
         #[cfg(feature = "machine")]
@@ -99,6 +93,16 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => failed(&stdin::named(&message(&error)), format::asks_for_json(std::env::args_os())),
     }
+}
+
+/// Reads the arguments; else what the program ends with.
+fn arguments() -> Result<Args, ExitCode> {
+    let args = Args::try_parse().map_err(|error| refused(&error))?;
+    #[cfg(feature = "parquet")]
+    if !matches!(args.command, Command::Show(_) | Command::Compare(_)) {
+        format::no_parquet(std::env::args_os()).map_err(|error| failed(&message(&error), false))?;
+    }
+    Ok(args)
 }
 
 /// Prints the help that was asked for, or why the arguments were refused. An argument is data: its control characters are escaped.

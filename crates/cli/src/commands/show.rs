@@ -179,13 +179,7 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
     drop(working);
     let scope = scope(&recording, &options(args))?;
     if let Some(path) = &args.report {
-        if !args.analyses.0.is_empty() {
-            bail!("--report always holds the same sections: leave out the analyses, or leave out --report");
-        }
-        output::check(path)?;
-        let page = schedlab_study::page::of_recording(&recording, &args.input, &scope, &origin(None)?)?;
-        output::write(Some(path), &page.render()?)?;
-        return Ok(Exit::Done);
+        return report(args, path, &recording, &scope);
     }
     let chosen: Vec<(&Entry, Scope)> = match args.analyses.0.is_empty() {
         true => overview_of(&recording, &scope),
@@ -204,11 +198,9 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
     let format = args.format.get();
     #[cfg(feature = "parquet")]
     if args.format.is_parquet() {
-        let [(entry, scope)] = &chosen[..] else { return Err(one_analysis()) };
-        let mut table = ParquetTable::new(&recording, clock);
-        entry.run(&recording, scope, &mut table)?;
+        let table = parquet(&recording, &chosen, clock)?;
         drop(working);
-        output::write_bytes(None, &table.finish()?)?;
+        output::write_bytes(None, &table)?;
         return Ok(Exit::Done);
     }
     if matches!(format, ResultFormat::Csv | ResultFormat::Ndjson) {
@@ -235,6 +227,26 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
         drop(working);
     }
     Ok(Exit::Done)
+}
+
+/// Writes the page of a recording.
+fn report(args: &ShowArgs, path: &Path, recording: &Recording, scope: &Scope) -> anyhow::Result<Exit> {
+    if !args.analyses.0.is_empty() {
+        bail!("--report always holds the same sections: leave out the analyses, or leave out --report");
+    }
+    output::check(path)?;
+    let page = schedlab_study::page::of_recording(recording, &args.input, scope, &origin(None)?)?;
+    output::write(Some(path), &page.render()?)?;
+    Ok(Exit::Done)
+}
+
+/// The only analysis as a Parquet file.
+#[cfg(feature = "parquet")]
+fn parquet(recording: &Recording, chosen: &[(&Entry, Scope)], clock: u64) -> anyhow::Result<Vec<u8>> {
+    let [(entry, scope)] = chosen else { return Err(one_analysis()) };
+    let mut table = ParquetTable::new(recording, clock);
+    entry.run(recording, scope, &mut table)?;
+    table.finish()
 }
 
 /// Refuses what does not make one table, and to write it to a terminal.
