@@ -64,6 +64,17 @@ const WRITERS: &[Writer] = &[
     writer(&["export", YES, "--lttng", "OUT"]),
     writer(&["export", YES, "--rt-app", "OUT"]),
     Writer { files: &["events.csv", "tasks.csv", "waits.csv"], ..writer(&["export", YES, "--csv", "OUT"]) },
+    Writer {
+        files: &[
+            "blame.parquet",
+            "events.parquet",
+            "latencies.parquet",
+            "migrations.parquet",
+            "slices.parquet",
+            "tasks.parquet",
+        ],
+        ..writer(&["export", YES, "--parquet", "OUT"])
+    },
     writer(&["import", "TEXT", "-o", "OUT"]),
     writer(&["import", "crates/study/tests/field/rtapp-finite-share.json", "-o", "OUT"]),
     writer(&["generate", "--seed", "7", "-o", "OUT"]),
