@@ -1,5 +1,6 @@
 //! The shipped pairs: a recording, a change, and what was recorded after it.
 
+use schedlab_study::change::Judgement;
 use schedlab_study::measurements::Kind;
 use schedlab_study::metric::Metric;
 use schedlab_study::pairs::{PairFile, PairResult, Summary, judge, table};
@@ -50,6 +51,12 @@ fn requests_of_a_server_that_hardly_ever_sleeps_are_within_a_tenth() {
         assert_eq!(result.distrust, Vec::<String>::new(), "{}", result.name);
         let count = result.figures.iter().find(|figure| figure.class == "client-log").unwrap();
         assert!(count.after > 1.4 * count.before && count.off().abs() < 0.1, "{}: {count:?}", result.name);
+    }
+    // What the recorder does follows from what the others do: nothing is claimed of it.
+    let own = results.iter().flat_map(|result| &result.figures).filter(|figure| figure.class == "schedlab");
+    assert!(own.clone().count() >= 2);
+    for figure in own {
+        assert!(!matches!(figure.judgement, Judgement::Better | Judgement::Worse), "{figure:?}");
     }
     let summary = Summary::of(&results);
     assert!(summary.held.0 > 16 && summary.held.0 == summary.held.1, "{}", table(&results));

@@ -92,9 +92,10 @@ pub(super) fn classify(lines: &[Line], duration: Ns, monitors: &[usize]) -> Clas
             let (drivers, others): (Vec<usize>, Vec<usize>) = tasks.iter().partition(|task| drives(task));
             let closed = !drive(lines, &drivers, &others);
             if closed {
-                let begins = |task: &&usize| starts(lines, **task, &tasks);
-                openers.extend(others.iter().filter(begins));
-                openers.extend(drivers);
+                let opens = |task: &&usize| {
+                    (drivers.contains(task) || creates(lines, **task, &tasks)) && rare(lines, **task, &tasks)
+                };
+                openers.extend(tasks.iter().filter(opens).copied());
             }
             Loop { tasks, closed }
         })
@@ -152,15 +153,20 @@ fn drive(lines: &[Line], drivers: &[usize], others: &[usize]) -> bool {
     begun > 0 && begun * 100 >= busiest * RARE_PERCENT
 }
 
-/// Whether a task creates others of its circle, and then does little beside what these do: fewer activations and wakeups than
-/// [`RARE_PERCENT`] of the activations of the busiest.
-fn starts(lines: &[Line], task: usize, circle: &[usize]) -> bool {
-    let deeds = || lines[task].activations.iter().flat_map(|activation| &activation.deeds);
+/// Whether a task creates others of its circle.
+fn creates(lines: &[Line], task: usize, circle: &[usize]) -> bool {
+    let mut deeds = lines[task].activations.iter().flat_map(|activation| &activation.deeds);
+    deeds.any(|(_, deed)| matches!(deed, Deed::Spawn(of) if circle.binary_search(&of.index()).is_ok()))
+}
+
+/// Whether a task does little beside what the others of its circle do: fewer activations and wakeups of them than [`RARE_PERCENT`] of the
+/// activations of the busiest. A server that hardly ever sleeps has few activations, too, and many wakeups.
+fn rare(lines: &[Line], task: usize, circle: &[usize]) -> bool {
     let inside = |of: &TaskId| circle.binary_search(&of.index()).is_ok();
-    let creates = deeds().any(|(_, deed)| matches!(deed, Deed::Spawn(of) if inside(of)));
-    let wakes = deeds().filter(|(_, deed)| matches!(deed, Deed::Wake(of, _) if inside(of))).count();
+    let deeds = lines[task].activations.iter().flat_map(|activation| &activation.deeds);
+    let wakes = deeds.filter(|(_, deed)| matches!(deed, Deed::Wake(of, _) if inside(of))).count();
     let busiest = circle.iter().map(|&task| lines[task].activations.len()).max().unwrap_or_default();
-    creates && (lines[task].activations.len() + wakes) * 100 < busiest * RARE_PERCENT
+    (lines[task].activations.len() + wakes) * 100 < busiest * RARE_PERCENT
 }
 
 /// How one task sleeps when nobody wakes it.
@@ -355,6 +361,14 @@ mod tests {
         assert!(classes.opens(MAIN, SERVER) && classes.opens(MAIN, CLIENT) && !classes.opens(CLIENT, SERVER));
         assert_eq!(classes.outside[CLIENT], Outside::Relative(Why::ClosedLoop));
         assert_ne!(classes.outside[MAIN], Outside::Relative(Why::ClosedLoop), "what it does keeps its date");
+        // A server that a timer begins now and then is none that opens.
+        let mut lines = server_and_client(10);
+        for expiry in 0..8 {
+            lines[SERVER].activations.push(act(Origin::HardIrq, us(200_000 + expiry), &[CLIENT; 50]));
+        }
+        assert!(driven(&lines, SERVER));
+        let classes = classify(&lines, us(300_000), &[]);
+        assert!(classes.loops[0].closed && classes.opens(MAIN, SERVER) && !classes.opens(SERVER, CLIENT));
         // An open client: a timer for each request.
         let classes = classify(&server_and_client(900), duration, &[]);
         assert!(!classes.loops[0].closed && !classes.opens(MAIN, SERVER));
