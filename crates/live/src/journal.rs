@@ -13,13 +13,15 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Version of the lines.
-pub const VERSION: u32 = 1;
+/// Version of the lines: 2 since [`Entry::LetGo`], without which earlier programs would give threads back what they had given up.
+pub const VERSION: u32 = 2;
+/// The oldest version that is read.
+const OLDEST: u32 = 1;
 
 /// The first line.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Head {
-    /// [`VERSION`].
+    /// [`VERSION`] of the program that wrote it.
     pub version: u32,
     /// The boot in which it was written: after another one there is nothing to restore.
     pub boot: String,
@@ -240,8 +242,9 @@ impl Record {
             |line: usize, fault: String| LiveError::Journal { path: path.to_owned(), line: line + 1, fault };
         let Some((_, first)) = lines.next() else { return Ok(None) };
         let head: Head = serde_json::from_str(first).map_err(|error| bad(0, error.to_string()))?;
-        if head.version != VERSION {
-            return Err(bad(0, format!("its version is {}, this program knows {VERSION}", head.version)));
+        if !(OLDEST..=VERSION).contains(&head.version) {
+            let known = format!("its version is {}, this program knows {OLDEST} to {VERSION}", head.version);
+            return Err(bad(0, known + ": restore with the program that wrote it"));
         }
         let entries = lines
             .map(|(line, text)| serde_json::from_str(text).map_err(|error| bad(line, error.to_string())))
@@ -256,11 +259,10 @@ mod tests {
 
     const THREAD: &str = r#"{"tid":11,"process":11,"parent":1,"started":5,"kernel":false,"comm":"x"}"#;
 
-    /// A journal that version 0.1.0 wrote can be restored by later ones: the names in its lines stay.
+    /// A journal that version 0.1.0 wrote can be restored by later ones: the names in its lines stay. Version 2 adds a line.
     #[test]
-    fn journals_of_earlier_versions_are_read() {
+    fn journals_of_each_version_are_read() {
         let before = r#"{"policy":"other","nice":0,"slice":null,"reset_on_fork":false}"#;
-        let head = format!(r#"{{"version":1,"boot":"0a1b","owner":{THREAD},"purpose":"a test"}}"#);
         let lines = [
             format!(r#""scheduling","thread":{THREAD},"before":{before},"set":{{"FifoBand":[1,3]}}"#),
             format!(r#""scheduling","thread":{THREAD},"before":{before},"set":{{"To":{before}}}"#),
@@ -274,14 +276,32 @@ mod tests {
                 r#""process","thread":{THREAD},"before":{before},"affinity":"0-1","set":{{"FifoBand":[1,3]}},"confined":"1""#
             ),
             r#""released","process":11"#.to_owned(),
+            format!(r#""let-go","thread":{THREAD}"#),
         ];
-        let text = lines.iter().fold(head + "\n", |text, line| text + "{\"what\":" + line + "}\n");
-        let record = Record::parse(Path::new("1-2-0.journal"), &text).expect("a journal").expect("a head");
-        assert_eq!(record.entries.len(), lines.len());
-        // And this one writes the same lines.
-        for (entry, line) in record.entries.iter().zip(&lines) {
-            let written = serde_json::to_string(entry).expect("JSON");
-            assert_eq!(written, format!("{{\"what\":{line}}}"));
+        for (version, count) in [(1, lines.len() - 1), (2, lines.len())] {
+            let head =
+                format!(r#"{{"version":{version},"boot":"0a1b","owner":{THREAD},"purpose":"a test"}}"#);
+            let text =
+                lines[..count].iter().fold(head + "\n", |text, line| text + "{\"what\":" + line + "}\n");
+            let record =
+                Record::parse(Path::new("1-2-0.journal"), &text).expect("a journal").expect("a head");
+            assert_eq!((record.head.version, record.entries.len()), (version, count));
+            // And this one writes the same lines.
+            for (entry, line) in record.entries.iter().zip(&lines) {
+                let written = serde_json::to_string(entry).expect("JSON");
+                assert_eq!(written, format!("{{\"what\":{line}}}"));
+            }
+        }
+    }
+
+    #[test]
+    fn a_journal_of_a_later_version_is_refused_by_name() {
+        for version in [0, VERSION + 1] {
+            let head =
+                format!(r#"{{"version":{version},"boot":"0a1b","owner":{THREAD},"purpose":"a test"}}"#);
+            let error = Record::parse(Path::new("1-2-0.journal"), &(head + "\n")).expect_err("unknown");
+            let says = error.to_string();
+            assert!(says.contains(&format!("its version is {version}, this program knows 1 to 2")), "{says}");
         }
     }
 }

@@ -453,6 +453,54 @@ mod tests {
         assert!(!play.core.runnable(1));
     }
 
+    /// Returns a scheduler on three CPUs whose six tasks, each on its own set of CPUs, joined after it had begun. `None`: it does not run live.
+    fn confined(scheduler: &str) -> Option<LoggedCore> {
+        let options = CoreOptions { scheduler: scheduler.to_owned(), cpus: 3, tasks: 8, hz: 250, seed: 1 };
+        let mut core = LoggedCore::new(&options).ok()?;
+        for (task, cpus) in ["0", "1", "2", "0-1", "1-2", "0-2"].into_iter().enumerate() {
+            let (policy, nice, affinity) = (Policy::Other, Nice::ZERO, cpus.parse().expect("CPUs"));
+            let what = StepKind::Join { task: task as u32, policy, nice, affinity, process: 1 };
+            core.step(&Step { at: Ns::ZERO, what }).expect("it keeps its contract");
+        }
+        Some(core)
+    }
+
+    /// Whatever wakes, blocks and moves to other CPUs: no task is picked where it may not run.
+    #[test]
+    fn a_task_that_joins_with_an_affinity_is_not_chosen_elsewhere() {
+        let mut live = 0;
+        for entry in schedlab_scheduler::registry::all() {
+            let Some(mut core) = confined(entry.name) else { continue };
+            live += 1;
+            let mut state = 1_u64;
+            let mut below = |limit: u64| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (state >> 33) % limit
+            };
+            for turn in 0..3_000 {
+                let (task, cpu) = (below(6) as u32, below(3) as u32);
+                let fate = match core.current(cpu) {
+                    None => Fate::Idle,
+                    Some(_) if below(2) == 0 => Fate::Blocked,
+                    Some(_) => Fate::Runnable,
+                };
+                let what = match below(8) {
+                    0..4 => StepKind::Wake { task, by: WokenBy::Unknown },
+                    4 => StepKind::Affinity { task, affinity: CpuSet::first(1 + cpu as usize) },
+                    _ => StepKind::Decide { cpu, prev: fate },
+                };
+                let on = core.on_cpu(task);
+                // The driver decides anew where a task may run no longer; this test does not play that.
+                if matches!(what, StepKind::Affinity { .. }) && on.is_some() {
+                    continue;
+                }
+                let answer = core.step(&Step { at: Ns::from_us(turn * 50), what: what.clone() });
+                assert!(answer.is_ok(), "{}, turn {turn}: {what:?}: {}", entry.name, answer.unwrap_err());
+            }
+        }
+        assert!(live >= 6, "{live}");
+    }
+
     #[test]
     fn a_latency_task_preempts_batch() {
         let mut play = Play::new("layers", &["idle", "other"]);

@@ -424,7 +424,11 @@ impl<'a> Supervisor<'a> {
         for slot in 0..self.adders.len() {
             let no_events =
                 |error: schedlab_host::HostError| LiveError::NoEvents { reason: error.to_string() };
-            let added = self.adders[slot].add(&BTreeSet::from([tid]), &self.own).map_err(no_events)?;
+            let added = match self.adders[slot].add(&BTreeSet::from([tid]), &self.own) {
+                // An agent that ends takes its rings along, and the kernel refuses them (EINVAL): why it ended is the error, not this.
+                Err(_) if self.shared.stop.load(Ordering::Relaxed) || self.agents.is_dead() => return Ok(()),
+                other => other.map_err(no_events)?,
+            };
             if let Some(batch) = added {
                 self.order_to(slot, Order::Follow(batch));
                 told += 1;

@@ -380,7 +380,8 @@ impl<L: Locks> Scheduler for GlobalEdf<L> {
     }
 
     fn changed(&self, cx: &Cx<'_>, change: Change) {
-        if let Change::Affinity(task) = change {
+        // A live task has its affinity when it joins, which is after `init`.
+        if let Change::Affinity(task) | Change::Created { task, .. } = change {
             self.state.lock().set_affinity(cx, task);
         }
         if let Change::Released(task) = change
