@@ -25,7 +25,7 @@ Examples:
                             --keep 'sysbench share' --space 'sysbench policy=other,batch,idle'
   schedlab tune redis.slt --goal 'redis-server share' --space 'base_slice_ns=0.3ms..30ms'
   schedlab tune redis.slt --goal 'redis-server share' --space 'scheduler=linux-6.1,linux-7.2'
-  schedlab tune redis.slt --goal 'redis-server share' --seeds 2 \\
+  schedlab tune redis.slt --goal 'redis-server share' --space 'sysbench nice=0,19' \\
                           --space 'sysbench group=/batch ; /batch cpu.max=10%,30%,90%'
   schedlab tune redis.slt --goal 'redis-server share' --space 'sysbench nice=0,10,19' \\
                           --validate other.slt
