@@ -181,16 +181,7 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
     if let Some(path) = &args.report {
         return report(args, path, &recording, &scope);
     }
-    let chosen: Vec<(&Entry, Scope)> = match args.analyses.0.is_empty() {
-        true => overview_of(&recording, &scope),
-        false => {
-            let with = |top: Option<usize>| Scope { top: top.or(scope.top), ..scope.clone() };
-            args.analyses.0.iter().map(|&(index, top)| (&ALL[index], with(top))).collect()
-        }
-    };
-    for (entry, _) in &chosen {
-        entry.check(&recording.header).map_err(|error| anyhow!("{}: {error}", args.input))?;
-    }
+    let chosen = chosen(args, &recording, &scope)?;
     let working = Working::new(format!("analysing {} events", recording.events.len()), large);
     let answer = Answers::new(args, &chosen, &recording, &scope);
     let stdout = stdout();
@@ -227,6 +218,25 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
         drop(working);
     }
     Ok(Exit::Done)
+}
+
+/// The analyses that are asked for, each with what it looks at, once the recording is known to hold what they need.
+fn chosen(
+    args: &ShowArgs,
+    recording: &Recording,
+    scope: &Scope,
+) -> anyhow::Result<Vec<(&'static Entry, Scope)>> {
+    let chosen: Vec<(&'static Entry, Scope)> = match args.analyses.0.is_empty() {
+        true => overview_of(recording, scope),
+        false => {
+            let with = |top: Option<usize>| Scope { top: top.or(scope.top), ..scope.clone() };
+            args.analyses.0.iter().map(|&(index, top)| (&ALL[index], with(top))).collect()
+        }
+    };
+    for (entry, _) in &chosen {
+        entry.check(&recording.header).map_err(|error| anyhow!("{}: {error}", args.input))?;
+    }
+    Ok(chosen)
 }
 
 /// Writes the page of a recording.
