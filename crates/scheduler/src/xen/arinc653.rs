@@ -24,12 +24,12 @@
 //! | a new table while running | `arinc653_sched_set` | omitted | |
 //! | a decision after the end of the frame stops the host (`BUG_ON`) | `a653sched_do_schedule` | omitted | |
 
-use super::common::{Core, Units, now};
+use super::common::{Core, Table, Units, now, read_current};
 use super::release::{VERSION, XenRelease};
 use crate::registry::Entry;
 use crate::{
-    Change, Cmd, Cx, KnobDefault, Knobs, Lock, Locks, Needs, Pick, Prev, Rejection, Runnable, Scheduler,
-    TimeKnob, Times, Wake, World, rows,
+    Change, Cmd, Cx, KnobDefault, Knobs, Lock, Locks, Needs, Pick, Prev, Rejection, Scheduler, TimeKnob,
+    Times, Wake, World, rows,
 };
 use schedlab_model::{CpuId, CpuSet, Ns, TaskId};
 
@@ -60,7 +60,7 @@ const MOST_WINDOWS: usize = 64;
 
 struct State {
     pool: CpuSet,
-    units: Vec<Option<Core>>,
+    units: Table<Core>,
     curr: Vec<Option<TaskId>>,
     /// Run times, by task.
     windows: Vec<i64>,
@@ -83,7 +83,7 @@ impl<L: Locks> Arinc653<L> {
     fn new(cpus: usize, knobs: &Knobs) -> Self {
         let state = State {
             pool: CpuSet::first(cpus),
-            units: Vec::new(),
+            units: Table::new(),
             curr: vec![None; cpus],
             windows: Vec::new(),
             frame: 0,
@@ -113,7 +113,7 @@ impl<L: Locks> Arinc653<L> {
 
 impl State {
     fn core(&self, task: TaskId) -> &Core {
-        self.units[task.index()].as_ref().expect("a unit that was created")
+        &self.units[task]
     }
 
     /// Opens the window of this moment.
@@ -174,26 +174,22 @@ impl State {
 
 impl Units for State {
     fn create(&mut self, cx: &Cx<'_>, task: TaskId) {
-        if self.units.len() <= task.index() {
-            self.units.resize(task.index() + 1, None);
-        }
         if !self.has(task) {
-            self.units[task.index()] = Some(Core::new(cx.task(task), &self.pool));
+            self.units.add(task, Core::new(cx.task(task), &self.pool));
             self.move_over(cx, task);
         }
     }
 
     fn has(&self, task: TaskId) -> bool {
-        self.units.get(task.index()).is_some_and(Option::is_some)
+        self.units.has(task)
     }
 
     fn core_mut(&mut self, task: TaskId) -> &mut Core {
-        self.units[task.index()].as_mut().expect("a unit that was created")
+        &mut self.units[task]
     }
 
     fn is_runnable(&self, task: TaskId) -> bool {
-        let core = self.core(task);
-        core.awake && !core.migrating
+        self.core(task).runnable()
     }
 
     fn insert_woken(&mut self, cx: &Cx<'_>, task: TaskId) {
@@ -276,16 +272,8 @@ impl<L: Locks> Scheduler for Arinc653<L> {
             (state.windows, state.frame) = self.table(cx.world);
         }
         state.create_all(cx);
-        for cpu in 0..state.curr.len() {
-            state.curr[cpu] = cx.world.cpus[cpu].current();
-        }
-        for (index, view) in cx.world.tasks.iter().enumerate().filter(|(_, view)| view.alive) {
-            let task = TaskId::from(index);
-            state.core_mut(task).awake = view.runnable() != Runnable::No;
-            if state.is_runnable(task) {
-                state.insert_woken(cx, task);
-            }
-        }
+        read_current(cx, &mut state.curr);
+        state.wake_all(cx);
     }
 
     fn explain(&self, _cx: &Cx<'_>, cpu: CpuId) -> String {

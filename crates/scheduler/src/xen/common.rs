@@ -1,8 +1,9 @@
 //! What Xen's schedulers share: the state of a unit that Xen's core keeps, CPU-set walks, affinity steps.
 
 use super::release::XenRelease;
-use crate::{Cx, FlagKnob, KnobDefault, Prev, TaskView, TimeKnob, Times, Wake, WakeKind};
+use crate::{Cx, FlagKnob, KnobDefault, Prev, Runnable, TaskView, TimeKnob, Times, Wake, WakeKind};
 use schedlab_model::{CpuId, CpuSet, Ns, TaskId, Topology};
+use std::ops::{Index, IndexMut};
 
 /// The rate limit of Credit and Credit2. Credit's is bounded by its slice.
 pub(super) const RATELIMIT: TimeKnob<XenRelease> = TimeKnob {
@@ -21,7 +22,51 @@ pub(super) const SMT_POWER_SAVINGS: FlagKnob<XenRelease> = FlagKnob {
     source: "xen/common/sched/core.c, sched_smt_power_savings",
 };
 
-/// What Xen's core does around either scheduler.
+/// The units of a scheduler, by task.
+#[derive(Debug)]
+pub(super) struct Table<U>(Vec<Option<U>>);
+
+impl<U> Table<U> {
+    pub(super) const fn new() -> Table<U> {
+        Table(Vec::new())
+    }
+
+    pub(super) fn has(&self, task: TaskId) -> bool {
+        self.0.get(task.index()).is_some_and(Option::is_some)
+    }
+
+    pub(super) fn add(&mut self, task: TaskId, unit: U) {
+        if self.0.len() <= task.index() {
+            self.0.resize_with(task.index() + 1, || None);
+        }
+        self.0[task.index()] = Some(unit);
+    }
+}
+
+impl<U> Index<TaskId> for Table<U> {
+    type Output = U;
+
+    #[inline]
+    fn index(&self, task: TaskId) -> &U {
+        self.0[task.index()].as_ref().expect("a unit that was created")
+    }
+}
+
+impl<U> IndexMut<TaskId> for Table<U> {
+    #[inline]
+    fn index_mut(&mut self, task: TaskId) -> &mut U {
+        self.0[task.index()].as_mut().expect("a unit that was created")
+    }
+}
+
+/// Takes who runs on each pCPU from the driver.
+pub(super) fn read_current(cx: &Cx<'_>, curr: &mut [Option<TaskId>]) {
+    for (curr, cpu) in curr.iter_mut().zip(&cx.world.cpus) {
+        *curr = cpu.current();
+    }
+}
+
+/// What Xen's core does around each scheduler.
 pub(super) trait Units {
     /// Makes and places the unit of a task, unless there is one.
     fn create(&mut self, cx: &Cx<'_>, task: TaskId);
@@ -40,6 +85,17 @@ pub(super) trait Units {
     fn create_all(&mut self, cx: &Cx<'_>) {
         for (index, _) in cx.world.tasks.iter().enumerate().filter(|(_, view)| view.alive) {
             self.create(cx, index.into());
+        }
+    }
+
+    /// Takes who is awake from the driver, and queues anew who can run.
+    fn wake_all(&mut self, cx: &Cx<'_>) {
+        for (index, view) in cx.world.tasks.iter().enumerate().filter(|(_, view)| view.alive) {
+            let task = TaskId::from(index);
+            self.core_mut(task).awake = view.runnable() != Runnable::No;
+            if self.is_runnable(task) {
+                self.insert_woken(cx, task);
+            }
         }
     }
 
@@ -147,6 +203,12 @@ impl Core {
     pub(super) fn steps(&self) -> impl Iterator<Item = (Step, CpuSet)> + use<> {
         let soft = self.soft_useful().then(|| (Step::Soft, self.soft.and(&self.hard)));
         soft.into_iter().chain([(Step::Hard, self.hard)])
+    }
+
+    /// Neither blocked nor on its way to another pCPU.
+    #[inline]
+    pub(super) fn runnable(&self) -> bool {
+        self.awake && !self.migrating
     }
 
     /// What became of the unit that ran until this decision.

@@ -24,7 +24,7 @@ mod placement;
 mod queue;
 pub(super) mod settings;
 
-use super::common::{Core, Places, Units, now};
+use super::common::{Core, Places, Table, Units, now};
 use super::release::XenRelease;
 use crate::{Change, Cmd, Cx, Knobs, Lock, Locks, Needs, Pick, Prev, Scheduler, Timer, Wake};
 use schedlab_model::{CpuId, CpuSet, GroupId, Ns, TaskId};
@@ -61,7 +61,7 @@ struct Unit {
 
 impl Unit {
     fn runnable(&self) -> bool {
-        self.core.awake && !self.parked && !self.core.migrating
+        self.core.runnable() && !self.parked
     }
 }
 
@@ -88,7 +88,7 @@ struct Pcpu {
 struct State {
     set: Settings,
     places: Option<Places>,
-    units: Vec<Option<Unit>>,
+    units: Table<Unit>,
     domains: Vec<Domain>,
     pcpus: Vec<Pcpu>,
     pool: CpuSet,
@@ -130,7 +130,7 @@ impl<L: Locks> Credit<L> {
         let state = State {
             set,
             places: None,
-            units: Vec::new(),
+            units: Table::new(),
             domains: Vec::new(),
             pcpus: (0..cpus).map(pcpu).collect(),
             pool,
@@ -150,11 +150,11 @@ impl<L: Locks> Credit<L> {
 
 impl State {
     fn unit(&self, task: TaskId) -> &Unit {
-        self.units[task.index()].as_ref().expect("a unit that was created")
+        &self.units[task]
     }
 
     fn unit_mut(&mut self, task: TaskId) -> &mut Unit {
-        self.units[task.index()].as_mut().expect("a unit that was created")
+        &mut self.units[task]
     }
 
     /// So many units more are runnable on `cpu`.
@@ -365,16 +365,13 @@ impl State {
 
 impl Units for State {
     fn create(&mut self, cx: &Cx<'_>, task: TaskId) {
-        if self.units.len() <= task.index() {
-            self.units.resize(task.index() + 1, None);
-        }
         if self.has(task) {
             return;
         }
         let view = cx.task(task);
         let core = Core::new(view, &self.pool);
         self.any_soft |= core.soft_useful();
-        self.units[task.index()] = Some(Unit {
+        let unit = Unit {
             core,
             domain: view.group,
             alive: true,
@@ -388,13 +385,14 @@ impl Units for State {
             placed: false,
             active: false,
             queued: false,
-        });
+        };
+        self.units.add(task, unit);
         let cpu = self.place(cx, task, true);
         self.assign(cx, task, cpu);
     }
 
     fn has(&self, task: TaskId) -> bool {
-        self.units.get(task.index()).is_some_and(Option::is_some)
+        self.units.has(task)
     }
 
     fn core_mut(&mut self, task: TaskId) -> &mut Core {

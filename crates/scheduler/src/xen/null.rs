@@ -20,9 +20,9 @@
 //! | a vCPU that goes offline leaves its pCPU | `null_unit_sleep`, 4.13 | omitted: vCPUs do not go offline here; one that ends does | |
 //! | trylock failures | `null_schedule` | omitted | |
 
-use super::common::{Core, Units, minus, take};
+use super::common::{Core, Table, Units, minus, read_current, take};
 use crate::registry::Entry;
-use crate::{Change, Cmd, Cx, Lock, Locks, Needs, Pick, Prev, Runnable, Scheduler, Wake};
+use crate::{Change, Cmd, Cx, Lock, Locks, Needs, Pick, Prev, Scheduler, Wake};
 use schedlab_model::{CpuId, CpuSet, TaskId};
 
 /// Its line in the registry.
@@ -42,7 +42,7 @@ struct Unit {
 
 struct State {
     pool: CpuSet,
-    units: Vec<Option<Unit>>,
+    units: Table<Unit>,
     /// By pCPU: whose it is.
     owner: Vec<Option<TaskId>>,
     /// By pCPU: who runs.
@@ -60,7 +60,7 @@ impl<L: Locks> Null<L> {
     fn new(cpus: usize) -> Self {
         let state = State {
             pool: CpuSet::first(cpus),
-            units: Vec::new(),
+            units: Table::new(),
             owner: vec![None; cpus],
             curr: vec![None; cpus],
             waiting: Vec::new(),
@@ -71,11 +71,11 @@ impl<L: Locks> Null<L> {
 
 impl State {
     fn unit(&self, task: TaskId) -> &Unit {
-        self.units[task.index()].as_ref().expect("a unit that was created")
+        &self.units[task]
     }
 
     fn unit_mut(&mut self, task: TaskId) -> &mut Unit {
-        self.units[task.index()].as_mut().expect("a unit that was created")
+        &mut self.units[task]
     }
 
     /// The pCPU for a unit: its own if that is free or its own already, else the first free one.
@@ -162,18 +162,15 @@ impl State {
 
 impl Units for State {
     fn create(&mut self, cx: &Cx<'_>, task: TaskId) {
-        if self.units.len() <= task.index() {
-            self.units.resize(task.index() + 1, None);
-        }
         if !self.has(task) {
             let core = Core::new(cx.task(task), &self.pool);
-            self.units[task.index()] = Some(Unit { core, assigned: false });
+            self.units.add(task, Unit { core, assigned: false });
             self.place(cx, task);
         }
     }
 
     fn has(&self, task: TaskId) -> bool {
-        self.units.get(task.index()).is_some_and(Option::is_some)
+        self.units.has(task)
     }
 
     fn core_mut(&mut self, task: TaskId) -> &mut Core {
@@ -181,8 +178,7 @@ impl Units for State {
     }
 
     fn is_runnable(&self, task: TaskId) -> bool {
-        let core = &self.unit(task).core;
-        core.awake && !core.migrating
+        self.unit(task).core.runnable()
     }
 
     fn insert_woken(&mut self, cx: &Cx<'_>, task: TaskId) {
@@ -242,16 +238,8 @@ impl<L: Locks> Scheduler for Null<L> {
     fn resync(&self, cx: &Cx<'_>) {
         let mut state = self.state.lock();
         state.create_all(cx);
-        for cpu in 0..state.curr.len() {
-            state.curr[cpu] = cx.world.cpus[cpu].current();
-        }
-        for (index, view) in cx.world.tasks.iter().enumerate().filter(|(_, view)| view.alive) {
-            let task = TaskId::from(index);
-            state.core_mut(task).awake = view.runnable() != Runnable::No;
-            if state.is_runnable(task) {
-                state.insert_woken(cx, task);
-            }
-        }
+        read_current(cx, &mut state.curr);
+        state.wake_all(cx);
     }
 
     fn explain(&self, _cx: &Cx<'_>, cpu: CpuId) -> String {

@@ -28,7 +28,7 @@
 //! | no admission test, no rate limit, no soft affinity, yield does nothing | | as there | |
 //! | one global lock | `rt_private.lock` | the same | |
 
-use super::common::{Core, Units, cycle, minus, now, take, test_or_cycle};
+use super::common::{Core, Table, Units, cycle, minus, now, read_current, take, test_or_cycle};
 use crate::registry::Entry;
 use crate::{
     Change, Cmd, Cx, FlagKnob, KnobDefault, Knobs, Lock, Locks, Needs, Pick, Prev, Runnable, Scheduler,
@@ -109,7 +109,7 @@ struct State {
     budget: i64,
     extratime: bool,
     pool: CpuSet,
-    units: Vec<Option<Unit>>,
+    units: Table<Unit>,
     curr: Vec<Option<TaskId>>,
     /// Units with budget, the best first.
     runq: Vec<TaskId>,
@@ -130,7 +130,7 @@ impl<L: Locks> Rtds<L> {
             budget: knobs.get(&BUDGET).0 as i64,
             extratime: knobs.get(&EXTRATIME),
             pool: CpuSet::first(cpus),
-            units: Vec::new(),
+            units: Table::new(),
             curr: vec![None; cpus],
             runq: Vec::new(),
             replq: Vec::new(),
@@ -142,11 +142,11 @@ impl<L: Locks> Rtds<L> {
 
 impl State {
     fn unit(&self, task: TaskId) -> &Unit {
-        self.units[task.index()].as_ref().expect("a unit that was created")
+        &self.units[task]
     }
 
     fn unit_mut(&mut self, task: TaskId) -> &mut Unit {
-        self.units[task.index()].as_mut().expect("a unit that was created")
+        &mut self.units[task]
     }
 
     /// Reads period and budget; what is left of the present budget stays.
@@ -373,9 +373,6 @@ impl State {
 
 impl Units for State {
     fn create(&mut self, cx: &Cx<'_>, task: TaskId) {
-        if self.units.len() <= task.index() {
-            self.units.resize(task.index() + 1, None);
-        }
         if self.has(task) {
             return;
         }
@@ -392,14 +389,14 @@ impl Units for State {
             delayed_add: false,
             depleted: false,
         };
-        self.units[task.index()] = Some(unit);
+        self.units.add(task, unit);
         self.read_parameters(cx, task);
         self.renew(now(cx), task);
         self.place(cx, task);
     }
 
     fn has(&self, task: TaskId) -> bool {
-        self.units.get(task.index()).is_some_and(Option::is_some)
+        self.units.has(task)
     }
 
     fn core_mut(&mut self, task: TaskId) -> &mut Core {
@@ -407,8 +404,7 @@ impl Units for State {
     }
 
     fn is_runnable(&self, task: TaskId) -> bool {
-        let core = &self.unit(task).core;
-        core.awake && !core.migrating
+        self.unit(task).core.runnable()
     }
 
     fn insert_woken(&mut self, cx: &Cx<'_>, task: TaskId) {
@@ -511,9 +507,7 @@ impl<L: Locks> Scheduler for Rtds<L> {
         let state = &mut *state;
         state.create_all(cx);
         (state.tickled, state.runq, state.replq) = (CpuSet::EMPTY, Vec::new(), Vec::new());
-        for cpu in 0..state.curr.len() {
-            state.curr[cpu] = cx.world.cpus[cpu].current();
-        }
+        read_current(cx, &mut state.curr);
         for (index, view) in cx.world.tasks.iter().enumerate().filter(|(_, view)| view.alive) {
             let task = TaskId::from(index);
             let unit = state.unit_mut(task);

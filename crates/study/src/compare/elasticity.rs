@@ -84,12 +84,18 @@ pub(super) fn readings(recording: &Recording, replay: &Replay) -> Vec<(String, R
     let alone = Contention::of(recording, classes.clone(), rivals.clone(), WINDOWS);
     let loops =
         together(names.len(), &classes, tasks, &recording.header.topology, &replay.report.closed_loops);
-    let of_loops = classes.iter().map(|class| class.map(|class| loops[class])).collect();
-    let whole = Contention::of(recording, of_loops, rivals, WINDOWS);
+    // A second walk over the recording, where a loop is more than one class.
+    let merged = loops.iter().enumerate().any(|(class, first)| class != *first);
+    let whole = merged.then(|| {
+        let of_loops = classes.iter().map(|class| class.map(|class| loops[class])).collect();
+        Contention::of(recording, of_loops, rivals, WINDOWS)
+    });
     let reading = |(class, name): (usize, &&str)| {
-        let own = reading(&alone, class)?;
-        let of = reading(&whole, loops[class])?;
-        let own = Reading { held: of.held, elastic: of.elastic, uncertain: of.uncertain, ..own };
+        let mut own = reading(&alone, class)?;
+        if let Some(whole) = &whole {
+            let Reading { held, elastic, uncertain, .. } = reading(whole, loops[class])?;
+            own = Reading { held, elastic, uncertain, ..own };
+        }
         (own.share >= MATTERS).then(|| ((*name).to_owned(), own))
     };
     names.iter().enumerate().filter_map(reading).collect()

@@ -1,6 +1,6 @@
 //! Credit2's units, domains and run queues.
 
-use super::super::common::{Core, Places, Units, cycle, now, take};
+use super::super::common::{Core, Places, Table, Units, cycle, now, read_current, take};
 use super::super::release::XenRelease;
 use super::{Arrangement, INIT, MIN};
 use crate::{Cmd, Cx, Runnable};
@@ -51,7 +51,7 @@ pub(super) struct Unit {
 
 impl Unit {
     pub(super) fn runnable(&self) -> bool {
-        self.core.awake && !self.parked && !self.core.migrating
+        self.core.runnable() && !self.parked
     }
 }
 
@@ -89,7 +89,7 @@ pub(super) struct Queue {
 pub(super) struct State {
     pub(super) settings: Settings,
     pub(super) pool: CpuSet,
-    pub(super) units: Vec<Option<Unit>>,
+    pub(super) units: Table<Unit>,
     pub(super) domains: Vec<Domain>,
     pub(super) queues: Vec<Queue>,
     pub(super) queue_of: Vec<usize>,
@@ -104,7 +104,7 @@ impl State {
         State {
             settings,
             pool: CpuSet::first(cpus),
-            units: Vec::new(),
+            units: Table::new(),
             domains: Vec::new(),
             queues: Vec::new(),
             queue_of: vec![0; cpus],
@@ -115,11 +115,11 @@ impl State {
     }
 
     pub(super) fn unit(&self, task: TaskId) -> &Unit {
-        self.units[task.index()].as_ref().expect("a unit that was created")
+        &self.units[task]
     }
 
     pub(super) fn unit_mut(&mut self, task: TaskId) -> &mut Unit {
-        self.units[task.index()].as_mut().expect("a unit that was created")
+        &mut self.units[task]
     }
 
     /// Puts the pCPUs into run queues, in CPU order.
@@ -277,9 +277,7 @@ impl State {
     }
 
     pub(super) fn resync(&mut self, cx: &Cx<'_>) {
-        for cpu in 0..self.curr.len() {
-            self.curr[cpu] = cx.world.cpus[cpu].current();
-        }
+        read_current(cx, &mut self.curr);
         for queue in &mut self.queues {
             queue.list.clear();
             queue.load = 0;
@@ -307,9 +305,6 @@ impl State {
 impl Units for State {
     /// Makes the unit of a task on the run queue with the least load; it stays blocked.
     fn create(&mut self, cx: &Cx<'_>, task: TaskId) {
-        if self.units.len() <= task.index() {
-            self.units.resize(task.index() + 1, None);
-        }
         if self.has(task) {
             return;
         }
@@ -320,7 +315,7 @@ impl Units for State {
         let domain = &mut self.domains[view.group.index()];
         domain.units.push(task);
         let core = Core::new(view, &self.pool);
-        self.units[task.index()] = Some(Unit {
+        let unit = Unit {
             rq: usize::MAX,
             weight: domain.weight,
             domain: view.group,
@@ -341,7 +336,8 @@ impl Units for State {
             avgload: 1 << (self.settings.precision - 1),
             load_last: now(cx) >> 10,
             core,
-        });
+        };
+        self.units.add(task, unit);
         let cpu = self.place(task);
         let unit = self.unit_mut(task);
         unit.core.cpu = cpu;
@@ -350,7 +346,7 @@ impl Units for State {
     }
 
     fn has(&self, task: TaskId) -> bool {
-        self.units.get(task.index()).is_some_and(Option::is_some)
+        self.units.has(task)
     }
 
     fn core_mut(&mut self, task: TaskId) -> &mut Core {
