@@ -107,6 +107,11 @@ fn arguments() -> Result<Args, ExitCode> {
 
 /// Prints the help that was asked for, or why the arguments were refused. An argument is data: its control characters are escaped.
 fn refused(error: &clap::Error) -> ExitCode {
+    #[cfg(not(feature = "parquet"))]
+    if error.use_stderr() && wants_parquet(std::env::args_os()) {
+        let why = "this program was built without Parquet, as `make demo` does. `make build` builds all of schedlab";
+        return failed(why, format::asks_for_json(std::env::args_os()));
+    }
     let text = error.render().to_string();
     if error.use_stderr() && format::asks_for_json(std::env::args_os()) {
         return failed(text.trim_end().trim_start_matches("error: "), true);
@@ -155,6 +160,15 @@ fn missing(words: &[String]) -> anyhow::Error {
     anyhow::anyhow!(not_among(words.first().map(String::as_str).unwrap_or_default(), &known))
 }
 
+/// Whether the arguments ask for what a build without Parquet refuses.
+#[cfg(any(test, not(feature = "parquet")))]
+fn wants_parquet(mut arguments: impl Iterator<Item = std::ffi::OsString>) -> bool {
+    arguments.any(|word| {
+        let word = word.to_string_lossy();
+        word == "parquet" || word == "--format=parquet" || word.split('=').next() == Some("--parquet")
+    })
+}
+
 /// Says that a command is not among those of a build without the machine. A misspelt one is no command of another build.
 #[cfg(any(test, not(feature = "machine")))]
 fn not_among(name: &str, known: &[&str]) -> String {
@@ -190,6 +204,20 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_build_without_parquet_knows_what_is_asked_of_it() {
+        let wants = |text: &str| wants_parquet(text.split(' ').map(Into::into));
+        for text in [
+            "show a.slt --format parquet",
+            "show a.slt --format=parquet",
+            "export a --parquet x",
+            "export a --parquet=x",
+        ] {
+            assert!(wants(text), "{text}");
+        }
+        assert!(!wants("export parquet.slt --csv --parket x"));
+    }
 
     #[test]
     fn a_misspelt_command_is_not_one_of_another_build() {
