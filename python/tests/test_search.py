@@ -64,8 +64,9 @@ def test_progress_is_shown_where_it_is_wanted(capfd: pytest.CaptureFixture[str])
     swept("threads")
     sl.compare(RECORDING, seeds=1, duration="100ms")
     assert capfd.readouterr().err == ""
+    # How often the bar is drawn after its first time depends on the machine's speed.
     swept("threads", progress=True)
-    assert "sweeping:  80%" in capfd.readouterr().err
+    assert "sweeping: " in capfd.readouterr().err
     sl.compare(RECORDING, seeds=3, duration="200ms", progress=True)
     assert "comparing: " in capfd.readouterr().err
 
