@@ -29,7 +29,7 @@ pub fn contender(name: &str, variant: &str) -> Result<(SchedulerSpec, String), S
     let like = if name == "linux-2.6.22" { "linux-2.4-o1" } else { name };
     let knobs = decision_cost::SCHEDULERS.iter().find(|(known, ..)| *known == like);
     let knobs = knobs.map(|(_, knob, values)| vec![((*knob).to_owned(), values[which].to_owned())]);
-    Ok((SchedulerSpec { name: name.to_owned(), knobs: knobs.unwrap_or_default() }, variant.to_owned()))
+    Ok((SchedulerSpec { knobs: knobs.unwrap_or_default(), ..SchedulerSpec::named(name) }, variant.to_owned()))
 }
 
 /// The measurement, the costs of the model, and what follows from both.

@@ -463,7 +463,7 @@ mod tests {
 
     fn request() -> RunqueueRequest {
         let contender = |name: &str| {
-            let spec = SchedulerSpec { name: name.to_owned(), knobs: Vec::new() };
+            let spec = SchedulerSpec::named(name);
             (spec, "default".to_owned())
         };
         RunqueueRequest {

@@ -12,7 +12,7 @@ pub const MAX_CPUS: usize = 512;
 pub const WORDS: usize = MAX_CPUS / 64;
 
 /// A set of CPUs 0 … [`MAX_CPUS`]` - 1`. Written as the kernel writes cpulists: `0-3,8`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
 pub struct CpuSet {
     words: [u64; WORDS],
 }

@@ -174,6 +174,22 @@ impl Out {
     pub fn work(&self, work: Work) -> u64 {
         self.work[work as usize].get()
     }
+    /// How much was asked for and touched so far.
+    pub(crate) fn mark(&self) -> (usize, usize) {
+        (self.cmds.borrow().len(), self.touched.as_ref().map_or(0, |touched| touched.borrow().len()))
+    }
+    /// Writes what was asked for and touched since `mark` in other numbers of CPUs.
+    pub(crate) fn renumber(
+        &self,
+        mark: (usize, usize),
+        cpu: impl Fn(CpuId) -> CpuId,
+        cmd: impl Fn(Cmd) -> Cmd,
+    ) {
+        self.cmds.borrow_mut()[mark.0..].iter_mut().for_each(|one| *one = cmd(*one));
+        if let Some(touched) = &self.touched {
+            touched.borrow_mut()[mark.1..].iter_mut().for_each(|one| one.0 = cpu(one.0));
+        }
+    }
     /// Moves the touched lines so far to the end of `into`.
     pub fn take_touches(&self, into: &mut Vec<(CpuId, TaskId, bool)>) {
         if let Some(touched) = &self.touched {

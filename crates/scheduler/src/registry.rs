@@ -118,16 +118,20 @@ pub fn build(spec: &SchedulerSpec, cpus: usize) -> Result<Box<dyn Scheduler>, Kn
 /// # Errors
 /// As [`build`].
 pub fn build_to_send(spec: &SchedulerSpec, cpus: usize) -> Result<Box<dyn Scheduler + Send>, KnobError> {
+    if !spec.pools.is_empty() {
+        return crate::xen::cpupools::build(spec, cpus);
+    }
     let entry = find(&spec.name)?;
     let knobs = Knobs::check(spec, &(entry.knobs)())?;
     Ok((entry.build)(cpus, &knobs))
 }
 
-/// Checks the name and the knobs of a scheduler.
+/// Checks the name and the knobs of a scheduler, and the pools behind it.
 ///
 /// # Errors
-/// No such scheduler or knob, or a value out of bounds.
+/// No such scheduler or knob, a value out of bounds, or pools that cannot be.
 pub fn check(spec: &SchedulerSpec) -> Result<(), KnobError> {
+    crate::xen::cpupools::check(spec)?;
     Knobs::check(spec, &(find(&spec.name)?.knobs)()).map(drop)
 }
 

@@ -8,6 +8,7 @@
 
 mod arinc653;
 mod common;
+pub(crate) mod cpupools;
 mod credit;
 mod credit2;
 mod null;

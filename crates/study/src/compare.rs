@@ -297,7 +297,7 @@ fn parse_variants(texts: &[String]) -> Result<Vec<Variant>, StudyError> {
 /// Refuses schedulers and knobs that do not exist.
 fn check_schedulers(specs: &[SchedulerSpec]) -> Result<(), StudyError> {
     for spec in specs {
-        Knobs::check(spec, &(registry::find(&spec.name)?.knobs)())?;
+        registry::check(spec)?;
     }
     Ok(())
 }

@@ -75,7 +75,7 @@ impl Default for DelegationSpec {
             costs: DelegationCosts::ghost_2021(),
             source: "ghost-2021".to_owned(),
             group: GROUP,
-            fallback: SchedulerSpec { name: FALLBACK.to_owned(), knobs: Vec::new() },
+            fallback: SchedulerSpec::named(FALLBACK),
             outside: Vec::new(),
             failure: None,
             runnable_timeout: None,

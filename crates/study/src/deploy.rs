@@ -85,7 +85,7 @@ impl Deployment {
 
     /// Returns how a setting such as `BATCH policy=idle` is made on Linux of any release. A setting that cannot be read is none.
     pub fn of_setting(text: &str) -> Deployment {
-        let linux = SchedulerSpec { name: "linux".to_owned(), knobs: Vec::new() };
+        let linux = SchedulerSpec::named("linux");
         let variant = Variant::parse_named("", text);
         variant.map_or_else(|_| Deployment::default(), |variant| Deployment::of(&variant, &linux, &linux))
     }

@@ -1,15 +1,26 @@
 //! What a user asks for, a scheduler by name with knobs, and what can be wrong with it.
 
+use schedlab_model::CpuSet;
 use std::fmt;
 use std::str::FromStr;
 
-/// A scheduler by name, with knobs: `linux-6.18` or `linux-6.18:base_slice_ns=2.8ms,features.RUN_TO_PARITY=off`.
+/// A scheduler by name, with knobs: `linux-6.18` or `linux-6.18:base_slice_ns=2.8ms,features.RUN_TO_PARITY=off`; of Xen's also
+/// with cpupools behind it: `xen-credit:tslice=5ms/2-3:xen-null`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct SchedulerSpec {
     /// Name in the registry.
     pub name: String,
     /// Knob settings as text, in the order given.
     pub knobs: Vec<(String, String)>,
+    /// Cpupools beside Pool-0: their pCPUs and their schedulers, which have no pools of their own.
+    pub pools: Vec<(CpuSet, SchedulerSpec)>,
+}
+
+impl SchedulerSpec {
+    /// Returns the scheduler of this name as it is by default.
+    pub fn named(name: impl Into<String>) -> SchedulerSpec {
+        SchedulerSpec { name: name.into(), knobs: Vec::new(), pools: Vec::new() }
+    }
 }
 
 /// What is wrong with a scheduler's name or knobs.
@@ -19,6 +30,14 @@ pub enum KnobError {
     /// Not `name=value`.
     #[error("`{0}` is not a knob setting: write name=value, several separated by commas")]
     Syntax(String),
+    /// Cpupools that cannot be.
+    #[error("cpupools of `{spec}`: {why}; write them as in xen-credit:tslice=5ms/2-3:xen-null")]
+    Pool {
+        /// As given.
+        spec: String,
+        /// What is wrong.
+        why: String,
+    },
     /// No such scheduler.
     #[error("unknown scheduler `{name}`{}; `schedlab list schedulers` shows all", suggest(.nearest))]
     UnknownScheduler {
@@ -59,17 +78,31 @@ impl FromStr for SchedulerSpec {
     type Err = KnobError;
 
     fn from_str(text: &str) -> Result<SchedulerSpec, KnobError> {
-        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
-        let knobs = rest
-            .split(',')
-            .filter(|part| !part.trim().is_empty())
-            .map(|part| match part.split_once('=') {
-                Some((knob, value)) => Ok((knob.trim().to_owned(), value.trim().to_owned())),
-                None => Err(KnobError::Syntax(part.to_owned())),
-            })
-            .collect::<Result<_, _>>()?;
-        Ok(SchedulerSpec { name: name.trim().to_owned(), knobs })
+        let wrong = |why: String| KnobError::Pool { spec: text.to_owned(), why };
+        let mut parts = text.split('/');
+        let mut spec = one(parts.next().unwrap_or_default())?;
+        for part in parts {
+            let (cpus, pool) =
+                part.split_once(':').ok_or_else(|| wrong(format!("`{part}` is not CPUS:SCHEDULER")))?;
+            let cpus = cpus.parse().map_err(|error| wrong(format!("{error}")))?;
+            spec.pools.push((cpus, one(pool)?));
+        }
+        Ok(spec)
     }
+}
+
+/// One scheduler with its knobs.
+fn one(text: &str) -> Result<SchedulerSpec, KnobError> {
+    let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+    let knobs = rest
+        .split(',')
+        .filter(|part| !part.trim().is_empty())
+        .map(|part| match part.split_once('=') {
+            Some((knob, value)) => Ok((knob.trim().to_owned(), value.trim().to_owned())),
+            None => Err(KnobError::Syntax(part.to_owned())),
+        })
+        .collect::<Result<_, _>>()?;
+    Ok(SchedulerSpec { knobs, ..SchedulerSpec::named(name.trim()) })
 }
 
 impl fmt::Display for SchedulerSpec {
@@ -78,6 +111,6 @@ impl fmt::Display for SchedulerSpec {
         for (i, (knob, value)) in self.knobs.iter().enumerate() {
             write!(f, "{}{knob}={value}", if i == 0 { ':' } else { ',' })?;
         }
-        Ok(())
+        self.pools.iter().try_for_each(|(cpus, pool)| write!(f, "/{cpus}:{pool}"))
     }
 }

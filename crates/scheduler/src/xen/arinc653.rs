@@ -28,7 +28,7 @@ use super::common::{Core, Table, Units, now, read_current};
 use super::release::{VERSION, XenRelease};
 use crate::registry::Entry;
 use crate::{
-    Change, Cmd, Cx, KnobDefault, Knobs, Lock, Locks, Needs, Pick, Prev, Rejection, Scheduler, TimeKnob,
+    Change, Cmd, Cx, KnobDefault, Knobs, Lock, Locks, Needs, Pick, Prev, Rejection, Scheduler, TaskView, TimeKnob,
     Times, Wake, World, rows,
 };
 use schedlab_model::{CpuId, CpuSet, Ns, TaskId};
@@ -99,14 +99,19 @@ impl<L: Locks> Arinc653<L> {
         }
     }
 
-    /// The run times of all tasks, and the major frame.
+    /// The run times of all tasks, and the major frame. A vCPU that may run nowhere, of another cpupool, has no window.
     fn table(&self, world: &World) -> (Vec<i64>, i64) {
-        let windows: Vec<i64> =
-            world.tasks.iter().map(|task| task.slice.unwrap_or(self.window).0 as i64).collect();
+        let window = |task: &TaskView| match task.affinity.is_empty() {
+            true => 0,
+            false => task.slice.unwrap_or(self.window).0 as i64,
+        };
+        let windows: Vec<i64> = world.tasks.iter().map(window).collect();
         let frame = match self.frame {
-            Ns::ZERO => windows.iter().sum::<i64>().max(1),
+            Ns::ZERO => windows.iter().sum(),
             frame => frame.0 as i64,
         };
+        // A table of nobody is asked again after a window.
+        let frame = if frame == 0 { self.window.0 as i64 } else { frame };
         (windows, frame)
     }
 }

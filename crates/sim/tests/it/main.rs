@@ -30,4 +30,5 @@ mod views;
 mod work_conservation;
 mod workloads;
 mod xen;
+mod xen_pools;
 mod xen_small;

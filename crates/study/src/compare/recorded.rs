@@ -214,7 +214,7 @@ pub fn modelled_by(spec: &SchedulerSpec) -> (SchedulerSpec, Option<String>) {
     };
     match kernel_scheduler(release) {
         Ok((preset, why)) => {
-            let taken = SchedulerSpec { name: preset.to_owned(), knobs: spec.knobs.clone() };
+            let taken = SchedulerSpec { knobs: spec.knobs.clone(), ..SchedulerSpec::named(preset) };
             (taken, Some(format!("{} is simulated as {preset} ({why})", spec.name)))
         }
         Err(_) => (spec.clone(), None),
@@ -239,7 +239,7 @@ pub fn recorded_scheduler(
         Some(spec) => (spec.clone(), "named by the user".to_owned()),
         None => {
             let (name, why) = kernel_scheduler(&header.kernel).map_err(StudyError::Option)?;
-            (SchedulerSpec { name: name.to_owned(), knobs: Vec::new() }, why)
+            (SchedulerSpec::named(name), why)
         }
     };
     let mut knobs: Vec<(String, String)> = Vec::new();
