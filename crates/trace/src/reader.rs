@@ -113,6 +113,13 @@ impl Recording {
         Ok(recording)
     }
 
+    /// The same, mended until a further mending finds nothing: what is written of it is read back as it is.
+    #[must_use]
+    pub fn settled(mut self) -> Recording {
+        crate::repair::settle(&mut self);
+        self
+    }
+
     /// Every id of every event must exist, so that later code may index without asking.
     fn check(&self) -> Result<(), TraceError> {
         let latest = self.events.iter().map(|event| event.at).max().unwrap_or(Ns::ZERO);

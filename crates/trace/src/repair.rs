@@ -100,6 +100,30 @@ impl fmt::Display for Repairs {
 
 /// Mends `recording` in place and counts what it did in its `repairs`.
 pub(crate) fn repair(recording: &mut Recording) {
+    let found = pass(recording);
+    recording.repairs.add(&found);
+}
+
+/// Mends a mended recording until a further pass finds nothing: a switch that was put in shows that a task ran, and with that,
+/// that a wakeup was early.
+pub(crate) fn settle(recording: &mut Recording) {
+    /// Each pass settles what the one before has shown; damage that is made of more steps is left as it is.
+    const PASSES: usize = 16;
+    for _ in 0..PASSES {
+        let found = pass(recording);
+        let all = &mut recording.repairs;
+        all.early_wakes += found.early_wakes;
+        all.inconsistent_switches += found.inconsistent_switches;
+        // Those that are missing still; what was lost stays what it was.
+        all.missing_wakes = found.missing_wakes;
+        if found.early_wakes + found.inconsistent_switches == 0 {
+            return;
+        }
+    }
+}
+
+/// One pass over all events. Returns what it did.
+fn pass(recording: &mut Recording) -> Repairs {
     let events = std::mem::take(&mut recording.events);
     let mut mender = Mender::default();
     mender.begin(&recording.header);
@@ -110,7 +134,7 @@ pub(crate) fn repair(recording: &mut Recording) {
         mender.event(event);
     }
     recording.events = merged(moved, std::mem::take(&mut mender.inserted));
-    recording.repairs.add(&mender.repairs);
+    mender.repairs
 }
 
 /// `sched_waking` fires before the waker takes the run queue's lock. When the wakee is just blocking, the wakeup is stamped
@@ -140,6 +164,10 @@ impl Early {
                 let task = &mut self.seen[task.index()];
                 task.blocked = false;
                 task.wake = task.running.then_some(place);
+            }
+            // No kernel switches from a task to itself: a damaged file proves no more than that it runs.
+            EventKind::Switch { prev, next, .. } if prev == next => {
+                self.seen[next?.index()] = Seen { running: true, ..Seen::default() };
             }
             EventKind::Switch { prev, prev_state, next } => {
                 if let Some(prev) = prev {
@@ -244,7 +272,7 @@ enum Life {
 #[derive(Clone, Copy, Default)]
 struct TaskState {
     life: Life,
-    /// When it last came to a CPU or left one.
+    /// When it last came to a CPU, left one, or was woken while it was on none.
     moved: Ns,
 }
 
@@ -315,11 +343,11 @@ impl Mender {
             EventKind::Switch { prev, prev_state, next } => self.switch(event, prev, prev_state, next),
             EventKind::Wake { task, waker } => {
                 self.proof(event, waker.task());
-                self.woken(task);
+                self.woken(event.at, task);
             }
             EventKind::New { task, parent } => {
                 self.proof(event, parent);
-                self.woken(task);
+                self.woken(event.at, task);
             }
             EventKind::Lost { count } => self.lost(event.at, event.cpu.index(), count),
             _ => {}
@@ -338,10 +366,11 @@ impl Mender {
     }
 
     #[inline(always)]
-    fn woken(&mut self, task: TaskId) {
+    fn woken(&mut self, at: Ns, task: TaskId) {
         let task = &mut self.tasks[task.index()];
         if !matches!(task.life, Life::Running(_)) {
-            task.life = Life::Runnable;
+            // Before, it waited for this: a switch to it that is missing was later.
+            *task = TaskState { life: Life::Runnable, moved: at };
         }
     }
 

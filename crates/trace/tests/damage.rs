@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{bytes, header, ping_pong};
+use common::{CPUS, TASKS, any_events, bytes, header, ping_pong};
 use proptest::prelude::*;
 use schedlab_model::{CpuId, EventKind, EventSink, GroupId, Ns, PrevState, SchedEvent, TaskId, Waker};
 use schedlab_trace::analysis::Summary;
@@ -290,6 +290,18 @@ proptest! {
         for task in &summary.tasks {
             prop_assert!(task.run <= recording.duration);
         }
+    }
+
+    /// What was put together and mended until nothing is left is read back from its file as it is.
+    #[test]
+    fn what_is_mended_is_mended_once(events in any_events()) {
+        let length = Ns(10_000);
+        let recording = Recording::from_parts(header(CPUS, TASKS), events.clone(), length).unwrap().settled();
+        let again = exercise(&bytes(&recording.header, &recording.events, length.0)).unwrap();
+        prop_assert_eq!(&again.events, &recording.events, "{:?}", events);
+        let found = again.repairs.early_wakes + again.repairs.inconsistent_switches;
+        prop_assert_eq!(found, 0, "{:?}", events);
+        prop_assert_eq!(again.repairs.missing_wakes, recording.repairs.missing_wakes);
     }
 
     /// In order, what goes in comes out.
