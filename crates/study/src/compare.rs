@@ -34,7 +34,7 @@ use crate::result::{Cell, Row, Subject};
 use crate::run::{RowPlan, Run};
 use crate::variant::{self, Variant};
 use schedlab_model::Ns;
-use schedlab_scheduler::{Knobs, SchedulerSpec, registry};
+use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_stats::Estimate;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

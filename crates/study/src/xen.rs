@@ -116,6 +116,12 @@ pub fn observe(
             scheduler.map_or("this scenario names none".to_owned(), |other| format!("{other} is none"))
         ))
     })?;
+    if !spec.pools.is_empty() {
+        return Err(StudyError::Option(format!(
+            "xl and xenalyze are shown for a host with one pool, and `{spec}` has {}",
+            spec.pools.len() + 1
+        )));
+    }
     let (plan, recording) = crate::show::simulated(scenario, Some(spec), variant, None)?;
     let cpus = recording.header.topology.cpus();
     let watch = RunstateListener::new(recording.header.tasks.len());

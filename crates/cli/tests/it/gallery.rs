@@ -2,37 +2,50 @@
 //! batch on two.
 
 use super::{files, schedlab};
+use std::path::Path;
 
-#[test]
-fn every_scenario_holds_and_is_deterministic() {
-    for file in files("scenarios", "toml") {
-        let path = file.display().to_string();
-        let one = schedlab(&["compare", &path, "--json", "--jobs", "1"]);
-        let study: schedlab_study::result::Study = serde_json::from_str(&one.stdout).expect(&path);
-        let failed: Vec<_> = study.expectations.iter().filter(|checked| !checked.holds).collect();
-        assert!(failed.is_empty(), "{path}: {failed:#?}");
-        assert_eq!(one.code, 0, "{path}");
-        assert!(!study.expectations.is_empty(), "{path} expects nothing");
-        let tally = schedlab_study::published::Tally::count(&study.expectations);
-        assert_eq!(
-            tally.unexplained, 0,
-            "{path}: more than 10 % off what was published, and no `differs`: {study:#?}"
-        );
-        let scenario = schedlab_study::scenario::load(&file).expect(&path);
-        let off = study.expectations.iter().filter(|one| one.deviation.is_some_and(|one| !one.near));
-        for one in off {
-            let expectation =
-                scenario.expectations.iter().find(|known| known.line == one.line).expect("its own");
-            let publication = expectation.publication.as_ref().expect("published has one");
-            let named = publication.cause.is_some() || publication.fitted;
-            assert!(named, "{path}:{}: more than 10 % off, and no `cause`", one.line);
-        }
-        let two = schedlab(&["compare", &path, "--json", "--jobs", "2"]);
-        // The event hashes of every row and seed are part of the result.
-        assert!(one.stdout == two.stdout, "{path} depends on the number of threads");
-        let hashes = study.rows.iter().flat_map(|row| &row.event_hashes);
-        assert!(hashes.clone().count() == study.rows.len() * study.seeds.len(), "{path}");
+/// A test for each part of the gallery, so that they run side by side.
+macro_rules! every_scenario_holds_and_is_deterministic {
+    ($($name:ident: $part:literal),+) => {
+        const PARTS: usize = [$($part),+].len();
+        $(#[test]
+        fn $name() {
+            files("scenarios", "toml").iter().skip($part).step_by(PARTS).for_each(|file| holds_and_is_deterministic(file));
+        })+
+    };
+}
+
+every_scenario_holds_and_is_deterministic!(
+    every_scenario_holds_0: 0, every_scenario_holds_1: 1, every_scenario_holds_2: 2, every_scenario_holds_3: 3,
+    every_scenario_holds_4: 4, every_scenario_holds_5: 5, every_scenario_holds_6: 6, every_scenario_holds_7: 7
+);
+
+fn holds_and_is_deterministic(file: &Path) {
+    let path = file.display().to_string();
+    let one = schedlab(&["compare", &path, "--json", "--jobs", "1"]);
+    let study: schedlab_study::result::Study = serde_json::from_str(&one.stdout).expect(&path);
+    let failed: Vec<_> = study.expectations.iter().filter(|checked| !checked.holds).collect();
+    assert!(failed.is_empty(), "{path}: {failed:#?}");
+    assert_eq!(one.code, 0, "{path}");
+    assert!(!study.expectations.is_empty(), "{path} expects nothing");
+    let tally = schedlab_study::published::Tally::count(&study.expectations);
+    assert_eq!(
+        tally.unexplained, 0,
+        "{path}: more than 10 % off what was published, and no `differs`: {study:#?}"
+    );
+    let scenario = schedlab_study::scenario::load(file).expect(&path);
+    let off = study.expectations.iter().filter(|one| one.deviation.is_some_and(|one| !one.near));
+    for one in off {
+        let expectation = scenario.expectations.iter().find(|known| known.line == one.line).expect("its own");
+        let publication = expectation.publication.as_ref().expect("published has one");
+        let named = publication.cause.is_some() || publication.fitted;
+        assert!(named, "{path}:{}: more than 10 % off, and no `cause`", one.line);
     }
+    let two = schedlab(&["compare", &path, "--json", "--jobs", "2"]);
+    // The event hashes of every row and seed are part of the result.
+    assert!(one.stdout == two.stdout, "{path} depends on the number of threads");
+    let hashes = study.rows.iter().flat_map(|row| &row.event_hashes);
+    assert!(hashes.clone().count() == study.rows.len() * study.seeds.len(), "{path}");
 }
 
 /// What is built in is what lies in the folder.

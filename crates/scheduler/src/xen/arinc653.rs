@@ -28,8 +28,8 @@ use super::common::{Core, Table, Units, now, read_current};
 use super::release::{VERSION, XenRelease};
 use crate::registry::Entry;
 use crate::{
-    Change, Cmd, Cx, KnobDefault, Knobs, Lock, Locks, Needs, Pick, Prev, Rejection, Scheduler, TaskView, TimeKnob,
-    Times, Wake, World, rows,
+    Change, Cmd, Cx, KnobDefault, Knobs, Lock, Locks, Needs, Pick, Prev, Rejection, Scheduler, TaskView,
+    TimeKnob, Times, Wake, World, rows,
 };
 use schedlab_model::{CpuId, CpuSet, Ns, TaskId};
 

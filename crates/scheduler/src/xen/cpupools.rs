@@ -85,7 +85,10 @@ pub(crate) fn build(spec: &SchedulerSpec, cpus: usize) -> Result<Box<dyn Schedul
         let scheduler = registry::build_to_send(&spec, cpus.count())?;
         let (first, needs) = (timers, scheduler.needs());
         if !needs.own_marks {
-            return Err(wrong(format!("{} looks at its tasks while they run, which a pool does not show", spec.name)));
+            return Err(wrong(format!(
+                "{} looks at its tasks while they run, which a pool does not show",
+                spec.name
+            )));
         }
         timers += needs.global_timers;
         let world = World {

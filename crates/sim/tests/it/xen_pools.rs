@@ -89,7 +89,8 @@ fn a_domain_is_in_one_pool() {
             group: GroupId(1),
             ..task(0, 0)
         });
-        let groups = vec![GroupSpec::default(), GroupSpec { parent: Some(GroupId::ROOT), ..GroupSpec::default() }];
+        let groups =
+            vec![GroupSpec::default(), GroupSpec { parent: Some(GroupId::ROOT), ..GroupSpec::default() }];
         Workload { tasks: tasks.to_vec(), groups, ..Workload::default() }
     };
     let run = |affinity| simulated("xen-credit/2-3:xen-credit2", 4, &domain(affinity));
@@ -113,6 +114,7 @@ fn pools_that_cannot_be_are_refused() {
         let why = simulated(spec, 4, &Workload::default()).unwrap_err();
         assert!(why.contains(word), "{spec}: {why}");
     }
-    let spec: schedlab_scheduler::SchedulerSpec = "xen-credit:tslice=5ms/2-3:xen-null/1:xen-rtds".parse().unwrap();
+    let spec: schedlab_scheduler::SchedulerSpec =
+        "xen-credit:tslice=5ms/2-3:xen-null/1:xen-rtds".parse().unwrap();
     assert_eq!(spec.to_string(), "xen-credit:tslice=5ms/2-3:xen-null/1:xen-rtds");
 }
