@@ -190,7 +190,7 @@ fn response_ladder(scenario: &Scenario, scheduler: &str, name: &str) -> Result<V
         .find(|variant| variant.name == name)
         .with_context(|| format!("redis-batch has no variant `{name}`"))?;
     let applied = variant.apply(&scenario.subject())?;
-    let spec = SchedulerSpec { name: scheduler.to_owned(), knobs: applied.knobs };
+    let spec = SchedulerSpec { knobs: applied.knobs, ..SchedulerSpec::named(scheduler) };
     let machine = Machine {
         topology: scenario.machine.topology.clone(),
         hz: scenario.machine.hz,

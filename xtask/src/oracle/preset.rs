@@ -35,7 +35,7 @@ impl Preset {
             ),
         };
         let knobs = (registry::find(name)?.knobs)();
-        let spec = SchedulerSpec { name: name.to_owned(), knobs: settings(record, &knobs) };
+        let spec = SchedulerSpec { knobs: settings(record, &knobs), ..SchedulerSpec::named(name) };
         Ok(Preset { spec, eevdf: name != "linux-6.1" })
     }
 

@@ -122,7 +122,10 @@ fn print_difference(record: &Record, got: &[Decision], at: usize, verbose: bool)
 
 fn read(lines: &[String], version: &str) -> Result<Scenario> {
     let mut reader = Reader {
-        spec: SchedulerSpec { name: String::new(), knobs: vec![("version".to_owned(), version.to_owned())] },
+        spec: SchedulerSpec {
+            knobs: vec![("version".to_owned(), version.to_owned())],
+            ..SchedulerSpec::named("")
+        },
         cpus: 1,
         sockets: 1,
         threads: 1,
