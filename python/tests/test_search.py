@@ -71,6 +71,44 @@ def test_progress_is_shown_where_it_is_wanted(capfd: pytest.CaptureFixture[str])
     assert "comparing: " in capfd.readouterr().err
 
 
+XEN = str(ROOT / "scenarios/xen-bare-caps.toml")
+GROUP = "sysbench group=/batch ; /batch"
+
+
+@pytest.mark.parametrize(
+    ("input", "space", "metric"),
+    [
+        (RECORDING, {"sysbench policy": ["other", "idle"]}, "sysbench share"),
+        (RECORDING, {"sysbench nice": [0, 19]}, "sysbench share"),
+        (RECORDING, {"sysbench cpus": ["0", "1"]}, "redis-server share"),
+        (RECORDING, {f"{GROUP} cpu.weight": [10, 100]}, "sysbench share"),
+        (RECORDING, {f"{GROUP} cpu.max": ["10%", "50%"]}, "sysbench share"),
+        (RECORDING, {"base_slice_ns": ["0.3ms", "30ms"]}, "redis-server latency p99"),
+        (RECORDING, {"scheduler": ["linux-2.4", "linux-7.2"]}, "redis-server latency p99"),
+        (XEN, {"/d1 cap": [25, 75]}, "hog-1 share"),
+        (XEN, {"/d1 cap=0 ; /d1 weight": [64, 512]}, "hog-1 share"),
+        (XEN, {"/d1 cap=0 ; tslice": ["1ms", "30ms"]}, "hog-1 switches/s"),
+        (XEN, {"/d1 cap=0 ; tslice=1ms ; ratelimit": ["0", "1ms"]}, None),
+        (XEN, {"scheduler": ["xen-credit:version=4.20", "xen-credit2"]}, None),
+    ],
+    ids=lambda one: " x ".join(one) if isinstance(one, dict) else None,
+)
+def test_each_dimension_is_run(input: str, space: dict[str, list[object]], metric: str | None) -> None:
+    """Two values of a dimension are two rows; where one of them matters, they measure something else."""
+    wanted = [metric] if metric else ["hog-1 share"]
+    rows = sl.sweep(input, space=space, metrics=wanted, seeds=1, duration="1s").to_pandas()
+    assert sorted(set(rows["setting"])) == [0, 1, 2]
+    (name,) = space
+    key = name.rpartition(";")[2].split()[-1]
+    for place, value in enumerate(next(iter(space.values())), 1):
+        row = rows[rows["setting"] == place].iloc[0]
+        said = row["scheduler"] + " " + row["variant"]
+        assert (f"{key}={value}" in said) or (key == "scheduler" and str(value) in said), said
+    if metric:
+        first, second = (rows[rows["setting"] == place]["value"].iloc[0] for place in (1, 2))
+        assert first != second
+
+
 def tuned(**more: object) -> sl.Tuned:
     arguments: dict[str, object] = {"cost": "sysbench share", "space": SPACE, "trials": 20, "seeds": 2, "seed": 3}
     return sl.tune(RECORDING, goal="redis-server share", **{**arguments, **more})

@@ -113,7 +113,7 @@ impl Recording {
         Ok(recording)
     }
 
-    /// The same, mended until a further mending finds nothing: what is written of it is read back as it is.
+    /// The same, repaired until a further repair finds nothing: what is written of it is read back as it is.
     #[must_use]
     pub fn settled(mut self) -> Recording {
         crate::repair::settle(&mut self);

@@ -104,7 +104,7 @@ pub(crate) fn repair(recording: &mut Recording) {
     recording.repairs.add(&found);
 }
 
-/// Mends a mended recording until a further pass finds nothing: a switch that was put in shows that a task ran, and with that,
+/// Repairs a repaired recording until a further pass finds nothing: a switch that was put in shows that a task ran, and with that,
 /// that a wakeup was early.
 pub(crate) fn settle(recording: &mut Recording) {
     /// Each pass settles what the one before has shown; damage that is made of more steps is left as it is.

@@ -292,9 +292,9 @@ proptest! {
         }
     }
 
-    /// What was put together and mended until nothing is left is read back from its file as it is.
+    /// What was put together and repaired until nothing is left is read back from its file as it is.
     #[test]
-    fn what_is_mended_is_mended_once(events in any_events()) {
+    fn what_is_repaired_is_repaired_once(events in any_events()) {
         let length = Ns(10_000);
         let recording = Recording::from_parts(header(CPUS, TASKS), events.clone(), length).unwrap().settled();
         let again = exercise(&bytes(&recording.header, &recording.events, length.0)).unwrap();
