@@ -20,7 +20,7 @@ mod write;
 pub use container::UNFOLDED_MAX;
 pub use states::KernelVersion;
 pub use summary::{Loss, OddLine, OddLines, Summary};
-pub use write::write;
+pub use write::{Written, write};
 
 use crate::{Header, Recording, TraceError};
 use build::Builder;

@@ -2,8 +2,9 @@
 
 mod scan;
 
+use crate::reader::Ids;
 use crate::{Capability, Header, Recording};
-pub(crate) use scan::Scan;
+pub(crate) use scan::{Scan, Unwritten};
 use schedlab_model::{EventKind, Ns, PrevState, SchedEvent, TaskId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -298,11 +299,16 @@ struct Mender {
 impl Mender {
     /// The CPUs and tasks of `header` may occur from now on.
     fn begin(&mut self, header: &Header) {
-        self.current.resize(header.topology.cpus(), None);
-        self.last.resize(header.topology.cpus(), Ns::ZERO);
-        self.settled.resize(header.topology.cpus(), Ns::ZERO);
-        self.tasks.resize(header.tasks.len(), TaskState::default());
+        self.know(Ids::of(header));
         self.wakes_recorded = header.capabilities.has(Capability::WakeTimes);
+    }
+
+    /// These CPUs and tasks may occur from now on.
+    fn know(&mut self, ids: Ids) {
+        self.current.resize(ids.cpus, None);
+        self.last.resize(ids.cpus, Ns::ZERO);
+        self.settled.resize(ids.cpus, Ns::ZERO);
+        self.tasks.resize(ids.tasks, TaskState::default());
     }
 
     /// In order of time; equal times keep their order.

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use schedlab_model::{CpuId, EventKind, Ns, PrevState, SchedEvent, TaskId, Waker};
 use schedlab_trace::analysis::Summary;
 use schedlab_trace::export::{self, Exported};
-use schedlab_trace::import::{ImportOptions, Imported, KernelVersion, read};
+use schedlab_trace::import::{ImportOptions, Imported, Input, KernelVersion, read};
 use schedlab_trace::{Recording, TraceError};
 use std::fmt::Write as _;
 
@@ -313,6 +313,40 @@ proptest! {
         let tells = preempted != 0;
         prop_assert_eq!(shown(&recording, true, tells), shown(&back.recording, true, true), "{}", version);
         prop_assert!(back.recording.repairs.is_clean(), "{}", back.recording.repairs);
+    }
+
+    /// What is told of a recording when it is written is what a reader of its file finds, whatever is wrong with it: wakeups before
+    /// their task has left, switches that are missing.
+    #[test]
+    fn what_was_repaired_is_known_without_reading_the_file(
+        choices in proptest::collection::vec(any::<(u8, u8)>(), 4..120), wakes in any::<bool>(),
+    ) {
+        let task = |number: u8| TaskId(u32::from(number) % TASKS as u32);
+        let event = |(at, (choice, who)): (usize, &(u8, u8))| {
+            let (first, second) = (task(who & 7), task(who >> 3));
+            let some = |bit: u8, task: TaskId| (choice >> bit & 1 == 0).then_some(task.0);
+            let kind = match choice & 3 {
+                0 | 1 => EventKind::Wake { task: first, waker: Waker::HardIrq },
+                2 => switch(some(2, first), PrevState::Sleeping, some(3, second)),
+                _ => switch(some(2, first), PrevState::Runnable, some(3, second)),
+            };
+            SchedEvent { at: Ns(at as u64 * GAP), cpu: CpuId(u32::from(who >> 7)), kind }
+        };
+        let mut events: Vec<SchedEvent> = choices.iter().enumerate().map(event).collect();
+        events.retain(|event| wakes || matches!(event.kind, EventKind::Switch { .. }));
+        prop_assume!(events.iter().any(|event| matches!(event.kind, EventKind::Switch { .. })));
+        // As it is, without a repair.
+        let recording = Recording { events, ..recording(&[]) };
+        let text = as_kernel(&recording, &Style { kernel: 6, states: 0, decimals: Some(9), tgid: false });
+        let mut file = Vec::new();
+        let input = Input::Stream(Box::new(text.as_bytes()));
+        let written = schedlab_trace::import::write(input, &mut file, 3, ImportOptions::default()).unwrap();
+        let (told, events) = written.recording.unwrap();
+        let read = Recording::read(&file[..]).unwrap();
+        prop_assert_eq!(events, read.events.len());
+        prop_assert_eq!(&told.repairs, &read.repairs);
+        prop_assert_eq!(&written.summary.repairs, &read.repairs);
+        prop_assert_eq!(Recording { events: read.events.clone(), ..told }, read);
     }
 
     /// What can be known to be missing is counted. Nothing can tell that the first and last lines of a text are missing, so these

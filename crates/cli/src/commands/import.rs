@@ -7,9 +7,10 @@ use crate::render::Style;
 use anyhow::{Context, anyhow, bail};
 use schedlab_model::text::shown;
 use schedlab_study::{gallery, rtapp};
-use schedlab_trace::NewFile;
-use schedlab_trace::analysis::timehist::Listed;
-use schedlab_trace::import::{self, ImportOptions, Input, KernelVersion, Loss, OddLines, Summary, formats};
+use schedlab_trace::import::{
+    self, ImportOptions, Input, KernelVersion, Loss, OddLines, Summary, Written, formats,
+};
+use schedlab_trace::{NewFile, Recording};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::fs::File;
@@ -83,7 +84,8 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<Exit> {
         "-" => Input::Stream(Box::new(BufReader::with_capacity(CHUNK, std::io::stdin().lock()))),
         path => Input::File(File::open(path).with_context(|| path.to_owned())?),
     };
-    let summary = write(input, &args.output, options).map_err(|error| anyhow!("{}: {error}", args.input))?;
+    let Written { summary, recording } =
+        write(input, &args.output, options).map_err(|error| anyhow!("{}: {error}", args.input))?;
     if output::is_stdout(&args.output) {
         // What went into a pipe cannot be read again.
         let text = |_: &Style| {
@@ -94,15 +96,21 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<Exit> {
         output::say(&args.output, &args.format.print(None, || Ok(json(args, &summary, None)), text)?)?;
         return Ok(Exit::Done);
     }
-    // What is repaired is repaired whenever a recording is read: reading it says how much.
-    let listed = schedlab_study::show::checked(&args.output)?;
-    let value = || Ok(json(args, &summary, Some(&listed)));
-    output::write(None, &args.format.print(None, value, |_| told(&args.output, &listed, &summary))?)?;
+    let recording = match recording {
+        Some(recording) => recording,
+        // What is repaired is repaired whenever a recording is read: reading it says how much.
+        None => {
+            let listed = schedlab_study::show::checked(&args.output)?;
+            (listed.about, listed.events)
+        }
+    };
+    let value = || Ok(json(args, &summary, Some(&recording)));
+    output::write(None, &args.format.print(None, value, |_| told(&args.output, &recording, &summary))?)?;
     Ok(Exit::Done)
 }
 
-/// Returns what was read; `listed` is the recording that it became, unless that went into a pipe.
-fn json(args: &ImportArgs, summary: &Summary, listed: Option<&Listed>) -> Value {
+/// Returns what was read; `recording` is what it became without its events, and how many it has, unless that went into a pipe.
+fn json(args: &ImportArgs, summary: &Summary, recording: Option<&(Recording, usize)>) -> Value {
     let mut value = json!({
         "schema": SCHEMA,
         "file": args.output.display().to_string(),
@@ -113,7 +121,7 @@ fn json(args: &ImportArgs, summary: &Summary, listed: Option<&Listed>) -> Value 
         "events_damaged": summary.damaged.count,
         "notes": summary.notes,
     });
-    if let Some(Listed { about, events, .. }) = listed {
+    if let Some((about, events)) = recording {
         value["events"] = (*events).into();
         value["tasks"] = about.header.tasks.len().into();
         value["cpus"] = about.header.topology.cpus().into();
@@ -124,21 +132,20 @@ fn json(args: &ImportArgs, summary: &Summary, listed: Option<&Listed>) -> Value 
 }
 
 /// Writes beside the file and renames: what was there before is there until everything is written.
-fn write(input: Input<'_>, path: &Path, options: ImportOptions) -> anyhow::Result<Summary> {
+fn write(input: Input<'_>, path: &Path, options: ImportOptions) -> anyhow::Result<Written> {
     let place = || path.display().to_string();
     let mut out = BufWriter::with_capacity(CHUNK, NewFile::create(path).with_context(place)?);
-    let summary = import::write(input, &mut out, LEVEL, options)?;
+    let written = import::write(input, &mut out, LEVEL, options)?;
     let file = out.into_inner().map_err(std::io::IntoInnerError::into_error).with_context(place)?;
     file.commit().with_context(place)?;
-    Ok(summary)
+    Ok(written)
 }
 
-fn told(output: &Path, listed: &Listed, summary: &Summary) -> String {
-    let recording = &listed.about;
+fn told(output: &Path, (recording, events): &(Recording, usize), summary: &Summary) -> String {
     let mut text = format!(
         "{}: {} events of {} tasks on {} CPUs, {}\n",
         output.display(),
-        listed.events,
+        events,
         recording.header.tasks.len(),
         recording.header.topology.cpus(),
         recording.duration

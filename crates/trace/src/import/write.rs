@@ -5,14 +5,25 @@
 
 use super::collect::Take;
 use super::{ImportOptions, Input, Summary, decode};
-use crate::{Packed, TraceError, Writer};
-use schedlab_model::SchedEvent;
+use crate::repair::Unwritten;
+use crate::{Packed, Recording, TraceError, Writer};
+use schedlab_model::{Ns, SchedEvent};
 use std::io::Write;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 /// Blocks on their way to the compressor: about 2.5 MB.
 const QUEUE: usize = 4;
+
+/// What an import wrote.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// What was left out, lost or odd.
+    pub summary: Summary,
+    /// The recording without its events, and how many it has, as whoever reads the file finds them. `None`: only reading it tells,
+    /// because its events are out of order, or it is larger than what is read.
+    pub recording: Option<(Recording, usize)>,
+}
 
 /// Reads a trace of any kind and writes it as a recording. The events are written as the trace has them; what is repaired is
 /// repaired, and counted, whenever the recording is read.
@@ -24,9 +35,9 @@ pub fn write(
     out: impl Write,
     level: i32,
     options: ImportOptions,
-) -> Result<Summary, TraceError> {
+) -> Result<Written, TraceError> {
     let (sender, receiver) = sync_channel(QUEUE);
-    let (decoded, blocks) = thread::scope(|scope| {
+    let (decoded, compressed) = thread::scope(|scope| {
         let compressor = scope.spawn(move || compress(&receiver, level));
         let mut queue = Queue(sender);
         let decoded = decode(input, options, &mut queue);
@@ -37,12 +48,18 @@ pub fn write(
     let (mut header, duration, mut summary) = decoded?;
     header.repairs.misordered = summary.misordered;
     summary.repairs = header.repairs.clone();
+    let (blocks, unwritten) = compressed?;
+    let duration = blocks.iter().map(Packed::last).fold(duration, Ns::max);
     let mut writer = Writer::with_level(out, &header, level)?;
-    for block in blocks? {
+    for block in blocks {
         writer.append(&block)?;
     }
     writer.finish(duration)?;
-    Ok(summary)
+    let recording = unwritten.finish(&header, duration);
+    if let Some((recording, _)) = &recording {
+        summary.repairs = recording.repairs.clone();
+    }
+    Ok(Written { summary, recording })
 }
 
 struct Queue(SyncSender<Vec<SchedEvent>>);
@@ -58,6 +75,15 @@ impl Take for Queue {
     }
 }
 
-fn compress(receiver: &Receiver<Vec<SchedEvent>>, level: i32) -> Result<Vec<Packed>, TraceError> {
-    receiver.iter().filter_map(|events| Packed::with_level(&events, level).transpose()).collect()
+fn compress(
+    receiver: &Receiver<Vec<SchedEvent>>,
+    level: i32,
+) -> Result<(Vec<Packed>, Unwritten), TraceError> {
+    let mut unwritten = Unwritten::default();
+    let pack = |events: Vec<SchedEvent>| {
+        unwritten.block(&events);
+        Packed::with_level(&events, level).transpose()
+    };
+    let blocks = receiver.iter().filter_map(pack).collect::<Result<_, _>>()?;
+    Ok((blocks, unwritten))
 }

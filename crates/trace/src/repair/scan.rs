@@ -4,7 +4,7 @@
 use super::{Early, Mender, Repairs, Seen, merged, moved};
 use crate::format::Decoded;
 use crate::reader::{Ids, LONGEST};
-use crate::{Header, Recording};
+use crate::{Capability, Header, ReadLimits, Recording};
 use schedlab_model::{EventKind, MAX_CPUS, Ns, SchedEvent, TaskId};
 
 /// Looks at the events in their order.
@@ -102,6 +102,62 @@ impl Scan {
         let mut repairs = self.mender.repairs;
         repairs.early_wakes += moves.len() as u64;
         Some(Mends { repairs, moves, inserted })
+    }
+}
+
+/// Finds out what has to be repaired in a recording while it is written, before its header is known: its file need not be read.
+#[derive(Default)]
+pub(crate) struct Unwritten {
+    scan: Scan,
+    ids: Ids,
+    events: usize,
+}
+
+impl Unwritten {
+    /// These events will be the next block.
+    pub(crate) fn block(&mut self, events: &[SchedEvent]) {
+        let scan = &mut self.scan;
+        let mut previous = scan.previous;
+        let mut latest = scan.latest;
+        for event in events {
+            self.ids.raise(event);
+            // As a reader of the block finds it (`decode_events`, `Scan::block`).
+            scan.hard |= event.at < latest || event.at == latest && previous.as_ref() == Some(event);
+            (latest, previous) = (event.at, Some(*event));
+        }
+        scan.hard |= latest > LONGEST || self.ids.cpus > MAX_CPUS;
+        if scan.hard {
+            return;
+        }
+        (scan.latest, scan.previous) = (latest, previous);
+        scan.mender.know(self.ids);
+        // Whether it matters is known when the header is.
+        scan.mender.wakes_recorded = true;
+        scan.early.seen.resize(self.ids.tasks, Seen::default());
+        for event in events {
+            scan.event(self.events, event);
+            self.events += 1;
+        }
+    }
+
+    /// The recording without its events and how many it has, as a reader of its file finds them; `None`: only a reader can tell.
+    pub(crate) fn finish(self, header: &Header, duration: Ns) -> Option<(Recording, usize)> {
+        // Moving wakeups changes when the missing switches were, and not how many they are.
+        let mends = self.scan.finish()?;
+        let limits = ReadLimits::default();
+        if self.events as u64 > limits.events || header.tasks.len() > limits.tasks {
+            return None;
+        }
+        let mut header = header.clone();
+        let mut repairs = std::mem::take(&mut header.repairs);
+        repairs.add(&mends.repairs);
+        if !header.capabilities.has(Capability::WakeTimes) {
+            repairs.missing_wakes = 0;
+        }
+        header.escape();
+        let about = Recording { header, duration, repairs, ..Recording::default() };
+        let sound = Ids::of(&about.header).hold(self.ids) && about.check_header(duration).is_ok();
+        sound.then(|| (about, self.events + mends.inserted.len()))
     }
 }
 

@@ -250,6 +250,22 @@ impl Task {
     }
 }
 
+/// Where the first zero is; the length where there is none. Names of tasks are in 16 bytes, which are looked at together.
+#[inline]
+fn first_zero(bytes: &[u8]) -> usize {
+    const LOW: u128 = u128::from_ne_bytes([1; 16]);
+    const HIGH: u128 = u128::from_ne_bytes([0x80; 16]);
+    match <[u8; 16]>::try_from(bytes) {
+        Ok(name) => {
+            let word = u128::from_le_bytes(name);
+            // The lowest of these bits is that of the first zero byte.
+            let zeros = word.wrapping_sub(LOW) & !word & HIGH;
+            zeros.trailing_zeros() as usize / 8
+        }
+        Err(_) => memchr::memchr(0, bytes).unwrap_or(bytes.len()),
+    }
+}
+
 impl Field {
     #[inline]
     fn number(&self, raw: &[u8], order: Order) -> Option<i64> {
@@ -273,7 +289,7 @@ impl Field {
             false => (self.at, self.size),
         };
         let bytes = raw.get(at..at.checked_add(size)?)?;
-        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+        let end = first_zero(bytes);
         // What is no UTF-8 is cut: names are for people.
         Some(
             std::str::from_utf8(&bytes[..end]).unwrap_or_else(|error| {
@@ -335,6 +351,18 @@ mod tests {
             (Some(200), Context::HardIrq)
         );
         assert_eq!(tracepoint.event(&raw[..40], order, None), None);
+    }
+
+    #[test]
+    fn names_end_at_their_first_zero() {
+        for length in [0, 1, 7, 8, 15, 16, 17, 40] {
+            for zero in 0..=length {
+                let mut bytes = vec![0x81; length];
+                bytes.iter_mut().skip(zero).step_by(3).for_each(|byte| *byte = 0);
+                assert_eq!(first_zero(&bytes), zero, "{length}");
+            }
+        }
+        assert_eq!(first_zero(b"\x01\x01\x00\x01567890123456"), 2);
     }
 
     #[test]

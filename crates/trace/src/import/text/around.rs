@@ -174,7 +174,7 @@ impl Buffers {
 
 /// `NAME: REST`, with blanks before the name.
 fn prefix(text: &str) -> Option<(&str, &str)> {
-    let name = text.trim_start();
+    let name = text.trim_ascii_start();
     let at = memchr::memchr2(b':', b' ', name.as_bytes())?;
     let rest = name[at..].strip_prefix(": ")?;
     (at > 0).then(|| (&name[..at], rest))

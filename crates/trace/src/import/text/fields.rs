@@ -112,6 +112,10 @@ fn switch<'a>(fields: &'a str, kernel: Option<KernelVersion>, by_version: &mut b
 
 /// The lines of the sched_switch tracer (kernels 2.6.27 to 2.6.37), which name no event: `4055:120:S ==> [001] 3997:120:R bash`.
 pub(super) fn old_tracer<'a>(name: &'a str, fields: &'a str) -> Option<Event<'a>> {
+    // Nearly all names of events begin with a letter.
+    if !name.starts_with(|first: char| first.is_ascii_digit()) {
+        return None;
+    }
     let (tid, prio, state) = side(name)?;
     let mut words = fields.split_whitespace();
     let arrow = words.next()?;

@@ -36,6 +36,9 @@ pub(super) enum Columns {
     Context(usize),
 }
 
+/// So many digits are below 2^64 in any case.
+const ALWAYS_FIT: usize = 19;
+
 /// Splits a line. `Err`: why it is none of an event.
 pub(super) fn split(text: &str, columns: Columns) -> Result<Line<'_>, String> {
     let mut words = Words { text, at: 0 };
@@ -175,6 +178,13 @@ fn running(text: &str) -> Option<Running<'_>> {
     };
     let is_ids = |ids: &str| ids.split('/').all(is_id);
     let blank = memchr::memrchr2(b' ', b'\t', text.as_bytes());
+    // The usual line of `perf script`.
+    if let (Some(blank), None) = (blank, process)
+        && let Some(tid) = digits(&text.as_bytes()[blank + 1..])
+    {
+        let tid = u32::try_from(tid).ok();
+        return Some(Running { comm: text[..blank].trim_ascii(), tid, pid: None });
+    }
     let (comm, ids) = match blank.map(|at| (&text[..at], &text[at + 1..])) {
         Some((comm, ids)) if is_ids(ids) => (comm, ids),
         None if text.bytes().all(|b| b.is_ascii_digit() || b == b'/') => ("", text),
@@ -215,6 +225,17 @@ fn time(word: &str) -> Option<(u64, Time)> {
 fn digits(bytes: &[u8]) -> Option<u64> {
     if bytes.is_empty() {
         return None;
+    }
+    if bytes.len() <= ALWAYS_FIT {
+        let mut value = 0;
+        for byte in bytes {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                return None;
+            }
+            value = value * 10 + u64::from(digit);
+        }
+        return Some(value);
     }
     bytes.iter().try_fold(0u64, |value, byte| {
         let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
