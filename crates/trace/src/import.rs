@@ -77,6 +77,7 @@ pub fn read<'i>(input: impl BufRead + 'i, options: ImportOptions) -> Result<Impo
     let (header, duration, mut summary) = decode(Input::Stream(Box::new(input)), options, &mut events)?;
     let mut recording = Recording::from_parts(header, events, duration)?.settled();
     recording.repairs.misordered += summary.misordered;
+    recording.repairs.duplicates += summary.duplicates;
     summary.repairs = recording.repairs.clone();
     Ok(Imported { recording, summary })
 }

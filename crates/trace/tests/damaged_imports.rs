@@ -22,18 +22,72 @@ fn inputs() -> Vec<Vec<u8>> {
 
 /// A trace in the compact form, by hand: two names, three switches and a waking on CPU 0.
 fn compact() -> Vec<u8> {
+    compact_at(100, &[], &[])
+}
+
+/// The same from this time on, with more fields of its bundle and its packet.
+fn compact_at(at: u8, of_bundle: &[u8], of_packet: &[u8]) -> Vec<u8> {
     let bytes = |field: u8, content: &[u8]| [&[field << 3 | 2, content.len() as u8], content].concat();
     let mut columns = [bytes(5, b"aa"), bytes(5, b"swapper")].concat();
     for (field, values) in
-        [(1, [100u8, 10, 10]), (2, [0, 1, 0]), (3, [7, 0, 7]), (4, [120, 120, 120]), (6, [0, 1, 0])]
+        [(1, [at, 10, 10]), (2, [0, 1, 0]), (3, [7, 0, 7]), (4, [120, 120, 120]), (6, [0, 1, 0])]
     {
         columns.extend(bytes(field, &values.map(|v| v & 0x7f)));
     }
-    for (field, value) in [(7, 115u8), (8, 7), (9, 0), (10, 120), (11, 0), (12, 8)] {
+    for (field, value) in [(7, at + 15), (8, 7), (9, 0), (10, 120), (11, 0), (12, 8)] {
         columns.extend(bytes(field, &[value & 0x7f]));
     }
-    let bundle = [vec![0x08, 0], bytes(4, &columns)].concat();
-    bytes(1, &bytes(1, &bundle))
+    let bundle = [&[0x08, 0], &bytes(4, &columns)[..], of_bundle].concat();
+    bytes(1, &[&bytes(1, &bundle), of_packet].concat())
+}
+
+#[test]
+fn losses_of_perfetto_are_told() {
+    let of = |trace: &[u8]| read(trace, ImportOptions::default()).unwrap();
+    let lost = |trace: &[u8]| of(trace).recording.repairs.lost;
+    // previous_packet_dropped: the first packet of a sequence has it, too.
+    let dropped = [0xd0, 0x02, 1];
+    let first = compact_at(40, &[], &dropped);
+    assert_eq!(lost(&first), 0);
+    let after = of(&[first, compact_at(80, &[], &dropped)].concat());
+    assert_eq!((after.recording.repairs.lost, after.summary.losses_in_all), (1, 1));
+    assert_eq!(after.summary.losses[0].from, Ns(40), "the second packet begins 40 ns after the first");
+    // Another sequence (trusted_packet_sequence_id 7) begins.
+    assert_eq!(lost(&[compact_at(40, &[], &[]), compact_at(80, &[], &[0xd0, 0x02, 1, 0x50, 7])].concat()), 0);
+    // A page that could not be read (errors), and lost_events of a bundle that has no events.
+    assert_eq!(lost(&compact_at(40, &[0x42, 2, 0x08, 40], &[])), 1);
+    assert_eq!(lost(&[&compact_at(40, &[], &[])[..], &[0x0a, 6, 0x0a, 4, 0x08, 0, 0x18, 1]].concat()), 1);
+}
+
+#[test]
+fn a_doubled_compact_packet_is_counted() {
+    let once = read(&compact()[..], ImportOptions::default()).unwrap().recording;
+    let twice = read(&compact().repeat(2)[..], ImportOptions::default()).unwrap().recording;
+    assert_eq!(twice.events, once.events);
+    assert_eq!(twice.repairs.duplicates, 4, "three switches and a wakeup: {}", twice.repairs);
+}
+
+#[test]
+fn what_is_no_packet_is_counted() {
+    let trace = [&compact()[..], &[0x10, 1, 0x12, 2, 9, 9]].concat();
+    let summary = read(&trace[..], ImportOptions::default()).unwrap().summary;
+    assert_eq!(summary.odd.count, 2);
+    assert!(summary.odd.first[0].why.contains("no packet"), "{:?}", summary.odd);
+    let strict = ImportOptions { strict: true, ..ImportOptions::default() };
+    assert!(read(&trace[..], strict).is_err());
+}
+
+#[test]
+fn an_event_without_its_time_is_a_loss() {
+    let recording = Recording::from_parts(header(2, 2), ping_pong(6), Ns(200_000)).unwrap();
+    let mut trace = Vec::new();
+    export::perfetto(&recording, &mut trace).unwrap();
+    let whole = read(&trace[..], ImportOptions::default()).unwrap();
+    // A bundle of one waking of thread 1, without a time: `event { pid: 0, sched_waking { pid: 1 } }`.
+    trace.extend([0x0a, 13, 0x0a, 11, 0x08, 0, 0x12, 7, 0x10, 0, 0xa2, 1, 2, 0x10, 1]);
+    let damaged = read(&trace[..], ImportOptions::default()).unwrap();
+    assert_eq!((damaged.summary.damaged.count, damaged.recording.repairs.lost), (1, 1));
+    assert_eq!(damaged.recording.duration, whole.recording.duration);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::export::perfetto::field;
 use crate::export::proto::{Fields, Value};
 use schedlab_model::{MAX_CPUS, Ns};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
 /// Most bytes that the compressed packets of a trace may unfold to.
@@ -25,6 +25,10 @@ const DEPTH_MAX: u32 = 4;
 const SYSTEM_INFO: u32 = 45;
 /// `zstd_compressed_packets`; `compressed_packets` is zlib.
 const ZSTD_COMPRESSED: u32 = 133;
+/// `previous_packet_dropped`: packets of this one's sequence are missing before it. The first of a sequence has it, too.
+const PREVIOUS_DROPPED: u32 = 42;
+/// `errors` of an `FtraceEventBundle`: a page of the kernel's ring that could not be read, with its time (field 1).
+const BUNDLE_ERROR: u32 = 8;
 /// `machine_id`: other machines than the one that ran the tracing service.
 const MACHINE_ID: u32 = 98;
 
@@ -43,6 +47,13 @@ struct Named {
     comm: String,
     tid: u32,
     prio: i64,
+}
+
+impl Raw {
+    /// Events of a CPU are missing before this time.
+    const fn lost(at: u64, cpu: u32) -> Raw {
+        Raw { at, cpu, by: Some(0), context: Context::NotShown, kind: Kind::Lost }
+    }
 }
 
 impl Named {
@@ -90,6 +101,15 @@ struct Found {
     /// The machine whose events are read; `None`: any.
     wanted: Option<u32>,
     kernel: String,
+    /// Sequences of packets of which one was read.
+    sequences: BTreeSet<u64>,
+    /// How many fields of the trace are no packets, and the first: its byte and number.
+    odd: u64,
+    first_odd: Option<(usize, u32)>,
+    /// Events whose fields could not be read.
+    damaged: u64,
+    /// Switches that were there twice.
+    twice: u64,
     unfolded: u64,
     /// Compressed packets inside of which the present one is.
     depth: u32,
@@ -129,17 +149,22 @@ impl Found {
                 Some((field::PACKET, value)) => {
                     value.bytes().and_then(|packet| self.packet(packet)).map_err(at)?;
                 }
-                Some(_) => {}
+                Some((number, _)) => {
+                    self.odd += 1;
+                    self.first_odd.get_or_insert((offset, number));
+                }
             }
         }
     }
 
     fn packet(&mut self, packet: &[u8]) -> Result<(), String> {
-        let mut machine = 0;
+        let (mut machine, mut sequence, mut dropped) = (0, 0, false);
         let mut parts: Vec<(u32, &[u8])> = Vec::new();
         Fields(packet).each(|number, value| {
             match number {
                 MACHINE_ID => machine = value.int()? as u32,
+                field::SEQUENCE_ID => sequence = value.int()?,
+                PREVIOUS_DROPPED => dropped = value.int()? != 0,
                 field::FTRACE_EVENTS
                 | field::PROCESS_TREE
                 | field::COMPRESSED
@@ -151,6 +176,8 @@ impl Found {
             }
             Ok(())
         })?;
+        // Ids of sequences are those of a machine's own service.
+        let begins = self.sequences.insert(u64::from(machine) << 32 | sequence & u64::from(u32::MAX));
         for (number, part) in parts {
             match number {
                 field::COMPRESSED => self.unfold(flate2::bufread::ZlibDecoder::new(part), "zlib")?,
@@ -161,7 +188,11 @@ impl Found {
                 _ if self.wanted.is_some_and(|wanted| wanted != machine) => {}
                 field::FTRACE_EVENTS => {
                     *self.machines.entry(machine).or_default() += 1;
+                    let start = self.raw.len();
                     self.bundle(part)?;
+                    if dropped && !begins {
+                        self.packets_are_missing(start);
+                    }
                 }
                 field::PROCESS_TREE => self.tree(part)?,
                 _ => self.system(part)?,
@@ -246,13 +277,21 @@ impl Found {
         })
     }
 
+    /// Events are missing before those from `start` on, of any CPU: one sequence has the bundles of all.
+    fn packets_are_missing(&mut self, start: usize) {
+        let Some(at) = self.raw[start..].iter().map(|raw| raw.at).min() else { return };
+        let cpus: BTreeSet<u32> = self.raw.iter().map(|raw| raw.cpu).collect();
+        self.raw.splice(start..start, cpus.into_iter().map(|cpu| Raw::lost(at, cpu)));
+    }
+
     fn bundle(&mut self, bundle: &[u8]) -> Result<(), String> {
         let (mut cpu, mut lost) = (0, false);
         let mut parts: Vec<(u32, &[u8])> = Vec::new();
         Fields(bundle).each(|number, value| {
             match number {
                 field::BUNDLE_CPU => cpu = value.int()?,
-                field::BUNDLE_LOST => lost = value.int()? != 0,
+                field::BUNDLE_LOST => lost |= value.int()? != 0,
+                BUNDLE_ERROR => lost = true,
                 field::BUNDLE_EVENT | field::BUNDLE_COMPACT => parts.push((number, value.bytes()?)),
                 _ => {}
             }
@@ -264,7 +303,7 @@ impl Found {
         let start = self.raw.len();
         for (number, part) in parts {
             match number {
-                field::BUNDLE_EVENT => self.event(cpu as u32, part)?,
+                field::BUNDLE_EVENT => lost |= !self.event(cpu as u32, part)?,
                 _ => self.compact(cpu as u32, part)?,
             }
         }
@@ -272,21 +311,22 @@ impl Found {
         let counted =
             |raw: &Raw| matches!(&raw.kind, Kind::Print(text) if text.starts_with("schedlab: lost "));
         if lost && !self.raw[start..].iter().any(counted) {
-            let at = self.raw[start..].iter().map(|raw| raw.at).min();
-            if let Some(at) = at {
-                let lost =
-                    Raw { at, cpu: cpu as u32, by: Some(0), context: Context::NotShown, kind: Kind::Lost };
-                self.raw.insert(start, lost);
+            let first = self.raw[start..].iter().map(|raw| raw.at).min();
+            // A bundle that has nothing else says that events are missing behind those before it.
+            let before = || self.raw.iter().rev().find(|raw| raw.cpu == cpu as u32).map(|raw| raw.at);
+            if let Some(at) = first.or_else(before) {
+                self.raw.insert(start, Raw::lost(at, cpu as u32));
             }
         }
         Ok(())
     }
 
-    fn event(&mut self, cpu: u32, event: &[u8]) -> Result<(), String> {
-        let (mut at, mut by, mut flags, mut inner) = (0, None, None, None);
+    /// Whether it could be read: an event without its time is damaged.
+    fn event(&mut self, cpu: u32, event: &[u8]) -> Result<bool, String> {
+        let (mut at, mut by, mut flags, mut inner) = (None, None, None, None);
         Fields(event).each(|number, value| {
             match number {
-                field::EVENT_TIME => at = value.int()?,
+                field::EVENT_TIME => at = Some(value.int()?),
                 field::EVENT_PID => by = Some(value.int()? as u32),
                 field::EVENT_FLAGS => flags = Some(value.int()?),
                 _ if matches!(value, Value::Bytes(_)) => inner = Some((number, value.bytes()?)),
@@ -294,12 +334,16 @@ impl Found {
             }
             Ok(())
         })?;
-        let Some((number, inner)) = inner else { return Ok(()) };
-        match kind(number, inner)? {
-            Some(kind) => self.raw.push(Raw { at, cpu, by, context: context(flags), kind }),
-            None => *self.ignored.entry(format!("ftrace event {number}")).or_default() += 1,
+        let Some((number, inner)) = inner else { return Ok(true) };
+        match (kind(number, inner)?, at) {
+            (Some(kind), Some(at)) => self.raw.push(Raw { at, cpu, by, context: context(flags), kind }),
+            (Some(_), None) => {
+                self.damaged += 1;
+                return Ok(false);
+            }
+            (None, _) => *self.ignored.entry(format!("ftrace event {number}")).or_default() += 1,
         }
-        Ok(())
+        Ok(true)
     }
 
     fn compact(&mut self, cpu: u32, compact: &[u8]) -> Result<(), String> {
@@ -347,8 +391,10 @@ impl Found {
     }
 
     fn feed_all(mut self, builder: &mut Builder<'_>) -> Result<(), TraceError> {
-        builder.summary().misordered += self.misordered();
+        self.tell(builder)?;
         self.raw.sort_by_key(|raw| raw.at);
+        self.drop_twice();
+        builder.summary().duplicates += self.twice;
         for (tid, (pid, name)) in &self.threads {
             let process = self.processes.get(pid).filter(|_| tid == pid);
             let name = if name.is_empty() { process.map_or("?", String::as_str) } else { name };
@@ -378,6 +424,40 @@ impl Found {
             builder.summary().ignore_many(&name, count);
         }
         Ok(())
+    }
+
+    /// What is wrong with the trace.
+    fn tell(&self, builder: &mut Builder<'_>) -> Result<(), TraceError> {
+        builder.summary().misordered += self.misordered();
+        if let Some((offset, number)) = self.first_odd {
+            let why = format!(
+                "field {number} at byte {offset} is no packet, and the first of {} such fields",
+                self.odd
+            );
+            if builder.options().strict {
+                return Err(TraceError::Option(format!("the Perfetto trace is damaged: {why}")));
+            }
+            builder.summary().odd_line(0, "", &why);
+            builder.summary().odd.count = self.odd;
+        }
+        if self.damaged > 0 {
+            builder.summary().damage(0, "", "the event has no time");
+            builder.summary().damaged.count = self.damaged;
+        }
+        Ok(())
+    }
+
+    /// A compact switch says only to which task: the same one once more, at the same time, is none.
+    fn drop_twice(&mut self) {
+        let mut last: BTreeMap<u32, (u64, u32)> = BTreeMap::new();
+        let before = self.raw.len();
+        self.raw.retain(|raw| match &raw.kind {
+            Kind::Compact { next, .. } => {
+                last.insert(raw.cpu, (raw.at, next.tid)) != Some((raw.at, next.tid))
+            }
+            _ => true,
+        });
+        self.twice = (before - self.raw.len()) as u64;
     }
 
     /// Events of one CPU and one encoding that come before an earlier one.

@@ -30,6 +30,8 @@ pub struct Summary {
     pub notes: Vec<String>,
     /// Events of one CPU that the source had in the wrong order.
     pub(super) misordered: u64,
+    /// Events that the source had twice; the second was dropped.
+    pub(super) duplicates: u64,
     /// What was repaired in the recording.
     pub repairs: Repairs,
     /// CPUs whose last loss has no end yet, with its place in `losses`.

@@ -47,6 +47,7 @@ pub fn write(
     });
     let (mut header, duration, mut summary) = decoded?;
     header.repairs.misordered = summary.misordered;
+    header.repairs.duplicates = summary.duplicates;
     summary.repairs = header.repairs.clone();
     let (blocks, unwritten) = compressed?;
     let duration = blocks.iter().map(Packed::last).fold(duration, Ns::max);
