@@ -30,7 +30,9 @@ MARK = "agree-mark"
 EVENTS = ["sched_switch", "sched_waking", "sched_wakeup", "sched_wakeup_new", "sched_migrate_task",
           "sched_process_fork", "sched_process_exit"]
 TRACEFS = "/sys/kernel/tracing"
-INSTANCE = "schedlab-agreement"
+# One for each run; those of runs that were killed are removed by the next.
+INSTANCES = "schedlab-agreement-"
+INSTANCE = f"{INSTANCES}{os.getpid()}"
 SAME_NS = 100_000
 COLUMNS = ["switches", "wakeups", "run_ns", "latency_max_ns", "preempt_wait_max_ns"]
 HEADINGS = ["switches", "wakeups", "run", "worst wakeup wait", "worst preempted wait"]
@@ -96,13 +98,19 @@ def load():
     return tids, mark_in
 
 
+def remove_stale():
+    """Removes the instances of runs that were killed."""
+    for name in os.listdir(f"{TRACEFS}/instances"):
+        pid = re.match(re.escape(INSTANCES) + r"(\d+)", name)
+        if pid and not os.path.exists(f"/proc/{pid[1]}"):
+            os.rmdir(f"{TRACEFS}/instances/{name}")
+
+
 class Ftrace:
     """An instance of tracefs: a buffer with settings of its own."""
 
     def __init__(self, path, folder):
         self.path, self.hidden = path, []
-        if os.path.isdir(path):
-            os.rmdir(path)
         os.mkdir(path)
         if folder:
             self.hide(folder)
@@ -168,6 +176,7 @@ def recorders(args, folder, tids):
 def record(args, folder, tids, mark):
     """Runs every recorder over one window; text of the raw ftrace instance goes to a file."""
     before = settings()
+    remove_stale()
     ftrace = Ftrace(f"{TRACEFS}/instances/{INSTANCE}", None)
     instances, running = [ftrace], []
     try:

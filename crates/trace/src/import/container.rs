@@ -17,6 +17,24 @@ const DEPTH: usize = 3;
 /// Bytes that are read at a time.
 const CHUNK: usize = 1 << 20;
 
+/// Whether so many bytes that came out of `taken` compressed ones are more than a trace can have: 256 MiB, and 250 times as many.
+pub(super) const fn is_bomb(unfolded: u64, taken: u64) -> bool {
+    unfolded > UNFOLDED_FREE && unfolded / UNFOLDED_RATIO > taken
+}
+
+/// Most bytes that may come out of `taken` compressed ones.
+pub(super) const fn unfolded_max(taken: u64) -> u64 {
+    let most = taken.saturating_add(1).saturating_mul(UNFOLDED_RATIO);
+    if most > UNFOLDED_FREE { most } else { UNFOLDED_FREE }
+}
+
+/// What is said of a bomb.
+pub(super) fn bomb(unfolded: u64, taken: u64) -> String {
+    format!(
+        "its first {taken} bytes unfold to more than {unfolded} bytes, {UNFOLDED_RATIO} times as many: no trace does"
+    )
+}
+
 /// Takes every wrapping off `input`.
 ///
 /// # Errors
@@ -155,11 +173,8 @@ impl<R: Read> Read for Bounded<R> {
             )));
         }
         let taken = self.taken.get();
-        if self.unfolded > UNFOLDED_FREE && self.unfolded / UNFOLDED_RATIO > taken {
-            return Err(io::Error::other(format!(
-                "its first {taken} bytes unfold to more than {} bytes, {UNFOLDED_RATIO} times as many: no trace does",
-                self.unfolded
-            )));
+        if is_bomb(self.unfolded, taken) {
+            return Err(io::Error::other(bomb(self.unfolded, taken)));
         }
         Ok(read)
     }

@@ -6,6 +6,7 @@
 //! in order of time, and only then handed on. Compressed packets are unfolded. Packets of other sources are skipped.
 
 use super::build::Builder;
+use super::container::{bomb, unfolded_max};
 use super::event::{Context, Event, Running, Stamp, Who};
 use super::states::{self, KernelVersion};
 use crate::TraceError;
@@ -110,6 +111,8 @@ struct Found {
     damaged: u64,
     /// Switches that were there twice.
     twice: u64,
+    /// Bytes of compressed packets, and what they unfold to.
+    folded: u64,
     unfolded: u64,
     /// Compressed packets inside of which the present one is.
     depth: u32,
@@ -180,10 +183,13 @@ impl Found {
         let begins = self.sequences.insert(u64::from(machine) << 32 | sequence & u64::from(u32::MAX));
         for (number, part) in parts {
             match number {
-                field::COMPRESSED => self.unfold(flate2::bufread::ZlibDecoder::new(part), "zlib")?,
+                field::COMPRESSED => {
+                    self.unfold(part.len(), flate2::bufread::ZlibDecoder::new(part), "zlib")?;
+                }
                 ZSTD_COMPRESSED => {
                     let decoder = zstd::stream::read::Decoder::with_buffer(part);
-                    self.unfold(decoder.map_err(|error| format!("its zstd packets: {error}"))?, "zstd")?;
+                    let decoder = decoder.map_err(|error| format!("its zstd packets: {error}"))?;
+                    self.unfold(part.len(), decoder, "zstd")?;
                 }
                 _ if self.wanted.is_some_and(|wanted| wanted != machine) => {}
                 field::FTRACE_EVENTS => {
@@ -202,13 +208,18 @@ impl Found {
     }
 
     /// Compressed packets are a trace of their own.
-    fn unfold(&mut self, decoder: impl Read, what: &str) -> Result<(), String> {
+    fn unfold(&mut self, folded: usize, decoder: impl Read, what: &str) -> Result<(), String> {
         let mut bytes = Vec::new();
-        let left = UNFOLDED_MAX - self.unfolded;
+        self.folded += folded as u64;
+        let most = unfolded_max(self.folded).min(UNFOLDED_MAX);
+        let left = most.saturating_sub(self.unfolded);
         let read = decoder.take(left + 1).read_to_end(&mut bytes);
         read.map_err(|error| format!("its {what} packets cannot be unfolded: {error}"))?;
         if bytes.len() as u64 > left {
-            return Err(format!("its compressed packets unfold to more than {UNFOLDED_MAX} bytes"));
+            return Err(match most {
+                UNFOLDED_MAX => format!("its compressed packets unfold to more than {UNFOLDED_MAX} bytes"),
+                _ => format!("its compressed packets: {}", bomb(most, self.folded)),
+            });
         }
         self.unfolded += bytes.len() as u64;
         if self.depth == DEPTH_MAX {

@@ -4,6 +4,7 @@
 //! is older than what the round before held (tools/perf/util/ordered-events.c). Until then the used parts of records wait in
 //! memory: two rounds of them, whatever the length of the file.
 
+use super::super::container::{bomb, is_bomb};
 use super::attributes::Attributes;
 use super::waiting::Waiting;
 use crate::TraceError;
@@ -54,6 +55,8 @@ const RECORD: usize = 8;
 const CHUNK: usize = 256 << 10;
 /// Most bytes that the compressed records of a file may unfold to.
 const UNFOLDED_MAX: u64 = 64 << 30;
+/// Bytes that are unfolded at a time.
+const STEP: usize = 32 << 10;
 /// Most bytes of the formats of tracepoints in a pipe.
 const FORMATS_MAX: u64 = 256 << 20;
 
@@ -249,18 +252,25 @@ impl Records {
             None => Unfold::new()?,
         };
         let mut unfolded = std::mem::take(&mut self.unfolded);
-        self.cut_off |= unfold.piece(body, &mut unfolded)?;
-        let mut at = 0;
-        while let Some((kind, body)) = framed(&unfolded[at..], self.order) {
-            self.plain(kind, body, take)?;
-            at += RECORD + body.len();
-        }
-        unfolded.drain(..at);
-        if unfolded.len() > usize::from(u16::MAX) {
-            // No record begins so.
-            unfold.over = true;
-            self.cut_off = true;
-            unfolded.clear();
+        let mut input = InBuffer::around(body);
+        unfold.taken += body.len() as u64;
+        loop {
+            let more = unfold.step(&mut input, &mut unfolded)?;
+            let mut at = 0;
+            while let Some((kind, body)) = framed(&unfolded[at..], self.order) {
+                self.plain(kind, body, take)?;
+                at += RECORD + body.len();
+            }
+            unfolded.drain(..at);
+            if unfolded.len() > usize::from(u16::MAX) {
+                // No record begins so.
+                unfold.over = true;
+                unfolded.clear();
+            }
+            self.cut_off |= unfold.over;
+            if !more || unfold.over {
+                break;
+            }
         }
         self.unfolded = unfolded;
         self.unfold = Some(unfold);
@@ -286,6 +296,8 @@ fn comm(body: &[u8], order: Order) -> Option<(u32, u32, &[u8])> {
 /// The decompressor of a file's compressed records.
 struct Unfold {
     decoder: zstd::stream::raw::Decoder<'static>,
+    /// Bytes that went in, and that came out.
+    taken: u64,
     unfolded: u64,
     /// The stream is damaged: nothing more comes out of it.
     over: bool,
@@ -296,39 +308,40 @@ impl Unfold {
     fn new() -> Result<Unfold, TraceError> {
         let decoder = zstd::stream::raw::Decoder::new();
         let decoder = decoder.map_err(|source| TraceError::Io { doing: "unfold", source })?;
-        Ok(Unfold { decoder, unfolded: 0, over: false, begun: false })
+        Ok(Unfold { decoder, taken: 0, unfolded: 0, over: false, begun: false })
     }
 
-    /// Appends what a piece unfolds to; whether the stream turned out to be damaged. What came before is whole.
-    fn piece(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<bool, TraceError> {
-        let mut input = InBuffer::around(piece);
-        let mut buffer = [0; 32 << 10];
-        while !self.over {
-            let mut output = OutBuffer::around(&mut buffer[..]);
-            let step = self.decoder.run(&mut input, &mut output);
-            let made = output.pos();
-            out.extend_from_slice(&buffer[..made]);
-            self.unfolded += made as u64;
-            self.begun |= made > 0;
-            if self.unfolded > UNFOLDED_MAX {
-                return Err(TraceError::TooLarge {
-                    what: format!("its compressed records hold more than {UNFOLDED_MAX} bytes"),
-                });
-            }
-            match step {
-                Err(error) if !self.begun => {
-                    return Err(TraceError::Option(format!(
-                        "the compressed records of this perf.data are damaged: {error}"
-                    )));
-                }
-                Err(_) => {
-                    self.over = true;
-                    return Ok(true);
-                }
-                Ok(_) if made < (32 << 10) && input.pos() >= piece.len() => break,
-                Ok(_) => {}
-            }
+    /// Appends the next part of what a piece unfolds to; whether there may be more of it. A damaged stream is over: what came before
+    /// is whole.
+    fn step(&mut self, piece: &mut InBuffer<'_>, out: &mut Vec<u8>) -> Result<bool, TraceError> {
+        if self.over {
+            return Ok(false);
         }
-        Ok(false)
+        let mut buffer = [0; STEP];
+        let mut output = OutBuffer::around(&mut buffer[..]);
+        let step = self.decoder.run(piece, &mut output);
+        let made = output.pos();
+        out.extend_from_slice(&buffer[..made]);
+        self.unfolded += made as u64;
+        self.begun |= made > 0;
+        if self.unfolded > UNFOLDED_MAX {
+            return Err(TraceError::TooLarge {
+                what: format!("its compressed records hold more than {UNFOLDED_MAX} bytes"),
+            });
+        }
+        if is_bomb(self.unfolded, self.taken) {
+            let what = format!("its compressed records: {}", bomb(self.unfolded, self.taken));
+            return Err(TraceError::TooLarge { what });
+        }
+        match step {
+            Err(error) if !self.begun => Err(TraceError::Option(format!(
+                "the compressed records of this perf.data are damaged: {error}"
+            ))),
+            Err(_) => {
+                self.over = true;
+                Ok(false)
+            }
+            Ok(_) => Ok(made == STEP || piece.pos() < piece.src.len()),
+        }
     }
 }

@@ -41,6 +41,9 @@ const ALWAYS_FIT: usize = 19;
 
 /// Splits a line. `Err`: why it is none of an event.
 pub(super) fn split(text: &str, columns: Columns) -> Result<Line<'_>, String> {
+    if let Some((place, time, after)) = usual(text, columns) {
+        return rest(text, &place, time, after);
+    }
     let mut words = Words { text, at: 0 };
     let mut before = Before::default();
     while let Some((start, word)) = words.next() {
@@ -58,6 +61,30 @@ pub(super) fn split(text: &str, columns: Columns) -> Result<Line<'_>, String> {
         before.push(start, word);
     }
     Err(why_not(text))
+}
+
+/// What nearly all lines have behind the task: `[001] 1.5:` or `[001] d.h2. 1.5:`; the same as word by word, which `None` leaves it to.
+fn usual(text: &str, columns: Columns) -> Option<(Place, (u64, Time), usize)> {
+    let bytes = text.as_bytes();
+    let end = memchr(b']', bytes)?;
+    let start = memchr::memrchr(b'[', &bytes[..end])?;
+    let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    // A word that ends in a colon could be a time before this one.
+    if start > 0 && !blank(&bytes[start - 1])
+        || !blank(bytes.get(end + 1)?)
+        || memchr(b':', &bytes[..start]).is_some()
+    {
+        return None;
+    }
+    let cpu = u32::try_from(digits(&bytes[start + 1..end])?).ok()?;
+    let mut words = Words { text, at: end + 1 };
+    let (_, first) = words.next()?;
+    if let Some(time) = time(first) {
+        return Some((Place { start, cpu, context: Context::NotShown }, time, words.at));
+    }
+    let (_, second) = words.next()?;
+    let time = time(second)?;
+    Some((Place { start, cpu, context: context(first, columns) }, time, words.at))
 }
 
 /// `[001]123456:`: `trace-cmd report --raw-ts` writes no blank.
@@ -438,6 +465,29 @@ mod tests {
         assert_eq!(ok("hog-200 (  100) [001] d..2. 1.5: sched_switch: x").stamp.running.pid, Some(100));
         assert_eq!(ok("hog 12/200 [001] 1.5: sched_switch: x").stamp.running.pid, Some(12));
         assert_eq!(ok("hog-200  [01]  123456: a: x").time, Time::Ticks);
+    }
+
+    /// Word by word a line is what it is at a glance.
+    #[test]
+    fn usual_lines_are_no_exception() {
+        for (text, at_a_glance) in [
+            ("hog 200 [001] 1.5: a: x", true),
+            ("a b-200 [001] d.h2. 1.5: a: x", true),
+            ("[001] 1.5: a: x", true),
+            ("a [1] b-200 [001] d.h2. 1.5: a: x", false),
+            ("a:b-200 [001] d.h2. 1.5: a: x", false),
+            ("hog 200 [001] U 2026-11-25 14:30:30.863209 1.5: a: x", false),
+            ("hog-200 [001]123: a: x", false),
+            ("hog-200 1d.h2. 1.5: a: x [12] 5.0: b", false),
+        ] {
+            assert_eq!(usual(text, Columns::Unnamed).is_some(), at_a_glance, "{text}");
+            assert_eq!(
+                ok(text).stamp.at,
+                Ns(if text.contains("]123") { 123 } else { 1_500_000_000 }),
+                "{text}"
+            );
+            assert_eq!(ok(text).stamp.cpu, 1, "{text}");
+        }
     }
 
     #[test]
