@@ -102,8 +102,8 @@ struct Found {
     /// The machine whose events are read; `None`: any.
     wanted: Option<u32>,
     kernel: String,
-    /// Sequences of packets of which one was read.
-    sequences: BTreeSet<u64>,
+    /// Machines and their sequences of packets of which one with events was read.
+    sequences: BTreeSet<(u32, u32)>,
     /// How many fields of the trace are no packets, and the first: its byte and number.
     odd: u64,
     first_odd: Option<(usize, u32)>,
@@ -179,8 +179,6 @@ impl Found {
             }
             Ok(())
         })?;
-        // Ids of sequences are those of a machine's own service.
-        let begins = self.sequences.insert(u64::from(machine) << 32 | sequence & u64::from(u32::MAX));
         for (number, part) in parts {
             match number {
                 field::COMPRESSED => {
@@ -194,6 +192,8 @@ impl Found {
                 _ if self.wanted.is_some_and(|wanted| wanted != machine) => {}
                 field::FTRACE_EVENTS => {
                     *self.machines.entry(machine).or_default() += 1;
+                    // Ids of sequences are those of a machine's own service.
+                    let begins = self.sequences.insert((machine, sequence as u32));
                     let start = self.raw.len();
                     self.bundle(part)?;
                     if dropped && !begins {
