@@ -5,6 +5,8 @@
 //! the CPU's switch before, and that task is also the waker). Bundles are per CPU, so everything is collected, put
 //! in order of time, and only then handed on. Compressed packets are unfolded. Packets of other sources are skipped.
 
+mod raw;
+
 use super::build::Builder;
 use super::container::{bomb, unfolded_max};
 use super::event::{Context, Event, Running, Stamp, Who};
@@ -13,6 +15,7 @@ use crate::TraceError;
 use crate::export::MARK;
 use crate::export::perfetto::field;
 use crate::export::proto::{Fields, Value};
+use raw::{Kind, Named, Raw, context, kind, text};
 use schedlab_model::{MAX_CPUS, Ns};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,63 +35,6 @@ const PREVIOUS_DROPPED: u32 = 42;
 const BUNDLE_ERROR: u32 = 8;
 /// `machine_id`: other machines than the one that ran the tracing service.
 const MACHINE_ID: u32 = 98;
-
-/// One event before it is put in order.
-struct Raw {
-    at: u64,
-    cpu: u32,
-    /// The task that ran, where the event says so.
-    by: Option<u32>,
-    context: Context,
-    kind: Kind,
-}
-
-/// A task as an event names it.
-struct Named {
-    comm: String,
-    tid: u32,
-    prio: i64,
-}
-
-impl Raw {
-    /// Events of a CPU are missing before this time.
-    const fn lost(at: u64, cpu: u32) -> Raw {
-        Raw { at, cpu, by: Some(0), context: Context::NotShown, kind: Kind::Lost }
-    }
-}
-
-impl Named {
-    fn who(&self) -> Who<'_> {
-        Who { comm: &self.comm, tid: self.tid, prio: i32::try_from(self.prio).ok() }
-    }
-}
-
-enum Kind {
-    Switch {
-        prev: Named,
-        state: i64,
-        next: Named,
-    },
-    /// A switch of the compact form, away from whatever ran before.
-    Compact {
-        state: i64,
-        next: Named,
-    },
-    Waking(Named),
-    Wakeup(Named),
-    WakeupNew(Named),
-    Exec(u32),
-    Exit(Named),
-    Fork(Named),
-    Migrate {
-        task: Named,
-        from: u32,
-        to: u32,
-    },
-    Print(String),
-    /// Events of this CPU are missing before this one.
-    Lost,
-}
 
 #[derive(Default)]
 struct Found {
@@ -555,58 +501,4 @@ impl Feed {
         self.by_version |= states::depends_on_version(bits as u64);
         states::from_bits(bits as u64, self.kernel)
     }
-}
-
-fn text(bytes: &[u8]) -> Cow<'_, str> {
-    String::from_utf8_lossy(bytes)
-}
-
-fn context(flags: Option<u64>) -> Context {
-    match flags {
-        None => Context::NotShown,
-        Some(flags) if flags & field::FLAG_HARDIRQ != 0 => Context::HardIrq,
-        Some(flags) if flags & field::FLAG_SOFTIRQ != 0 => Context::SoftIrq,
-        Some(_) => Context::Task,
-    }
-}
-
-/// An event of ftrace; `None` for one that says nothing about the schedule.
-fn kind(number: u32, inner: &[u8]) -> Result<Option<Kind>, String> {
-    let (mut ints, mut texts) = ([0i64; 8], [const { Cow::Borrowed("") }; 8]);
-    Fields(inner).each(|number, value| {
-        let at = number as usize;
-        match value {
-            Value::Int(value) if at < ints.len() => ints[at] = value as i64,
-            Value::Bytes(bytes) if at < texts.len() => texts[at] = text(bytes),
-            _ => {}
-        }
-        Ok(())
-    })?;
-    let tid = |at: usize| ints[at] as u32;
-    let named = |comm: usize, pid: usize, prio: i64| Named {
-        comm: texts[comm].clone().into_owned(),
-        tid: tid(pid),
-        prio,
-    };
-    let subject = || named(1, 2, ints[3]);
-    let cpu = |at: usize| {
-        let cpu = tid(at);
-        ((cpu as usize) < MAX_CPUS)
-            .then_some(cpu)
-            .ok_or_else(|| format!("CPU {cpu} is above {}", MAX_CPUS - 1))
-    };
-    Ok(Some(match number {
-        field::EVENT_SWITCH => {
-            Kind::Switch { prev: named(1, 2, ints[3]), state: ints[4], next: named(5, 6, ints[7]) }
-        }
-        field::EVENT_WAKING => Kind::Waking(subject()),
-        field::EVENT_WAKEUP => Kind::Wakeup(subject()),
-        field::EVENT_WAKEUP_NEW => Kind::WakeupNew(subject()),
-        field::EVENT_EXEC => Kind::Exec(tid(2)),
-        field::EVENT_EXIT => Kind::Exit(named(1, 2, ints[4])),
-        field::EVENT_FORK => Kind::Fork(named(3, 4, 0)),
-        field::EVENT_MIGRATE => Kind::Migrate { task: subject(), from: cpu(4)?, to: cpu(5)? },
-        field::EVENT_PRINT => Kind::Print(texts[2].trim_end().to_owned()),
-        _ => return Ok(None),
-    }))
 }

@@ -20,7 +20,7 @@ const QUEUE: usize = 4;
 pub struct Written {
     /// What was left out, lost or odd.
     pub summary: Summary,
-    /// The recording without its events, and how many it has, as whoever reads the file finds them. `None`: only reading it tells,
+    /// The recording without its events, and how many it has, as a reader of the file finds them. `None`: only reading it tells,
     /// because its events are out of order, or it is larger than what is read.
     pub recording: Option<(Recording, usize)>,
 }
