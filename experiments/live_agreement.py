@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Records five tasks with schedlab, perf, trace-cmd and ftrace at once, and compares what each recording says of them.
 
-usage: experiments/live_agreement.py [--seconds 5] [--schedlab target/release/schedlab] [--keep FOLDER]
+usage: experiments/live_agreement.py [--seconds 5] [--settle 5] [--schedlab target/release/schedlab] [--keep FOLDER]
 
 Starts a load of five tasks: two that compute on one CPU with different weights, one that wakes by a timer, two that wake
 each other over pipes. While they run, these record at the same time:
@@ -17,7 +17,8 @@ sleeps at the beginning and at the end marks the window in every recording, so n
 
 Everything is compared with `schedlab record`. A count must be equal, a time within 0.1 ms; a difference is explained by what
 was measured (events that a recorder says it lost, clocks of unlike speed, a CPU that was away between the probes of two
-recorders, -p), or it is printed as NOT EXPLAINED and the exit code is 1.
+recorders, -p), or it is printed as NOT EXPLAINED and the exit code is 1. Exit code 3: a
+recorder began too late to tell anything.
 
 Needs root, perf and tracefs; without trace-cmd its rows are left out. Touches only tasks that it starts. tracefs is mounted in
 a mount namespace of its own; trace-cmd and ftrace get instances of their own, which are removed whatever happens.
@@ -185,7 +186,7 @@ def record(args, folder, tids, mark):
         for name, command, _ in recorders(args, folder, tids):
             log = open(f"{folder}/{name.replace(' ', '-')[:40]}.log", "w")
             running.append((name, subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)))
-        time.sleep(5)
+        time.sleep(args.settle)
         for name, process in running:
             if process.poll() is not None:
                 sys.exit(f"`{name}` ended at once with code {process.returncode}: see {folder} (--keep)")
@@ -268,7 +269,9 @@ def window(events, tids, what):
     """From the marker's falling asleep after the first byte to that after the second."""
     at = [time for time, kind, tid, state in events if kind == "out" and tid == tids[MARK] and state[:1].upper() in ("S", "D")]
     if len(at) < 2:
-        sys.exit(f"{what}: the marker fell asleep {len(at)} times, not twice")
+        print(f"{what}: the marker fell asleep {len(at)} times, not twice: the recorder began too late on a busy machine (--settle)",
+              file=sys.stderr)
+        sys.exit(3)
     return at[-2], at[-1]
 
 
@@ -540,6 +543,7 @@ def compare(args, folder, tids, away):
 def main():
     parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parse.add_argument("--seconds", type=float, default=5)
+    parse.add_argument("--settle", type=float, default=5, help="seconds that the recorders have to begin")
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     parse.add_argument("--schedlab", default=os.environ.get("SCHEDLAB", f"{root}/target/release/schedlab"))
     parse.add_argument("--keep", metavar="FOLDER", help="keep all recordings and texts there")

@@ -433,8 +433,12 @@ fn recorders_agree_on_the_same_tasks() {
     }
     let mut python = Command::new("python3");
     python.arg(root().join("experiments/live_agreement.py"));
-    python.args(["--seconds", "1", "--schedlab", env!("CARGO_BIN_EXE_schedlab")]);
+    python.args(["--seconds", "1", "--settle", "10", "--schedlab", env!("CARGO_BIN_EXE_schedlab")]);
     let output = python.output().expect("python3 was there");
+    if output.status.code() == Some(3) {
+        crate::skip(test, "a recorder began too late: the machine is too busy");
+        return;
+    }
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&[output.stdout, output.stderr].concat()));
 }
 
