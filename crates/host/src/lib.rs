@@ -26,7 +26,7 @@ pub use capabilities::{Capabilities, Caps, probe};
 pub use cgroup::cpu_groups_of;
 pub use error::HostError;
 pub use facts::{Backend, FactSource, GroupFacts, MachineFacts, RecordingCapabilities, TaskFacts};
-pub use machine::{machine, rt_runtime};
+pub use machine::{is_emulated, machine, rt_runtime};
 pub use record::child::Command as OwnCommand;
 pub use record::{
     Preparing, RecordEnd, RecordFilter, RecordRequest, RecordSink, RecordStart, RecordUntil, record,

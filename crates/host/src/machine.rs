@@ -33,6 +33,21 @@ pub fn machine() -> MachineFacts {
     }
 }
 
+/// Returns whether the CPUs are emulated instruction by instruction: QEMU's TCG names itself in the hypervisor's leaf of CPUID
+/// (0x40000000, target/i386/cpu.c). Always false on other architectures, where there is no such word.
+pub fn is_emulated() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        // Where there is no hypervisor this leaf is that of the CPU's highest basic one: no text.
+        let leaf = std::arch::x86_64::__cpuid(0x4000_0000);
+        let text: Vec<u8> =
+            [leaf.ebx, leaf.ecx, leaf.edx].iter().flat_map(|word| word.to_le_bytes()).collect();
+        text == b"TCGTCGTCGTCG"
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
 fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }

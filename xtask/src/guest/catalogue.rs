@@ -93,7 +93,7 @@ pub(super) const TESTS: &[Test] = &[
         ..USUAL
     },
     Test {
-        name: "matrix",
+        name: super::matrix::TEST,
         about: "latency idle and loaded on the standard kernel and its PREEMPT_RT pair, to be merged into one table",
         kernels: &["6.12", "6.12-rt", "7.2", "7.2-rt"],
         limit_s: 400,

@@ -10,6 +10,7 @@ mod ftrace;
 mod image;
 mod kernels;
 mod machine;
+mod matrix;
 mod options;
 mod pairs;
 mod store;
@@ -105,6 +106,9 @@ pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
             table.add(&kernel.name, &laboratory.runs.join(&kernel.release))?;
         }
         println!("{}", table.write(&tree)?);
+    }
+    if options.matrix {
+        matrix::merge(&program, &kernels, &laboratory.runs, &work)?;
     }
     println!("guest: {} in {:.0} s", faults(bad), begin.elapsed().as_secs_f64());
     Ok(ExitCode::from(u8::from(bad > 0)))

@@ -16,6 +16,8 @@ pub(super) struct Options {
     pub(super) list: bool,
     /// Write the table of docs/recording.md of what the kernels answer.
     pub(super) table: bool,
+    /// Merge what `latency --matrix` measured in each kernel into one page.
+    pub(super) matrix: bool,
     /// A script to run in place of the tests, on this machine.
     pub(super) script: Option<(PathBuf, Machine)>,
     /// Servers to record before and after changes, in place of the tests.
@@ -39,8 +41,11 @@ const SHORT: [&str; 3] = ["6.1", "6.12-rt", "7.2"];
 /// Kernels of the pairs: CFS, and the newest EEVDF.
 const PAIRS: [&str; 2] = ["6.1", "7.2"];
 
+/// Kernels of the merged matrix: two standard kernels, each beside its PREEMPT_RT build. The first is what the others are compared with.
+const MATRIX: [&str; 4] = ["6.12", "6.12-rt", "7.2", "7.2-rt"];
+
 /// Names that are no version.
-const KNOWN: &str = "--test NAME, --short, --list, --table, --script FILE, --virtual, --cpus N, --memory MiB, --program FILE, --pairs, \
+const KNOWN: &str = "--test NAME, --short, --list, --table, --matrix, --script FILE, --virtual, --cpus N, --memory MiB, --program FILE, --pairs, \
      --server NAME";
 
 pub(super) fn parse(args: &[String]) -> Result<Options> {
@@ -50,6 +55,7 @@ pub(super) fn parse(args: &[String]) -> Result<Options> {
         short: false,
         list: false,
         table: false,
+        matrix: false,
         script: None,
         pairs: None,
         program: None,
@@ -65,6 +71,10 @@ pub(super) fn parse(args: &[String]) -> Result<Options> {
             "--table" => {
                 options.table = true;
                 options.tests.push(super::table::TEST.to_owned());
+            }
+            "--matrix" => {
+                options.matrix = true;
+                options.tests.push(super::matrix::TEST.to_owned());
             }
             "--test" => options.tests.push(value()?),
             "--script" => script = Some(PathBuf::from(value()?)),
@@ -93,6 +103,7 @@ pub(super) fn parse(args: &[String]) -> Result<Options> {
     if options.kernels.is_empty() {
         let usual: &[&str] = match () {
             () if options.pairs.is_some() => &PAIRS,
+            () if options.matrix => &MATRIX,
             () if options.short => &SHORT,
             () => &USUAL,
         };
@@ -150,6 +161,8 @@ mod tests {
         );
         assert_eq!(options("--short").unwrap().kernels, SHORT);
         assert_eq!(options("").unwrap().kernels, USUAL);
+        let matrix = options("--matrix").unwrap();
+        assert_eq!((matrix.kernels.join(" "), matrix.tests.join(" ")), (MATRIX.join(" "), "matrix".into()));
         let script = options("6.1 --script a.sh --virtual --cpus 2").unwrap().script.unwrap();
         assert_eq!((script.1.clock, script.1.cpus), (Clock::Virtual, 2));
     }

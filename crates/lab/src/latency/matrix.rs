@@ -56,6 +56,9 @@ pub struct System {
     pub realtime: bool,
     /// Whether a hypervisor is below; `None`: the file does not say.
     pub virtual_machine: Option<bool>,
+    /// Whether the CPUs are emulated (QEMU without KVM): times in microseconds are the emulator's, not the kernel's.
+    #[serde(default)]
+    pub emulated: bool,
     /// The program that measured.
     pub tool: String,
 }
@@ -217,7 +220,13 @@ impl Matrix {
             doubts.push("ended early, by a signal: rows may lack rounds".to_owned());
         }
         for system in &self.systems {
-            if system.virtual_machine == Some(true) {
+            if system.emulated {
+                doubts.push(format!(
+                    "{}: its CPUs are emulated (QEMU's TCG). Absolute times mean little, and nothing beside those of a real \
+                     machine; the order of the rows and the causes that `--break` names are the finding",
+                    system.name
+                ));
+            } else if system.virtual_machine == Some(true) {
                 doubts.push(format!(
                     "{}: a virtual machine. Its largest values may come from the hypervisor, which no measurement inside can tell",
                     system.name

@@ -224,8 +224,14 @@ fn single(value: Value) -> Result<Matrix, String> {
     let report: LatencyReport = serde_json::from_value(value).map_err(|error| format!("damaged: {error}"))?;
     let name = kernel.split_whitespace().next().unwrap_or("unknown").to_owned();
     let realtime = is_realtime(&kernel);
-    let system =
-        System { name, kernel, realtime, virtual_machine: None, tool: "schedlab latency".to_owned() };
+    let system = System {
+        name,
+        kernel,
+        realtime,
+        virtual_machine: None,
+        emulated: false,
+        tool: "schedlab latency".to_owned(),
+    };
     Ok(one_row(system, report.request.policy, Round::from_report(&report), report.stopped))
 }
 
@@ -263,7 +269,7 @@ fn cyclictest(value: &Value) -> Result<Matrix, String> {
         value.pointer("/sysinfo/realtime").and_then(Value::as_u64) == Some(1) || is_realtime(&kernel);
     let name = text("/sysinfo/release").to_owned();
     let tool = format!("cyclictest {}", text("/rt_test_version:"));
-    let system = System { name, kernel, realtime, virtual_machine: None, tool };
+    let system = System { name, kernel, realtime, virtual_machine: None, emulated: false, tool };
     let round = Round { elapsed: Ns::ZERO, samples, uncorrected: None, missed: 0, steal: 0.0, foreign: None };
     Ok(one_row(system, policy(command)?, round, false))
 }
@@ -371,6 +377,7 @@ mod tests {
             kernel: String::new(),
             realtime: false,
             virtual_machine: None,
+            emulated: false,
             tool: String::new(),
         };
         let matrix = |shift| Matrix {

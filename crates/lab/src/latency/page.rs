@@ -310,6 +310,7 @@ fn provenance(matrix: &Matrix, origin: &Origin) -> Section {
     facts.add("page made on", &origin.made_on);
     for system in &matrix.systems {
         let kind = match system.virtual_machine {
+            _ if system.emulated => ", CPUs emulated by QEMU (TCG): absolute times mean little",
             Some(true) => ", virtual machine",
             Some(false) => ", no virtual machine",
             None => "",

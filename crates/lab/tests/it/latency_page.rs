@@ -22,6 +22,7 @@ fn matrix() -> Matrix {
         kernel: format!("4.19 {}", if realtime { "PREEMPT_RT" } else { "" }),
         realtime,
         virtual_machine: Some(false),
+        emulated: false,
         tool: "<b>hostile</b>".to_owned(),
     };
     let systems = vec![system("standard", false), system("rt", true)];
@@ -48,6 +49,24 @@ fn matrix() -> Matrix {
         }
     }
     Matrix { schema: MATRIX_SCHEMA.to_owned(), request: None, systems, cells, stopped: false }
+}
+
+/// Times of an emulator beside published ones must not be taken for those of a kernel.
+#[test]
+fn emulated_cpus_are_named_in_the_doubts_and_beside_the_system() {
+    let mut emulated = matrix();
+    emulated.systems[1].emulated = true;
+    let doubts = emulated.doubts();
+    assert!(
+        doubts[0].starts_with("rt: its CPUs are emulated") && doubts[0].contains("mean little"),
+        "{doubts:?}"
+    );
+    let html = of_matrix(&emulated, &Origin::default()).render().unwrap();
+    assert_eq!(html.matches("CPUs emulated by QEMU (TCG)").count(), 1);
+    // A file of before says nothing of it.
+    let mut value = serde_json::to_value(&emulated).unwrap();
+    value["systems"][1].as_object_mut().unwrap().remove("emulated");
+    assert!(!serde_json::from_value::<Matrix>(value).unwrap().systems[1].emulated);
 }
 
 #[test]

@@ -67,6 +67,7 @@ pub(super) fn run(
         realtime: kernel.split_whitespace().any(|word| word == "PREEMPT_RT"),
         kernel,
         virtual_machine: Some(machine.virtual_machine),
+        emulated: schedlab_host::is_emulated(),
         tool: "schedlab latency --matrix".to_owned(),
     };
     let signal = stop_signal()?;
