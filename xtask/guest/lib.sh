@@ -41,6 +41,13 @@ wait_for() {
 
 none_changed() { [ "$(changed)" = 0 ]; }
 
+# Whether huge pages stay away from a process, and from every process of schedlab.
+without_huge_pages() { grep -q 'THP_enabled:.*0' /proc/$1/status; }
+all_without_huge_pages() {
+    [ -n "$(pidof schedlab)" ] || return 1
+    for pid in $(pidof schedlab); do without_huge_pages $pid || return 1; done
+}
+
 # At the end of a test: its loads end, and nothing that schedlab changed may be left.
 tidy_up() {
     killall -9 load 2>/dev/null

@@ -2,6 +2,9 @@
 //! hypervisor takes them: a real-time thread of the highest priority holds one of them, or all at once, for a while. What
 //! fails here by chance fails in CI by chance. (Unlike under a hypervisor, interrupts are served meanwhile.)
 
+mod answers;
+
+use answers::Asked;
 use anyhow::{Context, Result, bail, ensure};
 use schedlab_host::threads::{Scheduling, affinity, scheduling, set_affinity, set_scheduling};
 use schedlab_model::{CpuId, CpuSet, Policy};
@@ -27,10 +30,9 @@ const ALL_AT_ONCE: usize = 4;
 /// How often a thread without a stall looks whether all is over.
 const LOOK: Duration = Duration::from_millis(50);
 
-const KNOWN: &str =
-    "--seed N, --share PERCENT, --longest 40ms, --hogs N, --for 60s, and a command after `--`";
+const KNOWN: &str = "--seed N, --share PERCENT, --longest 40ms, --hogs N, --for 60s, --answers N, --right NAMES, --within 15s, and a command after `--`";
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Options {
     seed: u64,
     share_percent: u64,
@@ -38,6 +40,8 @@ struct Options {
     hogs: usize,
     time: Option<Duration>,
     command: Vec<String>,
+    /// The command is a `colocate`, whose answers are judged.
+    asked: Asked,
 }
 
 fn parse(args: &[String]) -> Result<Options> {
@@ -45,8 +49,15 @@ fn parse(args: &[String]) -> Result<Options> {
         Some(at) => (&args[..at], args[at + 1..].to_vec()),
         None => (args, Vec::new()),
     };
-    let mut options =
-        Options { seed: 1, share_percent: SHARE_PERCENT, longest: LONGEST, hogs: 0, time: None, command };
+    let mut options = Options {
+        seed: 1,
+        share_percent: SHARE_PERCENT,
+        longest: LONGEST,
+        hogs: 0,
+        time: None,
+        command,
+        asked: Asked::default(),
+    };
     let mut args = args.iter();
     while let Some(name) = args.next() {
         let value = args.next().with_context(|| format!("{name} needs a value; disturb has {KNOWN}"))?;
@@ -57,6 +68,9 @@ fn parse(args: &[String]) -> Result<Options> {
             "--longest" => options.longest = crate::stress::time(value)?,
             "--hogs" => options.hogs = usize::try_from(number()?)?,
             "--for" => options.time = Some(crate::stress::time(value)?),
+            "--answers" => options.asked.times = u32::try_from(number()?)?,
+            "--right" => options.asked.right = value.split(',').map(str::to_owned).collect(),
+            "--within" => options.asked.within = crate::stress::time(value)?,
             other => bail!("disturb has no option `{other}`: it has {KNOWN}"),
         }
     }
@@ -65,6 +79,7 @@ fn parse(args: &[String]) -> Result<Options> {
     let allowed = SHORTEST..=LONGEST_MAX;
     ensure!(allowed.contains(&options.longest), "--longest is {SHORTEST:?} to {LONGEST_MAX:?}");
     ensure!(options.hogs <= 1_000, "--hogs is 0 to 1000");
+    options.asked.check(&options.command)?;
     Ok(options)
 }
 
@@ -150,13 +165,16 @@ fn wait(command: Option<&mut Disturbed>, time: Option<Duration>, failed: &Atomic
     Ok(u8::from(command.is_some()))
 }
 
-/// Runs the command beside stalls and hogs.
-pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
-    let options = parse(args)?;
-    let cpus: Vec<CpuId> = affinity(0)?.iter().collect();
+/// Calls `work` beside stalls and hogs; it is told when they cannot be made. Returns what it returns, and how often and for how long
+/// each CPU was away.
+fn beside<T>(
+    options: &Options,
+    cpus: &[CpuId],
+    work: impl FnOnce(&AtomicBool) -> Result<T>,
+) -> Result<(T, Vec<(u32, Duration)>)> {
     let (over, failed) = (AtomicBool::new(false), AtomicBool::new(false));
     let start = Instant::now();
-    let (code, taken) = std::thread::scope(|scope| -> Result<_> {
+    std::thread::scope(|scope| -> Result<_> {
         for _ in 0..options.hogs {
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
@@ -167,7 +185,7 @@ pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
         let takers = options.share_percent > 0;
         let takers: Vec<_> = (cpus.iter().enumerate().filter(|_| takers))
             .map(|(index, &cpu)| {
-                let plan = stalls(&options, cpus.len());
+                let plan = stalls(options, cpus.len());
                 let (over, failed) = (&over, &failed);
                 scope.spawn(move || {
                     let taken = take(cpu, index, start, plan, over);
@@ -176,6 +194,25 @@ pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
                 })
             })
             .collect();
+        let done = work(&failed);
+        over.store(true, Ordering::Relaxed);
+        let taken: Result<Vec<_>> =
+            takers.into_iter().map(|taker| taker.join().expect("it does not panic")).collect();
+        // Why there is no disturber says more than what the command made of its end.
+        let taken = taken?;
+        Ok((done?, taken))
+    })
+}
+
+/// Runs the command beside stalls and hogs.
+pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
+    let options = parse(args)?;
+    let cpus: Vec<CpuId> = affinity(0)?.iter().collect();
+    if options.asked.times > 0 {
+        return answers::command(&options, &cpus);
+    }
+    let start = Instant::now();
+    let (code, taken) = beside(&options, &cpus, |failed| {
         let child = options.command.split_first().map(|(program, rest)| {
             Command::new(program)
                 .args(rest)
@@ -184,11 +221,7 @@ pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
                 .map(Disturbed)
                 .context(program.clone())
         });
-        let code = child.transpose().and_then(|mut child| wait(child.as_mut(), options.time, &failed));
-        over.store(true, Ordering::Relaxed);
-        let taken: Result<Vec<_>> =
-            takers.into_iter().map(|taker| taker.join().expect("it does not panic")).collect();
-        Ok((code?, taken?))
+        child.transpose().and_then(|mut child| wait(child.as_mut(), options.time, failed))
     })?;
     let time = start.elapsed();
     for (cpu, (count, sum)) in cpus.iter().zip(taken) {
@@ -220,6 +253,9 @@ mod tests {
             ("--longest 2s -- true", "1ms to 500ms"),
             ("--lottery 1 -- true", "no option `--lottery`"),
             ("--seed", "needs a value"),
+            ("--answers 20 --right idle -- schedlab colocate", "--json"),
+            ("--answers 20 -- schedlab colocate --json", "--right"),
+            ("--right idle -- schedlab colocate --json", "--answers"),
         ] {
             let error = options(bad).unwrap_err().to_string();
             assert!(error.contains(words), "{bad}: {error}");

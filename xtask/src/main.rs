@@ -55,9 +55,14 @@ Usage: cargo xtask <chore> [options]
       --share 8     percent of each CPU's time (default 8); --longest 40ms: the longest stall
       --hogs N      and so many endless loops
       --for 60s     no longer than this; without a command: for so long
+      --answers 20  the command is `schedlab colocate ... --json`: run it 20 times beside other stalls and judge the answers
+      --right NAMES the settings that are right, such as idle,group-idle; the only other good answer is that it cannot be told
+      --within 15s  the first line on how a setting does comes within this
   guest [KERNEL...] boot Debian's kernels (6.12, 6.12-rt, ...) in QEMU and test the program inside: docs/guests.md
       --test NAME   only this test (may be given several times); --list: what there is
       --short       three kernels, some minutes
+      --table       which ways to record work where: the table of docs/recording.md
+      --matrix      `latency --matrix` of several kernels, merged into one table and page
       --script FILE this shell script in place of the tests; --virtual, --cpus N, --memory MiB: on which machine
       --program P   not the program of this tree, but this one
   guest-oracle [FOLDER]

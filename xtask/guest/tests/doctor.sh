@@ -24,6 +24,5 @@ run schedlab record -o own.slt --backend own -- grep THP_enabled /proc/self/stat
 check "a recorded command has its huge pages" said "THP_enabled:.*$usual"
 schedlab record -o all.slt --for 3s --all --no-calibration >record.txt 2>&1 &
 recorder=$!
-without_huge_pages() { grep -q 'THP_enabled:.*0' /proc/$1/status; }
 check "the recorder has none" wait_for 3 without_huge_pages $recorder
 wait $recorder

@@ -9,6 +9,7 @@ given_back() { ! managed; }
 schedlab attach --scheduler rr --cpus 1-3 --pid $a,$b,$c --for 100s >owner.txt 2>&1 &
 owner=$!
 check "the threads are managed" wait_for 20 managed
+check "huge pages stay away from the owner and its guardians" all_without_huge_pages
 kill -9 $owner
 check "the owner is killed: the guardian gives back" wait_for 20 given_back
 check "... and nothing else is left changed" wait_for 5 none_changed

@@ -560,6 +560,11 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         if thread.slot == slot {
             return true;
         }
+        // It blocked in a yield window and woke, and its CPU has not decided since: it stops running beside the chosen thread there
+        // before it leaves.
+        if thread.placement == Placement::OwnPolicy && thread.control.set_behind() {
+            thread.placement = Placement::Behind;
+        }
         let sent = thread.control.send_to(self.slots[slot].cpu);
         if sent {
             thread.slot = slot;

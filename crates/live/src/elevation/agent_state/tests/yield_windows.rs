@@ -140,3 +140,32 @@ fn no_raised_turn_begins_just_before_the_limit() {
     }
     assert!(raised > 30, "{raised} were raised");
 }
+
+/// A thread that blocked in a yield window wakes with its own policy. Where another thread's wakeup has asked for a decision on its CPU,
+/// that decision is to place it; when another CPU picks it first, it must not go there while it may run (found by
+/// `agents_keep_one_task_on_each_cpu`, linux-6.18: an agent changed its class on a CPU without a window).
+#[test]
+fn a_thread_that_blocked_in_a_yield_window_does_not_run_while_it_is_sent_to_another_cpu() {
+    for (scheduler, order, heard) in SCHEDULERS
+        .iter()
+        .flat_map(|scheduler| [[0, 2], [2, 0]].map(|order| (scheduler, order)))
+        .flat_map(|(scheduler, order)| [0, 1].map(|heard| (scheduler, order, heard)))
+    {
+        let mut play = Play::with(scheduler, 2, &["other"; 3]);
+        play.wake(0, 0);
+        play.pass(101_000);
+        lock(&play.world).cpus.iter_mut().for_each(|cpu| cpu.rung = true);
+        play.settle();
+        let cpu = lock(&play.world).threads[0].cpu as usize;
+        assert!(play.state.slots[cpu].window.is_some(), "{scheduler}");
+        play.block(cpu, None);
+        {
+            let mut world = lock(&play.world);
+            for tid in order {
+                world.threads[tid as usize].runnable = true;
+                world.events[heard].push(tid);
+            }
+        }
+        play.settle();
+    }
+}
