@@ -7,7 +7,7 @@ try() {
         [ $way = own ] && scope="-- load sleeper own 0 - other 1 500 2000"
         rm -f /tmp/t.slt
         answer=yes
-        timeout 60 "$@" --backend $way $scope >/tmp/t.txt 2>&1 || answer="no: $(grep -m1 . /tmp/t.txt)"
+        timeout 60 "$@" --backend $way $scope >/tmp/t.txt 2>&1 || answer="no: $(grep -m1 '^error:' /tmp/t.txt || grep -m1 . /tmp/t.txt)"
         echo "$who|$way|$answer" | tee -a table.txt
     done
 }

@@ -101,11 +101,7 @@ pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
         bad += laboratory.kernel(kernel, &options)?;
     }
     if options.table {
-        let mut table = table::Table::default();
-        for kernel in &kernels {
-            table.add(&kernel.name, &laboratory.runs.join(&kernel.release))?;
-        }
-        println!("{}", table.write(&tree)?);
+        bad += table::renew(&tree, &kernels, &laboratory.runs)?;
     }
     if options.matrix {
         matrix::merge(&program, &kernels, &laboratory.runs, &work)?;

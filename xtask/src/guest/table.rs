@@ -1,5 +1,7 @@
-//! The table of docs/recording.md: which ways to record work, by kernel and by who asks. Made of what the test `backends` brings back.
+//! The table of docs/recording.md: which ways to record work, by kernel and by who asks. Made of what the test `backends` brings back,
+//! which is kept in the tree, a file for each kernel: asking one kernel anew leaves the others' columns as they are.
 
+use super::kernels::Kernel;
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,24 +9,72 @@ use std::path::Path;
 
 /// The test whose answers these are.
 pub(super) const TEST: &str = "backends";
+/// What each kernel answered last: `KERNEL.txt`, the release in the first line, then lines such as `root|bpf|yes`.
+const ANSWERS: &str = "xtask/guest/answers";
 /// The page, and what stands around the table there.
 const PAGE: &str = "docs/recording.md";
 const BEGIN: &str = "<!-- made by `cargo xtask guest --table` -->\n";
 const END: &str = "<!-- end of the table -->\n";
 
+/// Keeps what a kernel answered in this run (`folder`: that of its boots), in place of what it answered before.
+fn keep(tree: &Path, kernel: &str, release: &str, folder: &Path) -> Result<()> {
+    let path = folder.join(TEST).join(TEST).join("table.txt");
+    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    ensure!(!text.is_empty(), "{kernel} answered nothing: {} is empty", path.display());
+    let answers = tree.join(ANSWERS);
+    std::fs::create_dir_all(&answers).with_context(|| ANSWERS.to_owned())?;
+    let file = answers.join(format!("{kernel}.txt"));
+    std::fs::write(&file, format!("{release}\n{text}")).with_context(|| file.display().to_string())
+}
+
+/// Keeps what these kernels answered in their boots under `runs`, writes the page anew, and prints its table. Returns how many answered
+/// nothing: those have the columns that they had.
+pub(super) fn renew(tree: &Path, kernels: &[Kernel], runs: &Path) -> Result<usize> {
+    let mut bad = 0;
+    for kernel in kernels {
+        if let Err(error) = keep(tree, &kernel.name, &kernel.release, &runs.join(&kernel.release)) {
+            println!("   FAULT {error:#}");
+            bad += 1;
+        }
+    }
+    println!("{}", Table::kept(tree)?.write(tree)?);
+    Ok(bad)
+}
+
+/// Returns what orders kernels: by version, PREEMPT_RT after the standard kernel.
+fn order(kernel: &str) -> (Vec<u32>, bool) {
+    let (version, realtime) = kernel.strip_suffix("-rt").map_or((kernel, false), |version| (version, true));
+    (version.split('.').map(|part| part.parse().unwrap_or(u32::MAX)).collect(), realtime)
+}
+
 /// Who asks, in the order of the test, with the ways that work for them, by kernel.
 #[derive(Default)]
-pub(super) struct Table {
+struct Table {
     kernels: Vec<String>,
     rows: Vec<String>,
     works: BTreeMap<(String, usize), Vec<String>>,
 }
 
 impl Table {
+    /// Reads what is kept of all kernels.
+    fn kept(tree: &Path) -> Result<Table> {
+        let mut names: Vec<String> = Vec::new();
+        for entry in std::fs::read_dir(tree.join(ANSWERS)).with_context(|| ANSWERS.to_owned())? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            names.extend(name.strip_suffix(".txt").map(str::to_owned));
+        }
+        names.sort_by_key(|name| order(name));
+        let mut table = Table::default();
+        for name in names {
+            let file = format!("{ANSWERS}/{name}.txt");
+            let text = std::fs::read_to_string(tree.join(&file)).context(file)?;
+            table.add(&name, text.split_once('\n').map_or("", |(_, answers)| answers));
+        }
+        Ok(table)
+    }
+
     /// Adds what a kernel answered, lines such as `root|bpf|yes`.
-    pub(super) fn add(&mut self, kernel: &str, folder: &Path) -> Result<()> {
-        let path = folder.join(TEST).join(TEST).join("table.txt");
-        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    fn add(&mut self, kernel: &str, text: &str) {
         self.kernels.push(kernel.to_owned());
         for line in text.lines() {
             let mut words = line.split('|');
@@ -39,7 +89,6 @@ impl Table {
                 cell.push(way.to_owned());
             }
         }
-        Ok(())
     }
 
     /// The table as Markdown: a row for each who, a column for each kernel.
@@ -64,7 +113,7 @@ impl Table {
     }
 
     /// Puts the table into its page, and returns it.
-    pub(super) fn write(&self, tree: &Path) -> Result<String> {
+    fn write(&self, tree: &Path) -> Result<String> {
         let path = tree.join(PAGE);
         let page = std::fs::read_to_string(&path).with_context(|| PAGE.to_owned())?;
         let (before, rest) = page.split_once(BEGIN).with_context(|| format!("{PAGE} has no line {BEGIN}"))?;
@@ -81,23 +130,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cell_names_the_ways_that_work() {
-        let folder = std::env::temp_dir().join(format!("xtask-table-{}", std::process::id()));
-        let deep = folder.join(TEST).join(TEST);
+    fn a_cell_names_the_ways_that_work_and_a_kernel_that_is_asked_anew_has_its_column_anew() {
+        let tree = std::env::temp_dir().join(format!("xtask-table-{}", std::process::id()));
+        let run = tree.join("run");
+        let deep = run.join(TEST).join(TEST);
         std::fs::create_dir_all(&deep).unwrap();
-        let mut table = Table::default();
+        let answers = |kernel: &str, text: &str| {
+            std::fs::write(deep.join("table.txt"), text).unwrap();
+            keep(&tree, kernel, "a release", &run)
+        };
         let all = "root|bpf|yes\nroot|tracepoints|yes\nroot|switches|yes\nroot|own|yes\nuser|bpf|no: EPERM\nuser|own|yes\n";
-        std::fs::write(deep.join("table.txt"), all).unwrap();
-        table.add("6.1", &folder).unwrap();
-        std::fs::write(deep.join("table.txt"), "root|bpf|no: old\n").unwrap();
-        table.add("5.10", &folder).unwrap();
-        let text = "| | 6.1 | 5.10 |\n|---|---|---|\n| root | all | none |\n| user | own | not asked |\n";
-        assert_eq!(table.text(), text);
-        std::fs::create_dir_all(folder.join("docs")).unwrap();
-        let page = folder.join(PAGE);
+        answers("6.12-rt", "root|own|yes\n").unwrap();
+        answers("6.12", all).unwrap();
+        answers("6.1", "root|bpf|no: old\n").unwrap();
+        assert!(answers("7.2", "").unwrap_err().to_string().contains("7.2 answered nothing"));
+        let text = |rt: &str| {
+            format!(
+                "| | 6.1 | 6.12 | 6.12-rt |\n|---|---|---|---|\n| root | none | all | {rt} |\n| user | not asked | own | not asked |\n"
+            )
+        };
+        assert_eq!(Table::kept(&tree).unwrap().text(), text("own"));
+        answers("6.12-rt", "root|switches|yes\nroot|own|yes\n").unwrap();
+        std::fs::create_dir_all(tree.join("docs")).unwrap();
+        let page = tree.join(PAGE);
         std::fs::write(&page, format!("a\n{BEGIN}old\n{END}b\n")).unwrap();
-        table.write(&folder).unwrap();
-        assert_eq!(std::fs::read_to_string(&page).unwrap(), format!("a\n{BEGIN}{text}{END}b\n"));
-        std::fs::remove_dir_all(&folder).unwrap();
+        Table::kept(&tree).unwrap().write(&tree).unwrap();
+        let now = std::fs::read_to_string(&page).unwrap();
+        assert_eq!(now, format!("a\n{BEGIN}{}{END}b\n", text("switches, own")));
+        std::fs::remove_dir_all(&tree).unwrap();
+    }
+
+    #[test]
+    fn the_page_says_what_the_kernels_answered() {
+        let tree = crate::tree::root();
+        let page = std::fs::read_to_string(tree.join(PAGE)).unwrap();
+        let table = Table::kept(&tree).unwrap().text();
+        assert!(
+            page.contains(&format!("{BEGIN}{table}{END}")),
+            "{PAGE} does not say what {ANSWERS} holds; `cargo xtask guest --table` writes both:\n{table}"
+        );
     }
 }
