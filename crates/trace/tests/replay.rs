@@ -278,6 +278,19 @@ fn forks_spawn_and_exits_end() {
     assert_eq!(replay.report.finite, [TaskId(0)]);
 }
 
+/// A server that starts while it is recorded creates its threads, and then serves: it serves on, and creates none anew.
+#[test]
+fn what_creates_others_at_its_start_begins_again_behind_that() {
+    let mut events = ping_pong(20);
+    let kind = EventKind::New { task: TaskId(2), parent: Some(TaskId(0)) };
+    events.insert(1, SchedEvent { at: Ns(10), cpu: CpuId(0), kind });
+    let replay = plain(1, 3, events, 410_000);
+    let program = &replay.workload.tasks[0].program;
+    assert_eq!(program.ops[..2], [run(10), Op::Spawn(TaskId(2))]);
+    assert_eq!(program.repeat_from, Some(2));
+    assert!(replay.report.finite.is_empty());
+}
+
 #[test]
 fn demand_scales_with_its_deeds() {
     let options = ReplayOptions { demand: vec!["t1 x2".parse().unwrap()], ..ReplayOptions::default() };
