@@ -273,7 +273,7 @@ enum Life {
 #[derive(Clone, Copy, Default)]
 struct TaskState {
     life: Life,
-    /// When it last came to a CPU, left one, or was woken while it was on none.
+    /// When it last came to a CPU or left one.
     moved: Ns,
 }
 
@@ -349,11 +349,11 @@ impl Mender {
             EventKind::Switch { prev, prev_state, next } => self.switch(event, prev, prev_state, next),
             EventKind::Wake { task, waker } => {
                 self.proof(event, waker.task());
-                self.woken(event.at, task);
+                self.woken(task);
             }
             EventKind::New { task, parent } => {
                 self.proof(event, parent);
-                self.woken(event.at, task);
+                self.woken(task);
             }
             EventKind::Lost { count } => self.lost(event.at, event.cpu.index(), count),
             _ => {}
@@ -372,11 +372,10 @@ impl Mender {
     }
 
     #[inline(always)]
-    fn woken(&mut self, at: Ns, task: TaskId) {
+    fn woken(&mut self, task: TaskId) {
         let task = &mut self.tasks[task.index()];
         if !matches!(task.life, Life::Running(_)) {
-            // Before, it waited for this: a switch to it that is missing was later.
-            *task = TaskState { life: Life::Runnable, moved: at };
+            task.life = Life::Runnable;
         }
     }
 

@@ -24,8 +24,8 @@
 //!   starved (long wait, little CPU time; every kernel thread) stops when it has done what it did: what it still wanted
 //!   is unknown. So does what was created later: it may have been a command of some milliseconds that did not get them.
 //!   All others begin again from their first activation when they run out, so that a closed loop
-//!   that a scheduler lets run faster stays closed (what began its first round is made up for, see `rounds`); a task that created others at its start
-//!   begins again behind that, and one that did until late does not. A task of a loop that
+//!   that a scheduler lets run faster stays closed (what began its first round is made up for, see `rounds`); a task of a closed loop that created others at its start
+//!   begins again behind that, and other tasks that did do not. A task of a loop that
 //!   ended in the last fifth of the recording after 100 or more activations is taken for a load generator
 //!   whose time was over: it goes on too.
 
@@ -160,7 +160,7 @@ pub struct ReplayReport {
     /// Tasks that waited for the CPU until the end and hardly got it: what they still wanted is unknown, they stop when
     /// they have done what they did.
     pub starved: Vec<TaskId>,
-    /// Tasks that stop when their recorded work is done (they created others until late).
+    /// Tasks that stop when their recorded work is done (they created others, and not only at the start of a closed loop).
     pub finite: Vec<TaskId>,
     /// Tasks that wake each other in a circle with nothing else driving them.
     pub closed_loops: Vec<Vec<TaskId>>,

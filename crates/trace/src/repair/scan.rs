@@ -64,7 +64,7 @@ impl Scan {
         let woken = self.early.event(place, event);
         if let (Some(task), EventKind::Switch { .. }) = (woken, event.kind) {
             // In its right place the wakeup would have come before this.
-            self.mender.woken(event.at, task);
+            self.mender.woken(task);
         }
         self.mender.may_move = match event.kind {
             EventKind::Wake { task, .. } => self.early.seen[task.index()].wake.is_some(),
