@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,19 @@ def test_each_dimension_is_run(input: str, space: dict[str, list[object]], metri
     if metric:
         first, second = (rows[rows["setting"] == place]["value"].iloc[0] for place in (1, 2))
         assert first != second
+
+
+def test_the_example_measures_what_it_says() -> None:
+    command = [sys.executable, str(ROOT / "python/examples/many_settings.py"), "--settings", "2", "--seeds", "1"]
+    done = subprocess.run([*command, "--backends", "serial", "threads"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("2 settings x 1 seeds of redis-other-other-closed8.slt")
+    # The unchanged row and two settings, three numbers each.
+    assert [line.split()[0] for line in lines[1:3]] == ["serial", "threads"] and "rows 9" in lines[2]
+    assert lines[-1] == "rows: the same to the byte on serial, threads"
+    wrong = subprocess.run([*command, "--settings", "5001"], capture_output=True, text=True)
+    assert wrong.returncode == 2 and "1 to 5000" in wrong.stderr
 
 
 def tuned(**more: object) -> sl.Tuned:

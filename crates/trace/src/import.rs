@@ -75,7 +75,7 @@ const CHUNK: usize = 256 << 10;
 pub fn read<'i>(input: impl BufRead + 'i, options: ImportOptions) -> Result<Imported, TraceError> {
     let mut events: Vec<SchedEvent> = Vec::new();
     let (header, duration, mut summary) = decode(Input::Stream(Box::new(input)), options, &mut events)?;
-    let mut recording = Recording::from_parts(header, events, duration)?.settled();
+    let mut recording = Recording::from_parts(header, events, duration)?;
     recording.repairs.misordered += summary.misordered;
     recording.repairs.duplicates += summary.duplicates;
     summary.repairs = recording.repairs.clone();

@@ -110,16 +110,18 @@ pub(crate) fn repair(recording: &mut Recording) {
 pub(crate) fn settle(recording: &mut Recording) {
     /// Each pass settles what the one before has shown; damage that is made of more steps is left as it is.
     const PASSES: usize = 16;
+    let changed = |by: &Repairs| by.early_wakes + by.inconsistent_switches > 0;
+    let mut last = recording.repairs.clone();
     for _ in 0..PASSES {
-        let found = pass(recording);
-        let all = &mut recording.repairs;
-        all.early_wakes += found.early_wakes;
-        all.inconsistent_switches += found.inconsistent_switches;
-        // Those that are missing still; what was lost stays what it was.
-        all.missing_wakes = found.missing_wakes;
-        if found.early_wakes + found.inconsistent_switches == 0 {
+        if !changed(&last) {
             return;
         }
+        last = pass(recording);
+        let all = &mut recording.repairs;
+        all.early_wakes += last.early_wakes;
+        all.inconsistent_switches += last.inconsistent_switches;
+        // Those that are missing still; what was lost stays what it was.
+        all.missing_wakes = last.missing_wakes;
     }
 }
 

@@ -34,6 +34,7 @@ mod classify;
 mod couple;
 mod devices;
 mod messages;
+mod parts;
 mod pool;
 mod reactor;
 mod recorder;

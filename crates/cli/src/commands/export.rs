@@ -92,11 +92,28 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
     for path in paths() {
         output::check(path)?;
     }
-    let recording = Recording::open(stdin::given(&args.input)?).map_err(|error| match error {
+    let mut recording = Recording::open(stdin::given(&args.input)?).map_err(|error| match error {
         // This error names the file itself.
         TraceError::File { .. } => error.into(),
         _ => anyhow::Error::from(error).context(args.input.clone()),
     })?;
+    let mut tables: Vec<(&str, &Path, Exported)> = Vec::new();
+    if let Some(path) = &args.rt_app {
+        let workload = rtapp::export(&recording)?;
+        output::write(Some(path), &workload.json)?;
+        let notes = workload.notes;
+        tables.push(("rt-app", path, Exported { notes, ..Exported::default() }));
+    }
+    if let Some(folder) = &args.csv {
+        tables.push(("csv", folder, export::csv(&recording, folder)?));
+    }
+    if let Some(folder) = args.parquet() {
+        tables.push(("parquet", folder, parquet(&recording, folder)?));
+    }
+    // Tables say what `show` says. A trace is read back as it is written: nothing is left in it to repair.
+    if files.iter().any(|(_, path, _)| path.is_some()) {
+        recording = recording.settled();
+    }
     let mut made: Vec<(&str, &Path, Exported)> = Vec::new();
     for (format, path, write) in files {
         if let Some(path) = path {
@@ -104,18 +121,7 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
             made.push((format, path, exported?));
         }
     }
-    if let Some(path) = &args.rt_app {
-        let workload = rtapp::export(&recording)?;
-        output::write(Some(path), &workload.json)?;
-        let notes = workload.notes;
-        made.push(("rt-app", path, Exported { notes, ..Exported::default() }));
-    }
-    if let Some(folder) = &args.csv {
-        made.push(("csv", folder, export::csv(&recording, folder)?));
-    }
-    if let Some(folder) = args.parquet() {
-        made.push(("parquet", folder, parquet(&recording, folder)?));
-    }
+    made.extend(tables);
     let text = args.format.print(None, || Ok(json(&recording, &made)), |_| as_text(&recording, &made))?;
     // One of the files may be standard output.
     match made.iter().find(|(_, path, _)| output::is_stdout(path)) {

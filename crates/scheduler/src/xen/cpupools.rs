@@ -18,10 +18,9 @@
 //! | `xl cpupool-migrate`, adding and removing pCPUs | `cpupool_move_domain`, `cpupool_assign_cpu_locked` | omitted: pools stay as they are | |
 
 use crate::{
-    Change, Cmd, CpuView, Cx, KnobError, Needs, Pick, Prev, Rejection, Scheduler, Standing, TaskView, Timer,
-    Wake, World, registry,
+    Change, Cmd, CpuView, Cx, KnobError, Needs, Pick, Prev, Rejection, Scheduler, SchedulerSpec, Standing,
+    TaskView, Timer, Wake, World, registry,
 };
-use crate::{Knobs, SchedulerSpec};
 use schedlab_model::{CpuId, CpuSet, GroupId, Ns, Policy, TaskId, Topology};
 use std::cell::RefCell;
 
@@ -55,7 +54,7 @@ pub(crate) fn check(spec: &SchedulerSpec) -> Result<(), KnobError> {
             return wrong(format!("CPUs {} are in two pools", taken.and(cpus)));
         }
         taken = taken.or(cpus);
-        Knobs::check(one, &(registry::find(&one.name)?.knobs)())?;
+        registry::check(one)?;
     }
     let mut all = spec.pools.iter().map(|(_, one)| one).chain([spec]);
     match all.find(|one| !one.name.starts_with("xen-")) {
@@ -298,9 +297,7 @@ impl Scheduler for CpuPools {
 
     fn saved(&self, cx: &Cx<'_>, cpu: CpuId, prev: TaskId) {
         let pool = self.with(cpu);
-        if pool.scheduler.needs().saved {
-            pool.call(cx, |scheduler, cx| scheduler.saved(cx, pool.local(cpu), prev));
-        }
+        pool.call(cx, |scheduler, cx| scheduler.saved(cx, pool.local(cpu), prev));
     }
 
     fn tick(&self, cx: &Cx<'_>, cpu: CpuId) {
@@ -321,9 +318,8 @@ impl Scheduler for CpuPools {
             }
             Timer::Task(task) => (self.of(task), timer),
             Timer::Global(slot) => {
-                // Pools without such timers begin where the next one does.
-                let its = |pool: &&Pool| pool.timers <= slot && pool.scheduler.needs().global_timers > 0;
-                let pool = self.pools.iter().rev().find(its).expect("a pool armed it");
+                // A pool without such timers begins where the one behind it does.
+                let pool = self.pools.iter().rfind(|pool| pool.timers <= slot).expect("a pool armed it");
                 (pool, Timer::Global(slot - pool.timers))
             }
         };

@@ -39,6 +39,8 @@ const MACHINE_ID: u32 = 98;
 #[derive(Default)]
 struct Found {
     raw: Vec<Raw>,
+    /// Of each CPU: the time of what was read of it last.
+    last: BTreeMap<u32, u64>,
     /// Thread → process and name.
     threads: BTreeMap<u32, (u32, String)>,
     processes: BTreeMap<u32, String>,
@@ -237,8 +239,9 @@ impl Found {
     /// Events are missing before those from `start` on, of any CPU: one sequence has the bundles of all.
     fn packets_are_missing(&mut self, start: usize) {
         let Some(at) = self.raw[start..].iter().map(|raw| raw.at).min() else { return };
-        let cpus: BTreeSet<u32> = self.raw.iter().map(|raw| raw.cpu).collect();
-        self.raw.splice(start..start, cpus.into_iter().map(|cpu| Raw::lost(at, cpu)));
+        let after: BTreeSet<u32> = self.raw[start..].iter().map(|raw| raw.cpu).collect();
+        self.raw.splice(start..start, self.last.keys().map(|cpu| Raw::lost(at, *cpu)));
+        self.last.iter_mut().filter(|(cpu, _)| !after.contains(cpu)).for_each(|(_, last)| *last = at);
     }
 
     fn bundle(&mut self, bundle: &[u8]) -> Result<(), String> {
@@ -270,10 +273,13 @@ impl Found {
         if lost && !self.raw[start..].iter().any(counted) {
             let first = self.raw[start..].iter().map(|raw| raw.at).min();
             // A bundle that has nothing else says that events are missing behind those before it.
-            let before = || self.raw.iter().rev().find(|raw| raw.cpu == cpu as u32).map(|raw| raw.at);
-            if let Some(at) = first.or_else(before) {
+            let before = self.last.get(&(cpu as u32)).copied();
+            if let Some(at) = first.or(before) {
                 self.raw.insert(start, Raw::lost(at, cpu as u32));
             }
+        }
+        if let Some(last) = self.raw[start..].last() {
+            self.last.insert(cpu as u32, last.at);
         }
         Ok(())
     }

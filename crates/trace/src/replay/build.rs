@@ -4,6 +4,7 @@ use super::classify::{Classes, Outside, Why};
 use super::couple::Link;
 use super::devices::Devices;
 use super::messages::Messages;
+use super::parts::{Ending, Parts, Wait};
 use super::pool::{self, Need, Pool};
 use super::reactor::{Of, Piece, Reactor, Reactors};
 use super::rounds;
@@ -12,7 +13,7 @@ use super::timeline::{Activation, Deed, End, Line, Origin};
 use super::{DemandChange, ReplayReport};
 use crate::Header;
 use schedlab_model::{
-    Amount, Branch, ChannelId, ChannelSpec, Draw, GroupId, GroupSpec, Handoff, Ns, Op, PrevState, Program,
+    Amount, ChannelId, ChannelSpec, Draw, GroupId, GroupSpec, Handoff, Ns, Op, PrevState, Program,
     SourceKind, SourceSpec, Start, TaskId, TaskSpec, Workload,
 };
 use std::collections::BTreeMap;
@@ -27,11 +28,6 @@ const WORKED_OF: u64 = 10;
 const STARVED_OF: u64 = 10;
 /// Values that stand for a fitted distribution.
 const SAMPLES: usize = 1_000;
-/// A task of a closed loop that creates others within this first part of its work (in per cent) sets up, as a server that starts while it is
-/// recorded: it begins again behind that. Chosen, not measured: Redis has created its threads after 1 % of three seconds.
-const SETUP_PERCENT: u128 = 10;
-/// Longest single `Run` of an endless task.
-const CHUNK: Ns = Ns::from_s(1);
 
 pub(super) struct Builder<'a> {
     pub(super) header: &'a Header,
@@ -473,135 +469,4 @@ fn demand_of_cut(line: &Line, kernel: bool, duration: Ns) -> Option<Cut> {
         return Some(Cut::Starved);
     }
     (most && (kernel || matches!(first.origin, Origin::Forked(_)))).then_some(Cut::Unfinished)
-}
-
-/// What ends a sleep.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Wait {
-    /// It did not sleep.
-    None,
-    /// A token of another task.
-    Task,
-    /// A token from outside.
-    Outside,
-    /// Several tokens, of whichever producers.
-    Pool(Need),
-    /// A message over this connection.
-    Peer(u32),
-    /// Nothing but time.
-    Sleep(Ns),
-    /// A device, alone or with others.
-    Device,
-}
-
-/// What a task does after its recorded work.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Ending {
-    /// Ends, as it did.
-    Exit,
-    /// Runs for ever.
-    Run,
-    /// Waits for ever.
-    Wait(ChannelId),
-    /// Sleeps for this long and begins again.
-    Again(Ns),
-}
-
-/// The operations of a task, cut where it waits for a token.
-struct Parts {
-    parts: Vec<(Wait, Vec<Op>)>,
-    arrivals: Vec<Ns>,
-}
-
-impl Default for Parts {
-    fn default() -> Parts {
-        Parts { parts: vec![(Wait::None, Vec::new())], arrivals: Vec::new() }
-    }
-}
-
-impl Parts {
-    fn begin(&mut self, wait: Wait) {
-        self.parts.push((wait, Vec::new()));
-    }
-
-    /// A token from outside at this time.
-    fn arrive(&mut self, at: Ns) {
-        self.arrivals.push(at);
-        self.begin(Wait::Outside);
-    }
-
-    fn ops(&mut self) -> &mut Vec<Op> {
-        &mut self.parts.last_mut().expect("never empty").1
-    }
-
-    fn has(&self, wait: Wait) -> bool {
-        self.parts.iter().any(|(w, _)| *w == wait)
-    }
-
-    fn creates(&self) -> bool {
-        self.parts.iter().flat_map(|(_, ops)| ops).any(|op| matches!(op, Op::Spawn(_)))
-    }
-
-    /// Whether it creates no more tasks when [`SETUP_PERCENT`] of its work is done.
-    fn sets_up(&self) -> bool {
-        let (mut done, mut before_last) = (0_u128, 0_u128);
-        for op in self.parts.iter().flat_map(|(_, ops)| ops) {
-            match op {
-                Op::Run(Amount::Fixed(length)) => done += u128::from(length.0),
-                Op::Spawn(_) => before_last = done,
-                _ => {}
-            }
-        }
-        before_last * 100 <= done * SETUP_PERCENT
-    }
-
-    /// One channel for all tokens, everything in the recorded order.
-    fn in_order(self, own: ChannelId, ends: Ending) -> Program {
-        let mut ops = Vec::new();
-        for (wait, part) in self.parts {
-            if wait != Wait::None {
-                ops.push(Op::Receive(own));
-            }
-            ops.extend(part);
-        }
-        let end = ops.len() as u32;
-        let repeat_from = match ends {
-            Ending::Exit => None,
-            Ending::Run => {
-                ops.push(Op::Run(Amount::Fixed(CHUNK)));
-                Some(end)
-            }
-            Ending::Wait(never) => {
-                ops.push(Op::Receive(never));
-                Some(end)
-            }
-            Ending::Again(seam) => {
-                if seam > Ns::ZERO {
-                    ops.push(Op::Sleep(Amount::Fixed(seam)));
-                }
-                // Behind its setup: the tasks that it has created are there already.
-                let setup = ops.iter().rposition(|op| matches!(op, Op::Spawn(_)));
-                Some(setup.map_or(0, |last| last as u32 + 1))
-            }
-        };
-        Program { ops, repeat_from, ..Program::default() }
-    }
-
-    /// Several channels: what other tasks made it do, what the outside made it do, and what each of these `others` made
-    /// it do, each in its own order.
-    fn event_loop(self, own: ChannelId, outside: ChannelId, others: &[(Wait, ChannelId)]) -> Program {
-        let mut ops = Vec::new();
-        let mut branches = Vec::new();
-        let kinds = [(Wait::None, None), (Wait::Task, Some(own)), (Wait::Outside, Some(outside))];
-        for (kind, channel) in kinds.into_iter().chain(others.iter().map(|(wait, c)| (*wait, Some(*c)))) {
-            let from = ops.len() as u32;
-            for (_, part) in self.parts.iter().filter(|(wait, _)| *wait == kind) {
-                ops.extend_from_slice(part);
-                ops.push(Op::Select);
-            }
-            let to = ops.len() as u32;
-            branches.extend(channel.filter(|_| to > from).map(|channel| Branch { channel, from, to }));
-        }
-        Program { ops, branches, ..Program::default() }
-    }
 }

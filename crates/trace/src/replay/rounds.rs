@@ -41,24 +41,29 @@ pub(super) fn complete(
         }
     }
     for circle in closed {
-        let missing: Vec<(usize, ChannelId, u64)> =
-            circle.tasks.iter().flat_map(|&task| missing(&tasks[task].program, task, &sent)).collect();
-        let all: u64 = missing.iter().map(|(_, _, count)| count).sum();
+        let missing: Vec<(usize, Vec<(ChannelId, u64)>)> =
+            circle.tasks.iter().map(|&task| (task, missing(&tasks[task].program, &sent))).collect();
+        let all: u64 = missing.iter().map(|(_, lacks)| sum(lacks)).sum();
         let ends = circle.tasks.iter().filter(|&&task| repeated(&tasks[task].program).next().is_none());
         let ended: usize = ends.map(|&task| activations[task]).sum();
         let work: usize = circle.tasks.iter().map(|&task| activations[task]).sum();
         let rare = |count: u64| count.saturating_mul(100) <= (work * RARE_PERCENT) as u64;
         if rare(all) && rare(ended as u64) {
-            let lacks = |task: usize| -> u64 {
-                missing.iter().filter(|(of, ..)| *of == task).map(|(.., count)| count).sum()
-            };
-            let waits: Vec<bool> =
-                missing.iter().map(|&(task, ..)| !never_waits(&tasks[task].program, lacks(task))).collect();
-            for (_, (task, channel, count)) in waits.into_iter().zip(missing).filter(|(waits, _)| *waits) {
-                give(&mut tasks[task].program, channel, count);
+            for (task, lacks) in missing {
+                let program = &mut tasks[task].program;
+                if never_waits(program, sum(&lacks)) {
+                    continue;
+                }
+                for (channel, count) in lacks {
+                    give(program, channel, count);
+                }
             }
         }
     }
+}
+
+fn sum(tokens: &[(ChannelId, u64)]) -> u64 {
+    tokens.iter().map(|(_, count)| count).sum()
 }
 
 /// The operations that come again in each round.
@@ -87,7 +92,7 @@ fn takes(op: &Op) -> Option<(ChannelId, u64)> {
 }
 
 /// What a task takes in a round and no repeating task gives.
-fn missing(program: &Program, task: usize, sent: &BTreeMap<ChannelId, u64>) -> Vec<(usize, ChannelId, u64)> {
+fn missing(program: &Program, sent: &BTreeMap<ChannelId, u64>) -> Vec<(ChannelId, u64)> {
     let mut taken: BTreeMap<ChannelId, u64> = BTreeMap::new();
     for (channel, count) in repeated(program).filter_map(takes) {
         *taken.entry(channel).or_default() += count;
@@ -99,7 +104,7 @@ fn missing(program: &Program, task: usize, sent: &BTreeMap<ChannelId, u64>) -> V
     }
     let lacks = |(channel, taken): (ChannelId, u64)| {
         let lack = taken.saturating_sub(sent.get(&channel).copied().unwrap_or_default());
-        (lack > 0).then_some((task, channel, lack))
+        (lack > 0).then_some((channel, lack))
     };
     taken.into_iter().filter_map(lacks).collect()
 }

@@ -1,0 +1,146 @@
+//! The operations of one task, cut where it waits, and the program that they make.
+
+use super::pool::Need;
+use schedlab_model::{Amount, Branch, ChannelId, Ns, Op, Program};
+
+/// A task of a closed loop that creates others within this first part of its work (in per cent) sets up, as a server that starts while it is
+/// recorded: it begins again behind that. Chosen, not measured: Redis has created its threads after 1 % of three seconds.
+const SETUP_PERCENT: u128 = 10;
+/// Longest single `Run` of an endless task.
+const CHUNK: Ns = Ns::from_s(1);
+
+/// What ends a sleep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Wait {
+    /// It did not sleep.
+    None,
+    /// A token of another task.
+    Task,
+    /// A token from outside.
+    Outside,
+    /// Several tokens, of whichever producers.
+    Pool(Need),
+    /// A message over this connection.
+    Peer(u32),
+    /// Nothing but time.
+    Sleep(Ns),
+    /// A device, alone or with others.
+    Device,
+}
+
+/// What a task does after its recorded work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ending {
+    /// Ends, as it did.
+    Exit,
+    /// Runs for ever.
+    Run,
+    /// Waits for ever.
+    Wait(ChannelId),
+    /// Sleeps for this long and begins again.
+    Again(Ns),
+}
+
+/// The operations of a task, cut where it waits for a token.
+pub(super) struct Parts {
+    pub(super) parts: Vec<(Wait, Vec<Op>)>,
+    pub(super) arrivals: Vec<Ns>,
+}
+
+impl Default for Parts {
+    fn default() -> Parts {
+        Parts { parts: vec![(Wait::None, Vec::new())], arrivals: Vec::new() }
+    }
+}
+
+impl Parts {
+    pub(super) fn begin(&mut self, wait: Wait) {
+        self.parts.push((wait, Vec::new()));
+    }
+
+    /// A token from outside at this time.
+    pub(super) fn arrive(&mut self, at: Ns) {
+        self.arrivals.push(at);
+        self.begin(Wait::Outside);
+    }
+
+    pub(super) fn ops(&mut self) -> &mut Vec<Op> {
+        &mut self.parts.last_mut().expect("never empty").1
+    }
+
+    pub(super) fn has(&self, wait: Wait) -> bool {
+        self.parts.iter().any(|(w, _)| *w == wait)
+    }
+
+    pub(super) fn creates(&self) -> bool {
+        self.parts.iter().flat_map(|(_, ops)| ops).any(|op| matches!(op, Op::Spawn(_)))
+    }
+
+    /// Whether it creates no more tasks when [`SETUP_PERCENT`] of its work is done.
+    pub(super) fn sets_up(&self) -> bool {
+        let (mut done, mut before_last) = (0_u128, 0_u128);
+        for op in self.parts.iter().flat_map(|(_, ops)| ops) {
+            match op {
+                Op::Run(Amount::Fixed(length)) => done += u128::from(length.0),
+                Op::Spawn(_) => before_last = done,
+                _ => {}
+            }
+        }
+        before_last * 100 <= done * SETUP_PERCENT
+    }
+
+    /// One channel for all tokens, everything in the recorded order.
+    pub(super) fn in_order(self, own: ChannelId, ends: Ending) -> Program {
+        let mut ops = Vec::new();
+        for (wait, part) in self.parts {
+            if wait != Wait::None {
+                ops.push(Op::Receive(own));
+            }
+            ops.extend(part);
+        }
+        let end = ops.len() as u32;
+        let repeat_from = match ends {
+            Ending::Exit => None,
+            Ending::Run => {
+                ops.push(Op::Run(Amount::Fixed(CHUNK)));
+                Some(end)
+            }
+            Ending::Wait(never) => {
+                ops.push(Op::Receive(never));
+                Some(end)
+            }
+            Ending::Again(seam) => {
+                if seam > Ns::ZERO {
+                    ops.push(Op::Sleep(Amount::Fixed(seam)));
+                }
+                // Behind its setup: the tasks that it has created are there already.
+                let setup = ops.iter().rposition(|op| matches!(op, Op::Spawn(_)));
+                Some(setup.map_or(0, |last| last as u32 + 1))
+            }
+        };
+        Program { ops, repeat_from, ..Program::default() }
+    }
+
+    /// Several channels: what other tasks made it do, what the outside made it do, and what each of these `others` made
+    /// it do, each in its own order.
+    pub(super) fn event_loop(
+        self,
+        own: ChannelId,
+        outside: ChannelId,
+        others: &[(Wait, ChannelId)],
+    ) -> Program {
+        let mut ops = Vec::new();
+        let mut branches = Vec::new();
+        let kinds = [(Wait::None, None), (Wait::Task, Some(own)), (Wait::Outside, Some(outside))];
+        for (kind, channel) in kinds.into_iter().chain(others.iter().map(|(wait, c)| (*wait, Some(*c)))) {
+            let from = ops.len() as u32;
+            for (_, part) in self.parts.iter().filter(|(wait, _)| *wait == kind) {
+                ops.extend_from_slice(part);
+                ops.push(Op::Select);
+            }
+            let to = ops.len() as u32;
+            branches.extend(channel.filter(|_| to > from).map(|channel| Branch { channel, from, to }));
+        }
+        Program { ops, branches, ..Program::default() }
+    }
+}
