@@ -162,25 +162,3 @@ fn a_decompression_bomb_is_refused_in_little_memory() {
         }
     }
 }
-
-/// A short round of `experiments/live_agreement.py`: five tasks as schedlab, perf, trace-cmd and ftrace record them at once.
-#[test]
-fn recorders_agree_on_the_same_tasks() {
-    let test = "recorders_agree_on_the_same_tasks";
-    let Some(_turn) = super::live::turn(test) else { return };
-    let is_there =
-        |program| Command::new(program).arg("--version").output().is_ok_and(|ran| ran.status.success());
-    if !is_there("perf") || !is_there("python3") {
-        skip(test, "perf or python3 is missing");
-        return;
-    }
-    let mut python = Command::new("python3");
-    python.arg(root().join("experiments/live_agreement.py"));
-    python.args(["--seconds", "1", "--settle", "10", "--schedlab", env!("CARGO_BIN_EXE_schedlab")]);
-    let output = python.output().expect("python3 was there");
-    if output.status.code() == Some(3) {
-        skip(test, "a recorder began too late: the machine is too busy");
-        return;
-    }
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&[output.stdout, output.stderr].concat()));
-}
