@@ -4,7 +4,7 @@
 //! `sched_wakeup` counts, and what the source was able to see.
 
 use super::collect::{Collector, Settled};
-use super::event::{Context, Event, Running, Stamp, Who};
+use super::event::{Context, Event, Name, Running, Stamp, Who};
 use super::tids::Tids;
 use super::{ImportOptions, Summary};
 use crate::{Capabilities, Capability, Header, TaskInfo, TraceError};
@@ -193,7 +193,7 @@ impl<'o> Builder<'o> {
         let (name, rest) = text.split_once(' ').unwrap_or((text, ""));
         let value = |key: &str| rest.split(' ').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='));
         let number = |key: &str| value(key).and_then(|text| text.parse::<u64>().ok()).unwrap_or_default();
-        let who = Who { comm: "", tid: number("pid") as u32, prio: None };
+        let who = Who { comm: Name::default(), tid: number("pid") as u32, prio: None };
         match name {
             "begin" => {
                 let cpus = number("cpus");
@@ -277,9 +277,7 @@ impl<'o> Builder<'o> {
         };
         self.seen[id.index()].named = true;
         let info = &mut self.tasks[id.index()];
-        if !who.comm.is_empty() && who.comm != "<...>" && info.comm != who.comm {
-            info.comm = who.comm.chars().take(COMM_MAX).collect();
-        }
+        rename(info, who.comm);
         if let Some(prio) = who.prio {
             (info.policy, info.nice) = policy_of(prio);
         }
@@ -307,7 +305,7 @@ impl<'o> Builder<'o> {
         if tid == 0 {
             return None;
         }
-        let is_called = |tasks: &[TaskInfo], task: TaskId| tasks[task.index()].comm == comm;
+        let is_called = |tasks: &[TaskInfo], task: TaskId| comm.is(&tasks[task.index()].comm);
         if let Some(known) = self.ids.get(tid)
             && (self.seen[known.index()].named || by_switch.is_none())
         {
@@ -329,9 +327,7 @@ impl<'o> Builder<'o> {
             None => self.fresh(tid),
         };
         let info = &mut self.tasks[id.index()];
-        if !comm.is_empty() && comm != "<...>" && info.comm != comm {
-            info.comm = comm.chars().take(COMM_MAX).collect();
-        }
+        rename(info, comm);
         info.pid = pid.unwrap_or(info.pid);
         Some(id)
     }
@@ -506,6 +502,14 @@ impl<'o> Builder<'o> {
         let first = self.summary.odd.first.first().or(self.summary.damaged.first.first());
         let odd = first.map_or(String::new(), |odd| format!(" (line {}: {})", odd.line, odd.why));
         TraceError::Option(format!("the {what} has no sched_switch events{odd}: {record}"))
+    }
+}
+
+/// A task is called so now, as far as the source knows.
+#[inline]
+fn rename(task: &mut TaskInfo, comm: Name<'_>) {
+    if comm.is_told() && !comm.is(&task.comm) {
+        task.comm = comm.text().chars().take(COMM_MAX).collect();
     }
 }
 

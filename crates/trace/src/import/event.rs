@@ -14,8 +14,7 @@ pub(super) struct Stamp<'a> {
 /// The task that was running, as the source shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Running<'a> {
-    /// Its name; empty or `<...>` when the source does not know it.
-    pub(super) comm: &'a str,
+    pub(super) comm: Name<'a>,
     /// Thread id; `None` when the source does not say (perf prints -1 for a task that is gone).
     pub(super) tid: Option<u32>,
     /// Process id, where the source shows it.
@@ -50,10 +49,44 @@ impl Context {
     }
 }
 
+/// The name of a task as the source has it, which is looked at as text only where it differs from what was known: names are in every
+/// event, and change almost never.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Name<'a>(&'a [u8]);
+
+impl<'a> Name<'a> {
+    pub(super) const fn new(bytes: &'a [u8]) -> Name<'a> {
+        Name(bytes)
+    }
+
+    /// Whether the source knows the name: ftrace writes `<...>` where it does not.
+    #[inline]
+    pub(super) fn is_told(self) -> bool {
+        !self.0.is_empty() && self.0 != b"<...>"
+    }
+
+    /// Whether a task of this name is called so.
+    #[inline]
+    pub(super) fn is(self, comm: &str) -> bool {
+        self.0 == comm.as_bytes()
+    }
+
+    /// The name as text. What is no UTF-8 is cut: names are for people.
+    pub(super) fn text(self) -> &'a str {
+        self.0.utf8_chunks().next().map_or("", |chunk| chunk.valid())
+    }
+}
+
+impl<'a> From<&'a str> for Name<'a> {
+    fn from(text: &'a str) -> Name<'a> {
+        Name(text.as_bytes())
+    }
+}
+
 /// One side of a switch, or the subject of another event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Who<'a> {
-    pub(super) comm: &'a str,
+    pub(super) comm: Name<'a>,
     pub(super) tid: u32,
     /// The kernel's internal priority: 120 is nice 0, 0 to 99 are real-time.
     pub(super) prio: Option<i32>,

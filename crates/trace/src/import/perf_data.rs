@@ -13,7 +13,7 @@ mod records;
 mod waiting;
 
 use super::build::Builder;
-use super::event::{Context, Event, Running, Stamp};
+use super::event::{Context, Event, Name, Running, Stamp};
 use super::formats;
 use super::states::KernelVersion;
 use crate::TraceError;
@@ -266,7 +266,8 @@ impl Take for Emit<'_, '_> {
             Record::Sample { at, cpu, raw } => {
                 let tracepoint = self.layouts.as_ref().and_then(|layouts| layouts.of(raw, self.order));
                 let Some(tracepoint) = tracepoint else { return Ok(()) };
-                let running = Running { comm: "", tid: tracepoint.common_pid(raw, self.order), pid: None };
+                let running =
+                    Running { comm: Name::default(), tid: tracepoint.common_pid(raw, self.order), pid: None };
                 let stamp = stamp(at, cpu, running, tracepoint.context(raw, self.order));
                 match tracepoint.event(raw, self.order, self.kernel) {
                     Some(event) => self.builder.event(&stamp, &event),

@@ -9,7 +9,7 @@ mod raw;
 
 use super::build::Builder;
 use super::container::{bomb, unfolded_max};
-use super::event::{Context, Event, Running, Stamp, Who};
+use super::event::{Context, Event, Name, Running, Stamp, Who};
 use super::states::{self, KernelVersion};
 use crate::TraceError;
 use crate::export::MARK;
@@ -452,11 +452,13 @@ impl Feed {
         let running = match raw.by {
             // The name of the current task is not in the event; the switch before had it.
             Some(tid) => {
-                let comm = known.filter(|known| known.tid == tid).map_or("", |known| &known.comm);
+                let comm = known
+                    .filter(|known| known.tid == tid)
+                    .map_or(Name::default(), |known| known.comm.as_str().into());
                 Running { comm, tid: Some(tid), pid: None }
             }
             None => known.map_or(Running { tid: Some(0), ..Running::default() }, |known| Running {
-                comm: &known.comm,
+                comm: known.comm.as_str().into(),
                 tid: Some(known.tid),
                 pid: None,
             }),
@@ -478,7 +480,7 @@ impl Feed {
                     // The first switch of a CPU does not say what ran before it.
                     builder.event(&stamp, &Event::Lost { count: 0 })?;
                 }
-                let idle = Who { comm: "swapper", tid: 0, prio: Some(120) };
+                let idle = Who { comm: "swapper".into(), tid: 0, prio: Some(120) };
                 let prev = known.map_or(idle, Named::who);
                 let state = if prev.tid == 0 { 0 } else { *state };
                 Event::Switch { prev, state: self.state(state), next: next.who() }

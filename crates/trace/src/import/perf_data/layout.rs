@@ -1,7 +1,7 @@
 //! Where the fields of each tracepoint are: the `format` files of the recorded kernel, as perf keeps them in its file
 //! (tools/perf/util/trace-event-info.c).
 
-use super::super::event::{Context, Event, Who};
+use super::super::event::{Context, Event, Name, Who};
 use super::super::states::{self, KernelVersion};
 use super::records::Order;
 use schedlab_model::MAX_CPUS;
@@ -246,7 +246,7 @@ impl Task {
     #[inline]
     fn who<'a>(&self, raw: &'a [u8], order: Order) -> Option<Who<'a>> {
         let prio = self.prio.and_then(|prio| prio.number(raw, order)).map(|prio| prio as i32);
-        Some(Who { comm: self.comm.text(raw, order)?, tid: self.tid.id(raw, order)?, prio })
+        Some(Who { comm: self.comm.name(raw, order)?, tid: self.tid.id(raw, order)?, prio })
     }
 }
 
@@ -280,7 +280,7 @@ impl Field {
     }
 
     #[inline]
-    fn text<'a>(&self, raw: &'a [u8], order: Order) -> Option<&'a str> {
+    fn name<'a>(&self, raw: &'a [u8], order: Order) -> Option<Name<'a>> {
         let (at, size) = match self.elsewhere {
             true => {
                 let place = order.number(raw, self.at, 4)? as usize;
@@ -289,13 +289,7 @@ impl Field {
             false => (self.at, self.size),
         };
         let bytes = raw.get(at..at.checked_add(size)?)?;
-        let end = first_zero(bytes);
-        // What is no UTF-8 is cut: names are for people.
-        Some(
-            std::str::from_utf8(&bytes[..end]).unwrap_or_else(|error| {
-                std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default()
-            }),
-        )
+        Some(Name::new(&bytes[..first_zero(bytes)]))
     }
 
     /// `field:char prev_comm[16]; offset:8; size:16; signed:0;`, with a tab behind each semicolon.
@@ -341,8 +335,8 @@ mod tests {
         raw[40..43].copy_from_slice(b"srv");
         raw[56..60].copy_from_slice(&300i32.to_le_bytes());
         raw[60..64].copy_from_slice(&(-1i32).to_le_bytes());
-        let prev = Who { comm: "hog", tid: 200, prio: Some(120) };
-        let next = Who { comm: "srv", tid: 300, prio: Some(-1) };
+        let prev = Who { comm: "hog".into(), tid: 200, prio: Some(120) };
+        let next = Who { comm: "srv".into(), tid: 300, prio: Some(-1) };
         let order = Order::Little;
         let expected = Event::Switch { prev, state: PrevState::RunnableInKernel, next };
         assert_eq!((id, tracepoint.event(&raw, order, None)), (316, Some(expected)));
@@ -376,6 +370,6 @@ mod tests {
         let mut raw = vec![0; 70];
         raw[8..12].copy_from_slice(&(64u32 | 6 << 16).to_le_bytes());
         raw[64..68].copy_from_slice(b"long");
-        assert_eq!(prev.comm.text(&raw, Order::Little), Some("long"));
+        assert_eq!(prev.comm.name(&raw, Order::Little), Some(Name::from("long")));
     }
 }

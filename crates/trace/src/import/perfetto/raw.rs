@@ -32,7 +32,7 @@ impl Raw {
 
 impl Named {
     pub(super) fn who(&self) -> Who<'_> {
-        Who { comm: &self.comm, tid: self.tid, prio: i32::try_from(self.prio).ok() }
+        Who { comm: self.comm.as_str().into(), tid: self.tid, prio: i32::try_from(self.prio).ok() }
     }
 }
 

@@ -62,7 +62,7 @@ pub(super) fn in_graph(text: &str) -> Option<Line<'_>> {
     let running = task
         .trim()
         .rsplit_once('-')
-        .and_then(|(comm, tid)| Some(Running { comm, tid: Some(tid.parse().ok()?), pid: None }));
+        .and_then(|(comm, tid)| Some(Running { comm: comm.into(), tid: Some(tid.parse().ok()?), pid: None }));
     let running = running.unwrap_or_default();
     let stamp = Stamp { at: Ns(at), cpu, running, context: Context::NotShown };
     Some(Line { stamp, time: Time::Seconds, event: event.trim(), fields: fields.trim() })
@@ -222,7 +222,7 @@ mod tests {
         let line = in_graph(text).unwrap();
         assert_eq!((line.event, line.fields), ("sched_waking", "comm=srv pid=300 prio=120 target_cpu=001"));
         assert_eq!((line.stamp.at, line.stamp.cpu), (Ns(100_000_100_000), 1));
-        assert_eq!((line.stamp.running.comm, line.stamp.running.tid), ("a b", Some(200)));
+        assert_eq!((line.stamp.running.comm.text(), line.stamp.running.tid), ("a b", Some(200)));
         assert_eq!(in_graph(" 1)               |  /* sched_waking: comm=srv */"), None);
     }
 }

@@ -8,7 +8,7 @@
 //! | `task C:N [N] (S) ==> C:N [N]`, `task C:N [N] ==> C:N [N]` | trace events of 2.6.28 to 2.6.31 |
 //! | `N:N:S ==> [CPU] N:N:S C`, `N:N:S + [CPU] N:N:S C` | the sched_switch tracer of 2.6.27 to 2.6.37 |
 
-use super::super::event::{Event, Who};
+use super::super::event::{Event, Name, Who};
 use super::super::states::{self, KernelVersion};
 use crate::export::MARK;
 use schedlab_model::MAX_CPUS;
@@ -125,11 +125,11 @@ pub(super) fn old_tracer<'a>(name: &'a str, fields: &'a str) -> Option<Event<'a>
     }
     let (next, next_prio, _) = side(word)?;
     let comm = words.next().filter(|comm| *comm != "<...>").unwrap_or("");
-    let other = Who { comm, tid: next, prio: next_prio };
+    let other = Who { comm: comm.into(), tid: next, prio: next_prio };
     match arrow {
         "==>" => {
             let (state, _) = states::from_text(state, None);
-            Some(Event::Switch { prev: Who { comm: "", tid, prio }, state, next: other })
+            Some(Event::Switch { prev: Who { comm: Name::default(), tid, prio }, state, next: other })
         }
         "+" => Some(Event::Wakeup(other)),
         _ => None,
@@ -168,11 +168,13 @@ fn fork(fields: &str) -> Option<Event<'_>> {
     if fields.contains(" child_comm=") {
         let (before, _) = split_last(fields, " child_pid=")?;
         let (_, comm) = split_last(before, " child_comm=")?;
-        return Some(Event::Fork { child: Who { comm, tid: number(fields, " child_pid=")?, prio: None } });
+        return Some(Event::Fork {
+            child: Who { comm: comm.into(), tid: number(fields, " child_pid=")?, prio: None },
+        });
     }
     // 2.6.28 to 2.6.31: `parent C:N  child C:N`.
     let (comm, tid) = split_last(fields, " child ")?.1.trim().rsplit_once(':')?;
-    Some(Event::Fork { child: Who { comm, tid: tid.parse().ok()?, prio: None } })
+    Some(Event::Fork { child: Who { comm: comm.into(), tid: tid.parse().ok()?, prio: None } })
 }
 
 fn call(fields: &str) -> Option<u32> {
@@ -251,7 +253,7 @@ fn named<'a>(text: &'a str, pid: &str, prio: &str) -> Option<Who<'a>> {
     let tid = leading(rest)?;
     let prio =
         find_first(rest, prio).and_then(|at| priority(rest[at + prio.len()..].split_whitespace().next()?));
-    Some(Who { comm, tid, prio })
+    Some(Who { comm: comm.into(), tid, prio })
 }
 
 /// `120`, `-1`, `0x78`, `0xffffffff` (-1).
@@ -266,7 +268,7 @@ fn priority(word: &str) -> Option<i32> {
 fn short(text: &str) -> Option<Who<'_>> {
     let (name, prio) = text.trim().rsplit_once(" [")?;
     let (comm, tid) = name.rsplit_once(':')?;
-    Some(Who { comm, tid: tid.parse().ok()?, prio: prio.strip_suffix(']')?.parse().ok() })
+    Some(Who { comm: comm.into(), tid: tid.parse().ok()?, prio: prio.strip_suffix(']')?.parse().ok() })
 }
 
 #[cfg(test)]
@@ -275,7 +277,7 @@ mod tests {
     use schedlab_model::PrevState;
 
     fn who(comm: &'static str, tid: u32, prio: i32) -> Who<'static> {
-        Who { comm, tid, prio: Some(prio) }
+        Who { comm: comm.into(), tid, prio: Some(prio) }
     }
 
     #[test]
@@ -343,7 +345,7 @@ mod tests {
         ] {
             assert_eq!(event(name, fields, None, &mut false), Ok(expected), "{fields}");
         }
-        let child = Who { comm: "kid", tid: 9, prio: None };
+        let child = Who { comm: "kid".into(), tid: 9, prio: None };
         for fields in ["comm=srv pid=300 child_comm=kid child_pid=9", "parent srv:300  child kid:9"] {
             assert_eq!(event("sched_process_fork", fields, None, &mut false), Ok(Event::Fork { child }));
         }

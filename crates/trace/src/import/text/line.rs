@@ -210,7 +210,7 @@ fn running(text: &str) -> Option<Running<'_>> {
         && let Some(tid) = digits(&text.as_bytes()[blank + 1..])
     {
         let tid = u32::try_from(tid).ok();
-        return Some(Running { comm: text[..blank].trim_ascii(), tid, pid: None });
+        return Some(Running { comm: text[..blank].trim_ascii().into(), tid, pid: None });
     }
     let (comm, ids) = match blank.map(|at| (&text[..at], &text[at + 1..])) {
         Some((comm, ids)) if is_ids(ids) => (comm, ids),
@@ -226,7 +226,7 @@ fn running(text: &str) -> Option<Running<'_>> {
         None => (process, ids),
     };
     let tid: i64 = tid.parse().ok()?;
-    Some(Running { comm: comm.trim_ascii(), tid: u32::try_from(tid).ok(), pid: pid.or(process) })
+    Some(Running { comm: comm.trim_ascii().into(), tid: u32::try_from(tid).ok(), pid: pid.or(process) })
 }
 
 /// `123.456789:` with 1 to 9 decimals, `123456:`, `123us!:`.
@@ -459,7 +459,7 @@ mod tests {
         for &(text, comm, tid, cpu, at, event) in LINES {
             let line = ok(text);
             let stamp = line.stamp;
-            assert_eq!((stamp.running.comm, stamp.running.tid, stamp.cpu), (comm, tid, cpu), "{text}");
+            assert_eq!((stamp.running.comm.text(), stamp.running.tid, stamp.cpu), (comm, tid, cpu), "{text}");
             assert_eq!((stamp.at, line.event, line.fields), (Ns(at), event, "x"), "{text}");
         }
         assert_eq!(ok("hog-200 (  100) [001] d..2. 1.5: sched_switch: x").stamp.running.pid, Some(100));

@@ -112,7 +112,7 @@ impl Clock {
         let who = |comm: &str, tid: &str, prio: &str| {
             let tid = u32::try_from(fields.number(&tid.replace("tid", tid_is))?).ok()?;
             let prio = fields.number(prio).map(|prio| (prio as i32).saturating_add(plus));
-            Some(Who { comm: fields.text(comm)?, tid, prio })
+            Some(Who { comm: fields.text(comm)?.into(), tid, prio })
         };
         let subject = || who("comm", "tid", "prio").ok_or_else(lacks);
         let mut running =
@@ -164,7 +164,7 @@ impl Clock {
         let of = |key: &str| fields.number(key).and_then(|id| u32::try_from(id).ok());
         // Without the context `procname`, `tid` is a field of the event.
         let Some(comm) = fields.text("procname") else { return Running::default() };
-        Running { comm, tid: of("tid"), pid: of("pid") }
+        Running { comm: comm.into(), tid: of("tid"), pid: of("pid") }
     }
 }
 
@@ -236,8 +236,8 @@ mod tests {
         let line = split(SWITCH).unwrap();
         let (stamp, event) = Clock::default().event(&line, (None, None), &mut false).unwrap();
         assert_eq!((stamp.at, stamp.cpu), (Ns(49_048_123_456_789), 1));
-        let prev = Who { comm: "a b", tid: 2, prio: Some(120) };
-        let next = Who { comm: "c", tid: 3, prio: Some(99) };
+        let prev = Who { comm: "a b".into(), tid: 2, prio: Some(120) };
+        let next = Who { comm: "c".into(), tid: 3, prio: Some(99) };
         assert_eq!(event, Event::Switch { prev, state: PrevState::Sleeping, next });
         let two = SWITCH.replace("prev_state = 1", "prev_state = ( \"TASK_INTERRUPTIBLE\" : container = 1 )");
         let line = split(&two).unwrap();
@@ -265,7 +265,7 @@ mod tests {
                     common_preempt_count = 5, common_pid = 17, comm = \"srv\", pid = 18, prio = 120, target_cpu = 0 }";
         let line = split(text).unwrap();
         let (stamp, event) = Clock::default().event(&line, (None, None), &mut false).unwrap();
-        assert_eq!(event, Event::Waking(Who { comm: "srv", tid: 18, prio: Some(120) }));
+        assert_eq!(event, Event::Waking(Who { comm: "srv".into(), tid: 18, prio: Some(120) }));
         assert_eq!((stamp.running.tid, stamp.context), (Some(17), Context::HardIrq));
     }
 
