@@ -159,10 +159,10 @@ pub fn run(watch: &GuardianOptions) -> Result<GuardianEnd, LiveError> {
         OwnerEnd::Quit => Ok(GuardianEnd::Dismissed),
         OwnerEnd::End => put_back(&watch.journal),
         OwnerEnd::Silence(why) => {
-            stop_owner(record.as_ref());
-            let end = put_back(&watch.journal);
+            // Before the end of the owner, which whoever started it waits for: behind it nobody may read any more.
             say(record.as_ref(), &why);
-            end
+            stop_owner(record.as_ref());
+            put_back(&watch.journal)
         }
     };
     second.dismiss();
@@ -178,7 +178,7 @@ fn put_back(journal: &Path) -> Result<GuardianEnd, LiveError> {
     report.map(GuardianEnd::Restored)
 }
 
-/// Writes to the owner's standard error why it was ended, which it cannot say itself any more. A reader that does not
+/// Writes to the owner's standard error why it is ended, which it cannot say itself any more. A reader that does not
 /// read must not stop the guardian.
 fn say(record: Option<&Record>, why: &str) {
     let owner = record.map_or(0, |record| record.head.owner.tid);
@@ -188,7 +188,7 @@ fn say(record: Option<&Record>, why: &str) {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     if poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0) {
         let text =
-            format!("error: the guardian ended process {owner} ({purpose}) and put everything back: {why}\n");
+            format!("error: the guardian ends process {owner} ({purpose}) and puts everything back: {why}\n");
         let _ = io::stderr().write_all(text.as_bytes());
     }
 }

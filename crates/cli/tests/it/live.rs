@@ -540,7 +540,7 @@ fn a_driver_that_is_always_killed_ends_it() {
     let ended = confirm.wait_with_output().expect("a child of this test");
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
     // Before it manages anything its guardian may have been the one to speak.
-    let why = ["ended without a report (signal: 9", "the guardian ended process"];
+    let why = ["ended without a report (signal: 9", "the guardian ends process"];
     assert!(ended.status.code() == Some(2) && why.iter().any(|why| said.contains(why)), "{ended:?}");
     assert!(spinners.iter().all(|spinner| !spins(*spinner)), "the command goes on");
 }
