@@ -82,6 +82,20 @@ pub struct Side {
     pub window_ns: u64,
     /// What was repaired when it was read; recordings only.
     pub repairs: Option<Repairs>,
+    /// Under which schedulers the recordings were made; empty for results.
+    #[serde(default)]
+    pub schedulers: Vec<Recorded>,
+}
+
+/// A scheduler under which recordings of one side were made.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Recorded {
+    /// Name of the sched_ext scheduler that had their tasks; missing where the kernel's own did.
+    pub sched_ext: Option<String>,
+    /// How many recordings.
+    pub recordings: usize,
+    /// In how many of them a sched_ext scheduler came or went while they were made.
+    pub changed: usize,
 }
 
 /// Tasks of one name, or one cgroup, or one subject of a result.

@@ -26,6 +26,7 @@ mod pages;
 mod questions;
 mod recordings;
 mod report;
+mod sched_ext_gate;
 mod schema;
 mod show;
 mod stress;

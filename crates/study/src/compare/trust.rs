@@ -11,7 +11,7 @@ use crate::result::{Alone, Replayed, ReplayedCell, SelfReplay};
 use crate::run::{Bench, RowPlan, Run};
 use crate::view;
 use schedlab_model::{Op, Program};
-use schedlab_scheduler::SchedulerSpec;
+use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_stats::Estimate;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,6 +30,8 @@ const DRIFT_OF_COSTS: f64 = 0.45;
 pub(super) const DRIFT_OF_RATES: f64 = 0.3;
 /// And percentiles of times.
 const DRIFT_OF_TIMES: f64 = 0.5;
+/// Policies that schedlab runs on real threads, and that need to be told nothing about them.
+const OWN_POLICIES: [&str; 4] = ["fifo-centralized", "shinjuku", "layers", "rr"];
 /// More lost or unusable events than this part of all, the recording is not trusted.
 const TRUSTED_LOSS: f64 = 0.01;
 
@@ -68,12 +70,7 @@ pub(super) fn self_replay(
     for alone in &alone {
         distrust.extend(alone.disagreement());
     }
-    distrust.extend(input.header.ext_scheduler().map(|name| {
-        format!(
-            "it was recorded under the sched_ext scheduler {name}, for which there is no model: what is simulated is {recorded}, the \
-             kernel's own"
-        )
-    }));
+    distrust.extend(input.header.ext_scheduler().map(|name| without_model(name, recorded)));
     distrust.extend(input.header.ext_change());
     let report = &input.replay.report;
     SelfReplay {
@@ -92,6 +89,18 @@ pub(super) fn self_replay(
         trusted: distrust.is_empty(),
         distrust,
     }
+}
+
+/// Why the self-replay of a recording of another program's scheduler is none, and what can be asked of the recording all the same.
+fn without_model(name: &str, simulated: &SchedulerSpec) -> String {
+    let own = registry::all().iter().filter(|entry| OWN_POLICIES.contains(&entry.name));
+    let own: Vec<String> = own.map(|entry| format!("--scheduler {}", entry.name)).collect();
+    format!(
+        "it was recorded under the sched_ext scheduler {name}, for which there is no model: what is simulated is {simulated}, the \
+         kernel's own, so that what differs is {name} and the error of the method together. `{}` asks what schedlab's own \
+         policies would give; two recordings, one of them without {name}, and `schedlab diff` say what {name} does",
+        own.join(" ")
+    )
 }
 
 /// What was recorded against what the runs of one row gave, class by class.

@@ -1,14 +1,14 @@
 //! Two recordings, or two folders of recordings.
 
 use super::bootstrap::{self, Drawn, Windowed};
-use super::{Cell, Diff, DiffOptions, SCHEMA, Side, Subject};
+use super::{Cell, Diff, DiffOptions, Recorded, SCHEMA, Side, Subject};
 use crate::StudyError;
 use crate::change::Judgement;
 use crate::metric::{Metric, Stat};
 use crate::result::Verdict;
 use schedlab_model::{EventSink, Ns};
 use schedlab_trace::analysis::{Analysis, Durations, Summary, TaskSummary};
-use schedlab_trace::{Capability, Recording, TaskInfo};
+use schedlab_trace::{Capability, Header, Recording, TaskInfo};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -153,6 +153,7 @@ impl Cut {
         side.duration_ns += recording.duration.0;
         side.window_ns = side.window_ns.max(edge(1).0 - first.0);
         side.repairs.get_or_insert_default().add(&recording.repairs);
+        made_under(&mut side.schedulers, header);
         self.seconds += (end.0 - first.0) as f64 / 1e9;
         self.wakes &= header.capabilities.has(Capability::WakeTimes);
         Ok(())
@@ -213,8 +214,59 @@ pub(super) fn diff(before: &Path, after: &Path, options: &DiffOptions) -> Result
     Ok(diff)
 }
 
-fn notes(sides: &[Cut; 2]) -> Vec<String> {
+/// Counts the scheduler of one more recording.
+fn made_under(schedulers: &mut Vec<Recorded>, header: &Header) {
+    let (name, changed) = (header.ext_scheduler(), usize::from(header.ext_change().is_some()));
+    match schedulers.iter_mut().find(|known| known.sched_ext.as_deref() == name) {
+        Some(known) => {
+            known.recordings += 1;
+            known.changed += changed;
+        }
+        None => schedulers.push(Recorded { sched_ext: name.map(str::to_owned), recordings: 1, changed }),
+    }
+}
+
+/// Under which schedulers the two sides were made, where one of them is no kernel's own.
+fn schedulers(sides: [&Side; 2]) -> Vec<String> {
     let mut notes = Vec::new();
+    let loaded =
+        |side: &Side| side.schedulers.iter().any(|known| known.sched_ext.is_some() || known.changed > 0);
+    if !sides.iter().any(|side| loaded(side)) {
+        return notes;
+    }
+    let name = |known: &Recorded| match &known.sched_ext {
+        Some(name) => format!("the sched_ext scheduler {name}"),
+        None => "the kernel's own scheduler".to_owned(),
+    };
+    let under = sides.map(|side| side.schedulers.iter().map(name).collect::<Vec<_>>().join(" and "));
+    notes.push(match under {
+        [before, after] if before == after => format!("Both were recorded under {before}."),
+        [before, after] => format!("Before was recorded under {before}, after under {after}."),
+    });
+    for side in sides {
+        if side.schedulers.len() > 1 {
+            let counts =
+                side.schedulers.iter().map(|known| format!("{} under {}", known.recordings, name(known)));
+            let counts = counts.collect::<Vec<_>>().join(", ");
+            notes.push(format!(
+                "{}: its recordings are of different schedulers ({counts}): what differs between them is taken for chance",
+                side.file
+            ));
+        }
+        let changed: usize = side.schedulers.iter().map(|known| known.changed).sum();
+        if changed > 0 {
+            notes.push(format!(
+                "{}: in {changed} of {} recordings a sched_ext scheduler came or went: parts of them are of different schedulers \
+                 (`schedlab show` says which)",
+                side.file, side.recordings
+            ));
+        }
+    }
+    notes
+}
+
+fn notes(sides: &[Cut; 2]) -> Vec<String> {
+    let mut notes = schedulers(sides.each_ref().map(|cut| &cut.side));
     for cut in sides {
         if let Some(repairs) = cut.side.repairs.as_ref().filter(|repairs| !repairs.is_clean()) {
             notes.push(format!("{}: repaired: {repairs}", cut.side.file));

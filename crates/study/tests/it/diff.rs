@@ -1,15 +1,16 @@
 //! `diff` on simulated recordings: it finds a planted regression of 20 %, and calls equal runs equal, ten times each.
 
 use schedlab_model::{
-    Amount, ChannelId, ChannelSpec, Draw, Ns, Op, Program, SourceKind, SourceSpec, TaskSpec, Workload,
+    Amount, ChannelId, ChannelSpec, Draw, Ns, Op, Program, SchedExt, SourceKind, SourceSpec, TaskSpec,
+    Workload,
 };
 use schedlab_scheduler::registry;
 use schedlab_sim::{Machine, RunOptions};
 use schedlab_study::change::Judgement;
-use schedlab_study::diff::{Diff, DiffOptions, diff};
+use schedlab_study::diff::{Diff, DiffOptions, Recorded, diff};
 use schedlab_study::gate::{Gate, GateOutcome};
 use schedlab_study::metric::{Metric, Stat};
-use schedlab_trace::{Capabilities, Header, TaskInfo, Writer};
+use schedlab_trace::{Capabilities, Header, Recording, TaskInfo, Writer, save};
 use std::path::{Path, PathBuf};
 
 const DURATION: Ns = Ns::from_s(4);
@@ -87,6 +88,51 @@ fn finds_a_planted_regression_and_calls_equal_runs_equal() {
         assert_eq!(diff(&before, &slower, &options).unwrap(), worse, "equal seeds give equal intervals");
     }
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Says in the file of a recording which sched_ext scheduler was loaded at its beginning and at its end.
+fn made_under(path: &Path, begin: Option<&str>, end: Option<&str>) {
+    let mut recording = Recording::open(path).unwrap();
+    let at = |ops: Option<&str>| {
+        let state = if ops.is_some() { "enabled" } else { "disabled" };
+        Some(SchedExt {
+            state: state.to_owned(),
+            ops: ops.map(str::to_owned),
+            enable_seq: Some(u64::from(ops.is_some())),
+            switch_all: Some(ops.is_some()),
+        })
+    };
+    recording.header.sched_ext = at(begin);
+    recording.header.sched_ext_end = at(end);
+    save(&recording, path).unwrap();
+}
+
+#[test]
+fn a_diff_says_under_which_schedulers_its_sides_were_recorded() {
+    let all = std::env::temp_dir().join(format!("schedlab-diff-ext-{}", std::process::id()));
+    let (own, ext) = (folder(&all.join("own"), &[100; 3], 1), folder(&all.join("lavd"), &[100; 3], 11));
+    let of = |seed: u64| ext.join(format!("run-{seed}.slt"));
+    let notes = || diff(&own, &ext, &DiffOptions::default()).unwrap().notes.join("\n");
+    // Nothing is said where it is the kernel's own everywhere.
+    assert_eq!(notes(), "");
+    (11..14).for_each(|seed| made_under(&of(seed), Some("lavd"), Some("lavd")));
+    assert_eq!(
+        notes(),
+        "Before was recorded under the kernel's own scheduler, after under the sched_ext scheduler lavd."
+    );
+    let both = diff(&ext, &ext, &DiffOptions::default()).unwrap();
+    assert_eq!(both.notes, ["Both were recorded under the sched_ext scheduler lavd."]);
+    let known = Recorded { sched_ext: Some("lavd".to_owned()), recordings: 3, changed: 0 };
+    assert_eq!(both.after.schedulers, [known]);
+    made_under(&of(12), None, None);
+    made_under(&of(13), Some("lavd"), None);
+    let mixed = notes();
+    assert!(
+        mixed.contains("2 under the sched_ext scheduler lavd, 1 under the kernel's own scheduler"),
+        "{mixed}"
+    );
+    assert!(mixed.contains("in 1 of 3 recordings a sched_ext scheduler came or went"), "{mixed}");
+    std::fs::remove_dir_all(&all).unwrap();
 }
 
 /// A folder with recordings of servers that need so many microseconds.

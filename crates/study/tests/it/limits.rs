@@ -135,4 +135,10 @@ fn a_recording_of_a_sched_ext_scheduler_is_not_trusted() {
     save(&recording, &path).unwrap();
     let why = distrust(&path);
     assert!(why.contains("under the sched_ext scheduler lavd, for which there is no model"), "{why}");
+    // What it offers can be asked for.
+    let offered: Vec<&str> = why.split("--scheduler ").skip(1).collect();
+    assert_eq!(offered.len(), 4, "{why}");
+    for name in offered {
+        registry::find(name.split([' ', '`']).next().unwrap()).unwrap();
+    }
 }

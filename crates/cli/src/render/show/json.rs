@@ -45,6 +45,12 @@ impl<'a, W: Write> Json<'a, W> {
             "clock_start_ns": header.clock_start_ns,
             "capabilities": header.capabilities,
             "repairs": recording.repairs,
+            "sched_ext": header.ext_words().map(|words| json!({
+                "scheduler": header.ext_scheduler(),
+                "begin": header.sched_ext,
+                "end": header.sched_ext_end,
+                "words": words,
+            })),
         });
         let window = json!({ "from_ns": scope.from.0 + clock, "to_ns": scope.end(recording).0 + clock });
         write!(
