@@ -125,6 +125,7 @@ pub enum PrevState {
 
 impl PrevState {
     /// Whether the task still wants the CPU; `None` when unknown.
+    #[inline]
     pub const fn is_runnable(self) -> Option<bool> {
         match self {
             PrevState::Runnable | PrevState::RunnableInKernel => Some(true),
@@ -152,6 +153,7 @@ pub enum Waker {
 
 impl Waker {
     /// The task whose doing the wakeup was.
+    #[inline]
     pub const fn task(self) -> Option<TaskId> {
         match self {
             Waker::Task(task) | Waker::InlineSoftirq(task) => Some(task),

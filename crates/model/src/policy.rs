@@ -135,6 +135,7 @@ impl Nice {
     /// Nice 0.
     pub const ZERO: Nice = Nice(0);
     /// `value` when it is from −20 to 19.
+    #[inline]
     pub const fn new(value: i8) -> Option<Nice> {
         if value >= -20 && value <= 19 { Some(Nice(value)) } else { None }
     }
