@@ -238,8 +238,9 @@ def run(*command, to=None):
     return done.stdout or ""
 
 
-def by_schedlab(args, folder, file, tids):
-    """What schedlab says of the window in this recording or trace; also the events of the five tasks in it."""
+def by_schedlab(args, folder, file, tids, alone=frozenset()):
+    """What schedlab says of the window in this recording or trace; also the events of the five tasks in it. `alone`: wakeups (thread,
+    and time from the beginning of the window) that this source tells and others do not."""
     name = os.path.basename(file)
     slt = file if file.endswith(".slt") else f"{folder}/{name}.slt"
     if slt != file:
@@ -261,8 +262,12 @@ def by_schedlab(args, folder, file, tids):
                            f"{end}ns"))
     rows = {row["task"]["tid"]: row for row in shown["analyses"][0]["tables"]["tasks"]}
     numbers = {task: [rows.get(tids[task], {}).get(column) or 0 for column in COLUMNS] for task in TASKS}
+    waits = [(int(row["tid"]), int(row["began_ns"]) - begin, int(row["wait_ns"])) for row in csv.DictReader(open(f"{out}/waits.csv"))
+             if row["why"] == "woken" and begin <= int(row["ended_ns"]) <= end]
+    without = {task: max((wait for tid, began, wait in waits if tid == tids[task] and (tid, began) not in alone), default=0)
+               for task in TASKS}
     return {"numbers": numbers, "length": end - begin, "lost": lost, "before": begin - min(event[0] for event in events),
-            "events": inside(events, tids, begin, end)}
+            "events": inside(events, tids, begin, end), "without": without if alone else None}
 
 
 def window(events, tids, what):
@@ -289,7 +294,7 @@ STAMP = re.compile(r"\s(\d+)\.(\d+): ")
 
 def by_python(file, tids):
     """The same numbers from the text, by a reader that knows nothing of schedlab."""
-    events, of_process_1, mine = [], 0, {tids[task] for task in TASKS}
+    events, alone, mine = [], set(), {tids[task] for task in TASKS}
     threads_of_1 = {int(tid) for tid in os.listdir("/proc/1/task")}
     for line in open(file, errors="replace"):
         stamp = STAMP.search(line)
@@ -302,11 +307,15 @@ def by_python(file, tids):
         elif waking := WAKING.search(line):
             events.append((at, "wake", int(waking[1] or waking[2]), ""))
             running = RUNNING.match(line)
-            of_process_1 += int(waking[1] or waking[2]) in mine and bool(running) and int(running[1]) in threads_of_1
+            if int(waking[1] or waking[2]) in mine and running and int(running[1]) in threads_of_1:
+                alone.add((int(waking[1] or waking[2]), at))
     begin, end = window(events, tids, file)
-    numbers = {task: one_task([event for event in events if event[2] == tids[task]], begin, end) for task in TASKS}
+    of = lambda task, left_out: one_task([event for event in events if event[2] == tids[task] and not (
+        event[1] == "wake" and (event[2], event[0]) in left_out)], begin, end)
+    numbers = {task: of(task, ()) for task in TASKS}
     return {"numbers": numbers, "length": end - begin, "lost": 0, "before": begin - min(event[0] for event in events),
-            "events": inside(events, tids, begin, end), "of_process_1": of_process_1}
+            "events": inside(events, tids, begin, end), "alone": {(tid, at - begin) for tid, at in alone},
+            "without": {task: of(task, alone)[3] for task in TASKS} if alone else None}
 
 
 def one_task(events, begin, end):
@@ -452,14 +461,15 @@ def judge(reference, source, what, tids):
         return differences, distance, f"this recorder lost {source['lost']} events and says so", True
     words = []
     if any(differences[:2]):
-        hidden = source.get("of_process_1", 0) or reference.get("hidden", 0)
+        hidden = len(source.get("alone", ())) or reference.get("hidden", 0)
         untold = max((shift[2] for shift in shifts.values() if shift), default=0)
         few = (differences[1] or 0) <= hidden and (differences[0] or 0) <= untold
         at_edge = "cut" in source and max(d for d in differences[:2] if d is not None) <= 2
         words.append(next((text for fits, text in [
             (at_edge, "its rows are cut to whole microseconds: one more or less at an edge of the window"),
-            (few, f"{untold} switches to one of the five are not told (a thread of process 1 left the CPU: this machine hides it), and "
-             f"schedlab puts them in where they are missed; {hidden} wakeups came while one ran, which are told to ftrace alone"),
+            (few, (f"{untold} switches to one of the five are not told (a thread of process 1 left the CPU: this machine hides it), and "
+                   "schedlab puts them in where they are missed; " if untold else "")
+             + f"{hidden} wakeups came while a thread of process 1 ran, which are told to ftrace alone"),
         ] if fits), None))
     run, waits = differences[2], [d for d in differences[4:] if d is not None]
     drift, cut = abs(source["length"] - reference["length"]), source.get("cut", 0)
@@ -473,8 +483,12 @@ def judge(reference, source, what, tids):
     if any(wait > SAME_NS for wait in waits):
         longest = max(numbers[column] or 0 for side in (reference, source) for numbers in side["numbers"].values() for column in (3, 4))
         began = min(reference["before"], source["before"])
+        without = source.get("without") or {}
+        others = [abs(without[task] - reference["numbers"][task][3]) for task in without]
+        others += [abs(a - b) for a, b in ((side["numbers"][task][4] for side in (reference, source)) for task in TASKS) if b is not None]
         words.append(next((text for fits, text in [
             (max(waits) <= SAME_NS + 2 * distance, f"the CPU was away between the probes of one event: up to {distance / 1e6:.3f} ms"),
+            (without and max(others) <= SAME_NS + 2 * distance, "without the waits that begin with such a wakeup the worst ones agree"),
             (longest > began, f"the wait of {longest / 1e6:.0f} ms began before this recorder did, {began / 1e6:.0f} ms before the window"),
         ] if fits), None))
     fine = not any(word is None for word in words)
@@ -502,8 +516,13 @@ def compare(args, folder, tids, away):
     script("pids", "--ns")
     own = by_schedlab(args, folder, f"{folder}/own.slt", tids)
     sources = []
-    text = lambda name, file: sources.extend([(f"{name}: text, schedlab", by_schedlab(args, folder, file, tids)),
-                                              (f"{name}: text, Python", by_python(file, tids))])
+
+    def text(name, file):
+        read = by_python(file, tids)
+        sources.append((f"{name}: text, schedlab", by_schedlab(args, folder, file, tids, read["alone"])))
+        sources.append((f"{name}: text, Python", read))
+        return read["alone"]
+
     for name, what in [("plain", "perf -a"), ("mono", "perf -a --clockid mono"), ("chains", "perf -a -g")]:
         text(what, f"{folder}/{name}.txt")
         sources.append((f"{what}: perf.data, schedlab", by_schedlab(args, folder, f"{folder}/{name}.data", tids)))
@@ -512,14 +531,14 @@ def compare(args, folder, tids, away):
     sources.append(("perf -p: perf.data, schedlab", by_schedlab(args, folder, f"{folder}/pids.data", tids)))
     if os.path.exists(f"{folder}/trace.dat"):
         run("trace-cmd", "report", "-t", "-i", f"{folder}/trace.dat", to=f"{folder}/trace-cmd.txt")
-        text("trace-cmd report", f"{folder}/trace-cmd.txt")
+        alone = text("trace-cmd report", f"{folder}/trace-cmd.txt")
         run("trace-cmd", "report", "-t", "-l", "-i", f"{folder}/trace.dat", to=f"{folder}/trace-cmd-l.txt")
-        sources.append(("trace-cmd report -l: text, schedlab", by_schedlab(args, folder, f"{folder}/trace-cmd-l.txt", tids)))
+        sources.append(("trace-cmd report -l: text, schedlab", by_schedlab(args, folder, f"{folder}/trace-cmd-l.txt", tids, alone)))
         run("trace-cmd", "report", "-t", "-R", "-i", f"{folder}/trace.dat", to=f"{folder}/trace-cmd-r.txt")
-        sources.append(("trace-cmd report -R: text, schedlab", by_schedlab(args, folder, f"{folder}/trace-cmd-r.txt", tids)))
+        sources.append(("trace-cmd report -R: text, schedlab", by_schedlab(args, folder, f"{folder}/trace-cmd-r.txt", tids, alone)))
     text("ftrace", f"{folder}/raw.txt")
 
-    own["hidden"] = max(source.get("of_process_1", 0) for _, source in sources)
+    own["hidden"] = max(len(source.get("alone", ())) for _, source in sources)
     print(f"{own['length'] / 1e9:.3f} s; the host took {away} ms of CPU time away meanwhile\n")
     table([["schedlab record", *HEADINGS, ""]] +
           [[task, *(cell(column, own["numbers"][task][column]) for column in range(5)), ""] for task in TASKS])
