@@ -37,6 +37,7 @@ pub mod baseline;
 mod block_detector;
 mod control;
 mod cpu_claim;
+mod fair_lock;
 mod hearing;
 mod heartbeat;
 mod host_stalls;

@@ -11,6 +11,7 @@
 use super::agent_state::{AgentState, NewThread};
 use super::block_detector::{BlockDetector, cpu_time};
 use super::control::CpuControl;
+use super::fair_lock::FairLock;
 use super::threads::Thread;
 use crate::logged_core::WokenBy;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -107,7 +108,7 @@ pub(super) type RealState = AgentState<Thread, RealCpu>;
 
 pub(super) struct Agent {
     pub(super) slot: usize,
-    pub(super) state: Arc<Mutex<RealState>>,
+    pub(super) state: Arc<FairLock<RealState>>,
     /// Readable when the block detector had the CPU.
     pub(super) free: OwnedFd,
     pub(super) follower: Follower,
@@ -176,14 +177,14 @@ impl Agent {
                 let _ = rustix::io::read(&line.wake_fd, &mut [0; 8]);
             }
             // Another agent died in the middle of a change: the keeper knows what to restore.
-            let Ok(mut state) = state.lock() else { break };
+            let Some(mut state) = state.lock() else { break };
             until = self.go_round(&mut state, &woke);
             if state.breach.is_some() {
                 break;
             }
         }
         // The threads leave the real-time class at once, so that the block detector, which is below them, can end.
-        if let Ok(state) = state.lock() {
+        if let Some(state) = state.lock() {
             state.leave_real_time(self.slot);
         }
         shared.stop.store(true, Ordering::Relaxed);

@@ -3,6 +3,7 @@
 use super::super::agent::{Agent, AgentShared, Notice, Order, RealCpu, RealState, Shared, monotonic};
 use super::super::agent_state::{AgentState, Rules};
 use super::super::block_detector::{BlockDetector, become_fifo, cpu_time};
+use super::super::fair_lock::FairLock;
 use super::super::threads::Thread;
 use super::super::yield_window::YieldWindows;
 use super::super::{AGENT, Counts, ElevationOptions, LogLine};
@@ -25,7 +26,7 @@ pub(super) struct AgentThreads {
     orders: Vec<Sender<Order>>,
     /// Each returns its CPU time.
     threads: Vec<JoinHandle<u64>>,
-    state: Option<Arc<Mutex<RealState>>>,
+    state: Option<Arc<FairLock<RealState>>>,
     start: Ns,
 }
 
@@ -54,7 +55,7 @@ struct AgentStart {
     orders: Receiver<Order>,
     notices: Sender<Notice>,
     start: Ns,
-    state: Receiver<Arc<Mutex<RealState>>>,
+    state: Receiver<Arc<FairLock<RealState>>>,
 }
 
 impl AgentThreads {
@@ -118,7 +119,7 @@ impl AgentThreads {
             windows: YieldWindows::for_this_kernel(),
         };
         let state = AgentState::new(LoggedCore::new(core)?, rules, controls, options.log_steps);
-        let state = Arc::new(Mutex::new(state));
+        let state = Arc::new(FairLock::new(state));
         // An agent that is gone already is noticed elsewhere.
         gives.into_iter().for_each(|give| drop(give.send(state.clone())));
         agents.state = Some(state);
@@ -163,7 +164,7 @@ impl AgentThreads {
             return Err(panic.unwrap_or(LiveError::AgentDied { why: "before it began".to_owned() }));
         };
         // After a panic in the middle of a change the state is still good for ending the block detectors.
-        let state = state.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let state = state.into_inner();
         // Another agent may have raised a thread here after the last look of the CPU's own.
         (0..state.slots.len()).for_each(|slot| state.leave_real_time(slot));
         let now = monotonic().saturating_sub(self.start);
