@@ -31,8 +31,28 @@ struct Stay {
     cpu: u32,
     /// Its priority when it came and when it went.
     prio: (u32, u32),
+    left: Left,
+}
+
+/// In which state a thread left a CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Left {
     /// It wanted to go on.
-    goes_on: bool,
+    Runnable,
+    /// It sleeps, or waits for the gate.
+    Asleep,
+    /// Else: it waits for a lock of the kernel, or is dead.
+    Otherwise,
+}
+
+impl Left {
+    fn of(state: &str) -> Left {
+        match state.chars().next() {
+            Some('R') => Left::Runnable,
+            Some('S') => Left::Asleep,
+            _ => Left::Otherwise,
+        }
+    }
 }
 
 impl Stay {
@@ -66,8 +86,11 @@ impl Thread {
 
     /// The last wakeup before its CPU time: that at its moment.
     fn began(&self) -> u64 {
-        // Two at most: the gate opens, and its moment comes.
-        self.woken.iter().copied().take(2).next_back().unwrap_or(u64::MAX)
+        // The gate opens; on some kernels (7.2) all that waited for it then wait for its lock, one after the other; and its moment comes,
+        // for which it sleeps, if it has not come before.
+        let slept = self.stays.iter().find(|stay| stay.left == Left::Asleep).map(|stay| stay.to);
+        let moment = slept.and_then(|slept| self.woken.iter().find(|at| **at >= slept));
+        moment.or_else(|| self.woken.iter().take(2).next_back()).copied().unwrap_or(u64::MAX)
     }
 
     fn ended(&self) -> u64 {
@@ -77,7 +100,7 @@ impl Thread {
     /// When it went to sleep after it had begun.
     fn blocked(&self) -> u64 {
         let begun = self.began();
-        let sleeps = self.stays.iter().find(|stay| stay.from >= begun && !stay.goes_on);
+        let sleeps = self.stays.iter().find(|stay| stay.from >= begun && stay.left != Left::Runnable);
         sleeps.map_or(u64::MAX, |stay| stay.to)
     }
 }
@@ -215,8 +238,8 @@ impl Reader {
         if let Some((tid, from, prio)) = self.on.remove(&cpu)
             && tid == prev.tid
         {
-            let goes_on = stops.state.starts_with('R');
-            let stay = Stay { from, to: at, cpu, prio: (prio, prev.prio), goes_on };
+            let left = Left::of(stops.state);
+            let stay = Stay { from, to: at, cpu, prio: (prio, prev.prio), left };
             if let Some(one) = self.one(prev) {
                 one.stays.push(stay);
             }
@@ -436,10 +459,34 @@ mod tests {
         ]);
         let (threads, faults) = read(&text);
         let ms = |ms: u64| 1_000_000_000 + ms * 1_000_000;
-        let stay = Stay { from: ms(2), to: ms(5), cpu: 1, prio: (96, 98), goes_on: true };
+        let stay = Stay { from: ms(2), to: ms(5), cpu: 1, prio: (96, 98), left: Left::Runnable };
         let thread = Thread { stays: vec![stay], woken: vec![ms(1)], ended: Some(ms(6)), narrowed: None };
         assert_eq!((threads.get("c_a"), faults.len()), (Some(&thread), 0));
         assert_eq!((thread.raised(0), thread.runs(ms(3)), thread.runs(ms(5))), (ms(2), ms(3), u64::MAX));
+    }
+
+    #[test]
+    fn a_thread_begins_when_its_moment_comes() {
+        let stay = |from, to, left| Stay { from, to, cpu: 1, prio: (98, 98), left };
+        let of = |stays: &[Stay], woken: &[u64]| Thread {
+            stays: stays.to_vec(),
+            woken: woken.to_vec(),
+            ..Thread::default()
+        };
+        let (asleep, lock, on) = (Left::Asleep, Left::Otherwise, Left::Runnable);
+        // The gate, its lock, a sleep until the moment.
+        let waited = [
+            stay(2, 3, lock),
+            stay(5, 6, on),
+            stay(7, 8, asleep),
+            stay(91, 95, asleep),
+            stay(120, 130, lock),
+        ];
+        let thread = of(&waited, &[1, 4, 90, 119]);
+        assert_eq!((thread.began(), thread.blocked()), (90, 95));
+        // Without a lock, and with a moment that had come before.
+        assert_eq!(of(&[stay(2, 8, asleep), stay(91, 95, lock)], &[1, 90]).began(), 90);
+        assert_eq!(of(&[stay(2, 95, lock)], &[1]).began(), 1);
     }
 
     #[test]
