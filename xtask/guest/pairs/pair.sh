@@ -76,6 +76,41 @@ END
         load_it() { wrk 3; }
         name=python3
         ;;
+    memcached)
+        serve() { inside memcached -u nobody -l 127.0.0.1 -p 8080 -t $workers >/dev/null; }
+        answers() { inside memcping --servers=127.0.0.1:8080; }
+        load_it() { inside memcaslap -s 127.0.0.1:8080 -T 1 -c $connections -t 3s; }
+        name=memcached
+        ;;
+    postgres)
+        # PostgreSQL refuses to be root's.
+        cp "$(which task)" /srv/tmp/task
+        as() { inside /tmp/task with user=65534 "$@"; }
+        bin=$(cd /srv && echo usr/lib/postgresql/*/bin)
+        mkdir -p /srv/data/db
+        chown -R 65534:65534 /srv/data
+        as "/$bin/initdb" -D /data/db -A trust --locale=C --encoding=UTF8 --no-sync >/tmp/initdb 2>&1 || bad "initdb: $(tail -n 3 /tmp/initdb)"
+        cat >>/srv/data/db/postgresql.conf <<END
+listen_addresses = ''
+unix_socket_directories = '/tmp'
+dynamic_shared_memory_type = mmap
+fsync = off
+autovacuum = off
+END
+        serve() {
+            # What the one that was killed left behind.
+            rm -f /srv/data/db/postmaster.pid /srv/tmp/.s.PGSQL*
+            as "/$bin/postgres" -D /data/db >/tmp/postgres 2>&1
+        }
+        answers() { as "/$bin/pg_isready" -q -h /tmp; }
+        bench() { as "/$bin/pgbench" -h /tmp -U nobody "$@" postgres; }
+        load_it() { bench -n -S -c 4 -T 3; }
+        name=postgres
+        serve &
+        wait_for 120 answers || bad "postgres answers: $(tail -n 3 /tmp/postgres)"
+        bench -i -s 1 -q >/tmp/bench 2>&1 || bad "pgbench -i: $(tail -n 3 /tmp/bench)"
+        as "/$bin/pg_ctl" -D /data/db -m fast stop >/dev/null
+        ;;
     audio)
         # A task that wakes every 5 ms for 1 ms of work under SCHED_FIFO, and one of 20 ms that is an ordinary thread.
         serve() {

@@ -1,7 +1,9 @@
 //! The tests of the guests.
 
+use super::kernels::Kernel;
 use super::machine::{Clock, Machine};
-use super::{conformance, switches};
+use super::store::Store;
+use super::{conformance, foreign, switches};
 use anyhow::{Context, Result};
 use std::path::Path;
 
@@ -14,6 +16,9 @@ pub(super) struct Verdict {
 
 /// What the host looks at in the folder of a test after the boot.
 pub(super) type Judge = fn(&Path) -> Result<Vec<Verdict>>;
+
+/// Makes what a test needs beside the usual root of a guest: an archive.
+pub(super) type More = fn(&Store, &Kernel) -> Result<Vec<u8>>;
 
 /// A script that runs inside (`xtask/guest/tests/NAME.sh`), and what is asked about it.
 pub(super) struct Test {
@@ -29,6 +34,8 @@ pub(super) struct Test {
     /// Booted twice: console and files must be equal.
     pub(super) twice: bool,
     pub(super) judge: Option<Judge>,
+    /// Such a test boots alone.
+    pub(super) more: Option<More>,
 }
 
 impl Test {
@@ -49,6 +56,7 @@ const USUAL: Test = Test {
     short: false,
     twice: false,
     judge: None,
+    more: None,
 };
 
 /// All tests, in the order in which they run.
@@ -84,6 +92,15 @@ pub(super) const TESTS: &[Test] = &[
         name: "ext",
         about: "a thread with SCHED_EXT has it again after attach, and after kill -9 of everything",
         kernels: &["7.2", "7.2-rt"],
+        ..USUAL
+    },
+    Test {
+        name: "foreign",
+        about: "one of the kernel's example schedulers for sched_ext, recorded, blamed and gated against the kernel's own",
+        machine: Machine::usual(Clock::Virtual),
+        kernels: &["7.2"],
+        limit_s: 300,
+        more: Some(foreign::archive),
         ..USUAL
     },
     Test {

@@ -53,7 +53,7 @@ pub(super) fn script(text: &str) -> Vec<u8> {
     archive.finish()
 }
 
-fn read(path: &Path) -> Result<Vec<u8>> {
+pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).with_context(|| path.display().to_string())
 }
 
@@ -86,7 +86,7 @@ fn succeed(command: &mut Command, name: &str, how: &str) -> Result<()> {
 }
 
 /// Puts the shared libraries of the program where it will look for them.
-fn libraries(program: &Path, archive: &mut Archive) -> Result<()> {
+pub(super) fn libraries(program: &Path, archive: &mut Archive) -> Result<()> {
     let output = Command::new("ldd").arg(program).output().context("ldd")?;
     ensure!(
         output.status.success(),

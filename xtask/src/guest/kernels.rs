@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::path::PathBuf;
 
 /// Where Debian has kernels of several generations. What a version's newest patch level is, its lists say.
-const SUITES: [&str; 8] = [
+pub(super) const SUITES: [&str; 8] = [
     "bullseye-security",
     "bookworm",
     "bookworm-security",
@@ -82,7 +82,7 @@ fn releases(packages: &[String]) -> Vec<String> {
 }
 
 /// `6.12-rt` of `6.12.117+deb12-rt-amd64`.
-fn version_name(release: &str) -> Option<String> {
+pub(super) fn version_name(release: &str) -> Option<String> {
     let mut numbers = release.split(['.', '-', '+']);
     let (major, minor) = (numbers.next()?, numbers.next()?);
     let kind = if release.ends_with("-rt-amd64") { "-rt" } else { "" };

@@ -6,6 +6,7 @@ mod catalogue;
 mod conformance;
 mod cpio;
 mod emulator;
+mod foreign;
 mod ftrace;
 mod image;
 mod kernels;
@@ -45,6 +46,7 @@ struct Laboratory {
     base: Vec<u8>,
     /// Consoles and results, one folder for each boot.
     runs: PathBuf,
+    store: Store,
 }
 
 pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
@@ -80,7 +82,7 @@ pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
         (begin.elapsed() - fetched).as_secs_f64(),
         base.len() as f64 / 1e6
     );
-    let laboratory = Laboratory { emulator, base, runs: work.join("runs") };
+    let laboratory = Laboratory { emulator, base, runs: work.join("runs"), store };
     if let Some((script, machine)) = &options.script {
         for kernel in &kernels {
             laboratory.script(kernel, script, machine)?;
@@ -89,7 +91,7 @@ pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
     }
     let mut bad = 0;
     if let Some(asked) = &options.pairs {
-        bad += pairs::record(&laboratory, &store, &kernels, asked)?;
+        bad += pairs::record(&laboratory, &kernels, asked)?;
         println!(
             "guest: {} in {:.0} s; now: cargo xtask pairs target/guest/pairs",
             faults(bad),
@@ -148,11 +150,8 @@ impl Laboratory {
         let mut bad = 0;
         while let Some(&first) = left.first() {
             let same = |test: &&Test| {
-                if first.twice {
-                    test.name == first.name
-                } else {
-                    test.machine == first.machine && !test.twice
-                }
+                let alone = |test: &Test| test.twice || test.more.is_some();
+                test.name == first.name || (test.machine == first.machine && !alone(test) && !alone(first))
             };
             let together: Vec<&Test> = left.iter().copied().filter(same).collect();
             left.retain(|test| !same(test));
@@ -181,8 +180,19 @@ impl Laboratory {
     fn boot(&self, kernel: &Kernel, machine: &Machine, tests: &[&Test], folder: &Path) -> Result<usize> {
         let seconds: u32 = tests.iter().map(|test| test.limit_s).sum();
         let limit = BOOT_LIMIT + Duration::from_secs(u64::from(seconds) * 4);
-        let archive = image::tests(&tree::root(), tests)?;
-        let once = || machine::boot(&self.emulator, kernel, machine, &[&self.base, &archive], folder, limit);
+        let mut archives = vec![self.base.clone(), image::tests(&tree::root(), tests)?];
+        if let Some(more) = tests[0].more {
+            match more(&self.store, kernel) {
+                Ok(more) => archives.push(more),
+                Err(error) if std::env::var("CI").is_ok_and(|ci| ci == "true") => return Err(error),
+                Err(error) => {
+                    println!("== {}: LEFT OUT: {}: {error:#}", kernel.name, tests[0].name);
+                    return Ok(0);
+                }
+            }
+        }
+        let archives: Vec<&[u8]> = archives.iter().map(Vec::as_slice).collect();
+        let once = || machine::boot(&self.emulator, kernel, machine, &archives, folder, limit);
         let mut boot = once()?;
         let mut told = transcript::read(&boot.console);
         // A host that is away for long while a kernel counts its clocks can end that.

@@ -51,6 +51,13 @@ pub(super) const SERVERS: &[Server] = &[
     Server { name: "caddy", packages: &["caddy", "wrk"], task: "caddy", unseen: true },
     Server { name: "python", packages: &["python3", "wrk"], task: "python3", unseen: true },
     Server { name: "node", packages: &["nodejs", "wrk"], task: "node", unseen: true },
+    Server {
+        name: "memcached",
+        packages: &["memcached", "libmemcached-tools"],
+        task: "memcached",
+        unseen: true,
+    },
+    Server { name: "postgres", packages: &["postgresql-17"], task: "postgres", unseen: true },
     Server { name: "audio", packages: &[], task: "audio", unseen: false },
 ];
 
@@ -85,18 +92,13 @@ const CHANGES: &[Change] = &[
 const SIZES: [u32; 2] = [1, 4];
 
 /// Records what is asked for, kernel by kernel, and writes `pairs.toml` beside the recordings: how many boots were not good.
-pub(super) fn record(
-    laboratory: &Laboratory,
-    store: &Store,
-    kernels: &[super::Kernel],
-    asked: &Pairs,
-) -> Result<usize> {
+pub(super) fn record(laboratory: &Laboratory, kernels: &[super::Kernel], asked: &Pairs) -> Result<usize> {
     let wanted =
         |server: &&Server| asked.servers.is_empty() || asked.servers.iter().any(|name| name == server.name);
     let folder = tree::root().join("target/guest/pairs");
     let mut bad = 0;
     for server in SERVERS.iter().filter(wanted) {
-        let root = root(store, server)?;
+        let root = root(&laboratory.store, server)?;
         for kernel in kernels {
             for cpus in SIZES.into_iter().filter(|&cpus| asked.cpus.is_none_or(|only| only == cpus)) {
                 let into = folder.join(&kernel.name).join(format!("{}-{cpus}", server.name));

@@ -145,6 +145,8 @@ pub fn client_count(text: &str) -> Result<(&'static str, f64), String> {
         Some(("pgbench", rate))
     } else if let Some(rate) = after("\"throughput_per_s\":") {
         Some(("schedlab", rate))
+    } else if let Some(rate) = lines().filter_map(memcaslap).next_back() {
+        Some(("memcaslap", rate))
     } else {
         // Its tests do the same number of requests, one test after the other.
         let rates: Vec<f64> = lines()
@@ -161,11 +163,18 @@ pub fn client_count(text: &str) -> Result<(&'static str, f64), String> {
             Err(format!("{program} counted {rate} requests a second: a number above 0 is needed"))
         }
         None => {
-            Err("no count of requests is in it; what wrk, redis-benchmark and pgbench print is read (lines \
-                     `Requests/sec:`, `... requests per second`, `tps =`)"
+            Err("no count of requests is in it; what wrk, redis-benchmark, pgbench and memcaslap print is \
+                     read (lines `Requests/sec:`, `... requests per second`, `tps =`, `Run time: ... TPS:`)"
                 .to_owned())
         }
     }
+}
+
+/// The count in the last line of memcaslap: `Run time: 2.0s Ops: 112609 TPS: 56214 Net_rate: 62.9M/s`.
+fn memcaslap(line: &str) -> Option<f64> {
+    let mut words = line.strip_prefix("Run time:")?.split_whitespace();
+    words.find(|word| *word == "TPS:")?;
+    words.next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -184,7 +193,9 @@ mod tests {
         let long = "====== SET ======\n  100000 requests completed in 1.06 seconds\n  50 parallel clients\n\nSummary:\n\
                     \x20 throughput summary: 94339.62 requests per second\n  latency summary (msec):\n";
         let own = "{\n  \"sent\": 26556,\n  \"throughput_per_s\": 5218.5,\n  \"latency\": {}\n}\n";
+        let memcached = "get_misses: 0\n\nRun time: 2.0s Ops: 112609 TPS: 56214 Net_rate: 62.9M/s\n";
         for (text, program, rate) in [
+            (memcached, "memcaslap", 56214.0),
             (wrk, "wrk", 26040.71),
             (pgbench, "pgbench", 16644.231905),
             (quiet, "redis-benchmark", 40000.0),

@@ -70,7 +70,7 @@ pub(super) fn self_replay(
     for alone in &alone {
         distrust.extend(alone.disagreement());
     }
-    distrust.extend(input.header.ext_scheduler().map(|name| without_model(name, recorded)));
+    distrust.extend(input.header.ext_scheduler().map(|name| without_model(name, &recorded.name)));
     distrust.extend(input.header.ext_change());
     let report = &input.replay.report;
     SelfReplay {
@@ -92,7 +92,7 @@ pub(super) fn self_replay(
 }
 
 /// Why the self-replay of a recording of another program's scheduler is none, and what can be asked of the recording all the same.
-fn without_model(name: &str, simulated: &SchedulerSpec) -> String {
+fn without_model(name: &str, simulated: &str) -> String {
     let own = registry::all().iter().filter(|entry| OWN_POLICIES.contains(&entry.name));
     let own: Vec<String> = own.map(|entry| format!("--scheduler {}", entry.name)).collect();
     format!(
