@@ -15,7 +15,7 @@ run() {
     echo "\$ $*"
     timeout -s INT "${LIMIT:-60}" "$@" >$last 2>&1
     code=$?
-    # The guardian kills first, puts everything back, and says why then.
+    # What was killed is put back by its guardian.
     [ $code = 137 ] && sleep 3
     tr '\r' '\n' <$last | sed 's/\x1b\[[0-9;?]*[a-zA-Z]//g' >$last.clean
     mv $last.clean $last
