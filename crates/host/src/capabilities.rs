@@ -80,7 +80,17 @@ pub struct Caps {
 
 const CLOCKSOURCES: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
 
+/// Whether the kernel tells its types.
+pub(crate) fn has_btf() -> bool {
+    Path::new("/sys/kernel/btf/vmlinux").exists()
+}
+
 impl Caps {
+    /// Those of this process.
+    pub(crate) fn own() -> Caps {
+        Caps::of_status(&read("/proc/self/status"))
+    }
+
     fn of_status(status: &str) -> Caps {
         let mask = value(status, "CapEff:").and_then(|hex| u64::from_str_radix(hex, 16).ok()).unwrap_or(0);
         let has = |bit: u32| mask >> bit & 1 == 1;
@@ -100,7 +110,7 @@ const CONTAINED: &str = "inside a PID namespace: run schedlab outside the contai
 /// Looks. Takes some milliseconds (a thread sleeps shortly on each CPU).
 pub fn probe() -> Capabilities {
     let machine = crate::machine::machine();
-    let caps = Caps::of_status(&read("/proc/self/status"));
+    let caps = Caps::own();
     let tracefs = PseudoFs::tracefs();
     let debugfs = PseudoFs::detached("debugfs");
     let tracepoints = match &tracefs {
@@ -145,7 +155,7 @@ pub fn probe() -> Capabilities {
         fair_server,
         trace_levels: calibration.own_levels,
         idle_traced: calibration.idle_seen,
-        btf: Path::new("/sys/kernel/btf/vmlinux").exists(),
+        btf: has_btf(),
         rt_group_sched: match &controller {
             Controller::V1(root) => root.join("cpu.rt_runtime_us").exists(),
             _ => false,

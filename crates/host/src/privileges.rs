@@ -18,6 +18,8 @@ pub enum Duty {
     Kill,
     /// Reads about other users' processes where /proc is mounted with `hidepid`: CAP_SYS_PTRACE.
     See,
+    /// Runs BPF programs that were loaded before: CAP_BPF (where kernel.unprivileged_bpf_disabled is set).
+    RunBpf,
     /// Writes to files of control groups that belong to other users: CAP_DAC_OVERRIDE.
     WriteGroups,
 }
@@ -31,6 +33,7 @@ impl Duty {
             Duty::LockMemory => CapabilitySet::IPC_LOCK,
             Duty::Kill => CapabilitySet::KILL,
             Duty::See => CapabilitySet::SYS_PTRACE,
+            Duty::RunBpf => CapabilitySet::BPF,
             Duty::WriteGroups => CapabilitySet::DAC_OVERRIDE,
         }
     }

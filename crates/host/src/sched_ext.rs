@@ -1,6 +1,6 @@
 //! The kernel's sched_ext class, as its files tell: whether schedulers can be loaded here, and which one is.
 
-use crate::capabilities::Capabilities;
+use crate::capabilities::{Capabilities, Caps};
 use schedlab_model::SchedExt;
 use std::fs;
 use std::path::Path;
@@ -49,20 +49,42 @@ pub enum Unusable {
 /// # Errors
 /// The first reason why it cannot.
 pub fn usable(found: &Capabilities) -> Result<&SchedExt, Unusable> {
-    let kernel = || found.machine.kernel.clone();
-    let Some(state) = &found.sched_ext_state else {
-        let old = release(&found.machine.kernel).is_some_and(|release| release < (6, 12));
+    let lockdown = found.surroundings.lockdown.as_deref();
+    judge(&found.machine.kernel, found.sched_ext_state.as_ref(), found.btf, lockdown, &found.caps)
+}
+
+/// As [`usable`], and looks at nothing else: a whole probe takes a slow machine seconds.
+///
+/// # Errors
+/// As [`usable`].
+pub fn usable_here() -> Result<SchedExt, Unusable> {
+    let (kernel, lockdown) = (crate::machine::machine().kernel, crate::surroundings::lockdown());
+    let (state, caps) = (here(), crate::capabilities::Caps::own());
+    judge(&kernel, state.as_ref(), crate::capabilities::has_btf(), lockdown.as_deref(), &caps).cloned()
+}
+
+fn judge<'s>(
+    kernel: &str,
+    state: Option<&'s SchedExt>,
+    btf: bool,
+    lockdown: Option<&str>,
+    caps: &Caps,
+) -> Result<&'s SchedExt, Unusable> {
+    let named = kernel;
+    let kernel = || named.to_owned();
+    let Some(state) = state else {
+        let old = release(named).is_some_and(|release| release < (6, 12));
         return Err(if old { Unusable::TooOld(kernel()) } else { Unusable::NotBuilt(kernel()) });
     };
-    if !found.btf {
+    if !btf {
         return Err(Unusable::NoBtf(kernel()));
     }
     // `integrity` keeps programs from writing, not from reading (security/security.c: LOCKDOWN_BPF_READ_KERNEL stands behind
     // LOCKDOWN_CONFIDENTIALITY's beginning, Linux 6.12).
-    if let Some(mode) = found.surroundings.lockdown.as_deref().filter(|mode| *mode == "confidentiality") {
+    if let Some(mode) = lockdown.filter(|mode| *mode == "confidentiality") {
         return Err(Unusable::Lockdown(mode.to_owned()));
     }
-    if !(found.caps.bpf && found.caps.perfmon && found.caps.sys_admin) {
+    if !(caps.bpf && caps.perfmon && caps.sys_admin) {
         return Err(Unusable::NoRight);
     }
     Ok(state)

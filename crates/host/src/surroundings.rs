@@ -39,10 +39,9 @@ pub struct IdleState {
 pub(crate) fn surroundings() -> Surroundings {
     let stolen = || crate::proc::steal().iter().map(|(_, ns)| ns).sum::<u64>();
     let (before, start) = (stolen(), std::time::Instant::now());
-    let lockdown = PseudoFs::detached("securityfs").ok().and_then(|fs| fs.read("lockdown").ok());
     let cpu = Path::new("/sys/devices/system/cpu");
     let mut result = Surroundings {
-        lockdown: lockdown.as_deref().and_then(chosen),
+        lockdown: lockdown(),
         idle_driver: text(&cpu.join("cpuidle/current_driver")).filter(|driver| driver != "none"),
         idle_states: idle_states(&cpu.join("cpu0/cpuidle")),
         groups: own_groups(),
@@ -57,6 +56,12 @@ pub(crate) fn surroundings() -> Surroundings {
 
 fn text(path: &Path) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+/// The mode of kernel lockdown. `None`: the kernel has none, or it cannot be read.
+pub(crate) fn lockdown() -> Option<String> {
+    let text = PseudoFs::detached("securityfs").ok().and_then(|fs| fs.read("lockdown").ok())?;
+    chosen(&text)
 }
 
 /// "none [integrity] confidentiality": the word in brackets.

@@ -309,6 +309,12 @@ pub fn served(tid: u32) -> Option<Served> {
     Some(Served { run: Ns(next()?), wait: Ns(next()?), times: next()? })
 }
 
+/// The CPU on which thread `tid` ran last (field 39 of `/proc/TID/stat`). `None`: it is gone.
+pub fn last_cpu(tid: u32) -> Option<u32> {
+    let stat = proc::text(&format!("/proc/{tid}/stat"))?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(36)?.parse().ok()
+}
+
 /// Whether thread `tid` sleeps and can be woken by what it waits for (state S of `/proc/TID/stat`).
 pub fn is_asleep(tid: u32) -> bool {
     // The name before the state may hold anything, a parenthesis too.

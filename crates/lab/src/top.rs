@@ -3,7 +3,7 @@
 
 use crate::watch::{SharedState, TaskWaits, ThreadSet, WatchFilter, WatchState};
 use schedlab_host::threads::{self, Served};
-use schedlab_live::elevation::Counts;
+use schedlab_live::driver::Counts;
 use schedlab_live::status_file::{self, DriverStatus};
 use schedlab_live::{LiveError, RunDir};
 use schedlab_model::{CpuSet, Ns};

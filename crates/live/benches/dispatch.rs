@@ -10,7 +10,8 @@
 
 use schedlab_host::threads;
 use schedlab_live::RunDir;
-use schedlab_live::elevation::{ElevationOptions, baseline, manage, ping_pong};
+use schedlab_live::driver::DriverOptions;
+use schedlab_live::elevation::{baseline, manage, ping_pong};
 use schedlab_live::guardian::{self, GuardianOptions};
 use schedlab_model::{CpuId, CpuSet, Ns};
 use std::io::{BufRead, BufReader, Write};
@@ -155,7 +156,7 @@ fn one(way: &str, burst: u64, ms: u64) -> Numbers {
         }
         _ => {
             let folder = std::env::temp_dir().join(format!("schedlab-dispatch-{}", std::process::id()));
-            let options = ElevationOptions {
+            let options = DriverOptions {
                 scheduler: SCHEDULER.to_owned(),
                 cpus: only,
                 starve_after: Ns::from_s(1),

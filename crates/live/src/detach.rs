@@ -35,12 +35,12 @@ fn requests(journal: &Path) -> Vec<(u32, PathBuf)> {
 }
 
 /// Returns the processes that the owner of a journal is asked to give back.
-pub(crate) fn requested(journal: &Path) -> Vec<u32> {
+pub fn requested(journal: &Path) -> Vec<u32> {
     requests(journal).into_iter().map(|(process, _)| process).collect()
 }
 
 /// Answers a request: it is done.
-pub(crate) fn answer(journal: &Path, process: u32) {
+pub fn answer(journal: &Path, process: u32) {
     // The request may have been withdrawn after its time limit.
     let _ = fs::remove_file(request(journal, process));
 }

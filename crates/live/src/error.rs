@@ -25,7 +25,7 @@ pub enum LiveError {
     /// Another real-time thread keeps a CPU that shall be managed.
     #[error(
         "CPU {} gave a thread of SCHED_FIFO {} nothing for {} ms: {by}. Managed threads would get nothing either: end it, give it another \
-         class, or manage other CPUs (--cpus)", cpu.0, crate::elevation::GUARDIAN, waited.as_millis()
+         class, or manage other CPUs (--cpus)", cpu.0, crate::driver::GUARDIAN, waited.as_millis()
     )]
     Occupied {
         /// The CPU.
@@ -227,7 +227,8 @@ pub enum LiveError {
 }
 
 impl LiveError {
-    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> LiveError {
+    /// Returns what makes the error of a failed file operation; `what`: what was tried.
+    pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> LiveError {
         let what = what.into();
         move |source| LiveError::Io { what, source }
     }
@@ -238,7 +239,7 @@ impl LiveError {
     }
 
     /// Returns the error for a thread of this process that ended by a panic, with its message.
-    pub(crate) fn died(panic: &(dyn std::any::Any + Send)) -> LiveError {
+    pub fn died(panic: &(dyn std::any::Any + Send)) -> LiveError {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let why = text.or_else(|| panic.downcast_ref::<String>().cloned());
         LiveError::AgentDied { why: why.unwrap_or_else(|| "a panic without words".to_owned()) }

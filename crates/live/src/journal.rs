@@ -13,8 +13,9 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Version of the lines: 2 since [`Entry::LetGo`], without which earlier programs would give threads back what they had given up.
-pub const VERSION: u32 = 2;
+/// Version of the lines: 2 since [`Entry::LetGo`], without which earlier programs would give threads back what they had given up; 3 since
+/// [`Setting::Ext`].
+pub const VERSION: u32 = 3;
 /// The oldest version that is read.
 const OLDEST: u32 = 1;
 
@@ -40,6 +41,8 @@ pub enum Setting {
     /// SCHED_FIFO with a priority from `.0` to `.1`; or SCHED_IDLE with reset-on-fork, which a thread of the band has
     /// in a yield window.
     FifoBand(u8, u8),
+    /// SCHED_EXT, with whatever nice value. The kernel leaves that policy on a thread whose scheduler is gone.
+    Ext,
 }
 
 impl Setting {
@@ -51,6 +54,7 @@ impl Setting {
                 (*low..=*high).contains(&priority)
             }
             (Setting::FifoBand(..), schedlab_model::Policy::Idle) => now.reset_on_fork,
+            (Setting::Ext, _) => now.ext,
             _ => false,
         }
     }
@@ -259,7 +263,7 @@ mod tests {
 
     const THREAD: &str = r#"{"tid":11,"process":11,"parent":1,"started":5,"kernel":false,"comm":"x"}"#;
 
-    /// A journal that version 0.1.0 wrote can be restored by later ones: the names in its lines stay. Version 2 adds a line.
+    /// A journal that version 0.1.0 wrote can be restored by later ones: the names in its lines stay. Version 2 adds a line, 3 a setting.
     #[test]
     fn journals_of_each_version_are_read() {
         let before = r#"{"policy":"other","nice":0,"slice":null,"reset_on_fork":false}"#;
@@ -277,8 +281,9 @@ mod tests {
             ),
             r#""released","process":11"#.to_owned(),
             format!(r#""let-go","thread":{THREAD}"#),
+            format!(r#""scheduling","thread":{THREAD},"before":{before},"set":"Ext""#),
         ];
-        for (version, count) in [(1, lines.len() - 1), (2, lines.len())] {
+        for (version, count) in [(1, lines.len() - 2), (2, lines.len() - 1), (3, lines.len())] {
             let head =
                 format!(r#"{{"version":{version},"boot":"0a1b","owner":{THREAD},"purpose":"a test"}}"#);
             let text =
@@ -294,6 +299,27 @@ mod tests {
         }
     }
 
+    /// What a thread inherits from one that is SCHED_EXT, and what it makes of its nice value, is schedlab's; another policy is not.
+    #[test]
+    fn sched_ext_is_known_whatever_the_nice_value() {
+        let scheduling = |policy: &str, ext: bool, nice: i8| Scheduling {
+            policy: policy.parse().expect("a policy"),
+            nice: schedlab_model::Nice::new(nice).expect("a nice value"),
+            slice: None,
+            reset_on_fork: false,
+            ext,
+        };
+        for (now, is_ours) in [
+            (scheduling("other", true, 0), true),
+            (scheduling("other", true, 7), true),
+            (scheduling("other", false, 0), false),
+            (scheduling("fifo:1", false, 0), false),
+        ] {
+            assert_eq!(Setting::Ext.covers(&now), is_ours, "{now:?}");
+            assert_eq!(Setting::Ext.covers_child(&now), is_ours, "{now:?}");
+        }
+    }
+
     #[test]
     fn a_journal_of_a_later_version_is_refused_by_name() {
         for version in [0, VERSION + 1] {
@@ -301,7 +327,7 @@ mod tests {
                 format!(r#"{{"version":{version},"boot":"0a1b","owner":{THREAD},"purpose":"a test"}}"#);
             let error = Record::parse(Path::new("1-2-0.journal"), &(head + "\n")).expect_err("unknown");
             let says = error.to_string();
-            assert!(says.contains(&format!("its version is {version}, this program knows 1 to 2")), "{says}");
+            assert!(says.contains(&format!("its version is {version}, this program knows 1 to 3")), "{says}");
         }
     }
 }

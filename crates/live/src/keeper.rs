@@ -295,7 +295,7 @@ impl Keeper {
     ///
     /// # Errors
     /// When the journal cannot be read.
-    pub(crate) fn unguarded(&mut self) -> Result<LiveError, LiveError> {
+    pub fn unguarded(&mut self) -> Result<LiveError, LiveError> {
         let Some(mut guardian) = self.guardian.take() else { return Ok(LiveError::no_guardian()) };
         guardian.ease();
         self.put_back()?;

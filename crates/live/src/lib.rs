@@ -13,6 +13,7 @@
 
 pub mod actuators;
 pub mod detach;
+pub mod driver;
 pub mod elevation;
 mod error;
 pub mod guardian;

@@ -73,6 +73,11 @@ pub enum StepKind {
         /// Which task.
         task: u32,
     },
+    /// The task that runs on a CPU called `sched_yield`: the next decision there tells the scheduler.
+    Yield {
+        /// Which CPU.
+        cpu: u32,
+    },
     /// A CPU must decide.
     Decide {
         /// Which CPU.
@@ -318,6 +323,11 @@ impl LoggedCore {
                 self.change(now, *task, Change::Affinity, |view| view.affinity = *affinity, &mut answer)?;
             }
             StepKind::Leave { task } => self.leave(now, *task, &mut answer)?,
+            StepKind::Yield { cpu } => {
+                if (*cpu as usize) < self.core.world().cpus.len() {
+                    self.core.note_yield(CpuId(*cpu));
+                }
+            }
             StepKind::Decide { cpu, prev } => {
                 answer.decision = self.decide(now, *cpu, *prev, &mut answer)?;
             }

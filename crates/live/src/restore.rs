@@ -351,8 +351,8 @@ fn give_scheduling(thread: &Identity, change: &Change<Scheduling, Setting>) -> I
         ItemOutcome::ChangedByOthers
     } else {
         let mut wanted = change.before;
-        // The bands leave the nice value alone: another one was set by another process.
-        if change.set.iter().all(|set| matches!(set, Setting::FifoBand(..))) {
+        // Bands and SCHED_EXT leave the nice value alone: another one was set by another process.
+        if change.set.iter().all(|set| matches!(set, Setting::FifoBand(..) | Setting::Ext)) {
             wanted.nice = now.nice;
         }
         match threads::set_scheduling(thread.tid, &wanted) {

@@ -1,7 +1,7 @@
 //! What a running driver tells about itself: a small file beside its journal, renewed a few times a second, that
 //! `schedlab top` reads. It is a copy for other processes; nothing depends on it.
 
-use crate::elevation::Counts;
+use crate::driver::Counts;
 use crate::{LiveError, RunDir};
 use schedlab_host::threads::{Identity, Served};
 use schedlab_model::{CpuSet, Ns};
@@ -45,7 +45,7 @@ pub struct StatusThread {
 
 impl DriverStatus {
     /// Writes the file beside a journal. A reader sees a whole one, the old or the new.
-    pub(crate) fn write(&self, journal: &Path) {
+    pub fn write(&self, journal: &Path) {
         let (path, draft) = (journal.with_extension(EXTENSION), journal.with_extension(DRAFT));
         let text = serde_json::to_string(self).unwrap_or_default();
         // Management must not end because a disk is full.

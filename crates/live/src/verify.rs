@@ -1,6 +1,6 @@
 //! Plays the log of a live run into a new scheduler: the same steps must give the same decisions.
 
-use crate::elevation::LogLine;
+use crate::driver::LogLine;
 use crate::logged_core::{CoreOptions, Decision, LoggedCore};
 use schedlab_scheduler::KnobError;
 use schedlab_scheduler::decision_core::Breach;

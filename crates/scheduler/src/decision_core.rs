@@ -1,5 +1,5 @@
 //! A scheduler behind agents: the calls, the views and the commands that every driver has in common whose agents
-//! decide beside the kernel. The simulated agents and the live driver use it; a sched_ext driver will.
+//! decide beside the kernel. The simulated agents and both live drivers use it.
 //!
 //! [`DecisionCore`] has no clock and makes no system call. A driver says what happened and when; the core brings the
 //! [`World`] up to date, calls the scheduler, and turns each [`Cmd`] into one call of [`AgentDriver`]. The answers

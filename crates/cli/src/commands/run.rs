@@ -8,7 +8,8 @@ use crate::render::Style;
 use anyhow::{Context, anyhow, bail};
 use schedlab_host::OwnCommand;
 use schedlab_live::RunDir;
-use schedlab_live::elevation::{ElevationOptions, ElevationReport, LogLine, manage};
+use schedlab_live::driver::{DriverOptions, DriverReport, LogLine};
+use schedlab_live::elevation::manage;
 use schedlab_model::{CpuSet, Ns, Policy};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -66,7 +67,7 @@ pub(crate) struct RunArgs {
 }
 
 impl ManageArgs {
-    pub(super) fn options(&self) -> anyhow::Result<ElevationOptions> {
+    pub(super) fn options(&self) -> anyhow::Result<DriverOptions> {
         let cpus: CpuSet = self.cpus.parse().map_err(|error| anyhow!("--cpus {}: {error}", self.cpus))?;
         if cpus.is_empty() {
             bail!("--cpus {}: name the CPUs to manage, such as --cpus 0", self.cpus);
@@ -74,7 +75,7 @@ impl ManageArgs {
         if let Some(path) = &self.log {
             output::check(path)?;
         }
-        Ok(ElevationOptions {
+        Ok(DriverOptions {
             scheduler: self.scheduler.clone(),
             cpus,
             starve_after: self.starve_after,
@@ -93,7 +94,7 @@ impl ManageArgs {
         Ok(move || signal.requested() || limit.is_some_and(|limit| start.elapsed() >= limit))
     }
 
-    pub(super) fn finish(&self, report: &ElevationReport) -> anyhow::Result<Exit> {
+    pub(super) fn finish(&self, report: &DriverReport) -> anyhow::Result<Exit> {
         if let Some(path) = &self.log {
             output::write(Some(path), &log_text(report)?)?;
         }
@@ -127,7 +128,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     args.manage.finish(&result?)
 }
 
-fn log_text(report: &ElevationReport) -> anyhow::Result<String> {
+fn log_text(report: &DriverReport) -> anyhow::Result<String> {
     let mut text = serde_json::to_string(&report.core)? + "\n";
     for line in &report.log {
         text += &serde_json::to_string::<LogLine>(line)?;
@@ -136,7 +137,7 @@ fn log_text(report: &ElevationReport) -> anyhow::Result<String> {
     Ok(text)
 }
 
-fn as_json(report: &ElevationReport) -> serde_json::Value {
+fn as_json(report: &DriverReport) -> serde_json::Value {
     serde_json::json!({
         "schema": "schedlab-run/1",
         "scheduler": report.core.scheduler,
@@ -147,7 +148,7 @@ fn as_json(report: &ElevationReport) -> serde_json::Value {
     })
 }
 
-fn as_text(report: &ElevationReport, style: &Style) -> String {
+fn as_text(report: &DriverReport, style: &Style) -> String {
     let counts = &report.counts;
     let elapsed = report.elapsed.0.max(1) as f64;
     let percent = |ns: u64| 100.0 * ns as f64 / elapsed;
@@ -185,7 +186,7 @@ fn as_text(report: &ElevationReport, style: &Style) -> String {
             counts.postponed, counts.decisions
         );
     }
-    if report.silence > schedlab_live::elevation::SILENCE {
+    if report.silence > schedlab_live::driver::SILENCE {
         let _ = writeln!(
             text,
             "this machine kept real-time threads waiting for up to {}: the guardian waited {} ms for a heartbeat",

@@ -185,7 +185,7 @@ mod tests {
     use ratatui::backend::TestBackend;
     use schedlab_lab::top::{Rates, SCHEMA};
     use schedlab_lab::watch::{WatchFilter, replayed};
-    use schedlab_live::elevation::Counts;
+    use schedlab_live::driver::Counts;
     use schedlab_model::CpuSet;
     use schedlab_trace::Recording;
 

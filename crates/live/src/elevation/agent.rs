@@ -9,10 +9,11 @@
 //! managed.
 
 use super::agent_state::{AgentState, NewThread};
-use super::block_detector::{BlockDetector, cpu_time};
+use super::block_detector::BlockDetector;
 use super::control::CpuControl;
 use super::fair_lock::FairLock;
 use super::threads::Thread;
+use crate::driver::{Rounds, cpu_time, monotonic};
 use crate::logged_core::WokenBy;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use schedlab_host::follow::{Batch, By as Doer, Followed, Follower};
@@ -59,7 +60,7 @@ pub(super) struct Shared {
     pub(super) probe: AtomicU32,
     pub(super) probed: AtomicU64,
     /// The counts of all agents, renewed at each heartbeat of the first one.
-    pub(super) counts: Mutex<super::Counts>,
+    pub(super) counts: Mutex<crate::driver::Counts>,
     /// By CPU slot.
     pub(super) agents: Vec<AgentShared>,
 }
@@ -81,6 +82,19 @@ impl Shared {
     /// Wakes all agents.
     pub(super) fn wake_all(&self) {
         (0..self.agents.len()).for_each(|slot| self.wake(slot));
+    }
+}
+
+impl Rounds for Shared {
+    fn read(&self, rounds: &mut Vec<u64>) {
+        rounds.clear();
+        rounds.extend(self.agents.iter().map(|agent| agent.rounds.load(Ordering::Relaxed)));
+    }
+
+    fn unguarded(&self) {
+        self.unguarded.store(true, Ordering::Relaxed);
+        self.stop.store(true, Ordering::Relaxed);
+        self.wake_all();
     }
 }
 
@@ -117,12 +131,6 @@ pub(super) struct Agent {
     pub(super) notices: Sender<Notice>,
     pub(super) start: Ns,
     pub(super) events: Vec<Followed>,
-}
-
-/// Returns CLOCK_MONOTONIC.
-pub(super) fn monotonic() -> Ns {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    Ns(u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 fn timespec(time: Ns) -> Timespec {

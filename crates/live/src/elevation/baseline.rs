@@ -1,13 +1,14 @@
 //! The least that an agent does to hand a CPU from one thread to another: the system calls of the real one, without
 //! scheduler, log, timers and threads that come and go. `benches/dispatch.rs` measures what the driver adds to it.
 
-use super::agent::{monotonic, wait_for};
-use super::block_detector::{BlockDetector, become_fifo};
+use super::agent::wait_for;
+use super::block_detector::BlockDetector;
 use super::control::{State, ThreadControl as _};
 use super::threads::Thread;
 use super::yield_window::YieldWindows;
 use super::{AGENT, HEARTBEAT};
 use crate::LiveError;
+use crate::driver::{become_fifo, monotonic};
 use schedlab_host::follow::Follower;
 use schedlab_host::threads;
 use schedlab_model::{CpuId, CpuSet, Ns};

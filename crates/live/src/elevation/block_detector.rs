@@ -3,10 +3,10 @@
 
 use super::BLOCK_DETECTOR;
 use crate::LiveError;
+use crate::driver::{become_fifo, cpu_time};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{read, write};
-use schedlab_host::threads::{self, Scheduling};
-use schedlab_model::{CpuSet, Policy};
+use schedlab_model::CpuSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,24 +27,6 @@ struct Shared {
     free: OwnedFd,
     stop: AtomicBool,
     cpu_ns: AtomicU64,
-}
-
-/// Makes the calling thread, `who` in an error, one of FIFO `priority` on these CPUs.
-pub(super) fn become_fifo(who: &str, priority: u8, cpus: &CpuSet) -> Result<(), LiveError> {
-    let failed = |call: &str| {
-        let on = format!("giving {who} SCHED_FIFO {priority} on CPU {cpus}: {call}");
-        LiveError::io(on)
-    };
-    threads::set_affinity(0, cpus).map_err(failed("sched_setaffinity"))?;
-    let now = threads::scheduling(0).map_err(failed("sched_getattr"))?;
-    let wanted = Scheduling { reset_on_fork: true, ..now.with_policy(Policy::Fifo(priority)) };
-    threads::set_scheduling(0, &wanted).map_err(failed("sched_setattr"))
-}
-
-/// Returns the CPU time of the calling thread.
-pub(super) fn cpu_time() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
 impl BlockDetector {

@@ -2,8 +2,9 @@
 //! these threads starve. So whenever no wakeup was heard for a while, a thread of its own is woken, of which an agent must
 //! hear.
 
-use super::agent::{Shared, monotonic};
+use super::agent::Shared;
 use crate::LiveError;
+use crate::driver::monotonic;
 use rustix::event::{EventfdFlags, eventfd};
 use schedlab_host::threads;
 use schedlab_model::Ns;

@@ -1,7 +1,7 @@
 //! Two threads that wake each other and block: the cost of a driver is what their turns take longer.
 //! `benches/dispatch.rs` measures the driver with it, and `schedlab confirm` prices its predictions.
 
-use super::agent::monotonic;
+use crate::driver::monotonic;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{read, write};
 use rustix::time::{ClockId, clock_gettime};

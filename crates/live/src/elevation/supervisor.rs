@@ -3,22 +3,19 @@
 
 mod agent_threads;
 
-use super::agent::{Notice, Order, Shared, monotonic};
-use super::block_detector::become_fifo;
-use super::cpu_claim::{CpuClaim, PATIENCE};
+use super::agent::{Notice, Order, Shared};
 use super::hearing::Hearing;
-use super::heartbeat::Heartbeat;
-use super::host_stalls;
 use super::threads::Thread;
-use super::{
-    AGENT, Counts, ElevationOptions, ElevationReport, GUARDIAN, HEARTBEAT, PARKED, RUNNING, ThreadReport,
+use super::{AGENT, Counts, DriverOptions, DriverReport, GUARDIAN, HEARTBEAT, PARKED, RUNNING, ThreadReport};
+use crate::driver::{
+    CpuClaim, Heartbeat, PATIENCE, RtLimit, become_fifo, check_cpus, check_scheduler, longest_stall,
+    monotonic, silence,
 };
 use crate::journal::{Confined, Setting};
-use crate::logged_core::{CoreOptions, LoggedCore};
+use crate::logged_core::CoreOptions;
 use crate::status_file::{DriverStatus, StatusThread};
 use crate::{Keeper, KeeperOptions, LiveError, detach, restore};
 use agent_threads::{AgentThreads, Done};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use schedlab_host::NoHugePages;
 use schedlab_host::follow::{Adder, least_duty};
 use schedlab_host::privileges::{Duty, keep_only};
@@ -31,8 +28,6 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-/// An agent that works for so long without a sleep is ended by the kernel (RLIMIT_RTTIME).
-const SPINS: Duration = Duration::from_secs(5);
 /// A thread that waits so many times longer than it may, and a while more, shows that its agent is broken. (The agent
 /// gives it back at the first look; threads whose wakeups left no event are found within a second and a half.)
 const BROKEN: u32 = 4;
@@ -53,11 +48,11 @@ const PUBLISH: Ns = Ns::from_ms(100);
 /// When the scheduler cannot run live or breaks its contract, a thread cannot be managed, or the kernel refuses
 /// real-time priorities. Everything is restored then.
 pub fn manage(
-    options: &ElevationOptions,
+    options: &DriverOptions,
     processes: &[u32],
     begin: impl FnOnce() + Send,
     mut done: impl FnMut() -> bool + Send,
-) -> Result<ElevationReport, LiveError> {
+) -> Result<DriverReport, LiveError> {
     let work = move || {
         // A process that is named must exist now. If it ends while it is taken on, that is no error.
         processes.iter().try_for_each(|process| Keeper::target(*process).map(drop))?;
@@ -81,7 +76,7 @@ pub fn manage(
 }
 
 struct Supervisor<'a> {
-    options: &'a ElevationOptions,
+    options: &'a DriverOptions,
     core: CoreOptions,
     keeper: Keeper,
     shared: Arc<Shared>,
@@ -111,7 +106,7 @@ struct Supervisor<'a> {
     /// The threads of this process: never followed.
     own: BTreeSet<u32>,
     hearing: Hearing,
-    /// See [`ElevationReport`].
+    /// See [`DriverReport`].
     silence: Duration,
     stall: Ns,
     _small_pages: NoHugePages,
@@ -127,30 +122,8 @@ struct KnownThread {
     own: Policy,
 }
 
-/// While it lives, a thread of this process that is SCHED_FIFO and does not sleep for five seconds ends the process
-/// (RLIMIT_RTTIME, setrlimit(2)), so that even an agent that spins comes to an end. Only the soft limit is set, so
-/// that it can be taken back. The programs that schedlab starts were started before, or are not real-time.
-struct RtLimit(Rlimit);
-
-impl RtLimit {
-    fn set() -> RtLimit {
-        let before = getrlimit(Resource::Rttime);
-        let spins = SPINS.as_micros() as u64;
-        let current = Some(before.maximum.map_or(spins, |most| most.min(spins)));
-        // Without the limit the guardian is still there.
-        let _ = setrlimit(Resource::Rttime, Rlimit { current, ..before });
-        RtLimit(before)
-    }
-}
-
-impl Drop for RtLimit {
-    fn drop(&mut self) {
-        let _ = setrlimit(Resource::Rttime, self.0);
-    }
-}
-
 impl<'a> Supervisor<'a> {
-    fn start(options: &'a ElevationOptions) -> Result<Supervisor<'a>, LiveError> {
+    fn start(options: &'a DriverOptions) -> Result<Supervisor<'a>, LiveError> {
         let others = check_cpus(&options.cpus)?;
         let cpus: Vec<CpuId> = options.cpus.iter().collect();
         let (scheduler, tasks, hz) =
@@ -161,8 +134,8 @@ impl<'a> Supervisor<'a> {
         let follow =
             least_duty(cpus[0]).map_err(|error| LiveError::NoEvents { reason: error.to_string() })?;
         let small_pages = NoHugePages::hold();
-        let stall = host_stalls::longest(&options.cpus)?;
-        let silence = host_stalls::silence(stall);
+        let stall = longest_stall(&options.cpus)?;
+        let silence = silence(stall);
         let claims = cpus.iter().map(|cpu| CpuClaim::take(*cpu, PATIENCE)).collect::<Result<_, _>>()?;
         let start = monotonic();
         let (agents, adders, notices) = AgentThreads::start(options, &core, &others, start)?;
@@ -543,7 +516,7 @@ impl<'a> Supervisor<'a> {
         status.write(journal);
     }
 
-    fn end(mut self) -> Result<ElevationReport, LiveError> {
+    fn end(mut self) -> Result<DriverReport, LiveError> {
         self.rename();
         self.agents.stop();
         // Closing tracepoints takes the kernel a tenth of a second: the guardian must not take that for silence.
@@ -569,31 +542,6 @@ impl<'a> Supervisor<'a> {
         };
         let threads = threads.iter().map(|(thread, chosen)| report((thread, chosen))).collect();
         let (silence, stall) = (self.silence, self.stall);
-        Ok(ElevationReport { elapsed, counts, threads, core: self.core, log, restored, silence, stall })
+        Ok(DriverReport { elapsed, counts, threads, core: self.core, log, restored, silence, stall })
     }
-}
-
-/// Returns the CPUs that stay unmanaged.
-fn check_cpus(managed: &CpuSet) -> Result<CpuSet, LiveError> {
-    let allowed = host::affinity(0).map_err(LiveError::io("reading the CPUs of this process"))?;
-    if let Some(cpu) = managed.without(&allowed).lowest() {
-        return Err(LiveError::Cpu { cpu: cpu.0, allowed: allowed.to_string() });
-    }
-    let others = allowed.without(managed);
-    if others.is_empty() || managed.is_empty() {
-        return Err(LiveError::OneCpu { managed: managed.to_string(), allowed: allowed.to_string() });
-    }
-    Ok(others)
-}
-
-/// Checks that the scheduler exists, and can serve what is declared.
-fn check_scheduler(core: &CoreOptions, declared: &[(String, Policy)]) -> Result<(), LiveError> {
-    let made = LoggedCore::new(core)?;
-    for (name, policy) in declared {
-        if let Some(reason) = made.scheduler().refuses(*policy) {
-            let (scheduler, name, policy) = (core.scheduler.clone(), name.clone(), *policy);
-            return Err(LiveError::Policy { scheduler, name, policy, reason });
-        }
-    }
-    Ok(())
 }

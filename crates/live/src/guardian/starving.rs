@@ -1,5 +1,5 @@
-//! Finds an agent that beats and does not do its work: a thread that it put into a real-time class is runnable, and
-//! gets no CPU. The agent itself gives such a thread back much earlier; that it did not shows that it is not to be
+//! Finds an agent that beats and does not do its work: a thread that it put into a real-time class, or into sched_ext's, is runnable,
+//! and gets no CPU. The agent itself gives such a thread back much earlier; that it did not shows that it is not to be
 //! trusted.
 
 use crate::journal::{Entry, Setting};
@@ -30,8 +30,8 @@ pub(super) struct Starving {
 
 struct Waiter {
     thread: Identity,
-    /// Priorities that the thread may have while it is managed.
-    band: (u8, u8),
+    /// What the thread may have while it is managed.
+    set: Setting,
     wait: Wait,
 }
 
@@ -75,9 +75,7 @@ impl Starving {
                 self.threads.remove(&tid);
                 continue;
             };
-            let band = waiter.band.0..=waiter.band.1;
-            let held = threads::fifo_priority(tid).ok().flatten().is_some_and(|now| band.contains(&now));
-            let runnable = held && threads::is_runnable(tid);
+            let runnable = holds(tid, waiter.set) && threads::is_runnable(tid);
             if waiter.wait.seen(self.looked, runnable, ran) > self.limit {
                 let (name, ms) = (&waiter.thread.comm, self.limit.as_millis());
                 return Some(format!(
@@ -103,8 +101,8 @@ impl Starving {
         // The first line is the journal's head.
         for entry in whole.lines().filter_map(|line| serde_json::from_str::<Entry>(line).ok()) {
             match entry {
-                Entry::Scheduling { thread, set: Setting::FifoBand(low, high), .. } => {
-                    let waiter = Waiter { band: (low, high), wait: Wait::default(), thread };
+                Entry::Scheduling { thread, set: set @ (Setting::FifoBand(..) | Setting::Ext), .. } => {
+                    let waiter = Waiter { set, wait: Wait::default(), thread };
                     self.threads.insert(waiter.thread.tid, waiter);
                 }
                 Entry::LetGo { thread } => self.threads.retain(|_, one| one.thread != thread),
@@ -112,6 +110,17 @@ impl Starving {
                 _ => {}
             }
         }
+    }
+}
+
+/// Returns whether a thread is held by what a driver set: in its band, not in the fair class of a yield window.
+fn holds(tid: u32, set: Setting) -> bool {
+    match set {
+        Setting::FifoBand(low, high) => {
+            threads::fifo_priority(tid).ok().flatten().is_some_and(|now| (low..=high).contains(&now))
+        }
+        Setting::Ext => threads::scheduling(tid).is_ok_and(|now| now.ext),
+        Setting::To(_) => false,
     }
 }
 

@@ -1,13 +1,13 @@
 //! The agents' threads: how they begin, and what they leave.
 
-use super::super::agent::{Agent, AgentShared, Notice, Order, RealCpu, RealState, Shared, monotonic};
+use super::super::agent::{Agent, AgentShared, Notice, Order, RealCpu, RealState, Shared};
 use super::super::agent_state::{AgentState, Rules};
-use super::super::block_detector::{BlockDetector, become_fifo, cpu_time};
+use super::super::block_detector::BlockDetector;
 use super::super::fair_lock::FairLock;
 use super::super::threads::Thread;
 use super::super::yield_window::YieldWindows;
-use super::super::{AGENT, Counts, ElevationOptions, LogLine};
 use crate::LiveError;
+use crate::driver::{AGENT, Counts, DriverOptions, LogLine, become_fifo, cpu_time, monotonic};
 use crate::logged_core::{CoreOptions, LoggedCore};
 use rustix::event::{EventfdFlags, eventfd};
 use schedlab_host::follow::{Adder, Follower};
@@ -61,7 +61,7 @@ struct AgentStart {
 impl AgentThreads {
     /// Starts all agents. Also returns, by CPU slot, what adds threads to those that each follows; and their notices.
     pub(super) fn start(
-        options: &ElevationOptions,
+        options: &DriverOptions,
         core: &CoreOptions,
         others: &CpuSet,
         start: Ns,

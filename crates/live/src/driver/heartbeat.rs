@@ -3,9 +3,7 @@
 //! the last beat. It has the guardian's priority, above the supervisor's, which may share its CPU and be busy for
 //! longer than the guardian waits.
 
-use super::agent::Shared;
-use super::block_detector::become_fifo;
-use super::{GUARDIAN, HEARTBEAT};
+use super::{GUARDIAN, HEARTBEAT, become_fifo};
 use crate::LiveError;
 use crate::guardian::send_heartbeat;
 use schedlab_host::privileges::keep_only;
@@ -16,15 +14,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 
+/// What a driver tells its heartbeat.
+pub trait Rounds: Send + Sync {
+    /// Puts into `rounds` how many rounds each agent has made.
+    fn read(&self, rounds: &mut Vec<u64>);
+    /// The guardian is gone: everything must end.
+    fn unguarded(&self);
+}
+
 /// See the module. Ends when it is dropped.
-pub(super) struct Heartbeat {
+#[derive(Debug)]
+pub struct Heartbeat {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Heartbeat {
     /// Starts it on `cpus`.
-    pub(super) fn start(shared: Arc<Shared>, pipe: OwnedFd, cpus: CpuSet) -> Result<Heartbeat, LiveError> {
+    ///
+    /// # Errors
+    /// When the thread cannot be started, or gets no real-time priority.
+    pub fn start(rounds: Arc<dyn Rounds>, pipe: OwnedFd, cpus: CpuSet) -> Result<Heartbeat, LiveError> {
         let stop = Arc::new(AtomicBool::new(false));
         let (ready, started) = channel();
         let theirs = stop.clone();
@@ -37,7 +47,7 @@ impl Heartbeat {
             // The other end waits for it.
             let _ = ready.send(prepared);
             if go {
-                beat(&shared, &pipe, &theirs);
+                beat(&*rounds, &pipe, &theirs);
             }
         });
         let thread = thread.map_err(LiveError::io("starting the heartbeat"))?;
@@ -57,17 +67,14 @@ impl Drop for Heartbeat {
     }
 }
 
-fn beat(shared: &Shared, pipe: &OwnedFd, stop: &AtomicBool) {
-    let mut known: Vec<u64> = vec![0; shared.agents.len()];
+fn beat(agents: &dyn Rounds, pipe: &OwnedFd, stop: &AtomicBool) {
+    let (mut known, mut now) = (Vec::new(), Vec::new());
     while !stop.load(Ordering::Relaxed) {
-        let rounds = || shared.agents.iter().map(|agent| agent.rounds.load(Ordering::Relaxed));
-        if rounds().zip(&known).all(|(now, known)| now != *known) {
-            known.clear();
-            known.extend(rounds());
+        agents.read(&mut now);
+        if now.iter().enumerate().all(|(agent, rounds)| known.get(agent) != Some(rounds)) {
+            std::mem::swap(&mut known, &mut now);
             if !send_heartbeat(pipe) {
-                shared.unguarded.store(true, Ordering::Relaxed);
-                shared.stop.store(true, Ordering::Relaxed);
-                shared.wake_all();
+                agents.unguarded();
                 return;
             }
         }

@@ -12,19 +12,19 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::{Duration, Instant};
 
 /// How long to wait for a driver that is about to end: one that was killed takes a while to be gone.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(10);
 const STEP: Duration = Duration::from_millis(20);
 
 /// No other driver manages this CPU while it lives.
 #[derive(Debug)]
-pub(super) struct CpuClaim(#[expect(dead_code, reason = "its life is the claim")] UnixDatagram);
+pub struct CpuClaim(#[expect(dead_code, reason = "its life is the claim")] UnixDatagram);
 
 impl CpuClaim {
     /// Claims `cpu`; waits for `patience` when another driver has it.
     ///
     /// # Errors
     /// When another driver still has it.
-    pub(super) fn take(cpu: CpuId, patience: Duration) -> Result<CpuClaim, LiveError> {
+    pub fn take(cpu: CpuId, patience: Duration) -> Result<CpuClaim, LiveError> {
         let failed = LiveError::io("claiming the CPU");
         let address = SocketAddr::from_abstract_name(format!("schedlab-cpu-{}", cpu.0)).map_err(failed)?;
         let begun = Instant::now();

@@ -1,8 +1,7 @@
 //! How long this machine keeps a real-time thread from its CPU although nothing on it goes first: the host of a virtual machine that
 //! runs others, or interrupts. Heartbeats come later by so much, and no agent is to blame.
 
-use super::block_detector::become_fifo;
-use super::{GUARDIAN, HEARTBEAT, SILENCE};
+use super::{GUARDIAN, HEARTBEAT, SILENCE, become_fifo};
 use crate::LiveError;
 use schedlab_host::threads;
 use schedlab_model::{CpuId, CpuSet, Ns, Policy};
@@ -25,7 +24,7 @@ const SHOWN: usize = 3;
 ///
 /// # Errors
 /// A CPU gave that thread nothing: one of a higher real-time priority keeps it.
-pub(super) fn longest(cpus: &CpuSet) -> Result<Ns, LiveError> {
+pub fn longest(cpus: &CpuSet) -> Result<Ns, LiveError> {
     let all: Vec<Measurement> = cpus.iter().map(Measurement::start).collect();
     let deadline = Instant::now() + LONGEST;
     // Every one is waited for: none may be left behind.
@@ -104,7 +103,7 @@ fn occupants(cpu: CpuId) -> String {
 }
 
 /// Returns for how long agents may be silent on a machine whose longest stall was `stall`.
-pub(super) fn silence(stall: Ns) -> Duration {
+pub fn silence(stall: Ns) -> Duration {
     (Duration::from_nanos(stall.0) * TIMES + HEARTBEAT).clamp(SILENCE, LONGEST)
 }
 
