@@ -1,47 +1,56 @@
-//! `cargo xtask bpf`: builds the BPF object from its source and compares it with the one that is checked in.
+//! `cargo xtask bpf`: builds the BPF objects from their sources and compares them with those that are checked in.
 
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-const SOURCE: &str = "bpf/sched.bpf.c";
-const OBJECT: &str = "bpf/sched.bpf.o";
+/// The recorder, and the scheduler of the sched_ext driver: source and object of each.
+const PROGRAMS: [(&str, &str); 2] =
+    [("bpf/sched.bpf.c", "bpf/sched.bpf.o"), ("bpf/ext.bpf.c", "bpf/ext.bpf.o")];
 
-/// Builds, compares, and with `--write` replaces the object.
+/// Builds, compares, and with `--write` replaces the objects.
 pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
     let write = match args {
         [] => false,
         [one] if one == "--write" => true,
         _ => bail!("bpf takes only --write"),
     };
-    let root = crate::tree::root();
-    let built = build(&root)?;
-    let path = root.join(OBJECT);
+    let mut good = true;
+    for (source, object) in PROGRAMS {
+        good &= compare(&crate::tree::root(), source, object, write)?;
+    }
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Compares one object, or writes it. False: it is not what its source gives.
+fn compare(root: &Path, source: &str, object: &str, write: bool) -> Result<bool> {
+    let built = build(root, source)?;
+    let path = root.join(object);
     let kept = std::fs::read(&path).unwrap_or_default();
     let code = |bytes: &[u8]| sections(bytes).context("it is no ELF object");
     if kept == built {
-        println!("{OBJECT} is what {SOURCE} gives, byte for byte ({} bytes)", built.len());
-        return Ok(ExitCode::SUCCESS);
+        println!("{object} is what {source} gives, byte for byte ({} bytes)", built.len());
+        return Ok(true);
     }
     if write {
-        std::fs::write(&path, &built).with_context(|| format!("writing {OBJECT}"))?;
-        println!("{OBJECT} written: {} bytes, {} before", built.len(), kept.len());
-        return Ok(ExitCode::SUCCESS);
+        std::fs::write(&path, &built).with_context(|| format!("writing {object}"))?;
+        println!("{object} written: {} bytes, {} before", built.len(), kept.len());
+        return Ok(true);
     }
     // Another version of clang may order its type information differently; what the kernel runs must be equal.
     if !kept.is_empty() && code(&kept)? == code(&built)? {
         println!(
-            "{OBJECT} has the same programs and maps as {SOURCE} gives; its type information differs ({})",
+            "{object} has the same programs and maps as {source} gives; its type information differs ({})",
             version()
         );
-        return Ok(ExitCode::SUCCESS);
+        return Ok(true);
     }
     println!(
-        "{OBJECT} is not what {SOURCE} gives with {}: run `cargo xtask bpf --write` and check it in (it was built \
+        "{object} is not what {source} gives with {}: run `cargo xtask bpf --write` and check it in (it was built \
          with Debian clang 14.0.6)",
         version()
     );
-    Ok(ExitCode::FAILURE)
+    Ok(false)
 }
 
 fn version() -> String {
@@ -50,15 +59,16 @@ fn version() -> String {
     text.lines().next().unwrap_or("clang").to_owned()
 }
 
-fn build(root: &Path) -> Result<Vec<u8>> {
-    let folder = std::env::temp_dir().join(format!("schedlab-bpf-{}", std::process::id()));
+fn build(root: &Path, source: &str) -> Result<Vec<u8>> {
+    let name = source.replace('/', "-");
+    let folder = std::env::temp_dir().join(format!("schedlab-bpf-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let (whole, stripped) = (folder.join("whole.o"), folder.join("stripped.o"));
     let target =
         ["-target", "bpf", "-mcpu=v3", "-g", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"];
     let mut clang = Command::new("clang");
     // Relative names, so that the debug information does not depend on where the tree lies.
-    clang.current_dir(root).args(target).args(["-c", SOURCE, "-o"]).arg(&whole);
+    clang.current_dir(root).args(target).args(["-c", source, "-o"]).arg(&whole);
     run(&mut clang, "clang", "apt-get install clang libbpf-dev")?;
     let mut strip = Command::new("llvm-strip");
     strip.arg("-g").arg(&whole).arg("-o").arg(&stripped);
@@ -99,7 +109,9 @@ fn sections(elf: &[u8]) -> Option<Vec<(String, Vec<u8>)>> {
         let (name, offset, length) = header(index)?;
         let name = elf.get(strings + name..)?.split(|&byte| byte == 0).next()?;
         let name = String::from_utf8_lossy(name).into_owned();
-        if name.starts_with("tp_btf/") || [".maps", ".rodata", "license"].contains(&name.as_str()) {
+        let kept = [".text", "syscall", ".struct_ops.link", ".maps", ".rodata", "license"];
+        let program = ["tp_btf/", "struct_ops"].iter().any(|kind| name.starts_with(kind));
+        if program || kept.contains(&name.as_str()) {
             found.push((name, elf.get(offset..offset + length).unwrap_or_default().to_vec()));
         }
     }
@@ -114,20 +126,19 @@ mod tests {
     /// With clang: the object is what the source gives. Without: said by name; in CI it must be there.
     #[test]
     #[allow(clippy::print_stderr)]
-    fn the_object_is_that_of_the_source() {
+    fn the_objects_are_those_of_their_sources() {
         let root = crate::tree::root();
-        let kept = std::fs::read(root.join(OBJECT)).unwrap();
-        assert!(
-            sections(&kept)
-                .unwrap()
-                .iter()
-                .any(|(name, code)| name == "tp_btf/sched_switch" && code.len() > 100)
-        );
-        match build(&root) {
-            Ok(built) => assert_eq!(sections(&kept), sections(&built), "run `cargo xtask bpf --write`"),
-            Err(error) => {
-                assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "{error}");
-                eprintln!("SKIPPED the_object_is_that_of_the_source: {error}");
+        let programs = [("tp_btf/sched_switch", 100), ("struct_ops/ext_enqueue", 100)];
+        for ((source, object), (program, bytes)) in PROGRAMS.into_iter().zip(programs) {
+            let kept = std::fs::read(root.join(object)).unwrap();
+            let has = |(name, code): &(String, Vec<u8>)| name == program && code.len() > bytes;
+            assert!(sections(&kept).unwrap().iter().any(has), "{object} has no {program}");
+            match build(&root, source) {
+                Ok(built) => assert_eq!(sections(&kept), sections(&built), "run `cargo xtask bpf --write`"),
+                Err(error) => {
+                    assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "{error}");
+                    eprintln!("SKIPPED the_objects_are_those_of_their_sources, {source}: {error}");
+                }
             }
         }
     }

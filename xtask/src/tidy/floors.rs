@@ -37,6 +37,7 @@ const BELOW_LAB: &[&str] = &[
     "schedlab-sim",
     "schedlab-host",
     "schedlab-live",
+    "schedlab-ext",
     "schedlab-measure",
     "schedlab-report",
 ];
@@ -52,6 +53,7 @@ const LAB_AND_BELOW: &[&str] = &[
     "schedlab-sim",
     "schedlab-host",
     "schedlab-live",
+    "schedlab-ext",
     "schedlab-measure",
     "schedlab-report",
 ];
@@ -108,6 +110,7 @@ pub(super) const FLOORS: &[Floor] = &[
     floor("schedlab-testing", &[]),
     floor("schedlab-live", MEASURING),
     floor("schedlab-measure", MEASURING),
+    floor("schedlab-ext", &["schedlab-model", "schedlab-scheduler", "schedlab-host", "schedlab-live"]),
     floor("schedlab-report", &["schedlab-model", "schedlab-stats", "schedlab-trace"]),
     floor("schedlab-study", PREDICTING),
     Floor {

@@ -2,7 +2,6 @@
 
 use super::run::ManageArgs;
 use crate::exit::Exit;
-use schedlab_live::elevation::manage;
 
 /// `schedlab attach`
 #[derive(Debug, clap::Args)]
@@ -22,6 +21,6 @@ pub(crate) struct AttachArgs {
 
 pub(crate) fn run(args: &AttachArgs) -> anyhow::Result<Exit> {
     let options = args.manage.options()?;
-    let report = manage(&options, &args.pids, || {}, args.manage.done()?)?;
+    let report = args.manage.manage(&options, &args.pids, || {}, args.manage.done()?)?;
     args.manage.finish(&report)
 }

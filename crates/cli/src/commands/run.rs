@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow, bail};
 use schedlab_host::OwnCommand;
 use schedlab_live::RunDir;
 use schedlab_live::driver::{DriverOptions, DriverReport, LogLine};
-use schedlab_live::elevation::manage;
+use schedlab_live::elevation;
 use schedlab_model::{CpuSet, Ns, Policy};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -22,12 +22,24 @@ const LOG_STEPS: usize = 200_000;
 /// Threads of one run, at most.
 const CAPACITY: usize = 2_048;
 
+/// How threads are made to run in the order of a schedlab scheduler.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum Driver {
+    /// By SCHED_FIFO priorities, above every fair thread: on any kernel
+    Elevation,
+    /// In the kernel's class for schedulers, below every fair thread: Linux 6.12 and later, built with sched_ext
+    SchedExt,
+}
+
 /// The options of `run` and `attach`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ManageArgs {
     /// Run the threads under this scheduler, such as shinjuku:quantum=200us (see `schedlab list schedulers --live`)
     #[arg(long, value_name = "SCHEDULER")]
     scheduler: String,
+    /// Make the threads run in that order by this means (see docs/sched-ext.md)
+    #[arg(long, value_enum, value_name = "DRIVER", default_value = "elevation")]
+    driver: Driver,
     /// Manage these CPUs, such as 0 or 1-3 (several: tried in QEMU guests only, docs/guests.md); one CPU of the machine must stay unmanaged
     #[arg(long, value_name = "CPUS", default_value = "0")]
     cpus: String,
@@ -54,8 +66,9 @@ Examples:
   schedlab run --scheduler shinjuku:quantum=200us --cpus 0 -- ./my-server
   schedlab run --scheduler rr:slice_ns=20ms --for 5s -- sh -c 'yes & yes & wait' >/dev/null
   schedlab run --scheduler layers --task sysbench=batch --log run.calls -- ./both.sh
+  schedlab run --driver sched-ext --scheduler shinjuku:quantum=5ms --cpus 1-3 -- ./my-server
 
-Needs root. The threads get SCHED_FIFO priorities 1 to 3 while they are managed; a guardian process gives everything back \
+Needs root. The threads get SCHED_FIFO priorities 1 to 3 while they are managed (SCHED_EXT with --driver sched-ext); a guardian process gives everything back \
 within 100 ms when schedlab dies, `schedlab restore` when the guardian dies too. The command goes on then, under the kernel's \
 own scheduler, whatever --for says.")]
 pub(crate) struct RunArgs {
@@ -67,7 +80,26 @@ pub(crate) struct RunArgs {
 }
 
 impl ManageArgs {
+    /// Runs the threads of `pids` until `done` says so; see [`elevation::manage`].
+    pub(super) fn manage(
+        &self,
+        options: &DriverOptions,
+        pids: &[u32],
+        begin: impl FnOnce() + Send,
+        done: impl FnMut() -> bool + Send,
+    ) -> anyhow::Result<DriverReport> {
+        match self.driver {
+            Driver::Elevation => Ok(elevation::manage(options, pids, begin, done)?),
+            Driver::SchedExt => by_sched_ext(options, pids, begin, done),
+        }
+    }
+
     pub(super) fn options(&self) -> anyhow::Result<DriverOptions> {
+        // Before a command is started.
+        #[cfg(not(feature = "sched-ext"))]
+        if self.driver == Driver::SchedExt {
+            return Err(not_built());
+        }
         let cpus: CpuSet = self.cpus.parse().map_err(|error| anyhow!("--cpus {}: {error}", self.cpus))?;
         if cpus.is_empty() {
             bail!("--cpus {}: name the CPUs to manage, such as --cpus 0", self.cpus);
@@ -87,11 +119,14 @@ impl ManageArgs {
         })
     }
 
-    /// Returns whether the time is up or a signal has come.
+    /// Returns whether a signal has come, or the time is up: it begins with the first question, when the threads are managed.
     pub(super) fn done(&self) -> anyhow::Result<impl FnMut() -> bool + Send + use<>> {
         let signal = stop_signal()?;
-        let (start, limit) = (Instant::now(), self.duration.map(|time| Duration::from_nanos(time.0)));
-        Ok(move || signal.requested() || limit.is_some_and(|limit| start.elapsed() >= limit))
+        let (mut start, limit) = (None, self.duration.map(|time| Duration::from_nanos(time.0)));
+        Ok(move || {
+            let start: Instant = *start.get_or_insert_with(Instant::now);
+            signal.requested() || limit.is_some_and(|limit| start.elapsed() >= limit)
+        })
     }
 
     pub(super) fn finish(&self, report: &DriverReport) -> anyhow::Result<Exit> {
@@ -106,6 +141,47 @@ impl ManageArgs {
         }
         Ok(if report.restored.complete() { Exit::Done } else { Exit::Untrusted })
     }
+}
+
+#[cfg(feature = "sched-ext")]
+fn by_sched_ext(
+    options: &DriverOptions,
+    pids: &[u32],
+    begin: impl FnOnce() + Send,
+    done: impl FnMut() -> bool + Send,
+) -> anyhow::Result<DriverReport> {
+    let warn = |loads: &[schedlab_ext::fair_load::FairLoad]| {
+        for load in loads {
+            // Nothing is left to do when standard error is gone.
+            let _ = writeln!(
+                std::io::stderr(),
+                "warning: {} % of CPU {} goes to {}, whose class goes before sched_ext's: managed threads get what is left",
+                load.share,
+                load.cpu.0,
+                load.by
+            );
+        }
+    };
+    Ok(schedlab_ext::manage(options, pids, warn, begin, done)?)
+}
+
+#[cfg(not(feature = "sched-ext"))]
+fn by_sched_ext(
+    _: &DriverOptions,
+    _: &[u32],
+    _: impl FnOnce() + Send,
+    _: impl FnMut() -> bool + Send,
+) -> anyhow::Result<DriverReport> {
+    Err(not_built())
+}
+
+/// Says how to build a program that has the driver.
+#[cfg(not(feature = "sched-ext"))]
+fn not_built() -> anyhow::Error {
+    anyhow!(
+        "--driver sched-ext: this schedlab was built without it, because it links libelf and zlib of the system. Build it so: apt-get install \
+         libelf-dev zlib1g-dev pkg-config; cargo build --release -p schedlab-cli --features sched-ext"
+    )
 }
 
 fn declared(text: &str) -> anyhow::Result<(String, Policy)> {
@@ -123,7 +199,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     let pid = command.pid();
     let command = Mutex::new(command);
     let held = || command.lock().unwrap_or_else(PoisonError::into_inner);
-    let result = manage(&options, &[pid], || held().go_on(), || done() || held().ended());
+    let result = args.manage.manage(&options, &[pid], || held().go_on(), || done() || held().ended());
     command.into_inner().unwrap_or_else(PoisonError::into_inner).end();
     args.manage.finish(&result?)
 }
@@ -176,6 +252,18 @@ fn as_text(report: &DriverReport, style: &Style) -> String {
     );
     if counts.migrations > 0 {
         let _ = writeln!(text, "sent to another managed CPU {} times", counts.migrations);
+    }
+    if let Some(ext) = &counts.sched_ext {
+        let _ = writeln!(
+            text,
+            "other classes kept managed CPUs from chosen threads for {:.1} % of a CPU; {} decisions came too early and were repeated; {} threads \
+             displaced, {} taken by CPUs while the agent was silent; {} events lost",
+            percent(ext.kept_by_others_ns),
+            ext.early,
+            ext.displaced,
+            ext.alone,
+            ext.lost
+        );
     }
     // Now and then it happens on every machine: a quantum that is too short shows in most decisions.
     if counts.postponed * 4 > counts.decisions {
