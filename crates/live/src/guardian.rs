@@ -45,6 +45,8 @@ const FIRST: u32 = 10;
 const DOUBT: u32 = 5;
 /// Milliseconds that a guardian whose pipe is closed may take to end before its owner goes on.
 const ENDS: u32 = 20;
+/// How the names of a driver's own threads begin.
+const OWN_THREADS: &str = "sched-";
 /// What the guardian writes when it watches.
 const READY: &[u8] = b"ready\n";
 
@@ -226,7 +228,10 @@ fn listen(watch: &GuardianOptions) -> OwnerEnd {
                 (doubted, timeout) = (true, silence.map(|silence| time(silence / DOUBT)));
                 continue;
             }
-            Ok(0) => return OwnerEnd::Silence(silent(silence.unwrap_or_default(), beaten)),
+            Ok(0) => {
+                let why = silent(silence.unwrap_or_default(), beaten);
+                return OwnerEnd::Silence(format!("{why}{}", of_its_threads(&watch.journal)));
+            }
             Err(error) if error != rustix::io::Errno::INTR => return OwnerEnd::End,
             Err(_) => continue,
             Ok(_) => {}
@@ -283,6 +288,21 @@ fn silent(silence: Duration, beaten: bool) -> String {
         ),
         false => format!("no heartbeat in its first {} ms", (silence * FIRST).as_millis()),
     }
+}
+
+/// What the threads of a silent owner do, for whoever looks for the reason: one that wants to run is kept from its CPU, one that sleeps waits
+/// for something.
+fn of_its_threads(journal: &Path) -> String {
+    let Ok(Some(record)) = Record::read(journal) else { return String::new() };
+    let state = |tid: u32| {
+        let comm = threads::identity(tid)?.comm;
+        let what = if threads::is_runnable(tid) { "runs or wants to" } else { "sleeps" };
+        let cpu = threads::last_cpu(tid)?;
+        comm.starts_with(OWN_THREADS).then(|| format!("{comm} {what}, CPU {cpu}"))
+    };
+    let all: Vec<String> =
+        threads::of_process(record.head.owner.process).into_iter().filter_map(state).collect();
+    if all.is_empty() { String::new() } else { format!("; its threads: {}", all.join("; ")) }
 }
 
 /// A silent owner may wake up and change more: it must be gone first.

@@ -76,12 +76,6 @@ END
         load_it() { wrk 3; }
         name=python3
         ;;
-    memcached)
-        serve() { inside memcached -u nobody -l 127.0.0.1 -p 8080 -t $workers >/dev/null; }
-        answers() { inside memcping --servers=127.0.0.1:8080; }
-        load_it() { inside memcaslap -s 127.0.0.1:8080 -T 1 -c $connections -t 3s; }
-        name=memcached
-        ;;
     postgres)
         # PostgreSQL refuses to be root's.
         cp "$(which task)" /srv/tmp/task

@@ -51,12 +51,6 @@ pub(super) const SERVERS: &[Server] = &[
     Server { name: "caddy", packages: &["caddy", "wrk"], task: "caddy", unseen: true },
     Server { name: "python", packages: &["python3", "wrk"], task: "python3", unseen: true },
     Server { name: "node", packages: &["nodejs", "wrk"], task: "node", unseen: true },
-    Server {
-        name: "memcached",
-        packages: &["memcached", "libmemcached-tools"],
-        task: "memcached",
-        unseen: true,
-    },
     Server { name: "postgres", packages: &["postgresql-17"], task: "postgres", unseen: true },
     Server { name: "audio", packages: &[], task: "audio", unseen: false },
 ];
