@@ -161,7 +161,7 @@ pub fn run(watch: &GuardianOptions) -> Result<GuardianEnd, LiveError> {
         OwnerEnd::Quit => Ok(GuardianEnd::Dismissed),
         OwnerEnd::End => put_back(&watch.journal),
         OwnerEnd::Silence(why) => {
-            // Before the end of the owner, which whoever started it waits for: behind it nobody may read any more.
+            // Before the end of the owner, which the program that started it waits for: behind it nothing may read any more.
             say(record.as_ref(), &why);
             stop_owner(record.as_ref());
             put_back(&watch.journal)
@@ -290,7 +290,7 @@ fn silent(silence: Duration, beaten: bool) -> String {
     }
 }
 
-/// What the threads of a silent owner do, for whoever looks for the reason: one that wants to run is kept from its CPU, one that sleeps waits
+/// What the threads of a silent owner do, for a reader who looks for the reason: one that wants to run is kept from its CPU, one that sleeps waits
 /// for something.
 fn of_its_threads(journal: &Path) -> String {
     let Ok(Some(record)) = Record::read(journal) else { return String::new() };

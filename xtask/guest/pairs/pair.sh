@@ -77,8 +77,9 @@ END
         name=python3
         ;;
     postgres)
-        # PostgreSQL refuses to be root's.
+        # PostgreSQL refuses to be root's; initdb starts programs by a shell.
         cp "$(which task)" /srv/tmp/task
+        [ -e /srv/bin/sh ] || cp /bin/busybox /srv/bin/sh
         as() { inside /tmp/task with user=65534 "$@"; }
         bin=$(cd /srv && echo usr/lib/postgresql/*/bin)
         mkdir -p /srv/data/db

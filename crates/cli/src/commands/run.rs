@@ -8,7 +8,7 @@ use crate::render::Style;
 use anyhow::{Context, anyhow, bail};
 use schedlab_host::OwnCommand;
 use schedlab_live::RunDir;
-use schedlab_live::driver::{DriverOptions, DriverReport, LogLine};
+use schedlab_live::driver::{Counts, DriverOptions, DriverReport, LogLine};
 use schedlab_live::elevation;
 use schedlab_model::{CpuSet, Ns, Policy};
 use std::fmt::Write as _;
@@ -224,6 +224,20 @@ fn as_json(report: &DriverReport) -> serde_json::Value {
     })
 }
 
+/// What only the driver by sched_ext counts.
+fn of_sched_ext(counts: &Counts, percent: &dyn Fn(u64) -> f64) -> String {
+    let Some(ext) = &counts.sched_ext else { return String::new() };
+    format!(
+        "other classes kept managed CPUs from chosen threads for {:.1} % of a CPU; {} decisions came too early and were repeated; {} threads \
+         displaced, {} taken by CPUs while the agent was silent; {} events lost\n",
+        percent(ext.kept_by_others_ns),
+        ext.early,
+        ext.displaced,
+        ext.alone,
+        ext.lost
+    )
+}
+
 fn as_text(report: &DriverReport, style: &Style) -> String {
     let counts = &report.counts;
     let elapsed = report.elapsed.0.max(1) as f64;
@@ -253,18 +267,7 @@ fn as_text(report: &DriverReport, style: &Style) -> String {
     if counts.migrations > 0 {
         let _ = writeln!(text, "sent to another managed CPU {} times", counts.migrations);
     }
-    if let Some(ext) = &counts.sched_ext {
-        let _ = writeln!(
-            text,
-            "other classes kept managed CPUs from chosen threads for {:.1} % of a CPU; {} decisions came too early and were repeated; {} threads \
-             displaced, {} taken by CPUs while the agent was silent; {} events lost",
-            percent(ext.kept_by_others_ns),
-            ext.early,
-            ext.displaced,
-            ext.alone,
-            ext.lost
-        );
-    }
+    text += &of_sched_ext(counts, &percent);
     // Now and then it happens on every machine: a quantum that is too short shows in most decisions.
     if counts.postponed * 4 > counts.decisions {
         let _ = writeln!(

@@ -1,4 +1,4 @@
-//! The lock of the agents: whoever has waited longest has it next.
+//! The lock of the agents: the agent that has waited longest has it next.
 //!
 //! The standard library's lock gives no turns: who lets it go and asks again has it before the one that was woken for it is there. Two agents
 //! that find timers due again and again kept the third from it for 100 ms, and the guardian ended the run (Linux 7.2-rt under emulation,
