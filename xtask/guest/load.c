@@ -3,6 +3,7 @@
  * load KIND NAME NICE CPUS POLICY SECONDS [A B [C]]
  *   hog       runs without end
  *   clock     as hog, and prints how much CPU time it got in all
+ *   gap       as hog, and prints the longest time for which it did not run, in us
  *   sleeper   runs A us, sleeps B us
  *   periodic  runs A us every B us, at fixed moments
  *   pipe      runs A us, wakes its child NAMEb, which runs B us and wakes it
@@ -57,6 +58,18 @@ static long a, b;
 static int going(void)
 {
     return clock_ns(CLOCK_MONOTONIC) < end;
+}
+
+static void gap(const char *name)
+{
+    int64_t last = clock_ns(CLOCK_MONOTONIC), longest = 0;
+    while (last < end) {
+        int64_t now = clock_ns(CLOCK_MONOTONIC);
+        if (now - last > longest)
+            longest = now - last;
+        last = now;
+    }
+    printf("%s: longest gap %ld us\n", name, (long)(longest / 1000));
 }
 
 static void periodic(void)
@@ -257,6 +270,8 @@ int main(int count, char **words)
             run_us(1000);
         if (*kind == 'c')
             printf("%s %lld us\n", words[2], (long long)clock_ns(CLOCK_PROCESS_CPUTIME_ID) / 1000);
+    } else if (!strcmp(kind, "gap")) {
+        gap(words[2]);
     } else if (!strcmp(kind, "sleeper")) {
         while (going()) {
             run_us(a);

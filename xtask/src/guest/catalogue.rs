@@ -36,6 +36,8 @@ pub(super) struct Test {
     pub(super) judge: Option<Judge>,
     /// Such a test boots alone.
     pub(super) more: Option<More>,
+    /// It needs a program with the feature `sched-ext`.
+    pub(super) sched_ext: bool,
 }
 
 impl Test {
@@ -57,6 +59,7 @@ const USUAL: Test = Test {
     twice: false,
     judge: None,
     more: None,
+    sched_ext: false,
 };
 
 /// All tests, in the order in which they run.
@@ -101,6 +104,32 @@ pub(super) const TESTS: &[Test] = &[
         kernels: &["7.2"],
         limit_s: 300,
         more: Some(foreign::archive),
+        ..USUAL
+    },
+    Test {
+        name: "sched-ext",
+        about: "the sched_ext driver: shares, children, nice, affinity, hotplug, fair load beside, one scheduler at a time, the log repeats",
+        machine: Machine::usual(Clock::Virtual),
+        kernels: &["7.2"],
+        limit_s: 600,
+        sched_ext: true,
+        ..USUAL
+    },
+    Test {
+        name: "sched-ext-death",
+        about: "the sched_ext driver is killed or stopped: its threads go on without a gap and have their policy again",
+        machine: Machine::usual(Clock::Virtual),
+        kernels: &["7.2"],
+        limit_s: 600,
+        sched_ext: true,
+        ..USUAL
+    },
+    Test {
+        name: "sched-ext-without",
+        about: "a kernel without sched_ext: the driver is refused with the reason",
+        machine: Machine::usual(Clock::Virtual),
+        kernels: &["6.1", "6.12"],
+        sched_ext: true,
         ..USUAL
     },
     Test {

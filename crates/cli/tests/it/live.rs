@@ -559,6 +559,8 @@ fn what_cannot_be_run_is_refused_by_name() {
         (vec!["run", "--scheduler", "rr", "--cpus", "400", "--", "true"], "CPU 400 cannot be managed"),
         (vec!["run", "--scheduler", "rr", "--task", "x", "--", "true"], "NAME=POLICY"),
         (vec!["attach", "--scheduler", "rr", "--pid", "8388609"], "no thread 8388609"),
+        // Built without it, or on a kernel without it: either is said by name, and the command does not start.
+        (vec!["run", "--driver", "sched-ext", "--scheduler", "rr", "--", "true"], "--driver sched-ext"),
         (vec!["verify", "README.md"], "line 1"),
         (vec!["run", "--scheduler", "rr", "--", "/no/such"], "cannot start `/no/such`: No such file"),
         (vec!["confirm", "--scheduler", "rr", "--", "/etc/passwd"], "cannot start `/etc/passwd`: Permission"),
