@@ -148,6 +148,11 @@ impl Agent<'_> {
             Ok::<(), ExtError>(())
         });
         self.state.ext.alone = kernel.control().alone;
+        // The kernel takes a while to unload it, longer on a slow machine than the guardian waits: the supervisor, which may share this CPU
+        // and has the same priority, beats meanwhile.
+        if let Ok(own) = threads::scheduling(0) {
+            let _ = threads::set_scheduling(0, &own.with_policy(Policy::Other));
+        }
         // Before anything is restored: threads that still wait are the fair class's at once.
         kernel.detach();
         shared.stop.store(true, Ordering::Relaxed);

@@ -110,7 +110,6 @@ impl<'a> Prepared<'a> {
             bell,
             seen: Mutex::new((Counts::default(), Vec::new())),
         });
-        let start = monotonic();
         std::thread::scope(|scope| {
             let (orders, inbox) = channel();
             let (news, notices) = channel();
@@ -119,15 +118,15 @@ impl<'a> Prepared<'a> {
             let (options, core, others) = (self.options, &self.core, self.others);
             let agent =
                 std::thread::Builder::new().name("sched-agent".to_owned()).spawn_scoped(scope, move || {
-                    let (mut kernel, state) = match begin_agent(options, core, &others, start) {
+                    let (mut kernel, state, start) = match begin_agent(options, core, &others) {
                         Ok(begun) => begun,
                         Err(error) => {
                             ours.stop.store(true, Ordering::Relaxed);
-                            let _ = ready.send(false);
+                            let _ = ready.send(None);
                             return Err(error);
                         }
                     };
-                    let _ = ready.send(true);
+                    let _ = ready.send(Some(start));
                     let agent = Agent {
                         shared: ours,
                         state,
@@ -140,9 +139,9 @@ impl<'a> Prepared<'a> {
                     agent.run(&mut kernel)
                 });
             let agent = agent.map_err(LiveError::io("starting the agent"))?;
-            if !started.recv().unwrap_or(false) {
+            let Some(start) = started.recv().ok().flatten() else {
                 return Err(ended(agent).err().unwrap_or_else(|| unexpected().into()));
-            }
+            };
             let result = self.supervise(&shared, (orders, notices), start, processes, begin, done);
             shared.stop.store(true, Ordering::Relaxed);
             shared.ring();
@@ -188,12 +187,7 @@ fn begin_agent(
     options: &DriverOptions,
     core: &CoreOptions,
     others: &CpuSet,
-    start: Ns,
-) -> Result<(Kernel, State<RealThreads>), ExtError> {
-    let rules =
-        Rules { hz: core.hz, starve_after: options.starve_after, log_steps: options.log_steps, start };
-    let logged = LoggedCore::new(core).map_err(LiveError::from)?;
-    let state = State::new(logged, rules, &options.cpus, RealThreads::new(options));
+) -> Result<(Kernel, State<RealThreads>, Ns), ExtError> {
     let mut kernel = Kernel::load()?;
     kernel.attach()?;
     // From here on no page of this process waits for a disk.
@@ -202,7 +196,13 @@ fn begin_agent(
     become_fifo("the agent", AGENT, others)?;
     keep_only(&[Duty::Schedule, Duty::LockMemory, Duty::RunBpf, Duty::See])
         .map_err(LiveError::io("giving up capabilities (capset)"))?;
-    Ok((kernel, state))
+    // The run begins when the kernel has the scheduler.
+    let start = monotonic();
+    let rules =
+        Rules { hz: core.hz, starve_after: options.starve_after, log_steps: options.log_steps, start };
+    let logged = LoggedCore::new(core).map_err(LiveError::from)?;
+    let state = State::new(logged, rules, &options.cpus, RealThreads::new(options));
+    Ok((kernel, state, start))
 }
 
 struct Supervisor<'a> {

@@ -9,8 +9,6 @@ for i in 1 2 3 4 5 6; do
 done
 pids=${pids#,}
 first=${pids%%,*}
-load sleeper s1 0 - other 2000 500 3000 &
-sleeper=$!
 sleep 0.3
 policy() { task show "$1" | grep -q "policy $2 "; }
 # chosen NAME LOW HIGH: its share in tenths of a per cent.
@@ -36,6 +34,8 @@ for scheduler in rr:slice_ns=20ms shinjuku:quantum=5ms; do
     done
 done
 
+load sleeper s1 0 - other 2000 500 3000 &
+sleeper=$!
 # A sleeper wakes, is heard, and gets the CPU by Credit2's credits; the log repeats.
 run schedlab attach $driver --scheduler xen-credit2 --cpus 1-2 --pid $pids,$sleeper --starve-after 1s --for 6s --log calls
 check "credit2: it ends well" [ $code = 0 ]
@@ -43,6 +43,7 @@ check "credit2: wakeups are heard" said ' [1-9][0-9][0-9]+ wakeups'
 for i in 1 2 3 4 5 6; do check "credit2: m$i has a part" chosen m$i 200 360; done
 run schedlab verify calls
 check "credit2: the log gives the same decisions again" [ $code = 0 ]
+kill -9 $sleeper
 
 # Children and theirs, which come and go.
 run schedlab run $driver --scheduler rr --cpus 1-3 --starve-after 1s --for 60s --log calls -- sh -c '

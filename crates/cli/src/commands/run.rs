@@ -8,7 +8,7 @@ use crate::render::Style;
 use anyhow::{Context, anyhow, bail};
 use schedlab_host::OwnCommand;
 use schedlab_live::RunDir;
-use schedlab_live::driver::{Counts, DriverOptions, DriverReport, LogLine};
+use schedlab_live::driver::{DriverOptions, DriverReport, ExtCounts, LogLine};
 use schedlab_live::elevation;
 use schedlab_model::{CpuSet, Ns, Policy};
 use std::fmt::Write as _;
@@ -224,17 +224,12 @@ fn as_json(report: &DriverReport) -> serde_json::Value {
     })
 }
 
-/// What only the driver by sched_ext counts.
-fn of_sched_ext(counts: &Counts, percent: &dyn Fn(u64) -> f64) -> String {
-    let Some(ext) = &counts.sched_ext else { return String::new() };
+/// Returns the line that only the sched_ext driver has. `kept`: per cent of a CPU.
+fn sched_ext_text(ext: &ExtCounts, kept: f64) -> String {
     format!(
-        "other classes kept managed CPUs from chosen threads for {:.1} % of a CPU; {} decisions came too early and were repeated; {} threads \
+        "other classes kept managed CPUs from chosen threads for {kept:.1} % of a CPU; {} decisions came too early and were repeated; {} threads \
          displaced, {} taken by CPUs while the agent was silent; {} events lost\n",
-        percent(ext.kept_by_others_ns),
-        ext.early,
-        ext.displaced,
-        ext.alone,
-        ext.lost
+        ext.early, ext.displaced, ext.alone, ext.lost
     )
 }
 
@@ -267,7 +262,10 @@ fn as_text(report: &DriverReport, style: &Style) -> String {
     if counts.migrations > 0 {
         let _ = writeln!(text, "sent to another managed CPU {} times", counts.migrations);
     }
-    text += &of_sched_ext(counts, &percent);
+    text += &counts
+        .sched_ext
+        .as_ref()
+        .map_or(String::new(), |ext| sched_ext_text(ext, percent(ext.kept_by_others_ns)));
     // Now and then it happens on every machine: a quantum that is too short shows in most decisions.
     if counts.postponed * 4 > counts.decisions {
         let _ = writeln!(
