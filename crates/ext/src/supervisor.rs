@@ -31,6 +31,8 @@ use std::time::Duration;
 /// See `BROKEN` of the elevation driver: a thread that waits so much longer than it may shows that the agent is broken.
 const BROKEN: u32 = 4;
 const BROKEN_MORE: Duration = Duration::from_secs(2);
+/// Below the agent, which may have only this CPU: reading /proc for all threads takes a slow machine longer than the guardian waits.
+const SUPERVISOR: u8 = AGENT - 1;
 /// How often the status file is written, new threads are looked for, and requests.
 const PUBLISH: Ns = Ns::from_ms(100);
 
@@ -238,7 +240,7 @@ impl<'a> Supervisor<'a> {
         start: Ns,
     ) -> Result<Supervisor<'a>, ExtError> {
         let options = prepared.options;
-        become_fifo("the supervisor", AGENT, &prepared.others)?;
+        become_fifo("the supervisor", SUPERVISOR, &prepared.others)?;
         let silence = silence(prepared.stall);
         let keeper = Keeper::start(&KeeperOptions {
             run_dir: options.run_dir.clone(),
