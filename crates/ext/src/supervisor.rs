@@ -431,9 +431,6 @@ impl<'a> Supervisor<'a> {
 
     /// A thread may run another program, or call itself otherwise: what is declared for its name counts.
     fn rename(&mut self) {
-        if self.options.declared.is_empty() {
-            return;
-        }
         let declared = |name: &str, own: Policy| {
             let found = self.options.declared.iter().find(|(declared, _)| declared == name);
             found.map_or(own, |(_, policy)| *policy)
@@ -507,9 +504,15 @@ impl<'a> Supervisor<'a> {
         if let Some(breach) = state.breach {
             return Err(LiveError::Contract { scheduler: self.core.scheduler, breach }.into());
         }
-        let threads = state.report().into_iter();
-        let threads =
-            threads.map(|(tid, comm, chosen)| ThreadReport { tid, comm, chosen_ns: chosen.0 }).collect();
+        // A thread has the name of its maker when it joins.
+        let name =
+            |tid: u32, comm: String| self.taken.get(&tid).map_or(comm, |(known, _)| known.comm.clone());
+        let report = |(tid, comm, chosen): (u32, String, Ns)| ThreadReport {
+            tid,
+            comm: name(tid, comm),
+            chosen_ns: chosen.0,
+        };
+        let threads = state.report().into_iter().map(report).collect();
         Ok(DriverReport {
             elapsed,
             counts: Counts { agent_cpu_ns: cpu_ns, ..state.counts },
