@@ -33,6 +33,8 @@ lint:  ## Formatting, clippy (warnings are errors), licences and known holes of 
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --package schedlab-cli --no-default-features -- -D warnings
+	@if pkg-config --exists libelf zlib; then $(CARGO) clippy --package schedlab-cli --features sched-ext -- -D warnings; else \
+		echo 'The sched_ext driver is not looked at: apt-get install libelf-dev zlib1g-dev pkg-config' >&2; fi
 	$(CARGO) xtask deny
 
 ci:  ## What must hold before a change lands: lint, tidy, licences, tests
