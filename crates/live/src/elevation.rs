@@ -56,8 +56,6 @@ pub const RUNNING: u8 = 3;
 pub const BLOCK_DETECTOR: u8 = 2;
 /// Priority of managed threads that wait.
 pub const PARKED: u8 = 1;
-/// Priority of a managed thread while it is sent to another CPU on a kernel with PREEMPT_RT, for some microseconds (`Thread::send_to`).
-pub const SENT: u8 = AGENT;
 
 /// What the live driver can give a scheduler on this machine, with these permissions. Ticks, exact slices and timers
 /// it always gives.

@@ -6,9 +6,7 @@ mod agent_threads;
 use super::agent::{Notice, Order, Shared};
 use super::hearing::Hearing;
 use super::threads::Thread;
-use super::{
-    AGENT, Counts, DriverOptions, DriverReport, GUARDIAN, HEARTBEAT, PARKED, RUNNING, SENT, ThreadReport,
-};
+use super::{AGENT, Counts, DriverOptions, DriverReport, GUARDIAN, HEARTBEAT, PARKED, RUNNING, ThreadReport};
 use crate::driver::{
     CpuClaim, Heartbeat, PATIENCE, RtLimit, become_fifo, check_cpus, check_scheduler, longest_stall,
     monotonic, silence,
@@ -218,7 +216,7 @@ impl<'a> Supervisor<'a> {
     /// Takes on every thread of a process, and journals that those to come are managed, too.
     fn take_process(&mut self, process: u32) -> Result<(), LiveError> {
         let first = Keeper::target(process)?;
-        let band = Setting::FifoBand(PARKED, SENT);
+        let band = Setting::FifoBand(PARKED, RUNNING);
         if self.processes.insert(process) {
             let Some(origin) = self.origin(&first, first.parent) else {
                 return Err(LiveError::NoThread { tid: process });
@@ -366,7 +364,7 @@ impl<'a> Supervisor<'a> {
         let taken_for = self.taken_for(&identity.comm, before.policy);
         let cpu = self.next_cpu(&affinity);
         let thread = Thread::open(identity.clone(), before, affinity, taken_for, cpu).ok_or_else(gone)?;
-        self.keeper.declare_from(identity, before, Setting::FifoBand(PARKED, SENT))?;
+        self.keeper.declare_from(identity, before, Setting::FifoBand(PARKED, RUNNING))?;
         let (within, to) = (self.confined(), CpuSet::single(cpu));
         if !self.keeper.confine_within(identity, (affinity, present), within, &to)? {
             self.keeper.let_go(identity)?;

@@ -1,12 +1,11 @@
 //! The managed threads: identity, scheduling before, and how each is changed.
 
 use super::control::{Interference, State, ThreadControl};
-use super::{PARKED, RUNNING, SENT};
+use super::{PARKED, RUNNING};
 use rustix::io::pread;
 use schedlab_host::threads::{self, Identity, Scheduling};
 use schedlab_model::{CpuId, CpuSet, Nice, Policy};
 use std::fs::File;
-use std::sync::OnceLock;
 
 /// One managed thread.
 #[derive(Debug)]
@@ -21,8 +20,6 @@ pub(super) struct Thread {
     /// The CPU to which it is pinned.
     pub(super) cpu: CpuId,
     stat: File,
-    /// The kernel has PREEMPT_RT.
-    real_time: bool,
 }
 
 impl Thread {
@@ -35,22 +32,7 @@ impl Thread {
         cpu: CpuId,
     ) -> Option<Thread> {
         let stat = File::open(format!("/proc/{}/task/{}/stat", identity.process, identity.tid)).ok()?;
-        Some(Thread { identity, before, affinity, taken_for, cpu, stat, real_time: is_real_time_kernel() })
-    }
-
-    /// Sets its affinity. On PREEMPT_RT a thread that is inside of a kernel lock keeps its CPU until it is out of it (`migrate_disable`), and
-    /// sched_setaffinity(2) waits for that (`affine_move_task` in kernel/sched/core.c). A parked thread does not get out of it while a raised
-    /// one has its CPU, and the agent that waits is the one who would take that one away. So it goes first until it has left. Elsewhere
-    /// spinning locks are held by running threads only.
-    fn leave_for(&self, cpu: CpuId) -> bool {
-        let (tid, there) = (self.identity.tid, CpuSet::single(cpu));
-        if !self.real_time {
-            return threads::set_affinity(tid, &there).is_ok();
-        }
-        let Ok(now) = threads::scheduling(tid) else { return false };
-        let sent = self.set(SENT) && threads::set_affinity(tid, &there).is_ok();
-        let _ = threads::set_scheduling(tid, &now);
-        sent
+        Some(Thread { identity, before, affinity, taken_for, cpu, stat })
     }
 
     fn set(&self, priority: u8) -> bool {
@@ -152,7 +134,7 @@ impl ThreadControl for Thread {
         // What the thread itself, or another process, asked for since its last look is not written over.
         let tid = self.identity.tid;
         let confined = threads::affinity(tid).is_ok_and(|now| now != CpuSet::single(self.cpu));
-        let sent = !confined && self.leave_for(cpu);
+        let sent = !confined && threads::set_affinity(tid, &CpuSet::single(cpu)).is_ok();
         if sent {
             self.cpu = cpu;
         }
@@ -169,42 +151,10 @@ impl ThreadControl for Thread {
     }
 }
 
-/// Whether this kernel has PREEMPT_RT.
-fn is_real_time_kernel() -> bool {
-    static KNOWN: OnceLock<bool> = OnceLock::new();
-    *KNOWN.get_or_init(|| schedlab_host::machine().version.contains("PREEMPT_RT"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::process::Command;
-
-    /// As the driver sends it on a real-time kernel: it goes first for as long as that takes, and has what it had before.
-    #[test]
-    fn a_thread_that_is_sent_on_a_real_time_kernel_has_its_place_again() {
-        let allowed = threads::affinity(0).expect("our own");
-        let cpus: Vec<CpuId> = allowed.iter().collect();
-        let [first, .., last] = cpus[..] else { return };
-        let mut child = Command::new("sleep").arg("600").spawn().expect("sleep(1)");
-        threads::set_affinity(child.id(), &CpuSet::single(first)).expect("an allowed CPU");
-        let identity = threads::identity(child.id()).expect("it lives");
-        let before = threads::scheduling(child.id()).expect("it lives");
-        let thread = Thread::open(identity, before, allowed, before.policy, first).expect("it lives");
-        let mut thread = Thread { real_time: true, ..thread };
-        // Without the right to real-time priorities nothing can be managed, and nothing is sent.
-        let parked = thread.park();
-        let sent = thread.send_to(last);
-        let now = threads::scheduling(child.id()).expect("it lives");
-        let there = threads::affinity(child.id()).expect("it lives");
-        child.kill().expect("a child of this test");
-        child.wait().expect("a child of this test");
-        assert_eq!(sent, parked);
-        if parked {
-            assert_eq!((now.policy, there), (Policy::Fifo(PARKED), CpuSet::single(last)));
-            assert!(now.reset_on_fork);
-        }
-    }
 
     /// A thread narrows its own affinity between two looks of the driver, and the scheduler picks it elsewhere.
     #[test]
