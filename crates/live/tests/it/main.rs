@@ -331,7 +331,7 @@ fn silent_keeper() -> Result<(), Failed> {
     // The keeper cannot say why any more: the guardian does.
     let mut said = String::new();
     kept.child.stderr.take().expect("piped").read_to_string(&mut said)?;
-    let words = [format!("ended process {} (a test)", kept.child.id()), "no heartbeat".to_owned()];
+    let words = [format!("ends process {} (a test)", kept.child.id()), "no heartbeat".to_owned()];
     assert!(words.iter().all(|word| said.contains(word.as_str())), "{said}");
     Ok(())
 }
