@@ -50,7 +50,7 @@ task kill 'm?' 19
 run schedlab run $driver --scheduler rr --cpus 1-3 --starve-after 1s --for 60s --log calls -- sh -c '
     for i in 1 2 3 4; do
         load forks f$i 0 - other 1 300 50 &
-        load hog short$i 0 - other 0.2 &
+        load hog short$i 0 - other 1 &
     done
     wait'
 check "fork: it ends with its command" [ $code = 0 ]
@@ -113,7 +113,7 @@ run schedlab attach $driver --scheduler rr --cpus 1 --pid $first --for 2s
 check "fair load: refused, with its share and its name" said '% of CPU 1 went to thread [0-9]+ \(fair1\)'
 check "fair load: ... with exit code 2" [ $code = 2 ]
 kill -9 $hog
-load periodic fair2 0 2 other 60 2000 10000 &
+load periodic fair2 0 2 other 60 500 10000 &
 sleep 0.5
 run schedlab attach $driver --scheduler rr --cpus 1 --pid $first --starve-after 2s --for 4s
 check "fair load: less is told before" said 'warning: [0-9]+ % of CPU 1 goes to thread [0-9]+ \(fair2\)'
