@@ -1,5 +1,5 @@
 # The table of latency, idle and loaded, SCHED_OTHER and SCHED_FIFO: `schedlab latency merge` puts those of several kernels together.
-LIMIT=300 run schedlab latency --matrix --for 2s --rounds 3 --groups 2 --json -o matrix.json
+LIMIT=300 run schedlab latency --matrix --for 2s --rounds 5 --groups 2 --json -o matrix.json
 check "the table is measured" [ -s matrix.json ]
 run schedlab latency merge here=matrix.json
 check "it can be merged" [ $code = 0 ]
