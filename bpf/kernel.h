@@ -3,24 +3,11 @@
 #ifndef SCHEDLAB_KERNEL_H
 #define SCHEDLAB_KERNEL_H
 
-typedef unsigned char __u8;
-typedef unsigned short __u16;
-typedef unsigned int __u32;
-typedef unsigned long long __u64;
-typedef signed char __s8;
-typedef short __s16;
-typedef int __s32;
-typedef long long __s64;
-typedef __u16 __be16;
-typedef __u32 __be32;
-typedef __u32 __wsum;
-typedef _Bool bool;
+#include "types.h"
 
 enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2 };
 enum { BPF_F_MMAPABLE = 1 << 10 };
 enum { BPF_ANY = 0 };
-
-#define LAYOUT __attribute__((preserve_access_index))
 
 struct kernfs_node {
     __u64 id;

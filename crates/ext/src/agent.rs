@@ -6,7 +6,7 @@ use crate::kernel::{Ends, Kernel};
 use crate::state::{Described, Notice, State, Threads};
 use crate::wire::{BATCH, Decision, Event};
 use schedlab_host::threads;
-use schedlab_live::driver::{Counts, DriverOptions, HEARTBEAT, Rounds, cpu_time, monotonic};
+use schedlab_live::driver::{Counts, DriverOptions, HEARTBEAT, LONGEST_PAUSE, Rounds, cpu_time, monotonic};
 use schedlab_model::{CpuSet, Nice, Ns, Policy};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,8 +16,6 @@ use std::sync::mpsc::{Receiver, Sender};
 
 /// After a decision that the kernel was not ready for: the other CPU needs some microseconds.
 const SOON: Ns = Ns::from_us(20);
-/// See `LONGEST_PAUSE` of the elevation driver: timers leave the agent's CPU for as long as its last round took, but no longer.
-const LONGEST_PAUSE: Ns = Ns::from_ms(1);
 
 /// What the supervisor tells the agent.
 pub(crate) enum Order {

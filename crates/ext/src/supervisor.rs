@@ -12,13 +12,13 @@ use schedlab_host::privileges::{Duty, keep_only};
 use schedlab_host::sched_ext::usable_here;
 use schedlab_host::threads::{self as host, Identity, Scheduling};
 use schedlab_live::driver::{
-    AGENT, Counts, CpuClaim, DriverOptions, DriverReport, GUARDIAN, HEARTBEAT, Heartbeat, PATIENCE, RtLimit,
-    ThreadReport, become_fifo, check_cpus, check_scheduler, longest_stall, monotonic, silence,
+    AGENT, Counts, CpuClaim, DriverOptions, DriverReport, HEARTBEAT, Heartbeat, PATIENCE, PUBLISH, RtLimit,
+    ThreadReport, become_fifo, check_cpus, check_scheduler, lock_memory, longest_stall, monotonic, silence,
 };
 use schedlab_live::journal::Setting;
 use schedlab_live::logged_core::{CoreOptions, LoggedCore};
 use schedlab_live::status_file::{DriverStatus, StatusThread};
-use schedlab_live::{Keeper, KeeperOptions, LiveError, detach, restore};
+use schedlab_live::{Keeper, LiveError, detach, restore};
 use schedlab_model::{CpuSet, Ns, Policy};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -28,13 +28,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
-/// See `BROKEN` of the elevation driver: a thread that waits so much longer than it may shows that the agent is broken.
-const BROKEN: u32 = 4;
-const BROKEN_MORE: Duration = Duration::from_secs(2);
 /// Below the agent, which may have only this CPU: reading /proc for all threads takes a slow machine longer than the guardian waits.
 const SUPERVISOR: u8 = AGENT - 1;
-/// How often the status file is written, new threads are looked for, and requests.
-const PUBLISH: Ns = Ns::from_ms(100);
 
 /// Runs the threads of `processes`, and those that they make, under the scheduler of `options` until `done` says so or all are gone; then
 /// everything is restored. `warn` is told what others have of the managed CPUs; `begin` is called once, when all are managed.
@@ -192,9 +187,7 @@ fn begin_agent(
 ) -> Result<(Kernel, State<RealThreads>, Ns), ExtError> {
     let mut kernel = Kernel::load()?;
     kernel.attach()?;
-    // From here on no page of this process waits for a disk.
-    let all = rustix::mm::MlockAllFlags::CURRENT | rustix::mm::MlockAllFlags::FUTURE;
-    rustix::mm::mlockall(all).map_err(|error| LiveError::io("locking memory (mlockall)")(error.into()))?;
+    lock_memory()?;
     become_fifo("the agent", AGENT, others)?;
     keep_only(&[Duty::Schedule, Duty::LockMemory, Duty::RunBpf, Duty::See])
         .map_err(LiveError::io("giving up capabilities (capset)"))?;
@@ -242,14 +235,7 @@ impl<'a> Supervisor<'a> {
         let options = prepared.options;
         become_fifo("the supervisor", SUPERVISOR, &prepared.others)?;
         let silence = silence(prepared.stall);
-        let keeper = Keeper::start(&KeeperOptions {
-            run_dir: options.run_dir.clone(),
-            purpose: format!("run under {} by sched_ext on CPU {}", options.scheduler, options.cpus),
-            program: options.program.clone(),
-            silence: Some(silence),
-            priority: Some(GUARDIAN),
-            starve: Some(Duration::from_nanos(options.starve_after.0) * BROKEN + BROKEN_MORE),
-        })?;
+        let keeper = Keeper::start(&options.keeper(" by sched_ext", silence))?;
         let limit = RtLimit::set();
         keep_only(&[Duty::Schedule, Duty::LockMemory, Duty::Kill, Duty::See])
             .map_err(LiveError::io("giving up capabilities"))?;
@@ -370,7 +356,7 @@ impl<'a> Supervisor<'a> {
         self.wait_until_done()?;
         let wanted = Scheduling { slice: None, ext: true, ..before.with_policy(Policy::Other) };
         self.taken.insert(tid, (identity.clone(), before));
-        self.keeper.apply(&identity, &Scheduling { ext: true, ..wanted })?;
+        self.keeper.apply(&identity, &wanted)?;
         Ok(true)
     }
 

@@ -70,14 +70,13 @@ fn judge<'s>(
     lockdown: Option<&str>,
     caps: &Caps,
 ) -> Result<&'s SchedExt, Unusable> {
-    let named = kernel;
-    let kernel = || named.to_owned();
+    let named = || kernel.to_owned();
     let Some(state) = state else {
-        let old = release(named).is_some_and(|release| release < (6, 12));
-        return Err(if old { Unusable::TooOld(kernel()) } else { Unusable::NotBuilt(kernel()) });
+        let old = release(kernel).is_some_and(|release| release < (6, 12));
+        return Err(if old { Unusable::TooOld(named()) } else { Unusable::NotBuilt(named()) });
     };
     if !btf {
-        return Err(Unusable::NoBtf(kernel()));
+        return Err(Unusable::NoBtf(named()));
     }
     // `integrity` keeps programs from writing, not from reading (security/security.c: LOCKDOWN_BPF_READ_KERNEL stands behind
     // LOCKDOWN_CONFIDENTIALITY's beginning, Linux 6.12).

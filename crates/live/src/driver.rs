@@ -9,8 +9,9 @@ mod start;
 pub use cpu_claim::{CpuClaim, PATIENCE};
 pub use heartbeat::{Heartbeat, Rounds};
 pub use host_stalls::{longest as longest_stall, silence};
-pub use start::{RtLimit, become_fifo, check_cpus, check_scheduler, cpu_time, monotonic};
+pub use start::{RtLimit, become_fifo, check_cpus, check_scheduler, cpu_time, lock_memory, monotonic};
 
+use crate::KeeperOptions;
 use crate::logged_core::{CoreOptions, Decision, Step};
 use schedlab_model::{CpuSet, Ns, Policy};
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,16 @@ pub const HEARTBEAT: Duration = Duration::from_millis(10);
 /// An owner whose agents are silent for longer is ended by the guardian; on a machine that stalls for long the bound is longer
 /// ([`DriverReport::silence`]).
 pub const SILENCE: Duration = Duration::from_millis(100);
+
+/// How often the status file is written, and requests are looked for.
+pub const PUBLISH: Ns = Ns::from_ms(100);
+/// An agent that finds its timers due again and again sleeps for as long as its last round took, but never for longer than this.
+/// A round takes some 10 us; one of more than 1 ms was disturbed and says nothing about the next.
+pub const LONGEST_PAUSE: Ns = Ns::from_ms(1);
+/// A thread that waits so many times longer than it may, and a while more, shows that its agent is broken. (The agent
+/// gives it back at the first look; threads whose wakeups left no event are found within a second and a half.)
+const BROKEN: u32 = 4;
+const BROKEN_MORE: Duration = Duration::from_secs(2);
 
 /// The scheduler, the CPUs, and the limits of a run under management.
 #[derive(Clone, Debug)]
@@ -47,6 +58,20 @@ pub struct DriverOptions {
     pub program: PathBuf,
     /// How many steps are kept for the log.
     pub log_steps: usize,
+}
+
+impl DriverOptions {
+    /// Returns what the keeper of such a run is told. `by`: the driver's means, in words behind the scheduler's name; may be empty.
+    pub fn keeper(&self, by: &str, silence: Duration) -> KeeperOptions {
+        KeeperOptions {
+            run_dir: self.run_dir.clone(),
+            purpose: format!("run under {}{by} on CPU {}", self.scheduler, self.cpus),
+            program: self.program.clone(),
+            silence: Some(silence),
+            priority: Some(GUARDIAN),
+            starve: Some(Duration::from_nanos(self.starve_after.0) * BROKEN + BROKEN_MORE),
+        }
+    }
 }
 
 /// One line of a log: what happened, and what was decided.

@@ -46,7 +46,7 @@ mod yield_window;
 pub use supervisor::manage;
 pub use yield_window::YieldWindows;
 
-use crate::driver::{AGENT, Counts, DriverOptions, DriverReport, GUARDIAN, HEARTBEAT, LogLine, ThreadReport};
+use crate::driver::{AGENT, Counts, DriverOptions, DriverReport, HEARTBEAT, LogLine, ThreadReport};
 use schedlab_host::follow::Follower;
 use schedlab_model::CpuSet;
 

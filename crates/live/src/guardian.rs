@@ -157,7 +157,7 @@ pub fn run(watch: &GuardianOptions) -> Result<GuardianEnd, LiveError> {
         return second::wait(watch, record.as_ref());
     }
     let second = Second::start(watch);
-    let end = match listen(watch) {
+    let end = match listen(watch, record.as_ref()) {
         OwnerEnd::Quit => Ok(GuardianEnd::Dismissed),
         OwnerEnd::End => put_back(&watch.journal),
         OwnerEnd::Silence(why) => {
@@ -202,7 +202,7 @@ enum OwnerEnd {
     Silence(String),
 }
 
-fn listen(watch: &GuardianOptions) -> OwnerEnd {
+fn listen(watch: &GuardianOptions, record: Option<&Record>) -> OwnerEnd {
     let silence = watch.silence;
     let mut starving = watch.starve.map(|limit| Starving::for_journal(&watch.journal, limit));
     let mut input = io::stdin();
@@ -230,7 +230,7 @@ fn listen(watch: &GuardianOptions) -> OwnerEnd {
             }
             Ok(0) => {
                 let why = silent(silence.unwrap_or_default(), beaten);
-                return OwnerEnd::Silence(format!("{why}{}", of_its_threads(&watch.journal)));
+                return OwnerEnd::Silence(format!("{why}{}", of_its_threads(record)));
             }
             Err(error) if error != rustix::io::Errno::INTR => return OwnerEnd::End,
             Err(_) => continue,
@@ -292,8 +292,8 @@ fn silent(silence: Duration, beaten: bool) -> String {
 
 /// What the threads of a silent owner do, for a reader who looks for the reason: one that wants to run is kept from its CPU, one that sleeps waits
 /// for something.
-fn of_its_threads(journal: &Path) -> String {
-    let Ok(Some(record)) = Record::read(journal) else { return String::new() };
+fn of_its_threads(record: Option<&Record>) -> String {
+    let Some(record) = record else { return String::new() };
     let state = |tid: u32| {
         let comm = threads::identity(tid)?.comm;
         let what = if threads::is_runnable(tid) { "runs or wants to" } else { "sleeps" };

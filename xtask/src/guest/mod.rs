@@ -198,18 +198,16 @@ impl Laboratory {
     fn boot(&self, kernel: &Kernel, machine: &Machine, tests: &[&Test], folder: &Path) -> Result<usize> {
         let seconds: u32 = tests.iter().map(|test| test.limit_s).sum();
         let limit = BOOT_LIMIT + Duration::from_secs(u64::from(seconds) * 4);
-        let mut archives = vec![self.base.clone(), image::tests(&tree::root(), tests)?];
-        if let Some(more) = tests[0].more {
-            match more(&self.store, kernel) {
-                Ok(more) => archives.push(more),
-                Err(error) if std::env::var("CI").is_ok_and(|ci| ci == "true") => return Err(error),
-                Err(error) => {
-                    println!("== {}: LEFT OUT: {}: {error:#}", kernel.name, tests[0].name);
-                    return Ok(0);
-                }
+        let scripts = image::tests(&tree::root(), tests)?;
+        let more = match tests[0].more.map(|more| more(&self.store, kernel)).transpose() {
+            Ok(more) => more.unwrap_or_default(),
+            Err(error) if std::env::var("CI").is_ok_and(|ci| ci == "true") => return Err(error),
+            Err(error) => {
+                println!("== {}: LEFT OUT: {}: {error:#}", kernel.name, tests[0].name);
+                return Ok(0);
             }
-        }
-        let archives: Vec<&[u8]> = archives.iter().map(Vec::as_slice).collect();
+        };
+        let archives = [self.base.as_slice(), &scripts, &more];
         let once = || machine::boot(&self.emulator, kernel, machine, &archives, folder, limit);
         let mut boot = once()?;
         let mut told = transcript::read(&boot.console);

@@ -1,12 +1,17 @@
 //! From what the core decided to what the kernel is asked, and what it answered.
 
-use super::{At, BEAT, Fate, State, StepKind, Threads};
+use super::{At, BEAT, Fate, State, StepKind, Task, Threads};
 use crate::wire::{Ask, Decision, Status};
 use schedlab_scheduler::decision_core::DECISIONS_MAX;
 
 /// Returns an order about a thread that names no CPU.
 pub(super) fn order(tid: u32, ask: Ask) -> Decision {
     Decision { tid, seq: 0, cpu: 0, ask, status: Status::Open }
+}
+
+/// Returns what is asked about a thread as it is now, and a CPU.
+fn about(task: &Task, cpu: u32, ask: Ask) -> Decision {
+    Decision { tid: task.tid, seq: task.seq, cpu, ask, status: Status::Open }
 }
 
 impl<T: Threads> State<T> {
@@ -52,13 +57,7 @@ impl<T: Threads> State<T> {
             let one = &self.tasks[task as usize];
             if let At::Elsewhere(cpu) = one.at {
                 self.ext.displaced += 1;
-                all.push(Decision {
-                    tid: one.tid,
-                    seq: one.seq,
-                    cpu,
-                    ask: Ask::Displace,
-                    status: Status::Open,
-                });
+                all.push(about(one, cpu, Ask::Displace));
             }
         }
         all
@@ -75,9 +74,7 @@ impl<T: Threads> State<T> {
         if let Some(task) = chosen.filter(waits).map(|chosen| &self.tasks[chosen as usize])
             && one.busy_until <= now
         {
-            let (tid, seq, cpu) = (task.tid, task.seq, one.cpu.0);
-            let run = Decision { tid, seq, cpu, ask: Ask::Run, status: Status::Open };
-            return task.unsure.is_none().then_some(run);
+            return task.unsure.is_none().then(|| about(task, one.cpu.0, Ask::Run));
         }
         // The core wants another thread, or none, and the kernel has this one there.
         let other = one.actual.filter(|actual| Some(*actual) != chosen)?;
@@ -86,13 +83,7 @@ impl<T: Threads> State<T> {
         if one.displaced == this {
             return None;
         }
-        let order = Decision {
-            tid: task.tid,
-            seq: task.seq,
-            cpu: one.cpu.0,
-            ask: Ask::Displace,
-            status: Status::Open,
-        };
+        let order = about(task, one.cpu.0, Ask::Displace);
         self.slots[slot].displaced = this;
         self.ext.displaced += 1;
         Some(order)

@@ -39,6 +39,15 @@ pub fn monotonic() -> Ns {
     Ns(u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0))
 }
 
+/// From here on no page of this process waits for a disk.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn lock_memory() -> Result<(), LiveError> {
+    let all = rustix::mm::MlockAllFlags::CURRENT | rustix::mm::MlockAllFlags::FUTURE;
+    rustix::mm::mlockall(all).map_err(|error| LiveError::io("locking memory (mlockall)")(error.into()))
+}
+
 /// Makes the calling thread, `who` in an error, one of FIFO `priority` on these CPUs.
 ///
 /// # Errors

@@ -13,6 +13,7 @@
 use super::control::{CpuControl, Interference, State, ThreadControl};
 use super::yield_window::{YieldWindow, YieldWindows};
 use super::{Counts, HEARTBEAT, LogLine};
+use crate::driver::LONGEST_PAUSE;
 use crate::logged_core::{Answer, Decision, Fate, LoggedCore, LoggedTimer, Step, StepKind, WokenBy};
 use schedlab_model::{CpuId, CpuSet, Nice, Ns, Policy};
 use schedlab_scheduler::decision_core::{Breach, DECISIONS_MAX};
@@ -132,10 +133,6 @@ pub(super) struct AgentState<T, C> {
     /// CPU time that this agent had used when its round began.
     used_before: Ns,
 }
-
-/// An agent that finds its timers due again and again sleeps for as long as its last round took, but never for longer than this.
-/// A round takes some 10 us; one of more than 1 ms was disturbed and says nothing about the next.
-const LONGEST_PAUSE: Ns = Ns::from_ms(1);
 
 impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
     /// Returns a state without threads. The log holds so many steps.

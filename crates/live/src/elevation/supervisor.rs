@@ -6,15 +6,15 @@ mod agent_threads;
 use super::agent::{Notice, Order, Shared};
 use super::hearing::Hearing;
 use super::threads::Thread;
-use super::{AGENT, Counts, DriverOptions, DriverReport, GUARDIAN, HEARTBEAT, PARKED, RUNNING, ThreadReport};
+use super::{AGENT, Counts, DriverOptions, DriverReport, HEARTBEAT, PARKED, RUNNING, ThreadReport};
 use crate::driver::{
-    CpuClaim, Heartbeat, PATIENCE, RtLimit, become_fifo, check_cpus, check_scheduler, longest_stall,
+    CpuClaim, Heartbeat, PATIENCE, PUBLISH, RtLimit, become_fifo, check_cpus, check_scheduler, longest_stall,
     monotonic, silence,
 };
 use crate::journal::{Confined, Setting};
 use crate::logged_core::CoreOptions;
 use crate::status_file::{DriverStatus, StatusThread};
-use crate::{Keeper, KeeperOptions, LiveError, detach, restore};
+use crate::{Keeper, LiveError, detach, restore};
 use agent_threads::{AgentThreads, Done};
 use schedlab_host::NoHugePages;
 use schedlab_host::follow::{Adder, least_duty};
@@ -28,18 +28,12 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-/// A thread that waits so many times longer than it may, and a while more, shows that its agent is broken. (The agent
-/// gives it back at the first look; threads whose wakeups left no event are found within a second and a half.)
-const BROKEN: u32 = 4;
-const BROKEN_MORE: Duration = Duration::from_secs(2);
 /// So often it is tried to pin a thread that changes its affinity at the same time.
 const PINS: usize = 8;
 /// So many generations are looked back for the CPU on which a thread was made.
 const GENERATIONS: usize = 8;
 /// Births that are remembered; beyond that, those of threads that have ended are forgotten.
 const BIRTHS: usize = 4096;
-/// How often the status file is written, and requests are looked for.
-const PUBLISH: Ns = Ns::from_ms(100);
 
 /// Runs the threads of `processes`, and those that they make, under the scheduler of `options` until `done` says so
 /// or all are gone; then everything is restored. `begin` is called once, when all are managed.
@@ -144,14 +138,7 @@ impl<'a> Supervisor<'a> {
         // long.
         become_fifo("the supervisor", AGENT, &others)?;
         // Locking the memory takes its time: the guardian, which waits for heartbeats, is started after that.
-        let keeper = Keeper::start(&KeeperOptions {
-            run_dir: options.run_dir.clone(),
-            purpose: format!("run under {} on CPU {}", options.scheduler, options.cpus),
-            program: options.program.clone(),
-            silence: Some(silence),
-            priority: Some(GUARDIAN),
-            starve: Some(Duration::from_nanos(options.starve_after.0) * BROKEN + BROKEN_MORE),
-        })?;
+        let keeper = Keeper::start(&options.keeper("", silence))?;
         let limit = RtLimit::set();
         // What is left to do: set policies, follow more threads, end the command.
         keep_only(&[Duty::Schedule, follow, Duty::LockMemory, Duty::Kill, Duty::See])

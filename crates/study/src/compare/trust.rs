@@ -11,7 +11,7 @@ use crate::result::{Alone, Replayed, ReplayedCell, SelfReplay};
 use crate::run::{Bench, RowPlan, Run};
 use crate::view;
 use schedlab_model::{Op, Program};
-use schedlab_scheduler::{SchedulerSpec, registry};
+use schedlab_scheduler::SchedulerSpec;
 use schedlab_stats::Estimate;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -93,8 +93,7 @@ pub(super) fn self_replay(
 
 /// Why the self-replay of a recording of another program's scheduler is none, and what can be asked of the recording all the same.
 fn without_model(name: &str, simulated: &str) -> String {
-    let own = registry::all().iter().filter(|entry| OWN_POLICIES.contains(&entry.name));
-    let own: Vec<String> = own.map(|entry| format!("--scheduler {}", entry.name)).collect();
+    let own = OWN_POLICIES.map(|policy| format!("--scheduler {policy}"));
     format!(
         "it was recorded under the sched_ext scheduler {name}, for which there is no model: what is simulated is {simulated}, the \
          kernel's own, so that what differs is {name} and the error of the method together. `{}` asks what schedlab's own \

@@ -7,7 +7,7 @@ use super::super::fair_lock::FairLock;
 use super::super::threads::Thread;
 use super::super::yield_window::YieldWindows;
 use crate::LiveError;
-use crate::driver::{AGENT, Counts, DriverOptions, LogLine, become_fifo, cpu_time, monotonic};
+use crate::driver::{AGENT, Counts, DriverOptions, LogLine, become_fifo, cpu_time, lock_memory, monotonic};
 use crate::logged_core::{CoreOptions, LoggedCore};
 use rustix::event::{EventfdFlags, eventfd};
 use schedlab_host::follow::{Adder, Follower};
@@ -232,10 +232,7 @@ impl Prepared {
         // A thread that is made from here on can do no more than this one.
         keep_only(&[Duty::Schedule, Duty::LockMemory])
             .map_err(LiveError::io("giving up capabilities (capset)"))?;
-        // From here on no page of this process waits for a disk.
-        let all = rustix::mm::MlockAllFlags::CURRENT | rustix::mm::MlockAllFlags::FUTURE;
-        rustix::mm::mlockall(all)
-            .map_err(|error| LiveError::io("locking memory (mlockall)")(error.into()))?;
+        lock_memory()?;
         let managed = CpuSet::single(cpu);
         let detector = BlockDetector::start(managed)?;
         let free = detector
