@@ -72,7 +72,7 @@ pub fn answer(found: &Capabilities, facts: &[Fact]) -> String {
         .find(|(name, _)| name == "preempt")
         .and_then(|(_, text)| Some(text.split_once('(')?.1.split_once(')')?.0.to_owned()));
     let kernel = &found.machine.kernel;
-    let kind = match (found.machine.version.contains("PREEMPT_RT"), preempt) {
+    let kind = match (found.machine.is_realtime(), preempt) {
         (true, _) => format!("Linux {kernel} is a real-time kernel (PREEMPT_RT)"),
         (false, Some(model)) => format!("Linux {kernel} is not a real-time kernel (preemption: {model})"),
         (false, None) => format!("Linux {kernel} is not a real-time kernel"),

@@ -94,6 +94,13 @@ pub struct MachineFacts {
     pub knobs: Vec<(String, String)>,
 }
 
+impl MachineFacts {
+    /// Returns whether the kernel is PREEMPT_RT, which its version says (`uname -v`).
+    pub fn is_realtime(&self) -> bool {
+        self.version.split_whitespace().any(|word| word == "PREEMPT_RT")
+    }
+}
+
 /// What a recording can know, by the way in which it was made. An analysis that needs more refuses.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RecordingCapabilities {

@@ -8,7 +8,7 @@
 //! | priority | threads |
 //! |---|---|
 //! | 5 | the [guardian](crate::guardian), and the [heartbeat] that it hears, on unmanaged CPUs: sleep |
-//! | 4 | the [agent](agent) on each managed CPU; the supervisor on an unmanaged one: sleep, decide, sleep |
+//! | 4 | the [agent](agent) on each managed CPU; the supervisor on an unmanaged one, with [senders] on PREEMPT_RT: sleep, decide, sleep |
 //! | 3 | the thread that runs |
 //! | 2 | the [block detector](block_detector): gets the CPU at the moment when the running thread blocks, and tells the agent |
 //! | 1 | managed threads that wait their turn, or sleep |
@@ -39,6 +39,7 @@ mod control;
 mod fair_lock;
 mod hearing;
 pub mod ping_pong;
+mod senders;
 mod supervisor;
 mod threads;
 mod yield_window;

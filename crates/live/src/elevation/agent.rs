@@ -206,6 +206,7 @@ impl Agent {
         if woke.rung {
             self.take_orders(state);
         }
+        state.look_at_arrival(slot);
         if woke.free {
             state.look_at_running(slot);
         }

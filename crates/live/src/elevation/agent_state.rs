@@ -11,6 +11,7 @@
 //! threads and CPUs there that do not exist, and check every single change (`agent_state/tests.rs`).
 
 use super::control::{CpuControl, Interference, State, ThreadControl};
+use super::senders::Sent;
 use super::yield_window::{YieldWindow, YieldWindows};
 use super::{Counts, HEARTBEAT, LogLine};
 use crate::driver::LONGEST_PAUSE;
@@ -81,6 +82,8 @@ pub(super) struct CpuSlot<C> {
     pub(super) idle_since: Option<Ns>,
     /// The yield window that is open.
     pub(super) window: Option<YieldWindow>,
+    /// The chosen thread was on its way here when it was looked at last.
+    awaits: bool,
 }
 
 impl<C> CpuSlot<C> {
@@ -99,6 +102,7 @@ impl<C> CpuSlot<C> {
             idle: Ns::ZERO,
             idle_since: Some(Ns::ZERO),
             window: None,
+            awaits: false,
         }
     }
 }
@@ -370,6 +374,10 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
             return;
         }
         let Some(task) = self.current(slot) else { return };
+        if self.is_on_its_way(task) {
+            // Nothing of the CPU is the thread's before it arrives.
+            return;
+        }
         match self.threads[task as usize].control.state() {
             State::Sleeping => self.decide(slot, Fate::Blocked),
             State::Gone => self.forget(task),
@@ -511,9 +519,32 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         if self.is_yielded(slot) {
             self.arrange(slot);
         } else if decision.task.is_some() {
-            self.slots[slot].control.arm();
+            self.arm(slot);
         }
         self.wake_agent(slot);
+    }
+
+    /// Asks to be told when the chosen thread of a CPU does not want it any more; once it is there.
+    pub(super) fn arm(&mut self, slot: usize) {
+        let awaits = self.current(slot).is_some_and(|task| self.is_on_its_way(task));
+        self.slots[slot].awaits = awaits;
+        if !awaits {
+            self.slots[slot].control.arm();
+        }
+    }
+
+    fn is_on_its_way(&self, task: u32) -> bool {
+        self.threads[task as usize].control.leaves().is_some()
+    }
+
+    /// The chosen thread may have arrived: from here on the block detector tells of it.
+    pub(super) fn look_at_arrival(&mut self, slot: usize) {
+        if std::mem::take(&mut self.slots[slot].awaits)
+            && !self.is_yielded(slot)
+            && self.current(slot).is_some()
+        {
+            self.arm(slot);
+        }
     }
 
     fn switch(&mut self, now: Ns, slot: usize, prev: Option<u32>, next: Option<u32>, fate: Fate) {
@@ -526,6 +557,7 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
                 if !(self.move_to(next, slot) && self.place(next, true)) {
                     self.counts.stale += 1;
                 }
+                self.make_way(next);
                 let one = &mut self.slots[slot];
                 one.idle += one.idle_since.take().map_or(Ns::ZERO, |since| now.saturating_sub(since));
             }
@@ -562,12 +594,24 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         if thread.placement == Placement::OwnPolicy && thread.control.set_behind() {
             thread.placement = Placement::Behind;
         }
-        let sent = thread.control.send_to(self.slots[slot].cpu);
+        let sent = thread.control.send_to(self.slots[slot].cpu) != Sent::No;
         if sent {
             thread.slot = slot;
             self.counts.migrations += 1;
         }
         sent
+    }
+
+    /// Lets a raised thread out of the kernel's lock that keeps it on a CPU that it shall leave: the thread that is raised there goes behind
+    /// it, among equals, and has the CPU again when it is gone.
+    fn make_way(&mut self, task: u32) {
+        let leaves = self.threads[task as usize].control.leaves();
+        let from = leaves.and_then(|cpu| self.slots.iter().position(|slot| slot.cpu == cpu));
+        let Some(from) = from.filter(|from| !self.is_yielded(*from)) else { return };
+        if let Some(front) = self.current(from).filter(|front| *front != task) {
+            self.threads[front as usize].control.park();
+            self.threads[front as usize].control.raise();
+        }
     }
 
     /// Places a real thread as the scheduler wants it: in front, or with those that wait. False: the kernel refused.

@@ -1,5 +1,6 @@
 //! What the agents can do to threads and CPUs, and ask of them.
 
+use super::senders::Sent;
 use schedlab_model::{CpuId, Nice};
 
 /// What a thread does.
@@ -34,9 +35,11 @@ pub(super) trait ThreadControl {
     fn set_own(&self) -> bool;
     /// Puts the thread behind the chosen one in a yield window.
     fn set_behind(&self) -> bool;
-    /// Sends the thread to another CPU. False: the kernel refused, or the thread is not where it was sent before: it, or another
+    /// Sends the thread to another CPU. `No`: the kernel refused, or the thread is not where it was sent before: it, or another
     /// process, changed its affinity.
-    fn send_to(&mut self, cpu: CpuId) -> bool;
+    fn send_to(&mut self, cpu: CpuId) -> Sent;
+    /// Returns the CPU that the thread has not left yet, though it was sent away from it.
+    fn leaves(&self) -> Option<CpuId>;
     /// Asks what another process did to the thread. `None` for a thread that is gone: its end is seen elsewhere.
     fn interference(&self) -> Interference;
     /// Asks whether the thread has a policy of a yield window, or a priority of the band. True for a thread that is

@@ -350,7 +350,9 @@ impl<'a> Supervisor<'a> {
         let (before, affinity) = self.origin(identity, identity.process).ok_or_else(gone)?;
         let taken_for = self.taken_for(&identity.comm, before.policy);
         let cpu = self.next_cpu(&affinity);
-        let thread = Thread::open(identity.clone(), before, affinity, taken_for, cpu).ok_or_else(gone)?;
+        let thread = Thread::open(identity.clone(), before, affinity, taken_for, cpu)
+            .ok_or_else(gone)?
+            .by(self.agents.post());
         self.keeper.declare_from(identity, before, Setting::FifoBand(PARKED, RUNNING))?;
         let (within, to) = (self.confined(), CpuSet::single(cpu));
         if !self.keeper.confine_within(identity, (affinity, present), within, &to)? {

@@ -1,11 +1,13 @@
 //! The managed threads: identity, scheduling before, and how each is changed.
 
 use super::control::{Interference, State, ThreadControl};
+use super::senders::{Journey, Post, Sent};
 use super::{PARKED, RUNNING};
 use rustix::io::pread;
 use schedlab_host::threads::{self, Identity, Scheduling};
 use schedlab_model::{CpuId, CpuSet, Nice, Policy};
 use std::fs::File;
+use std::sync::Arc;
 
 /// One managed thread.
 #[derive(Debug)]
@@ -20,6 +22,10 @@ pub(super) struct Thread {
     /// The CPU to which it is pinned.
     pub(super) cpu: CpuId,
     stat: File,
+    /// Who sends it; `None`: the agent itself does.
+    post: Option<Post>,
+    /// Its last journey by post, and the CPU where that began.
+    journey: Option<(CpuId, Arc<Journey>)>,
 }
 
 impl Thread {
@@ -32,7 +38,48 @@ impl Thread {
         cpu: CpuId,
     ) -> Option<Thread> {
         let stat = File::open(format!("/proc/{}/task/{}/stat", identity.process, identity.tid)).ok()?;
-        Some(Thread { identity, before, affinity, taken_for, cpu, stat })
+        let (post, journey) = (None, None);
+        Some(Thread { identity, before, affinity, taken_for, cpu, stat, post, journey })
+    }
+
+    /// Has the thread sent by others than the agent.
+    pub(super) fn by(self, post: Option<Post>) -> Thread {
+        Thread { post, ..self }
+    }
+
+    /// Returns whether the thread itself, or another process, gave it an affinity. On its way it has the one of where it was, or
+    /// already that of where it goes.
+    fn is_confined(&self) -> bool {
+        self.leaves().is_none()
+            && threads::affinity(self.identity.tid).is_ok_and(|now| now != CpuSet::single(self.cpu))
+    }
+
+    /// Gives the thread its affinity of before. On its way it has that in the end: whoever sends it would write over it.
+    fn give_cpus_back(&self) {
+        let redirected = match (&self.post, &self.journey) {
+            (Some(post), Some((_, journey))) => post.redirect(journey, self.affinity),
+            _ => false,
+        };
+        if !redirected {
+            let _ = threads::set_affinity(self.identity.tid, &self.affinity);
+        }
+    }
+
+    fn pin_to(&mut self, cpu: CpuId) -> Sent {
+        let tid = self.identity.tid;
+        let Some(post) = &self.post else {
+            return if threads::set_affinity(tid, &CpuSet::single(cpu)).is_ok() {
+                Sent::There
+            } else {
+                Sent::No
+            };
+        };
+        let (sent, journey) = post.send(tid, cpu, self.journey.as_ref().map(|(_, last)| last));
+        if sent != Sent::No {
+            // On the way already, it has not left the CPU where that way began.
+            self.journey = Some((self.leaves().unwrap_or(self.cpu), journey));
+        }
+        sent
     }
 
     fn set(&self, priority: u8) -> bool {
@@ -105,7 +152,7 @@ impl ThreadControl for Thread {
 
     fn give_back(&mut self) {
         let _ = self.set_own();
-        let _ = threads::set_affinity(self.identity.tid, &self.affinity);
+        self.give_cpus_back();
     }
 
     fn interference(&self) -> Interference {
@@ -113,7 +160,7 @@ impl ThreadControl for Thread {
         let tid = self.identity.tid;
         if !threads::fifo_priority(tid).map_or(true, in_band) {
             Interference::Policy
-        } else if threads::affinity(tid).is_ok_and(|now| now != CpuSet::single(self.cpu)) {
+        } else if self.is_confined() {
             Interference::Cpus
         } else {
             Interference::None
@@ -130,23 +177,24 @@ impl ThreadControl for Thread {
         self.identity.tid
     }
 
-    fn send_to(&mut self, cpu: CpuId) -> bool {
+    fn send_to(&mut self, cpu: CpuId) -> Sent {
         // What the thread itself, or another process, asked for since its last look is not written over.
-        let tid = self.identity.tid;
-        let confined = threads::affinity(tid).is_ok_and(|now| now != CpuSet::single(self.cpu));
-        let sent = !confined && threads::set_affinity(tid, &CpuSet::single(cpu)).is_ok();
-        if sent {
+        let sent = if self.is_confined() { Sent::No } else { self.pin_to(cpu) };
+        if sent != Sent::No {
             self.cpu = cpu;
         }
         sent
     }
 
+    fn leaves(&self) -> Option<CpuId> {
+        self.journey.as_ref().filter(|(_, journey)| journey.goes_on()).map(|(from, _)| *from)
+    }
+
     fn let_go(&self, interference: Interference) {
-        let tid = self.identity.tid;
         if interference == Interference::Cpus {
             self.set_own();
-        } else if threads::affinity(tid).is_ok_and(|now| now == CpuSet::single(self.cpu)) {
-            let _ = threads::set_affinity(tid, &self.affinity);
+        } else if !self.is_confined() {
+            self.give_cpus_back();
         }
     }
 }
@@ -169,14 +217,14 @@ mod tests {
         let before = threads::scheduling(child.id()).expect("it lives");
         pin(first);
         let mut thread = Thread::open(identity, before, allowed, before.policy, first).expect("it lives");
-        let there = thread.send_to(last) && thread.send_to(first);
+        let there = [thread.send_to(last), thread.send_to(first)];
         pin(last);
         let (sent, now) = (thread.send_to(first), threads::affinity(child.id()).expect("it lives"));
         let seen = thread.interference();
         child.kill().expect("a child of this test");
         child.wait().expect("a child of this test");
-        assert!(there, "a thread that is as the driver left it can be sent");
-        assert_eq!((sent, now), (false, CpuSet::single(last)));
+        assert_eq!(there, [Sent::There; 2], "a thread that is as the driver left it can be sent");
+        assert_eq!((sent, now), (Sent::No, CpuSet::single(last)));
         assert_ne!(seen, Interference::None, "the next look finds it");
     }
 }

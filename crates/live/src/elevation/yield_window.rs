@@ -247,7 +247,7 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         let _ = self.slots[slot].control.fired();
         if self.current(slot).is_some() {
             // First the detector, then the look: one of both sees it when the chosen thread blocks now.
-            self.slots[slot].control.arm();
+            self.arm(slot);
             self.look_at_chosen(slot);
         }
     }

@@ -35,6 +35,10 @@ struct Pretended {
     managed: bool,
     /// It came from a CPU with an open yield window: its class must change.
     from_window: bool,
+    /// It is inside of a lock of the kernel: it does not leave its CPU when it is sent.
+    locked: bool,
+    /// Where it is, though it was sent from there.
+    leaves: Option<u32>,
 }
 
 #[derive(Clone, Copy, Default, Debug)]
@@ -68,7 +72,8 @@ fn lock(world: &Shared) -> MutexGuard<'_, World> {
 
 impl World {
     fn raised(&self, cpu: u32) -> impl Iterator<Item = &Pretended> {
-        self.threads.iter().filter(move |one| one.alive && one.cpu == cpu && one.class == Class::Running)
+        let here = move |one: &Pretended| one.leaves.unwrap_or(one.cpu) == cpu;
+        self.threads.iter().filter(move |one| one.alive && here(one) && one.class == Class::Running)
     }
 
     fn set(&mut self, tid: u32, class: Class) -> bool {
@@ -78,12 +83,14 @@ impl World {
         }
         self.changes.push((tid, Change::To(class)));
         let real_time = |class| matches!(class, Class::Running | Class::Parked);
+        let here = one.leaves.unwrap_or(one.cpu);
+        // Its class is a matter of the CPU that it belongs to.
         let cpu = &mut self.cpus[one.cpu as usize];
         cpu.classes += usize::from(real_time(class) != real_time(one.class) && !one.from_window);
         (self.threads[tid as usize].class, self.threads[tid as usize].from_window) = (class, false);
-        let raised = self.raised(one.cpu).count();
-        self.cpus[one.cpu as usize].hole |= one.class == Class::Running && raised == 0;
-        if raised > 2 {
+        let raised = self.raised(here).count();
+        self.cpus[here as usize].hole |= one.class == Class::Running && raised == 0;
+        if self.raised(here).filter(|one| one.leaves.is_none()).count() > 2 {
             self.faults.push(format!("{raised} threads are raised on CPU {}", one.cpu));
         }
         true
@@ -92,6 +99,7 @@ impl World {
     /// The block detector of a CPU runs when no thread above it wants the CPU.
     fn detectors(&mut self) {
         for cpu in 0..self.cpus.len() {
+            self.let_out_alone(cpu as u32);
             let busy = self.raised(cpu as u32).any(|one| one.runnable);
             let one = &mut self.cpus[cpu];
             if one.armed && !busy {
@@ -100,11 +108,31 @@ impl World {
         }
     }
 
+    /// A raised thread inside of a lock gets out of it when no other raised thread wants its CPU.
+    fn let_out_alone(&mut self, cpu: u32) {
+        let raised = |one: &&Pretended| one.runnable;
+        if self.raised(cpu).filter(raised).any(|one| one.leaves.is_none()) {
+            return;
+        }
+        for one in &mut self.threads {
+            let runs = one.alive && one.runnable && one.class == Class::Running;
+            if runs && one.leaves == Some(cpu) {
+                (one.locked, one.leaves) = (false, None);
+                self.cpus[one.cpu as usize].rung = true;
+            }
+        }
+    }
+
     /// Returns the thread that would run on a CPU: the raised one; in a yield window the one with its own policy.
     fn runs(&self, cpu: u32) -> Option<u32> {
         let of = |class: Class| {
             let fits = |one: &Pretended| {
-                one.alive && one.managed && one.runnable && one.cpu == cpu && one.class == class
+                one.alive
+                    && one.managed
+                    && one.runnable
+                    && one.cpu == cpu
+                    && one.leaves.is_none()
+                    && one.class == class
             };
             self.threads.iter().position(fits).map(|tid| tid as u32)
         };
@@ -140,19 +168,27 @@ impl ThreadControl for PretendedControl {
     fn set_behind(&self) -> bool {
         lock(&self.world).set(self.tid, Class::Behind)
     }
-    fn send_to(&mut self, cpu: CpuId) -> bool {
+    fn send_to(&mut self, cpu: CpuId) -> Sent {
         let mut world = lock(&self.world);
         let one = world.threads[self.tid as usize];
         if one.interference == Interference::Cpus {
-            return false;
+            return Sent::No;
         }
         if matches!(one.class, Class::Running | Class::Own) && one.alive {
             world.faults.push(format!("thread {} is sent away while it may run: {one:?}", self.tid));
         }
         world.changes.push((self.tid, Change::Sent(cpu.0)));
         let from_window = one.class == Class::Behind;
-        world.threads[self.tid as usize] = Pretended { cpu: cpu.0, from_window, ..one };
-        one.alive
+        let leaves = one.leaves.or(one.locked.then_some(one.cpu));
+        world.threads[self.tid as usize] = Pretended { cpu: cpu.0, from_window, leaves, ..one };
+        match (one.alive, leaves) {
+            (false, _) => Sent::No,
+            (true, None) => Sent::There,
+            (true, Some(_)) => Sent::OnTheWay,
+        }
+    }
+    fn leaves(&self) -> Option<CpuId> {
+        lock(&self.world).threads[self.tid as usize].leaves.map(CpuId)
     }
     fn interference(&self) -> Interference {
         lock(&self.world).threads[self.tid as usize].interference
@@ -239,6 +275,8 @@ impl Play {
                 interference,
                 managed,
                 from_window,
+                locked: false,
+                leaves: None,
             });
             tid
         };
@@ -280,6 +318,7 @@ impl Play {
         let (given_back, stale) = (self.state.counts.starved, self.state.counts.stale);
         let state = &mut self.state;
         state.enter(slot);
+        state.look_at_arrival(slot);
         state.look_at_running(slot);
         events.into_iter().for_each(|tid| state.heard_wake(tid, WokenBy::Unknown));
         state.look_at_chosen_in_window(slot);
@@ -300,7 +339,8 @@ impl Play {
             };
             let idled = self.state.log[logged..].iter().any(idles);
             // A chosen thread that cannot be raised there: the block detector fires at once.
-            let not_raised = stale != self.state.counts.stale;
+            let not_raised =
+                stale != self.state.counts.stale || world.threads.iter().any(|one| one.leaves.is_some());
             assert!(
                 !one.hole || idled || given_away || not_raised,
                 "lowered before raised on CPU {cpu}: {:?}",
@@ -312,7 +352,7 @@ impl Play {
                 "a class was changed where a priority would do, on CPU {cpu}: {:?}",
                 world.changes
             );
-            let raised: Vec<_> = world.raised(cpu as u32).collect();
+            let raised: Vec<_> = world.raised(cpu as u32).filter(|one| one.leaves.is_none()).collect();
             assert!(raised.len() <= 1, "two threads run on CPU {cpu}: {raised:?}");
         }
         assert_eq!(world.faults, [] as [String; 0]);
@@ -430,6 +470,26 @@ impl Play {
         self.settle();
     }
 
+    /// A thread that is parked goes into a lock of the kernel.
+    fn lock_up(&mut self, tid: u32) {
+        let one = &mut lock(&self.world).threads[tid as usize];
+        one.locked |= one.alive && one.class == Class::Parked;
+    }
+
+    /// It comes out of it, and arrives where it was sent.
+    fn let_out(&mut self, tid: u32) {
+        {
+            let mut world = lock(&self.world);
+            let one = &mut world.threads[tid as usize];
+            one.locked = false;
+            if one.leaves.take().is_some() {
+                let to = one.cpu as usize;
+                world.cpus[to].rung = true;
+            }
+        }
+        self.settle();
+    }
+
     fn currents(&self) -> Vec<Option<u32>> {
         (0..self.state.slots.len()).map(|slot| self.state.current(slot)).collect()
     }
@@ -459,6 +519,39 @@ fn a_task_goes_to_the_cpu_that_is_free_and_is_raised_there_before_the_other_is_l
     play.exit(0);
     assert_eq!(play.currents(), [Some(1), Some(2)]);
     assert_eq!(play.changes(), [(1, Change::Sent(0)), (1, Change::To(Class::Running))]);
+}
+
+/// PREEMPT_RT: a thread inside of a lock of the kernel does not leave its CPU. It is let out by the raised thread there, and what the
+/// block detector tells of its new CPU counts only when it is there.
+#[test]
+fn a_thread_inside_of_a_lock_is_let_out_and_awaited() {
+    let mut play = Play::with("fifo-centralized", 2, &["other"; 3]);
+    for tid in 0..3 {
+        play.wake(tid, 1);
+    }
+    play.lock_up(2);
+    play.changes();
+    play.block(1, None);
+    assert_eq!(play.currents(), [Some(0), Some(2)]);
+    // It is raised on CPU 0, where it still is, and the first one there goes behind it.
+    let to = |tid, class| (tid, Change::To(class));
+    let order = [
+        (2, Change::Sent(1)),
+        to(2, Class::Running),
+        to(0, Class::Parked),
+        to(0, Class::Running),
+        to(1, Class::Parked),
+    ];
+    assert_eq!(play.changes(), order);
+    assert!(!lock(&play.world).cpus[1].armed, "nothing of CPU 1 is the thread's yet");
+    play.pass(10);
+    let decided = play.state.counts.decisions;
+    play.let_out(2);
+    assert!(lock(&play.world).cpus[1].armed);
+    assert_eq!((play.currents(), play.changes()), (vec![Some(0), Some(2)], vec![]));
+    assert_eq!(play.state.counts.decisions, decided);
+    play.block(1, None);
+    assert_eq!(play.currents(), [Some(0), None]);
 }
 
 #[test]
@@ -503,6 +596,8 @@ enum Act {
     Exit(usize),
     Release(u32),
     Pass(u64),
+    LockUp(u32),
+    LetOut(u32),
 }
 
 fn acts(cpus: usize, threads: u32) -> impl Strategy<Value = Vec<Act>> {
@@ -512,6 +607,8 @@ fn acts(cpus: usize, threads: u32) -> impl Strategy<Value = Vec<Act>> {
         1 => (0..cpus).prop_map(Act::Exit),
         1 => (0..threads).prop_map(Act::Release),
         3 => (1..20_000_u64).prop_map(Act::Pass),
+        1 => (0..threads).prop_map(Act::LockUp),
+        1 => (0..threads).prop_map(Act::LetOut),
     ];
     proptest::collection::vec(act, 1..80)
 }
@@ -552,6 +649,8 @@ proptest! {
                     play.settle();
                 }
                 Act::Pass(us) => play.pass(us),
+                Act::LockUp(tid) => play.lock_up(tid),
+                Act::LetOut(tid) => play.let_out(tid),
             }
             let waits = |task: u32| {
                 play.state.core.runnable(task) && play.state.core.on_cpu(task).is_none()

@@ -4,6 +4,7 @@ use super::super::agent::{Agent, AgentShared, Notice, Order, RealCpu, RealState,
 use super::super::agent_state::{AgentState, Rules};
 use super::super::block_detector::BlockDetector;
 use super::super::fair_lock::FairLock;
+use super::super::senders::{Post, Senders};
 use super::super::threads::Thread;
 use super::super::yield_window::YieldWindows;
 use crate::LiveError;
@@ -27,6 +28,8 @@ pub(super) struct AgentThreads {
     /// Each returns its CPU time.
     threads: Vec<JoinHandle<u64>>,
     state: Option<Arc<FairLock<RealState>>>,
+    /// On PREEMPT_RT.
+    senders: Option<Senders>,
     start: Ns,
 }
 
@@ -83,8 +86,12 @@ impl AgentThreads {
             orders: Vec::new(),
             threads: Vec::new(),
             state: None,
+            senders: None,
             start,
         };
+        if schedlab_host::machine().is_realtime() {
+            agents.senders = Some(senders(&cpus, core.tasks, others, &shared)?);
+        }
         let (mut adders, mut controls, mut gives) = (Vec::new(), Vec::new(), Vec::new());
         for (slot, cpu) in cpus.into_iter().enumerate() {
             // The first one also listens on the unmanaged CPUs.
@@ -124,6 +131,11 @@ impl AgentThreads {
         gives.into_iter().for_each(|give| drop(give.send(state.clone())));
         agents.state = Some(state);
         Ok((agents, adders, notices))
+    }
+
+    /// Who sends threads to other CPUs; `None`: the agents do.
+    pub(super) fn post(&self) -> Option<Post> {
+        self.senders.as_ref().map(Senders::post)
     }
 
     /// Gives an agent an order; false: the agent is gone.
@@ -167,6 +179,8 @@ impl AgentThreads {
         let state = state.into_inner();
         // Another agent may have raised a thread here after the last look of the CPU's own.
         (0..state.slots.len()).for_each(|slot| state.leave_real_time(slot));
+        // No thread is held behind a raised one any more: those that are on their way arrive.
+        self.senders = None;
         let now = monotonic().saturating_sub(self.start);
         let chosen: Vec<Ns> = (0..state.threads.len() as u32).map(|task| state.core.ran(task, now)).collect();
         let detectors: u64 = state.slots.into_iter().map(|slot| slot.control.detector.end()).sum();
@@ -177,6 +191,21 @@ impl AgentThreads {
         let counts = Counts { agent_cpu_ns: agents_ns + detectors, ..state.counts };
         Ok(Done { threads, counts, log: state.log, breach: state.breach })
     }
+}
+
+/// Starts the senders, which wake the agent of the CPU where a thread arrives.
+fn senders(
+    cpus: &[CpuId],
+    tasks: usize,
+    others: &CpuSet,
+    shared: &Arc<Shared>,
+) -> Result<Senders, LiveError> {
+    let (slots, shared) = (cpus.to_vec(), shared.clone());
+    let arrived = move |to: &CpuSet| {
+        let slot = slots.iter().position(|cpu| *to == CpuSet::single(*cpu));
+        slot.into_iter().for_each(|slot| shared.wake(slot));
+    };
+    Senders::start((cpus.len(), tasks), *others, Arc::new(arrived))
 }
 
 impl Drop for AgentThreads {
