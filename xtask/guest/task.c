@@ -74,6 +74,14 @@ static int unusual(int thread)
     return (policy > 0 && policy != SCHED_BATCH) || CPU_COUNT(&cpus) < online;
 }
 
+/* A kernel thread that schedlab may have raised: PREEMPT_RT's irq_work/N, SCHED_FIFO 1 otherwise. */
+static int raised(int thread, const char *comm)
+{
+    struct sched_param param = { 0 };
+    sched_getparam(thread, &param);
+    return !strncmp(comm, "irq_work/", 9) && param.sched_priority > 1;
+}
+
 static int change(char **words, int thread)
 {
     if (!strcmp(words[1], "nice"))
@@ -111,7 +119,8 @@ static int each(int count, char **words)
         DIR *threads = opendir(path);
         while (threads && (entry = readdir(threads))) {
             int thread = atoi(entry->d_name);
-            if (!isdigit(entry->d_name[0]) || !look(process, thread, comm, &kernels) || kernels)
+            if (!isdigit(entry->d_name[0]) || !look(process, thread, comm, &kernels) ||
+                (kernels && !(list && raised(thread, comm))))
                 continue;
             seen++;
             if (list ? !unusual(thread) : count < 3 || fnmatch(words[2], comm, 0) || process == 1)

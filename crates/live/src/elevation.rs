@@ -7,8 +7,8 @@
 //!
 //! | priority | threads |
 //! |---|---|
-//! | 5 | the [guardian](crate::guardian), and the [heartbeat] that it hears, on unmanaged CPUs: sleep |
-//! | 4 | the [agent](agent) on each managed CPU; the supervisor on an unmanaged one, with [senders] on PREEMPT_RT: sleep, decide, sleep |
+//! | 5 | the [guardian](crate::guardian), and the [heartbeat] that it hears, on unmanaged CPUs, and on PREEMPT_RT the [senders]: sleep |
+//! | 4 | the [agent](agent) on each managed CPU; the supervisor on an unmanaged one: sleep, decide, sleep |
 //! | 3 | the thread that runs |
 //! | 2 | the [block detector](block_detector): gets the CPU at the moment when the running thread blocks, and tells the agent |
 //! | 1 | managed threads that wait their turn, or sleep |
@@ -36,6 +36,7 @@ mod agent_state;
 pub mod baseline;
 mod block_detector;
 mod control;
+mod event_threads;
 mod fair_lock;
 mod hearing;
 pub mod ping_pong;

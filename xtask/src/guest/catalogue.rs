@@ -156,7 +156,7 @@ pub(super) const TESTS: &[Test] = &[
         name: "agents",
         about: "schedulers on two and three CPUs: shares, migrations, affinity, hotplug, cpusets, kill -9, and the log repeats",
         machine: Machine::usual(Clock::Virtual),
-        limit_s: 300,
+        limit_s: 450,
         ..USUAL
     },
     Test {

@@ -41,12 +41,21 @@ pub(super) enum Order {
 /// What the agents tell the supervisor.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Notice {
-    /// A managed thread made this thread on this CPU, to which its maker was pinned.
-    Born(u32, CpuId),
+    /// A thread was made. Where every thread is followed, its maker may be anybody's.
+    Born(Birth),
     /// A managed thread runs another program now.
     Execed(u32),
     /// A thread is managed no longer, because it or another process changed it.
     LetGo(u32),
+}
+
+/// A new thread.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Birth {
+    pub(super) child: u32,
+    pub(super) parent: u32,
+    /// Where it was made: a managed maker was pinned there.
+    pub(super) cpu: CpuId,
 }
 
 /// What agents and supervisor share, without a lock.
@@ -272,7 +281,7 @@ impl Agent {
                 // A thread is followed before it joins: what it makes meanwhile counts, too.
                 Followed::Forked { parent, child } if state.may_join(parent) => {
                     let cpu = state.slots[self.slot].cpu;
-                    let _ = self.notices.send(Notice::Born(child, cpu));
+                    let _ = self.notices.send(Notice::Born(Birth { child, parent, cpu }));
                 }
                 Followed::Execed { tid } if state.task_of(tid).is_some() => {
                     let _ = self.notices.send(Notice::Execed(tid));

@@ -6,11 +6,10 @@
 //! guardian ends the run. So on PREEMPT_RT an agent does not make that call; a thread of this module does, on an unmanaged CPU, and the
 //! agent waits [`PATIENCE`] at most.
 
-use super::AGENT;
 use crate::LiveError;
-use crate::driver::become_fifo;
+use crate::driver::{GUARDIAN, become_fifo};
 use schedlab_host::privileges::{Duty, keep_only};
-use schedlab_host::threads::set_affinity;
+use schedlab_host::threads::{affinity, set_affinity};
 use schedlab_model::{CpuId, CpuSet};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -40,6 +39,8 @@ pub(super) enum Sent {
 /// The journey of one thread. It is changed under the lock of the [`Queue`].
 #[derive(Debug)]
 pub(super) struct Journey {
+    /// Where it was pinned. With another affinity it is not sent: it, or another process, gave it that.
+    from: CpuSet,
     /// Where it goes to, which may change on the way.
     to: Mutex<CpuSet>,
     state: AtomicU8,
@@ -95,10 +96,12 @@ impl Queue {
     }
 
     /// Sends a thread until it is where it shall be; returns that.
-    fn serve(&self, journey: &Journey, pin: impl Fn(&CpuSet) -> bool) -> CpuSet {
+    fn serve(&self, journey: &Journey, pin: impl Fn(&CpuSet, &CpuSet) -> bool) -> CpuSet {
+        let mut was = journey.from;
         loop {
             let wanted = *journey.to();
-            let end = if pin(&wanted) { THERE } else { REFUSED };
+            let end = if pin(&was, &wanted) { THERE } else { REFUSED };
+            was = wanted;
             let _lock = self.lock();
             if *journey.to() == wanted {
                 journey.state.store(end, Ordering::Release);
@@ -123,12 +126,18 @@ impl std::fmt::Debug for Post {
 
 impl Post {
     /// Pins a thread to a CPU, and waits until it is there, but not for long. The thread's last journey, if it goes on, leads there now.
-    pub(super) fn send(&self, tid: u32, to: CpuId, last: Option<&Arc<Journey>>) -> (Sent, Arc<Journey>) {
-        let to = CpuSet::single(to);
+    pub(super) fn send(
+        &self,
+        tid: u32,
+        (from, to): (CpuId, CpuId),
+        last: Option<&Arc<Journey>>,
+    ) -> (Sent, Arc<Journey>) {
+        let (from, to) = (CpuSet::single(from), CpuSet::single(to));
         let journey = match last.filter(|last| self.redirect(last, to)) {
             Some(last) => last.clone(),
             None => {
-                let journey = Arc::new(Journey { to: Mutex::new(to), state: AtomicU8::new(ON_THE_WAY) });
+                let journey =
+                    Arc::new(Journey { from, to: Mutex::new(to), state: AtomicU8::new(ON_THE_WAY) });
                 let agent = std::thread::current();
                 self.queue.lock().requests.push_back(Request { tid, journey: journey.clone(), agent });
                 self.queue.changed.notify_one();
@@ -175,16 +184,19 @@ impl Senders {
     ) -> Result<Senders, LiveError> {
         let ready = move || {
             keep_only(&[Duty::Schedule]).map_err(LiveError::io("giving up capabilities (capset)"))?;
-            become_fifo("a sender", AGENT, &others)
+            // The supervisor, which is below, looks through /proc for tens of milliseconds.
+            become_fifo("a sender", GUARDIAN, &others)
         };
-        let pin = |tid: u32, to: &CpuSet| set_affinity(tid, to).is_ok();
+        let pin = |tid: u32, was: &CpuSet, to: &CpuSet| {
+            affinity(tid).is_ok_and(|now| now == *was) && set_affinity(tid, to).is_ok()
+        };
         Senders::with((managed * FOR_EACH_CPU, tasks), ready, pin, arrived)
     }
 
     fn with(
         (count, tasks): (usize, usize),
         ready: impl Fn() -> Result<(), LiveError> + Clone + Send + 'static,
-        pin: impl Fn(u32, &CpuSet) -> bool + Clone + Send + 'static,
+        pin: impl Fn(u32, &CpuSet, &CpuSet) -> bool + Clone + Send + 'static,
         arrived: Arc<dyn Fn(&CpuSet) + Send + Sync>,
     ) -> Result<Senders, LiveError> {
         let queue = Arc::new(Queue::default());
@@ -199,7 +211,7 @@ impl Senders {
                 let go = prepared.is_ok();
                 let _ = told.send(prepared);
                 while go && let Some(Request { tid, journey, agent }) = queue.next() {
-                    let to = queue.serve(&journey, |to| pin(tid, to));
+                    let to = queue.serve(&journey, |was, to| pin(tid, was, to));
                     agent.unpark();
                     arrived(&to);
                 }
@@ -240,7 +252,8 @@ mod tests {
         arrived: Arc<dyn Fn(&CpuSet) + Send + Sync>,
     ) -> Senders {
         let out = out.clone();
-        let pin = move |tid: u32, _: &CpuSet| {
+        let pin = move |tid: u32, was: &CpuSet, _: &CpuSet| {
+            assert!(was.count() == 1, "the agents pinned it");
             if tid > 2 {
                 let is_out = out.0.lock().unwrap();
                 drop(out.1.wait_while(is_out, |is_out| !*is_out).unwrap());
@@ -273,10 +286,10 @@ mod tests {
             Arc::new(move |cpus| tell.lock().unwrap().send(cpus.lowest().unwrap()).unwrap()),
         );
         let (at_once, patient) = posts(&senders);
-        let (sent, journey) = at_once.send(3, CpuId(1), None);
+        let (sent, journey) = at_once.send(3, (CpuId(0), CpuId(1)), None);
         assert_eq!((sent, journey.goes_on()), (Sent::OnTheWay, true));
         // The other sender serves others meanwhile.
-        let there = patient.send(1, CpuId(2), None).0;
+        let there = patient.send(1, (CpuId(0), CpuId(2)), None).0;
         assert_eq!((there, heard.recv().unwrap()), (Sent::There, CpuId(2)));
         open(&out);
         assert_eq!(heard.recv().unwrap(), CpuId(1));
@@ -294,13 +307,13 @@ mod tests {
             Arc::new(move |cpus| tell.lock().unwrap().send(cpus.lowest().unwrap()).unwrap()),
         );
         let (at_once, patient) = posts(&senders);
-        let (_, journey) = at_once.send(3, CpuId(1), None);
+        let (_, journey) = at_once.send(3, (CpuId(0), CpuId(1)), None);
         // No other sender is needed, and none is there.
-        assert_eq!(at_once.send(3, CpuId(2), Some(&journey)).0, Sent::OnTheWay);
+        assert_eq!(at_once.send(3, (CpuId(0), CpuId(2)), Some(&journey)).0, Sent::OnTheWay);
         open(&out);
         assert_eq!((heard.recv().unwrap(), journey.goes_on()), (CpuId(2), false));
         // What is over is no way any more.
-        assert_eq!(patient.send(3, CpuId(1), Some(&journey)).0, Sent::There);
+        assert_eq!(patient.send(3, (CpuId(0), CpuId(1)), Some(&journey)).0, Sent::There);
     }
 
     #[test]
@@ -308,11 +321,11 @@ mod tests {
         let out = Arc::default();
         let senders = senders(1, &out, Arc::new(|_| {}));
         let (at_once, patient) = posts(&senders);
-        assert_eq!(patient.send(2, CpuId(1), None).0, Sent::No);
-        assert_eq!(at_once.send(3, CpuId(1), None).0, Sent::OnTheWay);
-        let (waits, journey) = at_once.send(1, CpuId(2), None);
+        assert_eq!(patient.send(2, (CpuId(0), CpuId(1)), None).0, Sent::No);
+        assert_eq!(at_once.send(3, (CpuId(0), CpuId(1)), None).0, Sent::OnTheWay);
+        let (waits, journey) = at_once.send(1, (CpuId(0), CpuId(2)), None);
         assert_eq!((waits, journey.goes_on()), (Sent::OnTheWay, true));
         open(&out);
-        assert_eq!(patient.send(1, CpuId(2), Some(&journey)).0, Sent::There);
+        assert_eq!(patient.send(1, (CpuId(0), CpuId(2)), Some(&journey)).0, Sent::There);
     }
 }

@@ -2,8 +2,10 @@
 //! guardian informed, and ends the run.
 
 mod agent_threads;
+mod lineage;
 
-use super::agent::{Notice, Order, Shared};
+use super::agent::{Birth, Notice, Order, Shared};
+use super::event_threads;
 use super::hearing::Hearing;
 use super::threads::Thread;
 use super::{AGENT, Counts, DriverOptions, DriverReport, HEARTBEAT, PARKED, RUNNING, ThreadReport};
@@ -16,6 +18,7 @@ use crate::logged_core::CoreOptions;
 use crate::status_file::{DriverStatus, StatusThread};
 use crate::{Keeper, LiveError, detach, restore};
 use agent_threads::{AgentThreads, Done};
+use lineage::Lineage;
 use schedlab_host::NoHugePages;
 use schedlab_host::follow::{Adder, least_duty};
 use schedlab_host::privileges::{Duty, keep_only};
@@ -91,6 +94,8 @@ struct Supervisor<'a> {
     began: u64,
     /// By thread: the CPU on which a followed thread made it, and to which that one was pinned.
     born_on: BTreeMap<u32, CpuId>,
+    /// Which of the threads that are born are ours.
+    lineage: Lineage,
     /// What the agents told, and was not served yet.
     noticed: BTreeSet<Notice>,
     /// Processes that were given back while others stay managed; their children are not taken on again.
@@ -138,7 +143,10 @@ impl<'a> Supervisor<'a> {
         // long.
         become_fifo("the supervisor", AGENT, &others)?;
         // Locking the memory takes its time: the guardian, which waits for heartbeats, is started after that.
-        let keeper = Keeper::start(&options.keeper("", silence))?;
+        let mut keeper = Keeper::start(&options.keeper("", silence))?;
+        if agents.post().is_some() {
+            event_threads::raise(&mut keeper, &cpus)?;
+        }
         let limit = RtLimit::set();
         // What is left to do: set policies, follow more threads, end the command.
         keep_only(&[Duty::Schedule, follow, Duty::LockMemory, Duty::Kill, Duty::See])
@@ -166,6 +174,7 @@ impl<'a> Supervisor<'a> {
             origins: BTreeMap::new(),
             began,
             born_on: BTreeMap::new(),
+            lineage: Lineage::default(),
             noticed: BTreeSet::new(),
             released: BTreeSet::new(),
             adders,
@@ -275,10 +284,14 @@ impl<'a> Supervisor<'a> {
     /// Takes what the agents told.
     fn take_notices(&mut self) {
         for notice in self.notices.try_iter() {
-            if let Notice::Born(tid, cpu) = notice {
-                self.born_on.insert(tid, cpu);
+            match notice {
+                Notice::Born(birth) => self.lineage.heard(birth),
+                other => drop(self.noticed.insert(other)),
             }
-            self.noticed.insert(notice);
+        }
+        for birth in self.lineage.ours() {
+            self.born_on.insert(birth.child, birth.cpu);
+            self.noticed.insert(Notice::Born(birth));
         }
         if self.born_on.len() > BIRTHS {
             self.born_on.retain(|tid, _| host::identity(*tid).is_some());
@@ -318,6 +331,7 @@ impl<'a> Supervisor<'a> {
         }
         let Some((before, _)) = self.origin(&identity, identity.process) else { return Ok(false) };
         self.taken.insert(identity.clone());
+        self.lineage.joined(&identity);
         if !before.policy.is_fair() && !matches!(before.policy, Policy::Fifo(PARKED..=RUNNING)) {
             // A real-time or deadline policy of its own goes before the bands: it is left alone.
             return Ok(false);
@@ -403,8 +417,9 @@ impl<'a> Supervisor<'a> {
     /// Does what is due now and then. False: nothing is left to manage.
     fn tend(&mut self) -> Result<bool, LiveError> {
         self.take_notices();
+        self.lineage.forget();
         for notice in std::mem::take(&mut self.noticed) {
-            let (Notice::Born(tid, _) | Notice::Execed(tid) | Notice::LetGo(tid)) = notice;
+            let (Notice::Born(Birth { child: tid, .. }) | Notice::Execed(tid) | Notice::LetGo(tid)) = notice;
             let Some(identity) = host::identity(tid) else { continue };
             match notice {
                 Notice::LetGo(_) => self.keeper.let_go(&identity)?,

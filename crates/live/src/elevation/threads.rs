@@ -74,7 +74,7 @@ impl Thread {
                 Sent::No
             };
         };
-        let (sent, journey) = post.send(tid, cpu, self.journey.as_ref().map(|(_, last)| last));
+        let (sent, journey) = post.send(tid, (self.cpu, cpu), self.journey.as_ref().map(|(_, last)| last));
         if sent != Sent::No {
             // On the way already, it has not left the CPU where that way began.
             self.journey = Some((self.leaves().unwrap_or(self.cpu), journey));
