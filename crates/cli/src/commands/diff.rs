@@ -5,7 +5,7 @@ use crate::format::FormatArgs;
 use crate::output;
 use crate::render::{self, Style};
 use crate::stdin;
-use anyhow::Context;
+use anyhow::{Context, bail};
 use schedlab_study::diff::{DiffOptions, diff};
 use schedlab_study::gate::Gate;
 use std::path::PathBuf;
@@ -67,6 +67,10 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
     };
     let given = |path: &PathBuf| match path.to_str() {
         Some("-") => stdin::given("-").map(PathBuf::from),
+        _ if !path.exists() => bail!(
+            "{}: no such file or folder; diff takes two recordings, two folders of them, or two results of `compare --json`",
+            path.display()
+        ),
         _ => Ok(path.clone()),
     };
     let found = diff(&given(&args.before)?, &given(&args.after)?, &options)?;
