@@ -50,6 +50,26 @@ all_without_huge_pages() {
     for pid in $(pidof schedlab); do without_huge_pages $pid || return 1; done
 }
 
+# The kernel's own trace of switches, wakeups, ends and forks.
+trace=/sys/kernel/tracing/instances/x
+trace_on() {
+    mkdir -p $trace
+    echo mono >$trace/trace_clock
+    echo 8000 >$trace/buffer_size_kb
+    for event in sched_switch sched_waking sched_process_exit sched_process_fork; do
+        echo 1 >$trace/events/sched/$event/enable
+    done
+    echo 1 >$trace/tracing_on
+}
+# trace_off FILE: what concerns the threads whose names begin with c_.
+trace_off() {
+    echo 0 >$trace/tracing_on
+    check "$name: ftrace lost nothing" sh -c "! grep -h overrun $trace/per_cpu/cpu*/stats | grep -qv ': 0$'"
+    grep -E 'c_' $trace/trace >$1
+    echo 0 >$trace/events/enable
+    rmdir $trace
+}
+
 # At the end of a test: its loads end, and nothing that schedlab changed may be left.
 tidy_up() {
     killall -9 load 2>/dev/null

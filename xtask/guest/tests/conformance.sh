@@ -1,23 +1,7 @@
 # The body of the conformance tests (crates/cli/tests/conformance) for schedulers on two and three managed CPUs. The kernel's own trace
-# is the witness: what must hold of it is in xtask/src/guest/conformance.rs, by the names of the threads.
-trace=/sys/kernel/tracing/instances/x
-trace_on() {
-    mkdir -p $trace
-    echo mono >$trace/trace_clock
-    echo 8000 >$trace/buffer_size_kb
-    for event in sched_switch sched_waking sched_process_exit sched_process_fork; do
-        echo 1 >$trace/events/sched/$event/enable
-    done
-    echo 1 >$trace/tracing_on
-}
-# trace_off FILE: what concerns the threads whose names begin with c_.
-trace_off() {
-    echo 0 >$trace/tracing_on
-    check "$name: ftrace lost nothing" sh -c "! grep -h overrun $trace/per_cpu/cpu*/stats | grep -qv ': 0$'"
-    grep -E 'c_' $trace/trace >$1
-    echo 0 >$trace/events/enable
-    rmdir $trace
-}
+# is the witness: what must hold of it is in xtask/src/guest/conformance.rs, by the names of the threads. Test sched-ext-conformance plays
+# it with the driver and the policy of managed threads that it sets before.
+driver=${driver:-} policy=${policy:-1}
 # start KIND NAME [A B [C]]: a thread of the play, in $all; times in ms.
 start() {
     kind=$1 thread=c_$2 use=$3 begin=$4 more=$5
@@ -27,9 +11,9 @@ start() {
 # play NAME OPTIONS...: manages what was started, opens the gate, and waits until all have ended.
 play() {
     count=$(echo $all | tr -cd , | wc -c)
-    schedlab attach --scheduler $scheduler --cpus $cpus --pid ${all#,} --for 60s --log calls "$@" >attach.txt 2>&1 &
+    schedlab attach $driver --scheduler $scheduler --cpus $cpus --pid ${all#,} --for 60s --log calls "$@" >attach.txt 2>&1 &
     owner=$!
-    managed() { [ "$(task list | grep c_ | grep -cE 'policy 1 ')" = $count ]; }
+    managed() { [ "$(task list | grep c_ | grep -cE "policy $policy ")" = $count ]; }
     check "$name: all $count threads are managed" wait_for 60 managed
     trace_on
     load go go 0 - other 0 100000
@@ -97,7 +81,7 @@ for scheduler in rr:slice_ns=5ms fifo-centralized shinjuku:quantum=100ms layers 
         trace_off $short.$k.ftrace
         # Affinity under `run`: the command's children narrow themselves as soon as they begin, before or after they are taken on.
         trace_on
-        run schedlab run --scheduler $scheduler --cpus $cpus --for 20s -- sh -c "
+        run schedlab run $driver --scheduler $scheduler --cpus $cpus --for 20s -- sh -c "
             for i in 1 2 3 4; do
                 load narrow c_na\$i 0 - other 60 \$((i * 5000 - 5000)) -1 $mask &
                 load narrow c_nb\$i 0 - other 60 \$((i * 300)) -1 $mask &

@@ -3,7 +3,7 @@
 use super::kernels::Kernel;
 use super::machine::{Clock, Machine};
 use super::store::Store;
-use super::{conformance, foreign, switches};
+use super::{conformance, drivers, foreign, switches};
 use anyhow::{Context, Result};
 use std::path::Path;
 
@@ -23,6 +23,8 @@ pub(super) type More = fn(&Store, &Kernel) -> Result<Vec<u8>>;
 /// A script that runs inside (`xtask/guest/tests/NAME.sh`), and what is asked about it.
 pub(super) struct Test {
     pub(super) name: &'static str,
+    /// The script is that of another test, with this before it.
+    pub(super) script_of: Option<(&'static str, &'static str)>,
     pub(super) about: &'static str,
     pub(super) machine: Machine,
     /// Kernels that it is for; empty: all.
@@ -43,14 +45,17 @@ pub(super) struct Test {
 impl Test {
     /// The script.
     pub(super) fn script(&self, tree: &Path) -> Result<String> {
-        let path = tree.join(format!("xtask/guest/tests/{}.sh", self.name));
-        std::fs::read_to_string(&path).with_context(|| path.display().to_string())
+        let (before, name) = self.script_of.unwrap_or(("", self.name));
+        let path = tree.join(format!("xtask/guest/tests/{name}.sh"));
+        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        Ok(before.to_owned() + &text)
     }
 }
 
 /// What most tests are.
 const USUAL: Test = Test {
     name: "",
+    script_of: None,
     about: "",
     machine: Machine::usual(Clock::Host),
     kernels: &[],
@@ -165,6 +170,27 @@ pub(super) const TESTS: &[Test] = &[
         machine: Machine::usual(Clock::Virtual),
         limit_s: 400,
         judge: Some(conformance::judge),
+        ..USUAL
+    },
+    Test {
+        name: "sched-ext-conformance",
+        script_of: Some(("# Under the sched_ext driver.\ndriver='--driver sched-ext' policy=7\n", "conformance")),
+        about: "the questions of `conformance` under the sched_ext driver: every stay of a thread on a CPU is a turn",
+        machine: Machine::usual(Clock::Virtual),
+        kernels: &["7.2"],
+        limit_s: 400,
+        judge: Some(conformance::judge_sched_ext),
+        sched_ext: true,
+        ..USUAL
+    },
+    Test {
+        name: "drivers",
+        about: "the same load in the simulator, under elevation and under sched_ext: shares, turns, orders; what a hand-over costs",
+        machine: Machine::usual(Clock::Virtual),
+        kernels: &["7.2"],
+        limit_s: 400,
+        judge: Some(drivers::judge),
+        sched_ext: true,
         ..USUAL
     },
     Test {

@@ -1,8 +1,9 @@
 //! What must hold of the threads of `xtask/guest/tests/conformance.sh` under each scheduler, by the kernel's own trace: the questions of
 //! `crates/cli/tests/conformance` on several CPUs, to a witness that is not schedlab.
 //!
-//! Each managed CPU is given to the fair class for some milliseconds of each 100. There the kernel decides, so an order is judged by the
-//! turns of raised threads: those that the driver gave the CPU to.
+//! Under elevation each managed CPU is given to the fair class for some milliseconds of each 100. There the kernel decides, so an order is
+//! judged by the turns of raised threads: those that the driver gave the CPU to. Under sched_ext a managed thread has a CPU only when the
+//! driver gave it, so each of its stays is a turn.
 
 use super::catalogue::Verdict;
 use super::ftrace::{self, Line, Stops, Who};
@@ -22,21 +23,51 @@ const SOON: u64 = 15_000_000;
 const LEAK: u64 = 5_000_000;
 /// A thread is released after 200 ms of waiting (`--starve-after`), and has the next yield window then.
 const STARVED: u64 = 450_000_000;
+/// The thread that is released.
+const RELEASED: &str = "c_sw";
+
+/// By which driver the threads were managed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Driver {
+    Elevation,
+    SchedExt,
+}
+
+impl Driver {
+    /// Whether the driver gave a CPU to a thread that came and went with these priorities. SCHED_EXT has no priority of its own: the
+    /// kernel's trace shows the nice value's.
+    fn gave(self, (came, went): (u32, u32)) -> bool {
+        match self {
+            Driver::Elevation => came == RAISED || went == RAISED,
+            Driver::SchedExt => true,
+        }
+    }
+
+    /// Whether such a thread is managed.
+    fn manages(self, (came, went): (u32, u32)) -> bool {
+        match self {
+            Driver::Elevation => came < FAIR && went < FAIR,
+            Driver::SchedExt => true,
+        }
+    }
+}
 
 /// A stay of a thread on a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Stay {
-    from: u64,
-    to: u64,
-    cpu: u32,
+pub(super) struct Stay {
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) cpu: u32,
     /// Its priority when it came and when it went.
     prio: (u32, u32),
-    left: Left,
+    /// The driver gave it the CPU.
+    pub(super) given: bool,
+    pub(super) left: Left,
 }
 
 /// In which state a thread left a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Left {
+pub(super) enum Left {
     /// It wanted to go on.
     Runnable,
     /// It sleeps, or waits for the gate.
@@ -55,16 +86,10 @@ impl Left {
     }
 }
 
-impl Stay {
-    fn is_raised(&self) -> bool {
-        self.prio.0 == RAISED || self.prio.1 == RAISED
-    }
-}
-
 /// What the kernel saw of one thread.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-struct Thread {
-    stays: Vec<Stay>,
+pub(super) struct Thread {
+    pub(super) stays: Vec<Stay>,
     woken: Vec<u64>,
     ended: Option<u64>,
     /// When it had narrowed its affinity, and to which CPU.
@@ -79,13 +104,13 @@ impl Thread {
     }
 
     /// When the driver gave it a CPU first, from `at` on.
-    fn raised(&self, at: u64) -> u64 {
-        let first = self.stays.iter().find(|stay| stay.from >= at && stay.is_raised());
+    fn given(&self, at: u64) -> u64 {
+        let first = self.stays.iter().find(|stay| stay.from >= at && stay.given);
         first.map_or(u64::MAX, |stay| stay.from)
     }
 
     /// The last wakeup before its CPU time: that at its moment.
-    fn began(&self) -> u64 {
+    pub(super) fn began(&self) -> u64 {
         // The gate opens; on some kernels (7.2) all that waited for it then wait for its lock, one after the other; and its moment comes,
         // for which it sleeps, if it has not come before.
         let slept = self.stays.iter().find(|stay| stay.left == Left::Asleep).map(|stay| stay.to);
@@ -93,7 +118,7 @@ impl Thread {
         moment.or_else(|| self.woken.iter().take(2).next_back()).copied().unwrap_or(u64::MAX)
     }
 
-    fn ended(&self) -> u64 {
+    pub(super) fn ended(&self) -> u64 {
         self.ended.unwrap_or(u64::MAX)
     }
 
@@ -105,7 +130,7 @@ impl Thread {
     }
 }
 
-type Threads = BTreeMap<String, Thread>;
+pub(super) type Threads = BTreeMap<String, Thread>;
 
 /// What a scheduler promises.
 struct Rules {
@@ -129,8 +154,22 @@ fn rules(scheduler: &str) -> Option<Rules> {
     }
 }
 
-/// Judges every `SCHEDULER.CPUS[.run|.starved].ftrace`.
+/// Whether a scheduler has one queue for all CPUs, so that an order is defined.
+pub(super) fn is_first_come(scheduler: &str) -> bool {
+    rules(scheduler).is_some_and(|rules| rules.first_come)
+}
+
+/// Judges every `SCHEDULER.CPUS[.run|.starved].ftrace` of threads under elevation.
 pub(super) fn judge(folder: &Path) -> Result<Vec<Verdict>> {
+    all(folder, Driver::Elevation)
+}
+
+/// The same of threads under sched_ext.
+pub(super) fn judge_sched_ext(folder: &Path) -> Result<Vec<Verdict>> {
+    all(folder, Driver::SchedExt)
+}
+
+fn all(folder: &Path, driver: Driver) -> Result<Vec<Verdict>> {
     let mut names: Vec<String> = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         names.extend(entry?.file_name().into_string().ok().filter(|name| name.ends_with(".ftrace")));
@@ -148,8 +187,10 @@ pub(super) fn judge(folder: &Path) -> Result<Vec<Verdict>> {
         let (scheduler, cpus) = words.rsplit_once('.').with_context(|| name.clone())?;
         let cpus: u32 = cpus.parse().with_context(|| name.clone())?;
         let rules = rules(scheduler).with_context(|| format!("no rules for `{scheduler}`"))?;
-        let (threads, mut faults) = read(&String::from_utf8_lossy(&bytes));
-        let (more, used) = everywhere(&threads, cpus);
+        let (threads, mut faults) = read(&String::from_utf8_lossy(&bytes), driver);
+        // The one that waits too long has its own policy again, of which the trace tells nothing under sched_ext.
+        let released = (driver == Driver::SchedExt && play == "starved").then_some(RELEASED);
+        let (more, used) = everywhere(&threads, cpus, driver, released);
         faults.extend(more);
         match play {
             "run" => faults.extend(narrowed(&threads, 8)),
@@ -157,7 +198,7 @@ pub(super) fn judge(folder: &Path) -> Result<Vec<Verdict>> {
             _ => {
                 faults.extend(plays(&threads, &rules, cpus));
                 if used.len() != cpus as usize {
-                    faults.push(format!("threads were raised on the CPUs {used:?} only"));
+                    faults.push(format!("threads were given the CPUs {used:?} only"));
                 }
             }
         }
@@ -173,15 +214,15 @@ pub(super) fn judge(folder: &Path) -> Result<Vec<Verdict>> {
 }
 
 /// Reads what the kernel saw of the threads of the play, and what cannot be.
-fn read(text: &str) -> (Threads, Vec<String>) {
-    let mut reader = Reader::default();
+pub(super) fn read(text: &str, driver: Driver) -> (Threads, Vec<String>) {
+    let mut reader = Reader::of(driver);
     text.lines().filter_map(ftrace::line).for_each(|line| reader.event(&line));
     let threads = reader.threads.into_iter().map(|(tid, thread)| (reader.names[&tid].clone(), thread));
     (threads.collect(), reader.faults)
 }
 
-#[derive(Default)]
 struct Reader {
+    driver: Driver,
     /// By thread id: a new thread has its maker's name for a while.
     threads: BTreeMap<u32, Thread>,
     /// The last name of each.
@@ -193,6 +234,11 @@ struct Reader {
 }
 
 impl Reader {
+    fn of(driver: Driver) -> Reader {
+        let (threads, names, on) = Default::default();
+        Reader { driver, threads, names, on, dead: BTreeSet::new(), faults: Vec::new() }
+    }
+
     fn one(&mut self, who: Who<'_>) -> Option<&mut Thread> {
         is_one(who.comm).then(|| {
             self.names.insert(who.tid, who.comm.to_owned());
@@ -239,7 +285,8 @@ impl Reader {
             && tid == prev.tid
         {
             let left = Left::of(stops.state);
-            let stay = Stay { from, to: at, cpu, prio: (prio, prev.prio), left };
+            let prio = (prio, prev.prio);
+            let stay = Stay { from, to: at, cpu, prio, given: self.driver.gave(prio), left };
             if let Some(one) = self.one(prev) {
                 one.stays.push(stay);
             }
@@ -263,7 +310,13 @@ fn is_one(name: &str) -> bool {
 }
 
 /// What holds in each play: where managed threads run, parked ones do not, and all end. Returns the CPUs that were given away, too.
-fn everywhere(threads: &Threads, cpus: u32) -> (Vec<String>, BTreeSet<u32>) {
+/// `released` may run anywhere.
+fn everywhere(
+    threads: &Threads,
+    cpus: u32,
+    driver: Driver,
+    released: Option<&str>,
+) -> (Vec<String>, BTreeSet<u32>) {
     let mut faults = Vec::new();
     let mut used = BTreeSet::new();
     for (name, thread) in threads {
@@ -271,14 +324,14 @@ fn everywhere(threads: &Threads, cpus: u32) -> (Vec<String>, BTreeSet<u32>) {
             faults.push(format!("{name} does not end"));
         }
         for stay in &thread.stays {
-            let managed = stay.prio.0 < FAIR && stay.prio.1 < FAIR;
+            let managed = driver.manages(stay.prio) && released != Some(name.as_str());
             if managed && !(1..=cpus).contains(&stay.cpu) {
                 faults.push(format!("{name} is managed and runs on CPU {}", stay.cpu));
             }
             if stay.prio == (PARKED, PARKED) && stay.to - stay.from > LEAK {
                 faults.push(format!("{name} is parked and runs for {} us", (stay.to - stay.from) / 1000));
             }
-            used.extend(Some(stay.cpu).filter(|_| stay.is_raised()));
+            used.extend(Some(stay.cpu).filter(|_| stay.given));
         }
     }
     (faults, used)
@@ -306,7 +359,7 @@ fn narrowed(threads: &Threads, count: usize) -> Vec<String> {
 }
 
 fn starved(threads: &Threads) -> Vec<String> {
-    let Some(waits) = threads.get("c_sw") else { return vec!["no thread waits".to_owned()] };
+    let Some(waits) = threads.get(RELEASED) else { return vec!["no thread waits".to_owned()] };
     let waited = waits.runs(waits.began()).saturating_sub(waits.began());
     let text = format!("starvation bound: it waited for {} ms", waited / 1_000_000);
     if waited > STARVED { vec![text] } else { Vec::new() }
@@ -351,13 +404,13 @@ impl Play<'_> {
     fn wake_order(&mut self, rules: &Rules) {
         let [a, b, c] = ["oa", "ob", "oc"].map(|name| self.one(name));
         let free = self.all("oh", self.cpus).iter().map(Thread::ended).min().unwrap_or(u64::MAX);
-        let raised = [&a, &b, &c].map(|one| one.raised(one.began()));
+        let given = [&a, &b, &c].map(|one| one.given(one.began()));
         if rules.first_come {
-            for (later, earlier, names) in [(raised[1], &a, "oa ob"), (raised[2], &b, "ob oc")] {
+            for (later, earlier, names) in [(given[1], &a, "oa ob"), (given[2], &b, "ob oc")] {
                 let in_order = later == u64::MAX || later >= earlier.runs(earlier.began());
                 self.must("wake order", in_order, names);
             }
-            for (name, at) in ["oa", "ob", "oc"].iter().zip(raised) {
+            for (name, at) in ["oa", "ob", "oc"].iter().zip(given) {
                 self.must("wake order", at >= free, format!("{name} runs while others have all CPUs"));
             }
             let begins = a.runs(a.began());
@@ -376,8 +429,8 @@ impl Play<'_> {
         if rules.preempts {
             self.must("preemption", waited <= SOON, format!("it waited for {} us", waited / 1000));
         } else if rules.first_come {
-            let raised = first.raised(first.began());
-            self.must("preemption", raised >= free, "it is not its turn while others have all CPUs");
+            let given = first.given(first.began());
+            self.must("preemption", given >= free, "it is not its turn while others have all CPUs");
         }
     }
 
@@ -385,7 +438,7 @@ impl Play<'_> {
     fn turns(&mut self, rules: &Rules) {
         let all = self.all("t", 2 * self.cpus);
         let first_end = all.iter().map(Thread::ended).min().unwrap_or(u64::MAX);
-        let early = all.iter().filter(|one| one.raised(one.began()) < first_end).count();
+        let early = all.iter().filter(|one| one.given(one.began()) < first_end).count();
         let wanted = if rules.turns { all.len() } else { self.cpus as usize };
         self.must("turns", early == wanted, format!("{early} of {} begin before the first ends", all.len()));
     }
@@ -407,7 +460,7 @@ impl Play<'_> {
         if rules.preempts {
             self.must("block", again <= SOON, format!("it waited for {} us after its sleep", again / 1000));
         } else if rules.first_come {
-            self.must("block", sleeper.raised(wakes) >= free, "it goes on while others have all CPUs");
+            self.must("block", sleeper.given(wakes) >= free, "it goes on while others have all CPUs");
         }
     }
 
@@ -426,7 +479,7 @@ impl Play<'_> {
     /// A child comes under management, too.
     fn fork(&mut self) {
         let child = self.one("fpk");
-        self.must("fork", child.stays.iter().any(Stay::is_raised), "the child was never managed");
+        self.must("fork", child.stays.iter().any(|stay| stay.given), "the child was never managed");
     }
 }
 
@@ -457,17 +510,17 @@ mod tests {
             (5, &goes),
             (6, "sched_process_exit: comm=c_a pid=2 prio=98"),
         ]);
-        let (threads, faults) = read(&text);
+        let (threads, faults) = read(&text, Driver::Elevation);
         let ms = |ms: u64| 1_000_000_000 + ms * 1_000_000;
-        let stay = Stay { from: ms(2), to: ms(5), cpu: 1, prio: (96, 98), left: Left::Runnable };
+        let stay = Stay { from: ms(2), to: ms(5), cpu: 1, prio: (96, 98), given: true, left: Left::Runnable };
         let thread = Thread { stays: vec![stay], woken: vec![ms(1)], ended: Some(ms(6)), narrowed: None };
         assert_eq!((threads.get("c_a"), faults.len()), (Some(&thread), 0));
-        assert_eq!((thread.raised(0), thread.runs(ms(3)), thread.runs(ms(5))), (ms(2), ms(3), u64::MAX));
+        assert_eq!((thread.given(0), thread.runs(ms(3)), thread.runs(ms(5))), (ms(2), ms(3), u64::MAX));
     }
 
     #[test]
     fn a_thread_begins_when_its_moment_comes() {
-        let stay = |from, to, left| Stay { from, to, cpu: 1, prio: (98, 98), left };
+        let stay = |from, to, left| Stay { from, to, cpu: 1, prio: (98, 98), given: false, left };
         let of = |stays: &[Stay], woken: &[u64]| Thread {
             stays: stays.to_vec(),
             woken: woken.to_vec(),
@@ -499,15 +552,33 @@ mod tests {
             (20, &comes),
             (21, &goes.replace("prev_pid=1", "prev_pid=2")),
         ]);
-        let (threads, faults) = read(&text);
+        let (threads, faults) = read(&text, Driver::Elevation);
         assert_eq!(faults, ["c_a runs after its end"]);
         let faults = narrowed(&threads, 1);
         assert!(faults[0].contains("2 times elsewhere, first on CPU 1"), "{faults:?}");
-        assert_eq!(everywhere(&threads, 2).1, BTreeSet::from([1]));
+        assert_eq!(everywhere(&threads, 2, Driver::Elevation, None).1, BTreeSet::from([1]));
         let parked = comes.replace("next_prio=96", "next_prio=98");
         let stops = switch("c_a", 98, "R", "x").replace("prev_pid=1", "prev_pid=2");
-        let faults = everywhere(&read(&trace(&[(1, &parked), (9, &stops)])).0, 1).0;
+        let elevated = Driver::Elevation;
+        let faults = everywhere(&read(&trace(&[(1, &parked), (9, &stops)]), elevated).0, 1, elevated, None).0;
         assert!(faults.iter().any(|fault| fault.contains("is parked and runs for 8000 us")), "{faults:?}");
+    }
+
+    #[test]
+    fn under_sched_ext_each_stay_is_a_turn_and_a_managed_thread_is_nowhere_else() {
+        let comes = switch("swapper", 120, "R", "c_sw").replace("next_prio=96", "next_prio=120");
+        let goes = switch("c_sw", 120, "S", "x").replace("prev_pid=1", "prev_pid=2");
+        let text = trace(&[(1, &comes), (2, &goes), (3, "sched_process_exit: comm=c_sw pid=2 prio=120")]);
+        let faults_of = |driver, cpu: &str, released| {
+            let (threads, _) = read(&text.replace("[001]", cpu), driver);
+            let (faults, used) = everywhere(&threads, 2, driver, released);
+            (faults.len(), used.len())
+        };
+        assert_eq!(faults_of(Driver::SchedExt, "[001]", None), (0, 1));
+        assert_eq!(faults_of(Driver::Elevation, "[001]", None), (0, 0), "a fair thread has no turn");
+        assert_eq!(faults_of(Driver::SchedExt, "[000]", None).0, 1, "CPU 0 is not managed");
+        assert_eq!(faults_of(Driver::SchedExt, "[000]", Some(RELEASED)).0, 0);
+        assert_eq!(faults_of(Driver::Elevation, "[000]", None).0, 0);
     }
 
     #[test]

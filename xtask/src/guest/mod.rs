@@ -5,6 +5,7 @@ mod apt;
 mod catalogue;
 mod conformance;
 mod cpio;
+mod drivers;
 mod emulator;
 mod foreign;
 mod ftrace;

@@ -1,0 +1,285 @@
+//! The same load in the simulator, under elevation and under sched_ext (`xtask/guest/tests/drivers.sh`), by the kernel's own trace: shares, turns
+//! and orders side by side; and what a hand-over costs. A judge that also writes the table of docs/sched-ext.md, to `drivers.md`.
+
+use super::catalogue::Verdict;
+use super::conformance::{self, Driver, Threads};
+use anyhow::{Context, Result, ensure};
+use schedlab_model::{
+    Amount, EventKind, Ns, Op, Policy, PrevState, Program, SchedEvent, Start, TaskId, TaskSpec, Workload,
+};
+use schedlab_scheduler::registry;
+use schedlab_sim::{Machine, RunOptions, TickSkew, run};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+/// What the script plays.
+const SCHEDULERS: [&str; 6] =
+    ["rr:slice_ns=20ms", "fifo-centralized", "shinjuku:quantum=20ms", "layers", "linux-6.12", "edf"];
+const CPUS: [u32; 2] = [2, 3];
+const HOGS: usize = 6;
+const MS: u64 = 1_000_000;
+/// Each computes so long; they begin `APART` one after the other.
+const WORK: Ns = Ns(300 * MS);
+const APART: u64 = 10 * MS;
+/// And one of 5 ms so long after the moment.
+const URGENT: (Ns, Ns) = (Ns(150 * MS), Ns(5 * MS));
+/// A tick of Debian's kernels (HZ=250).
+const TICK: u64 = 4 * MS;
+const HZ: u32 = 250;
+/// Points of one CPU by which a share may differ from the simulator's.
+const POINTS: f64 = 2.0;
+
+/// A stay of a thread on a CPU: the hogs are 0 to 5, the urgent one is the last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Stay {
+    task: usize,
+    cpu: u32,
+    from: u64,
+    to: u64,
+    /// It wanted to go on.
+    wants: bool,
+    /// A driver gave it the CPU.
+    given: bool,
+}
+
+/// One play, from whatever witness.
+#[derive(Default)]
+struct Play {
+    stays: Vec<Stay>,
+    /// When each wanted a CPU first, and when it ended.
+    began: Vec<u64>,
+    ended: Vec<u64>,
+}
+
+/// What is compared.
+#[derive(Clone, PartialEq, Debug)]
+struct Found {
+    /// Of one CPU, in per cent, while all hogs wanted one.
+    shares: Vec<f64>,
+    /// Median length of a turn that another one ended; `None`: there are none.
+    turn: Option<u64>,
+    /// The hogs by their first turn, and by their end.
+    first: Vec<usize>,
+    last: Vec<usize>,
+    /// How long the urgent one waited.
+    waited: u64,
+}
+
+impl Play {
+    fn found(mut self) -> Result<Found> {
+        self.stays.sort_by_key(|stay| stay.from);
+        let from = self.began[..HOGS].iter().copied().max().unwrap_or(0);
+        let to = self.ended[..HOGS].iter().copied().min().unwrap_or(0);
+        ensure!(from < to && to < u64::MAX, "the threads did not compute at the same time");
+        let had = |task: usize| {
+            let of = self.stays.iter().filter(|stay| stay.task == task);
+            of.map(|stay| stay.to.min(to).saturating_sub(stay.from.max(from))).sum::<u64>()
+        };
+        let shares = (0..HOGS).map(|task| 100.0 * had(task) as f64 / (to - from) as f64).collect();
+        let first = |task: usize| {
+            let begun = self.began[task];
+            let mut of = self.stays.iter().filter(|stay| stay.task == task && stay.given);
+            of.find(|stay| stay.from >= begun).map_or(u64::MAX, |stay| stay.from)
+        };
+        let sorted = |key: &dyn Fn(usize) -> u64| {
+            let mut all: Vec<usize> = (0..HOGS).collect();
+            all.sort_by_key(|task| key(*task));
+            all
+        };
+        let urgent = self.stays.iter().find(|stay| stay.task == HOGS && stay.from >= self.began[HOGS]);
+        Ok(Found {
+            shares,
+            turn: self.turn(from, to),
+            first: sorted(&first),
+            last: sorted(&|task| self.ended[task]),
+            waited: urgent.map_or(u64::MAX, |stay| stay.from).saturating_sub(self.began[HOGS]),
+        })
+    }
+
+    /// Median of the turns that began and ended within these times and that another thread of the play ended. What else had the CPU in between
+    /// is part of a turn.
+    fn turn(&self, from: u64, to: u64) -> Option<u64> {
+        let mut lengths = Vec::new();
+        let mut on: BTreeMap<u32, Stay> = BTreeMap::new();
+        for stay in self.stays.iter().filter(|stay| stay.given && stay.task < HOGS) {
+            match on.get_mut(&stay.cpu) {
+                Some(turn) if turn.task == stay.task => (turn.to, turn.wants) = (stay.to, stay.wants),
+                other => {
+                    if let Some(turn) = other.filter(|turn| turn.wants && turn.from >= from && turn.to <= to) {
+                        lengths.push(turn.to - turn.from);
+                    }
+                    on.insert(stay.cpu, *stay);
+                }
+            }
+        }
+        lengths.sort_unstable();
+        lengths.get(lengths.len() / 2).copied()
+    }
+}
+
+/// Returns what the kernel's trace has of a play.
+fn traced(threads: &Threads) -> Result<Play> {
+    let names = (1..=HOGS).map(|number| format!("c_{number}")).chain(["c_s".to_owned()]);
+    let mut play = Play::default();
+    for (task, name) in names.enumerate() {
+        let thread = threads.get(&name).with_context(|| format!("{name} is not in the trace"))?;
+        let stay = |stay: &conformance::Stay| Stay {
+            task,
+            cpu: stay.cpu,
+            from: stay.from,
+            to: stay.to,
+            wants: stay.left == conformance::Left::Runnable,
+            given: stay.given,
+        };
+        play.stays.extend(thread.stays.iter().map(stay));
+        play.began.push(thread.began());
+        play.ended.push(thread.ended());
+    }
+    Ok(play)
+}
+
+/// Returns the play of the script in the simulator, without any costs of a driver.
+fn simulated(scheduler: &str, cpus: usize) -> Result<Play> {
+    let (late, soon) = match scheduler {
+        "edf" => ("deadline:1ms/500ms/500ms", "deadline:1ms/20ms/20ms"),
+        _ => ("batch", "other"),
+    };
+    let task = |name: String, start: Ns, work: Ns, policy: &str| -> Result<TaskSpec> {
+        let mut task = TaskSpec::new(name, Program::once([Op::Run(Amount::Fixed(work))]));
+        (task.start, task.policy) = (Start::At(start), policy.parse::<Policy>()?);
+        Ok(task)
+    };
+    let hog = |at: usize| task(format!("c_{}", at + 1), Ns(APART * (at as u64 + 1)), WORK, late);
+    let mut tasks: Vec<TaskSpec> = (0..HOGS).map(hog).collect::<Result<_>>()?;
+    tasks.push(task("c_s".to_owned(), URGENT.0, URGENT.1, soon)?);
+    let began = (0..HOGS as u64).map(|at| APART * (at + 1)).chain([URGENT.0.0]).collect();
+    let machine = Machine { hz: HZ, ticks: TickSkew::Aligned, ..Machine::flat(cpus) };
+    let built = registry::build(&scheduler.parse()?, cpus)?;
+    let mut events: Vec<SchedEvent> = Vec::new();
+    let workload = Workload { tasks, ..Workload::default() };
+    run(&machine, &workload, &*built, &RunOptions::for_time(Ns::from_ms(5_000)), &mut events)?;
+    let mut play = Play { began, ended: vec![u64::MAX; HOGS + 1], ..Play::default() };
+    let mut on: BTreeMap<u32, (TaskId, u64)> = BTreeMap::new();
+    for event in &events {
+        let EventKind::Switch { prev_state, next, .. } = event.kind else { continue };
+        if let Some((task, from)) = on.remove(&event.cpu.0) {
+            let (task, wants) = (task.index(), prev_state.is_runnable() == Some(true));
+            play.stays.push(Stay { task, cpu: event.cpu.0, from, to: event.at.0, wants, given: true });
+            if prev_state == PrevState::Dead {
+                play.ended[task] = event.at.0;
+            }
+        }
+        on.extend(next.map(|next| (event.cpu.0, (next, event.at.0))));
+    }
+    Ok(play)
+}
+
+/// Judges every play, and writes the tables.
+pub(super) fn judge(folder: &Path) -> Result<Vec<Verdict>> {
+    let mut verdicts = Vec::new();
+    let mut table = "| scheduler | CPUs | shares: elevation | sched_ext | turns: simulator | elevation | sched_ext | order | urgent one waits: simulator \
+                     | elevation | sched_ext |\n|---|---|---|---|---|---|---|---|---|---|---|\n"
+        .to_owned();
+    for scheduler in SCHEDULERS {
+        for cpus in CPUS {
+            let name = scheduler.split(':').next().unwrap_or(scheduler);
+            let by = |driver: Driver, word: &str| {
+                let path = folder.join(format!("{name}.{cpus}.{word}.ftrace"));
+                let text = std::fs::read(&path).with_context(|| path.display().to_string())?;
+                let (threads, faults) = conformance::read(&String::from_utf8_lossy(&text), driver);
+                ensure!(faults.is_empty(), "{}: {}", path.display(), faults.join("; "));
+                traced(&threads)?.found().with_context(|| path.display().to_string())
+            };
+            let elevation = by(Driver::Elevation, "elevation")?;
+            let sched_ext = by(Driver::SchedExt, "sched-ext")?;
+            let simulator = simulated(scheduler, cpus as usize)?.found()?;
+            let ordered = conformance::is_first_come(name);
+            table += &row(scheduler, cpus, &simulator, [&elevation, &sched_ext], ordered);
+            for (found, word) in [(&elevation, "elevation"), (&sched_ext, "sched_ext")] {
+                let text = format!("{scheduler} on {cpus} CPUs, {word} beside the simulator");
+                let faults = faults(&simulator, found, ordered);
+                let good = faults.is_empty();
+                verdicts.push(Verdict { good, text: format!("{text}: {}", faults.join("; ")) });
+            }
+        }
+    }
+    let costs = costs(folder)?;
+    std::fs::write(folder.join("drivers.md"), format!("{table}\n{costs}"))?;
+    println!("{table}\n{costs}");
+    Ok(verdicts)
+}
+
+/// Returns the largest difference of two threads' shares, in points of one CPU.
+fn apart(one: &Found, other: &Found) -> f64 {
+    one.shares.iter().zip(&other.shares).map(|(one, other)| (one - other).abs()).fold(0.0, f64::max)
+}
+
+fn faults(simulator: &Found, found: &Found, ordered: bool) -> Vec<String> {
+    let mut faults = Vec::new();
+    let points = apart(simulator, found);
+    if points > POINTS {
+        let text = |found: &Found| found.shares.iter().map(|share| format!("{share:.1}")).collect::<Vec<_>>().join(" ");
+        faults.push(format!("shares differ by {points:.1} points ({}, {})", text(simulator), text(found)));
+    }
+    let close = match (simulator.turn, found.turn) {
+        (Some(one), Some(other)) => one.abs_diff(other) <= TICK,
+        (one, other) => one == other,
+    };
+    if !close {
+        faults.push(format!("turns of {}, {} in the simulator", ms(found.turn), ms(simulator.turn)));
+    }
+    if ordered && (simulator.first != found.first || simulator.last != found.last) {
+        faults.push(format!(
+            "another order: first turns {:?}, {:?} in the simulator; ends {:?}, {:?}",
+            found.first, simulator.first, found.last, simulator.last
+        ));
+    }
+    faults
+}
+
+fn ms(time: Option<u64>) -> String {
+    time.map_or("none".to_owned(), |time| format!("{:.1} ms", time as f64 / MS as f64))
+}
+
+fn row(scheduler: &str, cpus: u32, simulator: &Found, [one, other]: [&Found; 2], ordered: bool) -> String {
+    let order = match ordered {
+        false => "not defined",
+        true if [one, other].iter().all(|found| found.first == simulator.first && found.last == simulator.last) => "equal",
+        true => "differs",
+    };
+    let mut text = format!("| {scheduler} | {cpus} | {:.1} | {:.1} |", apart(simulator, one), apart(simulator, other));
+    [simulator, one, other].iter().for_each(|found| text += &format!(" {} |", ms(found.turn)));
+    text += &format!(" {order} |");
+    [simulator, one, other].iter().for_each(|found| text += &format!(" {} |", ms(Some(found.waited))));
+    text + "\n"
+}
+
+/// Returns the table of costs: the time of a hand-over, and the agents' CPU time for a decision.
+fn costs(folder: &Path) -> Result<String> {
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).with_context(|| name.to_owned());
+    let mut hand_overs: BTreeMap<String, f64> = BTreeMap::new();
+    for line in read("costs.txt")?.lines() {
+        let [name, from, to, count] = line.split(' ').collect::<Vec<_>>()[..] else { continue };
+        let seconds = to.parse::<f64>()? - from.parse::<f64>()?;
+        hand_overs.insert(name.to_owned(), 1e6 * seconds / count.parse::<f64>()?);
+    }
+    let mut agents: BTreeMap<String, f64> = BTreeMap::new();
+    for line in read("agents.txt")?.lines() {
+        let [name, used, decisions] = line.split(' ').collect::<Vec<_>>()[..] else { continue };
+        agents.insert(name.to_owned(), used.parse::<f64>()? / decisions.parse::<f64>()? / 1e3);
+    }
+    let bare = *hand_overs.get("bare").context("no hand-over by the bare FIFO")?;
+    let mut table = "| | a hand-over | beside the bare FIFO | agents' CPU time for a decision |\n|---|---|---|---|\n".to_owned();
+    for (key, name) in [
+        ("kernel", "the kernel's fair class"),
+        ("bare", "bare sched_ext FIFO"),
+        ("elevation", "elevation, fifo-per-cpu"),
+        ("sched-ext", "sched_ext, fifo-per-cpu"),
+    ] {
+        let time = *hand_overs.get(key).with_context(|| format!("no hand-over by {key}"))?;
+        let agent = agents.get(key).map_or("-".to_owned(), |agent| format!("{agent:.1} us"));
+        let _ = writeln!(table, "| {name} | {time:.1} us | x {:.2} | {agent} |", time / bare);
+    }
+    Ok(table)
+}
