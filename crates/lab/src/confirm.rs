@@ -1,7 +1,7 @@
 //! `schedlab confirm`: what `compare` predicts beside what is measured, for the same variants and schedulers.
 //!
 //! The command is started anew for every round: as the host has it, with each variant's settings made on its real threads,
-//! and under each scheduler by `schedlab run`. Rounds are interleaved, all are recorded by the same recorder over the same
+//! and under each scheduler by `schedlab run`, with one driver or both. Rounds are interleaved, all are recorded by the same recorder over the same
 //! length, and all confine the command to the same CPUs. The prediction plays the base recording: the file that was given,
 //! or the first round under the host's default. Rounds under `schedlab run` are predicted behind a simulated agent with the
 //! costs that the driver has on this machine ([`DriverCosts`]).
@@ -18,7 +18,7 @@ mod settings;
 pub use answer::{Confirmed, MetricAnswer, SCHEMA, SettingAnswer, TaskAnswer};
 pub use driver_costs::DriverCosts;
 pub use measured::METRICS;
-pub use plan::{ConfirmError, ConfirmPlan, ConfirmProgress};
+pub use plan::{ConfirmError, ConfirmPlan, ConfirmProgress, LiveDriver};
 pub use settings::SettingKind;
 
 use driver_costs::Plays;
@@ -40,15 +40,18 @@ pub fn confirm(
     let settings = settings::all(plan)?;
     schedlab_host::OwnCommand::check(&plan.command)
         .map_err(|error| ConfirmError::Input(error.to_string()))?;
-    let elevates = !plan.schedulers.is_empty();
-    let mut plays = Plays::default();
+    let drivers: &[LiveDriver] = if plan.schedulers.is_empty() { &[] } else { &plan.drivers };
+    if drivers.contains(&LiveDriver::SchedExt) {
+        usable_by_sched_ext()?;
+    }
+    let mut plays: Vec<Plays> = drivers.iter().copied().map(Plays::of).collect();
     let base = plan.base.as_deref().map(RecordedInput::open).transpose()?;
     let mut rounds = Rounds::new(plan, stop);
     let mut measured: Vec<Vec<RoundMeasurements>> = settings.iter().map(|_| Vec::new()).collect();
     for round in 0..plan.rounds {
-        if elevates {
+        for one in &mut plays {
             running("what the driver costs here", round * settings.len(), plan.rounds * settings.len());
-            plays.play(plan)?;
+            one.play(plan)?;
         }
         for (index, setting) in settings.iter().enumerate() {
             running(&setting.name(), round * settings.len() + index, plan.rounds * settings.len());
@@ -60,9 +63,10 @@ pub fn confirm(
         Some(base) => base,
         None => RecordedInput::open(rounds.kept())?,
     };
-    let driver = elevates.then(|| plays.costs(plan)).transpose()?;
+    let costs = plays.into_iter().map(|plays| plays.costs(plan)).collect::<Result<Vec<_>, _>>()?;
+    let of = |driver| costs.iter().find(|(by, _)| *by == driver).map(|(_, costs)| *costs);
     let names: BTreeSet<String> = measured.iter().flatten().flat_map(|round| round.names()).collect();
-    let (soft, elevated) = predict::predict(plan, &base, &names, driver, simulating)?;
+    let (soft, driven) = predict::predict(plan, &base, &names, &costs, simulating)?;
     let replay = soft.self_replay.as_ref();
     Ok(Confirmed {
         schema: SCHEMA,
@@ -75,7 +79,25 @@ pub fn confirm(
         simulated_as: replay.map_or_else(String::new, |replay| replay.scheduler.clone()),
         trusted: soft.trusted(),
         distrust: replay.map(|replay| replay.distrust.clone()).unwrap_or_default(),
-        driver,
-        settings: answer::answers(&settings, &measured, &soft, elevated.as_ref(), &names),
+        driver: of(LiveDriver::Elevation),
+        driver_sched_ext: of(LiveDriver::SchedExt),
+        settings: answer::answers(&settings, &measured, &soft, &driven, &names),
     })
+}
+
+/// Refuses before the first round what `schedlab run --driver sched-ext` would refuse in one of the later ones.
+fn usable_by_sched_ext() -> Result<(), ConfirmError> {
+    let refuse =
+        |why: String| Err(ConfirmError::Input(format!("--driver sched-ext cannot be used here: {why}")));
+    match schedlab_host::sched_ext::usable_here() {
+        Ok(class) => match class.scheduler() {
+            Some(name) => {
+                refuse(format!("the sched_ext scheduler {name} is active, and the kernel runs one at a time"))
+            }
+            None => Ok(()),
+        },
+        Err(why) => refuse(format!(
+            "{why}. `schedlab doctor` shows each limit; --driver elevation works on any kernel"
+        )),
+    }
 }

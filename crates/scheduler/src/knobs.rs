@@ -8,7 +8,7 @@ mod spec;
 
 pub use declared::{FlagKnob, KnobDefault, NumberKnob, Row, TimeKnob, Times, Typed, Word, WordKnob, rows};
 pub(crate) use declared::{exact_time, words};
-pub use spec::{KnobError, SchedulerSpec};
+pub use spec::{KnobError, SchedulerList, SchedulerSpec};
 
 use schedlab_model::Ns;
 use schedlab_model::text::nearest;
@@ -228,6 +228,24 @@ mod tests {
             Err(KnobError::UnknownKnob { nearest: Some(n), .. }) if n == "slice"));
         assert!(matches!(check("x:slice=2s"), Err(KnobError::Value { .. })));
         assert!("x:slice".parse::<SchedulerSpec>().is_err());
+    }
+
+    #[test]
+    fn a_comma_separates_schedulers_knobs_or_the_cpus_of_a_pool() {
+        let list = |text: &str| {
+            let list = text.parse::<SchedulerList>().map_err(|error| error.to_string())?;
+            Ok::<Vec<String>, String>(list.0.iter().map(ToString::to_string).collect())
+        };
+        assert_eq!(list("rr").unwrap(), ["rr"]);
+        assert_eq!(list("rr,layers").unwrap(), ["rr", "layers"]);
+        let knobs = "linux-6.1:latency_ns=6ms,wakeup_granularity_ns=1ms,rr:slice_ns=5ms,edf";
+        let split = ["linux-6.1:latency_ns=6ms,wakeup_granularity_ns=1ms", "rr:slice_ns=5ms", "edf"];
+        assert_eq!(list(knobs).unwrap(), split);
+        assert_eq!(list("rr/0,2:layers,edf").unwrap(), ["rr/0,2:layers", "edf"]);
+        for wrong in ["", "rr,", ",rr", "rr,,layers"] {
+            let why = list(wrong).unwrap_err();
+            assert!(why.contains("a comma has no scheduler beside it"), "{wrong}: {why}");
+        }
     }
 
     #[test]

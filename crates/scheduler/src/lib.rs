@@ -29,8 +29,8 @@ pub use api::{
 };
 pub use cx::{Cx, Out, Work};
 pub use knobs::{
-    FlagKnob, Knob, KnobDefault, KnobError, KnobKind, KnobValue, Knobs, NumberKnob, Row, SchedulerSpec,
-    Steps, TimeKnob, Times, Typed, Word, WordKnob, rows,
+    FlagKnob, Knob, KnobDefault, KnobError, KnobKind, KnobValue, Knobs, NumberKnob, Row, SchedulerList,
+    SchedulerSpec, Steps, TimeKnob, Times, Typed, Word, WordKnob, rows,
 };
 pub(crate) use knobs::{exact_time, words};
 pub use locks::{CellLock, CellLocks, Dense, Lock, Locks, OnLine};

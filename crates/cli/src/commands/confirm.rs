@@ -7,31 +7,61 @@ use crate::progress::{Lines, Progress};
 use crate::render;
 use crate::{origin, output};
 use anyhow::{Context, bail};
-use schedlab_lab::confirm::{ConfirmPlan, confirm};
+use schedlab_lab::confirm::{ConfirmPlan, LiveDriver, confirm};
 use schedlab_live::RunDir;
 use schedlab_model::{CpuSet, Ns};
-use schedlab_scheduler::SchedulerSpec;
+use schedlab_scheduler::{SchedulerList, SchedulerSpec};
 use schedlab_trace::Recording;
 use std::path::{Path, PathBuf};
+
+/// By which means the command runs in the order of a schedlab scheduler.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Drivers {
+    /// By SCHED_FIFO priorities, above every fair thread: on any kernel
+    Elevation,
+    /// In the kernel's class for schedulers, below every fair thread: Linux 6.12 and later, built with sched_ext
+    SchedExt,
+    /// In rounds of the one and rounds of the other
+    Both,
+}
+
+impl Drivers {
+    fn all(self) -> anyhow::Result<Vec<LiveDriver>> {
+        // Before a command is started.
+        #[cfg(not(feature = "sched-ext"))]
+        if self != Drivers::Elevation {
+            return Err(super::run::not_built());
+        }
+        Ok(match self {
+            Drivers::Elevation => vec![LiveDriver::Elevation],
+            Drivers::SchedExt => vec![LiveDriver::SchedExt],
+            Drivers::Both => vec![LiveDriver::Elevation, LiveDriver::SchedExt],
+        })
+    }
+}
 
 /// `schedlab confirm`
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   schedlab confirm redis.slt --variant 'idle: sysbench policy=idle' --cpus 0 -- ./both.sh
-  schedlab confirm --scheduler rr --scheduler layers --rounds 3 -- sh -c 'yes & yes & wait'
+  schedlab confirm --scheduler rr,layers --rounds 3 -- sh -c 'yes & yes & wait'
+  schedlab confirm --driver both --scheduler rr:slice_ns=5ms,layers -- ./both.sh
   schedlab confirm redis.slt --variant 'nice: sysbench nice=10' --json -- ./both.sh > confirmed.json
 
 Each round starts the command anew: as the host has it, with each variant's settings made on its threads, and under each \
-scheduler by `schedlab run`. Every round is recorded; predictions are those of `schedlab compare` from FILE, or \
+scheduler by `schedlab run`, with --driver both once by each driver. Every round is recorded; predictions are those of `schedlab compare` from FILE, or \
 from the first round. Variants may set policy, nice, slice and cpus of tasks. Needs root. Give a command that works for longer than \
 a round, which ends it.")]
 pub(crate) struct ConfirmArgs {
     /// Predict from this recording (.slt) [default: the first round under the host's default]
     file: Option<PathBuf>,
-    /// Run the command under this scheduler (may be given several times)
-    #[arg(short, long = "scheduler", value_name = "SCHEDULER")]
-    schedulers: Vec<SchedulerSpec>,
+    /// Run the command under these schedulers, such as rr:slice_ns=5ms,layers (may be given several times)
+    #[arg(short, long = "scheduler", value_name = "SCHEDULERS")]
+    schedulers: Vec<SchedulerList>,
+    /// Make it run in their order by this means, or by both (see docs/sched-ext.md)
+    #[arg(long, value_enum, value_name = "DRIVER", default_value = "elevation")]
+    driver: Drivers,
     /// Try this variant: 'NAME: TASK policy=idle' (may be given several times)
     #[arg(long = "variant", value_name = "VARIANT")]
     variants: Vec<String>,
@@ -61,7 +91,8 @@ pub(crate) fn run(args: &ConfirmArgs) -> anyhow::Result<Exit> {
     long_enough("--for", args.round)?;
     let plan = ConfirmPlan {
         base: args.file.clone(),
-        schedulers: args.schedulers.clone(),
+        schedulers: args.schedulers.iter().flat_map(|list| list.0.clone()).collect(),
+        drivers: args.driver.all()?,
         variants: args.variants.clone(),
         command: args.command.clone(),
         cpus: args.cpus,

@@ -150,7 +150,7 @@ fn by_sched_ext(
     begin: impl FnOnce() + Send,
     done: impl FnMut() -> bool + Send,
 ) -> anyhow::Result<DriverReport> {
-    let warn = |loads: &[schedlab_ext::fair_load::FairLoad]| {
+    let warn = move |loads: &[schedlab_ext::fair_load::FairLoad]| {
         for load in loads {
             // Nothing is left to do when standard error is gone.
             let _ = writeln!(
@@ -177,7 +177,7 @@ fn by_sched_ext(
 
 /// Says how to build a program that has the driver.
 #[cfg(not(feature = "sched-ext"))]
-fn not_built() -> anyhow::Error {
+pub(super) fn not_built() -> anyhow::Error {
     anyhow!(
         "--driver sched-ext: this schedlab was built without it, because it links libelf and zlib of the system. Build it so: apt-get install \
          libelf-dev zlib1g-dev pkg-config; cargo build --release -p schedlab-cli --features sched-ext"

@@ -18,7 +18,8 @@ pub(crate) fn confirm(found: &Confirmed, style: &Style) -> String {
         found.base,
         found.simulated_as
     );
-    if let Some(driver) = found.driver {
+    for (driver, name) in [(found.driver, "driver"), (found.driver_sched_ext, "sched_ext driver")] {
+        let Some(driver) = driver else { continue };
         let timers = match driver.calibrated {
             true => format!(", its timers {} late", schedlab_model::Ns(driver.timer_late_ns)),
             false => {
@@ -27,7 +28,7 @@ pub(crate) fn confirm(found: &Confirmed, style: &Style) -> String {
         };
         text.truncate(text.trim_end().len());
         text += &format!(
-            "\nschedulers are predicted behind an agent with the driver's costs on this machine: {} from a block to the next task, \
+            "\nschedulers are predicted behind an agent with the {name}'s costs on this machine: {} from a block to the next task, \
              {} for a wakeup{timers}\n\n",
             schedlab_model::Ns(driver.block_to_next_ns),
             schedlab_model::Ns(driver.wakeup_ns),
@@ -72,7 +73,8 @@ fn title(setting: &SettingAnswer, style: &Style) -> String {
     let how = match setting.how {
         SettingKind::Default => "as the host has it".to_owned(),
         SettingKind::Soft => "set on the threads".to_owned(),
-        SettingKind::Elevation => {
+        SettingKind::Elevation | SettingKind::SchedExt => {
+            let by = if setting.how == SettingKind::SchedExt { " --driver sched-ext" } else { "" };
             let agents = setting.agents.map_or_else(String::new, |agents| {
                 format!("; agents used {:.1} % of the CPU", 100.0 * agents.median)
             });
@@ -86,7 +88,7 @@ fn title(setting: &SettingAnswer, style: &Style) -> String {
                     "; begun again {count} times, because the driver had been killed (by its guardian?)"
                 ),
             };
-            format!("by schedlab run{agents}{back}{again}")
+            format!("by schedlab run{by}{agents}{back}{again}")
         }
     };
     // Below a thousandth others are the kernel's own threads.

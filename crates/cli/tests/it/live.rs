@@ -595,6 +595,10 @@ fn what_cannot_be_run_is_refused_by_name() {
         (vec!["verify", "README.md"], "line 1"),
         (vec!["run", "--scheduler", "rr", "--", "/no/such"], "cannot start `/no/such`: No such file"),
         (vec!["confirm", "--scheduler", "rr", "--", "/etc/passwd"], "cannot start `/etc/passwd`: Permission"),
+        (vec!["confirm", "--driver", "both", "--scheduler", "rr,layers", "--", "true"], "--driver sched-ext"),
+        (vec!["confirm", "--driver", "sched-ext", "--scheduler", "rr", "--", "true"], "--driver sched-ext"),
+        (vec!["confirm", "--scheduler", "rr,,layers", "--", "true"], "a comma has no scheduler beside it"),
+        (vec!["confirm", "--scheduler", "rr,lottery", "--", "sleep", "5"], "unknown scheduler `lottery`"),
         (vec!["confirm", "--scheduler", "rr"], "say what to run, after `--`"),
         (vec!["confirm", recording.as_str(), "--scheduler", "rr"], "was made with: hackbench"),
     ] {

@@ -2,6 +2,7 @@
 
 use super::driver_costs::DriverCosts;
 use super::measured::{METRICS, RoundMeasurements};
+use super::plan::LiveDriver;
 use super::predict::BY_AGENTS;
 use super::settings::{RoundSetting, SettingKind};
 use schedlab_model::CpuSet;
@@ -40,8 +41,11 @@ pub struct Confirmed {
     pub trusted: bool,
     /// Why not.
     pub distrust: Vec<String>,
-    /// Costs of the driver on this machine, which predictions under schedulers contain; `None`: no scheduler was asked for.
+    /// Costs of the elevation driver on this machine, which predictions under schedulers contain; `None`: no scheduler was asked for under
+    /// it.
     pub driver: Option<DriverCosts>,
+    /// The same of the sched_ext driver.
+    pub driver_sched_ext: Option<DriverCosts>,
     /// The host's default first.
     pub settings: Vec<SettingAnswer>,
 }
@@ -53,11 +57,11 @@ pub struct SettingAnswer {
     pub name: String,
     /// How the command was run.
     pub how: SettingKind,
-    /// CPU time of agents, as a part of a CPU; elevation only.
+    /// CPU time of agents, as a part of a CPU; under a scheduler only.
     pub agents: Option<Estimate>,
-    /// Threads that the driver gave back before the end; elevation only.
+    /// Threads that the driver gave back before the end; under a scheduler only.
     pub given_back: u64,
-    /// Rounds that were begun again because the driver had been killed, mostly by its guardian; elevation only.
+    /// Rounds that were begun again because the driver had been killed, mostly by its guardian; under a scheduler only.
     pub repeated: u64,
     /// CPU time of other programs on the CPUs of the rounds, as a part of one CPU.
     pub others: Option<Estimate>,
@@ -98,19 +102,19 @@ pub(super) fn answers(
     settings: &[RoundSetting],
     measured: &[Vec<RoundMeasurements>],
     soft: &Study,
-    elevated: Option<&Study>,
+    driven: &[(LiveDriver, Study)],
     names: &BTreeSet<String>,
 ) -> Vec<SettingAnswer> {
     let base = (soft.rows.first(), &measured[0]);
     let row = |setting: &RoundSetting| match setting {
         RoundSetting::Default => soft.rows.first(),
         RoundSetting::Soft(variant) => soft.rows.iter().find(|row| row.variant == variant.name),
-        RoundSetting::Elevation(spec) => {
+        RoundSetting::Live(driver, spec) => {
             let of = |study: &'_ Study, variant: &str| {
                 let label = spec.to_string();
                 study.rows.iter().position(|row| row.scheduler == label && row.variant == variant)
             };
-            let study = elevated?;
+            let (_, study) = driven.iter().find(|(by, _)| by == driver)?;
             let found = of(study, BY_AGENTS)?;
             study.rows.get(found)
         }
@@ -121,7 +125,7 @@ pub(super) fn answers(
             // A real agent interrupts the run of a task while it works, a simulated one does not: runs and switches of both
             // cannot be compared.
             let same = |metric: &&Metric| match setting {
-                RoundSetting::Elevation(_) => matches!(metric, Metric::Share | Metric::Latency(_)),
+                RoundSetting::Live(..) => matches!(metric, Metric::Share | Metric::Latency(_)),
                 _ => true,
             };
             let metrics = METRICS.iter().filter(same);

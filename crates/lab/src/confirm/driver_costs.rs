@@ -13,9 +13,12 @@
 //! Nothing is fitted to the workload, of which the two threads are no part. How well two threads with two eventfds represent other
 //! programs is part of the error that `confirm` prints.
 //!
+//! Each driver is measured by itself. Under sched_ext the agent is on another CPU: a block waits for it all the same, and a wakeup
+//! takes from the task that runs only what the part in the kernel does.
+//!
 //! [`ping_pong`]: schedlab_live::elevation::ping_pong
 
-use super::plan::{ConfirmError, ConfirmPlan};
+use super::plan::{ConfirmError, ConfirmPlan, LiveDriver};
 use schedlab_model::Ns;
 use schedlab_study::preset;
 use serde::Serialize;
@@ -43,19 +46,27 @@ pub struct DriverCosts {
 
 /// Block to next and a whole turn of each measurement (ns). They are taken between the rounds, so that other load on the machine
 /// hits both.
-#[derive(Debug, Default)]
-pub(super) struct Plays(Vec<(u64, u64)>);
+#[derive(Debug)]
+pub(super) struct Plays {
+    driver: LiveDriver,
+    all: Vec<(u64, u64)>,
+}
 
 impl Plays {
+    /// Returns no measurements of a driver yet.
+    pub(super) fn of(driver: LiveDriver) -> Plays {
+        Plays { driver, all: Vec::new() }
+    }
+
     /// Measures once, on the CPU of the plan.
     pub(super) fn play(&mut self, plan: &ConfirmPlan) -> Result<(), ConfirmError> {
-        self.0.push(play(plan)?);
+        self.all.push(play(plan, self.driver)?);
         Ok(())
     }
 
     /// Returns the costs from all measurements.
-    pub(super) fn costs(mut self, plan: &ConfirmPlan) -> Result<DriverCosts, ConfirmError> {
-        while self.0.len() < PLAYS {
+    pub(super) fn costs(mut self, plan: &ConfirmPlan) -> Result<(LiveDriver, DriverCosts), ConfirmError> {
+        while self.all.len() < PLAYS {
             self.play(plan)?;
         }
         let kept = preset::kept()?;
@@ -63,17 +74,18 @@ impl Plays {
             kept.as_ref().and_then(|preset| preset.costs.get(name)).map_or(0, |ns| ns.max(0.0).round() as u64)
         };
         let middle = |of: fn(&(u64, u64)) -> u64| {
-            let mut all: Vec<u64> = self.0.iter().map(of).collect();
+            let mut all: Vec<u64> = self.all.iter().map(of).collect();
             all.sort_unstable();
             all[all.len() / 2]
         };
         let wakeup = |play: &(u64, u64)| play.1.saturating_sub(play.0);
-        Ok(DriverCosts {
+        let costs = DriverCosts {
             block_to_next_ns: middle(|play| play.0),
             wakeup_ns: middle(wakeup).saturating_sub(known("wake_call_ns")),
             timer_late_ns: known("timer_fifo_ns"),
             calibrated: kept.is_some(),
-        })
+        };
+        Ok((self.driver, costs))
     }
 }
 
@@ -89,9 +101,20 @@ impl DriverCosts {
     }
 }
 
-fn play(plan: &ConfirmPlan) -> Result<(u64, u64), ConfirmError> {
+fn play(plan: &ConfirmPlan, driver: LiveDriver) -> Result<(u64, u64), ConfirmError> {
     let mut command = Command::new(&plan.program);
-    command.args(["run", "--json", "--scheduler", SCHEDULER, "--cpus", &plan.cpus.to_string(), "--"]);
+    let cpus = plan.cpus.to_string();
+    command.args([
+        "run",
+        "--json",
+        "--driver",
+        driver.word(),
+        "--scheduler",
+        SCHEDULER,
+        "--cpus",
+        &cpus,
+        "--",
+    ]);
     command.arg(&plan.program).args(["helper", "ping-pong", "--for", &TIME.to_string()]);
     command.env("SCHEDLAB_RUN_DIR", plan.run_dir.path()).stdin(Stdio::null());
     let failed = |why: &str| {

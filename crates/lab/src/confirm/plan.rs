@@ -7,6 +7,25 @@ use schedlab_scheduler::SchedulerSpec;
 use schedlab_study::StudyError;
 use std::path::PathBuf;
 
+/// How `schedlab run` makes threads run in a scheduler's order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum LiveDriver {
+    /// By SCHED_FIFO priorities.
+    Elevation,
+    /// In the kernel's class for schedulers.
+    SchedExt,
+}
+
+impl LiveDriver {
+    /// Returns the value of `schedlab run --driver`.
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            LiveDriver::Elevation => "elevation",
+            LiveDriver::SchedExt => "sched-ext",
+        }
+    }
+}
+
 /// What to confirm.
 #[derive(Clone, Debug)]
 pub struct ConfirmPlan {
@@ -14,6 +33,8 @@ pub struct ConfirmPlan {
     pub base: Option<PathBuf>,
     /// Schedulers, which `schedlab run` runs.
     pub schedulers: Vec<SchedulerSpec>,
+    /// The drivers under which each scheduler runs.
+    pub drivers: Vec<LiveDriver>,
     /// Variants as `compare` has them.
     pub variants: Vec<String>,
     /// The workload.

@@ -1,20 +1,20 @@
 //! What the simulator predicts from the base recording.
 
 use super::driver_costs::DriverCosts;
-use super::plan::{ConfirmError, ConfirmPlan};
+use super::plan::{ConfirmError, ConfirmPlan, LiveDriver};
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_study::compare::{Options, Progress, RecordedInput, compare_recording};
 use schedlab_study::result::Study;
 use std::collections::BTreeSet;
 
-/// Returns the prediction of the variants under the host's scheduler, and that of the schedulers.
+/// Returns the prediction of the variants under the host's scheduler, and those of the schedulers under each driver of `drivers`.
 pub(super) fn predict(
     plan: &ConfirmPlan,
     base: &RecordedInput,
     names: &BTreeSet<String>,
-    driver: Option<DriverCosts>,
+    drivers: &[(LiveDriver, DriverCosts)],
     simulating: Progress<'_>,
-) -> Result<(Study, Option<Study>), ConfirmError> {
+) -> Result<(Study, Vec<(LiveDriver, Study)>), ConfirmError> {
     let options = |schedulers: &[SchedulerSpec], variants: Vec<String>| Options {
         schedulers: schedulers.to_vec(),
         variants,
@@ -22,17 +22,23 @@ pub(super) fn predict(
     };
     let under = plan.recorded_under.as_ref();
     let soft = compare_recording(base, under, &options(&[], plan.variants.clone()), simulating)?;
-    let Some(driver) = driver else { return Ok((soft, None)) };
-    let variants = vec![behind_agents(plan, base, names, driver, &soft)];
-    let elevated = compare_recording(base, under, &options(&plan.schedulers, variants), simulating)?;
-    Ok((soft, Some(elevated)))
+    let mut live = Vec::new();
+    for (driver, costs) in drivers {
+        let variants = vec![behind_agents(plan, base, names, *costs, &soft)];
+        live.push((
+            *driver,
+            compare_recording(base, under, &options(&plan.schedulers, variants), simulating)?,
+        ));
+    }
+    Ok((soft, live))
 }
 
 /// Name of the variant in which an agent schedules the command, and all other tasks run on other CPUs.
 pub(super) const BY_AGENTS: &str = "by schedlab run";
 
 /// Returns the variant [`BY_AGENTS`]. Under elevation only the command gets the managed CPU, apart from yield windows: all other
-/// tasks are confined to the other CPUs, and the agents do not schedule them.
+/// tasks are confined to the other CPUs, and the agents do not schedule them. Under sched_ext they would go first there, so `schedlab run`
+/// refuses a managed CPU that they use: they are on other CPUs as well.
 fn behind_agents(
     plan: &ConfirmPlan,
     base: &RecordedInput,

@@ -2,7 +2,7 @@
 
 use super::driver::Driver;
 use super::measured::RoundMeasurements;
-use super::plan::{ConfirmError, ConfirmPlan};
+use super::plan::{ConfirmError, ConfirmPlan, LiveDriver};
 use super::settings::{self, RoundSetting};
 use crate::record::{RecordPlan, record};
 use schedlab_host::threads::{self, Identity};
@@ -71,7 +71,7 @@ impl<'a> Rounds<'a> {
         keep: bool,
     ) -> Result<RoundMeasurements, ConfirmError> {
         let (recording, live) = match setting {
-            RoundSetting::Elevation(spec) => self.elevated_again(&spec.to_string())?,
+            RoundSetting::Live(driver, spec) => self.driven_again(*driver, &spec.to_string())?,
             RoundSetting::Default => self.soft(None)?,
             RoundSetting::Soft(_) => self.soft(Some(setting))?,
         };
@@ -118,10 +118,14 @@ impl<'a> Rounds<'a> {
 
     /// Runs a round under a scheduler, again when its driver was killed: its guardian does that when a hypervisor took the CPU away
     /// for too long.
-    fn elevated_again(&self, spec: &str) -> Result<(PathBuf, RoundMeasurements), ConfirmError> {
+    fn driven_again(
+        &self,
+        driver: LiveDriver,
+        spec: &str,
+    ) -> Result<(PathBuf, RoundMeasurements), ConfirmError> {
         let mut repeated = 0;
         loop {
-            match self.elevated(spec) {
+            match self.driven(driver, spec) {
                 Err(ConfirmError::Driver { killed: true, .. }) if repeated < AGAIN => repeated += 1,
                 Err(error) => return Err(error),
                 Ok((path, mut measured)) => {
@@ -132,11 +136,12 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    fn elevated(&self, spec: &str) -> Result<(PathBuf, RoundMeasurements), ConfirmError> {
+    fn driven(&self, by: LiveDriver, spec: &str) -> Result<(PathBuf, RoundMeasurements), ConfirmError> {
         let failed = |error: std::io::Error| ConfirmError::Input(format!("schedlab run: {error}"));
         let cpu = self.plan.cpus.to_string();
         let mut command = Command::new(&self.plan.program);
-        command.args(["run", "--json", "--scheduler", spec, "--cpus", &cpu, "--"]).args(&self.command);
+        command.args(["run", "--json", "--driver", by.word(), "--scheduler", spec, "--cpus", &cpu, "--"]);
+        command.args(&self.command);
         command.env("SCHEDLAB_RUN_DIR", self.plan.run_dir.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut driver = Driver::start(&mut command).map_err(failed)?;

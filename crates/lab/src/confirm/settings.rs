@@ -1,6 +1,6 @@
 //! The settings of the rounds, and how a variant of `compare` is made on running threads.
 
-use super::plan::{ConfirmError, ConfirmPlan};
+use super::plan::{ConfirmError, ConfirmPlan, LiveDriver};
 use crate::cpus::check_online;
 use schedlab_host::threads::{self, Identity, Scheduling};
 use schedlab_live::{Keeper, LiveError};
@@ -21,6 +21,8 @@ pub enum SettingKind {
     Soft,
     /// By the elevation driver (`schedlab run`).
     Elevation,
+    /// By the sched_ext driver (`schedlab run --driver sched-ext`).
+    SchedExt,
 }
 
 /// The setting of a round.
@@ -28,7 +30,7 @@ pub enum SettingKind {
 pub(super) enum RoundSetting {
     Default,
     Soft(Variant),
-    Elevation(SchedulerSpec),
+    Live(LiveDriver, SchedulerSpec),
 }
 
 /// Returns the default, the variants and the schedulers of the plan.
@@ -47,7 +49,9 @@ pub(super) fn all(plan: &ConfirmPlan) -> Result<Vec<RoundSetting>, ConfirmError>
             plan.cpus
         )));
     }
-    all.extend(plan.schedulers.iter().cloned().map(RoundSetting::Elevation));
+    for spec in &plan.schedulers {
+        all.extend(plan.drivers.iter().map(|driver| RoundSetting::Live(*driver, spec.clone())));
+    }
     if all.len() == 1 {
         return Err(ConfirmError::Input(
             "name what to confirm: --variant 'NAME: TASK policy=idle', --scheduler rr:slice_ns=5ms, or several"
@@ -99,7 +103,7 @@ impl RoundSetting {
         match self {
             RoundSetting::Default => "default".to_owned(),
             RoundSetting::Soft(variant) => variant.name.clone(),
-            RoundSetting::Elevation(spec) => spec.to_string(),
+            RoundSetting::Live(_, spec) => spec.to_string(),
         }
     }
 
@@ -107,7 +111,8 @@ impl RoundSetting {
         match self {
             RoundSetting::Default => SettingKind::Default,
             RoundSetting::Soft(_) => SettingKind::Soft,
-            RoundSetting::Elevation(_) => SettingKind::Elevation,
+            RoundSetting::Live(LiveDriver::Elevation, _) => SettingKind::Elevation,
+            RoundSetting::Live(LiveDriver::SchedExt, _) => SettingKind::SchedExt,
         }
     }
 }

@@ -30,6 +30,9 @@ pub enum KnobError {
     /// Not `name=value`.
     #[error("`{0}` is not a knob setting: write name=value, several separated by commas")]
     Syntax(String),
+    /// A list with nothing between two commas.
+    #[error("`{0}`: a comma has no scheduler beside it: write rr,layers or rr:slice_ns=5ms,layers")]
+    List(String),
     /// Cpupools that cannot be.
     #[error("cpupools of `{spec}`: {why}; write them as in xen-credit:tslice=5ms/2-3:xen-null")]
     Pool {
@@ -88,6 +91,35 @@ impl FromStr for SchedulerSpec {
             spec.pools.push((cpus, one(pool)?));
         }
         Ok(spec)
+    }
+}
+
+/// Schedulers with a comma between them: `rr:slice_ns=5ms,layers`. A comma before `knob=value` separates the knobs of one scheduler, and
+/// one among the CPUs of a pool (`rr/0,2:layers`) those.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SchedulerList(pub Vec<SchedulerSpec>);
+
+impl FromStr for SchedulerList {
+    type Err = KnobError;
+
+    fn from_str(text: &str) -> Result<SchedulerList, KnobError> {
+        let mut specs: Vec<String> = Vec::new();
+        for part in text.split(',') {
+            let is_knob = part.find('=').is_some_and(|at| !part[..at].contains(':'));
+            match specs.last_mut() {
+                Some(spec)
+                    if is_knob || spec.rsplit_once('/').is_some_and(|(_, pool)| !pool.contains(':')) =>
+                {
+                    spec.push(',');
+                    spec.push_str(part);
+                }
+                _ => specs.push(part.to_owned()),
+            }
+        }
+        if specs.iter().any(|spec| spec.trim().is_empty()) {
+            return Err(KnobError::List(text.to_owned()));
+        }
+        Ok(SchedulerList(specs.iter().map(|spec| spec.parse()).collect::<Result<_, _>>()?))
     }
 }
 
