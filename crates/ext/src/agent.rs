@@ -242,7 +242,7 @@ impl Agent<'_> {
         // If the supervisor reads just now, it gets the next ones.
         if let Ok(mut seen) = self.shared.seen.try_lock() {
             seen.0.clone_from(&self.state.counts);
-            seen.0.sched_ext = Some(self.state.ext.clone());
+            seen.0.sched_ext = Some(self.state.counts_so_far());
             seen.1 = self.state.managed();
         }
     }

@@ -12,7 +12,7 @@ const MEASURED: Duration = Duration::from_millis(300);
 /// A CPU of which others have more, in per cent, is refused.
 const REFUSED: u64 = 50;
 /// A CPU of which others have more, in per cent, is told.
-const TOLD: u64 = 5;
+pub(crate) const TOLD: u64 = 5;
 
 /// What others had of one managed CPU.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,6 +30,11 @@ pub struct FairLoad {
 /// # Errors
 /// When it is so much of a CPU that threads of sched_ext would wait for long.
 pub fn measure(cpus: &CpuSet, managed: &[u32]) -> Result<Vec<FairLoad>, ExtError> {
+    judge(look(cpus, managed))
+}
+
+/// The same without a judgement.
+pub(crate) fn look(cpus: &CpuSet, managed: &[u32]) -> Vec<FairLoad> {
     let (begin, before) = (Instant::now(), served(managed));
     std::thread::sleep(MEASURED);
     let (took, after) = (begin.elapsed(), served(managed));
@@ -38,7 +43,7 @@ pub fn measure(cpus: &CpuSet, managed: &[u32]) -> Result<Vec<FairLoad>, ExtError
         FairLoad { cpu, share, by: format!("thread {by} ({name}) and others") }
     };
     let loads = loads(cpus, &before, &after, Ns(took.as_nanos() as u64));
-    judge(loads.into_iter().map(named).collect())
+    loads.into_iter().map(named).collect()
 }
 
 fn judge(loads: Vec<FairLoad>) -> Result<Vec<FairLoad>, ExtError> {

@@ -23,6 +23,8 @@ mod agent;
 mod error;
 pub mod fair_load;
 #[cfg(feature = "libbpf")]
+mod fair_watch;
+#[cfg(feature = "libbpf")]
 mod kernel;
 mod state;
 #[cfg(feature = "libbpf")]

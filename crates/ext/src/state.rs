@@ -221,6 +221,15 @@ impl<T: Threads> State<T> {
         self.tasks.iter().enumerate().map(one).collect()
     }
 
+    /// Returns the counts, with the time for which chosen threads wait for their CPUs right now.
+    pub(crate) fn counts_so_far(&self) -> ExtCounts {
+        let kept = self.slots.iter().filter_map(|slot| slot.kept_since);
+        let kept = kept.map(|since| self.now.saturating_sub(since)).filter(|kept| *kept >= KEPT);
+        let mut counts = self.ext.clone();
+        counts.kept_by_others_ns += kept.map(|kept| kept.0).sum::<u64>();
+        counts
+    }
+
     /// Returns the threads that are managed now.
     pub(crate) fn managed(&self) -> Vec<u32> {
         self.by_tid.keys().copied().collect()

@@ -3,9 +3,9 @@
 
 use crate::ExtError;
 use crate::agent::{Agent, Done, Order, RealThreads, Shared};
-use crate::fair_load;
 use crate::kernel::Kernel;
 use crate::state::{Notice, Rules, State};
+use crate::{fair_load, fair_watch};
 use rustix::event::{EventfdFlags, eventfd};
 use schedlab_host::NoHugePages;
 use schedlab_host::privileges::{Duty, keep_only};
@@ -32,7 +32,8 @@ use std::time::Duration;
 const SUPERVISOR: u8 = AGENT - 1;
 
 /// Runs the threads of `processes`, and those that they make, under the scheduler of `options` until `done` says so or all are gone; then
-/// everything is restored. `warn` is told what others have of the managed CPUs; `begin` is called once, when all are managed.
+/// everything is restored. `warn` is told what others have of the managed CPUs, before the run and, of what comes up later, while it goes on;
+/// `begin` is called once, when all are managed.
 ///
 /// # Errors
 /// When the kernel cannot take a scheduler, another one is active, or fair threads have a managed CPU; when the scheduler breaks its
@@ -40,7 +41,7 @@ const SUPERVISOR: u8 = AGENT - 1;
 pub fn manage(
     options: &DriverOptions,
     processes: &[u32],
-    warn: impl FnOnce(&[fair_load::FairLoad]),
+    mut warn: impl FnMut(&[fair_load::FairLoad]) + Send,
     begin: impl FnOnce() + Send,
     mut done: impl FnMut() -> bool + Send,
 ) -> Result<DriverReport, ExtError> {
@@ -53,7 +54,7 @@ pub fn manage(
     warn(&fair_load::measure(&options.cpus, &families)?);
     let work = move || {
         processes.iter().try_for_each(|process| Keeper::target(*process).map(drop))?;
-        prepared.run(processes, begin, &mut done)
+        prepared.run(processes, warn, begin, &mut done)
     };
     // In a thread of its own: it takes a real-time priority and gives up capabilities for good.
     std::thread::scope(|scope| {
@@ -94,6 +95,7 @@ impl<'a> Prepared<'a> {
     fn run(
         self,
         processes: &[u32],
+        warn: impl FnMut(&[fair_load::FairLoad]) + Send,
         begin: impl FnOnce(),
         done: &mut dyn FnMut() -> bool,
     ) -> Result<DriverReport, ExtError> {
@@ -139,6 +141,12 @@ impl<'a> Prepared<'a> {
             let Some(start) = started.recv().ok().flatten() else {
                 return Err(ended(agent).err().unwrap_or_else(|| unexpected().into()));
             };
+            let watcher = std::thread::Builder::new().name("sched-watch".to_owned());
+            let (cpus, others) = (&self.options.cpus, &self.others);
+            watcher
+                .spawn_scoped(scope, move || fair_watch::watch(ours, cpus, others, warn))
+                .map_err(LiveError::io("starting the thread that looks for fair load"))
+                .inspect_err(|_| shared.stop.store(true, Ordering::Relaxed))?;
             let result = self.supervise(&shared, (orders, notices), start, processes, begin, done);
             shared.stop.store(true, Ordering::Relaxed);
             shared.ring();

@@ -119,3 +119,18 @@ run schedlab attach $driver --scheduler rr --cpus 1 --pid $first --starve-after 
 check "fair load: less is told before" said 'warning: [0-9]+ % of CPU 1 goes to thread [0-9]+ \(fair2\)'
 check "fair load: the run goes on" [ $code = 0 ]
 check "fair load: how long it kept the CPU is told" said 'for ([1-9]|[1-9][0-9])[.][0-9] % of a CPU'
+kill -9 $(pidof load | tr " " "\n" | while read -r pid; do grep -q "^fair2$" /proc/$pid/comm && echo $pid; done)
+# It comes up while the run goes on.
+sleep 1
+schedlab attach $driver --scheduler rr --cpus 1 --pid $first --starve-after 10s --for 600s >later.txt 2>&1 &
+owner=$!
+check "fair load later: m1 is managed" wait_for 30 policy m1 7
+check "fair load later: nothing is told before" sh -c '! grep -q warning later.txt'
+load hog fair3 0 2 other 600 &
+hog=$!
+check "fair load later: it is told while the run goes on" wait_for 20 grep -qE 'warning: [0-9]+ % of CPU 1 goes to thread [0-9]+ .fair3' later.txt
+check "fair load later: the run goes on" kill -0 $owner
+kill -9 $hog
+schedlab detach >/dev/null
+wait $owner
+cat later.txt
