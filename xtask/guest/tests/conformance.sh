@@ -1,11 +1,12 @@
 # The body of the conformance tests (crates/cli/tests/conformance) for schedulers on two and three managed CPUs. The kernel's own trace
 # is the witness: what must hold of it is in xtask/src/guest/conformance.rs, by the names of the threads. Test sched-ext-conformance plays
-# it with the driver and the policy of managed threads that it sets before.
-driver=${driver:-} policy=${policy:-1}
+# it with what it sets before: the driver, the policy of managed threads,
+# and, where the shell is confined to a CPU because fair threads go before managed ones, the CPUs of the play's threads.
+driver=${driver:-} policy=${policy:-1} any=${any:--} free=${free:-}
 # start KIND NAME [A B [C]]: a thread of the play, in $all; times in ms.
 start() {
     kind=$1 thread=c_$2 use=$3 begin=$4 more=$5
-    load $kind $thread 0 - other 60 ${use}000 ${begin}000 $more >>said.txt 2>&1 &
+    load $kind $thread 0 $any other 60 ${use}000 ${begin}000 $more >>said.txt 2>&1 &
     all=$all,$!
 }
 # play NAME OPTIONS...: manages what was started, opens the gate, and waits until all have ended.
@@ -81,7 +82,7 @@ for scheduler in rr:slice_ns=5ms fifo-centralized shinjuku:quantum=100ms layers 
         trace_off $short.$k.ftrace
         # Affinity under `run`: the command's children narrow themselves as soon as they begin, before or after they are taken on.
         trace_on
-        run schedlab run $driver --scheduler $scheduler --cpus $cpus --for 20s -- sh -c "
+        run $free schedlab run $driver --scheduler $scheduler --cpus $cpus --for 20s -- sh -c "
             for i in 1 2 3 4; do
                 load narrow c_na\$i 0 - other 60 \$((i * 5000 - 5000)) -1 $mask &
                 load narrow c_nb\$i 0 - other 60 \$((i * 300)) -1 $mask &

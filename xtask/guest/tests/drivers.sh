@@ -1,6 +1,8 @@
 # The same load under elevation and under sched_ext, beside the kernel's own trace: xtask/src/guest/drivers.rs plays it in the simulator, too, and
 # compares shares, turns and orders. Then what a hand-over costs under each, beside the kernel's own class and a bare sched_ext FIFO.
 LIMIT=60
+# The shell and what it starts would go before threads that are managed by sched_ext.
+taskset -p 1 $$ >/dev/null
 # attach DRIVER POLICY OPTIONS...: in the background, until all threads of $all have the policy.
 attach() {
     by=$1 policy=$2
@@ -22,10 +24,12 @@ for scheduler in rr:slice_ns=20ms fifo-centralized shinjuku:quantum=20ms layers 
             [ $scheduler = edf ] && soon=deadline:1ms/20ms/20ms late=deadline:1ms/500ms/500ms
             # Six that compute begin 10 ms apart; one that goes first where the scheduler knows that comes when all CPUs are busy.
             for i in 1 2 3 4 5 6; do
-                load once c_$i 0 - other 60 300000 ${i}0000 &
+                # A queue for each CPU: which threads share one is given, because it depends on where each slept before.
+                case $scheduler in rr* | linux*) mask=$((2 << (i - 1) % k)) ;; *) mask=15 ;; esac
+                load once c_$i 0 $(printf %x $mask) other 60 300000 ${i}0000 &
                 all=$all,$! tasks="$tasks --task c_$i=$late"
             done
-            load once c_s 0 - other 60 5000 150000 &
+            load once c_s 0 $(case $scheduler in rr* | linux*) echo 2 ;; *) echo f ;; esac) other 60 5000 150000 &
             all=$all,$! tasks="$tasks --task c_s=$soon"
             attach $by $([ $by = elevation ] && echo 1 || echo 7) --scheduler $scheduler --cpus 1-$k $tasks --for 60s
             trace_on

@@ -12,12 +12,13 @@ start() {
 }
 
 # Two that run without end on two CPUs, and say at their end for how long they did not.
-load gap d1 0 - other 250 >gap1.txt & a=$!
-load gap d2 0 - other 250 >gap2.txt & b=$!
+load gap d1 0 - other 600 >gap1.txt & a=$!
+load gap d2 0 - other 600 >gap2.txt & b=$!
 sleep 0.3
-for i in 1 2 3 4 5 6 7 8 9 10; do
+for i in $(seq 100); do
     check "kill $i: the threads are managed" start
-    sleep 0.$i
+    # At another moment of the agent's each time.
+    sleep 0.$((i * 37 % 90 + 10))
     kill -9 $owner
     check "kill $i: the threads have their policy again" wait_for 10 none_managed
     check "kill $i: the kernel has no scheduler" wait_for 10 disabled

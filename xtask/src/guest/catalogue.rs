@@ -52,6 +52,10 @@ impl Test {
     }
 }
 
+/// The shell and what it starts would go before managed threads: they stay on CPU 0.
+const UNDER_SCHED_EXT: &str = "# Under the sched_ext driver.\ndriver='--driver sched-ext' policy=7 any=f free='taskset f'\n\
+                               taskset -p 1 $$ >/dev/null\n";
+
 /// What most tests are.
 const USUAL: Test = Test {
     name: "",
@@ -125,7 +129,7 @@ pub(super) const TESTS: &[Test] = &[
         about: "the sched_ext driver is killed or stopped: its threads go on without a gap and have their policy again",
         machine: Machine::usual(Clock::Virtual),
         kernels: &["7.2"],
-        limit_s: 600,
+        limit_s: 900,
         sched_ext: true,
         ..USUAL
     },
@@ -174,7 +178,7 @@ pub(super) const TESTS: &[Test] = &[
     },
     Test {
         name: "sched-ext-conformance",
-        script_of: Some(("# Under the sched_ext driver.\ndriver='--driver sched-ext' policy=7\n", "conformance")),
+        script_of: Some((UNDER_SCHED_EXT, "conformance")),
         about: "the questions of `conformance` under the sched_ext driver: every stay of a thread on a CPU is a turn",
         machine: Machine::usual(Clock::Virtual),
         kernels: &["7.2"],
