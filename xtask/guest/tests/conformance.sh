@@ -12,7 +12,7 @@ start() {
 # play NAME OPTIONS...: manages what was started, opens the gate, and waits until all have ended.
 play() {
     count=$(echo $all | tr -cd , | wc -c)
-    schedlab attach $driver --scheduler $scheduler --cpus $cpus --pid ${all#,} --for 60s --log calls "$@" >attach.txt 2>&1 &
+    $free schedlab attach $driver --scheduler $scheduler --cpus $cpus --pid ${all#,} --for 60s --log calls "$@" >attach.txt 2>&1 &
     owner=$!
     managed() { [ "$(task list | grep c_ | grep -cE "policy $policy ")" = $count ]; }
     check "$name: all $count threads are managed" wait_for 60 managed

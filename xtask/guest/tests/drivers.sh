@@ -7,7 +7,7 @@ taskset -p 1 $$ >/dev/null
 attach() {
     by=$1 policy=$2
     shift 2
-    schedlab attach --driver $by --pid ${all#,} --starve-after 10s "$@" >attach.txt 2>&1 &
+    taskset f schedlab attach --driver $by --pid ${all#,} --starve-after 10s "$@" >attach.txt 2>&1 &
     owner=$!
     count=$(echo $all | tr -cd , | wc -c)
     managed() { [ "$(task list | grep c_ | grep -c "policy $policy ")" = $count ]; }
@@ -68,7 +68,7 @@ cost kernel
 killall -9 load
 for by in elevation sched-ext; do
     pair
-    schedlab attach --driver $by --scheduler fifo-per-cpu --cpus 1 --pid ${all#,} --starve-after 10s --for 600s --json >attach.txt 2>&1 &
+    taskset f schedlab attach --driver $by --scheduler fifo-per-cpu --cpus 1 --pid ${all#,} --starve-after 10s --for 600s --json >attach.txt 2>&1 &
     owner=$!
     all_managed() { [ "$(task list | grep c_p | grep -c "policy [127] ")" = 2 ]; }
     check "cost by $by: both are managed" wait_for 30 all_managed
@@ -83,7 +83,7 @@ done
 # A thread with SCHED_EXT that schedlab does not manage goes from the BPF part straight to the kernel's global queue, first in, first out.
 load hog c_idle 0 2 idle 600 &
 idle=$!
-schedlab attach --driver sched-ext --scheduler fifo-per-cpu --cpus 2 --pid $idle --starve-after 10s --for 600s >attach.txt 2>&1 &
+taskset f schedlab attach --driver sched-ext --scheduler fifo-per-cpu --cpus 2 --pid $idle --starve-after 10s --for 600s >attach.txt 2>&1 &
 owner=$!
 check "bare: the scheduler is loaded" wait_for 30 grep -q enabled /sys/kernel/sched_ext/state
 kill -STOP $idle

@@ -2,18 +2,20 @@
 # on, and get their policy back.
 driver="--driver sched-ext"
 LIMIT=90
+# The shell and what it starts are not beside the managed threads: fair threads would go first there.
+taskset -p 9 $$ >/dev/null
 managed() { [ "$(task show 'd?' | grep -c 'policy 7 ')" = 2 ]; }
 none_managed() { ! task show 'd?' | grep -q 'policy 7 '; }
 disabled() { grep -q disabled /sys/kernel/sched_ext/state; }
 start() {
-    schedlab attach $driver --scheduler rr --cpus 1-2 --pid $a,$b --for 600s >owner.txt 2>&1 &
+    taskset f schedlab attach $driver --scheduler rr --cpus 1-2 --pid $a,$b --for 600s >owner.txt 2>&1 &
     owner=$!
     wait_for 60 managed
 }
 
 # Two that run without end on two CPUs, and say at their end for how long they did not.
-load gap d1 0 - other 600 >gap1.txt & a=$!
-load gap d2 0 - other 600 >gap2.txt & b=$!
+load gap d1 0 f other 600 >gap1.txt & a=$!
+load gap d2 0 f other 600 >gap2.txt & b=$!
 sleep 0.3
 for i in $(seq 100); do
     check "kill $i: the threads are managed" start
@@ -41,7 +43,7 @@ check "silence: the threads are managed" start
 kill -STOP $(pidof schedlab)
 sleep 1
 before1=$(cut -d' ' -f1 /proc/$a/schedstat) before2=$(cut -d' ' -f1 /proc/$b/schedstat)
-load hog late 0 - other 0.5
+load hog late 0 f other 0.5
 sleep 3
 check "silence: d1 goes on" [ $(($(cut -d' ' -f1 /proc/$a/schedstat) - before1)) -gt 1000000000 ]
 check "silence: d2 goes on" [ $(($(cut -d' ' -f1 /proc/$b/schedstat) - before2)) -gt 1000000000 ]

@@ -188,6 +188,33 @@ pub(super) const TESTS: &[Test] = &[
         ..USUAL
     },
     Test {
+        name: "sched-ext-limits",
+        about: "the sched_ext driver ends or is refused by name: the kernel's watchdog, no BTF, lockdown",
+        machine: Machine { arguments: "lsm=lockdown", ..Machine::usual(Clock::Virtual) },
+        kernels: &["7.2"],
+        limit_s: 300,
+        sched_ext: true,
+        ..USUAL
+    },
+    Test {
+        name: "sched-ext-confirm",
+        about: "confirm with both drivers: rounds of each, predicted behind its own costs",
+        machine: Machine::usual(Clock::Virtual),
+        kernels: &["7.2"],
+        limit_s: 500,
+        sched_ext: true,
+        ..USUAL
+    },
+    Test {
+        name: "sched-ext-twice",
+        about: "two boots under a virtual clock give the same run by the sched_ext driver, its log and the kernel's trace, bit by bit",
+        machine: Machine::usual(Clock::Virtual),
+        kernels: &["7.2"],
+        twice: true,
+        sched_ext: true,
+        ..USUAL
+    },
+    Test {
         name: "drivers",
         about: "the same load in the simulator, under elevation and under sched_ext: shares, turns, orders; what a hand-over costs",
         machine: Machine::usual(Clock::Virtual),
