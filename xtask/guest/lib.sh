@@ -27,7 +27,13 @@ said() { grep -qE -- "$1" $last; }
 said_not() { ! said "$1"; }
 
 # The threads of programs that have other policies or CPUs than they began with.
-changed() { task list | grep -c '^thread'; }
+changed() { task list | grep '^thread' | grep -cvE "^thread [0-9]+ of [0-9]+ (${confined:-none}) policy 0 "; }
+
+# confine_shell MASK: the shell and what it starts keep to these CPUs, which does not count as a change.
+confine_shell() {
+    taskset -p $1 $$ >/dev/null
+    confined='sh|ash|busybox|exe|timeout|task|grep|tr|sed|sleep'
+}
 
 # wait_for SECONDS COMMAND...: until it succeeds.
 wait_for() {

@@ -2,7 +2,7 @@
 # compares shares, turns and orders. Then what a hand-over costs under each, beside the kernel's own class and a bare sched_ext FIFO.
 LIMIT=60
 # The shell and what it starts would go before threads that are managed by sched_ext.
-taskset -p 1 $$ >/dev/null
+confine_shell 1
 # attach DRIVER POLICY OPTIONS...: in the background, until all threads of $all have the policy.
 attach() {
     by=$1 policy=$2

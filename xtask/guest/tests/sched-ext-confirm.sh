@@ -1,9 +1,9 @@
 # `confirm` with both drivers: every scheduler has rounds by elevation and rounds by sched_ext, each predicted behind that driver's costs.
-taskset -p 1 $$ >/dev/null
+confine_shell 1
 cat >both.sh <<'END'
-load hog ca 0 f other 600 &
-load hog cb 0 f other 600 &
-load sleeper cs 0 f other 600 300 3000 &
+load hog ca 0 - other 600 &
+load hog cb 0 - other 600 &
+load sleeper cs 0 - other 600 300 3000 &
 wait
 END
 LIMIT=200

@@ -3,7 +3,7 @@
 driver="--driver sched-ext"
 LIMIT=90
 # The shell and what it starts are not beside the managed threads: fair threads would go first there.
-taskset -p 9 $$ >/dev/null
+confine_shell 9
 managed() { [ "$(task show 'd?' | grep -c 'policy 7 ')" = 2 ]; }
 none_managed() { ! task show 'd?' | grep -q 'policy 7 '; }
 disabled() { grep -q disabled /sys/kernel/sched_ext/state; }

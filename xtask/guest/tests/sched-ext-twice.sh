@@ -1,5 +1,5 @@
 # A run by the sched_ext driver, its log and the kernel's own trace are the same in a second boot, bit by bit.
-taskset -p 1 $$ >/dev/null
+confine_shell 1
 rm -f /tmp/gate /tmp/moment
 all=
 for i in 1 2 3 4 5 6; do

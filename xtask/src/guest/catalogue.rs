@@ -54,7 +54,7 @@ impl Test {
 
 /// The shell and what it starts would go before managed threads: they stay on CPU 0.
 const UNDER_SCHED_EXT: &str = "# Under the sched_ext driver.\ndriver='--driver sched-ext' policy=7 any=f free='taskset f'\n\
-                               taskset -p 1 $$ >/dev/null\n";
+                               confine_shell 1\n";
 
 /// What most tests are.
 const USUAL: Test = Test {
