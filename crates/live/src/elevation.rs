@@ -33,6 +33,7 @@
 
 mod agent;
 mod agent_state;
+mod arrivals;
 pub mod baseline;
 mod block_detector;
 mod control;

@@ -11,7 +11,6 @@
 //! threads and CPUs there that do not exist, and check every single change (`agent_state/tests.rs`).
 
 use super::control::{CpuControl, Interference, State, ThreadControl};
-use super::senders::Sent;
 use super::yield_window::{YieldWindow, YieldWindows};
 use super::{Counts, HEARTBEAT, LogLine};
 use crate::driver::LONGEST_PAUSE;
@@ -83,7 +82,7 @@ pub(super) struct CpuSlot<C> {
     /// The yield window that is open.
     pub(super) window: Option<YieldWindow>,
     /// The chosen thread was on its way here when it was looked at last.
-    awaits: bool,
+    pub(super) awaits: bool,
 }
 
 impl<C> CpuSlot<C> {
@@ -524,29 +523,6 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         self.wake_agent(slot);
     }
 
-    /// Asks to be told when the chosen thread of a CPU does not want it any more; once it is there.
-    pub(super) fn arm(&mut self, slot: usize) {
-        let awaits = self.current(slot).is_some_and(|task| self.is_on_its_way(task));
-        self.slots[slot].awaits = awaits;
-        if !awaits {
-            self.slots[slot].control.arm();
-        }
-    }
-
-    fn is_on_its_way(&self, task: u32) -> bool {
-        self.threads[task as usize].control.leaves().is_some()
-    }
-
-    /// The chosen thread may have arrived: from here on the block detector tells of it.
-    pub(super) fn look_at_arrival(&mut self, slot: usize) {
-        if std::mem::take(&mut self.slots[slot].awaits)
-            && !self.is_yielded(slot)
-            && self.current(slot).is_some()
-        {
-            self.arm(slot);
-        }
-    }
-
     fn switch(&mut self, now: Ns, slot: usize, prev: Option<u32>, next: Option<u32>, fate: Fate) {
         self.counts.switches += 1;
         self.switch_in_window(now, slot, next);
@@ -579,38 +555,6 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
     pub(super) fn leave_real_time(&self, slot: usize) {
         for thread in self.threads.iter().filter(|thread| thread.slot == slot && !thread.left) {
             thread.control.set_own();
-        }
-    }
-
-    /// Sends a parked thread to a CPU. False: the kernel refused, or the thread has an affinity of its own by now. It stays where
-    /// it is, not raised: the block detector of the CPU that chose it fires, and the look at it lets it go.
-    fn move_to(&mut self, task: u32, slot: usize) -> bool {
-        let thread = &mut self.threads[task as usize];
-        if thread.slot == slot {
-            return true;
-        }
-        // It blocked in a yield window and woke, and its CPU has not decided since: it stops running beside the chosen thread there
-        // before it leaves.
-        if thread.placement == Placement::OwnPolicy && thread.control.set_behind() {
-            thread.placement = Placement::Behind;
-        }
-        let sent = thread.control.send_to(self.slots[slot].cpu) != Sent::No;
-        if sent {
-            thread.slot = slot;
-            self.counts.migrations += 1;
-        }
-        sent
-    }
-
-    /// Lets a raised thread out of the kernel's lock that keeps it on a CPU that it shall leave: the thread that is raised there goes behind
-    /// it, among equals, and has the CPU again when it is gone.
-    fn make_way(&mut self, task: u32) {
-        let leaves = self.threads[task as usize].control.leaves();
-        let from = leaves.and_then(|cpu| self.slots.iter().position(|slot| slot.cpu == cpu));
-        let Some(from) = from.filter(|from| !self.is_yielded(*from)) else { return };
-        if let Some(front) = self.current(from).filter(|front| *front != task) {
-            self.threads[front as usize].control.park();
-            self.threads[front as usize].control.raise();
         }
     }
 

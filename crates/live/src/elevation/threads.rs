@@ -54,7 +54,7 @@ impl Thread {
             && threads::affinity(self.identity.tid).is_ok_and(|now| now != CpuSet::single(self.cpu))
     }
 
-    /// Gives the thread its affinity of before. On its way it has that in the end: whoever sends it would write over it.
+    /// Gives the thread its affinity of before. On its way it has that in the end: its sender would write over it.
     fn give_cpus_back(&self) {
         let redirected = match (&self.post, &self.journey) {
             (Some(post), Some((_, journey))) => post.redirect(journey, self.affinity),

@@ -1,6 +1,7 @@
 //! Agents on CPUs that do not exist, with threads that do not exist: every change of a priority is checked when it is
 //! made.
 
+use super::super::senders::Sent;
 use super::*;
 use crate::logged_core::CoreOptions;
 use proptest::prelude::*;
@@ -104,21 +105,6 @@ impl World {
             let one = &mut self.cpus[cpu];
             if one.armed && !busy {
                 (one.armed, one.fired) = (false, true);
-            }
-        }
-    }
-
-    /// A raised thread inside of a lock gets out of it when no other raised thread wants its CPU.
-    fn let_out_alone(&mut self, cpu: u32) {
-        let raised = |one: &&Pretended| one.runnable;
-        if self.raised(cpu).filter(raised).any(|one| one.leaves.is_none()) {
-            return;
-        }
-        for one in &mut self.threads {
-            let runs = one.alive && one.runnable && one.class == Class::Running;
-            if runs && one.leaves == Some(cpu) {
-                (one.locked, one.leaves) = (false, None);
-                self.cpus[one.cpu as usize].rung = true;
             }
         }
     }
@@ -470,26 +456,6 @@ impl Play {
         self.settle();
     }
 
-    /// A thread that is parked goes into a lock of the kernel.
-    fn lock_up(&mut self, tid: u32) {
-        let one = &mut lock(&self.world).threads[tid as usize];
-        one.locked |= one.alive && one.class == Class::Parked;
-    }
-
-    /// It comes out of it, and arrives where it was sent.
-    fn let_out(&mut self, tid: u32) {
-        {
-            let mut world = lock(&self.world);
-            let one = &mut world.threads[tid as usize];
-            one.locked = false;
-            if one.leaves.take().is_some() {
-                let to = one.cpu as usize;
-                world.cpus[to].rung = true;
-            }
-        }
-        self.settle();
-    }
-
     fn currents(&self) -> Vec<Option<u32>> {
         (0..self.state.slots.len()).map(|slot| self.state.current(slot)).collect()
     }
@@ -521,39 +487,6 @@ fn a_task_goes_to_the_cpu_that_is_free_and_is_raised_there_before_the_other_is_l
     assert_eq!(play.changes(), [(1, Change::Sent(0)), (1, Change::To(Class::Running))]);
 }
 
-/// PREEMPT_RT: a thread inside of a lock of the kernel does not leave its CPU. It is let out by the raised thread there, and what the
-/// block detector tells of its new CPU counts only when it is there.
-#[test]
-fn a_thread_inside_of_a_lock_is_let_out_and_awaited() {
-    let mut play = Play::with("fifo-centralized", 2, &["other"; 3]);
-    for tid in 0..3 {
-        play.wake(tid, 1);
-    }
-    play.lock_up(2);
-    play.changes();
-    play.block(1, None);
-    assert_eq!(play.currents(), [Some(0), Some(2)]);
-    // It is raised on CPU 0, where it still is, and the first one there goes behind it.
-    let to = |tid, class| (tid, Change::To(class));
-    let order = [
-        (2, Change::Sent(1)),
-        to(2, Class::Running),
-        to(0, Class::Parked),
-        to(0, Class::Running),
-        to(1, Class::Parked),
-    ];
-    assert_eq!(play.changes(), order);
-    assert!(!lock(&play.world).cpus[1].armed, "nothing of CPU 1 is the thread's yet");
-    play.pass(10);
-    let decided = play.state.counts.decisions;
-    play.let_out(2);
-    assert!(lock(&play.world).cpus[1].armed);
-    assert_eq!((play.currents(), play.changes()), (vec![Some(0), Some(2)], vec![]));
-    assert_eq!(play.state.counts.decisions, decided);
-    play.block(1, None);
-    assert_eq!(play.currents(), [Some(0), None]);
-}
-
 #[test]
 fn a_wakeup_that_one_agent_hears_preempts_on_the_cpu_of_another() {
     let mut play = Play::with("layers", 2, &["idle", "idle", "other"]);
@@ -569,24 +502,6 @@ fn a_wakeup_that_one_agent_hears_preempts_on_the_cpu_of_another() {
     let at = |change: (u32, Change)| changes.iter().position(|one| *one == change);
     let (raised, lowered) = (at((2, Change::To(Class::Running))), at((loser, Change::To(Class::Parked))));
     assert!(raised.is_some() && raised < lowered, "{changes:?}");
-}
-
-/// docs/live-safety.md, 15: slices are counted on the clock. An agent that was kept away (by the host of a virtual
-/// machine) finds one slice over, not several, and the next one begins when it decides.
-#[test]
-fn an_agent_that_comes_late_owes_no_slices() {
-    let mut play = Play::with("rr:slice_ns=5ms", 1, &["other"; 2]);
-    play.wake(0, 0);
-    play.wake(1, 0);
-    assert_eq!(play.currents(), [Some(0)]);
-    let decided = play.state.counts.decisions;
-    lock(&play.world).now += 17_000_000;
-    play.settle();
-    assert_eq!((play.currents(), play.state.counts.decisions), (vec![Some(1)], decided + 1));
-    play.pass(4_900);
-    assert_eq!(play.currents(), [Some(1)]);
-    play.pass(200);
-    assert_eq!(play.currents(), [Some(0)]);
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -667,25 +582,7 @@ proptest! {
 }
 
 mod affinity;
+mod arrivals;
 mod breach;
+mod slices;
 mod yield_windows;
-
-/// A quantum below the cost of a decision: the threads have the CPU for as long as the agent all the same.
-#[test]
-fn timers_leave_the_threads_as_long_as_a_round_took() {
-    let mut play = Play::with("shinjuku:quantum=50us", 1, &["other", "other"]);
-    (0..2).for_each(|task| play.wake(task, 0));
-    play.settle();
-    // The agent alone uses the CPU while its round lasts.
-    let world = play.world.clone();
-    play.state.rules.used = Box::new(move || Ns(lock(&world).now));
-    let mut round = |took_us: u64| {
-        play.state.enter(0);
-        lock(&play.world).now += took_us * 1_000;
-        let wakes = play.state.leave(0);
-        ((wakes.0 - lock(&play.world).now) / 1_000, play.state.counts.postponed)
-    };
-    assert_eq!(round(20), (30, 0), "the rest of the quantum");
-    assert_eq!(round(40), (40, 1), "as long as the round, though the quantum is over in 0 us");
-    assert_eq!(round(9_000), (1_000, 2), "a round that was disturbed is no measure");
-}
