@@ -377,6 +377,9 @@ impl<'a> Supervisor<'a> {
             match notice {
                 Notice::Born(_) => self.take_family_member(identity.process)?,
                 Notice::Release(_) => self.give_back(&identity)?,
+                // A scheduler that the kernel unloads (its watchdog does) leaves every thread in this way, too, with SCHED_EXT: the journal
+                // needs it to the end.
+                Notice::LetGo(tid) if host::scheduling(tid).is_ok_and(|now| now.ext) => {}
                 Notice::LetGo(_) => {
                     self.keeper.let_go(&identity)?;
                     self.left.insert(identity);
