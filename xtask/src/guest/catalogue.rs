@@ -182,7 +182,7 @@ pub(super) const TESTS: &[Test] = &[
         about: "the questions of `conformance` under the sched_ext driver: every stay of a thread on a CPU is a turn",
         machine: Machine::usual(Clock::Virtual),
         kernels: &["7.2"],
-        limit_s: 400,
+        limit_s: 900,
         judge: Some(conformance::judge_sched_ext),
         sched_ext: true,
         ..USUAL
