@@ -65,8 +65,8 @@ struct Found {
     all: f64,
     /// The hogs by their first turn.
     first: Vec<usize>,
-    /// How long the urgent one waited.
-    waited: u64,
+    /// How long the urgent one waited; `None`: its driver did not run it (it was given back).
+    waited: Option<u64>,
 }
 
 impl Play {
@@ -92,7 +92,9 @@ impl Play {
             shares,
             turn: self.turn(from, to),
             all: all / (to - from) as f64 / f64::from(cpus) * 100.0,
-            waited: first(HOGS).saturating_sub(self.began[HOGS]),
+            waited: Some(first(HOGS))
+                .filter(|at| *at < u64::MAX)
+                .map(|at| at.saturating_sub(self.began[HOGS])),
             first: order,
         })
     }
@@ -259,7 +261,7 @@ fn row(scheduler: &str, cpus: u32, simulator: &Found, [one, other]: [&Found; 2],
     [one, other].iter().for_each(|found| text += &format!(" {:.0} % |", found.all));
     [simulator, one, other].iter().for_each(|found| text += &format!(" {} |", ms(found.turn)));
     text += &format!(" {order} |");
-    [simulator, one, other].iter().for_each(|found| text += &format!(" {} |", ms(Some(found.waited))));
+    [simulator, one, other].iter().for_each(|found| text += &format!(" {} |", ms(found.waited)));
     text + "\n"
 }
 
