@@ -21,8 +21,8 @@ static OBJECT: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../bpf/ext.bpf.o")));
 
 /// After so long without a commit CPUs take waiting threads by themselves: six heartbeats. The part in the kernel looks every quarter of it and at
-/// each tick, and a dying process needs tens of milliseconds before the kernel unloads its scheduler: a thread that waits has a CPU within
-/// 100 ms all the same (a gap of 114 ms was measured in a guest with 100 ms here).
+/// each tick, and a dying process needs tens of milliseconds before the kernel unloads its scheduler: a thread that waits shall have a CPU within
+/// 100 ms all the same. (With 100 ms here one gap of 114 ms was measured in a guest, whose cause was not shown; with 60 the longest after 100 kills was 60.)
 pub(crate) const SILENCE: Duration = Duration::from_millis(60);
 
 /// The programs, loaded and checked by the kernel, and the scheduler, once it is attached. When it is dropped, the kernel unloads it;

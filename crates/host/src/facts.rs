@@ -95,10 +95,15 @@ pub struct MachineFacts {
 }
 
 impl MachineFacts {
-    /// Returns whether the kernel is PREEMPT_RT, which its version says (`uname -v`).
+    /// Returns whether the kernel is PREEMPT_RT.
     pub fn is_realtime(&self) -> bool {
-        self.version.split_whitespace().any(|word| word == "PREEMPT_RT")
+        is_realtime(&self.version)
     }
+}
+
+/// Returns whether a kernel is PREEMPT_RT, which its version says (`uname -v`, or text with that in it).
+pub fn is_realtime(version: &str) -> bool {
+    version.split_whitespace().any(|word| word == "PREEMPT_RT")
 }
 
 /// What a recording can know, by the way in which it was made. An analysis that needs more refuses.

@@ -25,7 +25,9 @@ mod tracefs;
 pub use capabilities::{Capabilities, Caps, probe};
 pub use cgroup::cpu_groups_of;
 pub use error::HostError;
-pub use facts::{Backend, FactSource, GroupFacts, MachineFacts, RecordingCapabilities, TaskFacts};
+pub use facts::{
+    Backend, FactSource, GroupFacts, MachineFacts, RecordingCapabilities, TaskFacts, is_realtime,
+};
 pub use machine::{is_emulated, machine, rt_runtime};
 pub use record::child::Command as OwnCommand;
 pub use record::{

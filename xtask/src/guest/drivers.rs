@@ -84,17 +84,16 @@ impl Play {
         let first = |task: usize| {
             let begun = self.began[task];
             let mut of = self.stays.iter().filter(|stay| stay.task == task && stay.given);
-            of.find(|stay| stay.from >= begun).map_or(u64::MAX, |stay| stay.from)
+            of.find(|stay| stay.from >= begun).map(|stay| stay.from)
         };
         let mut order: Vec<usize> = (0..HOGS).collect();
-        order.sort_by_key(|task| first(*task));
+        // Who was not given a CPU is the last.
+        order.sort_by_key(|task| (first(*task).is_none(), first(*task)));
         Ok(Found {
             shares,
             turn: self.turn(from, to),
             all: all / (to - from) as f64 / f64::from(cpus) * 100.0,
-            waited: Some(first(HOGS))
-                .filter(|at| *at < u64::MAX)
-                .map(|at| at.saturating_sub(self.began[HOGS])),
+            waited: first(HOGS).map(|at| at.saturating_sub(self.began[HOGS])),
             first: order,
         })
     }

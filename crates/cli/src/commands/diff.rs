@@ -68,7 +68,7 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
     let given = |path: &PathBuf| match path.to_str() {
         Some("-") => stdin::given("-").map(PathBuf::from),
         _ if !path.exists() => bail!(
-            "{}: no such file or folder; diff takes two recordings, two folders of them, or two results of `compare --json`",
+            "{}: No such file or folder; diff takes two recordings, two folders of them, or two results of `compare --json`",
             path.display()
         ),
         _ => Ok(path.clone()),

@@ -564,14 +564,9 @@ fn what_cannot_be_run_is_refused_by_name() {
         // Built without it, or on a kernel without it: either is said by name, and the command does not start.
         (vec!["run", "--driver", "sched-ext", "--scheduler", "rr", "--", "true"], "--driver sched-ext"),
         (
-            vec!["confirm", "--driver", "sched-ext", "--scheduler", "rr,layers", "--", "true"],
+            vec!["confirm", "--driver", "both", "--scheduler", "rr", "--scheduler", "layers", "--", "yes"],
             "--driver sched-ext",
         ),
-        (
-            vec!["confirm", "--driver", "both", "--scheduler", "rr", "--scheduler", "layers", "--", "yes"],
-            "sched-ext",
-        ),
-        (vec!["confirm", "--scheduler", "rr,lottery", "--", "yes"], "unknown scheduler `lottery`"),
         (vec!["verify", "README.md"], "line 1"),
         (vec!["run", "--scheduler", "rr", "--", "/no/such"], "cannot start `/no/such`: No such file"),
         (vec!["confirm", "--scheduler", "rr", "--", "/etc/passwd"], "cannot start `/etc/passwd`: Permission"),

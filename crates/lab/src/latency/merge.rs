@@ -4,6 +4,7 @@
 use super::load::Load;
 use super::matrix::{Cell, Matrix, Round, SCHEMA, System};
 use super::single;
+use schedlab_host::is_realtime;
 use schedlab_measure::{LatencyReport, Samples};
 use schedlab_model::{Ns, Policy};
 use schedlab_stats::{OrderInterval, median_interval};
@@ -207,11 +208,6 @@ fn matrix(value: Value) -> Result<Matrix, String> {
         return Err(format!("damaged: a row is of '{}', which is none of its systems", cell.system));
     }
     Ok(matrix)
-}
-
-/// Returns whether a kernel is PREEMPT_RT, which its version says.
-pub(super) fn is_realtime(kernel: &str) -> bool {
-    kernel.split_whitespace().any(|word| word == "PREEMPT_RT")
 }
 
 fn one_row(system: System, policy: Policy, round: Round, stopped: bool) -> Matrix {

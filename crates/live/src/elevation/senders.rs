@@ -242,15 +242,11 @@ impl Drop for Senders {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc::channel;
+    use std::sync::mpsc::{Receiver, channel};
 
     /// Senders of pretended threads: thread 1 arrives at once, 2 is refused, others stay inside of a lock until `out` says that
     /// they are out of it.
-    fn senders(
-        count: usize,
-        out: &Arc<(Mutex<bool>, Condvar)>,
-        arrived: Arc<dyn Fn(&CpuSet) + Send + Sync>,
-    ) -> Senders {
+    fn senders(count: usize, out: &Arc<(Mutex<bool>, Condvar)>, arrived: Told) -> Senders {
         let out = out.clone();
         let pin = move |tid: u32, was: &CpuSet, _: &CpuSet| {
             assert!(was.count() == 1, "the agents pinned it");
@@ -261,6 +257,15 @@ mod tests {
             tid != 2
         };
         Senders::with((count, 8), || Ok(()), pin, arrived).unwrap()
+    }
+
+    type Told = Arc<dyn Fn(&CpuSet) + Send + Sync>;
+
+    /// Tells where threads arrive, and who hears it.
+    fn arrivals() -> (Told, Receiver<CpuId>) {
+        let (tell, heard) = channel();
+        let tell = Mutex::new(tell);
+        (Arc::new(move |cpus| tell.lock().unwrap().send(cpus.lowest().unwrap()).unwrap()), heard)
     }
 
     /// One that waits for nothing, and one that waits for as long as it takes.
@@ -278,13 +283,8 @@ mod tests {
     #[test]
     fn an_agent_goes_on_when_a_thread_does_not_arrive_and_hears_when_it_does() {
         let out = Arc::default();
-        let (tell, heard) = channel();
-        let tell = Mutex::new(tell);
-        let senders = senders(
-            2,
-            &out,
-            Arc::new(move |cpus| tell.lock().unwrap().send(cpus.lowest().unwrap()).unwrap()),
-        );
+        let (told, heard) = arrivals();
+        let senders = senders(2, &out, told);
         let (at_once, patient) = posts(&senders);
         let (sent, journey) = at_once.send(3, (CpuId(0), CpuId(1)), None);
         assert_eq!((sent, journey.goes_on()), (Sent::OnTheWay, true));
@@ -299,13 +299,8 @@ mod tests {
     #[test]
     fn a_thread_on_its_way_that_is_wanted_elsewhere_ends_there() {
         let out = Arc::default();
-        let (tell, heard) = channel();
-        let tell = Mutex::new(tell);
-        let senders = senders(
-            1,
-            &out,
-            Arc::new(move |cpus| tell.lock().unwrap().send(cpus.lowest().unwrap()).unwrap()),
-        );
+        let (told, heard) = arrivals();
+        let senders = senders(1, &out, told);
         let (at_once, patient) = posts(&senders);
         let (_, journey) = at_once.send(3, (CpuId(0), CpuId(1)), None);
         // No other sender is needed, and none is there.

@@ -63,8 +63,8 @@ pub(super) fn run(
     let machine = schedlab_host::machine();
     let kernel = kernel();
     let system = System {
+        realtime: machine.is_realtime(),
         name: machine.kernel,
-        realtime: kernel.split_whitespace().any(|word| word == "PREEMPT_RT"),
         kernel,
         virtual_machine: Some(machine.virtual_machine),
         emulated: schedlab_host::is_emulated(),
