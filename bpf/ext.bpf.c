@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only
  * The part of the sched_ext driver that is inside the kernel. It decides nothing: a managed thread that wants a CPU waits in one
  * queue (HOLD), user space hears of it through a ring, and sends it to a CPU with the program `commit`.
+ * For each CPU it may name the thread that goes there next if the running one blocks: the CPU takes that one without waiting for user space.
  *
  * User space may stop, hang or be killed. When it has not committed for `silence`, each CPU takes the oldest waiting thread by
  * itself, and running threads give way every few milliseconds. When its process dies, the kernel unloads this scheduler. What neither
@@ -104,7 +105,8 @@ enum flag {
     TAKE = 2,     /* the thread is managed from now on */
     FREE = 4,     /* and no longer */
     ASK = 8,      /* what does the thread do? Nothing is changed; the answer has its `seq` */
-    DISPLACE = 16 /* the thread that runs on the CPU goes back to HOLD */
+    DISPLACE = 16, /* the thread that runs on the CPU goes back to HOLD */
+    AHEAD = 32    /* the CPU takes this thread by itself when its own blocks, if it still waits with this `seq`; thread 0: none */
 };
 
 /* The answer to a decision. */
@@ -158,6 +160,9 @@ struct alarm {
     struct bpf_timer timer;
 };
 
+/* CPUs for which a thread may be named ahead. */
+#define CPUS 1024
+
 struct {
     __uint(type, BPF_MAP_TYPE_RINGBUF);
     __uint(max_entries, 1024 * 1024);
@@ -183,6 +188,14 @@ struct {
     __type(key, __u32);
     __type(value, struct alarm);
 } alarms SEC(".maps");
+
+/* By CPU: the thread that goes there next, with its `seq` in the high half. */
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, CPUS);
+    __type(key, __u32);
+    __type(value, __u64);
+} aheads SEC(".maps");
 
 /* Set by user space before it loads this; ns. */
 const volatile __u64 silence = 100000000;
@@ -309,6 +322,27 @@ INLINE __s32 send(struct per_task *t, __u32 tid, __u64 dsq, __u64 slice, __u64 f
     return status;
 }
 
+/* Gives a CPU that has nothing the thread that user space named for it, if that still waits as it did then. */
+INLINE void take_ahead(__u32 cpu, struct task_struct *prev)
+{
+    __u64 *named = bpf_map_lookup_elem(&aheads, &cpu);
+    __u64 both = named ? *(volatile __u64 *)named : 0;
+    __u32 tid = both;
+    if (!tid)
+        return;
+    /* It would go on; its slice was ended so that it waits for a decision. */
+    struct per_task *own = prev ? managed(prev) : 0;
+    if (own && own->state == ON_CPU)
+        return;
+    struct task_struct *p = bpf_task_from_pid(tid);
+    if (!p)
+        return;
+    struct per_task *t = managed(p);
+    if (t && t->seq == both >> 32 && t->state == HELD && may_run_on(p, cpu))
+        send(t, tid, LOCAL_ON | cpu, ENDLESS, 0);
+    bpf_task_release(p);
+}
+
 /* The answer to ASK: the state, with the CPU, above every status. */
 #define STATE(t) (0x100 | (t)->state | (__s32)(t)->cpu << 16)
 
@@ -349,6 +383,13 @@ INLINE __s32 about(struct task_struct *p, __u32 tid, __u32 *seq, __u32 cpu, __u3
  * how often the thread entered HOLD in the high half. */
 __attribute__((noinline)) __u64 decide(__u32 tid, __u32 seq, __u32 cpu, __u32 flags, __u64 slice)
 {
+    if (flags & AHEAD) {
+        __u64 *named = bpf_map_lookup_elem(&aheads, &cpu);
+        if (!named)
+            return (__u32)REFUSED;
+        *(volatile __u64 *)named = (__u64)seq << 32 | tid;
+        return (__u64)seq << 32 | DONE;
+    }
     struct task_struct *p = bpf_task_from_pid(tid);
     if (!p)
         return (__u32)GONE;
@@ -407,7 +448,11 @@ SEC("struct_ops/ext_enqueue") void BPF_PROG(ext_enqueue, struct task_struct *p, 
 SEC("struct_ops/ext_dispatch") void BPF_PROG(ext_dispatch, __s32 cpu, struct task_struct *prev)
 {
     struct control *c = here();
-    if (c && silent(c) && take_oldest())
+    if (!c)
+        return;
+    if (!silent(c))
+        take_ahead(cpu, prev);
+    else if (take_oldest())
         __sync_fetch_and_add(&c->alone, 1);
 }
 

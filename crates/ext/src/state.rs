@@ -112,6 +112,8 @@ struct Slot {
     busy_until: Ns,
     /// The thread that was asked to leave the CPU, with its number of that time.
     displaced: Option<(u32, u32)>,
+    /// The thread id that the kernel was told to run there next, with its number of that time.
+    ahead: Option<(u32, u32)>,
 }
 
 /// What never changes during a run.
@@ -171,6 +173,7 @@ impl<T: Threads> State<T> {
             kept_since: None,
             busy_until: Ns::ZERO,
             displaced: None,
+            ahead: None,
         };
         State {
             core,
@@ -400,7 +403,8 @@ impl<T: Threads> State<T> {
         let online = self.threads.online();
         for slot in 0..self.slots.len() {
             let (cpu, was) = (self.slots[slot].cpu, self.slots[slot].online);
-            (self.slots[slot].displaced, self.slots[slot].busy_until) = (None, Ns::ZERO);
+            let one = &mut self.slots[slot];
+            (one.displaced, one.ahead, one.busy_until) = (None, None, Ns::ZERO);
             if online.contains(cpu) != was {
                 self.set_online(cpu.0, !was);
             }

@@ -127,6 +127,8 @@ pub(crate) enum Ask {
     Tell,
     /// The thread, which runs on the CPU, goes back to the queue.
     Displace,
+    /// The CPU takes this thread by itself when its own blocks; thread 0: none.
+    Ahead,
 }
 
 /// One decision, and its answer when it comes back.
@@ -180,6 +182,7 @@ impl Ask {
             Ask::Free => 4,
             Ask::Tell => 8,
             Ask::Displace => 16,
+            Ask::Ahead => 32,
         }
     }
 }

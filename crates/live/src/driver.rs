@@ -133,6 +133,8 @@ pub struct ExtCounts {
     pub early: u64,
     /// Threads that ran without a decision and were taken off the CPU again.
     pub displaced: u64,
+    /// Threads that were queued ahead and that a CPU took when its own blocked, without waiting for the agent.
+    pub ahead: u64,
     /// Threads that CPUs took by themselves because the agent was silent.
     pub alone: u64,
     /// Events that the ring had no room for; what became of the threads was asked then.

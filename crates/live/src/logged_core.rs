@@ -287,6 +287,15 @@ impl LoggedCore {
         self.view(task).is_some_and(|view| view.runnable() == Runnable::Yes)
     }
 
+    /// Returns the task that a `Decide` of this CPU with [`Fate::Blocked`] would give now, where the scheduler can tell
+    /// ([`Scheduler::ahead`]). No step: it is not logged, and changes nothing.
+    pub fn ahead(&self, cpu: u32, now: Ns) -> Option<u32> {
+        ((cpu as usize) < self.core.world().cpus.len())
+            .then(|| self.core.ahead(now, CpuId(cpu)))
+            .flatten()
+            .map(|task| task.0)
+    }
+
     /// Returns the CPU time that was decided for a task, up to `now`.
     pub fn ran(&self, task: u32, now: Ns) -> Ns {
         let Some(view) = self.view(task) else { return Ns::ZERO };

@@ -134,6 +134,8 @@ pub struct DecisionCore<S> {
     asks_ticks: bool,
     world: World,
     out: Out,
+    /// Takes what a question that changes nothing counts.
+    aside: Out,
     cmds: Vec<Cmd>,
     flags: Vec<CpuFlags>,
     calls: VecDeque<(CpuId, u64)>,
@@ -157,6 +159,7 @@ impl<S: Deref<Target: Scheduler>> DecisionCore<S> {
             flags: vec![CpuFlags::default(); world.cpus.len()],
             world,
             out: Out::new(seed),
+            aside: Out::new(seed),
             cmds: Vec::with_capacity(64),
             calls: VecDeque::new(),
             armed_on: vec![CpuId(0); usize::from(needs.global_timers)],
@@ -201,6 +204,11 @@ impl<S: Deref<Target: Scheduler>> DecisionCore<S> {
     /// Returns one line about the state of the run queue of `cpu`.
     pub fn explain(&self, now: Ns, cpu: CpuId) -> String {
         self.scheduler.explain(&self.cx(now, cpu), cpu)
+    }
+
+    /// Returns the scheduler's answer to [`Scheduler::ahead`]; nothing changes.
+    pub fn ahead(&self, now: Ns, cpu: CpuId) -> Option<TaskId> {
+        self.scheduler.ahead(&Cx { now, cpu, world: &self.world, out: &self.aside }, cpu)
     }
 
     /// Returns how often the scheduler was called, and how many units of work it counted, since the last time.

@@ -47,6 +47,11 @@ macro_rules! forward {
             self.$inner.yielded(cx, task);
         }
     };
+    (@ahead $inner:ident) => {
+        fn ahead(&self, cx: &$crate::Cx<'_>, cpu: ::schedlab_model::CpuId) -> Option<::schedlab_model::TaskId> {
+            self.$inner.ahead(cx, cpu)
+        }
+    };
     (@saved $inner:ident) => {
         fn saved(&self, cx: &$crate::Cx<'_>, cpu: ::schedlab_model::CpuId, prev: ::schedlab_model::TaskId) {
             self.$inner.saved(cx, cpu, prev);

@@ -26,7 +26,7 @@ for scheduler in rr:slice_ns=20ms fifo-centralized shinjuku:quantum=20ms layers 
             for i in 1 2 3 4 5 6; do
                 # A queue for each CPU: which threads share one is given, because it depends on where each slept before.
                 case $scheduler in rr* | linux*) mask=$((2 << (i - 1) % k)) ;; *) mask=15 ;; esac
-                load once c_$i 0 $(printf %x $mask) other 60 300000 ${i}0000 &
+                load once c_$i 0 $(printf %x $mask) other 60 900000 ${i}0000 &
                 all=$all,$! tasks="$tasks --task c_$i=$late"
             done
             load once c_s 0 $(case $scheduler in rr* | linux*) echo 2 ;; *) echo f ;; esac) other 60 5000 150000 &
@@ -79,6 +79,30 @@ for by in elevation sched-ext; do
     killall -9 load
     echo "$by $(tr -d '\n ' <attach.txt | sed 's/.*"agent_cpu_ns":\([0-9]*\).*/\1/') $(tr -d '\n ' <attach.txt | sed 's/.*"decisions":\([0-9]*\).*/\1/')" >>agents.txt
     cat attach.txt
+done
+# Four threads on CPU 1 that compute for 2 ms and sleep for 3: one waits nearly always when another blocks. How long is the CPU empty then?
+for by in kernel elevation sched-ext; do
+    all=
+    for i in 1 2 3 4; do
+        load sleeper c_$i 0 2 other 600 2000 3000 &
+        all=$all,$!
+    done
+    if [ $by != kernel ]; then
+        taskset f schedlab attach --driver $by --scheduler fifo-per-cpu --cpus 1 --pid ${all#,} --starve-after 10s --for 600s >attach.txt 2>&1 &
+        owner=$!
+        four_managed() { [ "$(task list | grep c_ | grep -c "policy [127] ")" = 4 ]; }
+        check "sleepers by $by: all are managed" wait_for 30 four_managed
+    fi
+    trace_on
+    sleep 1
+    trace_off sleepers.$by.ftrace
+    if [ $by != kernel ]; then
+        schedlab detach >/dev/null
+        wait $owner
+        cat attach.txt
+    fi
+    killall -9 load
+    wait_for 5 sh -c '! pidof load'
 done
 # A thread with SCHED_EXT that schedlab does not manage goes from the BPF part straight to the kernel's global queue, first in, first out.
 load hog c_idle 0 2 idle 600 &

@@ -90,7 +90,7 @@ impl Left {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Thread {
     pub(super) stays: Vec<Stay>,
-    woken: Vec<u64>,
+    pub(super) woken: Vec<u64>,
     ended: Option<u64>,
     /// When it had narrowed its affinity, and to which CPU.
     narrowed: Option<(u64, u32)>,

@@ -227,9 +227,10 @@ fn as_json(report: &DriverReport) -> serde_json::Value {
 /// Returns the line that only the sched_ext driver has. `kept`: per cent of a CPU.
 fn sched_ext_text(ext: &ExtCounts, kept: f64) -> String {
     format!(
-        "other classes kept managed CPUs from chosen threads for {kept:.1} % of a CPU; {} decisions came too early and were repeated; {} threads \
-         displaced, {} taken by CPUs while the agent was silent; {} events lost\n",
-        ext.early, ext.displaced, ext.alone, ext.lost
+        "other classes kept managed CPUs from chosen threads for {kept:.1} % of a CPU; {} threads that were queued ahead took a CPU \
+         without waiting for the agent; {} decisions came too early and were repeated; {} threads displaced, {} taken by CPUs while the \
+         agent was silent; {} events lost\n",
+        ext.ahead, ext.early, ext.displaced, ext.alone, ext.lost
     )
 }
 

@@ -120,6 +120,7 @@ impl<T: Threads> State<T> {
         };
         self.tasks[task as usize].at = At::Running(slot);
         self.slots[slot].actual = Some(task);
+        self.ran_ahead(slot, event);
         if !self.core.runnable(task) {
             // The event of its wakeup was lost.
             self.wake(task, By::Unknown);
@@ -211,8 +212,8 @@ impl<T: Threads> State<T> {
     pub(super) fn set_online(&mut self, cpu: u32, online: bool) {
         let Some(slot) = self.slot_of(cpu) else { return };
         self.slots[slot].online = online;
-        self.slots[slot].actual = None;
-        self.slots[slot].displaced = None;
+        let one = &mut self.slots[slot];
+        (one.actual, one.displaced, one.ahead) = (None, None, None);
         for task in 0..self.tasks.len() as u32 {
             let one = &self.tasks[task as usize];
             if !one.left && one.allowed.contains(CpuId(slot as u32)) {

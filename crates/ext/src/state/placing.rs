@@ -1,7 +1,7 @@
 //! From what the core decided to what the kernel is asked, and what it answered.
 
 use super::{At, BEAT, Fate, State, StepKind, Task, Threads};
-use crate::wire::{Ask, Decision, Status};
+use crate::wire::{Ask, Decision, Event, Status};
 use schedlab_scheduler::decision_core::DECISIONS_MAX;
 
 /// Returns an order about a thread that names no CPU.
@@ -60,7 +60,33 @@ impl<T: Threads> State<T> {
                 all.push(about(one, cpu, Ask::Displace));
             }
         }
+        // Behind the others: what these change, the kernel has done by then.
+        all.extend((0..self.slots.len()).filter_map(|slot| self.ahead(slot)));
         all
+    }
+
+    /// Names the thread that a CPU takes when its own blocks, where the scheduler can tell and the kernel was told otherwise. When that happens,
+    /// the event is decided as any other; mostly the answer then runs already. Else it takes the CPU back.
+    fn ahead(&mut self, slot: usize) -> Option<Decision> {
+        let cpu = self.slots[slot].cpu.0;
+        let busy = self.slots[slot].online && self.current(slot).is_some();
+        let next = if busy { self.core.ahead(slot as u32, self.now) } else { None };
+        let next = next.map(|task| &self.tasks[task as usize]).filter(|task| task.at == At::Held);
+        let wanted = next.map(|task| (task.tid, task.seq));
+        if wanted == self.slots[slot].ahead {
+            return None;
+        }
+        self.slots[slot].ahead = wanted;
+        let (tid, seq) = wanted.unwrap_or((0, 0));
+        Some(Decision { tid, seq, cpu, ask: Ask::Ahead, status: Status::Open })
+    }
+
+    /// A thread runs on a CPU: was it taken ahead of a decision? Once the kernel took it, its name there means nothing.
+    pub(super) fn ran_ahead(&mut self, slot: usize, event: &Event) {
+        if self.slots[slot].ahead == Some((event.tid, event.seq)) {
+            self.slots[slot].ahead = None;
+            self.ext.ahead += 1;
+        }
     }
 
     /// Returns what is asked for one CPU.
@@ -97,7 +123,7 @@ impl<T: Threads> State<T> {
                 Ask::Run => again |= self.placed(one),
                 Ask::Tell => self.answered_question(one),
                 Ask::Displace if one.status != Status::Done => self.not_displaced(one),
-                Ask::Displace | Ask::Take | Ask::Free => {}
+                Ask::Displace | Ask::Take | Ask::Free | Ask::Ahead => {}
             }
         }
         again

@@ -231,6 +231,70 @@ fn a_cpu_that_goes_and_comes() {
     play.verify();
 }
 
+#[test]
+fn the_next_thread_runs_before_the_agent_hears_that_its_cpu_is_free() {
+    for scheduler in ["fifo-centralized", "shinjuku:quantum=1ms", "layers", "rr:slice_ns=1ms", "edf", "search"] {
+        let mut play = Play::new(scheduler, 1);
+        play.take(&[10, 11, 12]);
+        for tid in [10, 11, 12] {
+            play.kernel.wake(tid);
+            play.rounds(1, Ns::from_us(50));
+        }
+        let first = play.kernel.running(1).expect("one runs");
+        play.kernel.block(first);
+        let second = play.kernel.running(1);
+        assert!(second.is_some_and(|second| second != first), "{scheduler}: {second:?} after {first}");
+        play.rounds(2, Ns::from_us(50));
+        assert_eq!(play.kernel.running(1), second, "{scheduler}: the decision is the same");
+        // And the one behind it, which was named meanwhile.
+        play.kernel.exit(second.expect("it runs"));
+        assert!(play.kernel.running(1).is_some(), "{scheduler}");
+        play.rounds(2, Ns::from_us(50));
+        let counts = (play.state.ext.ahead, play.state.counts.stale, play.state.ext.displaced);
+        assert_eq!(counts, (2, 0, 0), "{scheduler}");
+        play.verify();
+    }
+}
+
+#[test]
+fn a_thread_that_was_named_too_long_ago_gives_way_to_the_decision() {
+    let mut play = Play::new("layers", 1);
+    play.take(&[10, 11, 12]);
+    for tid in [10, 11] {
+        play.kernel.wake(tid);
+        play.rounds(1, Ns::from_us(50));
+    }
+    let policy = schedlab_model::Policy::Batch;
+    [10, 11].into_iter().for_each(|tid| play.state.take_for(tid, policy));
+    play.rounds(1, Ns::from_us(50));
+    // 12 goes first, but wakes at the moment in which 10 blocks: the CPU takes what it was told.
+    assert_eq!(play.kernel.running(1), Some(10));
+    play.kernel.wake(12);
+    play.kernel.block(10);
+    assert_eq!(play.kernel.running(1), Some(11));
+    play.rounds(2, Ns::from_us(50));
+    assert_eq!(play.kernel.running(1), Some(12));
+    play.kernel.block(12);
+    assert_eq!(play.kernel.running(1), Some(11), "it is the next again");
+    play.verify();
+}
+
+#[test]
+fn a_scheduler_that_cannot_tell_names_nobody() {
+    let mut play = Play::new("linux-6.12", 1);
+    play.take(&[10, 11]);
+    for tid in [10, 11] {
+        play.kernel.wake(tid);
+        play.rounds(1, Ns::from_us(50));
+    }
+    let first = play.kernel.running(1).expect("one runs");
+    play.kernel.block(first);
+    assert_eq!(play.kernel.running(1), None, "the CPU waits for the agent");
+    play.rounds(1, Ns::from_us(50));
+    assert!(play.kernel.running(1).is_some());
+    play.verify();
+}
+
 /// What may happen.
 #[derive(Clone, Debug)]
 enum Happens {

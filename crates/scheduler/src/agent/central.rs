@@ -171,6 +171,11 @@ impl<R: Rules> State<R> {
         None
     }
 
+    /// The task that `take` would give.
+    fn first(&self, cx: &Cx<'_>, cpu: CpuId) -> Option<TaskId> {
+        self.queues.iter().flatten().copied().find(|task| cx.task(*task).affinity.contains(cpu))
+    }
+
     fn run(&mut self, cx: &Cx<'_>, task: TaskId) -> Pick {
         let account = &mut self.tasks[task.index()];
         account.queued = false;
@@ -234,6 +239,10 @@ impl<L: Locks, R: Rules> Scheduler for Central<L, R> {
             state.ask(cx, prev);
         }
         pick
+    }
+
+    fn ahead(&self, cx: &Cx<'_>, cpu: CpuId) -> Option<TaskId> {
+        self.state.lock().first(cx, cpu)
     }
 
     fn changed(&self, cx: &Cx<'_>, change: Change) {

@@ -195,8 +195,8 @@ impl State {
         self.push(cx, prev);
     }
 
-    /// The thread for `cpu`, off the queue: of the first `scan` that may run there the nearest, among equals the first.
-    fn take(&mut self, cx: &Cx<'_>, cpu: CpuId) -> Option<TaskId> {
+    /// The thread for `cpu`: of the first `scan` that may run there the nearest, among equals the first; with its key.
+    fn best(&self, cx: &Cx<'_>, cpu: CpuId) -> Option<(u64, TaskId)> {
         let mut best: Option<(Distance, u64, TaskId)> = None;
         let mut seen = 0;
         for &(key, task) in &self.queue {
@@ -219,7 +219,12 @@ impl State {
                 break;
             }
         }
-        let (_, key, task) = best?;
+        best.map(|(_, key, task)| (key, task))
+    }
+
+    /// The same, off the queue.
+    fn take(&mut self, cx: &Cx<'_>, cpu: CpuId) -> Option<TaskId> {
+        let (key, task) = self.best(cx, cpu)?;
         self.queue.remove(&(key, task));
         self.floor = self.floor.max(key);
         let account = &mut self.tasks[task.index()];
@@ -280,6 +285,10 @@ impl<L: Locks> Scheduler for Search<L> {
         {
             state.place(cx, task, false);
         }
+    }
+
+    fn ahead(&self, cx: &Cx<'_>, cpu: CpuId) -> Option<TaskId> {
+        self.state.lock().best(cx, cpu).map(|(_, task)| task)
     }
 
     fn changed(&self, cx: &Cx<'_>, change: Change) {

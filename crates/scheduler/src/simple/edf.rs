@@ -379,6 +379,10 @@ impl<L: Locks> Scheduler for GlobalEdf<L> {
         }
     }
 
+    fn ahead(&self, cx: &Cx<'_>, cpu: CpuId) -> Option<TaskId> {
+        self.state.lock().best(cx, cpu).map(|(_, task)| TaskId(task))
+    }
+
     fn changed(&self, cx: &Cx<'_>, change: Change) {
         // A live task has its affinity when it joins, which is after `init`.
         if let Change::Affinity(task) | Change::Created { task, .. } = change {

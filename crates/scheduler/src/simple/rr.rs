@@ -142,6 +142,10 @@ impl<L: Locks> Scheduler for RoundRobin<L> {
         }
     }
 
+    fn ahead(&self, _cx: &Cx<'_>, cpu: CpuId) -> Option<TaskId> {
+        self.state.lock().queues[cpu.index()].front().copied()
+    }
+
     fn changed(&self, cx: &Cx<'_>, change: Change) {
         let mut state = self.state.lock();
         match change {

@@ -4,6 +4,7 @@
 mod common;
 
 mod agent_schedulers;
+mod ahead;
 mod began_on;
 mod delegation;
 mod devices;

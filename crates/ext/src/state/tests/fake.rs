@@ -22,6 +22,8 @@ struct Thread {
 struct Cpu {
     running: Option<u32>,
     queue: VecDeque<u32>,
+    /// The thread that it takes by itself, with the number that it has to have still.
+    ahead: Option<(u32, u32)>,
     /// A thread of a higher class runs there.
     others: bool,
     offline: bool,
@@ -180,11 +182,23 @@ impl Fake {
         if one.running.is_some() || one.others || one.offline {
             return;
         }
-        let Some(tid) = one.queue.pop_front() else { return };
-        one.running = Some(tid);
+        let Some(tid) = one.queue.pop_front().or_else(|| self.take_ahead(cpu)) else { return };
+        self.cpus[cpu as usize].running = Some(tid);
         let now = self.now;
         self.with(tid, |thread| (thread.state, thread.cpu, thread.since) = (KernelState::OnCpu, cpu, now));
         self.tell(tid, What::Running);
+    }
+
+    fn take_ahead(&mut self, cpu: u32) -> Option<u32> {
+        let (tid, seq) = self.cpus[cpu as usize].ahead?;
+        let fits = |thread: &Thread| {
+            thread.managed
+                && (thread.seq, thread.state) == (seq, KernelState::Held)
+                && thread.affinity.contains(CpuId(cpu))
+        };
+        self.get(tid).filter(fits)?;
+        let at = self.hold.iter().position(|held| *held == tid)?;
+        Some(self.hold.remove(at))
     }
 
     pub(super) fn block(&mut self, tid: u32) {
@@ -325,6 +339,10 @@ impl Fake {
     }
 
     fn decide(&mut self, one: &mut Decision) -> Status {
+        if one.ask == Ask::Ahead {
+            self.cpus[one.cpu as usize].ahead = (one.tid != 0).then_some((one.tid, one.seq));
+            return Status::Done;
+        }
         let Some(thread) = self.get(one.tid) else { return Status::Gone };
         match one.ask {
             Ask::Take => {
@@ -346,7 +364,7 @@ impl Fake {
                 self.put_back(one.tid);
                 return Status::Done;
             }
-            Ask::Run => {}
+            Ask::Run | Ask::Ahead => {}
         }
         let cpu = one.cpu as usize;
         if thread.seq != one.seq || thread.state != KernelState::Held {
