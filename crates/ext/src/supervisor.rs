@@ -12,7 +12,7 @@ use schedlab_host::privileges::{Duty, keep_only};
 use schedlab_host::sched_ext::usable_here;
 use schedlab_host::threads::{self as host, Identity, Scheduling};
 use schedlab_live::driver::{
-    AGENT, Counts, CpuClaim, DriverOptions, DriverReport, HEARTBEAT, Heartbeat, PATIENCE, PUBLISH, RtLimit,
+    AGENT, Counts, CpuClaim, DriverOptions, DriverReport, HEARTBEAT, Heartbeat, Looks, PATIENCE, RtLimit,
     ThreadReport, become_fifo, check_cpus, check_scheduler, lock_memory, longest_stall, monotonic, silence,
 };
 use schedlab_live::journal::Setting;
@@ -216,7 +216,7 @@ struct Supervisor<'a> {
     orders: Sender<Order>,
     notices: Receiver<Notice>,
     sent: u64,
-    published: Ns,
+    looks: Looks,
     start: Ns,
     /// The threads that were journalled, with the scheduling that they had.
     taken: BTreeMap<u32, (Identity, Scheduling)>,
@@ -258,7 +258,7 @@ impl<'a> Supervisor<'a> {
             orders,
             notices,
             sent: 0,
-            published: Ns::ZERO,
+            looks: Looks::default(),
             start,
             taken: BTreeMap::new(),
             left: BTreeSet::new(),
@@ -394,14 +394,14 @@ impl<'a> Supervisor<'a> {
         }
         self.keeper.beat()?;
         let now = monotonic();
-        if now.saturating_sub(self.published) >= PUBLISH {
-            self.published = now;
+        if self.looks.is_due(now) {
             self.give_back_requested()?;
             self.rename();
             for process in self.processes.clone() {
                 self.take_family_member(process)?;
             }
             self.publish(now);
+            self.looks.looked(now, monotonic());
         }
         Ok(self.processes.iter().any(|process| !host::of_process(*process).is_empty()))
     }

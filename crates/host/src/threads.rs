@@ -103,6 +103,15 @@ impl Ord for Identity {
 }
 
 impl Identity {
+    /// Returns its state as the letter of `/proc/TID/stat` (R, S, D, T, Z, X), by one read. `None`: it is gone.
+    pub fn state(&self) -> Option<char> {
+        let stat = proc::text(&format!("/proc/{}/stat", self.tid))?;
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+        let state = fields.next()?.chars().next()?;
+        let started: u64 = fields.nth(18)?.parse().ok()?;
+        (started == self.started).then_some(state)
+    }
+
     /// Whether it still lives. A thread that is dead but not reaped counts as gone.
     pub fn lives(&self) -> bool {
         self.is_same() && !is_zombie(self.tid)
@@ -418,7 +427,9 @@ mod tests {
         let identity = identity(sleeper.tid()).expect("it lives");
         assert_eq!((identity.process, identity.parent), (sleeper.tid(), std::process::id()));
         assert!(identity.lives());
-        assert!(!Identity { started: identity.started + 1, ..identity.clone() }.lives());
+        let another = Identity { started: identity.started + 1, ..identity.clone() };
+        assert!(!another.lives() && another.state().is_none());
+        assert!(matches!(identity.state(), Some('S' | 'R' | 'D')), "{:?}", identity.state());
         sleeper.0.kill().expect("our child");
         // Not reaped yet: dead all the same.
         while !is_zombie(sleeper.tid()) {

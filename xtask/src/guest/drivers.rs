@@ -57,13 +57,13 @@ struct Play {
 /// What is compared.
 #[derive(Clone, PartialEq, Debug)]
 struct Found {
-    /// Of one CPU, in per cent, while all hogs wanted one: parts of what they had together, so that what elevation gives to the fair class by
-    /// its yield windows, and what drivers cost, is not in them.
+    /// Of one CPU, in per cent, while all hogs wanted one: on each CPU parts of what they had together there, so that what elevation gives to
+    /// the fair class by its yield windows, and what drivers cost (more on one CPU than on another), is not in them.
     shares: Vec<f64>,
     /// Median length of a turn that another one ended; `None`: there are none.
     turn: Option<u64>,
-    /// What the hogs had together of the managed CPUs, in per cent.
-    all: f64,
+    /// What the hogs had together of a managed CPU, in per cent: the least and the most.
+    all: (f64, f64),
     /// The hogs by their first turn.
     first: Vec<usize>,
     /// How long the urgent one waited; `None`: its driver did not run it (it was given back).
@@ -76,12 +76,22 @@ impl Play {
         let from = self.began[..HOGS].iter().copied().max().unwrap_or(0);
         let to = self.ended[..HOGS].iter().copied().min().unwrap_or(0);
         ensure!(from < to && to < u64::MAX, "the threads did not compute at the same time");
-        let had = |task: usize| {
-            let of = self.stays.iter().filter(|stay| stay.task == task);
-            of.map(|stay| stay.to.min(to).saturating_sub(stay.from.max(from))).sum::<u64>()
-        };
-        let all = (0..HOGS).map(had).sum::<u64>().max(1) as f64;
-        let shares = (0..HOGS).map(|task| 100.0 * f64::from(cpus) * had(task) as f64 / all).collect();
+        // By CPU, what each hog had of it.
+        let mut had: BTreeMap<u32, [u64; HOGS]> = BTreeMap::new();
+        for stay in self.stays.iter().filter(|stay| stay.task < HOGS) {
+            had.entry(stay.cpu).or_default()[stay.task] +=
+                stay.to.min(to).saturating_sub(stay.from.max(from));
+        }
+        let sums: BTreeMap<u32, f64> = had
+            .iter()
+            .map(|(cpu, of)| (*cpu, of.iter().sum::<u64>() as f64))
+            .filter(|one| one.1 > 0.0)
+            .collect();
+        ensure!(sums.len() == cpus as usize, "the threads had {} of {cpus} CPUs", sums.len());
+        let share = |task: usize| sums.iter().map(|(cpu, sum)| 100.0 * had[cpu][task] as f64 / sum).sum();
+        let shares = (0..HOGS).map(share).collect();
+        let parts = || sums.values().map(|sum| 100.0 * sum / (to - from) as f64);
+        let all = (parts().fold(f64::MAX, f64::min), parts().fold(0.0, f64::max));
         let first = |task: usize| {
             let begun = self.began[task];
             let mut of = self.stays.iter().filter(|stay| stay.task == task && stay.given);
@@ -93,7 +103,7 @@ impl Play {
         Ok(Found {
             shares,
             turn: self.turn(from, to),
-            all: all / (to - from) as f64 / f64::from(cpus) * 100.0,
+            all,
             waited: first(HOGS).map(|at| at.saturating_sub(self.began[HOGS])),
             first: order,
         })
@@ -258,7 +268,7 @@ fn row(scheduler: &str, cpus: u32, simulator: &Found, [one, other]: [&Found; 2],
     };
     let mut text = format!("| {scheduler} | {cpus} |");
     [one, other].iter().for_each(|found| text += &format!(" {:.1} |", apart(simulator, found)));
-    [one, other].iter().for_each(|found| text += &format!(" {:.0} % |", found.all));
+    [one, other].iter().for_each(|found| text += &format!(" {:.0} to {:.0} % |", found.all.0, found.all.1));
     [simulator, one, other].iter().for_each(|found| text += &format!(" {} |", ms(found.turn)));
     text += &format!(" {order} |");
     [simulator, one, other].iter().for_each(|found| text += &format!(" {} |", ms(found.waited)));
@@ -267,7 +277,9 @@ fn row(scheduler: &str, cpus: u32, simulator: &Found, [one, other]: [&Found; 2],
 
 /// Returns the table of how long a CPU is empty when its thread blocks while another one waits for it.
 fn empties(folder: &Path) -> Result<String> {
-    let mut table = "| | blocks while another waits | the CPU is empty: median | 9 of 10 below |\n|---|---|---|---|\n".to_owned();
+    let mut table =
+        "| | blocks while another waits | the CPU is empty: median | 9 of 10 below |\n|---|---|---|---|\n"
+            .to_owned();
     for (key, name, driver) in [
         ("kernel", "the kernel's fair class", Driver::SchedExt),
         ("elevation", "elevation, fifo-per-cpu", Driver::Elevation),
@@ -334,4 +346,55 @@ fn costs(folder: &Path) -> Result<String> {
         let _ = writeln!(table, "| {name} | {time:.1} us | x {:.2} | {agent} |", time / bare);
     }
     Ok(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stay(task: usize, cpu: u32, from: u64, to: u64) -> Stay {
+        Stay { task, cpu, from: from * MS, to: to * MS, wants: true, given: true }
+    }
+
+    #[test]
+    fn a_share_is_one_of_what_the_hogs_had_of_a_cpu() {
+        // CPU 2 was another's for half of the time: its two share what is left.
+        let stays = vec![
+            stay(0, 1, 0, 40),
+            stay(1, 1, 40, 100),
+            stay(2, 2, 0, 25),
+            stay(3, 2, 50, 75),
+            stay(4, 3, 0, 50),
+            stay(5, 3, 50, 100),
+        ];
+        let play = Play { stays, began: vec![0; HOGS + 1], ended: vec![100 * MS; HOGS + 1] };
+        let found = play.found(3).expect("all compute");
+        assert_eq!(found.shares, [40.0, 60.0, 50.0, 50.0, 50.0, 50.0]);
+        assert_eq!((found.all, found.first), ((50.0, 100.0), vec![0, 2, 4, 1, 3, 5]));
+    }
+
+    #[test]
+    fn a_cpu_is_empty_from_a_block_to_the_next_thread_that_waited() {
+        let line = |(us, event): &(u64, &str)| format!(" x-1 [001] d..2. 1.{us:06}: {event}\n");
+        let switch = |prev: (&str, u32, &str), next: (&str, u32)| {
+            let ((prev, pid, state), (next, tid)) = (prev, next);
+            format!(
+                "sched_switch: prev_comm={prev} prev_pid={pid} prev_prio=120 prev_state={state} ==> next_comm={next} next_pid={tid} next_prio=120"
+            )
+        };
+        let events = [
+            (100, switch(("swapper/1", 0, "R"), ("c_1", 1))),
+            (200, "sched_waking: comm=c_2 pid=2 prio=120 target_cpu=001".to_owned()),
+            (300, switch(("c_1", 1, "S"), ("swapper/1", 0))),
+            (312, switch(("swapper/1", 0, "R"), ("c_2", 2))),
+            // Nobody waits when it blocks.
+            (400, switch(("c_2", 2, "S"), ("swapper/1", 0))),
+            (500, "sched_waking: comm=c_1 pid=1 prio=120 target_cpu=001".to_owned()),
+            (520, switch(("swapper/1", 0, "R"), ("c_1", 1))),
+            (600, switch(("c_1", 1, "S"), ("swapper/1", 0))),
+        ];
+        let text: String = events.iter().map(|(us, event)| line(&(*us, event.as_str()))).collect();
+        let (threads, _) = conformance::read(&text, Driver::SchedExt);
+        assert_eq!(empty(&threads), [12_000]);
+    }
 }

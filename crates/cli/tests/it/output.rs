@@ -226,6 +226,20 @@ fn a_failed_expectation_is_named() {
 }
 
 #[test]
+fn what_is_shown_as_one_number_is_no_range() {
+    let folder = Folder::new("range");
+    // Beside a task of 1 us in 50 ms the hog has a little less than all, and not the same under both.
+    let path = folder.write(
+        "equal.toml",
+        "schedulers = [\"linux-6.12\", \"rr\"]\nduration = \"2s\"\nheadline = [\"h share\"]\n[machine]\ncpus = 1\n[[task]]\n\
+         name = \"h\"\nprogram = \"hog\"\n[[task]]\nname = \"s\"\nprogram = [\"run 1us\", \"sleep 50.3ms\"]\n",
+    );
+    let ran = schedlab(&["compare", &path]);
+    let first = ran.stdout.lines().next().unwrap_or_default();
+    assert_eq!((ran.code, first), (0, "h CPU share is 100.0% in every row that has it."), "{ran:?}");
+}
+
+#[test]
 fn the_seed_changes_what_is_drawn() {
     let folder = Folder::new("seed");
     let path = folder.write(

@@ -233,7 +233,9 @@ fn a_cpu_that_goes_and_comes() {
 
 #[test]
 fn the_next_thread_runs_before_the_agent_hears_that_its_cpu_is_free() {
-    for scheduler in ["fifo-centralized", "shinjuku:quantum=1ms", "layers", "rr:slice_ns=1ms", "edf", "search"] {
+    for scheduler in
+        ["fifo-centralized", "shinjuku:quantum=1ms", "layers", "rr:slice_ns=1ms", "edf", "search"]
+    {
         let mut play = Play::new(scheduler, 1);
         play.take(&[10, 11, 12]);
         for tid in [10, 11, 12] {

@@ -10,7 +10,7 @@ use super::hearing::Hearing;
 use super::threads::Thread;
 use super::{AGENT, Counts, DriverOptions, DriverReport, HEARTBEAT, PARKED, RUNNING, ThreadReport};
 use crate::driver::{
-    CpuClaim, Heartbeat, PATIENCE, PUBLISH, RtLimit, become_fifo, check_cpus, check_scheduler, longest_stall,
+    CpuClaim, Heartbeat, Looks, PATIENCE, RtLimit, become_fifo, check_cpus, check_scheduler, longest_stall,
     monotonic, silence,
 };
 use crate::journal::{Confined, Setting};
@@ -79,7 +79,7 @@ struct Supervisor<'a> {
     shared: Arc<Shared>,
     notices: Receiver<Notice>,
     sent: u64,
-    published: Ns,
+    looks: Looks,
     /// In the order in which they were taken on.
     threads: Vec<KnownThread>,
     agents: AgentThreads,
@@ -164,7 +164,7 @@ impl<'a> Supervisor<'a> {
             shared,
             notices,
             sent: 0,
-            published: Ns::ZERO,
+            looks: Looks::default(),
             threads: Vec::new(),
             agents,
             cpus,
@@ -436,11 +436,11 @@ impl<'a> Supervisor<'a> {
         let Supervisor { hearing, shared, keeper, .. } = self;
         hearing.tend(shared, || keeper.beat())?;
         let now = monotonic();
-        if now.saturating_sub(self.published) >= PUBLISH {
-            self.published = now;
+        if self.looks.is_due(now) {
             self.give_back_requested()?;
             self.rename();
             self.publish(now);
+            self.looks.looked(now, monotonic());
         }
         Ok(self.processes.iter().any(|process| !host::of_process(*process).is_empty()))
     }

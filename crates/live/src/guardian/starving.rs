@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_millis(500);
 /// How many threads are looked at in that time; of more, each has its turn.
 const THREADS: usize = 64;
-/// How many at once, at each heartbeat: the guardian goes before an agent that shares its CPU, as sched_ext's does, and a look reads three
-/// files. (33 threads at once took that agent's CPU for 40 to 60 ms in a guest whose CPUs are emulated.)
-const AT_ONCE: usize = 2;
+/// How many at once, at each heartbeat: the guardian goes before an agent that shares its CPU, as sched_ext's does, and a look reads two
+/// files. (In a guest whose CPUs are emulated 33 threads at once took that agent's CPU for 40 to 60 ms, and two with five files each for 12.)
+const AT_ONCE: usize = 1;
 
 /// What is known of the threads that a journal names.
 pub(super) struct Starving {
@@ -88,12 +88,12 @@ impl Starving {
             let Some(tid) = self.round.pop_front() else { break };
             self.last = tid;
             let Some(waiter) = self.threads.get_mut(&tid) else { continue };
-            let Some(ran) = threads::served(tid).map(|served| served.run).filter(|_| waiter.thread.lives())
-            else {
+            let state = waiter.thread.state().filter(|state| !matches!(state, 'Z' | 'X'));
+            let (Some(state), Some(served)) = (state, threads::served(tid)) else {
                 self.threads.remove(&tid);
                 continue;
             };
-            let runnable = holds(tid, waiter.set) && threads::is_runnable(tid);
+            let (ran, runnable) = (served.run, state == 'R' && holds(tid, waiter.set));
             if waiter.wait.seen(now, runnable, ran) > self.limit {
                 let (name, ms) = (&waiter.thread.comm, self.limit.as_millis());
                 return Some(format!(
@@ -157,11 +157,11 @@ mod tests {
         }
         starving.looked = Instant::now().checked_sub(LOOK).expect("the machine runs for longer");
         let mut left = Vec::new();
-        for _ in 0..3 {
+        for _ in 0..5 {
             assert_eq!(starving.look(), None);
             left.push(starving.round.len());
         }
-        assert_eq!((left, starving.last), (vec![3, 1, 0], 5));
+        assert_eq!((left, starving.last), (vec![4, 3, 2, 1, 0], 5));
     }
 
     #[test]

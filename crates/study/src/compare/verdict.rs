@@ -128,8 +128,10 @@ fn range(study: &Study, figure: &Figure) -> Option<String> {
         Kind::Machine => upper(&figure.heading()),
         _ => format!("{} {}", figure.subject(), figure.heading()),
     };
-    Some(match least.0 == most.0 {
-        true => format!("{what} is {} in every row that has it.", figure.metric.show(least.0)),
+    // What differs by less than is shown is the same to a reader.
+    let shown = [least, most].map(|(value, _)| figure.metric.show(*value));
+    Some(match shown[0] == shown[1] {
+        true => format!("{what} is {} in every row that has it.", shown[0]),
         false => format!("{what}: from {} to {}.", show(least), show(most)),
     })
 }
