@@ -13,7 +13,8 @@ use schedlab_host::sched_ext::usable_here;
 use schedlab_host::threads::{self as host, Identity, Scheduling};
 use schedlab_live::driver::{
     AGENT, Counts, CpuClaim, DriverOptions, DriverReport, HEARTBEAT, Heartbeat, Looks, PATIENCE, RtLimit,
-    ThreadReport, become_fifo, check_cpus, check_scheduler, lock_memory, longest_stall, monotonic, silence,
+    ThreadReport, become_fifo, check_cpus, check_scheduler, cpu_time, lock_memory, longest_stall, monotonic,
+    silence,
 };
 use schedlab_live::journal::Setting;
 use schedlab_live::logged_core::{CoreOptions, LoggedCore};
@@ -395,13 +396,14 @@ impl<'a> Supervisor<'a> {
         self.keeper.beat()?;
         let now = monotonic();
         if self.looks.is_due(now) {
+            let used = cpu_time();
             self.give_back_requested()?;
             self.rename();
             for process in self.processes.clone() {
                 self.take_family_member(process)?;
             }
             self.publish(now);
-            self.looks.looked(now, monotonic());
+            self.looks.looked(now, Ns(cpu_time().saturating_sub(used)));
         }
         Ok(self.processes.iter().any(|process| !host::of_process(*process).is_empty()))
     }

@@ -34,7 +34,8 @@ pub const SILENCE: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Looks {
     began: Ns,
-    took: Ns,
+    /// CPU time.
+    used: Ns,
 }
 
 impl Looks {
@@ -46,13 +47,13 @@ impl Looks {
 
     /// Returns whether it is time to.
     pub fn is_due(&self, now: Ns) -> bool {
-        let pause = Ns(self.took.0.saturating_mul(Looks::PART)).clamp(Looks::EVERY, Looks::AT_MOST);
+        let pause = Ns(self.used.0.saturating_mul(Looks::PART)).clamp(Looks::EVERY, Looks::AT_MOST);
         now.saturating_sub(self.began) >= pause
     }
 
-    /// Notes a look.
-    pub fn looked(&mut self, began: Ns, ended: Ns) {
-        *self = Looks { began, took: ended.saturating_sub(began) };
+    /// Notes a look that used so much CPU time.
+    pub fn looked(&mut self, began: Ns, used: Ns) {
+        *self = Looks { began, used };
     }
 }
 
@@ -65,11 +66,11 @@ mod looks {
         let ms = Ns::from_ms;
         let mut looks = Looks::default();
         assert!(!looks.is_due(ms(99)) && looks.is_due(ms(100)));
-        looks.looked(ms(1_000), ms(1_002));
+        looks.looked(ms(1_000), ms(2));
         assert!(!looks.is_due(ms(1_099)) && looks.is_due(ms(1_100)));
-        looks.looked(ms(2_000), ms(2_045));
+        looks.looked(ms(2_000), ms(45));
         assert!(!looks.is_due(ms(2_449)) && looks.is_due(ms(2_450)));
-        looks.looked(ms(3_000), ms(4_000));
+        looks.looked(ms(3_000), ms(1_000));
         assert!(!looks.is_due(ms(3_999)) && looks.is_due(ms(4_000)), "a second at most");
     }
 }

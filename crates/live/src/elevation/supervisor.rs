@@ -10,8 +10,8 @@ use super::hearing::Hearing;
 use super::threads::Thread;
 use super::{AGENT, Counts, DriverOptions, DriverReport, HEARTBEAT, PARKED, RUNNING, ThreadReport};
 use crate::driver::{
-    CpuClaim, Heartbeat, Looks, PATIENCE, RtLimit, become_fifo, check_cpus, check_scheduler, longest_stall,
-    monotonic, silence,
+    CpuClaim, Heartbeat, Looks, PATIENCE, RtLimit, become_fifo, check_cpus, check_scheduler, cpu_time,
+    longest_stall, monotonic, silence,
 };
 use crate::journal::{Confined, Setting};
 use crate::logged_core::CoreOptions;
@@ -437,10 +437,11 @@ impl<'a> Supervisor<'a> {
         hearing.tend(shared, || keeper.beat())?;
         let now = monotonic();
         if self.looks.is_due(now) {
+            let used = cpu_time();
             self.give_back_requested()?;
             self.rename();
             self.publish(now);
-            self.looks.looked(now, monotonic());
+            self.looks.looked(now, Ns(cpu_time().saturating_sub(used)));
         }
         Ok(self.processes.iter().any(|process| !host::of_process(*process).is_empty()))
     }
