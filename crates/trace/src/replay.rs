@@ -36,6 +36,7 @@ mod devices;
 mod messages;
 mod parts;
 mod pool;
+mod prompt;
 mod reactor;
 mod recorder;
 mod rounds;
@@ -173,6 +174,10 @@ pub struct ReplayReport {
     pub links: Vec<(TaskId, TaskId)>,
     /// Tasks that many others of their loop feed, with the number of those: amounts take the place of wakeups.
     pub pools: Vec<(TaskId, usize)>,
+    /// Loops of one command that was done before the recording was over: they do their work once.
+    pub commands: Vec<Vec<TaskId>>,
+    /// Servers that hardly ever sleep, and the client that each answers: they need its next request behind each answer.
+    pub prompt: Vec<(TaskId, TaskId)>,
     /// Tasks of which an activation is a request.
     pub requests: Vec<TaskId>,
     /// Threads of one process that do the same for others, of which the recording does not show whether they take over from each
@@ -331,6 +336,21 @@ impl ReplayReport {
                 self.pools.len()
             )?;
         }
+        for command in &self.commands {
+            write!(
+                f,
+                "\n{} tasks of the command of {} wake each other, and all of them ended: taken for an amount of work that is done once",
+                command.len(),
+                command.first().copied().unwrap_or_default()
+            )?;
+        }
+        if !self.prompt.is_empty() {
+            write!(
+                f,
+                "\n{} servers hardly ever sleep: behind each answer they need what their client did before they went on",
+                self.prompt.len()
+            )?;
+        }
         Ok(())
     }
 
@@ -376,7 +396,10 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
     report.undecided = undecided.into_iter().map(TaskId::from).collect();
     report.runtimes = runtimes.iter().map(RuntimeFit::of).collect();
     let monitors: Vec<usize> = runtimes.iter().flat_map(|runtime| runtime.monitors.iter().copied()).collect();
-    let classes = classify::classify(&timeline.lines, recording.duration, &monitors);
+    let mut classes = classify::classify(&timeline.lines, recording.duration, &monitors);
+    let names: Vec<&str> = recording.header.tasks.iter().map(|task| task.comm.as_str()).collect();
+    let prompt = prompt::find(&timeline.lines, &classes, &names);
+    prompt::join(&mut classes, &prompt);
     for circle in &classes.loops {
         let tasks = circle.tasks.iter().map(|&t| TaskId::from(t)).collect();
         if circle.closed { &mut report.closed_loops } else { &mut report.driven_loops }.push(tasks);
@@ -385,10 +408,15 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
     report.requests.extend(units::of_reactors(&reactors));
     report.requests.sort_unstable();
     report.requests.dedup();
-    let mut pools = pool::find(&timeline.lines, &classes.loops, &reactors);
-    let links = couple::couple(&mut timeline.lines, &classes.loops, &pools, &reactors);
+    let mut pools = pool::find(&timeline.lines, &classes, &reactors);
+    let mut links = couple::couple(&mut timeline.lines, &classes.loops, &pools, &reactors);
+    prompt::fill(&mut timeline.lines, &prompt, links.len());
+    report.prompt =
+        prompt.iter().map(|link| (TaskId::from(link.consumer), TaskId::from(link.producer))).collect();
+    links.extend(&prompt);
     pool::fill(&mut timeline.lines, &mut pools, links.len());
     reactors.fill(&mut timeline.lines, links.len() + pools.len());
+    report.commands = pool::commands(&timeline.lines, &classes, &pools);
     report.pools = pools.iter().map(|p| (TaskId::from(p.consumer), p.producers.len())).collect();
     report.links =
         links.iter().map(|link| (TaskId::from(link.producer), TaskId::from(link.consumer))).collect();
@@ -403,6 +431,7 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
         lines: &timeline.lines,
         classes: &classes,
         links: &links,
+        prompt: &prompt,
         pools: &pools,
         reactors: &reactors,
         messages: &messages,

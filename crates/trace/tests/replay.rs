@@ -345,3 +345,84 @@ fn tasks_begin_where_they_were_seen_first() {
     let began: Vec<Option<CpuId>> = replay.workload.tasks.iter().map(|task| task.began_on).collect();
     assert_eq!(began, [Some(CpuId(1)), Some(CpuId(0)), Some(CpuId(0)), None]);
 }
+
+/// Three producers take turns of 60 us on CPU 1; each wakes the consumer on CPU 0, which wakes the next one. A fifth task looks at the clock in turns
+/// 50 and 150 and wakes the consumer then, and is woken by it in turn 100.
+fn pool(more: impl Fn(u64) -> Vec<SchedEvent>) -> Vec<SchedEvent> {
+    let by = |task: u32| Waker::Task(TaskId(task));
+    let mut events = vec![switch(0, 1, None, R, Some(1)), switch(0, 0, None, R, None)];
+    for turn in 0..200 {
+        let at = |us: u64| (turn * 60 + us) * 1_000;
+        let (own, next) = (1 + (turn % 3) as u32, 1 + ((turn + 1) % 3) as u32);
+        events.extend(more(turn));
+        events.push(wake(at(30), 0, 0, by(own)));
+        events.push(switch(at(30), 0, None, R, Some(0)));
+        events.push(wake(at(49), 1, next, by(0)));
+        match turn {
+            50 | 150 => {
+                events.push(switch(at(50), 0, Some(0), S, None));
+                events.push(wake(at(51), 0, 4, Waker::HardIrq));
+                events.push(switch(at(52), 0, None, R, Some(4)));
+                events.push(wake(at(53), 0, 0, by(4)));
+                events.push(switch(at(55), 0, Some(4), S, Some(0)));
+                events.push(switch(at(58), 0, Some(0), S, None));
+            }
+            100 => {
+                events.push(wake(at(49), 0, 4, by(0)));
+                events.push(switch(at(50), 0, Some(0), S, Some(4)));
+                events.push(switch(at(52), 0, Some(4), S, None));
+            }
+            _ => events.push(switch(at(50), 0, Some(0), S, None)),
+        }
+        events.push(switch(at(60), 1, Some(own), S, Some(next)));
+    }
+    events
+}
+
+/// The end of [`pool`]: every task ends, one after the other.
+fn all_end() -> Vec<SchedEvent> {
+    let mut events = Vec::new();
+    let exit = |at: u64, cpu: u32, task: u32| SchedEvent {
+        at: Ns(at),
+        cpu: CpuId(cpu),
+        kind: EventKind::Exit { task: TaskId(task) },
+    };
+    events.push(exit(12_001_000, 1, 3));
+    events.push(switch(12_002_000, 1, Some(3), PrevState::Dead, None));
+    for (number, task) in (0..).zip([0, 1, 2, 4]) {
+        let at = 12_010_000 + number * 10_000;
+        events.push(wake(at, 0, task, Waker::HardIrq));
+        events.push(switch(at + 1_000, 0, None, R, Some(task)));
+        events.push(exit(at + 2_000, 0, task));
+        events.push(switch(at + 3_000, 0, Some(task), PrevState::Dead, None));
+    }
+    events
+}
+
+#[test]
+fn nothing_that_a_pool_waits_for_has_a_date_and_its_rounds_follow_each_other() {
+    let replay = plain(2, 5, pool(|_| Vec::new()), 12_000_000);
+    assert_eq!(replay.report.closed_loops.len(), 1);
+    assert_eq!(replay.report.pools, [(TaskId(0), 3)], "the fifth task gives no tokens");
+    let names: Vec<&str> = replay.workload.sources.iter().map(|source| source.name.as_str()).collect();
+    assert_eq!(names, ["outside wakeups of t4"]);
+    let program = &replay.workload.tasks[0].program;
+    assert!(!program.ops.iter().any(|op| matches!(op, Op::Sleep(_) | Op::Receive(_))), "{:?}", program.ops);
+    assert_eq!(program.repeat_from, Some(0));
+}
+
+#[test]
+fn a_command_whose_tasks_form_a_pool_does_its_work_once() {
+    let forks = |turn: u64| {
+        let kind = EventKind::New { task: TaskId(2), parent: Some(TaskId(1)) };
+        let fork = SchedEvent { at: Ns(1_000), cpu: CpuId(1), kind };
+        (turn == 0).then_some(fork).into_iter().collect::<Vec<_>>()
+    };
+    let rounds = |mut events: Vec<SchedEvent>| {
+        events.extend(all_end());
+        let replay = plain(2, 5, events, 12_100_000);
+        (replay.report.commands.len(), replay.workload.tasks[0].program.repeat_from)
+    };
+    assert_eq!(rounds(pool(forks)), (1, None));
+    assert_eq!(rounds(pool(|_| Vec::new())), (0, Some(0)), "a server, and a load whose time was over");
+}

@@ -34,6 +34,8 @@ pub(super) struct Builder<'a> {
     pub(super) lines: &'a [Line],
     pub(super) classes: &'a Classes,
     pub(super) links: &'a [Link],
+    /// Those of `links` whose consumer hardly ever sleeps.
+    pub(super) prompt: &'a [Link],
     pub(super) pools: &'a [Pool],
     pub(super) reactors: &'a Reactors,
     pub(super) messages: &'a Messages,
@@ -101,7 +103,7 @@ impl Builder<'_> {
         }
         let groups: Vec<GroupSpec> = self.header.groups.iter().map(|g| g.spec.clone()).collect();
         let activations: Vec<usize> = self.lines.iter().map(|line| line.activations.len()).collect();
-        rounds::complete(&mut tasks, &self.classes.loops, self.pools, self.reactors, &activations);
+        rounds::complete(&mut tasks, &self.classes.loops, self.reactors, &activations);
         let handoffs = self.handoffs(parked, &mut tasks);
         Workload { groups, tasks, channels, sources, handoffs, ..Workload::default() }
     }
@@ -302,6 +304,7 @@ impl Builder<'_> {
 
     /// What ends the sleep before an activation.
     fn waits_for(&mut self, index: usize, number: usize, activation: &Activation) -> Wait {
+        let pooled = pool::of(self.pools, index).is_some();
         let report = &mut *self.report;
         if let Some(need) = pool::need(self.pools, index, number) {
             return Wait::Pool(need);
@@ -311,6 +314,7 @@ impl Builder<'_> {
             return Wait::Device;
         }
         match activation.origin {
+            Origin::Task(by) if pool::covers(self.pools, by.index(), index) => Wait::None,
             Origin::Task(by) if self.classes.opens(by.index(), index) => {
                 report.absolute_wakes += 1;
                 Wait::Outside
@@ -323,6 +327,8 @@ impl Builder<'_> {
                         report.device_sleeps += 1;
                         Wait::Sleep(slept)
                     }
+                    // When it fell asleep was not recorded: it may have waited for its pool.
+                    (None, Outside::Relative(Why::ClosedLoop)) if pooled => Wait::None,
                     (Some((slept, _)), Outside::Relative(why)) => {
                         match why {
                             Why::EqualSleeps | Why::Nap => report.timer_sleeps += 1,
@@ -338,6 +344,11 @@ impl Builder<'_> {
                 }
             }
         }
+    }
+
+    /// Whether this is a server that hardly ever sleeps.
+    fn is_prompt(&self, index: usize) -> bool {
+        self.prompt.iter().any(|link| link.consumer == index)
     }
 
     /// The CPU time of an activation with its deeds in between.
@@ -382,16 +393,20 @@ impl Builder<'_> {
     /// Decides what comes after the recorded operations.
     fn ending(&mut self, index: usize, parts: &Parts, never: ChannelId) -> Ending {
         let line = &self.lines[index];
+        let (pooled, prompt) = (pool::of(self.pools, index).is_some(), self.is_prompt(index));
         let report = &mut *self.report;
         let Some(last) = line.activations.last() else { return Ending::Wait(never) };
         if last.end == End::Exited {
-            if self.classes.in_loop(index) && line.ended_by_the_clock(self.duration) {
+            // A server that hardly ever sleeps has few activations, and ends when its client is gone.
+            let stopped = line.ended_by_the_clock(self.duration) || prompt && line.ended_late(self.duration);
+            let done = report.commands.iter().any(|command| command.contains(&TaskId::from(index)));
+            if self.classes.in_loop(index) && stopped && !done {
                 report.stopped_by_clock.push(TaskId::from(index));
                 return Ending::Again(Ns::ZERO);
             }
             return Ending::Exit;
         }
-        if last.end == End::Cut {
+        if last.end == End::Cut && !prompt {
             match demand_of_cut(line, self.header.tasks[index].kernel, self.duration) {
                 Some(Cut::Endless) => {
                     report.hogs.push(TaskId::from(index));
@@ -417,7 +432,8 @@ impl Builder<'_> {
         let first = line.activations.first().map_or(Ns::ZERO, |a| a.woken);
         let seam = first + line.slept_last;
         // What began and ended a closed loop, a client's start and end, is no part of it.
-        if self.classes.in_closed_loop(index) && (parts.has(Wait::Task) || parts.has(Wait::Outside)) {
+        let waits = parts.has(Wait::Task) || parts.has(Wait::Outside) || pooled || prompt;
+        if self.classes.in_closed_loop(index) && waits {
             return Ending::Again(Ns::ZERO);
         }
         let waits = parts.parts.iter().any(|(wait, ops)| {

@@ -78,7 +78,7 @@ const NAPS_PERCENT: usize = 50;
 /// A task is hungry when it sleeps for less than this part of its life (in per cent).
 const HUNGRY_PERCENT: u64 = 10;
 /// Fewer sleeps than this say nothing about their kind.
-const ENOUGH: usize = 8;
+pub(super) const ENOUGH: usize = 8;
 
 /// Decides for every task.
 ///
@@ -154,7 +154,7 @@ fn drive(lines: &[Line], drivers: &[usize], others: &[usize]) -> bool {
 }
 
 /// Whether a task creates others of its circle.
-fn creates(lines: &[Line], task: usize, circle: &[usize]) -> bool {
+pub(super) fn creates(lines: &[Line], task: usize, circle: &[usize]) -> bool {
     let mut deeds = lines[task].activations.iter().flat_map(|activation| &activation.deeds);
     deeds.any(|(_, deed)| matches!(deed, Deed::Spawn(of) if circle.binary_search(&of.index()).is_ok()))
 }

@@ -20,17 +20,23 @@
 //! Nothing can lock up: of all tasks that wait, take the one that waits where it was earliest in the recording. Its producers,
 //! if they wait, wait where they were later than that, so they have done all that they did before it.
 //!
+//! A task that opens the loop (a server's thread that accepts connections and looks at the clock twice a second) wakes consumers too, now and
+//! then. A consumer waits for none of these wakeups: with a date, as elsewhere, all would wait for it that it feeds.
+//!
+//! A pool goes on when its recorded work is done, as other closed loops do. One that is a single command, whose tasks all ended, has done what there
+//! was to do: `hackbench` ends after so many messages, whatever its scheduler is.
+//!
 //! What is lost: which message lay in which buffer, that falling asleep costs CPU time, and that a sender who found a buffer full
 //! sleeps until a good part of it is free (a piece of a sender waits for the next bit of room). The last counts where buffers
 //! hold many messages: `hackbench -g 2 -f 5 -l 15000`, 278 messages of 100 bytes to a socket, wakes twice as often in the replay, and
 //! its p99 is half of the recorded (recordings/README.md has the figures). Two recordings of that command differ by as much
 //! themselves.
 
-use super::classify::Loop;
+use super::classify::{Classes, Loop, RARE_PERCENT, creates};
 use super::couple::add;
 use super::reactor::Reactors;
-use super::timeline::{Deed, Line, Origin};
-use schedlab_model::Ns;
+use super::timeline::{Deed, End, Line, Origin};
+use schedlab_model::{Ns, TaskId};
 
 /// Wakers of one task that make it one fed by many.
 const MANY: usize = 3;
@@ -48,6 +54,8 @@ pub(super) struct Pool {
     pub(super) consumer: usize,
     /// Ascending.
     pub(super) producers: Vec<usize>,
+    /// Tasks that open the loop and rarely wake the consumer: it waits for none of these wakeups. Ascending.
+    beside: Vec<usize>,
     /// Tokens that each of its activations needs, by activation; 0: none.
     needs: Vec<u32>,
     /// Tokens that nothing needs, at the end.
@@ -64,26 +72,47 @@ pub(super) struct Need {
 }
 
 /// Finds the pools of closed loops. What is known of a reactor and its peers goes before that.
-pub(super) fn find(lines: &[Line], loops: &[Loop], reactors: &Reactors) -> Vec<Pool> {
-    let closed = loops.iter().filter(|circle| circle.closed);
+pub(super) fn find(lines: &[Line], classes: &Classes, reactors: &Reactors) -> Vec<Pool> {
+    let closed = classes.loops.iter().filter(|circle| circle.closed);
     let pool = |(circle, consumer): (&Loop, usize)| {
-        let producers = producers(&lines[consumer], circle);
-        let pool = Pool { consumer, producers, needs: Vec::new(), rest: 0 };
+        let wakers = wakers(&lines[consumer], circle);
+        let all: usize = wakers.iter().map(|(_, wakes)| wakes).sum();
+        let aside = |&(waker, wakes): &(usize, usize)| {
+            classes.opens(waker, consumer) && wakes * 100 <= all * RARE_PERCENT
+        };
+        let (beside, others): (Vec<_>, Vec<_>) = wakers.into_iter().partition(aside);
+        let often = others.into_iter().filter(|(_, wakes)| *wakes >= WAKES);
+        let producers: Vec<usize> = often.map(|(waker, _)| waker).collect();
+        let beside = beside.into_iter().map(|(waker, _)| waker).collect();
+        let pool = Pool { consumer, producers, beside, needs: Vec::new(), rest: 0 };
         (pool.producers.len() >= MANY).then_some(pool)
     };
     let tasks = closed.flat_map(|circle| circle.tasks.iter().map(move |&task| (circle, task)));
     tasks.filter(|(_, task)| !reactors.has(*task)).filter_map(pool).collect()
 }
 
-/// The tasks of the circle that often wake this one.
-fn producers(line: &Line, circle: &Loop) -> Vec<usize> {
+/// The loops with pools that are one command which was done: one of their tasks created others of them, and all ended.
+pub(super) fn commands(lines: &[Line], classes: &Classes, pools: &[Pool]) -> Vec<Vec<TaskId>> {
+    let ended = |&task: &usize| lines[task].activations.last().is_some_and(|last| last.end == End::Exited);
+    let is_command = |circle: &&Loop| {
+        let pooled = |task: &usize| of(pools, *task).is_some();
+        circle.tasks.iter().any(pooled)
+            && circle.tasks.iter().all(ended)
+            && circle.tasks.iter().any(|&task| creates(lines, task, &circle.tasks))
+    };
+    let all = classes.loops.iter().filter(is_command);
+    all.map(|circle| circle.tasks.iter().copied().map(TaskId::from).collect()).collect()
+}
+
+/// The tasks of the circle that wake this one, ascending, and how often.
+fn wakers(line: &Line, circle: &Loop) -> Vec<(usize, usize)> {
     let by = |origin: Origin| match origin {
         Origin::Task(by) if circle.tasks.binary_search(&by.index()).is_ok() => Some(by.index()),
         _ => None,
     };
     let mut wakers: Vec<usize> = line.activations.iter().filter_map(|a| by(a.origin)).collect();
     wakers.sort_unstable();
-    wakers.chunk_by(|a, b| a == b).filter(|run| run.len() >= WAKES).map(|run| run[0]).collect()
+    wakers.chunk_by(|a, b| a == b).map(|run| (run[0], run.len())).collect()
 }
 
 /// Adds the tokens of the pools to the lines; the first pool has the channel of link `first`.
@@ -189,9 +218,10 @@ pub(super) fn rest(pools: &[Pool], consumer: usize) -> Option<Need> {
     (count > 0).then_some(Need { pool, count })
 }
 
-/// Whether a wakeup of `wakee` by `waker` is one of those that the tokens of a pool stand for.
+/// Whether a wakeup of `wakee` by `waker` is no token of its own: those of a pool stand for it, or the pool waits for none of them.
 pub(super) fn covers(pools: &[Pool], waker: usize, wakee: usize) -> bool {
-    pools.iter().any(|pool| pool.consumer == wakee && pool.fed_by(waker))
+    let covers = |pool: &Pool| pool.fed_by(waker) || pool.beside.binary_search(&waker).is_ok();
+    pools.iter().any(|pool| pool.consumer == wakee && covers(pool))
 }
 
 #[cfg(test)]
@@ -199,6 +229,12 @@ mod tests {
     use super::super::timeline::{Activation, Stretch};
     use super::*;
     use schedlab_model::TaskId;
+
+    /// All tasks in one closed loop, which these open.
+    fn closed_loop(openers: &[usize]) -> Classes {
+        let circle = Loop { tasks: vec![0, 1, 2, 3], closed: true };
+        Classes { outside: Vec::new(), loops: vec![circle], openers: openers.to_vec() }
+    }
 
     /// Task 0 is woken by tasks 1, 2 and 3 in turn, each of which runs for 1 ms at a time, and runs for 400 us then.
     fn lines() -> Vec<Line> {
@@ -226,8 +262,8 @@ mod tests {
     #[test]
     fn a_consumer_needs_what_was_there_when_it_was_woken() {
         let mut lines = lines();
-        let circle = Loop { tasks: vec![0, 1, 2, 3], closed: true };
-        let mut pools = find(&lines, std::slice::from_ref(&circle), &Reactors::default());
+        let classes = closed_loop(&[]);
+        let mut pools = find(&lines, &classes, &Reactors::default());
         assert_eq!((pools.len(), pools[0].consumer, &pools[0].producers[..]), (1, 0, &[1, 2, 3][..]));
         fill(&mut lines, &mut pools, 7);
         assert!(covers(&pools, 2, 0) && !covers(&pools, 0, 2));
@@ -243,7 +279,45 @@ mod tests {
         assert_eq!([0, 1, 2, 3].map(given), [0, 510, 510, 510], "one for each 20 us and each wakeup");
         assert_eq!((need(&pools, 1, 3), rest(&pools, 1)), (None, None));
         // An open loop is left alone.
-        assert!(find(&lines, &[Loop { closed: false, ..circle }], &Reactors::default()).is_empty());
+        let mut open = classes;
+        open.loops[0].closed = false;
+        assert!(find(&lines, &open, &Reactors::default()).is_empty());
+    }
+
+    /// A load that somebody stops leaves its server behind; a command whose tasks all end was done.
+    #[test]
+    fn a_loop_that_created_its_tasks_and_ended_is_a_command() {
+        let mut lines = lines();
+        let classes = closed_loop(&[]);
+        let pools = find(&lines, &classes, &Reactors::default());
+        let of = |lines: &[Line], pools: &[Pool]| commands(lines, &classes, pools).len();
+        lines.iter_mut().for_each(|line| line.activations.last_mut().unwrap().end = End::Exited);
+        assert_eq!(of(&lines, &pools), 0, "a server and its clients");
+        lines[1].activations[0].deeds.push((Ns(1), Deed::Spawn(TaskId(2))));
+        assert_eq!((of(&lines, &pools), of(&lines, &[])), (1, 0));
+        lines[3].activations.last_mut().unwrap().end = End::Cut;
+        assert_eq!(of(&lines, &pools), 0, "one is still there");
+    }
+
+    /// Task 3 opens the loop and woke the consumer ten times of 30; or task 4 does, and woke it once.
+    #[test]
+    fn a_task_that_opens_the_loop_gives_no_tokens_where_it_rarely_wakes() {
+        let (often, mut rarely) = (lines(), lines());
+        rarely.push(Line::default());
+        rarely[0].activations[5].origin = Origin::Task(TaskId(4));
+        let found = |lines: &[Line], opener: usize| {
+            let mut classes = closed_loop(&[opener]);
+            classes.loops[0].tasks = (0..lines.len()).collect();
+            let pools = find(lines, &classes, &Reactors::default());
+            pools.into_iter().map(|pool| (pool.producers, pool.beside)).collect::<Vec<_>>()
+        };
+        assert_eq!(found(&often, 3), [(vec![1, 2, 3], vec![])], "a third of all wakeups");
+        assert_eq!(found(&rarely, 4), [(vec![1, 2, 3], vec![4])]);
+        assert_eq!(found(&rarely, 3), [(vec![1, 2, 3], vec![])], "4 opens nothing");
+        let mut classes = closed_loop(&[4]);
+        classes.loops[0].tasks = vec![0, 1, 2, 3, 4];
+        let pools = find(&rarely, &classes, &Reactors::default());
+        assert!(covers(&pools, 4, 0) && !covers(&pools, 0, 4));
     }
 
     /// The same, but in turn 10 the consumer waits for the CPU, and does six turns at once then.
@@ -256,8 +330,8 @@ mod tests {
         lines[0].activations[10].demand = Ns::from_us(2_400);
         lines[0].stretches[10].from = Ns::from_ms(28);
         lines[0].stretches[10].to = Ns::from_us(30_400);
-        let circle = Loop { tasks: vec![0, 1, 2, 3], closed: true };
-        let mut pools = find(&lines, std::slice::from_ref(&circle), &Reactors::default());
+        let classes = closed_loop(&[]);
+        let mut pools = find(&lines, &classes, &Reactors::default());
         fill(&mut lines, &mut pools, 7);
         let gathered: Vec<(Ns, u32)> = lines[0].activations[10]
             .deeds

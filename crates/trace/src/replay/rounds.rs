@@ -10,26 +10,16 @@
 //! one of these, which are there at its beginning: the recorded order remains possible.
 //!
 //! That is for what a loop needs to begin. Where more is missing, or tasks that do not repeat did more than that, they were part of the work, and the loop ends
-//! with them. Connections of reactors have one message under way and pools count what many give: both are complete by themselves.
+//! with them. Connections of reactors have one message under way and are complete by themselves.
 
 use super::classify::{Loop, RARE_PERCENT};
-use super::pool::Pool;
 use super::reactor::Reactors;
-use schedlab_model::{ChannelId, Op, Program, TaskSpec};
+use schedlab_model::{Branch, ChannelId, Op, Program, TaskSpec};
 use std::collections::BTreeMap;
 
-/// Makes the rounds of every closed loop complete. `activations`: of each task, as recorded.
-pub(super) fn complete(
-    tasks: &mut [TaskSpec],
-    loops: &[Loop],
-    pools: &[Pool],
-    reactors: &Reactors,
-    activations: &[usize],
-) {
-    let whole = |circle: &&Loop| {
-        let counted = |task: usize| reactors.has(task) || pools.iter().any(|pool| pool.consumer == task);
-        circle.closed && !circle.tasks.iter().any(|&task| counted(task))
-    };
+/// Makes the rounds of every closed loop without reactors complete. `activations`: of each task, as recorded.
+pub(super) fn complete(tasks: &mut [TaskSpec], loops: &[Loop], reactors: &Reactors, activations: &[usize]) {
+    let whole = |circle: &&Loop| circle.closed && !circle.tasks.iter().any(|&task| reactors.has(task));
     let closed: Vec<&Loop> = loops.iter().filter(whole).collect();
     if closed.is_empty() {
         return;
@@ -46,16 +36,19 @@ pub(super) fn complete(
         let all: u64 = missing.iter().map(|(_, lacks)| sum(lacks)).sum();
         let ends = circle.tasks.iter().filter(|&&task| repeated(&tasks[task].program).next().is_none());
         let ended: usize = ends.map(|&task| activations[task]).sum();
-        let work: usize = circle.tasks.iter().map(|&task| activations[task]).sum();
-        let rare = |count: u64| count.saturating_mul(100) <= (work * RARE_PERCENT) as u64;
+        let begun: usize = circle.tasks.iter().map(|&task| activations[task]).sum();
+        // A pool needs many tokens for each activation.
+        let work =
+            begun as u64 + circle.tasks.iter().map(|&task| gathered(&tasks[task].program)).sum::<u64>();
+        let rare = |count: u64| count.saturating_mul(100) <= work.saturating_mul(RARE_PERCENT as u64);
         if rare(all) && rare(ended as u64) {
             for (task, lacks) in missing {
                 let program = &mut tasks[task].program;
-                if never_waits(program, sum(&lacks)) {
+                if never_waits(program, &lacks) {
                     continue;
                 }
-                for (channel, count) in lacks {
-                    give(program, channel, count);
+                for (branch, (channel, count)) in givers(program, &lacks).into_iter().zip(lacks) {
+                    give(program, branch, channel, count);
                 }
             }
         }
@@ -91,6 +84,12 @@ fn takes(op: &Op) -> Option<(ChannelId, u64)> {
     }
 }
 
+/// The tokens of a pool that a task takes in a round.
+fn gathered(program: &Program) -> u64 {
+    let count = |op: &Op| if let Op::ReceiveCount { count, .. } = op { u64::from(*count) } else { 0 };
+    repeated(program).map(count).sum()
+}
+
 /// What a task takes in a round and no repeating task gives.
 fn missing(program: &Program, sent: &BTreeMap<ChannelId, u64>) -> Vec<(ChannelId, u64)> {
     let mut taken: BTreeMap<ChannelId, u64> = BTreeMap::new();
@@ -98,9 +97,7 @@ fn missing(program: &Program, sent: &BTreeMap<ChannelId, u64>) -> Vec<(ChannelId
         *taken.entry(channel).or_default() += count;
     }
     for branch in &program.branches {
-        let ops = &program.ops[branch.from as usize..branch.to as usize];
-        *taken.entry(branch.channel).or_default() +=
-            ops.iter().filter(|op| **op == Op::Select).count() as u64;
+        *taken.entry(branch.channel).or_default() += parts(program, branch);
     }
     let lacks = |(channel, taken): (ChannelId, u64)| {
         let lack = taken.saturating_sub(sent.get(&channel).copied().unwrap_or_default());
@@ -111,14 +108,40 @@ fn missing(program: &Program, sent: &BTreeMap<ChannelId, u64>) -> Vec<(ChannelId
 
 /// Whether a round would have nothing to wait for if the task gave itself all that it `lacks`: a kernel thread that moved a server
 /// once. Its rounds would follow each other without end; it has no second one.
-fn never_waits(program: &Program, lacks: u64) -> bool {
+fn never_waits(program: &Program, lacks: &[(ChannelId, u64)]) -> bool {
+    if !program.branches.is_empty() {
+        return program.branches.iter().all(|branch| is_fed_by_itself(program, branch, lacks));
+    }
     let rests = |op: &Op| matches!(op, Op::Sleep(_) | Op::Device { .. });
     let taken: u64 = repeated(program).filter_map(takes).map(|(_, count)| count).sum();
-    program.branches.is_empty() && taken <= lacks && !repeated(program).any(rests)
+    taken <= sum(lacks) && !repeated(program).any(rests)
 }
 
-/// Adds tokens at the end of a round: before the sleep across the seam, or in the last part of the branch of this channel, else of the first one.
-fn give(program: &mut Program, channel: ChannelId, count: u64) {
+/// Whether no other task gives this branch a token in a round.
+fn is_fed_by_itself(program: &Program, branch: &Branch, lacks: &[(ChannelId, u64)]) -> bool {
+    let lack = lacks.iter().find(|(channel, _)| *channel == branch.channel);
+    lack.is_some_and(|(_, count)| parts(program, branch) <= *count)
+}
+
+/// How many tokens a branch takes in a round.
+fn parts(program: &Program, branch: &Branch) -> u64 {
+    let ops = &program.ops[branch.from as usize..branch.to as usize];
+    ops.iter().filter(|op| **op == Op::Select).count() as u64
+}
+
+/// The branches at whose end the tokens that are missing on each of these channels are given: that of the channel, or, where all of its tokens are
+/// missing, the first one that others feed. A branch that gives itself all that it takes would never wait.
+fn givers(program: &Program, lacks: &[(ChannelId, u64)]) -> Vec<usize> {
+    let fed = |branch: &Branch| !is_fed_by_itself(program, branch, lacks);
+    let first = program.branches.iter().position(fed).unwrap_or_default();
+    let giver = |(channel, _): &(ChannelId, u64)| {
+        program.branches.iter().position(|branch| branch.channel == *channel && fed(branch)).unwrap_or(first)
+    };
+    lacks.iter().map(giver).collect()
+}
+
+/// Adds tokens at the end of a round: before the sleep across the seam, or in the last part of this branch.
+fn give(program: &mut Program, branch: usize, channel: ChannelId, count: u64) {
     let send = Op::Send { channel, count: u32::try_from(count).unwrap_or(u32::MAX) };
     if program.branches.is_empty() {
         let end = program.ops.len();
@@ -126,7 +149,6 @@ fn give(program: &mut Program, channel: ChannelId, count: u64) {
         program.ops.insert(at, send);
         return;
     }
-    let branch = program.branches.iter().position(|branch| branch.channel == channel).unwrap_or_default();
     let at = program.branches[branch].to - 1;
     program.ops.insert(at as usize, send);
     for branch in &mut program.branches {
@@ -138,7 +160,7 @@ fn give(program: &mut Program, channel: ChannelId, count: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use schedlab_model::{Amount, Branch, Ns};
+    use schedlab_model::{Amount, Ns};
 
     const SERVER: ChannelId = ChannelId(0);
     const CLIENT: ChannelId = ChannelId(1);
@@ -169,7 +191,7 @@ mod tests {
 
     fn complete_all(tasks: &mut [TaskSpec], circle: &[usize], activations: &[usize]) {
         let circle = Loop { tasks: circle.to_vec(), closed: true };
-        complete(tasks, &[circle], &[], &Reactors::default(), activations);
+        complete(tasks, &[circle], &Reactors::default(), activations);
     }
 
     #[test]
@@ -218,8 +240,30 @@ mod tests {
         assert_eq!(tasks[0].program, loop_of_two()[0].program, "a ninth of the work is not done again");
     }
 
+    /// A consumer of a pool needs 1,000 tokens in a round, of which one producer that ends gave some.
     #[test]
-    fn an_event_loop_gives_itself_what_is_missing_in_its_last_part() {
+    fn a_pool_is_given_the_tokens_of_a_producer_that_ends() {
+        let pool = |ended: u32| {
+            let gather = Op::ReceiveCount { channel: SERVER, count: 100 };
+            let consumer: Vec<Op> = (0..10).flat_map(|_| [gather, run()]).collect();
+            let producer =
+                vec![run(), Op::Send { channel: SERVER, count: 1_000 - ended }, Op::Receive(CLIENT)];
+            let again = |ops: Vec<Op>| Program { ops, repeat_from: Some(0), ..Program::default() };
+            let mut tasks = vec![
+                TaskSpec::new("consumer", again(consumer)),
+                TaskSpec::new("producer", again(producer)),
+                TaskSpec::new("main", Program::once([Op::Send { channel: SERVER, count: ended }])),
+            ];
+            complete_all(&mut tasks, &[0, 1, 2], &[10, 10, 0]);
+            tasks.swap_remove(0).program.ops.pop()
+        };
+        assert_eq!(pool(30), Some(Op::Send { channel: SERVER, count: 30 }), "far more than activations");
+        assert_eq!(pool(300), Some(run()), "a third of the work is not done again");
+    }
+
+    /// The first branch lacks one token of 39, the second one its only one, which a thread with a date gave.
+    #[test]
+    fn an_event_loop_gives_itself_what_is_missing_where_others_feed_it() {
         let mut tasks = loop_of_two();
         let branch = Branch { channel: ChannelId(2), from: 78, to: 80 };
         tasks[1].program.ops.extend([run(), Op::Select]);
@@ -230,11 +274,22 @@ mod tests {
         complete_all(&mut tasks, &[0, 1], &[40, 400]);
         let client = &tasks[1].program;
         let ends: Vec<(u32, u32)> = client.branches.iter().map(|branch| (branch.from, branch.to)).collect();
-        assert_eq!(
-            ends,
-            [(0, 79), (79, 82)],
-            "the second branch lacks a token of a channel that nobody feeds, too"
-        );
-        assert_eq!(client.ops[77..79], [Op::Send { channel: CLIENT, count: 1 }, Op::Select]);
+        assert_eq!(ends, [(0, 80), (80, 82)]);
+        let given = |channel: ChannelId| Op::Send { channel, count: 1 };
+        assert_eq!(client.ops[77..80], [given(CLIENT), given(ChannelId(2)), Op::Select]);
+        // One that nobody feeds would turn without end.
+        let mut tasks = loop_of_two();
+        tasks[1].program = Program {
+            ops: vec![Op::Select, send(SERVER), Op::Select],
+            branches: vec![
+                Branch { channel: CLIENT, from: 0, to: 1 },
+                Branch { channel: ChannelId(2), from: 1, to: 3 },
+            ],
+            ..Program::default()
+        };
+        tasks[0].program.ops.retain(|op| *op != send(CLIENT));
+        let before = tasks[1].program.clone();
+        complete_all(&mut tasks, &[0, 1], &[4000, 4000]);
+        assert_eq!(tasks[1].program, before);
     }
 }

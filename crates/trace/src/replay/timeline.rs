@@ -249,8 +249,12 @@ impl Line {
     /// Whether it looks like a load generator whose time was over: it worked on and on, and ended in the last
     /// fifth of the recording.
     pub(super) fn ended_by_the_clock(&self, duration: Ns) -> bool {
-        let end = self.stretches.last().map_or(Ns::ZERO, |s| s.to);
-        self.activations.len() >= 100 && end * 5 > duration * 4
+        self.activations.len() >= 100 && self.ended_late(duration)
+    }
+
+    /// Whether it ran in the last fifth of the recording.
+    pub(super) fn ended_late(&self, duration: Ns) -> bool {
+        self.stretches.last().map_or(Ns::ZERO, |s| s.to) * 5 > duration * 4
     }
 
     /// CPU time that it had had at `at`.

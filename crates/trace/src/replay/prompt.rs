@@ -1,0 +1,227 @@
+//! Between the second and the third step: servers whose next request is there before they look for it.
+//!
+//! A backend of PostgreSQL that shares a CPU with its client answers, and that wakes the client. The client takes the CPU, sends the next query
+//! and sleeps; the backend goes on, looks for a query, and finds it. It hardly ever sleeps, the client wakes it once or twice in a thousand
+//! queries, and the recording looks as if it worked by itself: replayed like this, a backend that a scheduler favours answers
+//! queries that nobody has sent.
+//!
+//! So behind each answer such a server needs what its client had done when it went on: where it was without a CPU first while the client ran.
+//! What it needs had been done at that moment of the recording, so the recorded order remains possible.
+//!
+//! A backend that never slept at all has no wakeup by its client. Its siblings tell: tasks of its name that are such servers of the same client.
+
+use super::classify::{Classes, ENOUGH, Outside, RARE_PERCENT, Why};
+use super::couple::{Link, add};
+use super::timeline::{Activation, Deed, Line, Origin};
+use schedlab_model::{Ns, TaskId};
+
+/// Fewer answers than this to one client do not make a server of a task. The same number as for the steady producers of `couple`.
+const ANSWERS: usize = 32;
+
+/// Finds the servers, each with its client as its producer. `names`: of the tasks.
+pub(super) fn find(lines: &[Line], classes: &Classes, names: &[&str]) -> Vec<Link> {
+    let mut links = Vec::new();
+    for circle in classes.loops.iter().filter(|circle| circle.closed) {
+        for &client in &circle.tasks {
+            let serves = |server: &usize| *server != client && hardly_sleeps(&lines[*server], client);
+            let inside = circle.tasks.iter().copied().filter(serves);
+            let known: Vec<usize> =
+                inside.filter(|&server| (1..ENOUGH).contains(&asked(&lines[server], client))).collect();
+            let sibling = |task: &usize| {
+                !classes.in_loop(*task)
+                    && serves(task)
+                    && known.iter().any(|&server| names[server] == names[*task])
+            };
+            let siblings = (0..lines.len()).filter(sibling);
+            links.extend(
+                known.iter().copied().chain(siblings).map(|consumer| Link { producer: client, consumer }),
+            );
+        }
+    }
+    links.sort_unstable_by_key(|link| (link.consumer, link.producer));
+    links.dedup_by_key(|link| link.consumer);
+    links
+}
+
+/// How often the client woke this task.
+fn asked(line: &Line, client: usize) -> usize {
+    let by_client = Origin::Task(TaskId::from(client));
+    line.activations.iter().filter(|activation| activation.origin == by_client).count()
+}
+
+/// Whether this task wakes the client often, and sleeps far less often.
+fn hardly_sleeps(line: &Line, client: usize) -> bool {
+    let answers = answers(line, client).count();
+    answers >= ANSWERS && line.activations.len() * 100 <= answers * RARE_PERCENT
+}
+
+/// The CPU progress at which this task woke the client, ascending.
+fn answers(line: &Line, client: usize) -> impl Iterator<Item = Ns> + '_ {
+    let of = move |(activation, start): (&'_ Activation, &Ns)| {
+        let start = *start;
+        let wakes =
+            move |(_, deed): &&(Ns, Deed)| matches!(deed, Deed::Wake(task, _) if task.index() == client);
+        activation.deeds.iter().filter(wakes).map(move |(at, _)| start + *at).collect::<Vec<_>>()
+    };
+    line.activations.iter().zip(&line.starts).flat_map(of)
+}
+
+/// Makes siblings that never slept a part of the loop of their client.
+pub(super) fn join(classes: &mut Classes, links: &[Link]) {
+    for link in links {
+        let circle =
+            classes.loops.iter_mut().find(|circle| circle.tasks.binary_search(&link.producer).is_ok());
+        let Some(circle) = circle else { continue };
+        if let Err(at) = circle.tasks.binary_search(&link.consumer) {
+            circle.tasks.insert(at, link.consumer);
+            classes.outside[link.consumer] = Outside::Relative(Why::ClosedLoop);
+        }
+    }
+}
+
+/// Adds what the servers wait for to the lines; the first of these links has the number `first`.
+pub(super) fn fill(lines: &mut [Line], links: &[Link], first: usize) {
+    let mut deeds = Vec::new();
+    for (number, link) in (first as u32..).zip(links) {
+        let (server, client) = (&lines[link.consumer], &lines[link.producer]);
+        let mut answers: Vec<Ns> = answers(server, link.producer).collect();
+        answers.push(server.total);
+        let mut fed = Ns::ZERO;
+        for pair in answers.windows(2) {
+            let Some((own, needed)) = goes_on(server, client, pair[0], pair[1]) else { continue };
+            if needed > fed {
+                fed = needed;
+                deeds.push((link.producer, needed, Deed::Feed(number)));
+                deeds.push((link.consumer, own, Deed::Await(number)));
+            }
+        }
+    }
+    for (task, progress, deed) in deeds {
+        add(&mut lines[task], progress, deed);
+    }
+    for line in lines.iter_mut() {
+        line.activations.iter_mut().for_each(|a| a.deeds.sort_by_key(|(offset, _)| *offset));
+    }
+}
+
+/// Where the server goes on behind its answer at `from` after the client has run, before its answer at `to`: its own CPU
+/// progress, and that of the client.
+fn goes_on(server: &Line, client: &Line, from: Ns, to: Ns) -> Option<(Ns, Ns)> {
+    let done = client.progress(server.reached(from));
+    let first = server.stretches.partition_point(|stretch| stretch.before < from);
+    let until_next = server.stretches[first..].iter().take_while(|stretch| stretch.before < to);
+    let mut resumed = until_next.map(|stretch| (stretch.before, client.progress(stretch.from)));
+    resumed.find(|(_, progress)| *progress > done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::classify::classify;
+    use super::super::timeline::{End, Stretch};
+    use super::*;
+
+    const CLIENT: usize = 0;
+    const NAMES: [&str; 4] = ["client", "backend", "backend", "batch"];
+
+    fn us(us: u64) -> Ns {
+        Ns::from_us(us)
+    }
+
+    fn ran(line: &mut Line, from: Ns, length: Ns) {
+        line.stretches.push(Stretch { from, to: from + length, before: line.total });
+        line.total += length;
+        if let Some(open) = line.activations.last_mut() {
+            open.demand += length;
+        }
+    }
+
+    fn begin(line: &mut Line, origin: Origin, at: Ns) {
+        line.starts.push(line.total);
+        line.activations.push(Activation::plain(origin, at, Ns::ZERO));
+    }
+
+    /// In each of 1,000 us one backend works for 300 us, answers, and the client takes the CPU for 200 us: 100 us later the backend goes on. The second
+    /// one never sleeps; the first does, once, and the client wakes it.
+    fn lines() -> Vec<Line> {
+        let mut lines = vec![Line::default(); 4];
+        for backend in [1, 2, 3] {
+            begin(&mut lines[backend], Origin::Initial, Ns::ZERO);
+        }
+        for round in 0..100 {
+            let (at, backend) = (us(1_000 * round), 1 + (round % 2) as usize);
+            if backend == 1 && round == 40 {
+                let number = lines[backend].activations.len() as u32;
+                let wakes = (us(150), Deed::Wake(TaskId::from(backend), number));
+                lines[CLIENT].activations.last_mut().unwrap().deeds.push(wakes);
+                begin(&mut lines[backend], Origin::Task(TaskId::from(CLIENT)), at);
+            }
+            ran(&mut lines[backend], at, us(300));
+            let number = lines[CLIENT].activations.len() as u32;
+            let open = lines[backend].activations.last_mut().unwrap();
+            open.deeds.push((open.demand, Deed::Wake(TaskId::from(CLIENT), number)));
+            begin(&mut lines[CLIENT], Origin::Task(TaskId::from(backend)), at + us(300));
+            ran(&mut lines[CLIENT], at + us(300), us(200));
+            ran(&mut lines[backend], at + us(600), us(100));
+        }
+        lines.iter_mut().skip(1).for_each(|line| line.activations.last_mut().unwrap().end = End::Cut);
+        lines
+    }
+
+    fn pairs(lines: &[Line]) -> Vec<(usize, usize)> {
+        let classes = classify(lines, us(100_000), &[]);
+        find(lines, &classes, &NAMES).iter().map(|link| (link.consumer, link.producer)).collect()
+    }
+
+    #[test]
+    fn a_server_that_hardly_sleeps_is_found_and_tells_of_its_sibling() {
+        let mut lines = lines();
+        assert_eq!(pairs(&lines), [(1, CLIENT), (2, CLIENT)]);
+        // Its client wakes it as often as other servers.
+        for number in 0..7 {
+            lines[1].activations.push(Activation::plain(
+                Origin::Task(TaskId(0)),
+                us(100_000 + number),
+                us(1),
+            ));
+            let total = lines[1].total;
+            lines[1].starts.push(total);
+        }
+        assert_eq!(pairs(&lines), []);
+    }
+
+    #[test]
+    fn a_stranger_that_never_slept_is_no_sibling() {
+        let lines = lines();
+        let classes = classify(&lines, us(100_000), &[]);
+        let found = find(&lines, &classes, &["client", "backend", "hog", "batch"]);
+        assert_eq!(found.iter().map(|link| link.consumer).collect::<Vec<_>>(), [1]);
+        let mut classes = classes;
+        join(&mut classes, &[Link { producer: CLIENT, consumer: 2 }]);
+        assert!(classes.in_closed_loop(2) && !classes.in_closed_loop(3));
+        assert_eq!(classes.outside[2], Outside::Relative(Why::ClosedLoop));
+    }
+
+    #[test]
+    fn behind_each_answer_it_needs_what_the_client_had_done_when_it_went_on() {
+        let mut lines = lines();
+        fill(&mut lines, &[Link { producer: CLIENT, consumer: 2 }], 7);
+        let deeds = |task: usize, deed: Deed| -> Vec<Ns> {
+            let line = &lines[task];
+            let of = line.activations.iter().zip(&line.starts);
+            let all = of.flat_map(|(activation, start)| {
+                activation.deeds.iter().map(|(at, deed)| (*start + *at, *deed))
+            });
+            all.filter(|(_, other)| *other == deed).map(|(at, _)| at).collect()
+        };
+        let (fed, awaited) = (deeds(CLIENT, Deed::Feed(7)), deeds(2, Deed::Await(7)));
+        assert_eq!((fed.len(), awaited.len()), (50, 50));
+        // Its third answer comes in round 5, after 3 x 300 and 2 x 100 us of its own; the client has run in six rounds then.
+        assert_eq!((fed[2], awaited[2]), (us(6 * 200), us(3 * 300 + 2 * 100)));
+        for (need, at) in fed.iter().zip(&awaited) {
+            assert!(
+                *need <= lines[CLIENT].progress(lines[2].reached(*at + Ns(1))),
+                "the recorded order remains possible"
+            );
+        }
+    }
+}
