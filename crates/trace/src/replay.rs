@@ -400,10 +400,7 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
     let names: Vec<&str> = recording.header.tasks.iter().map(|task| task.comm.as_str()).collect();
     let prompt = prompt::find(&timeline.lines, &classes, &names);
     prompt::join(&mut classes, &prompt);
-    for circle in &classes.loops {
-        let tasks = circle.tasks.iter().map(|&t| TaskId::from(t)).collect();
-        if circle.closed { &mut report.closed_loops } else { &mut report.driven_loops }.push(tasks);
-    }
+    report.note_loops(&classes.loops);
     let mut reactors = reactor::find(&timeline.lines, &classes.loops, recording.duration);
     report.requests.extend(units::of_reactors(&reactors));
     report.requests.sort_unstable();
@@ -452,6 +449,15 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
         duration: recording.duration,
         report,
     })
+}
+
+impl ReplayReport {
+    fn note_loops(&mut self, loops: &[classify::Loop]) {
+        for circle in loops {
+            let tasks = circle.tasks.iter().map(|&t| TaskId::from(t)).collect();
+            if circle.closed { &mut self.closed_loops } else { &mut self.driven_loops }.push(tasks);
+        }
+    }
 }
 
 fn check_demand(recording: &Recording, demand: &[DemandChange]) -> Result<(), TraceError> {

@@ -284,7 +284,7 @@ mod tests {
         assert!(find(&lines, &open, &Reactors::default()).is_empty());
     }
 
-    /// A load that somebody stops leaves its server behind; a command whose tasks all end was done.
+    /// A load that is stopped leaves its server behind; a command whose tasks all end was done.
     #[test]
     fn a_loop_that_created_its_tasks_and_ended_is_a_command() {
         let mut lines = lines();
