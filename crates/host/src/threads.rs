@@ -103,13 +103,11 @@ impl Ord for Identity {
 }
 
 impl Identity {
-    /// Returns its state as the letter of `/proc/TID/stat` (R, S, D, T, Z, X), by one read. `None`: it is gone.
-    pub fn state(&self) -> Option<char> {
-        let stat = proc::text(&format!("/proc/{}/stat", self.tid))?;
-        let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-        let state = fields.next()?.chars().next()?;
-        let started: u64 = fields.nth(18)?.parse().ok()?;
-        (started == self.started).then_some(state)
+    /// Whether it runs or wants to, by one read where [`lives`](Self::lives) and [`is_runnable`] take four. `None`: it is gone, or dead but not
+    /// reaped.
+    pub fn runnable(&self) -> Option<bool> {
+        let (state, started) = state_and_start(self.tid)?;
+        (started == self.started && !is_dead(state)).then_some(state == 'R')
     }
 
     /// Whether it still lives. A thread that is dead but not reaped counts as gone.
@@ -135,7 +133,11 @@ impl Identity {
 }
 
 fn is_zombie(tid: u32) -> bool {
-    matches!(state(tid), None | Some('Z' | 'X'))
+    state(tid).is_none_or(is_dead)
+}
+
+fn is_dead(state: char) -> bool {
+    matches!(state, 'Z' | 'X')
 }
 
 /// Whether thread `tid` runs or wants to.
@@ -150,8 +152,15 @@ pub fn is_stopped(tid: u32) -> bool {
 
 /// The letter in `/proc/TID/stat`. `None`: it is gone.
 fn state(tid: u32) -> Option<char> {
+    state_and_start(tid).map(|(state, _)| state)
+}
+
+/// That letter, and when the thread started.
+fn state_and_start(tid: u32) -> Option<(char, u64)> {
     let stat = proc::text(&format!("/proc/{tid}/stat"))?;
-    stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next())
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.nth(18)?.parse().ok()?))
 }
 
 /// Whether SIGKILL waits for it. The kernel gives it to every thread of a process that ends by a fatal signal.
@@ -428,13 +437,14 @@ mod tests {
         assert_eq!((identity.process, identity.parent), (sleeper.tid(), std::process::id()));
         assert!(identity.lives());
         let another = Identity { started: identity.started + 1, ..identity.clone() };
-        assert!(!another.lives() && another.state().is_none());
-        assert!(matches!(identity.state(), Some('S' | 'R' | 'D')), "{:?}", identity.state());
+        assert!(!another.lives() && another.runnable().is_none());
+        assert!(identity.runnable().is_some());
         sleeper.0.kill().expect("our child");
         // Not reaped yet: dead all the same.
         while !is_zombie(sleeper.tid()) {
             std::thread::yield_now();
         }
+        assert!(identity.runnable().is_none());
         assert!(!identity.lives());
     }
 

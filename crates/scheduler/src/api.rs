@@ -66,7 +66,7 @@ pub trait Scheduler {
         None
     }
 
-    /// Whom [`schedule`](Self::schedule) would choose for `cpu` if what runs there blocked or ended at this moment. The question
+    /// The task that [`schedule`](Self::schedule) would choose for `cpu` if what runs there blocked or ended at this moment. The question
     /// changes nothing, and the answer binds nobody: a live driver queues that task behind the running one, so that the CPU does not wait
     /// for an agent, and asks `schedule` all the same. `None`: nobody, or this scheduler cannot tell without deciding.
     fn ahead(&self, _cx: &Cx<'_>, _cpu: CpuId) -> Option<TaskId> {

@@ -339,9 +339,8 @@ impl ReplayReport {
         for command in &self.commands {
             write!(
                 f,
-                "\n{} tasks of the command of {} wake each other, and all of them ended: taken for an amount of work that is done once",
-                command.len(),
-                command.first().copied().unwrap_or_default()
+                "\n{} tasks of one command wake each other, and all of them ended: taken for an amount of work that is done once",
+                command.len()
             )?;
         }
         if !self.prompt.is_empty() {

@@ -44,6 +44,14 @@ impl Play {
         self.round();
     }
 
+    /// Wakes threads one after the other; the agent hears of each before the next.
+    fn wake(&mut self, tids: &[u32]) {
+        for tid in tids {
+            self.kernel.wake(*tid);
+            self.rounds(1, Ns::from_us(50));
+        }
+    }
+
     /// One round of the agent, as `agent.rs` makes it.
     fn round(&mut self) {
         for event in self.kernel.drain() {
@@ -238,10 +246,7 @@ fn the_next_thread_runs_before_the_agent_hears_that_its_cpu_is_free() {
     {
         let mut play = Play::new(scheduler, 1);
         play.take(&[10, 11, 12]);
-        for tid in [10, 11, 12] {
-            play.kernel.wake(tid);
-            play.rounds(1, Ns::from_us(50));
-        }
+        play.wake(&[10, 11, 12]);
         let first = play.kernel.running(1).expect("one runs");
         play.kernel.block(first);
         let second = play.kernel.running(1);
@@ -262,10 +267,7 @@ fn the_next_thread_runs_before_the_agent_hears_that_its_cpu_is_free() {
 fn a_thread_that_was_named_too_long_ago_gives_way_to_the_decision() {
     let mut play = Play::new("layers", 1);
     play.take(&[10, 11, 12]);
-    for tid in [10, 11] {
-        play.kernel.wake(tid);
-        play.rounds(1, Ns::from_us(50));
-    }
+    play.wake(&[10, 11]);
     let policy = schedlab_model::Policy::Batch;
     [10, 11].into_iter().for_each(|tid| play.state.take_for(tid, policy));
     play.rounds(1, Ns::from_us(50));
@@ -285,10 +287,7 @@ fn a_thread_that_was_named_too_long_ago_gives_way_to_the_decision() {
 fn a_scheduler_that_cannot_tell_names_nobody() {
     let mut play = Play::new("linux-6.12", 1);
     play.take(&[10, 11]);
-    for tid in [10, 11] {
-        play.kernel.wake(tid);
-        play.rounds(1, Ns::from_us(50));
-    }
+    play.wake(&[10, 11]);
     let first = play.kernel.running(1).expect("one runs");
     play.kernel.block(first);
     assert_eq!(play.kernel.running(1), None, "the CPU waits for the agent");

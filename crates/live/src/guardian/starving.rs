@@ -15,10 +15,6 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_millis(500);
 /// How many threads are looked at in that time; of more, each has its turn.
 const THREADS: usize = 64;
-/// How many at once, at each heartbeat: the guardian goes before an agent that shares its CPU, as sched_ext's does, and a look reads two
-/// files. (In a guest whose CPUs are emulated 33 threads at once took that agent's CPU for 40 to 60 ms, and two with five files each for 12.)
-const AT_ONCE: usize = 1;
-
 /// What is known of the threads that a journal names.
 pub(super) struct Starving {
     journal: PathBuf,
@@ -71,7 +67,9 @@ impl Starving {
         }
     }
 
-    /// Looks at some threads when it is time to; returns a sentence about one that has waited longer than the limit.
+    /// Looks at one thread when it is time to; returns a sentence about one that has waited longer than the limit. One at each heartbeat: the
+    /// guardian goes before an agent that shares its CPU, as sched_ext's does, and a look reads two files. (In a guest whose CPUs are emulated
+    /// 33 threads at once took that agent's CPU for 40 to 60 ms, and two with five files each for 12.)
     pub(super) fn look(&mut self) -> Option<String> {
         if self.round.is_empty() {
             if self.looked.elapsed() < LOOK.min(self.limit / 4) {
@@ -83,25 +81,19 @@ impl Starving {
             let turn = after.chain(self.threads.range(..=self.last).map(|(tid, _)| *tid));
             self.round = turn.take(THREADS).collect();
         }
-        let now = Instant::now();
-        for _ in 0..AT_ONCE.min(self.round.len()) {
-            let Some(tid) = self.round.pop_front() else { break };
-            self.last = tid;
-            let Some(waiter) = self.threads.get_mut(&tid) else { continue };
-            let state = waiter.thread.state().filter(|state| !matches!(state, 'Z' | 'X'));
-            let (Some(state), Some(served)) = (state, threads::served(tid)) else {
-                self.threads.remove(&tid);
-                continue;
-            };
-            let (ran, runnable) = (served.run, state == 'R' && holds(tid, waiter.set));
-            if waiter.wait.seen(now, runnable, ran) > self.limit {
-                let (name, ms) = (&waiter.thread.comm, self.limit.as_millis());
-                return Some(format!(
-                    "thread {tid} ({name}) was runnable and got no CPU for more than {ms} ms"
-                ));
-            }
+        let tid = self.round.pop_front()?;
+        self.last = tid;
+        let waiter = self.threads.get_mut(&tid)?;
+        let (Some(runnable), Some(served)) = (waiter.thread.runnable(), threads::served(tid)) else {
+            self.threads.remove(&tid);
+            return None;
+        };
+        let runnable = runnable && holds(tid, waiter.set);
+        if waiter.wait.seen(Instant::now(), runnable, served.run) <= self.limit {
+            return None;
         }
-        None
+        let (name, ms) = (&waiter.thread.comm, self.limit.as_millis());
+        Some(format!("thread {tid} ({name}) was runnable and got no CPU for more than {ms} ms"))
     }
 
     /// Reads what was written since the last look. A line that is not whole yet is read the next time.
@@ -148,7 +140,7 @@ mod tests {
 
     /// The guardian goes before an agent on its CPU: it must not look at many threads at once.
     #[test]
-    fn a_few_threads_are_looked_at_at_once_and_all_in_turn() {
+    fn one_thread_is_looked_at_at_once_and_all_in_turn() {
         let mut starving = Starving::for_journal(Path::new("/dev/null"), Duration::from_secs(600));
         let thread = threads::identity(std::process::id()).expect("this process");
         for tid in 1..=5 {

@@ -1,4 +1,4 @@
-//! Whom a scheduler names ahead of a decision is whom it then chooses.
+//! The task that a scheduler names ahead of a decision is the one that it then chooses.
 
 use crate::common::{random, scheduler};
 use proptest::prelude::*;
@@ -49,7 +49,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn whom_it_names_is_whom_it_chooses(case in random::case()) {
+    fn the_task_that_it_names_is_the_one_that_it_chooses(case in random::case()) {
         for entry in registry::all() {
             named(entry.name, &case);
         }

@@ -304,7 +304,6 @@ impl Builder<'_> {
 
     /// What ends the sleep before an activation.
     fn waits_for(&mut self, index: usize, number: usize, activation: &Activation) -> Wait {
-        let pooled = pool::of(self.pools, index).is_some();
         let report = &mut *self.report;
         if let Some(need) = pool::need(self.pools, index, number) {
             return Wait::Pool(need);
@@ -328,7 +327,9 @@ impl Builder<'_> {
                         Wait::Sleep(slept)
                     }
                     // When it fell asleep was not recorded: it may have waited for its pool.
-                    (None, Outside::Relative(Why::ClosedLoop)) if pooled => Wait::None,
+                    (None, Outside::Relative(Why::ClosedLoop)) if pool::of(self.pools, index).is_some() => {
+                        Wait::None
+                    }
                     (Some((slept, _)), Outside::Relative(why)) => {
                         match why {
                             Why::EqualSleeps | Why::Nap => report.timer_sleeps += 1,

@@ -117,7 +117,7 @@ fn goes_on(server: &Line, client: &Line, from: Ns, to: Ns) -> Option<(Ns, Ns)> {
 #[cfg(test)]
 mod tests {
     use super::super::classify::classify;
-    use super::super::timeline::{End, Stretch};
+    use super::super::timeline::End;
     use super::*;
 
     const CLIENT: usize = 0;
@@ -127,25 +127,12 @@ mod tests {
         Ns::from_us(us)
     }
 
-    fn ran(line: &mut Line, from: Ns, length: Ns) {
-        line.stretches.push(Stretch { from, to: from + length, before: line.total });
-        line.total += length;
-        if let Some(open) = line.activations.last_mut() {
-            open.demand += length;
-        }
-    }
-
-    fn begin(line: &mut Line, origin: Origin, at: Ns) {
-        line.starts.push(line.total);
-        line.activations.push(Activation::plain(origin, at, Ns::ZERO));
-    }
-
     /// In each of 1,000 us one backend works for 300 us, answers, and the client takes the CPU for 200 us: 100 us later the backend goes on. The second
     /// one never sleeps; the first does, once, and the client wakes it.
     fn lines() -> Vec<Line> {
         let mut lines = vec![Line::default(); 4];
         for backend in [1, 2, 3] {
-            begin(&mut lines[backend], Origin::Initial, Ns::ZERO);
+            lines[backend].begin(Origin::Initial, Ns::ZERO, None);
         }
         for round in 0..100 {
             let (at, backend) = (us(1_000 * round), 1 + (round % 2) as usize);
@@ -153,15 +140,15 @@ mod tests {
                 let number = lines[backend].activations.len() as u32;
                 let wakes = (us(150), Deed::Wake(TaskId::from(backend), number));
                 lines[CLIENT].activations.last_mut().unwrap().deeds.push(wakes);
-                begin(&mut lines[backend], Origin::Task(TaskId::from(CLIENT)), at);
+                lines[backend].begin(Origin::Task(TaskId::from(CLIENT)), at, None);
             }
-            ran(&mut lines[backend], at, us(300));
+            lines[backend].run(at, at + us(300));
             let number = lines[CLIENT].activations.len() as u32;
             let open = lines[backend].activations.last_mut().unwrap();
             open.deeds.push((open.demand, Deed::Wake(TaskId::from(CLIENT), number)));
-            begin(&mut lines[CLIENT], Origin::Task(TaskId::from(backend)), at + us(300));
-            ran(&mut lines[CLIENT], at + us(300), us(200));
-            ran(&mut lines[backend], at + us(600), us(100));
+            lines[CLIENT].begin(Origin::Task(TaskId::from(backend)), at + us(300), None);
+            lines[CLIENT].run(at + us(300), at + us(500));
+            lines[backend].run(at + us(600), at + us(700));
         }
         lines.iter_mut().skip(1).for_each(|line| line.activations.last_mut().unwrap().end = End::Cut);
         lines

@@ -72,8 +72,9 @@ pub(super) fn merge(lines: &mut [Line], processes: &[u32], duration: Ns) -> (Vec
         while sweep.wants_another_lane() {
             sweep = Sweep::new(lines, &threads, processes, sweep.lanes.len() + 1);
         }
-        if sweep.is_runtime() {
-            let (mut runtime, lanes) = sweep.finish();
+        let kept = sweep.kept(sweep.usual());
+        if sweep.is_runtime(kept) {
+            let (mut runtime, lanes) = sweep.finish(kept);
             runtime.lanes = weave(lines, &runtime, &lanes, duration);
             runtimes.push(runtime);
         } else if sweep.shows_little() {
@@ -296,12 +297,13 @@ impl<'a> Sweep<'a> {
         self.after.len() < TAKEOVERS && self.kept(LONG) < TAKEOVERS
     }
 
-    fn is_runtime(&self) -> bool {
+    /// `kept`: the waits that did not end in a takeover.
+    fn is_runtime(&self, kept: usize) -> bool {
         let short = self.rest.iter().filter(|rest| **rest <= REST).count();
         let taken = self.after.len();
         taken >= TAKEOVERS
             && short * 100 >= self.rest.len() * SHORT_PERCENT
-            && taken * 100 >= (taken + self.kept(self.usual())) * TAKEN_PERCENT
+            && taken * 100 >= (taken + kept) * TAKEN_PERCENT
     }
 
     /// How long a thread had waited when another one took over, at the median.
@@ -328,8 +330,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// What was found, and the parts of each lane.
-    fn finish(mut self) -> (Runtime, Vec<Vec<Part>>) {
-        let kept = self.kept(self.usual());
+    fn finish(mut self, kept: usize) -> (Runtime, Vec<Vec<Part>>) {
         self.after.sort_unstable();
         self.rest.sort_unstable();
         let (threads, lanes) = (self.threads.to_vec(), Vec::new());
@@ -498,19 +499,6 @@ mod tests {
         Ns::from_us(us)
     }
 
-    fn run(line: &mut Line, from: Ns, length: Ns) {
-        line.stretches.push(Stretch { from, to: from + length, before: line.total });
-        line.total += length;
-        if let Some(open) = line.activations.last_mut() {
-            open.demand += length;
-        }
-    }
-
-    fn wake(line: &mut Line, by: Origin, at: Ns) {
-        line.starts.push(line.total);
-        line.activations.push(Activation::plain(by, at, Ns::ZERO));
-    }
-
     /// Two workers in turn: one works for 4 ms, wakes the client in their middle and loses its CPU; 80 us later the monitor
     /// wakes the other. The first still runs for `left` then.
     fn rounds(left: Ns) -> Vec<Line> {
@@ -518,15 +506,15 @@ mod tests {
         for round in 0..ROUNDS {
             let (worker, at) = (round as usize % 2, us(4_080 * round));
             let by = if round == 0 { Origin::Initial } else { Origin::Task(TaskId(MONITOR as u32)) };
-            wake(&mut lines[worker], by, at);
-            run(&mut lines[worker], at, us(4_000));
+            lines[worker].begin(by, at, None);
+            lines[worker].run(at, at + us(4_000));
             let heard = lines[CLIENT].activations.len() as u32;
             let deed = (us(2_000), Deed::Wake(TaskId(CLIENT as u32), heard));
             lines[worker].activations.last_mut().unwrap().deeds.push(deed);
-            run(&mut lines[worker], at + us(4_180), left);
-            wake(&mut lines[CLIENT], Origin::Task(TaskId(worker as u32)), at + us(2_000));
-            run(&mut lines[CLIENT], at + us(2_001), us(10));
-            wake(&mut lines[MONITOR], Origin::HardIrq, at + us(4_080));
+            lines[worker].run(at + us(4_180), at + us(4_180) + left);
+            lines[CLIENT].begin(Origin::Task(TaskId(worker as u32)), at + us(2_000), None);
+            lines[CLIENT].run(at + us(2_001), at + us(2_011));
+            lines[MONITOR].begin(Origin::HardIrq, at + us(4_080), None);
             let next = Deed::Wake(TaskId(1 - worker as u32), (round.div_ceil(2)) as u32);
             lines[MONITOR].activations.last_mut().unwrap().deeds.push((Ns::ZERO, next));
         }
@@ -579,7 +567,7 @@ mod tests {
         let begun_again = |times: u64| {
             let mut lines = rounds(us(5));
             let from = 4_080 * ROUNDS + 200;
-            (0..times).for_each(|time| run(&mut lines[1], us(from + 200 * time), us(100)));
+            (0..times).for_each(|time| lines[1].run(us(from + 200 * time), us(from + 200 * time + 100)));
             merge(&mut lines, &PROCESSES, us(from + 200 * times + 1_000)).0.len()
         };
         // 19 takeovers, and one thread that got its CPU back already.

@@ -223,7 +223,8 @@ pub(super) fn timeline(recording: &Recording) -> Timeline {
 }
 
 impl Line {
-    fn begin(&mut self, origin: Origin, woken: Ns, slept: Option<(Ns, PrevState)>) {
+    /// Opens an activation.
+    pub(super) fn begin(&mut self, origin: Origin, woken: Ns, slept: Option<(Ns, PrevState)>) {
         if let Some((slept, _)) = slept {
             self.slept += slept;
         }
@@ -235,7 +236,7 @@ impl Line {
     }
 
     /// Adds CPU time to the open activation.
-    fn run(&mut self, since: Ns, until: Ns) {
+    pub(super) fn run(&mut self, since: Ns, until: Ns) {
         let time = until.saturating_sub(since);
         if let Some(open) = self.open() {
             open.demand += time;
