@@ -114,6 +114,12 @@ fn from_outside(activation: &Activation) -> bool {
     matches!(activation.origin, Origin::HardIrq | Origin::SoftIrq | Origin::Unknown)
 }
 
+/// Whether a task goes by the clock in part: at least [`RARE_PERCENT`] of its activations begin by no task's making.
+pub(super) fn has_dates(line: &Line) -> bool {
+    let outside = line.activations.iter().filter(|activation| from_outside(activation)).count();
+    outside > 0 && outside * 100 >= line.activations.len() * RARE_PERCENT
+}
+
 /// Whether the outside causes a good part of its activations, and these cause others: a monitor, which looks whether there is
 /// something to do and mostly does nothing, drives nobody.
 pub(super) fn driven(lines: &[Line], task: usize) -> bool {

@@ -60,9 +60,7 @@ pub(super) fn couple(lines: &mut [Line], loops: &[Loop], pools: &[Pool], reactor
     for (task, progress, deed) in deeds {
         add(&mut lines[task], progress, deed);
     }
-    for line in lines.iter_mut() {
-        line.activations.iter_mut().for_each(|a| a.deeds.sort_by_key(|(offset, _)| *offset));
-    }
+    lines.iter_mut().for_each(Line::order_deeds);
     links
 }
 

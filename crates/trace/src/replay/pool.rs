@@ -32,7 +32,7 @@
 //! its p99 is half of the recorded (recordings/README.md has the figures). Two recordings of that command differ by as much
 //! themselves.
 
-use super::classify::{Classes, Loop, RARE_PERCENT, creates};
+use super::classify::{Classes, Loop, RARE_PERCENT, creates, has_dates};
 use super::couple::add;
 use super::reactor::Reactors;
 use super::timeline::{Deed, End, Line, Origin};
@@ -54,7 +54,9 @@ pub(super) struct Pool {
     pub(super) consumer: usize,
     /// Ascending.
     pub(super) producers: Vec<usize>,
-    /// Tasks that open the loop and rarely wake the consumer: it waits for none of these wakeups. Ascending.
+    /// Tasks that open the loop, or go by the clock in part, and rarely wake the consumer: it waits for none of these wakeups. (The thread of
+    /// a server that accepts connections and looks at the clock takes the interpreter's lock, and hands it on. A consumer that waited for
+    /// that in its second round would wait for the clock.) Ascending.
     beside: Vec<usize>,
     /// Tokens that each of its activations needs, by activation; 0: none.
     needs: Vec<u32>,
@@ -78,7 +80,7 @@ pub(super) fn find(lines: &[Line], classes: &Classes, reactors: &Reactors) -> Ve
         let wakers = wakers(&lines[consumer], circle);
         let all: usize = wakers.iter().map(|(_, wakes)| wakes).sum();
         let aside = |&(waker, wakes): &(usize, usize)| {
-            classes.opens(waker, consumer) && wakes * 100 <= all * RARE_PERCENT
+            wakes * 100 <= all * RARE_PERCENT && (classes.opens(waker, consumer) || has_dates(&lines[waker]))
         };
         let (beside, others): (Vec<_>, Vec<_>) = wakers.into_iter().partition(aside);
         let often = others.into_iter().filter(|(_, wakes)| *wakes >= WAKES);
@@ -124,9 +126,7 @@ pub(super) fn fill(lines: &mut [Line], pools: &mut [Pool], first: usize) {
     for (task, progress, deed) in deeds {
         add(&mut lines[task], progress, deed);
     }
-    for line in lines.iter_mut() {
-        line.activations.iter_mut().for_each(|a| a.deeds.sort_by_key(|(offset, _)| *offset));
-    }
+    lines.iter_mut().for_each(Line::order_deeds);
 }
 
 impl Pool {
@@ -314,6 +314,8 @@ mod tests {
         assert_eq!(found(&often, 3), [(vec![1, 2, 3], vec![])], "a third of all wakeups");
         assert_eq!(found(&rarely, 4), [(vec![1, 2, 3], vec![4])]);
         assert_eq!(found(&rarely, 3), [(vec![1, 2, 3], vec![])], "4 opens nothing");
+        rarely[4].activations.push(Activation::plain(Origin::SoftIrq, Ns::from_ms(9), Ns::from_us(1)));
+        assert_eq!(found(&rarely, 3), [(vec![1, 2, 3], vec![4])], "4 goes by the clock");
         let mut classes = closed_loop(&[4]);
         classes.loops[0].tasks = vec![0, 1, 2, 3, 4];
         let pools = find(&rarely, &classes, &Reactors::default());

@@ -99,9 +99,7 @@ pub(super) fn fill(lines: &mut [Line], links: &[Link], first: usize) {
     for (task, progress, deed) in deeds {
         add(&mut lines[task], progress, deed);
     }
-    for line in lines.iter_mut() {
-        line.activations.iter_mut().for_each(|a| a.deeds.sort_by_key(|(offset, _)| *offset));
-    }
+    lines.iter_mut().for_each(Line::order_deeds);
 }
 
 /// Where the server goes on behind its answer at `from` after the client has run, before its answer at `to`: its own CPU

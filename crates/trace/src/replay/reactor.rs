@@ -223,9 +223,7 @@ impl Reactors {
                 }
             }
         }
-        for line in lines.iter_mut() {
-            line.activations.iter_mut().for_each(|a| a.deeds.sort_by_key(|(offset, _)| *offset));
-        }
+        lines.iter_mut().for_each(Line::order_deeds);
         for reactor in &mut self.all {
             let line = &lines[reactor.task];
             let counts: Vec<u32> = line.activations.iter().map(|a| reactor.count(a)).collect();

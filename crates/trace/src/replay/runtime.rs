@@ -446,7 +446,7 @@ impl Weave {
         }
         for &carrier in &self.carriers {
             let line = &mut lines[carrier];
-            line.activations.iter_mut().for_each(|a| a.deeds.sort_by_key(|(offset, _)| *offset));
+            line.order_deeds();
         }
     }
 

@@ -247,6 +247,15 @@ impl Line {
         }
     }
 
+    /// Puts what was added to the activations in the order of progress. At the same progress a task gives before it waits: it
+    /// might wait for what another one does with that, as the recording shows only that it had done both by then.
+    pub(super) fn order_deeds(&mut self) {
+        let waits = |deed: &Deed| matches!(deed, Deed::Await(_) | Deed::Gather(_));
+        self.activations
+            .iter_mut()
+            .for_each(|a| a.deeds.sort_by_key(|(offset, deed)| (*offset, waits(deed))));
+    }
+
     /// Whether it looks like a load generator whose time was over: it worked on and on, and ended in the last
     /// fifth of the recording.
     pub(super) fn ended_by_the_clock(&self, duration: Ns) -> bool {
@@ -527,5 +536,26 @@ impl Timeline {
             };
         }
         self.cpus[cpu.index()] = CpuState { seen: true, ..CpuState::default() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A backend that went on at the very progress that its pool counts needed its client, and the client that token: both waited for ever.
+    #[test]
+    fn at_the_same_progress_a_task_gives_before_it_waits() {
+        let mut line = Line::default();
+        line.begin(Origin::Initial, Ns::ZERO, None);
+        line.run(Ns::ZERO, Ns::from_us(60));
+        let at = Ns::from_us(20);
+        let deeds =
+            [(at * 2, Deed::Feed(3)), (at, Deed::Await(1)), (at, Deed::Gather(2)), (at, Deed::Feed(2))];
+        line.activations[0].deeds.extend(deeds);
+        line.order_deeds();
+        let ordered =
+            [(at, Deed::Feed(2)), (at, Deed::Await(1)), (at, Deed::Gather(2)), (at * 2, Deed::Feed(3))];
+        assert_eq!(line.activations[0].deeds, ordered);
     }
 }
