@@ -420,13 +420,15 @@ impl Weave {
         line
     }
 
-    /// Who is woken now by what woke a thread; `None`: nobody, the lane was awake.
+    /// Who is woken now by what woke a thread; `None`: nobody, the lane was awake. That a thread was created is no work for a lane, either: a second
+    /// round would create what is there.
     fn woken(&self, deed: Deed) -> Option<Deed> {
         match deed {
             Deed::Wake(task, number) if self.old.contains_key(&task.index()) => {
                 let &(lane, number) = self.woke.get(&(task.index(), number as usize))?;
                 Some(Deed::Wake(TaskId::from(self.carriers[lane]), number as u32))
             }
+            Deed::Spawn(task) if self.old.contains_key(&task.index()) => None,
             other => Some(other),
         }
     }
@@ -524,6 +526,8 @@ mod tests {
     #[test]
     fn threads_that_take_over_are_one_lane() {
         let mut lines = rounds(us(5));
+        // A runtime creates threads when it needs them.
+        lines[0].activations[0].deeds.push((us(3_000), Deed::Spawn(TaskId(1))));
         let (runtimes, undecided) = merge(&mut lines, &PROCESSES, us(4_080 * ROUNDS));
         assert_eq!((runtimes.len(), undecided), (1, vec![]));
         let runtime = &runtimes[0];
