@@ -12,6 +12,7 @@ mod percentile;
 mod recorded;
 mod scenario;
 mod trust;
+mod validation;
 mod verdict;
 
 pub use client_log::{ClientLogSpec, SUBJECT as CLIENT_LOG, client_count};

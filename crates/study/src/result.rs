@@ -205,6 +205,9 @@ pub struct SelfReplay {
     /// What each class would have of a CPU without the tasks that never end: two readings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alone: Vec<Alone>,
+    /// What each class had in the second half, and what the replay of the first half has there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub second_half: Vec<SecondHalf>,
     /// What was found in the recording and what had to be assumed, as text.
     pub assumptions: String,
     /// Settings of the recorded kernel that the model does not have.
@@ -243,6 +246,17 @@ pub struct Alone {
     /// The most that the recording allows.
     pub high: f64,
     /// In the simulation.
+    pub simulated: f64,
+}
+
+/// What a class had in the second half of a recording, as parts of one CPU, and what the replay of its first half has there.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct SecondHalf {
+    /// Name of the class.
+    pub name: String,
+    /// In the recording.
+    pub recorded: f64,
+    /// In the simulation, of the first seed.
     pub simulated: f64,
 }
 

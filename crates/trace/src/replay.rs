@@ -33,6 +33,7 @@ mod build;
 mod classify;
 mod couple;
 mod devices;
+mod makers;
 mod messages;
 mod parts;
 mod pool;
@@ -162,6 +163,8 @@ pub struct ReplayReport {
     /// Tasks that waited for the CPU until the end and hardly got it: what they still wanted is unknown, they stop when
     /// they have done what they did.
     pub starved: Vec<TaskId>,
+    /// Tasks that start one command after the other, to the end of the recording: they go on.
+    pub makers: Vec<TaskId>,
     /// Tasks that stop when their recorded work is done (they created others, and not only at the start of a closed loop).
     pub finite: Vec<TaskId>,
     /// Tasks that wake each other in a circle with nothing else driving them.
@@ -343,6 +346,13 @@ impl ReplayReport {
                 command.len()
             )?;
         }
+        if !self.makers.is_empty() {
+            write!(
+                f,
+                "\n{} tasks start one command after the other: taken to go on with the same commands when these are done",
+                self.makers.len()
+            )?;
+        }
         if !self.prompt.is_empty() {
             write!(
                 f,
@@ -421,6 +431,8 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
     report.entries = messages.entries();
     report.entries.extend(reactors.entries());
     report.reactors = reactors.all.iter().map(|r| (TaskId::from(r.task), r.peers.len())).collect();
+    let makers = makers::find(&timeline.lines, &processes, recording.duration);
+    report.makers = makers.named();
     let devices = devices::find(&timeline.lines, &classes.loops, &pools, &reactors);
     let workload = build::Builder {
         header: &recording.header,
@@ -433,6 +445,7 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
         messages: &messages,
         devices: &devices,
         runtimes: &runtimes,
+        makers: &makers,
         demand: &options.demand,
         duration: recording.duration,
         report: &mut report,

@@ -18,6 +18,8 @@ answers() { wget -q -O /dev/null http://127.0.0.1:8080/ 2>/dev/null; }
 wrk() { inside wrk -t1 -c"$connections" -d"$1"s http://127.0.0.1:8080/; }
 
 connections=8
+# Seconds of the load before anything is recorded.
+warm_up=0
 workers=$([ "$cpus" = 1 ] && echo 1 || echo 2)
 case $server in
     redis)
@@ -106,6 +108,95 @@ END
         bench -i -s 1 -q >/tmp/bench 2>&1 || bad "pgbench -i: $(tail -n 3 /tmp/bench)"
         as "/$bin/pg_ctl" -D /data/db -m fast stop >/dev/null
         ;;
+    memcached)
+        # memcaslap sets its keys for some seconds before it counts.
+        serve() { inside memcached -u root -l 127.0.0.1 -p 8081 -t $workers -m 64 >/dev/null 2>&1; }
+        answers() { printf 'version\r\nquit\r\n' | nc 127.0.0.1 8081 2>/dev/null | grep -q VERSION; }
+        warm_up=8
+        load_it() { inside memcaslap -s 127.0.0.1:8081 -T 1 -c $connections -w 200k -t 13s; }
+        name=mc-worker
+        process=memcached
+        ;;
+    apache)
+        head -c 20000 /dev/zero | tr '\0' x >/srv/data/index.html
+        modules=/usr/lib/apache2/modules
+        cat >/srv/data/conf <<END
+ServerRoot /tmp
+ServerName pair
+DefaultRuntimeDir /tmp
+PidFile /tmp/pid
+Listen 127.0.0.1:8080
+LoadModule mpm_event_module $modules/mod_mpm_event.so
+LoadModule authz_core_module $modules/mod_authz_core.so
+LoadModule dir_module $modules/mod_dir.so
+DocumentRoot /data
+ErrorLog /dev/null
+User nobody
+Group nogroup
+StartServers 1
+ServerLimit 1
+ThreadsPerChild 8
+MaxRequestWorkers 8
+MinSpareThreads 1
+MaxSpareThreads 8
+MaxKeepAliveRequests 0
+END
+        serve() { inside apache2 -f /data/conf -D FOREGROUND >/tmp/apache 2>&1; }
+        load_it() { wrk 3; }
+        name=apache2
+        ;;
+    java)
+        # Carriers of virtual threads have this name. What they run is compiled while the warm-up lasts.
+        cat >/srv/data/Server.java <<END
+import com.sun.net.httpserver.HttpServer;
+import java.net.InetSocketAddress;
+import java.util.concurrent.Executors;
+class Server {
+    public static void main(String[] args) throws Exception {
+        HttpServer server = HttpServer.create(new InetSocketAddress("127.0.0.1", 8080), 64);
+        server.setExecutor(Executors.newVirtualThreadPerTaskExecutor());
+        server.createContext("/", exchange -> {
+            StringBuilder text = new StringBuilder();
+            for (int i = 0; i < 50; i++) text.append("{\"i\":").append(i).append(",\"url\":\"").append(exchange.getRequestURI()).append("\"}");
+            byte[] body = text.toString().getBytes();
+            exchange.sendResponseHeaders(200, body.length);
+            exchange.getResponseBody().write(body);
+            exchange.close();
+        });
+        server.start();
+    }
+}
+END
+        java() { HOME=/tmp inside /usr/lib/jvm/java-21-openjdk-amd64/bin/"$@"; }
+        java javac -d /data /data/Server.java >/tmp/javac 2>&1 || bad "javac: $(tail -n 3 /tmp/javac)"
+        serve() { java java -Xmx256m -Dsun.net.httpserver.nodelay=true -cp /data Server >/tmp/java 2>&1; }
+        warm_up=4
+        load_it() { wrk 8; }
+        name=ForkJoinPool-1-
+        process=java
+        ;;
+    build)
+        # make starts compilers, four at a time, until the time is over: more files than it gets to.
+        [ -e /srv/bin/sh ] || cp /bin/busybox /srv/bin/sh
+        for file in $(seq 200); do
+            for function in 1; do
+                echo "int f$function(int *a, int n) { int s = $file; for (int i = 0; i < n; i++) { s += a[i] * $function; if (s > 9) a[i] ^= s >> 3; } return s; }"
+            done >/srv/data/$file.c
+        done
+        printf 'all: $(patsubst %%.c,%%.o,$(wildcard *.c))\n%%.o: %%.c\n\t@gcc -O0 -c $< -o $@\n' >/srv/data/Makefile
+        serve() { :; }
+        answers() { :; }
+        load_it() {
+            rm -f /srv/data/*.o
+            sh -c '[ -d /sys/fs/cgroup/served ] && echo $$ >/sys/fs/cgroup/served/cgroup.procs
+                exec chroot /srv make -s -j4 -C /data' &
+            sleep 3
+            for of in make gcc cc1 as; do task kill $of 9 >/dev/null; done
+            wait $! 2>/dev/null
+            echo "$(ls /srv/data/*.o | wc -l) files"
+        }
+        name=cc1
+        ;;
     audio)
         # A task that wakes every 5 ms for 1 ms of work under SCHED_FIFO, and one of 20 ms that is an ordinary thread.
         serve() {
@@ -137,7 +228,7 @@ change() {
             mkdir -p /sys/fs/cgroup/served /sys/fs/cgroup/batch
             echo 100 >/sys/fs/cgroup/batch/cpu.weight
             echo max >/sys/fs/cgroup/batch/cpu.max
-            group $name served
+            group ${process:-$name} served
             group batch batch
             [ "$1" = weight ] && echo 25 >/sys/fs/cgroup/batch/cpu.weight
             [ "$1" = max ] && echo 20000 100000 >/sys/fs/cgroup/batch/cpu.max
@@ -149,21 +240,33 @@ change() {
 # setting NAME: everything begins anew, is changed, and is recorded for as long as the client asks. What the client counts is what the
 # recording holds: it begins when the recorder has begun, and when it ends the recorder ends.
 setting() {
-    setting=$1
+    setting=$1 lost=
     for i in $(seq $hogs); do load hog batch 0 - other 900 & done
     serve &
     wait_for 60 answers || bad "$setting: $server answers"
     change "$setting"
+    if [ $warm_up != 0 ]; then
+        load_it >"$setting.client" 2>&1 &
+        load=$!
+        sleep $warm_up
+    fi
     # What the last one said would be taken for this one's.
     rm -f /tmp/record
     schedlab record -o "$setting.slt" --for 60s --all --no-calibration >/tmp/record 2>&1 &
     recorder=$!
     wait_for 60 grep -q '^recording by' /tmp/record || bad "$setting: the recorder begins"
-    load_it >"$setting.client" 2>&1
+    # A load that is longer than what is recorded of it ends later: what its program does then is no part of it.
+    if [ $warm_up = 0 ]; then
+        load_it >"$setting.client" 2>&1 || lost=1
+    else
+        sleep 3
+    fi
     kill -INT $recorder
     wait $recorder
+    [ $warm_up = 0 ] || wait $load || lost=1
+    [ -z "$lost" ] || bad "$setting: the load: $(tail -n 2 "$setting.client")"
     check "$setting: recorded" grep -q 'no event was lost' /tmp/record
-    for of in batch $name mixer; do kill -9 $(processes $of) 2>/dev/null; done
+    for of in batch ${process:-$name} mixer; do kill -9 $(processes $of) 2>/dev/null; done
     sleep 0.5
     rmdir /sys/fs/cgroup/served /sys/fs/cgroup/batch 2>/dev/null
     tr '\r' '\n' <"$setting.client" | tail -n 2

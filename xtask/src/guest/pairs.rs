@@ -18,13 +18,14 @@ use std::time::Duration;
 /// The suite whose servers are taken.
 const SUITE: &str = "trixie";
 /// What no server reads at run time.
-const UNREAD: [&str; 6] = [
+const UNREAD: [&str; 7] = [
     "usr/share/doc",
     "usr/share/man",
     "usr/share/locale",
     "usr/share/lintian",
     "usr/share/info",
     "usr/include",
+    "usr/lib/jvm/java-21-openjdk-amd64/jmods",
 ];
 /// What comes with a distribution's root, and no package of a server brings.
 const ROOT_LINKS: [(&str, &str); 4] =
@@ -42,17 +43,32 @@ pub(super) struct Server {
     task: &'static str,
     /// Nothing was changed because of its pairs: they are looked at for the final table only.
     unseen: bool,
+    /// Its tasks are there before the load begins, so that they can be given a policy. Those of a build are not.
+    stays: bool,
+}
+
+const fn server(name: &'static str, packages: &'static [&'static str], task: &'static str) -> Server {
+    Server { name, packages, task, unseen: false, stays: true }
+}
+
+/// One whose pairs nobody has looked at.
+const fn unseen(name: &'static str, packages: &'static [&'static str], task: &'static str) -> Server {
+    Server { unseen: true, ..server(name, packages, task) }
 }
 
 /// The servers. Those whose pairs are `unseen` were chosen before any recording was made.
 pub(super) const SERVERS: &[Server] = &[
-    Server { name: "redis", packages: &["redis-server", "redis-tools"], task: "redis-server", unseen: false },
-    Server { name: "nginx", packages: &["nginx-light", "wrk"], task: "nginx", unseen: false },
-    Server { name: "caddy", packages: &["caddy", "wrk"], task: "caddy", unseen: true },
-    Server { name: "python", packages: &["python3", "wrk"], task: "python3", unseen: true },
-    Server { name: "node", packages: &["nodejs", "wrk"], task: "node", unseen: true },
-    Server { name: "postgres", packages: &["postgresql-17"], task: "postgres", unseen: true },
-    Server { name: "audio", packages: &[], task: "audio", unseen: false },
+    server("redis", &["redis-server", "redis-tools"], "redis-server"),
+    server("nginx", &["nginx-light", "wrk"], "nginx"),
+    server("caddy", &["caddy", "wrk"], "caddy"),
+    server("python", &["python3", "wrk"], "python3"),
+    unseen("node", &["nodejs", "wrk"], "node"),
+    server("postgres", &["postgresql-17"], "postgres"),
+    unseen("memcached", &["memcached", "libmemcached-tools"], "mc-worker"),
+    unseen("apache", &["apache2-bin", "wrk"], "apache2"),
+    unseen("java", &["openjdk-21-jdk-headless", "wrk"], "ForkJoinPool-1-"),
+    Server { stays: false, ..server("build", &["gcc", "make"], "cc1") },
+    server("audio", &[], "audio"),
 ];
 
 /// One change: the recording it starts from, its name, and how `compare` says it (`{server}`: the server's name).
@@ -118,7 +134,7 @@ fn boot(
     root: &[u8],
     into: &Path,
 ) -> Result<bool> {
-    let settings = settings(cpus).join(" ");
+    let settings = settings(server, cpus).join(" ");
     let script = std::fs::read_to_string(tree::root().join("xtask/guest/pairs/pair.sh"))?;
     let archive =
         image::script(&format!("server={} cpus={cpus} settings='{settings}'\n{script}", server.name));
@@ -143,10 +159,13 @@ fn boot(
     Ok(bad.is_empty() && told.over)
 }
 
-/// What is recorded on a machine of so many CPUs: on one CPU there is no affinity to change.
-fn settings(cpus: u32) -> Vec<&'static str> {
+/// What is recorded of a server on a machine of so many CPUs: on one CPU there is no affinity to change.
+fn settings(server: &Server, cpus: u32) -> Vec<&'static str> {
+    let possible = |change: &&Change| {
+        (cpus > 1 || change.name != "aff") && (server.stays || !change.variant.starts_with("{server}"))
+    };
     let mut names = vec!["base", "groups"];
-    names.extend(CHANGES.iter().map(|change| change.name).filter(|&name| cpus > 1 || name != "aff"));
+    names.extend(CHANGES.iter().filter(possible).map(|change| change.name));
     let mut once: Vec<&str> = Vec::new();
     for name in names {
         if !once.contains(&name) {
@@ -308,14 +327,16 @@ mod tests {
             assert!(script.contains(&format!("    {})\n", server.name)), "{}", server.name);
             assert!(script.contains(&format!("        name={}\n", server.task)), "{}", server.name);
         }
-        for setting in settings(4).into_iter().filter(|name| !["base", "same"].contains(name)) {
+        let settings = |name: &str, cpus| settings(SERVERS.iter().find(|of| of.name == name).unwrap(), cpus);
+        for setting in settings("redis", 4).into_iter().filter(|name| !["base", "same"].contains(name)) {
             assert!(
                 script.contains(&format!("{setting})")) || script.contains(&format!("{setting} |")),
                 "{setting}"
             );
         }
-        assert!(!settings(1).contains(&"aff") && settings(4).contains(&"aff"));
-        let apache = Pairs { servers: vec!["apache".to_owned()], cpus: None };
-        assert!(check(&apache).unwrap_err().to_string().contains("redis, nginx"));
+        assert!(!settings("redis", 1).contains(&"aff") && settings("redis", 4).contains(&"aff"));
+        assert!(settings("redis", 1).contains(&"fifo") && !settings("build", 1).contains(&"fifo"));
+        let tomcat = Pairs { servers: vec!["tomcat".to_owned()], cpus: None };
+        assert!(check(&tomcat).unwrap_err().to_string().contains("redis, nginx"));
     }
 }

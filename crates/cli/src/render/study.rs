@@ -433,6 +433,24 @@ fn explanation(study: &Study, style: &Style) -> String {
     if let Some(replay) = &study.self_replay {
         say(&format!("recorded under: kernel {}, simulated as {}", replay.kernel, replay.scheduler));
         replay.assumptions.lines().for_each(&mut say);
+        let show = |share: f64| Metric::Share.show(share);
+        for alone in &replay.alone {
+            say(&format!(
+                "{} without the tasks that never end: {} to {} of a CPU, as the recording's own moments say, and {} as simulated",
+                alone.name,
+                show(alone.low),
+                show(alone.high),
+                show(alone.simulated)
+            ));
+        }
+        for half in &replay.second_half {
+            say(&format!(
+                "{} in the second half: {} of a CPU recorded, {} as the replay of the first half goes on there",
+                half.name,
+                show(half.recorded),
+                show(half.simulated)
+            ));
+        }
         if !replay.left_out.is_empty() {
             say(&format!(
                 "settings of the kernel that the model does not have: {}",

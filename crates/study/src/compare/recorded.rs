@@ -10,7 +10,7 @@ use super::{
     Errors, Numbers, Options, Point, Progress, check_knobs_exist, check_knobs_of_points, check_names,
     check_schedulers,
 };
-use super::{detail, parse_variants, rows, seeds, split_classes, verdict};
+use super::{detail, parse_variants, rows, seeds, split_classes, validation, verdict};
 use crate::StudyError;
 use crate::measurements::Measured;
 use crate::result::{Detail, Input, InputKind, Prediction, SCHEMA, Study};
@@ -52,6 +52,12 @@ impl RecordedInput {
         if recording.events.is_empty() {
             return Err(StudyError::NoEvents { path: path.to_owned(), cut_off: recording.repairs.cut_off });
         }
+        RecordedInput::of(path, recording)
+    }
+
+    /// Converts what was read from `path`.
+    pub(super) fn of(path: &Path, recording: Recording) -> Result<RecordedInput, StudyError> {
+        let fail = |source| StudyError::trace(path, source);
         let replay = replay(&recording, &ReplayOptions::default()).map_err(fail)?;
         let summary = Summary::of(&recording).map_err(fail)?;
         let readings = elasticity::readings(&recording, &replay);
@@ -117,7 +123,7 @@ impl RecordedInput {
         &self.path
     }
 
-    fn subject(&self) -> Subject<'_> {
+    pub(super) fn subject(&self) -> Subject<'_> {
         Subject {
             workload: &self.replay.workload,
             classes: &self.classes,
@@ -170,7 +176,7 @@ impl RecordedInput {
 
     /// The machine for a seed. Ticks come when the recording shows that they came; where it does not, each seed
     /// places them anew.
-    fn machine(&self, seed: u64) -> Machine {
+    pub(super) fn machine(&self, seed: u64) -> Machine {
         let hz = self.hz();
         let period = 1_000_000_000 / u64::from(hz);
         let cpus = self.replay.topology.cpus() as u64;
@@ -373,6 +379,8 @@ pub fn compare_recording(
     let mut replay = trust::self_replay(input, &recorded, why, &runs[0], &alone, &single);
     replay.left_out = left_out;
     let mut errors = trust::method_errors(&replay, input);
+    replay.second_half = validation::second_half(input, &recorded, &bench)?;
+    replay.doubt(&errors);
     client.iter().for_each(|client| client.add_error(&runs[0], &mut errors));
     let numbers = Numbers::new(options, &[]);
     let mut study = Study {

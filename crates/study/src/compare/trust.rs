@@ -16,7 +16,7 @@ use schedlab_stats::Estimate;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Off by more points of CPU share than this, the simulation is not trusted.
-const TRUSTED_SHARE: f64 = 0.05;
+pub(super) const TRUSTED_SHARE: f64 = 0.05;
 /// Activations of a class are requests when this part of them is (in per cent).
 const REQUESTS_PERCENT: u64 = 90;
 /// Where the recording does not show how a class reacts, half of each change is open: whether threads take over from each other when
@@ -84,10 +84,19 @@ pub(super) fn self_replay(
         outside_permille: report.outside_permille(),
         subjects,
         alone,
+        second_half: Vec::new(),
         assumptions: report.to_string(),
         left_out: Vec::new(),
         trusted: distrust.is_empty(),
         distrust,
+    }
+}
+
+impl SelfReplay {
+    /// Adds what speaks against it in the half that it was not made from, given the errors that are stated.
+    pub(super) fn doubt(&mut self, errors: &Errors) {
+        self.distrust.extend(self.second_half.iter().filter_map(|half| half.disagreement(errors)));
+        self.trusted = self.distrust.is_empty();
     }
 }
 

@@ -50,7 +50,7 @@ fn simulate(workload: &Workload) -> (Vec<SchedEvent>, [f64; 3]) {
 }
 
 /// Writes a recording of the workload.
-fn record(name: &str, workload: &Workload) -> PathBuf {
+pub(crate) fn record(name: &str, workload: &Workload) -> PathBuf {
     let info = |(i, task): (usize, &TaskSpec)| TaskInfo {
         affinity: task.affinity,
         group: task.group,

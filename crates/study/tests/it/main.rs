@@ -8,4 +8,5 @@ mod replay_round_trip;
 mod rtapp;
 mod scenario_corpus;
 mod scenario_errors;
+mod second_half;
 mod self_replay;

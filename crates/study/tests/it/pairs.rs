@@ -1,9 +1,11 @@
 //! The shipped pairs: a recording, a change, and what was recorded after it.
 
 use schedlab_study::change::Judgement;
+use schedlab_study::compare::{Options, RecordedInput, compare_recording};
 use schedlab_study::measurements::Kind;
 use schedlab_study::metric::Metric;
 use schedlab_study::pairs::{PairFile, PairResult, Summary, judge, table};
+use schedlab_study::result::SecondHalf;
 use std::path::{Path, PathBuf};
 
 fn folder() -> PathBuf {
@@ -37,6 +39,50 @@ fn the_share_of_a_go_server_is_within_five_points() {
     }
     let summary = Summary::of(&results);
     assert!(summary.claims.0 >= 8 && summary.claims.1 == 0, "{}", table(&results));
+}
+
+/// Loops that were done with what was recorded of them, and then stood still: a thread with a date in a pool of threads (python), a backend that
+/// awaited its client before it told of its own progress (PostgreSQL), timers of a runtime that counted as what drives the loop (caddy).
+#[test]
+fn a_loop_goes_on_when_its_recorded_work_is_done() {
+    let wanted = ["7.2 python 1 CPU, idle", "6.1 postgres 1 CPU, back from nice", "6.1 caddy 1 CPU, idle"];
+    let results = results_of(&folder().join("guest"), &wanted);
+    assert_eq!(results.len(), 3);
+    for result in &results {
+        assert_eq!(result.distrust, Vec::<String>::new(), "{}", result.name);
+        let shares = result.figures.iter().filter(|figure| figure.metric == Metric::Share);
+        assert!(
+            shares.clone().count() >= 3 && shares.clone().all(|figure| figure.holds()),
+            "{}",
+            table(&results)
+        );
+        let count = result.figures.iter().find(|figure| figure.class == "client-log").unwrap();
+        assert!(count.off().abs() < 0.2, "{}: {count:?}", result.name);
+    }
+}
+
+/// The first halves of recordings end while their servers are busy. Of python's wrk the last activation was most of what it had: it was taken for a task
+/// without end, and had 92 % of the CPU in the second half.
+#[test]
+fn the_replay_of_a_first_half_goes_on_as_the_second_does() {
+    let files = [
+        "gosrv-base",
+        "nginx16-base",
+        "node-base",
+        "redisbench-base",
+        "guest/7.2-python",
+        "guest/6.1-postgres-nice",
+        "guest/6.1-nginx",
+    ];
+    for file in files {
+        let input = RecordedInput::open(&folder().join(format!("{file}.slt"))).unwrap();
+        let options = Options { jobs: 1, repetitions: Some(1), ..Options::default() };
+        let study = compare_recording(&input, None, &options, &|_, _| {}).unwrap();
+        let halves = study.self_replay.unwrap().second_half;
+        assert!(halves.len() >= 3, "{file}: {halves:?}");
+        let off = |half: &SecondHalf| (half.simulated - half.recorded).abs();
+        assert!(halves.iter().all(|half| off(half) < 0.08), "{file}: {halves:?}");
+    }
 }
 
 /// On one CPU nginx hardly ever sleeps: its client takes the CPU with each answer, writes the next request and sleeps. wrk's first thread opens the

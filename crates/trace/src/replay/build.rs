@@ -3,6 +3,7 @@
 use super::classify::{Classes, Outside, Why};
 use super::couple::Link;
 use super::devices::Devices;
+use super::makers::{self, Makers};
 use super::messages::Messages;
 use super::parts::{Ending, Parts, Wait};
 use super::pool::{self, Need, Pool};
@@ -41,6 +42,7 @@ pub(super) struct Builder<'a> {
     pub(super) messages: &'a Messages,
     pub(super) devices: &'a Devices,
     pub(super) runtimes: &'a [Runtime],
+    pub(super) makers: &'a Makers,
     pub(super) demand: &'a [DemandChange],
     pub(super) duration: Ns,
     pub(super) report: &'a mut ReplayReport,
@@ -104,6 +106,7 @@ impl Builder<'_> {
         let groups: Vec<GroupSpec> = self.header.groups.iter().map(|g| g.spec.clone()).collect();
         let activations: Vec<usize> = self.lines.iter().map(|line| line.activations.len()).collect();
         rounds::complete(&mut tasks, &self.classes.loops, self.reactors, &activations);
+        rounds::complete_makers(&mut tasks, self.makers);
         let handoffs = self.handoffs(parked, &mut tasks);
         Workload { groups, tasks, channels, sources, handoffs, ..Workload::default() }
     }
@@ -197,7 +200,7 @@ impl Builder<'_> {
     fn program(&mut self, index: usize, mut parts: Parts, never: ChannelId, outside: ChannelId) -> Program {
         let own = ChannelId::from(index);
         let mut ends = self.ending(index, &parts, never);
-        if let (Ending::Again(_), Some(rest)) = (ends, pool::rest(self.pools, index)) {
+        if let (Ending::Again(_) | Ending::Anew, Some(rest)) = (ends, pool::rest(self.pools, index)) {
             parts.ops().push(self.gather(rest));
         }
         if matches!(ends, Ending::Again(_)) && self.reactors.is_peer(index) {
@@ -318,6 +321,7 @@ impl Builder<'_> {
                 report.absolute_wakes += 1;
                 Wait::Outside
             }
+            Origin::Task(by) if self.makers.are_stopped(self.lines, by.index(), index, number) => Wait::None,
             Origin::Task(_) => Wait::Task,
             Origin::Initial | Origin::Forked(_) => Wait::None,
             Origin::SoftIrq | Origin::HardIrq | Origin::Unknown => {
@@ -336,6 +340,11 @@ impl Builder<'_> {
                             Why::Hungry => report.hungry_sleeps += 1,
                             Why::ClosedLoop => report.loop_sleeps += 1,
                         }
+                        Wait::Sleep(slept)
+                    }
+                    // It is created again, at another date.
+                    (Some((slept, _)), Outside::Absolute) if self.makers.create(index) => {
+                        report.timer_sleeps += 1;
                         Wait::Sleep(slept)
                     }
                     _ => {
@@ -368,6 +377,8 @@ impl Builder<'_> {
                 // It comes at its date: see `waits_for`.
                 Deed::Wake(task, _) if self.classes.opens(index, task.index()) => {}
                 Deed::Wake(task, _) if pool::covers(self.pools, index, task.index()) => {}
+                Deed::Wake(task, number)
+                    if self.makers.are_stopped(self.lines, index, task.index(), number as usize) => {}
                 Deed::Wake(task, _) => {
                     self.report.dependencies += 1;
                     ops.push(Op::Send { channel: ChannelId(task.0), count: 1 });
@@ -397,6 +408,9 @@ impl Builder<'_> {
         let (pooled, prompt) = (pool::of(self.pools, index).is_some(), self.is_prompt(index));
         let report = &mut *self.report;
         let Some(last) = line.activations.last() else { return Ending::Wait(never) };
+        if self.makers.has(index) {
+            return Ending::Anew;
+        }
         if last.end == End::Exited {
             // A server that hardly ever sleeps has few activations, and ends when its client is gone.
             let stopped = line.ended_by_the_clock(self.duration) || prompt && line.ended_late(self.duration);
@@ -407,7 +421,8 @@ impl Builder<'_> {
             }
             return Ending::Exit;
         }
-        if last.end == End::Cut && !prompt {
+        // A task that works for others of its loop waits for them, however seldom it sleeps.
+        if last.end == End::Cut && !prompt && !self.classes.serves(index, last) {
             match demand_of_cut(line, self.header.tasks[index].kernel, self.duration) {
                 Some(Cut::Endless) => {
                     report.hogs.push(TaskId::from(index));
@@ -424,10 +439,16 @@ impl Builder<'_> {
                 None => {}
             }
         }
-        if parts.creates() && !(self.classes.in_closed_loop(index) && parts.sets_up()) {
-            // A second round would create tasks that are there already.
-            report.finite.push(TaskId::from(index));
-            return Ending::Wait(never);
+        if parts.creates() {
+            let closed = self.classes.in_closed_loop(index);
+            if closed && !parts.sets_up() && makers::keeps_all(self.lines, index) {
+                // A thread pool that grows: in its second round those threads are there.
+                return Ending::Anew;
+            }
+            if !(closed && parts.sets_up()) {
+                report.finite.push(TaskId::from(index));
+                return Ending::Wait(never);
+            }
         }
         // Across the seam it sleeps for as long as it did before its first and after its last activation.
         let first = line.activations.first().map_or(Ns::ZERO, |a| a.woken);

@@ -49,6 +49,15 @@ impl Classes {
         self.loops.iter().any(|circle| circle.closed && circle.tasks.binary_search(&task).is_ok())
     }
 
+    /// Whether the task belongs to a closed loop, and wakes others of it again and again in this activation.
+    pub(super) fn serves(&self, task: usize, activation: &Activation) -> bool {
+        let own = |circle: &&Loop| circle.closed && circle.tasks.binary_search(&task).is_ok();
+        let Some(circle) = self.loops.iter().find(own) else { return false };
+        let inside = |of: &TaskId| circle.tasks.binary_search(&of.index()).is_ok();
+        let wakes = |(_, deed): &&(Ns, Deed)| matches!(deed, Deed::Wake(of, _) if inside(of));
+        activation.deeds.iter().filter(wakes).count() >= ENOUGH
+    }
+
     /// Whether the task belongs to a circle.
     pub(super) fn in_loop(&self, task: usize) -> bool {
         self.loops.iter().any(|circle| circle.tasks.binary_search(&task).is_ok())
@@ -78,7 +87,7 @@ const NANOSLEEP: u32 = 35;
 const NAPS_PERCENT: usize = 50;
 /// A task is hungry when it sleeps for less than this part of its life (in per cent).
 const HUNGRY_PERCENT: u64 = 10;
-/// Fewer sleeps than this say nothing about their kind.
+/// Fewer sleeps, or wakeups, than this say nothing about their kind.
 pub(super) const ENOUGH: usize = 8;
 
 /// Decides for every task.
@@ -111,7 +120,8 @@ pub(super) fn classify(lines: &[Line], duration: Ns, monitors: &[usize]) -> Clas
     Classes { outside, loops, openers }
 }
 
-fn from_outside(activation: &Activation) -> bool {
+/// Whether no task began it.
+pub(super) fn from_outside(activation: &Activation) -> bool {
     matches!(activation.origin, Origin::HardIrq | Origin::SoftIrq | Origin::Unknown)
 }
 
@@ -384,6 +394,17 @@ mod tests {
         // An open client: a timer for each request.
         let classes = classify(&server_and_client(900), duration, &[]);
         assert!(!classes.loops[0].closed && !classes.opens(MAIN, SERVER));
+    }
+
+    #[test]
+    fn a_task_of_a_closed_loop_that_wakes_others_works_for_them() {
+        let lines = server_and_client(10);
+        let classes = classify(&lines, us(100_000), &[]);
+        let last = |task: usize| lines[task].activations.last().unwrap();
+        assert!(classes.serves(SERVER, last(SERVER)), "50 answers in it");
+        assert!(!classes.serves(CLIENT, last(CLIENT)), "no request in it");
+        let open = classify(&server_and_client(900), us(100_000), &[]);
+        assert!(!open.serves(SERVER, last(SERVER)), "the outside drives it");
     }
 
     #[test]

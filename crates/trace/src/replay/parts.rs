@@ -37,8 +37,10 @@ pub(super) enum Ending {
     Run,
     /// Waits for ever.
     Wait(ChannelId),
-    /// Sleeps for this long and begins again.
+    /// Sleeps for this long and begins again, behind the last task that it created.
     Again(Ns),
+    /// Begins again, and creates again what has ended by then.
+    Anew,
 }
 
 /// The operations of a task, cut where it waits for a token.
@@ -117,6 +119,7 @@ impl Parts {
                 let setup = ops.iter().rposition(|op| matches!(op, Op::Spawn(_)));
                 Some(setup.map_or(0, |last| last as u32 + 1))
             }
+            Ending::Anew => Some(0),
         };
         Program { ops, repeat_from, ..Program::default() }
     }

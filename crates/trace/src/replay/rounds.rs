@@ -13,6 +13,7 @@
 //! with them. Connections of reactors have one message under way and are complete by themselves.
 
 use super::classify::{Loop, RARE_PERCENT};
+use super::makers::Makers;
 use super::reactor::Reactors;
 use schedlab_model::{Branch, ChannelId, Op, Program, TaskSpec};
 use std::collections::BTreeMap;
@@ -49,6 +50,32 @@ pub(super) fn complete(tasks: &mut [TaskSpec], loops: &[Loop], reactors: &Reacto
                 }
                 for (branch, (channel, count)) in givers(program, &lacks).into_iter().zip(lacks) {
                     give(program, branch, channel, count);
+                }
+            }
+        }
+    }
+}
+
+/// Makes the rounds of makers complete: what they and their commands take in a round and none of them gives. A maker waited for commands
+/// that were there before the recording began; a command was ended by a signal.
+pub(super) fn complete_makers(tasks: &mut [TaskSpec], makers: &Makers) {
+    for &maker in &makers.tasks {
+        let mut family = makers.commands_of(maker);
+        family.push(maker);
+        let mut sent: BTreeMap<ChannelId, u64> = BTreeMap::new();
+        for (channel, count) in family.iter().flat_map(|&task| &tasks[task].program.ops).filter_map(puts) {
+            *sent.entry(channel).or_default() += count;
+        }
+        for task in family.into_iter().filter(|&task| makers.nearest(task) == Some(maker)) {
+            let program = &mut tasks[task].program;
+            // All of a command comes again, when it is created again.
+            let whole = Program { repeat_from: Some(0), ..program.clone() };
+            for (channel, count) in missing(&whole, &sent) {
+                if task == maker {
+                    give(program, 0, channel, count);
+                } else {
+                    let count = u32::try_from(count).unwrap_or(u32::MAX);
+                    program.ops.insert(0, Op::Send { channel, count });
                 }
             }
         }

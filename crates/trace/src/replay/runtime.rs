@@ -16,6 +16,7 @@
 //! its CPU, and the first, when it runs again, has next to nothing left to do. In a pool of workers with jobs of their own it
 //! has all of it left.
 
+use super::classify::from_outside;
 use super::couple::add;
 use super::timeline::{Activation, Deed, End, Line, Origin, Stretch};
 use schedlab_model::{Ns, PrevState, TaskId};
@@ -82,6 +83,13 @@ pub(super) fn merge(lines: &mut [Line], processes: &[u32], duration: Ns) -> (Vec
         }
     }
     (runtimes, undecided)
+}
+
+/// Whether a task is a monitor as Go's: its own timer begins at least half of what it does. The thread of a Python server that accepts connections
+/// hands the interpreter's lock on like one, and is woken for that by whoever had it.
+fn goes_by_the_clock(line: &Line) -> bool {
+    let outside = line.activations.iter().filter(|activation| from_outside(activation)).count();
+    outside * 2 >= line.activations.len()
 }
 
 /// Threads of one process that do the same: they wake the same tasks outside, and a thread of the process begins a part of what
@@ -222,7 +230,8 @@ impl<'a> Sweep<'a> {
             Some(&Place::Carries(lane)) if self.left(by, at) <= REST => Some(lane),
             _ => None,
         });
-        let monitor = by.filter(|by| !self.places.contains_key(by) && self.is_inside(*by));
+        let looks_after = |by: &usize| !self.places.contains_key(by) && goes_by_the_clock(&self.lines[*by]);
+        let monitor = by.filter(|by| self.is_inside(*by) && looks_after(by));
         self.begun += 1;
         match (yields, off, free) {
             (Some(lane), ..) => self.take_over(lane, at, thread),
@@ -420,15 +429,17 @@ impl Weave {
         line
     }
 
-    /// Who is woken now by what woke a thread; `None`: nobody, the lane was awake. That a thread was created is no work for a lane, either: a second
-    /// round would create what is there.
+    /// Who is woken now by what woke a thread; `None`: nobody, the lane was awake. That a thread was created that carries no lane
+    /// at first is no work, either: a second round would create what is there.
     fn woken(&self, deed: Deed) -> Option<Deed> {
         match deed {
             Deed::Wake(task, number) if self.old.contains_key(&task.index()) => {
                 let &(lane, number) = self.woke.get(&(task.index(), number as usize))?;
                 Some(Deed::Wake(TaskId::from(self.carriers[lane]), number as u32))
             }
-            Deed::Spawn(task) if self.old.contains_key(&task.index()) => None,
+            Deed::Spawn(task) if self.old.contains_key(&task.index()) => {
+                self.carriers.contains(&task.index()).then_some(deed)
+            }
             other => Some(other),
         }
     }
@@ -555,6 +566,22 @@ mod tests {
             lines[MONITOR].activations.iter().all(|a| a.deeds.is_empty()),
             "nobody waits for the monitor"
         );
+    }
+
+    /// The thread of a Python server that accepts connections hands the lock on: whoever had it woke that thread.
+    #[test]
+    fn a_thread_that_others_wake_is_no_monitor() {
+        let mut lines = rounds(us(5));
+        for activation in lines[MONITOR].activations.iter_mut().skip(1).step_by(2) {
+            activation.origin = Origin::Task(TaskId(0));
+        }
+        assert_eq!(
+            merge(&mut lines.clone(), &PROCESSES, us(4_080 * ROUNDS)).0.len(),
+            1,
+            "half of it by its timer"
+        );
+        lines[MONITOR].activations[0].origin = Origin::Task(TaskId(0));
+        assert!(merge(&mut lines, &PROCESSES, us(4_080 * ROUNDS)).0.is_empty());
     }
 
     #[test]

@@ -1,0 +1,164 @@
+//! A test of a replay by a half of its recording that it was not made from.
+//!
+//! A self-replay repeats what it was made from, and a replay that plays arrivals at their recorded times does that best. So the first half of
+//! a recording is replayed for the whole of its time: in the second half all that was recorded of its loops is done, and they go on by
+//! themselves, beside what the scheduler lets the others have then. That is what a prediction does wherever it makes a loop faster. What each
+//! class has there, against what was recorded there, is an error that nothing was fitted to.
+//!
+//! What comes from outside at its recorded time has no second half, and neither has a command that ends: where such tasks matter, or a class
+//! begins or ends within the second half, the halves say nothing. Nor do they where a half is too short to show what the whole shows: which
+//! threads are one runtime, or which tasks have no end.
+
+use super::Errors;
+use super::elasticity::MATTERS;
+use super::recorded::RecordedInput;
+use super::trust::TRUSTED_SHARE;
+use crate::StudyError;
+use crate::measurements::{Kind, Measured};
+use crate::metric::Metric;
+use crate::result::SecondHalf;
+use crate::run::{Bench, RowPlan};
+use crate::variant::Variant;
+use schedlab_model::{EventSink, Ns, Op, SourceKind, Start, Workload};
+use schedlab_scheduler::SchedulerSpec;
+use schedlab_trace::Recording;
+use schedlab_trace::analysis::Summary;
+use schedlab_trace::replay::ReplayReport;
+use std::collections::BTreeSet;
+
+/// Arrivals from outside that are this part of the activations of a task (in per cent) are what it lives by.
+const BY_ARRIVALS_PERCENT: usize = 20;
+/// The end of a recording, in which a class must still be there: one part in so many.
+const END_OF: u64 = 10;
+
+/// What each class that matters has in the second half, recorded and simulated from the first; empty where that says nothing.
+pub(super) fn second_half(
+    input: &RecordedInput,
+    recorded: &SchedulerSpec,
+    bench: &Bench<'_>,
+) -> Result<Vec<SecondHalf>, StudyError> {
+    let mut recording =
+        Recording::open(input.path()).map_err(|error| StudyError::trace(input.path(), error))?;
+    let (whole, middle) = (recording.duration, Ns(recording.duration.0 / 2));
+    let late = since(&recording, middle);
+    let last = since(&recording, Ns(whole.0 - whole.0 / END_OF));
+    recording.events.truncate(recording.events.partition_point(|event| event.at < middle));
+    recording.duration = middle;
+    if recording.events.is_empty() {
+        return Ok(Vec::new());
+    }
+    let half = RecordedInput::of(input.path(), recording)?;
+    if !is_read_alike(&half, input) {
+        return Ok(Vec::new());
+    }
+    let ended = not_going_on(&half);
+    let lost: Ns = ended.iter().map(|&task| late.tasks[task].run).sum();
+    if lost.0 as f64 > MATTERS * late.window.0 as f64 {
+        return Ok(Vec::new());
+    }
+    let unchanged = Variant { name: "as recorded".to_owned(), schedulers: Vec::new(), clauses: Vec::new() };
+    let plan = RowPlan::new(recorded, &unchanged, &half.subject())?;
+    let bench = Bench {
+        machine: &|seed| half.machine(seed),
+        seeds: &bench.seeds[..bench.seeds.len().min(1)],
+        duration: whole,
+        warmup: middle,
+        keep: None,
+        progress: &|_, _| {},
+        ..*bench
+    };
+    let (runs, _) = bench.run(&mut vec![plan])?;
+    let Some(run) = runs.first().and_then(|runs| runs.first()) else { return Ok(Vec::new()) };
+    let of = |summary: &Summary| Measured::of_summary(summary, &input.classes, &|_| None);
+    let (late, last) = (of(&late), of(&last));
+    let share = |measured: &Measured, name: &str| {
+        measured.find(Kind::Class, name).and_then(|class| class.value(Metric::Share)).unwrap_or_default()
+    };
+    let halves = late.subjects.iter().map(|subject| SecondHalf {
+        name: subject.name.clone(),
+        recorded: share(&late, &subject.name),
+        simulated: share(&run.measured, &subject.name),
+    });
+    let matters = |half: &SecondHalf| half.recorded.max(half.simulated) >= MATTERS;
+    let halves: Vec<SecondHalf> = halves.filter(matters).collect();
+    // What one of them leaves when it ends, the others get.
+    let there = |half: &SecondHalf| share(&last, &half.name) * 2.0 >= half.recorded;
+    Ok(if halves.iter().all(there) { halves } else { Vec::new() })
+}
+
+/// A recording from this moment on.
+fn since(recording: &Recording, from: Ns) -> Summary {
+    let header = &recording.header;
+    let mut summary = Summary::new(header.tasks.len(), header.topology.cpus(), from);
+    recording.events.iter().for_each(|event| summary.event(event));
+    summary.finish(recording.duration);
+    summary
+}
+
+/// Whether the half shows the same runtimes and tasks without end as the whole.
+fn is_read_alike(half: &RecordedInput, whole: &RecordedInput) -> bool {
+    let [half, whole] = [half, whole].map(|input| &input.replay.report);
+    let lanes =
+        |report: &ReplayReport| report.runtimes.iter().map(|runtime| runtime.lanes).collect::<Vec<_>>();
+    half.hogs == whole.hogs && lanes(half) == lanes(whole)
+}
+
+/// The tasks of which the second half shows what the first cannot: those that arrivals drive, those that are done, and those that begin then,
+/// unless others of their class go on (a runtime creates threads when it needs them, and what they do is what the class does).
+fn not_going_on(half: &RecordedInput) -> Vec<usize> {
+    let replay = &half.replay;
+    let workload = &replay.workload;
+    let driven = driven(workload, &replay.report.recorded);
+    let endless = |task: usize| replay.report.hogs.iter().any(|hog| hog.index() == task);
+    let again = |task: usize| {
+        let program = &workload.tasks[task].program;
+        let command = !replay.report.makers.is_empty() && workload.tasks[task].start == Start::Spawned;
+        program.repeat_from.is_some() || !program.branches.is_empty() || command
+    };
+    let begun = |task: usize| replay.report.recorded[task] > 0;
+    let goes_on = |task: usize| endless(task) || begun(task) && again(task) && !driven.contains(&task);
+    let tasks = 0..workload.tasks.len();
+    let going: BTreeSet<&str> =
+        tasks.clone().filter(|&task| goes_on(task)).map(|task| half.classes[task].as_str()).collect();
+    let joins = |task: usize| !begun(task) && going.contains(half.classes[task].as_str());
+    tasks.filter(|&task| !goes_on(task) && !joins(task)).collect()
+}
+
+/// The tasks that live by what comes from outside.
+fn driven(workload: &Workload, activations: &[u64]) -> BTreeSet<usize> {
+    let arrivals = |task: usize| {
+        let program = &workload.tasks[task].program;
+        let taken = program.ops.iter().filter_map(|op| match op {
+            Op::Receive(channel) => Some(*channel),
+            _ => None,
+        });
+        let channels: BTreeSet<_> =
+            taken.chain(program.branches.iter().map(|branch| branch.channel)).collect();
+        let into = workload.sources.iter().filter(|source| channels.contains(&source.into));
+        into.map(|source| if let SourceKind::Recorded { at } = &source.kind { at.len() } else { 0 })
+            .sum::<usize>()
+    };
+    let lives = |&task: &usize| {
+        let activations = usize::try_from(activations[task]).unwrap_or(usize::MAX);
+        arrivals(task).saturating_mul(100) >= activations.max(1).saturating_mul(BY_ARRIVALS_PERCENT)
+    };
+    (0..workload.tasks.len()).filter(lives).collect()
+}
+
+impl SecondHalf {
+    /// Why the simulation is not to be believed about this class; `None`: what came is within the error that is stated.
+    pub(super) fn disagreement(&self, errors: &Errors) -> Option<String> {
+        let error = errors.get(&(self.name.clone(), Metric::Share))?;
+        let stated = error.of_value(Metric::Share, self.simulated).max(TRUSTED_SHARE);
+        if (self.simulated - self.recorded).abs() <= stated {
+            return None;
+        }
+        let show = |share: f64| Metric::Share.show(share);
+        Some(format!(
+            "{}: {} of a CPU in the second half of the recording, and {} as the replay of the first half has it there",
+            self.name,
+            show(self.recorded),
+            show(self.simulated)
+        ))
+    }
+}
