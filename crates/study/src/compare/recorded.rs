@@ -6,11 +6,12 @@ use super::features;
 use super::gates::Gates;
 use super::scenario::costs;
 use super::trust::{self, against};
+use super::validation::FirstHalf;
 use super::{
     Errors, Numbers, Options, Point, Progress, check_knobs_exist, check_knobs_of_points, check_names,
     check_schedulers,
 };
-use super::{detail, parse_variants, rows, seeds, split_classes, validation, verdict};
+use super::{detail, parse_variants, rows, seeds, split_classes, verdict};
 use crate::StudyError;
 use crate::measurements::Measured;
 use crate::result::{Detail, Input, InputKind, Prediction, SCHEMA, Study};
@@ -42,6 +43,8 @@ pub struct RecordedInput {
     pids: Vec<u32>,
     /// By class: what the recording itself says of how it reacts to others.
     pub(super) readings: Vec<(String, Reading)>,
+    /// Its first half, where that can be held against the second.
+    pub(super) first_half: Option<Box<FirstHalf>>,
 }
 
 impl RecordedInput {
@@ -52,27 +55,28 @@ impl RecordedInput {
         if recording.events.is_empty() {
             return Err(StudyError::NoEvents { path: path.to_owned(), cut_off: recording.repairs.cut_off });
         }
-        RecordedInput::of(path, recording)
+        let mut input = RecordedInput::of(path, &recording)?;
+        // Now, because a pipe is read once.
+        input.first_half = FirstHalf::of(&input, recording).map(Box::new);
+        Ok(input)
     }
 
     /// Converts what was read from `path`.
-    pub(super) fn of(path: &Path, recording: Recording) -> Result<RecordedInput, StudyError> {
+    pub(super) fn of(path: &Path, recording: &Recording) -> Result<RecordedInput, StudyError> {
         let fail = |source| StudyError::trace(path, source);
-        let replay = replay(&recording, &ReplayOptions::default()).map_err(fail)?;
-        let summary = Summary::of(&recording).map_err(fail)?;
-        let readings = elasticity::readings(&recording, &replay);
-        let header = recording.header;
-        let classes: Vec<String> = header.tasks.iter().map(|task| task.comm.clone()).collect();
+        let replay = replay(recording, &ReplayOptions::default()).map_err(fail)?;
+        let header = recording.header.clone();
         Ok(RecordedInput {
-            readings,
             path: path.to_owned(),
             events: recording.events.len(),
-            repairs: recording.repairs,
-            summary,
+            repairs: recording.repairs.clone(),
+            summary: Summary::of(recording).map_err(fail)?,
             pids: header.tasks.iter().map(|task| task.tid).collect(),
-            classes,
+            classes: header.tasks.iter().map(|task| task.comm.clone()).collect(),
+            readings: elasticity::readings(recording, &replay),
             header,
             replay,
+            first_half: None,
         })
     }
 
@@ -379,7 +383,9 @@ pub fn compare_recording(
     let mut replay = trust::self_replay(input, &recorded, why, &runs[0], &alone, &single);
     replay.left_out = left_out;
     let mut errors = trust::method_errors(&replay, input);
-    replay.second_half = validation::second_half(input, &recorded, &bench)?;
+    if let Some(half) = &input.first_half {
+        replay.second_half = half.second_half(&recorded, &bench)?;
+    }
     replay.doubt(&errors);
     client.iter().for_each(|client| client.add_error(&runs[0], &mut errors));
     let numbers = Numbers::new(options, &[]);

@@ -17,73 +17,107 @@ use crate::StudyError;
 use crate::measurements::{Kind, Measured};
 use crate::metric::Metric;
 use crate::result::SecondHalf;
-use crate::run::{Bench, RowPlan};
+use crate::run::{Bench, RowPlan, Run};
 use crate::variant::Variant;
-use schedlab_model::{EventSink, Ns, Op, SourceKind, Start, Workload};
+use schedlab_model::{ChannelId, EventSink, Ns, Op, SourceKind, Start, Workload};
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_trace::Recording;
 use schedlab_trace::analysis::Summary;
 use schedlab_trace::replay::ReplayReport;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
 
 /// Arrivals from outside that are this part of the activations of a task (in per cent) are what it lives by.
-const BY_ARRIVALS_PERCENT: usize = 20;
+const BY_ARRIVALS_PERCENT: u64 = 20;
 /// The end of a recording, in which a class must still be there: one part in so many.
 const END_OF: u64 = 10;
 
-/// What each class that matters has in the second half, recorded and simulated from the first; empty where that says nothing.
-pub(super) fn second_half(
-    input: &RecordedInput,
-    recorded: &SchedulerSpec,
-    bench: &Bench<'_>,
-) -> Result<Vec<SecondHalf>, StudyError> {
-    let mut recording =
-        Recording::open(input.path()).map_err(|error| StudyError::trace(input.path(), error))?;
-    let (whole, middle) = (recording.duration, Ns(recording.duration.0 / 2));
-    let late = since(&recording, middle);
-    let last = since(&recording, Ns(whole.0 - whole.0 / END_OF));
-    recording.events.truncate(recording.events.partition_point(|event| event.at < middle));
-    recording.duration = middle;
-    if recording.events.is_empty() {
-        return Ok(Vec::new());
+/// The first half of a recording, ready to be replayed through the second.
+#[derive(Debug)]
+pub(super) struct FirstHalf {
+    half: RecordedInput,
+    whole: Ns,
+    /// What was recorded in the second half, and at its end.
+    late: Measured,
+    last: Measured,
+    /// What it gave when it was asked first, and for which scheduler and seed: a search asks many times.
+    asked: OnceLock<(SchedulerSpec, u64, Vec<SecondHalf>)>,
+}
+
+impl FirstHalf {
+    /// Cuts a recording; `None`: the halves say nothing. `input`: the whole.
+    pub(super) fn of(input: &RecordedInput, mut recording: Recording) -> Option<FirstHalf> {
+        let (whole, middle) = (recording.duration, Ns(recording.duration.0 / 2));
+        let late = since(&recording, middle);
+        let last = since(&recording, Ns(whole.0 - whole.0 / END_OF));
+        recording.events.truncate(recording.events.partition_point(|event| event.at < middle));
+        recording.duration = middle;
+        // What can be read as a whole and not in half shows nothing.
+        let half = RecordedInput::of(input.path(), &recording).ok().filter(|half| half.events > 0)?;
+        let lost: Ns = not_going_on(&half).into_iter().map(|task| late.tasks[task].run).sum();
+        let matters = lost.0 as f64 > MATTERS * late.window.0 as f64;
+        let of = |summary: &Summary| Measured::of_summary(summary, &input.classes, &|_| None);
+        let (late, last) = (of(&late), of(&last));
+        (!matters && is_read_alike(&half, input)).then(|| FirstHalf {
+            half,
+            whole,
+            late,
+            last,
+            asked: OnceLock::new(),
+        })
     }
-    let half = RecordedInput::of(input.path(), recording)?;
-    if !is_read_alike(&half, input) {
-        return Ok(Vec::new());
+
+    /// What each class that matters has in the second half, recorded and simulated; empty where one of them begins or ends there.
+    pub(super) fn second_half(
+        &self,
+        recorded: &SchedulerSpec,
+        bench: &Bench<'_>,
+    ) -> Result<Vec<SecondHalf>, StudyError> {
+        let seed = bench.seeds.first().copied().unwrap_or_default();
+        if let Some((_, _, halves)) = self.asked.get().filter(|(spec, of, _)| spec == recorded && *of == seed)
+        {
+            return Ok(halves.clone());
+        }
+        let simulated = self.simulate(recorded, seed, bench)?;
+        let share = |measured: &Measured, name: &str| {
+            measured.find(Kind::Class, name).and_then(|class| class.value(Metric::Share)).unwrap_or_default()
+        };
+        let halves = self.late.subjects.iter().map(|subject| SecondHalf {
+            name: subject.name.clone(),
+            recorded: share(&self.late, &subject.name),
+            simulated: simulated.as_ref().map_or(0.0, |run| share(&run.measured, &subject.name)),
+        });
+        let matters = |half: &SecondHalf| half.recorded.max(half.simulated) >= MATTERS;
+        let halves: Vec<SecondHalf> = halves.filter(matters).collect();
+        // What one of them leaves when it ends, the others get.
+        let there = |half: &SecondHalf| share(&self.last, &half.name) * 2.0 >= half.recorded;
+        let halves = if simulated.is_some() && halves.iter().all(there) { halves } else { Vec::new() };
+        let _ = self.asked.set((recorded.clone(), seed, halves.clone()));
+        Ok(halves)
     }
-    let ended = not_going_on(&half);
-    let lost: Ns = ended.iter().map(|&task| late.tasks[task].run).sum();
-    if lost.0 as f64 > MATTERS * late.window.0 as f64 {
-        return Ok(Vec::new());
+
+    /// Replays the first half for the whole time; measured is the second half.
+    fn simulate(
+        &self,
+        recorded: &SchedulerSpec,
+        seed: u64,
+        bench: &Bench<'_>,
+    ) -> Result<Option<Run>, StudyError> {
+        let unchanged =
+            Variant { name: "as recorded".to_owned(), schedulers: Vec::new(), clauses: Vec::new() };
+        let plan = RowPlan::new(recorded, &unchanged, &self.half.subject())?;
+        let bench = Bench {
+            machine: &|seed| self.half.machine(seed),
+            seeds: &[seed],
+            duration: self.whole,
+            warmup: self.half.replay.duration,
+            keep: None,
+            progress: &|_, _| {},
+            ..*bench
+        };
+        let (runs, _) = bench.run(&mut vec![plan])?;
+        Ok(runs.into_iter().next().and_then(|runs| runs.into_iter().next()))
     }
-    let unchanged = Variant { name: "as recorded".to_owned(), schedulers: Vec::new(), clauses: Vec::new() };
-    let plan = RowPlan::new(recorded, &unchanged, &half.subject())?;
-    let bench = Bench {
-        machine: &|seed| half.machine(seed),
-        seeds: &bench.seeds[..bench.seeds.len().min(1)],
-        duration: whole,
-        warmup: middle,
-        keep: None,
-        progress: &|_, _| {},
-        ..*bench
-    };
-    let (runs, _) = bench.run(&mut vec![plan])?;
-    let Some(run) = runs.first().and_then(|runs| runs.first()) else { return Ok(Vec::new()) };
-    let of = |summary: &Summary| Measured::of_summary(summary, &input.classes, &|_| None);
-    let (late, last) = (of(&late), of(&last));
-    let share = |measured: &Measured, name: &str| {
-        measured.find(Kind::Class, name).and_then(|class| class.value(Metric::Share)).unwrap_or_default()
-    };
-    let halves = late.subjects.iter().map(|subject| SecondHalf {
-        name: subject.name.clone(),
-        recorded: share(&late, &subject.name),
-        simulated: share(&run.measured, &subject.name),
-    });
-    let matters = |half: &SecondHalf| half.recorded.max(half.simulated) >= MATTERS;
-    let halves: Vec<SecondHalf> = halves.filter(matters).collect();
-    // What one of them leaves when it ends, the others get.
-    let there = |half: &SecondHalf| share(&last, &half.name) * 2.0 >= half.recorded;
-    Ok(if halves.iter().all(there) { halves } else { Vec::new() })
 }
 
 /// A recording from this moment on.
@@ -126,21 +160,22 @@ fn not_going_on(half: &RecordedInput) -> Vec<usize> {
 
 /// The tasks that live by what comes from outside.
 fn driven(workload: &Workload, activations: &[u64]) -> BTreeSet<usize> {
-    let arrivals = |task: usize| {
-        let program = &workload.tasks[task].program;
-        let taken = program.ops.iter().filter_map(|op| match op {
+    let mut arrivals: BTreeMap<ChannelId, u64> = BTreeMap::new();
+    for source in &workload.sources {
+        if let SourceKind::Recorded { at } = &source.kind {
+            *arrivals.entry(source.into).or_default() += at.len() as u64;
+        }
+    }
+    let lives = |task: &usize| {
+        let program = &workload.tasks[*task].program;
+        let received = program.ops.iter().filter_map(|op| match op {
             Op::Receive(channel) => Some(*channel),
             _ => None,
         });
-        let channels: BTreeSet<_> =
-            taken.chain(program.branches.iter().map(|branch| branch.channel)).collect();
-        let into = workload.sources.iter().filter(|source| channels.contains(&source.into));
-        into.map(|source| if let SourceKind::Recorded { at } = &source.kind { at.len() } else { 0 })
-            .sum::<usize>()
-    };
-    let lives = |&task: &usize| {
-        let activations = usize::try_from(activations[task]).unwrap_or(usize::MAX);
-        arrivals(task).saturating_mul(100) >= activations.max(1).saturating_mul(BY_ARRIVALS_PERCENT)
+        let channels: BTreeSet<ChannelId> =
+            received.chain(program.branches.iter().map(|branch| branch.channel)).collect();
+        let came: u64 = channels.iter().filter_map(|channel| arrivals.get(channel)).sum();
+        came.saturating_mul(100) >= activations[*task].max(1).saturating_mul(BY_ARRIVALS_PERCENT)
     };
     (0..workload.tasks.len()).filter(lives).collect()
 }

@@ -172,8 +172,7 @@ fn drive(lines: &[Line], drivers: &[usize], others: &[usize]) -> bool {
 
 /// Whether a task creates others of its circle.
 pub(super) fn creates(lines: &[Line], task: usize, circle: &[usize]) -> bool {
-    let mut deeds = lines[task].activations.iter().flat_map(|activation| &activation.deeds);
-    deeds.any(|(_, deed)| matches!(deed, Deed::Spawn(of) if circle.binary_search(&of.index()).is_ok()))
+    lines[task].created().any(|of| circle.binary_search(&of).is_ok())
 }
 
 /// Whether a task does little beside what the others of its circle do: fewer activations and wakeups of them than [`RARE_PERCENT`] of the

@@ -6,7 +6,7 @@
 //!
 //! A maker that ended, or started its last command long before the end, was done.
 
-use super::timeline::{Deed, End, Line};
+use super::timeline::{End, Line};
 use schedlab_model::{Ns, TaskId};
 use std::collections::BTreeMap;
 
@@ -53,9 +53,9 @@ impl Makers {
     /// Whether `by`, which is none of theirs, ended one of them, whose last activation is this: its next round waits for nobody who does that.
     pub(super) fn are_stopped(&self, lines: &[Line], by: usize, task: usize, activation: usize) -> bool {
         let stranger = |maker: usize| by != maker && !self.is_of(by, maker);
-        self.nearest(task).is_some_and(stranger)
+        activation + 1 == lines[task].activations.len()
             && has_ended(&lines[task])
-            && activation + 1 == lines[task].activations.len()
+            && self.nearest(task).is_some_and(stranger)
     }
 
     /// For the report.
@@ -70,7 +70,7 @@ pub(super) fn find(lines: &[Line], processes: &[u32], duration: Ns) -> Makers {
     let mut parents = BTreeMap::new();
     let mut open = tasks.clone();
     while let Some(task) = open.pop() {
-        for of in created(&lines[task]) {
+        for of in lines[task].created() {
             if parents.insert(of, task).is_none() {
                 open.push(of);
             }
@@ -82,7 +82,7 @@ pub(super) fn find(lines: &[Line], processes: &[u32], duration: Ns) -> Makers {
 fn makers(lines: &[Line], processes: &[u32], duration: Ns) -> Vec<usize> {
     let is_maker = |task: &usize| {
         let line = &lines[*task];
-        let commands: Vec<usize> = created(line).filter(|of| processes[*of] != processes[*task]).collect();
+        let commands: Vec<usize> = line.created().filter(|of| processes[*of] != processes[*task]).collect();
         let ended = commands.iter().filter(|of| has_ended(&lines[**of])).count();
         // In the last third: a command may last for long.
         let late = |of: &usize| {
@@ -97,24 +97,18 @@ fn makers(lines: &[Line], processes: &[u32], duration: Ns) -> Vec<usize> {
     (0..lines.len()).filter(is_maker).collect()
 }
 
-/// The tasks that a task created, in their order.
-fn created(line: &Line) -> impl Iterator<Item = usize> + '_ {
-    let deeds = line.activations.iter().flat_map(|activation| &activation.deeds);
-    deeds.filter_map(|(_, deed)| if let Deed::Spawn(of) = deed { Some(of.index()) } else { None })
-}
-
 fn has_ended(line: &Line) -> bool {
     line.activations.last().is_some_and(|last| last.end == End::Exited)
 }
 
 /// Whether all that a task created is still there when the recording ends.
 pub(super) fn keeps_all(lines: &[Line], task: usize) -> bool {
-    created(&lines[task]).all(|of| !has_ended(&lines[of]))
+    lines[task].created().all(|of| !has_ended(&lines[of]))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::timeline::Origin;
+    use super::super::timeline::{Deed, Origin};
     use super::*;
 
     const DURATION: Ns = Ns::from_ms(1_000);

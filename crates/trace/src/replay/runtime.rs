@@ -86,7 +86,7 @@ pub(super) fn merge(lines: &mut [Line], processes: &[u32], duration: Ns) -> (Vec
 }
 
 /// Whether a task is a monitor as Go's: its own timer begins at least half of what it does. The thread of a Python server that accepts connections
-/// hands the interpreter's lock on like one, and is woken for that by whoever had it.
+/// hands the interpreter's lock on like one, and the thread that had the lock wakes it for that.
 fn goes_by_the_clock(line: &Line) -> bool {
     let outside = line.activations.iter().filter(|activation| from_outside(activation)).count();
     outside * 2 >= line.activations.len()
@@ -568,7 +568,7 @@ mod tests {
         );
     }
 
-    /// The thread of a Python server that accepts connections hands the lock on: whoever had it woke that thread.
+    /// The thread of a Python server that accepts connections hands the lock on; the thread that had the lock woke it.
     #[test]
     fn a_thread_that_others_wake_is_no_monitor() {
         let mut lines = rounds(us(5));

@@ -256,6 +256,12 @@ impl Line {
             .for_each(|a| a.deeds.sort_by_key(|(offset, deed)| (*offset, waits(deed))));
     }
 
+    /// The tasks that it created, in their order.
+    pub(super) fn created(&self) -> impl Iterator<Item = usize> + '_ {
+        let deeds = self.activations.iter().flat_map(|activation| &activation.deeds);
+        deeds.filter_map(|(_, deed)| if let Deed::Spawn(of) = deed { Some(of.index()) } else { None })
+    }
+
     /// Whether it looks like a load generator whose time was over: it worked on and on, and ended in the last
     /// fifth of the recording.
     pub(super) fn ended_by_the_clock(&self, duration: Ns) -> bool {
