@@ -339,6 +339,19 @@ impl ReplayReport {
                 self.pools.len()
             )?;
         }
+        self.fmt_commands(f)?;
+        if !self.prompt.is_empty() {
+            write!(
+                f,
+                "\n{} servers hardly ever sleep: behind each answer they need what their client did before they went on",
+                self.prompt.len()
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Commands that are done, and tasks that start one after the other.
+    fn fmt_commands(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for command in &self.commands {
             write!(
                 f,
@@ -351,13 +364,6 @@ impl ReplayReport {
                 f,
                 "\n{} tasks start one command after the other: taken to go on with the same commands when these are done",
                 self.makers.len()
-            )?;
-        }
-        if !self.prompt.is_empty() {
-            write!(
-                f,
-                "\n{} servers hardly ever sleep: behind each answer they need what their client did before they went on",
-                self.prompt.len()
             )?;
         }
         Ok(())
@@ -423,9 +429,7 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
     pool::fill(&mut timeline.lines, &mut pools, links.len());
     reactors.fill(&mut timeline.lines, links.len() + pools.len());
     report.commands = pool::commands(&timeline.lines, &classes, &pools);
-    report.pools = pools.iter().map(|p| (TaskId::from(p.consumer), p.producers.len())).collect();
-    report.links =
-        links.iter().map(|link| (TaskId::from(link.producer), TaskId::from(link.consumer))).collect();
+    report.note_ties(&pools, &links);
     let messages = messages::find(&mut timeline.lines, &classes.loops);
     report.unseen_messages = messages.unseen + reactors.unseen;
     report.entries = messages.entries();
@@ -464,6 +468,12 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
 }
 
 impl ReplayReport {
+    fn note_ties(&mut self, pools: &[pool::Pool], links: &[couple::Link]) {
+        self.pools = pools.iter().map(|pool| (TaskId::from(pool.consumer), pool.producers.len())).collect();
+        let tasks = |link: &couple::Link| (TaskId::from(link.producer), TaskId::from(link.consumer));
+        self.links = links.iter().map(tasks).collect();
+    }
+
     fn note_loops(&mut self, loops: &[classify::Loop]) {
         for circle in loops {
             let tasks = circle.tasks.iter().map(|&t| TaskId::from(t)).collect();

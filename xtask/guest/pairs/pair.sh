@@ -171,7 +171,7 @@ END
         java javac -d /data /data/Server.java >/tmp/javac 2>&1 || bad "javac: $(tail -n 3 /tmp/javac)"
         serve() { java java -Xmx256m -Dsun.net.httpserver.nodelay=true -cp /data Server >/tmp/java 2>&1; }
         warm_up=4
-        load_it() { wrk 8; }
+        load_it() { wrk 16; }
         name=ForkJoinPool-1-
         process=java
         ;;

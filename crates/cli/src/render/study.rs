@@ -425,38 +425,40 @@ fn of_the_scenario(study: &Study) -> Vec<String> {
     lines
 }
 
+/// What the simulation of a recording assumes, and the tests that it was put to.
+fn of_the_self_replay(replay: &SelfReplay, say: &mut dyn FnMut(&str)) {
+    say(&format!("recorded under: kernel {}, simulated as {}", replay.kernel, replay.scheduler));
+    replay.assumptions.lines().for_each(&mut *say);
+    let show = |share: f64| Metric::Share.show(share);
+    for alone in &replay.alone {
+        say(&format!(
+            "{} without the tasks that never end: {} to {} of a CPU, as the recording's own moments say, and {} as simulated",
+            alone.name,
+            show(alone.low),
+            show(alone.high),
+            show(alone.simulated)
+        ));
+    }
+    for half in &replay.second_half {
+        say(&format!(
+            "{} in the second half: {} of a CPU recorded, {} as the replay of the first half goes on there",
+            half.name,
+            show(half.recorded),
+            show(half.simulated)
+        ));
+    }
+    if !replay.left_out.is_empty() {
+        say(&format!("settings of the kernel that the model does not have: {}", replay.left_out.join(", ")));
+    }
+}
+
 fn explanation(study: &Study, style: &Style) -> String {
     let mut text = format!("\n{}\n", style.bold("How these numbers come about"));
     let mut say = |line: &str| {
         let _ = writeln!(text, "{}", wrap(line, style.width, 2));
     };
     if let Some(replay) = &study.self_replay {
-        say(&format!("recorded under: kernel {}, simulated as {}", replay.kernel, replay.scheduler));
-        replay.assumptions.lines().for_each(&mut say);
-        let show = |share: f64| Metric::Share.show(share);
-        for alone in &replay.alone {
-            say(&format!(
-                "{} without the tasks that never end: {} to {} of a CPU, as the recording's own moments say, and {} as simulated",
-                alone.name,
-                show(alone.low),
-                show(alone.high),
-                show(alone.simulated)
-            ));
-        }
-        for half in &replay.second_half {
-            say(&format!(
-                "{} in the second half: {} of a CPU recorded, {} as the replay of the first half goes on there",
-                half.name,
-                show(half.recorded),
-                show(half.simulated)
-            ));
-        }
-        if !replay.left_out.is_empty() {
-            say(&format!(
-                "settings of the kernel that the model does not have: {}",
-                replay.left_out.join(", ")
-            ));
-        }
+        of_the_self_replay(replay, &mut say);
     }
     if study.costs.is_empty() {
         say("costs of the machine: none (switches, wakeups, ticks and migrations are free)");

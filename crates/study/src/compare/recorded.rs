@@ -14,7 +14,7 @@ use super::{
 use super::{detail, parse_variants, rows, seeds, split_classes, verdict};
 use crate::StudyError;
 use crate::measurements::Measured;
-use crate::result::{Detail, Input, InputKind, Prediction, SCHEMA, Study};
+use crate::result::{Detail, Input, InputKind, Prediction, SCHEMA, SecondHalf, Study};
 use crate::run::{Bench, RowPlan, Run, with_knobs};
 use crate::variant::{Subject, Variant};
 use schedlab_model::{Draw, EventSink, Ns, random};
@@ -125,6 +125,15 @@ impl RecordedInput {
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What each class has in the second half, recorded and simulated from the first; empty where that says nothing.
+    fn second_half(
+        &self,
+        recorded: &SchedulerSpec,
+        bench: &Bench<'_>,
+    ) -> Result<Vec<SecondHalf>, StudyError> {
+        self.first_half.as_ref().map_or(Ok(Vec::new()), |half| half.second_half(recorded, bench))
     }
 
     pub(super) fn subject(&self) -> Subject<'_> {
@@ -383,12 +392,8 @@ pub fn compare_recording(
     let mut replay = trust::self_replay(input, &recorded, why, &runs[0], &alone, &single);
     replay.left_out = left_out;
     let mut errors = trust::method_errors(&replay, input);
-    if let Some(half) = &input.first_half {
-        replay.second_half = half.second_half(&recorded, &bench)?;
-    }
-    replay.doubt(&errors);
+    replay.doubt(input.second_half(&recorded, &bench)?, &errors);
     client.iter().for_each(|client| client.add_error(&runs[0], &mut errors));
-    let numbers = Numbers::new(options, &[]);
     let mut study = Study {
         schema: SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -400,7 +405,14 @@ pub fn compare_recording(
         detail: None,
         self_replay: Some(replay),
         predictions: predictions(&plans, &runs, &options.checks, &errors)?,
-        rows: rows(&plans, &runs, &input.classes, &|task| input.task_name(task), &errors, numbers),
+        rows: rows(
+            &plans,
+            &runs,
+            &input.classes,
+            &|task| input.task_name(task),
+            &errors,
+            Numbers::new(options, &[]),
+        ),
         expectations: Vec::new(),
         gates: Vec::new(),
         notes: notes(input, client.as_ref()).into_iter().chain(refused).collect(),

@@ -7,7 +7,7 @@ use crate::StudyError;
 use crate::change::MethodError;
 use crate::measurements::{Kind, Measured, SubjectData};
 use crate::metric::{Metric, Unit};
-use crate::result::{Alone, Replayed, ReplayedCell, SelfReplay};
+use crate::result::{Alone, Replayed, ReplayedCell, SecondHalf, SelfReplay};
 use crate::run::{Bench, RowPlan, Run};
 use crate::view;
 use schedlab_model::{Op, Program};
@@ -93,9 +93,10 @@ pub(super) fn self_replay(
 }
 
 impl SelfReplay {
-    /// Adds what speaks against it in the half that it was not made from, given the errors that are stated.
-    pub(super) fn doubt(&mut self, errors: &Errors) {
-        self.distrust.extend(self.second_half.iter().filter_map(|half| half.disagreement(errors)));
+    /// Adds what the half that it was not made from says, and what speaks against it there, given the errors that are stated.
+    pub(super) fn doubt(&mut self, second_half: Vec<SecondHalf>, errors: &Errors) {
+        self.distrust.extend(second_half.iter().filter_map(|half| half.disagreement(errors)));
+        self.second_half = second_half;
         self.trusted = self.distrust.is_empty();
     }
 }

@@ -121,7 +121,7 @@ pub(super) fn classify(lines: &[Line], duration: Ns, monitors: &[usize]) -> Clas
 }
 
 /// Whether no task began it.
-pub(super) fn from_outside(activation: &Activation) -> bool {
+fn from_outside(activation: &Activation) -> bool {
     matches!(activation.origin, Origin::HardIrq | Origin::SoftIrq | Origin::Unknown)
 }
 
@@ -129,6 +129,13 @@ pub(super) fn from_outside(activation: &Activation) -> bool {
 pub(super) fn has_dates(line: &Line) -> bool {
     let outside = line.activations.iter().filter(|activation| from_outside(activation)).count();
     outside > 0 && outside * 100 >= line.activations.len() * RARE_PERCENT
+}
+
+/// Whether a task is a monitor as Go's: its own timer begins at least half of what it does. The thread of a Python server that accepts connections
+/// hands the interpreter's lock on like one, and the thread that had the lock wakes it for that.
+pub(super) fn goes_by_the_clock(line: &Line) -> bool {
+    let outside = line.activations.iter().filter(|activation| from_outside(activation)).count();
+    outside * 2 >= line.activations.len()
 }
 
 /// Whether the outside causes a good part of its activations, and these cause others: a monitor, which looks whether there is

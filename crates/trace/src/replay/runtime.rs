@@ -16,7 +16,7 @@
 //! its CPU, and the first, when it runs again, has next to nothing left to do. In a pool of workers with jobs of their own it
 //! has all of it left.
 
-use super::classify::from_outside;
+use super::classify::goes_by_the_clock;
 use super::couple::add;
 use super::timeline::{Activation, Deed, End, Line, Origin, Stretch};
 use schedlab_model::{Ns, PrevState, TaskId};
@@ -83,13 +83,6 @@ pub(super) fn merge(lines: &mut [Line], processes: &[u32], duration: Ns) -> (Vec
         }
     }
     (runtimes, undecided)
-}
-
-/// Whether a task is a monitor as Go's: its own timer begins at least half of what it does. The thread of a Python server that accepts connections
-/// hands the interpreter's lock on like one, and the thread that had the lock wakes it for that.
-fn goes_by_the_clock(line: &Line) -> bool {
-    let outside = line.activations.iter().filter(|activation| from_outside(activation)).count();
-    outside * 2 >= line.activations.len()
 }
 
 /// Threads of one process that do the same: they wake the same tasks outside, and a thread of the process begins a part of what
