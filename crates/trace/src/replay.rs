@@ -429,12 +429,11 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
     pool::fill(&mut timeline.lines, &mut pools, links.len());
     reactors.fill(&mut timeline.lines, links.len() + pools.len());
     report.commands = pool::commands(&timeline.lines, &classes, &pools);
-    report.note_ties(&pools, &links);
+    report.note_ties(&pools, &links, &reactors);
     let messages = messages::find(&mut timeline.lines, &classes.loops);
     report.unseen_messages = messages.unseen + reactors.unseen;
     report.entries = messages.entries();
     report.entries.extend(reactors.entries());
-    report.reactors = reactors.all.iter().map(|r| (TaskId::from(r.task), r.peers.len())).collect();
     let makers = makers::find(&timeline.lines, &processes, recording.duration);
     report.makers = makers.named();
     let devices = devices::find(&timeline.lines, &classes.loops, &pools, &reactors);
@@ -468,7 +467,8 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
 }
 
 impl ReplayReport {
-    fn note_ties(&mut self, pools: &[pool::Pool], links: &[couple::Link]) {
+    fn note_ties(&mut self, pools: &[pool::Pool], links: &[couple::Link], reactors: &reactor::Reactors) {
+        self.reactors = reactors.all.iter().map(|r| (TaskId::from(r.task), r.peers.len())).collect();
         self.pools = pools.iter().map(|pool| (TaskId::from(pool.consumer), pool.producers.len())).collect();
         let tasks = |link: &couple::Link| (TaskId::from(link.producer), TaskId::from(link.consumer));
         self.links = links.iter().map(tasks).collect();

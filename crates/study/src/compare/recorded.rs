@@ -353,6 +353,13 @@ fn duration(input: &RecordedInput, options: &Options) -> Result<Ns, StudyError> 
     }
 }
 
+/// What a gate may name: the classes, and a client's own count.
+fn gated_names(input: &RecordedInput, counted: bool) -> Vec<String> {
+    let mut names = input.classes.clone();
+    names.extend(counted.then(|| client_log::SUBJECT.to_owned()));
+    names
+}
+
 /// Replays a recording under the scheduler it was recorded under, then under every scheduler and variant.
 /// `recorded_under` overrides the choice by the kernel's version.
 pub fn compare_recording(
@@ -365,8 +372,7 @@ pub fn compare_recording(
     let (recorded, why, left_out) = recorded_scheduler(&input.header, recorded_under)?;
     let mut plans = self::plans(input, &recorded, options)?;
     let client = options.client_log.as_ref().map(|log| ClientLog::open(log, input)).transpose()?;
-    let mut names = input.classes.clone();
-    names.extend(client.as_ref().map(|_| client_log::SUBJECT.to_owned()));
+    let names = gated_names(input, client.is_some());
     let gates = Gates::new(&options.gates, &plans, &names)?;
     let duration = self::duration(input, options)?;
     let seeds = seeds(options.seed.unwrap_or(1), options.repetitions.unwrap_or(SEEDS));
@@ -394,6 +400,7 @@ pub fn compare_recording(
     let mut errors = trust::method_errors(&replay, input);
     replay.doubt(input.second_half(&recorded, &bench)?, &errors);
     client.iter().for_each(|client| client.add_error(&runs[0], &mut errors));
+    let numbers = Numbers::new(options, &[]);
     let mut study = Study {
         schema: SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -405,14 +412,7 @@ pub fn compare_recording(
         detail: None,
         self_replay: Some(replay),
         predictions: predictions(&plans, &runs, &options.checks, &errors)?,
-        rows: rows(
-            &plans,
-            &runs,
-            &input.classes,
-            &|task| input.task_name(task),
-            &errors,
-            Numbers::new(options, &[]),
-        ),
+        rows: rows(&plans, &runs, &input.classes, &|task| input.task_name(task), &errors, numbers),
         expectations: Vec::new(),
         gates: Vec::new(),
         notes: notes(input, client.as_ref()).into_iter().chain(refused).collect(),
