@@ -6,7 +6,7 @@
 //! class has there, against what was recorded there, is an error that nothing was fitted to.
 //!
 //! What comes from outside at its recorded time has no second half, and neither has a command that ends: where such tasks matter, or a class
-//! begins or ends within the second half, the halves say nothing. Nor do they where a half is too short to show what the whole shows: which
+//! begins or ends within the second half, or something beside the loops did more in one half than in the other, the halves say nothing. Nor do they where a half is too short to show what the whole shows: which
 //! threads are one runtime, or which tasks have no end.
 
 use super::Errors;
@@ -91,9 +91,21 @@ impl FirstHalf {
         let halves: Vec<SecondHalf> = halves.filter(matters).collect();
         // What one of them leaves when it ends, the others get.
         let there = |half: &SecondHalf| share(&self.last, &half.name) * 2.0 >= half.recorded;
-        let halves = if simulated.is_some() && halves.iter().all(there) { halves } else { Vec::new() };
+        let as_before = |half: &SecondHalf| {
+            self.is_tied(&half.name) || (half.simulated - half.recorded).abs() <= TRUSTED_SHARE
+        };
+        let alike = simulated.is_some() && halves.iter().all(|half| there(half) && as_before(half));
+        let halves = if alike { halves } else { Vec::new() };
         let _ = self.asked.set((recorded.clone(), seed, halves.clone()));
         Ok(halves)
+    }
+
+    /// Whether tasks of this class belong to a closed loop, have no end, or start commands: what they do follows from what they get. What others
+    /// do, a script or a compiler of a runtime, may be over in the first half.
+    fn is_tied(&self, name: &str) -> bool {
+        let report = &self.half.replay.report;
+        let mut tied = report.closed_loops.iter().flatten().chain(&report.hogs).chain(&report.makers);
+        tied.any(|task| self.half.classes[task.index()] == name)
     }
 
     /// Replays the first half for the whole time; measured is the second half.

@@ -4,9 +4,9 @@
 //! many such commands there are at a time, and what they cost. When a scheduler lets them run faster the recorded ones are done before the time is
 //! over, and the maker starts more: it begins again, and creates again what has ended.
 //!
-//! A maker that ended, or started its last command long before the end, was done.
+//! A maker that ended by itself, or started its last command long before the end, was done.
 
-use super::timeline::{End, Line};
+use super::timeline::{End, Line, Origin};
 use schedlab_model::{Ns, TaskId};
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ impl Makers {
 
     /// Whether a maker, or what it creates, created this task.
     pub(super) fn create(&self, task: usize) -> bool {
-        self.parents.contains_key(&task)
+        self.parents.contains_key(&task) && self.nearest(task).is_some()
     }
 
     /// All that one maker, and what it creates, creates; ascending.
@@ -64,6 +64,10 @@ impl Makers {
     }
 }
 
+/// All that makers create together has at least this part of a CPU (in per cent): a build. Chosen: a script that looks after something, a few commands a
+/// second, has 6 in a shipped recording, and waits for more than its commands.
+const WORK_PERCENT: u64 = 20;
+
 /// Finds the makers. `processes`: by task.
 pub(super) fn find(lines: &[Line], processes: &[u32], duration: Ns) -> Makers {
     let tasks = makers(lines, processes, duration);
@@ -76,7 +80,14 @@ pub(super) fn find(lines: &[Line], processes: &[u32], duration: Ns) -> Makers {
             }
         }
     }
-    Makers { tasks, parents }
+    let mut found = Makers { tasks, parents };
+    let works = |maker: &usize| {
+        let had: Ns = found.commands_of(*maker).into_iter().map(|of| lines[of].total).sum();
+        had.0 * 100 >= duration.0 * WORK_PERCENT
+    };
+    let tasks = found.tasks.iter().copied().filter(works).collect();
+    found.tasks = tasks;
+    found
 }
 
 fn makers(lines: &[Line], processes: &[u32], duration: Ns) -> Vec<usize> {
@@ -92,9 +103,15 @@ fn makers(lines: &[Line], processes: &[u32], duration: Ns) -> Vec<usize> {
         commands.len() >= COMMANDS
             && ended * 100 >= commands.len() * ENDED_PERCENT
             && goes_on
-            && (!has_ended(line) || line.ended_late(duration))
+            && (!has_ended(line) || line.ended_late(duration) && is_stopped(line))
     };
     (0..lines.len()).filter(is_maker).collect()
+}
+
+/// Whether a task that it did not create woke it for the last time: a signal. A script that ends behind its last command was done.
+fn is_stopped(line: &Line) -> bool {
+    let last = line.activations.last().map(|last| last.origin);
+    matches!(last, Some(Origin::Task(by)) if !line.created().any(|of| of == by.index()))
 }
 
 fn has_ended(line: &Line) -> bool {
@@ -108,7 +125,7 @@ pub(super) fn keeps_all(lines: &[Line], task: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::timeline::{Deed, Origin};
+    use super::super::timeline::Deed;
     use super::*;
 
     const DURATION: Ns = Ns::from_ms(1_000);
@@ -141,6 +158,9 @@ mod tests {
         let find = |lines: &[Line], processes: &[u32]| find(lines, processes, DURATION).tasks;
         assert!(find(&lines, &[7; 6]).is_empty(), "threads of its own are no commands");
         lines[0].activations[0].end = End::Exited;
+        assert!(find(&lines, &processes).is_empty(), "it was done");
+        lines[0].begin(Origin::Task(TaskId(6)), DURATION, None);
+        lines[0].activations[1].end = End::Exited;
         assert_eq!(find(&lines, &processes), [0], "it was stopped");
         lines[1..].iter_mut().for_each(|line| line.activations[0].end = End::Cut);
         assert!(find(&lines, &processes).is_empty() && keeps_all(&lines, 0), "workers that stay");
