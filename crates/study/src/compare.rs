@@ -19,6 +19,7 @@ pub use client_log::{ClientLogSpec, SUBJECT as CLIENT_LOG, client_count};
 pub(crate) use detail::name as page_name;
 pub use gates::RowGate;
 pub(crate) use gates::open;
+pub(crate) use recorded::measured_in;
 pub use recorded::{RecordedInput, compare_recording, kernel_scheduler, modelled_by, recorded_scheduler};
 pub use scenario::compare_scenario;
 pub(crate) use scenario::plan_of_point;

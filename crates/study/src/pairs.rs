@@ -5,7 +5,7 @@
 
 use crate::StudyError;
 use crate::change::Judgement;
-use crate::compare::{CLIENT_LOG, ClientLogSpec, Options, RecordedInput, compare_recording};
+use crate::compare::{CLIENT_LOG, ClientLogSpec, Options, RecordedInput, compare_recording, measured_in};
 use crate::measurements::{Kind, Measured};
 use crate::metric::{Metric, Stat};
 use crate::result::{Row, Study};
@@ -135,8 +135,7 @@ impl PairFile {
 
 /// The figures of a recording that a [`Pair`] keeps: of every class that has a twentieth of a CPU.
 pub fn figures(path: &Path) -> Result<BTreeMap<String, BTreeMap<Metric, f64>>, StudyError> {
-    let input = RecordedInput::open(path)?;
-    Ok(of_measured(&input.measured()))
+    Ok(of_measured(&measured_in(path)?))
 }
 
 fn of_measured(measured: &Measured) -> BTreeMap<String, BTreeMap<Metric, f64>> {

@@ -31,6 +31,13 @@ pub struct Variant {
     pub clauses: Vec<Clause>,
 }
 
+impl Variant {
+    /// Changes nothing of a recording.
+    pub(crate) fn as_recorded() -> Variant {
+        Variant { name: "as recorded".to_owned(), schedulers: Vec::new(), clauses: Vec::new() }
+    }
+}
+
 /// The changes of one target.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Clause {

@@ -50,18 +50,15 @@ pub struct RecordedInput {
 impl RecordedInput {
     /// Reads and converts a recording.
     pub fn open(path: &Path) -> Result<RecordedInput, StudyError> {
-        let fail = |source| StudyError::trace(path, source);
-        let recording = Recording::open(path).map_err(fail)?;
-        if recording.events.is_empty() {
-            return Err(StudyError::NoEvents { path: path.to_owned(), cut_off: recording.repairs.cut_off });
-        }
+        let recording = events_of(path)?;
         let mut input = RecordedInput::of(path, &recording)?;
+        input.readings = elasticity::readings(&recording, &input.replay);
         // Now, because a pipe is read once.
         input.first_half = FirstHalf::of(&input, recording).map(Box::new);
         Ok(input)
     }
 
-    /// Converts what was read from `path`.
+    /// Converts what was read from `path`, without what `open` adds to find the errors of predictions.
     pub(super) fn of(path: &Path, recording: &Recording) -> Result<RecordedInput, StudyError> {
         let fail = |source| StudyError::trace(path, source);
         let replay = replay(recording, &ReplayOptions::default()).map_err(fail)?;
@@ -73,7 +70,7 @@ impl RecordedInput {
             summary: Summary::of(recording).map_err(fail)?,
             pids: header.tasks.iter().map(|task| task.tid).collect(),
             classes: header.tasks.iter().map(|task| task.comm.clone()).collect(),
-            readings: elasticity::readings(recording, &replay),
+            readings: Vec::new(),
             header,
             replay,
             first_half: None,
@@ -84,9 +81,7 @@ impl RecordedInput {
     /// `sink`: for lining the two streams up, wakeup by wakeup.
     pub fn play(&self, seed: u64, sink: &mut dyn EventSink) -> Result<(), StudyError> {
         let (recorded, _, _) = recorded_scheduler(&self.header, None)?;
-        let unchanged =
-            Variant { name: "as recorded".to_owned(), schedulers: Vec::new(), clauses: Vec::new() };
-        let plan = RowPlan::new(&recorded, &unchanged, &self.subject())?;
+        let plan = RowPlan::new(&recorded, &Variant::as_recorded(), &self.subject())?;
         let machine = Machine { preemption: plan.preemption.clone(), ..self.machine(seed) };
         let scheduler = registry::build(&plan.scheduler, machine.topology.cpus())?;
         let options =
@@ -207,6 +202,20 @@ impl RecordedInput {
     }
 }
 
+/// A recording that holds something.
+fn events_of(path: &Path) -> Result<Recording, StudyError> {
+    let recording = Recording::open(path).map_err(|source| StudyError::trace(path, source))?;
+    if recording.events.is_empty() {
+        return Err(StudyError::NoEvents { path: path.to_owned(), cut_off: recording.repairs.cut_off });
+    }
+    Ok(recording)
+}
+
+/// What was recorded, class by class, in a recording from which nothing is predicted.
+pub(crate) fn measured_in(path: &Path) -> Result<Measured, StudyError> {
+    Ok(RecordedInput::of(path, &events_of(path)?)?.measured())
+}
+
 /// Returns a number that has nothing to do with that of the neighbouring seed: neighbouring seeds give unrelated ticks.
 fn mixed(seed: u64) -> u64 {
     random::mix(seed.wrapping_add(random::GOLDEN))
@@ -314,7 +323,7 @@ fn plans(
     let variants = parse_variants(&options.variants)?;
     check_names(&variants)?;
     let subject = input.subject();
-    let unchanged = Variant { name: "as recorded".to_owned(), schedulers: Vec::new(), clauses: Vec::new() };
+    let unchanged = Variant::as_recorded();
     let baseline = RowPlan { label: recorded.name.clone(), ..RowPlan::new(recorded, &unchanged, &subject)? };
     if !options.points.is_empty() {
         let points = options.points.iter().map(|point| input.plan_of_point(recorded, point));
@@ -503,8 +512,7 @@ fn predictions(
                 format!("--check '{variant}=...': there is no variant `{variant}`; there are: {names}");
             return Err(StudyError::Option(text));
         };
-        let other = RecordedInput::open(path)?;
-        let was = Measured::of_summary(&other.summary, &other.classes, &|_| None);
+        let was = measured_in(path)?;
         predictions.push(Prediction {
             variant: variant.clone(),
             scheduler: plans[row].label.clone(),

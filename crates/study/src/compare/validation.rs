@@ -6,8 +6,8 @@
 //! class has there, against what was recorded there, is an error that nothing was fitted to.
 //!
 //! What comes from outside at its recorded time has no second half, and neither has a command that ends: where such tasks matter, or a class
-//! begins or ends within the second half, or something beside the loops did more in one half than in the other, the halves say nothing. Nor do they where a half is too short to show what the whole shows: which
-//! threads are one runtime, or which tasks have no end.
+//! begins or ends within the second half, or something beside the loops did more in one half than in the other, the halves say nothing. Nor do
+//! they where a half is too short to show what the whole shows: which threads are one runtime, or which tasks have no end.
 
 use super::Errors;
 use super::elasticity::MATTERS;
@@ -115,9 +115,7 @@ impl FirstHalf {
         seed: u64,
         bench: &Bench<'_>,
     ) -> Result<Option<Run>, StudyError> {
-        let unchanged =
-            Variant { name: "as recorded".to_owned(), schedulers: Vec::new(), clauses: Vec::new() };
-        let plan = RowPlan::new(recorded, &unchanged, &self.half.subject())?;
+        let plan = RowPlan::new(recorded, &Variant::as_recorded(), &self.half.subject())?;
         let bench = Bench {
             machine: &|seed| self.half.machine(seed),
             seeds: &[seed],

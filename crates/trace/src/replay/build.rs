@@ -439,23 +439,21 @@ impl Builder<'_> {
                 None => {}
             }
         }
-        if parts.creates() {
-            let closed = self.classes.in_closed_loop(index);
-            if closed && !parts.sets_up() && makers::keeps_all(self.lines, index) {
+        let closed = self.classes.in_closed_loop(index);
+        if parts.creates() && !(closed && parts.sets_up()) {
+            if closed && makers::keeps_all(self.lines, index) {
                 // A thread pool that grows: in its second round those threads are there.
                 return Ending::Anew;
             }
-            if !(closed && parts.sets_up()) {
-                report.finite.push(TaskId::from(index));
-                return Ending::Wait(never);
-            }
+            report.finite.push(TaskId::from(index));
+            return Ending::Wait(never);
         }
         // Across the seam it sleeps for as long as it did before its first and after its last activation.
         let first = line.activations.first().map_or(Ns::ZERO, |a| a.woken);
         let seam = first + line.slept_last;
         // What began and ended a closed loop, a client's start and end, is no part of it.
         let waits = parts.has(Wait::Task) || parts.has(Wait::Outside) || pooled || prompt;
-        if self.classes.in_closed_loop(index) && waits {
+        if closed && waits {
             return Ending::Again(Ns::ZERO);
         }
         let waits = parts.parts.iter().any(|(wait, ops)| {

@@ -44,18 +44,19 @@ impl Classes {
         by != task && self.openers.binary_search(&by).is_ok() && self.loops.iter().any(together)
     }
 
+    /// The circle of this task, if nothing else drives it.
+    fn closed_loop(&self, task: usize) -> Option<&Loop> {
+        self.loops.iter().find(|circle| circle.closed && circle.tasks.binary_search(&task).is_ok())
+    }
+
     /// Whether the task belongs to a circle that nothing else drives.
     pub(super) fn in_closed_loop(&self, task: usize) -> bool {
-        self.loops.iter().any(|circle| circle.closed && circle.tasks.binary_search(&task).is_ok())
+        self.closed_loop(task).is_some()
     }
 
     /// Whether the task belongs to a closed loop, and wakes others of it again and again in this activation.
     pub(super) fn serves(&self, task: usize, activation: &Activation) -> bool {
-        let own = |circle: &&Loop| circle.closed && circle.tasks.binary_search(&task).is_ok();
-        let Some(circle) = self.loops.iter().find(own) else { return false };
-        let inside = |of: &TaskId| circle.tasks.binary_search(&of.index()).is_ok();
-        let wakes = |(_, deed): &&(Ns, Deed)| matches!(deed, Deed::Wake(of, _) if inside(of));
-        activation.deeds.iter().filter(wakes).count() >= ENOUGH
+        self.closed_loop(task).is_some_and(|circle| wakes_of(activation, &circle.tasks) >= ENOUGH)
     }
 
     /// Whether the task belongs to a circle.
@@ -125,16 +126,21 @@ fn from_outside(activation: &Activation) -> bool {
     matches!(activation.origin, Origin::HardIrq | Origin::SoftIrq | Origin::Unknown)
 }
 
+/// How many activations of a task no task began.
+fn begun_outside(line: &Line) -> usize {
+    line.activations.iter().filter(|activation| from_outside(activation)).count()
+}
+
 /// Whether a task goes by the clock in part: at least [`RARE_PERCENT`] of its activations begin by no task's making.
 pub(super) fn has_dates(line: &Line) -> bool {
-    let outside = line.activations.iter().filter(|activation| from_outside(activation)).count();
+    let outside = begun_outside(line);
     outside > 0 && outside * 100 >= line.activations.len() * RARE_PERCENT
 }
 
 /// Whether a task is a monitor as Go's: its own timer begins at least half of what it does. The thread of a Python server that accepts connections
 /// hands the interpreter's lock on like one, and the thread that had the lock wakes it for that.
 pub(super) fn goes_by_the_clock(line: &Line) -> bool {
-    let outside = line.activations.iter().filter(|activation| from_outside(activation)).count();
+    let outside = begun_outside(line);
     outside * 2 >= line.activations.len()
 }
 
@@ -170,9 +176,7 @@ pub(super) fn driven(lines: &[Line], task: usize) -> bool {
 /// Whether what these drivers do by the outside's making is a good part of what the others of their circle do. A client's first thread
 /// may look at the clock once a second, and open and close the connections: it belongs to the circle, and does not drive it.
 fn drive(lines: &[Line], drivers: &[usize], others: &[usize]) -> bool {
-    let outside =
-        |task: &usize| lines[*task].activations.iter().filter(|activation| from_outside(activation)).count();
-    let begun: usize = drivers.iter().map(outside).sum();
+    let begun: usize = drivers.iter().map(|&task| begun_outside(&lines[task])).sum();
     let busiest = others.iter().map(|&task| lines[task].activations.len()).max().unwrap_or_default();
     begun > 0 && begun * 100 >= busiest * DRIVEN_PERCENT
 }
@@ -182,12 +186,16 @@ pub(super) fn creates(lines: &[Line], task: usize, circle: &[usize]) -> bool {
     lines[task].created().any(|of| circle.binary_search(&of).is_ok())
 }
 
+/// How often an activation wakes tasks of the circle.
+fn wakes_of(activation: &Activation, circle: &[usize]) -> usize {
+    let inside = |of: &TaskId| circle.binary_search(&of.index()).is_ok();
+    activation.deeds.iter().filter(|(_, deed)| matches!(deed, Deed::Wake(of, _) if inside(of))).count()
+}
+
 /// Whether a task does little beside what the others of its circle do: fewer activations and wakeups of them than [`RARE_PERCENT`] of the
 /// activations of the busiest. A server that hardly ever sleeps has few activations, too, and many wakeups.
 fn rare(lines: &[Line], task: usize, circle: &[usize]) -> bool {
-    let inside = |of: &TaskId| circle.binary_search(&of.index()).is_ok();
-    let deeds = lines[task].activations.iter().flat_map(|activation| &activation.deeds);
-    let wakes = deeds.filter(|(_, deed)| matches!(deed, Deed::Wake(of, _) if inside(of))).count();
+    let wakes: usize = lines[task].activations.iter().map(|activation| wakes_of(activation, circle)).sum();
     let busiest = circle.iter().map(|&task| lines[task].activations.len()).max().unwrap_or_default();
     (lines[task].activations.len() + wakes) * 100 < busiest * RARE_PERCENT
 }

@@ -80,14 +80,13 @@ pub(super) fn find(lines: &[Line], processes: &[u32], duration: Ns) -> Makers {
             }
         }
     }
-    let mut found = Makers { tasks, parents };
+    let found = Makers { tasks, parents };
     let works = |maker: &usize| {
         let had: Ns = found.commands_of(*maker).into_iter().map(|of| lines[of].total).sum();
         had.0 * 100 >= duration.0 * WORK_PERCENT
     };
     let tasks = found.tasks.iter().copied().filter(works).collect();
-    found.tasks = tasks;
-    found
+    Makers { tasks, ..found }
 }
 
 fn makers(lines: &[Line], processes: &[u32], duration: Ns) -> Vec<usize> {

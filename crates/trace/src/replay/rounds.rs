@@ -74,8 +74,7 @@ pub(super) fn complete_makers(tasks: &mut [TaskSpec], makers: &Makers) {
                 if task == maker {
                     give(program, 0, channel, count);
                 } else {
-                    let count = u32::try_from(count).unwrap_or(u32::MAX);
-                    program.ops.insert(0, Op::Send { channel, count });
+                    program.ops.insert(0, tokens(channel, count));
                 }
             }
         }
@@ -167,9 +166,13 @@ fn givers(program: &Program, lacks: &[(ChannelId, u64)]) -> Vec<usize> {
     lacks.iter().map(giver).collect()
 }
 
+fn tokens(channel: ChannelId, count: u64) -> Op {
+    Op::Send { channel, count: u32::try_from(count).unwrap_or(u32::MAX) }
+}
+
 /// Adds tokens at the end of a round: before the sleep across the seam, or in the last part of this branch.
 fn give(program: &mut Program, branch: usize, channel: ChannelId, count: u64) {
-    let send = Op::Send { channel, count: u32::try_from(count).unwrap_or(u32::MAX) };
+    let send = tokens(channel, count);
     if program.branches.is_empty() {
         let end = program.ops.len();
         let at = if matches!(program.ops.last(), Some(Op::Sleep(_))) { end - 1 } else { end };
