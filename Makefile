@@ -1,6 +1,8 @@
 # schedlab: the usual chores. `make` or `make help` lists them.
 CARGO ?= cargo
 SHELL := /bin/bash
+# Cargo's own variable moves what it builds.
+TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo build test cargo-test wheel python-test lint ci guests guests-short oracle stress bench doc clean
@@ -13,7 +15,7 @@ RECORDED := recordings/redis-other
 # Without the commands that touch the machine, which are half of what is to be compiled.
 demo:  ## No root: a recording of Redis beside a batch job; two predictions, and what really happened
 	$(CARGO) build --release --package schedlab-cli --no-default-features
-	target/release/schedlab compare --brief $(RECORDED)-other-closed8.slt \
+	$(TARGET)/release/schedlab compare --brief $(RECORDED)-other-closed8.slt \
 	    --variant 'batch idle: sysbench policy=idle' \
 	    --variant 'redis fifo: redis-server policy=fifo:1' \
 	    --check 'batch idle=$(RECORDED)-idle-closed8.slt' \
@@ -46,7 +48,7 @@ guests:  ## The program on six other kernels, in QEMU (fetches some 500 MB; an h
 # The program of the tests: one that is built for release would take CI as long again.
 guests-short:  ## The same on three kernels, some minutes: part of CI
 	$(CARGO) build --package schedlab-cli
-	$(CARGO) xtask guest --short --program target/debug/schedlab
+	$(CARGO) xtask guest --short --program $(TARGET)/debug/schedlab
 
 # Versions of all that is installed are in python/requirements-test.lock; the environment is made once.
 PYTHON_ENV := target/python-test
@@ -62,7 +64,7 @@ python-test: $(PYTHON_ENV)/made  ## Tests of the Python package
 	$(CARGO) build --package schedlab-cli
 	cd python && ../$(PYTHON_ENV)/bin/maturin build --quiet --out ../target/wheels/debug
 	$(PYTHON_ENV)/bin/pip install --quiet --force-reinstall --no-deps target/wheels/debug/schedlab-*.whl
-	SCHEDLAB=$(CURDIR)/target/debug/schedlab $(PYTHON_ENV)/bin/python -m pytest -q python/tests
+	SCHEDLAB=$(abspath $(TARGET))/debug/schedlab $(PYTHON_ENV)/bin/python -m pytest -q python/tests
 
 oracle:  ## The Linux presets against recorded kernels: runs (median of ten), replays, shares on four CPUs
 	$(CARGO) xtask oracle oracles/linux/*.jsonl.zst --jitter 10 --share 0.005 --wait 15% --wait-floor 50us --pass 85%

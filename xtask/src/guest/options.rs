@@ -179,7 +179,7 @@ mod tests {
             ("--pairs --short", "leave out --test, --short"),
             ("--pairs --virtual", "are for --script"),
             ("--cpus 2", "are for --script"),
-            ("--server apache", "no server `apache`"),
+            ("--server lighttpd", "no server `lighttpd`"),
             ("--pairs --cpus 3", "1, 4"),
         ] {
             let error = options(bad).unwrap_err().to_string();
