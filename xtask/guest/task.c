@@ -3,12 +3,13 @@
  * task list                 every thread of a program that has a real-time or deadline policy, SCHED_IDLE or SCHED_EXT,
  *                           or fewer CPUs than there are
  * task show PATTERN         policy, nice, CPUs and CPU time of these threads
- * task nice PATTERN N | policy PATTERN other|batch|idle|ext|fifo:N | cpus PATTERN MASK | kill PATTERN SIGNAL
+ * task nice PATTERN N | policy PATTERN other|batch|idle|ext|fifo:N | slice PATTERN NS | cpus PATTERN MASK | kill PATTERN SIGNAL
  * task with [nice=N] [user=UID] [caps=N,N...] [-] COMMAND...    starts it with these
  *   caps: numbers of capabilities that the user keeps (38 CAP_PERFMON, 39 CAP_BPF, 23 CAP_SYS_NICE) */
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <dirent.h>
+#include <errno.h>
 #include <fnmatch.h>
 #include <grp.h>
 #include <linux/capability.h>
@@ -82,8 +83,32 @@ static int raised(int thread, const char *comm)
     return !strncmp(comm, "irq_work/", 9) && param.sched_priority > 1;
 }
 
+/* What sched_setattr takes (include/uapi/linux/sched/types.h, SCHED_ATTR_SIZE_VER0); busybox's C library has no name for it. */
+struct attributes {
+    unsigned size, policy;
+    unsigned long long flags;
+    int nice;
+    unsigned priority;
+    unsigned long long runtime, deadline, period;
+};
+
+/* A fair task's slice, which the kernel must then report: one that knows no slice takes the call and forgets the value. */
+static int slice(int thread, unsigned long long ns)
+{
+    struct attributes to = { .size = sizeof to };
+    if (syscall(SYS_sched_getattr, thread, &to, sizeof to, 0))
+        return -1;
+    to.runtime = ns;
+    if (syscall(SYS_sched_setattr, thread, &to, 0) || syscall(SYS_sched_getattr, thread, &to, sizeof to, 0))
+        return -1;
+    errno = EOPNOTSUPP;
+    return to.runtime == ns ? 0 : -1;
+}
+
 static int change(char **words, int thread)
 {
+    if (!strcmp(words[1], "slice"))
+        return slice(thread, strtoull(words[3], 0, 10));
     if (!strcmp(words[1], "nice"))
         return setpriority(PRIO_PROCESS, thread, atoi(words[3]));
     if (!strcmp(words[1], "policy")) {

@@ -14,6 +14,7 @@ mod scenario;
 mod trust;
 mod validation;
 mod verdict;
+mod waits;
 
 pub use client_log::{ClientLogSpec, SUBJECT as CLIENT_LOG, client_count};
 pub(crate) use detail::name as page_name;
@@ -41,6 +42,7 @@ use schedlab_stats::Estimate;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use waits::RowErrors;
 
 /// What a user may choose. Everything else comes from the scenario or the recording.
 #[derive(Clone, Debug, Default)]
@@ -119,13 +121,14 @@ fn rows(
     runs: &[Vec<Run>],
     classes: &[String],
     name: &dyn Fn(usize) -> String,
-    errors: &Errors,
+    errors: &RowErrors,
     numbers: Numbers<'_>,
 ) -> Vec<Row> {
     let base = &runs[0];
     let split = split_classes(plans, classes);
     let loads = bound::first_of_load(plans);
     let row = |(index, (plan, own)): (usize, (&RowPlan, &Vec<Run>))| {
+        let errors = errors.of(index);
         let mut changed: BTreeSet<String> = plan.changed.iter().map(|&task| classes[task].clone()).collect();
         changed.extend(plan.changed.iter().map(|&task| name(task)));
         let held = subjects(&own[0].measured, plan, &split).filter(|subject| numbers.holds(subject));

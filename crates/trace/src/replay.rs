@@ -42,6 +42,7 @@ mod reactor;
 mod recorder;
 mod rounds;
 mod runtime;
+mod silent;
 mod ticks;
 mod timeline;
 mod units;
@@ -52,7 +53,7 @@ pub use ticks::TickFit;
 pub use timeline::MachineDelays;
 
 use crate::analysis::Analysis;
-use crate::{Capability, Recording, TraceError};
+use crate::{Capability, Recording, TaskInfo, TraceError};
 use schedlab_model::{Ns, TaskId, Topology, Workload};
 use std::fmt;
 use std::str::FromStr;
@@ -181,6 +182,9 @@ pub struct ReplayReport {
     pub commands: Vec<Vec<TaskId>>,
     /// Servers that hardly ever sleep, and the client that each answers: they need its next request behind each answer.
     pub prompt: Vec<(TaskId, TaskId)>,
+    /// Clients that hardly ever sleep because every reply is there when they look for it: they need what those who serve them had done
+    /// behind each of their messages.
+    pub silent: Vec<SilentClient>,
     /// Tasks of which an activation is a request.
     pub requests: Vec<TaskId>,
     /// Threads of one process that do the same for others, of which the recording does not show whether they take over from each
@@ -203,6 +207,17 @@ pub struct ReplayReport {
     pub ticks: Vec<Option<TickFit>>,
     /// Activations recorded per task, by [`TaskId`]: a replay that completes more began again from the start.
     pub recorded: Vec<u64>,
+}
+
+/// A client that hardly ever sleeps.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SilentClient {
+    /// The client.
+    pub task: TaskId,
+    /// How many tasks serve it.
+    pub servers: usize,
+    /// How many of its messages woke one of them.
+    pub messages: u64,
 }
 
 /// Threads of a runtime that take over from each other, with what was fitted for that.
@@ -347,6 +362,13 @@ impl ReplayReport {
                 self.prompt.len()
             )?;
         }
+        for SilentClient { task, servers, messages } in &self.silent {
+            write!(
+                f,
+                "\n{task} hardly ever sleeps and gets ahead of the {servers} tasks that serve it with none of {messages} messages: it is taken \
+                 for their client, which needs a reply behind each"
+            )?;
+        }
         Ok(())
     }
 
@@ -413,8 +435,16 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
     let monitors: Vec<usize> = runtimes.iter().flat_map(|runtime| runtime.monitors.iter().copied()).collect();
     let mut classes = classify::classify(&timeline.lines, recording.duration, &monitors);
     let names: Vec<&str> = recording.header.tasks.iter().map(|task| task.comm.as_str()).collect();
-    let prompt = prompt::find(&timeline.lines, &classes, &names);
+    let mut prompt = prompt::find(&timeline.lines, &classes, &names);
     prompt::join(&mut classes, &prompt);
+    report.prompt =
+        prompt.iter().map(|of| (TaskId::from(of.link.consumer), TaskId::from(of.link.producer))).collect();
+    let home = |task: &TaskInfo| silent::Home { process: task.pid, kernel: task.kernel };
+    let homes: Vec<silent::Home> = recording.header.tasks.iter().map(home).collect();
+    let clients = silent::find(&timeline.lines, &classes, &homes);
+    silent::join(&mut classes, &clients);
+    report.silent = clients.iter().map(|client| client.described(&timeline.lines)).collect();
+    prompt.extend(silent::needs(&clients));
     report.note_loops(&classes.loops);
     let mut reactors = reactor::find(&timeline.lines, &classes.loops, recording.duration);
     report.requests.extend(units::of_reactors(&reactors));
@@ -423,9 +453,7 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
     let mut pools = pool::find(&timeline.lines, &classes, &reactors);
     let mut links = couple::couple(&mut timeline.lines, &classes.loops, &pools, &reactors);
     prompt::fill(&mut timeline.lines, &prompt, links.len());
-    report.prompt =
-        prompt.iter().map(|link| (TaskId::from(link.consumer), TaskId::from(link.producer))).collect();
-    links.extend(&prompt);
+    links.extend(prompt.iter().map(|of| of.link));
     pool::fill(&mut timeline.lines, &mut pools, links.len());
     reactors.fill(&mut timeline.lines, links.len() + pools.len());
     report.commands = pool::commands(&timeline.lines, &classes, &pools);

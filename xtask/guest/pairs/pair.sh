@@ -224,6 +224,7 @@ change() {
         fifo) set_all policy $name fifo:1 ;;
         srvnice) set_all nice $name -10 ;;
         aff) set_all cpus batch 1 ;;
+        slice) set_all slice batch 10000000 ;;
         groups | weight | max)
             mkdir -p /sys/fs/cgroup/served /sys/fs/cgroup/batch
             echo 100 >/sys/fs/cgroup/batch/cpu.weight

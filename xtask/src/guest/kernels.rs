@@ -95,7 +95,7 @@ fn newest<'a>(releases: &'a [String], name: &str) -> Option<&'a str> {
 }
 
 /// Compares texts with the numbers in them by value.
-fn natural(a: &str, b: &str) -> Ordering {
+pub(super) fn natural(a: &str, b: &str) -> Ordering {
     let parts = |text: &str| -> Vec<(u64, String)> {
         let mut parts = vec![(0u64, String::new())];
         for c in text.chars() {

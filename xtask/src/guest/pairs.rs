@@ -4,6 +4,7 @@
 use super::apt;
 use super::cpio::Archive;
 use super::image;
+use super::kernels::natural;
 use super::machine::{self, Clock, Machine};
 use super::options::Pairs;
 use super::store::Store;
@@ -65,7 +66,7 @@ pub(super) const SERVERS: &[Server] = &[
     unseen("node", &["nodejs", "wrk"], "node"),
     server("postgres", &["postgresql-17"], "postgres"),
     unseen("memcached", &["memcached", "libmemcached-tools"], "mc-worker"),
-    unseen("apache", &["apache2-bin", "wrk"], "apache2"),
+    server("apache", &["apache2-bin", "wrk"], "apache2"),
     unseen("java", &["openjdk-21-jdk-headless", "wrk"], "ForkJoinPool-1-"),
     Server { stays: false, ..server("build", &["gcc", "make"], "cc1") },
     server("audio", &[], "audio"),
@@ -76,10 +77,12 @@ struct Change {
     from: &'static str,
     name: &'static str,
     variant: &'static str,
+    /// The first kernel that has it; empty: all have.
+    since: &'static str,
 }
 
 const fn change(from: &'static str, name: &'static str, variant: &'static str) -> Change {
-    Change { from, name, variant }
+    Change { from, name, variant, since: "" }
 }
 
 const CHANGES: &[Change] = &[
@@ -90,6 +93,8 @@ const CHANGES: &[Change] = &[
     change("base", "fifo", "{server} policy=fifo:1"),
     change("base", "srvnice", "{server} nice=-10"),
     change("base", "aff", "batch cpus=0"),
+    // `sched_setattr` reads a fair task's slice since then (kernel/sched/syscalls.c).
+    Change { since: "6.12", ..change("base", "slice", "batch slice=10ms") },
     change("groups", "weight", "/batch cpu.weight=25"),
     change("groups", "max", "/batch cpu.max=20ms/100ms"),
     // And from a change back.
@@ -134,7 +139,7 @@ fn boot(
     root: &[u8],
     into: &Path,
 ) -> Result<bool> {
-    let settings = settings(server, cpus).join(" ");
+    let settings = settings(server, cpus, &kernel.name).join(" ");
     let script = std::fs::read_to_string(tree::root().join("xtask/guest/pairs/pair.sh"))?;
     let archive =
         image::script(&format!("server={} cpus={cpus} settings='{settings}'\n{script}", server.name));
@@ -159,10 +164,12 @@ fn boot(
     Ok(bad.is_empty() && told.over)
 }
 
-/// What is recorded of a server on a machine of so many CPUs: on one CPU there is no affinity to change.
-fn settings(server: &Server, cpus: u32) -> Vec<&'static str> {
+/// What is recorded of a server on a machine of so many CPUs, under this kernel: on one CPU there is no affinity to change.
+fn settings(server: &Server, cpus: u32, kernel: &str) -> Vec<&'static str> {
     let possible = |change: &&Change| {
-        (cpus > 1 || change.name != "aff") && (server.stays || !change.variant.starts_with("{server}"))
+        (cpus > 1 || change.name != "aff")
+            && (server.stays || !change.variant.starts_with("{server}"))
+            && natural(kernel, change.since).is_ge()
     };
     let mut names = vec!["base", "groups"];
     names.extend(CHANGES.iter().filter(possible).map(|change| change.name));
@@ -327,15 +334,31 @@ mod tests {
             assert!(script.contains(&format!("    {})\n", server.name)), "{}", server.name);
             assert!(script.contains(&format!("        name={}\n", server.task)), "{}", server.name);
         }
-        let settings = |name: &str, cpus| settings(SERVERS.iter().find(|of| of.name == name).unwrap(), cpus);
-        for setting in settings("redis", 4).into_iter().filter(|name| !["base", "same"].contains(name)) {
+        let settings = |name: &str, cpus, kernel: &str| {
+            settings(SERVERS.iter().find(|of| of.name == name).unwrap(), cpus, kernel)
+        };
+        for setting in settings("redis", 4, "7.2").into_iter().filter(|name| !["base", "same"].contains(name))
+        {
             assert!(
                 script.contains(&format!("{setting})")) || script.contains(&format!("{setting} |")),
                 "{setting}"
             );
         }
-        assert!(!settings("redis", 1).contains(&"aff") && settings("redis", 4).contains(&"aff"));
-        assert!(settings("redis", 1).contains(&"fifo") && !settings("build", 1).contains(&"fifo"));
+        for (server, cpus, kernel, change, possible) in [
+            ("redis", 1, "6.1", "aff", false),
+            ("redis", 4, "6.1", "aff", true),
+            ("redis", 1, "6.1", "fifo", true),
+            ("build", 1, "6.1", "fifo", false),
+            ("redis", 1, "6.1", "slice", false),
+            ("redis", 1, "6.12-rt", "slice", true),
+            ("redis", 1, "7.2", "slice", true),
+        ] {
+            assert_eq!(
+                settings(server, cpus, kernel).contains(&change),
+                possible,
+                "{server} {cpus} {kernel} {change}"
+            );
+        }
         let tomcat = Pairs { servers: vec!["tomcat".to_owned()], cpus: None };
         assert!(check(&tomcat).unwrap_err().to_string().contains("redis, nginx"));
     }

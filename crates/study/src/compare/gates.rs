@@ -1,5 +1,6 @@
 //! `compare --fail-if`: gates over the rows of a comparison. `docs/exchange-formats.md` has the grammar.
 
+use super::waits::RowErrors;
 use super::{Errors, percentile, values};
 use crate::StudyError;
 use crate::change::{Judgement, change};
@@ -116,7 +117,7 @@ impl<'a> Gates<'a> {
         &self,
         plans: &[RowPlan],
         runs: &[Vec<Run>],
-        errors: &Errors,
+        errors: &RowErrors,
         study: &Study,
     ) -> Result<Vec<Gated>, StudyError> {
         check(self.gates, plans, self.names)?;
@@ -124,6 +125,7 @@ impl<'a> Gates<'a> {
         for gate in self.gates {
             for row in gate.rows(plans) {
                 let base = gate.base(plans).unwrap_or(0);
+                let errors = errors.of(row);
                 let asked = Asked { gate, row: &study.rows[row], own: &runs[row], base: &runs[base], errors };
                 all.extend(asked.all(study.trusted()));
             }

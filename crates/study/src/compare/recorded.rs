@@ -7,8 +7,9 @@ use super::gates::Gates;
 use super::scenario::costs;
 use super::trust::{self, against};
 use super::validation::FirstHalf;
+use super::waits::RowErrors;
 use super::{
-    Errors, Numbers, Options, Point, Progress, check_knobs_exist, check_knobs_of_points, check_names,
+    Numbers, Options, Point, Progress, check_knobs_exist, check_knobs_of_points, check_names,
     check_schedulers,
 };
 use super::{detail, parse_variants, rows, seeds, split_classes, verdict};
@@ -409,6 +410,7 @@ pub fn compare_recording(
     let mut errors = trust::method_errors(&replay, input);
     replay.doubt(input.second_half(&recorded, &bench)?, &errors);
     client.iter().for_each(|client| client.add_error(&runs[0], &mut errors));
+    let (errors, open) = RowErrors::find(input, &plans, &runs, errors);
     let numbers = Numbers::new(options, &[]);
     let mut study = Study {
         schema: SCHEMA.to_owned(),
@@ -424,7 +426,7 @@ pub fn compare_recording(
         rows: rows(&plans, &runs, &input.classes, &|task| input.task_name(task), &errors, numbers),
         expectations: Vec::new(),
         gates: Vec::new(),
-        notes: notes(input, client.as_ref()).into_iter().chain(refused).collect(),
+        notes: notes(input, client.as_ref()).into_iter().chain(open).chain(refused).collect(),
         costs: costs(&input.costs()),
         fitted: Vec::new(),
         sections: Vec::new(),
@@ -500,7 +502,7 @@ fn predictions(
     plans: &[RowPlan],
     runs: &[Vec<Run>],
     checks: &[(String, PathBuf)],
-    errors: &Errors,
+    errors: &RowErrors,
 ) -> Result<Vec<Prediction>, StudyError> {
     let mut predictions = Vec::new();
     for (variant, path) in checks {
@@ -517,7 +519,7 @@ fn predictions(
             variant: variant.clone(),
             scheduler: plans[row].label.clone(),
             file: path.display().to_string(),
-            subjects: against(&was, &runs[row], Some(errors)),
+            subjects: against(&was, &runs[row], Some(errors.of(row))),
         });
     }
     Ok(predictions)

@@ -1,8 +1,9 @@
 //! Comparing over a scenario.
 
 use super::gates::Gates;
+use super::waits::RowErrors;
 use super::{
-    Errors, Numbers, Options, Point, Progress, check_knobs_exist, check_knobs_of_points, check_names,
+    Numbers, Options, Point, Progress, check_knobs_exist, check_knobs_of_points, check_names,
     check_schedulers,
 };
 use super::{detail, parse_variants, rows, seeds, values, verdict};
@@ -53,7 +54,7 @@ pub fn compare_scenario(
     let duration = runs.iter().flatten().map(|run| run.ended).max().unwrap_or(duration);
     let name = |task: usize| scenario.workload.tasks[task].name.clone();
     let numbers = Numbers::new(options, &scenario.headline);
-    let rows = rows(&plans, &runs, &scenario.classes, &name, &Errors::new(), numbers);
+    let rows = rows(&plans, &runs, &scenario.classes, &name, &RowErrors::default(), numbers);
     let mut study = Study {
         schema: SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -80,7 +81,7 @@ pub fn compare_scenario(
         fitted: scenario.fitted.clone(),
         sections: crate::scenario::sections(&scenario.workload, &scenario.classes),
     };
-    study.gates = gates.judge(&plans, &runs, &Errors::new(), &study)?;
+    study.gates = gates.judge(&plans, &runs, &RowErrors::default(), &study)?;
     study.headline = crate::headline::headline(&study, numbers.wanted());
     study.verdict = verdict::verdict(&study);
     if let Some(keep) = &keep {

@@ -7,6 +7,7 @@ use super::makers::{self, Makers};
 use super::messages::Messages;
 use super::parts::{Ending, Parts, Wait};
 use super::pool::{self, Need, Pool};
+use super::prompt::Prompt;
 use super::reactor::{Of, Piece, Reactor, Reactors};
 use super::rounds;
 use super::runtime::Runtime;
@@ -35,8 +36,8 @@ pub(super) struct Builder<'a> {
     pub(super) lines: &'a [Line],
     pub(super) classes: &'a Classes,
     pub(super) links: &'a [Link],
-    /// Those of `links` whose consumer hardly ever sleeps.
-    pub(super) prompt: &'a [Link],
+    /// Whose consumers hardly ever sleep.
+    pub(super) prompt: &'a [Prompt],
     pub(super) pools: &'a [Pool],
     pub(super) reactors: &'a Reactors,
     pub(super) messages: &'a Messages,
@@ -330,8 +331,10 @@ impl Builder<'_> {
                         report.device_sleeps += 1;
                         Wait::Sleep(slept)
                     }
-                    // When it fell asleep was not recorded: it may have waited for its pool.
-                    (None, Outside::Relative(Why::ClosedLoop)) if pool::of(self.pools, index).is_some() => {
+                    // When it fell asleep was not recorded: it may have waited for its pool, or for what it needs of its servers.
+                    (None, Outside::Relative(Why::ClosedLoop))
+                        if pool::of(self.pools, index).is_some() || is_prompt(self.prompt, index) =>
+                    {
                         Wait::None
                     }
                     (Some((slept, _)), Outside::Relative(why)) => {
@@ -354,11 +357,6 @@ impl Builder<'_> {
                 }
             }
         }
-    }
-
-    /// Whether this is a server that hardly ever sleeps.
-    fn is_prompt(&self, index: usize) -> bool {
-        self.prompt.iter().any(|link| link.consumer == index)
     }
 
     /// The CPU time of an activation with its deeds in between.
@@ -405,7 +403,7 @@ impl Builder<'_> {
     /// Decides what comes after the recorded operations.
     fn ending(&mut self, index: usize, parts: &Parts, never: ChannelId) -> Ending {
         let line = &self.lines[index];
-        let (pooled, prompt) = (pool::of(self.pools, index).is_some(), self.is_prompt(index));
+        let (pooled, prompt) = (pool::of(self.pools, index).is_some(), is_prompt(self.prompt, index));
         let report = &mut *self.report;
         let Some(last) = line.activations.last() else { return Ending::Wait(never) };
         if self.makers.has(index) {
@@ -462,6 +460,11 @@ impl Builder<'_> {
         });
         if seam > Ns::ZERO || waits { Ending::Again(seam) } else { Ending::Wait(never) }
     }
+}
+
+/// Whether this is a task of a loop that hardly ever sleeps.
+fn is_prompt(prompt: &[Prompt], index: usize) -> bool {
+    prompt.iter().any(|prompt| prompt.link.consumer == index)
 }
 
 /// At most so many of these values, evenly chosen.

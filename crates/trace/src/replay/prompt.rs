@@ -16,11 +16,19 @@ use super::timeline::{Activation, Deed, Line, Origin};
 use schedlab_model::{Ns, TaskId};
 
 /// Fewer answers than this to one client do not make a server of a task. The same number as for the steady producers of `couple`.
-const ANSWERS: usize = 32;
+pub(super) const ANSWERS: usize = 32;
+
+/// A task that goes on when another has done something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Prompt {
+    pub(super) link: Link,
+    /// Whom the consumer wakes before it needs anything.
+    pub(super) wakes: usize,
+}
 
 /// Finds the servers, each with its client as its producer. `names`: of the tasks.
-pub(super) fn find(lines: &[Line], classes: &Classes, names: &[&str]) -> Vec<Link> {
-    let mut links = Vec::new();
+pub(super) fn find(lines: &[Line], classes: &Classes, names: &[&str]) -> Vec<Prompt> {
+    let mut links: Vec<Link> = Vec::new();
     for circle in classes.loops.iter().filter(|circle| circle.closed) {
         for &client in &circle.tasks {
             let serves = |server: &usize| *server != client && hardly_sleeps(&lines[*server], client);
@@ -40,7 +48,7 @@ pub(super) fn find(lines: &[Line], classes: &Classes, names: &[&str]) -> Vec<Lin
     }
     links.sort_unstable_by_key(|link| (link.consumer, link.producer));
     links.dedup_by_key(|link| link.consumer);
-    links
+    links.into_iter().map(|link| Prompt { link, wakes: link.producer }).collect()
 }
 
 /// How often the client woke this task.
@@ -56,7 +64,7 @@ fn hardly_sleeps(line: &Line, client: usize) -> bool {
 }
 
 /// The CPU progress at which this task woke the client, ascending.
-fn answers(line: &Line, client: usize) -> impl Iterator<Item = Ns> + '_ {
+pub(super) fn answers(line: &Line, client: usize) -> impl Iterator<Item = Ns> + '_ {
     let of = move |(activation, start): (&'_ Activation, &Ns)| {
         let start = *start;
         let wakes =
@@ -67,8 +75,8 @@ fn answers(line: &Line, client: usize) -> impl Iterator<Item = Ns> + '_ {
 }
 
 /// Makes siblings that never slept a part of the loop of their client.
-pub(super) fn join(classes: &mut Classes, links: &[Link]) {
-    for link in links {
+pub(super) fn join(classes: &mut Classes, prompt: &[Prompt]) {
+    for Prompt { link, .. } in prompt {
         let circle =
             classes.loops.iter_mut().find(|circle| circle.tasks.binary_search(&link.producer).is_ok());
         let Some(circle) = circle else { continue };
@@ -79,12 +87,12 @@ pub(super) fn join(classes: &mut Classes, links: &[Link]) {
     }
 }
 
-/// Adds what the servers wait for to the lines; the first of these links has the number `first`.
-pub(super) fn fill(lines: &mut [Line], links: &[Link], first: usize) {
+/// Adds what such tasks wait for to the lines; the first of these links has the number `first`.
+pub(super) fn fill(lines: &mut [Line], prompt: &[Prompt], first: usize) {
     let mut deeds = Vec::new();
-    for (number, link) in (first as u32..).zip(links) {
+    for (number, Prompt { link, wakes }) in (first as u32..).zip(prompt) {
         let (server, client) = (&lines[link.consumer], &lines[link.producer]);
-        let mut answers: Vec<Ns> = answers(server, link.producer).collect();
+        let mut answers: Vec<Ns> = answers(server, *wakes).collect();
         answers.push(server.total);
         let mut fed = Ns::ZERO;
         for pair in answers.windows(2) {
@@ -154,7 +162,7 @@ mod tests {
 
     fn pairs(lines: &[Line]) -> Vec<(usize, usize)> {
         let classes = classify(lines, us(100_000), &[]);
-        find(lines, &classes, &NAMES).iter().map(|link| (link.consumer, link.producer)).collect()
+        find(lines, &classes, &NAMES).iter().map(|of| (of.link.consumer, of.link.producer)).collect()
     }
 
     #[test]
@@ -179,9 +187,9 @@ mod tests {
         let lines = lines();
         let classes = classify(&lines, us(100_000), &[]);
         let found = find(&lines, &classes, &["client", "backend", "hog", "batch"]);
-        assert_eq!(found.iter().map(|link| link.consumer).collect::<Vec<_>>(), [1]);
+        assert_eq!(found.iter().map(|of| of.link.consumer).collect::<Vec<_>>(), [1]);
         let mut classes = classes;
-        join(&mut classes, &[Link { producer: CLIENT, consumer: 2 }]);
+        join(&mut classes, &[Prompt { link: Link { producer: CLIENT, consumer: 2 }, wakes: CLIENT }]);
         assert!(classes.in_closed_loop(2) && !classes.in_closed_loop(3));
         assert_eq!(classes.outside[2], Outside::Relative(Why::ClosedLoop));
     }
@@ -189,7 +197,7 @@ mod tests {
     #[test]
     fn behind_each_answer_it_needs_what_the_client_had_done_when_it_went_on() {
         let mut lines = lines();
-        fill(&mut lines, &[Link { producer: CLIENT, consumer: 2 }], 7);
+        fill(&mut lines, &[Prompt { link: Link { producer: CLIENT, consumer: 2 }, wakes: CLIENT }], 7);
         let deeds = |task: usize, deed: Deed| -> Vec<Ns> {
             let line = &lines[task];
             let of = line.activations.iter().zip(&line.starts);
