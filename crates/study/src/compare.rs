@@ -36,6 +36,7 @@ use crate::metric::Metric;
 use crate::result::{Cell, Row, Subject};
 use crate::run::{RowPlan, Run};
 use crate::variant::{self, Variant};
+pub(crate) use percentile::of as interval_of;
 use schedlab_model::Ns;
 use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_stats::Estimate;

@@ -5,10 +5,13 @@
 
 use crate::StudyError;
 use crate::change::Judgement;
-use crate::compare::{CLIENT_LOG, ClientLogSpec, Options, RecordedInput, compare_recording, measured_in};
-use crate::measurements::{Kind, Measured};
+use crate::compare::{
+    CLIENT_LOG, ClientLogSpec, Options, RecordedInput, compare_recording, interval_of, measured_in,
+};
+use crate::measurements::{Kind, Measured, SubjectData};
 use crate::metric::{Metric, Stat};
 use crate::result::{Row, Study};
+use crate::view;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -82,6 +85,8 @@ pub struct Figure {
     pub predicted: f64,
     /// Half width of the interval beside the prediction; `None`: activations that are no requests, of which nothing is predicted.
     pub error: Option<f64>,
+    /// By what part the replay of the recording itself is off, in points for shares; `None`: it was not recorded.
+    pub replayed: Option<f64>,
     /// What the prediction says of the change.
     pub judgement: Judgement,
 }
@@ -102,10 +107,7 @@ impl Figure {
 
     /// Error of the prediction: points of a CPU for shares, parts of what came for the rest.
     pub fn off(&self) -> f64 {
-        match self.metric {
-            Metric::Share => self.predicted - self.after,
-            _ => (self.predicted - self.after) / self.after.abs().max(f64::MIN_POSITIVE),
-        }
+        off(self.metric, self.predicted, self.after)
     }
 }
 
@@ -116,6 +118,8 @@ pub struct PairResult {
     pub name: String,
     /// It was not looked at while the method was made.
     pub unseen: bool,
+    /// Nothing was changed: what was recorded before and after differs by what two recordings of one setting do.
+    pub unchanged: bool,
     /// Why the prediction is not to be relied on; empty: it is trusted.
     pub distrust: Vec<String>,
     /// The figures.
@@ -145,8 +149,19 @@ fn of_measured(measured: &Measured) -> BTreeMap<String, BTreeMap<Metric, f64>> {
     };
     classes
         .filter(|subject| subject.value(Metric::Share).is_some_and(|share| share >= MATTERS))
-        .map(|subject| (subject.name.clone(), of(&|metric| subject.value(metric))))
+        .map(|subject| {
+            (subject.name.clone(), of(&|metric| subject.value(metric).filter(|_| !of_few(subject, metric))))
+        })
         .collect()
+}
+
+/// Whether this is a percentile with too few values beyond it: where a server wakes twice in three seconds, its p99 says nothing.
+fn of_few(subject: &SubjectData, metric: Metric) -> bool {
+    let (Metric::Latency(Stat::Percentile(rank)) | Metric::Response(Stat::Percentile(rank))) = metric else {
+        return false;
+    };
+    interval_of(std::iter::once(subject), metric)
+        .is_none_or(|interval| view::few_for(rank, interval.samples as f64))
 }
 
 /// Predicts one pair, and lays it beside what came. `folder`: where the recordings are.
@@ -173,6 +188,7 @@ pub fn judge(folder: &Path, pair: &Pair, jobs: usize) -> Result<PairResult, Stud
     Ok(PairResult {
         name: pair.name.clone(),
         unseen: pair.unseen,
+        unchanged: pair.change.is_empty() && pair.scheduler.is_empty(),
         distrust,
         figures,
         verdict: study.verdict.outcome.clone(),
@@ -190,6 +206,7 @@ fn requests(study: &Study, after: f64) -> Option<Figure> {
         after,
         predicted: own.value.median,
         error: own.error,
+        replayed: None,
         judgement: own.change.map_or(Judgement::Same, |change| change.judgement),
     })
 }
@@ -219,11 +236,27 @@ fn beside(study: &Study, before: &Figures, came: &Figures) -> Vec<Figure> {
                 after,
                 predicted: cell.value.median,
                 error: cell.error,
+                replayed: replayed(study, class, metric),
                 judgement: cell.change.map_or(Judgement::Same, |change| change.judgement),
             });
         }
     }
     figures
+}
+
+/// By how much the replay of the recording itself is off.
+fn replayed(study: &Study, class: &str, metric: Metric) -> Option<f64> {
+    let subject = study.self_replay.as_ref()?.subjects.iter().find(|subject| subject.name == class)?;
+    let cell = subject.cells.iter().find(|cell| cell.metric == metric)?;
+    Some(off(metric, cell.simulated, cell.recorded))
+}
+
+/// By how much a value differs from another: in points of a CPU for shares, in parts of the second for the rest.
+fn off(metric: Metric, is: f64, was: f64) -> f64 {
+    match metric {
+        Metric::Share => is - was,
+        _ => (is - was) / was.abs().max(f64::MIN_POSITIVE),
+    }
 }
 
 /// The pairs as a table in Markdown, with a summary below it.
@@ -276,13 +309,27 @@ pub struct Summary {
     pub claims: (usize, usize),
     /// Median absolute errors by metric: points of a CPU for shares, parts for the rest.
     pub errors: BTreeMap<Metric, f64>,
+    /// The same of the pairs in which nothing was changed, which no prediction can be better than; and of the replay of each recording itself.
+    pub parts: BTreeMap<Metric, Parts>,
+}
+
+/// What an error is made of: medians, as [`Summary::errors`].
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Parts {
+    /// Predictions of pairs in which something was changed.
+    pub changed: Option<f64>,
+    /// Two recordings of one setting.
+    pub unchanged: Option<f64>,
+    /// The replay of a recording under its own setting.
+    pub replayed: Option<f64>,
 }
 
 impl Summary {
     /// Of these results.
     pub fn of(results: &[PairResult]) -> Summary {
         let mut summary = Summary { pairs: (results.len(), 0), ..Summary::default() };
-        let mut errors: BTreeMap<Metric, Vec<f64>> = BTreeMap::new();
+        // All, of changes, of none, of the replay itself.
+        let mut errors: BTreeMap<Metric, [Vec<f64>; 4]> = BTreeMap::new();
         for result in results.iter().filter(|result| result.distrust.is_empty()) {
             summary.pairs.1 += 1;
             summary.merged += result.figures.iter().filter(|figure| figure.error.is_none()).count();
@@ -292,12 +339,18 @@ impl Summary {
                 let claims = matches!(figure.judgement, Judgement::Better | Judgement::Worse);
                 summary.claims.0 += usize::from(claims);
                 summary.claims.1 += usize::from(figure.is_wrong());
-                errors.entry(figure.metric).or_default().push(figure.off().abs());
+                let of = errors.entry(figure.metric).or_default();
+                let error = figure.off().abs();
+                of[0].push(error);
+                of[if result.unchanged { 2 } else { 1 }].push(error);
+                of[3].extend(figure.replayed.map(f64::abs));
             }
         }
-        let medians =
-            errors.into_iter().filter_map(|(metric, all)| Some((metric, schedlab_stats::median(&all)?)));
-        summary.errors = medians.collect();
+        for (metric, of) in errors {
+            let [all, changed, unchanged, replayed] = of.map(|values| schedlab_stats::median(&values));
+            summary.errors.extend(all.map(|all| (metric, all)));
+            summary.parts.insert(metric, Parts { changed, unchanged, replayed });
+        }
         summary
     }
 }
@@ -316,7 +369,17 @@ impl std::fmt::Display for Summary {
         writeln!(f, "Certain claims: {}, of them wrong: {}.", self.claims.0, self.claims.1)?;
         for (metric, error) in &self.errors {
             let unit = if *metric == Metric::Share { "points" } else { "%" };
-            writeln!(f, "Median error of {metric}: {:.1} {unit}.", error * 100.0)?;
+            let show = |part: f64| format!("{:.1} {unit}", part * 100.0);
+            write!(f, "Median error of {metric}: {}", show(*error))?;
+            let parts = self.parts.get(metric).copied().unwrap_or_default();
+            let of = [
+                ("where something was changed", parts.changed),
+                ("between two recordings of one setting", parts.unchanged),
+                ("of the replay of the recording itself", parts.replayed),
+            ];
+            let told: Vec<String> =
+                of.iter().filter_map(|(what, part)| Some(format!("{} {what}", show((*part)?)))).collect();
+            writeln!(f, " ({}).", told.join(", "))?;
         }
         Ok(())
     }

@@ -156,7 +156,16 @@ fn activations_that_requests_share_are_no_throughput() {
 fn a_pair_without_a_change_claims_nothing() {
     let results = results(&["node same"]);
     assert!(results[0].figures.len() > 3);
-    assert_eq!(Summary::of(&results).claims, (0, 0));
+    let summary = Summary::of(&results);
+    assert_eq!(summary.claims, (0, 0));
+    // All of its error is what two recordings of one setting differ by.
+    let parts = summary.parts[&Metric::Share];
+    assert!(parts.changed.is_none() && parts.replayed.is_some(), "{parts:?}");
+    assert_eq!(parts.unchanged, Some(summary.errors[&Metric::Share]));
+    // wrk and sysbench slept too seldom for a percentile.
+    let p99 = |figure: &&schedlab_study::pairs::Figure| matches!(figure.metric, Metric::Latency(_));
+    let told: Vec<&str> = results[0].figures.iter().filter(p99).map(|figure| figure.class.as_str()).collect();
+    assert!(!told.contains(&"sysbench"), "{told:?}");
     for figure in results[0].figures.iter().filter(|figure| figure.metric == Metric::Share) {
         assert!(figure.holds(), "{figure:?}");
         assert_eq!(figure.before, figure.predicted, "{figure:?}");
