@@ -33,6 +33,7 @@ mod build;
 mod classify;
 mod couple;
 mod devices;
+mod looks;
 mod makers;
 mod messages;
 mod parts;
@@ -46,6 +47,7 @@ mod silent;
 mod ticks;
 mod timeline;
 mod units;
+mod weave;
 
 pub use build::END;
 pub use recorder::RecorderCost;
@@ -182,9 +184,9 @@ pub struct ReplayReport {
     pub commands: Vec<Vec<TaskId>>,
     /// Servers that hardly ever sleep, and the client that each answers: they need its next request behind each answer.
     pub prompt: Vec<(TaskId, TaskId)>,
-    /// Clients that hardly ever sleep because every reply is there when they look for it: they need what those who serve them had done
+    /// Tasks that hardly ever sleep because what they wait for is there when they look: they need what those who work for them had done
     /// behind each of their messages.
-    pub silent: Vec<SilentClient>,
+    pub silent: Vec<SilentTask>,
     /// Tasks of which an activation is a request.
     pub requests: Vec<TaskId>,
     /// Threads of one process that do the same for others, of which the recording does not show whether they take over from each
@@ -209,13 +211,13 @@ pub struct ReplayReport {
     pub recorded: Vec<u64>,
 }
 
-/// A client that hardly ever sleeps.
+/// A task of a closed loop that hardly ever sleeps, and that others never wake.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SilentClient {
-    /// The client.
+pub struct SilentTask {
+    /// The task.
     pub task: TaskId,
-    /// How many tasks serve it.
-    pub servers: usize,
+    /// How many tasks work for it alone.
+    pub others: usize,
     /// How many of its messages woke one of them.
     pub messages: u64,
 }
@@ -362,11 +364,11 @@ impl ReplayReport {
                 self.prompt.len()
             )?;
         }
-        for SilentClient { task, servers, messages } in &self.silent {
+        for SilentTask { task, others, messages } in &self.silent {
             write!(
                 f,
-                "\n{task} hardly ever sleeps and gets ahead of the {servers} tasks that serve it with none of {messages} messages: it is taken \
-                 for their client, which needs a reply behind each"
+                "\n{task} hardly ever sleeps, and gets ahead of the {others} tasks that work for it with next to none of {messages} messages: \
+                 it is taken to need what they do for each"
             )?;
         }
         Ok(())
@@ -434,17 +436,7 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
     report.runtimes = runtimes.iter().map(RuntimeFit::of).collect();
     let monitors: Vec<usize> = runtimes.iter().flat_map(|runtime| runtime.monitors.iter().copied()).collect();
     let mut classes = classify::classify(&timeline.lines, recording.duration, &monitors);
-    let names: Vec<&str> = recording.header.tasks.iter().map(|task| task.comm.as_str()).collect();
-    let mut prompt = prompt::find(&timeline.lines, &classes, &names);
-    prompt::join(&mut classes, &prompt);
-    report.prompt =
-        prompt.iter().map(|of| (TaskId::from(of.link.consumer), TaskId::from(of.link.producer))).collect();
-    let home = |task: &TaskInfo| silent::Home { process: task.pid, kernel: task.kernel };
-    let homes: Vec<silent::Home> = recording.header.tasks.iter().map(home).collect();
-    let clients = silent::find(&timeline.lines, &classes, &homes);
-    silent::join(&mut classes, &clients);
-    report.silent = clients.iter().map(|client| client.described(&timeline.lines)).collect();
-    prompt.extend(silent::needs(&clients));
+    let prompt = report.seldom_asleep(&timeline.lines, &recording.header.tasks, &mut classes);
     report.note_loops(&classes.loops);
     let mut reactors = reactor::find(&timeline.lines, &classes.loops, recording.duration);
     report.requests.extend(units::of_reactors(&reactors));
@@ -454,6 +446,8 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
     let mut links = couple::couple(&mut timeline.lines, &classes.loops, &pools, &reactors);
     prompt::fill(&mut timeline.lines, &prompt, links.len());
     links.extend(prompt.iter().map(|of| of.link));
+    let looks = looks::tie(&mut timeline.lines, &classes, &runtimes, links.len());
+    links.extend(looks);
     pool::fill(&mut timeline.lines, &mut pools, links.len());
     reactors.fill(&mut timeline.lines, links.len() + pools.len());
     report.commands = pool::commands(&timeline.lines, &classes, &pools);
@@ -495,6 +489,27 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
 }
 
 impl ReplayReport {
+    /// Finds the tasks of closed loops that hardly ever sleep, and makes them a part of their loops: what they need, and when.
+    fn seldom_asleep(
+        &mut self,
+        lines: &[timeline::Line],
+        tasks: &[TaskInfo],
+        classes: &mut classify::Classes,
+    ) -> Vec<prompt::Prompt> {
+        let names: Vec<&str> = tasks.iter().map(|task| task.comm.as_str()).collect();
+        let mut prompt = prompt::find(lines, classes, &names);
+        prompt::join(classes, &prompt);
+        let pair = |of: &prompt::Prompt| (TaskId::from(of.link.consumer), TaskId::from(of.link.producer));
+        self.prompt = prompt.iter().map(pair).collect();
+        let home = |task: &TaskInfo| silent::Home { process: task.pid, kernel: task.kernel };
+        let homes: Vec<silent::Home> = tasks.iter().map(home).collect();
+        let silent = silent::find(lines, classes, &homes);
+        silent::join(classes, &silent);
+        self.silent = silent.iter().map(|of| of.described(lines)).collect();
+        prompt.extend(silent::needs(&silent));
+        prompt
+    }
+
     fn note_ties(&mut self, pools: &[pool::Pool], links: &[couple::Link], reactors: &reactor::Reactors) {
         self.reactors = reactors.all.iter().map(|r| (TaskId::from(r.task), r.peers.len())).collect();
         self.pools = pools.iter().map(|pool| (TaskId::from(pool.consumer), pool.producers.len())).collect();

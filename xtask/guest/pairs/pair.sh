@@ -18,8 +18,9 @@ answers() { wget -q -O /dev/null http://127.0.0.1:8080/ 2>/dev/null; }
 wrk() { inside wrk -t1 -c"$connections" -d"$1"s http://127.0.0.1:8080/; }
 
 connections=8
-# Seconds of the load before anything is recorded.
+# Seconds of the load before anything is recorded, and what ends the load then (empty: it ends by itself).
 warm_up=0
+stop_load() { :; }
 workers=$([ "$cpus" = 1 ] && echo 1 || echo 2)
 case $server in
     redis)
@@ -169,9 +170,12 @@ class Server {
 END
         java() { HOME=/tmp inside /usr/lib/jvm/java-21-openjdk-amd64/bin/"$@"; }
         java javac -d /data /data/Server.java >/tmp/javac 2>&1 || bad "javac: $(tail -n 3 /tmp/javac)"
-        serve() { java java -Xmx256m -Dsun.net.httpserver.nodelay=true -cp /data Server >/tmp/java 2>&1; }
-        warm_up=4
-        load_it() { wrk 16; }
+        # One compiler of the two: the other one would take a quarter of the CPU for minutes of a virtual clock.
+        serve() { java java -XX:TieredStopAtLevel=1 -Xmx256m -Dsun.net.httpserver.nodelay=true -cp /data Server >/tmp/java 2>&1; }
+        warm_up=8
+        load_it() { wrk 300; }
+        # wrk prints what it has counted.
+        stop_load() { task kill wrk 2 >/dev/null; }
         name=ForkJoinPool-1-
         process=java
         ;;
@@ -246,8 +250,9 @@ setting() {
     serve &
     wait_for 60 answers || bad "$setting: $server answers"
     change "$setting"
+    rm -f /tmp/over
     if [ $warm_up != 0 ]; then
-        load_it >"$setting.client" 2>&1 &
+        { load_it >"$setting.client" 2>&1 || touch /tmp/lost; touch /tmp/over; } &
         load=$!
         sleep $warm_up
     fi
@@ -261,10 +266,15 @@ setting() {
         load_it >"$setting.client" 2>&1 || lost=1
     else
         sleep 3
+        [ -e /tmp/over ] && bad "$setting: the load was over before its recording"
     fi
     kill -INT $recorder
     wait $recorder
-    [ $warm_up = 0 ] || wait $load || lost=1
+    if [ $warm_up != 0 ]; then
+        stop_load
+        wait $load
+        rm /tmp/lost 2>/dev/null && lost=1
+    fi
     [ -z "$lost" ] || bad "$setting: the load: $(tail -n 2 "$setting.client")"
     check "$setting: recorded" grep -q 'no event was lost' /tmp/record
     for of in batch ${process:-$name} mixer; do kill -9 $(processes $of) 2>/dev/null; done

@@ -67,7 +67,7 @@ pub(super) const SERVERS: &[Server] = &[
     server("postgres", &["postgresql-17"], "postgres"),
     unseen("memcached", &["memcached", "libmemcached-tools"], "mc-worker"),
     server("apache", &["apache2-bin", "wrk"], "apache2"),
-    unseen("java", &["openjdk-21-jdk-headless", "wrk"], "ForkJoinPool-1-"),
+    server("java", &["openjdk-21-jdk-headless", "wrk"], "ForkJoinPool-1-"),
     Server { stays: false, ..server("build", &["gcc", "make"], "cc1") },
     server("audio", &[], "audio"),
 ];

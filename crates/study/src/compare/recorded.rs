@@ -15,7 +15,7 @@ use super::{
 use super::{detail, parse_variants, rows, seeds, split_classes, verdict};
 use crate::StudyError;
 use crate::measurements::Measured;
-use crate::result::{Detail, Input, InputKind, Prediction, SCHEMA, SecondHalf, Study};
+use crate::result::{Detail, Input, InputKind, Prediction, SCHEMA, SecondHalf, SelfReplay, Study};
 use crate::run::{Bench, RowPlan, Run, with_knobs};
 use crate::variant::{Subject, Variant};
 use schedlab_model::{Draw, EventSink, Ns, random};
@@ -386,8 +386,7 @@ pub fn compare_recording(
     let gates = Gates::new(&options.gates, &plans, &names)?;
     let duration = self::duration(input, options)?;
     let seeds = seeds(options.seed.unwrap_or(1), options.repetitions.unwrap_or(SEEDS));
-    let split = split_classes(&plans, &input.classes);
-    let single = |task: usize| split.contains(input.classes[task].as_str()).then(|| input.task_name(task));
+    let single = single(input, &plans);
     let keep = options.detail.then(|| detail::keep(&input.header, &input.classes, duration, plans.len()));
     let bench = Bench {
         machine: &|seed| input.machine(seed),
@@ -405,8 +404,8 @@ pub fn compare_recording(
     let (mut runs, refused) = bench.run(&mut plans)?;
     client.iter().for_each(|client| client.add_to(&mut runs));
     let alone = trust::alone(input, &plans[0], &bench)?;
-    let mut replay = trust::self_replay(input, &recorded, why, &runs[0], &alone, &single);
-    replay.left_out = left_out;
+    let found = trust::self_replay(input, &recorded, why, &runs[0], &alone, &single);
+    let mut replay = SelfReplay { left_out, ..found };
     let mut errors = trust::method_errors(&replay, input);
     replay.doubt(input.second_half(&recorded, &bench)?, &errors);
     client.iter().for_each(|client| client.add_error(&runs[0], &mut errors));
@@ -442,6 +441,15 @@ pub fn compare_recording(
         study.detail = Some(Box::new(detail));
     }
     Ok(study)
+}
+
+/// Gives the own name of a task whose class a plan changes in part only.
+fn single<'a>(
+    input: &'a RecordedInput,
+    plans: &[RowPlan],
+) -> impl Fn(usize) -> Option<String> + Sync + use<'a> {
+    let split = split_classes(plans, &input.classes);
+    move |task| split.contains(input.classes[task].as_str()).then(|| input.task_name(task))
 }
 
 impl RecordedInput {

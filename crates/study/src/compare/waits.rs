@@ -1,19 +1,20 @@
-//! Rows in which a client waits that never did in the recording.
+//! Rows in which a task waits that never did in the recording.
 //!
-//! Of a client that hardly ever slept the recording shows that a reply was there whenever it looked for one, and not how many: it may have eight
-//! connections with a reply in each. As long as a row leaves it like that, what it does follows from the recording. In a row where it sleeps
+//! Of a task that hardly ever slept the recording shows that what it waits for was there whenever it looked, and not how much of it: a client may have
+//! eight connections with a reply in each. As long as a row leaves it like that, what it does follows from the recording. In a row where it sleeps
 //! again and again (another kernel lets it send on where the recorded one gave the CPU to the server) that number decides, and all
 //! that the row changes is open.
 
 use super::Errors;
 use super::recorded::RecordedInput;
+use crate::change::MethodError;
 use crate::measurements::Kind;
 use crate::metric::Metric;
 use crate::run::{RowPlan, Run};
 use std::collections::BTreeMap;
 
-/// A client waits when it sleeps after this part of its messages (in per cent): as many as are recorded with none of those who serve it awake may be
-/// missing where it is called a client that never gets ahead.
+/// Such a task waits when it sleeps after more than this part of its messages (in per cent). Chosen: as many may find those who work for it awake in
+/// the recording.
 const WAITS_PERCENT: f64 = 10.0;
 
 /// The errors of predictions, row by row.
@@ -28,7 +29,7 @@ impl RowErrors {
         self.open.get(&row).unwrap_or(&self.common)
     }
 
-    /// Opens the errors of rows in which such a client waits; and what the reader is told about each.
+    /// Opens the errors of rows in which such a task waits; and what the reader is told about each.
     pub(super) fn find(
         input: &RecordedInput,
         plans: &[RowPlan],
@@ -36,20 +37,20 @@ impl RowErrors {
         common: Errors,
     ) -> (RowErrors, Vec<String>) {
         let (mut open, mut notes) = (BTreeMap::new(), Vec::new());
-        for client in &input.replay.report.silent {
-            let class = &input.classes[client.task.index()];
-            let messages = client.messages as f64 / (input.replay.duration.0 as f64 / 1e9);
+        for silent in &input.replay.report.silent {
+            let class = &input.classes[silent.task.index()];
+            let messages = silent.messages as f64 / (input.replay.duration.0 as f64 / 1e9);
             for (row, runs) in runs.iter().enumerate() {
                 let sleeps = sleeps(runs, class);
                 if sleeps * 100.0 <= messages * WAITS_PERCENT {
                     continue;
                 }
-                let of_all = |(key, error): (&_, &crate::change::MethodError)| {
-                    (Clone::clone(key), crate::change::MethodError { apart: 1.0, ..*error })
+                let of_all = |(key, error): (&(String, Metric), &MethodError)| {
+                    (key.clone(), MethodError { apart: 1.0, ..*error })
                 };
                 open.entry(row).or_insert_with(|| common.iter().map(of_all).collect::<Errors>());
                 notes.push(format!(
-                    "{} under {}: {class} sleeps {sleeps:.0} times a second, and hardly ever in the recording: how many replies lie ready for it is not \
+                    "{} under {}: {class} sleeps {sleeps:.0} times a second, and hardly ever in the recording: how much lies ready for it is not \
                      recorded, so all that changes there is open",
                     plans[row].variant, plans[row].label
                 ));

@@ -64,7 +64,8 @@ pub(super) fn couple(lines: &mut [Line], loops: &[Loop], pools: &[Pool], reactor
     links
 }
 
-fn steady_producers(line: &Line) -> Vec<usize> {
+/// Those that begin a good part of what a task does.
+pub(super) fn steady_producers(line: &Line) -> Vec<usize> {
     let mut wakers: Vec<usize> = line
         .activations
         .iter()

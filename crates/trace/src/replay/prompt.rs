@@ -10,8 +10,8 @@
 //!
 //! A backend that never slept at all has no wakeup by its client. Its siblings tell: tasks of its name that are such servers of the same client.
 
-use super::classify::{Classes, ENOUGH, Outside, RARE_PERCENT, Why};
-use super::couple::{Link, add};
+use super::classify::{Classes, Outside, RARE_PERCENT, Why};
+use super::couple::{Link, add, steady_producers};
 use super::timeline::{Activation, Deed, Line, Origin};
 use schedlab_model::{Ns, TaskId};
 
@@ -24,6 +24,17 @@ pub(super) struct Prompt {
     pub(super) link: Link,
     /// Whom the consumer wakes before it needs anything.
     pub(super) wakes: usize,
+    /// When it needs that.
+    pub(super) when: When,
+}
+
+/// At which point behind its message a task needs what another does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum When {
+    /// Where it went on after the other had run.
+    GoesOn,
+    /// Before its next message.
+    SendsAgain,
 }
 
 /// Finds the servers, each with its client as its producer. `names`: of the tasks.
@@ -33,8 +44,12 @@ pub(super) fn find(lines: &[Line], classes: &Classes, names: &[&str]) -> Vec<Pro
         for &client in &circle.tasks {
             let serves = |server: &usize| *server != client && hardly_sleeps(&lines[*server], client);
             let inside = circle.tasks.iter().copied().filter(serves);
-            let known: Vec<usize> =
-                inside.filter(|&server| (1..ENOUGH).contains(&asked(&lines[server], client))).collect();
+            // Of one that its client wakes again and again `couple` knows more: how far it goes without it.
+            let seldom = |server: &usize| {
+                let line = &lines[*server];
+                asked(line, client) > 0 && !steady_producers(line).contains(&client)
+            };
+            let known: Vec<usize> = inside.filter(seldom).collect();
             let sibling = |task: &usize| {
                 !classes.in_loop(*task)
                     && serves(task)
@@ -48,7 +63,8 @@ pub(super) fn find(lines: &[Line], classes: &Classes, names: &[&str]) -> Vec<Pro
     }
     links.sort_unstable_by_key(|link| (link.consumer, link.producer));
     links.dedup_by_key(|link| link.consumer);
-    links.into_iter().map(|link| Prompt { link, wakes: link.producer }).collect()
+    let prompt = |link: Link| Prompt { link, wakes: link.producer, when: When::GoesOn };
+    links.into_iter().map(prompt).collect()
 }
 
 /// How often the client woke this task.
@@ -90,13 +106,17 @@ pub(super) fn join(classes: &mut Classes, prompt: &[Prompt]) {
 /// Adds what such tasks wait for to the lines; the first of these links has the number `first`.
 pub(super) fn fill(lines: &mut [Line], prompt: &[Prompt], first: usize) {
     let mut deeds = Vec::new();
-    for (number, Prompt { link, wakes }) in (first as u32..).zip(prompt) {
+    for (number, Prompt { link, wakes, when }) in (first as u32..).zip(prompt) {
         let (server, client) = (&lines[link.consumer], &lines[link.producer]);
         let mut answers: Vec<Ns> = answers(server, *wakes).collect();
         answers.push(server.total);
         let mut fed = Ns::ZERO;
         for pair in answers.windows(2) {
-            let Some((own, needed)) = goes_on(server, client, pair[0], pair[1]) else { continue };
+            let point = match when {
+                When::GoesOn => goes_on(server, client, pair[0], pair[1]),
+                When::SendsAgain => Some(sends_again(server, client, pair[1])),
+            };
+            let Some((own, needed)) = point else { continue };
             if needed > fed {
                 fed = needed;
                 deeds.push((link.producer, needed, Deed::Feed(number)));
@@ -118,6 +138,11 @@ fn goes_on(server: &Line, client: &Line, from: Ns, to: Ns) -> Option<(Ns, Ns)> {
     let until_next = server.stretches[first..].iter().take_while(|stretch| stretch.before < to);
     let mut resumed = until_next.map(|stretch| (stretch.before, client.progress(stretch.from)));
     resumed.find(|(_, progress)| *progress > done)
+}
+
+/// The last point before its message at `to`, and what the other had done when that came.
+fn sends_again(task: &Line, other: &Line, to: Ns) -> (Ns, Ns) {
+    (to.saturating_sub(Ns(1)), other.progress(task.reached(to)))
 }
 
 #[cfg(test)]
@@ -182,6 +207,29 @@ mod tests {
         assert_eq!(pairs(&lines), []);
     }
 
+    /// A Go server under wrk: woken ten times, by the first messages. One that is woken again and again has a flow of its own.
+    #[test]
+    fn a_server_that_its_client_wakes_for_a_while_is_one() {
+        let wakes = |times: u64| {
+            let mut lines = lines();
+            for round in 0..(20 * times) {
+                let at = us(100_000 + 1_000 * round);
+                lines[1].run(at, at + us(300));
+                let number = lines[CLIENT].activations.len() as u32;
+                let open = lines[1].activations.last_mut().unwrap();
+                open.deeds.push((open.demand, Deed::Wake(TaskId::from(CLIENT), number)));
+                lines[CLIENT].begin(Origin::Task(TaskId(1)), at + us(300), None);
+                lines[CLIENT].run(at + us(300), at + us(500));
+            }
+            for number in 0..times {
+                let at = us(100_000 + 1_000 * 20 * times + number);
+                lines[1].begin(Origin::Task(TaskId::from(CLIENT)), at, None);
+            }
+            pairs(&lines).contains(&(1, CLIENT))
+        };
+        assert_eq!((wakes(10), wakes(40)), (true, false));
+    }
+
     #[test]
     fn a_stranger_that_never_slept_is_no_sibling() {
         let lines = lines();
@@ -189,7 +237,10 @@ mod tests {
         let found = find(&lines, &classes, &["client", "backend", "hog", "batch"]);
         assert_eq!(found.iter().map(|of| of.link.consumer).collect::<Vec<_>>(), [1]);
         let mut classes = classes;
-        join(&mut classes, &[Prompt { link: Link { producer: CLIENT, consumer: 2 }, wakes: CLIENT }]);
+        join(
+            &mut classes,
+            &[Prompt { link: Link { producer: CLIENT, consumer: 2 }, wakes: CLIENT, when: When::GoesOn }],
+        );
         assert!(classes.in_closed_loop(2) && !classes.in_closed_loop(3));
         assert_eq!(classes.outside[2], Outside::Relative(Why::ClosedLoop));
     }
@@ -197,7 +248,11 @@ mod tests {
     #[test]
     fn behind_each_answer_it_needs_what_the_client_had_done_when_it_went_on() {
         let mut lines = lines();
-        fill(&mut lines, &[Prompt { link: Link { producer: CLIENT, consumer: 2 }, wakes: CLIENT }], 7);
+        fill(
+            &mut lines,
+            &[Prompt { link: Link { producer: CLIENT, consumer: 2 }, wakes: CLIENT, when: When::GoesOn }],
+            7,
+        );
         let deeds = |task: usize, deed: Deed| -> Vec<Ns> {
             let line = &lines[task];
             let of = line.activations.iter().zip(&line.starts);

@@ -136,7 +136,11 @@ fn missing(program: &Program, sent: &BTreeMap<ChannelId, u64>) -> Vec<(ChannelId
 /// once. Its rounds would follow each other without end; it has no second one.
 fn never_waits(program: &Program, lacks: &[(ChannelId, u64)]) -> bool {
     if !program.branches.is_empty() {
-        return program.branches.iter().all(|branch| is_fed_by_itself(program, branch, lacks));
+        // What a part needs of others on its way is no lack.
+        let inside =
+            |op: &Op| takes(op).is_some_and(|(channel, _)| lacks.iter().all(|(lack, _)| *lack != channel));
+        return program.branches.iter().all(|branch| is_fed_by_itself(program, branch, lacks))
+            && !repeated(program).any(inside);
     }
     let rests = |op: &Op| matches!(op, Op::Sleep(_) | Op::Device { .. });
     let taken: u64 = repeated(program).filter_map(takes).map(|(_, count)| count).sum();
@@ -261,6 +265,27 @@ mod tests {
         let given = Op::Send { channel: SERVER, count: 1 };
         let ops = &tasks[0].program.ops;
         assert_eq!(ops[ops.len() - 2], given, "the others go on");
+    }
+
+    /// A server that hardly ever sleeps needs its client's progress behind each answer; what woke it were the client's first messages.
+    #[test]
+    fn an_event_loop_that_needs_something_on_its_way_is_given_what_began_it() {
+        let mut tasks = loop_of_two();
+        let on_its_way = ChannelId(3);
+        let ops = vec![Op::Select, run(), Op::Receive(on_its_way), Op::Select];
+        let branches = vec![Branch { channel: ChannelId(2), from: 0, to: 4 }];
+        tasks.push(TaskSpec::new("server", Program { ops, branches, ..Program::default() }));
+        tasks[0].program.ops.insert(0, send(on_its_way));
+        let waiting = tasks[3].program.clone();
+        complete_all(&mut tasks, &[0, 1, 3], &[40, 40, 1, 2]);
+        let given = Op::Send { channel: ChannelId(2), count: 2 };
+        assert_eq!(tasks[3].program.ops[3..], [given, Op::Select]);
+        // Without that it would wait for nothing.
+        tasks[3].program = Program { ops: vec![Op::Select, run(), Op::Select], ..waiting };
+        tasks[3].program.branches[0].to = 3;
+        let before = tasks[3].program.clone();
+        complete_all(&mut tasks, &[0, 1, 3], &[40, 40, 1, 2]);
+        assert_eq!(tasks[3].program, before);
     }
 
     #[test]

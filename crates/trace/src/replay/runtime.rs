@@ -16,10 +16,10 @@
 //! its CPU, and the first, when it runs again, has next to nothing left to do. In a pool of workers with jobs of their own it
 //! has all of it left.
 
-use super::classify::goes_by_the_clock;
-use super::couple::add;
-use super::timeline::{Activation, Deed, End, Line, Origin, Stretch};
-use schedlab_model::{Ns, PrevState, TaskId};
+use super::classify::{RARE_PERCENT, goes_by_the_clock};
+use super::timeline::{Activation, Deed, End, Line, Origin};
+use super::weave::weave;
+use schedlab_model::Ns;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Threads of a process are no runtime with fewer takeovers than this. Chosen: two halves of so few can be told apart.
@@ -49,6 +49,8 @@ pub(super) struct Runtime {
     pub(super) lanes: Vec<usize>,
     /// Threads that let others take over. Their timers are the runtime's own business: they drive nothing.
     pub(super) monitors: Vec<usize>,
+    /// The activations of lanes that a monitor began, each with the lane's carrier.
+    pub(super) looks: Vec<(usize, usize)>,
     /// How long threads had waited for their CPU when another one took over, ascending.
     pub(super) after: Vec<Ns>,
     /// What they still ran then, ascending.
@@ -76,7 +78,7 @@ pub(super) fn merge(lines: &mut [Line], processes: &[u32], duration: Ns) -> (Vec
         let kept = sweep.kept(sweep.usual());
         if sweep.is_runtime(kept) {
             let (mut runtime, lanes) = sweep.finish(kept);
-            runtime.lanes = weave(lines, &runtime, &lanes, duration);
+            (runtime.lanes, runtime.looks) = weave(lines, &runtime, &lanes, duration);
             runtimes.push(runtime);
         } else if sweep.shows_little() {
             undecided.extend(threads);
@@ -100,7 +102,10 @@ fn candidates(lines: &[Line], processes: &[u32]) -> Vec<Vec<usize>> {
                 |deed: &Deed| matches!(deed, Deed::Wake(other, _) if processes[other.index()] != process);
             a.deeds.iter().any(|(_, deed)| wakes(deed))
         };
-        if line.activations.iter().any(works_for_others) && line.activations.iter().any(begun_inside) {
+        let works = line.activations.iter().filter(|a| works_for_others(a)).count();
+        // A monitor that found a message now and then is still none of those that it looks after.
+        let looks_on = goes_by_the_clock(line) && works * 100 < line.activations.len() * RARE_PERCENT;
+        if works > 0 && !looks_on && line.activations.iter().any(begun_inside) {
             by_process.entry(process).or_default().push(task);
         }
     }
@@ -127,12 +132,12 @@ struct Lane {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Part {
-    thread: usize,
-    from: Ns,
-    to: Ns,
+pub(super) struct Part {
+    pub(super) thread: usize,
+    pub(super) from: Ns,
+    pub(super) to: Ns,
     /// The activation of the thread with which the lane woke; `None`: it went on.
-    wakes: Option<usize>,
+    pub(super) wakes: Option<usize>,
 }
 
 /// One walk over the activations of the threads in the order of time.
@@ -337,164 +342,16 @@ impl<'a> Sweep<'a> {
         self.rest.sort_unstable();
         let (threads, lanes) = (self.threads.to_vec(), Vec::new());
         let monitors = self.monitors.into_iter().collect();
-        let runtime = Runtime { threads, lanes, monitors, after: self.after, rest: self.rest, kept };
+        let looks = Vec::new();
+        let runtime = Runtime { threads, lanes, monitors, looks, after: self.after, rest: self.rest, kept };
         (runtime, self.lanes.into_iter().map(|lane| lane.parts).collect())
     }
-}
-
-/// Lanes take the place of what each thread did.
-struct Weave {
-    /// What each thread did.
-    old: BTreeMap<usize, Line>,
-    /// When each thread carried which lane, ascending.
-    carried: BTreeMap<usize, Vec<(Ns, Ns, usize)>>,
-    /// The activation of a thread that woke a lane: the lane, and the number of its activation.
-    woke: BTreeMap<(usize, usize), (usize, usize)>,
-    /// The thread that carries each lane at the beginning.
-    carriers: Vec<usize>,
-}
-
-impl Weave {
-    fn new(lines: &mut [Line], threads: &[usize], lanes: &[Vec<Part>]) -> Weave {
-        let old = threads.iter().map(|&thread| (thread, std::mem::take(&mut lines[thread]))).collect();
-        let mut weave = Weave { old, carried: BTreeMap::new(), woke: BTreeMap::new(), carriers: Vec::new() };
-        for (lane, parts) in lanes.iter().enumerate() {
-            let own = parts.iter().map(|part| part.thread).chain(threads.iter().copied());
-            let carrier = own.into_iter().find(|thread| !weave.carriers.contains(thread));
-            weave.carriers.extend(carrier);
-            for part in parts {
-                weave.carried.entry(part.thread).or_default().push((part.from, part.to, lane));
-            }
-        }
-        weave.carried.values_mut().for_each(|parts| parts.sort_unstable());
-        weave
-    }
-
-    /// The lane for which a thread works at `at`, else the first one.
-    fn lane(&self, thread: usize, at: Ns) -> usize {
-        let parts = self.carried.get(&thread).map_or(&[][..], |parts| parts);
-        let last = parts.partition_point(|(from, ..)| *from <= at).checked_sub(1);
-        last.map_or(0, |last| parts[last].2)
-    }
-
-    /// The line of one lane, without its deeds. What a monitor begins its timer begins: the lane had slept for so long.
-    fn line(&mut self, lane: usize, parts: &[Part], monitors: &[usize], duration: Ns) -> Line {
-        let mut line = Line::default();
-        let mut until = Ns::ZERO;
-        for part in parts {
-            let old = &self.old[&part.thread];
-            if let Some(number) = part.wakes {
-                let first = &old.activations[number];
-                if let Some(before) = line.activations.last_mut() {
-                    before.end = End::Blocked(PrevState::Sleeping);
-                }
-                let slept = match line.activations.is_empty() {
-                    true => first.slept,
-                    false => Some((part.from.saturating_sub(until), PrevState::Sleeping)),
-                };
-                line.slept += slept.map_or(Ns::ZERO, |(slept, _)| slept);
-                let by_monitor = matches!(first.origin, Origin::Task(by) if monitors.contains(&by.index()));
-                let origin = if by_monitor { Origin::HardIrq } else { first.origin };
-                if !by_monitor {
-                    self.woke.insert((part.thread, number), (lane, line.activations.len()));
-                }
-                line.starts.push(line.total);
-                let (demand, deeds, end) = (Ns::ZERO, Vec::new(), End::Cut);
-                line.activations.push(Activation { origin, slept, demand, deeds, end, ..first.clone() });
-            }
-            let first = old.stretches.partition_point(|s| s.to <= part.from);
-            for s in old.stretches[first..].iter().take_while(|s| s.from < part.to) {
-                let (from, to) = (s.from.max(part.from), s.to.min(part.to));
-                line.stretches.push(Stretch { from, to, before: line.total });
-                line.total += to.saturating_sub(from);
-                if let Some(open) = line.activations.last_mut() {
-                    open.demand += to.saturating_sub(from);
-                }
-            }
-            until = part.to;
-        }
-        if let Some(last) = line.activations.last_mut()
-            && until < duration
-        {
-            last.end = End::Blocked(PrevState::Sleeping);
-            line.slept_last = duration.saturating_sub(until);
-        }
-        line
-    }
-
-    /// Who is woken now by what woke a thread; `None`: nobody, the lane was awake. That a thread was created that carries no lane
-    /// at first is no work, either: a second round would create what is there.
-    fn woken(&self, deed: Deed) -> Option<Deed> {
-        match deed {
-            Deed::Wake(task, number) if self.old.contains_key(&task.index()) => {
-                let &(lane, number) = self.woke.get(&(task.index(), number as usize))?;
-                Some(Deed::Wake(TaskId::from(self.carriers[lane]), number as u32))
-            }
-            Deed::Spawn(task) if self.old.contains_key(&task.index()) => {
-                self.carriers.contains(&task.index()).then_some(deed)
-            }
-            other => Some(other),
-        }
-    }
-
-    /// What the threads did to others, at the progress that their lane had then.
-    fn add_deeds(&self, lines: &mut [Line]) {
-        for (&thread, old) in &self.old {
-            for (activation, start) in old.activations.iter().zip(&old.starts) {
-                for &(offset, deed) in &activation.deeds {
-                    let at = old.reached(*start + offset);
-                    let line = &mut lines[self.carriers[self.lane(thread, at)]];
-                    if let Some(deed) = self.woken(deed) {
-                        add(line, line.progress(at), deed);
-                    }
-                }
-            }
-        }
-        for &carrier in &self.carriers {
-            let line = &mut lines[carrier];
-            line.order_deeds();
-        }
-    }
-
-    /// Other tasks name lanes where they named threads.
-    fn rename(&self, line: &mut Line, deeds: bool) {
-        for activation in &mut line.activations {
-            if let Origin::Task(by) = activation.origin
-                && self.old.contains_key(&by.index())
-            {
-                let lane = self.lane(by.index(), activation.woken);
-                activation.origin = Origin::Task(TaskId::from(self.carriers[lane]));
-            }
-            if deeds {
-                activation.deeds.retain_mut(|(_, deed)| match self.woken(*deed) {
-                    Some(new) => {
-                        *deed = new;
-                        true
-                    }
-                    None => false,
-                });
-            }
-        }
-    }
-}
-
-/// Puts the lanes into the lines; gives their carriers.
-fn weave(lines: &mut [Line], runtime: &Runtime, lanes: &[Vec<Part>], duration: Ns) -> Vec<usize> {
-    let mut weave = Weave::new(lines, &runtime.threads, lanes);
-    let monitors = &runtime.monitors;
-    for (lane, parts) in lanes.iter().enumerate() {
-        lines[weave.carriers[lane]] = weave.line(lane, parts, monitors, duration);
-    }
-    weave.add_deeds(lines);
-    for (task, line) in lines.iter_mut().enumerate() {
-        weave.rename(line, !weave.carriers.contains(&task));
-    }
-    weave.carriers
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use schedlab_model::TaskId;
 
     const CLIENT: usize = 3;
     const MONITOR: usize = 2;
@@ -575,6 +432,19 @@ mod tests {
         );
         lines[MONITOR].activations[0].origin = Origin::Task(TaskId(0));
         assert!(merge(&mut lines, &PROCESSES, us(4_080 * ROUNDS)).0.is_empty());
+    }
+
+    /// Go's monitor polls the network when nobody else does, and wakes the client for a message of its own.
+    #[test]
+    fn a_monitor_that_answers_once_is_none_of_those_that_it_looks_after() {
+        let mut lines = rounds(us(5));
+        let end = us(4_080 * ROUNDS);
+        (1..=20).for_each(|look| lines[MONITOR].begin(Origin::HardIrq, end + us(20 * look), None));
+        let to_client = Deed::Wake(TaskId(CLIENT as u32), lines[CLIENT].activations.len() as u32);
+        lines[MONITOR].activations[3].deeds.push((Ns::ZERO, to_client));
+        lines[MONITOR].activations[4].origin = Origin::Task(TaskId(0));
+        let (runtimes, _) = merge(&mut lines, &PROCESSES, end + us(1_000));
+        assert_eq!((&runtimes[0].threads[..], &runtimes[0].monitors[..]), (&[0, 1][..], &[MONITOR][..]));
     }
 
     #[test]

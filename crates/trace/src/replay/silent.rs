@@ -2,42 +2,63 @@
 //!
 //! A client shares its CPU with a server of several threads. It sends, the server takes the CPU at that wakeup, and when the client goes on
 //! the reply is there: it never sleeps, so nobody ever wakes it. The recording shows a task that works by itself and wakes others, and has
-//! an end. Replayed like this, a server that a scheduler lets run more gets no more requests than were recorded.
+//! an end. Replayed like this, a server that a scheduler lets run more gets no more requests than were recorded. Or the server is the one that never
+//! sleeps: a thread that carries Java's virtual threads answers, client and dispatcher take the CPU, and the next request is there; favoured, it would
+//! answer what nobody has asked.
 //!
-//! What tells is that the client never gets ahead: whenever it sends, all who serve it sleep again, so they had done what it sent before. Then it
+//! What tells is that such a task never gets ahead: whenever it sends, all who work for it sleep again, so they had done what it sent before. Then it
 //! is a task of their loop, and behind each of its messages it needs what they had done when it went on (`prompt`).
 //!
 //! Only between processes: what passes there goes through a connection or a pipe, which holds little. Threads of one process may have a queue
 //! without bound, in which a task that works by itself may get ahead under another scheduler.
 
-use super::SilentClient;
+use super::SilentTask;
 use super::classify::{Classes, ENOUGH, Loop, Outside, RARE_PERCENT, Why};
 use super::couple::Link;
-use super::prompt::{ANSWERS, Prompt, answers};
+use super::prompt::{ANSWERS, Prompt, When, answers};
 use super::timeline::{Line, Origin};
 use schedlab_model::{Ns, TaskId};
 
-/// Those who serve the client do so in this part of their activations, and sleep again before this part of its messages (in per cent). Chosen,
-/// not fitted: the threads of apache under wrk show 99 and more.
+/// Those who work for it do so in this part of their activations, and sleep again before this part of its messages (in per cent). Chosen,
+/// not fitted: the threads of apache under wrk, and wrk under Java, show 99 and more.
 const HABIT_PERCENT: usize = 90;
-/// A client's servers have at least this part of its own CPU time (in per cent): a batch job that prints its progress is none. Chosen, not
-/// measured: memcached has half of its client's, apache three times as much.
-const SERVED_PERCENT: u64 = 25;
+/// It sends a message for so much of its own CPU time, or more often: a batch job that prints its progress does not. Chosen: requests of servers take
+/// a millisecond or less.
+const MESSAGE_EVERY: Ns = Ns::from_ms(10);
 
-/// A client that hardly ever sleeps.
+/// A task that hardly ever sleeps, because what it waits for is there when it looks.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Client {
+pub(super) struct Silent {
     pub(super) task: usize,
-    /// Whom it wakes.
+    /// Whom it wakes, in another process.
     door: usize,
-    /// That task, and all whom the others of these wake: ascending.
-    pub(super) servers: Vec<usize>,
+    /// That task, and all others that work for it alone: ascending.
+    pub(super) others: Vec<usize>,
 }
 
-impl Client {
-    pub(super) fn described(&self, lines: &[Line]) -> SilentClient {
+impl Silent {
+    pub(super) fn described(&self, lines: &[Line]) -> SilentTask {
         let messages = answers(&lines[self.task], self.door).count() as u64;
-        SilentClient { task: TaskId::from(self.task), servers: self.servers.len(), messages }
+        SilentTask { task: TaskId::from(self.task), others: self.others.len(), messages }
+    }
+
+    /// Whether the task or one that works for it belongs to this circle.
+    fn ties(&self, circle: &Loop) -> bool {
+        let of = |task: &usize| circle.tasks.binary_search(task).is_ok();
+        of(&self.task) || self.others.iter().any(of)
+    }
+
+    /// Whether nearly all of its messages come when all who work for it sleep.
+    fn never_ahead(&self, lines: &[Line]) -> bool {
+        let line = &lines[self.task];
+        let before = |at: Ns| line.reached(at).saturating_sub(Ns(1));
+        let rest = |at: Ns| self.others.iter().all(|&other| lines[other].awake_at(at).is_none());
+        let (mut sent, mut done) = (0, 0);
+        for at in answers(line, self.door) {
+            sent += 1;
+            done += usize::from(rest(before(at)));
+        }
+        done * 100 >= sent * HABIT_PERCENT
     }
 }
 
@@ -45,34 +66,31 @@ impl Client {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Home {
     pub(super) process: u32,
-    /// A thread of the kernel serves everybody.
+    /// A thread of the kernel works for everybody.
     pub(super) kernel: bool,
 }
 
-/// Finds the clients. `homes`: of all tasks.
-pub(super) fn find(lines: &[Line], classes: &Classes, homes: &[Home]) -> Vec<Client> {
-    let mut clients = Vec::new();
-    for task in 0..lines.len() {
-        let others = |of: &usize| homes[*of].process != homes[task].process && !homes[*of].kernel;
-        let door = (0..lines.len()).filter(others).find(|&door| hardly_sleeps(&lines[task], door));
-        let Some(door) = door.filter(|_| !homes[task].kernel) else { continue };
-        let possible: Vec<usize> = (0..lines.len()).filter(others).collect();
-        let servers = servers(lines, task, door, &possible);
-        let work: Ns = servers.iter().map(|&server| lines[server].total).sum();
-        let client = Client { task, door, servers };
-        let apart = !classes.loops.iter().any(|circle| ties(circle, &client) && !circle.closed);
-        let together =
-            classes.loops.iter().any(|circle| [task, door].iter().all(|of| circle.tasks.contains(of)));
-        if client.servers.contains(&door)
-            && work.0 * 100 >= lines[task].total.0 * SERVED_PERCENT
-            && apart
-            && !together
-            && never_ahead(lines, &client)
-        {
-            clients.push(client);
+/// Finds these tasks. `homes`: of all tasks.
+pub(super) fn find(lines: &[Line], classes: &Classes, homes: &[Home]) -> Vec<Silent> {
+    let mut found = Vec::new();
+    for task in (0..lines.len()).filter(|&task| !homes[task].kernel) {
+        let elsewhere = |of: &usize| homes[*of].process != homes[task].process && !homes[*of].kernel;
+        let door = (0..lines.len()).filter(elsewhere).find(|&door| hardly_sleeps(&lines[task], door));
+        let Some(door) = door else { continue };
+        let possible: Vec<usize> = (0..lines.len()).filter(|&of| of != task && !homes[of].kernel).collect();
+        let Some(others) = others(lines, task, door, &possible) else { continue };
+        let silent = Silent { task, door, others };
+        let often = MESSAGE_EVERY * answers(&lines[task], door).count() as u64 >= lines[task].total;
+        // That something else drives the task itself, which hardly ever sleeps, says nothing of its messages.
+        let driven =
+            |circle: &Loop| !circle.closed && silent.others.iter().any(|of| circle.tasks.contains(of));
+        let known = |circle: &Loop| [task, door].iter().all(|of| circle.tasks.contains(of));
+        let apart = !classes.loops.iter().any(|circle| driven(circle) || known(circle));
+        if often && apart && silent.never_ahead(lines) {
+            found.push(silent);
         }
     }
-    clients
+    found
 }
 
 /// Whether the task wakes that one often, and sleeps far less often.
@@ -81,51 +99,40 @@ fn hardly_sleeps(line: &Line, door: usize) -> bool {
     sent >= ANSWERS && line.activations.len() * 100 <= sent * RARE_PERCENT
 }
 
-/// All of the possible tasks that work for the client alone: it, or those whom it makes work, begin nearly all that they do.
-fn servers(lines: &[Line], client: usize, door: usize, possible: &[usize]) -> Vec<usize> {
+/// Those of the possible tasks that work for this one alone: it, or those whom it makes work, begin nearly all that they do. `None`: the door
+/// does not.
+fn others(lines: &[Line], task: usize, door: usize, possible: &[usize]) -> Option<Vec<usize>> {
     let mut found: Vec<usize> = Vec::new();
     let mut next = vec![door];
     while !next.is_empty() {
         found.append(&mut next);
         found.sort_unstable();
-        let begins = |by: usize| by == client || found.binary_search(&by).is_ok();
-        let serves = |task: &usize| {
-            let all = &lines[*task].activations;
-            let begun =
-                all.iter().filter(|a| matches!(a.origin, Origin::Task(by) if begins(by.index()))).count();
+        let begins = |by: usize| by == task || found.binary_search(&by).is_ok();
+        let works = |other: &usize| {
+            let all = &lines[*other].activations;
+            let begun = all.iter().filter(|a| matches!(a.origin, Origin::Task(by) if begins(by.index())));
+            let begun = begun.count();
             begun >= ENOUGH && begun * 100 >= all.len() * HABIT_PERCENT
         };
-        if !serves(&door) {
-            return Vec::new();
+        if !works(&door) {
+            return None;
         }
-        next.extend(possible.iter().filter(|task| !found.contains(task) && serves(task)));
+        next.extend(possible.iter().filter(|other| !found.contains(other) && works(other)));
     }
-    found
+    Some(found)
 }
 
-/// Whether nearly all of the client's messages come when all who serve it sleep.
-fn never_ahead(lines: &[Line], client: &Client) -> bool {
-    let line = &lines[client.task];
-    let before = |at: Ns| line.reached(at).saturating_sub(Ns(1));
-    let rest = |at: Ns| client.servers.iter().all(|&server| lines[server].awake_at(at).is_none());
-    let (sent, served) = answers(line, client.door)
-        .fold((0, 0), |(sent, served), at| (sent + 1, served + usize::from(rest(before(at)))));
-    served * 100 >= sent * HABIT_PERCENT
-}
-
-/// Whether the client or one of its servers belongs to this circle.
-fn ties(circle: &Loop, client: &Client) -> bool {
-    let of = |task: &usize| circle.tasks.binary_search(task).is_ok();
-    of(&client.task) || client.servers.iter().any(of)
-}
-
-/// Makes each client and its servers one closed loop, with all loops that they have a part in.
-pub(super) fn join(classes: &mut Classes, clients: &[Client]) {
-    for client in clients {
-        let mut tasks = vec![client.task];
-        tasks.extend(&client.servers);
+/// Makes each such task and those who work for it one closed loop, with all closed loops that they have a part in.
+pub(super) fn join(classes: &mut Classes, silent: &[Silent]) {
+    for silent in silent {
+        for circle in classes.loops.iter_mut().filter(|circle| !circle.closed) {
+            circle.tasks.retain(|task| *task != silent.task);
+        }
+        classes.loops.retain(|circle| circle.tasks.len() > 1);
+        let mut tasks = vec![silent.task];
+        tasks.extend(&silent.others);
         let (tied, mut loops): (Vec<Loop>, Vec<Loop>) =
-            std::mem::take(&mut classes.loops).into_iter().partition(|circle| ties(circle, client));
+            std::mem::take(&mut classes.loops).into_iter().partition(|circle| silent.ties(circle));
         tied.iter().for_each(|circle| tasks.extend(&circle.tasks));
         tasks.sort_unstable();
         tasks.dedup();
@@ -138,12 +145,16 @@ pub(super) fn join(classes: &mut Classes, clients: &[Client]) {
     }
 }
 
-/// What each client needs behind its messages.
-pub(super) fn needs(clients: &[Client]) -> impl Iterator<Item = Prompt> + '_ {
-    clients.iter().flat_map(|client| {
-        let need =
-            |&producer: &usize| Prompt { link: Link { producer, consumer: client.task }, wakes: client.door };
-        client.servers.iter().map(need)
+/// What each such task needs behind its messages.
+pub(super) fn needs(silent: &[Silent]) -> impl Iterator<Item = Prompt> + '_ {
+    silent.iter().flat_map(|silent| {
+        // Where it goes on it may have to run a little before the others get its CPU again.
+        let need = |&producer: &usize| Prompt {
+            link: Link { producer, consumer: silent.task },
+            wakes: silent.door,
+            when: When::SendsAgain,
+        };
+        silent.others.iter().map(need)
     })
 }
 
@@ -199,15 +210,15 @@ mod tests {
         processes.map(|process| Home { process, kernel: false }).to_vec()
     }
 
-    fn found(lines: &[Line], homes: &[Home]) -> Vec<Client> {
+    fn found(lines: &[Line], homes: &[Home]) -> Vec<Silent> {
         find(lines, &classify(lines, us(100_000), &[]), homes)
     }
 
     #[test]
     fn a_client_whose_replies_are_there_is_found_with_all_who_serve_it() {
-        let clients = found(&lines(0), &homes([10, 11, 12]));
-        assert_eq!(clients, [Client { task: CLIENT, door: DOOR, servers: vec![1, 2, 3] }]);
-        assert_eq!(clients[0].described(&lines(0)).messages, 100);
+        let silent = found(&lines(0), &homes([10, 11, 12]));
+        assert_eq!(silent, [Silent { task: CLIENT, door: DOOR, others: vec![1, 2, 3] }]);
+        assert_eq!(silent[0].described(&lines(0)).messages, 100);
         // A few messages may come early.
         assert_eq!(found(&lines(8), &homes([10, 11, 12])).len(), 1);
     }
@@ -224,13 +235,8 @@ mod tests {
     #[test]
     fn a_batch_job_that_prints_its_progress_is_no_client() {
         let mut lines = lines(0);
-        // It computes for a millisecond and more between two lines of text.
-        lines[CLIENT].total = us(170_000);
-        assert_eq!(
-            found(&lines, &homes([10, 11, 12])),
-            [],
-            "who serves it has less than a quarter of its CPU time"
-        );
+        lines[CLIENT].total = us(1_000_001);
+        assert_eq!(found(&lines, &homes([10, 11, 12])), [], "100 messages, each for more than 10 ms of work");
     }
 
     #[test]
@@ -238,14 +244,14 @@ mod tests {
         let lines = lines(0);
         let mut classes = classify(&lines, us(100_000), &[]);
         assert!(!classes.in_loop(CLIENT));
-        let clients = find(&lines, &classes, &homes([10, 11, 12]));
-        join(&mut classes, &clients);
+        let silent = find(&lines, &classes, &homes([10, 11, 12]));
+        join(&mut classes, &silent);
         let tied: Vec<&[usize]> = classes.loops.iter().map(|circle| circle.tasks.as_slice()).collect();
         assert_eq!(tied, [&[0, 1, 2, 3][..]]);
         assert!(classes.in_closed_loop(CLIENT) && !classes.in_loop(BATCH));
         assert_eq!(classes.outside[WORKERS[0]], Outside::Relative(Why::ClosedLoop));
         let needs: Vec<(usize, usize, usize)> =
-            needs(&clients).map(|need| (need.link.producer, need.link.consumer, need.wakes)).collect();
+            needs(&silent).map(|need| (need.link.producer, need.link.consumer, need.wakes)).collect();
         assert_eq!(needs, [(1, CLIENT, DOOR), (2, CLIENT, DOOR), (3, CLIENT, DOOR)]);
     }
 
@@ -255,6 +261,12 @@ mod tests {
         let mut classes = classify(&lines, us(100_000), &[]);
         classes.loops.push(Loop { tasks: vec![DOOR, WORKERS[0]], closed: false });
         assert_eq!(find(&lines, &classes, &homes([10, 11, 12])), []);
+        // What drives the client itself is left alone.
+        classes.loops = vec![Loop { tasks: vec![CLIENT, BATCH], closed: false }];
+        let silent = find(&lines, &classes, &homes([10, 11, 12]));
+        join(&mut classes, &silent);
+        assert_eq!(silent.len(), 1);
+        assert!(classes.loops.len() == 1 && classes.loops[0].closed && classes.in_loop(CLIENT));
         // Of one that wakes it now and then it is a part already.
         classes.loops = vec![Loop { tasks: vec![CLIENT, DOOR], closed: true }];
         assert_eq!(find(&lines, &classes, &homes([10, 11, 12])), []);
