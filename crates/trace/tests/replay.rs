@@ -278,6 +278,38 @@ fn forks_spawn_and_exits_end() {
     assert_eq!(replay.report.finite, [TaskId(0)]);
 }
 
+/// On its way out a task frees its memory: it may lose its CPU there, and wait for a lock. What it still ran was taken for activations that
+/// the outside began, at dates, and a make of which that was so was no maker.
+#[test]
+fn an_exit_may_be_interrupted() {
+    let at = |at, kind| SchedEvent { at: Ns(at), cpu: CpuId(0), kind };
+    let exits = |state: PrevState| {
+        let mut events = vec![
+            switch(0, 0, None, R, Some(0)),
+            at(100, EventKind::New { task: TaskId(1), parent: Some(TaskId(0)) }),
+            switch(150, 0, Some(0), S, Some(1)),
+            at(180, EventKind::Exit { task: TaskId(1) }),
+            switch(200, 0, Some(1), state, None),
+        ];
+        if state == PrevState::DiskSleep {
+            events.push(wake(210, 0, 1, Waker::HardIrq));
+        }
+        events.push(switch(220, 0, None, R, Some(1)));
+        events.push(wake(230, 0, 0, Waker::Task(TaskId(1))));
+        events.push(switch(240, 0, Some(1), PrevState::Dead, Some(0)));
+        events.push(switch(250, 0, Some(0), S, None));
+        plain(1, 2, events, 300)
+    };
+    for state in [PrevState::RunnableInKernel, R] {
+        let replay = exits(state);
+        assert_eq!(replay.workload.tasks[1].program.ops, [run(60), send(0), run(10)], "{state:?}");
+        assert_eq!((replay.report.wakes_unknown, replay.report.absolute_wakes), (0, 0));
+    }
+    let waits = exits(PrevState::DiskSleep);
+    assert_eq!((waits.report.wakes_unknown, waits.report.device_sleeps), (0, 1));
+    assert_eq!(waits.workload.tasks[1].program.repeat_from, None, "it ends");
+}
+
 /// A server that starts while it is recorded creates its threads, and then serves: it serves on, and creates none anew.
 #[test]
 fn what_creates_others_at_its_start_begins_again_behind_that() {

@@ -94,9 +94,11 @@ fn makers(lines: &[Line], processes: &[u32], duration: Ns) -> Vec<usize> {
         let line = &lines[*task];
         let commands: Vec<usize> = line.created().filter(|of| processes[*of] != processes[*task]).collect();
         let ended = commands.iter().filter(|of| has_ended(&lines[**of])).count();
-        // In the last third: a command may last for long.
+        // In the last third, or one that lasts: four compilers that began long before may still be at it.
         let late = |of: &usize| {
-            lines[*of].activations.first().is_some_and(|first| first.woken.0 * 3 > duration.0 * 2)
+            let line = &lines[*of];
+            let begun = line.activations.first().map_or(Ns::ZERO, |first| first.woken);
+            begun.0 * 3 > duration.0 * 2 || line.ended_late(duration)
         };
         let goes_on = commands.last().is_some_and(late);
         commands.len() >= COMMANDS
@@ -163,6 +165,14 @@ mod tests {
         assert_eq!(find(&lines, &processes), [0], "it was stopped");
         lines[1..].iter_mut().for_each(|line| line.activations[0].end = End::Cut);
         assert!(find(&lines, &processes).is_empty() && keeps_all(&lines, 0), "workers that stay");
+    }
+
+    #[test]
+    fn who_waits_for_commands_that_last_goes_on() {
+        let (mut lines, processes) = lines(&[100, 300, 500, 600]);
+        assert_eq!(find(&lines, &processes, DURATION).tasks, [0; 0]);
+        lines[4].stretches.last_mut().unwrap().to = Ns::from_ms(900);
+        assert_eq!(find(&lines, &processes, DURATION).tasks, [0]);
     }
 
     #[test]

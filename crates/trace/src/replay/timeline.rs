@@ -380,7 +380,9 @@ impl Timeline {
             // It stopped before the last record was paid for.
             self.recorder.taken -= since.saturating_sub(now);
         }
-        line.life = if line.exiting || state == PrevState::Dead {
+        // On its way out it may lose its CPU, or wait for a lock of the kernel.
+        let leaves = line.exiting && matches!(state, PrevState::Blocked | PrevState::Unknown);
+        line.life = if leaves || state == PrevState::Dead {
             line.end(End::Exited);
             Life::Gone
         } else {
