@@ -432,6 +432,7 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
     report.requests = units::requests(&timeline.lines);
     let processes: Vec<u32> = recording.header.tasks.iter().map(|task| task.pid).collect();
     let (runtimes, undecided) = runtime::merge(&mut timeline.lines, &processes, recording.duration);
+    let watched = runtime::cut_monitors(&mut timeline.lines, &processes);
     report.undecided = undecided.into_iter().map(TaskId::from).collect();
     report.runtimes = runtimes.iter().map(RuntimeFit::of).collect();
     let monitors: Vec<usize> = runtimes.iter().flat_map(|runtime| runtime.monitors.iter().copied()).collect();
@@ -446,7 +447,7 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
     let mut links = couple::couple(&mut timeline.lines, &classes.loops, &pools, &reactors);
     prompt::fill(&mut timeline.lines, &prompt, links.len());
     links.extend(prompt.iter().map(|of| of.link));
-    let looks = looks::tie(&mut timeline.lines, &classes, &runtimes, links.len());
+    let looks = looks::tie(&mut timeline.lines, &classes, runtimes.iter().chain(&watched), links.len());
     links.extend(looks);
     pool::fill(&mut timeline.lines, &mut pools, links.len());
     reactors.fill(&mut timeline.lines, links.len() + pools.len());

@@ -31,7 +31,13 @@ enum What {
 const BEYOND: f64 = 5.0;
 
 /// Known misses: recording, task, figure, the error reached (points or a part), why.
-const MISSES: [(&str, &str, What, f64, &str); 0] = [];
+const MISSES: [(&str, &str, What, f64, &str); 1] = [(
+    "compile",
+    "cc1",
+    What::P50,
+    0.2,
+    "the median of 87 recorded waits, 56 us, is known to lie between 33 and 76 us only (95 %, by order statistics)",
+)];
 
 fn recordings() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../recordings")

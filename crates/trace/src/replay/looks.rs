@@ -27,9 +27,14 @@ struct Look {
 }
 
 /// Ties the lanes to their clients: gives one link for each lane that has any such sleep. The first has the number `first`.
-pub(super) fn tie(lines: &mut [Line], classes: &Classes, runtimes: &[Runtime], first: usize) -> Vec<Link> {
+pub(super) fn tie<'a>(
+    lines: &mut [Line],
+    classes: &Classes,
+    runtimes: impl Iterator<Item = &'a Runtime>,
+    first: usize,
+) -> Vec<Link> {
     let mut links: Vec<Link> = Vec::new();
-    let looks: Vec<Look> = runtimes.iter().flat_map(|runtime| of_runtime(lines, classes, runtime)).collect();
+    let looks: Vec<Look> = runtimes.flat_map(|runtime| of_runtime(lines, classes, runtime)).collect();
     for Look { link, activation, needed, rest } in looks {
         let known = links.iter().position(|other| *other == link);
         let number = known.unwrap_or(links.len());
@@ -118,7 +123,7 @@ mod tests {
     #[test]
     fn a_lane_that_the_monitor_woke_waits_for_its_client_and_then_for_the_look() {
         let mut lines = lines();
-        let links = tie(&mut lines, &classes(true), &[runtime()], 5);
+        let links = tie(&mut lines, &classes(true), [runtime()].iter(), 5);
         assert_eq!(links, [Link { producer: CLIENT, consumer: LANE }]);
         let lane = &lines[LANE].activations;
         assert_eq!(lane[3].slept, Some((us(400), PrevState::Sleeping)), "from the message to the look");
@@ -138,7 +143,7 @@ mod tests {
     #[test]
     fn a_loop_that_the_outside_drives_waits_for_its_dates() {
         let (mut lines, before) = (lines(), lines());
-        assert_eq!(tie(&mut lines, &classes(false), &[runtime()], 0), []);
+        assert_eq!(tie(&mut lines, &classes(false), [runtime()].iter(), 0), []);
         assert!(lines.iter().zip(&before).all(|(new, old)| new.activations == old.activations));
     }
 }

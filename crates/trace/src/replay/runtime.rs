@@ -19,7 +19,7 @@
 use super::classify::{RARE_PERCENT, goes_by_the_clock};
 use super::timeline::{Activation, Deed, End, Line, Origin};
 use super::weave::weave;
-use schedlab_model::Ns;
+use schedlab_model::{Ns, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Threads of a process are no runtime with fewer takeovers than this. Chosen: two halves of so few can be told apart.
@@ -85,6 +85,44 @@ pub(super) fn merge(lines: &mut [Line], processes: &[u32], duration: Ns) -> (Vec
         }
     }
     (runtimes, undecided)
+}
+
+/// What a monitor begins its timer begins, also where too few threads lost their CPU to be a runtime: a thread that goes by the clock, and wakes others of
+/// its process now and then and nobody else. It would tie its process to the length of its naps. Gives those others, with what the monitor began.
+pub(super) fn cut_monitors(lines: &mut [Line], processes: &[u32]) -> Vec<Runtime> {
+    let mut watched = Vec::new();
+    for monitor in 0..lines.len() {
+        let Some(threads) = watches(&lines[monitor], monitor, processes) else { continue };
+        let by_monitor = Origin::Task(TaskId::from(monitor));
+        let mut looks = Vec::new();
+        for &thread in &threads {
+            for (number, begun) in lines[thread].activations.iter_mut().enumerate() {
+                if begun.origin == by_monitor {
+                    begun.origin = Origin::HardIrq;
+                    looks.push((thread, number));
+                }
+            }
+        }
+        let kept = |(_, deed): &(Ns, Deed)| !matches!(deed, Deed::Wake(..));
+        lines[monitor].activations.iter_mut().for_each(|a| a.deeds.retain(kept));
+        watched.push(Runtime { threads, monitors: vec![monitor], looks, ..Runtime::default() });
+    }
+    watched
+}
+
+/// Whom a monitor wakes, ascending; `None`: it is none.
+fn watches(line: &Line, monitor: usize, processes: &[u32]) -> Option<Vec<usize>> {
+    let wakees = |a: &Activation| -> Vec<usize> {
+        let wakes = |deed: &Deed| if let Deed::Wake(of, _) = deed { Some(of.index()) } else { None };
+        a.deeds.iter().filter_map(|(_, deed)| wakes(deed)).collect()
+    };
+    let mut all: Vec<usize> = line.activations.iter().flat_map(wakees).collect();
+    all.sort_unstable();
+    all.dedup();
+    let wakes = line.activations.iter().filter(|a| !wakees(a).is_empty()).count();
+    let seldom = wakes * 100 < line.activations.len() * RARE_PERCENT;
+    let inside = all.iter().all(|&of| processes[of] == processes[monitor]);
+    (!all.is_empty() && seldom && inside && goes_by_the_clock(line)).then_some(all)
 }
 
 /// Threads of one process that do the same: they wake the same tasks outside, and a thread of the process begins a part of what
@@ -351,7 +389,6 @@ impl<'a> Sweep<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use schedlab_model::TaskId;
 
     const CLIENT: usize = 3;
     const MONITOR: usize = 2;
@@ -432,6 +469,34 @@ mod tests {
         );
         lines[MONITOR].activations[0].origin = Origin::Task(TaskId(0));
         assert!(merge(&mut lines, &PROCESSES, us(4_080 * ROUNDS)).0.is_empty());
+    }
+
+    /// As in `rounds`, with hardly any takeover: one worker carries all, and the monitor wakes the other twice in 100 looks.
+    #[test]
+    fn what_a_monitor_begins_its_timer_begins() {
+        let mut lines = vec![Line::default(); 4];
+        lines[0].begin(Origin::Initial, Ns::ZERO, None);
+        for look in 0..100 {
+            lines[MONITOR].begin(Origin::HardIrq, us(1_000 * look), None);
+            if look % 50 == 7 {
+                let number = lines[1].activations.len() as u32;
+                let open = lines[MONITOR].activations.last_mut().unwrap();
+                open.deeds.push((Ns::ZERO, Deed::Wake(TaskId(1), number)));
+                lines[1].begin(Origin::Task(TaskId(MONITOR as u32)), us(1_000 * look), None);
+            }
+        }
+        let mut others = lines.clone();
+        let watched = cut_monitors(&mut lines, &PROCESSES);
+        let found: Vec<_> = watched.iter().map(|of| (&of.threads[..], &of.looks[..])).collect();
+        assert_eq!(found, [(&[1][..], &[(1, 0), (1, 1)][..])]);
+        assert!(lines[1].activations.iter().all(|a| a.origin == Origin::HardIrq));
+        assert!(lines[MONITOR].activations.iter().all(|a| a.deeds.is_empty()));
+        // A load generator wakes a thread of another process, however seldom.
+        assert_eq!(cut_monitors(&mut others.clone(), &[1, 2, 1, 2]), []);
+        // And who wakes somebody every time works for them.
+        let wake = (Ns::ZERO, Deed::Wake(TaskId(0), 1));
+        others[MONITOR].activations.iter_mut().for_each(|a| a.deeds.push(wake));
+        assert_eq!(cut_monitors(&mut others, &PROCESSES), []);
     }
 
     /// Go's monitor polls the network when nobody else does, and wakes the client for a message of its own.
