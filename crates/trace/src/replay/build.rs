@@ -36,7 +36,7 @@ pub(super) struct Builder<'a> {
     pub(super) lines: &'a [Line],
     pub(super) classes: &'a Classes,
     pub(super) links: &'a [Link],
-    /// Whose consumers hardly ever sleep.
+    /// What tasks need that hardly ever sleep.
     pub(super) prompt: &'a [Prompt],
     pub(super) pools: &'a [Pool],
     pub(super) reactors: &'a Reactors,

@@ -74,7 +74,7 @@ fn asked(line: &Line, client: usize) -> usize {
 }
 
 /// Whether this task wakes the client often, and sleeps far less often.
-fn hardly_sleeps(line: &Line, client: usize) -> bool {
+pub(super) fn hardly_sleeps(line: &Line, client: usize) -> bool {
     let answers = answers(line, client).count();
     answers >= ANSWERS && line.activations.len() * 100 <= answers * RARE_PERCENT
 }

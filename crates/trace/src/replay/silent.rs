@@ -13,9 +13,9 @@
 //! without bound, in which a task that works by itself may get ahead under another scheduler.
 
 use super::SilentTask;
-use super::classify::{Classes, ENOUGH, Loop, Outside, RARE_PERCENT, Why};
+use super::classify::{Classes, ENOUGH, Loop, Outside, Why};
 use super::couple::Link;
-use super::prompt::{ANSWERS, Prompt, When, answers};
+use super::prompt::{Prompt, When, answers, hardly_sleeps};
 use super::timeline::{Line, Origin};
 use schedlab_model::{Ns, TaskId};
 
@@ -91,12 +91,6 @@ pub(super) fn find(lines: &[Line], classes: &Classes, homes: &[Home]) -> Vec<Sil
         }
     }
     found
-}
-
-/// Whether the task wakes that one often, and sleeps far less often.
-fn hardly_sleeps(line: &Line, door: usize) -> bool {
-    let sent = answers(line, door).count();
-    sent >= ANSWERS && line.activations.len() * 100 <= sent * RARE_PERCENT
 }
 
 /// Those of the possible tasks that work for this one alone: it, or those whom it makes work, begin nearly all that they do. `None`: the door
