@@ -493,7 +493,7 @@ mod tests {
         assert!(lines[MONITOR].activations.iter().all(|a| a.deeds.is_empty()));
         // A load generator wakes a thread of another process, however seldom.
         assert_eq!(cut_monitors(&mut others.clone(), &[1, 2, 1, 2]), []);
-        // And who wakes somebody every time works for them.
+        // A thread that wakes another one every time works for it.
         let wake = (Ns::ZERO, Deed::Wake(TaskId(0), 1));
         others[MONITOR].activations.iter_mut().for_each(|a| a.deeds.push(wake));
         assert_eq!(cut_monitors(&mut others, &PROCESSES), []);
