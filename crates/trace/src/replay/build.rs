@@ -318,10 +318,17 @@ impl Builder<'_> {
         }
         match activation.origin {
             Origin::Task(by) if pool::covers(self.pools, by.index(), index) => Wait::None,
-            Origin::Task(by) if self.classes.opens(by.index(), index) => {
-                report.absolute_wakes += 1;
-                Wait::Outside
-            }
+            Origin::Task(by) if self.classes.opens(by.index(), index) => match activation.slept {
+                // A date would hold up a task that hardly ever sleeps.
+                Some((slept, _)) if is_prompt(self.prompt, index) => {
+                    report.loop_sleeps += 1;
+                    Wait::Sleep(slept)
+                }
+                _ => {
+                    report.absolute_wakes += 1;
+                    Wait::Outside
+                }
+            },
             Origin::Task(by) if self.makers.are_stopped(self.lines, by.index(), index, number) => Wait::None,
             Origin::Task(_) => Wait::Task,
             Origin::Initial | Origin::Forked(_) => Wait::None,

@@ -68,7 +68,7 @@ pub(super) fn find(lines: &[Line], classes: &Classes, names: &[&str]) -> Vec<Pro
 }
 
 /// How often the client woke this task.
-fn asked(line: &Line, client: usize) -> usize {
+pub(super) fn asked(line: &Line, client: usize) -> usize {
     let by_client = Origin::Task(TaskId::from(client));
     line.activations.iter().filter(|activation| activation.origin == by_client).count()
 }

@@ -7,7 +7,7 @@
 //! answer what nobody has asked.
 //!
 //! What tells is that such a task never gets ahead: whenever it sends, all who work for it sleep again, so they had done what it sent before. Then it
-//! is a task of their loop, and behind each of its messages it needs what they had done when it went on (`prompt`).
+//! is a task of their loop, and before each of its messages it needs what they had done by then (`prompt`).
 //!
 //! Only between processes: what passes there goes through a connection or a pipe, which holds little. Threads of one process may have a queue
 //! without bound, in which a task that works by itself may get ahead under another scheduler.
@@ -15,7 +15,7 @@
 use super::SilentTask;
 use super::classify::{Classes, ENOUGH, Loop, Outside, Why};
 use super::couple::Link;
-use super::prompt::{Prompt, When, answers, hardly_sleeps};
+use super::prompt::{Prompt, When, answers, asked, hardly_sleeps};
 use super::timeline::{Line, Origin};
 use schedlab_model::{Ns, TaskId};
 
@@ -84,8 +84,8 @@ pub(super) fn find(lines: &[Line], classes: &Classes, homes: &[Home]) -> Vec<Sil
         // That something else drives the task itself, which hardly ever sleeps, says nothing of its messages.
         let driven =
             |circle: &Loop| !circle.closed && silent.others.iter().any(|of| circle.tasks.contains(of));
-        let known = |circle: &Loop| [task, door].iter().all(|of| circle.tasks.contains(of));
-        let apart = !classes.loops.iter().any(|circle| driven(circle) || known(circle));
+        // Whom the door wakes, too, it is tied to already.
+        let apart = asked(&lines[task], door) == 0 && !classes.loops.iter().any(driven);
         if often && apart && silent.never_ahead(lines) {
             found.push(silent);
         }
@@ -261,8 +261,11 @@ mod tests {
         join(&mut classes, &silent);
         assert_eq!(silent.len(), 1);
         assert!(classes.loops.len() == 1 && classes.loops[0].closed && classes.in_loop(CLIENT));
-        // Of one that wakes it now and then it is a part already.
+        // One that the door wakes, too, has a tie already; that both are of one loop is none.
         classes.loops = vec![Loop { tasks: vec![CLIENT, DOOR], closed: true }];
-        assert_eq!(find(&lines, &classes, &homes([10, 11, 12])), []);
+        assert_eq!(find(&lines, &classes, &homes([10, 11, 12])).len(), 1);
+        let mut woken = lines.clone();
+        woken[CLIENT].begin(Origin::Task(TaskId::from(DOOR)), us(100_000), None);
+        assert_eq!(find(&woken, &classes, &homes([10, 11, 12])), []);
     }
 }
