@@ -18,7 +18,7 @@ answers() { wget -q -O /dev/null http://127.0.0.1:8080/ 2>/dev/null; }
 wrk() { inside wrk -t1 -c"$connections" -d"$1"s http://127.0.0.1:8080/; }
 
 connections=8
-# Seconds of the load before anything is recorded, and what ends the load then (empty: it ends by itself).
+# Seconds of the load before anything is recorded, and what ends such a load (nothing: it ends by itself).
 warm_up=0
 stop_load() { :; }
 workers=$([ "$cpus" = 1 ] && echo 1 || echo 2)

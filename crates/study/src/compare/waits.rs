@@ -40,7 +40,8 @@ impl RowErrors {
         for silent in &input.replay.report.silent {
             let class = &input.classes[silent.task.index()];
             let messages = silent.messages as f64 / (input.replay.duration.0 as f64 / 1e9);
-            for (row, runs) in runs.iter().enumerate() {
+            // The first row changes nothing.
+            for (row, runs) in runs.iter().enumerate().skip(1) {
                 let sleeps = sleeps(runs, class);
                 if sleeps * 100.0 <= messages * WAITS_PERCENT {
                     continue;

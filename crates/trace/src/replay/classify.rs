@@ -1,8 +1,8 @@
 //! Second step: which sleeps that the outside ended stay at their absolute times, and which move with the
 //! work before them.
 
-use super::timeline::{Activation, Deed, Line, Origin};
-use schedlab_model::{Ns, PrevState, TaskId};
+use super::timeline::{Activation, Line, Origin};
+use schedlab_model::{Ns, PrevState};
 use std::collections::BTreeMap;
 
 /// What a sleep becomes that no task ended (a timer, a device, the network).
@@ -152,23 +152,16 @@ pub(super) fn driven(lines: &[Line], task: usize) -> bool {
     if outside.len() * 100 < line.activations.len() * DRIVEN_PERCENT {
         return false;
     }
-    let wakees = |a: &Activation| {
-        a.deeds
-            .iter()
-            .filter_map(|(_, deed)| match deed {
-                Deed::Wake(task, _) => Some(task.index()),
-                _ => None,
-            })
-            .collect::<Vec<_>>()
-    };
     let mut woken: BTreeMap<usize, usize> = BTreeMap::new();
-    line.activations.iter().flat_map(wakees).for_each(|wakee| *woken.entry(wakee).or_default() += 1);
+    for wakee in line.activations.iter().flat_map(Activation::wakes) {
+        *woken.entry(wakee).or_default() += 1;
+    }
     let all: usize = woken.values().sum();
     // Who is awake gets its message without a wakeup. A silent activation that finds most of those asleep whom the task wakes
     // at all had no message.
     let idle = |a: &&&Activation| {
         let awake = woken.iter().filter(|(wakee, _)| lines[**wakee].awake_at(a.woken).is_some());
-        wakees(a).is_empty() && awake.map(|(_, times)| times).sum::<usize>() * 2 < all
+        a.wakes().next().is_none() && awake.map(|(_, times)| times).sum::<usize>() * 2 < all
     };
     outside.iter().filter(idle).count() * 100 < outside.len() * MONITOR_PERCENT
 }
@@ -188,8 +181,7 @@ pub(super) fn creates(lines: &[Line], task: usize, circle: &[usize]) -> bool {
 
 /// How often an activation wakes tasks of the circle.
 fn wakes_of(activation: &Activation, circle: &[usize]) -> usize {
-    let inside = |of: &TaskId| circle.binary_search(&of.index()).is_ok();
-    activation.deeds.iter().filter(|(_, deed)| matches!(deed, Deed::Wake(of, _) if inside(of))).count()
+    activation.wakes().filter(|of| circle.binary_search(of).is_ok()).count()
 }
 
 /// Whether a task does little beside what the others of its circle do: fewer activations and wakeups of them than [`RARE_PERCENT`] of the
@@ -246,21 +238,7 @@ fn spread_permille(mut values: Vec<u64>) -> u64 {
 /// The strongly connected components of "woke" with more than one task (Tarjan's algorithm, without
 /// recursion).
 fn circles(lines: &[Line]) -> Vec<Vec<usize>> {
-    let wakes: Vec<Vec<usize>> = lines
-        .iter()
-        .map(|line| {
-            let deeds = line.activations.iter().flat_map(|a| &a.deeds);
-            let mut out: Vec<usize> = deeds
-                .filter_map(|(_, deed)| match deed {
-                    Deed::Wake(task, _) => Some(task.index()),
-                    _ => None,
-                })
-                .collect();
-            out.sort_unstable();
-            out.dedup();
-            out
-        })
-        .collect();
+    let wakes: Vec<Vec<usize>> = lines.iter().map(Line::wakees).collect();
     let mut finder = Circles {
         order: vec![usize::MAX; lines.len()],
         low: vec![0; lines.len()],
@@ -339,7 +317,9 @@ impl Circles {
 
 #[cfg(test)]
 mod tests {
+    use super::super::timeline::Deed;
     use super::*;
+    use schedlab_model::TaskId;
 
     const SERVER: usize = 0;
     const CLIENT: usize = 1;

@@ -13,6 +13,7 @@ use super::prompt::{ANSWERS, answers};
 use super::runtime::Runtime;
 use super::timeline::{Deed, Line};
 use schedlab_model::{Ns, PrevState};
+use std::collections::BTreeMap;
 
 /// A lane that the monitor wakes, and its client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,8 +54,12 @@ pub(super) fn tie<'a>(
 }
 
 fn of_runtime(lines: &[Line], classes: &Classes, runtime: &Runtime) -> Vec<Look> {
+    let mut clients: BTreeMap<usize, Option<usize>> = BTreeMap::new();
+    for &(lane, _) in &runtime.looks {
+        clients.entry(lane).or_insert_with(|| client(lines, classes, runtime, lane));
+    }
     let look = |&(lane, activation): &(usize, usize)| {
-        let link = Link { producer: client(lines, classes, runtime, lane)?, consumer: lane };
+        let link = Link { producer: clients[&lane]?, consumer: lane };
         let (client, woken) = (&lines[link.producer], &lines[lane].activations[activation]);
         let (slept, _) = woken.slept?;
         let (before, needed) =

@@ -22,7 +22,7 @@ pub(super) const ANSWERS: usize = 32;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Prompt {
     pub(super) link: Link,
-    /// Whom the consumer wakes before it needs anything.
+    /// The task that the consumer wakes before it needs anything.
     pub(super) wakes: usize,
     /// When it needs that.
     pub(super) when: When,

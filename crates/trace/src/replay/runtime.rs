@@ -110,16 +110,10 @@ pub(super) fn cut_monitors(lines: &mut [Line], processes: &[u32]) -> Vec<Runtime
     watched
 }
 
-/// Whom a monitor wakes, ascending; `None`: it is none.
+/// The threads that a monitor wakes, ascending; `None`: this task is no monitor.
 fn watches(line: &Line, monitor: usize, processes: &[u32]) -> Option<Vec<usize>> {
-    let wakees = |a: &Activation| -> Vec<usize> {
-        let wakes = |deed: &Deed| if let Deed::Wake(of, _) = deed { Some(of.index()) } else { None };
-        a.deeds.iter().filter_map(|(_, deed)| wakes(deed)).collect()
-    };
-    let mut all: Vec<usize> = line.activations.iter().flat_map(wakees).collect();
-    all.sort_unstable();
-    all.dedup();
-    let wakes = line.activations.iter().filter(|a| !wakees(a).is_empty()).count();
+    let all = line.wakees();
+    let wakes = line.activations.iter().filter(|a| a.wakes().next().is_some()).count();
     let seldom = wakes * 100 < line.activations.len() * RARE_PERCENT;
     let inside = all.iter().all(|&of| processes[of] == processes[monitor]);
     (!all.is_empty() && seldom && inside && goes_by_the_clock(line)).then_some(all)
@@ -135,12 +129,8 @@ fn candidates(lines: &[Line], processes: &[u32]) -> Vec<Vec<usize>> {
             Origin::Task(by) => processes[by.index()] == process,
             _ => false,
         };
-        let works_for_others = |a: &Activation| {
-            let wakes =
-                |deed: &Deed| matches!(deed, Deed::Wake(other, _) if processes[other.index()] != process);
-            a.deeds.iter().any(|(_, deed)| wakes(deed))
-        };
-        let works = line.activations.iter().filter(|a| works_for_others(a)).count();
+        let works_for_others = |a: &&Activation| a.wakes().any(|other| processes[other] != process);
+        let works = line.activations.iter().filter(works_for_others).count();
         // A monitor that found a message now and then is still none of those that it looks after.
         let looks_on = goes_by_the_clock(line) && works * 100 < line.activations.len() * RARE_PERCENT;
         if works > 0 && !looks_on && line.activations.iter().any(begun_inside) {

@@ -30,7 +30,7 @@ const MESSAGE_EVERY: Ns = Ns::from_ms(10);
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Silent {
     pub(super) task: usize,
-    /// Whom it wakes, in another process.
+    /// The task that it wakes, in another process.
     door: usize,
     /// That task, and all others that work for it alone: ascending.
     pub(super) others: Vec<usize>,
@@ -75,7 +75,11 @@ pub(super) fn find(lines: &[Line], classes: &Classes, homes: &[Home]) -> Vec<Sil
     let mut found = Vec::new();
     for task in (0..lines.len()).filter(|&task| !homes[task].kernel) {
         let elsewhere = |of: &usize| homes[*of].process != homes[task].process && !homes[*of].kernel;
-        let door = (0..lines.len()).filter(elsewhere).find(|&door| hardly_sleeps(&lines[task], door));
+        let door = lines[task]
+            .wakees()
+            .into_iter()
+            .filter(elsewhere)
+            .find(|&door| hardly_sleeps(&lines[task], door));
         let Some(door) = door else { continue };
         let possible: Vec<usize> = (0..lines.len()).filter(|&of| of != task && !homes[of].kernel).collect();
         let Some(others) = others(lines, task, door, &possible) else { continue };
@@ -84,7 +88,7 @@ pub(super) fn find(lines: &[Line], classes: &Classes, homes: &[Home]) -> Vec<Sil
         // That something else drives the task itself, which hardly ever sleeps, says nothing of its messages.
         let driven =
             |circle: &Loop| !circle.closed && silent.others.iter().any(|of| circle.tasks.contains(of));
-        // Whom the door wakes, too, it is tied to already.
+        // A task that the door wakes, too, has a tie already.
         let apart = asked(&lines[task], door) == 0 && !classes.loops.iter().any(driven);
         if often && apart && silent.never_ahead(lines) {
             found.push(silent);
@@ -93,8 +97,7 @@ pub(super) fn find(lines: &[Line], classes: &Classes, homes: &[Home]) -> Vec<Sil
     found
 }
 
-/// Those of the possible tasks that work for this one alone: it, or those whom it makes work, begin nearly all that they do. `None`: the door
-/// does not.
+/// The possible tasks that work for this one alone: it and these begin nearly all that they do. `None`: the door does not.
 fn others(lines: &[Line], task: usize, door: usize, possible: &[usize]) -> Option<Vec<usize>> {
     let mut found: Vec<usize> = Vec::new();
     let mut next = vec![door];

@@ -78,6 +78,15 @@ pub(super) struct Activation {
     pub(super) end: End,
 }
 
+impl Activation {
+    /// The tasks that it woke, in their order: a task once for each time.
+    pub(super) fn wakes(&self) -> impl Iterator<Item = usize> + '_ {
+        self.deeds
+            .iter()
+            .filter_map(|(_, deed)| if let Deed::Wake(of, _) = deed { Some(of.index()) } else { None })
+    }
+}
+
 #[cfg(test)]
 impl Activation {
     /// One without sleep, deeds and interrupt, at whose end the task sleeps.
@@ -254,6 +263,14 @@ impl Line {
         self.activations
             .iter_mut()
             .for_each(|a| a.deeds.sort_by_key(|(offset, deed)| (*offset, waits(deed))));
+    }
+
+    /// The tasks that it woke, ascending, each once.
+    pub(super) fn wakees(&self) -> Vec<usize> {
+        let mut all: Vec<usize> = self.activations.iter().flat_map(Activation::wakes).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 
     /// The tasks that it created, in their order.
