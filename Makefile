@@ -37,7 +37,8 @@ lint:  ## Formatting, clippy (warnings are errors), licences and known holes of 
 	$(CARGO) clippy --package schedlab-cli --no-default-features -- -D warnings
 	@if pkg-config --exists libelf zlib; then $(CARGO) clippy --package schedlab-cli --features sched-ext -- -D warnings; else \
 		echo 'The sched_ext driver is not looked at: apt-get install libelf-dev zlib1g-dev pkg-config' >&2; fi
-	$(CARGO) xtask deny
+	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) xtask deny; else \
+		echo 'Licences and advisories are not looked at by cargo-deny: cargo install cargo-deny (licences are by xtask tidy, too)' >&2; fi
 
 ci:  ## What must hold before a change lands: lint, tidy, licences, tests
 	$(CARGO) xtask ci
@@ -45,10 +46,14 @@ ci:  ## What must hold before a change lands: lint, tidy, licences, tests
 guests:  ## The program on six other kernels, in QEMU (fetches some 500 MB; an hour)
 	$(CARGO) xtask guest
 
-# The program of the tests: one that is built for release would take CI as long again.
+# The programs of the tests, which `cargo test --workspace` has built beside them. Built alone, the same crates get other features, and
+# most of them would be compiled again; for release, all.
+TEST_PROGRAM := $(abspath $(TARGET))/debug/schedlab
+TEST_XTASK := CARGO_MANIFEST_DIR=$(CURDIR)/xtask $(abspath $(TARGET))/debug/xtask
+
 guests-short:  ## The same on three kernels, some minutes: part of CI
-	$(CARGO) build --package schedlab-cli
-	$(CARGO) xtask guest --short --program $(TARGET)/debug/schedlab
+	$(CARGO) test --workspace --no-run --quiet
+	$(TEST_XTASK) guest --short --program $(TEST_PROGRAM)
 
 # Versions of all that is installed are in python/requirements-test.lock; the environment is made once.
 PYTHON_ENV := target/python-test
@@ -61,10 +66,10 @@ wheel: $(PYTHON_ENV)/made  ## The Python package: target/wheels
 	cd python && ../$(PYTHON_ENV)/bin/maturin build --release --quiet --out ../target/wheels
 
 python-test: $(PYTHON_ENV)/made  ## Tests of the Python package
-	$(CARGO) build --package schedlab-cli
+	$(CARGO) test --workspace --no-run --quiet
 	cd python && ../$(PYTHON_ENV)/bin/maturin build --quiet --out ../target/wheels/debug
 	$(PYTHON_ENV)/bin/pip install --quiet --force-reinstall --no-deps target/wheels/debug/schedlab-*.whl
-	SCHEDLAB=$(abspath $(TARGET))/debug/schedlab $(PYTHON_ENV)/bin/python -m pytest -q python/tests
+	SCHEDLAB=$(TEST_PROGRAM) $(PYTHON_ENV)/bin/python -m pytest -q python/tests
 
 oracle:  ## The Linux presets against recorded kernels: runs (median of ten), replays, shares on four CPUs
 	$(CARGO) xtask oracle oracles/linux/*.jsonl.zst --jitter 10 --share 0.005 --wait 15% --wait-floor 50us --pass 85%

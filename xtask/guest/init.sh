@@ -16,6 +16,8 @@ mount -t cgroup2 cgroup /sys/fs/cgroup
 echo "+cpu +cpuset" >/sys/fs/cgroup/cgroup.subtree_control
 echo "@up $(uname -r) $(grep -c ^processor /proc/cpuinfo) CPUs at $(cut -d' ' -f1 /proc/uptime)"
 . /lib.sh
+# Under the host's clock the host wants to hear each $beat seconds that the guest does not hang.
+[ -z "$beat" ] || while sleep "$beat"; do echo "@alive at $(cut -d' ' -f1 /proc/uptime)"; done &
 while read -r name limit; do
     echo "@test $name at $(cut -d' ' -f1 /proc/uptime)"
     mkdir -p "/out/$name"

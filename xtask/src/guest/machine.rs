@@ -2,6 +2,7 @@
 
 use super::emulator::Emulator;
 use super::kernels::Kernel;
+use super::watch::{self, Ended};
 use anyhow::{Context, Result};
 use schedlab_host::program::Program;
 use std::path::Path;
@@ -41,13 +42,15 @@ impl Machine {
 const ARGUMENTS: &str =
     "console=ttyS0 panic=-1 quiet noautogroup transparent_hugepage=never cryptomgr.notests";
 
+/// What QEMU said about a guest that hung, in the folder of its boot.
+pub(super) const MONITOR: &str = "monitor.txt";
+
 /// How a boot went.
 pub(super) struct Boot {
     /// What the guest's console said.
     pub(super) console: String,
     pub(super) time: Duration,
-    /// It was ended because it took too long.
-    pub(super) cut_off: bool,
+    pub(super) ended: Ended,
 }
 
 /// Boots `kernel` and waits until the machine is off. Leaves `console.txt` and what the tests wrote in `folder`.
@@ -62,6 +65,9 @@ pub(super) fn boot(
     std::fs::create_dir_all(folder)?;
     let at = |name: &str| folder.join(name).display().to_string();
     std::fs::write(at("root.cpio"), archives.concat())?;
+    // Of a boot before this one.
+    let _ = std::fs::remove_file(at("console.txt"));
+    let _ = std::fs::remove_file(at(MONITOR));
     // What QEMU itself says (a hub without peers, each time) goes to a file.
     let quiet = ["sh", "-c", "exec \"$@\" 2>\"$0\"", &at("qemu.txt")].map(str::to_owned);
     let mut words = [&quiet[..], &emulator.command()].concat();
@@ -76,13 +82,10 @@ pub(super) fn boot(
         words.extend([option.to_owned(), value]);
     }
     let begin = Instant::now();
-    let mut running = Program::new(words).start().context("QEMU")?;
-    let mut cut_off = false;
-    while running.ended()?.is_none() && !cut_off {
-        std::thread::sleep(Duration::from_millis(100));
-        cut_off = begin.elapsed() > limit;
-    }
-    running.end(Duration::ZERO);
+    // Its monitor is on its standard input and output.
+    let running = Program { piped: true, ..Program::new(words) }.start().context("QEMU")?;
+    let ended =
+        watch::wait(running, machine.clock, limit, &folder.join("console.txt"), &folder.join(MONITOR))?;
     let time = begin.elapsed();
     std::fs::remove_file(at("root.cpio"))?;
     let said = || std::fs::read_to_string(at("qemu.txt")).unwrap_or_default();
@@ -97,7 +100,7 @@ pub(super) fn boot(
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .status();
-    Ok(Boot { console, time, cut_off })
+    Ok(Boot { console, time, ended })
 }
 
 fn arguments(machine: &Machine) -> String {
@@ -110,7 +113,7 @@ fn arguments(machine: &Machine) -> String {
         }
     };
     format!(
-        "-nodefaults -no-reboot -display none -monitor none -machine q35 {clock} -smp {} -m {}",
+        "-nodefaults -no-reboot -display none -monitor stdio -machine q35 {clock} -smp {} -m {}",
         machine.cpus, machine.memory_mib
     )
 }
@@ -118,14 +121,15 @@ fn arguments(machine: &Machine) -> String {
 fn command_line(machine: &Machine) -> String {
     let clock = match machine.clock {
         // A host that is busy at the wrong moment makes the kernel's test of the timer fail, and with it the boot.
-        Clock::Host => "no_timer_check",
-        Clock::Virtual => "nokaslr tsc=reliable",
+        // Its first process gets `beat` as a variable.
+        Clock::Host => format!("no_timer_check unknown_nmi_panic nokaslr beat={}", watch::BEAT.as_secs()),
+        Clock::Virtual => "nokaslr tsc=reliable".to_owned(),
     };
     format!("{ARGUMENTS} {clock} {}", machine.arguments)
 }
 
 /// The text without what moves a cursor.
-fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for line in text.split('\n') {
         let mut rest = line.trim_end_matches('\r');
@@ -157,6 +161,8 @@ mod tests {
             "{words}"
         );
         assert!(command_line(&machine).ends_with("tsc=reliable lockdown=integrity"));
-        assert!(!arguments(&Machine::usual(Clock::Host)).contains("icount"));
+        let usual = Machine::usual(Clock::Host);
+        assert!(!arguments(&usual).contains("icount"));
+        assert!(command_line(&usual).contains(" beat=5 ") && !command_line(&machine).contains("beat="));
     }
 }

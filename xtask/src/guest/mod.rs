@@ -19,6 +19,7 @@ mod store;
 mod switches;
 mod table;
 mod transcript;
+mod watch;
 
 use crate::tree;
 use anyhow::{Context, Result, ensure};
@@ -31,6 +32,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 use store::Store;
+use watch::Ended;
 
 /// A boot and the sending of results, beside the limits of the tests. With a virtual clock a second takes longer.
 const BOOT_LIMIT: Duration = Duration::from_secs(180);
@@ -198,7 +200,12 @@ impl Laboratory {
 
     fn boot(&self, kernel: &Kernel, machine: &Machine, tests: &[&Test], folder: &Path) -> Result<usize> {
         let seconds: u32 = tests.iter().map(|test| test.limit_s).sum();
-        let limit = BOOT_LIMIT + Duration::from_secs(u64::from(seconds) * 4);
+        // The guest ends its tests itself, by its own time.
+        let slower = match machine.clock {
+            Clock::Host => 2,
+            Clock::Virtual => 4,
+        };
+        let limit = BOOT_LIMIT + Duration::from_secs(u64::from(seconds) * slower);
         let scripts = image::tests(&tree::root(), tests)?;
         let more = match tests[0].more.map(|more| more(&self.store, kernel)).transpose() {
             Ok(more) => more.unwrap_or_default(),
@@ -212,10 +219,16 @@ impl Laboratory {
         let once = || machine::boot(&self.emulator, kernel, machine, &archives, folder, limit);
         let mut boot = once()?;
         let mut told = transcript::read(&boot.console);
-        // A host that is away for long while a kernel counts its clocks can end that.
-        if told.up_s.is_none() && machine.clock == Clock::Host {
-            println!("   {} did not come up; it is booted again. Its console ended with:", kernel.name);
-            boot.console.lines().rev().take(3).for_each(|line| println!("     {line}"));
+        // A host that is away for long while a kernel counts its clocks can end that; and of some hundred boots one hung in
+        // the middle of a test. Where it does so twice, it is a fault.
+        let failed = match (told.up_s, boot.ended) {
+            (None, _) => Some("did not come up".to_owned()),
+            (_, Ended::Silent(_)) => Some(why(boot.ended)),
+            _ => None,
+        };
+        if let Some(failed) = failed.filter(|_| machine.clock == Clock::Host) {
+            println!("   {} {failed}; it is booted again", kernel.name);
+            last_words(&boot, folder);
             boot = once()?;
             told = transcript::read(&boot.console);
         }
@@ -229,9 +242,9 @@ impl Laboratory {
             println!("   the kernel says: {line}");
         }
         if !told.over {
-            let why = if boot.cut_off { "was ended after its time" } else { "ended early" };
-            println!("   FAULT the guest {why}");
             bad += 1;
+            println!("   FAULT the guest {}", why(boot.ended));
+            last_words(&boot, folder);
         }
         if bad > 0 {
             println!("   its console: {}", folder.join("console.txt").display());
@@ -255,6 +268,24 @@ impl Laboratory {
         );
         println!("{}", boot.console);
         Ok(())
+    }
+}
+
+/// The last lines of a console, but for signs of life, and where the CPUs of a guest that hung stood.
+fn last_words(boot: &machine::Boot, folder: &Path) {
+    const LINES: usize = 40;
+    let said: Vec<&str> = boot.console.lines().filter(|line| !line.starts_with("@alive")).collect();
+    println!("   its console ended with:");
+    said[said.len().saturating_sub(LINES)..].iter().for_each(|line| println!("     {line}"));
+    let answers = std::fs::read_to_string(folder.join(machine::MONITOR)).unwrap_or_default();
+    watch::places(&answers).iter().for_each(|line| println!("     {line}"));
+}
+
+fn why(ended: Ended) -> String {
+    match ended {
+        Ended::Itself => "ended early".to_owned(),
+        Ended::Late => "was ended after its time".to_owned(),
+        Ended::Silent(time) => format!("hung: it gave no sign of life for {:.0} s", time.as_secs_f64()),
     }
 }
 
