@@ -8,6 +8,7 @@ use schedlab_model::Ns;
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_scheduler::registry::{self, Entry};
 use schedlab_sim::{Machine, RunOptions, TickSkew};
+use schedlab_study::compare::clients;
 use schedlab_study::metric::{Better, METRICS, Of, Unit};
 use schedlab_study::scenario::{self, Scenario};
 use schedlab_study::variant::Variant;
@@ -22,11 +23,13 @@ const SCHEDULERS: &str = "docs/schedulers.md";
 const METRICS_PAGE: &str = "docs/metrics.md";
 const TABLES_PAGE: &str = "docs/tables.md";
 const LADDER: &str = "docs/redis-batch.svg";
-/// The page with the generated table of formats, and the lines around that table.
+/// The page with the generated tables of formats and of load generators, and the lines around each table.
 const EXCHANGE: &str = "docs/exchange-formats.md";
 const FORMATS_BEGIN: &str =
     "<!-- made by `cargo xtask docs` from FORMATS (crates/trace/src/import/formats.rs) -->\n";
-const FORMATS_END: &str = "<!-- end of what is made -->\n";
+const CLIENTS_BEGIN: &str =
+    "<!-- made by `cargo xtask docs` from CLIENTS (crates/study/src/compare/clients.rs) -->\n";
+const MADE_END: &str = "<!-- end of what is made -->\n";
 
 /// The lines of the picture: scheduler and variant of `scenarios/redis-batch.toml`, name, colour.
 const LINES: &[(&str, &str, &str, &str)] = &[
@@ -67,21 +70,36 @@ pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) {
 
 /// The generated texts, with their files.
 fn texts(root: &Path) -> Result<[(&'static str, String); 4]> {
-    let exchange = std::fs::read_to_string(root.join(EXCHANGE)).context(EXCHANGE)?;
+    let page = std::fs::read_to_string(root.join(EXCHANGE)).context(EXCHANGE)?;
     Ok([
         (SCHEDULERS, schedulers(registry::all())),
         (METRICS_PAGE, metrics()),
         (TABLES_PAGE, tables()),
-        (EXCHANGE, with_formats(&exchange)?),
+        (EXCHANGE, exchange(&page)?),
     ])
 }
 
-/// The page of exchange formats with the table of what `import` knows.
-fn with_formats(page: &str) -> Result<String> {
-    let lacks = "the lines around the table of formats are missing";
-    let (before, rest) = page.split_once(FORMATS_BEGIN).context(lacks)?;
-    let (_, after) = rest.split_once(FORMATS_END).context(lacks)?;
-    Ok(format!("{before}{FORMATS_BEGIN}{}{FORMATS_END}{after}", formats()))
+/// The page of exchange formats with its tables: of what `import` knows, and of the load generators.
+fn exchange(page: &str) -> Result<String> {
+    let page = with_table(page, FORMATS_BEGIN, &formats())?;
+    with_table(&page, CLIENTS_BEGIN, &clients())
+}
+
+/// A page with `table` behind the line `begin`.
+fn with_table(page: &str, begin: &str, table: &str) -> Result<String> {
+    let lacks = || format!("the lines around a table are missing: {begin}");
+    let (before, rest) = page.split_once(begin).with_context(lacks)?;
+    let (_, after) = rest.split_once(MADE_END).with_context(lacks)?;
+    Ok(format!("{before}{begin}{table}{MADE_END}{after}"))
+}
+
+/// The table of the load generators whose output `--client-log` reads.
+fn clients() -> String {
+    let mut text = String::from("| load generator | line |\n|---|---|\n");
+    for client in clients::all() {
+        let _ = writeln!(text, "| {} | `{}` |", client.programs.join(", "), client.line);
+    }
+    text
 }
 
 /// The table of what `import` knows.

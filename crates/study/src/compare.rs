@@ -2,6 +2,7 @@
 
 mod bound;
 mod client_log;
+pub mod clients;
 pub(crate) mod delays;
 pub(crate) mod detail;
 pub(crate) mod elasticity;
@@ -16,7 +17,7 @@ mod validation;
 mod verdict;
 mod waits;
 
-pub use client_log::{ClientLogSpec, SUBJECT as CLIENT_LOG, client_count};
+pub use client_log::{ClientLogSpec, SUBJECT as CLIENT_LOG};
 pub(crate) use detail::name as page_name;
 pub use gates::RowGate;
 pub(crate) use gates::open;

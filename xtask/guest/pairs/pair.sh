@@ -179,6 +179,78 @@ END
         name=ForkJoinPool-1-
         process=java
         ;;
+    haproxy)
+        # A proxy before nginx: one request takes both.
+        head -c 2000 /dev/zero | tr '\0' x >/srv/data/index.html
+        cat >/srv/data/nginx.conf <<END
+daemon off; worker_processes $workers; pid /tmp/pid; error_log /dev/null; user root;
+events { worker_connections 64; }
+http { access_log off; keepalive_requests 1000000; server { listen 127.0.0.1:8081; root /data; } }
+END
+        cat >/srv/data/haproxy.conf <<END
+global
+    maxconn 64
+    nbthread 1
+defaults
+    mode http
+    timeout connect 60s
+    timeout client 60s
+    timeout server 60s
+frontend front
+    bind 127.0.0.1:8080
+    default_backend back
+backend back
+    server one 127.0.0.1:8081
+END
+        serve() {
+            inside nginx -c /data/nginx.conf >/dev/null 2>&1 &
+            inside haproxy -db -f /data/haproxy.conf >/tmp/haproxy 2>&1
+        }
+        load_it() { wrk 3; }
+        name=haproxy
+        beside=nginx
+        ;;
+    mariadb)
+        # sysbench's transactions read by primary keys; each connection has a thread of the server.
+        mkdir -p /srv/data/db
+        options='--no-defaults --datadir=/data/db --lc-messages-dir=/usr/share/mysql --socket=/tmp/db.sock --skip-networking --user=root
+            --innodb-buffer-pool-size=64M --innodb-log-file-size=16M --innodb-flush-log-at-trx-commit=0 --skip-grant-tables'
+        printf 'create database mysql; create database sbtest;' >/tmp/sql
+        inside mariadbd $options --bootstrap </tmp/sql >/tmp/mariadb 2>&1 || bad "mariadbd --bootstrap: $(tail -n 3 /tmp/mariadb)"
+        serve() { inside mariadbd $options >/tmp/mariadb 2>&1; }
+        answers() { echo 'select 1' | inside mariadb --no-defaults --socket=/tmp/db.sock >/dev/null; }
+        bench() { inside sysbench oltp_point_select --db-driver=mysql --mysql-socket=/tmp/db.sock --mysql-user=root --tables=1 --table-size=2000 "$@"; }
+        load_it() { bench --threads=4 --time=3 --db-ps-mode=disable run; }
+        name=one_connection
+        process=mariadbd
+        serve &
+        wait_for 120 answers || bad "mariadbd answers: $(tail -n 3 /tmp/mariadb)"
+        bench prepare >/tmp/bench 2>&1 || bad "sysbench prepare: $(tail -n 3 /tmp/bench)"
+        kill -9 $(pidof mariadbd)
+        ;;
+    unbound)
+        # What it is asked for it knows: no question leaves the machine.
+        cat >/srv/data/unbound.conf <<END
+server:
+    interface: 127.0.0.1@8053
+    num-threads: $workers
+    username: ""
+    chroot: ""
+    directory: "/tmp"
+    pidfile: ""
+    use-syslog: no
+    do-daemonize: no
+    local-zone: "example.org." static
+END
+        for of in $(seq 200); do
+            echo "    local-data: \"h$of.example.org. A 10.0.0.$of\"" >>/srv/data/unbound.conf
+            echo "h$of.example.org A" >>/srv/data/queries
+        done
+        serve() { inside unbound -c /data/unbound.conf >/tmp/unbound 2>&1; }
+        answers() { grep -q ':1F75 ' /proc/net/udp; }
+        load_it() { inside dnsperf -s 127.0.0.1 -p 8053 -d /data/queries -c 4 -q $connections -l 3; }
+        name=unbound
+        ;;
     build)
         # make starts compilers, four at a time, until the time is over: more files than it gets to.
         [ -e /srv/bin/sh ] || cp /bin/busybox /srv/bin/sh
@@ -233,7 +305,7 @@ change() {
             mkdir -p /sys/fs/cgroup/served /sys/fs/cgroup/batch
             echo 100 >/sys/fs/cgroup/batch/cpu.weight
             echo max >/sys/fs/cgroup/batch/cpu.max
-            group ${process:-$name} served
+            for of in ${process:-$name} $beside; do group $of served; done
             group batch batch
             [ "$1" = weight ] && echo 25 >/sys/fs/cgroup/batch/cpu.weight
             [ "$1" = max ] && echo 20000 100000 >/sys/fs/cgroup/batch/cpu.max
@@ -277,7 +349,7 @@ setting() {
     fi
     [ -z "$lost" ] || bad "$setting: the load: $(tail -n 2 "$setting.client")"
     check "$setting: recorded" grep -q 'no event was lost' /tmp/record
-    for of in batch ${process:-$name} mixer; do kill -9 $(processes $of) 2>/dev/null; done
+    for of in batch ${process:-$name} $beside mixer; do kill -9 $(processes $of) 2>/dev/null; done
     sleep 0.5
     rmdir /sys/fs/cgroup/served /sys/fs/cgroup/batch 2>/dev/null
     tr '\r' '\n' <"$setting.client" | tail -n 2

@@ -267,6 +267,9 @@ impl Laboratory {
             folder.display()
         );
         println!("{}", boot.console);
+        if boot.ended != Ended::Itself {
+            println!("the guest {}", why(boot.ended));
+        }
         Ok(())
     }
 }

@@ -11,7 +11,7 @@ use super::store::Store;
 use super::{Laboratory, transcript};
 use crate::tree;
 use anyhow::{Context, Result, ensure};
-use schedlab_study::compare::client_count;
+use schedlab_study::compare::clients::client_count;
 use schedlab_study::pairs::{self, Pair, PairFile};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -68,6 +68,12 @@ pub(super) const SERVERS: &[Server] = &[
     unseen("memcached", &["memcached", "libmemcached-tools"], "mc-worker"),
     server("apache", &["apache2-bin", "wrk"], "apache2"),
     server("java", &["openjdk-21-jdk-headless", "wrk"], "ForkJoinPool-1-"),
+    // Two servers, one behind the other.
+    unseen("haproxy", &["haproxy", "nginx-light", "wrk"], "haproxy"),
+    // A thread for each connection; a client of its own kind.
+    unseen("mariadb", &["mariadb-server-core", "mariadb-client-core", "sysbench"], "one_connection"),
+    // Requests without connections: UDP.
+    unseen("unbound", &["unbound", "dnsperf"], "unbound"),
     Server { stays: false, ..server("build", &["gcc", "make"], "cc1") },
     server("audio", &[], "audio"),
 ];
@@ -285,7 +291,7 @@ fn pair(
     }
     let count = |of: &str| {
         let text = std::fs::read_to_string(file(of, "client")).ok()?;
-        client_count(&text).ok().map(|(_, rate)| rate)
+        client_count(&text).ok().map(|counted| counted.per_s)
     };
     let counted = count(base).zip(count(came));
     Ok(Some(Pair {

@@ -87,7 +87,8 @@ pub(crate) struct CompareArgs {
     /// Print predicted against recorded, with this recording of a variant on the real machine: 'VARIANT=FILE'
     #[arg(long = "check", value_name = "VARIANT=FILE")]
     checks: Vec<String>,
-    /// Read requests a second from what wrk, redis-benchmark, pgbench or memcaslap printed while its server was recorded, and predict them
+    /// Read requests a second from what a load generator printed while its server was recorded (wrk, ab, redis-benchmark, pgbench, sysbench
+    /// and others: docs/exchange-formats.md), and predict them
     /// [default server: the class with the largest share that has an end]
     #[arg(long, value_name = "[CLASS=]FILE")]
     client_log: Option<String>,

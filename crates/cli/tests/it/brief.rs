@@ -50,6 +50,18 @@ fn sixteen_rows_are_folded() {
 }
 
 #[test]
+fn a_change_that_is_open_is_said_to_be_so_first() {
+    let ran = brief(&["recordings/pairs/guest/6.1-java.slt", "--variant", "n: batch nice=1"], "100");
+    fits(&ran, 0, 100);
+    let said = |ran: &Ran| ran.stdout.replace('\n', " ");
+    let text = said(&ran);
+    assert!(text.starts_with("No change can be told: ") && text.contains(" is within the error. "), "{text}");
+    // What a policy does not change is no change at all.
+    let ran = brief(&["recordings/pairs/guest/6.1-apache.slt", "--variant", "n: batch policy=batch"], "100");
+    assert!(said(&ran).contains("; nothing changes."), "{ran:?}");
+}
+
+#[test]
 fn what_it_leaves_out_is_not_asked_for_too() {
     for option in ["--json", "--explain", "--all-tasks"] {
         let ran = schedlab(&["compare", "two-hogs", "--brief", option]);

@@ -8,6 +8,7 @@ pub(crate) use certainty::reproduction;
 pub(crate) use recommend::MOST as MOST_GAIN;
 pub(crate) use telling::{FELT, Telling, tellings};
 
+use crate::change::Judgement;
 use crate::headline::Figure;
 use crate::measurements::Kind;
 use crate::metric::Metric;
@@ -116,24 +117,45 @@ fn nothing_better(study: &Study, tellings: &[Telling<'_>]) -> String {
     )
 }
 
-/// Where a number lies over the rows: nothing says which of them is better.
+/// Where a number lies over the rows: nothing says which of them is better. Rows whose change is within its error count only
+/// where the others are all alike, and then the sentence says that.
 fn range(study: &Study, figure: &Figure) -> Option<String> {
     let of = |row: &Row| figure.cell(row).map(|cell| cell.value.median);
-    let mut values: Vec<(f64, &Row)> = study.rows.iter().filter_map(|row| Some((of(row)?, row))).collect();
-    values.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let (least, most) = (values.first()?, values.last()?);
+    let open = |row: &&Row| {
+        let change = figure.cell(row).and_then(|cell| cell.change);
+        change.is_some_and(|change| change.judgement == Judgement::CannotTell)
+    };
     let show =
-        |(value, row): &(f64, &Row)| format!("{} ({})", figure.metric.show(*value), row_name(row, study));
+        |(value, row): (f64, &Row)| format!("{} ({})", figure.metric.show(value), row_name(row, study));
     let what = match figure.kind {
         Kind::Machine => upper(&figure.heading()),
         _ => format!("{} {}", figure.subject(), figure.heading()),
     };
     // What differs by less than is shown is the same to a reader.
-    let shown = [least, most].map(|(value, _)| figure.metric.show(*value));
-    Some(match shown[0] == shown[1] {
-        true => format!("{what} is {} in every row that has it.", shown[0]),
-        false => format!("{what}: from {} to {}.", show(least), show(most)),
+    let alike = |(least, most): (f64, f64)| figure.metric.show(least) == figure.metric.show(most);
+    let told = ends(study.rows.iter().filter(|row| !open(row)), of);
+    if let Some((least, most)) = told.filter(|(least, most)| !alike((least.0, most.0))) {
+        return Some(format!("{what}: from {} to {}.", show(least), show(most)));
+    }
+    let (least, most) = ends(study.rows.iter(), of)?;
+    Some(match alike((least.0, most.0)) {
+        true => format!("{what} is {} in every row that has it.", figure.metric.show(least.0)),
+        false => format!(
+            "No change can be told: {what} from {} to {} is within the error.",
+            show(least),
+            show(most)
+        ),
     })
+}
+
+/// The rows with the least and the most of a value, and what they have; of rows that have the same, the first and the last.
+fn ends<'a>(
+    rows: impl Iterator<Item = &'a Row>,
+    of: impl Fn(&Row) -> Option<f64>,
+) -> Option<((f64, &'a Row), (f64, &'a Row))> {
+    let mut values: Vec<(f64, &Row)> = rows.filter_map(|row| Some((of(row)?, row))).collect();
+    values.sort_by(|a, b| a.0.total_cmp(&b.0));
+    Some((*values.first()?, *values.last()?))
 }
 
 /// Sentences beside the outcome: the same setting under the other schedulers of the table, and the best bound.

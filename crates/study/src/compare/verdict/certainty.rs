@@ -15,10 +15,11 @@ pub(super) fn certainty(study: &Study, gain: Option<&Telling<'_>>) -> String {
         shown.filter_map(|cell| cell.change).filter(|change| wanted(change.judgement)).count()
     };
     let unsure = judged(|judgement| judgement == Judgement::CannotTell);
-    let all = judged(|_| true);
+    let all = judged(|judgement| judgement != Judgement::Same);
     let seeds = study.seeds.len();
     let told = match gain {
         Some(gain) => of_gain(gain),
+        None if all == 0 => "nothing changes".to_owned(),
         None => format!("{} of {all} changes are larger than their error", all - unsure),
     };
     match &study.self_replay {

@@ -1,0 +1,187 @@
+//! What load generators print about their requests: which line, and which number in it.
+
+/// One way in which a load generator says how many requests a second it counted.
+pub struct Client {
+    /// The programs that say it so.
+    pub programs: &'static [&'static str],
+    /// What is in the line, as a message shows it: the number stands where `N` is.
+    pub line: &'static str,
+    /// The number of a line that has no blanks at its ends.
+    read: fn(&str) -> Option<f64>,
+}
+
+const fn client(
+    programs: &'static [&'static str],
+    line: &'static str,
+    read: fn(&str) -> Option<f64>,
+) -> Client {
+    Client { programs, line, read }
+}
+
+/// The load generators that are known. Of lines that are alike the last one counts: pgbench's is that without the time to connect.
+const CLIENTS: &[Client] = &[
+    client(&["wrk", "wrk2", "hey", "oha"], "Requests/sec: N", |line| {
+        number(line.strip_prefix("Requests/sec:")?)
+    }),
+    client(&["ab"], "Requests per second: N", |line| number(line.strip_prefix("Requests per second:")?)),
+    client(&["siege"], "Transaction rate: N", |line| number(line.strip_prefix("Transaction rate:")?)),
+    client(&["h2load"], "finished in ..., N req/s", |line| {
+        before(line.strip_prefix("finished in")?, " req/s")
+    }),
+    client(&["fortio"], "All done ..., N qps", |line| before(line.strip_prefix("All done")?, " qps")),
+    client(&["vegeta"], "Requests [total, rate, throughput] ..., ..., N", |line| {
+        number(
+            line.strip_prefix("Requests")?
+                .trim()
+                .strip_prefix("[total, rate, throughput]")?
+                .rsplit(',')
+                .next()?,
+        )
+    }),
+    client(&["k6"], "http_reqs: ... N/s", |line| before(line.strip_prefix("http_reqs")?, "/s")),
+    client(&["pgbench"], "tps = N", |line| number(line.strip_prefix("tps =")?)),
+    client(&["sysbench"], "transactions: ... (N per sec.)", |line| {
+        before(line.strip_prefix("transactions:")?, " per sec.")
+    }),
+    client(&["memcaslap"], "Run time: ... TPS: N", |line| {
+        number(line.strip_prefix("Run time:")?.split_once("TPS:")?.1)
+    }),
+    client(&["memtier_benchmark"], "Totals N", |line| number(line.strip_prefix("Totals")?)),
+    client(&["mutilate"], "Total QPS = N", |line| number(line.strip_prefix("Total QPS =")?)),
+    client(&["ycsb"], "[OVERALL], Throughput(ops/sec), N", |line| {
+        number(line.strip_prefix("[OVERALL], Throughput(ops/sec),")?)
+    }),
+    client(&["dnsperf"], "Queries per second: N", |line| number(line.strip_prefix("Queries per second:")?)),
+    client(&["schedlab"], "\"throughput_per_s\": N", |line| {
+        number(line.strip_prefix("\"throughput_per_s\":")?)
+    }),
+];
+
+/// It prints a rate for each of its tests, which do the same number of requests, one test after the other.
+const REDIS: Client = client(&["redis-benchmark", "valkey-benchmark"], "N requests per second", |line| {
+    before(line, " requests per second")
+});
+
+/// What a load generator counted.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Counted {
+    /// The programs that print such a text.
+    pub programs: &'static [&'static str],
+    /// Requests, transactions or queries a second; above 0.
+    pub per_s: f64,
+}
+
+/// The number at the beginning of a text.
+fn number(text: &str) -> Option<f64> {
+    text.split_whitespace().next()?.trim_end_matches(',').parse().ok()
+}
+
+/// The number that ends where `unit` begins.
+fn before(text: &str, unit: &str) -> Option<f64> {
+    let before = &text[..text.find(unit)?];
+    before.rsplit([' ', '\t', '(']).next()?.parse().ok()
+}
+
+/// The requests a second that a load generator's output tells; else what is wrong with the text.
+///
+/// # Errors
+/// A message when no line of a known load generator is in it, or when it counted nothing.
+pub fn client_count(text: &str) -> Result<Counted, String> {
+    let lines = || text.split(['\n', '\r']).map(str::trim);
+    let last = |of: &Client| Some((of.programs, lines().filter_map(of.read).next_back()?));
+    let of_tests = || {
+        let rates: Vec<f64> = lines().filter_map(REDIS.read).collect();
+        let seconds: f64 = rates.iter().map(|rate| 1.0 / rate).sum();
+        (!rates.is_empty()).then(|| (REDIS.programs, rates.len() as f64 / seconds))
+    };
+    match CLIENTS.iter().find_map(last).or_else(of_tests) {
+        Some((programs, per_s)) if per_s.is_finite() && per_s > 0.0 => Ok(Counted { programs, per_s }),
+        Some((programs, per_s)) => {
+            let program = programs.join(" or ");
+            Err(format!("{program} counted {per_s} requests a second: a number above 0 is needed"))
+        }
+        None => {
+            let known: Vec<String> =
+                all().map(|of| format!("{} (`{}`)", of.programs.join(", "), of.line)).collect();
+            Err(format!(
+                "no count of requests is in it; the lines of these load generators are read: {}",
+                known.join("; ")
+            ))
+        }
+    }
+}
+
+/// Every load generator whose output is read.
+pub fn all() -> impl Iterator<Item = &'static Client> {
+    CLIENTS.iter().chain([&REDIS])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_each_client_prints_is_read() {
+        let wrk = "Running 3s test @ http://127.0.0.1:8080\n  1 threads and 4 connections\n  Thread Stats   Avg      Stdev\n\
+                   \x20   Latency   186.50us  410.12us\n  78123 requests in 3.00s, 12.30MB read\nRequests/sec:  26040.71\n\
+                   Transfer/sec:      4.10MB\n";
+        let pgbench = "transaction type: <builtin: select only>\nnumber of clients: 4\nlatency average = 0.240 ms\n\
+                       initial connection time = 8.1 ms\ntps = 16644.231905 (without initial connection time)\n";
+        let quiet = "SET: rps=0.0 (overall: nan)\rSET: 60000.00 requests per second, p50=0.263 msec\n\
+                     GET: 30000.00 requests per second, p50=0.27 msec\n";
+        let long = "====== SET ======\n  100000 requests completed in 1.06 seconds\n  50 parallel clients\n\nSummary:\n\
+                    \x20 throughput summary: 94339.62 requests per second\n  latency summary (msec):\n";
+        let own = "{\n  \"sent\": 26556,\n  \"throughput_per_s\": 5218.5,\n  \"latency\": {}\n}\n";
+        let memcached = "get_misses: 0\n\nRun time: 2.0s Ops: 112609 TPS: 56214 Net_rate: 62.9M/s\n";
+        let sysbench = "SQL statistics:\n    transactions:                        6170   (616.92 per sec.)\n\
+                        \x20   queries:                             123400 (12338.4 per sec.)\n";
+        let ab = "Concurrency Level:      8\nRequests per second:    1234.56 [#/sec] (mean)\n";
+        let h2load = "finished in 1.01s, 12345.67 req/s, 1.20MB/s\nrequests: 12500 total\n";
+        let fortio = "All done 1234 calls (plus 8 warmup) 8.084 ms avg, 123.4 qps\n";
+        let vegeta =
+            "Requests      [total, rate, throughput]         500, 50.10, 49.95\nDuration [total] 10s\n";
+        let k6 = "     http_req_waiting...............: avg=8ms\n     http_reqs......................: 1234   41.13/s\n";
+        let memtier = "Type         Ops/sec     Hits/sec\nSets          100.5    ---\nTotals       1100.25      0.00   999.0\n";
+        for (text, program, rate) in [
+            (memcached, "memcaslap", 56214.0),
+            (wrk, "wrk", 26040.71),
+            (pgbench, "pgbench", 16644.231905),
+            (quiet, "redis-benchmark", 40000.0),
+            (long, "redis-benchmark", 94339.62),
+            (own, "schedlab", 5218.5),
+            (sysbench, "sysbench", 616.92),
+            (ab, "ab", 1234.56),
+            (h2load, "h2load", 12345.67),
+            (fortio, "fortio", 123.4),
+            (vegeta, "vegeta", 49.95),
+            (k6, "k6", 41.13),
+            (memtier, "memtier_benchmark", 1100.25),
+            ("Total QPS = 4321.0 (43210 / 10.0s)\n", "mutilate", 4321.0),
+            ("[OVERALL], RunTime(ms), 1000\n[OVERALL], Throughput(ops/sec), 812.5\n", "ycsb", 812.5),
+            ("  Queries per second:   10101.25\n\n  Average packet size: 29\n", "dnsperf", 10101.25),
+            ("Transaction rate:\t      99.50 trans/sec\n", "siege", 99.5),
+        ] {
+            let found = client_count(text).unwrap();
+            assert_eq!(found.programs[0], program);
+            assert!((found.per_s - rate).abs() < 0.01, "{program}: {}", found.per_s);
+        }
+    }
+
+    #[test]
+    fn what_is_no_count_is_refused_with_what_is_read() {
+        let texts = [
+            "",
+            "hello",
+            "Requests/sec: many",
+            "Requests/sec: 0",
+            "Requests/sec: nan",
+            "x requests per second",
+        ];
+        for text in texts {
+            assert!(client_count(text).is_err(), "{text}");
+        }
+        let said = client_count("hello").unwrap_err();
+        assert!(all().flat_map(|of| of.programs).all(|program| said.contains(program)), "{said}");
+        assert!(client_count("Requests/sec: 0").unwrap_err().contains("above 0"));
+    }
+}
