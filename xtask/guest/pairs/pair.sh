@@ -215,7 +215,7 @@ END
         mkdir -p /srv/data/db
         options='--no-defaults --datadir=/data/db --lc-messages-dir=/usr/share/mysql --socket=/tmp/db.sock --skip-networking --user=root
             --innodb-buffer-pool-size=64M --innodb-log-file-size=16M --innodb-flush-log-at-trx-commit=0 --skip-grant-tables'
-        printf 'create database mysql; create database sbtest;' >/tmp/sql
+        printf 'create database mysql;\ncreate database sbtest;\n' >/tmp/sql
         inside mariadbd $options --bootstrap </tmp/sql >/tmp/mariadb 2>&1 || bad "mariadbd --bootstrap: $(tail -n 3 /tmp/mariadb)"
         serve() { inside mariadbd $options >/tmp/mariadb 2>&1; }
         answers() { echo 'select 1' | inside mariadb --no-defaults --socket=/tmp/db.sock >/dev/null; }

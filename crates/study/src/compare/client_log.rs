@@ -6,7 +6,7 @@
 
 use super::clients::client_count;
 use super::recorded::RecordedInput;
-use super::trust::DRIFT_OF_RATES;
+use super::trust::drift;
 use super::{Errors, values};
 use crate::StudyError;
 use crate::change::MethodError;
@@ -88,13 +88,13 @@ impl ClientLog {
     }
 
     /// Adds the error of the method: that of the server's share, and what the same request costs more or less another time.
-    pub(super) fn add_error(&self, base: &[Run], errors: &mut Errors) {
+    pub(super) fn add_error(&self, base: &[Run], input: &RecordedInput, errors: &mut Errors) {
         let of_share = errors.get(&(self.server.clone(), Metric::Share)).copied().unwrap_or_default();
         let simulated = Estimate::from_values(values(base, Kind::Source, SUBJECT, Metric::Throughput));
         let Some(simulated) = simulated.map(|of| of.median) else { return };
         let error = MethodError {
             apart: of_share.apart,
-            drift: DRIFT_OF_RATES,
+            drift: drift(Metric::Throughput, input),
             anchor: Some((self.requests_per_s, simulated)),
             ..MethodError::between(self.requests_per_s, simulated)
         };

@@ -408,7 +408,7 @@ pub fn compare_recording(
     let mut replay = SelfReplay { left_out, ..found };
     let mut errors = trust::method_errors(&replay, input);
     replay.doubt(input.second_half(&recorded, &bench)?, &errors);
-    client.iter().for_each(|client| client.add_error(&runs[0], &mut errors));
+    client.iter().for_each(|client| client.add_error(&runs[0], input, &mut errors));
     let (errors, open) = RowErrors::find(input, &plans, &runs, errors);
     let numbers = Numbers::new(options, &[]);
     let mut study = Study {

@@ -168,6 +168,45 @@ fn requests_of_a_server_that_hardly_ever_sleeps_are_within_a_tenth() {
     assert!(summary.held.0 > 16 && summary.held.0 == summary.held.1, "{}", table(&results));
 }
 
+/// In a guest under a virtual clock the same work costs the same, and what recordings of a shared machine differ by was counted all the
+/// same: half of the claims that can be made were not. On a live machine nothing is taken off.
+#[test]
+fn a_steady_machine_has_narrower_intervals() {
+    let open = |file: &str| {
+        let input = RecordedInput::open(&folder().join(format!("{file}.slt"))).unwrap();
+        let options = Options { jobs: 1, repetitions: Some(1), ..Options::default() };
+        let study = compare_recording(&input, None, &options, &|_, _| {}).unwrap();
+        study.self_replay.unwrap().assumptions
+    };
+    let (steady, live) = (open("guest/6.1-nginx"), open("gosrv-base"));
+    assert!(
+        steady.contains("differs by 0.0") && steady.contains("by 15 % in rates, 25 % in times"),
+        "{steady}"
+    );
+    assert!(live.contains("by 30 % in rates, 50 % in times"), "{live}");
+    let results = results_of(&folder().join("guest"), &["6.1 nginx 1 CPU, idle", "6.1 nginx 1 CPU, nice"]);
+    let summary = Summary::of(&results);
+    assert!(summary.claims.0 >= 4 && summary.claims.1 == 0, "{}", table(&results));
+}
+
+/// What SCHED_FIFO takes from the wait of a server that it alone serves first is told, although its activations are no requests.
+#[test]
+fn who_is_served_first_waits_less_for_certain() {
+    let results = results_of(&folder().join("guest"), &["6.1 redis 1 CPU, fifo", "7.2 redis 1 CPU, fifo"]);
+    assert_eq!(results.len(), 2);
+    for result in &results {
+        let wait = |class: &str| {
+            let of = |figure: &&schedlab_study::pairs::Figure| {
+                figure.class == class && matches!(figure.metric, Metric::Latency(_))
+            };
+            result.figures.iter().find(of).unwrap()
+        };
+        let (server, client) = (wait("redis-server"), wait("redis-benchmark"));
+        assert!(server.judgement == Judgement::Better && server.holds(), "{server:?}");
+        assert_eq!(client.judgement, Judgement::CannotTell, "{client:?}");
+    }
+}
+
 /// Its activations merge while it is awake: they are no requests, and nothing is claimed of their number.
 #[test]
 fn activations_that_requests_share_are_no_throughput() {
