@@ -24,7 +24,7 @@ const REQUESTS_PERCENT: u64 = 90;
 /// Where the recording does not show how a class reacts, half of each change is open: whether threads take over from each other when
 /// one loses its CPU (twice as many of them may want one as it shows), or how a class that nobody holds back follows those that
 /// another task does (its activations merge and split).
-pub(super) const UNDECIDED: f64 = 0.5;
+const UNDECIDED: f64 = 0.5;
 /// What the same work costs changes by so much from one recording to the next (2 standard deviations). Fitted to the pairs of
 /// recordings/pairs in which nothing was changed.
 const DRIFT_OF_COSTS: f64 = 0.45;

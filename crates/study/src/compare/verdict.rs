@@ -134,10 +134,10 @@ fn range(study: &Study, figure: &Figure) -> Option<String> {
     // What differs by less than is shown is the same to a reader.
     let alike = |(least, most): (f64, f64)| figure.metric.show(least) == figure.metric.show(most);
     let told = ends(study.rows.iter().filter(|row| !open(row)), of);
-    if let Some((least, most)) = told.filter(|(least, most)| !alike((least.0, most.0))) {
+    if let Some([least, most]) = told.filter(|[least, most]| !alike((least.0, most.0))) {
         return Some(format!("{what}: from {} to {}.", show(least), show(most)));
     }
-    let (least, most) = ends(study.rows.iter(), of)?;
+    let [least, most] = ends(study.rows.iter(), of)?;
     Some(match alike((least.0, most.0)) {
         true => format!("{what} is {} in every row that has it.", figure.metric.show(least.0)),
         false => format!(
@@ -152,10 +152,10 @@ fn range(study: &Study, figure: &Figure) -> Option<String> {
 fn ends<'a>(
     rows: impl Iterator<Item = &'a Row>,
     of: impl Fn(&Row) -> Option<f64>,
-) -> Option<((f64, &'a Row), (f64, &'a Row))> {
+) -> Option<[(f64, &'a Row); 2]> {
     let mut values: Vec<(f64, &Row)> = rows.filter_map(|row| Some((of(row)?, row))).collect();
     values.sort_by(|a, b| a.0.total_cmp(&b.0));
-    Some((*values.first()?, *values.last()?))
+    Some([*values.first()?, *values.last()?])
 }
 
 /// Sentences beside the outcome: the same setting under the other schedulers of the table, and the best bound.

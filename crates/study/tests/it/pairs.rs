@@ -189,24 +189,6 @@ fn a_steady_machine_has_narrower_intervals() {
     assert!(summary.claims.0 >= 4 && summary.claims.1 == 0, "{}", table(&results));
 }
 
-/// What SCHED_FIFO takes from the wait of a server that it alone serves first is told, although its activations are no requests.
-#[test]
-fn who_is_served_first_waits_less_for_certain() {
-    let results = results_of(&folder().join("guest"), &["6.1 redis 1 CPU, fifo", "7.2 redis 1 CPU, fifo"]);
-    assert_eq!(results.len(), 2);
-    for result in &results {
-        let wait = |class: &str| {
-            let of = |figure: &&schedlab_study::pairs::Figure| {
-                figure.class == class && matches!(figure.metric, Metric::Latency(_))
-            };
-            result.figures.iter().find(of).unwrap()
-        };
-        let (server, client) = (wait("redis-server"), wait("redis-benchmark"));
-        assert!(server.judgement == Judgement::Better && server.holds(), "{server:?}");
-        assert_eq!(client.judgement, Judgement::CannotTell, "{client:?}");
-    }
-}
-
 /// Its activations merge while it is awake: they are no requests, and nothing is claimed of their number.
 #[test]
 fn activations_that_requests_share_are_no_throughput() {
