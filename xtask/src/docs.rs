@@ -97,7 +97,7 @@ fn with_table(page: &str, begin: &str, table: &str) -> Result<String> {
 fn clients() -> String {
     let mut text = String::from("| load generator | line |\n|---|---|\n");
     for client in clients::all() {
-        let _ = writeln!(text, "| {} | `{}` |", client.programs.join(", "), client.line);
+        let _ = writeln!(text, "| {} | `{}` |", client.programs.join(", "), client.line());
     }
     text
 }

@@ -1,7 +1,7 @@
 //! Watching over a guest that runs: one that takes too long is ended, and one that hangs is asked first where its CPUs are.
 
 use super::machine::Clock;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use schedlab_host::program::Running;
 use std::io::{Read, Write};
 use std::path::Path;
@@ -13,7 +13,7 @@ pub(super) const BEAT: Duration = Duration::from_secs(5);
 /// A guest that gave so many signs less than it should hangs: its kernel, or QEMU. A loaded host delays some.
 const MISSED: u32 = 24;
 
-/// How QEMU answers when it is asked about a guest that hangs.
+/// QEMU answers within this when it is asked about a guest that hangs.
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// How a boot ended.
@@ -89,18 +89,21 @@ fn ask(running: &mut Running) -> Result<String> {
         writeln!(monitor, "{request}")?;
         std::thread::sleep(ANSWER / 4);
     }
-    let asked = Instant::now();
-    while running.ended()?.is_none() && asked.elapsed() < ANSWER {
-        std::thread::sleep(Duration::from_millis(100));
+    // A kernel that panics ends QEMU. A QEMU that hangs itself takes no request: the caller ends it, with its process group.
+    if !ends_soon(running)? {
+        let _ = writeln!(monitor, "quit");
+        ensure!(ends_soon(running)?, "it took no request");
     }
-    // Also a QEMU that hangs itself, which would never take this request, ends with the process group.
-    let _ = writeln!(monitor, "quit");
-    let asked = Instant::now();
-    while running.ended()?.is_none() && asked.elapsed() < ANSWER {
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    anyhow::ensure!(running.ended()?.is_some(), "it took no request");
     Ok(super::machine::plain(&reader.join().unwrap_or_default()))
+}
+
+/// Whether it ends within the time that an answer may take.
+fn ends_soon(running: &mut Running) -> Result<bool> {
+    let asked = Instant::now();
+    while running.ended()?.is_none() && asked.elapsed() < ANSWER {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Ok(running.ended()?.is_some())
 }
 
 /// The lines of QEMU's answers that say where each CPU stands.

@@ -1,66 +1,74 @@
 //! What load generators print about their requests: which line, and which number in it.
 
+/// Where in a line the number stands.
+#[derive(Clone, Copy)]
+enum Place {
+    /// Next, behind the beginning.
+    Next,
+    /// Before this unit.
+    Before(&'static str),
+    /// Behind the last of these marks.
+    Behind(&'static str),
+}
+use Place::{Before, Behind, Next};
+
 /// One way in which a load generator says how many requests a second it counted.
 pub struct Client {
     /// The programs that say it so.
     pub programs: &'static [&'static str],
-    /// What is in the line, as a message shows it: the number stands where `N` is.
-    pub line: &'static str,
-    /// The number of a line that has no blanks at its ends.
-    read: fn(&str) -> Option<f64>,
+    /// How the line begins, with one blank where it has several.
+    begin: &'static str,
+    place: Place,
 }
 
-const fn client(
-    programs: &'static [&'static str],
-    line: &'static str,
-    read: fn(&str) -> Option<f64>,
-) -> Client {
-    Client { programs, line, read }
+const fn client(programs: &'static [&'static str], begin: &'static str, place: Place) -> Client {
+    Client { programs, begin, place }
 }
 
 /// The load generators that are known. Of lines that are alike the last one counts: pgbench's is that without the time to connect.
 const CLIENTS: &[Client] = &[
-    client(&["wrk", "wrk2", "hey", "oha"], "Requests/sec: N", |line| {
-        number(line.strip_prefix("Requests/sec:")?)
-    }),
-    client(&["ab"], "Requests per second: N", |line| number(line.strip_prefix("Requests per second:")?)),
-    client(&["siege"], "Transaction rate: N", |line| number(line.strip_prefix("Transaction rate:")?)),
-    client(&["h2load"], "finished in ..., N req/s", |line| {
-        before(line.strip_prefix("finished in")?, " req/s")
-    }),
-    client(&["fortio"], "All done ..., N qps", |line| before(line.strip_prefix("All done")?, " qps")),
-    client(&["vegeta"], "Requests [total, rate, throughput] ..., ..., N", |line| {
-        number(
-            line.strip_prefix("Requests")?
-                .trim()
-                .strip_prefix("[total, rate, throughput]")?
-                .rsplit(',')
-                .next()?,
-        )
-    }),
-    client(&["k6"], "http_reqs: ... N/s", |line| before(line.strip_prefix("http_reqs")?, "/s")),
-    client(&["pgbench"], "tps = N", |line| number(line.strip_prefix("tps =")?)),
-    client(&["sysbench"], "transactions: ... (N per sec.)", |line| {
-        before(line.strip_prefix("transactions:")?, " per sec.")
-    }),
-    client(&["memcaslap"], "Run time: ... TPS: N", |line| {
-        number(line.strip_prefix("Run time:")?.split_once("TPS:")?.1)
-    }),
-    client(&["memtier_benchmark"], "Totals N", |line| number(line.strip_prefix("Totals")?)),
-    client(&["mutilate"], "Total QPS = N", |line| number(line.strip_prefix("Total QPS =")?)),
-    client(&["ycsb"], "[OVERALL], Throughput(ops/sec), N", |line| {
-        number(line.strip_prefix("[OVERALL], Throughput(ops/sec),")?)
-    }),
-    client(&["dnsperf"], "Queries per second: N", |line| number(line.strip_prefix("Queries per second:")?)),
-    client(&["schedlab"], "\"throughput_per_s\": N", |line| {
-        number(line.strip_prefix("\"throughput_per_s\":")?)
-    }),
+    client(&["wrk", "wrk2", "hey", "oha"], "Requests/sec:", Next),
+    client(&["ab"], "Requests per second:", Next),
+    client(&["siege"], "Transaction rate:", Next),
+    client(&["h2load"], "finished in", Before(" req/s")),
+    client(&["fortio"], "All done", Before(" qps")),
+    client(&["vegeta"], "Requests [total, rate, throughput]", Behind(",")),
+    client(&["k6"], "http_reqs", Before("/s")),
+    client(&["pgbench"], "tps =", Next),
+    client(&["sysbench"], "transactions:", Before(" per sec.")),
+    client(&["memcaslap"], "Run time:", Behind("TPS:")),
+    client(&["memtier_benchmark"], "Totals", Next),
+    client(&["mutilate"], "Total QPS =", Next),
+    client(&["ycsb"], "[OVERALL], Throughput(ops/sec),", Next),
+    client(&["dnsperf"], "Queries per second:", Next),
+    client(&["schedlab"], "\"throughput_per_s\":", Next),
 ];
 
 /// It prints a rate for each of its tests, which do the same number of requests, one test after the other.
-const REDIS: Client = client(&["redis-benchmark", "valkey-benchmark"], "N requests per second", |line| {
-    before(line, " requests per second")
-});
+const REDIS: Client = client(&["redis-benchmark", "valkey-benchmark"], "", Before(" requests per second"));
+
+impl Client {
+    /// What is in the line, as a message shows it: the number stands where `N` is.
+    pub fn line(&self) -> String {
+        let line = match self.place {
+            Next => format!("{} N", self.begin),
+            Before(unit) => format!("{} ... N{unit}", self.begin),
+            Behind(mark) => format!("{} ... {mark} N", self.begin),
+        };
+        line.trim_start().to_owned()
+    }
+
+    /// The number of a line that has single blanks.
+    fn read(&self, line: &str) -> Option<f64> {
+        let rest = line.strip_prefix(self.begin)?;
+        let word = match self.place {
+            Next => rest.split_whitespace().next()?.trim_end_matches(','),
+            Before(unit) => rest[..rest.find(unit)?].rsplit([' ', '(']).next()?,
+            Behind(mark) => rest.rsplit_once(mark)?.1.split_whitespace().next()?,
+        };
+        word.parse().ok()
+    }
+}
 
 /// What a load generator counted.
 #[derive(Clone, PartialEq, Debug)]
@@ -71,26 +79,17 @@ pub struct Counted {
     pub per_s: f64,
 }
 
-/// The number at the beginning of a text.
-fn number(text: &str) -> Option<f64> {
-    text.split_whitespace().next()?.trim_end_matches(',').parse().ok()
-}
-
-/// The number that ends where `unit` begins.
-fn before(text: &str, unit: &str) -> Option<f64> {
-    let before = &text[..text.find(unit)?];
-    before.rsplit([' ', '\t', '(']).next()?.parse().ok()
-}
-
 /// The requests a second that a load generator's output tells; else what is wrong with the text.
 ///
 /// # Errors
 /// A message when no line of a known load generator is in it, or when it counted nothing.
 pub fn client_count(text: &str) -> Result<Counted, String> {
-    let lines = || text.split(['\n', '\r']).map(str::trim);
-    let last = |of: &Client| Some((of.programs, lines().filter_map(of.read).next_back()?));
+    let single = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let lines: Vec<String> = text.split(['\n', '\r']).map(single).collect();
+    let rates = |of: &Client| -> Vec<f64> { lines.iter().filter_map(|line| of.read(line)).collect() };
+    let last = |of: &Client| Some((of.programs, rates(of).pop()?));
     let of_tests = || {
-        let rates: Vec<f64> = lines().filter_map(REDIS.read).collect();
+        let rates = rates(&REDIS);
         let seconds: f64 = rates.iter().map(|rate| 1.0 / rate).sum();
         (!rates.is_empty()).then(|| (REDIS.programs, rates.len() as f64 / seconds))
     };
@@ -102,7 +101,7 @@ pub fn client_count(text: &str) -> Result<Counted, String> {
         }
         None => {
             let known: Vec<String> =
-                all().map(|of| format!("{} (`{}`)", of.programs.join(", "), of.line)).collect();
+                all().map(|of| format!("{} (`{}`)", of.programs.join(", "), of.line())).collect();
             Err(format!(
                 "no count of requests is in it; the lines of these load generators are read: {}",
                 known.join("; ")
