@@ -7,6 +7,7 @@ mod conformance;
 mod cpio;
 mod drivers;
 mod emulator;
+mod ending;
 mod foreign;
 mod ftrace;
 mod image;
@@ -219,16 +220,9 @@ impl Laboratory {
         let once = || machine::boot(&self.emulator, kernel, machine, &archives, folder, limit);
         let mut boot = once()?;
         let mut told = transcript::read(&boot.console);
-        // A host that is away for long while a kernel counts its clocks can end that; and of some hundred boots one hung in
-        // the middle of a test. Where it does so twice, it is a fault.
-        let failed = match (told.up_s, boot.ended) {
-            (None, _) => Some("did not come up".to_owned()),
-            (_, Ended::Silent(_)) => Some(why(boot.ended)),
-            _ => None,
-        };
-        if let Some(failed) = failed.filter(|_| machine.clock == Clock::Host) {
-            println!("   {} {failed}; it is booted again", kernel.name);
-            last_words(&boot, folder);
+        if let Some(excuse) = ending::excuse(&boot, &told, machine.clock) {
+            println!("   {} {excuse}; it is booted again", kernel.name);
+            ending::show_last_words(&boot, folder);
             boot = once()?;
             told = transcript::read(&boot.console);
         }
@@ -243,8 +237,8 @@ impl Laboratory {
         }
         if !told.over {
             bad += 1;
-            println!("   FAULT the guest {}", why(boot.ended));
-            last_words(&boot, folder);
+            println!("   FAULT the guest {}", ending::why(boot.ended));
+            ending::show_last_words(&boot, folder);
         }
         if bad > 0 {
             println!("   its console: {}", folder.join("console.txt").display());
@@ -268,27 +262,9 @@ impl Laboratory {
         );
         println!("{}", boot.console);
         if boot.ended != Ended::Itself {
-            println!("the guest {}", why(boot.ended));
+            println!("the guest {}", ending::why(boot.ended));
         }
         Ok(())
-    }
-}
-
-/// The last lines of a console, but for signs of life, and where the CPUs of a guest that hung stood.
-fn last_words(boot: &machine::Boot, folder: &Path) {
-    const LINES: usize = 40;
-    let said: Vec<&str> = boot.console.lines().filter(|line| !line.starts_with("@alive")).collect();
-    println!("   its console ended with:");
-    said[said.len().saturating_sub(LINES)..].iter().for_each(|line| println!("     {line}"));
-    let answers = std::fs::read_to_string(folder.join(machine::MONITOR)).unwrap_or_default();
-    watch::places(&answers).iter().for_each(|line| println!("     {line}"));
-}
-
-fn why(ended: Ended) -> String {
-    match ended {
-        Ended::Itself => "ended early".to_owned(),
-        Ended::Late => "was ended after its time".to_owned(),
-        Ended::Silent(time) => format!("hung: it gave no sign of life for {:.0} s", time.as_secs_f64()),
     }
 }
 

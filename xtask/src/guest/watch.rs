@@ -106,14 +106,6 @@ fn ends_soon(running: &mut Running) -> Result<bool> {
     Ok(running.ended()?.is_some())
 }
 
-/// The lines of QEMU's answers that say where each CPU stands.
-pub(super) fn places(answers: &str) -> Vec<&str> {
-    let is_place = |line: &&str| {
-        line.starts_with("CPU#") || line.starts_with("RIP=") || line.contains("does not answer")
-    };
-    answers.lines().map(str::trim).filter(is_place).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,13 +120,6 @@ mod tests {
         assert_eq!(silence.silent(10, 4 * SECOND), Duration::ZERO);
         assert_eq!(silence.silent(10, 9 * SECOND), 5 * SECOND);
         assert_eq!(silence.silent(11, 9 * SECOND), Duration::ZERO);
-    }
-
-    #[test]
-    fn places_are_picked_from_the_registers() {
-        let answers = "(qemu) info registers -a\n\nCPU#0\nRAX=0 RBX=1\nRIP=ffffffff81 RFL=2\nCR0=8\nCPU#1\nRIP=401000 RFL=2\n";
-        assert_eq!(places(answers), ["CPU#0", "RIP=ffffffff81 RFL=2", "CPU#1", "RIP=401000 RFL=2"]);
-        assert_eq!(places("QEMU does not answer: x\n").len(), 1);
     }
 
     #[test]
