@@ -11,11 +11,11 @@ mod gates;
 pub(crate) mod observe;
 mod percentile;
 mod recorded;
+mod row_errors;
 mod scenario;
 mod trust;
 mod validation;
 mod verdict;
-mod waits;
 
 pub use client_log::{ClientLogSpec, SUBJECT as CLIENT_LOG};
 pub(crate) use detail::name as page_name;
@@ -38,13 +38,13 @@ use crate::result::{Cell, Row, Subject};
 use crate::run::{RowPlan, Run};
 use crate::variant::{self, Variant};
 pub(crate) use percentile::of as interval_of;
+use row_errors::RowErrors;
 use schedlab_model::Ns;
 use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_stats::Estimate;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use waits::RowErrors;
 
 /// What a user may choose. Everything else comes from the scenario or the recording.
 #[derive(Clone, Debug, Default)]

@@ -44,6 +44,7 @@ mod recorder;
 mod rounds;
 mod runtime;
 mod silent;
+mod starts;
 mod steady;
 mod ticks;
 mod timeline;
@@ -479,6 +480,7 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
         demand: &options.demand,
         duration: recording.duration,
         report: &mut report,
+        starts: Default::default(),
     }
     .build();
     report.delays = timeline.delays;

@@ -1,6 +1,6 @@
 //! `compare --fail-if`: gates over the rows of a comparison. `docs/exchange-formats.md` has the grammar.
 
-use super::waits::RowErrors;
+use super::row_errors::RowErrors;
 use super::{Errors, percentile, values};
 use crate::StudyError;
 use crate::change::{Judgement, change};

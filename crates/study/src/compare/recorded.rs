@@ -4,10 +4,10 @@ use super::client_log::{self, ClientLog};
 use super::elasticity::{self, Reading};
 use super::features;
 use super::gates::Gates;
+use super::row_errors::RowErrors;
 use super::scenario::costs;
 use super::trust::{self, against};
 use super::validation::FirstHalf;
-use super::waits::RowErrors;
 use super::{
     Numbers, Options, Point, Progress, check_knobs_exist, check_knobs_of_points, check_names,
     check_schedulers,

@@ -1,7 +1,7 @@
 //! Comparing over a scenario.
 
 use super::gates::Gates;
-use super::waits::RowErrors;
+use super::row_errors::RowErrors;
 use super::{
     Numbers, Options, Point, Progress, check_knobs_exist, check_knobs_of_points, check_names,
     check_schedulers,

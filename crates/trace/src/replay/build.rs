@@ -11,6 +11,7 @@ use super::prompt::Prompt;
 use super::reactor::{Of, Piece, Reactor, Reactors};
 use super::rounds;
 use super::runtime::Runtime;
+use super::starts::{self, StartUp};
 use super::timeline::{Activation, Deed, End, Line, Origin};
 use super::{DemandChange, ReplayReport};
 use crate::Header;
@@ -47,6 +48,8 @@ pub(super) struct Builder<'a> {
     pub(super) demand: &'a [DemandChange],
     pub(super) duration: Ns,
     pub(super) report: &'a mut ReplayReport,
+    /// The starts of tasks that were created in the recording.
+    pub(super) starts: BTreeMap<usize, StartUp>,
 }
 
 /// The name of the channel on which a task waits when its recorded work is done. No task sends there.
@@ -106,8 +109,10 @@ impl Builder<'_> {
         }
         let groups: Vec<GroupSpec> = self.header.groups.iter().map(|g| g.spec.clone()).collect();
         let activations: Vec<usize> = self.lines.iter().map(|line| line.activations.len()).collect();
+        starts::begin_at_exchange(&mut tasks, &self.classes.loops);
         rounds::complete(&mut tasks, &self.classes.loops, self.reactors, &activations);
         rounds::complete_makers(&mut tasks, self.makers);
+        starts::shorten(&mut tasks, &self.starts);
         let handoffs = self.handoffs(parked, &mut tasks);
         Workload { groups, tasks, channels, sources, handoffs, ..Workload::default() }
     }
@@ -165,8 +170,7 @@ impl Builder<'_> {
         task.group = if self.header.groups.is_empty() { GroupId::ROOT } else { info.group };
         task.slice = info.slice;
         task.start = self.start(line);
-        let existed =
-            line.activations.first().is_some_and(|first| !matches!(first.origin, Origin::Forked(_)));
+        let existed = !line.activations.is_empty() && !line.was_created();
         task.began_on = line.first_cpu.filter(|_| existed);
         let entry = reactor.map_or_else(|| self.messages.entry(index), |reactor| reactor.entry);
         task.entry = Ns(scaled(entry, scale));
@@ -176,7 +180,13 @@ impl Builder<'_> {
     /// The activations of a task in their order.
     fn activations(&mut self, index: usize, scale: (u64, u64)) -> Parts {
         let mut parts = Parts::default();
-        for (number, activation) in self.lines[index].activations.iter().enumerate() {
+        let line = &self.lines[index];
+        let awaits = |of: &Activation| of.slept.is_some_and(|(_, state)| state != PrevState::DiskSleep);
+        let started = line.activations.iter().position(awaits).filter(|_| line.was_created());
+        for (number, activation) in line.activations.iter().enumerate() {
+            if started == Some(number) {
+                parts.start = parts.parts.len();
+            }
             match if number == 0 { Wait::None } else { self.waits_for(index, number, activation) } {
                 Wait::None | Wait::Peer(_) => {}
                 Wait::Pool(need) => parts.ops().push(self.gather(need)),
@@ -215,7 +225,12 @@ impl Builder<'_> {
                 self.report.event_loops += 1;
                 parts.event_loop(own, outside, &[])
             }
-            ends => parts.in_order(own, ends),
+            ends => {
+                if let (Ending::Again(_), Some(start)) = (ends, parts.start_up()) {
+                    self.starts.insert(index, start);
+                }
+                parts.in_order(own, ends)
+            }
         }
     }
 
@@ -445,8 +460,10 @@ impl Builder<'_> {
             }
         }
         let closed = self.classes.in_closed_loop(index);
-        if parts.creates() && !(closed && parts.sets_up()) {
-            if closed && makers::keeps_all(self.lines, index) {
+        let keeps_all = makers::keeps_all(self.lines, index);
+        let once = parts.sets_up() || keeps_all && parts.creates_first();
+        if parts.creates() && !(closed && once) {
+            if closed && keeps_all {
                 // A thread pool that grows: in its second round those threads are there.
                 return Ending::Anew;
             }
@@ -501,7 +518,7 @@ enum Cut {
 /// long with little to do. So it must have worked for long too, without a block, or never have blocked at all, from before
 /// the recording to its end. A thread of the kernel has its bit of work to do.
 fn demand_of_cut(line: &Line, kernel: bool, duration: Ns) -> Option<Cut> {
-    let (first, last) = (line.activations.first()?, line.activations.last()?);
+    let last = line.activations.last()?;
     let total: Ns = line.activations.iter().map(|a| a.demand).sum();
     let wanted = duration.saturating_sub(last.woken);
     let (long, most) = (wanted.0 * ENDLESS_OF >= duration.0, last.demand * 2 > total);
@@ -514,5 +531,5 @@ fn demand_of_cut(line: &Line, kernel: bool, duration: Ns) -> Option<Cut> {
     if long && (most || starved) {
         return Some(Cut::Starved);
     }
-    (most && (kernel || matches!(first.origin, Origin::Forked(_)))).then_some(Cut::Unfinished)
+    (most && (kernel || line.was_created())).then_some(Cut::Unfinished)
 }

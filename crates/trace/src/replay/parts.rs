@@ -1,6 +1,7 @@
 //! The operations of one task, cut where it waits, and the program that they make.
 
 use super::pool::Need;
+use super::starts::{self, StartUp};
 use schedlab_model::{Amount, Branch, ChannelId, Ns, Op, Program};
 
 /// A task of a closed loop that creates others within this first part of its work (in per cent) sets up, as a server that starts while it is
@@ -37,7 +38,7 @@ pub(super) enum Ending {
     Run,
     /// Waits for ever.
     Wait(ChannelId),
-    /// Sleeps for this long and begins again, behind the last task that it created.
+    /// Sleeps for this long and begins again, behind the last task that it created; of its start see `starts`.
     Again(Ns),
     /// Begins again, and creates again what has ended by then.
     Anew,
@@ -47,11 +48,13 @@ pub(super) enum Ending {
 pub(super) struct Parts {
     pub(super) parts: Vec<(Wait, Vec<Op>)>,
     pub(super) arrivals: Vec<Ns>,
+    /// So many of them are its start, up to its first sleep in state `S`; 0: it was there when the recording began.
+    pub(super) start: usize,
 }
 
 impl Default for Parts {
     fn default() -> Parts {
-        Parts { parts: vec![(Wait::None, Vec::new())], arrivals: Vec::new() }
+        Parts { parts: vec![(Wait::None, Vec::new())], arrivals: Vec::new(), start: 0 }
     }
 }
 
@@ -83,12 +86,25 @@ impl Parts {
         let (mut done, mut before_last) = (0_u128, 0_u128);
         for op in self.parts.iter().flat_map(|(_, ops)| ops) {
             match op {
-                Op::Run(Amount::Fixed(length)) => done += u128::from(length.0),
                 Op::Spawn(_) => before_last = done,
-                _ => {}
+                op => done += starts::run(op).map_or(0, |length| u128::from(length.0)),
             }
         }
         before_last * 100 <= done * SETUP_PERCENT
+    }
+
+    /// Whether it creates all others before it waits for the first time: a benchmark's main thread.
+    pub(super) fn creates_first(&self) -> bool {
+        !self.parts[1..].iter().flat_map(|(_, ops)| ops).any(|op| matches!(op, Op::Spawn(_)))
+    }
+
+    /// Its start, as operations of [`Parts::in_order`].
+    pub(super) fn start_up(&self) -> Option<StartUp> {
+        let (start, others) =
+            self.parts.split_at_checked(self.start).filter(|(start, _)| !start.is_empty())?;
+        let work = others.iter().map(|(_, ops)| ops.iter().filter_map(starts::run).sum()).collect();
+        let count = |(wait, ops): &(Wait, Vec<Op>)| ops.len() + usize::from(*wait != Wait::None);
+        StartUp::new(start.iter().map(count).sum(), work)
     }
 
     /// One channel for all tokens, everything in the recorded order.

@@ -232,6 +232,11 @@ pub(super) fn timeline(recording: &Recording) -> Timeline {
 }
 
 impl Line {
+    /// Whether the task was created in the recording, which shows its start.
+    pub(super) fn was_created(&self) -> bool {
+        self.activations.first().is_some_and(|first| matches!(first.origin, Origin::Forked(_)))
+    }
+
     /// Opens an activation.
     pub(super) fn begin(&mut self, origin: Origin, woken: Ns, slept: Option<(Ns, PrevState)>) {
         if let Some((slept, _)) = slept {
