@@ -109,7 +109,7 @@ impl Builder<'_> {
         }
         let groups: Vec<GroupSpec> = self.header.groups.iter().map(|g| g.spec.clone()).collect();
         let activations: Vec<usize> = self.lines.iter().map(|line| line.activations.len()).collect();
-        starts::begin_at_exchange(&mut tasks, &self.classes.loops);
+        starts::begin_at_exchange(&mut tasks, &self.classes.loops, |task| self.lines[task].was_created());
         rounds::complete(&mut tasks, &self.classes.loops, self.reactors, &activations);
         rounds::complete_makers(&mut tasks, self.makers);
         starts::shorten(&mut tasks, &self.starts);

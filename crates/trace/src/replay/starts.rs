@@ -1,7 +1,7 @@
 //! After the third step: what a task of a closed loop did before the loop began, which no later round repeats.
 //!
 //! A server that waited for its client's start had nothing to do but its timers, and a client loads libraries and opens connections
-//! before it asks for anything. A round begins where a task first exchanges something with another of its loop.
+//! before it asks for anything. A round begins where such a task first exchanges something with another of its loop.
 //!
 //! Threads may exchange something while they start: each of sysbench's compiles its script for 19 ms and waits for the lock of their
 //! address space meanwhile, which another has. So up to its first sleep in state `S` a task that was created in the recording gives and takes in
@@ -11,9 +11,9 @@ use super::classify::Loop;
 use schedlab_model::{Amount, ChannelId, Ns, Op, Program, TaskSpec};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A task that exchanges less than this in a round may spend a good part of it on what comes before. Chosen: a round is a thirtieth shorter
-/// at most.
-const EXCHANGES: usize = 30;
+/// A task that takes less than this in a round may spend a good part of it on what comes before. Chosen: a round is a thirtieth shorter at
+/// most.
+const TAKEN: usize = 30;
 /// What runs for more than so many times the median of at least so many later activations is done once. Chosen, not measured: for
 /// sysbench's script it is 280 times.
 const LONG_TIMES: u64 = 20;
@@ -68,19 +68,23 @@ pub(super) fn shorten(tasks: &mut [TaskSpec], starts: &BTreeMap<usize, StartUp>)
     starts.iter().for_each(|(&task, start)| start.shorten(&mut tasks[task].program));
 }
 
-/// Lets the rounds of closed loops begin where each task first exchanges something with another.
-pub(super) fn begin_at_exchange(tasks: &mut [TaskSpec], loops: &[Loop]) {
+/// Lets the rounds of closed loops begin where a task first exchanges something with another, if it was created in the recording or slept
+/// alone before. What another did before is the rest of what it was at when the recording began.
+pub(super) fn begin_at_exchange(tasks: &mut [TaskSpec], loops: &[Loop], was_created: impl Fn(usize) -> bool) {
     for circle in loops.iter().filter(|circle| circle.closed) {
         let between = between(tasks, circle);
-        let exchanges =
-            |op: &Op| puts(op).or_else(|| takes(op)).is_some_and(|(channel, _)| between.contains(&channel));
+        let of_loop =
+            |token: Option<(ChannelId, u64)>| token.is_some_and(|(channel, _)| between.contains(&channel));
         for &task in &circle.tasks {
             let program = &mut tasks[task].program;
             let Some(from) = program.repeat_from.filter(|_| program.branches.is_empty()) else { continue };
             let round = &program.ops[from as usize..];
+            let exchanges = |op: &Op| of_loop(puts(op)) || of_loop(takes(op));
             let Some(first) = round.iter().position(exchanges) else { continue };
-            let creates = round[..first].iter().any(|op| matches!(op, Op::Spawn(_)));
-            if !creates && round.iter().filter(|op| exchanges(op)).count() >= EXCHANGES {
+            let before = |is: fn(&Op) -> bool| round[..first].iter().any(is);
+            let alone = was_created(task) || before(|op| matches!(op, Op::Sleep(_)));
+            let taken = round.iter().filter(|op| of_loop(takes(op))).count();
+            if alone && !before(|op| matches!(op, Op::Spawn(_))) && taken >= TAKEN {
                 program.repeat_from = Some(from + first as u32);
             }
         }
@@ -150,8 +154,9 @@ mod tests {
         vec![TaskSpec::new("server", again(server)), TaskSpec::new("client", again(client))]
     }
 
+    /// The client is created in the recording.
     fn begin(tasks: &mut [TaskSpec], closed: bool) -> Vec<Option<u32>> {
-        begin_at_exchange(tasks, &[Loop { tasks: vec![0, 1], closed }]);
+        begin_at_exchange(tasks, &[Loop { tasks: vec![0, 1], closed }], |task| task == 1);
         tasks.iter().map(|task| task.program.repeat_from).collect()
     }
 
