@@ -63,6 +63,20 @@ fn a_loop_goes_on_when_its_recorded_work_is_done() {
     }
 }
 
+/// Each thread of sysbench compiles its script for 19 ms, and their main thread 70 ms of it before them, and then asks MariaDB every 70 us. The replay of the first
+/// half did all that again in the second (17 to 20 % of a CPU for 9), and no pair was trusted.
+#[test]
+fn what_a_client_does_before_it_asks_is_done_once() {
+    let wanted = ["6.1 mariadb 1 CPU, idle", "6.1 mariadb 1 CPU, nice", "6.1 mariadb 1 CPU, max"];
+    let results = results_of(&folder().join("guest"), &wanted);
+    assert_eq!(results.len(), 3);
+    for result in &results {
+        assert_held(result, 3);
+        let count = result.figures.iter().find(|figure| figure.class == "client-log").unwrap();
+        assert!(count.off().abs() < 0.05, "{}: {count:?}", result.name);
+    }
+}
+
 /// On one CPU apache takes the CPU from wrk at each request and has answered when wrk goes on, which therefore never sleeps. Before it was known for
 /// their client, what it did was work with an end, and a favoured apache got no more requests (54 % of a CPU for 67, 1330 a second for 1608).
 #[test]
