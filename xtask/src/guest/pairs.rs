@@ -71,7 +71,7 @@ pub(super) const SERVERS: &[Server] = &[
     // Two servers, one behind the other.
     unseen("haproxy", &["haproxy", "nginx-light", "wrk"], "haproxy"),
     // A thread for each connection; a client of its own kind.
-    unseen("mariadb", &["mariadb-server-core", "mariadb-client-core", "sysbench"], "one_connection"),
+    server("mariadb", &["mariadb-server-core", "mariadb-client-core", "sysbench"], "one_connection"),
     // Requests without connections: UDP.
     unseen("unbound", &["unbound", "dnsperf"], "unbound"),
     Server { stays: false, ..server("build", &["gcc", "make"], "cc1") },

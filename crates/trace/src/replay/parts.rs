@@ -93,7 +93,7 @@ impl Parts {
         before_last * 100 <= done * SETUP_PERCENT
     }
 
-    /// Whether it creates all others before it waits for the first time: a benchmark's main thread.
+    /// Whether it creates all others before it waits for the first time, as a benchmark's main thread does.
     pub(super) fn creates_first(&self) -> bool {
         !self.parts[1..].iter().flat_map(|(_, ops)| ops).any(|op| matches!(op, Op::Spawn(_)))
     }
