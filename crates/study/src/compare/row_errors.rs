@@ -1,7 +1,7 @@
 //! Errors that differ from row to row.
 //!
 //! Another scheduler than the recorded one is further from what was recorded than another setting: that the machine was steady narrows nothing there. (Of
-//! five pairs of servers in guests under another kernel, shares were off by 1 to 16 points and counts by 9 to 24 %.)
+//! five pairs of servers in guests under another kernel, shares were off by up to 16 points and counts by 9 to 24 %.)
 //!
 //! Rows in which a task waits that never did in the recording. Of a task that hardly ever slept the recording shows that what it waits for was there
 //! whenever it looked, and not how much of it: a client may have eight connections with a reply in each. As long as a row leaves it like that, what it does

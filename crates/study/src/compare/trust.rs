@@ -281,7 +281,8 @@ fn about_drift(input: &RecordedInput) -> String {
     };
     format!(
         "{steady}: two recordings of one setting are taken to differ by {:.0} % in rates, {:.0} % in times and {:.0} % in what the same work \
-         costs (2 standard deviations; fitted: {:.0}, {:.0} and {:.0} % to live pairs, half of that to guests under a virtual clock; under another scheduler always the former)",
+         costs (2 standard deviations; fitted: {:.0}, {:.0} and {:.0} % to live pairs, half of that to guests under a virtual clock; \
+         another scheduler: always the former)",
         drift(Metric::Throughput, input) * 100.0,
         drift(Metric::Latency(Stat::Percentile(50_000)), input) * 100.0,
         drift(Metric::Share, input) * 100.0,

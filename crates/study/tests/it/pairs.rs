@@ -203,6 +203,20 @@ fn a_steady_machine_has_narrower_intervals() {
     assert!(summary.claims.0 >= 4 && summary.claims.1 == 0, "{}", table(&results));
 }
 
+/// Another scheduler is further away than another setting: nginx is predicted to serve fewer requests on 7.2, with certainty when the interval followed the
+/// machine there too, and served more.
+#[test]
+fn a_steady_machine_says_nothing_of_another_scheduler() {
+    let results = results_of(&folder().join("guest"), &["6.1 nginx 1 CPU, idle", "6.1 nginx 1 CPU, to 7.2"]);
+    let relative = |result: &PairResult| {
+        let count = result.figures.iter().find(|figure| figure.class == "client-log").unwrap();
+        assert!(count.holds(), "{count:?}");
+        count.error.unwrap() / count.before.max(count.predicted)
+    };
+    assert!(relative(&results[0]) < 0.2 && relative(&results[1]) >= 0.3, "{}", table(&results));
+    assert_eq!(Summary::of(&results).claims.1, 0, "{}", table(&results));
+}
+
 /// Its activations merge while it is awake: they are no requests, and nothing is claimed of their number.
 #[test]
 fn activations_that_requests_share_are_no_throughput() {
