@@ -53,9 +53,8 @@ fn crash(console: &str) -> Option<(usize, &str)> {
             .map(|(at, _)| at + 2)
             .find(|&at| CRASHES.iter().any(|word| line[at..].starts_with(word)))
     };
-    let told = |(number, line): (usize, &'_ str)| begin(line).map(|at| (number, at));
-    let (number, at) = console.lines().enumerate().find_map(told)?;
-    Some((number, console.lines().nth(number)?[at..].trim_end()))
+    let mut lines = console.lines().enumerate();
+    lines.find_map(|(number, line)| begin(line).map(|at| (number, line[at..].trim_end())))
 }
 
 /// What a console says of a crash, or else its last lines; and where the CPUs of a guest that hung stood.

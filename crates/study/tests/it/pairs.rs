@@ -4,7 +4,7 @@ use schedlab_study::change::Judgement;
 use schedlab_study::compare::{Options, RecordedInput, compare_recording};
 use schedlab_study::measurements::Kind;
 use schedlab_study::metric::Metric;
-use schedlab_study::pairs::{PairFile, PairResult, Summary, judge, table};
+use schedlab_study::pairs::{Figure, PairFile, PairResult, Summary, judge, table};
 use schedlab_study::result::SecondHalf;
 use std::path::{Path, PathBuf};
 
@@ -30,6 +30,17 @@ fn assert_held(result: &PairResult, least: usize) {
     assert!(held >= least && held == shares.count(), "{}", table(std::slice::from_ref(result)));
 }
 
+/// What the client counted.
+fn count_of(result: &PairResult) -> &Figure {
+    result.figures.iter().find(|figure| figure.class == "client-log").unwrap()
+}
+
+/// The client's count came within this part of what was predicted.
+fn assert_count_within(result: &PairResult, part: f64) {
+    let count = count_of(result);
+    assert!(count.off().abs() < part, "{}: {count:?}", result.name);
+}
+
 /// A Go server behind a batch is nearly always runnable, so that no wakeup shows its client's messages, and its monitor hands the
 /// work of a thread that lost its CPU to another one. Before both were known every change was predicted to do nothing.
 #[test]
@@ -38,9 +49,7 @@ fn the_share_of_a_go_server_is_within_five_points() {
     assert_eq!(results.len(), 4);
     for result in &results {
         assert_eq!(result.distrust, Vec::<String>::new(), "{}", result.name);
-        let share = |figure: &&schedlab_study::pairs::Figure| {
-            figure.metric == Metric::Share && figure.class == "gosrv"
-        };
+        let share = |figure: &&Figure| figure.metric == Metric::Share && figure.class == "gosrv";
         let figure = result.figures.iter().find(share).unwrap();
         assert!(figure.off().abs() < 0.05, "{}: {figure:?}", result.name);
         assert!(figure.holds(), "{}: {figure:?}", result.name);
@@ -58,8 +67,7 @@ fn a_loop_goes_on_when_its_recorded_work_is_done() {
     assert_eq!(results.len(), 3);
     for result in &results {
         assert_held(result, 3);
-        let count = result.figures.iter().find(|figure| figure.class == "client-log").unwrap();
-        assert!(count.off().abs() < 0.2, "{}: {count:?}", result.name);
+        assert_count_within(result, 0.2);
     }
 }
 
@@ -72,8 +80,7 @@ fn what_a_client_does_before_it_asks_is_done_once() {
     assert_eq!(results.len(), 3);
     for result in &results {
         assert_held(result, 3);
-        let count = result.figures.iter().find(|figure| figure.class == "client-log").unwrap();
-        assert!(count.off().abs() < 0.05, "{}: {count:?}", result.name);
+        assert_count_within(result, 0.05);
     }
 }
 
@@ -93,8 +100,7 @@ fn a_client_that_never_sleeps_sends_more_to_a_server_that_is_faster() {
         assert_held(result, 3);
     }
     for result in &results[..3] {
-        let count = result.figures.iter().find(|figure| figure.class == "client-log").unwrap();
-        assert!(count.off().abs() < 0.05, "{}: {count:?}", result.name);
+        assert_count_within(result, 0.05);
     }
     // Under 7.2 wrk keeps the CPU when it sends, and how many replies it then finds is not recorded.
     assert_eq!(Summary::of(&results[3..]).claims.0, 0, "{}", table(&results));
@@ -108,9 +114,7 @@ fn a_go_server_in_a_control_group_gets_what_its_batch_leaves() {
     assert_eq!(results.len(), 2);
     for result in &results {
         assert_eq!(result.distrust, Vec::<String>::new(), "{}", result.name);
-        let share = |figure: &&schedlab_study::pairs::Figure| {
-            figure.metric == Metric::Share && figure.class == "caddy"
-        };
+        let share = |figure: &&Figure| figure.metric == Metric::Share && figure.class == "caddy";
         let figure = result.figures.iter().find(share).unwrap();
         assert!(figure.after > 0.5 && figure.off().abs() < 0.04, "{}: {figure:?}", result.name);
     }
@@ -169,7 +173,7 @@ fn requests_of_a_server_that_hardly_ever_sleeps_are_within_a_tenth() {
     assert_eq!(results.len(), 4);
     for result in &results {
         assert_eq!(result.distrust, Vec::<String>::new(), "{}", result.name);
-        let count = result.figures.iter().find(|figure| figure.class == "client-log").unwrap();
+        let count = count_of(result);
         assert!(count.after > 1.4 * count.before && count.off().abs() < 0.1, "{}: {count:?}", result.name);
     }
     // What the recorder does follows from what the others do: nothing is claimed of it.
@@ -209,7 +213,7 @@ fn a_steady_machine_has_narrower_intervals() {
 fn a_steady_machine_says_nothing_of_another_scheduler() {
     let results = results_of(&folder().join("guest"), &["6.1 nginx 1 CPU, idle", "6.1 nginx 1 CPU, to 7.2"]);
     let relative = |result: &PairResult| {
-        let count = result.figures.iter().find(|figure| figure.class == "client-log").unwrap();
+        let count = count_of(result);
         assert!(count.holds(), "{count:?}");
         count.error.unwrap() / count.before.max(count.predicted)
     };
@@ -243,7 +247,7 @@ fn a_pair_without_a_change_claims_nothing() {
     assert!(parts.changed.is_none() && parts.replayed.is_some(), "{parts:?}");
     assert_eq!(parts.unchanged, Some(summary.errors[&Metric::Share]));
     // wrk and sysbench slept too seldom for a percentile.
-    let p99 = |figure: &&schedlab_study::pairs::Figure| matches!(figure.metric, Metric::Latency(_));
+    let p99 = |figure: &&Figure| matches!(figure.metric, Metric::Latency(_));
     let told: Vec<&str> = results[0].figures.iter().filter(p99).map(|figure| figure.class.as_str()).collect();
     assert!(!told.contains(&"sysbench"), "{told:?}");
     for figure in results[0].figures.iter().filter(|figure| figure.metric == Metric::Share) {

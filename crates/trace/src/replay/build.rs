@@ -460,12 +460,12 @@ impl Builder<'_> {
             }
         }
         let closed = self.classes.in_closed_loop(index);
-        let keeps_all = makers::keeps_all(self.lines, index);
+        let keeps_all = || makers::keeps_all(self.lines, index);
         let process = |task: usize| self.header.tasks[task].pid;
         let threads = || line.created().all(|of| process(of) == process(index));
-        let once = parts.sets_up() || keeps_all && parts.creates_first() && threads();
-        if parts.creates() && !(closed && once) {
-            if closed && keeps_all {
+        let once = || parts.sets_up() || parts.creates_first() && threads() && keeps_all();
+        if parts.creates() && !(closed && once()) {
+            if closed && keeps_all() {
                 // A thread pool that grows: in its second round those threads are there.
                 return Ending::Anew;
             }

@@ -15,7 +15,6 @@
 use super::classify::{Loop, RARE_PERCENT};
 use super::makers::Makers;
 use super::reactor::Reactors;
-use super::starts::{puts, takes};
 use schedlab_model::{Branch, ChannelId, Op, Program, TaskSpec};
 use std::collections::BTreeMap;
 
@@ -92,6 +91,25 @@ fn repeated(program: &Program) -> impl Iterator<Item = &Op> {
     let branches =
         program.branches.iter().flat_map(|branch| &program.ops[branch.from as usize..branch.to as usize]);
     program.ops[from..].iter().chain(branches)
+}
+
+/// The tokens that an operation puts into a channel.
+pub(super) fn puts(op: &Op) -> Option<(ChannelId, u64)> {
+    match op {
+        Op::Send { channel, count } | Op::Device { channel, count, .. } => {
+            Some((*channel, u64::from(*count)))
+        }
+        _ => None,
+    }
+}
+
+/// The tokens that an operation takes from a channel.
+pub(super) fn takes(op: &Op) -> Option<(ChannelId, u64)> {
+    match op {
+        Op::Receive(channel) => Some((*channel, 1)),
+        Op::ReceiveCount { channel, count } => Some((*channel, u64::from(*count))),
+        _ => None,
+    }
 }
 
 /// The tokens of a pool that a task takes in a round.

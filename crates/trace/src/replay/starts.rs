@@ -8,6 +8,7 @@
 //! later rounds what it gave and took in the first, and leaves out what took long beside all that follows.
 
 use super::classify::Loop;
+use super::rounds::{puts, takes};
 use schedlab_model::{Amount, ChannelId, Ns, Op, Program, TaskSpec};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -99,25 +100,6 @@ fn between(tasks: &[TaskSpec], circle: &Loop) -> BTreeSet<ChannelId> {
     let taken = ops().filter_map(takes).map(|(channel, _)| channel);
     let selected = programs().flat_map(|program| &program.branches).map(|branch| branch.channel);
     taken.chain(selected).filter(|channel| put.contains(channel)).collect()
-}
-
-/// The tokens that an operation puts into a channel.
-pub(super) fn puts(op: &Op) -> Option<(ChannelId, u64)> {
-    match op {
-        Op::Send { channel, count } | Op::Device { channel, count, .. } => {
-            Some((*channel, u64::from(*count)))
-        }
-        _ => None,
-    }
-}
-
-/// The tokens that an operation takes from a channel.
-pub(super) fn takes(op: &Op) -> Option<(ChannelId, u64)> {
-    match op {
-        Op::Receive(channel) => Some((*channel, 1)),
-        Op::ReceiveCount { channel, count } => Some((*channel, u64::from(*count))),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
