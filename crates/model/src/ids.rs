@@ -59,6 +59,11 @@ id!(
     SourceId, "source"
 );
 
+id!(
+    /// An object of a recording's facts: a direction of a connection, a pipe, a futex, a timer.
+    ObjectId, "object"
+);
+
 impl GroupId {
     /// The root group, which always exists.
     pub const ROOT: GroupId = GroupId(0);

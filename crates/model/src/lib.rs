@@ -9,6 +9,7 @@
 
 mod cpuset;
 mod event;
+mod fact;
 mod ids;
 mod policy;
 mod program;
@@ -21,7 +22,8 @@ mod workload;
 
 pub use cpuset::{CpuSet, CpuSetError, MAX_CPUS, WORDS};
 pub use event::{EventKind, EventSink, PrevState, SchedEvent, Waker};
-pub use ids::{ChannelId, CpuId, GroupId, LockId, SourceId, TaskId};
+pub use fact::{Fact, FactKind, Limit, ObjectInfo, ObjectKind, Outcome, Transfer};
+pub use ids::{ChannelId, CpuId, GroupId, LockId, ObjectId, SourceId, TaskId};
 pub use policy::{Nice, Policy, PolicyError};
 pub use program::{Amount, Branch, Draw, Op, Program, Section};
 pub use sched_ext::SchedExt;

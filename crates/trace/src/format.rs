@@ -10,7 +10,7 @@ pub(crate) const MAGIC: [u8; 8] = *b"\x89SLT\r\n\x1a\n";
 /// A reader refuses a higher major version.
 pub const FORMAT_MAJOR: u16 = 1;
 /// A reader accepts a higher minor version: unknown fields, records and optional blocks are skipped.
-pub const FORMAT_MINOR: u16 = 3;
+pub const FORMAT_MINOR: u16 = 4;
 /// Magic, major, minor, four bytes of zero.
 pub(crate) const FILE_HEADER: usize = 16;
 /// Bytes of a block's header.
@@ -22,7 +22,7 @@ const BLOCK_MAGIC: u32 = u32::from_le_bytes(*b"SLB1");
 /// Blocks with this bit may be skipped by a reader that does not know their kind.
 pub(crate) const OPTIONAL: u32 = 0x8000_0000;
 /// No task (idle), no parent, no waker.
-const NOBODY: u32 = u32::MAX;
+pub(crate) const NOBODY: u32 = u32::MAX;
 
 /// What a block holds.
 pub(crate) mod kind {
@@ -36,6 +36,8 @@ pub(crate) mod kind {
     pub(crate) const END: u32 = 4;
     /// Where the blocks before it stand, and which times they hold. A reader may do without.
     pub(crate) const INDEX: u32 = super::OPTIONAL | 5;
+    /// What tasks exchanged: records of facts. A reader may do without.
+    pub(crate) const FACTS: u32 = super::OPTIONAL | 6;
 }
 
 /// The header of one block.
@@ -115,7 +117,7 @@ pub(crate) fn encode_events(events: &[SchedEvent], first: u64) -> Vec<u8> {
 
 /// Writes the bytes of words into four columns from `column` on, from row `from` on: the reverse of [`gather`]. Row by row every
 /// byte would be a block's length from the one before it, all in one set of the nearest cache.
-fn scatter(words: &[u32], rows: usize, column: usize, from: usize, out: &mut [u8]) {
+pub(crate) fn scatter(words: &[u32], rows: usize, column: usize, from: usize, out: &mut [u8]) {
     for byte in 0..4 {
         let to = &mut out[(column + byte) * rows + from..][..words.len()];
         for (to, word) in to.iter_mut().zip(words) {
@@ -125,7 +127,7 @@ fn scatter(words: &[u32], rows: usize, column: usize, from: usize, out: &mut [u8
 }
 
 /// Records that are encoded or decoded together: their words fit into the nearest cache.
-const TOGETHER: usize = 512;
+pub(crate) const TOGETHER: usize = 512;
 
 /// What the events of a block are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -173,7 +175,7 @@ pub(crate) fn decode_events(bytes: &[u8], first: u64, out: &mut Vec<SchedEvent>)
 
 /// The 32-bit words whose bytes stand in four columns from `column` on, from row `from` on. Word by word the compiler
 /// can use wide registers; gathering whole records took three times as long.
-fn gather(bytes: &[u8], rows: usize, column: usize, from: usize, to: &mut [u32]) {
+pub(crate) fn gather(bytes: &[u8], rows: usize, column: usize, from: usize, to: &mut [u32]) {
     let of = |i: usize| &bytes[(column + i) * rows + from..][..to.len()];
     let (a, b, c, d) = (of(0), of(1), of(2), of(3));
     for (i, word) in to.iter_mut().enumerate() {

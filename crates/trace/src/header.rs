@@ -91,7 +91,7 @@ impl Header {
 }
 
 /// Replaces `text` by what is shown of it.
-fn escape(text: &mut String) {
+pub(crate) fn escape(text: &mut String) {
     if text.contains(is_hostile) {
         *text = shown(text).into_owned();
     }
@@ -241,6 +241,8 @@ pub enum Capability {
     BlockingSyscalls,
     /// When a limit held a task back (`Throttle` and `Unthrottle` events).
     Throttling,
+    /// What tasks exchanged ([`Facts`](crate::Facts), format 1.4).
+    Messages,
 }
 
 impl Capability {
@@ -259,6 +261,7 @@ impl Capability {
             Capability::Syscalls => "syscalls",
             Capability::BlockingSyscalls => "blocking-syscalls",
             Capability::Throttling => "throttling",
+            Capability::Messages => "messages",
         }
     }
 }
@@ -302,6 +305,12 @@ pub struct Totals {
     pub events: u64,
     /// Events that the recorder lost (also in the stream as `Lost`).
     pub lost: u64,
+    /// Facts in the file (format 1.4).
+    #[serde(skip_serializing_if = "is_zero")]
+    pub facts: u64,
+    /// Facts that the recorder lost (also in their stream as `Lost`).
+    #[serde(skip_serializing_if = "is_zero")]
+    pub facts_lost: u64,
     /// Where the CPU time of the machine went meanwhile, where it was measured (format 1.2).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_time: Option<CpuTime>,
@@ -311,6 +320,10 @@ pub struct Totals {
     /// Where the block index stands in the file (format 1.2).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<u64>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Where the CPU time of all CPUs together went while a recording was made, by the kernel's own counters

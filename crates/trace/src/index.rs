@@ -102,9 +102,10 @@ impl Index {
         })
     }
 
-    /// Events in all blocks.
+    /// Returns the events in all blocks.
     pub fn events(&self) -> u64 {
-        self.blocks.iter().map(|block| u64::from(block.records)).sum()
+        let blocks = self.blocks.iter().filter(|block| block.kind == kind::EVENTS);
+        blocks.map(|block| u64::from(block.records)).sum()
     }
 }
 
@@ -120,6 +121,7 @@ impl Recording {
         let wanted = |block: &IndexEntry| block.last >= from && block.first <= to;
         let mut recording = Recording::open_blocks(path, &Index::open(path)?, wanted)?;
         recording.events.retain(|event| (from..=to).contains(&event.at));
+        recording.facts.list.retain(|fact| (from..=to).contains(&fact.at));
         Ok(recording)
     }
 
@@ -132,7 +134,7 @@ impl Recording {
         Recording::open_blocks(path.as_ref(), index, |_| false)
     }
 
-    /// Reads those blocks of events that are wanted, and all others.
+    /// Reads those blocks of events and facts that are wanted, and all others.
     fn open_blocks(
         path: &Path,
         index: &Index,
@@ -142,7 +144,8 @@ impl Recording {
         let ends = index.blocks.iter().skip(1).map(|block| block.offset).chain([index_end(index, length)]);
         let mut parts: Vec<(u64, u64)> = vec![(0, FILE_HEADER as u64)];
         for (block, end) in index.blocks.iter().zip(ends) {
-            if (block.kind != kind::EVENTS || wanted(block)) && end > block.offset {
+            let timed = matches!(block.kind, kind::EVENTS | kind::FACTS);
+            if (!timed || wanted(block)) && end > block.offset {
                 parts.push((block.offset, end));
             }
         }

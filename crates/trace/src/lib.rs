@@ -1,8 +1,8 @@
 //! Recordings: the file format (`.slt`), repair, import, analyses, and the conversion of a recording into a
 //! workload.
 //!
-//! A [`Recording`] is a [`Header`] (machine, capabilities, tasks and groups) and a list of
-//! [`SchedEvent`](schedlab_model::SchedEvent)s. A recorder pushes events into a [`Writer`]; everything else
+//! A [`Recording`] is a [`Header`] (machine, capabilities, tasks and groups), a list of
+//! [`SchedEvent`](schedlab_model::SchedEvent)s and, beside them, the [`Facts`] of what tasks exchanged. A recorder pushes events into a [`Writer`]; everything else
 //! opens a [`Recording`]. The layout of the file stands in `docs/recording-format.md`.
 #![forbid(unsafe_code)]
 
@@ -10,6 +10,7 @@ pub mod analysis;
 mod blocks;
 mod error;
 pub mod export;
+mod facts;
 pub mod flat;
 mod format;
 mod header;
@@ -25,6 +26,7 @@ mod writer;
 
 pub use blocks::{Block, Blocks, Part};
 pub use error::TraceError;
+pub use facts::{Facts, PackedFacts, renumber_fact};
 pub use format::{FORMAT_MAJOR, FORMAT_MINOR};
 pub use header::{Capabilities, Capability, CpuTime, GroupInfo, Header, TaskInfo, Totals};
 pub use index::{Index, IndexEntry};

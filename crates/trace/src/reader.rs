@@ -1,11 +1,12 @@
 //! Reads recordings: whole, cut off, or refused with one message that says what is wrong.
 
 use crate::blocks::{Block, Blocks, Part};
+use crate::facts::{self, Facts};
 use crate::format::{self, Decoded, OPTIONAL, RECORD, kind};
 use crate::repair::Scan;
 use crate::writer::Tables;
 use crate::{Header, Repairs, TaskInfo, Totals, TraceError};
-use schedlab_model::{EventKind, MAX_CPUS, Ns, SchedEvent};
+use schedlab_model::{EventKind, MAX_CPUS, Ns, ObjectId, ObjectInfo, SchedEvent};
 use std::io::Read;
 use std::path::Path;
 
@@ -16,6 +17,8 @@ pub struct Recording {
     pub header: Header,
     /// What happened, in non-decreasing time.
     pub events: Vec<SchedEvent>,
+    /// What tasks exchanged meanwhile, where the recorder kept it.
+    pub facts: Facts,
     /// Length of the recording.
     pub duration: Ns,
     /// What had to be repaired on the way in.
@@ -29,11 +32,11 @@ pub(crate) const LONGEST: Ns = Ns(1_000_000_000_000_000);
 /// allocated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadLimits {
-    /// Events; 40 bytes each in memory.
+    /// Events, 40 bytes each in memory; and as many facts, 64 bytes each.
     pub events: u64,
     /// Bytes of one block after decompression.
     pub block_bytes: u32,
-    /// Tasks.
+    /// Tasks; and as many objects of facts.
     pub tasks: usize,
 }
 
@@ -86,6 +89,9 @@ impl Recording {
     ) -> Result<Recording, TraceError> {
         let mut scan = Scan::default();
         let mut recording = assemble(blocks, limits, &mut scan)?;
+        let misordered = recording.facts.sort();
+        recording.repairs.misordered = recording.repairs.misordered.saturating_add(misordered);
+        recording.facts.check(&recording.header)?;
         match scan.finish() {
             Some(mends) if !mends.are_tangled() => {
                 recording.check_header(recording.duration)?;
@@ -107,7 +113,7 @@ impl Recording {
         duration: Ns,
     ) -> Result<Recording, TraceError> {
         header.escape();
-        let mut recording = Recording { header, events, duration, repairs: Repairs::default() };
+        let mut recording = Recording { header, events, duration, ..Recording::default() };
         recording.check()?;
         crate::repair::repair(&mut recording);
         Ok(recording)
@@ -212,6 +218,11 @@ impl Ids {
 pub(crate) trait Keep {
     /// The events of one block. The header names every task that they may name.
     fn events(&mut self, recording: &mut Recording, events: &[SchedEvent], decoded: Decoded);
+
+    /// Whether the recording is to have its facts.
+    fn wants_facts(&self) -> bool {
+        false
+    }
 }
 
 /// A recording as it is put together.
@@ -220,6 +231,8 @@ struct Assembly<'a> {
     limits: ReadLimits,
     /// Event records so far.
     records: u64,
+    /// Records of facts so far.
+    facts: u64,
     keep: &'a mut dyn Keep,
 }
 
@@ -232,7 +245,7 @@ pub(crate) fn assemble(
     let mut header = header(blocks.next().unwrap_or(Err(TraceError::Empty))?, limits)?;
     let repairs = std::mem::take(&mut header.repairs);
     let recording = Recording { header, repairs, ..Recording::default() };
-    let mut assembly = Assembly { recording, limits, records: 0, keep };
+    let mut assembly = Assembly { recording, limits, records: 0, facts: 0, keep };
     let mut totals = None;
     for part in blocks {
         match part? {
@@ -291,6 +304,7 @@ impl Assembly<'_> {
             kind::END => return block.json().map(Some),
             kind::HEADER => return Err(block.damaged("it is a second header")),
             kind::INDEX => {}
+            kind::FACTS => self.facts(block)?,
             optional if optional & OPTIONAL != 0 => self.recording.repairs.skipped_blocks += 1,
             unknown => {
                 let what = format!("its kind {unknown} is not known and may not be skipped");
@@ -321,8 +335,53 @@ impl Assembly<'_> {
         Ok(())
     }
 
+    fn facts(&mut self, block: &Block) -> Result<(), TraceError> {
+        if !self.keep.wants_facts() {
+            return Ok(());
+        }
+        if !block.raw.len().is_multiple_of(facts::RECORD) {
+            return Err(block.damaged("its length is not that of whole records"));
+        }
+        self.facts += (block.raw.len() / facts::RECORD) as u64;
+        if self.facts > self.limits.events {
+            let what = format!("it has more than {} facts", self.limits.events);
+            return Err(TraceError::TooLarge { what });
+        }
+        let recording = &mut self.recording;
+        let from = recording.facts.list.len();
+        let skipped = facts::decode(&block.raw, block.header.first, &mut recording.facts.list)
+            .map_err(|what| block.damaged(&what))?;
+        recording.repairs.skipped_records += skipped;
+        let times = block.header.first..=block.header.last;
+        match recording.facts.list[from..].iter().all(|fact| times.contains(&fact.at.0)) {
+            true => Ok(()),
+            false => Err(block.damaged("it has facts outside of the times that it claims")),
+        }
+    }
+
+    fn objects(&mut self, block: &Block, objects: Vec<(ObjectId, ObjectInfo)>) -> Result<(), TraceError> {
+        if !self.keep.wants_facts() {
+            return Ok(());
+        }
+        let known = &mut self.recording.facts.objects;
+        for (id, mut info) in objects {
+            facts::escape_object(&mut info);
+            match id.index().cmp(&known.len()) {
+                std::cmp::Ordering::Less => known[id.index()] = info,
+                std::cmp::Ordering::Equal if id.index() < self.limits.tasks => known.push(info),
+                std::cmp::Ordering::Equal => {
+                    let what = format!("it has more than {} objects", self.limits.tasks);
+                    return Err(TraceError::TooLarge { what });
+                }
+                std::cmp::Ordering::Greater => return Err(block.damaged("it skips an object number")),
+            }
+        }
+        Ok(())
+    }
+
     fn merge(&mut self, block: &Block) -> Result<(), TraceError> {
         let tables: Tables = block.json()?;
+        self.objects(block, tables.objects)?;
         let header = &mut self.recording.header;
         for (id, mut info) in tables.groups {
             info.escape();
@@ -359,6 +418,10 @@ impl Keep for Scan {
             }
         }
         recording.events.extend_from_slice(events);
+    }
+
+    fn wants_facts(&self) -> bool {
+        true
     }
 }
 

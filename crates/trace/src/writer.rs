@@ -1,9 +1,12 @@
 //! Writes recordings.
 
+use crate::facts;
 use crate::format::{self, BlockHeader, kind};
 use crate::index::{self, IndexEntry};
 use crate::{CpuTime, GroupInfo, Header, NewFile, Packed, Recording, TaskInfo, Totals, TraceError};
-use schedlab_model::{EventKind, EventSink, GroupId, Ns, SchedEvent, SchedExt, TaskId};
+use schedlab_model::{
+    EventKind, EventSink, Fact, GroupId, Ns, ObjectId, ObjectInfo, SchedEvent, SchedExt, TaskId,
+};
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::Path;
@@ -11,13 +14,15 @@ use std::path::Path;
 /// Events of a full block: 384 KiB before compression, so that little is lost when a recording is cut off.
 const BLOCK_EVENTS: usize = 16 * 1024;
 
-/// Tasks and groups that were added or changed after the header was written.
+/// Tasks, groups and objects that were added or changed after the header was written.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Tables {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) tasks: Vec<(TaskId, TaskInfo)>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) groups: Vec<(GroupId, GroupInfo)>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) objects: Vec<(ObjectId, ObjectInfo)>,
 }
 
 /// Writes a recording: the header, then events as they come, then the end mark. The same calls give the same
@@ -29,9 +34,11 @@ pub struct Writer<W: Write> {
     out: W,
     level: i32,
     pending: Vec<SchedEvent>,
+    pending_facts: Vec<Fact>,
     tables: Tables,
     known_tasks: usize,
     known_groups: usize,
+    known_objects: usize,
     totals: Totals,
     error: Option<TraceError>,
     /// Bytes written so far.
@@ -54,9 +61,11 @@ impl<W: Write> Writer<W> {
             out,
             level: level.clamp(1, 19),
             pending: Vec::with_capacity(BLOCK_EVENTS),
+            pending_facts: Vec::new(),
             tables: Tables::default(),
             known_tasks: header.tasks.len(),
             known_groups: header.groups.len(),
+            known_objects: 0,
             totals: Totals::default(),
             error: None,
             offset: 0,
@@ -126,7 +135,42 @@ impl<W: Write> Writer<W> {
         id
     }
 
-    /// Writes what is still pending as a block of its own, so that a later crash cannot lose it.
+    /// Adds an object that facts will name.
+    pub fn add_object(&mut self, info: ObjectInfo) -> ObjectId {
+        let id = ObjectId::from(self.known_objects);
+        self.known_objects += 1;
+        self.tables.objects.push((id, info));
+        id
+    }
+
+    /// Replaces what is known about an object.
+    pub fn update_object(&mut self, id: ObjectId, info: ObjectInfo) {
+        self.tables.objects.push((id, info));
+    }
+
+    /// Adds a fact. Its objects were added before; a task that was never added gets an entry without a name.
+    pub fn fact(&mut self, fact: &Fact) {
+        if self.full {
+            return;
+        }
+        let mut named = *fact;
+        named.each_task(&mut |task| self.know(*task));
+        self.pending_facts.push(*fact);
+        if self.pending_facts.len() == BLOCK_EVENTS
+            && let Err(error) = self.write_pending()
+        {
+            self.error.get_or_insert(error);
+        }
+    }
+
+    /// Gives a task that was never added an entry without a name.
+    fn know(&mut self, task: TaskId) {
+        while task.index() >= self.known_tasks {
+            self.add_task(TaskInfo::unknown(0, 0, "?"));
+        }
+    }
+
+    /// Writes what is still pending as blocks of their own, so that a later crash cannot lose it.
     pub fn flush(&mut self) -> Result<(), TraceError> {
         if let Some(error) = self.error.take() {
             return Err(error);
@@ -156,12 +200,18 @@ impl<W: Write> Writer<W> {
         if self.full {
             return Ok(());
         }
-        if !self.tables.tasks.is_empty() || !self.tables.groups.is_empty() {
+        let Tables { tasks, groups, objects } = &self.tables;
+        if !tasks.is_empty() || !groups.is_empty() || !objects.is_empty() {
             let tables = std::mem::take(&mut self.tables);
             let json = serde_json::to_vec(&tables).map_err(|e| TraceError::Header { what: e.to_string() })?;
             self.block(BlockHeader { kind: kind::TABLES, ..BlockHeader::default() }, &json)?;
         }
-        if self.pending.is_empty() {
+        self.write_events()?;
+        self.write_facts()
+    }
+
+    fn write_events(&mut self) -> Result<(), TraceError> {
+        if self.pending.is_empty() || self.full {
             return Ok(());
         }
         let times = self.pending.iter().map(|e| e.at.0);
@@ -174,6 +224,26 @@ impl<W: Write> Writer<W> {
             self.count_pending(Ns(last));
         }
         self.pending.clear();
+        Ok(())
+    }
+
+    fn write_facts(&mut self) -> Result<(), TraceError> {
+        if self.pending_facts.is_empty() || self.full {
+            return Ok(());
+        }
+        let times = self.pending_facts.iter().map(|fact| fact.at.0);
+        let (first, last) = times.fold((u64::MAX, 0), |(low, high), at| (low.min(at), high.max(at)));
+        let raw = facts::encode(&self.pending_facts, first);
+        // Readers before 1.4 add up the records of all blocks: theirs are events.
+        let header = BlockHeader { kind: kind::FACTS, first, last, ..BlockHeader::default() };
+        self.block(header, &raw)?;
+        if !self.full {
+            self.totals.facts += self.pending_facts.len() as u64;
+            let lost = self.pending_facts.iter().map(facts::lost).fold(0, u64::saturating_add);
+            self.totals.facts_lost = self.totals.facts_lost.saturating_add(lost);
+            self.totals.duration = self.totals.duration.max(Ns(last));
+        }
+        self.pending_facts.clear();
         Ok(())
     }
 
@@ -222,7 +292,7 @@ impl<W: Write> Writer<W> {
 
     fn stored_block(&mut self, header: BlockHeader, stored: &[u8]) -> Result<(), TraceError> {
         let header = BlockHeader { stored: stored.len() as u32, crc: crc32fast::hash(stored), ..header };
-        let data = matches!(header.kind, kind::EVENTS | kind::TABLES);
+        let data = matches!(header.kind, kind::EVENTS | kind::TABLES | kind::FACTS);
         if data && self.offset + stored.len() as u64 + self.room_at_the_end() > self.limit {
             self.full = true;
             return Ok(());
@@ -251,11 +321,7 @@ impl<W: Write> EventSink for Writer<W> {
         if self.full {
             return;
         }
-        for task in format::tasks_of(&event.kind).into_iter().flatten() {
-            while task.index() >= self.known_tasks {
-                self.add_task(TaskInfo::unknown(0, 0, "?"));
-            }
-        }
+        format::tasks_of(&event.kind).into_iter().flatten().for_each(|task| self.know(task));
         self.pending.push(*event);
         if self.pending.len() == BLOCK_EVENTS
             && let Err(error) = self.write_pending()
@@ -271,7 +337,11 @@ pub fn save(recording: &Recording, path: &Path) -> Result<(), TraceError> {
     let out = std::io::BufWriter::new(NewFile::create(path).map_err(file_error)?);
     let header = Header { repairs: recording.repairs.clone(), ..recording.header.clone() };
     let mut writer = Writer::with_level(out, &header, 19)?;
+    for object in &recording.facts.objects {
+        writer.add_object(object.clone());
+    }
     recording.events.iter().for_each(|event| writer.event(event));
+    recording.facts.list.iter().for_each(|fact| writer.fact(fact));
     let out = writer.finish(recording.duration)?;
     out.into_inner().map_err(|error| file_error(error.into_error()))?.commit().map_err(file_error)
 }

@@ -114,7 +114,8 @@ impl NativeRecording {
                 event
             });
             let repairs = self.recording.repairs.clone();
-            Recording { header, events: events.collect(), duration: to - from, repairs }
+            let facts = self.recording.facts.part(from, to);
+            Recording { header, events: events.collect(), facts, duration: to - from, repairs }
         })?;
         let offset = self.window.map_or(0, |(from, _)| from);
         let window = Some((offset + from.0, offset + to.0));

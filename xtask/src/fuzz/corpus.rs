@@ -2,11 +2,12 @@
 
 use anyhow::{Context, Result};
 use schedlab_model::{
-    Bandwidth, CpuId, EventKind, GroupId, GroupSpec, Ns, PrevState, SchedEvent, TaskId, Topology, Waker,
+    Bandwidth, CpuId, EventKind, Fact, FactKind, GroupId, GroupSpec, Limit, Ns, ObjectId, ObjectInfo,
+    ObjectKind, Outcome, PrevState, SchedEvent, TaskId, Topology, Transfer, Waker,
 };
 use schedlab_study::gate::Gate;
 use schedlab_trace::import::formats::{FORMATS, HEAD, recognise};
-use schedlab_trace::{Capabilities, GroupInfo, Header, Recording, TaskInfo, Writer, export};
+use schedlab_trace::{Capabilities, Capability, GroupInfo, Header, Recording, TaskInfo, Writer, export};
 use std::path::Path;
 
 /// Inputs of other targets' corpora are of no use; these are those of one.
@@ -136,6 +137,45 @@ fn events(rounds: u64) -> Vec<SchedEvent> {
     out
 }
 
+/// Both directions of a connection, a selector and a futex.
+fn objects() -> [ObjectInfo; 4] {
+    let flow = |peer: u32| ObjectInfo {
+        from: "127.0.0.1:41230".to_owned(),
+        to: "127.0.0.1:6379".to_owned(),
+        peer: Some(ObjectId(peer)),
+        capacity: Some(87_040),
+        ..ObjectInfo::of(ObjectKind::Tcp)
+    };
+    [flow(1), flow(0), ObjectInfo::of(ObjectKind::Epoll), ObjectInfo::of(ObjectKind::Futex)]
+}
+
+/// A request and its answer in each round, a select, a futex, a sleep, a child and loss.
+fn facts(rounds: u64) -> Vec<Fact> {
+    let moved =
+        |object: u32, place: u64| Transfer { place: Some(place), ..Transfer::of(ObjectId(object), 40) };
+    let mut out = Vec::new();
+    for round in 0..rounds {
+        let (t, place) = (1_000 + round * 100_000, (round + 1) * 40);
+        let fact =
+            |at: u64, task: u32, kind| Fact { at: Ns(t + at), cpu: CpuId(0), task: Some(TaskId(task)), kind };
+        let (until, outcome) = (Limit::For(Ns::from_ms(1)), Outcome::Done);
+        let futex = ObjectId(3);
+        out.extend([
+            fact(15, 0, FactKind::Send(moved(0, place))),
+            fact(1_100, 1, FactKind::Select { selector: Some(ObjectId(2)), ready: 1, until, outcome }),
+            fact(1_200, 1, FactKind::Receive(moved(0, place))),
+            fact(2_010, 1, FactKind::Send(moved(1, place))),
+            fact(3_100, 0, FactKind::Receive(moved(1, place))),
+            fact(4_000, 0, FactKind::FutexWait { futex, expected: 2, until: Limit::None, outcome }),
+            fact(5_000, 1, FactKind::FutexWake { futex, asked: 1, woken: 1, requeue: None }),
+            fact(6_000, 0, FactKind::Sleep { until: Limit::At(Ns(t + 6_000)), outcome }),
+            fact(7_000, 1, FactKind::Child { child: Some(TaskId(2)) }),
+            Fact { task: None, ..fact(8_000, 0, FactKind::Lost { count: 2 }) },
+        ]);
+    }
+    out
+}
+
 fn header() -> Header {
     let group = |name: &str, parent| GroupSpec { name: name.to_owned(), parent, ..GroupSpec::default() };
     let mut limited = group("/batch", Some(GroupId::ROOT));
@@ -145,7 +185,9 @@ fn header() -> Header {
         kernel: "6.18.44".to_owned(),
         hz: 250,
         topology: Topology::flat(2),
-        capabilities: Capabilities::simulator(),
+        capabilities: Capabilities(
+            Capabilities::simulator().0.into_iter().chain([Capability::Messages.name().to_owned()]).collect(),
+        ),
         tasks: (0..3_u32).map(|i| TaskInfo::unknown(100 + i, 100 + i, format!("t{i}"))).collect(),
         groups: vec![GroupInfo { spec: group("/", None) }, GroupInfo { spec: limited }],
         ..Header::default()
@@ -156,6 +198,10 @@ fn recorded(rounds: u64) -> Vec<u8> {
     use schedlab_model::EventSink;
     let mut writer = Writer::new(Vec::new(), &header()).expect("memory can be written");
     events(rounds).iter().for_each(|event| writer.event(event));
+    for object in objects() {
+        writer.add_object(object);
+    }
+    facts(rounds).iter().for_each(|fact| writer.fact(fact));
     writer.finish(Ns(rounds * 100_000 + 50_000)).expect("memory can be written")
 }
 

@@ -7,6 +7,9 @@ use crate::stress::Dice;
 const FILE_HEADER: usize = 16;
 const HEADER: usize = 44;
 const RECORD: usize = 24;
+/// Kind of a block of facts, and bytes of its records.
+const FACTS: u32 = 0x8000_0006;
+const FACT: usize = 36;
 
 struct Block {
     header: [u8; HEADER],
@@ -63,13 +66,14 @@ pub(super) fn mutate(dice: &mut Dice, input: &[u8]) -> Option<Vec<u8>> {
         3 => {
             // Times, kind or count of a block.
             let field = *dice.pick(&[4_usize, 16, 24, 32]);
-            let value = *dice.pick(&[0_u32, 1, 2, 3, 4, 6, 0x8000_0005, u32::MAX]);
+            let value = *dice.pick(&[0_u32, 1, 2, 3, 4, 6, 0x8000_0005, FACTS, u32::MAX]);
             all[at].header[field..field + 4].copy_from_slice(&value.to_le_bytes());
         }
         _ => {
             let block = &mut all[at];
             match word(&block.header, 4) {
-                2 if !block.raw.is_empty() => records(dice, &mut block.raw),
+                2 => records(dice, &mut block.raw, RECORD, &EVENT_FIELDS),
+                FACTS => records(dice, &mut block.raw, FACT, &FACT_FIELDS),
                 1 | 3 | 4 => block.raw = json(dice, &block.raw)?,
                 _ => block.raw = bytes(dice, std::mem::take(&mut block.raw), &[]),
             }
@@ -80,16 +84,21 @@ pub(super) fn mutate(dice: &mut Dice, input: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
+/// First byte and width of the fields of a record of events, and of facts.
+const EVENT_FIELDS: [(usize, usize); 8] =
+    [(0, 8), (4, 4), (8, 1), (9, 1), (10, 2), (12, 4), (16, 4), (20, 4)];
+const FACT_FIELDS: [(usize, usize); 9] =
+    [(0, 8), (8, 1), (9, 1), (10, 2), (12, 4), (16, 4), (20, 4), (24, 8), (32, 4)];
+
 /// Some fields of some records; they stand column by column.
-fn records(dice: &mut Dice, raw: &mut [u8]) {
-    let rows = raw.len() / RECORD;
+fn records(dice: &mut Dice, raw: &mut [u8], record: usize, fields: &[(usize, usize)]) {
+    let rows = raw.len() / record;
     if rows == 0 {
         return;
     }
     for _ in 0..1 + dice.below(4) {
         let row = dice.below(rows);
-        let (column, width) =
-            *dice.pick(&[(0, 8), (4, 4), (8, 1), (9, 1), (10, 2), (12, 4), (16, 4), (20, 4)]);
+        let (column, width) = *dice.pick(fields);
         let small = dice.next() % 20;
         let value =
             *dice.pick(&[small, small, small, 0, u64::from(u32::MAX), u64::MAX, 1 << 40, u64::MAX - 5]);

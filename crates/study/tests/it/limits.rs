@@ -10,7 +10,7 @@ use schedlab_sim::{Machine, RunOptions};
 use schedlab_study::compare::{Options, RecordedInput, compare_recording};
 use schedlab_study::measurements::Kind;
 use schedlab_study::metric::Metric;
-use schedlab_trace::{Capabilities, GroupInfo, Header, Recording, Repairs, TaskInfo, save};
+use schedlab_trace::{Capabilities, GroupInfo, Header, Recording, TaskInfo, save};
 use std::path::{Path, PathBuf};
 
 const DURATION: Ns = Ns::from_s(3);
@@ -68,7 +68,7 @@ pub(crate) fn record(name: &str, workload: &Workload) -> PathBuf {
     };
     let (events, _) = simulate(workload);
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    save(&Recording { header, events, duration: DURATION, repairs: Repairs::default() }, &path).unwrap();
+    save(&Recording { header, events, duration: DURATION, ..Recording::default() }, &path).unwrap();
     path
 }
 
