@@ -87,12 +87,37 @@ fn main() -> ExitCode {
         #[cfg(not(feature = "machine"))]
         Command::Missing(words) => Err(missing(words)),
     };
+    #[cfg(feature = "machine")]
+    let result = all_given_back(result);
     match result {
         Ok(exit) => exit.into(),
         // The reader of a pipe has read enough: that is no error.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => failed(&stdin::named(&message(&error)), format::asks_for_json(std::env::args_os())),
     }
+}
+
+/// Says what could not be given back, whatever the command did besides: then its exit code is 3.
+#[cfg(feature = "machine")]
+fn all_given_back(result: anyhow::Result<exit::Exit>) -> anyhow::Result<exit::Exit> {
+    let left = schedlab_live::left_behind();
+    if left.is_empty() {
+        return result;
+    }
+    if let Err(error) = result {
+        // Nothing is left to do when standard error is gone too.
+        let _ = writeln!(std::io::stderr(), "error: {}", shown_lines(&message(&error)));
+    }
+    for one in left {
+        let all: Vec<String> = one.failures.iter().map(|(what, why)| format!("{what} ({why})")).collect();
+        let text = format!(
+            "not everything could be given back: {}. The journal {} stays, and `schedlab restore` tries again",
+            all.join("; "),
+            one.journal.display()
+        );
+        let _ = writeln!(std::io::stderr(), "error: {}", shown_lines(&text));
+    }
+    Ok(exit::Exit::Untrusted)
 }
 
 /// Reads the arguments; else what the program ends with.

@@ -12,6 +12,7 @@ mod facts;
 pub mod follow;
 mod machine;
 pub mod marks;
+pub mod presence;
 pub mod privileges;
 mod proc;
 pub mod program;
@@ -35,7 +36,7 @@ pub use record::{
 };
 pub use surroundings::{IdleState, Surroundings};
 pub use sys::cycles::{Rate, now as cycles};
-pub use sys::fork::{Worker, begins_on, die_with_us};
+pub use sys::fork::{Worker, begins_on, die_with_us, inherits};
 pub use sys::huge_pages::NoHugePages;
 pub use sys::locks::{Mcs, Place, RawLock, Spin, SpinGuard, Tas, Ticket};
 pub use sys::signal::StopSignal;

@@ -108,9 +108,11 @@ pub(crate) fn text(path: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&fs::read(path).ok()?).into_owned())
 }
 
+/// The flag of a kernel thread in field 9 of `/proc/TID/stat` (include/linux/sched.h).
+pub(crate) const PF_KTHREAD: u32 = 0x0020_0000;
+
 /// Process id, and whether it is a kernel thread (PF_KTHREAD in `/proc/TID/stat`).
 pub(crate) fn identity(tid: u32) -> (u32, bool) {
-    const PF_KTHREAD: u32 = 0x0020_0000;
     let status = text(&format!("/proc/{tid}/status")).unwrap_or_default();
     let process = value(&status, "Tgid:").and_then(|text| text.parse().ok()).unwrap_or(0);
     let stat = text(&format!("/proc/{tid}/stat")).unwrap_or_default();

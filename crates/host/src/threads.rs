@@ -1,6 +1,7 @@
 //! Scheduling attributes of other people's threads: read whole, set, and told apart from a later thread of the same
 //! number.
 
+use crate::presence;
 use crate::proc;
 use crate::sys::sched::{self, Attributes};
 use rustix::process::Pid;
@@ -60,19 +61,30 @@ impl Scheduling {
     }
 }
 
-/// Reads who thread `tid` is. `None`: there is none.
+/// Reads who thread `tid` is. `None`: there is none, or nothing of it can be read.
 pub fn identity(tid: u32) -> Option<Identity> {
-    let stat = proc::text(&format!("/proc/{tid}/stat"))?;
-    let (process, kernel) = proc::identity(tid);
+    read_identity(tid).ok().flatten()
+}
+
+/// As [`identity`], where it matters why nothing was read. `None`: there is no such thread.
+///
+/// # Errors
+/// When `/proc` cannot be read: no descriptor is left, say.
+pub fn read_identity(tid: u32) -> io::Result<Option<Identity>> {
+    let Some(stat) = presence::read(&format!("/proc/{tid}/stat"))? else { return Ok(None) };
+    let Some(status) = presence::read(&format!("/proc/{tid}/status"))? else { return Ok(None) };
+    let process = proc::value(&status, "Tgid:").and_then(|text| text.parse().ok());
+    // No process has number 0: it ended between two of our looks.
+    Ok(process.filter(|process| *process != 0).and_then(|process| parse_identity(tid, process, &stat)))
+}
+
+fn parse_identity(tid: u32, process: u32, stat: &str) -> Option<Identity> {
     let (name, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace();
     let parent = fields.nth(1)?.parse().ok()?;
-    let started = fields.nth(17)?.parse().ok()?;
+    let kernel = fields.nth(4)?.parse::<u32>().ok()? & proc::PF_KTHREAD != 0;
+    let started = fields.nth(12)?.parse().ok()?;
     let comm = name.split_once('(').map_or_else(String::new, |(_, comm)| shown(comm).into_owned());
-    // It ended between two of our looks: process 0 is nobody's.
-    if process == 0 {
-        return None;
-    }
     Some(Identity { tid, process, parent, started, kernel, comm })
 }
 
@@ -128,7 +140,7 @@ impl Identity {
     }
 
     fn is_same(&self) -> bool {
-        identity(self.tid).is_some_and(|now| now.started == self.started && now.process == self.process)
+        self.exists().unwrap_or(false)
     }
 }
 
@@ -346,6 +358,46 @@ pub fn is_asleep(tid: u32) -> bool {
 /// `ESRCH`: gone. `EPERM`: a security module forbids the question.
 pub fn affinity(tid: u32) -> io::Result<CpuSet> {
     proc::affinity(tid)
+}
+
+/// Returns whether `cpus` are all that the cpuset of thread `tid` allows: such a thread has no affinity of its own as a rule, and follows its
+/// cpuset. False where the cpuset cannot be read.
+pub fn follows_cpuset(tid: u32, cpus: &CpuSet) -> bool {
+    cpuset(tid).is_some_and(|allowed| !allowed.is_empty() && allowed.without(cpus).is_empty())
+}
+
+/// Returns the online CPUs of the cpuset of a thread: `/proc/TID/cpuset` names it, below the mount point of either version.
+fn cpuset(tid: u32) -> Option<CpuSet> {
+    let name = presence::read(&format!("/proc/{tid}/cpuset")).ok().flatten()?;
+    let name = name.trim_end_matches('\n').trim_start_matches('/');
+    let places =
+        [("/sys/fs/cgroup/cpuset", "cpuset.effective_cpus"), ("/sys/fs/cgroup", "cpuset.cpus.effective")];
+    let read = |(root, file): (&str, &str)| {
+        fs::read_to_string(std::path::Path::new(root).join(name).join(file)).ok()
+    };
+    // Version 2 has no file in its root, where every CPU that is online can be used.
+    let text = places
+        .into_iter()
+        .find_map(read)
+        .or_else(|| fs::read_to_string("/sys/devices/system/cpu/online").ok())?;
+    text.trim().parse().ok()
+}
+
+/// Returns the timer slack of thread `tid` in nanoseconds; 0: a real-time thread has none.
+///
+/// # Errors
+/// `EPERM`: no CAP_SYS_NICE, for another process's thread.
+pub fn timer_slack(tid: u32) -> io::Result<Ns> {
+    let text = fs::read_to_string(format!("/proc/{tid}/timerslack_ns"))?;
+    text.trim().parse().map(Ns).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
+}
+
+/// Sets the timer slack of thread `tid`; 0 stands for the thread's default.
+///
+/// # Errors
+/// `EPERM`: no CAP_SYS_NICE, for another process's thread.
+pub fn set_timer_slack(tid: u32, slack: Ns) -> io::Result<()> {
+    fs::write(format!("/proc/{tid}/timerslack_ns"), slack.0.to_string())
 }
 
 /// Sets where thread `tid` may run (0: the calling thread).

@@ -121,9 +121,13 @@ impl Actuator {
             .then(|| last.fold(CpuSet::EMPTY, |all, cpu| all.or(&CpuSet::single(cpu))))
     }
 
-    /// Returns the scheduling that it gives a thread; `None`: it leaves the thread alone.
+    /// Returns the scheduling that it gives a thread; `None`: it leaves the thread alone, as every SCHED_DEADLINE one.
     pub fn scheduling_for(self, now: &Scheduling) -> Option<Scheduling> {
         let now = *now;
+        if matches!(now.policy, Policy::Deadline { .. }) {
+            // Its bandwidth may be gone when it is to get that back (EBUSY), and flags of it are not kept.
+            return None;
+        }
         match self {
             Actuator::Idle => Some(Scheduling { slice: None, ..now.with_policy(Policy::Idle) }),
             Actuator::Batch => Some(now.with_policy(Policy::Batch)),

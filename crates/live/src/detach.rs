@@ -1,14 +1,14 @@
 //! Asks the owner of a journal to give threads back, and makes sure that it happens.
 
 use crate::journal::Record;
-use crate::restore::{Report, restore_after};
+use crate::restore::{ItemOutcome, Report, finished, put_back, restore_after};
 use crate::status_file::DriverStatus;
 use crate::{LiveError, RunDir};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use schedlab_host::threads::Identity;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 /// How long an owner has to restore everything by itself.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -95,6 +95,8 @@ pub enum Owners {
 pub fn detach(run_dir: &RunDir, whose: Owners) -> Result<Vec<Detached>, LiveError> {
     let mut done = Vec::new();
     let mut first_error = None;
+    // Of programs that were killed before they had a journal.
+    crate::claims::sweep_stale();
     for path in run_dir.journals()? {
         match one(&path, whose) {
             Ok(detached) => done.extend(detached),
@@ -134,16 +136,20 @@ pub fn detach_process(run_dir: &RunDir, process: u32) -> Result<Detached, LiveEr
 }
 
 fn one(path: &Path, whose: Owners) -> Result<Option<Detached>, LiveError> {
-    let Some(record) = Record::read(path)? else {
+    let record = match Record::read(path) {
+        Ok(Some(record)) => record,
         // Nothing was changed under it. Its owner may be about to write the first line: leave the file to it.
-        return Ok(None);
+        Ok(None) => return Ok(None),
+        // It was listed a moment ago: who removed it is done.
+        Err(LiveError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
     };
     let owner = &record.head.owner;
     if owner.process_lives() {
         if whose == Owners::All {
             end(&record, Signal::TERM);
             if !path.exists() {
-                return Ok(Some(Detached::ByOwner { owner: owner.tid }));
+                return Ok(Some(verified(&record)));
             }
             end(&record, Signal::KILL);
         } else if !is_ending(owner) {
@@ -152,6 +158,19 @@ fn one(path: &Path, whose: Owners) -> Result<Option<Detached>, LiveError> {
     }
     let report = restore_after(&record)?;
     Ok(Some(Detached::BySchedlab { owner: owner.tid, journal: path.to_owned(), report }))
+}
+
+/// Returns what an owner restored whose journal is gone: another process may have removed that, so everything is looked at once more.
+fn verified(record: &Record) -> Detached {
+    let (owner, journal) = (record.head.owner.tid, record.path.clone());
+    let report = put_back(record);
+    if report.complete() {
+        finished(&journal, None);
+    }
+    match report.complete() && report.count(&ItemOutcome::Restored) == 0 {
+        true => Detached::ByOwner { owner },
+        false => Detached::BySchedlab { owner, journal, report },
+    }
 }
 
 /// Returns whether the owner was killed. A signal sent a moment ago shows at once; what shows a little later is the
@@ -168,10 +187,8 @@ fn is_ending(owner: &Identity) -> bool {
 /// Sends a signal and waits until the journal or the owner is gone, for two seconds at most.
 fn end(record: &Record, signal: Signal) {
     let owner = &record.head.owner;
-    if let Some(pid) = Pid::from_raw(owner.tid as i32) {
-        // It may have ended in this moment.
-        let _ = kill_process(pid, signal);
-    }
+    // It may have ended in this moment.
+    let _ = owner.signal(signal);
     let asked = Instant::now();
     let done =
         || signal == Signal::KILL && owner.is_ending() || !owner.process_lives() || !record.path.exists();

@@ -131,6 +131,22 @@ pub enum LiveError {
         /// What is wrong.
         fault: String,
     },
+    /// A journal of another version.
+    #[error("{path}, line 1: {fault}: restore with the program that wrote it")]
+    JournalVersion {
+        /// The journal.
+        path: PathBuf,
+        /// Which one, and which are known.
+        fault: String,
+    },
+    /// Another schedlab changes it, and two would take each other's settings for what was before.
+    #[error("{what} is managed already, by {by}")]
+    Taken {
+        /// The process or control group.
+        what: String,
+        /// Who, and what to do.
+        by: String,
+    },
     /// The guardian could not be started; nothing was changed.
     #[error("the guardian did not start ({reason}), so nothing was changed")]
     Guardian {
@@ -182,11 +198,13 @@ pub enum LiveError {
     },
     /// Another driver manages the CPU.
     #[error(
-        "another schedlab manages CPU {cpu}, and two would undo each other's turns: name another CPU, or see `schedlab status` (and SCHEDLAB_RUN_DIR) and end it with `schedlab detach`"
+        "another schedlab, {by}, manages CPU {cpu}, and two would undo each other's turns: name another CPU, or see `schedlab status` (and SCHEDLAB_RUN_DIR) and end it with `schedlab detach`"
     )]
     Claimed {
         /// The CPU.
         cpu: u32,
+        /// Which process.
+        by: String,
     },
     /// The owner was killed, and has not ended yet.
     #[error(

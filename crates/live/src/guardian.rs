@@ -8,6 +8,10 @@
 //! | the guardian dies, and the owner dies or hangs | the [`second`] guardian |
 //! | all three die | `schedlab restore`; nothing in user space can do it by itself, and the kernel's own limit (RLIMIT_RTTIME) on the managed threads would kill them |
 //!
+//! It says that it watches when the second guardian watches, too. Both have the journal in memory ([`crate::memory`]) and everything else that giving
+//! back needs, so that a journal that is removed or damaged, or a limit that is reached, changes nothing. A guardian that could not restore everything
+//! says so, and what to do.
+//!
 //! It is the program `schedlab`, started anew with a hidden command, in a session of its own, so that neither Ctrl-C
 //! nor the end of a terminal reaches it. The owner sends a byte now and then through a pipe. The end of the pipe is
 //! the end of the owner, whatever killed it.
@@ -15,20 +19,22 @@
 mod second;
 mod starving;
 
-use crate::journal::Record;
-use crate::restore::{Report, restore, restore_after};
-use crate::{LiveError, journal};
+use crate::LiveError;
+use crate::held::{Held, owner_lives};
+use crate::journal::{Journal, Record};
+use crate::reserve::lift_limits;
+use crate::restore::Report;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use schedlab_host::privileges::{Duty, keep_only};
-use schedlab_host::{NoHugePages, threads};
+use schedlab_host::{NoHugePages, inherits, threads};
 use schedlab_model::Policy;
 use second::Second;
 use starving::Starving;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// The argument that makes the program a guardian.
@@ -39,6 +45,15 @@ const BEAT: u8 = b'b';
 const LAST: u8 = b'l';
 /// Everything is restored: the guardian may go.
 const QUIT: u8 = b'q';
+/// The owner could not restore everything, and changes nothing more: the guardian is to do it.
+const TAKE_OVER: u8 = b't';
+/// For so long a guardian tries to restore what cannot be.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// For so long the second guardian leaves the end of an owner to the first.
+const ENDED: Duration = Duration::from_secs(2);
+/// For so long an owner waits for a guardian that is to do that, or to go.
+const WAITS: Duration = Duration::from_secs(25);
+const GOES: Duration = Duration::from_secs(2);
 /// Before its first heartbeat an owner may be silent for so many times longer: it is still beginning.
 const FIRST: u32 = 10;
 /// The last part of a silence, for beats that came late: one of so many.
@@ -55,6 +70,8 @@ const READY: &[u8] = b"ready\n";
 pub struct GuardianOptions {
     /// The journal of its owner.
     pub journal: PathBuf,
+    /// The number of the open file that has the journal in memory.
+    pub memory: i32,
     /// An owner that is silent for longer is killed; `None`: only its end counts.
     pub silence: Option<Duration>,
     /// The guardian's own SCHED_FIFO priority; `None`: it stays as it is.
@@ -74,6 +91,7 @@ impl GuardianOptions {
     pub fn parse(arguments: &[String]) -> Result<GuardianOptions, LiveError> {
         let mut watch = GuardianOptions {
             journal: PathBuf::new(),
+            memory: -1,
             silence: None,
             priority: None,
             starve: None,
@@ -86,6 +104,7 @@ impl GuardianOptions {
             let [name, value] = pair else { return Err(odd(&pair.concat())) };
             match name.as_str() {
                 "--journal" => watch.journal = PathBuf::from(value),
+                "--memory" => watch.memory = value.parse().map_err(|_| odd(value))?,
                 "--silence" => watch.silence = Some(milliseconds(value).ok_or_else(|| odd(value))?),
                 "--starve" => watch.starve = Some(milliseconds(value).ok_or_else(|| odd(value))?),
                 "--second" => watch.second = value == "yes",
@@ -102,6 +121,7 @@ impl GuardianOptions {
     /// Returns the arguments after the program's name that start the guardian.
     pub fn arguments(&self) -> Vec<String> {
         let mut all = vec![COMMAND.to_owned(), "--journal".to_owned(), self.journal.display().to_string()];
+        all.extend(["--memory".to_owned(), self.memory.to_string()]);
         for (name, time) in [("--silence", self.silence), ("--starve", self.starve)] {
             all.extend(
                 time.into_iter().flat_map(|time| [name.to_owned(), format!("{}ms", time.as_millis())]),
@@ -130,67 +150,84 @@ pub enum GuardianEnd {
     Restored(Report),
 }
 
+impl GuardianEnd {
+    /// Returns whether nothing is left to restore.
+    pub fn complete(&self) -> bool {
+        match self {
+            GuardianEnd::Dismissed => true,
+            GuardianEnd::Restored(report) => report.complete(),
+        }
+    }
+}
+
 /// Runs the guardian's process. Its standard input is the pipe from the owner.
 ///
 /// # Errors
-/// When the journal cannot be read. Without the permission for its priority it watches all the same.
+/// When the journal in memory cannot be read, or the second guardian does not start. Without the permission for its priority it watches all the same.
 pub fn run(watch: &GuardianOptions) -> Result<GuardianEnd, LiveError> {
     let _small_pages = NoHugePages::hold();
     // It leads a session already when it is started by hand: fine.
     let _ = rustix::process::setsid();
+    lift_limits();
+    let mut held = Held::by_guardian(&watch.journal, watch.memory)?;
+    let record = held.record()?;
+    // Before this one gives up what the second one needs, and before the owner is told that it is watched.
+    let mut second = if watch.second { None } else { Some(Second::start(watch)?) };
     if let Some(priority) = watch.priority {
         let urgent = threads::scheduling(0).map(|now| now.with_policy(Policy::Fifo(priority)));
         let _ = urgent.and_then(|urgent| threads::set_scheduling(0, &urgent));
     }
     // When memory runs out the kernel kills others first; needs root.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
-    // What is left to do: restore policies, affinities and groups, and end a silent owner. Where even that much
+    // What is left to do: restore policies, affinities and groups, end a silent owner, and have memory that is locked. Where even that much
     // cannot be given up, it watches all the same.
-    let _ = keep_only(&[Duty::Schedule, Duty::Kill, Duty::See, Duty::WriteGroups]);
+    let _ = keep_only(&[Duty::Schedule, Duty::Kill, Duty::See, Duty::WriteGroups, Duty::LockMemory]);
     // No page of it waits for a disk or a lock later. Where the limit on locked memory forbids that, it watches all the same.
     let _ = rustix::mm::mlockall(rustix::mm::MlockAllFlags::CURRENT | rustix::mm::MlockAllFlags::FUTURE);
-    let record = Record::read(&watch.journal)?;
     let mut out = io::stdout();
     // An owner that is dead already does not read; the pipe's end says the rest.
     let _ = out.write_all(READY).and_then(|()| out.flush());
-    if watch.second {
-        return second::wait(watch, record.as_ref());
-    }
-    let second = Second::start(watch);
-    let end = match listen(watch, record.as_ref()) {
+    let Some(second) = &mut second else { return told(second::wait(watch, &mut held, &record), &held) };
+    let end = match listen(watch, &held, &record, second) {
         OwnerEnd::Quit => Ok(GuardianEnd::Dismissed),
-        OwnerEnd::End => put_back(&watch.journal),
+        OwnerEnd::TakeOver => held.give_back(PATIENCE).map(GuardianEnd::Restored),
+        OwnerEnd::End => held.give_back_after_death(PATIENCE).map(GuardianEnd::Restored),
         OwnerEnd::Silence(why) => {
             // Before the end of the owner, which the program that started it waits for: behind it nothing may read any more.
-            say(record.as_ref(), &why);
-            stop_owner(record.as_ref());
-            put_back(&watch.journal)
+            say(&silence_text(&record, &why));
+            stop_owner(&record);
+            held.give_back_after_death(PATIENCE).map(GuardianEnd::Restored)
         }
     };
-    second.dismiss();
+    second.dismiss(end.as_ref().is_ok_and(GuardianEnd::complete));
+    told(end, &held)
+}
+
+/// Says what could not be restored, which the owner cannot say any more.
+fn told(end: Result<GuardianEnd, LiveError>, held: &Held) -> Result<GuardianEnd, LiveError> {
+    if let Ok(GuardianEnd::Restored(report)) = &end
+        && let Some((what, why)) = report.failures().next()
+    {
+        let (count, journal) = (report.failures().count(), held.path().display());
+        say(&format!(
+            "error: {count} changes could not be put back ({what}: {why}): the journal {journal} stays, and `schedlab restore` tries again\n"
+        ));
+    }
     end
 }
 
-fn put_back(journal: &Path) -> Result<GuardianEnd, LiveError> {
-    // Read again: by now it says what was changed.
-    let report = match Record::read(journal) {
-        Ok(Some(record)) => restore_after(&record),
-        _ => restore(journal),
-    };
-    report.map(GuardianEnd::Restored)
+fn silence_text(record: &Record, why: &str) -> String {
+    let (owner, purpose) = (record.head.owner.tid, &record.head.purpose);
+    format!("error: the guardian ends process {owner} ({purpose}) and puts everything back: {why}\n")
 }
 
-/// Writes to the owner's standard error why it is ended, which it cannot say itself any more. A reader that does not
+/// Writes to the owner's standard error what that one cannot say itself any more. A reader that does not
 /// read must not stop the guardian.
-fn say(record: Option<&Record>, why: &str) {
-    let owner = record.map_or(0, |record| record.head.owner.tid);
-    let purpose = record.map_or("", |record| record.head.purpose.as_str());
+fn say(text: &str) {
     let error = io::stderr();
     let mut fds = [PollFd::new(&error, PollFlags::OUT)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     if poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0) {
-        let text =
-            format!("error: the guardian ends process {owner} ({purpose}) and puts everything back: {why}\n");
         let _ = io::stderr().write_all(text.as_bytes());
     }
 }
@@ -198,13 +235,14 @@ fn say(record: Option<&Record>, why: &str) {
 enum OwnerEnd {
     Quit,
     End,
+    TakeOver,
     /// Or heartbeats that are not to be trusted; and why.
     Silence(String),
 }
 
-fn listen(watch: &GuardianOptions, record: Option<&Record>) -> OwnerEnd {
+fn listen(watch: &GuardianOptions, held: &Held, record: &Record, second: &mut Second) -> OwnerEnd {
     let silence = watch.silence;
-    let mut starving = watch.starve.map(|limit| Starving::for_journal(&watch.journal, limit));
+    let mut starving = watch.starve.map(|limit| Starving::for_journal(held.memory(), limit));
     let mut input = io::stdin();
     let time = |silence: Duration| Timespec {
         tv_sec: i64::try_from(silence.as_secs()).unwrap_or(i64::MAX),
@@ -215,10 +253,17 @@ fn listen(watch: &GuardianOptions, record: Option<&Record>) -> OwnerEnd {
     let mut away = Away::default();
     loop {
         let began = Instant::now();
-        let ready = {
-            let mut fds = [PollFd::new(&input, PollFlags::IN)];
-            poll(&mut fds, timeout.as_ref())
+        let (ready, is_alone) = {
+            let mut fds = vec![PollFd::new(&input, PollFlags::IN)];
+            fds.extend(second.pipe().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
+            let ready = poll(&mut fds, timeout.as_ref());
+            (ready, fds.get(1).is_some_and(|pipe| !pipe.revents().is_empty()))
         };
+        if is_alone {
+            // It was killed. Where no other can be started, this one is alone.
+            second.renew(watch);
+            continue;
+        }
         match ready {
             // The machine itself stood still, for this process too: that says nothing about the owner.
             Ok(0) if away.excuses(began.elapsed(), timeout.as_ref(), silence) => continue,
@@ -240,6 +285,7 @@ fn listen(watch: &GuardianOptions, record: Option<&Record>) -> OwnerEnd {
         match input.read(&mut bytes) {
             Ok(0) => return OwnerEnd::End,
             Ok(count) if bytes[..count].contains(&QUIT) => return OwnerEnd::Quit,
+            Ok(count) if bytes[..count].contains(&TAKE_OVER) => return OwnerEnd::TakeOver,
             Ok(count) if bytes[..count].contains(&LAST) => {
                 (timeout, starving, beaten, doubted) = (None, None, true, false);
             }
@@ -292,8 +338,7 @@ fn silent(silence: Duration, beaten: bool) -> String {
 
 /// What the threads of a silent owner do, for a reader who looks for the reason: one that wants to run is kept from its CPU, one that sleeps waits
 /// for something.
-fn of_its_threads(record: Option<&Record>) -> String {
-    let Some(record) = record else { return String::new() };
+fn of_its_threads(record: &Record) -> String {
     let state = |tid: u32| {
         let comm = threads::identity(tid)?.comm;
         let what = if threads::is_runnable(tid) { "runs or wants to" } else { "sleeps" };
@@ -306,10 +351,9 @@ fn of_its_threads(record: Option<&Record>) -> String {
 }
 
 /// A silent owner may wake up and change more: it must be gone first.
-fn stop_owner(record: Option<&journal::Record>) {
-    let Some(owner) = record.map(|record| &record.head.owner) else { return };
-    if let Some(pid) = Pid::from_raw(owner.tid as i32).filter(|_| owner.process_lives()) {
-        let _ = kill_process(pid, Signal::KILL);
+fn stop_owner(record: &Record) {
+    let owner = &record.head.owner;
+    if owner.signal(Signal::KILL).is_ok() {
         threads::let_die(owner.process);
     }
 }
@@ -320,6 +364,25 @@ pub fn send_heartbeat(pipe: &OwnedFd) -> bool {
     rustix::io::write(pipe, &[BEAT]).is_ok()
 }
 
+/// Returns whether a guardian that was started says that it watches.
+fn is_ready(out: Option<&mut ChildStdout>) -> bool {
+    let Some(out) = out else { return false };
+    let mut answer = [0; READY.len()];
+    out.read_exact(&mut answer).is_ok() && answer == READY
+}
+
+/// Waits for the end of a process, but not for ever.
+fn ends_within(child: &mut Child, time: Duration) -> Option<ExitStatus> {
+    let begun = Instant::now();
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Some(status),
+            Ok(None) if begun.elapsed() < time => std::thread::sleep(Duration::from_millis(1)),
+            _ => return None,
+        }
+    }
+}
+
 /// The owner's end of a guardian.
 #[derive(Debug)]
 pub struct Guardian {
@@ -328,33 +391,23 @@ pub struct Guardian {
 }
 
 impl Guardian {
-    /// Starts a guardian and waits until it watches.
+    /// Starts a guardian of a journal and waits until it and the second one watch.
     ///
     /// # Errors
     /// When the program cannot be started or does not say that it watches.
-    pub fn start(program: &Path, watch: &GuardianOptions) -> Result<Guardian, LiveError> {
+    pub fn start(program: &Path, watch: &GuardianOptions, journal: &Journal) -> Result<Guardian, LiveError> {
         let refused = |reason: String| LiveError::Guardian { reason };
-        let child = Command::new(program)
-            .args(watch.arguments())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            // The owner's own: when the guardian has to end it, the reason is written there.
-            .stderr(Stdio::inherit())
-            .spawn();
-        let mut child = child.map_err(|error| refused(format!("{}: {error}", program.display())))?;
+        let mut command = Command::new(program);
+        let watch = GuardianOptions { memory: inherits(&mut command, journal.memory()), ..watch.clone() };
+        // Standard error is the owner's own: when the guardian has to end it, the reason is written there.
+        command.args(watch.arguments()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let mut child =
+            command.spawn().map_err(|error| refused(format!("{}: {error}", program.display())))?;
         let pipe = child.stdin.take();
-        let mut answer = Vec::new();
-        let mut byte = [0];
-        let mut out = child.stdout.take();
-        while answer.len() < READY.len()
-            && out.as_mut().is_some_and(|out| out.read(&mut byte).is_ok_and(|n| n == 1))
-        {
-            answer.push(byte[0]);
-        }
-        if answer != READY {
+        if !is_ready(child.stdout.as_mut()) {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(refused("it ended before it watched".to_owned()));
+            return Err(refused("it, or the second one, ended before it watched".to_owned()));
         }
         Ok(Guardian { child, pipe })
     }
@@ -403,12 +456,23 @@ impl Guardian {
         }
     }
 
-    /// Tells the guardian to go: everything is restored already.
+    /// Tells the guardian to go: everything is restored already. One that was stopped does not hear it, and is ended.
     pub fn dismiss(mut self) {
         if let Some(mut pipe) = self.pipe.take() {
             let _ = pipe.write_all(&[QUIT]);
         }
-        let _ = self.child.wait();
+        if ends_within(&mut self.child, GOES).is_none() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+
+    /// Has the guardian restore what the owner could not. False: it could not either, or is gone, and then `schedlab restore` is left.
+    pub(crate) fn take_over(mut self) -> bool {
+        if let Some(mut pipe) = self.pipe.take() {
+            let _ = pipe.write_all(&[TAKE_OVER]);
+        }
+        ends_within(&mut self.child, WAITS).is_some_and(|status| status.success())
     }
 }
 

@@ -1,21 +1,25 @@
 //! The journal: a file of JSON lines that says what was before, synced before each change that it describes.
 //!
 //! The first line is the [`Head`]; every other line is an [`Entry`] about a change that follows. A last line that is
-//! cut off describes a change that was never made. The file is removed when everything is restored. Later versions
-//! read the journals of earlier ones: the names in the lines stay.
+//! cut off describes a change that was never made; another one that is no entry is reported and the others count. The file is removed when everything
+//! is restored. Later versions read the journals of earlier ones: the names in the lines stay.
+//!
+//! The file is for `schedlab restore`, `status` and people. Owner and guardians have the same lines in memory ([`crate::memory`]).
 
+use crate::memory::Memory;
 use crate::{LiveError, RunDir};
 use schedlab_host::threads::{self, Identity, Scheduling};
-use schedlab_model::CpuSet;
+use schedlab_model::{CpuSet, Ns};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 /// Version of the lines: 2 since [`Entry::LetGo`], without which earlier programs would give threads back what they had given up; 3 since
-/// [`Setting::Ext`].
-pub const VERSION: u32 = 3;
+/// [`Setting::Ext`]; 4 since [`Entry::Command`], and the timer slack and cpuset of a thread.
+pub const VERSION: u32 = 4;
 /// The oldest version that is read.
 const OLDEST: u32 = 1;
 
@@ -49,6 +53,11 @@ impl Setting {
     /// Returns whether schedlab set `now`.
     pub fn covers(&self, now: &Scheduling) -> bool {
         match (self, now.policy) {
+            // SCHED_IDLE leaves a thread the slice that it had (`__setscheduler_params` sets one for SCHED_OTHER and SCHED_BATCH only,
+            // kernel/sched/syscalls.c, Linux 6.12 and later).
+            (Setting::To(set), schedlab_model::Policy::Idle) => {
+                *set == Scheduling { slice: set.slice, ..*now }
+            }
             (Setting::To(set), _) => set == now,
             (Setting::FifoBand(low, high), schedlab_model::Policy::Fifo(priority)) => {
                 (*low..=*high).contains(&priority)
@@ -103,6 +112,10 @@ pub enum Entry {
         before: Scheduling,
         /// What it is set to.
         set: Setting,
+        /// Timer slack before. The kernel takes it from a thread that becomes real-time, and gives it the default when that is over
+        /// (`__setscheduler_params`, kernel/sched/syscalls.c, Linux 6.13 and later). `None`: not known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        timer_slack: Option<Ns>,
     },
     /// Affinity of a thread.
     Affinity {
@@ -115,6 +128,10 @@ pub enum Entry {
         /// See [`Confined`].
         #[serde(default, skip_serializing_if = "is_false")]
         one_of: bool,
+        /// It had all CPUs of its cpuset. Such a thread is given every CPU: the kernel remembers an affinity that was asked for, and the thread
+        /// would keep to it when its cpuset grows, or a CPU comes back (`user_cpus_ptr`, kernel/sched/core.c, Linux 6.2 and later).
+        #[serde(default, skip_serializing_if = "is_false")]
+        follows: bool,
     },
     /// A file of a control group.
     File {
@@ -151,6 +168,12 @@ pub enum Entry {
         /// See [`Confined`].
         #[serde(default, skip_serializing_if = "is_false")]
         one_of: bool,
+        /// Timer slack of the thread: one that is born of a real-time thread has none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        timer_slack: Option<Ns>,
+        /// See [`Entry::Affinity`].
+        #[serde(default, skip_serializing_if = "is_false")]
+        follows: bool,
     },
     /// A process was given back while others stay managed: earlier entries about its threads count no more.
     Released {
@@ -169,6 +192,9 @@ pub enum Entry {
 pub struct Journal {
     path: PathBuf,
     file: File,
+    /// How long the file is: a line that was not written whole is cut off again.
+    length: u64,
+    memory: Memory,
 }
 
 impl Journal {
@@ -184,17 +210,28 @@ impl Journal {
             |number: &u32| run_dir.path().join(format!("{pid}-{}-{number}.journal", owner.started)).exists();
         let number = (0..).find(|number| !taken(number)).unwrap_or(0);
         let path = run_dir.path().join(format!("{pid}-{}-{number}.journal", owner.started));
-        let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path);
+        let memory = Memory::create().map_err(LiveError::io("memory for the journal (memfd_create)"))?;
+        let file = OpenOptions::new().read(true).append(true).create_new(true).mode(0o600).open(&path);
         let file = file.map_err(LiveError::io(path.display().to_string()))?;
-        let mut journal = Journal { path, file };
+        let mut journal = Journal { path, file, length: 0, memory };
         let head = Head { version: VERSION, boot: threads::boot_id(), owner, purpose: purpose.to_owned() };
-        journal.line(&head)?;
+        journal.line(&head).inspect_err(|_| drop(fs::remove_file(&journal.path)))?;
         Ok(journal)
     }
 
     /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns what owner and guardians read.
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// Returns its parts: path, file and memory.
+    pub(crate) fn into_parts(self) -> (PathBuf, File, Memory) {
+        (self.path, self.file, self.memory)
     }
 
     /// Writes an entry; returns when it is on the disk.
@@ -209,9 +246,24 @@ impl Journal {
         let failed = || LiveError::io(self.path.display().to_string());
         let mut text = serde_json::to_string(value).map_err(|error| failed()(error.into()))?;
         text.push('\n');
-        self.file.write_all(text.as_bytes()).map_err(failed())?;
-        self.file.sync_data().map_err(failed())
+        let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_data());
+        if let Err(error) = written {
+            // A full disk takes a part of a line, and the next one would be added to that.
+            let _ = self.file.set_len(self.length);
+            return Err(failed()(error));
+        }
+        self.length += text.len() as u64;
+        self.memory.append(&text).map_err(LiveError::io("memory for the journal"))
     }
+}
+
+/// A line of a journal that is no entry.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fault {
+    /// Counted from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub why: String,
 }
 
 /// A journal that was read.
@@ -223,38 +275,96 @@ pub struct Record {
     pub head: Head,
     /// Its other lines.
     pub entries: Vec<Entry>,
+    /// Those that are none.
+    pub faults: Vec<Fault>,
+}
+
+/// What of the first line tells whether the others can be read.
+#[derive(Deserialize)]
+struct Versioned {
+    version: u32,
 }
 
 impl Record {
     /// Reads a journal. `None`: it is empty or its first line is cut off, so nothing was changed under it.
     ///
     /// # Errors
-    /// When it cannot be read, or a line that is not the last one is no entry.
+    /// When it cannot be read, or is of a version that this program does not know.
     pub fn read(path: &Path) -> Result<Option<Record>, LiveError> {
-        let text = fs::read(path).map_err(LiveError::io(path.display().to_string()))?;
-        Record::parse(path, &String::from_utf8_lossy(&text))
+        let failed = || LiveError::io(path.display().to_string());
+        let text = fs::read(path).map_err(failed())?;
+        let text = String::from_utf8_lossy(&text);
+        match Record::parse(path, &text) {
+            Err(error @ LiveError::Journal { line: 1, .. }) => {
+                let written = fs::metadata(path).and_then(|data| data.modified()).map_err(failed())?;
+                Record::without_head(path, &text, written).ok_or(error).map(Some)
+            }
+            other => other,
+        }
     }
 
     /// As [`Record::read`], from the text of the file.
     ///
     /// # Errors
-    /// When a whole line is no entry.
+    /// When the first line is no head, or one of an unknown version.
     pub fn parse(path: &Path, text: &str) -> Result<Option<Record>, LiveError> {
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        let mut lines = whole.lines().enumerate();
-        let bad =
-            |line: usize, fault: String| LiveError::Journal { path: path.to_owned(), line: line + 1, fault };
-        let Some((_, first)) = lines.next() else { return Ok(None) };
-        let head: Head = serde_json::from_str(first).map_err(|error| bad(0, error.to_string()))?;
-        if !(OLDEST..=VERSION).contains(&head.version) {
-            let known = format!("its version is {}, this program knows {OLDEST} to {VERSION}", head.version);
-            return Err(bad(0, known + ": restore with the program that wrote it"));
+        let mut lines = whole.lines();
+        let bad = |fault: String| LiveError::Journal { path: path.to_owned(), line: 1, fault };
+        let Some(first) = lines.next() else { return Ok(None) };
+        if let Ok(Versioned { version }) = serde_json::from_str(first)
+            && !(OLDEST..=VERSION).contains(&version)
+        {
+            let known = format!("its version is {version}, this program knows {OLDEST} to {VERSION}");
+            return Err(LiveError::JournalVersion { path: path.to_owned(), fault: known });
         }
-        let entries = lines
-            .map(|(line, text)| serde_json::from_str(text).map_err(|error| bad(line, error.to_string())))
-            .collect::<Result<_, _>>()?;
-        Ok(Some(Record { path: path.to_owned(), head, entries }))
+        let head: Head = serde_json::from_str(first).map_err(|error| bad(error.to_string()))?;
+        let (entries, faults) = entries(lines);
+        Ok(Some(Record { path: path.to_owned(), head, entries, faults }))
     }
+
+    /// Reads a journal whose first line is damaged. Its name tells the owner, and when it was written whether that was in this boot.
+    fn without_head(path: &Path, text: &str, written: SystemTime) -> Option<Record> {
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let mut lines = whole.lines();
+        let why = serde_json::from_str::<Head>(lines.next()?).err()?.to_string();
+        let mut numbers = path.file_stem()?.to_str()?.split('-');
+        let (pid, started) = (numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?);
+        let (entries, mut faults) = entries(lines);
+        if entries.is_empty() {
+            return None;
+        }
+        faults.insert(0, Fault { line: 1, why });
+        let owner =
+            Identity { tid: pid, process: pid, parent: 0, started, kernel: false, comm: String::new() };
+        let boot = if written >= booted()? { threads::boot_id() } else { String::new() };
+        let purpose = "its first line is damaged".to_owned();
+        Some(Record {
+            path: path.to_owned(),
+            head: Head { version: VERSION, boot, owner, purpose },
+            entries,
+            faults,
+        })
+    }
+}
+
+/// Reads the lines after the first.
+fn entries<'a>(lines: impl Iterator<Item = &'a str>) -> (Vec<Entry>, Vec<Fault>) {
+    let (mut entries, mut faults) = (Vec::new(), Vec::new());
+    for (number, line) in lines.enumerate() {
+        match serde_json::from_str(line) {
+            Ok(entry) => entries.push(entry),
+            Err(error) => faults.push(Fault { line: number + 2, why: error.to_string() }),
+        }
+    }
+    (entries, faults)
+}
+
+/// Returns when this machine was booted (`btime` in `/proc/stat`).
+fn booted() -> Option<SystemTime> {
+    let text = fs::read_to_string("/proc/stat").ok()?;
+    let seconds = text.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok())?;
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
 }
 
 #[cfg(test)]
@@ -282,8 +392,15 @@ mod tests {
             r#""released","process":11"#.to_owned(),
             format!(r#""let-go","thread":{THREAD}"#),
             format!(r#""scheduling","thread":{THREAD},"before":{before},"set":"Ext""#),
+            format!(
+                r#""scheduling","thread":{THREAD},"before":{before},"set":{{"FifoBand":[1,3]}},"timer_slack":50000"#
+            ),
+            format!(r#""affinity","thread":{THREAD},"before":"0-1","set":"1","follows":true"#),
+            format!(
+                r#""process","thread":{THREAD},"before":{before},"affinity":"0-1","set":{{"FifoBand":[1,3]}},"confined":"1","timer_slack":50000,"follows":true"#
+            ),
         ];
-        for (version, count) in [(1, lines.len() - 2), (2, lines.len() - 1), (3, lines.len())] {
+        for (version, count) in [(1, 9), (2, 10), (3, 11), (4, lines.len())] {
             let head =
                 format!(r#"{{"version":{version},"boot":"0a1b","owner":{THREAD},"purpose":"a test"}}"#);
             let text =
@@ -327,7 +444,32 @@ mod tests {
                 format!(r#"{{"version":{version},"boot":"0a1b","owner":{THREAD},"purpose":"a test"}}"#);
             let error = Record::parse(Path::new("1-2-0.journal"), &(head + "\n")).expect_err("unknown");
             let says = error.to_string();
-            assert!(says.contains(&format!("its version is {version}, this program knows 1 to 3")), "{says}");
+            assert!(says.contains(&format!("its version is {version}, this program knows 1 to 4")), "{says}");
         }
+    }
+
+    /// A line that is damaged is reported; the others count. What the first one says is known from the file's name and time.
+    #[test]
+    fn one_bad_line_does_not_void_the_others() {
+        let folder = std::env::temp_dir().join(format!("schedlab-bad-line-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let path = folder.join("77-123-0.journal");
+        let head = format!(r#"{{"version":4,"boot":"b","owner":{THREAD},"purpose":"a test"}}"#);
+        let entry = format!(r#"{{"what":"let-go","thread":{THREAD}}}"#);
+        let read = |lines: [&str; 4]| {
+            fs::write(&path, lines.join("\n") + "\n").expect("a file of this test");
+            let record = Record::read(&path).expect("readable").expect("a journal");
+            let faults: Vec<usize> = record.faults.iter().map(|fault| fault.line).collect();
+            (record, faults)
+        };
+        let (record, faults) = read([&head, &entry, "{\"what\":\"let-\0o", &entry]);
+        assert_eq!((record.entries.len(), faults), (2, vec![3]));
+        let (record, faults) = read(["x{", &entry, &entry, &entry]);
+        assert_eq!((record.entries.len(), faults), (3, vec![1]));
+        assert_eq!((record.head.owner.process, record.head.owner.started), (77, 123));
+        assert_eq!(record.head.boot, threads::boot_id());
+        let (_, faults) = read([&head, &entry, &entry, &entry]);
+        assert_eq!(faults, [] as [usize; 0]);
+        fs::remove_dir_all(&folder).expect("a folder of this test");
     }
 }

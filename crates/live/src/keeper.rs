@@ -1,13 +1,19 @@
 //! The keeper: it keeps, in the journal, what a thread or a control group was before schedlab changed it, makes the
 //! change, and restores it. There is no other way to change a thread.
 
+mod slack;
+
+use crate::claims::Claims;
 use crate::guardian::{Guardian, GuardianOptions};
+use crate::held::{Held, note_left};
 use crate::journal::{Confined, Entry, Journal, Setting};
+use crate::reserve::Reserve;
 use crate::restore::{self, Report};
 use crate::{LiveError, RunDir};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use schedlab_host::threads::{self, Identity, Scheduling};
 use schedlab_model::CpuSet;
+use slack::Slacks;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -36,7 +42,16 @@ pub struct KeeperOptions {
 pub struct Keeper {
     journal: Option<Journal>,
     guardian: Option<Guardian>,
+    reserve: Option<Reserve>,
+    claims: Claims,
+    slacks: Slacks,
 }
+
+/// What the kernel makes of a group's weight when the group is made idle, and when that is over: WEIGHT_IDLEPRIO (3) and NICE_0_LOAD (1024) of
+/// `sched_group_set_idle`, kernel/sched/fair.c (Linux 5.15 and later), as versions 1 and 2 of the control groups show them.
+const WEIGHTS: [(&str, [&str; 2]); 2] = [("cpu.shares", ["3", "1024"]), ("cpu.weight", ["0", "100"])];
+/// So long an owner tries to restore what cannot be, before its guardian does.
+const TRIES: Duration = Duration::from_millis(300);
 
 impl Keeper {
     /// Begins a journal and starts its guardian. Nothing is changed yet.
@@ -44,18 +59,26 @@ impl Keeper {
     /// # Errors
     /// When either cannot be done.
     pub fn start(options: &KeeperOptions) -> Result<Keeper, LiveError> {
+        let reserve = Reserve::hold().map_err(LiveError::io("descriptors in reserve"))?;
         let journal = Journal::create(&options.run_dir, &options.purpose)?;
         let watch = GuardianOptions {
             journal: journal.path().to_owned(),
+            memory: -1,
             silence: options.silence,
             priority: options.priority,
             starve: options.starve,
             second: false,
         };
-        match Guardian::start(&options.program, &watch) {
-            Ok(guardian) => Ok(Keeper { journal: Some(journal), guardian: Some(guardian) }),
+        let nothing_left = |_: &LiveError| drop(fs::remove_file(journal.path()));
+        let guardian = Guardian::start(&options.program, &watch, &journal).inspect_err(nothing_left)?;
+        match claims(&journal, options, &guardian) {
+            Ok(claims) => {
+                let (reserve, guardian) = (Some(reserve), Some(guardian));
+                Ok(Keeper { journal: Some(journal), guardian, reserve, claims, slacks: Slacks::default() })
+            }
             Err(error) => {
-                let _ = fs::remove_file(journal.path());
+                guardian.dismiss();
+                nothing_left(&error);
                 Err(error)
             }
         }
@@ -109,7 +132,8 @@ impl Keeper {
         before: Scheduling,
         set: Setting,
     ) -> Result<(), LiveError> {
-        self.note(&Entry::Scheduling { thread: thread.clone(), before, set })
+        let timer_slack = self.slacks.of_thread(thread, &before);
+        self.note(&Entry::Scheduling { thread: thread.clone(), before, set, timer_slack })
     }
 
     /// Sets what was declared before. Makes no file operation: fit for an agent's loop.
@@ -141,7 +165,8 @@ impl Keeper {
         before: CpuSet,
         cpus: &CpuSet,
     ) -> Result<(), LiveError> {
-        self.note(&Entry::Affinity { thread: thread.clone(), before, set: *cpus, one_of: false })?;
+        let follows = threads::follows_cpuset(thread.tid, &before);
+        self.note(&Entry::Affinity { thread: thread.clone(), before, set: *cpus, one_of: false, follows })?;
         self.set_affinity(thread, cpus)
     }
 
@@ -158,7 +183,8 @@ impl Keeper {
         cpus: &CpuSet,
     ) -> Result<bool, LiveError> {
         let Confined { cpus: set, one_of } = within;
-        self.note(&Entry::Affinity { thread: thread.clone(), before, set, one_of })?;
+        let follows = threads::follows_cpuset(thread.tid, &before);
+        self.note(&Entry::Affinity { thread: thread.clone(), before, set, one_of, follows })?;
         // The disk took its time.
         if threads::affinity(thread.tid).is_ok_and(|now| now != present) {
             return Ok(false);
@@ -177,6 +203,7 @@ impl Keeper {
     /// # Errors
     /// When the journal cannot be written.
     pub fn let_go(&mut self, thread: &Identity) -> Result<(), LiveError> {
+        self.slacks.give_back(thread);
         self.note(&Entry::LetGo { thread: thread.clone() })
     }
 
@@ -213,7 +240,9 @@ impl Keeper {
     ) -> Result<(), LiveError> {
         let (thread, one_of) = (thread.clone(), confined.is_some_and(|confined| confined.one_of));
         let confined = confined.map(|confined| confined.cpus);
-        self.note(&Entry::Process { thread, before, affinity, set, confined, one_of })
+        let (timer_slack, follows) =
+            (self.slacks.of_process(&thread, &before), threads::follows_cpuset(thread.tid, &affinity));
+        self.note(&Entry::Process { thread, before, affinity, set, confined, one_of, timer_slack, follows })
     }
 
     /// Journals that a process was given back while others stay managed.
@@ -221,7 +250,10 @@ impl Keeper {
     /// # Errors
     /// When the journal cannot be written.
     pub fn released(&mut self, process: u32) -> Result<(), LiveError> {
-        self.note(&Entry::Released { process })
+        self.slacks.give_process_back(process);
+        self.note(&Entry::Released { process })?;
+        self.claims.release(process);
+        Ok(())
     }
 
     /// Stops a process (SIGSTOP) until it is restored. False: it was stopped before, and stays so.
@@ -233,9 +265,7 @@ impl Keeper {
             return Ok(false);
         }
         self.note(&Entry::Stopped { thread: thread.clone() })?;
-        let pid = Pid::from_raw(thread.process as i32).filter(|_| thread.lives());
-        let sent = pid.map_or(Err(rustix::io::Errno::SRCH), |pid| kill_process(pid, Signal::STOP));
-        sent.map_err(|error| refused("the process", "kill", thread, error.into()))?;
+        thread.signal(Signal::STOP).map_err(|error| refused("the process", "kill", thread, error))?;
         Ok(true)
     }
 
@@ -249,8 +279,28 @@ impl Keeper {
             return Err(failed(io::Error::from(io::ErrorKind::InvalidInput)));
         }
         let before = fs::read_to_string(path).map_err(failed)?;
+        if let Some(folder) = path.parent() {
+            self.claims.take_group(folder)?;
+        }
         self.note(&Entry::File { path: path.to_owned(), before, set: content.to_owned() })?;
+        self.note_weight(path)?;
         fs::write(path, content).map_err(failed)
+    }
+
+    /// Journals what the kernel changes together with a file: a group that is made idle, and is so no longer, has the default weight.
+    fn note_weight(&mut self, path: &Path) -> Result<(), LiveError> {
+        if path.file_name().is_none_or(|name| name != "cpu.idle") {
+            return Ok(());
+        }
+        for (file, values) in WEIGHTS {
+            let path = path.with_file_name(file);
+            let Ok(before) = fs::read_to_string(&path) else { continue };
+            for set in values {
+                let (path, before) = (path.clone(), before.clone());
+                self.note(&Entry::File { path, before, set: set.to_owned() })?;
+            }
+        }
+        Ok(())
     }
 
     /// Makes a control group, which restoring removes with all its members. Its name must begin with
@@ -304,7 +354,8 @@ impl Keeper {
         Ok(LiveError::Unguarded { how })
     }
 
-    /// Restores everything and ends the guardian.
+    /// Restores everything and ends the guardian. What this process could not restore the guardian tries; what that one could not either is
+    /// in the report, and in [`left_behind`](crate::left_behind).
     ///
     /// # Errors
     /// When the journal cannot be read.
@@ -313,23 +364,49 @@ impl Keeper {
     }
 
     fn note(&mut self, entry: &Entry) -> Result<(), LiveError> {
+        if let Entry::Scheduling { thread, .. }
+        | Entry::Affinity { thread, .. }
+        | Entry::Stopped { thread }
+        | Entry::Process { thread, .. } = entry
+        {
+            self.claims.take(thread)?;
+        }
         self.journal.as_mut().ok_or_else(LiveError::no_guardian)?.note(entry)
     }
 
     fn put_back(&mut self) -> Result<Report, LiveError> {
         self.guardian.iter_mut().for_each(Guardian::ease);
-        let report =
-            self.journal.take().map_or_else(|| Ok(Report::default()), |j| restore::restore(j.path()));
-        if let Some(guardian) = self.guardian.take() {
-            guardian.dismiss();
+        let (Some(journal), Some(reserve)) = (self.journal.take(), self.reserve.take()) else {
+            return Ok(Report::default());
+        };
+        let path = journal.path().to_owned();
+        let mut result = Held::by_owner(journal, reserve).give_back(TRIES);
+        let complete = result.as_ref().is_ok_and(Report::complete);
+        let guardian = self.guardian.take();
+        if complete {
+            guardian.into_iter().for_each(Guardian::dismiss);
+        } else if guardian.is_some_and(Guardian::take_over) {
+            let mut report = result.unwrap_or_default();
+            report.done_by_another();
+            result = Ok(report);
+        } else {
+            note_left(&path, &result);
         }
-        report
+        result
     }
+}
+
+/// Begins the claims of a journal, by its owner and guardian.
+fn claims(journal: &Journal, options: &KeeperOptions, guardian: &Guardian) -> Result<Claims, LiveError> {
+    let pid = std::process::id();
+    let owner = threads::identity(pid).ok_or(LiveError::NoThread { tid: pid })?;
+    let guardian = threads::identity(guardian.pid());
+    Claims::new(journal.path(), &options.purpose, &owner, guardian.as_ref())
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        // The journal stays when this fails; `schedlab restore` reads it.
+        // What could not be restored is told at the end of the program; the journal stays, and `schedlab restore` reads it.
         let _ = self.put_back();
     }
 }

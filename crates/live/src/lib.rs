@@ -12,14 +12,18 @@
 #![forbid(unsafe_code)]
 
 pub mod actuators;
+pub mod claims;
 pub mod detach;
 pub mod driver;
 pub mod elevation;
 mod error;
 pub mod guardian;
+mod held;
 pub mod journal;
 mod keeper;
 pub mod logged_core;
+mod memory;
+mod reserve;
 pub mod restore;
 mod run_dir;
 
@@ -28,5 +32,6 @@ pub mod status_file;
 pub mod verify;
 
 pub use error::LiveError;
+pub use held::{LeftBehind, left_behind};
 pub use keeper::{Keeper, KeeperOptions};
 pub use run_dir::RunDir;

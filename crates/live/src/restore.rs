@@ -3,16 +3,27 @@
 //! Restoring twice does no harm. A thread whose number belongs to another one by now is left alone, and so is one
 //! that another process changed after schedlab.
 
+mod family;
+mod groups;
+
 use crate::LiveError;
 use crate::journal::{Confined, Entry, Record, Setting};
-use rustix::process::{Pid, Signal, kill_process};
+use family::{every_process, family_among};
+use groups::{give_content, remove_group};
+use rustix::process::Signal;
+use schedlab_host::presence;
 use schedlab_host::threads::{self, Identity, Scheduling};
-use schedlab_model::CpuSet;
+use schedlab_model::{CpuSet, Ns, Policy};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Component, Path, PathBuf};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, io};
+
+pub use family::family;
+pub use groups::OWN_GROUP;
+pub(crate) use groups::{is_group_file, is_own_group};
 
 /// What became of one change.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -64,7 +75,7 @@ impl Report {
     }
     /// Returns what became of everything after a second look: its outcomes count, unless it found as before what the
     /// first look restored.
-    fn then(self, again: Report) -> Report {
+    pub(crate) fn then(self, again: Report) -> Report {
         let restored: Vec<String> = self
             .items
             .into_iter()
@@ -84,6 +95,14 @@ impl Report {
         items.extend(missing.map(|what| Item { what, outcome: ItemOutcome::Restored }));
         Report { items }
     }
+    /// Notes that another process restored what this one could not.
+    pub(crate) fn done_by_another(&mut self) {
+        for item in &mut self.items {
+            if matches!(item.outcome, ItemOutcome::Failed(_)) {
+                item.outcome = ItemOutcome::Restored;
+            }
+        }
+    }
     fn add(&mut self, what: String, outcome: ItemOutcome) {
         self.items.push(Item { what, outcome });
     }
@@ -92,29 +111,31 @@ impl Report {
 /// Reads the journal, restores everything and removes the journal. While another process does the same, waits for it.
 ///
 /// # Errors
-/// When the journal cannot be read. What could not be restored is in the report; the journal stays then.
+/// When the journal cannot be read, or does not exist: then it is not known whether anything was restored. What could not be restored is in the
+/// report; the journal stays then.
 pub fn restore(path: &Path) -> Result<Report, LiveError> {
-    let lock = match fs::File::open(path) {
-        Ok(file) => file,
-        // Another process was faster.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Report::default()),
-        Err(error) => return Err(LiveError::io(path.display().to_string())(error)),
-    };
-    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive)
-        .map_err(|error| LiveError::io(path.display().to_string())(error.into()))?;
-    let report = match Record::read(path) {
-        Ok(Some(record)) => put_back(&record),
-        Ok(None) => Report::default(),
-        Err(LiveError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Report::default(),
-        Err(error) => return Err(error),
-    };
+    let failed = || LiveError::io(path.display().to_string());
+    let file = fs::File::open(path).map_err(failed())?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)
+        .map_err(|error| failed()(error.into()))?;
+    let report = Record::read(path)?.map_or_else(Report::default, |record| put_back(&record));
     if report.complete() {
-        // They may be gone already.
-        let _ = fs::remove_file(path);
-        crate::status_file::remove(path);
-        crate::detach::forget_requests(path);
+        finished(path, Some(&file));
     }
     Ok(report)
+}
+
+/// Removes what belongs to changes that are restored: the journal, if it is the file `journal`, what is beside it, and the claims.
+pub(crate) fn finished(path: &Path, journal: Option<&fs::File>) {
+    let number = |data: fs::Metadata| (data.dev(), data.ino());
+    let held = journal.and_then(|file| file.metadata().ok()).map(number);
+    // Another one may have removed it, or put something else in its place.
+    if held.is_some() && fs::symlink_metadata(path).ok().map(number) == held {
+        let _ = fs::remove_file(path);
+    }
+    crate::status_file::remove(path);
+    crate::detach::forget_requests(path);
+    crate::claims::forget(path);
 }
 
 /// How long a killed owner may take to end.
@@ -127,8 +148,25 @@ const LAST_STEPS: Duration = Duration::from_secs(10);
 /// # Errors
 /// As for [`restore`], and when the owner did not end within ten seconds: then the journal stays.
 pub fn restore_after(record: &Record) -> Result<Report, LiveError> {
+    let last = || match restore(&record.path) {
+        // A guardian was faster, or another process removed it: what this one has read is looked at once more.
+        Err(LiveError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            let report = put_back(record);
+            finished(&record.path, None);
+            Ok(report)
+        }
+        other => other,
+    };
+    after(record, last)
+}
+
+/// Restores what `record` says while its owner comes to its end, and has `last` do it once more then.
+pub(crate) fn after(
+    record: &Record,
+    last: impl FnOnce() -> Result<Report, LiveError>,
+) -> Result<Report, LiveError> {
     let owner = &record.head.owner;
-    let mut first = if owner.process_lives() { put_back(record) } else { Report::default() };
+    let first = if owner.process_lives() { put_back(record) } else { Report::default() };
     let begun = Instant::now();
     while owner.process_lives() {
         if begun.elapsed() > LAST_STEPS {
@@ -136,12 +174,9 @@ pub fn restore_after(record: &Record) -> Result<Report, LiveError> {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    let again = restore(&record.path)?;
-    // The journal is gone when a guardian did the rest.
-    if !again.items.is_empty() {
-        first = first.then(again);
-    }
-    Ok(first)
+    let again = last()?;
+    // Nothing is left to look at when another process did the rest.
+    Ok(if again.items.is_empty() { first } else { first.then(again) })
 }
 
 /// As [`restore`] without touching the journal.
@@ -150,7 +185,7 @@ pub fn put_back(record: &Record) -> Report {
     if record.head.boot != threads::boot_id() {
         return report;
     }
-    let changes = Changes::from_entries(&record.entries);
+    let changes = Changes::from_entries(&record.entries, record.head.owner.started);
     // The policies first: no thread shall be in a real-time class a moment longer than needed.
     for (thread, change) in &changes.scheduling {
         report.add(named("policy", thread), give_scheduling(thread, change));
@@ -169,6 +204,13 @@ pub fn put_back(record: &Record) -> Report {
     for path in &changes.made {
         report.add(path.display().to_string(), remove_group(path));
     }
+    for (thread, slack) in &changes.slacks {
+        give_slack(thread, *slack, &mut report);
+    }
+    for fault in &record.faults {
+        let why = format!("the line is damaged ({}), and what it says is not known", fault.why);
+        report.add(format!("line {} of {}", fault.line, record.path.display()), ItemOutcome::Failed(why));
+    }
     report
 }
 
@@ -178,10 +220,19 @@ struct Change<B, S> {
     set: Vec<S>,
 }
 
+/// Where a thread could run before.
+#[derive(Clone, Copy)]
+struct Home {
+    cpus: CpuSet,
+    /// See [`Entry::Affinity`].
+    follows: bool,
+}
+
 #[derive(Default)]
 struct Changes {
     scheduling: BTreeMap<Identity, Change<Scheduling, Setting>>,
-    affinity: BTreeMap<Identity, Change<CpuSet, Confined>>,
+    slacks: BTreeMap<Identity, Ns>,
+    affinity: BTreeMap<Identity, Change<Home, Confined>>,
     files: BTreeMap<PathBuf, Change<String, String>>,
     processes: Vec<Process>,
     made: Vec<PathBuf>,
@@ -189,6 +240,8 @@ struct Changes {
     released: Vec<u32>,
     /// Threads that are left as they are.
     let_go: BTreeSet<Identity>,
+    /// When the owner started, in the unit of [`Identity::started`].
+    began: u64,
 }
 
 fn put<K: Ord, B, S>(map: &mut BTreeMap<K, Change<B, S>>, key: K, before: B, set: S) {
@@ -196,26 +249,40 @@ fn put<K: Ord, B, S>(map: &mut BTreeMap<K, Change<B, S>>, key: K, before: B, set
 }
 
 impl Changes {
-    fn from_entries(entries: &[Entry]) -> Changes {
-        let mut changes = Changes::default();
+    fn from_entries(entries: &[Entry], began: u64) -> Changes {
+        let mut changes = Changes { began, ..Changes::default() };
         for entry in entries.iter().cloned() {
             match entry {
-                Entry::Scheduling { thread, before, set } => {
+                Entry::Scheduling { thread, before, set, timer_slack } => {
                     changes.let_go.remove(&thread);
+                    if let Some(slack) = timer_slack {
+                        changes.slacks.entry(thread.clone()).or_insert(slack);
+                    }
                     put(&mut changes.scheduling, thread, before, set)
                 }
-                Entry::Affinity { thread, before, set: cpus, one_of } => {
+                Entry::Affinity { thread, before: cpus, set, one_of, follows } => {
                     changes.let_go.remove(&thread);
-                    put(&mut changes.affinity, thread, before, Confined { cpus, one_of })
+                    let home = Home { cpus, follows };
+                    put(&mut changes.affinity, thread, home, Confined { cpus: set, one_of })
                 }
                 Entry::File { path, before, set } => put(&mut changes.files, path, before, set),
                 Entry::Made { path } => changes.made.push(path),
                 Entry::Stopped { thread } if changes.stopped.contains(&thread) => {}
                 Entry::Stopped { thread } => changes.stopped.push(thread),
-                Entry::Process { thread, before, affinity, set, confined, one_of } => {
+                Entry::Process {
+                    thread,
+                    before,
+                    affinity: cpus,
+                    set,
+                    confined,
+                    one_of,
+                    timer_slack,
+                    follows,
+                } => {
                     let confined = confined.map(|cpus| Confined { cpus, one_of });
                     changes.released.retain(|process| *process != thread.process);
-                    changes.processes.push(Process { thread, before, affinity, set, confined });
+                    let home = Home { cpus, follows };
+                    changes.processes.push(Process { thread, before, home, set, confined, timer_slack });
                 }
                 Entry::Released { process } => changes.forget(process),
                 Entry::LetGo { thread } => {
@@ -233,6 +300,7 @@ impl Changes {
     /// Forgets what was given back already.
     fn forget(&mut self, process: u32) {
         self.scheduling.retain(|thread, _| thread.process != process);
+        self.slacks.retain(|thread, _| thread.process != process);
         self.affinity.retain(|thread, _| thread.process != process);
         self.processes.retain(|one| one.thread.process != process);
         self.stopped.retain(|thread| thread.process != process);
@@ -244,9 +312,10 @@ impl Changes {
 struct Process {
     thread: Identity,
     before: Scheduling,
-    affinity: CpuSet,
+    home: Home,
     set: Setting,
     confined: Option<Confined>,
+    timer_slack: Option<Ns>,
 }
 
 /// Threads that are made meanwhile are found in the next round.
@@ -257,13 +326,22 @@ const SETTLE: Duration = Duration::from_millis(2);
 /// Restores the threads that managed processes made meanwhile, until two rounds find nothing new.
 fn processes_back(changes: &Changes, report: &mut Report) {
     let mut quiet = 0;
+    if changes.processes.is_empty() {
+        return;
+    }
     for _ in 0..ROUNDS {
         let before = report.count(&ItemOutcome::Restored);
         // One walk through /proc for all: after a fork bomb there are hundreds of processes.
-        let all = every_process();
-        changes.processes.iter().for_each(|process| process.look(&all, changes, report));
+        let looked = every_process().and_then(|all| {
+            changes.processes.iter().try_for_each(|process| process.look(&all, changes, report))
+        });
+        if let Err(error) = looked {
+            let why = format!("the processes of this machine cannot be read: {error}");
+            report.add("threads that were made meanwhile".to_owned(), ItemOutcome::Failed(why));
+            return;
+        }
         quiet = if report.count(&ItemOutcome::Restored) > before { 0 } else { quiet + 1 };
-        if quiet == 2 || changes.processes.is_empty() {
+        if quiet == 2 {
             break;
         }
         // A thread that was being made inherits what its parent had then, and appears a little later.
@@ -273,58 +351,64 @@ fn processes_back(changes: &Changes, report: &mut Report) {
 
 impl Process {
     /// Looks once at all threads that there are now.
-    fn look(&self, all: &[Identity], changes: &Changes, report: &mut Report) {
-        for pid in family_among(&self.thread, all).into_iter().filter(|pid| !changes.released.contains(pid)) {
-            for tid in threads::of_process(pid) {
-                self.thread_back(tid, changes, report);
+    fn look(&self, all: &[Identity], changes: &Changes, report: &mut Report) -> io::Result<()> {
+        for member in family_among(&self.thread, all) {
+            if changes.released.contains(&member.process) {
+                continue;
+            }
+            for tid in presence::threads_of(member.process)? {
+                // A later process of the number of one that ended since is none of the family.
+                if let Some(thread) = threads::read_identity(tid)?
+                    && thread.process == member.process
+                    && member.exists()?
+                {
+                    self.thread_back(thread, changes, report);
+                }
             }
         }
+        Ok(())
     }
 
-    fn thread_back(&self, tid: u32, changes: &Changes, report: &mut Report) {
-        let Some(thread) = threads::identity(tid).filter(|thread| !changes.let_go.contains(thread)) else {
+    fn thread_back(&self, thread: Identity, changes: &Changes, report: &mut Report) {
+        if changes.let_go.contains(&thread) {
             return;
-        };
-        let now = threads::scheduling(tid).ok().filter(|now| self.set.covers_child(now));
-        if let Some(now) = now.filter(|_| !changes.scheduling.contains_key(&thread)) {
-            let change = Change { before: self.before, set: vec![self.set, Setting::To(now)] };
-            report.add(named("policy", &thread), give_scheduling(&thread, &change));
+        }
+        let tid = thread.tid;
+        if !changes.scheduling.contains_key(&thread) {
+            let inherited =
+                |now: &Scheduling| self.set.covers_child(now) || self.is_reset(&thread, now, changes.began);
+            if let Some(now) = threads::scheduling(tid).ok().filter(inherited)
+                && now != self.before
+            {
+                let change = Change { before: self.before, set: vec![self.set, Setting::To(now)] };
+                report.add(named("policy", &thread), give_scheduling(&thread, &change));
+            }
+            // A fair thread that was born of a real-time one has none.
+            if let Some(slack) = self.timer_slack
+                && threads::timer_slack(tid).is_ok_and(|now| now == Ns::ZERO)
+            {
+                give_slack(&thread, slack, report);
+            }
         }
         let Some(confined) = self.confined else { return };
-        let set_here = |now: CpuSet| confined.covers(&now) && now != self.affinity;
+        let set_here = |now: CpuSet| confined.covers(&now) && now != self.home.cpus;
         if !changes.affinity.contains_key(&thread) && threads::affinity(tid).is_ok_and(set_here) {
-            let change = Change { before: self.affinity, set: vec![confined] };
+            let change = Change { before: self.home, set: vec![confined] };
             report.add(named("affinity", &thread), give_affinity(&thread, &change));
         }
     }
-}
 
-/// Returns the process of `thread` and those that descend from it, as far as their parents still live.
-pub fn family(thread: &Identity) -> Vec<u32> {
-    family_among(thread, &every_process())
-}
-
-/// Returns the first thread of every process.
-fn every_process() -> Vec<Identity> {
-    threads::processes().into_iter().filter_map(threads::identity).collect()
-}
-
-fn family_among(thread: &Identity, all: &[Identity]) -> Vec<u32> {
-    let mut members = Vec::new();
-    if thread.lives() || !threads::of_process(thread.process).is_empty() && thread.process == thread.tid {
-        members.push(thread.process);
-    }
-    // Processes come in ascending order, but numbers wrap: go on until no new member is found.
-    loop {
-        let is_new = |one: &&Identity| {
-            (members.contains(&one.parent) || one.parent == thread.process && one.started >= thread.started)
-                && !members.contains(&one.process)
+    /// Returns whether a thread has what the kernel gives the children of real-time threads with reset-on-fork (`sched_fork`,
+    /// kernel/sched/core.c), where its parent's own children would have had another nice value or policy.
+    fn is_reset(&self, thread: &Identity, now: &Scheduling, began: u64) -> bool {
+        let reset = Scheduling {
+            policy: Policy::Other,
+            nice: schedlab_model::Nice::ZERO,
+            slice: None,
+            reset_on_fork: false,
+            ext: false,
         };
-        let new: Vec<u32> = all.iter().filter(is_new).map(|one| one.process).collect();
-        if new.is_empty() {
-            return members;
-        }
-        members.extend(new);
+        matches!(self.set, Setting::FifoBand(..)) && thread.started >= began && *now == reset
     }
 }
 
@@ -334,12 +418,25 @@ fn named(what: &str, thread: &Identity) -> String {
 
 /// Returns what an error of a system call about a thread means: the thread may have ended meanwhile.
 fn failed(thread: &Identity, error: &io::Error) -> ItemOutcome {
-    if thread.lives() { ItemOutcome::Failed(error.to_string()) } else { ItemOutcome::Gone }
+    match thread.is_alive() {
+        Ok(false) => ItemOutcome::Gone,
+        _ => ItemOutcome::Failed(error.to_string()),
+    }
+}
+
+/// Returns why nothing can be restored of a thread.
+fn not_there(thread: &Identity) -> Option<ItemOutcome> {
+    match thread.is_alive() {
+        Ok(true) => None,
+        Ok(false) => Some(ItemOutcome::Gone),
+        // That nothing can be read does not say that it is gone.
+        Err(error) => Some(ItemOutcome::Failed(format!("it cannot be looked for: {error}"))),
+    }
 }
 
 fn give_scheduling(thread: &Identity, change: &Change<Scheduling, Setting>) -> ItemOutcome {
-    if !thread.lives() {
-        return ItemOutcome::Gone;
+    if let Some(outcome) = not_there(thread) {
+        return outcome;
     }
     let now = match threads::scheduling(thread.tid) {
         Ok(now) => now,
@@ -355,24 +452,57 @@ fn give_scheduling(thread: &Identity, change: &Change<Scheduling, Setting>) -> I
         if change.set.iter().all(|set| matches!(set, Setting::FifoBand(..) | Setting::Ext)) {
             wanted.nice = now.nice;
         }
-        match threads::set_scheduling(thread.tid, &wanted) {
+        match set_with_slice(thread.tid, &now, &wanted) {
             Ok(()) => ItemOutcome::Restored,
             Err(error) => failed(thread, &error),
         }
     }
 }
 
-fn give_affinity(thread: &Identity, change: &Change<CpuSet, Confined>) -> ItemOutcome {
-    if !thread.lives() {
-        return ItemOutcome::Gone;
+/// Sets the scheduling of a thread. Its slice is set while it is SCHED_OTHER, where the policy does not take one.
+fn set_with_slice(tid: u32, now: &Scheduling, wanted: &Scheduling) -> io::Result<()> {
+    if wanted.policy == Policy::Idle && (now.slice != wanted.slice || !now.policy.is_fair()) {
+        threads::set_scheduling(tid, &wanted.with_policy(Policy::Other))?;
     }
-    match threads::affinity(thread.tid) {
-        Ok(now) if now == change.before => ItemOutcome::AsBefore,
-        Ok(now) if !change.set.iter().any(|set| set.covers(&now)) => ItemOutcome::ChangedByOthers,
-        Ok(_) => match threads::set_affinity(thread.tid, &change.before) {
+    threads::set_scheduling(tid, wanted)
+}
+
+/// Gives a thread its timer slack back, where it has another one; only then it is told of. A real-time thread has none.
+fn give_slack(thread: &Identity, slack: Ns, report: &mut Report) {
+    if !thread.is_alive().unwrap_or(false)
+        || !threads::scheduling(thread.tid).is_ok_and(|now| now.policy.is_fair())
+    {
+        return;
+    }
+    let outcome = match threads::timer_slack(thread.tid) {
+        Ok(now) if now == slack => return,
+        Ok(_) => match threads::set_timer_slack(thread.tid, slack) {
             Ok(()) => ItemOutcome::Restored,
             Err(error) => failed(thread, &error),
         },
+        Err(error) => failed(thread, &error),
+    };
+    report.add(named("timer slack", thread), outcome);
+}
+
+fn give_affinity(thread: &Identity, change: &Change<Home, Confined>) -> ItemOutcome {
+    if let Some(outcome) = not_there(thread) {
+        return outcome;
+    }
+    let Home { cpus, follows } = change.before;
+    let wanted = if follows { CpuSet::ALL } else { cpus };
+    let now = match threads::affinity(thread.tid) {
+        Ok(now) => now,
+        Err(error) => return failed(thread, &error),
+    };
+    if now == cpus && !follows {
+        return ItemOutcome::AsBefore;
+    } else if now != cpus && !change.set.iter().any(|set| set.covers(&now)) {
+        return ItemOutcome::ChangedByOthers;
+    }
+    match threads::set_affinity(thread.tid, &wanted) {
+        Ok(()) if now == cpus => ItemOutcome::AsBefore,
+        Ok(()) => ItemOutcome::Restored,
         Err(error) => failed(thread, &error),
     }
 }
@@ -380,76 +510,14 @@ fn give_affinity(thread: &Identity, change: &Change<CpuSet, Confined>) -> ItemOu
 /// Continues a process that was stopped. The signal is sent whatever `/proc` says: it also cancels a stop that is
 /// still pending.
 fn go_on(thread: &Identity) -> ItemOutcome {
-    if !thread.lives() {
-        return ItemOutcome::Gone;
+    if let Some(outcome) = not_there(thread) {
+        return outcome;
     }
     let stopped = threads::is_stopped(thread.tid);
-    let sent = Pid::from_raw(thread.process as i32).map_or(Ok(()), |pid| kill_process(pid, Signal::CONT));
-    match sent {
-        Err(error) => failed(thread, &error.into()),
+    match thread.signal(Signal::CONT) {
+        Err(error) => failed(thread, &error),
         Ok(()) if stopped => ItemOutcome::Restored,
         Ok(()) => ItemOutcome::AsBefore,
-    }
-}
-
-/// Returns whether a path is one that schedlab writes to: below the mount points of control groups, without a way
-/// out.
-pub(crate) fn is_group_file(path: &Path) -> bool {
-    path.starts_with("/sys/fs/cgroup") && path.components().all(|part| !matches!(part, Component::ParentDir))
-}
-
-/// How the name of every control group begins that schedlab makes.
-pub const OWN_GROUP: &str = "schedlab-";
-/// Members of a removed control group may take so long to die.
-const LAST_BREATH: Duration = Duration::from_secs(5);
-
-/// Returns whether a path is a control group that schedlab makes, and may remove.
-pub(crate) fn is_own_group(path: &Path) -> bool {
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    is_group_file(path) && name.starts_with(OWN_GROUP)
-}
-
-/// Kills all members of a control group that schedlab made, and removes it.
-fn remove_group(path: &Path) -> ItemOutcome {
-    if !is_own_group(path) {
-        return ItemOutcome::Failed("not a control group of schedlab".to_owned());
-    }
-    let began = Instant::now();
-    loop {
-        let members = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
-        for pid in members.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)) {
-            // It may be dying already.
-            let _ = kill_process(pid, Signal::KILL);
-        }
-        match fs::remove_dir(path) {
-            Ok(()) => return ItemOutcome::Restored,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return ItemOutcome::Gone,
-            Err(error) if began.elapsed() > LAST_BREATH => return ItemOutcome::Failed(error.to_string()),
-            Err(_) => std::thread::sleep(Duration::from_millis(5)),
-        }
-    }
-}
-
-fn give_content(path: &Path, change: &Change<String, String>) -> ItemOutcome {
-    if !is_group_file(path) {
-        return ItemOutcome::Failed("not a file of a control group".to_owned());
-    }
-    let now = match fs::read_to_string(path) {
-        Ok(now) => now,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return ItemOutcome::Gone,
-        Err(error) => return ItemOutcome::Failed(error.to_string()),
-    };
-    let now = now.trim();
-    if now == change.before.trim() {
-        ItemOutcome::AsBefore
-    } else if !change.set.iter().any(|set| set.trim() == now) {
-        ItemOutcome::ChangedByOthers
-    } else {
-        match fs::write(path, &change.before) {
-            Ok(()) => ItemOutcome::Restored,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => ItemOutcome::Gone,
-            Err(error) => ItemOutcome::Failed(error.to_string()),
-        }
     }
 }
 
@@ -471,11 +539,12 @@ mod tests {
             threads::set_affinity(child.id(), &own).expect("an allowed CPU");
             let owner = threads::identity(std::process::id()).expect("we live");
             let head = Head { version: VERSION, boot: threads::boot_id(), owner, purpose: String::new() };
-            put_back(&Record { path: PathBuf::new(), head, entries });
+            put_back(&Record { path: PathBuf::new(), head, entries, faults: Vec::new() });
             threads::affinity(child.id()).expect("it lives")
         };
         let before = allowed;
-        let pinned = Entry::Affinity { thread: thread.clone(), before, set: allowed, one_of: true };
+        let pinned =
+            Entry::Affinity { thread: thread.clone(), before, set: allowed, one_of: true, follows: false };
         let let_go = Entry::LetGo { thread };
         let found = [
             after(vec![pinned.clone()]),

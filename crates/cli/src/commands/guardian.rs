@@ -12,6 +12,7 @@ pub(crate) struct GuardianArgs {
 }
 
 pub(crate) fn run(args: &GuardianArgs) -> anyhow::Result<Exit> {
-    guardian(&GuardianOptions::parse(&args.arguments)?)?;
-    Ok(Exit::Done)
+    let end = guardian(&GuardianOptions::parse(&args.arguments)?)?;
+    // The owner that waits for it hears whether something is left.
+    Ok(if end.complete() { Exit::Done } else { Exit::Untrusted })
 }

@@ -12,7 +12,6 @@ use schedlab_live::driver::{DriverOptions, DriverReport, ExtCounts, LogLine};
 use schedlab_live::elevation;
 use schedlab_model::{CpuSet, Ns, Policy};
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -135,10 +134,6 @@ impl ManageArgs {
         }
         let text = self.format.print(None, || Ok(as_json(report)), |style| as_text(report, style))?;
         output::write(None, &text)?;
-        for (what, why) in report.restored.failures() {
-            // Nothing is left to do when standard error is gone too.
-            let _ = writeln!(std::io::stderr(), "error: {what} could not be put back: {why}");
-        }
         Ok(if report.restored.complete() { Exit::Done } else { Exit::Untrusted })
     }
 }
@@ -150,6 +145,7 @@ fn by_sched_ext(
     begin: impl FnOnce() + Send,
     done: impl FnMut() -> bool + Send,
 ) -> anyhow::Result<DriverReport> {
+    use std::io::Write as _;
     let warn = move |loads: &[schedlab_ext::fair_load::FairLoad]| {
         for load in loads {
             // Nothing is left to do when standard error is gone.

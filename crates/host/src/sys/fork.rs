@@ -1,6 +1,7 @@
 //! Child processes that run a closure of this program: what a benchmark of processes needs.
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::process::CommandExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::{fs, io};
@@ -74,6 +75,21 @@ pub fn die_with_us(command: &mut std::process::Command) {
         command.pre_exec(bind);
     }
     super::huge_pages::begins_without(command);
+}
+
+/// Lets the program that `command` starts have the open file `fd` under the same number.
+pub fn inherits(command: &mut std::process::Command, fd: &impl AsFd) -> i32 {
+    let number = fd.as_fd().as_raw_fd();
+    // SAFETY: it sets a flag of a descriptor.
+    let keep = move || match unsafe { libc::fcntl(number, libc::F_SETFD, 0) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    };
+    // SAFETY: one system call about a number; nothing is allocated and no lock is taken. A number that is no open file is an error.
+    unsafe {
+        command.pre_exec(keep);
+    }
+    number
 }
 
 /// Lets the program that `command` starts begin on `cpus`, wherever the thread that starts it is bound.

@@ -57,6 +57,8 @@ impl AttachedDriver {
             command.args(["--task", &format!("{name}=batch")]);
         });
         command.env("SCHEDLAB_RUN_DIR", run_dir.path());
+        // The CPUs of server and batch work may be this process's own setting.
+        command.env(schedlab_live::claims::WITHIN, schedlab_live::claims::within_this_process());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         die_with_us(&mut command);
         // `attach` binds its own threads, and refuses CPUs that it may not use.

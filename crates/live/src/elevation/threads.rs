@@ -17,6 +17,8 @@ pub(super) struct Thread {
     pub(super) before: Scheduling,
     /// Where it could run before.
     pub(super) affinity: CpuSet,
+    /// What it is given back: every CPU, if it follows its cpuset ([`Entry::Affinity`](crate::journal::Entry::Affinity)).
+    home: CpuSet,
     /// The policy that the scheduler takes it for.
     pub(super) taken_for: Policy,
     /// The CPU to which it is pinned.
@@ -39,7 +41,8 @@ impl Thread {
     ) -> Option<Thread> {
         let stat = File::open(format!("/proc/{}/task/{}/stat", identity.process, identity.tid)).ok()?;
         let (post, journey) = (None, None);
-        Some(Thread { identity, before, affinity, taken_for, cpu, stat, post, journey })
+        let home = if threads::follows_cpuset(identity.tid, &affinity) { CpuSet::ALL } else { affinity };
+        Some(Thread { identity, before, affinity, home, taken_for, cpu, stat, post, journey })
     }
 
     /// Has the thread sent by others than the agent.
@@ -57,11 +60,11 @@ impl Thread {
     /// Gives the thread its affinity of before. On its way it has that in the end: its sender would write over it.
     fn give_cpus_back(&self) {
         let redirected = match (&self.post, &self.journey) {
-            (Some(post), Some((_, journey))) => post.redirect(journey, self.affinity),
+            (Some(post), Some((_, journey))) => post.redirect(journey, self.home),
             _ => false,
         };
         if !redirected {
-            let _ = threads::set_affinity(self.identity.tid, &self.affinity);
+            let _ = threads::set_affinity(self.identity.tid, &self.home);
         }
     }
 

@@ -3,12 +3,10 @@
 //! trusted.
 
 use crate::journal::{Entry, Setting};
+use crate::memory::Memory;
 use schedlab_host::threads::{self, Identity};
 use schedlab_model::Ns;
 use std::collections::{BTreeMap, VecDeque};
-use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How often the threads are looked at, unless the limit is shorter.
@@ -16,8 +14,8 @@ const LOOK: Duration = Duration::from_millis(500);
 /// How many threads are looked at in that time; of more, each has its turn.
 const THREADS: usize = 64;
 /// What is known of the threads that a journal names.
-pub(super) struct Starving {
-    journal: PathBuf,
+pub(super) struct Starving<'a> {
+    journal: &'a Memory,
     /// How much of it was read.
     read: u64,
     limit: Duration,
@@ -53,9 +51,9 @@ impl Wait {
     }
 }
 
-impl Starving {
-    pub(super) fn for_journal(journal: &Path, limit: Duration) -> Starving {
-        let (journal, looked) = (journal.to_owned(), Instant::now());
+impl Starving<'_> {
+    pub(super) fn for_journal(journal: &Memory, limit: Duration) -> Starving<'_> {
+        let looked = Instant::now();
         Starving {
             journal,
             read: 0,
@@ -98,15 +96,8 @@ impl Starving {
 
     /// Reads what was written since the last look. A line that is not whole yet is read the next time.
     fn read_on(&mut self) {
-        let mut text = String::new();
-        let read = File::open(&self.journal).and_then(|mut file| {
-            file.seek(SeekFrom::Start(self.read))?;
-            file.read_to_string(&mut text)
-        });
+        let Ok(text) = self.journal.read_from(self.read) else { return };
         let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
-        if read.is_err() || whole.is_empty() {
-            return;
-        }
         self.read += whole.len() as u64;
         // The first line is the journal's head.
         for entry in whole.lines().filter_map(|line| serde_json::from_str::<Entry>(line).ok()) {
@@ -141,7 +132,8 @@ mod tests {
     /// The guardian goes before an agent on its CPU: it must not look at many threads at once.
     #[test]
     fn one_thread_is_looked_at_at_once_and_all_in_turn() {
-        let mut starving = Starving::for_journal(Path::new("/dev/null"), Duration::from_secs(600));
+        let memory = Memory::create().expect("memory");
+        let mut starving = Starving::for_journal(&memory, Duration::from_secs(600));
         let thread = threads::identity(std::process::id()).expect("this process");
         for tid in 1..=5 {
             let waiter = Waiter { thread: thread.clone(), set: Setting::Ext, wait: Wait::default() };
