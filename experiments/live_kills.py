@@ -209,11 +209,12 @@ def one(options, rng, number, environment, room, faults, started):
         wait_for(10, lambda: children(driver.pid) or driver.poll() is not None)
     guardian = children(driver.pid)
     second = [pid for one in guardian for pid in children(one)]
-    if victim == "all three":
-        for pid in second:
-            kill(pid)
     if victim in ("guardian", "both", "all three"):
         for pid in guardian:
+            kill(pid)
+    if victim == "all three":
+        # After the first one, which would start another.
+        for pid in second:
             kill(pid)
     if victim in ("agent", "both", "all three"):
         kill(driver.pid)
