@@ -28,9 +28,11 @@ pub(crate) fn obey(line: &str) {
     }
 }
 
+type Damage = (&'static str, fn(&Path));
+
 /// The journal is removed, cut, overwritten, or replaced; then the owner ends as usual, dies, or dies with its guardian.
 pub(crate) fn journal_gone() -> Result<(), Failed> {
-    let damage: [(&str, fn(&Path)); 5] = [
+    let damage: [Damage; 5] = [
         ("removed", |path| std::fs::remove_file(path).expect("of this test")),
         ("cut", |path| {
             let file = std::fs::OpenOptions::new().write(true).open(path).expect("of this test");
