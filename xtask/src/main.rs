@@ -1,4 +1,4 @@
-//! Chores of the workspace: `cargo xtask tidy|ci|deny|bpf|stress|fuzz|disturb|docs|oracle|checked|pairs|same-results|torture-writes`. A thin
+//! Chores of the workspace: `cargo xtask tidy|ci|deny|bpf|stress|fuzz|disturb|docs|writers|oracle|checked|pairs|same-results|torture-writes`. A thin
 //! dispatcher; each chore is a module of its own.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr)] // a command-line tool
@@ -32,6 +32,7 @@ Chores of the workspace.
 Usage: cargo xtask <chore> [options]
 
   tidy              check what the compiler does not: floors, lengths, forbidden names, dead files, stale docs
+  writers           print every place where the program writes: what it writes, and what protects it
   ci                everything that must hold before a change lands: fmt, clippy, tidy, tests, deny
       --fast        without the tests of the other crates
   deny              licences, sources and known holes of dependencies (cargo-deny); says what it cannot check here
@@ -84,7 +85,7 @@ Usage: cargo xtask <chore> [options]
                     run two programs (or those of two checkouts) with the same inputs: every number, name and key that
                     OLD gives must be in what NEW gives; sentences may read differently. CASE: only those that contain it
   torture-writes    kill every command that writes at random moments, and fill its disk: the old file stays, or the whole new one
-                    is there
+                    is there; and, as root, let it write where another user prepared links, pipes and modes
       --rounds N    how many (default 500)
   help              this text
 
@@ -115,6 +116,7 @@ fn run(args: &[String]) -> Result<ExitCode> {
     }
     match chore {
         "tidy" => tidy::command(rest),
+        "writers" => tidy::writers::command(rest),
         "bpf" => bpf::command(rest),
         "ci" => ci::command(rest),
         "deny" if rest.is_empty() => ci::dependencies(),
@@ -155,6 +157,7 @@ mod tests {
     fn every_chore_says_what_it_is() {
         for chore in [
             "tidy",
+            "writers",
             "ci",
             "stress",
             "fuzz",

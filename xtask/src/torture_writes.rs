@@ -1,9 +1,14 @@
-//! `cargo xtask torture-writes`: many rounds of the test that kills every command that writes, and fills its disk.
+//! `cargo xtask torture-writes`: many rounds of the tests that kill every command that writes, fill its disk, and let it write as
+//! root where another user prepared links, pipes and modes.
 
 use anyhow::{Context, Result, bail};
 use std::process::{Command, ExitCode};
 
 const ROUNDS: u32 = 500;
+const TESTS: [&str; 2] = [
+    "what_was_there_stays_or_the_whole_new_file_is_there",
+    "hostile::a_hostile_file_system_gets_nothing_of_root",
+];
 
 pub(crate) fn command(arguments: &[String]) -> Result<ExitCode> {
     let rounds = match arguments {
@@ -14,9 +19,10 @@ pub(crate) fn command(arguments: &[String]) -> Result<ExitCode> {
         }
         _ => bail!("torture-writes knows --rounds N"),
     };
-    let test = "what_was_there_stays_or_the_whole_new_file_is_there";
-    let status = Command::new("cargo")
-        .args(["test", "-p", "schedlab-cli", "--test", "writes", test, "--", "--exact", "--nocapture"])
+    let mut cargo = Command::new("cargo");
+    cargo.args(["test", "-p", "schedlab-cli", "--test", "writes", "--"]).args(TESTS);
+    let status = cargo
+        .args(["--exact", "--nocapture", "--test-threads=1"])
         .env("SCHEDLAB_ROUNDS", rounds.to_string())
         .status()
         .context("cargo cannot be started")?;

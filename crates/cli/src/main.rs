@@ -31,6 +31,8 @@ fn main() -> ExitCode {
         Err(exit) => return exit,
     };
     render::use_colors(args.color);
+    // A closed standard output is nothing that an input could be.
+    let _ = schedlab_files::claim_stdout();
     let result = match &args.command {
         Command::Explain(command) => commands::explain::run(command),
         #[cfg(feature = "machine")]

@@ -1,8 +1,8 @@
 //! Writes results to standard output, or to a file that appears whole or not at all.
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{anyhow, bail};
+use schedlab_files::{NewFile, Refused, STDOUT};
 use schedlab_model::text::{is_hostile, shown};
-use schedlab_trace::{NewFile, STDOUT};
 use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -42,7 +42,7 @@ fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
         file.write_all(bytes)?;
         file.commit()
     };
-    write().with_context(|| unwritable(path))
+    write().map_err(|error| refused(path, error))
 }
 
 /// Returns `text` without control characters other than line ends, tabs and the colours of [`Style`](crate::render::Style): a name
@@ -89,6 +89,12 @@ pub(crate) fn say(file: &Path, text: &str) -> anyhow::Result<()> {
     write(None, text)
 }
 
+/// Says on standard error what the user must know while the command goes on.
+pub(crate) fn warn(text: &str) {
+    // Without standard error there is no other place to say it.
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
 /// Refuses a file that cannot be written, before the work is done.
 pub(crate) fn check(path: &Path) -> anyhow::Result<()> {
     if path.is_dir() {
@@ -100,7 +106,10 @@ pub(crate) fn check(path: &Path) -> anyhow::Result<()> {
     if path.file_name().is_none() {
         bail!("-o {}: name a file", path.display());
     }
-    NewFile::create(path).map(drop).with_context(|| unwritable(path))
+    schedlab_files::claim(path)
+        .and_then(|()| NewFile::create(path))
+        .map(drop)
+        .map_err(|error| refused(path, error))
 }
 
 /// Refuses a result or a page that cannot be written, and one file for both, before the work is done.
@@ -116,8 +125,12 @@ pub(crate) fn check_both(output: Option<&Path>, report: Option<&Path>) -> anyhow
     output.into_iter().chain(report).try_for_each(check)
 }
 
-fn unwritable(path: &Path) -> String {
-    format!("{} cannot be written: choose another place", path.display())
+/// Returns why `path` is not written, and what to do. What [`Refused`] says names path and way out by itself.
+fn refused(path: &Path, error: std::io::Error) -> anyhow::Error {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<Refused>()) {
+        Some(refused) => refused.clone().into(),
+        None => anyhow!(error).context(format!("{} cannot be written: choose another place", path.display())),
+    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! `-` where a command takes a file: standard input, kept in a temporary file that has no name any more.
 
 use anyhow::Context;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::os::fd::AsRawFd;
+use std::path::Path;
 use std::sync::OnceLock;
 
 /// What came from standard input. It stays open until the program ends, because its only name is that of its descriptor.
@@ -21,15 +22,20 @@ pub(crate) fn given(input: &str) -> anyhow::Result<String> {
     Ok(path().unwrap_or_default())
 }
 
+/// Returns standard input, which may be a file that an output must not replace.
+pub(crate) fn input() -> std::io::Result<std::io::StdinLock<'static>> {
+    let input = std::io::stdin();
+    schedlab_files::note_input(&input, Path::new("standard input"))?;
+    Ok(input.lock())
+}
+
 fn path() -> Option<String> {
     KEPT.get().map(|file| format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 fn spool() -> std::io::Result<File> {
-    let path = std::env::temp_dir().join(format!("schedlab-stdin-{}", std::process::id()));
-    let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
-    std::fs::remove_file(&path)?;
-    std::io::copy(&mut std::io::stdin().lock(), &mut file)?;
+    let mut file = schedlab_files::unnamed()?;
+    std::io::copy(&mut input()?, &mut file)?;
     Ok(file)
 }
 

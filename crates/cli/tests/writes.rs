@@ -2,6 +2,11 @@
 //! file. Rounds and seed are fixed: `cargo xtask torture-writes --rounds 500` does five hundred.
 #![allow(clippy::print_stderr)]
 
+#[path = "writes/hostile.rs"]
+mod hostile;
+#[path = "writes/inputs.rs"]
+mod inputs;
+
 use schedlab_study::preset::Preset;
 use schedlab_trace::{Recording, TraceError};
 use std::collections::BTreeSet;
@@ -431,7 +436,13 @@ fn what_a_killed_recorder_had_is_beside_the_old_recording() {
     let script = "i=0; while [ $i -lt 600 ]; do sleep 0.01; i=$((i+1)); done";
     let mut command = schedlab(&["record", "--backend", "own", "--no-calibration", "-o"]);
     let mut child = Ended(command.arg(&path).args(["--", "sh", "-c", script]).spawn().unwrap());
-    let part = folder.join(format!("x.slt.{}.part", child.0.id()));
+    let part = || {
+        let beside = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+        beside
+            .into_iter()
+            .find(|entry| schedlab_files::is_part_of(entry, &path))
+            .unwrap_or(folder.join("none"))
+    };
     let begin = Instant::now();
     let opened = loop {
         if child.0.try_wait().unwrap().is_some() {
@@ -441,7 +452,7 @@ fn what_a_killed_recorder_had_is_beside_the_old_recording() {
             );
             break false;
         }
-        match Recording::open(&part) {
+        match Recording::open(part()) {
             Ok(recording) if !recording.events.is_empty() => break true,
             // It is not there yet, or has no header yet.
             Ok(_) | Err(TraceError::File { .. } | TraceError::Empty) => {}
@@ -454,7 +465,7 @@ fn what_a_killed_recorder_had_is_beside_the_old_recording() {
         child.0.kill().unwrap();
         child.0.wait().unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), BEFORE);
-        let recording = Recording::open(&part).unwrap();
+        let recording = Recording::open(part()).unwrap();
         assert!(recording.repairs.cut_off && !recording.events.is_empty());
     }
     std::fs::remove_dir_all(&folder).unwrap();

@@ -3,15 +3,14 @@
 mod flight_recorder;
 mod stop_conditions;
 
-use flight_recorder::FlightRecorder;
+use flight_recorder::{FlightRecorder, Place, Written};
+use schedlab_files::{FileId, NewFile};
 use schedlab_host::{
     Backend, FactSource, GroupFacts, HostError, MachineFacts, Preparing, RecordEnd, RecordRequest,
     RecordSink, RecordStart, RecordUntil, RecordingCapabilities, TaskFacts,
 };
 use schedlab_model::{EventKind, EventSink, GroupSpec, Ns, SchedEvent};
-use schedlab_trace::{
-    Capabilities, Capability, CpuTime, GroupInfo, Header, NewFile, TaskInfo, TraceError, Writer,
-};
+use schedlab_trace::{Capabilities, Capability, CpuTime, GroupInfo, Header, TaskInfo, TraceError, Writer};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter};
@@ -58,6 +57,17 @@ pub enum RecordError {
         /// The error of the system.
         source: TraceError,
     },
+    /// What a flight recorder had in memory fits nowhere.
+    #[error(
+        "the recording cannot be written to {}: {reason}. There is no room in the folder for temporary files, /var/tmp or /dev/shm either, \
+         so it is lost: make room, or keep less (`--ring`, `--max-size`)", .path.display()
+    )]
+    Nowhere {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        reason: String,
+    },
     /// Nothing happened that could be recorded, and there is a recording already.
     #[error(
         "no event was recorded, and {} is as it was. Record for longer, or more tasks (`--all`)",
@@ -87,6 +97,12 @@ pub struct Recorded {
     pub kept: Option<Kept>,
     /// CPU time that recording added to a switch with its wakeup, in nanoseconds, where it was measured.
     pub cost_ns_per_switch: Option<u64>,
+    /// Where the recording is.
+    pub file: PathBuf,
+    /// Which file that is, whatever comes to its name.
+    pub id: FileId,
+    /// With a flight recorder: why the recording is not where it should be.
+    pub not_at_place: Option<String>,
 }
 
 /// What to record, when to stop, and into which file.
@@ -96,6 +112,8 @@ pub struct RecordPlan {
     pub request: RecordRequest,
     /// The file. An existing one stays until the recording is whole: what is recorded meanwhile is beside it.
     pub output: PathBuf,
+    /// Whether the file must be new: nothing is replaced.
+    pub fresh: bool,
     /// A line for the header.
     pub note: String,
     /// The recording ends before the file would be longer than this many bytes. At least [`SMALLEST_FILE`].
@@ -111,7 +129,8 @@ pub struct RecordPlan {
 impl RecordPlan {
     /// Returns a plan that records until `request` ends it, into `output`.
     pub fn new(request: RecordRequest, output: PathBuf, note: String) -> RecordPlan {
-        RecordPlan { request, output, note, max_bytes: None, ring: None, until: None, after: Ns::ZERO }
+        let (fresh, max_bytes, ring, until) = (false, None, None, None);
+        RecordPlan { request, output, fresh, note, max_bytes, ring, until, after: Ns::ZERO }
     }
 }
 
@@ -175,6 +194,7 @@ pub fn record(
         header: Header { command, note: plan.note.clone(), ..Header::default() },
         writer: None,
         written_to: plan.output.clone(),
+        beside: false,
         kept: false,
         flight: plan.ring.map(|keep| {
             FlightRecorder::new(keep, plan.max_bytes.map_or(flight_recorder::MEMORY, |n| n as usize))
@@ -204,6 +224,19 @@ fn replaces(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.len() > 0)
 }
 
+/// Writes what was to be at `path` into the first spare folder that has room for it. Returns where it is.
+fn elsewhere(
+    path: &Path,
+    mut write: impl FnMut(&Place<'_>) -> Result<Written, TraceError>,
+) -> Option<(PathBuf, Written)> {
+    schedlab_files::spare_folders().find_map(|folder| {
+        let place = folder.path().join(path.file_name()?);
+        let written = write(&Place { path: &place, fresh: true }).ok()?;
+        let _ = folder.keep();
+        Some((place, written))
+    })
+}
+
 /// Why the sink stopped the recorder.
 enum Failed {
     Trace(TraceError),
@@ -217,6 +250,8 @@ struct FileSink<'a> {
     writer: Option<Writer<BufWriter<NewFile>>>,
     /// The file that is written: the output, or one beside it where a recording was before.
     written_to: PathBuf,
+    /// Whether that is beside the output.
+    beside: bool,
     /// Whether it has events, and so stays whatever happens.
     kept: bool,
     flight: Option<FlightRecorder>,
@@ -244,37 +279,78 @@ impl FileSink<'_> {
     fn finish(mut self, end: RecordEnd) -> Result<Recorded, RecordError> {
         let path = &self.plan.output;
         let output = |source| RecordError::Output { path: path.clone(), source };
-        let system = |source| output(TraceError::File { path: path.clone(), source });
-        let replaced = replaces(path) && self.written_to == *path;
         let cpu_time = CpuTime { busy: end.busy, stolen: end.stolen, recorder: end.recorder_cpu };
         let cost_ns_per_switch = self.header.recorder_ns_per_switch;
-        let mut caught = self.stops.and_then(|stops| stops.caught().cloned());
+        let mut caught = self.stops.as_ref().and_then(|stops| stops.caught().cloned());
         let (mut tasks, mut full, mut kept) = (self.tasks, false, None);
-        if let Some(flight) = self.flight {
+        let (mut file, mut id, mut not_at_place) = (path.clone(), None, None);
+        if let Some(mut flight) = self.flight.take() {
+            let replaced = replaces(path) && !self.beside;
             self.header.sched_ext_end.clone_from(&end.sched_ext);
-            let written =
-                flight.write(path, self.header, end.duration, cpu_time, caught.as_mut()).map_err(output)?;
-            let flight_recorder::Written { duration, events, short, .. } = written;
+            let header = &self.header;
+            let mut write =
+                |place: &Place<'_>| flight.write(place, header, end.duration, cpu_time, caught.as_mut());
+            let written = match write(&Place { path, fresh: self.plan.fresh }) {
+                Ok(written) => written,
+                Err(error) => {
+                    let (place, written) = elsewhere(path, write).ok_or_else(|| RecordError::Nowhere {
+                        path: path.clone(),
+                        reason: error.to_string(),
+                    })?;
+                    file = place;
+                    not_at_place = Some(error.to_string());
+                    written
+                }
+            };
+            let Written { duration, events, short, .. } = written;
             if events == 0 && replaced {
                 return Err(RecordError::Empty(path.clone()));
             }
             tasks = written.tasks;
+            id = Some(written.id);
             kept = Some(Kept { duration, events, short });
-        } else if let Some(mut writer) = self.writer {
+        } else if let Some(mut writer) = self.writer.take() {
             full = writer.is_full();
             writer.set_cpu_time(cpu_time);
             writer.set_sched_ext(end.sched_ext.clone());
-            let out = writer.finish(end.duration).map_err(output)?;
-            let file = out.into_inner().map_err(|error| system(error.into_error()))?;
-            if self.so_far.events == 0 && self.written_to != *path {
-                return Err(RecordError::Empty(path.clone()));
-            }
-            file.commit().map_err(system)?;
+            id = Some(self.whole(writer, end.duration)?);
         }
-        let file_bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+        let id = id.ok_or_else(|| output(TraceError::Empty))?;
+        let file_bytes = std::fs::metadata(&file).map_or(0, |metadata| metadata.len());
         let (backend, system_wide) =
             self.started.map_or((Backend::Bpf, false), |found| (found.backend, found.system_wide));
-        Ok(Recorded { end, backend, system_wide, tasks, file_bytes, full, caught, kept, cost_ns_per_switch })
+        Ok(Recorded {
+            end,
+            backend,
+            system_wide,
+            tasks,
+            file_bytes,
+            full,
+            caught,
+            kept,
+            cost_ns_per_switch,
+            file,
+            id,
+            not_at_place,
+        })
+    }
+
+    /// Writes the end of a recording that grew, and puts it at its place. When the disk is full now, what was written stays.
+    fn whole(&self, writer: Writer<BufWriter<NewFile>>, end: Ns) -> Result<FileId, RecordError> {
+        let path = &self.plan.output;
+        let failed = |source| match self.kept {
+            true => RecordError::Cut { path: path.clone(), left: self.written_to.clone(), source },
+            false => RecordError::Output { path: path.clone(), source },
+        };
+        let system = |source| failed(TraceError::File { path: path.clone(), source });
+        let out = writer.finish(end).map_err(failed)?;
+        let file = out.into_inner().map_err(|error| system(error.into_error()))?;
+        if self.so_far.events == 0 && self.beside {
+            return Err(RecordError::Empty(path.clone()));
+        }
+        let id = file.id().map_err(system)?;
+        file.commit().map_err(system)?;
+        Ok(id)
     }
 
     /// Whether a condition was met and the time to go on after it has passed.
@@ -325,10 +401,14 @@ impl RecordSink for FileSink<'_> {
         }
         if self.flight.is_none() {
             let path = &self.plan.output;
-            let created =
-                NewFile::growing(path).map_err(|source| TraceError::File { path: path.clone(), source });
+            let created = NewFile::growing(path).and_then(|file| match self.plan.fresh && file.is_beside() {
+                true => Err(io::ErrorKind::AlreadyExists.into()),
+                false => Ok(file),
+            });
+            let created = created.map_err(|source| TraceError::File { path: path.clone(), source });
             let file = self.keep(created)?;
             self.written_to = file.path().to_owned();
+            self.beside = file.is_beside();
             let begun = Writer::new(BufWriter::new(file), &self.header);
             let mut writer = self.keep(begun)?;
             if let Some(bytes) = self.plan.max_bytes {

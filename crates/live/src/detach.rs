@@ -5,6 +5,7 @@ use crate::restore::{ItemOutcome, Report, finished, put_back, restore_after};
 use crate::status_file::DriverStatus;
 use crate::{LiveError, RunDir};
 use rustix::process::Signal;
+use schedlab_files::NewFile;
 use schedlab_host::threads::Identity;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -123,7 +124,8 @@ pub fn detach_process(run_dir: &RunDir, process: u32) -> Result<Detached, LiveEr
         return Err(LiveError::AllOrNothing { process, owner, purpose: managed.purpose.clone() });
     }
     let file = request(journal, process);
-    fs::write(&file, "").map_err(LiveError::io(file.display().to_string()))?;
+    // Another `detach` may have asked already.
+    NewFile::create(&file).and_then(NewFile::put).map_err(LiveError::io(file.display().to_string()))?;
     let asked = Instant::now();
     while file.exists() {
         if asked.elapsed() > PATIENCE {

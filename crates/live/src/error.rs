@@ -111,7 +111,8 @@ pub enum LiveError {
     },
     /// The folder for journals is not to be trusted.
     #[error(
-        "{path} {fault}: journals must be in a folder that only you can write. Remove it, or set SCHEDLAB_RUN_DIR"
+        "the folder {path} {fault}: journals must be where only you and root can make and rename entries. Set SCHEDLAB_RUN_DIR to a \
+         folder of your own"
     )]
     RunDir {
         /// The folder.

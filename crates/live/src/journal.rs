@@ -11,9 +11,8 @@ use crate::{LiveError, RunDir};
 use schedlab_host::threads::{self, Identity, Scheduling};
 use schedlab_model::{CpuSet, Ns};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -211,7 +210,7 @@ impl Journal {
         let number = (0..).find(|number| !taken(number)).unwrap_or(0);
         let path = run_dir.path().join(format!("{pid}-{}-{number}.journal", owner.started));
         let memory = Memory::create().map_err(LiveError::io("memory for the journal (memfd_create)"))?;
-        let file = OpenOptions::new().read(true).append(true).create_new(true).mode(0o600).open(&path);
+        let file = schedlab_files::create_new(&path);
         let file = file.map_err(LiveError::io(path.display().to_string()))?;
         let mut journal = Journal { path, file, length: 0, memory };
         let head = Head { version: VERSION, boot: threads::boot_id(), owner, purpose: purpose.to_owned() };

@@ -1,8 +1,9 @@
 //! The run directory: where journals and status files are.
 
 use crate::LiveError;
+use schedlab_files::{Folder, Refused};
 use std::fs;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The folder with the journals of everything that this user manages on this machine.
@@ -32,11 +33,17 @@ impl RunDir {
     /// Returns the folder `path`, made when it is missing (mode 0700).
     ///
     /// # Errors
-    /// When it is a link, belongs to another user or can be written by others: a process that can write a journal
-    /// could make root change any thread.
+    /// When it is a link, belongs to another user or can be written by others, or when others can exchange a folder above it: a
+    /// process that can write a journal could make root change any thread.
     pub fn at(path: &Path) -> Result<RunDir, LiveError> {
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-        made.map_err(LiveError::io(format!("cannot make the folder {}", path.display())))?;
+        if let Err(error) = Folder::trusted(path) {
+            return Err(match error.get_ref().and_then(|inner| inner.downcast_ref::<Refused>()) {
+                Some(Refused::Changeable { folder, fault }) => {
+                    LiveError::RunDir { path: folder.clone(), fault }
+                }
+                _ => LiveError::io(format!("cannot make the folder {}", path.display()))(error),
+            });
+        }
         let data = fs::symlink_metadata(path).map_err(LiveError::io(path.display().to_string()))?;
         let fault = if !data.is_dir() {
             Some("is not a folder")

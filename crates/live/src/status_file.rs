@@ -3,17 +3,19 @@
 
 use crate::driver::Counts;
 use crate::{LiveError, RunDir};
+use schedlab_files::NewFile;
 use schedlab_host::threads::{Identity, Served};
 use schedlab_model::{CpuSet, Ns};
 use serde::{Deserialize, Serialize};
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Ending of the file's name, instead of the journal's.
 const EXTENSION: &str = "status";
 /// The ending that earlier versions gave it.
 const EARLIER: &str = "bulletin";
-/// The ending of one that is being written.
+/// The ending that earlier versions gave one that was being written.
 const DRAFT: &str = "draft";
 
 /// The state of a driver.
@@ -46,12 +48,12 @@ pub struct StatusThread {
 impl DriverStatus {
     /// Writes the file beside a journal. A reader sees a whole one, the old or the new.
     pub fn write(&self, journal: &Path) {
-        let (path, draft) = (journal.with_extension(EXTENSION), journal.with_extension(DRAFT));
         let text = serde_json::to_string(self).unwrap_or_default();
         // Management must not end because a disk is full.
-        if fs::write(&draft, text).and_then(|()| fs::rename(&draft, &path)).is_err() {
-            let _ = fs::remove_file(&draft);
-        }
+        let _ = NewFile::create(&journal.with_extension(EXTENSION)).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.put()
+        });
     }
 
     /// Reads the file beside a journal; `None`: the owner of the journal writes none.
@@ -63,11 +65,17 @@ impl DriverStatus {
     }
 }
 
-/// Removes the file beside a journal: its driver is gone.
+/// Removes the files beside a journal: its driver is gone, perhaps while it wrote one.
 pub(crate) fn remove(journal: &Path) {
     for extension in [EXTENSION, EARLIER, DRAFT] {
         // There may be none.
         let _ = fs::remove_file(journal.with_extension(extension));
+    }
+    let status = journal.with_extension(EXTENSION);
+    let entries =
+        journal.parent().and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten();
+    for half in entries.map(|entry| entry.path()).filter(|path| schedlab_files::is_part_of(path, &status)) {
+        let _ = fs::remove_file(half);
     }
 }
 
@@ -104,6 +112,7 @@ mod tests {
         assert!(text.contains("\"gifts\":3"), "the key of earlier versions: {text}");
         fs::rename(journal.with_extension(EXTENSION), journal.with_extension(EARLIER)).expect("it is there");
         assert_eq!(DriverStatus::read(&journal), Some(status));
+        fs::write(folder.join("1-2-0.status.0123456789abcdef.part"), "half").expect("a folder");
         remove(&journal);
         assert_eq!(DriverStatus::read(&journal), None);
         fs::remove_dir(&folder).expect("nothing is left in it");

@@ -227,7 +227,8 @@ fn costs(name: &str) -> Result<DelegationCosts, String> {
 /// top, as TOML or JSON. What has another name belongs to other parts of the machine and is left alone.
 fn read_costs(path: &Path) -> Result<DelegationCosts, String> {
     let fail = |what: String| format!("costs={}: {what}", path.display());
-    let text = std::fs::read_to_string(path).map_err(|error| fail(format!("cannot be read: {error}")))?;
+    let text =
+        schedlab_files::read_to_string(path).map_err(|error| fail(format!("cannot be read: {error}")))?;
     costs_of(&text).map_err(fail)
 }
 

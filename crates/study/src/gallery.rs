@@ -41,7 +41,7 @@ fn kind(path: &Path) -> Option<Elsewhere> {
         return None;
     }
     let mut head = Vec::new();
-    let read = std::fs::File::open(path).and_then(|file| file.take(HEAD as u64).read_to_end(&mut head));
+    let read = schedlab_files::open(path).and_then(|file| file.take(HEAD as u64).read_to_end(&mut head));
     read.ok().and_then(|_| formats::recognise(&head).elsewhere())
 }
 

@@ -132,7 +132,7 @@ impl PairFile {
     /// Reads a file of pairs.
     pub fn open(path: &Path) -> Result<PairFile, StudyError> {
         let fail = |what: String| StudyError::Option(format!("{}: {what}", path.display()));
-        let text = std::fs::read_to_string(path).map_err(|error| fail(error.to_string()))?;
+        let text = schedlab_files::read_to_string(path).map_err(|error| fail(error.to_string()))?;
         toml::from_str(&text).map_err(|error| fail(error.to_string()))
     }
 }

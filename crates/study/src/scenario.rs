@@ -135,7 +135,7 @@ pub fn load(path: &Path) -> Result<Scenario, ScenarioError> {
         let message = format!("{size} bytes is too large for a scenario (at most {MAX_BYTES})");
         return Err(source.error_without_place(message));
     }
-    let bytes = std::fs::read(path).map_err(fail)?;
+    let bytes = schedlab_files::read(path).map_err(fail)?;
     let text = String::from_utf8(bytes).map_err(|_| {
         source.error_without_place(
             "is not a text file: a scenario is TOML in UTF-8 (see docs/scenario-format.md)",

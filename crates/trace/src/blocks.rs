@@ -99,8 +99,8 @@ impl Blocks<std::io::BufReader<std::fs::File>> {
     /// # Errors
     /// The file cannot be opened.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
-        let file =
-            std::fs::File::open(path).map_err(|source| TraceError::File { path: path.to_owned(), source })?;
+        let file = schedlab_files::open(path)
+            .map_err(|source| TraceError::File { path: path.to_owned(), source })?;
         Ok(Blocks::new(std::io::BufReader::with_capacity(1 << 20, file), ReadLimits::default()))
     }
 }

@@ -18,7 +18,8 @@ pub use lttng::lttng;
 pub use perfetto::perfetto;
 pub use text::{ftrace, perf_script, systrace, trace_cmd};
 
-use crate::{NewFile, Recording, TraceError};
+use crate::{Recording, TraceError};
+use schedlab_files::NewFile;
 use schedlab_model::EventKind;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -63,8 +64,7 @@ pub fn whole_folder<T>(
     mut write: impl FnMut(&T, &mut (dyn Write + Send)) -> Result<std::io::Result<()>, TraceError>,
 ) -> Result<(), TraceError> {
     let made = |path: &Path, source| TraceError::File { path: path.to_owned(), source };
-    let existed = folder.is_dir();
-    std::fs::create_dir_all(folder).map_err(|source| made(folder, source))?;
+    let new = schedlab_files::make_folder(folder).map_err(|source| made(folder, source))?;
     let mut write_all = || -> Result<(), TraceError> {
         let mut whole = Vec::new();
         for item in items {
@@ -82,9 +82,9 @@ pub fn whole_folder<T>(
         Ok(())
     };
     let written = write_all();
-    if written.is_err() && !existed {
+    if written.is_err() && new {
         // Best effort: the error that matters is the first.
-        let _ = std::fs::remove_dir(folder);
+        let _ = schedlab_files::remove_folder(folder);
     }
     written
 }

@@ -85,7 +85,7 @@ pub fn read<'i>(input: impl BufRead + 'i, options: ImportOptions) -> Result<Impo
 /// Whether the file at `path` is something else than a recording, and not empty: a trace to be imported, or nothing that can be
 /// read. A file that cannot be opened is not.
 pub fn is_foreign(path: &Path) -> bool {
-    let file = std::fs::File::open(path);
+    let file = schedlab_files::open(path);
     file.is_ok_and(|file| crate::reader::is_foreign(&mut std::io::BufReader::new(file)).unwrap_or(false))
 }
 

@@ -159,7 +159,7 @@ impl Recording {
 /// The file and its length.
 fn opened(path: &Path) -> Result<(File, u64), TraceError> {
     let file = |source| TraceError::File { path: path.to_owned(), source };
-    let input = File::open(path).map_err(file)?;
+    let input = schedlab_files::open(path).map_err(file)?;
     let length = input.metadata().map_err(file)?.len();
     Ok((input, length))
 }

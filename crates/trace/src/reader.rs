@@ -52,8 +52,8 @@ impl Recording {
     /// options.
     pub fn open(path: impl AsRef<Path>) -> Result<Recording, TraceError> {
         let path = path.as_ref();
-        let file =
-            std::fs::File::open(path).map_err(|source| TraceError::File { path: path.to_owned(), source })?;
+        let file = schedlab_files::open(path)
+            .map_err(|source| TraceError::File { path: path.to_owned(), source })?;
         let mut input = std::io::BufReader::with_capacity(1 << 20, file);
         let read = match is_foreign(&mut input) {
             Ok(false) => Recording::read(input),

@@ -3,7 +3,8 @@
 use crate::facts;
 use crate::format::{self, BlockHeader, kind};
 use crate::index::{self, IndexEntry};
-use crate::{CpuTime, GroupInfo, Header, NewFile, Packed, Recording, TaskInfo, Totals, TraceError};
+use crate::{CpuTime, GroupInfo, Header, Packed, Recording, TaskInfo, Totals, TraceError};
+use schedlab_files::NewFile;
 use schedlab_model::{
     EventKind, EventSink, Fact, GroupId, Ns, ObjectId, ObjectInfo, SchedEvent, SchedExt, TaskId,
 };

@@ -20,6 +20,7 @@ pub(super) struct Floor {
 
 /// What a prediction is made of. None of these touches the machine.
 const PREDICTING: &[&str] = &[
+    "schedlab-files",
     "schedlab-model",
     "schedlab-stats",
     "schedlab-scheduler",
@@ -29,6 +30,7 @@ const PREDICTING: &[&str] = &[
 ];
 
 const BELOW_LAB: &[&str] = &[
+    "schedlab-files",
     "schedlab-study",
     "schedlab-model",
     "schedlab-stats",
@@ -43,6 +45,7 @@ const BELOW_LAB: &[&str] = &[
 ];
 
 const LAB_AND_BELOW: &[&str] = &[
+    "schedlab-files",
     "schedlab-lab",
     "schedlab-tables",
     "schedlab-study",
@@ -58,8 +61,14 @@ const LAB_AND_BELOW: &[&str] = &[
     "schedlab-report",
 ];
 
-const MEASURING: &[&str] =
-    &["schedlab-model", "schedlab-stats", "schedlab-scheduler", "schedlab-host", "schedlab-trace"];
+const MEASURING: &[&str] = &[
+    "schedlab-files",
+    "schedlab-model",
+    "schedlab-stats",
+    "schedlab-scheduler",
+    "schedlab-host",
+    "schedlab-trace",
+];
 
 const fn floor(name: &'static str, own: &'static [&'static str]) -> Floor {
     Floor { name, own, external: None, pure: false, may_be_unsafe: false }
@@ -71,6 +80,7 @@ const fn pure(name: &'static str, own: &'static [&'static str], external: &'stat
 
 /// The table. A new crate needs a line here, which is the moment to think about where it belongs.
 pub(super) const FLOORS: &[Floor] = &[
+    Floor { external: Some(&["rustix", "tempfile", "thiserror"]), ..floor("schedlab-files", &[]) },
     pure("schedlab-model", &[], &["serde", "thiserror"]),
     Floor { external: Some(&["rand_core", "rand_pcg", "serde", "statrs"]), ..floor("schedlab-stats", &[]) },
     pure("schedlab-scheduler", &["schedlab-model"], &["thiserror"]),
@@ -85,7 +95,7 @@ pub(super) const FLOORS: &[Floor] = &[
             "flate2",
             "memchr",
         ]),
-        ..floor("schedlab-trace", &["schedlab-model", "schedlab-stats"])
+        ..floor("schedlab-trace", &["schedlab-files", "schedlab-model", "schedlab-stats"])
     },
     pure(
         "schedlab-sim",
@@ -122,7 +132,14 @@ pub(super) const FLOORS: &[Floor] = &[
     // The Python module: python/native.
     floor(
         "schedlab-python",
-        &["schedlab-tables", "schedlab-study", "schedlab-trace", "schedlab-scheduler", "schedlab-model"],
+        &[
+            "schedlab-files",
+            "schedlab-tables",
+            "schedlab-study",
+            "schedlab-trace",
+            "schedlab-scheduler",
+            "schedlab-model",
+        ],
     ),
     floor("xtask", LAB_AND_BELOW),
 ];

@@ -7,10 +7,12 @@ mod licences;
 mod manifests;
 mod source;
 mod text;
+pub(crate) mod writers;
 
 use crate::finding::Finding;
 use crate::{docs, tree};
 use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -34,7 +36,7 @@ pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
 pub(crate) fn check(root: &Path) -> Result<Vec<Finding>> {
     let files = tree::files(root)?;
     let metadata = tree::metadata(root)?;
-    let mut findings = Vec::new();
+    let (mut findings, mut sources) = (Vec::new(), BTreeMap::new());
     floors::check(root, &metadata, &mut findings);
     manifests::check(root, &metadata, &files, &mut findings)?;
     licences::check(root, &mut findings)?;
@@ -52,8 +54,10 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>> {
         text::check(file, &content, &mut findings);
         if file.ends_with(".rs") {
             source::check(file, &content, &mut findings);
+            sources.insert(file.clone(), content);
         }
     }
+    writers::check(&sources, &mut findings);
     findings.sort();
     Ok(findings)
 }

@@ -131,11 +131,23 @@ fn crate_attributes(file: &str, parsed: &syn::File, floor: &Floor, findings: &mu
 }
 
 /// A token worth looking at: a word or a number, with its line and whether `::` stands before it.
-struct Token {
-    text: String,
-    line: usize,
-    after_path: bool,
+pub(super) struct Token {
+    pub(super) text: String,
+    pub(super) line: usize,
+    pub(super) after_path: bool,
     after_colon: bool,
+}
+
+/// Returns the tokens of a file without its modules for tests; none when it cannot be parsed, which [`check`] says.
+pub(super) fn product_tokens(content: &str) -> Vec<Token> {
+    let (Ok(parsed), Ok(tokens)) = (syn::parse_file(content), content.parse::<TokenStream>()) else {
+        return Vec::new();
+    };
+    let mut flat = Vec::new();
+    flatten(tokens, &mut flat);
+    let tests = test_lines(&parsed.items);
+    flat.retain(|token| !tests.iter().any(|lines| lines.contains(&token.line)));
+    flat
 }
 
 fn flatten(tokens: TokenStream, into: &mut Vec<Token>) {

@@ -51,7 +51,7 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<Exit> {
                 anyhow!("the preset has no folder: set HOME or XDG_DATA_HOME, or use -o FILE")
             })?;
             let folder = path.parent().unwrap_or(&path);
-            std::fs::create_dir_all(folder)
+            schedlab_files::make_folder(folder)
                 .with_context(|| format!("{} cannot be made: use -o FILE", folder.display()))?;
             path
         }

@@ -5,15 +5,15 @@ use crate::format::FormatArgs;
 use crate::output;
 use crate::render::Style;
 use anyhow::{Context, anyhow, bail};
+use schedlab_files::NewFile;
 use schedlab_model::text::shown;
 use schedlab_study::{gallery, rtapp};
+use schedlab_trace::Recording;
 use schedlab_trace::import::{
     self, ImportOptions, Input, KernelVersion, Loss, OddLines, Summary, Written, formats,
 };
-use schedlab_trace::{NewFile, Recording};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use std::fs::File;
 use std::io::{BufReader, BufWriter, Read};
 use std::path::{Path, PathBuf};
 
@@ -81,12 +81,12 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<Exit> {
         bail!("{}: {}", args.input, formats::folder(Path::new(&args.input)));
     }
     let input = match args.input.as_str() {
-        "-" => Input::Stream(Box::new(BufReader::with_capacity(CHUNK, std::io::stdin().lock()))),
-        path => Input::File(File::open(path).with_context(|| path.to_owned())?),
+        "-" => Input::Stream(Box::new(BufReader::with_capacity(CHUNK, crate::stdin::input()?))),
+        path => Input::File(schedlab_files::open(Path::new(path)).with_context(|| path.to_owned())?),
     };
-    let Written { summary, recording } =
-        write(input, &args.output, options).map_err(|error| anyhow!("{}: {error}", args.input))?;
-    if output::is_stdout(&args.output) {
+    let (summary, recording) =
+        write(input, &args.output, options).map_err(|error| anyhow!("{}: {error:#}", args.input))?;
+    let Some(recording) = recording else {
         // What went into a pipe cannot be read again.
         let text = |_: &Style| {
             let mut text = String::new();
@@ -95,14 +95,6 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<Exit> {
         };
         output::say(&args.output, &args.format.print(None, || Ok(json(args, &summary, None)), text)?)?;
         return Ok(Exit::Done);
-    }
-    let recording = match recording {
-        Some(recording) => recording,
-        // What is repaired is repaired whenever a recording is read: reading it says how much.
-        None => {
-            let listed = schedlab_study::show::checked(&args.output)?;
-            (listed.about, listed.events)
-        }
     };
     let value = || Ok(json(args, &summary, Some(&recording)));
     output::write(None, &args.format.print(None, value, |_| told(&args.output, &recording, &summary))?)?;
@@ -131,14 +123,28 @@ fn json(args: &ImportArgs, summary: &Summary, recording: Option<&(Recording, usi
     value
 }
 
-/// Writes beside the file and renames: what was there before is there until everything is written.
-fn write(input: Input<'_>, path: &Path, options: ImportOptions) -> anyhow::Result<Written> {
+/// Writes beside the file and renames: what was there before is there until everything is written, and was read back where that is
+/// possible. Returns what was imported, and the recording without its events, and how many it has.
+fn write(
+    input: Input<'_>,
+    path: &Path,
+    options: ImportOptions,
+) -> anyhow::Result<(Summary, Option<(Recording, usize)>)> {
     let place = || path.display().to_string();
     let mut out = BufWriter::with_capacity(CHUNK, NewFile::create(path).with_context(place)?);
-    let written = import::write(input, &mut out, LEVEL, options)?;
+    let Written { summary, recording } = import::write(input, &mut out, LEVEL, options)?;
     let file = out.into_inner().map_err(std::io::IntoInnerError::into_error).with_context(place)?;
+    let recording = match recording {
+        _ if !file.can_be_read_back() => None,
+        Some(recording) => Some(recording),
+        // What is repaired is repaired whenever a recording is read: reading it says how much.
+        None => {
+            let listed = schedlab_study::show::checked(file.path())?;
+            Some((listed.about, listed.events))
+        }
+    };
     file.commit().with_context(place)?;
-    Ok(written)
+    Ok((summary, recording))
 }
 
 fn told(output: &Path, (recording, events): &(Recording, usize), summary: &Summary) -> String {
@@ -213,7 +219,7 @@ fn rtapp(args: &ImportArgs) -> anyhow::Result<Exit> {
     }
     let imported = if args.input == "-" {
         let mut text = String::new();
-        std::io::stdin().lock().read_to_string(&mut text).context("standard input")?;
+        crate::stdin::input()?.read_to_string(&mut text).context("standard input")?;
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         rtapp::parse("rt-app", "standard input", &text, cpus)
     } else {

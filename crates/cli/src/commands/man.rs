@@ -28,7 +28,7 @@ pub(crate) fn run(args: &ManArgs) -> anyhow::Result<Exit> {
     let mut whole = Args::command();
     whole.build();
     if let Some(folder) = &args.all {
-        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        schedlab_files::make_folder(folder).with_context(|| folder.display().to_string())?;
         let commands = whole.get_subcommands().filter(|command| !command.is_hide_set());
         for command in std::iter::once(&whole).chain(commands) {
             let (name, text) = page(command)?;

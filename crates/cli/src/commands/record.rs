@@ -40,7 +40,7 @@ Examples:
 Record the whole machine where you can: the tasks that disturb a task are as interesting as the task. With --pid or --cgroup \
 alone the kernel leaves all others out (backend bpf), and the file has them as one task `others/N` on each CPU.
 
-A recording that is there stays until the new one is whole; if the recorder is killed, what it had is in FILE.PID.part.
+A recording that is there stays until the new one is whole; if the recorder is killed, what it had is in FILE.RANDOM.part.
 
 
 Exit codes: 0 done, 1 the event of --until did not come, 3 more than one event in a hundred was lost.")]
@@ -106,7 +106,10 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<Exit> {
     let signal = stop_signal()?;
     match args.keep {
         Some(keep) => incidents(args, plan, keep, &signal),
-        None => once(args, &plan, &signal).map(|(exit, _)| exit),
+        None => {
+            let made = once(args, &plan, &signal)?;
+            misplaced(&plan.output, &made.recorded).map_or(Ok(made.exit), Err)
+        }
     }
 }
 
@@ -115,10 +118,11 @@ fn incidents(args: &RecordArgs, first: RecordPlan, keep: u32, signal: &StopSigna
     if output::is_stdout(&first.output) {
         bail!("--keep {keep}: several recordings do not fit in standard output: name a file with -o");
     }
-    let (begun, mut kept, mut worst) = (Instant::now(), VecDeque::new(), Exit::Done);
-    for number in 1_u32.. {
+    let (begun, mut kept, mut worst, mut elsewhere) = (Instant::now(), VecDeque::new(), Exit::Done, None);
+    loop {
         let mut plan = first.clone();
-        plan.output = numbered(&first.output, number);
+        plan.output = numbered(&first.output, next_number(&first.output));
+        plan.fresh = true;
         if let Some(all) = first.request.duration {
             let left = all.saturating_sub(Ns(begun.elapsed().as_nanos() as u64));
             if left == Ns::ZERO {
@@ -126,26 +130,60 @@ fn incidents(args: &RecordArgs, first: RecordPlan, keep: u32, signal: &StopSigna
             }
             plan.request.duration = Some(left);
         }
-        let (exit, came) = once(args, &plan, signal)?;
-        if !came {
+        let Made { exit, recorded } = once(args, &plan, signal)?;
+        if recorded.caught.is_none() {
             // The time is over: what was recorded since the last event shows none.
-            let _ = std::fs::remove_file(&plan.output);
+            let _ = schedlab_files::remove_if(&recorded.file, recorded.id);
             break;
         }
+        if let Some(error) = misplaced(&plan.output, &recorded) {
+            output::warn(&format!("{error}\n"));
+            elsewhere.get_or_insert(error);
+        }
         worst = if exit == Exit::Done { worst } else { exit };
-        kept.push_back(plan.output);
-        if kept.len() > keep as usize {
-            kept.pop_front().map(std::fs::remove_file).transpose()?;
+        kept.push_back((recorded.file, recorded.id));
+        // Incidents of an earlier run are not in the list, and stay.
+        if kept.len() > keep as usize
+            && let Some((file, id)) = kept.pop_front()
+        {
+            schedlab_files::remove_if(&file, id).with_context(|| file.display().to_string())?;
         }
         if signal.requested() {
             break;
         }
     }
-    Ok(if kept.is_empty() { Exit::ExpectationFailed } else { worst })
+    match elsewhere {
+        Some(error) => Err(error),
+        None => Ok(if kept.is_empty() { Exit::ExpectationFailed } else { worst }),
+    }
+}
+
+/// Returns the number after the highest that a file beside `file` has: what an earlier run caught stays.
+fn next_number(file: &Path) -> u64 {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let end = file.extension().map_or(String::new(), |extension| format!(".{}", extension.to_string_lossy()));
+    let number = |name: String| -> Option<u64> {
+        name.strip_prefix(&stem)?.strip_prefix('-')?.strip_suffix(&end)?.parse().ok()
+    };
+    let names = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let highest = names.filter_map(|entry| number(entry.file_name().to_string_lossy().into_owned())).max();
+    highest.unwrap_or(0).saturating_add(1)
+}
+
+/// Returns what to say about a recording that is not where it should be.
+fn misplaced(wanted: &Path, recorded: &Recorded) -> Option<anyhow::Error> {
+    let why = recorded.not_at_place.as_ref()?;
+    Some(anyhow!(
+        "the recording is in {}, because it could not be written to {}: {why}. Make room there and move it (what is in /dev/shm is in \
+         memory, and gone after a restart)",
+        recorded.file.display(),
+        wanted.display()
+    ))
 }
 
 /// Returns `incident-3.slt` of `incident.slt`.
-fn numbered(file: &Path, number: u32) -> PathBuf {
+fn numbered(file: &Path, number: u64) -> PathBuf {
     let stem = file.file_stem().unwrap_or_default().to_string_lossy();
     let name = match file.extension() {
         Some(extension) => format!("{stem}-{number}.{}", extension.to_string_lossy()),
@@ -154,13 +192,19 @@ fn numbered(file: &Path, number: u32) -> PathBuf {
     file.with_file_name(name)
 }
 
-/// Makes one recording. Returns whether the event of `--until` came, too.
-fn once(args: &RecordArgs, plan: &RecordPlan, signal: &StopSignal) -> anyhow::Result<(Exit, bool)> {
-    let file = plan.output.as_path();
-    output::check(file)?;
+/// A recording, and how the command would end after it.
+struct Made {
+    exit: Exit,
+    recorded: Recorded,
+}
+
+/// Makes one recording.
+fn once(args: &RecordArgs, plan: &RecordPlan, signal: &StopSignal) -> anyhow::Result<Made> {
+    output::check(&plan.output)?;
     let mut live = Live { line: RecordingLine::new(), patience: None };
     let recorded = record(plan, &mut live, &|| signal.requested())?;
     drop(live);
+    let file = recorded.file.as_path();
     let text = args.format.print(None, || Ok(json(file, &recorded)), |_| text(args, file, &recorded))?;
     output::say(file, &text)?;
     let bad = recorded.end.lost * 1000 > recorded.end.events * LOST_PERMILLE;
@@ -173,7 +217,7 @@ fn once(args: &RecordArgs, plan: &RecordPlan, signal: &StopSignal) -> anyhow::Re
         () if bad => Exit::Untrusted,
         () => Exit::Done,
     };
-    Ok((exit, came))
+    Ok(Made { exit, recorded })
 }
 
 /// Runs the command of `--exec` in a shell, with the recording's name in SCHEDLAB_FILE. What it prints goes to standard error:
@@ -296,6 +340,7 @@ fn plan(args: &RecordArgs) -> anyhow::Result<RecordPlan> {
     Ok(RecordPlan {
         request: request(args)?,
         output: args.output.clone().unwrap_or_else(by_date),
+        fresh: false,
         note: args.note.clone(),
         max_bytes,
         ring: args.ring,
@@ -417,6 +462,7 @@ fn json(file: &Path, recorded: &Recorded) -> serde_json::Value {
     serde_json::json!({
         "schema": "schedlab-record/1",
         "file": file.display().to_string(),
+        "not_at_place": recorded.not_at_place,
         "events": end.events,
         "lost": end.lost,
         "threads": recorded.tasks,

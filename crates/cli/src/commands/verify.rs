@@ -20,7 +20,7 @@ pub(crate) struct VerifyArgs {
 }
 
 pub(crate) fn run(args: &VerifyArgs) -> anyhow::Result<Exit> {
-    let log = std::fs::read_to_string(&args.file).with_context(|| args.file.display().to_string())?;
+    let log = schedlab_files::read_to_string(&args.file).with_context(|| args.file.display().to_string())?;
     let verdict = verify(&log).with_context(|| args.file.display().to_string())?;
     let value = || {
         Ok(serde_json::json!({

@@ -123,6 +123,7 @@ pub(crate) fn run(case: &Case, scheduler: &str) -> Result<Played, Failed> {
     let plan = RecordPlan {
         request,
         output: output.clone(),
+        fresh: false,
         note: String::new(),
         max_bytes: None,
         ring: None,

@@ -166,7 +166,7 @@ fn read(path: &Path) -> Result<Matrix, String> {
     if size > MOST {
         return Err(format!("{size} bytes: a result has {MOST} at most"));
     }
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{error}; give {KINDS}"))?;
+    let text = schedlab_files::read_to_string(path).map_err(|error| format!("{error}; give {KINDS}"))?;
     parse(&text)
 }
 

@@ -1,8 +1,9 @@
 //! The flight recorder: the last seconds, packed in memory, written when it ends.
 
 use super::{replaces, stop_conditions::Caught};
+use schedlab_files::{FileId, NewFile};
 use schedlab_model::{EventKind, EventSink, Ns, SchedEvent, TaskId};
-use schedlab_trace::{CpuTime, GroupInfo, Header, NewFile, Packed, TaskInfo, TraceError, Writer, renumber};
+use schedlab_trace::{CpuTime, GroupInfo, Header, Packed, TaskInfo, TraceError, Writer, renumber};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::BufWriter;
 use std::path::Path;
@@ -96,23 +97,25 @@ impl FlightRecorder {
     }
 
     /// Writes the events that are kept: times begin with the oldest event within `keep`, tasks are numbered anew, and the time
-    /// of `caught` moves with them. Returns what is in the file, and whether memory was short.
+    /// of `caught` moves with them. Returns what is in the file, and whether memory was short. When it fails, all is kept, to be
+    /// written elsewhere.
     pub(super) fn write(
-        mut self,
-        path: &Path,
-        mut header: Header,
+        &mut self,
+        place: &Place<'_>,
+        header: &Header,
         end: Ns,
         cpu_time: CpuTime,
         caught: Option<&mut Caught>,
     ) -> Result<Written, TraceError> {
         self.pack()?;
+        let (path, mut header) = (place.path, header.clone());
         let oldest = end.saturating_sub(self.keep);
         let mut events = Vec::new();
         let file = |source| TraceError::File { path: path.to_owned(), source };
-        let create = || NewFile::create(path).map(BufWriter::new).map_err(file);
+        let create = || place.create().map(BufWriter::new).map_err(file);
         let mut writer: Option<(Writer<BufWriter<NewFile>>, Ns)> = None;
         let (mut new_ids, mut count) = (BTreeMap::new(), 0);
-        header.groups = std::mem::take(&mut self.groups);
+        header.groups.clone_from(&self.groups);
         for pack in &self.packs {
             events.clear();
             pack.unpack(&mut events)?;
@@ -140,6 +143,7 @@ impl FlightRecorder {
         writer.set_cpu_time(cpu_time);
         let out = writer.finish(end.saturating_sub(begin))?;
         let out = out.into_inner().map_err(|error| file(error.into_error()))?;
+        let id = out.id().map_err(file)?;
         if count > 0 || !replaces(path) {
             out.commit().map_err(file)?;
         }
@@ -151,7 +155,21 @@ impl FlightRecorder {
             tasks: new_ids.len(),
             duration: end.saturating_sub(begin),
             short: self.short,
+            id,
         })
+    }
+}
+
+/// Where it is written.
+pub(super) struct Place<'a> {
+    pub(super) path: &'a Path,
+    /// Whether nothing may be there.
+    pub(super) fresh: bool,
+}
+
+impl Place<'_> {
+    fn create(&self) -> std::io::Result<NewFile> {
+        if self.fresh { NewFile::fresh(self.path) } else { NewFile::create(self.path) }
     }
 }
 
@@ -161,6 +179,7 @@ pub(super) struct Written {
     pub(super) tasks: usize,
     pub(super) duration: Ns,
     pub(super) short: bool,
+    pub(super) id: FileId,
 }
 
 #[cfg(test)]
@@ -201,7 +220,9 @@ mod tests {
             length: None,
         };
         let header = Header { clock_start_ns: 7, ..Header::default() };
-        let written = flight.write(&path, header, end, CpuTime::default(), Some(&mut caught)).unwrap();
+        let written = flight
+            .write(&Place { path: &path, fresh: true }, &header, end, CpuTime::default(), Some(&mut caught))
+            .unwrap();
         let recording = Recording::open(&path).unwrap();
         assert!(recording.repairs.is_clean(), "{}", recording.repairs);
         assert_eq!(recording.events.len() as u64, written.events);

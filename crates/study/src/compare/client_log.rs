@@ -57,7 +57,7 @@ impl ClientLog {
     /// Reads the log, and finds the server in the recording.
     pub(super) fn open(spec: &ClientLogSpec, input: &RecordedInput) -> Result<ClientLog, StudyError> {
         let fail = |what: String| StudyError::Option(format!("--client-log {}: {what}", spec.file.display()));
-        let bytes = std::fs::read(&spec.file).map_err(|error| fail(error.to_string()))?;
+        let bytes = schedlab_files::read(&spec.file).map_err(|error| fail(error.to_string()))?;
         let counted = client_count(&String::from_utf8_lossy(&bytes)).map_err(&fail)?;
         let (program, requests_per_s) = (program(counted.programs, input), counted.per_s);
         let measured = input.measured();

@@ -8,7 +8,7 @@ use std::path::Path;
 
 fn open(path: &Path) -> Result<Study, StudyError> {
     let fail = |what: String| StudyError::Option(format!("{}: {what}", path.display()));
-    let text = std::fs::read(path).map_err(|error| fail(error.to_string()))?;
+    let text = schedlab_files::read(path).map_err(|error| fail(error.to_string()))?;
     parse(&text).map_err(fail)
 }
 

@@ -347,7 +347,7 @@ pub fn folder(path: &Path) -> String {
     let shown = path.display();
     let head = |file: &Path| {
         let mut head = Vec::new();
-        let read = std::fs::File::open(file).and_then(|file| file.take(16).read_to_end(&mut head));
+        let read = schedlab_files::open(file).and_then(|file| file.take(16).read_to_end(&mut head));
         if read.is_ok() { head } else { Vec::new() }
     };
     if perf_data::is_perf_data(&head(&path.join("data"))) {

@@ -1,0 +1,296 @@
+//! `cargo xtask writers`: every place where the product writes, with what protects it; and the check that no other appears.
+//!
+//! What a user names is written by `crates/files` only. The other places write files of the kernel, or remove files in the run folder.
+
+use super::source::{self, Token};
+use crate::finding::Finding;
+use crate::tree;
+use anyhow::{Result, bail};
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+/// The one crate that opens, creates and renames what a user names.
+const MODULE: &str = "crates/files/src/";
+
+/// What the functions of [`MODULE`] do against links, planted files and lost data.
+const PROTECTED: &[(&[&str], &str)] = &[
+    (
+        &["NewFile", "create"],
+        "a file with a random name, O_EXCL|O_NOFOLLOW, beside its place in a folder held open; renamed when whole; never over an input",
+    ),
+    (&["NewFile", "growing"], "O_EXCL|O_NOFOLLOW at its place where nothing is; else as NewFile::create"),
+    (&["NewFile", "fresh"], "as NewFile::create; renamed only where nothing is (RENAME_NOREPLACE)"),
+    (&["schedlab_files", "create_new"], "O_EXCL|O_NOFOLLOW, mode 0600, in a folder held open"),
+    (&["schedlab_files", "make_folder"], "mkdirat step by step; links as for files"),
+    (&["schedlab_files", "remove_folder"], "an empty folder that this run made"),
+    (
+        &["schedlab_files", "remove_if"],
+        "only if it still is the file that this run made (device, inode, birth)",
+    ),
+    (&["schedlab_files", "unnamed"], "O_TMPFILE, or O_EXCL with a random name that is removed at once"),
+    (&["TempDir", "with_prefix"], "a folder with a random name"),
+    (&["Folder", "trusted"], "mode 0700; refused where another user can exchange a folder above"),
+    (&["memfd_create"], "memory, without a name"),
+];
+
+/// What writes, wherever it is named.
+const WRITES: &[&[&str]] = &[
+    &["fs", "write"],
+    &["fs", "rename"],
+    &["fs", "copy"],
+    &["fs", "hard_link"],
+    &["fs", "create_dir"],
+    &["fs", "create_dir_all"],
+    &["fs", "remove_file"],
+    &["fs", "remove_dir"],
+    &["fs", "remove_dir_all"],
+    &["fs", "set_permissions"],
+    &["fs", "symlink"],
+    &["File", "create"],
+    &["File", "create_new"],
+    &["File", "options"],
+    &["OpenOptions", "new"],
+    &["DirBuilder", "new"],
+    &["OFlags", "WRONLY"],
+    &["OFlags", "RDWR"],
+    &["OFlags", "CREATE"],
+    &["libc", "open"],
+    &["libc", "creat"],
+    &["env", "temp_dir"],
+    &["set_len"],
+    &["ftruncate"],
+    &["mkdirat"],
+    &["mkdir"],
+    &["mknodat"],
+    &["renameat"],
+    &["renameat_with"],
+    &["linkat"],
+    &["symlinkat"],
+    &["unlinkat"],
+    &["fchmod"],
+    &["fchown"],
+    &["chown"],
+    &["lchown"],
+];
+
+/// A place that writes: by which function, how often, and what.
+struct Place {
+    file: &'static str,
+    call: &'static str,
+    count: usize,
+    what: &'static str,
+    /// Why it is safe without [`MODULE`]; empty for the functions of [`PROTECTED`].
+    why: &'static str,
+}
+
+const fn place(file: &'static str, call: &'static str, count: usize, what: &'static str) -> Place {
+    Place { file, call, count, what, why: "" }
+}
+
+const fn kernel(file: &'static str, call: &'static str, count: usize, what: &'static str) -> Place {
+    Place {
+        file,
+        call,
+        count,
+        what,
+        why: "a file of the kernel, in a file system in which no user makes entries",
+    }
+}
+
+/// The run folder can be written and exchanged by no other user (`Folder::trusted`).
+const fn run_dir(file: &'static str, call: &'static str, count: usize, what: &'static str) -> Place {
+    Place { file, call, count, what, why: "in the run folder, which no other user can write or exchange" }
+}
+
+/// Every place.
+const PLACES: &[Place] = &[
+    place(
+        "crates/cli/src/output.rs",
+        "NewFile::create",
+        2,
+        "results, pages, logs: every -o, --report and --log",
+    ),
+    place("crates/cli/src/stdin.rs", "schedlab_files::unnamed", 1, "standard input, to be read twice"),
+    place("crates/cli/src/commands/import.rs", "NewFile::create", 1, "an imported recording"),
+    place("crates/cli/src/commands/man.rs", "schedlab_files::make_folder", 1, "the folder of manual pages"),
+    place(
+        "crates/cli/src/commands/calibrate.rs",
+        "schedlab_files::make_folder",
+        1,
+        "the folder of the preset this-machine",
+    ),
+    place("crates/trace/src/export.rs", "NewFile::create", 2, "exports"),
+    place("crates/trace/src/export.rs", "schedlab_files::make_folder", 1, "the folder of an export"),
+    place(
+        "crates/trace/src/export.rs",
+        "schedlab_files::remove_folder",
+        1,
+        "the folder of an export that failed",
+    ),
+    place("crates/trace/src/writer.rs", "NewFile::create", 1, "a recording that is whole in memory"),
+    place("python/native/src/study.rs", "NewFile::create", 1, "the page of a comparison"),
+    place("crates/lab/src/record.rs", "NewFile::growing", 1, "a recording while it is made"),
+    place(
+        "crates/lab/src/record/flight_recorder.rs",
+        "NewFile::create",
+        1,
+        "the ring of the flight recorder",
+    ),
+    place("crates/lab/src/experiment/measurement.rs", "memfd_create", 1, "the recording of an experiment"),
+    run_dir("crates/lab/src/confirm/round.rs", "fs::remove_file", 1, "the recordings of rounds"),
+    run_dir("crates/lab/src/confirm/round.rs", "fs::rename", 1, "the recording of a round that is kept"),
+    run_dir("crates/lab/src/colocate/trial.rs", "fs::remove_file", 1, "the recording of a trial"),
+    kernel("crates/lab/src/colocate/awake.rs", "OpenOptions::new", 1, "/dev/cpu_dma_latency"),
+    kernel(
+        "crates/lab/src/experiment/testbed.rs",
+        "fs::write",
+        1,
+        "weights of the experiment's control group",
+    ),
+    kernel(
+        "crates/host/src/program.rs",
+        "OpenOptions::new",
+        1,
+        "cgroup.procs of the group that a program starts in",
+    ),
+    kernel("crates/measure/src/latency.rs", "OpenOptions::new", 1, "/dev/cpu_dma_latency"),
+    place("crates/live/src/journal.rs", "schedlab_files::create_new", 1, "the journal"),
+    place("crates/live/src/run_dir.rs", "Folder::trusted", 1, "the run folder"),
+    place("crates/live/src/status_file.rs", "NewFile::create", 1, "the status of a driver"),
+    run_dir("crates/live/src/status_file.rs", "fs::remove_file", 2, "the status of a driver that is gone"),
+    place("crates/live/src/detach.rs", "NewFile::create", 1, "a request to give one process back"),
+    run_dir("crates/live/src/detach.rs", "fs::remove_file", 3, "requests that are answered or withdrawn"),
+    run_dir("crates/live/src/keeper.rs", "fs::remove_file", 1, "a journal under which nothing was changed"),
+    kernel("crates/live/src/keeper.rs", "fs::write", 1, "a knob of a control group, journalled before"),
+    kernel("crates/live/src/keeper.rs", "fs::create_dir", 1, "a control group, journalled before"),
+    kernel("crates/live/src/guardian.rs", "fs::write", 1, "oom_score_adj of the guardian itself"),
+    run_dir("crates/live/src/restore.rs", "fs::remove_file", 1, "a journal whose changes are all given back"),
+    kernel("crates/live/src/restore.rs", "fs::remove_dir", 1, "a control group that schedlab made"),
+    kernel("crates/live/src/restore.rs", "fs::write", 1, "a knob of a control group, as the journal has it"),
+];
+
+/// Prints the table.
+pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
+    if let Some(extra) = args.first() {
+        bail!("writers takes no argument, but got `{extra}`");
+    }
+    let root = tree::root();
+    let mut lines = BTreeMap::new();
+    for file in tree::files(&root)?.iter().filter(|file| is_product(file)) {
+        lines.append(&mut found(file, &std::fs::read_to_string(root.join(file))?));
+    }
+    println!("place | what it writes | how it is protected\n--- | --- | ---");
+    for place in PLACES {
+        let at = lines.get(&(place.file.to_owned(), place.call.to_owned())).cloned().unwrap_or_default();
+        let at: Vec<String> = at.iter().map(ToString::to_string).collect();
+        println!("{}:{} `{}` | {} | {}", place.file, at.join(","), place.call, place.what, why(place));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn why(place: &Place) -> &'static str {
+    let protection = PROTECTED.iter().find(|(call, _)| call.join("::") == place.call);
+    protection.map_or(place.why, |(_, why)| why)
+}
+
+/// Whether a file is compiled into what users run.
+fn is_product(file: &str) -> bool {
+    let source =
+        file.starts_with("crates/") && file.contains("/src/") || file.starts_with("python/native/src/");
+    let test = file.ends_with("/tests.rs") || file.contains("/tests/") || file.starts_with("crates/testing/");
+    source && file.ends_with(".rs") && !test && !file.starts_with(MODULE)
+}
+
+/// Returns the lines of each call of a file that writes, by file and call. Modules for tests and imports do not count.
+fn found(file: &str, content: &str) -> BTreeMap<(String, String), Vec<usize>> {
+    let mut found: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    let tokens = source::product_tokens(content);
+    let calls = || WRITES.iter().copied().chain(PROTECTED.iter().map(|(call, _)| *call));
+    for at in 0..tokens.len() {
+        for call in calls().filter(|call| is_at(&tokens, at, call)) {
+            found.entry((file.to_owned(), call.join("::"))).or_default().push(tokens[at].line);
+        }
+    }
+    found
+}
+
+fn is_at(tokens: &[Token], at: usize, call: &[&str]) -> bool {
+    call.iter().enumerate().all(|(i, word)| {
+        tokens.get(at + i).is_some_and(|token| token.text == *word && (i == 0 || token.after_path))
+    })
+}
+
+/// Every place that is not listed, and every listed one that is not there.
+pub(super) fn check(contents: &BTreeMap<String, String>, findings: &mut Vec<Finding>) {
+    let mut all = BTreeMap::new();
+    for (file, content) in contents.iter().filter(|(file, _)| is_product(file)) {
+        all.append(&mut found(file, content));
+    }
+    for ((file, call), lines) in &all {
+        let listed = PLACES.iter().find(|place| place.file == file && place.call == call);
+        let count = listed.map_or(0, |place| place.count);
+        if lines.len() > count {
+            let text = format!(
+                "writes by `{call}`, {} times where PLACES (xtask/src/tidy/writers.rs) lists {count}: write through crates/files, and \
+                 list what is written; what only writes a file of the kernel is listed with that reason",
+                lines.len()
+            );
+            findings.push(Finding::new(file, lines[lines.len() - 1], text));
+        }
+    }
+    for place in PLACES {
+        let there = all.get(&(place.file.to_owned(), place.call.to_owned())).map_or(0, Vec::len);
+        if there < place.count {
+            let text =
+                format!("PLACES lists `{}` {} times, and it is there {there} times", place.call, place.count);
+            findings.push(Finding::new(place.file, 0, text));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn new_findings(file: &str, code: &str) -> usize {
+        let mut findings = Vec::new();
+        check(&BTreeMap::from([(file.to_owned(), code.to_owned())]), &mut findings);
+        findings.iter().filter(|finding| finding.file == file && finding.line > 0).count()
+    }
+
+    #[test]
+    fn a_new_writer_outside_the_module_is_found() {
+        for code in [
+            "fn f() { std::fs::write(a, b); }\n",
+            "use std::fs;\nfn f() { fs::rename(a, b); }\n",
+            "use std::fs::{self, rename};\nfn f() { rename(a, b); }\n",
+            "fn f() { std::fs::File::create(a); }\n",
+            "fn f() { std::fs::OpenOptions::new(); }\n",
+            "fn f() { rustix::fs::openat(a, b, OFlags::RDWR, m); }\n",
+            "fn f() { let x = std::env::temp_dir(); }\n",
+            "fn f() { file.set_len(0); }\n",
+            "fn f() { schedlab_files::NewFile::create(a); }\n",
+        ] {
+            assert!(new_findings("crates/lab/src/new.rs", code) > 0, "{code}");
+            for allowed in ["crates/files/src/new.rs", "crates/lab/tests/new.rs", "xtask/src/new.rs"] {
+                assert_eq!(new_findings(allowed, code), 0, "{allowed}: {code}");
+            }
+            let test = format!("#[cfg(test)]\nmod tests {{\n{code}}}\n");
+            assert_eq!(new_findings("crates/lab/src/new.rs", &test), 0, "{code}");
+        }
+        assert_eq!(
+            new_findings("crates/lab/src/new.rs", "fn f() { std::fs::read(a); std::fs::File::open(b); }\n"),
+            0
+        );
+        // One more in a file that is listed.
+        let twice = "fn f() { fs::rename(a, b); fs::rename(c, d); }\n";
+        assert_eq!(new_findings("crates/lab/src/confirm/round.rs", twice), 1);
+    }
+
+    #[test]
+    fn every_place_says_what_protects_it() {
+        for place in PLACES {
+            assert!(!place.what.is_empty() && !why(place).is_empty(), "{}: {}", place.file, place.call);
+        }
+    }
+}
