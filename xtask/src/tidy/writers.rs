@@ -102,6 +102,16 @@ const fn run_dir(file: &'static str, call: &'static str, count: usize, what: &'s
     Place { file, call, count, what, why: "in the run folder, which no other user can write or exchange" }
 }
 
+const fn memory(file: &'static str, call: &'static str, count: usize, what: &'static str) -> Place {
+    Place { file, call, count, what, why: "memory without a name, reached by the descriptor of this process" }
+}
+
+/// A claim is a link in a folder of the user who makes it.
+const fn claims(call: &'static str, count: usize, what: &'static str) -> Place {
+    let why = "in a folder of this user that no other can write, which is checked; made in one step that fails when it exists";
+    Place { file: "crates/live/src/claims.rs", call, count, what, why }
+}
+
 /// Every place.
 const PLACES: &[Place] = &[
     place(
@@ -136,7 +146,7 @@ const PLACES: &[Place] = &[
         1,
         "the ring of the flight recorder",
     ),
-    place("crates/lab/src/experiment/measurement.rs", "memfd_create", 1, "the recording of an experiment"),
+    place("crates/lab/src/experiment/measurement.rs", "memfd_create", 2, "the recording of an experiment"),
     run_dir("crates/lab/src/confirm/round.rs", "fs::remove_file", 1, "the recordings of rounds"),
     run_dir("crates/lab/src/confirm/round.rs", "fs::rename", 1, "the recording of a round that is kept"),
     run_dir("crates/lab/src/colocate/trial.rs", "fs::remove_file", 1, "the recording of a trial"),
@@ -160,13 +170,43 @@ const PLACES: &[Place] = &[
     run_dir("crates/live/src/status_file.rs", "fs::remove_file", 2, "the status of a driver that is gone"),
     place("crates/live/src/detach.rs", "NewFile::create", 1, "a request to give one process back"),
     run_dir("crates/live/src/detach.rs", "fs::remove_file", 3, "requests that are answered or withdrawn"),
+    run_dir(
+        "crates/live/src/journal.rs",
+        "fs::remove_file",
+        1,
+        "a journal whose first line could not be written",
+    ),
+    run_dir(
+        "crates/live/src/journal.rs",
+        "set_len",
+        1,
+        "the journal without a line that could not be written whole",
+    ),
+    place("crates/live/src/memory.rs", "memfd_create", 2, "the journal's lines for owner and guardians"),
+    memory("crates/live/src/memory.rs", "OpenOptions::new", 1, "the same memory, by its descriptor"),
+    memory(
+        "crates/live/src/memory.rs",
+        "set_len",
+        1,
+        "the same without a line that could not be written whole",
+    ),
+    claims("DirBuilder::new", 1, "the folder of claims"),
+    claims("fs::set_permissions", 1, "the folder of claims that was just made"),
+    claims("fs::symlink", 1, "a claim"),
+    claims("fs::remove_file", 4, "claims that are given up or count no more"),
     run_dir("crates/live/src/keeper.rs", "fs::remove_file", 1, "a journal under which nothing was changed"),
     kernel("crates/live/src/keeper.rs", "fs::write", 1, "a knob of a control group, journalled before"),
     kernel("crates/live/src/keeper.rs", "fs::create_dir", 1, "a control group, journalled before"),
     kernel("crates/live/src/guardian.rs", "fs::write", 1, "oom_score_adj of the guardian itself"),
     run_dir("crates/live/src/restore.rs", "fs::remove_file", 1, "a journal whose changes are all given back"),
-    kernel("crates/live/src/restore.rs", "fs::remove_dir", 1, "a control group that schedlab made"),
-    kernel("crates/live/src/restore.rs", "fs::write", 1, "a knob of a control group, as the journal has it"),
+    kernel("crates/live/src/restore/groups.rs", "fs::remove_dir", 1, "a control group that schedlab made"),
+    kernel(
+        "crates/live/src/restore/groups.rs",
+        "fs::write",
+        2,
+        "cgroup.kill, and a knob of a control group as the journal has it",
+    ),
+    kernel("crates/host/src/threads.rs", "fs::write", 1, "the timer slack of a thread"),
 ];
 
 /// Prints the table.
@@ -201,7 +241,7 @@ fn is_product(file: &str) -> bool {
     source && file.ends_with(".rs") && !test && !file.starts_with(MODULE)
 }
 
-/// Returns the lines of each call of a file that writes, by file and call. Modules for tests and imports do not count.
+/// Returns the lines where each call that writes is named in a file, by file and call. Modules for tests do not count.
 fn found(file: &str, content: &str) -> BTreeMap<(String, String), Vec<usize>> {
     let mut found: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     let tokens = source::product_tokens(content);
