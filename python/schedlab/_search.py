@@ -349,6 +349,8 @@ class Tuned:
         return f"<Tuned: {self.verdict}>"
 
 
-def _error(cell: Mapping[str, Any]) -> float:
-    error = cell.get("error")
-    return error if error is not None else (cell["value"]["high"] - cell["value"]["low"]) / 2
+def _error(cell: Mapping[str, Any]) -> list[list[float]]:
+    """Return how far the error bar reaches below and above the value, as matplotlib wants it."""
+    value = cell["value"]
+    bar = cell.get("error_bar", value)
+    return [[value["median"] - bar["low"]], [bar["high"] - value["median"]]]

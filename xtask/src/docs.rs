@@ -9,6 +9,7 @@ use schedlab_scheduler::SchedulerSpec;
 use schedlab_scheduler::registry::{self, Entry};
 use schedlab_sim::{Machine, RunOptions, TickSkew};
 use schedlab_study::compare::clients;
+use schedlab_study::error_parts::{PARTS, RULE};
 use schedlab_study::metric::{Better, METRICS, Of, Unit};
 use schedlab_study::scenario::{self, Scenario};
 use schedlab_study::variant::Variant;
@@ -29,6 +30,10 @@ const FORMATS_BEGIN: &str =
     "<!-- made by `cargo xtask docs` from FORMATS (crates/trace/src/import/formats.rs) -->\n";
 const CLIENTS_BEGIN: &str =
     "<!-- made by `cargo xtask docs` from CLIENTS (crates/study/src/compare/clients.rs) -->\n";
+/// The page with the generated list of the parts of an error.
+const RESULT: &str = "docs/result-schema.md";
+const PARTS_BEGIN: &str =
+    "<!-- made by `cargo xtask docs` from PARTS (crates/study/src/error_parts.rs) -->\n";
 const MADE_END: &str = "<!-- end of what is made -->\n";
 
 /// The lines of the picture: scheduler and variant of `scenarios/redis-batch.toml`, name, colour.
@@ -51,7 +56,7 @@ pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
         std::fs::write(root.join(file), text).context(file)?;
     }
     std::fs::write(root.join(LADDER), redis_ladder(&root)?).context(LADDER)?;
-    println!("wrote {SCHEDULERS}, {METRICS_PAGE}, {TABLES_PAGE}, {EXCHANGE} and {LADDER}");
+    println!("wrote {SCHEDULERS}, {METRICS_PAGE}, {TABLES_PAGE}, {EXCHANGE}, {RESULT} and {LADDER}");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -69,13 +74,15 @@ pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) {
 }
 
 /// The generated texts, with their files.
-fn texts(root: &Path) -> Result<[(&'static str, String); 4]> {
+fn texts(root: &Path) -> Result<[(&'static str, String); 5]> {
     let page = std::fs::read_to_string(root.join(EXCHANGE)).context(EXCHANGE)?;
+    let result = std::fs::read_to_string(root.join(RESULT)).context(RESULT)?;
     Ok([
         (SCHEDULERS, schedulers(registry::all())),
         (METRICS_PAGE, metrics()),
         (TABLES_PAGE, tables()),
         (EXCHANGE, exchange(&page)?),
+        (RESULT, with_table(&result, PARTS_BEGIN, &error_parts())?),
     ])
 }
 
@@ -91,6 +98,15 @@ fn with_table(page: &str, begin: &str, table: &str) -> Result<String> {
     let (before, rest) = page.split_once(begin).with_context(lacks)?;
     let (_, after) = rest.split_once(MADE_END).with_context(lacks)?;
     Ok(format!("{before}{begin}{table}{MADE_END}{after}"))
+}
+
+/// How the error of a number is made of its parts, and each part.
+fn error_parts() -> String {
+    let mut text = format!("  The error is {RULE}.\n\n  | part | what it is |\n  |---|---|\n");
+    for part in PARTS {
+        let _ = writeln!(text, "  | `{}` | {} |", part.name, part.doc);
+    }
+    text
 }
 
 /// The table of the load generators whose output `--client-log` reads.

@@ -1,5 +1,6 @@
 //! Changes against a baseline, with error bars. `docs/result-schema.md` explains the rules.
 
+use crate::error_parts::{ErrorBar, ErrorParts, Possible};
 use crate::metric::{Metric, Unit};
 use schedlab_stats::Estimate;
 use serde::{Deserialize, Serialize};
@@ -25,8 +26,11 @@ pub enum Judgement {
 pub struct Change {
     /// Variant minus baseline, median over the seeds (each seed against itself), in the metric's unit.
     pub difference: f64,
-    /// Half width of the error bar: half the range over the seeds plus the method's error.
+    /// Half width of the error bar, before it is cut to what is possible.
     pub error: f64,
+    /// Between which values the difference lies, and what the error is made of; missing in results of schedlab 1.0 and before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_bar: Option<ErrorBar>,
     /// Variant divided by baseline, median over the seeds; `None` when the baseline is 0.
     pub ratio: Option<f64>,
     /// What to think of it.
@@ -50,6 +54,8 @@ pub struct MethodError {
     pub merges: bool,
     /// What was recorded, and simulated for the same setting: predictions start from the first. `None`: not recorded.
     pub anchor: Option<(f64, f64)>,
+    /// Between which values the number can lie at all.
+    pub possible: Possible,
 }
 
 impl MethodError {
@@ -61,18 +67,13 @@ impl MethodError {
         MethodError { absolute, relative, ..MethodError::default() }
     }
 
-    /// The error to expect of a value of this size.
-    pub fn of_value(self, metric: Metric, value: f64) -> f64 {
-        self.of_difference(metric, value, value)
-    }
-
-    /// The error to expect of a difference between two values of this size: for shares the points by which
-    /// the self-replay was off; for times and rates the same part of the larger of the two, and never less
-    /// than the self-replay's own absolute error of the baseline.
-    pub fn of_difference(self, metric: Metric, base: f64, other: f64) -> f64 {
+    /// Returns what the error of a difference between two values of this size is made of, without the seeds. The self-replay: for shares
+    /// the points by which it was off; for times and rates the same part of the larger of the two, and never less than the self-replay's
+    /// own absolute error of the baseline.
+    pub fn parts(self, metric: Metric, base: f64, other: f64) -> ErrorParts {
         let larger = base.abs().max(other.abs());
-        let apart = self.apart * (other - base).abs();
-        let (own, drift) = match metric.unit() {
+        let reaction = self.apart * (other - base).abs();
+        let (self_replay, drift) = match metric.unit() {
             // What was recorded is known; what its costs were then is not known of what is predicted.
             Unit::Share => (
                 self.absolute,
@@ -80,8 +81,8 @@ impl MethodError {
             ),
             _ => (self.absolute.max(self.relative * larger), self.drift * larger),
         };
-        let noise = if metric.unit() == Unit::Share { NOISE_ERRORS * self.noise } else { 0.0 };
-        (own * own + apart * apart + drift * drift + noise * noise).sqrt()
+        let sampling = if metric.unit() == Unit::Share { NOISE_ERRORS * self.noise } else { 0.0 };
+        ErrorParts { seeds: 0.0, self_replay, reaction, drift, sampling }
     }
 
     /// The prediction for a value that was simulated: the recorded value of the unchanged setting, changed as the simulation
@@ -94,7 +95,7 @@ impl MethodError {
         }
         let alike = low / high;
         match metric.unit() {
-            Unit::Share => (simulated + alike * (recorded - base)).max(0.0),
+            Unit::Share => self.possible.nearest(simulated + alike * (recorded - base)),
             _ => simulated * libm::pow(recorded / base, alike),
         }
     }
@@ -120,8 +121,10 @@ pub fn change(metric: Metric, base: &[f64], other: &[f64], method: MethodError) 
     let (size_base, size_other) =
         (Estimate::from_values(base.to_vec())?.median, Estimate::from_values(other.to_vec())?.median);
     let spread = (differences.high - differences.low) / 2.0;
-    let error = spread + method.of_difference(metric, size_base, size_other);
+    let parts = ErrorParts { seeds: spread, ..method.parts(metric, size_base, size_other) };
     let difference = differences.median;
+    let bar = ErrorBar::new(difference, parts, method.possible.less(size_base));
+    let error = bar.error();
     let judgement = if differences.low == 0.0 && differences.high == 0.0 {
         Judgement::Same
     } else if difference.abs() <= error {
@@ -136,6 +139,7 @@ pub fn change(metric: Metric, base: &[f64], other: &[f64], method: MethodError) 
     Some(Change {
         difference,
         error,
+        error_bar: Some(bar),
         ratio: Estimate::from_values(ratios).map(|ratio| ratio.median),
         judgement,
     })

@@ -11,6 +11,7 @@ mod gates;
 pub(crate) mod observe;
 mod percentile;
 mod recorded;
+mod room;
 mod row_errors;
 mod scenario;
 mod trust;
@@ -25,12 +26,13 @@ pub(crate) use recorded::measured_in;
 pub use recorded::{RecordedInput, compare_recording, kernel_scheduler, modelled_by, recorded_scheduler};
 pub use scenario::compare_scenario;
 pub(crate) use scenario::plan_of_point;
-pub(crate) use verdict::{FELT, MOST_GAIN, of_change, reproduction, tellings, upper};
+pub(crate) use verdict::{FELT, MOST_GAIN, of_change, reproduction, tellings, times_its_error, upper};
 
 use crate::StudyError;
 use crate::change::{MethodError, change};
 use crate::delegation::DelegationResult;
 use crate::deploy;
+use crate::error_parts::{ErrorBar, ErrorParts};
 use crate::headline::Wanted;
 use crate::measurements::{Kind, Measured, SubjectData};
 use crate::metric::Metric;
@@ -137,7 +139,7 @@ fn rows(
         let subjects = held.map(|subject| {
             let values = |runs: &[Run], metric| values(runs, subject.kind, &subject.name, metric);
             let cell = |metric: Metric| {
-                let method = errors.get(&(subject.name.clone(), metric)).copied().unwrap_or_default();
+                let method = errors.method(subject, metric);
                 let anchored = |runs: &[Run]| -> Vec<f64> {
                     values(runs, metric).into_iter().map(|value| method.anchored(metric, value)).collect()
                 };
@@ -148,19 +150,20 @@ fn rows(
                 let spread = (value.high - value.low) / 2.0;
                 // The first row may have no such number.
                 let was = Estimate::from_values(theirs.clone()).map_or(value.median, |was| was.median);
-                let known = method.anchor.filter(|_| !method.merges);
-                let error = known.map(|_| spread + method.of_difference(metric, was, value.median));
+                let parts = ErrorParts { seeds: spread, ..method.parts(metric, was, value.median) };
+                // Of a recording what was not recorded, or is no measure of work, is not predicted.
+                let is_predicted = errors.are_of_seeds() || method.anchor.is_some() && !method.merges;
+                let bar = is_predicted.then(|| ErrorBar::new(value.median, parts, method.possible));
+                let error = bar.filter(|_| !errors.are_of_seeds()).map(|bar| bar.error());
                 let interval = percentile::interval(own, subject.kind, &subject.name, metric, method);
-                Some(Cell { metric, value, error, interval, change })
+                Some(Cell { metric, value, error, error_bar: bar, interval, change })
             };
             Subject {
                 kind: subject.kind,
                 name: subject.name.clone(),
                 tasks: subject.tasks,
                 changed: matches!(subject.kind, Kind::Class | Kind::Task) && changed.contains(&subject.name),
-                merges: errors
-                    .get(&(subject.name.clone(), Metric::Throughput))
-                    .is_some_and(|method| method.merges),
+                merges: errors.method(subject, Metric::Throughput).merges,
                 cells: numbers.of(subject).into_iter().filter_map(cell).collect(),
             }
         });

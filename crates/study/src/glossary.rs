@@ -1,6 +1,7 @@
 //! The words of the tables, verdicts and messages, for `schedlab explain`. A metric's meaning is that of
 //! [`METRICS`]; what is here are all other words.
 
+use crate::error_parts::{MEANING, PARTS};
 use crate::metric::{METRICS, Metric};
 
 /// A word and what it means.
@@ -58,7 +59,7 @@ const WORDS: &[Term] = &[
     term(
         "cannot tell",
         &["~"],
-        "The change is smaller than its error: over the seeds, and with what the self-replay gets wrong. It may be there; this data does not show it.",
+        "The change is smaller than its error (`schedlab explain error`). It may be there; this data does not show it.",
     ),
     term(
         "cap",
@@ -95,6 +96,7 @@ const WORDS: &[Term] = &[
         &[],
         "A scheduler that decides outside of the kernel: per CPU, or by one global agent that spins on a CPU of its own.",
     ),
+    term("error", &["error of the method", "half width"], MEANING),
     term(
         "fair server",
         &["dl_server"],
@@ -160,8 +162,8 @@ const WORDS: &[Term] = &[
     ),
     term(
         "self-replay",
-        &["error of the method"],
-        "The recording, simulated under the scheduler that it was recorded under. What differs is the error of the method, and is added to the error of every predicted change.",
+        &[],
+        "The recording, simulated under the scheduler that it was recorded under. What differs is one part of the error of every predicted change (`schedlab explain error`).",
     ),
     term(
         "slice",
@@ -206,8 +208,10 @@ const WORDS: &[Term] = &[
 /// Returns every word: those of this list, then the metrics.
 pub fn terms() -> Vec<Term> {
     let metrics = METRICS.iter().map(|row| Term { name: row.name, also: &[], meaning: row.doc.trim() });
-    let known = |name: &str| WORDS.iter().any(|word| word.name == name);
-    let mut all: Vec<Term> = WORDS.iter().copied().chain(metrics.filter(|row| !known(row.name))).collect();
+    let parts = PARTS.iter().map(|def| Term { name: def.name, also: &[], meaning: def.meaning });
+    let known = |name: &str| WORDS.iter().any(|word| word.name == name || word.also.contains(&name));
+    let unknown = metrics.chain(parts).filter(|row| !known(row.name));
+    let mut all: Vec<Term> = WORDS.iter().copied().chain(unknown).collect();
     all.sort_by_key(|term| term.name.to_lowercase());
     all
 }

@@ -13,6 +13,7 @@ pub mod deploy;
 pub mod deviation;
 pub mod diff;
 mod error;
+pub mod error_parts;
 pub mod gallery;
 pub mod gate;
 pub mod generate;

@@ -289,7 +289,7 @@ fn trust(study: &Study, main: &[(Kind, String)]) -> Section {
     if let Some(replay) = &study.self_replay {
         section = section.lead(format!(
             "The recording was played under the scheduler that it was recorded under ({}). What the simulation gets \
-             wrong here is added to the error of every change above. In brackets behind a percentile: the two values between which it \
+             wrong here is one part of the error of every change above. In brackets behind a percentile: the two values between which it \
              lies with 95 %, by order statistics.",
             replay.why
         ));
@@ -303,6 +303,7 @@ fn trust(study: &Study, main: &[(Kind, String)]) -> Section {
         if !replay.distrust.is_empty() {
             section.push(schedlab_report::Part::List(replay.distrust.clone()));
         }
+        section.push(schedlab_report::Part::List(view::about_errors(study)));
     }
     for Prediction { variant, scheduler, file, subjects } in &study.predictions {
         let caption =

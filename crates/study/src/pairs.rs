@@ -8,6 +8,7 @@ use crate::change::Judgement;
 use crate::compare::{
     CLIENT_LOG, ClientLogSpec, Options, RecordedInput, compare_recording, interval_of, measured_in,
 };
+use crate::error_parts::ErrorBar;
 use crate::measurements::{Kind, Measured, SubjectData};
 use crate::metric::{Metric, Stat};
 use crate::result::{Row, Study};
@@ -83,8 +84,8 @@ pub struct Figure {
     pub after: f64,
     /// Predicted for after the change.
     pub predicted: f64,
-    /// Half width of the interval beside the prediction; `None`: activations that are no requests, of which nothing is predicted.
-    pub error: Option<f64>,
+    /// The interval beside the prediction; `None`: activations that are no requests, of which nothing is predicted.
+    pub error: Option<ErrorBar>,
     /// By what part the replay of the recording itself is off, in points for shares; `None`: it was not recorded.
     pub replayed: Option<f64>,
     /// What the prediction says of the change.
@@ -94,7 +95,7 @@ pub struct Figure {
 impl Figure {
     /// Whether what came is inside the interval.
     pub fn holds(&self) -> bool {
-        self.error.is_some_and(|error| (self.predicted - self.after).abs() <= error)
+        self.error.is_some_and(|bar| bar.low <= self.after && self.after <= bar.high)
     }
 
     /// Whether the prediction claims a change that goes the other way, or did not come at all.
@@ -205,7 +206,7 @@ fn requests(study: &Study, after: f64) -> Option<Figure> {
         before: base.value.median,
         after,
         predicted: own.value.median,
-        error: own.error,
+        error: own.error_bar,
         replayed: None,
         judgement: own.change.map_or(Judgement::Same, |change| change.judgement),
     })
@@ -235,7 +236,7 @@ fn beside(study: &Study, before: &Figures, came: &Figures) -> Vec<Figure> {
                 before,
                 after,
                 predicted: cell.value.median,
-                error: cell.error,
+                error: cell.error_bar,
                 replayed: replayed(study, class, metric),
                 judgement: cell.change.map_or(Judgement::Same, |change| change.judgement),
             });
@@ -278,14 +279,14 @@ pub fn table(results: &[PairResult]) -> String {
             };
             let _ = writeln!(
                 text,
-                "| {} | {} | {} | {} | {} | {} ± {}{} | {off} | {claim} |",
+                "| {} | {} | {} | {} | {} | {}{}{} | {off} | {claim} |",
                 result.name,
                 figure.class,
                 figure.metric,
                 show(figure.before),
                 show(figure.after),
                 show(figure.predicted),
-                show(figure.error.unwrap_or_default()),
+                figure.error.map_or_else(String::new, |bar| bar.beside(figure.metric)),
                 if figure.holds() { "" } else { " (outside)" },
             );
         }

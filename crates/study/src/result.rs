@@ -3,6 +3,7 @@
 use crate::change::Change;
 use crate::deploy::Deployment;
 use crate::deviation::Deviation;
+use crate::error_parts::ErrorBar;
 use crate::gate::GateOutcome;
 use crate::headline::Figure;
 use crate::measurements::Kind;
@@ -158,9 +159,13 @@ pub struct Cell {
     pub metric: Metric,
     /// Its value over the seeds.
     pub value: Estimate,
-    /// Recordings: half width of the interval that holds what a second recording would show (95 %).
+    /// Recordings: half width of the interval that holds what a second recording would show (95 %), before it is cut to what is possible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<f64>,
+    /// Between which values the number lies, and what its error is made of: of a recording what a second one would show, of a scenario
+    /// what the seeds say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_bar: Option<ErrorBar>,
     /// Of percentiles: where the true one lies, over the values of all runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Interval>,

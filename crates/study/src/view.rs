@@ -1,6 +1,7 @@
 //! What of a [`Study`] people see first, and in which words: the same in the terminal and on the page.
 
 use crate::change::{Change, Judgement};
+use crate::error_parts::{ErrorBar, PARTS, RULE};
 use crate::measurements::{Kind, MACHINE};
 use crate::metric::{Metric, Stat, Unit};
 use crate::result::{Interval, Replayed, Row, Study, Subject};
@@ -185,7 +186,7 @@ pub fn is_task(kind: Kind) -> bool {
 /// From this many times on a ratio says no more than that it is large.
 const LARGE: f64 = 1000.0;
 
-/// `+12%±3%`, `x35±4`, `1/40`, `-3.0±0.2` (points of CPU share); `~` where it cannot be told, `same`, `gone` (it was there before) and
+/// `+12%±3%`, `x35±4`, `1/40`, `-3.0±0.2` (points of CPU share), `-99% (-100..-85)` where the error ends at what is possible; `~` where it cannot be told, `same`, `gone` (it was there before) and
 /// `new` in words. Without an error bar when there is no error to speak of (`alone`).
 pub fn change(metric: Metric, change: &Change, alone: bool) -> String {
     match change.judgement {
@@ -205,13 +206,31 @@ pub fn change(metric: Metric, change: &Change, alone: bool) -> String {
     if matches!(value.as_str(), "+0%" | "-0%" | "+0.0" | "-0.0") {
         return String::new();
     }
-    if alone || error.is_empty() { value } else { format!("{value}±{error}") }
+    match change.error_bar.filter(|bar| bar.is_cut()) {
+        _ if alone || error.is_empty() => value,
+        Some(bar) => format!("{value} ({})", ends(metric, change, &bar)),
+        None => format!("{value}±{error}"),
+    }
+}
+
+/// Returns the ends of a change's interval as the change itself is written, without its unit: `-100..-85`.
+fn ends(metric: Metric, change: &Change, bar: &ErrorBar) -> String {
+    let (scale, digits) = match (metric.unit(), base(change)) {
+        (Unit::Share, _) | (_, None) => (100.0, 1),
+        (_, Some(base)) => (100.0 / base, 0),
+    };
+    format!("{:+.digits$}..{:+.digits$}", bar.low * scale, bar.high * scale)
+}
+
+/// Returns the value that a change is counted from; `None` where the ratio says nothing of it.
+fn base(change: &Change) -> Option<f64> {
+    let ratio = change.ratio.filter(|ratio| *ratio != 1.0)?;
+    Some(change.difference / (ratio - 1.0))
 }
 
 /// A ratio and its error, as people read them.
 fn of_ratio(change: &Change, ratio: f64) -> (String, String) {
-    let base = if ratio == 1.0 { 1.0 } else { change.difference / (ratio - 1.0) };
-    let error = (change.error / base).abs();
+    let error = (change.error / base(change).unwrap_or(1.0)).abs();
     match ratio {
         _ if ratio >= LARGE => (format!(">x{LARGE:.0}"), String::new()),
         _ if ratio >= 10.0 => (format!("x{ratio:.0}"), format!("{error:.0}")),
@@ -226,6 +245,30 @@ fn of_ratio(change: &Change, ratio: f64) -> (String, String) {
 pub fn interval(interval: &Interval) -> String {
     let end = |end: Option<f64>| end.map(|ns| Ns(ns.round() as u64));
     schedlab_model::text::between(end(interval.low), end(interval.high))
+}
+
+/// Returns how errors come about: the rule, what each part is, and what the error of each figure of the headline is made of.
+pub fn about_errors(study: &Study) -> Vec<String> {
+    let Some((base, others)) = study.rows.split_first() else { return Vec::new() };
+    let recorded = study.self_replay.is_some();
+    let mut lines = vec![format!(
+        "value: median over {} seeds. Error of a change: {}; an interval ends at what is possible.",
+        study.seeds.len(),
+        if recorded { RULE } else { "half the range of the change over the seeds (each against itself)" }
+    )];
+    lines.extend(PARTS.iter().filter(|_| recorded).map(|def| format!("  {}: {}", def.name, def.doc)));
+    for figure in &study.headline {
+        let name = format!("{} {}", figure.subject(), figure.heading());
+        // The only row is the self-replay.
+        let own = figure.cell(base).and_then(|cell| cell.error_bar).filter(|_| others.is_empty());
+        let own = own.map(|bar| format!("error of {name}: {}", bar.parts.show(figure.metric)));
+        lines.extend(own.filter(|_| recorded));
+        lines.extend(others.iter().filter(|_| recorded).filter_map(|row| {
+            let parts = figure.cell(row)?.change?.error_bar?.parts;
+            Some(format!("error of {name}, {}: {}", row_name(row, study), parts.show(figure.metric)))
+        }));
+    }
+    lines
 }
 
 /// A number does not leave its unit.

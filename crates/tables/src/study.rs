@@ -4,6 +4,7 @@ use crate::TableError;
 use crate::batch::Columns;
 use arrow_array::RecordBatch;
 use schedlab_study::change::{Change, Judgement};
+use schedlab_study::error_parts::ErrorBar;
 use schedlab_study::measurements::Kind as SubjectKind;
 use schedlab_study::metric::Unit;
 use schedlab_study::result::{Cell, Interval, Row, Study, Subject};
@@ -40,8 +41,11 @@ const ROW_COLUMNS: &[ColumnDef] = &[
     column(
         "error",
         Kind::Float,
-        "Recordings: half width of the interval that holds what a second recording would show (95 %).",
+        "Recordings: half width of the interval that holds what a second recording would show (95 %), before it is cut to what is possible.",
     ),
+    column("error_low", Kind::Float, "Lower end of that interval, or of the range over the seeds."),
+    column("error_high", Kind::Float, "Its upper end."),
+    column("error_largest", Kind::Text, "The largest part of the error (docs/result-schema.md)."),
     column(
         "interval_low",
         Kind::Float,
@@ -50,7 +54,10 @@ const ROW_COLUMNS: &[ColumnDef] = &[
     column("interval_high", Kind::Float, "Its upper end; missing where the values are too few for one."),
     column("samples", Kind::Int, "Values of all runs together, of percentiles."),
     column("change", Kind::Float, "Against the first row, in the metric's unit."),
-    column("change_error", Kind::Float, "Half width of its error bar."),
+    column("change_error", Kind::Float, "Half width of its error bar, before it is cut to what is possible."),
+    column("change_low", Kind::Float, "Lower end of that bar."),
+    column("change_high", Kind::Float, "Its upper end."),
+    column("change_largest", Kind::Text, "The largest part of the error of the change."),
     column("ratio", Kind::Float, "Value divided by that of the first row."),
     column("judgement", Kind::Text, "`better`, `worse`, `different`, `cannot-tell` or `same`."),
 ];
@@ -97,10 +104,11 @@ fn measurement<'a>(
     subject: &'a Subject,
     cell: &Cell,
     metric: &'a str,
-) -> [Value<'a>; 20] {
+) -> [Value<'a>; 26] {
     let float = |value: Option<f64>| value.map_or(Value::None, Value::Float);
     let interval = cell.interval.unwrap_or(Interval { low: None, high: None, samples: 0 });
     let change = cell.change;
+    let bar = change.and_then(|change| change.error_bar);
     let of_change = |get: fn(&Change) -> f64| float(change.as_ref().map(get));
     [
         Value::count(index),
@@ -116,14 +124,24 @@ fn measurement<'a>(
         Value::Float(cell.value.low),
         Value::Float(cell.value.high),
         float(cell.error),
+        float(cell.error_bar.map(|bar| bar.low)),
+        float(cell.error_bar.map(|bar| bar.high)),
+        largest(cell.error_bar),
         float(interval.low),
         float(interval.high),
         if cell.interval.is_some() { Value::count(interval.samples) } else { Value::None },
         of_change(|change| change.difference),
         of_change(|change| change.error),
+        float(bar.map(|bar| bar.low)),
+        float(bar.map(|bar| bar.high)),
+        largest(bar),
         float(change.and_then(|change| change.ratio)),
         change.map_or(Value::None, |change| Value::Text(judgement(change.judgement))),
     ]
+}
+
+fn largest(bar: Option<ErrorBar>) -> Value<'static> {
+    bar.and_then(|bar| bar.largest).map_or(Value::None, |part| Value::Text(part.def().name))
 }
 
 /// Returns the expectations of a scenario, and what came of them.

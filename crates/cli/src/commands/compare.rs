@@ -52,7 +52,8 @@ cpu.max=50ms/100ms cpu.weight=N cpu.idle=on cpus=0-3, on Xen cap=N weight=N gues
 A gate (--fail-if) is '[ROW: ]SUBJECT METRIC OP VALUE[ against ROW]'; ROW: a variant or scheduler [every row but the \
 first]. A VALUE with a sign is the change against the first row (+20%, -1ms), or against the ROW named at the end.
 
-A recording is first compared with its own simulation; a change smaller than that error is `cannot tell`.
+A recording is first compared with its own simulation. What it misses there is one part of the error of every change \
+(--explain shows all); a change smaller than its error is `cannot tell`.
 
 Exit codes: 0 done, 1 an expectation or a gate failed, 3 the simulation does not reproduce the recording, or the data \
 cannot carry a gate.")]

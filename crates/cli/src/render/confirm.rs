@@ -4,7 +4,11 @@ use super::style::{Style, wrap};
 use super::table::{Cell, Look, Table};
 use schedlab_lab::confirm::{Confirmed, MetricAnswer, SettingAnswer, SettingKind};
 use schedlab_stats::{Estimate, range_confidence};
+use schedlab_study::error_parts::ErrorBar;
 use schedlab_study::metric::{Metric, Unit};
+
+/// The order in which columns get room: what is claimed comes last.
+const RANKS: [u8; 8] = [0, 0, 1, 6, 2, 3, 4, 5];
 
 /// Returns the result as text.
 pub(crate) fn confirm(found: &Confirmed, style: &Style) -> String {
@@ -34,7 +38,7 @@ pub(crate) fn confirm(found: &Confirmed, style: &Style) -> String {
             schedlab_model::Ns(driver.wakeup_ns),
         );
     }
-    let head = ["", "task", "", "predicted", "live", "error", "change predicted", "change live"];
+    let head = ["", "task", "", "predicted", "claimed", "live", "error", "change predicted", "change live"];
     for setting in &found.settings {
         text += &(title(setting, style) + "\n");
         let rows: Vec<Vec<Cell>> = setting
@@ -50,13 +54,14 @@ pub(crate) fn confirm(found: &Confirmed, style: &Style) -> String {
             head: head[1..].iter().map(|text| (*text).to_owned()).collect(),
             rows,
             fixed: 2,
+            ranks: RANKS.to_vec(),
             ..Table::default()
         };
         text += &(table.render(style).0 + "\n");
     }
     let sure = 100.0 * range_confidence(found.rounds);
     let note = format!(
-        "In brackets: the range over seeds (predicted) and over rounds (live; it holds the true median with {sure:.0} %). \
+        "Claimed: the interval that compare states for the prediction, and the largest part of its error. In brackets: the range over seeds (predicted) and over rounds (live; it holds the true median with {sure:.0} %). \
          Error: predicted minus live, of the medians; `apart` where the ranges do not overlap. Under a \
          scheduler, predicted shares contain the time in which its agent answers a wakeup (the task is stopped for it)."
     );
@@ -107,6 +112,7 @@ fn row(name: &str, cell: &MetricAnswer) -> Vec<Cell> {
         Cell::plain(name),
         Cell::plain(metric.to_string()),
         Cell::plain(range(metric, cell.predicted)),
+        Cell::plain(cell.error_bar.map_or_else(String::new, |bar| claimed(metric, &bar))),
         Cell::plain(range(metric, cell.live)),
         Cell {
             value: error(cell),
@@ -120,6 +126,12 @@ fn row(name: &str, cell: &MetricAnswer) -> Vec<Cell> {
 
 fn range(metric: Metric, value: Estimate) -> String {
     format!("{} [{} .. {}]", metric.show(value.median), metric.show(value.low), metric.show(value.high))
+}
+
+/// Returns the interval of a prediction with the largest part of its error: `78.2% .. 100.0% (reaction)`.
+fn claimed(metric: Metric, bar: &ErrorBar) -> String {
+    let part = bar.largest.map_or_else(String::new, |part| format!(" ({})", part.def().name));
+    format!("{} .. {}{part}", metric.show(bar.low), metric.show(bar.high))
 }
 
 fn error(cell: &MetricAnswer) -> String {

@@ -486,17 +486,7 @@ fn explanation(study: &Study, style: &Style) -> String {
         }
     }
     of_the_scenario(study).iter().for_each(|line| say(line));
-    say(&format!(
-        "value: median over {} seeds. Error of a change: half the range of the change over the seeds (each seed \
-         against itself){}.",
-        study.seeds.len(),
-        if study.self_replay.is_some() {
-            ", plus the error of the self-replay of the same metric of the same tasks: for shares in points, else \
-             as a part of the larger of both values"
-        } else {
-            ""
-        }
-    ));
+    view::about_errors(study).iter().for_each(|line| say(line));
     for row in &study.rows {
         say(&format!("event hashes of {}, {}: {}", row.scheduler, row.variant, row.event_hashes.join(" ")));
     }

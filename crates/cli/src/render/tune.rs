@@ -118,9 +118,8 @@ fn within(meets: Option<Meets>) -> &'static str {
 /// A number with its error and its change.
 fn number(cell: &Option<Measured>) -> Cell {
     let Some(cell) = cell else { return Cell::plain("no value") };
-    let error = cell.error.unwrap_or((cell.value.high - cell.value.low) / 2.0);
-    let shown = cell.metric.show(cell.value.median);
-    let value = if error > 0.0 { format!("{shown} ± {}", cell.metric.show(error)) } else { shown };
+    let error = cell.error_bar.map_or_else(String::new, |bar| bar.beside(cell.metric));
+    let value = format!("{}{error}", cell.metric.show(cell.value.median));
     let look = match cell.change.map(|change| change.judgement) {
         Some(Judgement::Better) => Look::Good,
         Some(Judgement::Worse) => Look::Bad,

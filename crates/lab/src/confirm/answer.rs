@@ -7,6 +7,7 @@ use super::predict::BY_AGENTS;
 use super::settings::{RoundSetting, SettingKind};
 use schedlab_model::CpuSet;
 use schedlab_stats::Estimate;
+use schedlab_study::error_parts::ErrorBar;
 use schedlab_study::measurements::Kind;
 use schedlab_study::metric::{Metric, Unit};
 use schedlab_study::result::{Row, Study};
@@ -87,6 +88,10 @@ pub struct MetricAnswer {
     pub predicted: Estimate,
     /// As measured, over the rounds.
     pub live: Estimate,
+    /// Between which values the prediction claims that a second recording lies, and what its error is made of; missing where it claims
+    /// nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_bar: Option<ErrorBar>,
     /// Predicted minus live, of the medians.
     pub error: f64,
     /// The same as a part of live; `None` where that is 0.
@@ -155,7 +160,8 @@ fn answer(
     rounds: &[RoundMeasurements],
     base: (Option<&Row>, &Vec<RoundMeasurements>),
 ) -> Option<MetricAnswer> {
-    let predicted = |row: &Row| Some(row.find(Kind::Class, name)?.cell(metric)?.value);
+    let cell = |row: &Row| row.find(Kind::Class, name)?.cell(metric).copied();
+    let predicted = |row: &Row| Some(cell(row)?.value);
     let live = |rounds: &[RoundMeasurements]| {
         Estimate::from_values(rounds.iter().filter_map(|live| live.value(name, metric)).collect())
     };
@@ -173,6 +179,7 @@ fn answer(
         metric,
         predicted: predicted_now,
         live: live_now,
+        error_bar: cell(row)?.error_bar,
         error,
         relative: (live_now.median != 0.0).then(|| error / live_now.median),
         overlap: predicted_now.low <= live_now.high && live_now.low <= predicted_now.high,
@@ -193,6 +200,7 @@ mod tests {
             metric: Metric::Share,
             value: Estimate { median, low, high },
             error: None,
+            error_bar: None,
             interval: None,
             change: None,
         };

@@ -71,13 +71,8 @@ fn of_load(plan: &RowPlan) -> Vec<(&str, &Setting)> {
 fn usable(plan: &RowPlan) -> CpuSet {
     let workload = &plan.workload;
     let mut all = CpuSet::default();
-    for (_, task) in workload.tasks.iter().enumerate().filter(|(index, _)| !plan.off.contains(index)) {
-        let of_group = workload.groups.get(task.group.index()).and_then(|group| group.cpus.as_ref());
-        let mask = match of_group {
-            Some(group) => task.affinity.and(group),
-            None => task.affinity,
-        };
-        all = all.or(&mask);
+    for index in (0..workload.tasks.len()).filter(|index| !plan.off.contains(index)) {
+        all = all.or(&plan.allowed(index).unwrap_or_default());
     }
     all
 }

@@ -1,10 +1,11 @@
 //! `compare --fail-if`: gates over the rows of a comparison. `docs/exchange-formats.md` has the grammar.
 
-use super::row_errors::RowErrors;
-use super::{Errors, percentile, values};
+use super::row_errors::{OfRow, RowErrors};
+use super::{percentile, values};
 use crate::StudyError;
 use crate::change::{Judgement, change};
 use crate::diff::few_samples;
+use crate::error_parts::{ErrorBar, ErrorParts};
 use crate::gate::{Bound, Evidence, Gate, GateOutcome};
 use crate::metric::{Metric, Stat};
 use crate::result::{Gated, Interval, Row, Study, Subject};
@@ -185,7 +186,7 @@ struct Asked<'a> {
     row: &'a Row,
     own: &'a [Run],
     base: &'a [Run],
-    errors: &'a Errors,
+    errors: OfRow<'a>,
 }
 
 impl Asked<'_> {
@@ -215,7 +216,8 @@ impl Asked<'_> {
     /// `None`: the subject has no such number.
     fn judge(&self, subject: &Subject, trusted: bool) -> Option<Gated> {
         let metric = self.gate.gate.metric;
-        let method = self.errors.get(&(subject.name.clone(), metric)).copied().unwrap_or_default();
+        let measured = self.own.iter().find_map(|run| run.measured.find(subject.kind, &subject.name))?;
+        let method = self.errors.method(measured, metric);
         let of = |runs: &[Run]| -> Vec<f64> {
             let values = values(runs, subject.kind, &subject.name, metric).into_iter();
             values.map(|value| method.anchored(metric, value)).collect()
@@ -233,15 +235,18 @@ impl Asked<'_> {
         if !trusted {
             lacks = Some("the simulation does not reproduce the recording".to_owned());
         }
-        let (before, error, told_apart) = if self.gate.relative() {
+        let (before, bar, told_apart) = if self.gate.relative() {
             let theirs = of(self.base);
             let against = (theirs.len() == mine.len()).then(|| change(metric, &theirs, &mine, method));
             let told = against.flatten();
             let apart = told
                 .is_some_and(|change| !matches!(change.judgement, Judgement::CannotTell | Judgement::Same));
-            (Estimate::from_values(theirs), told.map_or(0.0, |change| change.error), apart)
+            let parts = told.and_then(|change| change.error_bar).map(|bar| bar.parts).unwrap_or_default();
+            (Estimate::from_values(theirs), ErrorBar::new(now.median, parts, method.possible), apart)
         } else {
-            (None, (now.high - now.low) / 2.0 + method.of_value(metric, now.median), true)
+            let seeds = (now.high - now.low) / 2.0;
+            let parts = ErrorParts { seeds, ..method.parts(metric, now.median, now.median) };
+            (None, ErrorBar::new(now.median, parts, method.possible), true)
         };
         let mut evidence = Evidence {
             before: before.map(|before| before.median),
@@ -251,7 +256,7 @@ impl Asked<'_> {
         };
         let interval = percentile::interval(self.own, subject.kind, &subject.name, metric, method);
         let open = match self.gate.gate.bound {
-            Bound::Value(bound) => open(metric, bound, now.median, error, interval.as_ref()),
+            Bound::Value(bound) => open(metric, bound, &bar, interval.as_ref()),
             _ => None,
         };
         evidence.lacks = evidence.lacks.or(open.as_deref());
@@ -260,9 +265,7 @@ impl Asked<'_> {
         if let Some(before) = before {
             got = format!("{} -> {got}", metric.show(before.median));
         }
-        if error > 0.0 {
-            got += &format!(" ± {}", metric.show(error));
-        }
+        got += &bar.beside(metric);
         if outcome == GateOutcome::CannotSay {
             let why = match (self.gate.relative(), before) {
                 (true, None) => "it has no such number in the row that the change is counted from",
@@ -293,14 +296,14 @@ impl Asked<'_> {
 pub(crate) fn open(
     metric: Metric,
     bound: f64,
-    value: f64,
-    error: f64,
+    bar: &ErrorBar,
     interval: Option<&Interval>,
 ) -> Option<String> {
-    if (value - bound).abs() < error {
-        return Some("the bound lies within the error".to_owned());
+    if bar.holds(bound) {
+        let most = bar.largest.map_or("", |part| part.def().name);
+        return Some(format!("the bound lies within the error, of which {most} is the largest part"));
     }
-    let interval = interval?;
+    let (interval, error) = (interval?, bar.error());
     let below = interval.high.is_some_and(|high| high + error < bound);
     let above = interval.low.is_some_and(|low| low - error > bound);
     if below || above {

@@ -10,9 +10,10 @@
 
 use super::Errors;
 use super::recorded::RecordedInput;
+use super::room::Room;
 use super::trust::most_drift;
 use crate::change::MethodError;
-use crate::measurements::Kind;
+use crate::measurements::{Kind, SubjectData};
 use crate::metric::Metric;
 use crate::run::{RowPlan, Run};
 use std::collections::BTreeMap;
@@ -22,15 +23,41 @@ use std::collections::BTreeMap;
 const WAITS_PERCENT: f64 = 10.0;
 
 /// The errors of predictions, row by row.
-#[derive(Default)]
 pub(super) struct RowErrors {
     common: Errors,
     own: BTreeMap<usize, Errors>,
+    rooms: Vec<Room>,
+}
+
+/// The errors of one row.
+#[derive(Clone, Copy)]
+pub(super) struct OfRow<'a> {
+    errors: &'a Errors,
+    room: &'a Room,
+}
+
+impl OfRow<'_> {
+    /// Returns the method's error of a number of a subject; none of a scenario.
+    pub(super) fn method(self, subject: &SubjectData, metric: Metric) -> MethodError {
+        let found = self.errors.get(&(subject.name.clone(), metric)).copied().unwrap_or_default();
+        MethodError { possible: self.room.possible(subject, metric), ..found }
+    }
+
+    /// Whether nothing but the seeds is known of the errors: in a scenario.
+    pub(super) fn are_of_seeds(self) -> bool {
+        self.errors.is_empty()
+    }
 }
 
 impl RowErrors {
-    pub(super) fn of(&self, row: usize) -> &Errors {
-        self.own.get(&row).unwrap_or(&self.common)
+    pub(super) fn of(&self, row: usize) -> OfRow<'_> {
+        OfRow { errors: self.own.get(&row).unwrap_or(&self.common), room: &self.rooms[row] }
+    }
+
+    /// Returns those of a scenario, which are of the seeds. `cpus`: of the machine.
+    pub(super) fn of_scenario(plans: &[RowPlan], classes: &[String], cpus: usize) -> RowErrors {
+        let rooms = plans.iter().map(|plan| Room::of(plan, classes, cpus)).collect();
+        RowErrors { common: Errors::new(), own: BTreeMap::new(), rooms }
     }
 
     /// Finds the rows that have errors of their own; and what the reader is told about each that is open.
@@ -70,7 +97,8 @@ impl RowErrors {
                 ));
             }
         }
-        (RowErrors { common, own }, notes)
+        let rooms = RowErrors::of_scenario(plans, &input.classes, input.replay.topology.cpus()).rooms;
+        (RowErrors { common, own, rooms }, notes)
     }
 }
 

@@ -54,7 +54,8 @@ pub fn compare_scenario(
     let duration = runs.iter().flatten().map(|run| run.ended).max().unwrap_or(duration);
     let name = |task: usize| scenario.workload.tasks[task].name.clone();
     let numbers = Numbers::new(options, &scenario.headline);
-    let rows = rows(&plans, &runs, &scenario.classes, &name, &RowErrors::default(), numbers);
+    let errors = RowErrors::of_scenario(&plans, &scenario.classes, machine.topology.cpus());
+    let rows = rows(&plans, &runs, &scenario.classes, &name, &errors, numbers);
     let mut study = Study {
         schema: SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -81,7 +82,7 @@ pub fn compare_scenario(
         fitted: scenario.fitted.clone(),
         sections: crate::scenario::sections(&scenario.workload, &scenario.classes),
     };
-    study.gates = gates.judge(&plans, &runs, &RowErrors::default(), &study)?;
+    study.gates = gates.judge(&plans, &runs, &errors, &study)?;
     study.headline = crate::headline::headline(&study, numbers.wanted());
     study.verdict = verdict::verdict(&study);
     if let Some(keep) = &keep {

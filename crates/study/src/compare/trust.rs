@@ -2,6 +2,7 @@
 
 use super::elasticity::MATTERS;
 use super::recorded::RecordedInput;
+use super::row_errors::OfRow;
 use super::{Errors, percentile, values};
 use crate::StudyError;
 use crate::change::MethodError;
@@ -123,11 +124,10 @@ fn without_model(name: &str, simulated: &str) -> String {
 
 /// What was recorded against what the runs of one row gave, class by class.
 /// `errors`: of predictions, which start from what was recorded.
-pub(super) fn against(was: &Measured, runs: &[Run], errors: Option<&Errors>) -> Vec<Replayed> {
+pub(super) fn against(was: &Measured, runs: &[Run], errors: Option<OfRow<'_>>) -> Vec<Replayed> {
     let subject = |subject: &SubjectData| {
         let cell = |metric: Metric| {
-            let error = errors.and_then(|errors| errors.get(&(subject.name.clone(), metric)));
-            let method = error.copied().unwrap_or_default();
+            let method = errors.map_or_else(MethodError::default, |errors| errors.method(subject, metric));
             let values = values(runs, subject.kind, &subject.name, metric).into_iter();
             let values = values.map(|value| method.anchored(metric, value)).collect();
             let Estimate { median: simulated, low, high } = Estimate::from_values(values)?;

@@ -194,7 +194,8 @@ impl SecondHalf {
     /// Why the simulation is not to be believed about this class; `None`: what came is within the error that is stated.
     pub(super) fn disagreement(&self, errors: &Errors) -> Option<String> {
         let error = errors.get(&(self.name.clone(), Metric::Share))?;
-        let stated = error.of_value(Metric::Share, self.simulated).max(TRUSTED_SHARE);
+        let parts = error.parts(Metric::Share, self.simulated, self.simulated);
+        let stated = parts.half_width().max(TRUSTED_SHARE);
         if (self.simulated - self.recorded).abs() <= stated {
             return None;
         }

@@ -4,7 +4,7 @@ mod certainty;
 mod recommend;
 mod telling;
 
-pub(crate) use certainty::reproduction;
+pub(crate) use certainty::{of_change as times_its_error, reproduction};
 pub(crate) use recommend::MOST as MOST_GAIN;
 pub(crate) use telling::{FELT, Telling, tellings};
 
@@ -267,8 +267,9 @@ pub(crate) fn of_change(cell: &Cell, kind: Kind, base: f64) -> String {
         (Metric::Throughput, _) => "throughput".to_owned(),
         _ => metric.heading(),
     };
-    let (base, value) = (base.max(0.0), cell.value.median);
-    let error = cell.change.map_or(0.0, |change| change.error);
-    let error = if error > 0.0 { format!(" ± {}", metric.show(error)) } else { String::new() };
-    format!("{what} {} -> {}{error}", metric.show(base), metric.show(value))
+    let base = base.max(0.0);
+    // The bar of the change is one of differences.
+    let bar = cell.change.and_then(|change| change.error_bar).map(|bar| bar.moved(base));
+    let error = bar.map_or_else(String::new, |bar| bar.beside(metric));
+    format!("{what} {} -> {}{error}", metric.show(base), metric.show(cell.value.median))
 }

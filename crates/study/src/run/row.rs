@@ -105,6 +105,13 @@ impl RowPlan {
         RowPlan::new(scheduler, chosen, &scenario.subject())
     }
 
+    /// Returns the CPUs on which a task of the workload may run, after its group's.
+    pub(crate) fn allowed(&self, task: usize) -> Option<CpuSet> {
+        let task = self.workload.tasks.get(task)?;
+        let group = self.workload.groups.get(task.group.index()).and_then(|group| group.cpus.as_ref());
+        Some(group.map_or(task.affinity, |group| task.affinity.and(group)))
+    }
+
     /// The row's scheduler for a machine of `cpus` CPUs.
     pub(crate) fn build(&self, cpus: usize) -> Result<Box<dyn Scheduler>, StudyError> {
         Ok(registry::build(&self.scheduler, self.decided(cpus))?)

@@ -5,7 +5,7 @@ use super::goal::{Aim, Meets, is_thin};
 use super::{Target, TuneOptions, by_name, rank, refused};
 use crate::StudyError;
 use crate::change::Judgement;
-use crate::compare::{MOST_GAIN, Point, of_change, reproduction, upper};
+use crate::compare::{MOST_GAIN, Point, of_change, reproduction, times_its_error, upper};
 use crate::deploy::Deployment;
 use crate::headline::Figure;
 use crate::result::{Cell, Input, Row, Study, Verdict};
@@ -436,12 +436,8 @@ fn cost(table: &Table<'_>, tried: &Tried, index: usize, number: String) -> Strin
 /// How sure that is.
 fn certainty(table: &Table<'_>, settings: &[Tried], chosen: Option<usize>, search: &Search) -> String {
     let study = table.study;
-    let told = chosen.and_then(|place| settings[place].figures[0]?.change).map(|change| {
-        if change.error <= 0.0 {
-            return "the gain is the same in every run".to_owned();
-        }
-        format!("the gain is {:.1} times its error", change.difference.abs() / change.error)
-    });
+    let told = chosen.and_then(|place| settings[place].figures[0]?.change);
+    let told = told.map(|change| times_its_error(&change, study.self_replay.is_some()));
     let seeds = study.seeds.len();
     let unseen = if search.rounds.is_empty() { "" } else { " that the search has not seen" };
     let of = match seeds {
@@ -490,12 +486,13 @@ fn blunt(table: &Table<'_>, settings: &[Tried], chosen: Option<usize>) -> String
             figure.metric, figure.subject
         );
     }
-    match cell.error {
-        Some(error) if error >= cell.value.median / 2.0 => format!(
-            "; {} of {} is known within {} only: {share}",
+    match cell.error_bar.filter(|_| cell.error.is_some()) {
+        Some(bar) if bar.error() >= cell.value.median / 2.0 => format!(
+            "; {} of {} is known within {} only{}: {share}",
             figure.metric,
             figure.subject,
-            figure.metric.show(error)
+            figure.metric.show(bar.error()),
+            bar.parts.of_which()
         ),
         _ => String::new(),
     }

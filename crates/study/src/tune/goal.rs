@@ -1,6 +1,7 @@
 //! What a search is for: `redis-server latency p99 < 1ms`, a number with or without a bound.
 
 use crate::compare::open;
+use crate::error_parts::{ErrorBar, ErrorParts, Possible};
 use crate::gate::{Bound, Gate, Op};
 use crate::headline::{Figure, Wanted};
 use crate::metric::Stat;
@@ -106,8 +107,9 @@ impl Aim {
         let (op, limit) = self.limit(base)?;
         let Some(cell) = cell.filter(|_| !merges) else { return Some(Meets::Open) };
         let value = cell.value.median;
-        let error = cell.error.unwrap_or((cell.value.high - cell.value.low) / 2.0);
-        Some(match open(cell.metric, limit, value, error, cell.interval.as_ref()) {
+        let seeds = || ErrorParts::of_seeds((cell.value.high - cell.value.low) / 2.0);
+        let bar = cell.error_bar.unwrap_or_else(|| ErrorBar::new(value, seeds(), Possible::default()));
+        Some(match open(cell.metric, limit, &bar, cell.interval.as_ref()) {
             Some(_) => Meets::Open,
             None if op.holds(value, limit) => Meets::Yes,
             None => Meets::No,

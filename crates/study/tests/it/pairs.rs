@@ -215,7 +215,7 @@ fn a_steady_machine_says_nothing_of_another_scheduler() {
     let relative = |result: &PairResult| {
         let count = count_of(result);
         assert!(count.holds(), "{count:?}");
-        count.error.unwrap() / count.before.max(count.predicted)
+        count.error.unwrap().error() / count.before.max(count.predicted)
     };
     assert!(relative(&results[0]) < 0.2 && relative(&results[1]) >= 0.3, "{}", table(&results));
     assert_eq!(Summary::of(&results).claims.1, 0, "{}", table(&results));

@@ -1,7 +1,7 @@
 //! How sure a verdict is, in one sentence.
 
 use super::telling::{FELT, TAIL, Telling};
-use crate::change::Judgement;
+use crate::change::{Change, Judgement};
 use crate::metric::{Metric, Stat};
 use crate::result::{SelfReplay, Study};
 use crate::view::{few_for, seconds};
@@ -18,7 +18,7 @@ pub(super) fn certainty(study: &Study, gain: Option<&Telling<'_>>) -> String {
     let all = judged(|judgement| judgement != Judgement::Same);
     let seeds = study.seeds.len();
     let told = match gain {
-        Some(gain) => of_gain(gain),
+        Some(gain) => of_gain(gain, study.self_replay.is_some()),
         None if all == 0 => "nothing changes".to_owned(),
         None => format!("{} of {all} changes are larger than their error", all - unsure),
     };
@@ -53,12 +53,18 @@ pub(crate) fn reproduction(replay: &SelfReplay, seconds: f64) -> String {
 }
 
 /// How many times its error the gain is.
-fn of_gain(gain: &Telling<'_>) -> String {
-    let change = gain.cell.change.map_or((0.0, 0.0), |change| (change.difference.abs(), change.error));
-    match change {
-        (_, error) if error <= 0.0 => "the gain is the same in every run".to_owned(),
-        (difference, error) => format!("the gain is {:.1} times its error", difference / error),
+fn of_gain(gain: &Telling<'_>, recorded: bool) -> String {
+    gain.cell.change.map_or_else(String::new, |change| of_change(&change, recorded))
+}
+
+/// Returns how many times its error a change is. Of a recording it also says what most of the error comes from.
+pub(crate) fn of_change(change: &Change, recorded: bool) -> String {
+    if change.error <= 0.0 {
+        return "the gain is the same in every run".to_owned();
     }
+    let parts = change.error_bar.filter(|_| recorded).map(|bar| bar.parts.of_which());
+    let times = change.difference.abs() / change.error;
+    format!("the gain is {times:.1} times its error{}", parts.unwrap_or_default())
 }
 
 /// The largest error of shares (points) among all classes, and of run-queue latency (as text) among those
