@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 use std::any::Any;
+use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -34,6 +35,28 @@ pub fn settles<T>(attempts: u32, mut attempt: impl FnMut() -> T) -> T {
 
 /// What held in no attempt may be excused; what [`always`] was told may not.
 struct Broken;
+
+/// The turn of a test that manages, hogs or measures a CPU; the next such test begins when this is dropped.
+#[derive(Debug)]
+pub struct Turn {
+    _lock: File,
+}
+
+/// Waits for the turn of a test that would disturb others of its kind, or be disturbed by them. The turns of all test programs
+/// of one build are one queue, whether the runner makes a thread or a process of a test.
+///
+/// # Panics
+/// When the folder of the test programs cannot be written.
+#[must_use]
+pub fn turn() -> Turn {
+    let program = std::env::current_exe().expect("Linux knows the program of a process");
+    let path = program.with_file_name("live-tests.lock");
+    // The file stays: the kernel takes the lock back when its holder ends, however that was.
+    let options = File::options().create(true).truncate(false).write(true).open(&path);
+    let lock = options.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    lock.lock().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    Turn { _lock: lock }
+}
 
 /// Inside [`settles`]: what must hold in every attempt, such as that everything was given back. Fails the test at once.
 ///
@@ -100,6 +123,7 @@ pub fn chromium() -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
     fn a_fault_fails_every_attempt() {
@@ -117,6 +141,25 @@ mod tests {
             Err(attempts)
         });
         assert_eq!(ended, Err(3));
+    }
+
+    #[test]
+    fn one_test_has_the_turn() {
+        let held = turn();
+        let (waits, had) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                waits.store(true, Ordering::SeqCst);
+                let _turn = turn();
+                had.store(true, Ordering::SeqCst);
+            });
+            while !waits.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            assert!(!had.load(Ordering::SeqCst), "two tests have the turn");
+            drop(held);
+        });
+        assert!(had.into_inner());
     }
 
     #[test]

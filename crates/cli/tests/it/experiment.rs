@@ -4,25 +4,21 @@
 use crate::{Folder, Ran, ran, root};
 use rustix::process::{Pid, Signal, kill_process};
 use schedlab_lab::experiment::ExperimentKind;
-use schedlab_testing::{always, settles};
+use schedlab_testing::{Turn, always, settles};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// One at a time: they measure on the same CPU.
-static ONE: Mutex<()> = Mutex::new(());
-
 /// `None`: it cannot run here, and says so. In CI that is a failure.
-fn turn(test: &str, of: ExperimentKind) -> Option<MutexGuard<'static, ()>> {
+fn turn(test: &str, of: ExperimentKind) -> Option<Turn> {
     let programs = of.programs().iter().map(|(program, _)| *program);
     let missing: Vec<&str> =
         programs.filter(|program| schedlab_host::program::find(program).is_none()).collect();
     let two_cpus = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);
     if rustix::process::geteuid().is_root() && two_cpus && missing.is_empty() {
-        return Some(ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        return Some(schedlab_testing::turn());
     }
     assert!(
         std::env::var_os("CI").is_none(),

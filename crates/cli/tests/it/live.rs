@@ -4,22 +4,18 @@
 //! run that was ended for that is repeated ([`settles`]). What must hold whatever happens is told to [`always`].
 
 use crate::{Folder, Ran, ran, root};
-use schedlab_testing::{always, settles};
+use schedlab_testing::{Turn, always, settles};
 use serde_json::Value;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard};
 
 mod killed_drivers;
 mod strangers;
 
-/// One at a time: they manage the same CPU.
-static ONE: Mutex<()> = Mutex::new(());
-
 /// `None`: it cannot run here, and says so. In CI that is a failure.
-pub(crate) fn turn(test: &str) -> Option<MutexGuard<'static, ()>> {
+pub(crate) fn turn(test: &str) -> Option<Turn> {
     let two_cpus = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);
     if rustix::process::geteuid().is_root() && two_cpus {
-        return Some(ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        return Some(schedlab_testing::turn());
     }
     assert!(std::env::var_os("CI").is_none(), "{test}: CI is root on two CPUs");
     crate::skip(test, "needs root and two CPUs");

@@ -6,7 +6,7 @@ use schedlab_testing::chromium;
 use std::process::{Command, Stdio};
 
 /// Opens every fold, waits for the charts, and tells the frame's parent what it found.
-const CHECK: &str = include_str!("../../../report/tests/check.js");
+const CHECK: &str = include_str!("../../../report/tests/it/check.js");
 const WIDTHS: [u32; 4] = [360, 390, 1400, 1920];
 const THEMES: [&str; 2] = ["light", "dark"];
 

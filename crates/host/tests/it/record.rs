@@ -2,14 +2,12 @@
 //! `CI=true` as root, where it must work.
 #![allow(clippy::print_stderr)]
 
-mod common;
-
-use common::{Kept, Tids, allowed, gettid, kept};
+use crate::common::{Kept, Tids, allowed, gettid, kept};
 use schedlab_host::{
     Backend, HostError, RecordEnd, RecordFilter, RecordRequest, RecordUntil, TaskFacts, record,
 };
 use schedlab_model::{CpuId, EventKind, Ns, SchedEvent, Waker};
-use schedlab_testing::settles;
+use schedlab_testing::{settles, turn};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::process::{Child, Command};
@@ -104,12 +102,14 @@ fn two_spinners_share(test: &str, backend: Backend) {
 
 #[test]
 fn tracepoints_show_how_two_spinners_share() {
+    let _turn = turn();
     let test = "tracepoints_show_how_two_spinners_share";
     settles(3, || two_spinners_share(test, Backend::Tracepoints));
 }
 
 #[test]
 fn switch_records_show_how_two_spinners_share() {
+    let _turn = turn();
     let test = "switch_records_show_how_two_spinners_share";
     settles(3, || two_spinners_share(test, Backend::Switches));
 }
@@ -117,6 +117,7 @@ fn switch_records_show_how_two_spinners_share() {
 /// 100 echoes over loopback: the server's wakeups come from softirqs inside the client's system calls.
 #[test]
 fn loopback_wakes_name_the_sender() {
+    let _turn = turn();
     // Softirqs that are too many at once are left to ksoftirqd: the more, the longer the CPU was away.
     settles(3, || echoes_name_the_sender("loopback_wakes_name_the_sender"));
 }
@@ -192,6 +193,7 @@ fn echo_pair() {
 
 #[test]
 fn own_tasks_need_no_privilege() {
+    let _turn = turn();
     let script = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; sleep 0.1".to_owned();
     let command = vec!["sh".to_owned(), "-c".to_owned(), script];
     let mut wanted = request(RecordUntil::CommandEnds(command), Backend::OwnTasks);
@@ -211,6 +213,7 @@ fn own_tasks_need_no_privilege() {
 
 #[test]
 fn a_process_that_runs_already_needs_no_privilege_either() {
+    let _turn = turn();
     const TEST: &str = "a_process_that_runs_already_needs_no_privilege_either";
     let script = "read go; for i in 1 2 3 4 5; do sleep 0.001; done";
     let mut child = std::process::Command::new("sh")
@@ -265,6 +268,7 @@ fn a_process_that_does_not_exist_is_refused() {
 /// A recorder that binds itself stands in its recording as bound: replayed, it would wander else.
 #[test]
 fn the_recorder_stands_in_the_file_as_it_runs() {
+    let _turn = turn();
     let test = "the_recorder_stands_in_the_file_as_it_runs";
     for backend in [Backend::Tracepoints, Backend::Switches] {
         let mut wanted = request(RecordUntil::Stopped, backend);
@@ -284,6 +288,7 @@ fn the_recorder_stands_in_the_file_as_it_runs() {
 /// are in the recording.
 #[test]
 fn the_cost_of_recording_is_measured() {
+    let _turn = turn();
     for backend in [Backend::Bpf, Backend::Tracepoints] {
         settles(3, || cost_of_recording("the_cost_of_recording_is_measured", backend));
     }

@@ -1,5 +1,5 @@
 //! kill -9 of the recorder at any moment leaves no file or one that opens. Rounds and seed are fixed:
-//! `SCHEDLAB_KILLS=50 cargo test -p schedlab-cli --test killed -- --nocapture` does fifty.
+//! `SCHEDLAB_KILLS=50 cargo test -p schedlab-cli --test it killed:: -- --nocapture` does fifty.
 #![allow(clippy::print_stderr)]
 
 use schedlab_trace::{Index, Recording, TraceError};

@@ -1,8 +1,6 @@
 //! The file format: what goes in comes out, and what is broken is refused or repaired, never believed.
 
-mod common;
-
-use common::{bytes, header, ping_pong, switch, wake};
+use crate::common::{bytes, header, ping_pong, switch, wake};
 use schedlab_model::{CpuId, EventKind, EventSink, GroupId, Ns, PrevState, SchedEvent, TaskId, Waker};
 use schedlab_trace::{ReadLimits, Recording, TaskInfo, TraceError, Writer};
 

@@ -1,8 +1,6 @@
 //! Recording → workload: what must become a dependency, what must stay in time, what must vanish.
 
-mod common;
-
-use common::{header, ping_pong, switch, wake};
+use crate::common::{header, ping_pong, switch, wake};
 use schedlab_model::{
     Amount, ChannelId, CpuId, EventKind, Ns, Op, PrevState, SchedEvent, SourceKind, Start, TaskId, Waker,
 };

@@ -1,9 +1,7 @@
 //! No bytes make an import panic: exports of a recording, cut off, with flipped bits, and with pieces moved. Drawn from
 //! a fixed seed; `SCHEDLAB_FUZZ_RUNS` asks for more than the usual number of inputs.
 
-mod common;
-
-use common::{header, ping_pong};
+use crate::common::{header, ping_pong};
 use schedlab_model::Ns;
 use schedlab_trace::import::{ImportOptions, read};
 use schedlab_trace::{Recording, analysis::Summary, export, replay};

@@ -3,7 +3,7 @@
 #![allow(clippy::print_stderr)]
 
 use schedlab_model::{EventKind, Ns};
-use schedlab_testing::settles;
+use schedlab_testing::{settles, turn};
 use schedlab_trace::Recording;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Stdio};
@@ -100,6 +100,7 @@ fn hog(tid: &AtomicU64, order: &AtomicBool, over: &AtomicBool) -> Vec<Spin> {
 
 #[test]
 fn a_planted_hog_is_caught() {
+    let _turn = turn();
     // A hypervisor may take the CPU just when the hog gives it away.
     settles(3, planted_hog_is_caught);
 }

@@ -1,8 +1,6 @@
 //! Random histories as text, in every form that tracers write, and back; and damaged.
 
-mod common;
-
-use common::header;
+use crate::common::header;
 use proptest::prelude::*;
 use schedlab_model::{CpuId, EventKind, Ns, PrevState, SchedEvent, TaskId, Waker};
 use schedlab_trace::analysis::Summary;

@@ -1,8 +1,6 @@
 //! The summary against figures worked out by hand.
 
-mod common;
-
-use common::{header, switch, wake};
+use crate::common::{header, switch, wake};
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId, Waker};
 use schedlab_trace::analysis::Summary;
 use schedlab_trace::{Capabilities, Capability, Recording, TraceError};

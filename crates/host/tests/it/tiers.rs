@@ -2,12 +2,10 @@
 //! says so by name and passes, except under `CI=true` as root, where it must work.
 #![allow(clippy::print_stderr)]
 
-mod common;
-
-use common::{Kept, Tids, allowed, gettid, looking, now, pin_to};
+use crate::common::{Kept, Tids, allowed, gettid, looking, now, pin_to};
 use schedlab_host::{Backend, RecordRequest, RecordUntil, record};
 use schedlab_model::{CpuId, EventKind, Ns, PrevState, SchedEvent, TaskId, Waker};
-use schedlab_testing::settles;
+use schedlab_testing::{settles, turn};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -235,6 +233,7 @@ fn within_5_us(what: &str, mut values: Vec<u64>) -> usize {
 
 #[test]
 fn three_tiers_see_the_same_run() {
+    let _turn = turn();
     settles(3, || same_run("three_tiers_see_the_same_run"));
 }
 
@@ -362,6 +361,7 @@ fn sleep_on(cpu: CpuId, times: usize) -> Slept {
 /// Timer wakeups on each CPU in turn, which hit it idle when nothing else runs there.
 #[test]
 fn bpf_sees_sleepers_on_every_cpu() {
+    let _turn = turn();
     settles(3, || sleepers("bpf_sees_sleepers_on_every_cpu"));
 }
 

@@ -1,9 +1,7 @@
 //! Nothing that a file or a text can hold makes the readers panic, hang or take memory without limit.
 //! The inputs of `fuzz/corpus` run here, and systematic damage to a small good recording.
 
-mod common;
-
-use common::{CPUS, TASKS, any_events, bytes, header, ping_pong};
+use crate::common::{CPUS, TASKS, any_events, bytes, header, ping_pong, wake};
 use proptest::prelude::*;
 use schedlab_model::{CpuId, EventKind, EventSink, GroupId, Ns, PrevState, SchedEvent, TaskId, Waker};
 use schedlab_trace::analysis::Summary;
@@ -141,7 +139,7 @@ fn an_index_that_leaves_out_tables_hides_no_task() {
     ping_pong(20).iter().for_each(|event| writer.event(event));
     writer.flush().unwrap();
     let late = writer.add_task(TaskInfo::unknown(77, 77, "late"));
-    writer.event(&common::wake(900_000, 0, late.0, Waker::HardIrq));
+    writer.event(&wake(900_000, 0, late.0, Waker::HardIrq));
     let good = writer.finish(Ns(1_000_000)).unwrap();
     let (which, _) = blocks(&good).iter().enumerate().find(|(_, block)| block.1 == 0x8000_0005).unwrap();
     // Its first entry only: the header.

@@ -1,9 +1,5 @@
 //! What the tests that record this machine share: what was recorded, and what a machine that allows none of it gets.
-#![allow(
-    dead_code,
-    clippy::print_stderr,
-    reason = "each test program uses a part; what is skipped says so by name"
-)]
+#![allow(clippy::print_stderr, reason = "what is skipped says so by name")]
 
 use schedlab_host::{GroupFacts, HostError, RecordSink, RecordStart, TaskFacts};
 use schedlab_model::{EventSink, SchedEvent, TaskId};

@@ -3,11 +3,10 @@
 //! tests say so by name and pass, except under `CI=true` as root.
 #![allow(clippy::print_stderr)]
 
-mod common;
-
-use common::{Kept, Tids, looking, skip};
+use crate::common::{Kept, Tids, looking, skip};
 use schedlab_host::{Backend, HostError, RecordRequest, RecordUntil, record};
 use schedlab_model::{EventKind, Ns, SchedEvent, TaskId};
+use schedlab_testing::turn;
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -91,6 +90,7 @@ fn next_switch(events: &[SchedEvent]) -> Option<EventKind> {
 
 #[test]
 fn cpu_max_is_seen_to_hold_and_to_release() {
+    let _turn = turn();
     const TEST: &str = "cpu_max_is_seen_to_hold_and_to_release";
     let group = match Group::new() {
         Ok(group) => group,
@@ -145,6 +145,7 @@ fn cpu_max_is_seen_to_hold_and_to_release() {
 
 #[test]
 fn a_task_that_blocks_is_in_its_system_call() {
+    let _turn = turn();
     const TEST: &str = "a_task_that_blocks_is_in_its_system_call";
     /// Numbers of x86-64.
     const FUTEX: u32 = 202;

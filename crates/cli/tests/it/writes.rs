@@ -2,9 +2,7 @@
 //! file. Rounds and seed are fixed: `cargo xtask torture-writes --rounds 500` does five hundred.
 #![allow(clippy::print_stderr)]
 
-#[path = "writes/hostile.rs"]
 mod hostile;
-#[path = "writes/inputs.rs"]
 mod inputs;
 
 use schedlab_study::preset::Preset;

@@ -1,8 +1,6 @@
 //! Every analysis on a few events whose answer can be worked out by hand.
 
-mod common;
-
-use common::{header, switch, wake};
+use crate::common::{header, switch, wake};
 use schedlab_model::{
     Bandwidth, CpuId, CpuSet, EventKind, GroupId, GroupSpec, Ns, Policy, PrevState, SchedEvent, TaskId, Waker,
 };

@@ -1,9 +1,7 @@
 //! What is found while a recording is read is what a look at the whole finds; and the listing that is read in brief is that of
 //! the whole recording.
 
-mod common;
-
-use common::{CPUS, TASKS, any_events, bytes, header, switch, wake};
+use crate::common::{CPUS, TASKS, any_events, bytes, header, switch, wake};
 use proptest::prelude::*;
 use schedlab_model::{Ns, PrevState, SchedEvent, TaskId, Waker};
 use schedlab_trace::analysis::Scope;

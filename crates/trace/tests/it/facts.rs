@@ -1,8 +1,6 @@
 //! Facts in a file: what goes in comes out, an older reader skips them, and damage is refused.
 
-mod common;
-
-use common::{bytes, header, ping_pong};
+use crate::common::{bytes, header, ping_pong};
 use proptest::prelude::*;
 use schedlab_model::{
     CpuId, EventSink, Fact, FactKind, Limit, Ns, ObjectId, ObjectInfo, ObjectKind, Outcome, TaskId, Transfer,

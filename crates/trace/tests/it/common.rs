@@ -1,5 +1,4 @@
 //! What the tests of this crate share.
-#![allow(dead_code, clippy::allow_attributes, reason = "each test program uses a part of it")]
 
 use proptest::prelude::*;
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId, Topology, Waker};

@@ -1,9 +1,7 @@
 //! Out and in again: ftrace text, `perf script` text and Perfetto, on recordings of a real machine and on
 //! hand-written ones.
 
-mod common;
-
-use common::{header, ping_pong, switch, wake};
+use crate::common::{header, ping_pong, switch, wake};
 use schedlab_model::{CpuId, EventKind, Ns, PrevState, SchedEvent, TaskId, Waker};
 use schedlab_trace::export::{self, Exported};
 use schedlab_trace::import::{self, ImportOptions, Imported};

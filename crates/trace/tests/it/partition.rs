@@ -1,8 +1,6 @@
 //! What must add up, on random streams: states to lifetimes, blame to waits, parts of a wait to the wait.
 
-mod common;
-
-use common::{CPUS, TASKS, any_events as events, header};
+use crate::common::{CPUS, TASKS, any_events as events, header};
 use proptest::prelude::*;
 use schedlab_model::{CpuId, EventKind, Ns, SchedEvent};
 use schedlab_trace::analysis::blame::Blame;

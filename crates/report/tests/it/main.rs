@@ -1,0 +1,4 @@
+//! All tests of the page, in one program.
+
+mod browser;
+mod page;
