@@ -103,7 +103,7 @@ fn every_output_names_the_largest_part() {
     let named = format!("({largest})");
     assert!(study["verdict"]["certainty"].as_str().unwrap().contains(&named), "{}", study["verdict"]);
     let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    for options in [&["--brief"][..], &[], &["--explain"], &["--format", "md"], &["--report", &page]] {
+    for options in [&["--brief"][..], &[], &["--explain"], &["--format", "markdown"], &["--report", &page]] {
         let ran = schedlab(&[&asked, options].concat());
         assert!(ran.code == 0 && plain(&ran.stdout).contains(&named), "{options:?}: {ran:?}");
     }
