@@ -6,8 +6,8 @@ use std::process::{Command, ExitCode};
 
 const ROUNDS: u32 = 500;
 const TESTS: [&str; 2] = [
-    "what_was_there_stays_or_the_whole_new_file_is_there",
-    "hostile::a_hostile_file_system_gets_nothing_of_root",
+    "writes::what_was_there_stays_or_the_whole_new_file_is_there",
+    "writes::hostile::a_hostile_file_system_gets_nothing_of_root",
 ];
 
 pub(crate) fn command(arguments: &[String]) -> Result<ExitCode> {
@@ -20,7 +20,7 @@ pub(crate) fn command(arguments: &[String]) -> Result<ExitCode> {
         _ => bail!("torture-writes knows --rounds N"),
     };
     let mut cargo = Command::new("cargo");
-    cargo.args(["test", "-p", "schedlab-cli", "--test", "writes", "--"]).args(TESTS);
+    cargo.args(["test", "-p", "schedlab-cli", "--test", "it", "--"]).args(TESTS);
     let status = cargo
         .args(["--exact", "--nocapture", "--test-threads=1"])
         .env("SCHEDLAB_ROUNDS", rounds.to_string())

@@ -30,9 +30,6 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(exit) => return exit,
     };
-    render::use_colors(args.color);
-    // A closed standard output is nothing that an input could be.
-    let _ = schedlab_files::claim_stdout();
     let result = match &args.command {
         Command::Explain(command) => commands::explain::run(command),
         #[cfg(feature = "machine")]
@@ -122,6 +119,13 @@ fn all_given_back(result: anyhow::Result<exit::Exit>) -> anyhow::Result<exit::Ex
     Ok(exit::Exit::Untrusted)
 }
 
+/// What holds for the whole run: whether there are colours, and which file standard output goes to.
+fn prepare(args: &Args) {
+    render::use_colors(args.color);
+    // A closed standard output is nothing that an input could be.
+    let _ = schedlab_files::claim_stdout();
+}
+
 /// Reads the arguments; else what the program ends with.
 fn arguments() -> Result<Args, ExitCode> {
     let args = Args::try_parse().map_err(|error| refused(&error))?;
@@ -129,6 +133,7 @@ fn arguments() -> Result<Args, ExitCode> {
     if !matches!(args.command, Command::Show(_) | Command::Compare(_)) {
         format::no_parquet(std::env::args_os()).map_err(|error| failed(&message(&error), false))?;
     }
+    prepare(&args);
     Ok(args)
 }
 

@@ -27,6 +27,7 @@ const PROTECTED: &[(&[&str], &str)] = &[
         &["schedlab_files", "remove_if"],
         "only if it still is the file that this run made (device, inode, birth)",
     ),
+    (&["schedlab_files", "spare_folders"], "folders with a random name"),
     (&["schedlab_files", "unnamed"], "O_TMPFILE, or O_EXCL with a random name that is removed at once"),
     (&["TempDir", "with_prefix"], "a folder with a random name"),
     (&["Folder", "trusted"], "mode 0700; refused where another user can exchange a folder above"),
@@ -114,6 +115,24 @@ const fn claims(call: &'static str, count: usize, what: &'static str) -> Place {
 
 /// Every place.
 const PLACES: &[Place] = &[
+    place(
+        "crates/lab/src/record/flight_recorder.rs",
+        "NewFile::fresh",
+        1,
+        "the ring: an incident, or what did not fit at its place",
+    ),
+    place(
+        "crates/lab/src/record.rs",
+        "schedlab_files::spare_folders",
+        1,
+        "the folder of a ring that did not fit at its place",
+    ),
+    place(
+        "crates/cli/src/commands/record.rs",
+        "schedlab_files::remove_if",
+        2,
+        "incidents of this run that are too old, or show none",
+    ),
     place(
         "crates/cli/src/output.rs",
         "NewFile::create",

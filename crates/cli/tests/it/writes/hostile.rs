@@ -146,7 +146,8 @@ fn round(ground: &Ground, writer: &Writer, trap: Trap) {
         // Whatever was at the output when the command looked.
         Trap::Turns => assert!(code.is_some_and(|code| code <= 3), "{what}: {code:?}, {said}"),
         Trap::Setuid => {
-            assert!(code.is_some_and(|code| code < 2), "{what}: {code:?}, {said}");
+            // 1: an expectation of a scenario that is cut short; 3: a measurement on a machine that is busy.
+            assert!(matches!(code, Some(0 | 1 | 3)), "{what}: {code:?}, {said}");
             for file in writer.places(&set.out) {
                 let data = fs::metadata(&file).unwrap();
                 assert_eq!((data.uid(), data.mode() & 0o7777), (0, 0o600), "{what}: {file:?}");
