@@ -9,6 +9,8 @@
  * belongs to the task that is running when that task's own code raised it (a send over loopback raises
  * NET_RX from within the system call), and to the outside world when an interrupt raised it.
  *
+ * What tasks exchange meanwhile is in facts.h, in rings of its own.
+ *
  * Built by `cargo xtask bpf`; the object beside it is what the binary carries. */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -193,6 +195,18 @@ INLINE __u32 call_of(struct task_struct *task)
     return number < 0xffff ? (__u32)number + 1 : 0;
 }
 
+INLINE __u32 context(struct control *control, __u32 current)
+{
+    if (control->irq)
+        return BY_IRQ;
+    if (control->softirq)
+        return control->softirq;
+    /* The idle task does nothing of its own: it runs what interrupts left behind. */
+    return current ? BY_TASK : BY_IRQ;
+}
+
+#include "facts.h"
+
 /* The scheduling class by priority, and whether the limit of a control group took the CPU away: from Linux 6.18
  * on a task learns of that on its way back to user space, and leaves the queue by itself. */
 INLINE __u32 standing(struct task_struct *task)
@@ -223,23 +237,16 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
         return 0;
     /* What the task before raised and left behind is served by ksoftirqd or an interrupt. */
     control->raised = 0;
-    __u32 call = state && !preempt ? call_of(prev) : 0;
+    bool blocks = state && !preempt;
+    __u32 call = blocks ? call_of(prev) : 0;
+    if (fact_slots)
+        stopped(prev, cpu, at, blocks || (detail & PREV_OUTSIDE));
     detail |= standing(prev);
     struct record *record = claim(control, cpu, 1, &sequence);
     if (record)
         fill(record, at, SWITCH, detail, prev->pid, next->pid, (state & 0xffff) | (__u32)prev->exit_state << 16,
              next->prio, call, sequence);
     return 0;
-}
-
-INLINE __u32 context(struct control *control, __u32 current)
-{
-    if (control->irq)
-        return BY_IRQ;
-    if (control->softirq)
-        return control->softirq;
-    /* The idle task does nothing of its own: it runs what interrupts left behind. */
-    return current ? BY_TASK : BY_IRQ;
 }
 
 SEC("tp_btf/sched_waking")

@@ -2,7 +2,7 @@
 //! versions; it changes nothing.
 
 use crate::cgroup::Controller;
-use crate::facts::{Backend, MachineFacts};
+use crate::facts::{Backend, MachineFacts, MessageHooks};
 use crate::proc::{in_first_pid_namespace, value};
 use crate::record::bpf::probe as probe_bpf;
 use crate::record::calibrate::{Calibration, calibrate};
@@ -23,6 +23,8 @@ pub struct Capabilities {
     pub machine: MachineFacts,
     /// Whether each way to record works, best first.
     pub backends: Vec<(Backend, Result<(), String>)>,
+    /// How messages would be recorded (backend `bpf`).
+    pub messages: Result<MessageHooks, String>,
     /// Capabilities of this process that matter, of `CAP_…`.
     pub caps: Caps,
     /// `kernel.perf_event_paranoid`; higher allows less. `None`: no perf events.
@@ -140,11 +142,12 @@ pub fn probe() -> Capabilities {
     let sched_ext_state = crate::sched_ext::here();
     Capabilities {
         backends: vec![
-            (Backend::Bpf, bpf),
+            (Backend::Bpf, bpf.clone().map(drop)),
             (Backend::Tracepoints, tracepoints),
             (Backend::Switches, switches(Target::Cpu(0))),
             (Backend::OwnTasks, switches(Target::Tree { pid: own, cpu: 0 })),
         ],
+        messages: bpf.and_then(|messages| messages),
         perf_event_paranoid: number("/proc/sys/kernel/perf_event_paranoid"),
         tracefs: tracefs.map(drop).map_err(|error| error.to_string()),
         debugfs_sched: match &debugfs {

@@ -133,8 +133,43 @@ pub struct RecordingCapabilities {
     pub calls: bool,
     /// It says when a limit held a task back.
     pub limits: bool,
+    /// How it sees what tasks exchange, or why it does not.
+    pub messages: Result<MessageHooks, String>,
     /// Steal time is in it, to this grain; `None`: not measured.
     pub steal_grain: Option<Ns>,
+}
+
+/// Where the recorder sees messages: the first way that the kernel has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MessageHooks {
+    /// Those of sockets at their tracepoints (Linux 6.3), all others when system calls return.
+    SocketTracepoints,
+    /// All of them when system calls return.
+    SystemCalls,
+}
+
+impl MessageHooks {
+    /// Returns the name in a recording's header.
+    pub const fn name(self) -> &'static str {
+        match self {
+            MessageHooks::SocketTracepoints => "socket-tracepoints",
+            MessageHooks::SystemCalls => "system-calls",
+        }
+    }
+
+    /// Returns where what is seen, for people.
+    pub const fn words(self) -> &'static str {
+        match self {
+            MessageHooks::SocketTracepoints => {
+                "sockets at their tracepoints; pipes, eventfds, futexes, selects and sleeps when system calls return"
+            }
+            MessageHooks::SystemCalls => {
+                "sockets, pipes, eventfds, futexes, selects and sleeps when system calls return (the kernel has no tracepoints for \
+                 sockets)"
+            }
+        }
+    }
 }
 
 /// A way to record, best first.

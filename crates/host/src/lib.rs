@@ -27,12 +27,13 @@ pub use capabilities::{Capabilities, Caps, probe};
 pub use cgroup::cpu_groups_of;
 pub use error::HostError;
 pub use facts::{
-    Backend, FactSource, GroupFacts, MachineFacts, RecordingCapabilities, TaskFacts, is_realtime,
+    Backend, FactSource, GroupFacts, MachineFacts, MessageHooks, RecordingCapabilities, TaskFacts,
+    is_realtime,
 };
 pub use machine::{is_emulated, machine, rt_runtime};
 pub use record::child::Command as OwnCommand;
 pub use record::{
-    Preparing, RecordEnd, RecordFilter, RecordRequest, RecordSink, RecordStart, RecordUntil, record,
+    Messages, Preparing, RecordEnd, RecordFilter, RecordRequest, RecordSink, RecordStart, RecordUntil, record,
 };
 pub use surroundings::{IdleState, Surroundings};
 pub use sys::cycles::{Rate, now as cycles};

@@ -13,6 +13,7 @@ pub(crate) mod calibrate;
 pub(crate) mod child;
 pub(crate) mod limits;
 mod merge;
+pub(crate) mod messages;
 mod open;
 mod own_cost;
 pub(crate) mod raw;
@@ -20,6 +21,7 @@ pub(crate) mod switches;
 pub(crate) mod tasks;
 pub(crate) mod tracepoints;
 
+pub(crate) use crate::facts::MessageHooks;
 use crate::facts::{Backend, GroupFacts, MachineFacts, RecordingCapabilities, TaskFacts};
 use crate::sys::huge_pages::NoHugePages;
 use crate::threads::Confined;
@@ -28,7 +30,7 @@ use child::Command;
 use merge::Merger;
 use open::Opened;
 use rustix::time::{ClockId, clock_gettime};
-use schedlab_model::{CpuId, CpuSet, EventSink, Ns, SchedExt};
+use schedlab_model::{CpuId, CpuSet, EventSink, Fact, Ns, ObjectId, ObjectInfo, SchedExt};
 use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
@@ -60,6 +62,31 @@ pub enum RecordUntil {
     CommandEnds(Vec<String>),
 }
 
+/// Whether what tasks exchange is recorded too (backend `bpf` only).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Messages {
+    /// Where it can be; of the whole machine, without a command, only while it makes fewer than a million system calls a second.
+    #[default]
+    Auto,
+    /// Yes; a backend that cannot is none.
+    On,
+    /// No.
+    Off,
+}
+
+impl std::str::FromStr for Messages {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Messages, String> {
+        match text {
+            "auto" => Ok(Messages::Auto),
+            "on" => Ok(Messages::On),
+            "off" => Ok(Messages::Off),
+            _ => Err("it is auto, on or off".to_owned()),
+        }
+    }
+}
+
 /// A recording to be made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecordRequest {
@@ -81,6 +108,8 @@ pub struct RecordRequest {
     pub poll: Ns,
     /// Measure first what recording costs a context switch here (up to some 300 ms). Default: no.
     pub measure_cost: bool,
+    /// Whether messages are recorded. Default: no.
+    pub messages: Messages,
 }
 
 impl RecordRequest {
@@ -96,6 +125,7 @@ impl RecordRequest {
             recorder_cpu: None,
             poll: Ns::from_ms(20),
             measure_cost: false,
+            messages: Messages::Off,
         }
     }
 }
@@ -129,6 +159,10 @@ pub struct RecordEnd {
     pub events: u64,
     /// Records that the kernel had no room for.
     pub lost: u64,
+    /// Facts handed out: what tasks exchanged.
+    pub facts: u64,
+    /// Facts that the kernel had no room for.
+    pub facts_lost: u64,
     /// CPU time that the recorder itself used while recording.
     pub recorder_cpu: Ns,
     /// Time stolen by a hypervisor, all CPUs together.
@@ -169,6 +203,10 @@ pub trait RecordSink: EventSink {
     fn group(&mut self, group: &GroupFacts);
     /// A task.
     fn task(&mut self, task: &TaskFacts);
+    /// An object, before the first fact that names it, and again when more is known of it. New ones have the next number.
+    fn object(&mut self, _: ObjectId, _: &ObjectInfo) {}
+    /// What a task did at an object. Facts and events come in the order of their times.
+    fn fact(&mut self, _: &Fact) {}
     /// Called after each look at the rings: a good moment to write a block.
     ///
     /// # Errors
@@ -186,6 +224,12 @@ pub(crate) trait CpuSource {
     /// Appends everything that is there, in time order.
     fn drain(&mut self, out: &mut VecDeque<raw::RawEvent>);
     fn ring_bytes(&self) -> usize;
+    /// Begins to see messages, where they are to be seen. Events are seen already.
+    fn enable_facts(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+    /// Appends the facts that are there, in time order.
+    fn drain_facts(&mut self, _: &mut VecDeque<messages::RawFact>) {}
     /// Whether `enable` after `disable` waits for an RCU grace period. Enabled once, it is left on until the end.
     fn begins_once(&self) -> bool {
         false
@@ -321,6 +365,8 @@ fn run(
         duration: Ns(over.at - monotonic_ns),
         events: merger.events,
         lost: merger.lost,
+        facts: merger.facts,
+        facts_lost: merger.facts_lost,
         recorder_cpu: Ns(clock(ClockId::ThreadCPUTime).saturating_sub(cpu_before)),
         stolen: merger.stolen,
         busy,
@@ -364,6 +410,10 @@ fn switch_on(sources: &mut [(CpuId, Box<dyn CpuSource>)]) -> Result<u64, HostErr
             own_cost::empty(&mut sources[..=on]);
             emptied = now;
         }
+    }
+    // Only now: what recording costs a switch was measured without them.
+    for (_, source) in &mut *sources {
+        source.enable_facts().map_err(HostError::io("starting to record messages"))?;
     }
     own_cost::empty(sources);
     Ok(clock(ClockId::Monotonic))

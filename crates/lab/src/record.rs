@@ -10,7 +10,7 @@ use schedlab_host::{
     Backend, FactSource, GroupFacts, MachineFacts, Preparing, RecordEnd, RecordRequest, RecordSink,
     RecordStart, RecordUntil, RecordingCapabilities, TaskFacts,
 };
-use schedlab_model::{EventKind, EventSink, GroupSpec, Ns, SchedEvent};
+use schedlab_model::{EventKind, EventSink, Fact, GroupSpec, Ns, ObjectId, ObjectInfo, SchedEvent};
 use schedlab_trace::{Capabilities, Capability, CpuTime, GroupInfo, Header, TaskInfo, TraceError, Writer};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -105,6 +105,8 @@ pub struct RecordProgress {
     pub events: u64,
     /// Events lost so far.
     pub lost: u64,
+    /// Facts so far: what tasks exchanged.
+    pub facts: u64,
     /// Bytes written so far; with a flight recorder, bytes in memory.
     pub file_bytes: u64,
 }
@@ -150,6 +152,7 @@ pub fn record(
         stops: plan.until.as_ref().map(|until| StopWatcher::new(until, std::process::id())),
         error: None,
         tasks: 0,
+        objects: 0,
         so_far: RecordProgress::default(),
         written: Ns::ZERO,
         over: &over,
@@ -206,6 +209,7 @@ struct FileSink<'a> {
     stops: Option<StopWatcher>,
     error: Option<Failed>,
     tasks: usize,
+    objects: usize,
     so_far: RecordProgress,
     written: Ns,
     /// Set when the recording has to end.
@@ -398,6 +402,32 @@ impl RecordSink for FileSink<'_> {
         }
     }
 
+    fn object(&mut self, id: ObjectId, object: &ObjectInfo) {
+        let new = id.index() >= self.objects;
+        self.objects += usize::from(new);
+        if let Some(flight) = &mut self.flight {
+            flight.object(id, object.clone());
+        } else if let Some(writer) = &mut self.writer {
+            if new {
+                writer.add_object(object.clone());
+            } else {
+                writer.update_object(id, object.clone());
+            }
+        }
+    }
+
+    fn fact(&mut self, fact: &Fact) {
+        self.so_far.at = fact.at;
+        self.so_far.facts += 1;
+        if let Some(flight) = &mut self.flight {
+            let packed = flight.fact(fact);
+            // Reported by the next `flush`.
+            let _ = self.keep(packed);
+        } else if let Some(writer) = &mut self.writer {
+            writer.fact(fact);
+        }
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         if self.error.is_some() {
             return Err(io::Error::other("the recording cannot be kept"));
@@ -445,6 +475,11 @@ fn describe(header: &mut Header, start: &RecordStart) {
     header.boot_id.clone_from(boot_id);
     header.knobs = knobs.iter().cloned().collect::<BTreeMap<_, _>>();
     header.knobs.insert("recorder.softirq_rule".to_owned(), start.capabilities.softirq_rule.clone());
+    let messages = match &start.capabilities.messages {
+        Ok(hooks) => hooks.name().to_owned(),
+        Err(why) => format!("none: {why}"),
+    };
+    header.knobs.insert("recorder.messages".to_owned(), messages);
     if !start.capabilities.idle_unproven.is_empty() {
         let cpus = start.capabilities.idle_unproven.to_string();
         header.knobs.insert("recorder.idle_wakeups_may_be_missing_on_cpus".to_owned(), cpus);
@@ -474,6 +509,7 @@ pub(crate) fn capabilities(of: &RecordingCapabilities) -> Capabilities {
         (Capability::AllTasks, of.system_wide),
         (Capability::BlockingSyscalls, of.calls),
         (Capability::Throttling, of.limits),
+        (Capability::Messages, of.messages.is_ok()),
     ];
     Capabilities::of(all.into_iter().filter(|&(_, has)| has).map(|(capability, _)| capability))
 }

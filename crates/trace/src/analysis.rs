@@ -12,6 +12,7 @@ mod durations;
 pub mod follow;
 pub mod latency;
 pub mod losses;
+pub mod messages;
 pub mod migrations;
 mod occupancy;
 pub mod runqueue;

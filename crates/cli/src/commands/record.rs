@@ -7,8 +7,8 @@ use crate::output;
 use crate::progress::RecordingLine;
 use anyhow::{Context, anyhow, bail};
 use schedlab_host::{
-    Backend, Preparing, RecordFilter, RecordRequest, RecordStart, RecordUntil, RecordingCapabilities,
-    StopSignal,
+    Backend, Messages, Preparing, RecordFilter, RecordRequest, RecordStart, RecordUntil,
+    RecordingCapabilities, StopSignal,
 };
 use schedlab_lab::record::{
     RecordObserver, RecordPlan, RecordProgress, Recorded, SMALLEST_FILE, StopConditions, record,
@@ -82,6 +82,10 @@ pub(crate) struct RecordArgs {
     /// Record by bpf, tracepoints, switches or own [default: the best that works]
     #[arg(long, value_name = "BACKEND")]
     backend: Option<Backend>,
+    /// Record what tasks exchange (sockets, pipes, futexes, sleeps) too: auto, on or off; auto leaves it out where the backend does not
+    /// see it, and of the whole machine while it makes more than a million system calls a second
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    messages: Messages,
     /// Run the recorder itself on this CPU only
     #[arg(long, value_name = "CPU")]
     recorder_cpu: Option<u32>,
@@ -313,13 +317,19 @@ fn first_line(found: &RecordingCapabilities) -> String {
     if found.limits {
         sees += ", when a limit (cpu.max, real time) held a task back";
     }
+    if found.messages.is_ok() {
+        sees += ", and what tasks exchange (show --messages)";
+    }
     let mut lacks = Vec::new();
     if matches!(found.backend, Backend::Bpf | Backend::Tracepoints) {
         lacks.extend((!found.calls).then_some("system calls"));
         lacks.extend((!found.limits).then_some("limits (show --throttle infers them)"));
     }
-    let lacks =
+    let mut lacks =
         if lacks.is_empty() { String::new() } else { format!(" It does not see {}.", lacks.join(" and ")) };
+    if let (Backend::Bpf, Err(why)) = (found.backend, &found.messages) {
+        lacks += &format!(" It does not record messages: {why}.");
+    }
     format!("recording by {name}, {tasks}: {sees}. With it {works}.{lacks}\n")
 }
 
@@ -382,6 +392,7 @@ fn request(args: &RecordArgs) -> anyhow::Result<RecordRequest> {
     request.duration = args.duration;
     request.backend = args.backend;
     request.measure_cost = !args.no_calibration;
+    request.messages = args.messages;
     request.whole_machine = args.all;
     request.filter = match &args.cgroup {
         _ if args.all => RecordFilter::All,
@@ -422,6 +433,7 @@ fn text(args: &RecordArgs, file: &Path, recorded: &Recorded) -> String {
             )
         }
     };
+    text += &facts(recorded);
     text += &cost(recorded);
     if end.stolen > Ns::ZERO {
         text += &format!("the hypervisor took {} of CPU time away meanwhile\n", end.stolen);
@@ -441,6 +453,20 @@ fn text(args: &RecordArgs, file: &Path, recorded: &Recorded) -> String {
     }
     let replays = recorded.system_wide && matches!(recorded.backend, Backend::Bpf | Backend::Tracepoints);
     text + &if replays { format!("next: schedlab compare {path}\n") } else { String::new() }
+}
+
+/// Returns how many facts were recorded and lost, where messages were.
+fn facts(recorded: &Recorded) -> String {
+    let end = &recorded.end;
+    let lost = match end.facts_lost {
+        0 => "none was lost".to_owned(),
+        1 => "1 was lost".to_owned(),
+        lost => format!("{lost} were lost"),
+    };
+    match end.facts + end.facts_lost {
+        0 => String::new(),
+        _ => format!("It has {} facts of what tasks exchanged; {lost}.\n", end.facts),
+    }
 }
 
 /// Returns what the recording cost, and by which way it was made.
@@ -465,6 +491,8 @@ fn json(file: &Path, recorded: &Recorded) -> serde_json::Value {
         "not_at_place": recorded.not_at_place,
         "events": end.events,
         "lost": end.lost,
+        "facts": end.facts,
+        "facts_lost": end.facts_lost,
         "threads": recorded.tasks,
         "duration_ns": end.duration.0,
         "file_bytes": recorded.file_bytes,

@@ -71,10 +71,11 @@ fn expected(name: &str, tables: &Value) -> Vec<String> {
     }
 }
 
-/// Listings (`--timehist`, `--stream`) are the list that was asked for; all others begin with what their tables say.
+/// Listings (`--timehist`, `--stream`) are the list that was asked for; all others begin with what their tables say. (That of
+/// `--messages`, for which this recording is too old, is tested beside it: `crates/trace/tests/messages.rs`.)
 #[test]
 fn every_analysis_begins_with_its_answer() {
-    for entry in ALL.iter().filter(|entry| !["timehist", "stream"].contains(&entry.name)) {
+    for entry in ALL.iter().filter(|entry| !["timehist", "stream", "messages"].contains(&entry.name)) {
         let option = format!("--{}", entry.name);
         let mut arguments = vec!["show", RECORDING, &option];
         arguments.extend(entry.takes.map(|_| "3"));

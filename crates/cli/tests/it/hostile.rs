@@ -4,9 +4,10 @@
 use super::{Folder, Ran, ran, root, schedlab};
 use schedlab_model::text::{is_hostile, shown};
 use schedlab_model::{
-    CpuId, EventKind, EventSink, GroupId, GroupSpec, Ns, PrevState, SchedEvent, TaskId, Waker,
+    CpuId, EventKind, EventSink, Fact, FactKind, GroupId, GroupSpec, Ns, ObjectInfo, ObjectKind, PrevState,
+    SchedEvent, TaskId, Transfer, Waker,
 };
-use schedlab_trace::{Capabilities, GroupInfo, Header, TaskInfo, Writer};
+use schedlab_trace::{Capabilities, Capability, GroupInfo, Header, TaskInfo, Writer};
 use std::process::{Command, Stdio};
 
 const NAMES: [&str; 4] =
@@ -47,12 +48,14 @@ fn recording(folder: &Folder) -> String {
         group: GroupId(1),
         ..TaskInfo::unknown(10 + index as u32, 10 + index as u32, NAMES[index])
     };
+    let mut capabilities = Capabilities::simulator();
+    capabilities.0.insert(Capability::Messages.name().to_owned());
     let header = Header {
         kernel: "6.18.5".to_owned(),
         hz: 250,
         note: NAMES[0].to_owned(),
         command: vec![NAMES[3].to_owned()],
-        capabilities: Capabilities::simulator(),
+        capabilities,
         tasks: (0..NAMES.len()).map(&mut task).collect(),
         groups: vec![group("/", None), group(&format!("/{}", NAMES[2]), Some(GroupId(0)))],
         ..Header::default()
@@ -67,6 +70,13 @@ fn recording(folder: &Folder) -> String {
         let kind = EventKind::Switch { prev: on, prev_state: PrevState::Sleeping, next: Some(next) };
         writer.event(&SchedEvent { at: at + Ns(9_000), cpu: CpuId(0), kind });
         on = Some(next);
+    }
+    let object = ObjectInfo { to: NAMES[1].to_owned(), ..ObjectInfo::of(ObjectKind::Unix) };
+    let object = writer.add_object(ObjectInfo { from: NAMES[0].to_owned(), ..object });
+    for (ms, task) in [(1, 0), (2, 1)] {
+        let moved = Transfer::of(object, 5);
+        let kind = if task == 0 { FactKind::Send(moved) } else { FactKind::Receive(moved) };
+        writer.fact(&Fact { at: Ns::from_ms(ms), cpu: CpuId(0), task: Some(TaskId(task)), kind });
     }
     let bytes = writer.finish(Ns::from_ms(40)).unwrap();
     folder.write("\u{1b}[2Jname.slt", bytes)

@@ -123,7 +123,7 @@ fn every_analysis_answers_for_every_recording_and_for_scenarios() {
     for input in inputs {
         let mut arguments = vec!["show".to_owned(), input.clone(), "--json".to_owned()];
         // Listings of every file would take long: their rows are tested elsewhere.
-        let wanted = ALL.iter().filter(|e| !["syscalls", "timehist", "stream"].contains(&e.name));
+        let wanted = ALL.iter().filter(|e| !["syscalls", "timehist", "stream", "messages"].contains(&e.name));
         for entry in wanted {
             arguments.push(format!("--{}", entry.name));
             arguments.extend(entry.takes.map(|_| "3".to_owned()));
@@ -131,9 +131,26 @@ fn every_analysis_answers_for_every_recording_and_for_scenarios() {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let value = json(&arguments);
         assert_eq!(value["schema"], "schedlab-show/1");
-        assert_eq!(value["analyses"].as_array().unwrap().len(), ALL.len() - 3, "{input}");
+        assert_eq!(value["analyses"].as_array().unwrap().len(), ALL.len() - 4, "{input}");
         consistent(&value, &input);
     }
+}
+
+/// Recordings of 1.4 have facts; those before are refused by name.
+#[test]
+fn messages_are_shown_where_they_were_recorded() {
+    let file = "fuzz/corpus/recording/good-1.4-facts.slt";
+    let value = json(&["show", file, "--messages", "--json"]);
+    let analysis = &value["analyses"][0];
+    let pairs = analysis["tables"]["pairs"].as_array().unwrap();
+    let sent: u64 = pairs.iter().filter_map(|row| row["messages"].as_u64()).sum();
+    assert!(sent >= 15 && pairs.iter().any(|row| row["over"] == "TCP :6379"), "{analysis}");
+    assert!(analysis["notes"].to_string().contains("12 facts were lost"), "{analysis}");
+    let ran = schedlab(&["show", file, "--messages"]);
+    assert!(ran.stdout.contains("Who sends to whom") && ran.stdout.contains("<elsewhere>"), "{}", ran.stdout);
+    let ran = schedlab(&["show", "recordings/redis-other-other-closed8.slt", "--messages"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("the list of messages needs messages"), "{}", ran.stderr);
 }
 
 /// Two analyses that count the same thing must agree.

@@ -6,8 +6,11 @@
 //! reservation and no wakeup. What that costs against other ways: `experiments/recorder_cost.py`.
 
 mod decode;
+mod messages;
 
+use super::messages::RawFact;
 use super::raw::RawEvent;
+use super::{MessageHooks, Messages};
 use crate::HostError;
 use crate::sys::Shared;
 use aya::maps::{HashMap, Map, MapData};
@@ -17,9 +20,14 @@ use aya::{Btf, Ebpf, EbpfLoader};
 use aya_obj::btf::BtfKind;
 pub(crate) use decode::OUTSIDE;
 use decode::{Decoder, RECORD, SEQUENCE};
+use messages::{
+    COUNTED_FOR, COUNTER, FACT, FACT_CALLS, FACT_CONTROL, FACT_HEAD, FACT_LOST, FACT_PROGRAMS, FACT_SEQUENCE,
+    FACT_TAIL,
+};
 use schedlab_model::CpuSet;
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -143,21 +151,35 @@ struct Loaded {
     links: Vec<(&'static str, BtfTracePointLinkId)>,
     /// The kernel says which tasks limits hold back.
     limits: bool,
+    /// How messages are seen; `None`: they are not.
+    messages: Option<MessageHooks>,
+    /// The links of the programs that see them.
+    fact_links: Vec<(&'static str, BtfTracePointLinkId)>,
 }
 
 impl Loaded {
-    fn load(cpus: u32, slots: u32, only: &Only) -> Result<Loaded, HostError> {
+    fn load(cpus: u32, slots: u32, fact_slots: u32, only: &Only) -> Result<Loaded, HostError> {
         let btf = Btf::from_sys_fs().map_err(|e| failed("reading the kernel's types (BTF)")(&e))?;
         let group: u64 = match only {
             Only::CpuGroup(id) | Only::UnifiedGroup(id) => *id,
             _ => 0,
         };
         let filter = only.number();
+        let sockets_by_calls = !messages::has_socket_tracepoints(&btf);
+        let (calls, by_calls) = (messages::interesting_calls(sockets_by_calls), u8::from(sockets_by_calls));
+        // Seeded by the system.
+        let salt: u64 = RandomState::new().hash_one(cpus);
         let mut loader = EbpfLoader::new();
         loader
             .btf(Some(&btf))
             .map_max_entries("rings", cpus * slots)
             .map_max_entries("controls", cpus)
+            .map_max_entries("fact_rings", (cpus * fact_slots).max(1))
+            .map_max_entries("fact_controls", cpus)
+            .override_global("fact_slots", &fact_slots, true)
+            .override_global("salt", &salt, true)
+            .override_global("interesting_calls", &calls, true)
+            .override_global("sockets_by_calls", &by_calls, true)
             .override_global("slots", &slots, true)
             .override_global("cpus", &cpus, true)
             .override_global("filter", &filter, true)
@@ -166,7 +188,10 @@ impl Loaded {
         let ebpf =
             loader.load(&OBJECT.0).map_err(|e| too_old(&release, failed("loading BPF programs")(&e)))?;
         let limits = btf.id_by_type_name_kind(TASKS_ARE_THROTTLED, BtfKind::Func).is_ok();
-        let mut loaded = Loaded { ebpf, links: Vec::new(), limits };
+        let hooks =
+            if sockets_by_calls { MessageHooks::SystemCalls } else { MessageHooks::SocketTracepoints };
+        let messages = (fact_slots > 0).then_some(hooks);
+        let mut loaded = Loaded { ebpf, links: Vec::new(), limits, messages, fact_links: Vec::new() };
         if let Only::Processes(list) = only {
             loaded.fill("processes", list)?;
         }
@@ -181,7 +206,52 @@ impl Loaded {
                 }
             }
         }
+        for (name, tracepoint) in loaded.fact_programs().chain(messages.map(|_| COUNTER)) {
+            let what = format!("loading the BPF program for messages on {tracepoint}");
+            loaded.program(name)?.load(tracepoint, &btf).map_err(|e| failed(&what)(&e))?;
+        }
         Ok(loaded)
+    }
+
+    /// The programs that see messages here.
+    fn fact_programs(&self) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
+        let hooks = self.messages;
+        let sockets = |name: &str| matches!(name, "on_send" | "on_receive");
+        FACT_PROGRAMS.into_iter().filter(move |(name, _)| {
+            hooks.is_some_and(|hooks| hooks == MessageHooks::SocketTracepoints || !sockets(name))
+        })
+    }
+
+    /// Attaches the programs that see messages.
+    fn attach_facts(&mut self) -> std::io::Result<()> {
+        if !self.fact_links.is_empty() {
+            return Ok(());
+        }
+        for (name, tracepoint) in self.fact_programs() {
+            let link = self.program(name).map_err(std::io::Error::other)?.attach();
+            let link =
+                link.map_err(|error| std::io::Error::other(format!("attaching to {tracepoint}: {error}")))?;
+            self.fact_links.push((name, link));
+        }
+        Ok(())
+    }
+
+    /// Returns how many system calls the machine made in [`COUNTED_FOR`].
+    fn count_calls(&mut self, controls: &Shared, cpus: usize) -> Result<u64, HostError> {
+        let (name, tracepoint) = COUNTER;
+        let program = self.program(name)?;
+        let link = program.attach().map_err(|e| failed(&format!("attaching to {tracepoint}"))(&e))?;
+        let sum = || -> u64 {
+            let calls = |cpu: usize| controls.long(cpu * FACT_CONTROL + FACT_CALLS).load(Ordering::Relaxed);
+            (0..cpus).map(calls).sum()
+        };
+        let before = sum();
+        std::thread::sleep(COUNTED_FOR);
+        let calls = sum() - before;
+        // Attached before the counter goes: a tracepoint whose last program went gets another one only after a grace period.
+        self.attach_facts().map_err(HostError::io("attaching the programs for messages"))?;
+        self.program(name)?.detach(link).map_err(|e| failed(&format!("leaving {tracepoint}"))(&e))?;
+        Ok(calls)
     }
 
     fn program(&mut self, name: &str) -> Result<&mut BtfTracePoint, HostError> {
@@ -226,7 +296,8 @@ impl Loaded {
     }
 
     fn detach(&mut self) {
-        for (name, link) in std::mem::take(&mut self.links).into_iter().rev() {
+        let links = std::mem::take(&mut self.links).into_iter();
+        for (name, link) in links.chain(std::mem::take(&mut self.fact_links)).rev() {
             if let Ok(program) = self.program(name) {
                 // A link that is gone already records nothing either.
                 let _ = program.detach(link);
@@ -248,18 +319,74 @@ pub(crate) struct BpfRing {
     seen: u64,
     stopped: bool,
     decoder: Decoder,
+    facts: Option<FactRing>,
 }
 
-/// Loads the programs and opens a ring for each CPU of `cpus`, in their order; and says whether limits are heard.
-pub(crate) fn open(cpus: &CpuSet, ring_bytes: usize, only: &Only) -> Result<(Vec<BpfRing>, bool), HostError> {
+/// The ring of one CPU for facts.
+struct FactRing {
+    rings: Rc<Shared>,
+    controls: Rc<Shared>,
+    slots: usize,
+    tail: u64,
+    lost: u64,
+    seen: u64,
+    last_at: u64,
+}
+
+/// What was opened.
+pub(crate) struct OpenedBpf {
+    /// A ring for each CPU, in their order.
+    pub(crate) rings: Vec<BpfRing>,
+    /// The kernel says which tasks limits hold back.
+    pub(crate) limits: bool,
+    /// How messages are seen, or why they are not.
+    pub(crate) messages: Result<MessageHooks, String>,
+}
+
+/// Loads the programs and opens a ring for each CPU of `cpus`, in their order. `count`: where [`Messages::Auto`] depends on how many
+/// system calls there are.
+pub(crate) fn open(
+    cpus: &CpuSet,
+    ring_bytes: usize,
+    only: &Only,
+    messages: Messages,
+    count: bool,
+) -> Result<OpenedBpf, HostError> {
+    let with = if messages == Messages::Off {
+        Err("they were not asked for".to_owned())
+    } else {
+        match open_with(cpus, ring_bytes, only, true) {
+            Ok(opened) if messages == Messages::Auto && count => match opened.too_many_calls()? {
+                None => Ok(opened),
+                Some(why) => Err(why),
+            },
+            Err(error) if messages == Messages::Auto => Err(error.to_string()),
+            other => Ok(other?),
+        }
+    };
+    match with {
+        Ok(opened) => Ok(opened),
+        Err(why) => Ok(OpenedBpf { messages: Err(why), ..open_with(cpus, ring_bytes, only, false)? }),
+    }
+}
+
+fn open_with(cpus: &CpuSet, ring_bytes: usize, only: &Only, facts: bool) -> Result<OpenedBpf, HostError> {
     let count = cpus.iter().last().map_or(1, |last| last.index() + 1);
     let bytes = ring_bytes.clamp(64 << 10, ALL_RINGS / count);
     // The largest power of two that fits.
     let slots = 1usize << (bytes / RECORD).ilog2();
-    let loaded = Loaded::load(count as u32, slots as u32, only)?;
+    let fact_slots = if facts { 1usize << (bytes / FACT).ilog2() } else { 0 };
+    let loaded = Loaded::load(count as u32, slots as u32, fact_slots as u32, only)?;
     let rings = Rc::new(loaded.shared("rings", count * slots * RECORD)?);
     let controls = Rc::new(loaded.shared("controls", count * CONTROL)?);
-    let limits = loaded.limits;
+    let fact_rings = match loaded.messages {
+        Some(_) => Some((
+            Rc::new(loaded.shared("fact_rings", count * fact_slots * FACT)?),
+            Rc::new(loaded.shared("fact_controls", count * FACT_CONTROL)?),
+        )),
+        None => None,
+    };
+    let (limits, messages) = (loaded.limits, loaded.messages);
     let loaded = Rc::new(RefCell::new(loaded));
     let ring = |cpu: usize| BpfRing {
         loaded: Rc::clone(&loaded),
@@ -272,18 +399,74 @@ pub(crate) fn open(cpus: &CpuSet, ring_bytes: usize, only: &Only) -> Result<(Vec
         seen: 0,
         stopped: false,
         decoder: Decoder::default(),
+        facts: fact_rings.as_ref().map(|(rings, controls)| FactRing {
+            rings: Rc::clone(rings),
+            controls: Rc::clone(controls),
+            slots: fact_slots,
+            tail: 0,
+            lost: 0,
+            seen: 0,
+            last_at: 0,
+        }),
     };
-    Ok((cpus.iter().map(|cpu| ring(cpu.index())).collect(), limits))
+    let rings = cpus.iter().map(|cpu| ring(cpu.index())).collect();
+    let messages = messages.ok_or_else(String::new);
+    Ok(OpenedBpf { rings, limits, messages })
 }
 
-/// Whether the programs can be loaded here (they are unloaded again).
-pub(crate) fn probe(cpus: &CpuSet) -> Result<(), HostError> {
-    open(cpus, 0, &Only::All).map(drop)
+/// Returns how messages would be seen here, or why not, when the programs can be loaded (they are unloaded again).
+pub(crate) fn probe(cpus: &CpuSet) -> Result<Result<MessageHooks, String>, HostError> {
+    open(cpus, 0, &Only::All, Messages::Auto, false).map(|opened| opened.messages)
+}
+
+impl OpenedBpf {
+    /// Why the machine makes too many system calls to look at all of them, if it does.
+    fn too_many_calls(&self) -> Result<Option<String>, HostError> {
+        let Some((ring, facts)) = self.rings.first().and_then(|ring| Some((ring, ring.facts.as_ref()?)))
+        else {
+            return Ok(None);
+        };
+        let cpus = self.rings.iter().map(|ring| ring.cpu + 1).max().unwrap_or_default();
+        let calls = ring.loaded.borrow_mut().count_calls(&facts.controls, cpus)?;
+        Ok(messages::too_many(calls))
+    }
 }
 
 impl BpfRing {
     fn control(&self, part: usize) -> &std::sync::atomic::AtomicU64 {
         self.controls.long(self.cpu * CONTROL + part)
+    }
+}
+
+impl FactRing {
+    /// Appends what is there of the ring of `cpu`; `stopped`: nothing is written any longer.
+    fn drain(&mut self, cpu: usize, stopped: bool, out: &mut VecDeque<RawFact>) {
+        let control = |part: usize| self.controls.long(cpu * FACT_CONTROL + part);
+        let head = control(FACT_HEAD).load(Ordering::Acquire);
+        // As in the ring of events.
+        let end = if cfg!(target_arch = "x86_64") || stopped { head } else { self.seen };
+        self.seen = head;
+        while self.tail != end {
+            let slot = self.tail as usize & (self.slots - 1);
+            let offset = (cpu * self.slots + slot) * FACT;
+            let sequence = self.rings.word(offset + FACT_SEQUENCE).load(Ordering::Acquire);
+            if sequence != (self.tail as u32).wrapping_add(1) {
+                break;
+            }
+            let words: [u64; 8] =
+                std::array::from_fn(|i| self.rings.long(offset + 8 * i).load(Ordering::Relaxed));
+            let fact = messages::decode(words);
+            // One that was begun before another may be written after it.
+            self.last_at = self.last_at.max(fact.at);
+            out.push_back(RawFact { at: self.last_at, ..fact });
+            self.tail += 1;
+        }
+        control(FACT_TAIL).store(self.tail, Ordering::Release);
+        let lost = control(FACT_LOST).load(Ordering::Relaxed);
+        if lost != self.lost {
+            out.push_back(RawFact::lost(self.last_at, lost - self.lost));
+            self.lost = lost;
+        }
     }
 }
 
@@ -323,6 +506,16 @@ impl super::CpuSource for BpfRing {
         if lost != self.lost {
             out.push_back(self.decoder.lost(lost - self.lost));
             self.lost = lost;
+        }
+    }
+
+    fn enable_facts(&mut self) -> std::io::Result<()> {
+        self.loaded.borrow_mut().attach_facts()
+    }
+
+    fn drain_facts(&mut self, out: &mut VecDeque<RawFact>) {
+        if let Some(facts) = &mut self.facts {
+            facts.drain(self.cpu, self.stopped, out);
         }
     }
 

@@ -2,13 +2,14 @@
 
 use super::bpf::OUTSIDE;
 use super::limits::{Change, Class, Limits};
+use super::messages::{Messages, RawFact};
 use super::raw::{Comm, Context, RawEvent, RawKind};
 use super::switches::UNKNOWN_PRIO;
 use super::tasks::{Hint, Tasks};
 use super::{CpuSource, RecordSink};
 use crate::proc;
 use rustix::time::ClockId;
-use schedlab_model::{CpuId, EventKind, Ns, PrevState, SchedEvent, TaskId, Waker};
+use schedlab_model::{CpuId, EventKind, Fact, FactKind, Ns, PrevState, SchedEvent, TaskId, Waker};
 use std::collections::VecDeque;
 
 /// No name came with it.
@@ -18,6 +19,8 @@ pub(crate) struct Merger {
     /// CLOCK_MONOTONIC of event time 0; what is older is not handed out.
     origin: u64,
     queues: Vec<VecDeque<RawEvent>>,
+    facts_of: Vec<VecDeque<RawFact>>,
+    messages: Messages,
     tasks: Tasks,
     /// Who stands for those that are not recorded, per CPU, where not everybody is.
     stand_ins: Vec<Option<TaskId>>,
@@ -28,6 +31,8 @@ pub(crate) struct Merger {
     last: Ns,
     pub(crate) events: u64,
     pub(crate) lost: u64,
+    pub(crate) facts: u64,
+    pub(crate) facts_lost: u64,
     pub(crate) stolen: Ns,
 }
 
@@ -60,6 +65,8 @@ impl Merger {
         Merger {
             origin,
             queues: touched_queues(cpus),
+            facts_of: (0..cpus).map(|_| VecDeque::new()).collect(),
+            messages: Messages::new(origin),
             tasks,
             running: stand_ins.clone(),
             stand_ins,
@@ -68,6 +75,8 @@ impl Merger {
             last: Ns::ZERO,
             events: 0,
             lost: 0,
+            facts: 0,
+            facts_lost: 0,
             stolen: Ns::ZERO,
         }
     }
@@ -96,12 +105,11 @@ impl Merger {
         horizon: u64,
         sink: &mut dyn RecordSink,
     ) {
-        for (cpu, source) in sources {
-            source.drain(&mut self.queues[cpu.index()]);
-        }
+        self.drain(sources);
         self.hand_out_to(horizon, sink);
         self.report_steal(&proc::steal(), sink);
         self.tasks.forget(self.last);
+        self.messages.forget(horizon);
     }
 
     /// Reads every ring a last time and hands out what happened before the end.
@@ -111,18 +119,57 @@ impl Merger {
         over: &Over,
         sink: &mut dyn RecordSink,
     ) {
-        for (cpu, source) in sources {
-            source.drain(&mut self.queues[cpu.index()]);
-        }
+        self.drain(sources);
         self.hand_out_to(over.at, sink);
         self.report_steal(&over.steal, sink);
     }
 
+    /// Facts first: what a fact names was told by an event before it, which is then read too.
+    fn drain(&mut self, sources: &mut [(CpuId, Box<dyn CpuSource>)]) {
+        for (cpu, source) in sources {
+            source.drain_facts(&mut self.facts_of[cpu.index()]);
+            source.drain(&mut self.queues[cpu.index()]);
+        }
+    }
+
     fn hand_out_to(&mut self, horizon: u64, sink: &mut dyn RecordSink) {
-        while let Some((cpu, event)) = self.oldest(horizon) {
-            if event.at >= self.origin {
-                self.hand_out(cpu, event, sink);
+        loop {
+            let fact = self.oldest_fact(horizon);
+            // At the same time the event comes first: a task is switched to before it does anything.
+            let event = self.oldest(fact.map_or(horizon, |(at, _)| at));
+            match (event, fact) {
+                (Some((cpu, event)), _) if event.at >= self.origin => self.hand_out(cpu, event, sink),
+                (Some(_), _) => {}
+                (None, Some((_, cpu))) => self.hand_out_fact(cpu, sink),
+                (None, None) => return,
             }
+        }
+    }
+
+    /// The CPU with the oldest fact, and its time, when it is not later than `horizon`.
+    fn oldest_fact(&self, horizon: u64) -> Option<(u64, usize)> {
+        let fronts =
+            self.facts_of.iter().enumerate().filter_map(|(cpu, queue)| Some((queue.front()?.at, cpu)));
+        fronts.min().filter(|(at, _)| *at <= horizon)
+    }
+
+    fn hand_out_fact(&mut self, cpu: usize, sink: &mut dyn RecordSink) {
+        let Some(raw) = self.facts_of[cpu].pop_front().filter(|raw| raw.at >= self.origin) else { return };
+        let at = Ns(raw.at.saturating_sub(self.origin)).max(self.last);
+        let Some(fact) = self.messages.fact(at, CpuId::from(cpu), &raw, &mut self.tasks) else { return };
+        self.tell_fresh(sink);
+        if self.messages.has_fresh() {
+            self.messages.fresh().iter().for_each(|(id, object)| sink.object(*id, object));
+        }
+        self.last = at;
+        self.count_fact(&fact);
+        sink.fact(&fact);
+    }
+
+    fn count_fact(&mut self, fact: &Fact) {
+        match fact.kind {
+            FactKind::Lost { count } => self.facts_lost += count,
+            _ => self.facts += 1,
         }
     }
 
@@ -172,14 +219,18 @@ impl Merger {
     }
 
     fn emit(&mut self, event: SchedEvent, sink: &mut dyn RecordSink) {
+        self.tell_fresh(sink);
+        self.last = event.at;
+        self.events += 1;
+        sink.event(&event);
+    }
+
+    fn tell_fresh(&mut self, sink: &mut dyn RecordSink) {
         if self.tasks.has_fresh() {
             let tasks = self.tasks.fresh();
             self.tasks.fresh_groups().iter().for_each(|group| sink.group(group));
             tasks.iter().for_each(|task| sink.task(task));
         }
-        self.last = event.at;
-        self.events += 1;
-        sink.event(&event);
     }
 
     fn report_steal(&mut self, now: &[(CpuId, u64)], sink: &mut dyn RecordSink) {

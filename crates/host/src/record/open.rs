@@ -4,7 +4,7 @@ use super::bpf::{self, Only};
 use super::child::Command;
 use super::switches::SwitchRecorder;
 use super::tracepoints::Tracepoints;
-use super::{CpuSource, RecordFilter, RecordRequest, RecordUntil};
+use super::{CpuSource, MessageHooks, Messages, RecordFilter, RecordRequest, RecordUntil};
 use crate::cgroup::{Hierarchy, find_group};
 use crate::facts::{Backend, MachineFacts, RecordingCapabilities};
 use crate::sys::perf::Target;
@@ -26,12 +26,15 @@ struct Sources {
     wake_rule: &'static str,
     limits: bool,
     idle_unproven: CpuSet,
+    messages: Result<MessageHooks, String>,
     command: Option<Command>,
 }
 
 impl Sources {
     fn of(list: Vec<(CpuId, Box<dyn CpuSource>)>) -> Sources {
-        Sources { list, wake_rule: "none", limits: false, idle_unproven: CpuSet::EMPTY, command: None }
+        let messages = Err("only the backend bpf sees them".to_owned());
+        let idle_unproven = CpuSet::EMPTY;
+        Sources { list, wake_rule: "none", limits: false, idle_unproven, messages, command: None }
     }
 }
 
@@ -69,6 +72,11 @@ fn open_one(
     request: &RecordRequest,
     machine: &MachineFacts,
 ) -> Result<(Opened, Option<Command>), HostError> {
+    if request.messages == Messages::On && backend != Backend::Bpf {
+        let source =
+            io::Error::other("only the backend bpf sees them (`--messages off` records without them)");
+        return Err(HostError::Io { what: "recording messages".to_owned(), source });
+    }
     let sources = match backend {
         Backend::Bpf => open_bpf(request, machine)?,
         Backend::Tracepoints => open_tracepoints(request, machine)?,
@@ -88,6 +96,7 @@ fn open_one(
         regroups: everything,
         calls: backend == Backend::Bpf && cfg!(target_arch = "x86_64"),
         limits: sources.limits,
+        messages: sources.messages,
         steal_grain: Some(proc::STEAL_GRAIN),
     };
     let filter_here =
@@ -120,10 +129,13 @@ fn open_bpf(request: &RecordRequest, machine: &MachineFacts) -> Result<Sources, 
             }
         }
     };
-    let (rings, limits) = bpf::open(&machine.online, request.ring_bytes, &only)?;
+    // What a command does is asked for, however much it is.
+    let count = only == Only::All && !matches!(request.until, RecordUntil::CommandEnds(_));
+    let opened = bpf::open(&machine.online, request.ring_bytes, &only, request.messages, count)?;
+    let bpf::OpenedBpf { rings, limits, messages } = opened;
     let boxed = |ring| -> Box<dyn CpuSource> { Box::new(ring) };
     let list = machine.online.iter().zip(rings.into_iter().map(boxed)).collect();
-    Ok(Sources { wake_rule: bpf::WAKE_RULE, limits, ..Sources::of(list) })
+    Ok(Sources { wake_rule: bpf::WAKE_RULE, limits, messages, ..Sources::of(list) })
 }
 
 fn open_tracepoints(request: &RecordRequest, machine: &MachineFacts) -> Result<Sources, HostError> {

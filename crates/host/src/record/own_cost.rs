@@ -74,10 +74,12 @@ fn several(more: impl Fn(usize) -> bool, turn: impl Fn() -> io::Result<Option<u6
 
 /// Forgets what the rings hold.
 pub(super) fn empty(sources: &mut [(CpuId, Box<dyn CpuSource>)]) {
-    let mut dropped = VecDeque::new();
+    let (mut dropped, mut facts) = (VecDeque::new(), VecDeque::new());
     for (_, source) in sources {
         source.drain(&mut dropped);
         dropped.clear();
+        source.drain_facts(&mut facts);
+        facts.clear();
     }
 }
 

@@ -2,8 +2,10 @@
 
 use super::{replaces, stop_conditions::Caught};
 use schedlab_files::{FileId, NewFile};
-use schedlab_model::{EventKind, EventSink, Ns, SchedEvent, TaskId};
-use schedlab_trace::{CpuTime, GroupInfo, Header, Packed, TaskInfo, TraceError, Writer, renumber};
+use schedlab_model::{EventKind, EventSink, Fact, Ns, ObjectId, ObjectInfo, ObjectKind, SchedEvent, TaskId};
+use schedlab_trace::{
+    CpuTime, GroupInfo, Header, Packed, PackedFacts, TaskInfo, TraceError, Writer, renumber, renumber_fact,
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::BufWriter;
 use std::path::Path;
@@ -20,12 +22,21 @@ struct Known {
     ended: Option<Ns>,
 }
 
-/// The events of the last `keep`, packed.
+/// An object, and when a fact named it last.
+struct Named {
+    info: ObjectInfo,
+    at: Ns,
+}
+
+/// The events and facts of the last `keep`, packed.
 pub(super) struct FlightRecorder {
     keep: Ns,
     memory: usize,
     pending: Vec<SchedEvent>,
     packs: VecDeque<Packed>,
+    pending_facts: Vec<Fact>,
+    fact_packs: VecDeque<PackedFacts>,
+    objects: BTreeMap<ObjectId, Named>,
     bytes: usize,
     tasks: BTreeMap<TaskId, Known>,
     groups: Vec<GroupInfo>,
@@ -40,6 +51,9 @@ impl FlightRecorder {
             memory,
             pending: Vec::with_capacity(PACK),
             packs: VecDeque::new(),
+            pending_facts: Vec::new(),
+            fact_packs: VecDeque::new(),
+            objects: BTreeMap::new(),
             bytes: 0,
             tasks: BTreeMap::new(),
             groups: Vec::new(),
@@ -65,38 +79,131 @@ impl FlightRecorder {
         if self.pending.len() == PACK { self.pack() } else { Ok(()) }
     }
 
-    /// Returns the bytes in use for events.
+    pub(super) fn object(&mut self, id: ObjectId, info: ObjectInfo) {
+        let at = self.pending_facts.last().map_or(Ns::ZERO, |fact| fact.at);
+        let at = self.objects.get(&id).map_or(at, |known| known.at);
+        self.objects.insert(id, Named { info, at });
+    }
+
+    pub(super) fn fact(&mut self, fact: &Fact) -> Result<(), TraceError> {
+        let mut kind = fact.kind;
+        kind.each_object(&mut |id| {
+            if let Some(known) = self.objects.get_mut(id) {
+                known.at = fact.at;
+            }
+        });
+        self.pending_facts.push(*fact);
+        if self.pending_facts.len() == PACK { self.pack() } else { Ok(()) }
+    }
+
+    /// Returns the bytes in use for events and facts.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Packs the pending events and drops those that are too old.
     pub(super) fn pack(&mut self) -> Result<(), TraceError> {
-        let now = self.pending.last().map(|event| event.at);
+        let now =
+            self.pending.last().map(|event| event.at).max(self.pending_facts.last().map(|fact| fact.at));
         if let Some(pack) = Packed::pack(&self.pending)? {
             self.bytes += pack.bytes();
             self.packs.push_back(pack);
         }
         self.pending.clear();
-        let Some(now) = now else { return Ok(()) };
-        let oldest = now.saturating_sub(self.keep);
-        while let Some(front) = self.packs.front() {
-            let too_much = self.bytes > self.memory && self.packs.len() > 1;
-            if front.last() >= oldest && !too_much {
-                break;
-            }
-            self.short |= front.last() >= oldest;
-            self.bytes -= front.bytes();
-            self.packs.pop_front();
+        if let Some(pack) = PackedFacts::pack(&self.pending_facts)? {
+            self.bytes += pack.bytes();
+            self.fact_packs.push_back(pack);
         }
+        self.pending_facts.clear();
+        let Some(now) = now else { return Ok(()) };
+        while self.drop_oldest(now.saturating_sub(self.keep)) {}
         let begin = self.packs.front().map_or(now, Packed::first);
+        let begin = self.fact_packs.front().map_or(begin, |pack| pack.first().min(begin));
+        self.objects.retain(|_, known| known.at >= begin);
         // A task that ended before the oldest event is named by none of them; its last switch follows its end.
         let margin = Ns::from_ms(1000);
         self.tasks.retain(|_, known| known.ended.is_none_or(|ended| ended.saturating_add(margin) >= begin));
         Ok(())
     }
 
-    /// Writes the events that are kept: times begin with the oldest event within `keep`, tasks are numbered anew, and the time
+    /// Drops the oldest pack when it is too old, or too much for the memory. Returns whether it did.
+    fn drop_oldest(&mut self, oldest: Ns) -> bool {
+        let (events, facts) =
+            (self.packs.front().map(Packed::last), self.fact_packs.front().map(PackedFacts::last));
+        let (Some(last), of_events) = (match (events, facts) {
+            (Some(events), Some(facts)) => (Some(events.min(facts)), events <= facts),
+            (events, facts) => (events.or(facts), events.is_some()),
+        }) else {
+            return false;
+        };
+        let too_much = self.bytes > self.memory && self.packs.len() + self.fact_packs.len() > 1;
+        if last >= oldest && !too_much {
+            return false;
+        }
+        self.short |= last >= oldest;
+        let dropped = match of_events {
+            true => self.packs.pop_front().map_or(0, |pack| pack.bytes()),
+            false => self.fact_packs.pop_front().map_or(0, |pack| pack.bytes()),
+        };
+        self.bytes -= dropped;
+        true
+    }
+
+    /// Writes the facts that are kept into a file whose time 0 is `begin`; tasks have the numbers that its events gave them.
+    fn write_facts<W: std::io::Write>(
+        &self,
+        writer: &mut Writer<W>,
+        begin: Ns,
+        tasks: &mut BTreeMap<TaskId, TaskId>,
+    ) -> Result<(), TraceError> {
+        let (mut facts, mut objects) = (Vec::new(), BTreeMap::new());
+        for pack in &self.fact_packs {
+            facts.clear();
+            pack.unpack(&mut facts)?;
+            for fact in facts.iter().filter(|fact| fact.at >= begin) {
+                let mut new_objects = Vec::new();
+                let mut fact = renumber_fact(
+                    fact,
+                    |id| *tasks.entry(id).or_insert_with(|| writer.add_task(self.task_info(id))),
+                    |id| {
+                        let next = ObjectId::from(objects.len());
+                        *objects.entry(id).or_insert_with(|| {
+                            new_objects.push(id);
+                            next
+                        })
+                    },
+                );
+                for id in new_objects {
+                    writer.add_object(self.object_info(id));
+                }
+                fact.at = fact.at.saturating_sub(begin);
+                fact.kind.shift(begin);
+                writer.fact(&fact);
+            }
+        }
+        for (id, new) in &objects {
+            // Only now the numbers of all objects are known.
+            let mut info = self.object_info(*id);
+            if let Some(peer) = self.objects.get(id).and_then(|known| known.info.peer) {
+                info.peer = objects.get(&peer).copied();
+                writer.update_object(*new, info);
+            }
+        }
+        Ok(())
+    }
+
+    fn task_info(&self, id: TaskId) -> TaskInfo {
+        self.tasks.get(&id).map_or_else(|| TaskInfo::unknown(0, 0, "?"), |known| known.info.clone())
+    }
+
+    /// What is known of an object, but for its peer's number.
+    fn object_info(&self, id: ObjectId) -> ObjectInfo {
+        let unknown = || ObjectInfo::of(ObjectKind::Other);
+        let info = self.objects.get(&id).map_or_else(unknown, |known| known.info.clone());
+        ObjectInfo { peer: None, ..info }
+    }
+
+    /// Writes the events and facts that are kept: times begin with the oldest event within `keep`, tasks are numbered anew, and the time
     /// of `caught` moves with them. Returns what is in the file, and whether memory was short. When it fails, all is kept, to be
     /// written elsewhere.
     pub(super) fn write(
@@ -126,10 +233,7 @@ impl FlightRecorder {
                 }
                 let Some((writer, begin)) = &mut writer else { continue };
                 let mut event = renumber(event, |id| {
-                    *new_ids.entry(id).or_insert_with(|| {
-                        let known = self.tasks.get(&id).map(|known| known.info.clone());
-                        writer.add_task(known.unwrap_or_else(|| TaskInfo::unknown(0, 0, "?")))
-                    })
+                    *new_ids.entry(id).or_insert_with(|| writer.add_task(self.task_info(id)))
                 });
                 event.at = event.at.saturating_sub(*begin);
                 writer.event(&event);
@@ -140,6 +244,7 @@ impl FlightRecorder {
             Some(writer) => writer,
             None => (Writer::new(create()?, &header)?, end),
         };
+        self.write_facts(&mut writer, begin, &mut new_ids)?;
         writer.set_cpu_time(cpu_time);
         let out = writer.finish(end.saturating_sub(begin))?;
         let out = out.into_inner().map_err(|error| file(error.into_error()))?;
@@ -234,6 +339,45 @@ mod tests {
         assert_eq!(caught.from, Ns::from_ms(500));
         assert!(!written.short);
         std::fs::remove_file(path).unwrap();
+    }
+
+    /// Facts are kept as long as the events, with their tasks and objects numbered anew.
+    #[test]
+    fn facts_are_those_of_the_last_second() {
+        use schedlab_model::{FactKind, Limit, Transfer};
+        let mut flight = FlightRecorder::new(Ns::from_ms(1000), MEMORY);
+        for id in 0..40_000u32 {
+            let at = Ns::from_us(u64::from(id) * 100);
+            flight.task(TaskId(id % 4), TaskInfo::unknown(id % 4 + 1, 1, "t"));
+            // A connection of two directions for each message.
+            for (object, peer) in [(2 * id, 2 * id + 1), (2 * id + 1, 2 * id)] {
+                let info = ObjectInfo { peer: Some(ObjectId(peer)), ..ObjectInfo::of(ObjectKind::Tcp) };
+                flight.object(ObjectId(object), info);
+            }
+            flight.event(&switch(u64::from(id) * 100, id % 4, (id + 1) % 4)).unwrap();
+            let mut fact = |task: u32, kind| {
+                flight.fact(&Fact { at, cpu: CpuId(0), task: Some(TaskId(task)), kind }).unwrap();
+            };
+            fact(id % 4, FactKind::Send(Transfer::of(ObjectId(2 * id), id)));
+            fact(id % 4, FactKind::Send(Transfer::of(ObjectId(2 * id + 1), 1)));
+            let until = Limit::At(at.saturating_add(Ns(7)));
+            fact(3, FactKind::Sleep { until, outcome: schedlab_model::Outcome::Done });
+        }
+        assert!(flight.objects.len() < 60_000, "{} objects", flight.objects.len());
+        let path = std::env::temp_dir().join(format!("schedlab-flight-facts-{}.slt", std::process::id()));
+        let end = Ns::from_us(4_000_000);
+        let place = Place { path: &path, fresh: true };
+        flight.write(&place, &Header::default(), end, CpuTime::default(), None).unwrap();
+        let recording = Recording::open(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        assert!(recording.repairs.is_clean(), "{}", recording.repairs);
+        let facts = &recording.facts;
+        assert_eq!((facts.list.len(), facts.objects.len()), (30_000, 20_000));
+        let FactKind::Send(first) = facts.list[0].kind else { panic!("{:?}", facts.list[0]) };
+        assert_eq!((facts.list[0].at, first.bytes), (Ns::ZERO, 30_000));
+        assert_eq!(facts.object(first.object).peer, Some(ObjectId(1)));
+        let FactKind::Sleep { until, .. } = facts.list[5].kind else { panic!("{:?}", facts.list[5]) };
+        assert_eq!(until, Limit::At(Ns(100_007)));
     }
 
     #[test]

@@ -70,6 +70,7 @@ pub const ALL: &[Entry] = &[
     super::runqueue::ENTRY,
     super::conservation::ENTRY,
     super::wakes::ENTRY,
+    super::messages::ENTRY,
     super::migrations::ENTRY,
     super::stream::ENTRY,
     super::syscalls::ENTRY,

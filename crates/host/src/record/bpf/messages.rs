@@ -1,0 +1,145 @@
+//! The records of `bpf/facts.h`: 64 bytes each, laid out as its `struct fact`; and the programs that write them.
+
+use crate::record::messages::RawFact;
+use aya::Btf;
+use aya_obj::btf::BtfKind;
+use std::time::Duration;
+
+/// Bytes of a record.
+pub(crate) const FACT: usize = 64;
+/// Where its sequence number is.
+pub(crate) const FACT_SEQUENCE: usize = 60;
+
+/// Bytes of `struct fact_control`, and where its parts are.
+pub(crate) const FACT_CONTROL: usize = 128;
+pub(crate) const FACT_HEAD: usize = 0;
+pub(crate) const FACT_LOST: usize = 8;
+pub(crate) const FACT_CALLS: usize = 24;
+pub(crate) const FACT_TAIL: usize = 64;
+
+/// The programs and their tracepoints.
+pub(crate) const FACT_PROGRAMS: [(&str, &str); 5] = [
+    ("on_send", "sock_send_length"),
+    ("on_receive", "sock_recv_length"),
+    ("on_state", "inet_sock_set_state"),
+    ("on_signal", "signal_generate"),
+    ("on_return", "sys_exit"),
+];
+
+/// The program that counts system calls, and its tracepoint.
+pub(crate) const COUNTER: (&str, &str) = ("count_calls", "sys_exit");
+
+/// For so long system calls are counted before a recording of the whole machine.
+pub(crate) const COUNTED_FOR: Duration = Duration::from_millis(50);
+
+/// From so many system calls a second on, all CPUs together, messages are not recorded unless they are asked for: a look at each of
+/// them costs 20 ns (measured, docs/recording.md), 2 % of one CPU at this rate.
+pub(crate) const TOO_MANY_CALLS: u64 = 1_000_000;
+
+/// Why a recording of the whole machine has no messages at this rate of system calls, if that is so.
+pub(crate) fn too_many(calls: u64) -> Option<String> {
+    let a_second = calls * 1000 / COUNTED_FOR.as_millis() as u64;
+    (a_second > TOO_MANY_CALLS).then(|| {
+        format!(
+            "the machine makes {:.1} million system calls a second, and each would cost some 20 ns more; `--messages on` records \
+             them all the same",
+            a_second as f64 / 1e6
+        )
+    })
+}
+
+/// Numbers of the system calls whose return makes a fact (x86-64; Linux 6.18, arch/x86/entry/syscalls/syscall_64.tbl).
+const CALLS: [u32; 35] = [
+    0, 1, 7, 19, 20, 22, 23, 35, 42, 43, 53, 61, 202, 213, 230, 232, 233, 247, 270, 271, 281, 282, 283, 284,
+    286, 288, 289, 290, 291, 293, 327, 328, 425, 426, 441,
+];
+
+/// And those for sockets, where these have no tracepoints: sendto, recvfrom, sendmsg, recvmsg.
+const SOCKET_CALLS: [u32; 4] = [44, 45, 46, 47];
+
+/// Returns a bit for each system call that makes a fact.
+pub(crate) fn interesting_calls(sockets_by_calls: bool) -> [u64; 8] {
+    let more = SOCKET_CALLS.iter().filter(|_| sockets_by_calls);
+    let mut bits = [0; 8];
+    for call in CALLS.iter().chain(more) {
+        bits[*call as usize / 64] |= 1u64 << (call % 64);
+    }
+    bits
+}
+
+/// Whether the kernel has the tracepoints of what goes through sockets (Linux 6.3).
+pub(crate) fn has_socket_tracepoints(btf: &Btf) -> bool {
+    ["btf_trace_sock_send_length", "btf_trace_sock_recv_length"]
+        .iter()
+        .all(|name| btf.id_by_type_name_kind(name, BtfKind::Typedef).is_ok())
+}
+
+/// Returns the fact of a record.
+pub(crate) fn decode(words: [u64; 8]) -> RawFact {
+    let [at, object, other, value, task, place, what, rest] = words;
+    RawFact {
+        at,
+        object,
+        other,
+        value,
+        tid: task as u32,
+        n: (task >> 32) as u32 as i32,
+        place: place as u32,
+        word: (place >> 32) as u32,
+        extra: what as u32,
+        flags: (what >> 32) as u16,
+        kind: (what >> 48) as u8,
+        of: (what >> 56) as u8,
+        limit: rest as u8,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_field_is_where_the_program_puts_it() {
+        let words = [
+            5,
+            6,
+            7,
+            8,
+            9 | 0xffff_fff5 << 32,
+            10 | 11 << 32,
+            12 | 0x21 << 32 | 2 << 48 | 1 << 56,
+            4 | 77 << 32,
+        ];
+        let fact = RawFact {
+            at: 5,
+            object: 6,
+            other: 7,
+            value: 8,
+            tid: 9,
+            n: -11,
+            place: 10,
+            word: 11,
+            extra: 12,
+            flags: 0x21,
+            kind: 2,
+            of: 1,
+            limit: 4,
+        };
+        assert_eq!(decode(words), fact);
+    }
+
+    #[test]
+    fn a_busy_machine_is_told_why() {
+        assert_eq!(too_many(50_000), None);
+        let why = too_many(100_000).expect("two million a second");
+        assert!(why.contains("2.0 million") && why.contains("--messages on"), "{why}");
+    }
+
+    #[test]
+    fn calls_of_sockets_are_looked_at_only_without_their_tracepoints() {
+        let has = |bits: [u64; 8], call: usize| bits[call / 64] >> (call % 64) & 1 == 1;
+        assert!(has(interesting_calls(false), 202) && has(interesting_calls(true), 441));
+        assert!(!has(interesting_calls(false), 45) && has(interesting_calls(true), 45));
+        assert!(!has(interesting_calls(true), 2), "open");
+    }
+}
