@@ -126,9 +126,9 @@ impl Objects {
     pub(super) fn fresh(&mut self) -> Vec<(ObjectId, ObjectInfo)> {
         let fresh = std::mem::take(&mut self.fresh).into_iter();
         fresh
-            .filter_map(|(id, key)| {
+            .map(|(id, key)| {
                 let known = self.known.get(&key).filter(|known| known.id == id);
-                Some((id, known.map_or_else(|| ObjectInfo::of(key.0), |known| known.info.clone())))
+                (id, known.map_or_else(|| ObjectInfo::of(key.0), |known| known.info.clone()))
             })
             .collect()
     }

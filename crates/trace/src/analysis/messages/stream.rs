@@ -69,7 +69,7 @@ impl Stream {
                 self.ahead = None;
             }
         }
-        if left > 0 && !self.taken.is_some_and(|taken| taken >= end) {
+        if left > 0 && self.taken.is_none_or(|taken| taken < end) {
             self.chunks.push_back(Chunk { end, bytes: left, at, line });
             self.queued += left;
             self.longest = self.longest.max(self.queued);
