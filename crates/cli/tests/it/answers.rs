@@ -72,7 +72,7 @@ fn expected(name: &str, tables: &Value) -> Vec<String> {
 }
 
 /// Listings (`--timehist`, `--stream`) are the list that was asked for; all others begin with what their tables say. (That of
-/// `--messages`, for which this recording is too old, is tested beside it: `crates/trace/tests/messages.rs`.)
+/// `--messages`, for which this recording is too old, is tested beside it: `crates/trace/tests/it/messages.rs`.)
 #[test]
 fn every_analysis_begins_with_its_answer() {
     for entry in ALL.iter().filter(|entry| !["timehist", "stream", "messages"].contains(&entry.name)) {

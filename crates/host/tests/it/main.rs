@@ -2,5 +2,6 @@
 
 mod common;
 mod limits;
+mod messages;
 mod record;
 mod tiers;

@@ -10,6 +10,7 @@ mod field;
 mod format;
 mod import;
 mod index;
+mod messages;
 mod one_pass;
 mod options;
 mod partition;

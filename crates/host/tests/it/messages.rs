@@ -3,9 +3,7 @@
 //! as root.
 #![allow(clippy::print_stderr, reason = "what is skipped says so by name")]
 
-mod common;
-
-use common::{Tids, skip};
+use crate::common::{Tids, skip};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::thread::{clock_nanosleep_absolute, futex, nanosleep};
 use rustix::time::{ClockId, clock_gettime};
@@ -216,6 +214,7 @@ fn exchange() -> Threads {
 fn recorded() -> &'static Result<(Threads, Told), String> {
     static RECORDED: OnceLock<Result<(Threads, Told), String>> = OnceLock::new();
     RECORDED.get_or_init(|| {
+        let _turn = schedlab_testing::turn();
         let (began, over) = (AtomicBool::new(false), AtomicBool::new(false));
         let mut sink = Sink { told: Told::default(), began: &began };
         let request = RecordRequest {

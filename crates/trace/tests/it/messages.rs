@@ -1,8 +1,6 @@
 //! `show --messages` on streams of facts whose answer is known.
 
-mod common;
-
-use common::{header, switch, wake};
+use crate::common::{header, switch, wake};
 use schedlab_model::{
     CpuId, EventSink, Fact, FactKind, Limit, Ns, ObjectId, ObjectInfo, ObjectKind, Outcome, PrevState,
     SchedEvent, TaskId, Transfer, Waker,
