@@ -93,7 +93,7 @@ fn two_requests() -> Recording {
         switch(101_000, 0, Some(0), sleeps, Some(1)),
         switch(112_000, 0, Some(1), sleeps, None),
     ];
-    let p = |place| Some(1_000 + place);
+    let p = |place: u64| Some(1_000 + place);
     let facts = [
         sent(1_000, 0, 0, 40, p(40)),
         received(8_000, 1, 0, 40, p(40)),
