@@ -111,16 +111,27 @@ fn two_requests() -> Recording {
 #[test]
 fn a_request_lasts_from_its_arrival_to_its_answer() {
     let said = said(&two_requests(), &Scope { by: Some(By::Name), ..Scope::default() });
+    let (window, ten) = (Ns(1_000_000), Ns(10_000));
     assert_eq!(
         said.answer,
-        "t1 answered 2 requests over TCP :6379 in 1.000 ms: half of them within 10.000 us, 99 % within 10.000 us. 30 % of \
-         that time t1 waited for a CPU; of the slowest 1 %, 60 %."
+        format!(
+            "t1 answered 2 requests over TCP :6379 in {window}: half of them within {ten}, 99 % within {ten}. 30 % of that \
+             time t1 waited for a CPU; of the slowest 1 %, 60 %."
+        )
     );
     let (key, rows) = &said.tables[0];
     assert_eq!((*key, rows.len()), ("requests", 1));
-    let ten = "Time(Ns(10000))";
-    let expected =
-        ["Text(\"t1\")", "Text(\"TCP :6379\")", "Count(1)", "Count(2)", "Milli(2000000)", ten, ten, ten];
+    let time = format!("{:?}", Cell::Time(ten));
+    let expected = [
+        "Text(\"t1\")",
+        "Text(\"TCP :6379\")",
+        "Count(1)",
+        "Count(2)",
+        "Milli(2000000)",
+        &time,
+        &time,
+        &time,
+    ];
     assert_eq!(rows[0][..8], expected);
     assert_eq!(rows[0][10..], ["Share(300000)", "Share(600000)", "Count(0)"]);
 }

@@ -148,7 +148,10 @@ mod tests {
         Transfer { place, ..Transfer::of(ObjectId(0), bytes) }
     }
 
-    fn told(done: &[Moved]) -> Vec<(Option<usize>, Option<usize>, u64, Option<u64>)> {
+    /// Sender, receiver, bytes and time under way.
+    type Told = (Option<usize>, Option<usize>, u64, Option<u64>);
+
+    fn told(done: &[Moved]) -> Vec<Told> {
         done.iter().map(|m| (m.from, m.to, m.bytes, m.queued.map(|ns| ns.0))).collect()
     }
 
