@@ -40,7 +40,7 @@ pub enum Refused {
     #[error("{} was exchanged while it was opened: choose a folder that only you can write", .0.display())]
     Exchanged(PathBuf),
     /// The file is also an input.
-    #[error("{} is the file that is read, {}, too: give the output a name of its own", .output.display(), .input.display())]
+    #[error("the output {} is also the input {}: give the output a name of its own", .output.display(), .input.display())]
     Input {
         /// The output as it was named.
         output: PathBuf,
