@@ -5,7 +5,7 @@ SHELL := /bin/bash
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test cargo-test wheel python-test lint ci guests guests-short oracle stress bench doc clean
+.PHONY: help demo build test test-all test-programs cargo-test wheel python-test python-test-always lint ci guests guests-short oracle stress bench doc clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,6 +14,7 @@ RECORDED := recordings/redis-other
 
 # Without the commands that touch the machine, which are half of what is to be compiled.
 demo:  ## No root: a recording of Redis beside a batch job; two predictions, and what really happened
+	@.ci/packages build
 	$(CARGO) build --release --package schedlab-cli --no-default-features
 	$(TARGET)/release/schedlab compare --brief $(RECORDED)-other-closed8.slt \
 	    --variant 'batch idle: sysbench policy=idle' \
@@ -24,12 +25,21 @@ demo:  ## No root: a recording of Redis beside a batch job; two predictions, and
 build:  ## Build all of the program: target/release/schedlab
 	$(CARGO) build --release --package schedlab-cli
 
-test: cargo-test  ## Every test: models against oracles, scenarios, recordings, bad input, tidiness, the Python package
-	@if python3 -c 'import ensurepip' 2>/dev/null; then $(MAKE) python-test; else \
-		echo 'The tests of the Python package are skipped: python3 or its venv is missing (apt-get install python3-venv)' >&2; fi
+test:  ## What a push is judged by: lint, tests, the Python package and three kernels where the change can reach them
+	@.ci/test
 
-cargo-test:  ## Every test but those of the Python package: these need no network
-	$(CARGO) test --workspace --no-fail-fast
+test-all:  ## The same, whatever changed, with all cases of the property tests
+	@.ci/test --all
+
+NEXTEST := $(CARGO) nextest
+# nextest is taken where it is there (`make test` brings it); it does not know the examples of the documentation.
+cargo-test:  ## Every test but those of the Python package and the guests
+	@if $(NEXTEST) --version >/dev/null 2>&1; then \
+		$(CARGO) test --workspace --doc && $(NEXTEST) run --workspace; else $(CARGO) test --workspace --no-fail-fast; fi
+
+# The same selection of crates as `cargo-test` has: built alone, a crate gets other features, and most would be compiled again.
+test-programs:  ## Compile the tests and the programs that they run
+	$(CARGO) test --workspace --no-run --quiet
 
 lint:  ## Formatting, clippy (warnings are errors), licences and known holes of dependencies
 	$(CARGO) fmt --all --check
@@ -46,30 +56,30 @@ ci:  ## What must hold before a change lands: lint, tidy, licences, tests
 guests:  ## The program on six other kernels, in QEMU (fetches some 500 MB; an hour)
 	$(CARGO) xtask guest
 
-# The programs of the tests, which `cargo test --workspace` has built beside them. Built alone, the same crates get other features, and
-# most of them would be compiled again; for release, all.
+# What `make test-programs` built.
 TEST_PROGRAM := $(abspath $(TARGET))/debug/schedlab
 TEST_XTASK := CARGO_MANIFEST_DIR=$(CURDIR)/xtask $(abspath $(TARGET))/debug/xtask
+# --always: these parts run whatever changed.
+ALWAYS :=
 
-guests-short:  ## The same on three kernels, some minutes: part of CI
-	$(CARGO) test --workspace --no-run --quiet
-	$(TEST_XTASK) guest --short --program $(TEST_PROGRAM)
+guests-short: test-programs  ## The same on three kernels, some minutes; left out when no file that counts for it has changed
+	$(TEST_XTASK) reach guests-short $(ALWAYS) -- $(abspath $(TARGET))/debug/xtask guest --short --program $(TEST_PROGRAM)
 
-# Versions of all that is installed are in python/requirements-test.lock; the environment is made once.
-PYTHON_ENV := target/python-test
-$(PYTHON_ENV)/made: python/requirements-test.lock
-	python3 -m venv $(PYTHON_ENV)
-	$(PYTHON_ENV)/bin/pip install --quiet --requirement python/requirements-test.lock
-	touch $@
+# Versions of all that is installed are in python/requirements-test.lock.
+wheel:  ## The Python package: target/wheels
+	environment=$$(.ci/python python/requirements-test.lock) && cd python && \
+		"$$environment/bin/maturin" build --release --quiet --out ../target/wheels
 
-wheel: $(PYTHON_ENV)/made  ## The Python package: target/wheels
-	cd python && ../$(PYTHON_ENV)/bin/maturin build --release --quiet --out ../target/wheels
+python-test: test-programs  ## Tests of the Python package; left out when no file that counts for it has changed
+	@if python3 -c 'import ensurepip' 2>/dev/null; then \
+		$(TEST_XTASK) reach python $(ALWAYS) -- env -u CARGO_MANIFEST_DIR $(MAKE) python-test-always; else \
+		echo 'The tests of the Python package are skipped: python3 or its venv is missing (apt-get install python3-venv)' >&2; fi
 
-python-test: $(PYTHON_ENV)/made  ## Tests of the Python package
-	$(CARGO) test --workspace --no-run --quiet
-	cd python && ../$(PYTHON_ENV)/bin/maturin build --quiet --out ../target/wheels/debug
-	$(PYTHON_ENV)/bin/pip install --quiet --force-reinstall --no-deps target/wheels/debug/schedlab-*.whl
-	SCHEDLAB=$(TEST_PROGRAM) $(PYTHON_ENV)/bin/python -m pytest -q python/tests
+python-test-always: test-programs
+	environment=$$(.ci/python python/requirements-test.lock) && \
+		(cd python && "$$environment/bin/maturin" build --quiet --out ../target/wheels/debug) && \
+		"$$environment/bin/pip" install --quiet --force-reinstall --no-deps target/wheels/debug/schedlab-*.whl && \
+		SCHEDLAB=$(TEST_PROGRAM) "$$environment/bin/python" -m pytest -q python/tests
 
 oracle:  ## The Linux presets against recorded kernels: runs (median of ten), replays, shares on four CPUs
 	$(CARGO) xtask oracle oracles/linux/*.jsonl.zst --jitter 10 --share 0.005 --wait 15% --wait-floor 50us --pass 85%

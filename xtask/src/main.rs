@@ -17,6 +17,7 @@ mod guest_oracle;
 mod oracle;
 mod pairs;
 mod picture;
+mod reach;
 mod same_results;
 mod stress;
 mod tidy;
@@ -81,6 +82,10 @@ Usage: cargo xtask <chore> [options]
                     prediction, interval and claim beside what was recorded; fails when a certain claim is wrong
       --only TEXT   only pairs with this in their name; --jobs N: simulations at once
       --figures     print the figures of a recording (FILE), as a file of pairs keeps them
+  reach [PART -- COMMAND]
+                    run a part of the tests, unless no file that counts for it (.ci/reach.toml) has changed since it passed;
+                    alone: which parts would run, and why
+      --always      run it whatever changed
   same-results OLD NEW [CASE...]
                     run two programs (or those of two checkouts) with the same inputs: every number, name and key that
                     OLD gives must be in what NEW gives; sentences may read differently. CASE: only those that contain it
@@ -130,6 +135,7 @@ fn run(args: &[String]) -> Result<ExitCode> {
         "guest" => guest::command(rest),
         "guest-oracle" => guest_oracle::command(rest),
         "pairs" => pairs::command(rest),
+        "reach" => reach::command(rest),
         "same-results" => same_results::command(rest),
         "torture-writes" => torture_writes::command(rest),
         "help" | "--help" | "-h" => {
@@ -168,6 +174,7 @@ mod tests {
             "docs",
             "checked",
             "pairs",
+            "reach",
             "same-results",
             "torture-writes",
             "help",

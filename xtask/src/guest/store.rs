@@ -5,7 +5,8 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The folder of everything that is fetched: `$XDG_CACHE_HOME/schedlab-guest`, else `target/guest/cache`.
+/// The folder of everything that is fetched: `schedlab/guest` in the user's cache (`$XDG_CACHE_HOME`, else `~/.cache`), so that another
+/// checkout finds it, else `target/guest/cache`.
 pub(super) struct Store {
     root: PathBuf,
     fetched: RefCell<Vec<(String, u64, Duration)>>,
@@ -14,11 +15,9 @@ pub(super) struct Store {
 impl Store {
     /// The store of this tree.
     pub(super) fn open(tree: &Path) -> Store {
-        let shared = std::env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty());
-        let root = shared.map_or_else(
-            || tree.join("target/guest/cache"),
-            |path| PathBuf::from(path).join("schedlab-guest"),
-        );
+        let folder = |name: &str| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+        let shared = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
+        let root = shared.map_or_else(|| tree.join("target/guest/cache"), |path| path.join("schedlab/guest"));
         Store { root, fetched: RefCell::default() }
     }
 
