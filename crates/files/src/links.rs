@@ -42,7 +42,7 @@ pub(crate) fn fault(folder: &Stat) -> Option<&'static str> {
         return Some("belongs to another user");
     }
     // In a sticky folder others make entries, but cannot touch the next one of the path: it is judged by its own owner.
-    (folder.st_mode & 0o022 != 0 && folder.st_mode & STICKY == 0).then_some("can be written by other users")
+    (folder.st_mode & 0o022 != 0 && folder.st_mode & STICKY == 0).then_some("can be written by others")
 }
 
 /// Returns whether `owner` only means "not of this user namespace": the machine's root and its folders look so from inside.

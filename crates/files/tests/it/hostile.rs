@@ -285,7 +285,7 @@ fn a_trusted_folder_has_no_folder_above_that_others_change() {
     symlink("a", root.join("link")).unwrap();
     Folder::trusted(&root.join("link/b")).unwrap();
     fs::set_permissions(root.join("a"), fs::Permissions::from_mode(0o777)).unwrap();
-    let want = Refused::Changeable { folder: root.join("a"), fault: "can be written by other users" };
+    let want = Refused::Changeable { folder: root.join("a"), fault: "can be written by others" };
     assert_eq!(refused(Folder::trusted(&place)), want);
     fs::set_permissions(root.join("a"), fs::Permissions::from_mode(0o1777)).unwrap();
     Folder::trusted(&place).unwrap();
