@@ -36,6 +36,19 @@ pub fn settles<T>(attempts: u32, mut attempt: impl FnMut() -> T) -> T {
 /// What held in no attempt may be excused; what [`always`] was told may not.
 struct Broken;
 
+/// Returns how many cases a property gets that gets `all` of them when nothing is said: `PROPTEST_CASES` of 256 parts, as of proptest's
+/// own usual number, and at least 8.
+#[must_use]
+pub fn cases(all: u32) -> u32 {
+    let said = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok());
+    said.map_or(all, |said| share(all, said))
+}
+
+fn share(all: u32, said: u32) -> u32 {
+    let cases = u64::from(all) * u64::from(said) / 256;
+    u32::try_from(cases).unwrap_or(u32::MAX).max(8)
+}
+
 /// The turn of a test that manages, hogs or measures a CPU; the next such test begins when this is dropped.
 #[derive(Debug)]
 pub struct Turn {
@@ -141,6 +154,12 @@ mod tests {
             Err(attempts)
         });
         assert_eq!(ended, Err(3));
+    }
+
+    #[test]
+    fn a_push_has_a_quarter_of_the_cases() {
+        assert_eq!((share(512, 64), share(40, 64), share(16, 64), share(64, 5120)), (128, 10, 8, 1280));
+        assert_eq!(share(u32::MAX, u32::MAX), u32::MAX);
     }
 
     #[test]

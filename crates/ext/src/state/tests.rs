@@ -380,7 +380,7 @@ impl Play {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(schedlab_testing::cases(400)))]
 
     /// Whatever happens: no CPU that a thread could have stays idle, the scheduler keeps its contract, and the log repeats.
     #[test]

@@ -158,7 +158,7 @@ fn deadlines_are_refused_by_name() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(ProptestConfig::with_cases(schedlab_testing::cases(40)))]
 
     /// One queue for all: no CPU idles while a task that may run there waits; and no batch task runs while a
     /// request waits that may run there.

@@ -46,7 +46,7 @@ fn named(name: &str, (machine, workload): &(Machine, schedlab_model::Workload)) 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(schedlab_testing::cases(64)))]
 
     #[test]
     fn the_task_that_it_names_is_the_one_that_it_chooses(case in random::case()) {

@@ -376,7 +376,7 @@ fn tasks_that_change_places_for_ever_do_not_stop_time() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: schedlab_testing::cases(48), ..ProptestConfig::default() })]
 
     #[test]
     fn any_scheduler_runs_behind_agents(

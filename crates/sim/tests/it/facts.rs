@@ -245,7 +245,7 @@ fn nices() -> impl Strategy<Value = Vec<i8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(48) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(schedlab_testing::cases(48)) })]
 
     /// Weighted shares: hogs of any nice values on one CPU share it by their weights, under every CFS and EEVDF.
     #[test]

@@ -309,7 +309,7 @@ fn guaranteed(cpus: u64, raw: &[(u64, u64)]) -> Vec<TaskSpec> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(48) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(schedlab_testing::cases(48)) })]
 
     /// In no window does a task get more than a budget for each period that fits and one at each edge; a task that
     /// always wants the CPU gets its budget in every period, whatever else runs.

@@ -281,7 +281,7 @@ fn a_quota_of_two_cpus_is_shared_by_four() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(ProptestConfig::with_cases(schedlab_testing::cases(40)))]
 
     /// Random groups, limits and tasks on one to three CPUs: no group gets more than its limit allows (quota for
     /// each period, and what slices and ticks overrun), affinity holds, nothing hangs, and left-out ticks do

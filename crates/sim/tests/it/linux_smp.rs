@@ -229,7 +229,7 @@ fn a_light_hog_waits_two_seconds_and_is_not_lost() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(ProptestConfig::with_cases(schedlab_testing::cases(60)))]
 
     /// Random tasks on random machines: affinity holds on every event (the engine asserts it too), every task runs
     /// within the time that its weight allows, every tick mode gives the same schedule, and a CPU idles beside a

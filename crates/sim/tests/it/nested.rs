@@ -247,7 +247,7 @@ fn programs() -> impl Strategy<Value = Program> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 48,
+        cases: schedlab_testing::cases(48),
         rng_seed: proptest::test_runner::RngSeed::Fixed(7),
         failure_persistence: None,
         ..ProptestConfig::default()

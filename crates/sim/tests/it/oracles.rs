@@ -88,7 +88,7 @@ fn response_times_of_published_sets() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(schedlab_testing::cases(64)) })]
 
     /// Response-time analysis (Joseph and Pandya): the largest response of a FIFO task, all released together, is the
     /// least fixed point of `R = C + sum of ceil(R / T) C` over the more urgent ones.

@@ -49,7 +49,7 @@ fn check(name: &str, machine: &Machine, workload: &Workload, every_tick: bool, s
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(512) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(schedlab_testing::cases(512)) })]
 
     #[test]
     fn the_fast_path_is_the_plain_one(

@@ -208,7 +208,7 @@ fn without_sections_the_models_are_one() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: schedlab_testing::cases(200), ..ProptestConfig::default() })]
     /// Random sections, schedulers and costs: no task is lost, all assertions hold, and ticks that are left out do
     /// not matter. A section without preemption is never left.
     #[test]

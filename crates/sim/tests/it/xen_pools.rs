@@ -49,7 +49,7 @@ const KINDS: [&str; 5] =
     ["xen-credit:tslice=5ms", "xen-credit2", "xen-null", "xen-rtds:extratime=off", "xen-arinc653"];
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(schedlab_testing::cases(48)))]
 
     /// What happens in a pool is what happens on a host that has its pCPUs and its vCPUs only.
     #[test]

@@ -269,7 +269,7 @@ fn any_event() -> impl Strategy<Value = SchedEvent> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(schedlab_testing::cases(256)))]
 
     /// Events in any order and of any sense: written, read and repaired; a second pass finds nothing more
     /// to sort or to repair; summary and replay take them; time adds up.

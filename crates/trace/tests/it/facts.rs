@@ -109,7 +109,7 @@ fn any_facts() -> impl Strategy<Value = Vec<Fact>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(schedlab_testing::cases(128)))]
 
     #[test]
     fn what_goes_in_comes_out(facts in any_facts()) {

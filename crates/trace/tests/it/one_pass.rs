@@ -86,7 +86,7 @@ fn same(events: &[SchedEvent], scope: &Scope) -> Result<usize, TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1024, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: schedlab_testing::cases(1024), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn read_at_once_or_looked_at_as_a_whole(events in any_events(), from in 0..3_000u64, length in 1..3_000u64) {

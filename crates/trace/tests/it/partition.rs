@@ -37,7 +37,7 @@ impl Output for Nothing {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: schedlab_testing::cases(512), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn all_adds_up(events in events(), from in 0..3_000u64, length in 1..3_000u64) {

@@ -343,7 +343,7 @@ fn numbers_and_counts(found: Result<Imported, TraceError>) -> (Option<String>, b
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: schedlab_testing::cases(96), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_form_comes_back(choices in proptest::collection::vec(any::<u8>(), 0..80)) {

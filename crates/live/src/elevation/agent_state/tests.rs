@@ -540,7 +540,7 @@ const SCHEDULERS: [&str; 8] = [
 ];
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(ProptestConfig::with_cases(schedlab_testing::cases(512)))]
 
     /// Whatever threads do, on one to four managed CPUs: every round of every agent is checked by `go_round`, every
     /// rest by `check`. A log of it replays.

@@ -287,7 +287,7 @@ fn any_task() -> impl Strategy<Value = Closed> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(schedlab_testing::cases(64)))]
 
     /// Leaving out ticks that cannot matter changes nothing. The driver itself asserts that no task runs
     /// twice or while it sleeps.

@@ -416,7 +416,7 @@ fn plain_and_general_paths_agree<F: FairRules>(version: Version, cpus: usize, st
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(schedlab_testing::cases(48)))]
 
     #[test]
     fn plain_and_general_paths_agree_in_6_1(cpus in 1usize..4, steps in prop::collection::vec(any_step(), 1..160)) {
