@@ -55,12 +55,15 @@ pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What is said where RustSec's database is not at hand; docs/security.md has it too.
+const UNCHECKED: &str = "known holes are not checked: no package of crates.io carries RustSec's database (the package `rustsec` is a client for it)";
+
 /// `cargo xtask deny`: what deny.toml allows, and known holes where RustSec's database can be fetched. What cannot run here
 /// is said, and is no failure.
 pub(crate) fn dependencies() -> Result<ExitCode> {
     if !installed("deny") {
         println!(
-            "== {}, advisories: left out, cargo-deny is not installed (cargo install cargo-deny)",
+            "== {}, advisories: left out, cargo-deny is not installed (cargo install cargo-deny); {UNCHECKED}",
             LICENCES.title
         );
         return Ok(ExitCode::SUCCESS);
@@ -69,7 +72,7 @@ pub(crate) fn dependencies() -> Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
     if !cargo(&ADVISORIES_DATABASE)? {
-        println!("== {}: left out, the database cannot be fetched from here", ADVISORIES.title);
+        println!("== {}: left out, the database cannot be fetched from here; {UNCHECKED}", ADVISORIES.title);
         return Ok(ExitCode::SUCCESS);
     }
     Ok(if cargo(&ADVISORIES)? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -95,4 +98,16 @@ fn installed(subcommand: &str) -> bool {
         .stderr(Stdio::null())
         .status()
         .is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_about_security_says_what_is_not_checked() {
+        let page = std::fs::read_to_string(tree::root().join("docs/security.md")).unwrap();
+        let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(UNCHECKED), "{UNCHECKED}");
+    }
 }

@@ -9,6 +9,7 @@ mod args;
 mod commands;
 mod exit;
 mod format;
+mod message;
 #[cfg(feature = "machine")]
 mod options;
 mod origin;
@@ -21,7 +22,7 @@ mod stdin;
 
 use args::{Args, Command};
 use clap::Parser;
-use schedlab_model::text::shown_lines;
+use message::{limited, on_one_line};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -105,7 +106,7 @@ fn all_given_back(result: anyhow::Result<exit::Exit>) -> anyhow::Result<exit::Ex
     }
     if let Err(error) = result {
         // Nothing is left to do when standard error is gone too.
-        let _ = writeln!(std::io::stderr(), "error: {}", shown_lines(&message(&error)));
+        let _ = writeln!(std::io::stderr(), "error: {}", limited(&message(&error)));
     }
     for one in left {
         let all: Vec<String> = one.failures.iter().map(|(what, why)| format!("{what} ({why})")).collect();
@@ -114,7 +115,7 @@ fn all_given_back(result: anyhow::Result<exit::Exit>) -> anyhow::Result<exit::Ex
             all.join("; "),
             one.journal.display()
         );
-        let _ = writeln!(std::io::stderr(), "error: {}", shown_lines(&text));
+        let _ = writeln!(std::io::stderr(), "error: {}", schedlab_model::text::shown_lines(&text));
     }
     Ok(exit::Exit::Untrusted)
 }
@@ -148,21 +149,24 @@ fn refused(error: &clap::Error) -> ExitCode {
     if error.use_stderr() && format::asks_for_json(std::env::args_os()) {
         return failed(text.trim_end().trim_start_matches("error: "), true);
     }
-    if matches!(shown_lines(&text), std::borrow::Cow::Borrowed(_)) {
+    let shown = limited(&on_one_line(&text, std::env::args_os()));
+    // Help that was asked for is no message, and may be long.
+    if !error.use_stderr() || shown == text {
         // In colours, to the stream that fits, with the pager's width.
         error.exit();
     }
     // Nothing is left to do when standard error is gone too.
-    let _ = write!(std::io::stderr(), "{}", shown_lines(&text));
+    let _ = write!(std::io::stderr(), "{shown}");
     ExitCode::from(2)
 }
 
 /// Prints why the command failed: as a line, or as JSON where the result would have been JSON. Standard output stays empty.
 fn failed(message: &str, json: bool) -> ExitCode {
+    let message = limited(&on_one_line(message, std::env::args_os()));
     let text = if json {
         serde_json::json!({ "schema": "schedlab-error/1", "error": message, "exit_code": 2 }).to_string()
     } else {
-        format!("error: {}", shown_lines(message))
+        format!("error: {message}")
     };
     // Nothing is left to do when standard error is gone too.
     let _ = writeln!(std::io::stderr(), "{text}");

@@ -1,7 +1,7 @@
 //! Where a result comes from: what a page says about this run of the program.
 
 use anyhow::Context;
-use schedlab_model::text::shown;
+use schedlab_model::text::shell_word;
 use schedlab_study::page::Origin;
 use schedlab_trace::Header;
 use std::path::Path;
@@ -45,12 +45,7 @@ fn command(arguments: impl Iterator<Item = String>) -> String {
 
 /// Returns `words` as one would type them: quoted where a shell needs it.
 pub(crate) fn as_typed(words: &[String]) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
-    let quoted = |text: &String| match !text.is_empty() && text.chars().all(plain) {
-        true => text.clone(),
-        false => format!("'{}'", text.replace('\'', r"'\''")),
-    };
-    shown(&words.iter().map(quoted).collect::<Vec<_>>().join(" ")).into_owned()
+    words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -5,16 +5,22 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use schedlab_lab::record::RecordProgress;
 use schedlab_model::text::shown;
 use std::io::IsTerminal;
-use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+#[cfg(feature = "machine")]
+use std::time::Instant;
 
-/// A progress bar: it appears after a second, on a terminal only, and is removed at the end.
+/// When work counts as long.
+const LONG: Duration = Duration::from_secs(1);
+
+/// Progress of work in runs: it appears after a second, also inside a first run that has no end, on a terminal only, and is removed at
+/// the end.
 pub(crate) struct Progress {
-    start: Instant,
-    bar: OnceLock<ProgressBar>,
-    wanted: bool,
-    /// The work, such as `simulating`.
-    verb: &'static str,
+    bar: ProgressBar,
+    /// Ends `appears` when it is dropped.
+    over: Option<mpsc::Sender<()>>,
+    appears: Option<JoinHandle<()>>,
 }
 
 impl Progress {
@@ -22,29 +28,48 @@ impl Progress {
         Progress::with_verb("simulating")
     }
 
-    pub(crate) fn with_verb(verb: &'static str) -> Progress {
-        Progress {
-            start: Instant::now(),
-            bar: OnceLock::new(),
-            wanted: std::io::stderr().is_terminal(),
-            verb,
+    /// Returns progress of this work, such as `simulating`.
+    pub(crate) fn with_verb(verb: &str) -> Progress {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        bar.set_style(style("{spinner} {msg} ({elapsed}, Ctrl-C ends it)"));
+        bar.set_message(shown(verb).into_owned());
+        if !std::io::stderr().is_terminal() {
+            return Progress { bar, over: None, appears: None };
         }
+        let (over, ended) = mpsc::channel::<()>();
+        let later = bar.clone();
+        let appears = std::thread::spawn(move || {
+            if ended.recv_timeout(LONG) == Err(mpsc::RecvTimeoutError::Timeout) {
+                later.set_draw_target(ProgressDrawTarget::stderr());
+                later.enable_steady_tick(Duration::from_millis(200));
+            }
+        });
+        Progress { bar, over: Some(over), appears: Some(appears) }
     }
 
     /// Shows that `done` of `all` runs are finished.
     pub(crate) fn set(&self, done: usize, all: usize) {
-        if !self.wanted || self.start.elapsed() < Duration::from_secs(1) {
-            return;
+        if self.bar.length() != Some(all as u64) {
+            self.bar.set_length(all as u64);
+            self.bar.set_style(style("{spinner} {msg} {bar:30} {pos}/{len} runs, {elapsed}, {eta} left"));
         }
-        let bar = self.bar.get_or_init(|| {
-            let bar = ProgressBar::with_draw_target(Some(all as u64), ProgressDrawTarget::stderr());
-            let style = ProgressStyle::with_template("{msg} {bar:30} {pos}/{len} runs, {eta} left");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-            bar.set_message(self.verb);
-            bar
-        });
-        bar.set_position(done as u64);
+        self.bar.set_position(done as u64);
     }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        drop(self.over.take());
+        if let Some(appears) = self.appears.take() {
+            // It only draws: a panic of it is no reason for another one.
+            let _ = appears.join();
+        }
+        self.bar.finish_and_clear();
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
 /// A line about long work whose end is not known, on a terminal only.
@@ -68,14 +93,6 @@ impl Working {
 impl Drop for Working {
     fn drop(&mut self) {
         if let Some(bar) = &self.0 {
-            bar.finish_and_clear();
-        }
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if let Some(bar) = self.bar.get() {
             bar.finish_and_clear();
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::folder::{End, end};
 use crate::{Refused, STDOUT};
+use rustix::fs::{FileType, Mode, OFlags};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -64,24 +65,52 @@ pub fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Reads a whole input; see [`open`].
+/// Opens an input that is a regular file; see [`open`]. A stranger's scenario may name `/dev/zero`, which has no end, or a pipe, whose
+/// opening waits for a writer: opening here neither waits nor has an effect on a device.
+fn open_regular(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let kind = match FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) {
+        FileType::RegularFile => {
+            note_input(&file, path)?;
+            return Ok(file);
+        }
+        FileType::Directory => return Err(io::Error::from(io::ErrorKind::IsADirectory)),
+        FileType::Fifo => "pipe",
+        FileType::Socket => "socket",
+        _ => "device",
+    };
+    let only = format!("it is a {kind}, and only a regular file is read: write its content to a file");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, only))
+}
+
+/// Reads a whole input, a regular file of at most `max` bytes; see [`open`].
 ///
 /// # Errors
-/// As [`open`].
-pub fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    open(path)?.read_to_end(&mut bytes)?;
+/// As [`open`]; what is no regular file, by its kind; a larger file, by the limit, also one that grows meanwhile.
+pub fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
+    let file = open_regular(path)?;
+    let size = file.metadata()?.len();
+    let mut bytes = Vec::with_capacity(size.min(max) as usize + 1);
+    if size <= max {
+        file.take(max + 1).read_to_end(&mut bytes)?;
+    }
+    if size > max || bytes.len() as u64 > max {
+        let large = format!("it has more than the {max} bytes that are read of such a file");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, large));
+    }
     Ok(bytes)
 }
 
-/// Reads a whole input that is text; see [`open`].
+/// Reads a whole input that is text in UTF-8; see [`read`].
 ///
 /// # Errors
-/// As [`open`].
-pub fn read_to_string(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    open(path)?.read_to_string(&mut text)?;
-    Ok(text)
+/// As [`read`]; what is no UTF-8, by the place.
+pub fn read_to_string(path: &Path, max: u64) -> io::Result<String> {
+    String::from_utf8(read(path, max)?).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        io::Error::new(io::ErrorKind::InvalidData, format!("it is no text in UTF-8 (byte {at})"))
+    })
 }
 
 /// Notes that an open file, such as standard input, is an input; see [`open`].
@@ -166,4 +195,27 @@ pub(crate) fn forget(file: &File) {
 fn regular(file: &File) -> io::Result<Option<FileId>> {
     let data = file.metadata()?;
     Ok(data.is_file().then(|| FileId::from(&data)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_regular_files_are_read_and_only_so_much_of_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, pipe) = (folder.path().join("file"), folder.path().join("pipe"));
+        std::fs::write(&file, b"12345").unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, Mode::RWXU).unwrap();
+        assert_eq!(read(&file, 5).unwrap(), b"12345");
+        let said = |path: &Path, max| read(path, max).unwrap_err().to_string();
+        assert_eq!(said(&file, 4), "it has more than the 4 bytes that are read of such a file");
+        assert!(said(&pipe, 5).starts_with("it is a pipe, and only a regular file is read"));
+        assert!(said(Path::new("/dev/zero"), 5).starts_with("it is a device"));
+        assert_eq!(read(folder.path(), 5).unwrap_err().kind(), io::ErrorKind::IsADirectory);
+        // The size of a file of /proc is said to be 0: what is there counts.
+        assert!(said(Path::new("/proc/self/status"), 20).starts_with("it has more than the 20 bytes"));
+        std::fs::write(&file, b"a\xff").unwrap();
+        assert_eq!(read_to_string(&file, 5).unwrap_err().to_string(), "it is no text in UTF-8 (byte 1)");
+    }
 }

@@ -5,6 +5,7 @@ mod settings;
 
 use crate::capabilities::Capabilities;
 use crate::facts::Backend;
+use crate::privileges::{RECORDING_NEEDS, RECORDING_SETCAP};
 use serde::{Deserialize, Serialize};
 
 /// One line of `schedlab doctor`.
@@ -85,7 +86,10 @@ fn fact(level: Level, what: &str, state: impl Into<String>, consequence: &str, l
     Fact { what, state: state.into(), level, consequence, lift: lift.map(str::to_owned) }
 }
 
-/// Gives the program itself the rights that recording needs.
+/// Gives the program what tracepoints need where tracefs is mounted for root alone.
+const TRACEFS_SETCAP: &str = "setcap cap_perfmon,cap_dac_read_search+ep \"$(command -v schedlab)\"";
+
+/// Gives the program all that recording has use for: the scheduler's settings in debugfs and large rings too.
 const SETCAP: &str =
     "setcap cap_bpf,cap_perfmon,cap_sys_admin,cap_sys_nice,cap_ipc_lock+ep \"$(command -v schedlab)\"";
 
@@ -94,6 +98,47 @@ const NO_FAIR_SERVER: &str =
     "sh -c 'for f in /sys/kernel/debug/sched/fair_server/cpu*/runtime; do echo 0 > $f; done'";
 
 fn recording(found: &Capabilities) -> Vec<Fact> {
+    let mut facts = backends(found);
+    facts.push(match &found.messages {
+        Ok(hooks) => {
+            let consequence = "recordings hold what tasks exchange (sockets, pipes, futexes, timers): `show --messages`; a look at each \
+                               system call costs about 20 ns, a fact about 0.1 us";
+            fact(Level::Good, "recording messages", hooks.words(), consequence, None)
+        }
+        Err(why) => {
+            let consequence = "recordings hold no messages: `show --messages` refuses, and who waits for what is inferred from wakeups";
+            fact(Level::Limit, "recording messages", why.as_str(), consequence, None)
+        }
+    });
+    facts.push(rights(found));
+    let works = |backend| found.backends.iter().any(|(b, works)| *b == backend && works.is_ok());
+    if works(Backend::Tracepoints) {
+        facts.extend(trace_quality(found));
+    }
+    if let Some(paranoid) = found.perf_event_paranoid
+        && !found.caps.perfmon
+    {
+        let level = if paranoid > 0 { Level::Limit } else { Level::Good };
+        let lift = (paranoid > 0).then_some("sysctl kernel.perf_event_paranoid=-1");
+        let consequence = "above 0, an ordinary user records own tasks only";
+        facts.push(fact(level, "kernel.perf_event_paranoid", paranoid.to_string(), consequence, lift));
+    }
+    if let Some(kib) = found.ring_kib {
+        let consequence =
+            "rings above this are refused; small rings lose events under load (lost events are counted)";
+        facts.push(fact(
+            Level::Limit,
+            "memory for rings",
+            format!("{kib} KiB a CPU"),
+            consequence,
+            Some(SETCAP),
+        ));
+    }
+    facts
+}
+
+/// Which ways to record work here.
+fn backends(found: &Capabilities) -> Vec<Fact> {
     let mut facts = Vec::new();
     for (backend, works) in &found.backends {
         let (good, bad) = match backend {
@@ -126,46 +171,30 @@ fn recording(found: &Capabilities) -> Vec<Fact> {
             Err(error) => {
                 // Who has the rights already needs another kernel, not other rights.
                 let rightless = !found.caps.perfmon || *backend == Backend::Bpf && !found.caps.bpf;
-                let lift = (found.first_pid_namespace && rightless).then_some(SETCAP);
+                let lift = match backend {
+                    // Where tracefs is mounted: without it only CAP_SYS_ADMIN opens it.
+                    Backend::Tracepoints => TRACEFS_SETCAP,
+                    _ => RECORDING_SETCAP,
+                };
+                let lift = (found.first_pid_namespace && rightless).then_some(lift);
                 fact(Level::Missing, &what, error.as_str(), bad, lift)
             }
         });
     }
-    facts.push(match &found.messages {
-        Ok(hooks) => {
-            let consequence = "recordings hold what tasks exchange (sockets, pipes, futexes, timers): `show --messages`; a look at each \
-                               system call costs about 20 ns, a fact about 0.1 us";
-            fact(Level::Good, "recording messages", hooks.words(), consequence, None)
-        }
-        Err(why) => {
-            let consequence = "recordings hold no messages: `show --messages` refuses, and who waits for what is inferred from wakeups";
-            fact(Level::Limit, "recording messages", why.as_str(), consequence, None)
-        }
-    });
-    let works = |backend| found.backends.iter().any(|(b, works)| *b == backend && works.is_ok());
-    if works(Backend::Tracepoints) {
-        facts.extend(trace_quality(found));
-    }
-    if let Some(paranoid) = found.perf_event_paranoid
-        && !found.caps.perfmon
-    {
-        let level = if paranoid > 0 { Level::Limit } else { Level::Good };
-        let lift = (paranoid > 0).then_some("sysctl kernel.perf_event_paranoid=-1");
-        let consequence = "above 0, an ordinary user records own tasks only";
-        facts.push(fact(level, "kernel.perf_event_paranoid", paranoid.to_string(), consequence, lift));
-    }
-    if let Some(kib) = found.ring_kib {
-        let consequence =
-            "rings above this are refused; small rings lose events under load (lost events are counted)";
-        facts.push(fact(
-            Level::Limit,
-            "memory for rings",
-            format!("{kib} KiB a CPU"),
-            consequence,
-            Some(SETCAP),
-        ));
-    }
     facts
+}
+
+/// What recording needs, and whether it is there.
+fn rights(found: &Capabilities) -> Fact {
+    let missing = match (found.caps.bpf, found.caps.perfmon) {
+        (true, true) => {
+            return fact(Level::Good, "rights to record", "there", RECORDING_NEEDS, None);
+        }
+        (false, true) => "no CAP_BPF",
+        (true, false) => "no CAP_PERFMON",
+        (false, false) => "neither CAP_BPF nor CAP_PERFMON",
+    };
+    fact(Level::Note, "rights to record", missing, RECORDING_NEEDS, Some(RECORDING_SETCAP))
 }
 
 fn trace_quality(found: &Capabilities) -> Vec<Fact> {

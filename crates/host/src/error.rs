@@ -1,5 +1,6 @@
 //! Why the host refused.
 
+use crate::privileges::{RECORDING_NEEDS, RECORDING_SETCAP};
 use std::io;
 
 /// What went wrong while probing or recording. Each message says what would help.
@@ -8,9 +9,9 @@ use std::io;
 pub enum HostError {
     /// No way of recording works with these permissions.
     #[error(
-        "this kernel lets you record {scope} by no way that schedlab knows: {reasons}. Run as root, or give \
-         the binary the rights with `setcap cap_perfmon,cap_dac_read_search+ep $(command -v schedlab)`; \
-         `schedlab doctor` shows each limit"
+        "this kernel lets you record {scope} by no way that schedlab knows: {reasons}. But {needs}: `{setcap}` gives \
+         them to the program. `schedlab doctor` shows each limit",
+        needs = RECORDING_NEEDS, setcap = RECORDING_SETCAP
     )]
     NoBackend {
         /// What was asked for.

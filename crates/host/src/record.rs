@@ -23,6 +23,7 @@ pub(crate) mod tracepoints;
 
 pub(crate) use crate::facts::MessageHooks;
 use crate::facts::{Backend, GroupFacts, MachineFacts, RecordingCapabilities, TaskFacts};
+use crate::privileges::{self, Duty};
 use crate::sys::huge_pages::NoHugePages;
 use crate::threads::Confined;
 use crate::{HostError, proc, sched_ext};
@@ -106,6 +107,9 @@ pub struct RecordRequest {
     pub recorder_cpu: Option<CpuId>,
     /// Time between two looks at the rings. Default 20 ms.
     pub poll: Ns,
+    /// When all is open, the recorder's thread keeps what recording itself still needs and these capabilities, and no other, for good
+    /// ([`privileges::give_up_all_but`]). `None`: it keeps all that it has.
+    pub keep: Option<Vec<Duty>>,
     /// Measure first what recording costs a context switch here (up to some 300 ms). Default: no.
     pub measure_cost: bool,
     /// Whether messages are recorded. Default: no.
@@ -124,6 +128,7 @@ impl RecordRequest {
             ring_bytes: 8 << 20,
             recorder_cpu: None,
             poll: Ns::from_ms(20),
+            keep: None,
             measure_cost: false,
             messages: Messages::Off,
         }
@@ -350,6 +355,7 @@ fn run(
     }
     // Only now: the command would have inherited it.
     let _priority = Priority::raise(&recorder_cpus(request, &online));
+    give_up(request, command.is_some())?;
     // No event was handed out yet, so the recorder itself stands in the file as it now is.
     merger.look_again(rustix::thread::gettid().as_raw_nonzero().get() as u32);
     drain(request, &mut opened, &mut merger, command, sink, stop)?;
@@ -374,6 +380,16 @@ fn run(
         exit: None,
         command_pid: None,
     })
+}
+
+/// Gives up what is not needed once all is open and the command runs. Rings are memory by now, programs run in the kernel by
+/// themselves, and what /proc says of a task anyone may read.
+fn give_up(request: &RecordRequest, command: bool) -> Result<(), HostError> {
+    let Some(mut kept) = request.keep.clone() else { return Ok(()) };
+    // A command may start programs of other users, and ends with them.
+    kept.extend(command.then_some(Duty::Kill));
+    kept.extend(privileges::to_see_tasks());
+    privileges::give_up_all_but(&kept).map_err(HostError::io("giving up capabilities (capset)"))
 }
 
 /// Returns the tasks that are there before anything is recorded, with what is asked about them.

@@ -198,6 +198,7 @@ pub fn record(
     let mut request = schedlab_host::RecordRequest::new(schedlab_host::RecordUntil::Stopped);
     // The agents have the managed CPUs.
     request.recorder_cpu = schedlab_host::machine().online.without(managed).lowest();
+    request.keep = Some(Vec::new());
     crate::watch::watch(&request, filter, shared, stop)
 }
 

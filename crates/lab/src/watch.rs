@@ -1,12 +1,17 @@
 //! `schedlab watch`: what the scheduler does now. The recorder's events go through the same analysis of waits as a recording
 //! ([`follow`](schedlab_trace::analysis::follow)) and are summed up; no event is kept.
 
+mod slots;
+#[cfg(test)]
+mod tests;
+
 use crate::record::{capabilities, group_info, task_info};
 use schedlab_host::{GroupFacts, HostError, RecordEnd, RecordRequest, RecordSink, RecordStart, TaskFacts};
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, SchedEvent, TaskId};
 use schedlab_trace::analysis::follow::{Followed, Follower, Listener, Occupant, Span, ThreadState, Wait};
 use schedlab_trace::analysis::{Durations, Occupancy, throttle};
-use schedlab_trace::{Header, Recording};
+use schedlab_trace::{Header, Recording, TaskInfo, renumber};
+use slots::Slots;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,6 +22,11 @@ const WORST: usize = 20;
 const LONG: Ns = Ns::from_ms(1);
 /// Names with a row of their own; all further names count as `(others)`, so that memory stays flat.
 const NAMES: usize = 2_000;
+/// Switches that are remembered while a task waits, on all CPUs together (12 MB): who ran before them is unknown in a wait that is
+/// longer. At the 1,500 switches a second of a build they are six minutes.
+const SWITCHES: usize = 1 << 19;
+/// Events of a recording between two updates.
+const BATCH: usize = 4_096;
 /// The row of names beyond [`NAMES`].
 const OTHERS: &str = "(others)";
 
@@ -180,14 +190,23 @@ pub fn watch(
 pub fn replayed(recording: &Recording, focus: &WatchFilter) -> WatchState {
     let shared = SharedState::default();
     let mut watcher = WatchSink::new(focus.clone(), shared.clone());
-    watcher.followed.listener.header = recording.header.clone();
-    recording.events.iter().for_each(|event| watcher.event(event));
+    let Header { tasks, .. } = &recording.header;
+    watcher.followed.listener.header = Header { tasks: Vec::new(), ..recording.header.clone() };
+    for (index, task) in tasks.iter().enumerate() {
+        watcher.meet(TaskId::from(index), task.clone());
+    }
+    for events in recording.events.chunks(BATCH) {
+        events.iter().for_each(|event| watcher.event(event));
+        watcher.update();
+    }
     watcher.update();
     shared.lock().clone()
 }
 
 struct WatchSink {
     followed: Followed<Sums>,
+    /// The places of the recorder's tasks in `followed` and in its header.
+    slots: Slots,
     shared: SharedState,
     start: Option<RecordStart>,
 }
@@ -206,15 +225,42 @@ impl WatchSink {
         let sums = Sums {
             header: Header::default(),
             focus,
-            occupancy: Occupancy::default(),
+            occupancy: Occupancy::bounded(SWITCHES),
             state: WatchState::default(),
             own: std::process::id(),
         };
-        WatchSink { followed: Followed::new(0, 0, sums), shared, start: None }
+        WatchSink { followed: Followed::new(0, 0, sums), slots: Slots::default(), shared, start: None }
+    }
+
+    /// Notes the facts of a task.
+    fn meet(&mut self, id: TaskId, info: TaskInfo) {
+        self.slots.has_thread(id, info.tid, self.followed.follower().now());
+        let at = self.slots.of(id).index();
+        let tasks = &mut self.followed.listener.header.tasks;
+        if at >= tasks.len() {
+            tasks.resize_with(at + 1, || TaskInfo::unknown(0, 0, "?"));
+        }
+        tasks[at] = info;
+    }
+
+    /// Forgets the tasks that ended and that no wait, event or remembered switch can name any more.
+    fn forget_ended(&mut self) {
+        let now = self.followed.follower().now();
+        if !self.slots.any_due(now) {
+            return;
+        }
+        let since = self.followed.listener.occupancy.needed_since(self.followed.follower());
+        while let Some(slot) = self.slots.release(since) {
+            self.followed.forget(slot);
+            if let Some(info) = self.followed.listener.header.tasks.get_mut(slot.index()) {
+                *info = TaskInfo::unknown(0, 0, "?");
+            }
+        }
     }
 
     /// Adds the new sums to the shared state.
     fn update(&mut self) {
+        self.forget_ended();
         let new = std::mem::take(&mut self.followed.listener.state);
         let (now, events) = (new.now, new.events);
         let ongoing = self.followed.listener.ongoing(self.followed.follower());
@@ -259,7 +305,12 @@ impl EventSink for WatchSink {
         if let EventKind::Lost { count } = event.kind {
             sums.lost += count;
         }
-        self.followed.event(event);
+        let renumbered = renumber(event, |id| self.slots.of(id));
+        self.followed.event(&renumbered);
+        if let (EventKind::Exit { task: id }, EventKind::Exit { task }) = (event.kind, renumbered.kind) {
+            let tid = self.followed.listener.header.tasks.get(task.index()).map_or(0, |task| task.tid);
+            self.slots.ended(id, tid, event.at);
+        }
     }
 }
 
@@ -280,9 +331,7 @@ impl RecordSink for WatchSink {
     }
 
     fn task(&mut self, task: &TaskFacts) {
-        let tasks = &mut self.followed.listener.header.tasks;
-        let (at, info) = (task.id.index(), task_info(task));
-        if at < tasks.len() { tasks[at] = info } else { tasks.push(info) }
+        self.meet(task.id, task_info(task));
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -403,87 +452,5 @@ impl Listener for Sums {
 
     fn after(&mut self, follower: &Follower, _event: &SchedEvent) {
         self.occupancy.tidy(follower);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use schedlab_model::{PrevState, Waker};
-    use schedlab_trace::TaskInfo;
-
-    fn recording() -> Recording {
-        let tasks = vec![TaskInfo::unknown(11, 11, "hog"), TaskInfo::unknown(22, 22, "server")];
-        let (hog, server) = (TaskId(0), TaskId(1));
-        let switch = |at: u64, prev, prev_state, next| SchedEvent {
-            at: Ns::from_us(at),
-            cpu: CpuId(0),
-            kind: EventKind::Switch { prev, prev_state, next },
-        };
-        let kind = EventKind::Wake { task: server, waker: Waker::HardIrq };
-        let events = vec![
-            switch(0, None, PrevState::Runnable, Some(hog)),
-            SchedEvent { at: Ns::from_us(100), cpu: CpuId(0), kind },
-            switch(4_100, Some(hog), PrevState::Runnable, Some(server)),
-            switch(4_200, Some(server), PrevState::Sleeping, Some(hog)),
-            switch(5_000, Some(hog), PrevState::Sleeping, None),
-            SchedEvent { at: Ns::from_us(6_000), cpu: CpuId(0), kind: EventKind::Lost { count: 7 } },
-        ];
-        let header = Header { tasks, ..Header::default() };
-        Recording::from_parts(header, events, Ns::from_ms(6)).unwrap()
-    }
-
-    #[test]
-    fn a_wait_its_culprit_and_what_was_lost() {
-        let state = replayed(&recording(), &WatchFilter::All);
-        assert_eq!(state.worst[0].task, ("server".to_owned(), 22));
-        assert_eq!(state.worst[0].length, Ns::from_ms(4));
-        assert_eq!(state.worst[0].culprit, ("hog".to_owned(), Ns::from_ms(4)));
-        assert_eq!(state.delays[&("server".to_owned(), "hog".to_owned())], Ns::from_ms(4));
-        assert_eq!(state.lines["server"].waits.count(), 1);
-        assert_eq!(state.lines["hog"].run, Ns::from_us(4_100 + 800));
-        assert_eq!(state.lost, 7);
-    }
-
-    #[test]
-    fn a_wait_that_goes_on_has_an_age_and_is_in_no_sum() {
-        let whole = recording();
-        let part = |events| Recording::from_parts(whole.header.clone(), events, Ns::from_ms(6)).unwrap();
-        let mut events = whole.events[..2].to_vec();
-        assert!(replayed(&part(events.clone()), &WatchFilter::All).ongoing.is_empty(), "it has just begun");
-        let kind = EventKind::Steal { ns: Ns(1) };
-        events.push(SchedEvent { at: Ns::from_us(3_100), cpu: CpuId(0), kind });
-        let state = replayed(&part(events.clone()), &WatchFilter::All);
-        let expected = OngoingWait {
-            task: ("server".to_owned(), 22),
-            from: Ns::from_us(100),
-            age: Ns::from_ms(3),
-            cpu: CpuId(0),
-            running: Some("hog".to_owned()),
-        };
-        assert_eq!(state.ongoing, [expected]);
-        assert!(state.worst.is_empty() && !state.lines.contains_key("server"), "it counts when it ends");
-        assert!(replayed(&part(events.clone()), &WatchFilter::Processes(vec![11])).ongoing.is_empty());
-        let task = TaskId(1);
-        let kind = EventKind::Throttle { task };
-        events.push(SchedEvent { at: Ns::from_us(3_200), cpu: CpuId(0), kind });
-        assert_eq!(replayed(&part(events), &WatchFilter::All).ongoing[0].running, None, "a limit");
-        assert!(replayed(&whole, &WatchFilter::All).ongoing.is_empty(), "it is over");
-    }
-
-    #[test]
-    fn a_filter_leaves_out_waiting_tasks_and_not_running_ones() {
-        let state = replayed(&recording(), &WatchFilter::Processes(vec![22]));
-        assert_eq!(state.lines.keys().collect::<Vec<_>>(), ["server"]);
-        assert_eq!(state.worst[0].culprit.0, "hog");
-        assert!(replayed(&recording(), &WatchFilter::Processes(vec![1])).worst.is_empty());
-    }
-
-    #[test]
-    fn a_reset_forgets_sums_and_keeps_the_clock() {
-        let mut state = replayed(&recording(), &WatchFilter::All);
-        state.reset();
-        assert!(state.lines.is_empty() && state.worst.is_empty());
-        assert_eq!((state.window(), state.lost), (Ns::ZERO, 7));
     }
 }

@@ -1,5 +1,5 @@
 //! Small readings of text that every part of schedlab needs: the nearest known word, patterns, dates, sizes, decimals, and
-//! names as they are shown.
+//! names as they are shown, as messages quote them and as shells read them.
 
 use std::borrow::Cow;
 
@@ -189,6 +189,36 @@ fn push_shown(text: &mut String, c: char) {
     }
 }
 
+/// Returns a text as one word of a POSIX shell's command line: as it is where no shell changes it, else in single quotes. What
+/// [`is_hostile`] is written as an escape ([`shown`]), so that a line stays one line; a shell then reads the escape, not the character.
+pub fn shell_word(text: &str) -> Cow<'_, str> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:,@%+=".contains(c);
+    // zsh replaces `=NAME` by the path of a program.
+    if !text.is_empty() && !text.starts_with('=') && text.chars().all(plain) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(format!("'{}'", shown(text).replace('\'', r"'\''")))
+}
+
+/// Characters of a foreign text that a message quotes at most: it shows which text is meant, and a file of one line of 60 MB does
+/// not become a message of 60 MB.
+pub const QUOTED_MAX: usize = 200;
+
+/// Returns a text of a file or of the command line as a message quotes it: as it is [`shown`], and at most [`QUOTED_MAX`] characters
+/// of it.
+pub fn quoted(text: &str) -> Cow<'_, str> {
+    let cut = |text: &str| {
+        text.char_indices()
+            .nth(QUOTED_MAX)
+            .map(|(end, _)| format!("{}... ({} bytes)", &text[..end], text.len()))
+    };
+    match cut(text) {
+        // What is cut off is not escaped first: it may be long.
+        Some(short) => Cow::Owned(shown(&short).into_owned()),
+        None => shown(text),
+    }
+}
+
 /// Returns a field of a CSV table: quoted where RFC 4180 wants it. A text that a spreadsheet would run as a formula (it begins with
 /// `=`, `+`, `-`, `@`) gets an apostrophe before it, which spreadsheets hide.
 pub fn csv_field(text: &str) -> String {
@@ -269,6 +299,33 @@ mod tests {
         assert_eq!(shown("\u{1b}[31m\n\u{9b}2J\u{202e}"), r"\x1b[31m\n\u{9b}2J\u{202e}");
         assert_eq!(shown(&shown("\u{1b}\t")), r"\x1b\t", "once is enough");
         assert_eq!(shown_lines("a\n\u{1b}b"), "a\n\\x1bb");
+    }
+
+    #[test]
+    fn a_word_of_a_shell_is_one_word() {
+        for (text, word) in [
+            ("/a/b-1.slt", "/a/b-1.slt"),
+            ("--set=a,b", "--set=a,b"),
+            ("=ls", "'=ls'"),
+            ("", "''"),
+            ("a b", "'a b'"),
+            ("it's", r"'it'\''s'"),
+            ("$(x)`y`", "'$(x)`y`'"),
+            ("a\n\u{1b}", r"'a\n\x1b'"),
+            ("~", "'~'"),
+        ] {
+            assert_eq!(shell_word(text), word);
+        }
+    }
+
+    #[test]
+    fn a_message_quotes_the_beginning_of_a_long_text() {
+        assert_eq!(quoted("redis\n"), "redis\\n");
+        let long = "\u{1b}é".repeat(50_000);
+        let text = quoted(&long);
+        assert_eq!(text.chars().count(), 100 * 5 + "... (150000 bytes)".len(), "{text}");
+        assert!(text.starts_with(r"\x1bé") && text.ends_with("... (150000 bytes)"), "{text}");
+        assert_eq!(quoted(&"x".repeat(QUOTED_MAX)), "x".repeat(QUOTED_MAX));
     }
 
     #[test]

@@ -19,6 +19,8 @@ use std::sync::LazyLock;
 const FALLBACK: &str = "linux-6.1";
 /// Most transactions of one commit unless a scenario says otherwise.
 const GROUP: u32 = 64;
+/// The largest file of costs that is read.
+const COSTS_MAX: u64 = 1 << 20;
 /// The largest cost of a step.
 const COST_MAX: Ns = Ns::from_ms(10);
 
@@ -227,8 +229,8 @@ fn costs(name: &str) -> Result<DelegationCosts, String> {
 /// top, as TOML or JSON. What has another name belongs to other parts of the machine and is left alone.
 fn read_costs(path: &Path) -> Result<DelegationCosts, String> {
     let fail = |what: String| format!("costs={}: {what}", path.display());
-    let text =
-        schedlab_files::read_to_string(path).map_err(|error| fail(format!("cannot be read: {error}")))?;
+    let text = schedlab_files::read_to_string(path, COSTS_MAX)
+        .map_err(|error| fail(format!("cannot be read: {error}")))?;
     costs_of(&text).map_err(fail)
 }
 

@@ -8,15 +8,14 @@ mod caveats;
 mod kubernetes;
 mod shell;
 mod systemd;
+mod target;
 mod words;
 mod xl;
-
-pub(crate) use shell::quoted;
 
 use crate::variant::{GroupSetting, MachineSetting, Setting, TaskSetting, Variant};
 use schedlab_scheduler::SchedulerSpec;
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use target::Target;
 
 /// A form in which a setting can be had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,11 +69,22 @@ pub struct Deployment {
 
 impl Deployment {
     /// Returns how `variant` is made on a machine that runs what `scheduler` models. `from` is the scheduler of the machine as it
-    /// is: where they differ, another kernel (or hypervisor) is a part of the setting.
-    pub fn of(variant: &Variant, scheduler: &SchedulerSpec, from: &SchedulerSpec) -> Deployment {
-        let changes = Changes { steps: steps(variant), scheduler, from };
+    /// is: where they differ, another kernel (or hypervisor) is a part of the setting. `is_name` says whether a number is the name of a
+    /// task: any other number is the id of a process. A name that no command can carry leaves only a caveat that says so.
+    pub fn of(
+        variant: &Variant,
+        scheduler: &SchedulerSpec,
+        from: &SchedulerSpec,
+        is_name: &dyn Fn(&str) -> bool,
+    ) -> Deployment {
+        let changes = Changes { steps: steps(variant, is_name), scheduler, from };
+        let what = words::what(&changes);
+        let refused: Vec<String> = changes.steps.iter().filter_map(Step::refused).collect();
+        if !refused.is_empty() {
+            return Deployment { what, caveats: refused, ..Deployment::default() };
+        }
         Deployment {
-            what: words::what(&changes),
+            what,
             shell: shell::text(&changes),
             systemd: systemd::text(&changes),
             kubernetes: kubernetes::text(&changes),
@@ -87,7 +97,10 @@ impl Deployment {
     pub fn of_setting(text: &str) -> Deployment {
         let linux = SchedulerSpec::named("linux");
         let variant = Variant::parse_named("", text);
-        variant.map_or_else(|_| Deployment::default(), |variant| Deployment::of(&variant, &linux, &linux))
+        variant.map_or_else(
+            |_| Deployment::default(),
+            |variant| Deployment::of(&variant, &linux, &linux, &|_| false),
+        )
     }
 
     /// Returns the text of a format; `None`: this setting has none in it.
@@ -140,83 +153,23 @@ impl Changes<'_> {
     }
 }
 
-fn steps(variant: &Variant) -> Vec<Step<'_>> {
+fn steps<'a>(variant: &'a Variant, is_name: &dyn Fn(&str) -> bool) -> Vec<Step<'a>> {
     let mut steps = Vec::new();
     for clause in &variant.clauses {
-        steps.extend(clause.settings.iter().map(|setting| Step { target: Target(&clause.target), setting }));
+        let target = Target::new(&clause.target, is_name);
+        steps.extend(clause.settings.iter().map(|setting| Step { target, setting }));
     }
     steps
 }
 
-/// The name of what changes: a program, a glob, a process id, a control group, or a word in capitals that the reader
-/// replaces.
-#[derive(Clone, Copy)]
-struct Target<'a>(&'a str);
-
-impl Target<'_> {
-    /// The process ids, as a word of a shell command line.
-    fn pids(self) -> String {
-        match self.is_placeholder() {
-            true => format!("{}_PID", self.0),
-            false if self.is_pid() => self.0.to_owned(),
-            false => format!("$(pgrep -x {})", shell::quoted(&self.pattern())),
-        }
-    }
-
-    /// Whether it is one process.
-    fn is_one(self) -> bool {
-        self.is_placeholder() || self.is_pid()
-    }
-
-    /// The command to start it with, as a word of a shell command line.
-    fn command(self) -> String {
-        match self.is_placeholder() || self.is_pid() || self.0.contains(['*', '?']) {
-            true => "COMMAND".to_owned(),
-            false => shell::quoted(self.0),
-        }
-    }
-
-    /// A name for a unit, a container or a file.
-    fn plain(self) -> String {
-        let kept = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.') { c } else { '-' };
-        match self.is_pid() {
-            true => "UNIT".to_owned(),
-            false => self.0.chars().map(kept).collect::<String>().trim_matches('-').to_owned(),
-        }
-    }
-
-    fn is_pid(self) -> bool {
-        !self.0.is_empty() && self.0.bytes().all(|byte| byte.is_ascii_digit())
-    }
-
-    /// A word in capitals.
-    fn is_placeholder(self) -> bool {
-        matches!(self.0.trim_start_matches('/'), SERVER | BATCH)
-    }
-
-    /// The regular expression of pgrep: the kernel keeps 15 bytes of a name.
-    fn pattern(self) -> String {
-        let mut pattern = String::new();
-        for c in self.0.chars() {
-            match c {
-                '*' => pattern += ".*",
-                '?' => pattern.push('.'),
-                '.' | '+' | '(' | ')' | '[' | ']' | '{' | '}' | '^' | '$' | '|' | '\\' => {
-                    pattern.extend(['\\', c])
-                }
-                c => pattern.push(c),
-            }
-        }
-        match self.0.contains(['*', '?']) {
-            true => pattern,
-            false => pattern.chars().take(15).collect(),
-        }
-    }
-}
-
-impl fmt::Display for Target<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
+impl Step<'_> {
+    /// Returns why no command may name what it changes; `None`: commands may.
+    fn refused(&self) -> Option<String> {
+        let path = match self.setting {
+            Setting::Task(TaskSetting::Group(path)) => Target::group(path).refused(),
+            _ => None,
+        };
+        self.target.refused().or(path)
     }
 }
 

@@ -27,6 +27,8 @@ pub const COMPARED: [Metric; 4] = [
 ];
 /// Classes with less of a CPU than this, before and after the change, are left out.
 const MATTERS: f64 = 0.05;
+/// The largest file of pairs that is read.
+const FILE_MAX: u64 = 16 << 20;
 
 /// A file of pairs.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -133,7 +135,7 @@ impl PairFile {
     /// Reads a file of pairs.
     pub fn open(path: &Path) -> Result<PairFile, StudyError> {
         let fail = |what: String| StudyError::Option(format!("{}: {what}", path.display()));
-        let text = schedlab_files::read_to_string(path).map_err(|error| fail(error.to_string()))?;
+        let text = schedlab_files::read_to_string(path, FILE_MAX).map_err(|error| fail(error.to_string()))?;
         toml::from_str(&text).map_err(|error| fail(error.to_string()))
     }
 }

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 pub const THIS_MACHINE: &str = "this-machine";
 /// Version of the file and of the JSON.
 pub const SCHEMA: &str = "schedlab-calibration/1";
+/// The largest calibration that is read.
+const MAX_BYTES: u64 = 1 << 20;
 
 /// Why there is no such cost preset, or why it cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -96,7 +98,7 @@ impl Preset {
     pub fn read(path: &Path) -> Result<Preset, PresetError> {
         let again = "run `schedlab calibrate` to make a new one";
         let refuse = |why: String| PresetError(format!("{}: {why}; {again}", path.display()));
-        let text = schedlab_files::read_to_string(path).map_err(|error| match error.kind() {
+        let text = schedlab_files::read_to_string(path, MAX_BYTES).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => PresetError(format!(
                 "there is no cost preset \"{THIS_MACHINE}\" yet ({} does not exist): run `schedlab calibrate`, which \
                  measures this machine in some seconds",

@@ -79,7 +79,8 @@ pub fn load(path: &Path) -> Result<Imported, RtAppError> {
     let file = path.display().to_string();
     let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     let fail = |message: String| RtAppError { file: file.clone(), place: String::new(), message };
-    let bytes = schedlab_files::read(path).map_err(|error| fail(format!("cannot be read: {error}")))?;
+    let bytes = schedlab_files::read(path, MAX_BYTES as u64)
+        .map_err(|error| fail(format!("cannot be read: {error}")))?;
     let text = String::from_utf8(bytes)
         .map_err(|_| fail("is not a text file: an rt-app workload is JSON in UTF-8".to_owned()))?;
     // What names no CPUs may run on all CPUs of the machine.

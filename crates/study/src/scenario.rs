@@ -130,12 +130,7 @@ pub fn load(path: &Path) -> Result<Scenario, ScenarioError> {
     let file = path.display().to_string();
     let source = Source { file: &file, text: "" };
     let fail = |error: std::io::Error| source.error_without_place(format!("cannot be read: {error}"));
-    let size = std::fs::metadata(path).map_err(fail)?.len();
-    if size > MAX_BYTES {
-        let message = format!("{size} bytes is too large for a scenario (at most {MAX_BYTES})");
-        return Err(source.error_without_place(message));
-    }
-    let bytes = schedlab_files::read(path).map_err(fail)?;
+    let bytes = schedlab_files::read(path, MAX_BYTES).map_err(fail)?;
     let text = String::from_utf8(bytes).map_err(|_| {
         source.error_without_place(
             "is not a text file: a scenario is TOML in UTF-8 (see docs/scenario-format.md)",
@@ -201,11 +196,12 @@ impl Reader<'_> {
             return Err(root.error_of_file("`threaded_irqs` and `vm` do not go together yet: leave one out"));
         }
         let text = |key: &'static str| root.optional(key, |item| Ok(item.text()?.trim().to_owned()));
+        let about = root.optional("about", |item| Ok(item.prose()?.trim().to_owned()))?;
         let duration = self.duration(&workload)?;
         let mut scenario = Scenario {
             name: name.to_owned(),
             title: text("title")?.unwrap_or_default(),
-            about: text("about")?.unwrap_or_default(),
+            about: about.unwrap_or_default(),
             headline: Vec::new(),
             fitted: self.fitted()?,
             machine,
@@ -268,7 +264,7 @@ impl Reader<'_> {
 
     fn fitted(&self) -> Result<Vec<String>, ScenarioError> {
         let Some(list) = self.root.get("fitted") else { return Ok(Vec::new()) };
-        list.list()?.iter().map(|item| Ok(item.text()?.trim().to_owned())).collect()
+        list.list()?.iter().map(|item| Ok(item.prose()?.trim().to_owned())).collect()
     }
 
     fn schedulers(&self) -> Result<Vec<SchedulerSpec>, ScenarioError> {
@@ -339,7 +335,7 @@ impl Reader<'_> {
 
     fn baseline_set(&self, scenario: &Scenario) -> Result<Option<Variant>, ScenarioError> {
         self.root.optional("baseline_set", |set| {
-            let variant = Variant::parse_named(&scenario.baseline, set.text()?);
+            let variant = Variant::parse_named(&scenario.baseline, set.prose()?);
             let variant = variant.map_err(|error| set.error(error.to_string()))?;
             let applied = variant.apply(&scenario.subject());
             applied.map_err(|error| set.error(error.to_string()))?;
@@ -358,7 +354,7 @@ impl Reader<'_> {
             }
             let set = section.need("set", "set = \"sysbench policy=idle\"")?;
             let mut variant =
-                Variant::parse_named(label, set.text()?).map_err(|e| set.error(e.to_string()))?;
+                Variant::parse_named(label, set.prose()?).map_err(|e| set.error(e.to_string()))?;
             if let Some(only) = section.get("schedulers") {
                 variant.schedulers =
                     only.list()?.iter().map(|item| Ok(item.text()?.to_owned())).collect::<Result<_, _>>()?;
@@ -398,7 +394,7 @@ impl Reader<'_> {
     fn expectation(&self, section: &Section<'_>, scenario: &Scenario) -> Result<Expectation, ScenarioError> {
         let metric: Metric = section.need("metric", "metric = \"share\"")?.parse()?;
         let is = section.need("is", "is = \"0.5 ± 0.005\"")?;
-        let text = |key: &'static str| section.optional(key, |item| Ok(item.text()?.to_owned()));
+        let text = |key: &'static str| section.optional(key, |item| Ok(item.prose()?.to_owned()));
         let known = |key: &'static str, names: &[&str]| named(section, key, names);
         let variants: Vec<&str> = std::iter::once(scenario.baseline.as_str())
             .chain(scenario.variants.iter().map(|variant| variant.name.as_str()))

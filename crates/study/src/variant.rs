@@ -18,6 +18,7 @@ mod setting;
 pub use apply::{Applied, Subject};
 pub use setting::{GroupSetting, MachineSetting, Setting, SourceSetting, TaskSetting};
 
+use schedlab_model::text::{is_hostile, quoted};
 use std::borrow::Cow;
 
 /// One thing to try.
@@ -100,8 +101,8 @@ impl Variant {
 
     /// Reads `TARGET SETTING... ; TARGET SETTING...`.
     pub fn parse_named(name: &str, text: &str) -> Result<Variant, VariantError> {
-        let clauses = text
-            .split(';')
+        let clauses = split(text)
+            .into_iter()
             .map(str::trim)
             .filter(|clause| !clause.is_empty())
             .map(clause)
@@ -113,11 +114,33 @@ impl Variant {
     }
 }
 
+/// Returns the texts between semicolons. One in the quotes around a target is a part of the name.
+fn split(text: &str) -> Vec<&str> {
+    let (mut all, mut rest) = (Vec::new(), text);
+    loop {
+        let begin = rest.len() - rest.trim_start().len();
+        let name = match rest[begin..].strip_prefix('"').and_then(|name| name.find('"')) {
+            Some(length) => begin + length + 2,
+            None => begin,
+        };
+        let Some(end) = rest[name..].find(';') else {
+            all.push(rest);
+            return all;
+        };
+        all.push(&rest[..name + end]);
+        rest = &rest[name + end + 1..];
+    }
+}
+
 fn clause(text: &str) -> Result<Clause, VariantError> {
     let (target, rest) = match text.strip_prefix('"').and_then(|rest| rest.split_once('"')) {
         Some((quoted, rest)) => (quoted, rest),
         None => text.split_once(char::is_whitespace).unwrap_or((text, "")),
     };
+    // Between settings a line may end; in a name nothing does.
+    if target.contains(is_hostile) || rest.contains(|c| is_hostile(c) && !matches!(c, '\n' | '\t')) {
+        return Err(VariantError::Value(format!("`{}` has a control character", quoted(text))));
+    }
     if target.contains('=') {
         return Err(VariantError::Value(format!(
             "`{text}`: say first what changes: TARGET SETTING..., such as \"sysbench policy=idle\""
@@ -134,7 +157,7 @@ fn clause(text: &str) -> Result<Clause, VariantError> {
 /// Returns the settings of `text`, which stand between blanks. The kernel's own form of `cpu.max` has a blank inside.
 fn parts(text: &str) -> Vec<String> {
     let mut parts: Vec<String> = Vec::new();
-    for word in quoted(text).split_whitespace() {
+    for word in without_quotes(text).split_whitespace() {
         match parts.last_mut() {
             Some(last) if last.starts_with("cpu.max=") && word.bytes().all(|b| b.is_ascii_digit()) => {
                 *last = format!("{last} {word}");
@@ -146,7 +169,7 @@ fn parts(text: &str) -> Vec<String> {
 }
 
 /// Returns `text` without the quotes around values: `cpu.max='25%'` and `cpu.max="25000 100000"` are read as without them.
-fn quoted(text: &str) -> String {
+fn without_quotes(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('=') {
@@ -164,9 +187,9 @@ fn quoted(text: &str) -> String {
     plain + rest
 }
 
-/// Returns a target as a variant has it: in quotes where it has blanks.
+/// Returns a target as a variant has it: in quotes where it has blanks or the end of a clause in it.
 pub(crate) fn quoted_target(target: &str) -> Cow<'_, str> {
-    match target.contains(char::is_whitespace) {
+    match target.contains(|c: char| c.is_whitespace() || c == ';') {
         true => format!("\"{target}\"").into(),
         false => target.into(),
     }
@@ -223,6 +246,28 @@ mod tests {
         }
         assert!(Variant::parse("x: /g cpu.max=25%%").unwrap_err().to_string().contains("percentage"));
         assert!(Variant::parse("x: /g cpu.max=5").unwrap_err().to_string().contains("at least 1ms"));
+    }
+
+    #[test]
+    fn a_name_is_no_syntax() {
+        let target =
+            |text: &str| Variant::parse_named("x", text).map(|variant| variant.clauses[0].target.clone());
+        assert_eq!(target("\"a;b\" nice=1 ; c nice=2").unwrap(), "a;b");
+        assert_eq!(target(&format!("{} nice=1", quoted_target("a; b"))).unwrap(), "a; b");
+        let two = Variant::parse_named("x", "\"a b\" nice=1\n nice=2 ;\n\"c\" nice=3").unwrap();
+        assert_eq!(
+            (two.clauses.len(), two.clauses[0].settings.len()),
+            (2, 2),
+            "lines may end between settings"
+        );
+        for (text, part) in
+            [("\"a\tb\" nice=1", r#"`"a\tb" nice=1`"#), ("a\u{202e} nice=1", r"`a\u{202e} nice=1`")]
+        {
+            let said = target(text).unwrap_err().to_string();
+            assert_eq!(said, format!("{part} has a control character"));
+        }
+        let long = target(&format!("\"{}\u{7}\" nice=1", "x".repeat(70_000))).unwrap_err().to_string();
+        assert!(long.chars().count() < 300, "{long}");
     }
 
     #[test]

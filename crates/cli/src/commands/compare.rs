@@ -217,6 +217,7 @@ fn read(args: &CompareArgs) -> anyhow::Result<Input> {
             args.input
         );
     }
+    let _progress = Progress::with_verb(&format!("reading {}", args.input));
     Ok(Input::read(found)?)
 }
 

@@ -6,7 +6,7 @@ use crate::output;
 use crate::render::Style;
 use anyhow::{Context, anyhow, bail};
 use schedlab_files::NewFile;
-use schedlab_model::text::shown;
+use schedlab_model::text::quoted;
 use schedlab_study::{gallery, rtapp};
 use schedlab_trace::Recording;
 use schedlab_trace::import::{
@@ -195,7 +195,7 @@ fn odd(text: &mut String, what: &str, lines: &OddLines) {
     }
     let _ = writeln!(text, "{}: {what} (--strict refuses them); the first:", lines.count);
     for line in &lines.first {
-        let _ = writeln!(text, "  line {}: {}: {}", line.line, shown(line.text.trim()), line.why);
+        let _ = writeln!(text, "  line {}: {}: {}", line.line, quoted(line.text.trim()), line.why);
     }
 }
 

@@ -6,6 +6,7 @@ use crate::options::stop_signal;
 use crate::output;
 use crate::progress::RecordingLine;
 use anyhow::{Context, anyhow, bail};
+use schedlab_host::privileges::{Duty, to_write_in};
 use schedlab_host::{
     Backend, Messages, Preparing, RecordFilter, RecordRequest, RecordStart, RecordUntil,
     RecordingCapabilities, StopSignal,
@@ -13,6 +14,7 @@ use schedlab_host::{
 use schedlab_lab::record::{
     RecordObserver, RecordPlan, RecordProgress, Recorded, SMALLEST_FILE, StopConditions, record,
 };
+use schedlab_model::text::{shell_word, shown};
 use schedlab_model::{CpuId, Ns};
 use std::collections::VecDeque;
 use std::io::Write;
@@ -400,6 +402,7 @@ fn request(args: &RecordArgs) -> anyhow::Result<RecordRequest> {
         None if !args.pid.is_empty() => RecordFilter::Processes(args.pid.clone()),
         None => RecordFilter::All,
     };
+    request.keep = kept(args);
     if let Some(cpu) = args.recorder_cpu {
         let cpus = schedlab_host::machine().online;
         if cpu as usize >= schedlab_model::MAX_CPUS || !cpus.contains(CpuId(cpu)) {
@@ -410,10 +413,25 @@ fn request(args: &RecordArgs) -> anyhow::Result<RecordRequest> {
     Ok(request)
 }
 
+/// Returns the capabilities that the output needs; `None`: all stay, because the next recording opens everything again (--keep), or a
+/// command of the user follows (--exec).
+fn kept(args: &RecordArgs) -> Option<Vec<Duty>> {
+    if args.keep.is_some() || args.exec.is_some() {
+        return None;
+    }
+    let file = args.output.as_deref().filter(|path| !output::is_stdout(path));
+    let folder = match file.and_then(Path::parent) {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    Some(to_write_in(folder).into_iter().collect())
+}
+
 /// Returns the report: first whether the event came and what the file holds, then what the recording cost.
 fn text(args: &RecordArgs, file: &Path, recorded: &Recorded) -> String {
     let end = &recorded.end;
-    let path = file.display();
+    let name = file.display().to_string();
+    let path = shown(&name);
     let mut text = match &recorded.caught {
         Some(caught) => format!("The event came, caught: {caught}.\n"),
         None if !args.until.is_empty() => "The event of --until did not come.\n".to_owned(),
@@ -452,7 +470,7 @@ fn text(args: &RecordArgs, file: &Path, recorded: &Recorded) -> String {
         _ => {}
     }
     let replays = recorded.system_wide && matches!(recorded.backend, Backend::Bpf | Backend::Tracepoints);
-    text + &if replays { format!("next: schedlab compare {path}\n") } else { String::new() }
+    text + &if replays { format!("next: schedlab compare {}\n", shell_word(&name)) } else { String::new() }
 }
 
 /// Returns how many facts were recorded and lost, where messages were.

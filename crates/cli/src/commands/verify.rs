@@ -7,6 +7,9 @@ use anyhow::Context;
 use schedlab_live::verify::{Verdict, verify};
 use std::path::{Path, PathBuf};
 
+/// The largest log that is read: some 20 million steps.
+const LOG_MAX: u64 = 1 << 30;
+
 /// `schedlab verify`
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -20,7 +23,8 @@ pub(crate) struct VerifyArgs {
 }
 
 pub(crate) fn run(args: &VerifyArgs) -> anyhow::Result<Exit> {
-    let log = schedlab_files::read_to_string(&args.file).with_context(|| args.file.display().to_string())?;
+    let log = schedlab_files::read_to_string(&args.file, LOG_MAX)
+        .with_context(|| args.file.display().to_string())?;
     let verdict = verify(&log).with_context(|| args.file.display().to_string())?;
     let value = || {
         Ok(serde_json::json!({

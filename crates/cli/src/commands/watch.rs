@@ -6,9 +6,10 @@ use crate::options::stop_signal;
 use crate::output;
 use crate::render::watch::{View, draw, summary};
 use crate::screen::{LOOK, Screen, show};
-use anyhow::{anyhow, bail};
+use anyhow::{Context as _, anyhow, bail};
 use ratatui::Frame;
 use ratatui::crossterm::event::KeyCode;
+use schedlab_host::privileges::give_up_all_but;
 use schedlab_host::{HostError, RecordEnd, RecordRequest, RecordUntil, StopSignal};
 use schedlab_lab::watch::{SharedState, WatchFilter, WatchState, watch};
 use schedlab_model::Ns;
@@ -60,6 +61,8 @@ pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
     let signal = stop_signal()?;
     let (shared, stop) = (SharedState::default(), Arc::new(AtomicBool::new(false)));
     let recorder = start(args, &shared, &stop);
+    // The recorder's thread has what it needs to open; this one only shows.
+    give_up_all_but(&[]).context("giving up capabilities (capset)")?;
     let ready = || shared.lock().start.is_some();
     while !ready() && !recorder.is_finished() && !signal.requested() {
         sleep(LOOK);
@@ -91,8 +94,12 @@ fn start(args: &WatchArgs, shared: &SharedState, stop: &Arc<AtomicBool>) -> Reco
         None if args.pid.is_empty() => WatchFilter::All,
         None => WatchFilter::Processes(args.pid.clone()),
     };
-    let request =
-        RecordRequest { duration: args.duration, backend: args.backend, ..RecordRequest::new(scope) };
+    let request = RecordRequest {
+        duration: args.duration,
+        backend: args.backend,
+        keep: Some(Vec::new()),
+        ..RecordRequest::new(scope)
+    };
     let (shared, stop) = (shared.clone(), Arc::clone(stop));
     spawn(move || watch(&request, &focus, &shared, &|| stop.load(Ordering::Relaxed)))
 }

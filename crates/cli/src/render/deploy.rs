@@ -49,7 +49,10 @@ pub(crate) fn file(deployment: Option<&Deployment>, format: Format) -> Result<St
     let deployment =
         deployment.ok_or_else(|| "no setting that was tried gains anything for certain".to_owned())?;
     let text = deployment.text(format).ok_or_else(|| match deployment.formats()[..] {
-        [] => format!("nothing but schedlab makes this setting: {}", deployment.what),
+        [] => {
+            let why = deployment.caveats.iter().map(|why| format!(". {why}")).collect::<String>();
+            format!("nothing but schedlab makes this setting: {}{why}", deployment.what)
+        }
         ref formats => format!("this setting ({}) has {}", deployment.what, formats.join(", ")),
     })?;
     let mut file = String::new();

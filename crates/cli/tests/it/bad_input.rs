@@ -53,7 +53,7 @@ fn scenarios() {
     let path = folder.write("s.toml", [0xff, 0xfe, 0x00]);
     refused(&schedlab(&["compare", &path]), "is not a text file");
     let path = folder.write("s.toml", vec![b'#'; 65 << 20]);
-    refused(&schedlab(&["compare", &path]), "too large for a scenario");
+    refused(&schedlab(&["compare", &path]), "more than the 67108864 bytes that are read");
 }
 
 #[test]

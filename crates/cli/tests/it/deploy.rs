@@ -14,7 +14,7 @@ fn commands_set_the_recommended_variant() {
     let ran = deploy("batch idle: sysbench policy=idle", "shell");
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.stdout.starts_with("# run sysbench under SCHED_IDLE\n"), "{}", ran.stdout);
-    let command = "for pid in $(pgrep -x sysbench); do chrt --idle --all-tasks --pid 0 $pid; done\n";
+    let command = "for pid in $(pgrep -x -- sysbench); do chrt --idle --all-tasks --pid 0 $pid; done\n";
     assert!(ran.stdout.contains(command), "{}", ran.stdout);
     assert!(ran.stdout.contains("weight 3 against the 1024"), "what to know: {}", ran.stdout);
     let parsed = Command::new("sh").args(["-n", "-c", &ran.stdout]).status().expect("a shell");

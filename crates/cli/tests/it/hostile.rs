@@ -10,12 +10,28 @@ use schedlab_model::{
 use schedlab_trace::{Capabilities, Capability, GroupInfo, Header, TaskInfo, Writer};
 use std::process::{Command, Stdio};
 
-const NAMES: [&str; 4] =
-    ["\u{1b}[31mred\u{1b}]0;t\u{7}", "=1+1\r\n@x", "\u{202e}evil|<b>", "-\u{9b}2J\u{200b}"];
+const NAMES: [&str; 12] = [
+    "\u{1b}[31mred\u{1b}]0;t\u{7}",
+    "=1+1\r\n@x",
+    "\u{202e}evil|<b>",
+    "-\u{9b}2J\u{200b}",
+    "x\nFORGED 100 %",
+    "y\tz\tFORGED",
+    "-u0",
+    "$(touch PWN)",
+    "`touch PWN`;touch PWN",
+    "'\"\\'||touch PWN #",
+    "</script><script>alert(1)</script>",
+    "{{7*7}}&lt;\u{2028}FORGED",
+];
 
-/// Nothing in `text` acts on a terminal.
+/// Nothing in `text` acts on a terminal, and no name has begun a line.
 #[track_caller]
 pub(super) fn harmless(what: &str, text: &str) {
+    assert!(
+        !text.lines().any(|line| line.trim_start().starts_with("FORGED")),
+        "{what}: a forged line in {text}"
+    );
     let found = text.char_indices().find(|&(_, c)| is_hostile(c) && !matches!(c, '\n' | '\t'));
     if let Some((at, c)) = found {
         panic!("{what}: {c:?} in {:?}", text[at..].chars().take(40).collect::<String>());
@@ -38,7 +54,7 @@ pub(super) fn no_formulas(what: &str, csv: &str) {
     assert_eq!(cells.map(|cell| cell.trim_matches('"')).find(formula), None, "{what}");
 }
 
-/// A recording of 40 ms in which four tasks take turns; the names are written as they are.
+/// A recording of 40 ms in which tasks of such names take turns; the names are written as they are.
 fn recording(folder: &Folder) -> String {
     let group = |name: &str, parent| GroupInfo {
         spec: GroupSpec { name: name.to_owned(), parent, ..GroupSpec::default() },
@@ -63,7 +79,7 @@ fn recording(folder: &Folder) -> String {
     let mut writer = Writer::new(Vec::new(), &header).unwrap();
     let mut on = None;
     for step in 0..40u64 {
-        let next = TaskId((step % 4) as u32);
+        let next = TaskId((step % NAMES.len() as u64) as u32);
         let at = Ns::from_ms(step);
         let wake = EventKind::Wake { task: next, waker: on.map_or(Waker::Unknown, Waker::Task) };
         writer.event(&SchedEvent { at, cpu: CpuId(0), kind: wake });
@@ -132,7 +148,9 @@ fn every_view_of_a_recording_escapes_names() {
     for file in [&page, &other, &ftrace, &perf] {
         harmless(file, &std::fs::read_to_string(file).unwrap_or_default());
     }
-    assert!(std::fs::read_to_string(&page).unwrap().len() > 10_000, "a page was written");
+    let text = std::fs::read_to_string(&page).unwrap();
+    assert!(text.len() > 10_000, "a page was written");
+    assert!(!text.contains("<script>alert(1)"), "a name is markup");
     for table in ["events.csv", "tasks.csv", "waits.csv"] {
         let text = std::fs::read_to_string(folder.0.join("tables").join(table)).unwrap();
         harmless(table, &text);
@@ -150,6 +168,180 @@ fn a_scenario_with_control_characters_is_refused() {
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.stderr.contains(r"`name` has a control character: a\x1b[31m"), "{ran:?}");
     harmless_run("scenario", &ran);
+}
+
+/// Every form into which a recording is exported.
+#[test]
+fn every_export_escapes_names() {
+    let folder = Folder::new("hostile-exports");
+    let file = recording(&folder);
+    let out = |name: &str| folder.0.join(name).display().to_string();
+    for form in ["ftrace", "trace-cmd", "systrace", "lttng", "perf-script", "rt-app"] {
+        let to = out(form);
+        let ran = schedlab(&["export", &file, &format!("--{form}"), &to]);
+        harmless_run(form, &ran);
+        // What has a name at all is one line of it.
+        let text = std::fs::read_to_string(&to).unwrap_or_default();
+        assert!(ran.code == 2 || !text.is_empty(), "{form}: {ran:?}");
+        harmless(form, &text);
+    }
+}
+
+/// What is printed to be pasted, of each name in each form: a shell reads it as it is meant, or there is none.
+#[test]
+fn deploy_lines_of_every_name_are_safe() {
+    let folder = Folder::new("hostile-deploy");
+    let file = recording(&folder);
+    let bin = folder.0.join("bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    for name in NAMES {
+        let own = shown(name).into_owned();
+        let variant = format!("v: \"{own}\" nice=19");
+        for form in ["shell", "systemd", "kubernetes", "xl"] {
+            let arguments = ["compare", &file, "--seeds", "1", "--variant", &variant, "--deploy", form];
+            let ran = schedlab(&arguments);
+            harmless_run(&format!("{own:?} {form}"), &ran);
+            assert!(matches!(ran.code, 0 | 2 | 3), "{own:?} {form}: {ran:?}");
+            if form == "shell" {
+                // Without any tool in its path the shell can do nothing but parse and expand.
+                let mut shell = Command::new("/bin/sh");
+                shell.args(["-c", &ran.stdout]).env_clear().env("PATH", &bin).current_dir(&folder.0);
+                let said = shell.stdin(Stdio::null()).output().unwrap();
+                assert!(!String::from_utf8_lossy(&said.stderr).contains("touch"), "{own:?}: {said:?}");
+            }
+        }
+    }
+    assert!(!folder.0.join("PWN").exists());
+}
+
+/// Names in results, logs and workloads that other programs wrote.
+#[test]
+fn names_in_foreign_files_are_escaped() {
+    let folder = Folder::new("hostile-files");
+    let hostile = r"\u001b[31mx\nFORGED\u202e";
+    let result = schedlab(&["compare", "two-hogs", "--json", "--seeds", "1"]);
+    assert!(result.stdout.contains("yes-1"), "{result:?}");
+    let result =
+        folder.write("a.json", result.stdout.replace("yes-1", hostile).replace("linux-6.18", hostile));
+    for format in ["table", "json", "markdown", "csv", "ndjson"] {
+        harmless_run(format, &schedlab(&["diff", &result, &result, "--all", "--format", format]));
+    }
+    let workload = format!(
+        "{{\"tasks\": {{\"{hostile}\": {{\"loop\": 5, \"run\": 1000, \"sleep\": 1000}}}}, \"global\": {{\"duration\": 1}}}}"
+    );
+    let workload = folder.write("w.json", workload);
+    harmless_run("rt-app", &schedlab(&["compare", &workload]));
+    harmless_run("rt-app", &schedlab(&["show", &workload, "--tasks"]));
+    let raw = hostile.replace(r"\u001b", "\u{1b}").replace(r"\n", "\n").replace(r"\u202e", "\u{202e}");
+    for (name, text) in [
+        ("log.calls", format!("schedlab-calls/1 {raw}\n{raw}\n")),
+        ("latency.json", format!("{{\"schema\": \"{hostile}\"}}")),
+        (
+            "cyclic.json",
+            format!("{{\"rt_test_version:\": \"{hostile}\", \"thread\": {{\"{hostile}\": {{}}}}}}"),
+        ),
+        ("costs.toml", format!("{raw} = 1\n")),
+        ("x.ftrace", format!("{raw}-1 [000] 1.0: sched_switch: {raw}\n")),
+    ] {
+        let file = folder.write(name, text);
+        let merged = [file.as_str(), file.as_str()];
+        harmless_run(name, &schedlab(&["verify", &file]));
+        harmless_run(name, &schedlab(&[&["latency", "merge"][..], &merged].concat()));
+        harmless_run(
+            name,
+            &schedlab(&["import", &file, "-o", &folder.0.join("o.slt").display().to_string()]),
+        );
+        harmless_run(name, &schedlab(&["show", &file]));
+        harmless_run(name, &schedlab(&["diff", &file, &file]));
+    }
+}
+
+/// A file's name that is no UTF-8 is shown, or refused.
+#[test]
+fn a_name_that_is_no_text_is_refused_or_shown() {
+    use std::os::unix::ffi::OsStrExt;
+    let bytes = std::ffi::OsStr::from_bytes(b"/tmp/\xff\x1b[31m\nFORGED.slt");
+    for command in
+        [&["show"][..], &["compare"], &["import"], &["verify"], &["record", "--all", "--for", "1ms", "-o"]]
+    {
+        let mut run = Command::new(env!("CARGO_BIN_EXE_schedlab"));
+        let done = ran(run.args(command).arg(bytes).current_dir(root()).stdin(Stdio::null()));
+        harmless_run(&format!("{command:?}"), &done);
+        let _ = std::fs::remove_file(bytes);
+    }
+}
+
+/// A message about a long input is short: it quotes the beginning.
+#[test]
+fn messages_about_long_inputs_are_short() {
+    let folder = Folder::new("long");
+    let long = "x".repeat(70_000);
+    let scenario = |name: &str, rest: &str| {
+        let text = format!(
+            "schedulers = [\"linux-6.18\"]\nduration = \"100ms\"\n[machine]\ncpus = 1\n[[task]]\nname = \"{name}\"\nprogram = \
+             \"hog\"\n{rest}"
+        );
+        folder.write("s.toml", text)
+    };
+    let too_long = |what: &str, ran: &Ran| {
+        assert_eq!(ran.code, 2, "{what}: {}", ran.stderr.chars().take(300).collect::<String>());
+        assert!(ran.stderr.chars().count() < 3_000, "{what}: {} characters", ran.stderr.chars().count());
+    };
+    for (what, name, rest) in [
+        ("control", format!("{long}\\u0007"), String::new()),
+        ("key", "a".to_owned(), format!("{long} = 1\n")),
+        ("value", "a".to_owned(), format!("nice = \"{long}\"\n")),
+        ("group", "a".to_owned(), format!("group = \"/{long}\"\n")),
+        ("not TOML", "a".to_owned(), format!("[[{long} {long}\n")),
+    ] {
+        too_long(what, &schedlab(&["compare", &scenario(&name, &rest)]));
+    }
+    let words = "x y ".repeat(20_000);
+    for text in [&long, &words] {
+        too_long("variant", &schedlab(&["compare", "two-hogs", "--variant", &format!("a: {text} nice=5")]));
+        too_long("scheduler", &schedlab(&["compare", "two-hogs", "--scheduler", text]));
+        too_long("gate", &schedlab(&["compare", "two-hogs", "--fail-if", text]));
+        too_long("input", &schedlab(&["compare", text]));
+        too_long("command", &schedlab(&[text.as_str()]));
+        let file = folder.write("long.txt", text);
+        for command in [&["verify"][..], &["latency", "merge"], &["show"], &["compare"]] {
+            too_long(command[0], &schedlab(&[command, &[file.as_str()]].concat()));
+        }
+        too_long(
+            "costs",
+            &schedlab(&["compare", &scenario("a", &format!("[delegation]\ncosts = \"{}\"\n", text.trim()))]),
+        );
+    }
+}
+
+/// A path that a file names is read like any other input: no device, no pipe, no end that never comes.
+#[test]
+fn a_path_that_a_file_names_is_a_small_regular_file() {
+    let folder = Folder::new("paths");
+    let pipe = folder.0.join("pipe").display().to_string();
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let large = folder.write("large.toml", vec![b'#'; (1 << 20) + 1]);
+    for (path, why) in [
+        ("/dev/zero", "it is a device, and only a regular file is read"),
+        (&pipe, "it is a pipe, and only a regular file is read"),
+        (&large, "more than the 1048576 bytes that are read"),
+    ] {
+        let text = format!(
+            "schedulers = [\"rr\"]\nduration = \"1s\"\n[machine]\ncpus = 1\n[[task]]\nname = \"a\"\nprogram = \
+             \"hog\"\n[delegation]\ncosts = \"{path}\"\n"
+        );
+        let ran = schedlab(&["compare", &folder.write("s.toml", text)]);
+        assert!(ran.code == 2 && ran.stderr.contains(why), "{path}: {ran:?}");
+    }
+    for path in ["/dev/zero", &pipe] {
+        for command in [&["verify"][..], &["latency", "merge"]] {
+            let ran = schedlab(&[command, &[path]].concat());
+            assert!(
+                ran.code == 2 && ran.stderr.contains("only a regular file is read"),
+                "{command:?}: {ran:?}"
+            );
+        }
+    }
 }
 
 /// A living thread with such a name, in a recording, in `watch` and in `top`.

@@ -21,6 +21,7 @@ mod import;
 mod killed;
 mod latency;
 mod latency_stall;
+mod least_privilege;
 mod live;
 mod live_pitfalls;
 mod live_slices;

@@ -6,6 +6,7 @@ use super::matrix::{Cell, Matrix, Round, SCHEMA, System};
 use super::single;
 use schedlab_host::is_realtime;
 use schedlab_measure::{LatencyReport, Samples};
+use schedlab_model::text::shown;
 use schedlab_model::{Ns, Policy};
 use schedlab_stats::{OrderInterval, median_interval};
 use serde::Serialize;
@@ -162,12 +163,10 @@ const KINDS: &str =
     "what `schedlab latency --json`, `schedlab latency --matrix --json` or `cyclictest --json=FILE` writes";
 
 fn read(path: &Path) -> Result<Matrix, String> {
-    let size = std::fs::metadata(path).map_err(|error| format!("{error}; give {KINDS}"))?.len();
-    if size > MOST {
-        return Err(format!("{size} bytes: a result has {MOST} at most"));
-    }
-    let text = schedlab_files::read_to_string(path).map_err(|error| format!("{error}; give {KINDS}"))?;
-    parse(&text)
+    let text =
+        schedlab_files::read_to_string(path, MOST).map_err(|error| format!("{error}; give {KINDS}"))?;
+    // The message is one line, whatever the file says.
+    parse(&text).map_err(|error| shown(&error).into_owned())
 }
 
 /// Reads the text of one file.

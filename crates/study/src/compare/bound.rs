@@ -86,7 +86,7 @@ pub(super) fn deployment(plan: &RowPlan, base: &RowPlan) -> Option<Deployment> {
     if standing(plan, base) != Standing::Setting || nothing && same && !delegated {
         return None;
     }
-    Some(Deployment::of(&set, &plan.scheduler, &base.scheduler))
+    Some(Deployment::of(&set, &plan.scheduler, &base.scheduler, &|name| plan.names.contains(name)))
 }
 
 /// Returns what the row sets that the first row has not: what both leave out is no part of the setting, and neither is what the first

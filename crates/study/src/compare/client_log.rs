@@ -20,6 +20,8 @@ use std::path::{Path, PathBuf};
 pub const SUBJECT: &str = "client-log";
 /// A server that has less of a CPU says nothing about its requests.
 const MATTERS: f64 = 0.01;
+/// The largest report of a load generator that is read.
+const LOG_MAX: u64 = 64 << 20;
 
 /// `[CLASS=]FILE` of `--client-log`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -57,7 +59,7 @@ impl ClientLog {
     /// Reads the log, and finds the server in the recording.
     pub(super) fn open(spec: &ClientLogSpec, input: &RecordedInput) -> Result<ClientLog, StudyError> {
         let fail = |what: String| StudyError::Option(format!("--client-log {}: {what}", spec.file.display()));
-        let bytes = schedlab_files::read(&spec.file).map_err(|error| fail(error.to_string()))?;
+        let bytes = schedlab_files::read(&spec.file, LOG_MAX).map_err(|error| fail(error.to_string()))?;
         let counted = client_count(&String::from_utf8_lossy(&bytes)).map_err(&fail)?;
         let (program, requests_per_s) = (program(counted.programs, input), counted.per_s);
         let measured = input.measured();

@@ -25,7 +25,7 @@ pub(super) fn text(changes: &Changes<'_>) -> String {
         if !add(&mut container, step.setting) {
             continue;
         }
-        match all.iter_mut().find(|(target, _)| target.0 == step.target.0) {
+        match all.iter_mut().find(|(target, _)| target.name == step.target.name) {
             Some((_, known)) => known.merge(container),
             None => all.push((step.target, container)),
         }
@@ -104,7 +104,7 @@ impl Container {
     }
 
     fn yaml(&self, target: Target<'_>) -> String {
-        let mut text = format!("\n  - name: {}", target.plain().to_lowercase().replace(['_', '.'], "-"));
+        let mut text = format!("\n  - name: {}", target.label());
         for comment in &self.comments {
             text += &format!("\n    # {comment}");
         }

@@ -2,6 +2,7 @@
 
 use super::{Changes, Step, Target};
 use crate::variant::{GroupSetting, MachineSetting, Setting, TaskSetting};
+use schedlab_model::text::shell_word;
 use schedlab_model::{Ns, Policy};
 
 /// Returns one command a line; empty when no command makes the setting.
@@ -16,7 +17,8 @@ pub(super) fn text(changes: &Changes<'_>) -> String {
     lines.join("\n")
 }
 
-/// Returns the commands of one step.
+/// Returns the commands of one step. They are for any POSIX shell. A name is one word of them ([`shell_word`]) and is no option:
+/// `--` is before it where getopt(3) of the program ends its options (chrt and taskset take it before the priority or the list).
 fn commands(step: &Step<'_>, changes: &Changes<'_>) -> Vec<String> {
     let target = step.target;
     match step.setting {
@@ -47,7 +49,7 @@ fn task(target: Target<'_>, setting: &TaskSetting) -> Vec<String> {
             let (flags, priority) = chrt(*policy);
             vec![
                 each(&format!("chrt {flags} --all-tasks --pid {priority}")),
-                format!("# at the start: chrt {flags} {priority} {command}"),
+                format!("# at the start: chrt {flags} -- {priority} {command}"),
             ]
         }
         TaskSetting::Nice(nice) => {
@@ -58,22 +60,22 @@ fn task(target: Target<'_>, setting: &TaskSetting) -> Vec<String> {
             };
             vec![
                 format!("renice -n {nice} -p {threads}"),
-                format!("# at the start: nice -n {nice} {command}"),
+                format!("# at the start: nice -n {nice} -- {command}"),
             ]
         }
         TaskSetting::Cpus(cpus) => vec![
             each(&format!("taskset --all-tasks --cpu-list --pid {cpus}")),
-            format!("# at the start: taskset --cpu-list {cpus} {command}"),
+            format!("# at the start: taskset --cpu-list -- {cpus} {command}"),
         ],
         TaskSetting::Slice(slice) => vec![
             format!(
                 "{}   # util-linux 2.42, Linux 6.12",
                 each(&format!("chrt --other --sched-runtime {} --all-tasks --pid 0", slice.0))
             ),
-            format!("# at the start: chrt --other --sched-runtime {} 0 {command}", slice.0),
+            format!("# at the start: chrt --other --sched-runtime {} -- 0 {command}", slice.0),
         ],
         TaskSetting::Group(path) => {
-            let folder = quoted(&format!("/sys/fs/cgroup{path}"));
+            let folder = shell_word(&format!("/sys/fs/cgroup{path}")).into_owned();
             vec![
                 format!("echo +cpu > /sys/fs/cgroup/cgroup.subtree_control; mkdir -p {folder}"),
                 format!("for pid in {pids}; do echo $pid > {folder}/cgroup.procs; done"),
@@ -85,11 +87,9 @@ fn task(target: Target<'_>, setting: &TaskSetting) -> Vec<String> {
 
 fn group(target: Target<'_>, setting: &GroupSetting) -> Vec<String> {
     let write = |file: &str, value: String| {
-        let path = quoted(&format!(
-            "/sys/fs/cgroup{}{target}/{file}",
-            if target.0.starts_with('/') { "" } else { "/" }
-        ));
-        vec![format!("echo {value} > {path}")]
+        let root = if target.name.starts_with('/') { "" } else { "/" };
+        let path = format!("/sys/fs/cgroup{root}{}/{file}", target.name);
+        vec![format!("echo {value} > {}", shell_word(&path))]
     };
     match setting {
         GroupSetting::Cpus(cpus) => write("cpuset.cpus", cpus.to_string()),
@@ -134,14 +134,14 @@ fn knob(name: &str, value: &str, changes: &Changes<'_>) -> Option<String> {
     let debugfs = (major, minor) >= (5, 13);
     if let Some(feature) = name.strip_prefix("features.") {
         let off = if value == "off" { "NO_" } else { "" };
-        return Some(format!("echo {off}{feature} > /sys/kernel/debug/sched/features"));
+        return Some(format!("echo {off}{} > /sys/kernel/debug/sched/features", shell_word(feature)));
     }
     // debugfs and the sysctls count nanoseconds.
     let number = value.parse::<Ns>().map_or_else(|_| value.to_owned(), |ns| ns.0.to_string());
     let number = match number.as_str() {
         "on" => "1".to_owned(),
         "off" => "0".to_owned(),
-        _ => number,
+        _ => shell_word(&number).into_owned(),
     };
     match name {
         "sched_rt_runtime_us"
@@ -163,25 +163,4 @@ fn knob(name: &str, value: &str, changes: &Changes<'_>) -> Option<String> {
         }
         _ => None,
     }
-}
-
-/// Returns a text as one word of a shell command line. Control characters are written as escapes ($'...' of bash).
-pub(crate) fn quoted(text: &str) -> String {
-    let plain =
-        |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':' | '@' | '%' | '+');
-    if !text.is_empty() && text.chars().all(plain) {
-        return text.to_owned();
-    }
-    if !text.chars().any(char::is_control) {
-        return format!("'{}'", text.replace('\'', r"'\''"));
-    }
-    let mut word = "$'".to_owned();
-    for c in text.chars() {
-        match c {
-            '\'' | '\\' => word.extend(['\\', c]),
-            c if c.is_control() => c.to_string().bytes().for_each(|byte| word += &format!("\\x{byte:02x}")),
-            c => word.push(c),
-        }
-    }
-    word + "'"
 }

@@ -12,7 +12,7 @@ pub(super) fn text(changes: &Changes<'_>) -> String {
     let mut units: Vec<(Target<'_>, Vec<String>)> = Vec::new();
     for step in &changes.steps {
         let lines = directives(step.setting);
-        match units.iter_mut().find(|(target, _)| target.0 == step.target.0) {
+        match units.iter_mut().find(|(target, _)| target.name == step.target.name) {
             Some((_, known)) => known.extend(lines),
             None => units.push((step.target, lines)),
         }
@@ -28,11 +28,13 @@ pub(super) fn text(changes: &Changes<'_>) -> String {
 
 /// Returns the unit: a control group that is one keeps its name, other groups are slices, programs are services.
 fn unit(target: Target<'_>) -> String {
-    let last = target.0.rsplit('/').next().unwrap_or_default();
+    let last = target.name.rsplit('/').next().unwrap_or_default();
     if last.ends_with(".service") || last.ends_with(".slice") || last.ends_with(".scope") {
-        return Target(last).plain();
+        // What a unit's name may have (systemd.unit(5)).
+        let allowed = |c: char| if c.is_ascii_alphanumeric() || ":-_.\\@".contains(c) { c } else { '-' };
+        return last.chars().map(allowed).collect();
     }
-    let group = target.0.starts_with('/') && !target.is_placeholder();
+    let group = target.name.starts_with('/') && !target.is_placeholder();
     let kind = if group { "slice" } else { "service" };
     format!("{}.{kind}", target.plain())
 }
@@ -50,7 +52,7 @@ fn directives(setting: &Setting) -> Vec<String> {
                     slice.0
                 ),
             ],
-            TaskSetting::Group(path) => vec![format!("Slice={}", unit(Target(path)))],
+            TaskSetting::Group(path) => vec![format!("Slice={}", unit(Target::group(path)))],
             TaskSetting::Demand(_) | TaskSetting::Off => Vec::new(),
         },
         Setting::Group(setting) => of_group(setting),

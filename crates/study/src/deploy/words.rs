@@ -2,6 +2,7 @@
 
 use super::{Changes, Step, VERSION};
 use crate::variant::{GroupSetting, MachineSetting, Setting, SourceSetting, TaskSetting};
+use schedlab_model::text::shown;
 use schedlab_model::{Ns, Policy};
 use std::collections::BTreeSet;
 
@@ -50,7 +51,7 @@ fn part(step: &Step<'_>) -> String {
             TaskSetting::Nice(nice) => format!("run {target} at nice {nice}"),
             TaskSetting::Cpus(cpus) => format!("keep {target} on CPU {cpus}"),
             TaskSetting::Slice(slice) => format!("give {target} slices of {slice}"),
-            TaskSetting::Group(path) => format!("move {target} to the control group {path}"),
+            TaskSetting::Group(path) => format!("move {target} to the control group {}", shown(path)),
             TaskSetting::Demand(permille) => {
                 format!("let {target} need {} times the CPU time", *permille as f64 / 1e3)
             }

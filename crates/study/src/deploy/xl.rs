@@ -2,6 +2,7 @@
 
 use super::{Changes, Step};
 use crate::variant::{GroupSetting, Setting, TaskSetting};
+use schedlab_model::text::shell_word;
 use schedlab_model::{CpuSet, Ns};
 use schedlab_scheduler::SchedulerSpec;
 
@@ -59,12 +60,12 @@ fn parameter(spec: &SchedulerSpec, pool: &str, knob: &str, value: &str) -> Strin
 
 fn command(step: &Step<'_>, changes: &Changes<'_>) -> Option<String> {
     let xl = format!("xl sched-{}", sched(changes.scheduler));
-    let domain = super::shell::quoted(step.target.0.trim_start_matches('/'));
+    let domain = shell_word(step.target.name.trim_start_matches('/'));
     match step.setting {
         Setting::Group(GroupSetting::Cap(cap)) => Some(format!("{xl} -d {domain} -c {cap}")),
         Setting::Group(GroupSetting::Weight(weight)) => Some(format!("{xl} -d {domain} -w {weight}")),
         Setting::Group(GroupSetting::Cpus(cpus)) | Setting::Task(TaskSetting::Cpus(cpus)) => {
-            Some(format!("xl vcpu-pin {domain} all {cpus}"))
+            Some(format!("xl vcpu-pin -- {domain} all {cpus}"))
         }
         Setting::Knob(name, value) => Some(parameter(changes.scheduler, "Pool-0", name, value)),
         // Policies and nice values are the guest's.

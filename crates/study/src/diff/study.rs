@@ -4,12 +4,16 @@ use super::{Cell, Diff, SCHEMA, Side, Subject};
 use crate::StudyError;
 use crate::change::{self, Judgement, MethodError};
 use crate::result::{self, Row, Study, Verdict};
+use schedlab_model::text::shown;
 use std::path::Path;
+
+/// The largest result that is read.
+const RESULT_MAX: u64 = 256 << 20;
 
 fn open(path: &Path) -> Result<Study, StudyError> {
     let fail = |what: String| StudyError::Option(format!("{}: {what}", path.display()));
-    let text = schedlab_files::read(path).map_err(|error| fail(error.to_string()))?;
-    parse(&text).map_err(fail)
+    let text = schedlab_files::read(path, RESULT_MAX).map_err(|error| fail(error.to_string()))?;
+    parse(&text).map_err(|error| fail(shown(&error).into_owned()))
 }
 
 /// Reads the JSON of a result.

@@ -32,6 +32,8 @@ pub(crate) struct RowPlan {
     pub(crate) set: Variant,
     /// The tasks of each target of `set` that names some.
     pub(crate) targets: BTreeMap<String, Vec<usize>>,
+    /// The targets of `set` that are names of tasks or of their classes, and so no process ids.
+    pub(crate) names: BTreeSet<String>,
     /// Tasks that it leaves out.
     pub(crate) off: BTreeSet<usize>,
     /// What a reader must know.
@@ -69,6 +71,8 @@ impl RowPlan {
         });
         let target = |clause: &Clause| (clause.target.clone(), subject.tasks(&clause.target));
         let targets = variant.clauses.iter().map(target).filter(|(_, tasks)| !tasks.is_empty()).collect();
+        let is_name = |clause: &&Clause| subject.names().any(|name| name == clause.target);
+        let names = variant.clauses.iter().filter(is_name).map(|clause| clause.target.clone()).collect();
         let preemption = applied.kernel.as_ref().map(|kernel| kernel.preemption(&applied.workload));
         Ok(RowPlan {
             preemption: preemption.unwrap_or_default(),
@@ -80,6 +84,7 @@ impl RowPlan {
             delegation,
             set: variant.clone(),
             targets,
+            names,
             off: applied.off,
             changed: applied.tasks.into_iter().collect(),
             notes,

@@ -4,12 +4,15 @@
 //! own, so nothing that a user writes is ever ignored.
 
 use schedlab_model::Ns;
-use schedlab_model::text::{is_hostile, nearest, shown};
+use schedlab_model::text::{QUOTED_MAX, is_hostile, nearest, quoted};
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+
+/// Characters of a long line that are shown before a mistake in it.
+const BEFORE: usize = 40;
 
 /// What is wrong with a scenario, and where.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,9 +25,11 @@ pub struct ScenarioError {
     pub column: usize,
     /// What is wrong, what is allowed, what to do.
     pub message: String,
-    /// The line itself, where there is one.
+    /// The line itself, where there is one; of a long line the part that is meant.
     pub excerpt: String,
-    /// How many characters of the line are meant.
+    /// Where in the excerpt the mistake begins, in characters.
+    pub indent: usize,
+    /// How many characters of the excerpt are meant.
     pub width: usize,
 }
 
@@ -40,7 +45,7 @@ impl fmt::Display for ScenarioError {
         let margin = line.to_string().len();
         writeln!(f, " {line} | {}", self.excerpt)?;
         let carets = "^".repeat(self.width.max(1));
-        write!(f, " {:margin$} | {:indent$}{carets}", "", "", indent = column - 1)
+        write!(f, " {:margin$} | {:indent$}{carets}", "", "", indent = self.indent)
     }
 }
 
@@ -61,14 +66,24 @@ impl Source<'_> {
         let line_end = self.text[start..].find('\n').map_or(self.text.len(), |at| start + at);
         let end = self.text.floor_char_boundary(span.end.clamp(start, line_end));
         // A tab would shift the carets; a control character has no place in a message.
-        let clean = |c: char| if c.is_control() { ' ' } else { c };
+        let clean = |c: char| if is_hostile(c) { ' ' } else { c };
+        let before = self.text[line_start..start].chars().count();
+        // A line that is too long for a message is shown from some words before the mistake on.
+        let long = self.text[line_start..line_end].chars().nth(QUOTED_MAX).is_some();
+        let skipped = if long { before.saturating_sub(BEFORE) } else { 0 };
+        let line = self.text[line_start..line_end].trim_end().chars();
+        let excerpt: String = line.skip(skipped).take(QUOTED_MAX).map(clean).collect();
+        let indent = before - skipped;
+        let width =
+            self.text[start..end].chars().take(excerpt.chars().count().saturating_sub(indent)).count();
         ScenarioError {
             file: self.file.to_owned(),
             line: self.text[..line_start].matches('\n').count() + 1,
-            column: self.text[line_start..start].chars().count() + 1,
+            column: before + 1,
             message: message.into(),
-            excerpt: self.text[line_start..line_end].trim_end().chars().map(clean).collect(),
-            width: self.text[start..end].chars().count(),
+            excerpt,
+            indent,
+            width,
         }
     }
 
@@ -80,6 +95,7 @@ impl Source<'_> {
             column: 0,
             message: message.into(),
             excerpt: String::new(),
+            indent: 0,
             width: 0,
         }
     }
@@ -183,11 +199,21 @@ impl<'a> Item<'a> {
         self.error(format!("`{}` must be {wanted}, not {}", self.key, kind(self.value)))
     }
 
-    /// A text. Names and titles go to terminals, so that none has a control character.
+    /// A text of one line: a name, a title, a setting. It goes to terminals, tables and command lines, so that it has no control
+    /// character; a line end or a tab in a name would forge lines and columns.
     pub(crate) fn text(&self) -> Result<&'a str, ScenarioError> {
+        self.text_without(is_hostile)
+    }
+
+    /// A text that may have several lines: what explains, and the settings of a variant.
+    pub(crate) fn prose(&self) -> Result<&'a str, ScenarioError> {
+        self.text_without(|c| is_hostile(c) && !matches!(c, '\n' | '\t'))
+    }
+
+    fn text_without(&self, refused: impl Fn(char) -> bool) -> Result<&'a str, ScenarioError> {
         let text = self.value.as_str().ok_or_else(|| self.wrong("a text in quotes"))?;
-        if text.contains(|c| is_hostile(c) && !matches!(c, '\n' | '\t')) {
-            return Err(self.error(format!("`{}` has a control character: {}", self.key, shown(text))));
+        if text.contains(refused) {
+            return Err(self.error(format!("`{}` has a control character: {}", self.key, quoted(text))));
         }
         Ok(text)
     }

@@ -3,8 +3,8 @@
 use super::Target;
 use super::answer::Tried;
 use crate::compare::Point;
-use crate::deploy;
 use crate::variant::{Setting, TaskSetting};
+use schedlab_model::text::shell_word;
 use serde::{Deserialize, Serialize};
 
 /// How a setting is tried on the real threads.
@@ -60,7 +60,7 @@ pub(super) fn confirm(input: Target<'_>, points: &[Point], tried: &Tried) -> Con
 impl Confirm {
     /// Returns the command line, without what it runs.
     pub fn line(&self) -> Option<String> {
-        let words = self.arguments.as_ref()?.iter().map(|word| deploy::quoted(word));
+        let words = self.arguments.as_ref()?.iter().map(|word| shell_word(word).into_owned());
         Some(std::iter::once("schedlab confirm".to_owned()).chain(words).collect::<Vec<_>>().join(" "))
     }
 }

@@ -62,9 +62,14 @@ impl<'a> Subject<'a> {
         (0..self.workload.tasks.len()).filter(hit).collect()
     }
 
+    /// Returns the names of classes and tasks.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'a str> {
+        let classes = self.classes.iter().map(String::as_str);
+        classes.chain(self.workload.tasks.iter().map(|task| task.name.as_str()))
+    }
+
     pub(crate) fn unknown(&self, target: &str) -> VariantError {
-        let mut names: Vec<&str> = self.classes.iter().map(String::as_str).collect();
-        names.extend(self.workload.tasks.iter().map(|task| task.name.as_str()));
+        let mut names: Vec<&str> = self.names().collect();
         names.extend(self.workload.groups.iter().map(|group| group.name.as_str()));
         names.extend(self.workload.sources.iter().map(|source| source.name.as_str()));
         let hint = match nearest(target, names.iter().copied()) {

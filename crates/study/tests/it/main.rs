@@ -1,5 +1,6 @@
 //! Integration tests of `study`, in one binary.
 mod decision_cost;
+mod deploy_shell;
 mod diff;
 mod field;
 mod limits;

@@ -233,6 +233,11 @@ impl<L: Listener> Followed<L> {
         &self.follower
     }
 
+    /// Forgets a task that has ended; see [`Follower::forget`].
+    pub fn forget(&mut self, task: TaskId) {
+        self.follower.forget(task);
+    }
+
     /// The end of the stream: closes what is open.
     pub fn finish(mut self, end: Ns) -> L {
         self.follower.finish(end, &mut self.listener);
@@ -329,6 +334,18 @@ impl Follower {
     /// Who is on a CPU.
     pub fn occupant(&self, cpu: CpuId) -> Occupant {
         self.cpus.get(cpu.index()).copied().flatten().unwrap_or(Occupant::Unknown)
+    }
+
+    /// Returns for how many tasks there is a place.
+    pub fn places(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Forgets a task that has ended: its number may be another task's from now on.
+    pub fn forget(&mut self, task: TaskId) {
+        if let Some(life) = self.tasks.get_mut(task.index()) {
+            *life = Life::new();
+        }
     }
 
     /// The tasks that wait for a CPU, each with the beginning of its wait.

@@ -8,14 +8,36 @@ use std::collections::VecDeque;
 const KEEP: usize = 1 << 16;
 
 /// The recent past of every CPU.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Occupancy {
     /// By CPU: since when, and who.
     cpus: Vec<VecDeque<(Ns, Occupant)>>,
     noted: usize,
+    /// Switches that are kept at most.
+    max: usize,
+}
+
+impl Default for Occupancy {
+    /// Returns one that remembers for as long as a task waits.
+    fn default() -> Occupancy {
+        Occupancy::bounded(usize::MAX)
+    }
 }
 
 impl Occupancy {
+    /// Returns one that keeps `max` switches, and [`KEEP`] more between two looks: a stream without an end may have a task that waits
+    /// without an end. Before them every CPU's occupant is unknown.
+    pub fn bounded(max: usize) -> Occupancy {
+        Occupancy { cpus: Vec::new(), noted: 0, max }
+    }
+
+    /// Returns the time from which on the switches are needed and kept: the beginning of the oldest wait, or later.
+    pub fn needed_since(&self, follower: &Follower) -> Ns {
+        let oldest = follower.waiting().map(|(_, since)| since).min().unwrap_or(follower.now());
+        let kept = self.cpus.iter().filter_map(|log| log.front()).map(|&(at, _)| at).min();
+        oldest.max(kept.unwrap_or(oldest))
+    }
+
     /// From `at` on `who` is on `cpu`.
     pub fn note(&mut self, cpu: CpuId, at: Ns, who: Occupant) {
         if cpu.index() >= self.cpus.len() {
@@ -68,6 +90,25 @@ impl Occupancy {
         for log in &mut self.cpus {
             let keep = log.partition_point(|&(at, _)| at <= oldest).saturating_sub(1);
             log.drain(..keep);
+        }
+        self.shorten();
+    }
+
+    /// Drops the oldest switches beyond the greatest number.
+    fn shorten(&mut self) {
+        let kept: usize = self.cpus.iter().map(VecDeque::len).sum();
+        if kept <= self.max {
+            return;
+        }
+        let mut times: Vec<Ns> = self.cpus.iter().flatten().map(|&(at, _)| at).collect();
+        let (_, &mut first, _) = times.select_nth_unstable(kept - self.max);
+        for log in &mut self.cpus {
+            // The occupant at that time stays, from then on.
+            let keep = log.partition_point(|&(at, _)| at <= first).saturating_sub(1);
+            log.drain(..keep);
+            if let Some(front) = log.front_mut().filter(|front| front.0 < first) {
+                front.0 = first;
+            }
         }
     }
 }

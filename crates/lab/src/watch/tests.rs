@@ -1,0 +1,144 @@
+use super::*;
+use schedlab_model::{PrevState, Waker};
+use schedlab_trace::TaskInfo;
+
+fn recording() -> Recording {
+    let tasks = vec![TaskInfo::unknown(11, 11, "hog"), TaskInfo::unknown(22, 22, "server")];
+    let (hog, server) = (TaskId(0), TaskId(1));
+    let switch = |at: u64, prev, prev_state, next| SchedEvent {
+        at: Ns::from_us(at),
+        cpu: CpuId(0),
+        kind: EventKind::Switch { prev, prev_state, next },
+    };
+    let kind = EventKind::Wake { task: server, waker: Waker::HardIrq };
+    let events = vec![
+        switch(0, None, PrevState::Runnable, Some(hog)),
+        SchedEvent { at: Ns::from_us(100), cpu: CpuId(0), kind },
+        switch(4_100, Some(hog), PrevState::Runnable, Some(server)),
+        switch(4_200, Some(server), PrevState::Sleeping, Some(hog)),
+        switch(5_000, Some(hog), PrevState::Sleeping, None),
+        SchedEvent { at: Ns::from_us(6_000), cpu: CpuId(0), kind: EventKind::Lost { count: 7 } },
+    ];
+    let header = Header { tasks, ..Header::default() };
+    Recording::from_parts(header, events, Ns::from_ms(6)).unwrap()
+}
+
+#[test]
+fn a_wait_its_culprit_and_what_was_lost() {
+    let state = replayed(&recording(), &WatchFilter::All);
+    assert_eq!(state.worst[0].task, ("server".to_owned(), 22));
+    assert_eq!(state.worst[0].length, Ns::from_ms(4));
+    assert_eq!(state.worst[0].culprit, ("hog".to_owned(), Ns::from_ms(4)));
+    assert_eq!(state.delays[&("server".to_owned(), "hog".to_owned())], Ns::from_ms(4));
+    assert_eq!(state.lines["server"].waits.count(), 1);
+    assert_eq!(state.lines["hog"].run, Ns::from_us(4_100 + 800));
+    assert_eq!(state.lost, 7);
+}
+
+#[test]
+fn a_wait_that_goes_on_has_an_age_and_is_in_no_sum() {
+    let whole = recording();
+    let part = |events| Recording::from_parts(whole.header.clone(), events, Ns::from_ms(6)).unwrap();
+    let mut events = whole.events[..2].to_vec();
+    assert!(replayed(&part(events.clone()), &WatchFilter::All).ongoing.is_empty(), "it has just begun");
+    let kind = EventKind::Steal { ns: Ns(1) };
+    events.push(SchedEvent { at: Ns::from_us(3_100), cpu: CpuId(0), kind });
+    let state = replayed(&part(events.clone()), &WatchFilter::All);
+    let expected = OngoingWait {
+        task: ("server".to_owned(), 22),
+        from: Ns::from_us(100),
+        age: Ns::from_ms(3),
+        cpu: CpuId(0),
+        running: Some("hog".to_owned()),
+    };
+    assert_eq!(state.ongoing, [expected]);
+    assert!(state.worst.is_empty() && !state.lines.contains_key("server"), "it counts when it ends");
+    assert!(replayed(&part(events.clone()), &WatchFilter::Processes(vec![11])).ongoing.is_empty());
+    let task = TaskId(1);
+    let kind = EventKind::Throttle { task };
+    events.push(SchedEvent { at: Ns::from_us(3_200), cpu: CpuId(0), kind });
+    assert_eq!(replayed(&part(events), &WatchFilter::All).ongoing[0].running, None, "a limit");
+    assert!(replayed(&whole, &WatchFilter::All).ongoing.is_empty(), "it is over");
+}
+
+/// 100,000 tasks that end, a hundred at a time, beside a server that lives: the tables are as large as the tasks that live or ended
+/// in the last seconds, and the sums are those of all.
+#[test]
+fn tables_do_not_grow_with_the_tasks_that_ended() {
+    const ENDED: u32 = 100_000;
+    let shared = SharedState::default();
+    let mut watcher = WatchSink::new(WatchFilter::All, shared.clone());
+    let server = TaskId(0);
+    watcher.meet(server, TaskInfo::unknown(1, 1, "server"));
+    let cpu = CpuId(0);
+    let mut largest = 0;
+    for number in 1..=ENDED {
+        let (id, at) = (TaskId(number), Ns::from_ms(u64::from(number)));
+        watcher.meet(id, TaskInfo::unknown(100 + number % 30_000, 100 + number, "cc1"));
+        let mut event = |us: u64, kind| watcher.event(&SchedEvent { at: at + Ns::from_us(us), cpu, kind });
+        event(0, EventKind::New { task: id, parent: Some(server) });
+        let on = |prev, prev_state, next| EventKind::Switch { prev, prev_state, next };
+        event(10, on(Some(server), PrevState::Sleeping, Some(id)));
+        event(400, EventKind::Exit { task: id });
+        event(410, on(Some(id), PrevState::Dead, None));
+        event(500, EventKind::Wake { task: server, waker: Waker::HardIrq });
+        event(520, on(None, PrevState::Runnable, Some(server)));
+        if number % 20 == 0 {
+            watcher.update();
+        }
+        largest = largest.max(watcher.followed.listener.header.tasks.len());
+    }
+    assert!(largest < 2_100, "{largest} places for tasks of two seconds");
+    assert!(watcher.followed.follower().places() < 2_100);
+    let state = shared.lock();
+    assert_eq!(state.lines["cc1"].waits.count(), u64::from(ENDED));
+    assert_eq!(state.lines["cc1"].run, Ns::from_us(400 * u64::from(ENDED)));
+    assert_eq!(state.lines["server"].waits.count(), u64::from(ENDED));
+    assert!(
+        !state.lines.contains_key("?") && state.delays.keys().all(|(task, _)| task != "?"),
+        "{:?}",
+        state.delays
+    );
+}
+
+/// A task that waits for ever keeps neither all switches nor all tasks that ended.
+#[test]
+fn a_starving_task_does_not_make_the_tables_grow() {
+    let mut watcher = WatchSink::new(WatchFilter::All, SharedState::default());
+    watcher.followed.listener.occupancy = Occupancy::bounded(10_000);
+    watcher.meet(TaskId(0), TaskInfo::unknown(1, 1, "starving"));
+    let cpu = CpuId(0);
+    let wake = EventKind::Wake { task: TaskId(0), waker: Waker::HardIrq };
+    watcher.event(&SchedEvent { at: Ns(1), cpu, kind: wake });
+    for number in 1..=100_000_u32 {
+        let (id, at) = (TaskId(number), Ns::from_ms(u64::from(number)));
+        watcher.meet(id, TaskInfo::unknown(100 + number % 30_000, 100 + number, "cc1"));
+        let before = (number > 1).then(|| TaskId(number - 1));
+        let kind = EventKind::Switch { prev: before, prev_state: PrevState::Dead, next: Some(id) };
+        watcher.event(&SchedEvent { at, cpu, kind });
+        watcher.event(&SchedEvent { at: at + Ns(1), cpu, kind: EventKind::Exit { task: id } });
+        if number % 200 == 0 {
+            watcher.update();
+        }
+    }
+    let places = watcher.followed.follower().places();
+    assert!(places < 90_000, "{places}: the last 10,000 switches, and what comes between two looks");
+    let state = watcher.shared.lock();
+    assert_eq!(state.ongoing[0].task.0, "starving");
+}
+
+#[test]
+fn a_filter_leaves_out_waiting_tasks_and_not_running_ones() {
+    let state = replayed(&recording(), &WatchFilter::Processes(vec![22]));
+    assert_eq!(state.lines.keys().collect::<Vec<_>>(), ["server"]);
+    assert_eq!(state.worst[0].culprit.0, "hog");
+    assert!(replayed(&recording(), &WatchFilter::Processes(vec![1])).worst.is_empty());
+}
+
+#[test]
+fn a_reset_forgets_sums_and_keeps_the_clock() {
+    let mut state = replayed(&recording(), &WatchFilter::All);
+    state.reset();
+    assert!(state.lines.is_empty() && state.worst.is_empty());
+    assert_eq!((state.window(), state.lost), (Ns::ZERO, 7));
+}
