@@ -184,7 +184,7 @@ mod tests {
     /// A repository with one file that counts and one that does not.
     #[test]
     fn only_what_counts_changes_the_hash() {
-        let tree = std::env::temp_dir().join(format!("schedlab-reach-{}", std::process::id()));
+        let tree = schedlab_testing::temp_dir().join(format!("schedlab-reach-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&tree);
         std::fs::create_dir_all(tree.join("docs")).unwrap();
         let write = |file: &str, text: &str| std::fs::write(tree.join(file), text).unwrap();
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_part_that_passed_is_left_out_until_something_changes() {
-        let tree = std::env::temp_dir().join(format!("schedlab-passed-{}", std::process::id()));
+        let tree = schedlab_testing::temp_dir().join(format!("schedlab-passed-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&tree);
         std::fs::create_dir_all(tree.join(".ci")).unwrap();
         assert!(Command::new("git").args(["init", "-q"]).current_dir(&tree).status().unwrap().success());

@@ -19,7 +19,7 @@ fn stress(args: &str, folder: &Path) -> Ran {
 
 /// A new folder for one test; it goes when the test ends well.
 fn folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("schedlab-stress-{name}-{}", std::process::id()));
+    let folder = schedlab_testing::temp_dir().join(format!("schedlab-stress-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     folder
 }

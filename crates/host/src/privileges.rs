@@ -137,7 +137,7 @@ mod tests {
     /// The folder of another user asks for a capability, a folder of one's own does not.
     #[test]
     fn a_folder_of_ones_own_needs_no_capability() {
-        let own = std::env::temp_dir().join(format!("schedlab-own-{}", std::process::id()));
+        let own = schedlab_testing::temp_dir().join(format!("schedlab-own-{}", std::process::id()));
         std::fs::create_dir_all(&own).expect("a folder");
         assert_eq!(to_write_in(&own), None);
         // Of another user: only root may make one.

@@ -106,7 +106,8 @@ mod tests {
 
     impl Sysfs {
         fn new(name: &str, files: &[(&str, &str)]) -> Sysfs {
-            let root = std::env::temp_dir().join(format!("schedlab-sysfs-{name}-{}", std::process::id()));
+            let root =
+                schedlab_testing::temp_dir().join(format!("schedlab-sysfs-{name}-{}", std::process::id()));
             let folder = root.join("kernel/sched_ext");
             fs::create_dir_all(folder.join("root")).expect("writable");
             for (name, text) in files {

@@ -181,7 +181,8 @@ mod tests {
     fn what_is_written_is_read_back() {
         let machine = schedlab_host::machine();
         let preset = preset(&calibration(), &machine, "schedlab calibrate -o \"a b\"".to_owned(), "0.1");
-        let file = std::env::temp_dir().join(format!("schedlab-calibration-{}.toml", std::process::id()));
+        let file =
+            schedlab_testing::temp_dir().join(format!("schedlab-calibration-{}.toml", std::process::id()));
         std::fs::write(&file, file_text(&preset)).unwrap();
         let read = Preset::read(&file);
         std::fs::write(&file, file_text(&preset).replace("tion/1", "tion/9")).unwrap();

@@ -558,7 +558,7 @@ mod tests {
 
     #[test]
     fn an_unwritable_output_is_refused_before_anything_starts() {
-        let marker = std::env::temp_dir().join(format!("schedlab-record-{}", std::process::id()));
+        let marker = schedlab_testing::temp_dir().join(format!("schedlab-record-{}", std::process::id()));
         let command = vec!["touch".to_owned(), marker.to_string_lossy().into_owned()];
         let request = RecordRequest {
             backend: Some(Backend::Switches),
@@ -576,7 +576,7 @@ mod tests {
     /// Works for every user: own tasks only.
     #[test]
     fn what_was_recorded_can_be_opened() {
-        let path = std::env::temp_dir().join(format!("schedlab-record-{}.slt", std::process::id()));
+        let path = schedlab_testing::temp_dir().join(format!("schedlab-record-{}.slt", std::process::id()));
         let command = ["sh", "-c", "sleep 0.05; sleep 0.05"].map(str::to_owned).to_vec();
         let request = RecordRequest {
             backend: Some(Backend::OwnTasks),

@@ -155,7 +155,8 @@ fn one(way: &str, burst: u64, ms: u64) -> Numbers {
             });
         }
         _ => {
-            let folder = std::env::temp_dir().join(format!("schedlab-dispatch-{}", std::process::id()));
+            let folder =
+                schedlab_testing::temp_dir().join(format!("schedlab-dispatch-{}", std::process::id()));
             let options = DriverOptions {
                 scheduler: SCHEDULER.to_owned(),
                 cpus: only,

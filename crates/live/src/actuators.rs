@@ -400,7 +400,7 @@ mod tests {
 
     #[test]
     fn a_limit_is_found_in_both_versions_of_control_groups() {
-        let folder = std::env::temp_dir().join(format!("schedlab-limit-{}", std::process::id()));
+        let folder = schedlab_testing::temp_dir().join(format!("schedlab-limit-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let write = |file: &str, text: &str| std::fs::write(folder.join(file), text).unwrap();
         assert_eq!(limit(&folder), None);

@@ -450,7 +450,7 @@ mod tests {
     /// A line that is damaged is reported; the others count. What the first one says is known from the file's name and time.
     #[test]
     fn one_bad_line_does_not_void_the_others() {
-        let folder = std::env::temp_dir().join(format!("schedlab-bad-line-{}", std::process::id()));
+        let folder = schedlab_testing::temp_dir().join(format!("schedlab-bad-line-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         let path = folder.join("77-123-0.journal");
         let head = format!(r#"{{"version":4,"boot":"b","owner":{THREAD},"purpose":"a test"}}"#);

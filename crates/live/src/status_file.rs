@@ -96,7 +96,7 @@ mod tests {
     /// A driver of an earlier version may run, or may have been killed.
     #[test]
     fn the_file_of_an_earlier_version_is_read_and_removed() {
-        let folder = std::env::temp_dir().join(format!("schedlab-status-{}", std::process::id()));
+        let folder = schedlab_testing::temp_dir().join(format!("schedlab-status-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         let journal = folder.join("1-2-0.journal");
         let status = DriverStatus {

@@ -5,8 +5,12 @@
 //! latency, a share, the length of turns. A hypervisor that takes a CPU away for 30 ms in the wrong moment makes one
 //! such measurement wrong, and says nothing about us. These tests are given to [`settles`].
 //!
-//! And the browser in which tests look at pages.
+//! A folder for their files ([`temp_dir`]), and the browser in which tests look at pages.
 #![forbid(unsafe_code)]
+
+mod temp;
+
+pub use temp::temp_dir;
 
 use std::any::Any;
 use std::fs::File;

@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_cell_names_the_ways_that_work_and_a_kernel_that_is_asked_anew_has_its_column_anew() {
-        let tree = std::env::temp_dir().join(format!("xtask-table-{}", std::process::id()));
+        let tree = schedlab_testing::temp_dir().join(format!("xtask-table-{}", std::process::id()));
         let run = tree.join("run");
         let deep = run.join(TEST).join(TEST);
         std::fs::create_dir_all(&deep).unwrap();

@@ -92,7 +92,7 @@ fn a_wrong_rule_is_seen() {
 
 #[test]
 fn damaged_files_are_refused_by_name() {
-    let dir = std::env::temp_dir().join(format!("schedlab-oracle-{}", std::process::id()));
+    let dir = schedlab_testing::temp_dir().join(format!("schedlab-oracle-{}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("a temporary directory");
     for (name, bytes, says) in [
         ("empty.jsonl", &b""[..], "holds no scenario"),

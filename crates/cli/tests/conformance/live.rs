@@ -39,7 +39,8 @@ impl Stage {
     }
 
     fn with(case: &Case, scheduler: &str, more: &[&str]) -> Stage {
-        let folder = std::env::temp_dir().join(format!("schedlab-conformance-{}", std::process::id()));
+        let folder =
+            schedlab_testing::temp_dir().join(format!("schedlab-conformance-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).expect("the temporary folder is writable");
         let file = folder.join("workload.json");

@@ -11,7 +11,7 @@ struct Home(PathBuf);
 
 impl Home {
     fn new(name: &str) -> Home {
-        let folder = std::env::temp_dir().join(format!("schedlab-{name}-{}", std::process::id()));
+        let folder = schedlab_testing::temp_dir().join(format!("schedlab-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         Home(folder)
     }

@@ -106,7 +106,7 @@ fn a_planted_hog_is_caught() {
 }
 
 fn planted_hog_is_caught() {
-    let path = std::env::temp_dir().join(format!("schedlab-incident-{}.slt", std::process::id()));
+    let path = schedlab_testing::temp_dir().join(format!("schedlab-incident-{}.slt", std::process::id()));
     let (over, order) = (AtomicBool::new(false), AtomicBool::new(false));
     let (tid, victim_tid) = (AtomicU64::new(0), AtomicU64::new(0));
     let (mut spins, mut out) = (Vec::new(), None);

@@ -24,7 +24,7 @@ fn next(state: &mut u64) -> u64 {
 #[test]
 fn a_killed_recorder_leaves_a_file_that_opens() {
     let rounds = std::env::var("SCHEDLAB_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(8);
-    let folder = std::env::temp_dir().join(format!("schedlab-killed-{}", std::process::id()));
+    let folder = schedlab_testing::temp_dir().join(format!("schedlab-killed-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     // Something to record: a pipe between two processes.
     let script = "while :; do echo x | cat >/dev/null; done";

@@ -74,7 +74,7 @@ struct File(std::path::PathBuf);
 
 impl File {
     fn named(name: &str) -> File {
-        File(std::env::temp_dir().join(format!("schedlab-latency-{}-{name}", std::process::id())))
+        File(schedlab_testing::temp_dir().join(format!("schedlab-latency-{}-{name}", std::process::id())))
     }
     fn text(&self) -> &str {
         self.0.to_str().unwrap()

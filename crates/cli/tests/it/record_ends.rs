@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// Starts a recording of a shell that writes its process id and then sleeps often: for longer than the recorder waits for events.
 fn start(name: &str) -> (Child, PathBuf, PathBuf) {
-    let folder = std::env::temp_dir().join(format!("schedlab-{name}-{}", std::process::id()));
+    let folder = schedlab_testing::temp_dir().join(format!("schedlab-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let (file, pid) = (folder.join("x.slt"), folder.join("pid"));
     let script =

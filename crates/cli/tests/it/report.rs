@@ -5,7 +5,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 fn page(name: &str, arguments: &[&str]) -> String {
-    let file = std::env::temp_dir().join(format!("schedlab-report-{}-{name}.html", std::process::id()));
+    let file =
+        schedlab_testing::temp_dir().join(format!("schedlab-report-{}-{name}.html", std::process::id()));
     let path = file.to_str().unwrap();
     let ran = schedlab(&[arguments, &["--report", path]].concat());
     assert!(matches!(ran.code, 0 | 1 | 3), "{ran:?}");

@@ -38,7 +38,7 @@ fn a_process_that_does_not_exist_is_an_answer() {
 #[test]
 #[allow(clippy::print_stderr)]
 fn the_terminal_comes_back_whole_after_a_signal() {
-    let folder = std::env::temp_dir().join(format!("schedlab-watch-{}", std::process::id()));
+    let folder = schedlab_testing::temp_dir().join(format!("schedlab-watch-{}", std::process::id()));
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let Some(mut terminal) = Terminal::run(&folder, "watch --for 60s", &[]) else {
             eprintln!("SKIPPED: no script(1) here");

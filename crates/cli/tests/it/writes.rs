@@ -143,7 +143,7 @@ struct Ground {
 
 impl Ground {
     fn new() -> Ground {
-        let folder = std::env::temp_dir().join(format!("schedlab-writes-{}", std::process::id()));
+        let folder = schedlab_testing::temp_dir().join(format!("schedlab-writes-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let place = |name: &str| folder.join(name).display().to_string();
         let mut made = schedlab(&["export", YES, "--perf-script", &place("in.txt")]);
@@ -406,7 +406,7 @@ fn every_option_that_writes_is_disturbed() {
 /// `record -o FILE -- nosuchcommand` destroyed the recording that was there.
 #[test]
 fn a_command_that_does_not_exist_costs_no_recording() {
-    let folder = std::env::temp_dir().join(format!("schedlab-nosuch-{}", std::process::id()));
+    let folder = schedlab_testing::temp_dir().join(format!("schedlab-nosuch-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("x.slt");
     let record = |file: &Path| {
@@ -426,7 +426,7 @@ fn a_command_that_does_not_exist_costs_no_recording() {
 /// A recorder that is killed while it replaces a recording: the old one is there, and what was recorded is beside it.
 #[test]
 fn what_a_killed_recorder_had_is_beside_the_old_recording() {
-    let folder = std::env::temp_dir().join(format!("schedlab-beside-{}", std::process::id()));
+    let folder = schedlab_testing::temp_dir().join(format!("schedlab-beside-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("x.slt");
     std::fs::write(&path, BEFORE).unwrap();

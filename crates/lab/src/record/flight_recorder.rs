@@ -312,7 +312,7 @@ mod tests {
         }
         assert!(flight.tasks.len() < 40_000, "{} tasks", flight.tasks.len());
         assert!(flight.bytes() < 400_000, "{} bytes", flight.bytes());
-        let path = std::env::temp_dir().join(format!("schedlab-flight-{}.slt", std::process::id()));
+        let path = schedlab_testing::temp_dir().join(format!("schedlab-flight-{}.slt", std::process::id()));
         let end = Ns::from_us(20_000_000);
         let mut caught = Caught {
             condition: super::super::stop_conditions::StopCondition {
@@ -364,7 +364,8 @@ mod tests {
             fact(3, FactKind::Sleep { until, outcome: schedlab_model::Outcome::Done });
         }
         assert!(flight.objects.len() < 60_000, "{} objects", flight.objects.len());
-        let path = std::env::temp_dir().join(format!("schedlab-flight-facts-{}.slt", std::process::id()));
+        let path =
+            schedlab_testing::temp_dir().join(format!("schedlab-flight-facts-{}.slt", std::process::id()));
         let end = Ns::from_us(4_000_000);
         let place = Place { path: &path, fresh: true };
         flight.write(&place, &Header::default(), end, CpuTime::default(), None).unwrap();

@@ -73,7 +73,7 @@ fn emulated_cpus_are_named_in_the_doubts_and_beside_the_system() {
 fn a_browser_shows_table_findings_and_a_curve_for_every_row() {
     let html = of_matrix(&matrix(), &Origin::default()).render().unwrap();
     assert!(!html.contains("<b>hostile"));
-    let folder = std::env::temp_dir().join(format!("schedlab-latency-page-{}", std::process::id()));
+    let folder = schedlab_testing::temp_dir().join(format!("schedlab-latency-page-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let file = folder.join("page.html");
     std::fs::write(&file, html).unwrap();

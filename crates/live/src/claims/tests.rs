@@ -25,7 +25,8 @@ fn claims_of(owner: &Identity, journal: &Path) -> Claims {
 }
 
 fn journal(name: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("schedlab-claims-test-{}-{name}", std::process::id()));
+    let path =
+        schedlab_testing::temp_dir().join(format!("schedlab-claims-test-{}-{name}", std::process::id()));
     fs::write(&path, "").expect("a file of this test");
     path
 }

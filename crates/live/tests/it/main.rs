@@ -190,7 +190,7 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("schedlab-live-{}-{name}", std::process::id()));
+        let path = schedlab_testing::temp_dir().join(format!("schedlab-live-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         Folder(path)
     }

@@ -103,7 +103,7 @@ fn page(text: &str) -> Page {
 }
 
 fn file(name: &str, html: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("schedlab-page-{}-{name}", std::process::id()));
+    let folder = schedlab_testing::temp_dir().join(format!("schedlab-page-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let file = folder.join("page.html");
     std::fs::write(&file, html).unwrap();

@@ -29,7 +29,8 @@ type Ran = Vec<String>;
 
 impl Shell {
     fn new(name: &str) -> Shell {
-        let folder = std::env::temp_dir().join(format!("schedlab-deploy-{name}-{}", std::process::id()));
+        let folder =
+            schedlab_testing::temp_dir().join(format!("schedlab-deploy-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(folder.join("bin")).unwrap();
         for stub in STUBS {

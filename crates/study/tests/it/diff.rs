@@ -69,7 +69,7 @@ fn response(diff: &Diff) -> Judgement {
 
 #[test]
 fn finds_a_planted_regression_and_calls_equal_runs_equal() {
-    let folder = std::env::temp_dir().join(format!("schedlab-diff-{}", std::process::id()));
+    let folder = schedlab_testing::temp_dir().join(format!("schedlab-diff-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let gates =
         vec![Gate::parse("server response p50 > +10%").unwrap(), Gate::parse("server share > 90%").unwrap()];
@@ -109,7 +109,7 @@ fn made_under(path: &Path, begin: Option<&str>, end: Option<&str>) {
 
 #[test]
 fn a_diff_says_under_which_schedulers_its_sides_were_recorded() {
-    let all = std::env::temp_dir().join(format!("schedlab-diff-ext-{}", std::process::id()));
+    let all = schedlab_testing::temp_dir().join(format!("schedlab-diff-ext-{}", std::process::id()));
     let (own, ext) = (folder(&all.join("own"), &[100; 3], 1), folder(&all.join("lavd"), &[100; 3], 11));
     let of = |seed: u64| ext.join(format!("run-{seed}.slt"));
     let notes = || diff(&own, &ext, &DiffOptions::default()).unwrap().notes.join("\n");
@@ -146,7 +146,7 @@ fn folder(path: &Path, means: &[u64], seed: u64) -> PathBuf {
 
 #[test]
 fn folders_know_how_much_recordings_of_one_setup_differ() {
-    let all = std::env::temp_dir().join(format!("schedlab-diff-folders-{}", std::process::id()));
+    let all = schedlab_testing::temp_dir().join(format!("schedlab-diff-folders-{}", std::process::id()));
     // A machine that is up to a tenth slower or faster from one recording to the next, taken in turns.
     let before = folder(&all.join("before"), &[92, 108, 100, 95, 104, 98], 1);
     let equal = folder(&all.join("equal"), &[107, 93, 101, 103, 96, 99], 11);

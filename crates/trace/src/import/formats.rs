@@ -403,7 +403,7 @@ mod tests {
 
     #[test]
     fn folders_of_traces_are_named_with_the_command_that_reads_them() {
-        let root = std::env::temp_dir().join(format!("schedlab-folders-{}", std::process::id()));
+        let root = schedlab_testing::temp_dir().join(format!("schedlab-folders-{}", std::process::id()));
         let make = |inner: &str, file: &str, bytes: &[u8]| {
             let folder = root.join(inner);
             std::fs::create_dir_all(&folder).unwrap();

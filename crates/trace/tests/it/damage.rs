@@ -147,7 +147,8 @@ fn an_index_that_leaves_out_tables_hides_no_task() {
     let index = zstd::bulk::decompress(stored, 1 << 16).unwrap();
     let bad = forge(&good, which, None, &index[..32], None);
     for (name, file) in [("good", &good), ("bad", &bad)] {
-        let path = std::env::temp_dir().join(format!("schedlab-about-{name}-{}.slt", std::process::id()));
+        let path =
+            schedlab_testing::temp_dir().join(format!("schedlab-about-{name}-{}.slt", std::process::id()));
         std::fs::write(&path, file).unwrap();
         let (about, whole) = (
             Recording::about(&path, &Index::of_headers(&path).unwrap()).unwrap(),

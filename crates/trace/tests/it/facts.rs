@@ -257,7 +257,7 @@ fn misordered_facts_are_sorted_and_counted() {
 
 #[test]
 fn a_part_is_read_and_saved_with_its_facts() {
-    let path = std::env::temp_dir().join(format!("schedlab-facts-{}.slt", std::process::id()));
+    let path = schedlab_testing::temp_dir().join(format!("schedlab-facts-{}.slt", std::process::id()));
     let facts: Vec<_> = (0..40_000).map(|i| sent(i * 40, (i % 2) as u32, 100)).collect();
     std::fs::write(&path, file(&header(2, TASKS), 20, &facts)).unwrap();
     let index = Index::open(&path).unwrap();

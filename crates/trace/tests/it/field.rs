@@ -163,7 +163,7 @@ fn one_programs_events_say_nothing_about_the_rest() {
 fn repairs_of_an_import_are_in_the_file() {
     let imported = import("import-repairs-forgotten.txt");
     assert_eq!(imported.recording.repairs.inconsistent_switches, 2);
-    let path = std::env::temp_dir().join(format!("schedlab-field-{}.slt", std::process::id()));
+    let path = schedlab_testing::temp_dir().join(format!("schedlab-field-{}.slt", std::process::id()));
     schedlab_trace::save(&imported.recording, &path).unwrap();
     let saved = Recording::open(&path).unwrap();
     std::fs::remove_file(&path).unwrap();

@@ -11,7 +11,7 @@ fn header() -> Header {
 
 /// `count` switches between two tasks, a microsecond apart, in blocks of at most `each`.
 fn written(name: &str, count: u64, each: u64, limit: Option<u64>) -> (PathBuf, Vec<SchedEvent>) {
-    let path = std::env::temp_dir().join(format!("schedlab-index-{name}-{}.slt", std::process::id()));
+    let path = schedlab_testing::temp_dir().join(format!("schedlab-index-{name}-{}.slt", std::process::id()));
     let mut writer = Writer::new(std::fs::File::create(&path).unwrap(), &header()).unwrap();
     if let Some(bytes) = limit {
         writer.limit(bytes);

@@ -63,7 +63,7 @@ fn searched(goals: Vec<Goal>, of: &[(Actuator, &[f64])]) -> (Colocation, Pretend
     of.insert(Actuator::Default, vec![900.0]);
     static RUNS: AtomicUsize = AtomicUsize::new(0);
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
-    let folder = std::env::temp_dir().join(format!("schedlab-search-{}-{run}", std::process::id()));
+    let folder = schedlab_testing::temp_dir().join(format!("schedlab-search-{}-{run}", std::process::id()));
     let plan = plan(goals, &folder);
     let mut pretended = Pretended { of, asked: BTreeMap::new() };
     let mut found = Colocation::new(&plan, schedlab_model::CpuSet::EMPTY);
@@ -177,7 +177,7 @@ fn who_was_not_seen_enough_is_no_proof_that_nothing_helps() {
     let mut unseen = Unseen(Pretended { asked: BTreeMap::new(), ..pretended });
     unseen.0.of.insert(Actuator::Idle, vec![104.0]);
     found.tried.clear();
-    let folder = std::env::temp_dir().join(format!("schedlab-unseen-{}", std::process::id()));
+    let folder = schedlab_testing::temp_dir().join(format!("schedlab-unseen-{}", std::process::id()));
     let plan = plan(goal("p99 < alone + 10%"), &folder);
     search(&mut unseen, &plan, &mut found, &mut ()).unwrap();
     let _ = std::fs::remove_dir_all(&folder);
@@ -205,7 +205,7 @@ fn no_stall_is_chosen_because_milder_settings_could_not_be_told() {
             None
         }
     }
-    let folder = std::env::temp_dir().join(format!("schedlab-thin-{}", std::process::id()));
+    let folder = schedlab_testing::temp_dir().join(format!("schedlab-thin-{}", std::process::id()));
     let of = |fifo: f64| {
         let all = [
             (Actuator::Default, 900.0),
