@@ -3,8 +3,10 @@
 use std::process::Command;
 
 fn git(arguments: &[&str]) -> Option<String> {
-    let output =
-        Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
+    let mut command = Command::new("git");
+    // `git status` would write the index that cargo watches below, and the next build would begin here again.
+    command.args(arguments).env("GIT_OPTIONAL_LOCKS", "0");
+    let output = command.output().ok().filter(|output| output.status.success())?;
     Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
 }
 
