@@ -1,4 +1,4 @@
-//! Chores of the workspace: `cargo xtask tidy|ci|deny|bpf|stress|fuzz|disturb|docs|writers|oracle|checked|pairs|same-results|torture-writes`. A thin
+//! Chores of the workspace: `cargo xtask tidy|ci|deny|bpf|stress|fuzz|disturb|docs|writers|oracle|checked|pairs|same-results|torture-writes|torture-live`. A thin
 //! dispatcher; each chore is a module of its own.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr)] // a command-line tool
@@ -21,6 +21,7 @@ mod reach;
 mod same_results;
 mod stress;
 mod tidy;
+mod torture_live;
 mod torture_writes;
 mod tree;
 
@@ -92,6 +93,10 @@ Usage: cargo xtask <chore> [options]
   torture-writes    kill every command that writes at random moments, and fill its disk: the old file stays, or the whole new one
                     is there; and, as root, let it write where another user prepared links, pipes and modes
       --rounds N    how many (default 500)
+  torture-live      attack keepers, drivers and commands at random moments (root): kills, stops, limits, journals that are removed, cut or
+                    garbled, numbers that are used again, second instances, full disks; everything is as before, nothing is left
+      --rounds N    how many (default 2000; one of eight attacks a whole driver)
+      --seed N      other moments
   help              this text
 
 Exit codes: 0 done, 1 something was found, 2 bad arguments.
@@ -138,6 +143,7 @@ fn run(args: &[String]) -> Result<ExitCode> {
         "reach" => reach::command(rest),
         "same-results" => same_results::command(rest),
         "torture-writes" => torture_writes::command(rest),
+        "torture-live" => torture_live::command(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(ExitCode::SUCCESS)
@@ -177,6 +183,7 @@ mod tests {
             "reach",
             "same-results",
             "torture-writes",
+            "torture-live",
             "help",
         ] {
             let text = of_chore(chore).unwrap_or_else(|| panic!("{chore}"));

@@ -244,7 +244,8 @@ impl<'a> Supervisor<'a> {
         let options = prepared.options;
         become_fifo("the supervisor", SUPERVISOR, &prepared.others)?;
         let silence = silence(prepared.stall);
-        let keeper = Keeper::start(&options.keeper(" by sched_ext", silence))?;
+        let mut keeper = Keeper::start(&options.keeper(" by sched_ext", silence))?;
+        options.command.iter().try_for_each(|mark| keeper.ends_with(mark))?;
         let limit = RtLimit::set();
         keep_only(&[Duty::Schedule, Duty::LockMemory, Duty::Kill, Duty::See])
             .map_err(LiveError::io("giving up capabilities"))?;

@@ -1,10 +1,13 @@
 //! Which process or thread, asked so that "the kernel did not tell" is never taken for "it is gone". What is given back depends on the difference:
 //! without a free descriptor nothing of /proc can be read, and every thread would look as if it had ended.
 
-use crate::threads::Identity;
+use crate::sys::hold;
+use crate::threads::{Identity, identity};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 use std::{fs, io};
 
 /// A file of `/proc` about a process or thread; `None`: that one does not exist any more.
@@ -104,10 +107,49 @@ impl Identity {
     }
 }
 
+/// How long marked processes may take to end.
+const END: Duration = Duration::from_secs(10);
+
+/// Kills every process that has this mark in its environment: a program that schedlab started, and what that started, unless it took the mark out.
+/// A guardian ends by itself, when everything is given back. Returns how many were killed.
+pub fn end_marked(mark: &str) -> usize {
+    let entry = format!("{}={mark}", hold::MARK);
+    let begun = Instant::now();
+    let mut killed = BTreeSet::new();
+    loop {
+        let marked: Vec<Identity> = processes()
+            .unwrap_or_default()
+            .into_iter()
+            .filter(|pid| *pid != std::process::id() && is_marked(*pid, entry.as_bytes()))
+            .filter_map(identity)
+            .filter(|one| one.comm.as_bytes() != hold::GUARDIAN.to_bytes() && one.is_alive().unwrap_or(false))
+            .collect();
+        if marked.is_empty() || begun.elapsed() > END {
+            return killed.len();
+        }
+        for one in marked {
+            // It may have ended in this moment.
+            let _ = one.signal(Signal::KILL);
+            killed.insert(one);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn is_marked(pid: u32, entry: &[u8]) -> bool {
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    environment.split(|byte| *byte == 0).any(|one| one == entry)
+}
+
+/// Names the calling thread as a guardian, which holders leave to its work.
+pub fn call_guardian() {
+    // The name is short enough.
+    let _ = rustix::thread::set_name(hold::GUARDIAN);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::threads::identity;
     use std::process::Command;
 
     #[test]

@@ -1,9 +1,10 @@
 //! Programs that an experiment starts: prepared before their first instruction, and never left behind.
 //!
-//! The kernel kills such a program when the **thread** that started it ends, whatever ends it (`PR_SET_PDEATHSIG`). So
-//! start it from a thread that lives as long as it is needed: the first one of a process. A network namespace lives as
-//! long as a process in it, and goes with it.
+//! Such a program, and whatever it starts, ends with this process, whatever ends that: between the two is a holder, which inherits all descendants
+//! and hears when this process is gone. When the holder itself is killed the kernel kills the program, and the rest is found by a mark in the environment.
+//! A network namespace lives as long as a process in it, and goes with it.
 
+use crate::sys::hold::HeldProgram;
 use crate::sys::launch::{self, Net, Preparation};
 use crate::threads::{self, Scheduling};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -11,7 +12,7 @@ use schedlab_model::CpuSet;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// Which network a program sees.
@@ -43,11 +44,9 @@ pub struct Program {
     pub piped: bool,
 }
 
-/// A program that runs; killed and reaped on drop, with its process group.
+/// A program that runs; killed on drop, with whatever it started.
 #[derive(Debug)]
-pub struct Running {
-    child: Child,
-}
+pub struct Running(HeldProgram);
 
 impl Program {
     /// `words` with the defaults.
@@ -77,55 +76,61 @@ impl Program {
             cpus: self.cpus.as_ref().map(threads::mask),
             scheduling: self.scheduling.as_ref().map(threads::raw),
         };
-        Ok(Running { child: launch::start(&mut command, preparation)? })
+        launch::start(&mut command, preparation).map(Running)
     }
 }
 
 impl Running {
+    /// Starts `command` as it was prepared, in a process group of its own, on `cpus`.
+    ///
+    /// # Errors
+    /// When it cannot be started, or may not use these CPUs.
+    pub fn start(command: &mut Command, cpus: &CpuSet) -> io::Result<Running> {
+        let preparation =
+            Preparation { net: Net::Same, group: None, cpus: Some(threads::mask(cpus)), scheduling: None };
+        launch::start(command, preparation).map(Running)
+    }
+
     /// Its process id.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.0.pid()
+    }
+
+    /// The mark in its environment, and in that of what it starts.
+    pub fn mark(&self) -> &str {
+        self.0.mark()
     }
 
     /// How it ended, if it has.
     ///
     /// # Errors
-    /// What `waitpid(2)` answers.
+    /// When its holder cannot be asked.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
-        self.child.try_wait()
+        self.0.ended()
     }
 
     /// Its standard input, once.
     pub fn stdin(&mut self) -> Option<ChildStdin> {
-        self.child.stdin.take()
+        self.0.stdin()
     }
 
     /// Its standard output, once.
     pub fn stdout(&mut self) -> Option<ChildStdout> {
-        self.child.stdout.take()
+        self.0.stdout()
     }
 
-    /// Asks it to end, and after `patience` makes it.
+    /// Asks it to end, and after `patience` makes it, with whatever it started.
     pub fn end(mut self, patience: Duration) {
-        self.signal(Signal::TERM);
+        if matches!(self.ended(), Ok(None))
+            && let Some(group) = Pid::from_raw(self.pid().cast_signed())
+        {
+            // The group may be empty by now.
+            let _ = kill_process_group(group, Signal::TERM);
+        }
         let asked = Instant::now();
-        while asked.elapsed() < patience && matches!(self.child.try_wait(), Ok(None)) {
+        while asked.elapsed() < patience && matches!(self.ended(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(2));
         }
-    }
-
-    fn signal(&self, signal: Signal) {
-        if let Some(group) = Pid::from_raw(self.child.id() as i32) {
-            // The group may be empty already.
-            let _ = kill_process_group(group, signal);
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.signal(Signal::KILL);
-        let _ = self.child.wait();
     }
 }
 
@@ -167,12 +172,50 @@ mod tests {
         assert!(!thread.lives());
     }
 
+    /// A shell that starts a process in a session of its own and one whose parent ends at once, and says their numbers.
+    fn family() -> (Running, Vec<threads::Identity>) {
+        let script = "setsid sleep 600 & echo $!; (sleep 600 & echo $!); wait";
+        let program = Program { piped: true, ..Program::new(["sh", "-c", script]) };
+        let mut running = program.start().unwrap();
+        let lines = std::io::BufReader::new(running.stdout().unwrap());
+        let numbers = std::io::BufRead::lines(lines).take(2).map(|line| line.unwrap().parse().unwrap());
+        let mut all: Vec<threads::Identity> = numbers.map(|pid| threads::identity(pid).unwrap()).collect();
+        all.push(threads::identity(running.pid()).unwrap());
+        (running, all)
+    }
+
     #[test]
-    fn it_dies_with_the_thread_that_started_it() {
-        let start = || Program::new(["sleep", "600"]).start().unwrap();
-        let mut running = std::thread::spawn(start).join().unwrap();
-        let status = running.child.wait().unwrap();
+    fn whatever_it_started_ends_with_it() {
+        let (mut running, all) = family();
+        assert!(all.iter().all(threads::Identity::lives) && running.ended().unwrap().is_none());
+        drop(running);
+        assert!(!all.iter().any(threads::Identity::lives), "{all:?}");
+    }
+
+    #[test]
+    fn when_its_holder_is_killed_it_ends_and_the_rest_is_found_by_its_mark() {
+        let (mut running, all) = family();
+        let holder = threads::identity(all[2].parent).unwrap();
+        assert_eq!(holder.comm, "sched-holder");
+        holder.signal(Signal::KILL).unwrap();
+        let begun = Instant::now();
+        while running.ended().unwrap().is_none() && begun.elapsed() < Duration::from_secs(60) {
+            std::thread::yield_now();
+        }
+        let status = running.ended().unwrap().unwrap();
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9));
+        drop(running);
+        assert!(!all.iter().any(threads::Identity::lives), "{all:?}");
+    }
+
+    #[test]
+    fn how_it_ended_is_told_while_what_it_started_goes_on() {
+        let mut running = Program::new(["sh", "-c", "sleep 600 & exit 7"]).start().unwrap();
+        let begun = Instant::now();
+        while running.ended().unwrap().is_none() && begun.elapsed() < Duration::from_secs(60) {
+            std::thread::yield_now();
+        }
+        assert_eq!(running.ended().unwrap().unwrap().code(), Some(7));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 pub(crate) mod cycles;
 pub(crate) mod fork;
+pub(crate) mod hold;
 pub(crate) mod huge_pages;
 pub(crate) mod launch;
 pub(crate) mod locks;

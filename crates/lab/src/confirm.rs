@@ -61,7 +61,7 @@ pub fn confirm(
     }
     let base = match base {
         Some(base) => base,
-        None => RecordedInput::open(rounds.kept())?,
+        None => RecordedInput::open(&rounds.kept())?,
     };
     let costs = plays.into_iter().map(|plays| plays.costs(plan)).collect::<Result<Vec<_>, _>>()?;
     let of = |driver| costs.iter().find(|(by, _)| *by == driver).map(|(_, costs)| *costs);

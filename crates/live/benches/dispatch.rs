@@ -158,6 +158,7 @@ fn one(way: &str, burst: u64, ms: u64) -> Numbers {
             let folder =
                 schedlab_testing::temp_dir().join(format!("schedlab-dispatch-{}", std::process::id()));
             let options = DriverOptions {
+                command: None,
                 scheduler: SCHEDULER.to_owned(),
                 cpus: only,
                 starve_after: Ns::from_s(1),

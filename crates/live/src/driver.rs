@@ -52,6 +52,8 @@ pub struct DriverOptions {
     pub declared: Vec<(String, Policy)>,
     /// Threads that can be managed over the whole run. More stay as they are, and are counted.
     pub capacity: usize,
+    /// The mark of the command that ends with the driver ([`Keeper::ends_with`](crate::Keeper::ends_with)), if there is one.
+    pub command: Option<String>,
     /// Where the journal goes.
     pub run_dir: crate::RunDir,
     /// The program that becomes the guardian.

@@ -27,7 +27,7 @@ use crate::restore::Report;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use schedlab_host::privileges::{Duty, keep_only};
-use schedlab_host::{NoHugePages, inherits, threads};
+use schedlab_host::{NoHugePages, inherits, presence, threads};
 use schedlab_model::Policy;
 use second::Second;
 use starving::Starving;
@@ -166,6 +166,7 @@ impl GuardianEnd {
 /// When the journal in memory cannot be read, or the second guardian does not start. Without the permission for its priority it watches all the same.
 pub fn run(watch: &GuardianOptions) -> Result<GuardianEnd, LiveError> {
     let _small_pages = NoHugePages::hold();
+    presence::call_guardian();
     // It leads a session already when it is started by hand: fine.
     let _ = rustix::process::setsid();
     lift_limits();

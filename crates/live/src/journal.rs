@@ -174,6 +174,12 @@ pub enum Entry {
         #[serde(default, skip_serializing_if = "is_false")]
         follows: bool,
     },
+    /// A command that the owner started: it ends with the owner, and so does whatever it started. Its holder sees to that
+    /// ([`schedlab_host::program`]); this line is for the case that the holder was killed with the owner.
+    Command {
+        /// The mark in the environment of its processes.
+        mark: String,
+    },
     /// A process was given back while others stay managed: earlier entries about its threads count no more.
     Released {
         /// The process.
@@ -398,6 +404,7 @@ mod tests {
             format!(
                 r#""process","thread":{THREAD},"before":{before},"affinity":"0-1","set":{{"FifoBand":[1,3]}},"confined":"1","timer_slack":50000,"follows":true"#
             ),
+            r#""command","mark":"77-123-0""#.to_owned(),
         ];
         for (version, count) in [(1, 9), (2, 10), (3, 11), (4, lines.len())] {
             let head =

@@ -256,6 +256,14 @@ impl Keeper {
         Ok(())
     }
 
+    /// Journals that a command which this process started ends with it: all processes with this mark in their environment.
+    ///
+    /// # Errors
+    /// When the journal cannot be written.
+    pub fn ends_with(&mut self, mark: &str) -> Result<(), LiveError> {
+        self.note(&Entry::Command { mark: mark.to_owned() })
+    }
+
     /// Stops a process (SIGSTOP) until it is restored. False: it was stopped before, and stays so.
     ///
     /// # Errors

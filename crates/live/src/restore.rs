@@ -175,6 +175,12 @@ pub(crate) fn after(
         std::thread::sleep(Duration::from_millis(1));
     }
     let again = last()?;
+    // Threads are given back first: a command that is managed may keep this process from its CPU.
+    for entry in &record.entries {
+        if let Entry::Command { mark } = entry {
+            presence::end_marked(mark);
+        }
+    }
     // Nothing is left to look at when another process did the rest.
     Ok(if again.items.is_empty() { first } else { first.then(again) })
 }
@@ -284,6 +290,8 @@ impl Changes {
                     let home = Home { cpus, follows };
                     changes.processes.push(Process { thread, before, home, set, confined, timer_slack });
                 }
+                // Only after the death of the owner: see [`after`].
+                Entry::Command { .. } => {}
                 Entry::Released { process } => changes.forget(process),
                 Entry::LetGo { thread } => {
                     changes.scheduling.remove(&thread);

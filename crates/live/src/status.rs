@@ -77,7 +77,7 @@ fn managed(record: Record) -> Managed {
             Entry::Stopped { thread } => {
                 before.entry(thread).or_default();
             }
-            Entry::File { .. } | Entry::Made { .. } | Entry::Process { .. } => {}
+            Entry::File { .. } | Entry::Made { .. } | Entry::Process { .. } | Entry::Command { .. } => {}
         }
     }
     let living = before.into_iter().filter(|(thread, _)| thread.lives());

@@ -68,8 +68,8 @@ Examples:
   schedlab run --driver sched-ext --scheduler shinjuku:quantum=5ms --cpus 1-3 -- ./my-server
 
 Needs root. The threads get SCHED_FIFO priorities 1 to 3 while they are managed (SCHED_EXT with --driver sched-ext); a guardian process gives everything back \
-within 100 ms when schedlab dies, `schedlab restore` when the guardian dies too. The command goes on then, under the kernel's \
-own scheduler, whatever --for says.")]
+within 100 ms when schedlab dies, `schedlab restore` when the guardian dies too. The command ends with schedlab, whatever ends \
+that, and so does whatever the command started.")]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     manage: ManageArgs,
@@ -107,6 +107,7 @@ impl ManageArgs {
             output::check(path)?;
         }
         Ok(DriverOptions {
+            command: None,
             scheduler: self.scheduler.clone(),
             cpus,
             starve_after: self.starve_after,
@@ -189,10 +190,11 @@ fn declared(text: &str) -> anyhow::Result<(String, Policy)> {
 }
 
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
-    let options = args.manage.options()?;
+    let mut options = args.manage.options()?;
     let mut done = args.manage.done()?;
     let command = OwnCommand::start(&args.command, true)?;
     let pid = command.pid();
+    options.command = Some(command.mark().to_owned());
     let command = Mutex::new(command);
     let held = || command.lock().unwrap_or_else(PoisonError::into_inner);
     let result = args.manage.manage(&options, &[pid], || held().go_on(), || done() || held().ended());

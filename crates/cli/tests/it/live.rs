@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 
 mod killed_drivers;
 mod strangers;
+mod torture;
 
 /// `None`: it cannot run here, and says so. In CI that is a failure.
 pub(crate) fn turn(test: &str) -> Option<Turn> {
@@ -43,6 +44,16 @@ impl Children {
     }
     pub(super) fn pid(&self) -> u32 {
         self.0[0].id()
+    }
+}
+
+impl Children {
+    /// Ends and reaps them now: their numbers are free.
+    pub(super) fn end(&mut self) {
+        for child in &mut self.0 {
+            child.kill().expect("a child of this test");
+            child.wait().expect("a child of this test");
+        }
     }
 }
 
@@ -82,7 +93,7 @@ fn is_as_before(target: &Children, before: &(i64, String)) {
     always(now.as_ref() == Some(before), || format!("{now:?} {before:?}"));
 }
 
-// A driver that dies leaves its command running, as it must: these end by themselves then.
+// They end with their driver; where that fails, by themselves.
 const TWO_HOGS: &str =
     "timeout --foreground 60 yes >/dev/null & timeout --foreground 60 yes >/dev/null & wait";
 

@@ -1,20 +1,19 @@
 //! The command that a recording runs.
 
 use crate::HostError;
+use crate::sys::hold::HeldProgram;
 use crate::sys::sched;
 use rustix::fs::Access;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::io;
 use std::path::Path;
-use std::process::{Child, ExitStatus};
+use std::process::ExitStatus;
 use std::time::Duration;
 
-/// A started command, in a process group of its own.
+/// A started command, in a process group of its own. It ends with this value and with this process, whatever ends that, and so does whatever it
+/// starts ([`crate::program`]).
 #[derive(Debug)]
-pub struct Command {
-    child: Child,
-    status: Option<ExitStatus>,
-}
+pub struct Command(HeldProgram);
 
 impl Command {
     /// Starts `arguments`; with `stopped` it waits before its first step until [`Command::go_on`].
@@ -30,8 +29,7 @@ impl Command {
             // What starts it stopped finds this out when it goes on, and then nobody hears of it.
             Command::check(arguments)?;
         }
-        let child = sched::spawn(&mut command, stopped).map_err(failed)?;
-        let command = Command { child, status: None };
+        let command = Command(sched::spawn(&mut command, stopped).map_err(failed)?);
         if stopped && let Err(error) = sched::wait_until_stopped(command.pid()) {
             command.end();
             return Err(failed(error));
@@ -50,7 +48,12 @@ impl Command {
 
     /// Its process id.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.0.pid()
+    }
+
+    /// The mark in its environment, and in that of what it starts.
+    pub fn mark(&self) -> &str {
+        self.0.mark()
     }
 
     /// Lets it begin, when it was started stopped.
@@ -60,13 +63,10 @@ impl Command {
 
     /// Whether it has ended by itself.
     pub fn ended(&mut self) -> bool {
-        if self.status.is_none() {
-            self.status = self.child.try_wait().ok().flatten();
-        }
-        self.status.is_some()
+        !matches!(self.0.ended(), Ok(None))
     }
 
-    /// Ends it, when it still runs, with all processes of its group: SIGTERM, and SIGKILL after two seconds.
+    /// Ends it with whatever it started: its group gets SIGTERM when it still runs, and what is left after two seconds SIGKILL.
     pub fn end(mut self) -> Option<ExitStatus> {
         if !self.ended() {
             self.signal(Signal::TERM);
@@ -77,12 +77,9 @@ impl Command {
                 }
                 std::thread::sleep(Duration::from_millis(10));
             }
-            if !self.ended() {
-                self.signal(Signal::KILL);
-                self.status = self.child.wait().ok();
-            }
         }
-        self.status
+        self.0.end_all();
+        self.0.ended().ok().flatten()
     }
 
     fn signal(&self, signal: Signal) {

@@ -1,13 +1,12 @@
-//! Starting a program whose process is prepared before its first instruction: it dies with the thread that started it,
-//! and begins with its policy, CPUs, control group and network namespace.
+//! Starting a program whose process is prepared before its first instruction: it has a holder ([`super::hold`]), and begins with its policy, CPUs, control group and network namespace.
 
+use super::hold::{self, HeldProgram};
 use super::sched::{Attributes, set_attributes};
 use rustix::thread::LinkNameSpaceType;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
+use std::process::Command;
 
 /// Which network the process sees.
 #[derive(Debug)]
@@ -31,13 +30,9 @@ pub(crate) struct Preparation {
 }
 
 /// Starts `command` in a process group of its own.
-pub(crate) fn start(command: &mut Command, preparation: Preparation) -> io::Result<Child> {
-    command.process_group(0);
-    super::fork::die_with_us(command);
-    let prepare = move || prepare(&preparation);
-    // SAFETY: between fork and exec `prepare` makes system calls only: it takes no lock and allocates nothing.
-    unsafe { command.pre_exec(prepare) };
-    command.spawn()
+pub(crate) fn start(command: &mut Command, preparation: Preparation) -> io::Result<HeldProgram> {
+    // Between fork and exec it makes system calls only: it takes no lock and allocates nothing.
+    hold::start(command, move || prepare(&preparation))
 }
 
 fn prepare(preparation: &Preparation) -> io::Result<()> {

@@ -1,8 +1,8 @@
 //! Scheduling attributes of a thread, and starting a child that waits for us.
 
+use super::hold::{self, HeldProgram};
 use std::io;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
+use std::process::Command;
 
 /// `SCHED_EXT` of include/uapi/linux/sched.h (Linux 6.12 and later).
 pub(crate) const EXT: u32 = 7;
@@ -52,19 +52,16 @@ pub(crate) fn set_attributes(tid: u32, mut attributes: Attributes) -> io::Result
 
 /// Starts `command` in a process group of its own. With `stopped` it stops itself before its first
 /// instruction of user code, until it gets SIGCONT.
-pub(crate) fn spawn(command: &mut Command, stopped: bool) -> io::Result<Child> {
-    command.process_group(0);
-    super::huge_pages::begins_without(command);
+pub(crate) fn spawn(command: &mut Command, stopped: bool) -> io::Result<HeldProgram> {
     if !stopped {
-        return command.spawn();
+        return hold::start(command, || Ok(()));
     }
     // `Command::spawn` returns when the child has called exec, which a stopped child never does: so exec
     // goes through a shell that stops itself first.
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", "kill -STOP $$; exec \"$0\" \"$@\""]).arg(command.get_program());
-    shell.args(command.get_args()).process_group(0);
-    super::huge_pages::begins_without(&mut shell);
-    shell.spawn()
+    shell.args(command.get_args());
+    hold::start(&mut shell, || Ok(()))
 }
 
 /// Whether a stopped child has reached its stop, within a second.

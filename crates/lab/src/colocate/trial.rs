@@ -128,7 +128,11 @@ impl<'a> Trial<'a> {
             priority,
             starve: None,
         };
-        let keeper = Keeper::start(&options)?;
+        let mut keeper = Keeper::start(&options)?;
+        let started = [Some(&self.server), Some(&self.batch), self.load.as_ref()];
+        for mark in started.into_iter().flatten().filter_map(Workload::mark) {
+            keeper.ends_with(mark)?;
+        }
         if let (Some(pulse), Ok(pipe)) = (&self.pulse, keeper.heartbeat_pipe()) {
             pulse.add(pipe);
         }

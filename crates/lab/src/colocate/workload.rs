@@ -1,15 +1,15 @@
 //! The workloads of a trial (server, batch work, load): given by command, by process or by control group.
 
 use super::error::ColocateError;
-use schedlab_host::{begins_on, die_with_us, threads};
+use schedlab_host::program::Running;
+use schedlab_host::threads;
 use schedlab_live::Keeper;
 use schedlab_live::actuators::Side;
 use schedlab_model::CpuSet;
 use std::os::fd::AsFd;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// How a workload is given.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,13 +35,14 @@ pub(super) struct Workload {
     command: Option<String>,
     /// The CPUs on which its command begins.
     home: CpuSet,
-    child: Option<Child>,
+    running: Option<Running>,
 }
 
 impl Workload {
     /// Finds the threads of `source`, or starts its command on the CPUs `home`.
     pub(super) fn start(source: &WorkloadSource, home: CpuSet) -> Result<Workload, ColocateError> {
-        let mut workload = Workload { side: Side::default(), restarts: 0, command: None, home, child: None };
+        let mut workload =
+            Workload { side: Side::default(), restarts: 0, command: None, home, running: None };
         match source {
             WorkloadSource::Command(command) => {
                 workload.command = Some(command.clone());
@@ -66,19 +67,21 @@ impl Workload {
         // Its output goes to standard error: standard output is the report.
         let error = std::io::stderr().as_fd().try_clone_to_owned().map_err(failed)?;
         let mut shell = Command::new("/bin/sh");
-        shell.args(["-c", &line]).stdin(Stdio::null()).stdout(Stdio::from(error)).process_group(0);
-        // When schedlab is killed nothing else would end it.
-        die_with_us(&mut shell);
-        begins_on(&mut shell, &self.home);
-        let child = shell.spawn().map_err(failed)?;
-        self.side.processes.extend(threads::identity(child.id()));
-        self.child = Some(child);
+        shell.args(["-c", &line]).stdin(Stdio::null()).stdout(Stdio::from(error));
+        let running = Running::start(&mut shell, &self.home).map_err(failed)?;
+        self.side.processes.extend(threads::identity(running.pid()));
+        self.running = Some(running);
         Ok(())
+    }
+
+    /// Returns the mark of its command, if it has one that runs.
+    pub(super) fn mark(&self) -> Option<&str> {
+        self.running.as_ref().map(Running::mark)
     }
 
     /// Returns the exit status of its command, if the command ended.
     pub(super) fn ended(&mut self) -> Option<String> {
-        let status = self.child.as_mut()?.try_wait().ok()??;
+        let status = self.running.as_mut()?.ended().ok()??;
         Some(status.to_string())
     }
 
@@ -88,6 +91,8 @@ impl Workload {
             return Ok(false);
         }
         self.side.processes.clear();
+        // What it left running is no part of the one that follows.
+        self.running = None;
         self.restarts += 1;
         self.start_command()?;
         Ok(true)
@@ -97,20 +102,9 @@ impl Workload {
 impl Drop for Workload {
     /// Ends the command that this workload started, with all that the command started.
     fn drop(&mut self) {
-        use rustix::process::{Pid, Signal, kill_process_group};
-        let Some(child) = &mut self.child else { return };
-        let group = Pid::from_raw(child.id() as i32);
-        let send = |signal| {
-            // The group may be empty already.
-            let _ = group.map(|group| kill_process_group(group, signal));
-        };
-        send(Signal::TERM);
-        let asked = Instant::now();
-        while asked.elapsed() < PATIENCE && matches!(child.try_wait(), Ok(None)) {
-            std::thread::sleep(Duration::from_millis(5));
+        if let Some(running) = self.running.take() {
+            running.end(PATIENCE);
         }
-        send(Signal::KILL);
-        let _ = child.wait();
     }
 }
 

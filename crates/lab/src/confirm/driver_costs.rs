@@ -19,6 +19,7 @@
 //! [`ping_pong`]: schedlab_live::elevation::ping_pong
 
 use super::plan::{ConfirmError, ConfirmPlan, LiveDriver};
+use schedlab_host::die_with_us;
 use schedlab_model::Ns;
 use schedlab_study::preset;
 use serde::Serialize;
@@ -120,6 +121,7 @@ fn play(plan: &ConfirmPlan, driver: LiveDriver) -> Result<(u64, u64), ConfirmErr
     let failed = |why: &str| {
         ConfirmError::Input(format!("measuring what the driver costs here (schedlab run): {}", why.trim()))
     };
+    die_with_us(&mut command);
     let output = command.output().map_err(|error| failed(&error.to_string()))?;
     let (out, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let line = out.lines().next().unwrap_or_default();

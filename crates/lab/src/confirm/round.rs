@@ -5,6 +5,7 @@ use super::measured::RoundMeasurements;
 use super::plan::{ConfirmError, ConfirmPlan, LiveDriver};
 use super::settings::{self, RoundSetting};
 use crate::record::{RecordPlan, record};
+use rustix::fs::{MemfdFlags, memfd_create};
 use schedlab_host::threads::{self, Identity};
 use schedlab_host::{OwnCommand, RecordRequest, RecordUntil};
 use schedlab_live::status_file::{self, DriverStatus};
@@ -13,7 +14,8 @@ use schedlab_model::EventKind;
 use schedlab_trace::Recording;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -34,35 +36,38 @@ pub(super) struct Rounds<'a> {
     /// The command without its output, which would be mixed with the answer.
     command: Vec<String>,
     stop: &'a dyn Fn() -> bool,
-    files: Files,
+    /// The recording of the round that was to be kept.
+    kept: Option<NamelessFile>,
 }
 
-/// Recordings, which are removed with this.
-struct Files {
-    round: PathBuf,
-    kept: PathBuf,
-}
+/// A recording in memory: it has no name, so that it ends with this process.
+struct NamelessFile(OwnedFd);
 
-impl Drop for Files {
-    fn drop(&mut self) {
-        for path in [&self.round, &self.kept] {
-            let _ = std::fs::remove_file(path);
-        }
+impl NamelessFile {
+    fn create() -> Result<NamelessFile, ConfirmError> {
+        let made = memfd_create("schedlab-confirm", MemfdFlags::CLOEXEC);
+        made.map(NamelessFile)
+            .map_err(|error| ConfirmError::Input(format!("no memory for a recording: {error}")))
+    }
+
+    fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
     }
 }
+
+/// What a round leaves.
+type Recorded = (NamelessFile, RoundMeasurements);
 
 impl<'a> Rounds<'a> {
     pub(super) fn new(plan: &'a ConfirmPlan, stop: &'a dyn Fn() -> bool) -> Rounds<'a> {
-        let file =
-            |what: &str| plan.run_dir.path().join(format!("confirm-{}-{what}.slt", std::process::id()));
         let silent = ["/bin/sh", "-c", "exec \"$0\" \"$@\" >/dev/null 2>&1"].map(str::to_owned);
         let command = silent.into_iter().chain(plan.command.iter().cloned()).collect();
-        Rounds { plan, command, stop, files: Files { round: file("round"), kept: file("base") } }
+        Rounds { plan, command, stop, kept: None }
     }
 
     /// Returns the recording of the round that was to be kept.
-    pub(super) fn kept(&self) -> &Path {
-        &self.files.kept
+    pub(super) fn kept(&self) -> PathBuf {
+        self.kept.as_ref().map_or_else(PathBuf::new, NamelessFile::path)
     }
 
     pub(super) fn run(
@@ -76,13 +81,12 @@ impl<'a> Rounds<'a> {
             RoundSetting::Soft(_) => self.soft(Some(setting))?,
         };
         if keep {
-            std::fs::rename(&recording, &self.files.kept)
-                .map_err(|error| ConfirmError::Input(format!("{}: {error}", self.files.kept.display())))?;
+            self.kept = Some(recording);
         }
         Ok(live)
     }
 
-    fn soft(&self, setting: Option<&RoundSetting>) -> Result<(PathBuf, RoundMeasurements), ConfirmError> {
+    fn soft(&self, setting: Option<&RoundSetting>) -> Result<Recorded, ConfirmError> {
         let mut keeper = Keeper::start(&KeeperOptions {
             run_dir: self.plan.run_dir.clone(),
             purpose: format!("confirm: {}", setting.map_or_else(|| "default".to_owned(), RoundSetting::name)),
@@ -93,6 +97,7 @@ impl<'a> Rounds<'a> {
         })?;
         let started = OwnCommand::start(&self.command, true);
         let mut command = Running(Some(started.map_err(|error| ConfirmError::Input(error.to_string()))?));
+        command.0.iter().try_for_each(|command| keeper.ends_with(command.mark()))?;
         let first = Keeper::target(command.pid())?;
         keeper.confine(&first, &self.plan.cpus)?;
         command.go_on();
@@ -110,33 +115,29 @@ impl<'a> Rounds<'a> {
             Ok(command.ended())
         };
         self.come_up(&mut tend)?;
-        let live = self.record(None, &mut tend)?;
+        let recorded = self.record(None, &mut tend)?;
         drop(command);
         keeper.finish()?;
-        Ok((self.files.round.clone(), live))
+        Ok(recorded)
     }
 
     /// Runs a round under a scheduler, again when its driver was killed: its guardian does that when a hypervisor took the CPU away
     /// for too long.
-    fn driven_again(
-        &self,
-        driver: LiveDriver,
-        spec: &str,
-    ) -> Result<(PathBuf, RoundMeasurements), ConfirmError> {
+    fn driven_again(&self, driver: LiveDriver, spec: &str) -> Result<Recorded, ConfirmError> {
         let mut repeated = 0;
         loop {
             match self.driven(driver, spec) {
                 Err(ConfirmError::Driver { killed: true, .. }) if repeated < AGAIN => repeated += 1,
                 Err(error) => return Err(error),
-                Ok((path, mut measured)) => {
+                Ok((recording, mut measured)) => {
                     measured.repeated = repeated;
-                    return Ok((path, measured));
+                    return Ok((recording, measured));
                 }
             }
         }
     }
 
-    fn driven(&self, by: LiveDriver, spec: &str) -> Result<(PathBuf, RoundMeasurements), ConfirmError> {
+    fn driven(&self, by: LiveDriver, spec: &str) -> Result<Recorded, ConfirmError> {
         let failed = |error: std::io::Error| ConfirmError::Input(format!("schedlab run: {error}"));
         let cpu = self.plan.cpus.to_string();
         let mut command = Command::new(&self.plan.program);
@@ -152,7 +153,6 @@ impl<'a> Rounds<'a> {
             if let Some((journal, _)) = all.into_iter().find(|(_, one)| one.owner == first) {
                 break journal;
             }
-            driver.note_descendants(&first);
             if driver.ended() || begun.elapsed() > PATIENCE {
                 return Err(driver.failed());
             }
@@ -161,18 +161,17 @@ impl<'a> Rounds<'a> {
         let mut tend = |processes: &mut BTreeSet<u32>| -> Result<bool, ConfirmError> {
             let threads = DriverStatus::read(&journal).map(|status| status.threads).unwrap_or_default();
             processes.extend(threads.iter().map(|taken| taken.thread.process));
-            driver.note_descendants(&first);
             Ok(driver.ended())
         };
         let live = self.come_up(&mut tend).and_then(|()| self.record(Some(first.process), &mut tend));
         // When the driver was killed, that is why the round failed.
         let report = driver.end()?;
-        let mut live = live?;
+        let (recording, mut live) = live?;
         let number = |name: &str| report["counts"][name].as_u64().unwrap_or(0);
         let elapsed = report["elapsed_ns"].as_u64().unwrap_or(0).max(1);
         live.agents = Some(number("agent_cpu_ns") as f64 / elapsed as f64);
         live.given_back = number("starved") + number("changed_by_others") + number("refused");
-        Ok((self.files.round.clone(), live))
+        Ok((recording, live))
     }
 
     fn come_up(
@@ -201,11 +200,12 @@ impl<'a> Rounds<'a> {
         &self,
         driver: Option<u32>,
         tend: &mut dyn FnMut(&mut BTreeSet<u32>) -> Result<bool, ConfirmError>,
-    ) -> Result<RoundMeasurements, ConfirmError> {
+    ) -> Result<Recorded, ConfirmError> {
+        let file = NamelessFile::create()?;
         let mut request = RecordRequest::new(RecordUntil::Stopped);
         request.duration = Some(self.plan.round);
         request.recorder_cpu = schedlab_host::machine().online.without(&self.plan.cpus).lowest();
-        let plan = RecordPlan::new(request, self.files.round.clone(), self.plan.command.join(" "));
+        let plan = RecordPlan::new(request, file.path(), self.plan.command.join(" "));
         let state = RefCell::new((tend, BTreeSet::new(), None));
         record(&plan, &mut (), &|| {
             let (tend, processes, failed) = &mut *state.borrow_mut();
@@ -225,14 +225,15 @@ impl<'a> Rounds<'a> {
         if let Some(error) = failed {
             return Err(error);
         }
-        let recording = Recording::open(&self.files.round)
+        let recording = Recording::open(file.path())
             .map_err(|error| ConfirmError::Input(format!("the round cannot be read back: {error}")))?;
         if recording.events.iter().any(|event| matches!(event.kind, EventKind::Lost { .. })) {
             return Err(ConfirmError::Input(
                 "events were lost in a round: make it shorter (--for)".to_owned(),
             ));
         }
-        RoundMeasurements::from_recording(&recording, &processes, &self.plan.cpus, driver)
+        let measured = RoundMeasurements::from_recording(&recording, &processes, &self.plan.cpus, driver)?;
+        Ok((file, measured))
     }
 }
 

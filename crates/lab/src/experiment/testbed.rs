@@ -1,6 +1,6 @@
 //! What an experiment runs on: the CPUs, a control group of its own, networks, and the way back.
 //!
-//! Nothing of it outlives the process. Programs die with the thread that started them (`PR_SET_PDEATHSIG`), namespaces and the
+//! Nothing of it outlives the process. Programs and what they start have a holder that ends them ([`schedlab_host::program`]), namespaces and the
 //! devices in them with the processes inside, recordings are files without a name, and the control group is in the journal of a
 //! [`Keeper`], whose guardian removes it when this process is killed. No sysctl is changed.
 

@@ -144,6 +144,7 @@ impl<'a> Supervisor<'a> {
         become_fifo("the supervisor", AGENT, &others)?;
         // Locking the memory takes its time: the guardian, which waits for heartbeats, is started after that.
         let mut keeper = Keeper::start(&options.keeper("", silence))?;
+        options.command.iter().try_for_each(|mark| keeper.ends_with(mark))?;
         if agents.post().is_some() {
             event_threads::raise(&mut keeper, &cpus)?;
         }

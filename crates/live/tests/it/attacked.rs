@@ -3,14 +3,37 @@
 use super::{Folder, Target, held, idle, kill, one_cpu, wait};
 use libtest_mimic::Failed;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
-use schedlab_host::threads;
+use schedlab_host::threads::{self, Identity, Scheduling};
+use schedlab_live::journal::Setting;
 use schedlab_live::restore::{ItemOutcome, restore};
 use schedlab_live::{Keeper, KeeperOptions, LiveError};
+use schedlab_model::{Nice, Ns, Policy};
 use std::path::Path;
 use std::process::Command;
 
 /// What a keeper of these tests does besides: it uses up what giving back needs.
-pub(crate) fn obey(line: &str) {
+pub(crate) fn obey(keeper: &mut Keeper, thread: &Identity, line: &str) {
+    let now = || threads::scheduling(thread.tid).expect("it lives");
+    let wanted = match line {
+        "fifo" => now().with_policy(Policy::Fifo(1)),
+        "batch" => now().with_policy(Policy::Batch),
+        "nice" => Scheduling { nice: Nice::new(7).expect("valid"), ..now() },
+        "slice" => Scheduling { slice: Some(Ns::from_us(100)), ..now().with_policy(Policy::Other) },
+        "band" => {
+            keeper.declare(thread, Setting::FifoBand(1, 3)).expect("noted");
+            Scheduling { slice: None, reset_on_fork: true, ..now().with_policy(Policy::Fifo(2)) }
+        }
+        "stop" => {
+            keeper.stop(thread).expect("noted");
+            return println!("ok");
+        }
+        other => return use_up(other),
+    };
+    keeper.schedule(thread, &wanted).expect("noted");
+    println!("ok");
+}
+
+fn use_up(line: &str) {
     match line {
         "exhaust" => {
             // No call of this program needs another one until it gives back.

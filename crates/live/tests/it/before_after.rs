@@ -28,7 +28,7 @@ fn keeper(folder: &Folder) -> Keeper {
 }
 
 /// All that the kernel shows. Counters and times are left out: they go on.
-fn everything(pid: u32) -> BTreeMap<String, String> {
+pub(crate) fn everything(pid: u32) -> BTreeMap<String, String> {
     let read = |file: &str| {
         std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_else(|error| error.to_string())
     };

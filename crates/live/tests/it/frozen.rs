@@ -7,8 +7,9 @@ use schedlab_live::restore::{ItemOutcome, restore};
 use schedlab_live::status::status;
 use schedlab_live::{Keeper, KeeperOptions, RunDir, actuators};
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Duration;
 
 /// `freeze RUN_DIR PID`: stops PID and its children, prints how many, and waits to be killed.
 pub(crate) fn freeze(arguments: &[String]) -> ExitCode {
@@ -18,7 +19,7 @@ pub(crate) fn freeze(arguments: &[String]) -> ExitCode {
     let side = actuators::Side { processes: vec![first], group: None };
     let stopped = actuators::freeze(&mut keeper, &side).expect("our own processes");
     println!("{stopped} {}", keeper.guardian().expect("it has one"));
-    std::thread::sleep(std::time::Duration::from_secs(600));
+    std::thread::sleep(Duration::from_secs(600));
     ExitCode::SUCCESS
 }
 
@@ -126,4 +127,37 @@ fn signal(pid: u32, signal: rustix::process::Signal) {
 
 fn kill(pid: u32) {
     signal(pid, rustix::process::Signal::KILL);
+}
+
+/// A control group whose members are frozen, and cannot even die: as an owner that the threads it manages keep from
+/// the CPU.
+pub(crate) struct Freezer(PathBuf);
+
+impl Freezer {
+    pub(crate) fn new() -> Option<Freezer> {
+        let path = Path::new("/sys/fs/cgroup/freezer").join(format!("schedlab-test-{}", std::process::id()));
+        std::fs::create_dir(&path).ok()?;
+        Some(Freezer(path))
+    }
+    pub(crate) fn freeze(&self, pid: u32) {
+        std::fs::write(self.0.join("cgroup.procs"), pid.to_string()).expect("it lives");
+        std::fs::write(self.0.join("freezer.state"), "FROZEN").expect("root");
+        let state = || std::fs::read_to_string(self.0.join("freezer.state")).expect("ours");
+        wait("it is frozen", || state().trim() == "FROZEN");
+    }
+    pub(crate) fn thaw(&self) {
+        std::fs::write(self.0.join("freezer.state"), "THAWED").expect("root");
+    }
+}
+
+impl Drop for Freezer {
+    fn drop(&mut self) {
+        let _ = std::fs::write(self.0.join("freezer.state"), "THAWED");
+        for _ in 0..1000 {
+            if std::fs::remove_dir(&self.0).is_ok() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
 }

@@ -27,6 +27,9 @@ mod attacked;
 mod before_after;
 mod frozen;
 mod starving;
+mod torture;
+
+use frozen::Freezer;
 
 /// For how long a keeper may be silent: long beside everything that takes it from its CPU, and the guardian from its
 /// own, because it must not be silent before it is told to.
@@ -48,7 +51,8 @@ fn main() -> ExitCode {
         Some("freeze") => frozen::freeze(&arguments[2..]),
         Some("starve") => starving::starve(&arguments[2..]),
         _ => {
-            let tests: [(&str, Test); 27] = [
+            let tests: [(&str, Test); 28] = [
+                ("tortured_keepers_leave_nothing", torture::torture),
                 ("what_happens_to_the_journal_changes_nothing", attacked::journal_gone),
                 ("a_second_instance_refuses_and_names_the_first", attacked::two_instances),
                 ("a_stranger_with_the_number_of_a_member_is_left_alone", attacked::number_of_a_member),
@@ -131,7 +135,7 @@ fn keep(arguments: &[String]) -> ExitCode {
                 println!("{}", report.count(&ItemOutcome::Restored));
                 return ExitCode::SUCCESS;
             }
-            other => attacked::obey(other),
+            other => attacked::obey(&mut keeper, &thread, other),
         }
     }
 }
@@ -269,39 +273,6 @@ impl Drop for Kept {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-/// A control group whose members are frozen, and cannot even die: as an owner that the threads it manages keep from
-/// the CPU.
-struct Freezer(PathBuf);
-
-impl Freezer {
-    fn new() -> Option<Freezer> {
-        let path = Path::new("/sys/fs/cgroup/freezer").join(format!("schedlab-test-{}", std::process::id()));
-        std::fs::create_dir(&path).ok()?;
-        Some(Freezer(path))
-    }
-    fn freeze(&self, pid: u32) {
-        std::fs::write(self.0.join("cgroup.procs"), pid.to_string()).expect("it lives");
-        std::fs::write(self.0.join("freezer.state"), "FROZEN").expect("root");
-        let state = || std::fs::read_to_string(self.0.join("freezer.state")).expect("ours");
-        wait("it is frozen", || state().trim() == "FROZEN");
-    }
-    fn thaw(&self) {
-        std::fs::write(self.0.join("freezer.state"), "THAWED").expect("root");
-    }
-}
-
-impl Drop for Freezer {
-    fn drop(&mut self) {
-        let _ = std::fs::write(self.0.join("freezer.state"), "THAWED");
-        for _ in 0..1000 {
-            if std::fs::remove_dir(&self.0).is_ok() {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
     }
 }
 
