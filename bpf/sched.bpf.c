@@ -151,7 +151,7 @@ INLINE void put(__u32 kind, __u32 a, __u32 b, __u32 c)
 
 INLINE bool in_group(struct cgroup *group)
 {
-    /* Control groups nest no deeper than this where people are sane; deeper ones are taken for outside. */
+    /* Limit for the verifier: control groups deeper than 24 levels count as not recorded. */
     for (int level = 0; level < 24; level++) {
         if (!group)
             return 0;

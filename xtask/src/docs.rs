@@ -1,4 +1,5 @@
-//! `cargo xtask docs`: the parts of `docs/` that are made from code. `xtask tidy` fails when they are stale.
+//! `cargo xtask docs`: the parts of the documents that are made from code, and the output below their commands. `xtask tidy` fails
+//! when the first are stale, `crates/cli/tests/it/documented.rs` when the second is.
 
 use crate::finding::Finding;
 use crate::picture::{self, RUNGS, Series};
@@ -17,7 +18,7 @@ use schedlab_tables::Kind;
 use schedlab_trace::import::formats::{Elsewhere, FORMATS};
 use std::fmt::Write;
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 /// The generated files.
 const SCHEDULERS: &str = "docs/schedulers.md";
@@ -57,7 +58,23 @@ pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
     }
     std::fs::write(root.join(LADDER), redis_ladder(&root)?).context(LADDER)?;
     println!("wrote {SCHEDULERS}, {METRICS_PAGE}, {TABLES_PAGE}, {EXCHANGE}, {RESULT} and {LADDER}");
-    Ok(ExitCode::SUCCESS)
+    blocks(&root)
+}
+
+/// Runs the commands of all pages and writes what they print below them: the test that compares them does it.
+fn blocks(root: &Path) -> Result<ExitCode> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let test = "documented::every_block_of_output_is_what_the_program_prints";
+    let status = Command::new(cargo)
+        .args(["test", "--quiet", "--package", "schedlab-cli", "--test", "it", "--", "--exact", test])
+        .env("SCHEDLAB_DOCS", "write")
+        .current_dir(root)
+        .status()
+        .context("cargo test does not start")?;
+    if status.success() {
+        println!("the blocks of all pages are what their commands print");
+    }
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 /// A finding for each generated file that is not what the code says now.

@@ -67,6 +67,7 @@ Usage: cargo xtask <chore> [options]
       --table       which ways to record work where: the table of docs/recording.md
       --matrix      `latency --matrix` of several kernels, merged into one table and page
       --script FILE this shell script in place of the tests; --virtual, --cpus N, --memory MiB: on which machine
+      --pairs       record servers before and after changes, for `pairs target/guest/pairs`; --server NAME: only this one
       --program P   not the program of this tree, but this one
   guest-oracle [FOLDER]
                     recordings of real kernels on four CPUs beside their replays and predictions: errors of each task's share
@@ -76,7 +77,7 @@ Usage: cargo xtask <chore> [options]
       --pass 90%    fails when fewer of the recorded shares are inside the stated interval
   bpf               build the BPF object and compare it with the one in bpf/ (needs clang, llvm and libbpf-dev)
       --write       replace it
-  docs              write the generated files of docs/ anew
+  docs              write the generated files of docs/ anew, and the output below the commands of every page
   oracle FILE...    compare the Linux presets with what real kernels did; `oracle --help` says more
   checked           count what the oracles compare, for `schedlab published`: writes oracles/checked.json (some minutes)
   pairs [FILE]      predict every pair of recordings of a file (or a folder's pairs.toml; default recordings/pairs), and print

@@ -190,11 +190,11 @@ mod tests {
         let write = |file: &str, text: &str| std::fs::write(tree.join(file), text).unwrap();
         let rule = Rule { cannot: vec!["docs".to_owned()] };
         write("a.rs", "1");
-        write("docs/a.md", "1");
+        write("docs/README.md", "1");
         assert!(hash(&tree, &rule).is_err(), "without git nothing is left out");
         assert!(Command::new("git").args(["init", "-q"]).current_dir(&tree).status().unwrap().success());
         let first = hash(&tree, &rule).unwrap();
-        write("docs/a.md", "2");
+        write("docs/README.md", "2");
         assert_eq!(hash(&tree, &rule).unwrap(), first);
         write("b.rs", "1");
         let second = hash(&tree, &rule).unwrap();

@@ -23,7 +23,7 @@
 //! | wakeups of threads that may not run yet | tracepoint `sched_waking` (include/trace/events/sched.h) | done |
 //! | `sched_yield` | sched_yield(2): a thread that is alone at its priority goes on | not seen: the yielding thread goes on |
 //! | several managed CPUs: an agent each, one scheduler, migration while parked | per-CPU agents of ghOSt (SOSP 2021, section 3) | done; tested with CPUs that do not exist ([agent_state]): the project's machine can only spare one |
-//! | a waiting thread that is not served within `starve_after` is released | `runnable_timeout` of ghOSt (userspace 9ca0a1fb, docs/ghostfs.md) | done; that thread only, not the enclave |
+//! | a waiting thread that is not served within `starve_after` is released | `runnable_timeout` of ghOSt (google/ghost-userspace, 9ca0a1fb) | done; that thread only, not the enclave |
 //! | threads whose policy others changed meanwhile | | left alone from then on; another nice value is told to the scheduler |
 //! | a declared policy follows the name through exec | | done |
 //! | the thread that woke a task | tracepoint `sched_waking`, its current thread | told where that is a managed thread; interrupts as such |

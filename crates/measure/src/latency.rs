@@ -2,7 +2,8 @@
 //!
 //! Threads wake on a fixed grid of absolute times. An expiry that passed while the thread was still late from an
 //! earlier one is a sample too, so a long stall counts as often as it was met; the uncorrected values (one for each
-//! wakeup, as cyclictest counts) stand beside. `specs/measuring.md` §4 and §6 say why.
+//! wakeup, as cyclictest counts) stand beside. Without the first, a stall hides the expiries
+//! behind it (coordinated omission: G. Tene, "How NOT to Measure Latency", Strange Loop 2015); docs/measuring.md lists what else goes wrong.
 
 pub(crate) mod account;
 mod budget;

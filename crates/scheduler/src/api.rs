@@ -6,7 +6,7 @@ use schedlab_model::{CpuId, GroupId, Ns, Policy, TaskId, Waker};
 /// Who runs next. Called by a driver; takes `&self` because several CPUs may be inside at once (native
 /// benchmark), so a scheduler takes its own [`Lock`](crate::Lock)s.
 ///
-/// Contracts (design §5):
+/// Contracts:
 /// * The scheduler keeps its own mark of who runs where. The views are a hint in concurrent drivers.
 /// * The driver delivers one task's events in order, and absorbs the wakeup of a task that is not descheduled
 ///   yet (its [`Prev`] then is `Runnable`).
@@ -66,9 +66,10 @@ pub trait Scheduler {
         None
     }
 
-    /// The task that [`schedule`](Self::schedule) would choose for `cpu` if what runs there blocked or ended at this moment. The question
-    /// changes nothing, and the answer binds nobody: a live driver queues that task behind the running one, so that the CPU does not wait
-    /// for an agent, and asks `schedule` all the same. `None`: nobody, or this scheduler cannot tell without deciding.
+    /// The task that [`schedule`](Self::schedule) would choose for `cpu` if its running task blocked or ended at this
+    /// moment; `None` if it would idle, or if this scheduler cannot tell without deciding. Read-only; the driver may ignore the
+    /// answer. A live driver queues that task behind the running one, so that the CPU does not wait for an agent, and still asks
+    /// `schedule`.
     fn ahead(&self, _cx: &Cx<'_>, _cpu: CpuId) -> Option<TaskId> {
         None
     }

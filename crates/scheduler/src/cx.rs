@@ -66,7 +66,7 @@ impl<'a> Cx<'a> {
     }
 }
 
-/// Countable units of a scheduler's work (design §5, "work accounting").
+/// Countable units of a scheduler's work: schedulers count, the cost model of the simulator prices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Work {

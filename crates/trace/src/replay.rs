@@ -316,14 +316,14 @@ impl ReplayReport {
         if !self.unfinished.is_empty() {
             write!(
                 f,
-                "\n{} late tasks or kernel threads were not done at the end: taken to end there",
+                "\nstarted late and were still working at the end, where the replay stops them: {} tasks or kernel threads",
                 self.unfinished.len()
             )?;
         }
         if !self.starved.is_empty() {
             write!(
                 f,
-                "\n{} tasks or kernel threads waited until the end and hardly ran: what they still wanted is unknown, taken to end there",
+                "\nwaited until the end and got almost no CPU time, so the replay stops them there: {} tasks or kernel threads",
                 self.starved.len()
             )?;
         }
@@ -365,15 +365,15 @@ impl ReplayReport {
         if !self.prompt.is_empty() {
             write!(
                 f,
-                "\n{} servers hardly ever sleep: behind each answer they need what their client did before they went on",
+                "\nservers that almost never block: {}. After each reply they wait until their client has run as far as it had in the recording",
                 self.prompt.len()
             )?;
         }
         for SilentTask { task, others, messages } in &self.silent {
             write!(
                 f,
-                "\n{task} hardly ever sleeps, and gets ahead of the {others} tasks that work for it with next to none of {messages} messages: \
-                 it is taken to need what they do for each"
+                "\n{task} almost never blocks: each reply was ready when it looked ({messages} messages). The replay makes it wait for the \
+                 {others} threads that produce the replies"
             )?;
         }
         Ok(())
@@ -384,14 +384,14 @@ impl ReplayReport {
         for command in &self.commands {
             write!(
                 f,
-                "\n{} tasks of one command wake each other, and all of them ended: taken for an amount of work that is done once",
+                "\n{} tasks of one command wake each other, and all of them ended: the replay does their work once",
                 command.len()
             )?;
         }
         if !self.makers.is_empty() {
             write!(
                 f,
-                "\n{} tasks start one command after the other: taken to go on with the same commands when these are done",
+                "\n{} tasks start one command after the other: the replay repeats the commands when these are done",
                 self.makers.len()
             )?;
         }
@@ -401,13 +401,16 @@ impl ReplayReport {
     fn fmt_ticks(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (cpu, fit) in self.ticks.iter().enumerate() {
             match fit {
-                None => write!(f, "\nticks of CPU {cpu}: unknown, placed anew for each seed")?,
+                None => write!(f, "\nCPU {cpu}: tick phase unknown, drawn for each seed")?,
                 Some(TickFit { first, switches: 0, .. }) => {
-                    write!(f, "\nticks of CPU {cpu}: from {first}, as on another CPU")?;
+                    write!(
+                        f,
+                        "\nCPU {cpu}: tick phase {first}, copied from another CPU (no switch on CPU {cpu} shows it)"
+                    )?;
                 }
                 Some(TickFit { first, switches, of }) => write!(
                     f,
-                    "\nticks of CPU {cpu}: from {first}, fitted to {switches} of {of} times that a task lost it"
+                    "\nCPU {cpu}: tick phase {first}, fitted to {switches} of {of} times that a task lost the CPU"
                 )?,
             }
         }

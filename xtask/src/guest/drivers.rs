@@ -1,5 +1,5 @@
 //! The same load in the simulator, under elevation and under sched_ext (`xtask/guest/tests/drivers.sh`), by the kernel's own trace: shares, turns
-//! and orders side by side; and what a hand-over costs. A judge that also writes the table of docs/sched-ext.md, to `drivers.md`.
+//! and orders side by side; and what a hand-over costs. A judge that also writes the table of docs/sched-ext.md, beside the files of the test.
 
 use super::catalogue::Verdict;
 use super::conformance::{self, Driver, Threads};

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 const CPU: CpuId = CpuId(0);
 
 /// When the kernel brings its accounts up to date, relative to what the tracer writes, in ns. Read off the data
-/// (spec §4.12-9 and §5.8-4); the accuracy of the files is 0.1 us.
+/// (docs/sources/linux-facts.md, section 4); the accuracy of the files is 0.1 us.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offsets {
     /// From a wakeup's record.

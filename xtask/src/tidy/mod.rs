@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: what the compiler and clippy do not check. Also a test of this crate, so that
 //! `cargo test` fails where the tree is untidy.
 
+mod cited;
 mod dead;
 mod floors;
 mod licences;
@@ -42,6 +43,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>> {
     licences::check(root, &mut findings)?;
     docs::check(root, &mut findings);
     dead::check(root, &metadata, &files, &mut findings)?;
+    let known = cited::Known::of(root, &files, crate::HELP);
     for file in &files {
         if !text::is_checked(file) {
             continue;
@@ -52,6 +54,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>> {
             continue;
         };
         text::check(file, &content, &mut findings);
+        known.check(file, &content, &mut findings);
         if file.ends_with(".rs") {
             source::check(file, &content, &mut findings);
             sources.insert(file.clone(), content);

@@ -90,7 +90,7 @@ pub(crate) struct CompareArgs {
     checks: Vec<String>,
     /// Read requests a second from what a load generator printed while its server was recorded (wrk, ab, redis-benchmark, pgbench, sysbench
     /// and others: docs/exchange-formats.md), and predict them
-    /// [default server: the class with the largest share that has an end]
+    /// [default: the busiest program that is not an endless loop]
     #[arg(long, value_name = "[CLASS=]FILE")]
     client_log: Option<String>,
     /// Fail (exit 1) when this holds: 'redis-server latency p99 > 1ms' (may be given several times)
@@ -113,7 +113,7 @@ pub(crate) struct CompareArgs {
     /// Show every task group, also those with less than 1 % of a CPU
     #[arg(long)]
     all_tasks: bool,
-    /// Show every row; more than nine are sorted otherwise, and those after the best folded
+    /// Show all rows (default: above nine rows, only the best)
     #[arg(long)]
     all: bool,
     /// Show the fitted constants and costs, the knobs, and how the errors are computed

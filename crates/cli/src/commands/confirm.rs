@@ -59,7 +59,7 @@ pub(crate) struct ConfirmArgs {
     /// Run the command under these schedulers, such as rr:slice_ns=5ms,layers (may be given several times)
     #[arg(short, long = "scheduler", value_name = "SCHEDULERS")]
     schedulers: Vec<SchedulerList>,
-    /// Make it run in their order by this means, or by both (see docs/sched-ext.md)
+    /// Enforce the schedulers' decisions with this driver: elevation, sched-ext or both (docs/sched-ext.md)
     #[arg(long, value_enum, value_name = "DRIVER", default_value = "elevation")]
     driver: Drivers,
     /// Try this variant: 'NAME: TASK policy=idle' (may be given several times)

@@ -71,8 +71,8 @@ pub(crate) struct RecordArgs {
     /// Run this shell command after the event, when the recording is written; its name is in $SCHEDLAB_FILE
     #[arg(long, value_name = "COMMAND", requires = "until")]
     exec: Option<String>,
-    /// Begin again after each event, into FILE-1.slt, FILE-2.slt, ..., and keep the newest N; ends by --for (all together) or
-    /// Ctrl-C. What comes while a recording is written is not seen
+    /// Begin again after each event, into FILE-1.slt, FILE-2.slt, ..., and keep the newest N. Stop with --for (total
+    /// time) or Ctrl-C. Events during a write are missed
     #[arg(long, value_name = "N", requires = "until", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["json", "run"])]
     keep: Option<u32>,
     /// Go on for this long after the event

@@ -36,7 +36,7 @@ pub(crate) struct ManageArgs {
     /// Run the threads under this scheduler, such as shinjuku:quantum=200us (see `schedlab list schedulers --live`)
     #[arg(long, value_name = "SCHEDULER")]
     scheduler: String,
-    /// Make the threads run in that order by this means (see docs/sched-ext.md)
+    /// Enforce the scheduler's decisions with this driver: elevation or sched-ext (docs/sched-ext.md)
     #[arg(long, value_enum, value_name = "DRIVER", default_value = "elevation")]
     driver: Driver,
     /// Manage these CPUs, such as 0 or 1-3 (several: tried in QEMU guests only, docs/guests.md); one CPU of the machine must stay unmanaged

@@ -69,7 +69,7 @@ pub(crate) struct TuneArgs {
     /// Begin with this scheduler, and change its knobs [default: the first of the scenario, or by the recorded kernel's version]
     #[arg(short, long, value_name = "SCHEDULER")]
     scheduler: Option<SchedulerSpec>,
-    /// Say whether what was found holds on this recording too, which the search does not see (may be given several times)
+    /// Check the result on this recording, which the search does not use (may be given several times)
     #[arg(long, value_name = "FILE")]
     validate: Vec<PathBuf>,
     /// Use this many worker threads; 0 = one per CPU. The result does not depend on it

@@ -432,7 +432,7 @@ fn of_the_self_replay(replay: &SelfReplay, say: &mut dyn FnMut(&str)) {
     let show = |share: f64| Metric::Share.show(share);
     for alone in &replay.alone {
         say(&format!(
-            "{} without the tasks that never end: {} to {} of a CPU, as the recording's own moments say, and {} as simulated",
+            "{} without the tasks that never end: {} to {} of a CPU, judging from quiet stretches of the recording; the simulation gives {}",
             alone.name,
             show(alone.low),
             show(alone.high),

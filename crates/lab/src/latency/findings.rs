@@ -147,7 +147,8 @@ fn order(standard: [Option<&Samples>; 2], realtime: [Option<Samples>; 2]) -> Fin
         maximum(false, Load::Idle).0 as f64 / maximum(true, Load::Idle).0 as f64
     );
     let ([_, Some(old)], [_, Some(new)]) = (standard, &realtime) else {
-        let because = format!("one kernel only (docs/kernels.md says how to compare two); {published}");
+        let because =
+            format!("one kernel only (docs/guide/realtime.md says how to compare two); {published}");
         return Finding { says, truth: Truth::CannotTell, because };
     };
     let times = old.max() as f64 / new.max().max(1) as f64;

@@ -163,7 +163,7 @@ impl Budget {
     /// The verdict: who is to blame, in a sentence.
     pub fn blame(&self) -> String {
         let Some(first) = self.parts.first() else {
-            return "Nobody is to blame: it was not late.".to_owned();
+            return "The wakeup was on time.".to_owned();
         };
         format!(
             "{:.0} % of {} are laid to: {} {}",

@@ -11,7 +11,7 @@
 //! Test: `the_worked_example`.
 //!
 //! # Fidelity
-//! | rule (spec §7) | real place (6.1 to 6.18) | here | test |
+//! | rule | real place (kernel/sched/deadline.c and core.c, 6.1 to 6.18) | here | test |
 //! |---|---|---|---|
 //! | parameters: runtime ≥ 1.024 us, ≤ deadline ≤ period, period within its sysctls | `__checkparam_dl` | modelled; refused by name | `impossible_reservations_are_refused` |
 //! | admission: Σ runtime/period ≤ CPUs × rt_runtime/rt_period, 20 bits | `sched_dl_overflow` | modelled for all tasks of a workload at once; the kernel refuses the one that comes last | `g20_admission_at_95_percent` |

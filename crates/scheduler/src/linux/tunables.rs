@@ -174,7 +174,7 @@ mod tests {
     use super::*;
     use crate::linux::version::{V2_6_24, V2_6_32, V3_0, V6_1, V6_6};
 
-    /// Spec §4.2 and §5.2: latency, least slice (or request) and wakeup granularity by version and CPUs.
+    /// `sysctl_sched_*` and `get_update_sysctl_factor` (kernel/sched_fair.c 2.6.24 to 3.0, kernel/sched/fair.c 6.1 and 6.6): latency, least slice (or request) and wakeup granularity by version and CPUs.
     #[test]
     fn defaults_of_every_version() {
         let of = |version, cpus| {
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!([1, 2, 4, 8, 32].map(slice), [750_000, 1_500_000, 2_250_000, 3_000_000, 3_000_000]);
     }
 
-    /// Spec §10.3-5.
+    /// docs/sources/linux-facts.md, A5.
     #[test]
     fn factors_follow_the_logarithm_up_to_8_cpus() {
         let factors: Vec<u64> =

@@ -1,6 +1,6 @@
 //! Kernel versions as data: defaults, features, and which rules hold since when.
 //!
-//! | preset | kernels | fair class | defaults of one CPU (spec §0.3, §4.2, §5.2) | RT |
+//! | preset | kernels | fair class | defaults of one CPU (kernel/sched_fair.c, since 3.3 kernel/sched/fair.c) | RT |
 //! |---|---|---|---|---|
 //! | `linux-2.6.24` | 2.6.24 … 2.6.27 | CFS | latency 20, min 4, wakeup 10 ms; full sleeper credit; child first | no throttling, no push and pull |
 //! | `linux-2.6.32` | 2.6.32 | CFS | 5, 1, 1 ms; half credit | throttling with borrowing, push and pull |

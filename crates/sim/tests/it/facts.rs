@@ -150,7 +150,7 @@ fn multi_queue_takes_its_own_lock_only() {
     assert!(more(Work::RemoteLine) > 100 && more(Work::Scan) > 100);
 }
 
-/// The weights of nice -20 to 19 (oracles/linux_facts.json): within 2 % of steps of a quarter, but two may be 3 %
+/// The weights of nice -20 to 19 (`sched_prio_to_weight`, kernel/sched/core.c, 6.1): within 2 % of steps of a quarter, but two may be 3 %
 /// apart.
 const WEIGHTS: [u32; 40] = [
     88_761, 71_755, 56_483, 46_273, 36_291, 29_154, 23_254, 18_705, 14_949, 11_916, 9_548, 7_620, 6_100,

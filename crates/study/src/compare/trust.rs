@@ -22,9 +22,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) const TRUSTED_SHARE: f64 = 0.05;
 /// Activations of a class are requests when this part of them is (in per cent).
 const REQUESTS_PERCENT: u64 = 90;
-/// Where the recording does not show how a class reacts, half of each change is open: whether threads take over from each other when
-/// one loses its CPU (twice as many of them may want one as it shows), or how a class that nobody holds back follows those that
-/// another task does (its activations merge and split).
+/// If the recording does not show whether threads hand work over when preempted, or how a class without competition follows
+/// requests of another task (activations merge and split), the error is half of the predicted change.
 const UNDECIDED: f64 = 0.5;
 /// What the same work costs changes by so much from one recording to the next (2 standard deviations). Fitted to the pairs of
 /// recordings/pairs in which nothing was changed.
@@ -181,8 +180,8 @@ impl Alone {
         }
         let show = |share: f64| Metric::Share.show(share);
         Some(format!(
-            "{}: without the tasks that never end it would have {} of a CPU, as the recording's own moments say, and {} as \
-             simulated",
+            "{} would use {} of a CPU without the tasks that never end, judging from quiet stretches of the recording; the \
+             simulation gives {}",
             self.name,
             show(self.likely),
             show(self.simulated)

@@ -5,9 +5,9 @@
 //! themselves, beside what the scheduler lets the others have then. That is what a prediction does wherever it makes a loop faster. What each
 //! class has there, against what was recorded there, is an error that nothing was fitted to.
 //!
-//! What comes from outside at its recorded time has no second half, and neither has a command that ends: where such tasks matter, or a class
-//! begins or ends within the second half, or something beside the loops did more in one half than in the other, the halves say nothing. Nor do
-//! they where a half is too short to show what the whole shows: which threads are one runtime, or which tasks have no end.
+//! Skipped if arrivals from outside or one-shot commands use a relevant share: the first half cannot predict them. Skipped, too, if a class
+//! begins or ends within the second half, if anything beside the loops did more in one half than in the other, or if a half is too short to
+//! show what the whole shows: which threads are one runtime, or which tasks are endless.
 
 use super::Errors;
 use super::elasticity::MATTERS;

@@ -11,11 +11,11 @@ pub struct Source {
     pub id: String,
     /// What its figures are.
     pub kind: SourceKind,
-    /// Who, what, where.
+    /// Authors, title, venue and year, or what of them is not known.
     pub title: String,
     /// The machine, and what is known of the conditions.
     pub about: String,
-    /// Published figures that stand in no scenario, and why.
+    /// Published figures that are in no scenario, and why.
     #[serde(default)]
     pub lost: Vec<String>,
 }
@@ -86,6 +86,10 @@ mod tests {
     fn both_files_of_the_program_are_read() {
         let ids: std::collections::BTreeSet<&str> = sources().iter().map(|one| one.id.as_str()).collect();
         assert!(ids.len() == sources().len() && ids.contains("smp-paper"), "{ids:?}");
+        for source in sources().iter().filter(|source| source.kind == SourceKind::Paper) {
+            let has_year = source.title.contains(" 20") || source.title.contains("not known");
+            assert!(source.title.len() > 40 && has_year, "a reader cannot find {:?}", source.title);
+        }
         assert!(checks().len() >= 10 && checks().iter().all(|check| check.inside <= check.all));
     }
 }

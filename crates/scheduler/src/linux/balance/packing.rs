@@ -160,7 +160,7 @@ impl Place<'_> {
             return false;
         }
         let now = self.summary.averages(cpu, self.now);
-        // Who waits for a CPU is nobody: one runs, or none.
+        // No task waits here: the CPU runs one task or none.
         let estimated = if fair == 1 { self.estimates.running[cpu.index()].load(Relaxed) } else { 0 };
         (now.util.max(estimated) + more) * 100 < now.capacity * FULL
     }

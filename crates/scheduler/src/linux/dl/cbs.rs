@@ -162,7 +162,7 @@ mod tests {
         Cbs::of(text.parse().expect("a policy")).expect("a deadline policy")
     }
 
-    /// Spec §10.3-7: Q = 10, D = T = 100.
+    /// docs/sources/linux-facts.md, A7: Q = 10, D = T = 100.
     #[test]
     fn a_wakeup_keeps_what_the_reservation_covers() {
         for (laxity, expected) in [(30, (10, 100)), (50, (4, 50)), (41, (4, 41)), (39, (10, 100))] {

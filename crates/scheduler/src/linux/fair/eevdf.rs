@@ -14,25 +14,25 @@
 //! and the one that waits wins. So they alternate every 4 ms, with slices of 0.7 or 2.8 ms alike.
 //!
 //! # Fidelity
-//! | rule (spec section) | in the kernel | here | shown by |
+//! | rule | in the kernel (kernel/sched/fair.c, 6.6 to 7.2) | here | shown by |
 //! |---|---|---|---|
-//! | eligibility, pick, ties (5.1) | tree by deadline, least vruntime of subtrees | exact; sorted blocks | `pick_*` tests, oracle replay |
-//! | slice, deadline, request fulfilled (5.2) | `update_deadline` | exact | golden G10, G12; oracle |
-//! | placing with lag, half a slice for new tasks, relative deadlines (5.3) | `place_entity` | exact | `placing_keeps_the_lag` |
+//! | eligibility, pick, ties | tree by deadline, least vruntime of subtrees | exact; sorted blocks | `pick_*` tests, oracle replay |
+//! | slice, deadline, request fulfilled | `update_deadline` | exact | golden G10, G12; oracle |
+//! | placing with lag, half a slice for new tasks, relative deadlines | `place_entity` | exact | `placing_keeps_the_lag` |
 //! | clamping of saved lag: two slices or a tick; 6.19+: longest slice of the queue and a tick | `update_entity_lag` | exact | `lags_are_bounded`, `bounds_of_the_saved_lag_by_version` |
-//! | delayed dequeue; waking a delayed task does not charge the running one (5.4, 5.8-1) | `requeue_delayed_entity` | exact | oracle replay |
-//! | protection until the request is fulfilled, set at switch-in only (5.5, 5.8-2) | copy of the deadline (≤ 6.16), `vprot` (6.17+) | both | oracle replay; G22 |
-//! | reschedule when unprotected and not eligible (5.8-3) | `did_preempt_short` | exact | oracle replay |
-//! | short slices break protection (5.5) | PREEMPT_SHORT of both generations | exact | `a_short_slice_preempts` |
-//! | clock of a preempting wakeup is reused (5.8-4) | `rq_clock_skip_update` | in the run queue | oracle replay |
-//! | reweight keeps the lag in real time (5.3) | `reweight_entity` | lag exact; the kernel's inflation of a running entity's lag is left out | `reweighting_keeps_the_lag` |
-//! | yield forfeits the rest of the request (5.5) | `yield_task_fair` (late 6.12.y) | exact | `yield_forfeits_the_request` |
+//! | delayed dequeue; waking a delayed task does not charge the running one | `requeue_delayed_entity` | exact | oracle replay |
+//! | protection until the request is fulfilled, set at switch-in only | copy of the deadline (≤ 6.16), `vprot` (6.17+) | both | oracle replay; G22 |
+//! | reschedule when unprotected and not eligible | `did_preempt_short` | exact | oracle replay |
+//! | short slices break protection | PREEMPT_SHORT of both generations | exact | `a_short_slice_preempts` |
+//! | clock of a preempting wakeup is reused | `rq_clock_skip_update` | in the run queue | oracle replay |
+//! | reweight keeps the lag in real time | `reweight_entity` | lag exact; the kernel's inflation of a running entity's lag is left out | `reweighting_keeps_the_lag` |
+//! | yield forfeits the rest of the request | `yield_task_fair` (late 6.12.y) | exact | `yield_forfeits_the_request` |
 //! | buddies (NEXT_BUDDY off, PICK_BUDDY) | `yield_to`, cgroups | omitted | |
 //! | a delayed task's lag does not grow, and the wakeup that finds it takes it off (7.1+) | `update_entity_lag`, `wakeup_preempt_fair` | exact | `the_lag_of_a_delayed_task_does_not_grow`, `a_delayed_task_does_not_stand_before_the_one_that_wakes` |
 //! | lazy preemption (7.0+ always here): `schedule` refreshes the clock after a fair wakeup | `wakeup_preempt` | exact; waiting in the kernel is the machine's part (`preempt = "lazy"`) | `replayed_choices_of_7_2_stay_as_equal_as_they_were` |
 //! | HRTICK of 7.1+: set at the switch and when others come, kept over `schedule`, cleared by idle | `hrtick_start_fair`, `hrtick_schedule_exit` | exact, but an RT task that it meets loses no tick of its RR slice | the same; `slices_of_7_2_end_by_hrtick` |
 //! | group entities request the least slice of their members | `cfs_rq_min_slice` | exact | `a_group_requests_the_least_slice_of_its_members` |
-//! | fair server (6.5) | [`server`](super::server) | exact but for deadline tasks, which the RT class stands in for | G17, G18 |
+//! | fair server | [`server`](super::server) | exact but for deadline tasks, which the RT class stands in for | G17, G18 |
 
 mod lag;
 mod plain;

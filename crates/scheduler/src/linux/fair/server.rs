@@ -244,7 +244,7 @@ mod tests {
         wants.timer.flatten().map(|at| at.0 / MS)
     }
 
-    /// The worked example of the module: RT 950 ms, fair 54 ms, period 1004 ms (spec §6.5, golden G17).
+    /// The worked example of the module: RT 950 ms, fair 54 ms, period 1004 ms (docs/sources/linux-facts.md, G17).
     #[test]
     fn a_starved_fair_task_gets_54_of_1004_ms() {
         let mut server = server();

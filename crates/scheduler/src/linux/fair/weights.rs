@@ -95,7 +95,7 @@ mod tests {
         Load::nice(Nice::new(value).expect("in range"))
     }
 
-    /// Spec §10.3-4.
+    /// docs/sources/linux-facts.md, A4.
     #[test]
     fn a_step_of_nice_is_a_quarter() {
         for value in -20..19 {

@@ -11,7 +11,7 @@ fn linux(spec: &str, cpus: usize) -> Box<dyn Scheduler> {
     registry::build(&spec.parse().expect("a spec"), cpus).expect("a scheduler")
 }
 
-/// Spec §10.1: run length of two equal hogs, in ticks, for every HZ and number of CPUs, of each CFS.
+/// docs/sources/linux-facts.md, section 1: run length of two equal hogs, in ticks, for every HZ and number of CPUs, of each CFS.
 #[test]
 fn two_hogs_alternate_as_in_the_table() {
     let since_3_0 =
@@ -43,7 +43,7 @@ fn two_hogs_alternate_as_in_the_table() {
     }
 }
 
-/// Spec §10.2. (G14, G15 are below, with RT throttling.)
+/// docs/sources/linux-facts.md, section 2. (G14, G15 are below, with RT throttling.)
 #[test]
 fn golden_values_of_6_1() {
     struct Row {
@@ -95,7 +95,7 @@ fn golden_values_of_6_1() {
     }
 }
 
-/// simulators.md D3-10, from the real code of 2.6.32-rc3 (LinSched), HZ=1000, knobs of 4 CPUs: three hogs of nice 0, 0
+/// docs/sources/simulation-facts.md, T10, from the real code of 2.6.32-rc3 (LinSched), HZ=1000, knobs of 4 CPUs: three hogs of nice 0, 0
 /// and 5 run 7, 7 and 3 ticks, and share 99,990 ms as 42,966 : 42,966 : 14,058.
 #[test]
 fn linsched_2_6_32_three_hogs() {
@@ -114,7 +114,7 @@ fn linsched_2_6_32_three_hogs() {
     }
 }
 
-/// Spec §4.4 to §4.6: what 2.6.24 has and later ones have not.
+/// `sched_slice`, `place_entity` and `check_preempt_wakeup` (kernel/sched_fair.c, 2.6.24): what 2.6.24 has and later ones have not.
 #[test]
 fn old_cfs_differs_where_the_table_says() {
     // With ten hogs the period is stretched: 20 ms * 10 / 5, 4 ms each, so 8 at HZ=250; 3.0: 10 * 0.75 ms, a tick.
@@ -144,7 +144,7 @@ fn old_cfs_differs_where_the_table_says() {
     }
 }
 
-/// Spec §10.1: EEVDF of 6.6 asks for 0.75 ms times the factor; a request is seen fulfilled at the next tick.
+/// docs/sources/linux-facts.md, section 1: EEVDF of 6.6 asks for 0.75 ms times the factor; a request is seen fulfilled at the next tick.
 #[test]
 fn eevdf_6_6_alternates_as_in_the_table() {
     for (cpus, hz, run_us) in
@@ -158,7 +158,7 @@ fn eevdf_6_6_alternates_as_in_the_table() {
     }
 }
 
-/// Spec §10.2, G21: the credit of a sleeper always beats the wakeup granularity.
+/// docs/sources/linux-facts.md, G21: the credit of a sleeper always beats the wakeup granularity.
 #[test]
 fn a_sleeper_preempts_a_hog_at_once() {
     let sleeper = |work| Closed { work: work * MS, sleep: 10 * MS, ..Closed::hog(0) };
@@ -167,7 +167,7 @@ fn a_sleeper_preempts_a_hog_at_once() {
     assert!(driver.waits.iter().skip(2).all(|w| w.1 < 100_000), "{:?}", driver.waits);
 }
 
-/// Spec §10.2, G15, and §10.3-8: RT time overruns by at most a tick and is paid back in the next period.
+/// docs/sources/linux-facts.md, G15 and A8: RT time overruns by at most a tick and is paid back in the next period.
 #[test]
 fn rt_throttling_alternates() {
     let tasks = [Closed::hog(0).with(Policy::Fifo(50)), Closed::hog(0)];
@@ -181,7 +181,7 @@ fn rt_throttling_alternates() {
     assert!(driver.share(0, 0, 10_000 * MS).abs_diff(9_500) <= 4);
 }
 
-/// Spec §10.2, G14.
+/// docs/sources/linux-facts.md, G14.
 #[test]
 fn round_robin_takes_turns_of_100_ms() {
     let rr = Closed::hog(0).with(Policy::Rr(10));

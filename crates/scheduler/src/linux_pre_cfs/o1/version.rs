@@ -122,18 +122,18 @@ mod tests {
         assert_eq!([-20, -10, -5, -1, 0, 1, 5, 10, 15, 19].map(ms), want);
     }
 
-    /// Spec §10.3-3: every nice value of 2.6.22, in ms.
+    /// docs/sources/linux-facts.md, A3: every nice value of 2.6.22, in ms.
     #[test]
-    fn s10_3_3_slices_of_every_nice_value() {
+    fn slices_of_every_nice_value() {
         for nice in -20..20 {
             let want = if nice < 0 { 400 - 20 * nice } else { 100 - 5 * nice };
             assert_eq!(V2_6_22.slice(120 + nice, 1000), want, "nice {nice}");
         }
     }
 
-    /// Spec §10.3-3: the granularity of bonus 10, 7 and 5 on one CPU is 10, 40 and 160 ms; it grows with the CPUs.
+    /// docs/sources/linux-facts.md, A3: the granularity of bonus 10, 7 and 5 on one CPU is 10, 40 and 160 ms; it grows with the CPUs.
     #[test]
-    fn s10_3_3_granularity_of_interactive_tasks() {
+    fn granularity_of_interactive_tasks() {
         assert_eq!([10, 7, 5].map(|bonus| granularity(bonus, 1000, 1)), [10, 40, 160]);
         assert_eq!(granularity(7, 1000, 4), 160);
     }

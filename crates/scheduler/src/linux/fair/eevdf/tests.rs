@@ -1,4 +1,5 @@
-//! Arithmetic and rules of EEVDF on one queue, without a driver (spec §10.3-6, simulators.md D3.8).
+//! Arithmetic and rules of EEVDF on one queue, without a driver (docs/sources/linux-facts.md, A6;
+//! docs/sources/simulation-facts.md, T8).
 
 use super::*;
 use crate::linux::core::rq::{Queue, ROOT};
@@ -149,7 +150,7 @@ fn the_waiting_one_wins_a_tie() {
     assert_eq!(bench.choose(), a, "equal deadlines, both eligible");
 }
 
-/// Spec §10.3-6: after placing with a saved lag the effective lag is that lag.
+/// docs/sources/linux-facts.md, A6: after placing with a saved lag the effective lag is that lag.
 #[test]
 fn placing_keeps_the_lag() {
     for (own, others) in [(0, [0, 5]), (-5, [0, 0]), (10, [-3, 7])] {
