@@ -53,8 +53,8 @@ impl Setting {
     pub fn covers(&self, now: &Scheduling) -> bool {
         match (self, now.policy) {
             // SCHED_IDLE leaves a thread the slice that it had (`__setscheduler_params` sets one for SCHED_OTHER and SCHED_BATCH only,
-            // kernel/sched/syscalls.c, Linux 6.12 and later).
-            (Setting::To(set), schedlab_model::Policy::Idle) => {
+            // kernel/sched/syscalls.c, Linux 6.12 and later), and a real-time thread shows none.
+            (Setting::To(set), policy) if policy == schedlab_model::Policy::Idle || !policy.is_fair() => {
                 *set == Scheduling { slice: set.slice, ..*now }
             }
             (Setting::To(set), _) => set == now,
@@ -441,6 +441,24 @@ mod tests {
             assert_eq!(Setting::Ext.covers(&now), is_ours, "{now:?}");
             assert_eq!(Setting::Ext.covers_child(&now), is_ours, "{now:?}");
         }
+    }
+
+    /// A thread with a slice of its own that became SCHED_FIFO shows none: it is as schedlab set it all the same.
+    #[test]
+    fn a_slice_that_is_not_shown_does_not_make_a_setting_anothers() {
+        let scheduling = |policy: &str, slice: Option<Ns>| Scheduling {
+            policy: policy.parse().expect("a policy"),
+            nice: schedlab_model::Nice::ZERO,
+            slice,
+            reset_on_fork: false,
+            ext: false,
+        };
+        let own = Some(Ns::from_us(100));
+        for policy in ["fifo:1", "rr:1", "idle"] {
+            assert!(Setting::To(scheduling(policy, own)).covers(&scheduling(policy, None)), "{policy}");
+        }
+        assert!(!Setting::To(scheduling("fifo:1", own)).covers(&scheduling("fifo:2", None)));
+        assert!(!Setting::To(scheduling("other", own)).covers(&scheduling("other", None)));
     }
 
     #[test]
