@@ -66,9 +66,11 @@ fn build(root: &Path, source: &str) -> Result<Vec<u8>> {
     let (whole, stripped) = (folder.join("whole.o"), folder.join("stripped.o"));
     let target =
         ["-target", "bpf", "-mcpu=v3", "-g", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"];
+    // Names of source files are kept as they are from the root: an object does not tell where it was built.
+    let here = "-fdebug-compilation-dir=.";
     let mut clang = Command::new("clang");
     // Relative names, so that the debug information does not depend on where the tree lies.
-    clang.current_dir(root).args(target).args(["-c", source, "-o"]).arg(&whole);
+    clang.current_dir(root).args(target).arg(here).args(["-c", source, "-o"]).arg(&whole);
     run(&mut clang, "clang", "apt-get install clang libbpf-dev")?;
     let mut strip = Command::new("llvm-strip");
     strip.arg("-g").arg(&whole).arg("-o").arg(&stripped);

@@ -59,13 +59,7 @@ pub fn compare_scenario(
     let mut study = Study {
         schema: SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        input: Input {
-            kind: InputKind::Scenario,
-            name: scenario.name.clone(),
-            title: scenario.title.clone(),
-            cpus: machine.topology.cpus(),
-            hz: machine.hz,
-        },
+        input: input(scenario, &machine),
         seeds,
         duration_ns: duration.0,
         warmup_ns: scenario.warmup.0,
@@ -93,6 +87,17 @@ pub fn compare_scenario(
         study.detail = Some(Box::new(detail));
     }
     Ok(study)
+}
+
+/// Returns what a result says of the scenario that it is of.
+fn input(scenario: &Scenario, machine: &Machine) -> Input {
+    Input {
+        kind: InputKind::Scenario,
+        name: scenario.name.clone(),
+        title: scenario.title.clone(),
+        cpus: machine.topology.cpus(),
+        hz: machine.hz,
+    }
 }
 
 /// The rows to run: every scheduler with every variant that is for it.
