@@ -1,6 +1,6 @@
 //! `colocate` on a small server and a spinner that the tests start.
 
-use crate::live::{children_of, turn, wait_until, words_of};
+use crate::live::{started_by, turn, wait_until, words_of};
 use crate::{Folder, Ran, ran, root};
 use schedlab_model::{CpuId, CpuSet};
 use schedlab_testing::{always, settles};
@@ -255,13 +255,10 @@ fn colocate_keeps_off_the_cpus_of_the_trial() {
     let mut command = command(&folder, &["--serve-pid", &server.pid(), "--batch", spins, "--try", "idle"]);
     command.args(["--goal", "batch share < -60%", "--round", "1s", "--rounds", "1", "--keep-for", "60s"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("schedlab");
-    let (mut batch, mut guardians): (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
+    let (mut batch, mut guardians) = (Vec::new(), Vec::new());
     wait_until("the batch is SCHED_IDLE", || {
-        let children = children_of(child.id());
-        guardians = children.iter().copied().filter(|pid| words_of(*pid).contains("guardian")).collect();
-        // What a command starts is the child of its holder.
-        let holders = children.into_iter().filter(|pid| !guardians.contains(pid));
-        batch = holders.flat_map(children_of).filter(|pid| words_of(*pid).contains(spins)).collect();
+        (batch, guardians) =
+            started_by(child.id()).into_iter().partition(|pid| words_of(*pid).contains(spins));
         batch.first().is_some_and(|pid| policy_of(&pid.to_string()) == "SCHED_IDLE")
     });
     let (own, child_cpus, batch_cpus) = (cpus_of(std::process::id()), cpus_of(child.id()), cpus_of(batch[0]));

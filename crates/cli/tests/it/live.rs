@@ -256,6 +256,15 @@ pub(crate) fn children_of(pid: u32) -> Vec<u32> {
     text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
 }
 
+/// What a process started: its children, and of a holder, which is between a program and what it starts, the children.
+pub(crate) fn started_by(pid: u32) -> Vec<u32> {
+    let is_holder = |pid: u32| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == "sched-holder")
+    };
+    let own = |child: u32| if is_holder(child) { children_of(child) } else { vec![child] };
+    children_of(pid).into_iter().flat_map(own).collect()
+}
+
 /// The words of a process, each but the first after a zero byte.
 pub(crate) fn words_of(pid: u32) -> String {
     std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default()

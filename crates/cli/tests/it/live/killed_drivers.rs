@@ -18,9 +18,9 @@ fn spins(pid: u32) -> bool {
 fn managing_driver(confirm: u32, last: Option<u32>) -> Option<(u32, u32)> {
     const FIFO: i64 = 1;
     let is_driver = |pid: &u32| Some(*pid) != last && words_of(*pid).contains("\0run\0");
-    let driver = children_of(confirm).into_iter().find(is_driver)?;
+    let driver = started_by(confirm).into_iter().find(is_driver)?;
     let managed = |pid: &u32| spins(*pid) && state(*pid).is_some_and(|(policy, _)| policy == FIFO);
-    Some((driver, children_of(driver).into_iter().find(managed)?))
+    Some((driver, started_by(driver).into_iter().find(managed)?))
 }
 
 /// Sends `signal` to the driver of a round, as soon as that manages the spinner. Gives both.
