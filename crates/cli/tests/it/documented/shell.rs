@@ -44,13 +44,20 @@ impl Invocation {
 }
 
 /// Splits a command line as a shell does: quotes, and a comment after blanks; `|`, `;`, `&&` and redirections are words.
+/// What `$(pgrep NAME)` would give is a number.
 fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quote, mut open) = (Vec::new(), String::new(), None, false);
     for letter in line.chars() {
         match (quote, letter) {
             (Some(mark), letter) if letter == mark => quote = None,
+            (Some(')'), _) => {}
             (Some(_), letter) => word.push(letter),
             (None, '\'' | '"') => (quote, open) = (Some(letter), true),
+            (None, '(') if word.ends_with('$') => {
+                word.pop();
+                word.push('1');
+                quote = Some(')');
+            }
             (None, '#') if word.is_empty() => break,
             (None, letter) if letter.is_whitespace() => {
                 if open || !word.is_empty() {
@@ -126,6 +133,10 @@ fn calls_are_found_in_command_lines() {
     assert_eq!(
         words("perf script | schedlab show - && schedlab doctor"),
         [vec!["show", "-"], vec!["doctor"]]
+    );
+    assert_eq!(
+        words("sudo schedlab attach --pid $(pgrep a b) --cpus 0"),
+        [["attach", "--pid", "1", "--cpus", "0"]]
     );
     assert!(invocations("perf script | schedlab show -")[0].reads_a_pipe);
     assert_eq!(words("pip install schedlab"), Vec::<Vec<String>>::new());
