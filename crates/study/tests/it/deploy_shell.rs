@@ -47,7 +47,8 @@ impl Shell {
         fs::create_dir_all(&here).unwrap();
         fs::write(&log, "").unwrap();
         let script = script.replace("/sys/fs/cgroup", &self.0.join("cgroup").display().to_string());
-        let out = Command::new("dash")
+        // By its path: a name would be looked for among the stubs.
+        let out = Command::new("/bin/dash")
             .args(["-c", &script])
             .env_clear()
             .env("PATH", self.0.join("bin"))

@@ -104,6 +104,8 @@ fn made_under(path: &Path, begin: Option<&str>, end: Option<&str>) {
     };
     recording.header.sched_ext = at(begin);
     recording.header.sched_ext_end = at(end);
+    // What was read is not written over: the new one is another file.
+    std::fs::remove_file(path).unwrap();
     save(&recording, path).unwrap();
 }
 
