@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
@@ -97,6 +98,24 @@ pub fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     }
     if size > max || bytes.len() as u64 > max {
         let large = format!("it has more than the {max} bytes that are read of such a file");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, large));
+    }
+    Ok(bytes)
+}
+
+/// Reads a whole input that the user named on the command line: as [`read`], or a pipe, such as `<(schedlab generate)`, whose writer
+/// is waited for.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_named(path: &Path, max: u64) -> io::Result<Vec<u8>> {
+    if !std::fs::metadata(path)?.file_type().is_fifo() {
+        return read(path, max);
+    }
+    let mut bytes = Vec::new();
+    open(path)?.take(max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max {
+        let large = format!("it has more than the {max} bytes that are read of such a pipe");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, large));
     }
     Ok(bytes)

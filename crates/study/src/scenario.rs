@@ -130,7 +130,7 @@ pub fn load(path: &Path) -> Result<Scenario, ScenarioError> {
     let file = path.display().to_string();
     let source = Source { file: &file, text: "" };
     let fail = |error: std::io::Error| source.error_without_place(format!("cannot be read: {error}"));
-    let bytes = schedlab_files::read(path, MAX_BYTES).map_err(fail)?;
+    let bytes = schedlab_files::read_named(path, MAX_BYTES).map_err(fail)?;
     let text = String::from_utf8(bytes).map_err(|_| {
         source.error_without_place(
             "is not a text file: a scenario is TOML in UTF-8 (see docs/scenario-format.md)",

@@ -268,10 +268,12 @@ fn a_part_is_read_and_saved_with_its_facts() {
     assert_eq!(part.facts.between(Ns(100_000), Ns(100_100)).len(), 3);
     let cut = part.facts.part(Ns(100_000), Ns(100_100));
     assert_eq!(cut.list.iter().map(|fact| fact.at.0).collect::<Vec<_>>(), [0, 40, 80]);
-    save(&part, &path).unwrap();
-    let again = Recording::open(&path).unwrap();
+    let other = path.with_extension("part.slt");
+    save(&part, &other).unwrap();
+    let again = Recording::open(&other).unwrap();
     assert_eq!(again.facts, part.facts);
     std::fs::remove_file(&path).unwrap();
+    std::fs::remove_file(&other).unwrap();
 }
 
 /// What Redis and its client do, with the jitter of a real machine: at most three bytes a fact.
