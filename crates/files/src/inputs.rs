@@ -90,17 +90,7 @@ fn open_regular(path: &Path) -> io::Result<File> {
 /// # Errors
 /// As [`open`]; what is no regular file, by its kind; a larger file, by the limit, also one that grows meanwhile.
 pub fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
-    let file = open_regular(path)?;
-    let size = file.metadata()?.len();
-    let mut bytes = Vec::with_capacity(size.min(max) as usize + 1);
-    if size <= max {
-        file.take(max + 1).read_to_end(&mut bytes)?;
-    }
-    if size > max || bytes.len() as u64 > max {
-        let large = format!("it has more than the {max} bytes that are read of such a file");
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, large));
-    }
-    Ok(bytes)
+    read_whole(open_regular(path)?, max)
 }
 
 /// Reads a whole input that the user named on the command line: as [`read`], or a pipe, such as `<(schedlab generate)`, whose writer
@@ -109,13 +99,18 @@ pub fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 /// As [`read`].
 pub fn read_named(path: &Path, max: u64) -> io::Result<Vec<u8>> {
-    if !std::fs::metadata(path)?.file_type().is_fifo() {
-        return read(path, max);
+    let is_pipe = std::fs::metadata(path)?.file_type().is_fifo();
+    read_whole(if is_pipe { open(path)? } else { open_regular(path)? }, max)
+}
+
+fn read_whole(file: File, max: u64) -> io::Result<Vec<u8>> {
+    let size = file.metadata()?.len();
+    let mut bytes = Vec::with_capacity(size.min(max) as usize + 1);
+    if size <= max {
+        file.take(max + 1).read_to_end(&mut bytes)?;
     }
-    let mut bytes = Vec::new();
-    open(path)?.take(max + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > max {
-        let large = format!("it has more than the {max} bytes that are read of such a pipe");
+    if size > max || bytes.len() as u64 > max {
+        let large = format!("it has more than the {max} bytes that are read of such a file");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, large));
     }
     Ok(bytes)
