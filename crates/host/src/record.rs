@@ -31,7 +31,7 @@ use child::Command;
 use merge::Merger;
 use open::Opened;
 use rustix::time::{ClockId, clock_gettime};
-use schedlab_model::{CpuId, CpuSet, EventSink, Fact, Ns, ObjectId, ObjectInfo, SchedExt};
+use schedlab_model::{CpuId, CpuSet, EventSink, Ns, ObjectId, ObjectInfo, SchedExt};
 use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
@@ -210,8 +210,6 @@ pub trait RecordSink: EventSink {
     fn task(&mut self, task: &TaskFacts);
     /// An object, before the first fact that names it, and again when more is known of it. New ones have the next number.
     fn object(&mut self, _: ObjectId, _: &ObjectInfo) {}
-    /// What a task did at an object. Facts and events come in the order of their times.
-    fn fact(&mut self, _: &Fact) {}
     /// Called after each look at the rings: a good moment to write a block.
     ///
     /// # Errors

@@ -335,6 +335,18 @@ impl EventSink for FileSink<'_> {
             writer.event(event);
         }
     }
+
+    fn fact(&mut self, fact: &Fact) {
+        self.so_far.at = fact.at;
+        self.so_far.facts += 1;
+        if let Some(flight) = &mut self.flight {
+            let packed = flight.fact(fact);
+            // Reported by the next `flush`.
+            let _ = self.keep(packed);
+        } else if let Some(writer) = &mut self.writer {
+            writer.fact(fact);
+        }
+    }
 }
 
 impl RecordSink for FileSink<'_> {
@@ -413,18 +425,6 @@ impl RecordSink for FileSink<'_> {
             } else {
                 writer.update_object(id, object.clone());
             }
-        }
-    }
-
-    fn fact(&mut self, fact: &Fact) {
-        self.so_far.at = fact.at;
-        self.so_far.facts += 1;
-        if let Some(flight) = &mut self.flight {
-            let packed = flight.fact(fact);
-            // Reported by the next `flush`.
-            let _ = self.keep(packed);
-        } else if let Some(writer) = &mut self.writer {
-            writer.fact(fact);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The one event stream: what a simulator, a recorder and a live agent all emit.
 
-use crate::{CpuId, GroupId, Ns, TaskId};
+use crate::{CpuId, Fact, GroupId, Ns, TaskId};
 use serde::{Deserialize, Serialize};
 
 /// Something that happened to the schedule. Events of one run are in non-decreasing time.
@@ -167,6 +167,9 @@ pub trait EventSink {
     /// One event.
     fn event(&mut self, event: &SchedEvent);
 
+    /// One fact: what a task exchanged. A sink that does not care for facts keeps this.
+    fn fact(&mut self, _: &Fact) {}
+
     /// Returns whether [`EventSink::event`] does nothing, so that a driver need not call it.
     fn ignores_all(&self) -> bool {
         false
@@ -197,6 +200,11 @@ impl<A: EventSink, B: EventSink> EventSink for (A, B) {
         self.1.event(event);
     }
 
+    fn fact(&mut self, fact: &Fact) {
+        self.0.fact(fact);
+        self.1.fact(fact);
+    }
+
     fn ignores_all(&self) -> bool {
         self.0.ignores_all() && self.1.ignores_all()
     }
@@ -206,6 +214,10 @@ impl<S: EventSink + ?Sized> EventSink for &mut S {
     #[inline]
     fn event(&mut self, event: &SchedEvent) {
         (**self).event(event);
+    }
+
+    fn fact(&mut self, fact: &Fact) {
+        (**self).fact(fact);
     }
 
     fn ignores_all(&self) -> bool {

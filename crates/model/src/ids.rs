@@ -55,12 +55,20 @@ id!(
     LockId, "lock"
 );
 id!(
+    /// A script of operations at objects.
+    ScriptId, "script"
+);
+id!(
+    /// An executor: threads that serve many objects.
+    ExecutorId, "executor"
+);
+id!(
     /// A source of requests from outside the machine.
     SourceId, "source"
 );
 
 id!(
-    /// An object of a recording's facts: a direction of a connection, a pipe, a futex, a timer.
+    /// An object at which tasks exchange messages: a direction of a connection, a pipe, a futex, a timer.
     ObjectId, "object"
 );
 

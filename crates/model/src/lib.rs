@@ -9,6 +9,7 @@
 
 mod cpuset;
 mod event;
+mod exchange;
 mod fact;
 mod ids;
 mod policy;
@@ -22,8 +23,11 @@ mod workload;
 
 pub use cpuset::{CpuSet, CpuSetError, MAX_CPUS, WORDS};
 pub use event::{EventKind, EventSink, PrevState, SchedEvent, Waker};
+pub use exchange::{
+    Act, Arrival, Coroutine, CoroutineStep, Exchange, Executor, Holds, ObjectSpec, Room, Script, Step,
+};
 pub use fact::{Fact, FactKind, Limit, ObjectInfo, ObjectKind, Outcome, Transfer};
-pub use ids::{ChannelId, CpuId, GroupId, LockId, ObjectId, SourceId, TaskId};
+pub use ids::{ChannelId, CpuId, ExecutorId, GroupId, LockId, ObjectId, ScriptId, SourceId, TaskId};
 pub use policy::{Nice, Policy, PolicyError};
 pub use program::{Amount, Branch, Draw, Op, Program, Section};
 pub use sched_ext::SchedExt;

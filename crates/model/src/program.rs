@@ -1,6 +1,6 @@
 //! Tasks are small programs. What a task does is separate from what a scheduler does to it.
 
-use crate::{ChannelId, CpuId, LockId, Ns, TaskId};
+use crate::{ChannelId, CpuId, ExecutorId, LockId, Ns, ScriptId, TaskId};
 use serde::{Deserialize, Serialize};
 
 /// One step of a task's program.
@@ -106,6 +106,10 @@ pub enum Op {
         /// How often to go back.
         times: u32,
     },
+    /// Plays a script of operations at objects, for as long as it lasts.
+    Play(ScriptId),
+    /// Is a lane of an executor: takes what is ready there, and sleeps while nothing is. It does not end.
+    Attend(ExecutorId),
     /// Ends the task. Falling off the end of the program does the same.
     Exit,
 }

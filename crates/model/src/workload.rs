@@ -1,6 +1,8 @@
 //! A workload: tasks with their programs, groups, channels and sources. It says nothing about a scheduler.
 
-use crate::{Amount, ChannelId, CpuId, CpuSet, Draw, GroupId, LockId, Nice, Ns, Op, Policy, Program, TaskId};
+use crate::{
+    Amount, ChannelId, CpuId, CpuSet, Draw, Exchange, GroupId, LockId, Nice, Ns, Op, Policy, Program, TaskId,
+};
 use serde::{Deserialize, Serialize};
 
 /// Everything that happens on a machine apart from scheduling.
@@ -21,6 +23,9 @@ pub struct Workload {
     /// Threads that hand their work to each other; a thread is in one of these at most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub handoffs: Vec<Handoff>,
+    /// Objects, and the scripts and executors of those that exchange something there.
+    #[serde(default, skip_serializing_if = "Exchange::is_empty")]
+    pub exchange: Exchange,
 }
 
 /// Threads of one runtime that multiplexes its own tasks over them (Go's goroutines over its Ms). Some carry a program, the
@@ -238,6 +243,7 @@ impl Workload {
             self.check_channel(&source.name, source.into)?;
         }
         self.handoffs.iter().try_for_each(|handoff| self.check_handoff(handoff))?;
+        self.check_exchange()?;
         self.tasks.iter().try_for_each(|task| self.check_task(task, cpus))
     }
 
@@ -302,6 +308,12 @@ impl Workload {
                 }
                 Op::Spawn(TaskId(child)) if child as usize >= self.tasks.len() => {
                     return Err(missing(TaskId(child).to_string()));
+                }
+                Op::Play(script) if script.index() >= self.exchange.scripts.len() => {
+                    return Err(missing(script.to_string()));
+                }
+                Op::Attend(executor) if executor.index() >= self.exchange.executors.len() => {
+                    return Err(missing(executor.to_string()));
                 }
                 Op::Repeat { to, .. } if to as usize >= at => {
                     return Err(missing("a `repeat` that does not go back".to_owned()));

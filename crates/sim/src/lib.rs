@@ -29,8 +29,8 @@ pub use engine::run;
 pub use error::SimError;
 pub use machine::{Delays, Machine, RunOptions, TickSkew};
 pub use metrics::{
-    ChannelMetrics, CpuMetrics, DecisionMetrics, Distribution, Fairness, Held, Metrics, SourceMetrics,
-    TaskMetrics, WorkConservation,
+    ChannelMetrics, CpuMetrics, DecisionMetrics, Distribution, Fairness, Held, Metrics, ObjectMetrics,
+    SourceMetrics, TaskMetrics, WorkConservation,
 };
 pub use nested::{Domain, NestedOutcome, places, run_nested, run_nested_seen};
 pub use outcome::{Outcome, Stuck, WaitsFor};

@@ -1,7 +1,7 @@
 //! The result of a run.
 
 use crate::Metrics;
-use schedlab_model::{ChannelId, LockId, Ns, TaskId};
+use schedlab_model::{ChannelId, ExecutorId, LockId, Ns, ObjectId, TaskId};
 use schedlab_scheduler::Work;
 
 /// The result of a run.
@@ -38,6 +38,10 @@ pub enum WaitsFor {
     Receive(ChannelId),
     /// Room in a full channel.
     Room(ChannelId),
+    /// A message at an object, or room there.
+    Object(ObjectId),
+    /// Work for an executor.
+    Executor(ExecutorId),
     /// A mutex and its owner.
     Lock(LockId, Option<TaskId>),
 }

@@ -185,6 +185,10 @@ fn stuck(outcome: &Outcome, workload: &Workload, duration: Ns) -> Vec<String> {
         WaitsFor::Receive(channel) => format!("channel `{}`", workload.channels[channel.index()].name),
         WaitsFor::Room(channel) => format!("room in channel `{}`", workload.channels[channel.index()].name),
         WaitsFor::Lock(_, Some(owner)) => format!("a lock of `{}`", workload.tasks[owner.index()].name),
+        WaitsFor::Object(object) => format!("object `{}`", workload.exchange.objects[object.index()].name),
+        WaitsFor::Executor(executor) => {
+            format!("work for `{}`", workload.exchange.executors[executor.index()].name)
+        }
         WaitsFor::Lock(_, None) => "a lock".to_owned(),
     };
     let others = match outcome.stuck.len() {

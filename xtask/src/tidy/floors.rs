@@ -25,6 +25,7 @@ const PREDICTING: &[&str] = &[
     "schedlab-stats",
     "schedlab-scheduler",
     "schedlab-trace",
+    "schedlab-replay",
     "schedlab-sim",
     "schedlab-report",
 ];
@@ -116,6 +117,7 @@ pub(super) const FLOORS: &[Floor] = &[
         may_be_unsafe: true,
         ..floor("schedlab-host", &["schedlab-model"])
     },
+    Floor { external: Some(&[]), ..floor("schedlab-replay", &["schedlab-model", "schedlab-trace"]) },
     // For tests only: nobody may depend on it but as a dev-dependency.
     floor("schedlab-testing", &[]),
     floor("schedlab-live", MEASURING),

@@ -36,6 +36,13 @@ struct Sink<'a> {
 
 impl EventSink for Sink<'_> {
     fn event(&mut self, _: &SchedEvent) {}
+
+    fn fact(&mut self, fact: &Fact) {
+        let mut kind = fact.kind;
+        kind.each_object(&mut |id| assert!(id.index() < self.told.objects.len(), "{id} comes first"));
+        assert!(self.told.facts.last().is_none_or(|last| last.at <= fact.at), "facts come in order");
+        self.told.facts.push(*fact);
+    }
 }
 
 impl RecordSink for Sink<'_> {
@@ -56,12 +63,6 @@ impl RecordSink for Sink<'_> {
                 self.told.objects.push(object.clone());
             }
         }
-    }
-    fn fact(&mut self, fact: &Fact) {
-        let mut kind = fact.kind;
-        kind.each_object(&mut |id| assert!(id.index() < self.told.objects.len(), "{id} comes first"));
-        assert!(self.told.facts.last().is_none_or(|last| last.at <= fact.at), "facts come in order");
-        self.told.facts.push(*fact);
     }
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())

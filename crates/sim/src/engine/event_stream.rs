@@ -1,7 +1,7 @@
 //! The event stream of a run: its sink, its hash, its length.
 
 use crate::hash::EventHash;
-use schedlab_model::{CpuId, EventKind, EventSink, Ns, SchedEvent};
+use schedlab_model::{CpuId, EventKind, EventSink, Fact, FactKind, Ns, SchedEvent};
 
 #[derive(Debug)]
 pub(super) struct EventStream<'a, S> {
@@ -26,5 +26,10 @@ impl<S: EventSink> EventStream<'_, S> {
         self.events += 1;
         self.last = now;
         self.sink.event(&event);
+    }
+
+    /// Hands a fact to the sink. It is no part of the hash: the events that follow from it are.
+    pub(super) fn tell(&mut self, now: u64, cpu: usize, t: usize, kind: FactKind) {
+        self.sink.fact(&Fact { at: Ns(now), cpu: CpuId(cpu as u32), task: Some(t.into()), kind });
     }
 }

@@ -3,7 +3,7 @@
 use super::state::{State, Waits};
 use super::{Engine, Step};
 use crate::{Outcome, Stuck, WaitsFor};
-use schedlab_model::{ChannelId, EventSink, LockId, Ns, Start, TaskId};
+use schedlab_model::{ChannelId, EventSink, ExecutorId, LockId, Ns, ObjectId, Start, TaskId};
 use schedlab_scheduler::Work;
 
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
@@ -92,6 +92,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                     Waits::Lock(lock) => {
                         WaitsFor::Lock(LockId(lock), self.traffic.locks[lock as usize].owner.map(TaskId))
                     }
+                    Waits::Object(object) => WaitsFor::Object(ObjectId(object)),
+                    Waits::Executor(executor) => WaitsFor::Executor(ExecutorId(executor)),
                     Waits::Timer | Waits::Nothing | Waits::Interrupts => return None,
                 };
                 Some(Stuck { task: t.into(), waits_for })

@@ -19,6 +19,10 @@ pub(crate) enum Fires {
     Client(usize),
     /// A thread has waited for its CPU for so long that its work goes on elsewhere; by its number among such threads.
     Handoff(usize),
+    /// The timer of an executor.
+    Executor(usize),
+    /// Something comes from outside into an object.
+    Arrival,
     Warmup,
 }
 
@@ -34,16 +38,18 @@ pub(crate) struct Layout {
     sources_at: usize,
     clients_at: usize,
     handoffs_at: usize,
+    executors_at: usize,
+    arrival_at: usize,
     warmup_at: usize,
 }
 
 impl Layout {
-    /// `handoffs`: threads that may hand their work over.
+    /// `handoffs`: threads that may hand their work over; `executors`: each has a timer.
     pub(crate) fn new(
         cpus: usize,
         tasks: usize,
         (sources, clients): (usize, usize),
-        handoffs: usize,
+        (handoffs, executors): (usize, usize),
         needs: &Needs,
     ) -> Layout {
         let timers_per_cpu = usize::from(needs.cpu_timers);
@@ -54,7 +60,9 @@ impl Layout {
         let sources_at = globals_at + usize::from(needs.global_timers);
         let clients_at = sources_at + sources;
         let handoffs_at = clients_at + clients;
-        let warmup_at = handoffs_at + handoffs;
+        let executors_at = handoffs_at + handoffs;
+        let arrival_at = executors_at + executors;
+        let warmup_at = arrival_at + 1;
         Layout {
             cpus,
             timers_per_cpu,
@@ -65,6 +73,8 @@ impl Layout {
             sources_at,
             clients_at,
             handoffs_at,
+            executors_at,
+            arrival_at,
             warmup_at,
         }
     }
@@ -101,12 +111,19 @@ impl Layout {
     pub(crate) fn handoff(&self, thread: usize) -> usize {
         self.handoffs_at + thread
     }
+    pub(crate) fn executor(&self, executor: usize) -> usize {
+        self.executors_at + executor
+    }
+    pub(crate) fn arrival(&self) -> usize {
+        self.arrival_at
+    }
     pub(crate) fn warmup(&self) -> usize {
         self.warmup_at
     }
-    /// Returns the slots of tasks, sources and clients: what can still wake a task without the scheduler.
+    /// Returns the slots of tasks, sources, clients and executors: what can still wake a task without the scheduler.
     pub(crate) fn outside(&self) -> impl Iterator<Item = usize> + use<> {
-        (self.tasks_at..self.cpu_timers_at).chain(self.sources_at..self.handoffs_at)
+        let timers = self.executors_at..self.warmup_at;
+        (self.tasks_at..self.cpu_timers_at).chain(self.sources_at..self.handoffs_at).chain(timers)
     }
     #[inline]
     pub(crate) fn fires(&self, slot: usize) -> Fires {
@@ -132,8 +149,12 @@ impl Layout {
             Fires::Source(slot - self.sources_at)
         } else if slot < self.handoffs_at {
             Fires::Client(slot - self.clients_at)
-        } else if slot < self.warmup_at {
+        } else if slot < self.executors_at {
             Fires::Handoff(slot - self.handoffs_at)
+        } else if slot < self.arrival_at {
+            Fires::Executor(slot - self.executors_at)
+        } else if slot < self.warmup_at {
+            Fires::Arrival
         } else {
             Fires::Warmup
         }

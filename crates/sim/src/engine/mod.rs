@@ -6,6 +6,7 @@ mod channels;
 mod commands;
 mod dispatch;
 mod event_stream;
+mod exchange;
 mod fast_path;
 mod finish;
 mod handoff;
@@ -56,7 +57,9 @@ pub fn run(
     machine.preemption.check(workload, cpus).map_err(SimError::Machine)?;
     let no_debts = workload.tasks.iter().all(|task| task.entry == schedlab_model::Ns::ZERO);
     let hands_over = !workload.handoffs.is_empty();
-    let free = machine.is_free() && no_debts && !hands_over && !machine.preemption.matters(workload);
+    let exchanges = !workload.exchange.is_empty();
+    let free =
+        machine.is_free() && no_debts && !hands_over && !exchanges && !machine.preemption.matters(workload);
     // Four engines, compiled once, here: with one for each caller's sink they were a fifth of the build.
     match (free && !options.plain_path, sink.ignores_all()) {
         (true, true) => Engine::<(), true>::new(machine, workload, scheduler, options, &mut ())?.run(),
@@ -173,6 +176,8 @@ struct Features<'a> {
     guest: Option<Box<vcpu::GuestCpus>>,
     /// Threads hand their work to each other.
     handoffs: Option<Box<handoff::Handoffs<'a>>>,
+    /// Tasks exchange messages at objects.
+    exchange: Option<Box<exchange::Exchanges<'a>>>,
     /// The scheduler's work has a price.
     prices: Option<Box<prices::Prices>>,
     /// Tasks are in the kernel at times, where they cannot always be preempted.
@@ -326,6 +331,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             Fires::Source(source) => self.source_fires(source),
             Fires::Client(client) => self.client_fires(client),
             Fires::Handoff(thread) => self.hand_over(thread),
+            Fires::Executor(executor) => self.executor_timer(executor),
+            Fires::Arrival => self.comes_from_outside(),
             Fires::Warmup => self.restart_metrics(),
         }
     }

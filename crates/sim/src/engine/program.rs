@@ -101,7 +101,11 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                     self.world.tasks[t].set_runnable(Runnable::No);
                     self.emit(cpu, EventKind::Exit { task: t.into() });
                     self.request(cpu, Cause::Block, Some(cpu));
-                    return Ok(());
+                    return if !FREE && self.features.exchange.is_some() {
+                        self.lets_go(cpu, t)
+                    } else {
+                        Ok(())
+                    };
                 }
             }
         }
@@ -121,7 +125,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
         self.world.tasks[t].set_runnable(Runnable::No);
         self.request(cpu, Cause::Block, Some(cpu));
-        Ok(())
+        if !FREE && self.features.exchange.is_some() { self.lets_go(cpu, t) } else { Ok(()) }
     }
 
     fn step(&mut self, cpu: usize, t: usize) -> Step<Flow> {
@@ -185,6 +189,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 }
                 Ok(Flow::Next)
             }
+            Op::Play(script) => self.play(cpu, t, script),
+            Op::Attend(executor) => self.attend(cpu, t, executor),
             Op::Exit => Ok(Flow::Exit),
         }
     }
@@ -226,7 +232,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         Flow::Block(Waits::Timer)
     }
 
-    fn spawn(&mut self, cpu: usize, t: usize, child: TaskId) -> Step<Flow> {
+    pub(super) fn spawn(&mut self, cpu: usize, t: usize, child: TaskId) -> Step<Flow> {
         let spawned = self.input.workload.tasks[child.index()].start == Start::Spawned;
         if spawned && matches!(self.tasks[child.index()].state, State::Absent | State::Dead) {
             if !FREE {
@@ -259,7 +265,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         true
     }
 
-    fn sleep_until(&mut self, t: usize, at: u64) {
+    pub(super) fn sleep_until(&mut self, t: usize, at: u64) {
         let late = if FREE { 0 } else { self.timer_late(t) };
         self.due.slots.arm(self.due.layout.task(t), at.saturating_add(late));
     }

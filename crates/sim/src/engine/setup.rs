@@ -1,6 +1,7 @@
 //! From the description of a machine and a workload to the state of a run.
 
 use super::event_stream::EventStream;
+use super::exchange::Exchanges;
 use super::handoff::Handoffs;
 use super::preempt::Preempt;
 use super::prices::Prices;
@@ -12,7 +13,10 @@ use super::{
 };
 use crate::metrics::{ConservationMeter, PendingValues};
 use crate::rng::{Entity, Stream};
-use crate::{ChannelMetrics, CpuMetrics, Machine, Metrics, RunOptions, SimError, SourceMetrics, TaskMetrics};
+use crate::{
+    ChannelMetrics, CpuMetrics, Machine, Metrics, ObjectMetrics, RunOptions, SimError, SourceMetrics,
+    TaskMetrics,
+};
 use schedlab_model::{
     CpuSet, EventSink, GroupId, LockId, Ns, Op, SourceKind, Start, TaskSpec, Workload, random,
 };
@@ -35,7 +39,10 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
         let (sources, clients, first_client) = sources(workload, options.seed);
         let handoffs = Handoffs::new(workload, options.seed).map(Box::new);
         let threads = handoffs.as_ref().map_or(0, |handoffs| handoffs.threads());
-        let layout = Layout::new(cpus, workload.tasks.len(), (sources.len(), clients.len()), threads, &needs);
+        let exchange = Exchanges::new(workload).map(Box::new);
+        let executors = exchange.as_ref().map_or(0, |exchange| exchange.executors());
+        let outside = (sources.len(), clients.len());
+        let layout = Layout::new(cpus, workload.tasks.len(), outside, (threads, executors), &needs);
         let slots = Slots::new(cpus, workload.tasks.len(), layout.others());
         options.check(Ns(slots.latest()))?;
         let masks: Vec<CpuSet> = world.tasks.iter().map(|view| view.affinity).collect();
@@ -81,6 +88,7 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
             features: Features {
                 guest: None,
                 handoffs,
+                exchange,
                 prices,
                 preempt: Preempt::new(&machine.preemption, workload, cpus).map(Box::new),
                 call_cost: None,
@@ -108,6 +116,7 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
                 Start::Spawned => {}
             }
         }
+        self.start_exchanges();
         (0..self.traffic.sources.len()).for_each(|s| self.start_source(s));
         if self.input.options.warmup > Ns::ZERO {
             self.due.slots.arm(self.due.layout.warmup(), self.input.options.warmup.0);
@@ -292,6 +301,12 @@ fn metrics(workload: &Workload, cpus: usize) -> Metrics {
             .channels
             .iter()
             .map(|spec| ChannelMetrics { name: spec.name.clone(), ..ChannelMetrics::default() })
+            .collect(),
+        objects: workload
+            .exchange
+            .objects
+            .iter()
+            .map(|spec| ObjectMetrics { name: spec.name.clone(), ..ObjectMetrics::default() })
             .collect(),
         ..Metrics::default()
     }

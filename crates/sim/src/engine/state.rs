@@ -60,6 +60,10 @@ pub(crate) enum Waits {
     Select,
     Room(u32),
     Lock(u32),
+    /// For a message at an object, or room there.
+    Object(u32),
+    /// For work of its executor.
+    Executor(u32),
     /// For an interrupt of its CPU.
     Interrupts,
 }

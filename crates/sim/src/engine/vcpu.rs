@@ -67,9 +67,13 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// Keeps an expired timer for a vCPU that does not run; returns whether it was kept.
     pub(super) fn hold(&mut self, seq: u64, slot: u32) -> bool {
         let cpu = match self.due.layout.fires(slot as usize) {
-            Fires::Work(_) | Fires::Warmup | Fires::Source(_) | Fires::Client(_) | Fires::Handoff(_) => {
-                return false;
-            }
+            Fires::Work(_)
+            | Fires::Warmup
+            | Fires::Source(_)
+            | Fires::Client(_)
+            | Fires::Handoff(_)
+            | Fires::Executor(_)
+            | Fires::Arrival => return false,
             Fires::Slice(cpu) | Fires::Resched(cpu) | Fires::Tick(cpu) | Fires::CpuTimer(cpu, _) => cpu,
             Fires::Task(t) if self.tasks[t].state != State::Absent => self.tasks[t].home as usize,
             Fires::Task(t) | Fires::TaskTimer(t) => self.tasks[t].cpu as usize,

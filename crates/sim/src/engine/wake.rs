@@ -85,6 +85,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         (record.pc, record.job, record.left) = (0, 0, 0);
         let extra = &mut self.extras[t];
         (extra.born, extra.batch, extra.debt) = (self.clock.now, 0, 0);
+        if let Some(exchange) = &mut self.features.exchange {
+            exchange.begin(t);
+        }
         extra.cursors = extra.program.branches.iter().map(|branch| branch.from).collect();
         self.set_bucket(t, Bucket::Sleep);
         self.emit(cpu, EventKind::New { task, parent });

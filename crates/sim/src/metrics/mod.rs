@@ -25,6 +25,8 @@ pub struct Metrics {
     pub sources: Vec<SourceMetrics>,
     /// By channel id.
     pub channels: Vec<ChannelMetrics>,
+    /// By object id.
+    pub objects: Vec<ObjectMetrics>,
     /// Idle CPUs while tasks wait that may run there.
     pub work_conservation: WorkConservation,
     /// What the scheduler's decisions cost; all 0 where work has no price.
@@ -160,6 +162,21 @@ pub struct ChannelMetrics {
     pub response: Distribution,
 }
 
+/// One object at which tasks exchange messages.
+#[derive(Clone, Debug, Default)]
+pub struct ObjectMetrics {
+    /// Name of the object.
+    pub name: String,
+    /// Sends to it.
+    pub messages: u64,
+    /// Bytes or tokens that they brought.
+    pub amount: u64,
+    /// Receives from it.
+    pub receives: u64,
+    /// From the first message after an answer to the next answer, where the object has one in which it is answered.
+    pub response: Distribution,
+}
+
 /// A CPU idles while a task waits that is allowed there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkConservation {
@@ -276,6 +293,10 @@ impl Metrics {
         for channel in &mut self.channels {
             (channel.sent, channel.done) = (0, 0);
             channel.response.clear();
+        }
+        for object in &mut self.objects {
+            (object.messages, object.amount, object.receives) = (0, 0, 0);
+            object.response.clear();
         }
         self.work_conservation = WorkConservation::default();
         self.decisions = DecisionMetrics::default();

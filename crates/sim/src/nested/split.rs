@@ -3,7 +3,8 @@
 use super::{Domain, program};
 use crate::SimError;
 use schedlab_model::{
-    ChannelId, ChannelSpec, CpuSet, GroupId, GroupSpec, LockId, Ns, Op, Start, TaskId, TaskSpec, Workload,
+    ChannelId, ChannelSpec, CpuSet, Exchange, GroupId, GroupSpec, LockId, Ns, Op, Start, TaskId, TaskSpec,
+    Workload,
 };
 
 /// The workloads, and where everything went.
@@ -71,12 +72,14 @@ pub(super) fn split(workload: &Workload, domains: &[Domain<'_>]) -> Result<Split
             sources: Vec::new(),
             // Only recordings have these, and no recording is of nested machines.
             handoffs: Vec::new(),
+            exchange: Exchange::default(),
         })
         .collect();
     let mut host = Workload {
         tasks: part(None),
         channels: local(workload, &links, None),
         handoffs: Vec::new(),
+        exchange: Exchange::default(),
         ..workload.clone()
     };
     let vcpus = add_vcpus(&mut host, domains);

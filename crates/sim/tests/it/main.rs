@@ -8,6 +8,7 @@ mod ahead;
 mod began_on;
 mod delegation;
 mod devices;
+mod exchange;
 mod facts;
 mod handoff;
 mod idle_takers;

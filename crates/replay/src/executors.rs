@@ -1,0 +1,327 @@
+//! Third stage, part two: threads that wait for many objects at once. What a thread does between taking one item and the next
+//! belongs to that item; each object has a coroutine, and a thread that runs takes up those that can go on.
+
+use crate::facts::{Kind, Operation};
+use crate::steps::Steps;
+use schedlab_model::{Act, Coroutine, CoroutineStep, Executor, Ns, ObjectId, Step, TaskId};
+use schedlab_trace::Facts as Recorded;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The coroutine of timers, and of what belongs to no object.
+const TIMERS: usize = 0;
+
+/// One operation of one of the executor's threads.
+#[derive(Clone, Copy)]
+pub(crate) struct Deed {
+    pub(crate) thread: TaskId,
+    pub(crate) operation: Operation,
+}
+
+/// Returns the operations of threads that share their work, in order of time: that they wait for each other is no waiting, what they
+/// exchange with others is.
+pub(crate) fn merged(steps: &Steps<'_>, threads: &[TaskId]) -> Vec<Deed> {
+    let mut all: Vec<Deed> = Vec::new();
+    for &thread in threads {
+        let own = &steps.facts.tasks[thread.index()].operations;
+        all.extend(own.iter().map(|&operation| Deed { thread, operation }));
+    }
+    all.sort_by_key(|deed| deed.operation.at);
+    if threads.len() == 1 {
+        return all;
+    }
+    let outside = |object: Option<&ObjectId>| {
+        let object = object.and_then(|object| steps.graph.objects.get(object.index()));
+        object.is_some_and(|object| {
+            object.readers.keys().chain(&object.writers).any(|task| !threads.contains(task))
+        })
+    };
+    for Deed { thread, operation } in &mut all {
+        let kept = match operation.kind {
+            Kind::Select { .. } => operation.slept.is_some(),
+            Kind::Receive(..) | Kind::Send(..) | Kind::Nothing(_) | Kind::Spawn(_) => true,
+            Kind::FutexWait { futex, .. } | Kind::FutexWake(futex, _) => outside(Some(&futex)),
+            Kind::Woken => outside(steps.graph.wakeups.get(thread)),
+            Kind::Wake(wakee) => !threads.contains(&wakee),
+            Kind::Sleep(_) | Kind::Unknown | Kind::Child(_) | Kind::Silent => false,
+        };
+        if !kept {
+            operation.kind = Kind::Silent;
+            operation.before = operation.cost();
+            (operation.after, operation.slept) = (Ns::ZERO, None);
+        }
+    }
+    all
+}
+
+/// What is kept while the coroutines of an executor are put together.
+struct Weaver<'a> {
+    recorded: &'a Recorded,
+    executor: Executor,
+    /// By object that is read: its coroutine.
+    of_object: BTreeMap<ObjectId, usize>,
+    /// The objects that are read at all.
+    read: BTreeSet<ObjectId>,
+    /// By coroutine: the objects that it reads.
+    reads: Vec<BTreeSet<ObjectId>>,
+    /// By thread: the coroutine whose work it does.
+    current: BTreeMap<TaskId, usize>,
+    /// By thread: steps since its last look that belong to no object yet.
+    pending: BTreeMap<TaskId, Vec<Step>>,
+    /// By thread: its last look ended with its time.
+    by_timer: BTreeMap<TaskId, bool>,
+    /// Looks so far, and the one in which each coroutine had its last step.
+    look: u64,
+    last_look: Vec<u64>,
+    /// The coroutine of the last step, the number of that step, and by coroutine that of its last one.
+    last: usize,
+    number: u64,
+    touched: Vec<u64>,
+    /// By coroutine: it looked at its object and found nothing.
+    looked: BTreeSet<usize>,
+    /// This activation had a receive, and a send.
+    seen: [bool; 2],
+    last_timer: Ns,
+    /// By thread: the wakeup that ended its last look, where that one slept.
+    woken: BTreeMap<TaskId, Ns>,
+    /// Sends for another connection than that of the work at hand.
+    on_behalf: u64,
+}
+
+/// Returns the executor of threads with these operations.
+pub(crate) fn executor(
+    steps: &mut Steps<'_>,
+    recorded: &Recorded,
+    name: &str,
+    threads: &[TaskId],
+    deeds: &[Deed],
+) -> Executor {
+    let mut read = BTreeSet::new();
+    for deed in deeds {
+        if let Kind::Receive(object, _) = deed.operation.kind {
+            read.insert(object);
+        }
+    }
+    let mut weaver = Weaver {
+        recorded,
+        executor: Executor { name: name.to_owned(), ..Executor::default() },
+        of_object: BTreeMap::new(),
+        read,
+        reads: Vec::new(),
+        current: BTreeMap::new(),
+        pending: BTreeMap::new(),
+        by_timer: BTreeMap::new(),
+        look: 0,
+        last_look: Vec::new(),
+        last: TIMERS,
+        number: 0,
+        touched: Vec::new(),
+        looked: BTreeSet::new(),
+        seen: [false; 2],
+        last_timer: Ns::ZERO,
+        woken: BTreeMap::new(),
+        on_behalf: 0,
+    };
+    weaver.add();
+    let caused = if threads.len() == 1 { read_between_looks(deeds) } else { BTreeMap::new() };
+    let mut now_read: Option<&BTreeSet<ObjectId>> = None;
+    for (number, deed) in deeds.iter().enumerate() {
+        weaver.number += 1;
+        if let Kind::Select { timed_out, .. } = deed.operation.kind {
+            now_read = caused.get(&number);
+            weaver.looks(deed, timed_out);
+        } else {
+            weaver.takes(steps, deed, now_read);
+        }
+    }
+    steps.on_behalf += weaver.on_behalf;
+    let mut executor = weaver.executor;
+    for (coroutine, read) in executor.coroutines.iter_mut().zip(&weaver.reads) {
+        coroutine.balance = steps.balance(read, threads);
+    }
+    [executor.first_receive, executor.first_send] = firsts(&executor.coroutines);
+    executor
+}
+
+impl Weaver<'_> {
+    /// Adds a coroutine.
+    fn add(&mut self) -> usize {
+        self.executor.coroutines.push(Coroutine::default());
+        self.reads.push(BTreeSet::new());
+        self.last_look.push(0);
+        self.touched.push(0);
+        self.executor.coroutines.len() - 1
+    }
+
+    /// Returns the coroutine of an object, and makes it the one whose work the thread does.
+    fn take_up(&mut self, thread: TaskId, object: ObjectId) -> usize {
+        let coroutine = match self.of_object.get(&object) {
+            Some(&coroutine) => coroutine,
+            None => {
+                let coroutine = self.add();
+                self.of_object.insert(object, coroutine);
+                coroutine
+            }
+        };
+        self.current.insert(thread, coroutine);
+        coroutine
+    }
+
+    /// A thread looked at its objects.
+    fn looks(&mut self, deed: &Deed, timed_out: bool) {
+        let Deed { thread, operation } = *deed;
+        self.look += 1;
+        self.seen = [false; 2];
+        let rest = self.pending.remove(&thread).unwrap_or_default();
+        let to = if self.by_timer.get(&thread) == Some(&true) { TIMERS } else { self.last };
+        let plain =
+            |step| CoroutineStep { step, later: false, looked: false, after_others: false, first: false };
+        let timed = !self.executor.coroutines[TIMERS].steps.is_empty();
+        if to != TIMERS || timed {
+            self.executor.coroutines[to].steps.extend(rest.into_iter().map(plain));
+        }
+        let timer = timed_out && operation.slept.is_some();
+        self.by_timer.insert(thread, timer);
+        match operation.slept {
+            Some(slept) => {
+                self.executor.looks_asleep.push((operation.before, operation.after));
+                self.woken.insert(thread, slept.until);
+            }
+            None => {
+                self.executor.looks_awake.push(operation.cost());
+                self.woken.remove(&thread);
+            }
+        }
+        self.current.insert(thread, TIMERS);
+        if timer {
+            let gap = operation.at.saturating_sub(self.last_timer);
+            self.last_timer = operation.at;
+            let step = Step { before: Ns::ZERO, act: Act::SleepUntil(gap), after: Ns::ZERO };
+            self.executor.coroutines[TIMERS].steps.push(CoroutineStep { later: true, ..plain(step) });
+            self.last_look[TIMERS] = self.look;
+        }
+    }
+
+    /// Returns the coroutine to which an operation belongs.
+    fn owner(&mut self, deed: &Deed, now_read: Option<&BTreeSet<ObjectId>>) -> usize {
+        let thread = deed.thread;
+        let current = self.current.get(&thread).copied().unwrap_or(TIMERS);
+        match deed.operation.kind {
+            Kind::Receive(object, _) | Kind::Nothing(object) if self.read.contains(&object) => {
+                self.take_up(thread, object)
+            }
+            Kind::Send(object, _) => {
+                let back = self.recorded.objects.get(object.index()).and_then(|info| info.peer);
+                let Some(back) = back.filter(|back| self.read.contains(back)) else { return current };
+                // All that the look found was read, and this connection was not among it: another one caused the message.
+                let caused_by_other = now_read.is_some_and(|read| !read.contains(&back));
+                if current != TIMERS && caused_by_other {
+                    self.on_behalf += 1;
+                    current
+                } else {
+                    self.take_up(thread, back)
+                }
+            }
+            _ => current,
+        }
+    }
+
+    /// A thread did something between its looks.
+    fn takes(&mut self, steps: &mut Steps<'_>, deed: &Deed, now_read: Option<&BTreeSet<ObjectId>>) {
+        let Deed { thread, operation } = *deed;
+        let owner = self.owner(deed, now_read);
+        if matches!(operation.kind, Kind::Nothing(_)) {
+            self.looked.insert(owner);
+        }
+        let mut step = steps.step_after(thread, &operation, self.woken.get(&thread).copied());
+        if let (Act::SleepUntil(_), Some(slept)) = (step.act, operation.slept) {
+            // The times of an executor's timer count from one to the next; what it waits for in its work lasts as long as it did.
+            step.act = Act::Sleep(slept.length);
+        }
+        if let Act::Receive { object, .. } = step.act {
+            self.reads[owner].insert(object);
+        }
+        if owner == TIMERS {
+            self.pending.entry(thread).or_default().push(step);
+            return;
+        }
+        let later = self.last_look[owner] != self.look;
+        let after_others = !later && self.last != owner && self.touched[owner] + 1 != self.number;
+        let first = match step.act {
+            Act::Receive { .. } => !std::mem::replace(&mut self.seen[0], true),
+            Act::Send { .. } => !std::mem::replace(&mut self.seen[1], true),
+            _ => false,
+        };
+        let looked = !matches!(operation.kind, Kind::Nothing(_)) && self.looked.remove(&owner);
+        let (silent, loud): (Vec<Step>, Vec<Step>) = self
+            .pending
+            .remove(&thread)
+            .unwrap_or_default()
+            .into_iter()
+            .partition(|step| step.act == Act::Nothing);
+        let before: Ns = silent.iter().map(|step| step.before + step.after).fold(step.before, |a, b| a + b);
+        let list = &mut self.executor.coroutines[owner].steps;
+        list.push(CoroutineStep { step: Step { before, ..step }, later, looked, after_others, first });
+        let plain =
+            |step| CoroutineStep { step, later: false, looked: false, after_others: false, first: false };
+        list.extend(loud.into_iter().map(plain));
+        self.last_look[owner] = self.look;
+        self.last = owner;
+        self.touched[owner] = self.number;
+    }
+}
+
+/// Returns by look (its number among the operations) what was read before the next one, where that is all that it found: then a
+/// send to an object that is not among it was caused by one that is.
+fn read_between_looks(deeds: &[Deed]) -> BTreeMap<usize, BTreeSet<ObjectId>> {
+    let mut all = BTreeMap::new();
+    let mut open: Option<(usize, u32)> = None;
+    let mut read = BTreeSet::new();
+    for (number, deed) in deeds.iter().enumerate() {
+        match deed.operation.kind {
+            Kind::Select { ready, .. } => {
+                let read = std::mem::take(&mut read);
+                if let Some((look, found)) = open.filter(|(_, found)| *found > 0)
+                    && found as usize <= read.len()
+                {
+                    all.insert(look, read);
+                }
+                open = Some((number, ready));
+            }
+            Kind::Receive(object, _) | Kind::Nothing(object) => {
+                read.insert(object);
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+/// Returns what the first receive and the first send of an activation cost more than the others, by the means of the recording:
+/// the part of an activation that does not grow with its messages. Each coroutine is compared with itself, because what different
+/// connections ask for costs different amounts; one that has both often counts more.
+fn firsts(coroutines: &[Coroutine]) -> [i64; 2] {
+    let (mut differences, mut weights) = ([0i128; 2], [0i128; 2]);
+    for coroutine in coroutines {
+        let mut sums = [[0i128; 2]; 2];
+        let mut counts = [[0i128; 2]; 2];
+        for step in &coroutine.steps {
+            let kind = match step.step.act {
+                Act::Receive { .. } => 0,
+                Act::Send { .. } => 1,
+                _ => continue,
+            };
+            let first = usize::from(step.first);
+            sums[kind][first] += i128::from(step.step.before.0) + i128::from(step.step.after.0);
+            counts[kind][first] += 1;
+        }
+        for kind in [0, 1] {
+            let [others, firsts] = counts[kind];
+            let weight = others.min(firsts);
+            if weight > 0 {
+                differences[kind] += weight * (sums[kind][1] / firsts - sums[kind][0] / others);
+                weights[kind] += weight;
+            }
+        }
+    }
+    [0, 1].map(|kind| i64::try_from(differences[kind] / weights[kind].max(1)).unwrap_or_default())
+}

@@ -1,0 +1,268 @@
+//! From the facts of a recording to a workload, in three stages whose types cannot be mixed: [`facts`] (what each task did,
+//! immutable), [`graph`] (objects, who reads and writes them, whose threads share their work), and the programs of the
+//! [`Workload`]. Who waits for whom is written nowhere: it is a result of the simulation.
+//!
+//! # Rules
+//! * An object's account closes: what is in it at the start is the least for which no receive comes before its bytes.
+//! * A send counts from the moment in which it woke its receiver; without one, from its end.
+//! * Bytes that no recorded task sent come from outside, at their times.
+//! * A thread that waits for many objects is an executor with a coroutine for each; threads that read the same object are one.
+//! * Programs begin again when they are done, with what was in flight made good.
+//! * A wait without a fact that a recorded task ended is a token from that task; one that ended otherwise ends at its time, or
+//!   lasts as long as the device took.
+#![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod executors;
+pub mod facts;
+pub mod graph;
+mod report;
+mod steps;
+
+use executors::Deed;
+use facts::{Facts, Kind};
+use graph::{Graph, Object};
+pub use report::Report;
+use schedlab_model::{
+    Act, Exchange, ExecutorId, GroupId, GroupSpec, Holds, Ns, ObjectKind, ObjectSpec, Op, Program, Room,
+    Script, ScriptId, Start, TaskId, TaskSpec, Workload,
+};
+use schedlab_trace::replay::RecorderCost;
+use schedlab_trace::{Capability, Recording};
+use std::collections::BTreeSet;
+use steps::Steps;
+
+/// A recording as a workload of messages.
+#[derive(Clone, Debug)]
+pub struct Replayed {
+    /// Tasks have the ids and names of the recording.
+    pub workload: Workload,
+    /// What it is made of.
+    pub report: Report,
+}
+
+/// Returns the workload of a recording with facts; `None` when it has none. `recorder`: the price of the recorder, which is
+/// taken out of the demand.
+pub fn replay(recording: &Recording, recorder: RecorderCost) -> Option<Replayed> {
+    if !recording.header.capabilities.has(Capability::Messages) {
+        return None;
+    }
+    let facts = Facts::of(recording, recorder);
+    let graph = Graph::of(&facts, recording);
+    Some(Programs::of(&facts, &graph, recording).replayed())
+}
+
+/// What becomes the programs of a workload.
+struct Programs<'a> {
+    steps: Steps<'a>,
+    recording: &'a Recording,
+    exchange: Exchange,
+    /// By task.
+    programs: Vec<Program>,
+    report: Report,
+}
+
+impl<'a> Programs<'a> {
+    fn of(facts: &'a Facts, graph: &'a Graph, recording: &'a Recording) -> Programs<'a> {
+        let mut programs = Programs {
+            steps: Steps { facts, graph, arrivals: Vec::new(), on_behalf: 0, unexplained: 0 },
+            recording,
+            exchange: Exchange::default(),
+            programs: vec![Program::default(); facts.tasks.len()],
+            report: Report::default(),
+        };
+        let mut done = BTreeSet::new();
+        for number in 0..facts.tasks.len() {
+            let task = TaskId::from(number);
+            if !done.insert(task) {
+                continue;
+            }
+            let threads = programs.threads(task);
+            done.extend(threads.iter().copied());
+            programs.program(&threads);
+        }
+        programs
+    }
+
+    /// Returns the threads whose work is that of `task`.
+    fn threads(&self, task: TaskId) -> Vec<TaskId> {
+        let shared = &self.steps.graph.shared;
+        match shared[task.index()] {
+            None => vec![task],
+            process => (0..shared.len()).filter(|&t| shared[t] == process).map(TaskId::from).collect(),
+        }
+    }
+
+    /// Makes the program of threads that share their work, or of one alone.
+    fn program(&mut self, threads: &[TaskId]) {
+        let facts = self.steps.facts;
+        let looks = |task: &TaskId| {
+            let own = &facts.tasks[task.index()].operations;
+            own.iter().any(|operation| matches!(operation.kind, Kind::Select { .. }))
+        };
+        if threads.iter().any(looks) {
+            self.attend(threads);
+            return;
+        }
+        for &task in threads {
+            self.play(task);
+        }
+    }
+
+    /// Makes the script of a task.
+    fn play(&mut self, task: TaskId) {
+        let of = &self.steps.facts.tasks[task.index()];
+        let (mut steps, read) = steps::sequence(&mut self.steps, task, of);
+        if steps.is_empty() {
+            return;
+        }
+        if let (true, Some(&exit)) = (of.ended, self.steps.graph.exits.get(&task)) {
+            let act = Act::Send { object: exit, amount: 1 };
+            steps.push(schedlab_model::Step { before: Ns::ZERO, act, after: Ns::ZERO });
+        }
+        let waits = |step: &schedlab_model::Step| {
+            !matches!(step.act, Act::Send { .. } | Act::Spawn(_) | Act::Nothing)
+        };
+        if !of.ended && !steps.iter().any(waits) {
+            self.report.endless.push(task);
+        }
+        let script = Script {
+            balance: self.steps.balance(&read, &[task]),
+            repeat_from: (!of.ended).then_some(0),
+            round: self.steps.facts.duration,
+            steps,
+        };
+        let id = ScriptId::from(self.exchange.scripts.len());
+        self.exchange.scripts.push(script);
+        self.programs[task.index()] = Program::once([Op::Play(id)]);
+    }
+
+    /// Makes the executor of threads that wait for many objects.
+    fn attend(&mut self, threads: &[TaskId]) {
+        let facts = self.steps.facts;
+        let ran = |task: &TaskId| std::cmp::Reverse(facts.tasks[task.index()].ran);
+        let mut lanes = threads.to_vec();
+        lanes.sort_by_key(ran);
+        let cpus = self.recording.header.topology.cpus();
+        let info = &self.recording.header.tasks[lanes[0].index()];
+        let at_once = (0..cpus).filter(|&cpu| info.affinity.contains(cpu.into())).count();
+        lanes.truncate(at_once.max(1));
+        let deeds: Vec<Deed> = executors::merged(&self.steps, threads);
+        let name = info.comm.clone();
+        let executor = executors::executor(&mut self.steps, &self.recording.facts, &name, threads, &deeds);
+        if threads.len() > 1 {
+            self.report.shared.push((name, threads.len(), lanes.len()));
+        }
+        let id = ExecutorId::from(self.exchange.executors.len());
+        self.exchange.executors.push(executor);
+        for task in lanes {
+            self.programs[task.index()] = Program::once([Op::Attend(id)]);
+        }
+    }
+
+    fn replayed(mut self) -> Replayed {
+        self.report.note(&self.steps, self.recording, &self.exchange);
+        let report = std::mem::take(&mut self.report);
+        Replayed { workload: self.workload(), report }
+    }
+
+    /// Returns the tasks that a program creates.
+    fn spawned(&self) -> BTreeSet<TaskId> {
+        let scripts = self.exchange.scripts.iter().flat_map(|script| &script.steps);
+        let coroutines = self.exchange.executors.iter().flat_map(|executor| &executor.coroutines);
+        let acts = scripts.map(|step| step.act);
+        let acts = acts.chain(coroutines.flat_map(|coroutine| &coroutine.steps).map(|step| step.step.act));
+        acts.filter_map(|act| if let Act::Spawn(child) = act { Some(child) } else { None }).collect()
+    }
+
+    fn workload(mut self) -> Workload {
+        let spawned = self.spawned();
+        let (facts, graph) = (self.steps.facts, self.steps.graph);
+        let mut arrivals = std::mem::take(&mut self.steps.arrivals);
+        arrivals.sort_by_key(|arrival| arrival.at);
+        self.exchange.arrivals = arrivals;
+        let name = |number: usize| self.name(number);
+        self.exchange.objects =
+            (0..graph.objects.len()).map(|n| spec(self.recording, graph, n, name(n))).collect();
+        let header = &self.recording.header;
+        let tasks = header.tasks.iter().enumerate().map(|(number, info)| {
+            let own = &facts.tasks[number];
+            let program = std::mem::take(&mut self.programs[number]);
+            let mut task = TaskSpec::new(info.comm.clone(), program);
+            task.process = info.pid;
+            task.policy = info.policy;
+            task.nice = info.nice;
+            task.affinity = info.affinity;
+            task.group = if header.groups.is_empty() { GroupId::ROOT } else { info.group };
+            task.slice = info.slice;
+            task.start = match own.created {
+                Some(_) if spawned.contains(&number.into()) => Start::Spawned,
+                Some((at, _)) => Start::At(at),
+                None => Start::AsleepUntil(own.first_seen.unwrap_or(facts.duration)),
+            };
+            task.began_on = own.first_cpu.filter(|_| own.created.is_none());
+            task
+        });
+        let tasks = tasks.collect();
+        let groups: Vec<GroupSpec> = header.groups.iter().map(|group| group.spec.clone()).collect();
+        Workload { groups, tasks, exchange: self.exchange, ..Workload::default() }
+    }
+
+    /// Returns the name of an object in reports.
+    fn name(&self, number: usize) -> String {
+        match self.recording.facts.objects.get(number) {
+            Some(info) if info.to.is_empty() => info.kind.word().to_owned(),
+            Some(info) => format!("{} {} to {}", info.kind.word(), info.from, info.to),
+            None => "a wakeup or an exit".to_owned(),
+        }
+    }
+}
+
+/// Returns what the simulator is to know of an object.
+fn spec(recording: &Recording, graph: &Graph, number: usize, name: String) -> ObjectSpec {
+    let object: &Object = &graph.objects[number];
+    let info = recording.facts.objects.get(number);
+    let kind = info.map(|info| info.kind);
+    let holds = if object.lock {
+        Holds::Lock { wakers: object.writers.iter().copied().collect() }
+    } else if object.messages {
+        Holds::Queue
+    } else if object.futex || kind.is_none() {
+        Holds::Tokens
+    } else {
+        Holds::Stream
+    };
+    let sync = matches!(
+        kind,
+        Some(
+            ObjectKind::Tcp
+                | ObjectKind::Udp
+                | ObjectKind::Unix
+                | ObjectKind::UnixDatagram
+                | ObjectKind::Socket
+                | ObjectKind::Pipe
+        )
+    );
+    // A pipe's writer goes on when a slot is free, that of a Unix socket when a quarter is left (Linux 6.12: fs/pipe.c,
+    // `unix_writable` in net/unix/af_unix.c).
+    let room = object.full_at.filter(|&full| full > 0).map(|full| {
+        let capacity = full.max(object.at_start);
+        let resume_at = if kind == Some(ObjectKind::Unix) { capacity / 4 } else { capacity - 1 };
+        Room { capacity, resume_at }
+    });
+    let answered_in = info.and_then(|info| info.peer).filter(|_| asked(recording, number));
+    // What no recorded task sent comes at its times.
+    let initial = if object.lock || !object.has_sender() { 0 } else { object.at_start };
+    ObjectSpec { name, holds, initial, room, sync, answered_in }
+}
+
+/// Returns whether requests go this way over a connection: towards the end that was listened at.
+fn asked(recording: &Recording, number: usize) -> bool {
+    let info = &recording.facts.objects[number];
+    let listens = |name: &str| {
+        let objects = recording.facts.objects.iter();
+        !name.is_empty()
+            && objects.clone().any(|other| other.kind == ObjectKind::Listener && other.to == name)
+    };
+    listens(&info.to)
+}
