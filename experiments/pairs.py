@@ -3,11 +3,12 @@
 is recorded too.
 
 usage: experiments/pairs.py record WORKLOAD... [--folder target/pairs] [--seconds 3] [--only CHANGE...] [--rounds 3]
-                        [--first 1]
+                        [--first 1] [--messages]
+       experiments/pairs.py toml [WORKLOAD...] [--folder target/pairs]
        experiments/pairs.py table [WORKLOAD...] [--folder target/pairs] [--json FILE]
 
 WORKLOAD: redis (one connection) beside sysbench; nginx (one connection) under wrk beside a parallel compile; postgres under pgbench beside
-stress. Server and batch share one CPU, client and recorder have the other. A and B are recorded one right after the other,
+stress; redisbench (redis-benchmark, eight connections) and nginx16 (wrk, sixteen) beside sysbench. Server and batch share one CPU, client and recorder have the other. A and B are recorded one right after the other,
 in several rounds (all pairs, then all again): a virtual machine's speed changes from one recording to the next, by 10 to 30 % for a
 server's request, and with one recording each that is most of what is seen. The pair `same` changes nothing: what two
 recordings of one setting differ by is the floor of every error. Control groups are of the CPU controller (cgroup v1, as on
@@ -18,6 +19,9 @@ this kernel). Needs root, two CPUs, redis-server, sysbench, nginx, wrk, gcc, mak
 p99 of the server's response (wakeup to blocking again), recorded and predicted, the server's CPU time for each activation,
 and the medians of the errors. With several rounds each figure is the median over the rounds. Exit code 1: the medians
 are above 10 % (throughput) or 25 % (p99).
+
+`record --messages` keeps what the tasks exchange, too; `toml` writes FOLDER/pairs.toml, and `cargo xtask pairs FOLDER --replay both`
+judges both replays on the same recordings, in one table.
 """
 import argparse, glob, json, os, shutil, signal, statistics, subprocess, sys, tempfile, time
 
@@ -230,7 +234,29 @@ class Postgres:
         bed.start(["stress", "-c", "1", "-t", str(seconds)], group, cpu, prefix)
 
 
-WORKLOADS = {"redis": Redis, "nginx": Nginx, "postgres": Postgres}
+class RedisBench(Redis):
+    """Eight connections, so that several requests share an activation."""
+    client = "redis-benchmark"
+
+    def load(self, bed, seconds, second):
+        run = bed.start(["redis-benchmark", "-p", str(7790 + second), "-c", "8", "-n", "100000000", "bitcount", "bits"], "client",
+                        cpu=SIDE, log=f"bench{second}")
+        return [run.pid]
+
+
+class Nginx16(Nginx):
+    """Sixteen connections beside a hog."""
+    batch = ["sysbench"]
+
+    def load(self, bed, seconds, second):
+        run = bed.start(["wrk", "-t1", "-c16", f"-d{seconds}s", "-H", "Accept-Encoding: gzip",
+                         f"http://127.0.0.1:{7794 + second}/index.html"], "client", cpu=SIDE, log=f"wrk{second}")
+        return [run.pid]
+
+    work = Redis.work
+
+
+WORKLOADS = {"redis": Redis, "nginx": Nginx, "postgres": Postgres, "redisbench": RedisBench, "nginx16": Nginx16}
 
 
 def record(name, setting, into, args):
@@ -285,6 +311,7 @@ def record(name, setting, into, args):
         # The recorder too goes before what else the machine does.
         recorder = os.path.join(bed.group("recorder"), "tasks")
         subprocess.run(["sh", "-c", f"echo 0 > {recorder}; exec \"$@\"", "sh", args.schedlab, "record", "-o", f"{into}.slt", "--all", "--for", f"{args.seconds}s", "--recorder-cpu", str(SIDE),
+                        "--messages", "on" if args.messages else "auto",
                         "--note", f"{name}, {setting}"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         ended = [run.args[0] for run in bed.running if run.poll() is not None]
         if ended:
@@ -448,9 +475,25 @@ def table(args):
     return 1 if failed or any("failed" in row for row in rows) else 0
 
 
+def toml(args):
+    """Writes the recordings as a file of pairs."""
+    with open(f"{args.folder}/pairs.toml", "w") as out:
+        out.write('about = "experiments/pairs.py"\n')
+        for name in args.workloads:
+            classes = [*WORKLOADS[name].server, *WORKLOADS[name].batch, WORKLOADS[name].client]
+            for change in CHANGES:
+                for file in sorted(glob.glob(f"{stem(name, change, 'b', '[0-9]*', args)}.slt")):
+                    number = int(file[:-len(".slt")].rsplit("-b", 1)[1])
+                    text = (variant(name, change, number, args) or "b: ").removeprefix("b: ")
+                    base = os.path.basename(stem(name, change, "a", number, args))
+                    out.write(f'\n[[pair]]\nname = "{name} {change} {number}"\nbase = "{base}.slt"\nchange = {json.dumps(text)}\n'
+                              f'came = "{os.path.basename(file)}"\nclasses = {json.dumps(classes)}\n')
+    return 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["record", "table"])
+    parser.add_argument("what", choices=["record", "table", "toml"])
     parser.add_argument("workloads", nargs="*", choices=[*WORKLOADS, []], default=[])
     parser.add_argument("--folder", default=f"{ROOT}/target/pairs")
     parser.add_argument("--schedlab", default=f"{ROOT}/target/debug/schedlab")
@@ -460,11 +503,12 @@ def main():
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", nargs="*", choices=list(CHANGES), default=list(CHANGES))
     parser.add_argument("--json")
+    parser.add_argument("--messages", action="store_true", help="record what the tasks exchange, too")
     args = parser.parse_args()
     args.workloads = args.workloads or list(WORKLOADS)
     os.makedirs(args.folder, exist_ok=True)
-    if args.what == "table":
-        return table(args)
+    if args.what != "record":
+        return table(args) if args.what == "table" else toml(args)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     for number in range(args.first, args.first + args.rounds):
         for name in args.workloads:

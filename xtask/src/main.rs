@@ -84,6 +84,7 @@ Usage: cargo xtask <chore> [options]
                     prediction, interval and claim beside what was recorded; fails when a certain claim is wrong
       --only TEXT   only pairs with this in their name; --jobs N: simulations at once
       --figures     print the figures of a recording (FILE), as a file of pairs keeps them
+      --replay FROM messages or wakeups: what recordings are replayed from; both: beside each other, in one table
   reach [PART -- COMMAND]
                     run a part of the tests, unless no file that counts for it (.ci/reach.toml) has changed since it passed;
                     alone: which parts would run, and why

@@ -2,7 +2,8 @@
 
 use crate::{arguments, tree};
 use anyhow::{Context, Result, bail};
-use schedlab_study::pairs::{self, PairFile, PairResult, Summary};
+use schedlab_study::compare::ReplayFrom;
+use schedlab_study::pairs::{self, Pair, PairFile, PairResult, Summary};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -17,6 +18,8 @@ struct Asked {
     path: Option<PathBuf>,
     only: Option<String>,
     figures: bool,
+    /// With each of these replays; none: with the default.
+    replays: Vec<ReplayFrom>,
     jobs: usize,
 }
 
@@ -28,9 +31,15 @@ fn parse(args: &[String]) -> Result<Asked> {
         match arg.as_str() {
             "--only" => asked.only = Some(value()?.clone()),
             "--figures" => asked.figures = true,
+            "--replay" => {
+                asked.replays = match value()?.as_str() {
+                    "both" => vec![ReplayFrom::Wakeups, ReplayFrom::Messages],
+                    one => vec![one.parse()?],
+                }
+            }
             "--jobs" => asked.jobs = arguments::from_one(arg, value()?)?,
             option if option.starts_with('-') => {
-                bail!("pairs has no option `{option}` (--only, --figures, --jobs)")
+                bail!("pairs has no option `{option}` (--only, --figures, --replay, --jobs)")
             }
             path if asked.path.is_none() => asked.path = Some(path.into()),
             extra => bail!("pairs takes one file or folder, and got `{extra}` too"),
@@ -51,15 +60,23 @@ pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
     let file = PairFile::open(&path)?;
     let folder = path.parent().unwrap_or(Path::new("."));
     let wanted = |name: &str| asked.only.as_ref().is_none_or(|only| name.contains(only.as_str()));
-    let mut results: Vec<PairResult> = Vec::new();
-    for pair in file.pairs.iter().filter(|pair| wanted(&pair.name)) {
-        eprintln!("{} ...", pair.name);
-        results
-            .push(pairs::judge(folder, pair, asked.jobs).with_context(|| format!("pair {:?}", pair.name))?);
-    }
-    if results.is_empty() {
+    let chosen: Vec<&Pair> = file.pairs.iter().filter(|pair| wanted(&pair.name)).collect();
+    if chosen.is_empty() {
         bail!("{}: no pair is asked for", path.display());
     }
+    let judged = |from: ReplayFrom| -> Result<Vec<PairResult>> {
+        let one = |pair: &&Pair| {
+            eprintln!("{} ...", pair.name);
+            pairs::judge(folder, pair, from, asked.jobs).with_context(|| format!("pair {:?}", pair.name))
+        };
+        chosen.iter().map(one).collect()
+    };
+    if asked.replays.len() > 1 {
+        let all = asked.replays.iter().map(|&from| Ok((from, judged(from)?))).collect::<Result<Vec<_>>>()?;
+        print!("{}", pairs::side_by_side(&all));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let results = judged(asked.replays.first().copied().unwrap_or_default())?;
     print!("{}", pairs::table(&results));
     Ok(if is_good(&Summary::of(&results)) { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
@@ -93,8 +110,13 @@ mod tests {
     #[test]
     fn arguments_are_read_or_refused() {
         let all = asked(&["some/dir", "--only", "idle", "--jobs", "3"]).unwrap();
-        let expected =
-            Asked { path: Some("some/dir".into()), only: Some("idle".to_owned()), figures: false, jobs: 3 };
+        let expected = Asked {
+            path: Some("some/dir".into()),
+            only: Some("idle".to_owned()),
+            figures: false,
+            jobs: 3,
+            ..Asked::default()
+        };
         assert_eq!(all, expected);
         assert!(asked(&["--figures", "a.slt"]).unwrap().figures);
         for wrong in [&["a", "b"][..], &["--jobs", "0"], &["--only"], &["--what"]] {

@@ -101,8 +101,8 @@ fn recording(found: &Capabilities) -> Vec<Fact> {
     let mut facts = backends(found);
     facts.push(match &found.messages {
         Ok(hooks) => {
-            let consequence = "recordings hold what tasks exchange (sockets, pipes, futexes, timers): `show --messages`; a look at each \
-                               system call costs about 20 ns, a fact about 0.1 us";
+            let consequence = "recordings hold what tasks exchange (sockets, pipes, futexes, timers): `show --messages`; the recorder \
+                               looks at the return of each system call of the machine";
             fact(Level::Good, "recording messages", hooks.words(), consequence, None)
         }
         Err(why) => {

@@ -1,7 +1,7 @@
 //! What is simulated: a scenario or a recording, read once.
 
 use crate::StudyError;
-use crate::compare::{Options, Progress, RecordedInput, compare_recording, compare_scenario};
+use crate::compare::{Options, Progress, RecordedInput, ReplayFrom, compare_recording, compare_scenario};
 use crate::gallery::{self, Found};
 use crate::result::Study;
 use crate::scenario::Scenario;
@@ -25,17 +25,31 @@ impl Input {
     /// # Errors
     /// There is no such input, or it cannot be read.
     pub fn open(name: &str) -> Result<Input, StudyError> {
-        Input::read(gallery::find(name)?)
+        Input::read(gallery::find(name)?, None)
+    }
+
+    /// The same, with the replay that is chosen for a recording.
+    ///
+    /// # Errors
+    /// As [`Input::open`]; or a replay was chosen for a scenario.
+    pub fn open_from(name: &str, replay: Option<ReplayFrom>) -> Result<Input, StudyError> {
+        Input::read(gallery::find(name)?, replay)
     }
 
     /// Reads what was found.
     ///
     /// # Errors
-    /// The recording cannot be read.
-    pub fn read(found: Found) -> Result<Input, StudyError> {
-        Ok(match found {
-            Found::Scenario(scenario) => Input::Scenario(scenario),
-            Found::Recording(path) => Input::Recording(Box::new(RecordedInput::open(&path)?)),
+    /// The recording cannot be read, or a replay was chosen for a scenario.
+    pub fn read(found: Found, replay: Option<ReplayFrom>) -> Result<Input, StudyError> {
+        Ok(match (found, replay) {
+            (Found::Scenario(_), Some(replay)) => {
+                let why = "has a meaning only for recordings, and the input is a scenario";
+                return Err(StudyError::Option(format!("--replay {replay} {why}")));
+            }
+            (Found::Scenario(scenario), None) => Input::Scenario(scenario),
+            (Found::Recording(path), replay) => {
+                Input::Recording(Box::new(RecordedInput::open_from(&path, replay.unwrap_or_default())?))
+            }
         })
     }
 

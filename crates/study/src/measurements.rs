@@ -6,6 +6,7 @@ use schedlab_sim::{
     ChannelMetrics, CpuMetrics, DecisionMetrics, DelegationMetrics, Distribution, Metrics, SourceMetrics,
     TaskMetrics, WorkConservation,
 };
+use schedlab_trace::analysis::messages::RequestTimes;
 use schedlab_trace::analysis::{Durations, Summary, TaskSummary};
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +69,9 @@ struct MachineMetrics {
     decisions: DecisionMetrics,
     agents: Option<Box<DelegationMetrics>>,
 }
+
+/// With what the names of subjects begin that are the requests over a port or path.
+pub(crate) const OF_SERVICE: &str = "requests at ";
 
 /// What the one [`Kind::Machine`] subject is called.
 pub const MACHINE: &str = "machine";
@@ -137,6 +141,17 @@ impl Measured {
             }
         }
         measured
+    }
+
+    /// Adds the requests of servers, by port or path: from the arrival to the answer.
+    pub(crate) fn requests(&mut self, times: &RequestTimes, window: Ns) {
+        for (service, latencies) in &times.services {
+            let name = format!("{OF_SERVICE}{service}");
+            let done = latencies.len() as u64;
+            let mut of = ChannelMetrics { name: name.clone(), sent: done, done, ..ChannelMetrics::default() };
+            latencies.iter().for_each(|latency| of.response.record(*latency));
+            self.subjects.push(SubjectData::new(Kind::Channel, &name, window, Data::Channel(Box::new(of))));
+        }
     }
 
     /// The subject of this kind and name.

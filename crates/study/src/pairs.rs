@@ -6,10 +6,11 @@
 use crate::StudyError;
 use crate::change::Judgement;
 use crate::compare::{
-    CLIENT_LOG, ClientLogSpec, Options, RecordedInput, compare_recording, interval_of, measured_in,
+    CLIENT_LOG, ClientLogSpec, Options, RecordedInput, ReplayFrom, compare_recording, interval_of,
+    measured_in,
 };
 use crate::error_parts::ErrorBar;
-use crate::measurements::{Kind, Measured, SubjectData};
+use crate::measurements::{Kind, Measured, OF_SERVICE, SubjectData};
 use crate::metric::{Metric, Stat};
 use crate::result::{Row, Study};
 use crate::view;
@@ -23,6 +24,12 @@ pub const COMPARED: [Metric; 4] = [
     Metric::Share,
     Metric::Throughput,
     Metric::Latency(Stat::Percentile(99_000)),
+    Metric::Response(Stat::Percentile(99_000)),
+];
+/// What is compared of the requests that servers answered.
+const OF_REQUESTS: [Metric; 3] = [
+    Metric::Throughput,
+    Metric::Response(Stat::Percentile(50_000)),
     Metric::Response(Stat::Percentile(99_000)),
 ];
 /// Classes with less of a CPU than this, before and after the change, are left out.
@@ -68,6 +75,9 @@ pub struct Pair {
     /// And requests a second that it counted after the change.
     #[serde(default)]
     pub requests_per_s: Option<f64>,
+    /// The only classes that are compared (and the requests that servers answered); empty: all that matter.
+    #[serde(default)]
+    pub classes: Vec<String>,
     /// Nothing was looked at, and nothing changed because of it, before the method was final.
     #[serde(default)]
     pub unseen: bool,
@@ -106,6 +116,16 @@ impl Figure {
         let said = self.metric.is_better(self.predicted - self.before);
         let came = self.metric.is_better(self.after - self.before);
         claims && (self.after == self.before || said != came)
+    }
+
+    /// Whether both are the same metric of the same class.
+    fn is_of(&self, other: &Figure) -> bool {
+        self.class == other.class && self.metric == other.metric
+    }
+
+    /// Whether it is about the requests that were answered over a port or path.
+    pub fn is_of_requests(&self) -> bool {
+        self.class.starts_with(OF_SERVICE)
     }
 
     /// Error of the prediction: points of a CPU for shares, parts of what came for the rest.
@@ -158,6 +178,19 @@ fn of_measured(measured: &Measured) -> BTreeMap<String, BTreeMap<Metric, f64>> {
         .collect()
 }
 
+/// The figures of all subjects of a kind.
+fn of_kind(measured: &Measured, kind: Kind) -> Figures {
+    let of = |subject: &SubjectData| {
+        OF_REQUESTS
+            .iter()
+            .filter_map(|&metric| Some((metric, subject.value(metric)?)))
+            .filter(|&(metric, _)| !of_few(subject, metric))
+            .collect()
+    };
+    let subjects = measured.subjects.iter().filter(|subject| subject.kind == kind);
+    subjects.map(|subject| (subject.name.clone(), of(subject))).collect()
+}
+
 /// Whether this is a percentile with too few values beyond it: where a server wakes twice in three seconds, its p99 says nothing.
 fn of_few(subject: &SubjectData, metric: Metric) -> bool {
     let (Metric::Latency(Stat::Percentile(rank)) | Metric::Response(Stat::Percentile(rank))) = metric else {
@@ -168,8 +201,8 @@ fn of_few(subject: &SubjectData, metric: Metric) -> bool {
 }
 
 /// Predicts one pair, and lays it beside what came. `folder`: where the recordings are.
-pub fn judge(folder: &Path, pair: &Pair, jobs: usize) -> Result<PairResult, StudyError> {
-    let input = RecordedInput::open(&folder.join(&pair.base))?;
+pub fn judge(folder: &Path, pair: &Pair, from: ReplayFrom, jobs: usize) -> Result<PairResult, StudyError> {
+    let input = RecordedInput::open_from(&folder.join(&pair.base), from)?;
     let mut options = Options { jobs, ..Options::default() };
     if !pair.change.is_empty() {
         options.variants = vec![format!("{}: {}", pair.name, pair.change)];
@@ -185,7 +218,12 @@ pub fn judge(folder: &Path, pair: &Pair, jobs: usize) -> Result<PairResult, Stud
         None => pair.figures.clone(),
     };
     let before = of_measured(&input.measured());
-    let mut figures = beside(&study, &before, &came);
+    let mut figures = beside(&study, &before, &came, Kind::Class);
+    figures.retain(|figure| pair.classes.is_empty() || pair.classes.contains(&figure.class));
+    if let Some(path) = &pair.came {
+        let came = of_kind(&measured_in(&folder.join(path))?, Kind::Channel);
+        figures.extend(beside(&study, &of_kind(&input.measured(), Kind::Channel), &came, Kind::Channel));
+    }
     figures.extend(pair.requests_per_s.and_then(|after| requests(&study, after)));
     let distrust = study.self_replay.as_ref().map(|replay| replay.distrust.clone()).unwrap_or_default();
     Ok(PairResult {
@@ -216,15 +254,16 @@ fn requests(study: &Study, after: f64) -> Option<Figure> {
 
 type Figures = BTreeMap<String, BTreeMap<Metric, f64>>;
 
-fn beside(study: &Study, before: &Figures, came: &Figures) -> Vec<Figure> {
+fn beside(study: &Study, before: &Figures, came: &Figures, kind: Kind) -> Vec<Figure> {
     let Some(row) = study.rows.last() else { return Vec::new() };
     let mut classes: Vec<&String> = before.keys().chain(came.keys()).collect();
     classes.sort_unstable();
     classes.dedup();
     let mut figures = Vec::new();
     for class in classes {
-        let Some(subject) = row.find(Kind::Class, class) else { continue };
-        for metric in COMPARED {
+        let Some(subject) = row.find(kind, class) else { continue };
+        let compared = if kind == Kind::Channel { &OF_REQUESTS[..] } else { &COMPARED };
+        for &metric in compared {
             let (Some(&before), Some(&after), Some(cell)) = (
                 before.get(class).and_then(|of| of.get(&metric)),
                 came.get(class).and_then(|of| of.get(&metric)),
@@ -259,6 +298,102 @@ fn off(metric: Metric, is: f64, was: f64) -> f64 {
     match metric {
         Metric::Share => is - was,
         _ => (is - was) / was.abs().max(f64::MIN_POSITIVE),
+    }
+}
+
+/// What each replay gave for the same pairs.
+type Replays = [(ReplayFrom, Vec<PairResult>)];
+
+/// The same pairs by several replays, as one table in Markdown: what came, and what each predicted with its error; below it, the median
+/// errors of each.
+pub fn side_by_side(results: &Replays) -> String {
+    let mut text = "| pair | class | figure | before | after |".to_owned();
+    for (from, _) in results {
+        let _ = write!(text, " {from} | error |");
+    }
+    let _ = write!(text, "\n|---|---|---|---|---|{}\n", "---|---|".repeat(results.len()));
+    let mut rows: Vec<(&str, &Figure)> = Vec::new();
+    for result in results.iter().flat_map(|(_, list)| list) {
+        for figure in &result.figures {
+            if !rows.iter().any(|row| row.0 == result.name && row.1.is_of(figure)) {
+                rows.push((&result.name, figure));
+            }
+        }
+    }
+    for (pair, row) in rows {
+        let (before, after) = (row.metric.show(row.before), row.metric.show(row.after));
+        let _ = write!(text, "| {pair} | {} | {} | {before} | {after} |", row.class, row.metric);
+        for (_, list) in results {
+            text.push_str(&predicted_in(list, pair, row));
+        }
+        text.push('\n');
+    }
+    text + "\n" + &medians(results) + &distrusts(results)
+}
+
+/// Two cells: what a replay predicted, and its error.
+fn predicted_in(list: &[PairResult], pair: &str, row: &Figure) -> String {
+    let result = list.iter().find(|result| result.name == pair);
+    let figure = result.and_then(|result| result.figures.iter().find(|figure| figure.is_of(row)));
+    let doubt = if result.is_some_and(|result| result.distrust.is_empty()) { "" } else { " (not trusted)" };
+    match figure {
+        None => " - | - |".to_owned(),
+        Some(figure) => {
+            format!(" {}{doubt} | {} |", figure.metric.show(figure.predicted), shown_error(figure))
+        }
+    }
+}
+
+/// The median errors of each replay, by metric.
+fn medians(results: &Replays) -> String {
+    let mut text = "| median error of all, trusted or not |".to_owned();
+    for (from, _) in results {
+        let _ = write!(text, " {from} |");
+    }
+    let _ = write!(text, "\n|---|{}\n", "---|".repeat(results.len()));
+    let mut rows: BTreeMap<(Metric, bool), Vec<Option<f64>>> = BTreeMap::new();
+    for (place, (_, list)) in results.iter().enumerate() {
+        let mut errors: BTreeMap<(Metric, bool), Vec<f64>> = BTreeMap::new();
+        for figure in list.iter().flat_map(|result| &result.figures) {
+            errors.entry((figure.metric, figure.is_of_requests())).or_default().push(figure.off().abs());
+        }
+        for (key, errors) in errors {
+            let row = rows.entry(key).or_insert_with(|| vec![None; results.len()]);
+            row[place] = schedlab_stats::median(&errors);
+        }
+    }
+    for ((metric, requests), medians) in rows {
+        let _ = write!(text, "| {metric}{} |", if requests { " of requests" } else { "" });
+        let unit = if metric == Metric::Share { "points" } else { "%" };
+        for median in medians {
+            let shown =
+                median.map_or_else(|| "-".to_owned(), |median| format!("{:.1} {unit}", median * 100.0));
+            let _ = write!(text, " {shown} |");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// How many pairs each replay trusts, and why not the others.
+fn distrusts(results: &Replays) -> String {
+    let mut text = String::new();
+    for (from, list) in results {
+        let trusted = list.iter().filter(|result| result.distrust.is_empty()).count();
+        let _ = writeln!(text, "\n{from}: {} pairs, {trusted} trusted.", list.len());
+        for result in list {
+            for why in &result.distrust {
+                let _ = writeln!(text, "* {}: {why}", result.name);
+            }
+        }
+    }
+    text
+}
+
+fn shown_error(figure: &Figure) -> String {
+    match figure.metric {
+        Metric::Share => format!("{:+.1} points", figure.off() * 100.0),
+        _ => format!("{:+.1} %", figure.off() * 100.0),
     }
 }
 

@@ -195,6 +195,12 @@ pub struct SelfReplay {
     pub scheduler: String,
     /// Why that one.
     pub why: String,
+    /// What the workload was made from: `wakeups` or `messages`.
+    #[serde(default = "by_wakeups")]
+    pub replay: String,
+    /// Rules beyond what was recorded that the replay by messages used.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<String>,
     /// Wakeups by tasks, or by a softirq inside a task's system call.
     pub wakes_by_tasks: u64,
     /// Wakeups by softirqs after interrupts, and by ksoftirqd.
@@ -221,6 +227,11 @@ pub struct SelfReplay {
     pub trusted: bool,
     /// Why not.
     pub distrust: Vec<String>,
+}
+
+/// Results from before there were two.
+fn by_wakeups() -> String {
+    "wakeups".to_owned()
 }
 
 /// A variant that was also recorded: what was predicted for it, and what came.

@@ -11,10 +11,11 @@ use crate::StudyError;
 use crate::compare::observe::{Keep, Observer};
 use crate::measurements::Measured;
 use rayon::prelude::*;
-use schedlab_model::{EventSink, Ns, Workload};
+use schedlab_model::{EventSink, Fact, Ns, SchedEvent, Workload};
 use schedlab_scheduler::Scheduler;
 use schedlab_sim::{Machine, Outcome, RunOptions, SimError, Stop, WaitsFor};
 use schedlab_trace::analysis::Summary;
+use schedlab_trace::analysis::messages::RequestTimes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -37,6 +38,8 @@ pub(crate) struct Bench<'a> {
     /// Measure with the analysis of recordings instead of the simulator's own metrics; the function names
     /// the tasks that must be measured by themselves.
     pub(crate) as_recording: Option<&'a (dyn Fn(usize) -> Option<String> + Sync)>,
+    /// Measure requests, too, by what the simulated tasks exchange; a measurement of none to begin with.
+    pub(crate) requests: Option<&'a RequestTimes>,
     /// Threads; 0 = one per CPU.
     pub(crate) jobs: usize,
     /// Called with (done, all) runs.
@@ -138,7 +141,8 @@ impl Bench<'_> {
             stop: self.stop.cloned().map(Stop::when),
             ..RunOptions::default()
         };
-        let mut summary = Summary::new(plan.workload.tasks.len(), cpus, self.warmup);
+        let summary = Summary::new(plan.workload.tasks.len(), cpus, self.warmup);
+        let mut summary = Observed { summary, requests: self.requests.cloned() };
         let first = self.seeds.first() == Some(&seed);
         let keep = self.keep.filter(|_| first);
         let mut observed = keep.map(|keep| match plan.vms.is_empty() {
@@ -159,8 +163,13 @@ impl Bench<'_> {
         }?;
         let measured = match self.as_recording {
             Some(single) => {
+                let Observed { mut summary, requests } = summary;
                 summary.finish(self.duration);
-                Measured::of_summary(&summary, self.classes, single)
+                let mut measured = Measured::of_summary(&summary, self.classes, single);
+                if let Some(requests) = requests {
+                    measured.requests(&requests, summary.window);
+                }
+                measured
             }
             None => Measured::of_metrics(&outcome.metrics, &plan.classes(self.classes)),
         };
@@ -172,6 +181,24 @@ impl Bench<'_> {
             notes: stuck(&outcome, &plan.workload, self.duration),
             observed,
         })
+    }
+}
+
+/// What is measured of a simulated recording: as a recorded one is.
+struct Observed {
+    summary: Summary,
+    requests: Option<RequestTimes>,
+}
+
+impl EventSink for Observed {
+    fn event(&mut self, event: &SchedEvent) {
+        self.summary.event(event);
+    }
+
+    fn fact(&mut self, fact: &Fact) {
+        if let Some(requests) = &mut self.requests {
+            requests.fact(fact);
+        }
     }
 }
 

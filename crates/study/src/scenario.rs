@@ -38,7 +38,7 @@ use crate::metric::Metric;
 use crate::variant::Variant;
 use document::{Section, Source};
 use schedlab_model::text::shown;
-use schedlab_model::{Exchange, Ns, Op, SourceKind, Workload, WorkloadError};
+use schedlab_model::{Ns, Op, SourceKind, Workload, WorkloadError};
 use schedlab_scheduler::{SchedulerSpec, registry};
 use std::path::Path;
 use step::Names;
@@ -178,17 +178,9 @@ impl Reader<'_> {
         let sources = source::read(root, &names)?;
         let locks = names.locks.len() as u32;
         let specs = tasks.specs;
-        let handoffs = Vec::new();
-        let mut workload = Workload {
-            groups,
-            tasks: specs,
-            channels,
-            locks,
-            inheriting_locks,
-            sources,
-            handoffs,
-            exchange: Exchange::default(),
-        };
+        let found =
+            Workload { groups, tasks: specs, channels, locks, inheriting_locks, ..Workload::default() };
+        let mut workload = Workload { sources, ..found };
         let at = |index: usize, message: String| self.source.error(tasks.places[index].clone(), message);
         waits::check(&workload, &names.locks).map_err(|(index, message)| at(index, message))?;
         workload.check(cpus).map_err(|error| self.misfit(&workload, &error, &at))?;

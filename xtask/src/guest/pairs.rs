@@ -303,6 +303,7 @@ fn pair(
         figures: pairs::figures(&file(came, "slt"))?,
         client_log: counted.map(|_| format!("{base}.client").into()),
         requests_per_s: counted.map(|(_, came)| came),
+        classes: Vec::new(),
         unseen: server.unseen,
     }))
 }

@@ -11,7 +11,7 @@ use anyhow::{Context, anyhow, bail};
 use schedlab_model::Ns;
 use schedlab_model::text::shown;
 use schedlab_scheduler::{SchedulerSpec, registry};
-use schedlab_study::compare::{ClientLogSpec, Options, RowGate, modelled_by};
+use schedlab_study::compare::{ClientLogSpec, Options, ReplayFrom, RowGate, modelled_by};
 use schedlab_study::deploy::Format;
 use schedlab_study::gallery::{self, Found};
 use schedlab_study::generate::{self, Verdict};
@@ -85,6 +85,9 @@ pub(crate) struct CompareArgs {
     /// Represent the recorded kernel by this scheduler [default: by the kernel's version]
     #[arg(long, value_name = "SCHEDULER")]
     recorded_under: Option<SchedulerSpec>,
+    /// Replay the recording from its messages, or from who woke whom [default: wakeups]
+    #[arg(long, value_name = "FROM", value_parser = replays())]
+    replay: Option<String>,
     /// Print predicted against recorded, with this recording of a variant on the real machine: 'VARIANT=FILE'
     #[arg(long = "check", value_name = "VARIANT=FILE")]
     checks: Vec<String>,
@@ -197,12 +200,23 @@ fn text(args: &CompareArgs, study: &Study, scans: &[Scan], style: &Style) -> Str
     text + &curves
 }
 
+/// The values of `--replay`.
+pub(crate) fn replays() -> [&'static str; 2] {
+    ReplayFrom::ALL.map(ReplayFrom::name)
+}
+
+/// Reads `--replay`.
+pub(crate) fn replay(name: Option<&str>) -> anyhow::Result<Option<ReplayFrom>> {
+    Ok(name.map(str::parse).transpose()?)
+}
+
 /// Finds the input and reads it. Refuses options that have no meaning for an input of its kind.
 fn read(args: &CompareArgs) -> anyhow::Result<Input> {
     let found = gallery::find(&stdin::given(&args.input)?)?;
     if matches!(found, Found::Scenario(_)) {
         let given = [
             ("--recorded-under", args.recorded_under.is_some()),
+            ("--replay", args.replay.is_some()),
             ("--check", !args.checks.is_empty()),
             ("--client-log", args.client_log.is_some()),
         ];
@@ -218,7 +232,7 @@ fn read(args: &CompareArgs) -> anyhow::Result<Input> {
         );
     }
     let _progress = Progress::with_verb(&format!("reading {}", args.input));
-    Ok(Input::read(found)?)
+    Ok(Input::read(found, replay(args.replay.as_deref())?)?)
 }
 
 /// Runs every scheduler under all assertions. Returns whether they hold; prints those on standard error that do not.

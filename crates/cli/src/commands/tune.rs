@@ -1,5 +1,6 @@
 //! `schedlab tune`
 
+use super::compare::{replay, replays};
 use crate::exit::Exit;
 use crate::format::FormatArgs;
 use crate::output;
@@ -9,7 +10,7 @@ use crate::stdin;
 use anyhow::{Context as _, anyhow};
 use schedlab_model::Ns;
 use schedlab_scheduler::SchedulerSpec;
-use schedlab_study::compare::{RecordedInput, modelled_by};
+use schedlab_study::compare::{RecordedInput, ReplayFrom, modelled_by};
 use schedlab_study::deploy::Format;
 use schedlab_study::input::Input;
 use schedlab_study::tune::{Aim, HeldOut, TuneOptions, Tuned, tune};
@@ -69,6 +70,9 @@ pub(crate) struct TuneArgs {
     /// Begin with this scheduler, and change its knobs [default: the first of the scenario, or by the recorded kernel's version]
     #[arg(short, long, value_name = "SCHEDULER")]
     scheduler: Option<SchedulerSpec>,
+    /// Replay the recording from its messages, or from who woke whom [default: wakeups]
+    #[arg(long, value_name = "FROM", value_parser = replays())]
+    replay: Option<String>,
     /// Check the result on this recording, which the search does not use (may be given several times)
     #[arg(long, value_name = "FILE")]
     validate: Vec<PathBuf>,
@@ -90,9 +94,13 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
         output::check(path)?;
     }
     let options = options(args)?;
-    let input = Input::open(&stdin::given(&args.input)?)?;
-    let held_out: Vec<RecordedInput> =
-        args.validate.iter().map(|path| held_out(path)).collect::<anyhow::Result<_>>()?;
+    let from = replay(args.replay.as_deref())?;
+    let input = Input::open_from(&stdin::given(&args.input)?, from)?;
+    let held_out: Vec<RecordedInput> = args
+        .validate
+        .iter()
+        .map(|path| held_out(path, from.unwrap_or_default()))
+        .collect::<anyhow::Result<_>>()?;
     let (chosen, said) = args.scheduler.as_ref().map(modelled_by).unzip();
     let held_out: Vec<HeldOut<'_>> =
         args.validate.iter().map(|path| path.display().to_string()).zip(&held_out).collect();
@@ -127,8 +135,8 @@ fn options(args: &TuneArgs) -> anyhow::Result<TuneOptions> {
     })
 }
 
-fn held_out(path: &Path) -> anyhow::Result<RecordedInput> {
-    RecordedInput::open(path).with_context(|| "--validate".to_owned())
+fn held_out(path: &Path, from: ReplayFrom) -> anyhow::Result<RecordedInput> {
+    RecordedInput::open_from(path, from).with_context(|| "--validate".to_owned())
 }
 
 fn deployed(tuned: &Tuned, name: &str) -> anyhow::Result<String> {

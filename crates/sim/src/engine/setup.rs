@@ -40,9 +40,8 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
         let handoffs = Handoffs::new(workload, options.seed).map(Box::new);
         let threads = handoffs.as_ref().map_or(0, |handoffs| handoffs.threads());
         let exchange = Exchanges::new(workload).map(Box::new);
-        let executors = exchange.as_ref().map_or(0, |exchange| exchange.executors());
-        let outside = (sources.len(), clients.len());
-        let layout = Layout::new(cpus, workload.tasks.len(), outside, (threads, executors), &needs);
+        let inside = (threads, exchange.as_ref().map_or(0, |exchange| exchange.executors()));
+        let layout = Layout::new(cpus, workload.tasks.len(), (sources.len(), clients.len()), inside, &needs);
         let slots = Slots::new(cpus, workload.tasks.len(), layout.others());
         options.check(Ns(slots.latest()))?;
         let masks: Vec<CpuSet> = world.tasks.iter().map(|view| view.affinity).collect();
@@ -60,13 +59,7 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
             // With every tick the views are kept for all, so that stress finds a scheduler that reads them all the
             // same.
             told: Told { saved: needs.saved, views: !needs.own_marks || options.every_tick },
-            due: Due {
-                slots,
-                layout,
-                batch: Vec::new(),
-                batch_at: 0,
-                global_armed_on: vec![0; usize::from(needs.global_timers)],
-            },
+            due: due(slots, layout, usize::from(needs.global_timers)),
             queues: Queues::new(cpus),
             cpus: (0..cpus).map(|_| Cpu::new()).collect(),
             streams: (0..cpus).map(|cpu| Stream::new(options.seed, Entity::Cpu, cpu, 2)).collect(),
@@ -124,6 +117,11 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
         (0..self.cpus.len()).for_each(|cpu| self.start_ticks(cpu));
         Ok(())
     }
+}
+
+/// Returns what is due, of which nothing is yet. `timers`: those of the scheduler that no CPU has.
+fn due(slots: Slots, layout: Layout, timers: usize) -> Due {
+    Due { slots, layout, batch: Vec::new(), batch_at: 0, global_armed_on: vec![0; timers] }
 }
 
 impl Queues {

@@ -106,7 +106,7 @@ fn a_full_object_stops_its_sender() {
     assert_eq!(outcome.metrics.objects[0].receives, 6);
 }
 
-/// Messages of one queue go to whoever is there: two readers share them, none is taken twice.
+/// A message of a queue goes to the reader that is free: two readers share them, none is taken twice.
 #[test]
 fn readers_of_a_queue_share_its_messages() {
     let reader = || {

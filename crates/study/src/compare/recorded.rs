@@ -4,6 +4,8 @@ use super::client_log::{self, ClientLog};
 use super::elasticity::{self, Reading};
 use super::features;
 use super::gates::Gates;
+use super::observe::Keep;
+use super::replaying::{ReplayFrom, events_of, measured_in, replayed};
 use super::row_errors::RowErrors;
 use super::scenario::costs;
 use super::trust::{self, against};
@@ -19,11 +21,13 @@ use crate::result::{Detail, Input, InputKind, Prediction, SCHEMA, SecondHalf, Se
 use crate::run::{Bench, RowPlan, Run, with_knobs};
 use crate::variant::{Subject, Variant};
 use schedlab_model::{Draw, EventSink, Ns, random};
+use schedlab_replay::Report;
 use schedlab_scheduler::linux::{KernelRelease, preset_of};
 use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_sim::{Costs, Delays, Machine, Preemption, RunOptions, TickSkew};
+use schedlab_trace::analysis::messages::RequestTimes;
 use schedlab_trace::analysis::{Durations, Summary};
-use schedlab_trace::replay::{Replay, ReplayOptions, replay};
+use schedlab_trace::replay::Replay;
 use schedlab_trace::{Header, Recording};
 use std::path::{Path, PathBuf};
 
@@ -39,6 +43,12 @@ pub struct RecordedInput {
     pub(super) events: usize,
     pub(super) repairs: schedlab_trace::Repairs,
     pub(super) replay: Replay,
+    pub(super) from: ReplayFrom,
+    /// What the replay by messages found, where that made the workload.
+    pub(super) by_messages: Option<Report>,
+    /// The requests that were recorded, and what measures them in a simulation of the whole; `None`: the replay knows no messages.
+    pub(super) requests: RequestTimes,
+    pub(super) none_yet: Option<RequestTimes>,
     pub(super) summary: Summary,
     pub(super) classes: Vec<String>,
     pids: Vec<u32>,
@@ -51,8 +61,16 @@ pub struct RecordedInput {
 impl RecordedInput {
     /// Reads and converts a recording.
     pub fn open(path: &Path) -> Result<RecordedInput, StudyError> {
+        RecordedInput::open_from(path, ReplayFrom::default())
+    }
+
+    /// Reads and converts a recording with the replay that is chosen.
+    ///
+    /// # Errors
+    /// It cannot be read, or has no messages to be replayed from.
+    pub fn open_from(path: &Path, from: ReplayFrom) -> Result<RecordedInput, StudyError> {
         let recording = events_of(path)?;
-        let mut input = RecordedInput::of(path, &recording)?;
+        let mut input = RecordedInput::of(path, &recording, from)?;
         input.readings = elasticity::readings(&recording, &input.replay);
         // Now, because a pipe is read once.
         input.first_half = FirstHalf::of(&input, recording).map(Box::new);
@@ -60,9 +78,13 @@ impl RecordedInput {
     }
 
     /// Converts what was read from `path`, without what `open` adds to find the errors of predictions.
-    pub(super) fn of(path: &Path, recording: &Recording) -> Result<RecordedInput, StudyError> {
+    pub(super) fn of(
+        path: &Path,
+        recording: &Recording,
+        from: ReplayFrom,
+    ) -> Result<RecordedInput, StudyError> {
         let fail = |source| StudyError::trace(path, source);
-        let replay = replay(recording, &ReplayOptions::default()).map_err(fail)?;
+        let (replay, by_messages) = replayed(path, recording, from)?;
         let header = recording.header.clone();
         Ok(RecordedInput {
             path: path.to_owned(),
@@ -74,6 +96,11 @@ impl RecordedInput {
             readings: Vec::new(),
             header,
             replay,
+            from,
+            by_messages,
+            requests: RequestTimes::recorded(recording),
+            none_yet: (from == ReplayFrom::Messages)
+                .then(|| RequestTimes::simulated(&recording.facts, Ns::ZERO)),
             first_half: None,
         })
     }
@@ -90,6 +117,11 @@ impl RecordedInput {
         plan.run(&machine, &*scheduler, &options, sink).map(drop)
     }
 
+    /// Returns which replay made its workload.
+    pub fn replayed_from(&self) -> ReplayFrom {
+        self.from
+    }
+
     /// The recorded header and what the conversion found.
     pub fn found(&self) -> (&Header, &Replay) {
         (&self.header, &self.replay)
@@ -97,7 +129,16 @@ impl RecordedInput {
 
     /// What was recorded, class by class.
     pub fn measured(&self) -> Measured {
-        Measured::of_summary(&self.summary, &self.classes, &|_| None)
+        self.measured_with(&|_| None)
+    }
+
+    /// The same with tasks of their own.
+    pub(super) fn measured_with(&self, single: &dyn Fn(usize) -> Option<String>) -> Measured {
+        let mut measured = Measured::of_summary(&self.summary, &self.classes, single);
+        if self.from == ReplayFrom::Messages {
+            measured.requests(&self.requests, self.summary.window);
+        }
+        measured
     }
 
     /// The names of its tasks, with repetitions.
@@ -201,20 +242,6 @@ impl RecordedInput {
             preemption: Preemption::default(),
         }
     }
-}
-
-/// A recording that holds something.
-fn events_of(path: &Path) -> Result<Recording, StudyError> {
-    let recording = Recording::open(path).map_err(|source| StudyError::trace(path, source))?;
-    if recording.events.is_empty() {
-        return Err(StudyError::NoEvents { path: path.to_owned(), cut_off: recording.repairs.cut_off });
-    }
-    Ok(recording)
-}
-
-/// What was recorded, class by class, in a recording from which nothing is predicted.
-pub(crate) fn measured_in(path: &Path) -> Result<Measured, StudyError> {
-    Ok(RecordedInput::of(path, &events_of(path)?)?.measured())
 }
 
 /// Returns a number that has nothing to do with that of the neighbouring seed: neighbouring seeds give unrelated ticks.
@@ -397,6 +424,7 @@ pub fn compare_recording(
         seeds: &seeds,
         keep: keep.as_ref(),
         as_recording: Some(&single),
+        requests: input.none_yet.as_ref(),
         jobs: options.jobs,
         progress,
         stop: options.stop.as_ref(),
@@ -435,10 +463,8 @@ pub fn compare_recording(
     study.headline = crate::headline::headline(&study, &options.only);
     study.verdict = verdict::verdict(&study);
     if let Some(keep) = &keep {
-        let was = Measured::of_summary(&input.summary, &input.classes, &single);
-        let mut detail = Detail::from_runs(&study, &runs, input.names(), Some(&was));
-        detail.observed(&study, &runs, keep, Some(&input.path))?;
-        study.detail = Some(Box::new(detail));
+        let was = input.measured_with(&single);
+        study.detail = Some(Box::new(input.detailed(&study, &runs, keep, &was)?));
     }
     Ok(study)
 }
@@ -461,6 +487,19 @@ impl RecordedInput {
             cpus: self.replay.topology.cpus(),
             hz: self.hz(),
         }
+    }
+
+    /// Returns what a page shows behind the numbers.
+    fn detailed(
+        &self,
+        study: &Study,
+        runs: &[Vec<Run>],
+        keep: &Keep,
+        was: &Measured,
+    ) -> Result<Detail, StudyError> {
+        let mut detail = Detail::from_runs(study, runs, self.names(), Some(was));
+        detail.observed(study, runs, keep, Some(&self.path))?;
+        Ok(detail)
     }
 
     /// Returns each task's name and class.

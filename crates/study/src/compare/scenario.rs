@@ -45,6 +45,7 @@ pub fn compare_scenario(
         seeds: &seeds,
         keep: keep.as_ref(),
         as_recording: None,
+        requests: None,
         jobs: options.jobs,
         progress,
         stop: options.stop.as_ref(),

@@ -53,7 +53,7 @@ pub(super) fn self_replay(
     alone: &BTreeMap<String, f64>,
     single: &dyn Fn(usize) -> Option<String>,
 ) -> SelfReplay {
-    let was = Measured::of_summary(&input.summary, &input.classes, single);
+    let was = input.measured_with(single);
     let subjects = against(&was, runs, None);
     let mut distrust = Vec::new();
     // A class that was never held back has shown nothing of how it reacts.
@@ -86,6 +86,8 @@ pub(super) fn self_replay(
         kernel: input.header.kernel.clone(),
         scheduler: recorded.to_string(),
         why,
+        replay: input.from.name().to_owned(),
+        rules: input.by_messages.as_ref().map(schedlab_replay::Report::rules).unwrap_or_default(),
         wakes_by_tasks: report.wakes_by_tasks,
         wakes_by_softirq: report.wakes_by_softirq,
         wakes_by_hardirq: report.wakes_by_hardirq,
@@ -94,7 +96,10 @@ pub(super) fn self_replay(
         subjects,
         alone,
         second_half: Vec::new(),
-        assumptions: format!("{report}\n{}", about_drift(input)),
+        assumptions: match &input.by_messages {
+            Some(messages) => format!("{messages}\n{}", about_drift(input)),
+            None => format!("{report}\n{}", about_drift(input)),
+        },
         left_out: Vec::new(),
         trusted: distrust.is_empty(),
         distrust,

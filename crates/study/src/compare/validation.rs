@@ -19,7 +19,7 @@ use crate::metric::Metric;
 use crate::result::SecondHalf;
 use crate::run::{Bench, RowPlan, Run};
 use crate::variant::Variant;
-use schedlab_model::{ChannelId, EventSink, Ns, Op, SourceKind, Start, Workload};
+use schedlab_model::{Act, ChannelId, EventSink, Ns, ObjectId, Op, SourceKind, Start, Workload};
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_trace::Recording;
 use schedlab_trace::analysis::Summary;
@@ -51,9 +51,11 @@ impl FirstHalf {
         let late = since(&recording, middle);
         let last = since(&recording, Ns(whole.0 - whole.0 / END_OF));
         recording.events.truncate(recording.events.partition_point(|event| event.at < middle));
+        recording.facts.list.truncate(recording.facts.list.partition_point(|fact| fact.at < middle));
         recording.duration = middle;
         // What can be read as a whole and not in half shows nothing.
-        let half = RecordedInput::of(input.path(), &recording).ok().filter(|half| half.events > 0)?;
+        let half =
+            RecordedInput::of(input.path(), &recording, input.from).ok().filter(|half| half.events > 0)?;
         let lost: Ns = not_going_on(&half).into_iter().map(|task| late.tasks[task].run).sum();
         let matters = lost.0 as f64 > MATTERS * late.window.0 as f64;
         let of = |summary: &Summary| Measured::of_summary(summary, &input.classes, &|_| None);
@@ -122,6 +124,7 @@ impl FirstHalf {
             duration: self.whole,
             warmup: self.half.replay.duration,
             keep: None,
+            requests: None,
             progress: &|_, _| {},
             ..*bench
         };
@@ -156,8 +159,13 @@ fn not_going_on(half: &RecordedInput) -> Vec<usize> {
     let endless = |task: usize| replay.report.hogs.iter().any(|hog| hog.index() == task);
     let again = |task: usize| {
         let program = &workload.tasks[task].program;
+        let exchanges = program.ops.iter().any(|op| match *op {
+            Op::Play(script) => workload.exchange.scripts[script.index()].repeat_from.is_some(),
+            Op::Attend(_) => true,
+            _ => false,
+        });
         let command = !replay.report.makers.is_empty() && workload.tasks[task].start == Start::Spawned;
-        program.repeat_from.is_some() || !program.branches.is_empty() || command
+        exchanges || program.repeat_from.is_some() || !program.branches.is_empty() || command
     };
     let begun = |task: usize| replay.report.recorded[task] > 0;
     let goes_on = |task: usize| endless(task) || begun(task) && again(task) && !driven.contains(&task);
@@ -176,7 +184,13 @@ fn driven(workload: &Workload, activations: &[u64]) -> BTreeSet<usize> {
             *arrivals.entry(source.into).or_default() += at.len() as u64;
         }
     }
+    let messages = by_messages(workload);
     let lives = |task: &usize| {
+        if messages[*task].saturating_mul(100)
+            >= activations[*task].max(1).saturating_mul(BY_ARRIVALS_PERCENT)
+        {
+            return true;
+        }
         let program = &workload.tasks[*task].program;
         let received = program.ops.iter().filter_map(|op| match op {
             Op::Receive(channel) => Some(*channel),
@@ -188,6 +202,30 @@ fn driven(workload: &Workload, activations: &[u64]) -> BTreeSet<usize> {
         came.saturating_mul(100) >= activations[*task].max(1).saturating_mul(BY_ARRIVALS_PERCENT)
     };
     (0..workload.tasks.len()).filter(lives).collect()
+}
+
+/// Returns by task how much comes from outside into the objects that it reads.
+fn by_messages(workload: &Workload) -> Vec<u64> {
+    let exchange = &workload.exchange;
+    let mut came = vec![0u64; exchange.objects.len()];
+    exchange.arrivals.iter().for_each(|arrival| came[arrival.object.index()] += 1);
+    let of = |acts: &mut dyn Iterator<Item = Act>| {
+        let read = acts.filter_map(|act| match act {
+            Act::Receive { object, .. } => Some(object),
+            _ => None,
+        });
+        let read: BTreeSet<ObjectId> = read.collect();
+        read.iter().map(|object| came[object.index()]).sum::<u64>()
+    };
+    let of_op = |op: &Op| match *op {
+        Op::Play(script) => of(&mut exchange.scripts[script.index()].steps.iter().map(|step| step.act)),
+        Op::Attend(executor) => {
+            let coroutines = exchange.executors[executor.index()].coroutines.iter();
+            of(&mut coroutines.flat_map(|coroutine| &coroutine.steps).map(|step| step.step.act))
+        }
+        _ => 0,
+    };
+    workload.tasks.iter().map(|task| task.program.ops.iter().map(of_op).sum()).collect()
 }
 
 impl SecondHalf {

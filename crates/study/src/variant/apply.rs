@@ -8,7 +8,7 @@ use crate::scenario::{KernelSpec, VmSpec, absent_cpu};
 use schedlab_model::text::glob;
 use schedlab_model::text::nearest;
 use schedlab_model::{
-    Amount, CpuSet, Draw, GroupId, GroupSpec, Ns, Op, Program, SourceKind, Start, Workload,
+    Act, Amount, CpuSet, Draw, GroupId, GroupSpec, Ns, Op, Program, SourceKind, Start, Step, Workload,
 };
 use schedlab_scheduler::SchedulerSpec;
 use std::collections::BTreeSet;
@@ -131,6 +131,16 @@ impl Applied {
                 *op = Op::Run(Amount::Fixed(Ns::ZERO));
             }
         }
+        let exchange = &mut self.workload.exchange;
+        let coroutines = exchange.executors.iter_mut().flat_map(|executor| &mut executor.coroutines);
+        let steps = coroutines.flat_map(|coroutine| &mut coroutine.steps).map(|step| &mut step.step);
+        for step in exchange.scripts.iter_mut().flat_map(|script| &mut script.steps).chain(steps) {
+            if let Act::Spawn(task) = step.act
+                && self.off.contains(&task.index())
+            {
+                step.act = Act::Nothing;
+            }
+        }
     }
 
     fn clause(&mut self, clause: &Clause, subject: &Subject<'_>) -> Result<(), VariantError> {
@@ -210,7 +220,10 @@ impl Applied {
             TaskSetting::Cpus(cpus) => task.affinity = *cpus,
             TaskSetting::Slice(slice) => task.slice = Some(*slice),
             TaskSetting::Group(_) => task.group = group,
-            TaskSetting::Demand(permille) => scale_program(&mut task.program, *permille),
+            TaskSetting::Demand(permille) => {
+                scale_program(&mut task.program, *permille);
+                scale_exchange(&mut self.workload, index, *permille);
+            }
             TaskSetting::Off => {
                 task.program = Program::once([Op::Exit]);
                 task.start = Start::Spawned;
@@ -316,6 +329,33 @@ fn change_guest(
         None => drop(vms.remove(at)),
     }
     Ok(())
+}
+
+/// Multiplies all CPU time of what the task does at objects by `permille` / 1000. Threads that share their work share its CPU time: that of
+/// the first of them counts.
+fn scale_exchange(workload: &mut Workload, index: usize, permille: u64) {
+    let scaled = |step: &mut Step| {
+        step.before = scale(step.before, permille, 1000);
+        step.after = scale(step.after, permille, 1000);
+    };
+    for op in &workload.tasks[index].program.ops {
+        match *op {
+            Op::Play(script) => workload.exchange.scripts[script.index()].steps.iter_mut().for_each(scaled),
+            Op::Attend(id) if !workload.tasks[..index].iter().any(|task| task.program.ops.contains(op)) => {
+                let executor = &mut workload.exchange.executors[id.index()];
+                let steps = executor.coroutines.iter_mut().flat_map(|coroutine| &mut coroutine.steps);
+                steps.for_each(|step| scaled(&mut step.step));
+                for (before, after) in &mut executor.looks_asleep {
+                    (*before, *after) = (scale(*before, permille, 1000), scale(*after, permille, 1000));
+                }
+                executor.looks_awake.iter_mut().for_each(|look| *look = scale(*look, permille, 1000));
+                for first in [&mut executor.first_receive, &mut executor.first_send] {
+                    *first = first.saturating_mul(permille.cast_signed()) / 1000;
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Multiplies all CPU time that the program asks for by `permille` / 1000.

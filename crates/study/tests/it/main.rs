@@ -5,6 +5,7 @@ mod diff;
 mod field;
 mod limits;
 mod pairs;
+mod replay_messages;
 mod replay_round_trip;
 mod rtapp;
 mod scenario_corpus;

@@ -1,7 +1,7 @@
 //! The shipped pairs: a recording, a change, and what was recorded after it.
 
 use schedlab_study::change::Judgement;
-use schedlab_study::compare::{Options, RecordedInput, compare_recording};
+use schedlab_study::compare::{Options, RecordedInput, ReplayFrom, compare_recording};
 use schedlab_study::measurements::Kind;
 use schedlab_study::metric::Metric;
 use schedlab_study::pairs::{Figure, PairFile, PairResult, Summary, judge, table};
@@ -19,7 +19,7 @@ fn results(wanted: &[&str]) -> Vec<PairResult> {
 fn results_of(folder: &Path, wanted: &[&str]) -> Vec<PairResult> {
     let file = PairFile::open(&folder.join("pairs.toml")).unwrap();
     let pairs = file.pairs.iter().filter(|pair| wanted.contains(&pair.name.as_str()));
-    pairs.map(|pair| judge(folder, pair, 0).unwrap()).collect()
+    pairs.map(|pair| judge(folder, pair, ReplayFrom::Wakeups, 0).unwrap()).collect()
 }
 
 /// A trusted prediction, with this many shares at least, all inside their intervals.

@@ -3,6 +3,7 @@
 
 mod requests;
 mod stream;
+mod times;
 mod unseen;
 
 use super::answer::{counted, name};
@@ -14,6 +15,7 @@ use schedlab_model::{Fact, FactKind, Ns, ObjectId, ObjectInfo, ObjectKind, Outco
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
 use stream::{Moved, Stream};
+pub use times::RequestTimes;
 
 /// The list's entry.
 pub(crate) const ENTRY: Entry =

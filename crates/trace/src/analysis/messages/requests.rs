@@ -145,6 +145,15 @@ impl Requests {
         }
     }
 
+    /// Takes what was answered so far: over which port or path, when, after how long.
+    pub(super) fn take(&mut self) -> impl Iterator<Item = (&str, Ns, Ns)> {
+        let names = &self.names;
+        self.answered.drain(..).map(|answered| {
+            let name = names.get(&answered.object).map_or("", String::as_str);
+            (name, answered.answered, answered.answered.saturating_sub(answered.arrived))
+        })
+    }
+
     /// Returns the requests that were answered in the scope, by the line that answered and what they came over.
     pub(super) fn served(&self, recording: &Recording, scope: &Scope, keys: &Keys) -> Vec<Served> {
         let counts = |answered: &&Answered| scope.at(answered.answered) && scope.task(answered.by);

@@ -1,0 +1,101 @@
+//! Which replay makes the workload of a recording.
+
+use crate::StudyError;
+use crate::measurements::Measured;
+use schedlab_replay::Report;
+use schedlab_trace::Recording;
+use schedlab_trace::analysis::Summary;
+use schedlab_trace::analysis::messages::RequestTimes;
+use schedlab_trace::replay::{Replay, ReplayOptions, replay};
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+/// From what a recording is replayed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ReplayFrom {
+    /// From who woke whom: what is exchanged is inferred.
+    #[default]
+    Wakeups,
+    /// From the messages that were recorded: who waits for whom follows from them.
+    Messages,
+}
+
+impl ReplayFrom {
+    /// All of them.
+    pub const ALL: [ReplayFrom; 2] = [ReplayFrom::Messages, ReplayFrom::Wakeups];
+
+    /// Returns the name that users write.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ReplayFrom::Wakeups => "wakeups",
+            ReplayFrom::Messages => "messages",
+        }
+    }
+}
+
+impl fmt::Display for ReplayFrom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Reads `messages` or `wakeups`.
+impl FromStr for ReplayFrom {
+    type Err = StudyError;
+
+    fn from_str(text: &str) -> Result<ReplayFrom, StudyError> {
+        let found = ReplayFrom::ALL.into_iter().find(|from| from.name() == text);
+        found.ok_or_else(|| StudyError::Option(format!("replay `{text}`: there are messages and wakeups")))
+    }
+}
+
+/// Returns a recording as a workload, and what the replay by messages found where that made it. What both have in common (delays of
+/// the machine, ticks, price of the recorder) is measured in one way.
+pub(super) fn replayed(
+    path: &Path,
+    recording: &Recording,
+    from: ReplayFrom,
+) -> Result<(Replay, Option<Report>), StudyError> {
+    let found = replay(recording, &ReplayOptions::default());
+    let mut replay = found.map_err(|source| StudyError::trace(path, source))?;
+    if from == ReplayFrom::Wakeups {
+        return Ok((replay, None));
+    }
+    let Some(messages) = schedlab_replay::replay(recording, replay.report.recorder) else {
+        return Err(StudyError::Option(format!(
+            "{}: the recording has no messages, so that it cannot be replayed from them: record with --messages on (backend bpf), or use \
+             --replay wakeups",
+            path.display()
+        )));
+    };
+    replay.workload = messages.workload;
+    // What the replay by wakeups assumes beside the recording is not in this workload.
+    let report = &mut replay.report;
+    report.hogs.clone_from(&messages.report.endless);
+    for list in [&mut report.makers, &mut report.undecided, &mut report.starved, &mut report.unfinished] {
+        list.clear();
+    }
+    report.silent.clear();
+    report.runtimes.clear();
+    Ok((replay, Some(messages.report)))
+}
+
+/// A recording that holds something.
+pub(super) fn events_of(path: &Path) -> Result<Recording, StudyError> {
+    let recording = Recording::open(path).map_err(|source| StudyError::trace(path, source))?;
+    if recording.events.is_empty() {
+        return Err(StudyError::NoEvents { path: path.to_owned(), cut_off: recording.repairs.cut_off });
+    }
+    Ok(recording)
+}
+
+/// What was recorded, class by class, in a recording from which nothing is predicted.
+pub(crate) fn measured_in(path: &Path) -> Result<Measured, StudyError> {
+    let recording = events_of(path)?;
+    let classes: Vec<String> = recording.header.tasks.iter().map(|task| task.comm.clone()).collect();
+    let summary = Summary::of(&recording).map_err(|source| StudyError::trace(path, source))?;
+    let mut measured = Measured::of_summary(&summary, &classes, &|_| None);
+    measured.requests(&RequestTimes::recorded(&recording), summary.window);
+    Ok(measured)
+}

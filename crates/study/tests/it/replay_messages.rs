@@ -1,0 +1,162 @@
+//! A recording with messages, replayed from them: what a direct simulation of the change gives is what is predicted.
+
+use schedlab_model::{
+    Act, Amount, CpuId, CpuSet, EventSink, Fact, Holds, Ns, ObjectId, ObjectInfo, ObjectKind, ObjectSpec, Op,
+    Policy, Program, SchedEvent, Script, ScriptId, Step, TaskSpec, Workload,
+};
+use schedlab_scheduler::registry;
+use schedlab_sim::{Machine, RunOptions};
+use schedlab_study::compare::{Options, RecordedInput, ReplayFrom, compare_recording};
+use schedlab_study::measurements::Kind;
+use schedlab_study::metric::{Metric, Stat};
+use schedlab_study::result::{Row, Study};
+use schedlab_trace::{Capabilities, Capability, Facts, Header, Recording, TaskInfo, save};
+use std::path::{Path, PathBuf};
+
+const DURATION: Ns = Ns::from_s(2);
+const SERVICE: &str = "requests at TCP :7000";
+
+/// Keeps events and facts.
+#[derive(Default)]
+struct Both {
+    events: Vec<SchedEvent>,
+    facts: Vec<Fact>,
+}
+
+impl EventSink for Both {
+    fn event(&mut self, event: &SchedEvent) {
+        self.events.push(*event);
+    }
+
+    fn fact(&mut self, fact: &Fact) {
+        self.facts.push(*fact);
+    }
+}
+
+/// On one CPU: a server, its client, and a hog of this policy.
+fn workload(hog: Policy) -> Workload {
+    let mut workload = Workload::default();
+    let object = |name: &str| ObjectSpec {
+        name: name.to_owned(),
+        holds: Holds::Stream,
+        initial: 0,
+        room: None,
+        sync: true,
+        answered_in: None,
+    };
+    workload.exchange.objects = vec![object("requests"), object("answers")];
+    let send = |object| Act::Send { object: ObjectId(object), amount: 100 };
+    let receive = |object| Act::Receive { object: ObjectId(object), amount: 100, whole: false };
+    let step = |us, act| Step { before: Ns::from_us(us), act, after: Ns::from_us(1) };
+    let play = |steps: Vec<Step>| Script { steps, repeat_from: Some(0), ..Script::default() };
+    workload.exchange.scripts = vec![
+        play(vec![step(0, receive(0)), step(200, send(1))]),
+        play(vec![step(50, send(0)), step(0, receive(1))]),
+    ];
+    let script = |number| Program::once([Op::Play(ScriptId(number))]);
+    workload.tasks = vec![
+        TaskSpec::new("server", script(0)),
+        TaskSpec::new("client", script(1)),
+        TaskSpec {
+            policy: hog,
+            ..TaskSpec::new("hog", Program::once([Op::Run(Amount::Fixed(Ns::from_s(60)))]))
+        },
+    ];
+    workload.tasks.iter_mut().for_each(|task| task.affinity = CpuSet::single(CpuId(0)));
+    workload
+}
+
+/// Simulates the workload into a file; `facts`: with what its tasks exchange.
+fn record(name: &str, hog: Policy, facts: bool) -> PathBuf {
+    let workload = workload(hog);
+    let scheduler = registry::build(&"linux-6.18".parse().unwrap(), 1).unwrap();
+    let mut both = Both::default();
+    schedlab_sim::run(&Machine::flat(1), &workload, &*scheduler, &RunOptions::for_time(DURATION), &mut both)
+        .unwrap();
+    let info = |(i, task): (usize, &TaskSpec)| TaskInfo {
+        policy: task.policy,
+        affinity: task.affinity,
+        ..TaskInfo::unknown(i as u32 + 1, i as u32 + 1, task.name.clone())
+    };
+    let mut capabilities = Capabilities::simulator();
+    if facts {
+        capabilities.0.insert(Capability::Messages.name().to_owned());
+    }
+    let header = Header {
+        backend: "simulator".to_owned(),
+        kernel: "6.18.44".to_owned(),
+        hz: 250,
+        topology: Machine::flat(1).topology,
+        capabilities,
+        tasks: workload.tasks.iter().enumerate().map(info).collect(),
+        ..Header::default()
+    };
+    let end = |from: &str, to: &str, peer| ObjectInfo {
+        from: from.to_owned(),
+        to: to.to_owned(),
+        peer: Some(ObjectId(peer)),
+        ..ObjectInfo::of(ObjectKind::Tcp)
+    };
+    let (client, server) = ("127.0.0.1:40000", "127.0.0.1:7000");
+    let objects = vec![end(client, server, 1), end(server, client, 0)];
+    let facts = if facts { Facts { objects, list: both.facts } } else { Facts::default() };
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let recording =
+        Recording { header, events: both.events, facts, duration: DURATION, ..Recording::default() };
+    save(&recording, &path).unwrap();
+    path
+}
+
+fn value(row: &Row, kind: Kind, name: &str, metric: Metric) -> f64 {
+    row.find(kind, name).unwrap().cell(metric).unwrap().value.median
+}
+
+fn compared(path: &Path) -> Study {
+    let input = RecordedInput::open_from(path, ReplayFrom::Messages).unwrap();
+    let variants = vec!["batch idle: hog policy=idle".to_owned()];
+    let options = Options { jobs: 1, repetitions: Some(1), variants, ..Options::default() };
+    compare_recording(&input, None, &options, &|_, _| {}).unwrap()
+}
+
+#[test]
+fn what_a_change_would_do_is_what_a_direct_simulation_of_it_does() {
+    let study = compared(&record("messages-other.slt", Policy::Other, true));
+    let replay = study.self_replay.as_ref().unwrap();
+    assert_eq!(replay.replay, "messages");
+    assert!(replay.trusted, "{:?}", replay.distrust);
+    assert!(replay.assumptions.contains("replay by messages"), "{}", replay.assumptions);
+    let direct = compared(&record("messages-idle.slt", Policy::Idle, true));
+    let (predicted, came) = (&study.rows[1], &direct.rows[0]);
+    for task in ["server", "client", "hog"] {
+        let of = |row| value(row, Kind::Class, task, Metric::Share);
+        assert!((of(predicted) - of(came)).abs() < 0.01, "{task}: {} and {}", of(predicted), of(came));
+    }
+    for metric in [Metric::Throughput, Metric::Response(Stat::Percentile(50_000))] {
+        let of = |row| value(row, Kind::Channel, SERVICE, metric);
+        let (predicted, came) = (of(predicted), of(came));
+        assert!((predicted / came - 1.0).abs() < 0.02, "{metric}: {predicted} and {came}");
+    }
+}
+
+/// The requests of the recording itself are those that its simulation has.
+#[test]
+fn requests_are_measured_alike_in_the_recording_and_in_its_simulation() {
+    let path = record("messages-requests.slt", Policy::Other, true);
+    let input = RecordedInput::open_from(&path, ReplayFrom::Messages).unwrap();
+    let measured = input.measured();
+    let recorded = measured.find(Kind::Channel, SERVICE).unwrap();
+    let study = compared(&path);
+    for metric in [Metric::Throughput, Metric::Response(Stat::Percentile(99_000))] {
+        let (was, is) =
+            (recorded.value(metric).unwrap(), value(&study.rows[0], Kind::Channel, SERVICE, metric));
+        assert!((is / was - 1.0).abs() < 0.05, "{metric}: {was} recorded, {is} simulated");
+    }
+}
+
+#[test]
+fn a_recording_without_messages_is_refused_by_name() {
+    let path = record("messages-none.slt", Policy::Other, false);
+    let error = RecordedInput::open_from(&path, ReplayFrom::Messages).unwrap_err().to_string();
+    assert!(error.contains("--messages on") && error.contains("--replay wakeups"), "{error}");
+    assert!(RecordedInput::open(&path).is_ok());
+}
