@@ -32,10 +32,11 @@ test-all:  ## The same, whatever changed, with all cases of the property tests
 	@.ci/test --all
 
 NEXTEST := $(CARGO) nextest
-# nextest is taken where it is there (`make test` brings it); it does not know the examples of the documentation.
+# nextest is taken where it is there (`make test` brings it). Examples are files of a crate, compiled with its tests: for examples in
+# comments cargo would compile every dependency once more.
 cargo-test:  ## Every test but those of the Python package and the guests
 	@if $(NEXTEST) --version >/dev/null 2>&1; then \
-		$(CARGO) test --workspace --doc && $(NEXTEST) run --workspace; else $(CARGO) test --workspace --no-fail-fast; fi
+		$(NEXTEST) run --workspace; else $(CARGO) test --workspace --all-targets --no-fail-fast; fi
 
 # The same selection of crates as `cargo-test` has: built alone, a crate gets other features, and most would be compiled again.
 test-programs:  ## Compile the tests and the programs that they run

@@ -2,22 +2,7 @@
 //!
 //! A [`Page`] is a title, a verdict and sections; a section holds parts: text, tables, distributions
 //! ([`Cdf`], [`Ladders`]), schedules by CPU ([`Lanes`]), matrices ([`Matrix`]), values over time ([`Series`]) and lists of facts
-//! ([`Facts`]). Code that has a result builds a page from these and knows nothing of HTML:
-//!
-//! ```
-//! use schedlab_report::{Cell, Column, Page, Part, Section, Table};
-//! let mut page = Page::new("Two hogs");
-//! page.verdict("Both get half of the CPU.", "Over 5 seeds the range contains the median with 94 % confidence.");
-//! let mut section = Section::new("Share of the CPU");
-//! section.push(Table {
-//!     caption: "CPU share, median of 5 seeds".to_owned(),
-//!     columns: vec![Column::text("task"), Column::number("CPU share")],
-//!     rows: vec![vec![Cell::head("hog"), Cell::number("50.0 %", 0.5)]],
-//!     fold: None,
-//! });
-//! page.push(section);
-//! assert!(page.render().unwrap().starts_with("<!doctype html>"));
-//! ```
+//! ([`Facts`]). Code that has a result builds a page from these and knows nothing of HTML: see `examples/page.rs`.
 //!
 //! Everything that comes from outside (names of tasks, commands, notes) is hostile: templates escape it, data for
 //! scripts cannot end its element, and scripts put text into the page as text only. A strict content security

@@ -47,6 +47,11 @@ pub(super) fn check(file: &str, content: &str, findings: &mut Vec<Finding>) {
     if !content.is_empty() && !content.ends_with('\n') {
         findings.push(Finding::new(file, lines, "does not end with a newline"));
     }
+    if code {
+        let text =
+            "an example that no test compiles: make it a file under `examples`, or name another language";
+        findings.extend(examples(content).map(|line| Finding::new(file, line, text)));
+    }
     for (at, line) in content.lines().enumerate() {
         if line.ends_with([' ', '\t', '\r']) {
             findings.push(Finding::new(file, at + 1, "ends in blanks"));
@@ -58,6 +63,19 @@ pub(super) fn check(file: &str, content: &str, findings: &mut Vec<Finding>) {
             findings.push(Finding::new(file, at + 1, format!("says `{word}`: {advice}")));
         }
     }
+}
+
+/// Returns the lines at which a comment begins an example in Rust (rustdoc's default language).
+fn examples(content: &str) -> impl Iterator<Item = usize> {
+    let fences = content.lines().enumerate().filter_map(|(at, line)| {
+        let comment = line.trim_start();
+        let comment = comment.strip_prefix("//!").or_else(|| comment.strip_prefix("///"))?;
+        Some((at + 1, comment.trim().strip_prefix("```")?))
+    });
+    let openings = fences.step_by(2);
+    openings
+        .filter(|(_, language)| matches!(*language, "" | "rust" | "no_run" | "should_panic"))
+        .map(|(line, _)| line)
 }
 
 fn private(line: &str) -> Option<(&'static str, &'static str)> {
@@ -97,6 +115,12 @@ mod tests {
         assert_eq!(lines("a.md", "one"), [1]);
         assert_eq!(lines("a.rs", &"//\n".repeat(LINES_MAX)), [0usize; 0]);
         assert_eq!(lines("a.rs", &"//\n".repeat(LINES_MAX + 1)), [LINES_MAX + 1]);
+    }
+
+    #[test]
+    fn finds_examples_in_comments() {
+        assert_eq!(lines("a.rs", "//! ```text\n//! a -> b\n//! ```\n"), [0usize; 0]);
+        assert_eq!(lines("a.rs", "//! ```toml\n//! ```\n\n/// ```\n/// f();\n/// ```\n"), [4]);
     }
 
     #[test]

@@ -1,4 +1,6 @@
 //! All tests of the page, in one program.
 
 mod browser;
+#[path = "../../examples/page.rs"]
+mod example;
 mod page;

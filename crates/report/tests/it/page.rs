@@ -42,3 +42,10 @@ fn empty_sections_are_left_out() {
     page.push(Section::new("Nothing here"));
     assert!(!page.render().unwrap().contains("Nothing here"));
 }
+
+#[test]
+fn the_example_makes_a_page() {
+    let html = crate::example::page().render().unwrap();
+    assert!(html.starts_with("<!doctype html>") && html.contains("50.0 %"));
+    crate::example::main().unwrap();
+}
