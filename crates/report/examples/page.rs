@@ -1,13 +1,13 @@
 //! A page with one table, on standard output.
 
-use schedlab_report::{Cell, Column, Page, ReportError, Section, Table};
+use schedlab_report::{Cell, Column, Page, Section, Table};
+use std::io::Write;
 
-pub fn main() -> Result<(), ReportError> {
-    println!("{}", page().render()?);
-    Ok(())
+pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
+    Ok(std::io::stdout().write_all(page().render()?.as_bytes())?)
 }
 
-pub fn page() -> Page {
+pub(crate) fn page() -> Page {
     let mut page = Page::new("Two hogs");
     page.verdict(
         "Both get half of the CPU.",
