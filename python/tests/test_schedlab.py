@@ -234,3 +234,18 @@ def test_the_command_line_can_be_run_as_a_module() -> None:
 def test_names_are_listed() -> None:
     assert "linux-6.18" in sl.schedulers()
     assert "redis-batch" in sl.scenarios()
+
+
+def test_only_what_a_call_reads_itself_is_never_written_over(tmp_path: Path) -> None:
+    page, own = tmp_path / "x.html", tmp_path / "own.slt"
+    for copy in (page, own):
+        copy.write_bytes(RECORDING.read_bytes())
+    sl.open(page)
+    study = sl.compare(own, seeds=1, duration="300ms")
+    # What another call has read is the caller's to write over, and a page may be written again.
+    for _ in range(2):
+        study.report(page)
+        assert page.read_text().startswith("<!doctype html>")
+    with pytest.raises(ValueError, match="give the output a name of its own"):
+        study.report(own)
+    assert own.read_bytes() == RECORDING.read_bytes()

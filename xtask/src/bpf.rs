@@ -60,10 +60,8 @@ fn version() -> String {
 }
 
 fn build(root: &Path, source: &str) -> Result<Vec<u8>> {
-    let name = source.replace('/', "-");
-    let folder = std::env::temp_dir().join(format!("schedlab-bpf-{}-{name}", std::process::id()));
-    std::fs::create_dir_all(&folder)?;
-    let (whole, stripped) = (folder.join("whole.o"), folder.join("stripped.o"));
+    let folder = tempfile::tempdir()?;
+    let (whole, stripped) = (folder.path().join("whole.o"), folder.path().join("stripped.o"));
     let target =
         ["-target", "bpf", "-mcpu=v3", "-g", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"];
     // Names of source files are kept as they are from the root: an object does not tell where it was built.
@@ -75,9 +73,7 @@ fn build(root: &Path, source: &str) -> Result<Vec<u8>> {
     let mut strip = Command::new("llvm-strip");
     strip.arg("-g").arg(&whole).arg("-o").arg(&stripped);
     run(&mut strip, "llvm-strip", "apt-get install llvm")?;
-    let bytes = std::fs::read(&stripped)?;
-    let _ = std::fs::remove_dir_all(&folder);
-    Ok(bytes)
+    Ok(std::fs::read(&stripped)?)
 }
 
 fn run(command: &mut Command, name: &str, how: &str) -> Result<()> {

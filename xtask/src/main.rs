@@ -1,10 +1,12 @@
-//! Chores of the workspace: `cargo xtask tidy|ci|deny|bpf|stress|fuzz|disturb|docs|writers|oracle|checked|pairs|same-results|torture-writes|torture-live`. A thin
+//! Chores of the workspace: `cargo xtask tidy|ci|deny|bpf|stress|fuzz|disturb|docs|writers|oracle|checked|pairs|same-results|torture-writes|torture-live|broken|watch-flat`. A thin
 //! dispatcher; each chore is a module of its own.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr)] // a command-line tool
 
 mod arguments;
 mod bpf;
+mod broken;
+mod built;
 mod ci;
 mod disturb;
 mod docs;
@@ -24,6 +26,7 @@ mod tidy;
 mod torture_live;
 mod torture_writes;
 mod tree;
+mod watch_flat;
 
 use anyhow::{Result, bail};
 use std::process::ExitCode;
@@ -99,6 +102,10 @@ Usage: cargo xtask <chore> [options]
                     garbled, numbers that are used again, second instances, full disks; everything is as before, nothing is left
       --rounds N    how many (default 2000; one of eight attacks a whole driver)
       --seed N      other moments
+  broken            the cases by which schedlab was broken when it was attacked as root: what was done, what it did, and whether the tests of
+                    that hold now
+  watch-flat        the memory of `schedlab watch` beside threads that are created and end, minute by minute
+      --threads N   how many (default 15000); --minutes N: in which time (default 10)
   help              this text
 
 Exit codes: 0 done, 1 something was found, 2 bad arguments.
@@ -146,6 +153,8 @@ fn run(args: &[String]) -> Result<ExitCode> {
         "same-results" => same_results::command(rest),
         "torture-writes" => torture_writes::command(rest),
         "torture-live" => torture_live::command(rest),
+        "broken" => broken::command(rest),
+        "watch-flat" => watch_flat::command(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(ExitCode::SUCCESS)
@@ -186,6 +195,8 @@ mod tests {
             "same-results",
             "torture-writes",
             "torture-live",
+            "broken",
+            "watch-flat",
             "help",
         ] {
             let text = of_chore(chore).unwrap_or_else(|| panic!("{chore}"));

@@ -1,12 +1,13 @@
 //! New files and folders with a name of their own.
 
 use crate::folder::{End, Walk, end};
+use crate::new_file::part_file;
 use crate::{FileId, Folder, inputs};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -22,6 +23,28 @@ pub fn create_new(path: &Path) -> io::Result<File> {
     let file = File::from(Folder::open(folder)?.open_at(name, flags, 0o600)?);
     inputs::note_made(&file)?;
     Ok(file)
+}
+
+/// Makes a file as [`create_new`] does, with `bytes` in it, which are on the disk before it replaces the file that is there.
+///
+/// # Errors
+/// What the system says, or [`Refused`](crate::Refused); the file that was there is untouched.
+pub fn create_again(path: &Path, bytes: &[u8]) -> io::Result<File> {
+    let (Some(name), Some(folder)) = (path.file_name(), path.parent()) else {
+        return Err(Errno::ISDIR.into());
+    };
+    let folder = Folder::open(folder)?;
+    let (part, mut file) = part_file(&folder, name, OFlags::RDWR | OFlags::APPEND, 0o600)?;
+    inputs::note_made(&file)?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_data());
+    let put = written.and_then(|()| Ok(rustix::fs::renameat(&folder, &part, &folder, name)?));
+    match put {
+        Ok(()) => Ok(file),
+        Err(error) => {
+            let _ = remove_entry(&folder, &part, FileId::of(&file)?);
+            Err(error)
+        }
+    }
 }
 
 /// Makes a folder and those that lead to it. Returns whether it was missing.

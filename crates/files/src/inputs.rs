@@ -56,7 +56,13 @@ fn seen() -> MutexGuard<'static, Seen> {
     SEEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Opens an input. From here on this process writes over it no more.
+/// Forgets what earlier work of this process read. A command does one thing; a session of a library does one after the other, and may write over what
+/// an earlier call read, but not over what the same call reads.
+pub fn begin_work() {
+    seen().inputs.clear();
+}
+
+/// Opens an input. From here on this process writes over it no more, until [`begin_work`].
 ///
 /// # Errors
 /// What the system says, or [`Refused::Input`] when it is an output ([`claim`]).

@@ -18,9 +18,11 @@ mod links;
 mod new_file;
 mod refused;
 
-pub use create::{create_new, make_folder, remove_folder, remove_if, spare_folders, unnamed};
+pub use create::{create_again, create_new, make_folder, remove_folder, remove_if, spare_folders, unnamed};
 pub use folder::Folder;
-pub use inputs::{FileId, claim, claim_stdout, note_input, open, read, read_named, read_to_string};
+pub use inputs::{
+    FileId, begin_work, claim, claim_stdout, note_input, open, read, read_named, read_to_string,
+};
 pub use new_file::{NewFile, STDOUT, is_part_of};
 pub use refused::Refused;
 /// A folder with a random name that is removed with its value.

@@ -5,7 +5,7 @@ use rustix::fs::Stat;
 use std::io;
 use std::path::Path;
 
-/// The sticky bit: in such a folder only the owner of an entry (or of the folder) renames and removes it.
+/// The sticky bit (S_ISVTX, include/uapi/linux/stat.h, Linux 6.12): in such a folder only the owner of an entry (or of the folder) renames and removes it.
 const STICKY: u32 = 0o1000;
 
 /// Returns whether every user can make entries in a folder like /tmp.

@@ -143,7 +143,7 @@ impl NewFile {
         }
         // What replaces a file gets its mode once it is known to be no other user's.
         let mode = if old.is_some() { 0o600 } else { 0o666 };
-        let (part, file) = part_file(&folder, &name, mode)?;
+        let (part, file) = part_file(&folder, &name, OFlags::WRONLY, mode)?;
         inputs::note_made(&file)?;
         let path = folder.path().join(&part);
         let place = Place::Beside { folder, part, name, replaces: true };
@@ -259,7 +259,12 @@ fn held(folder: &Folder, name: &OsStr) -> io::Result<Option<File>> {
 }
 
 /// Makes a file with a random name that begins with `name`.
-fn part_file(folder: &Folder, name: &OsStr, mode: u32) -> io::Result<(OsString, File)> {
+pub(crate) fn part_file(
+    folder: &Folder,
+    name: &OsStr,
+    flags: OFlags,
+    mode: u32,
+) -> io::Result<(OsString, File)> {
     for _ in 0..NAMES {
         let mut random = [0; 8];
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
@@ -267,7 +272,7 @@ fn part_file(folder: &Folder, name: &OsStr, mode: u32) -> io::Result<(OsString, 
         let begin = &name.as_bytes()[..name.len().min(NAME_MAX - end.len())];
         let mut part = OsStr::from_bytes(begin).to_owned();
         part.push(end);
-        match folder.open_at(&part, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, mode) {
+        match folder.open_at(&part, flags | OFlags::CREATE | OFlags::EXCL, mode) {
             Ok(file) => return Ok((part, File::from(file))),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),

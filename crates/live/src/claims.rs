@@ -12,6 +12,7 @@
 use crate::LiveError;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use schedlab_host::threads::{self, Identity};
+use schedlab_model::text::{quoted, shell_word};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, symlink};
@@ -70,10 +71,12 @@ impl Holder {
 
     /// Returns who it is and what to do, for the end of a sentence.
     pub(crate) fn describe(&self) -> String {
-        let (pid, purpose) = (self.owner.0, &self.purpose);
+        // Another user may have written the claim, and its text is printed to be pasted.
+        let (pid, purpose) = (self.owner.0, quoted(&self.purpose));
         let folder =
             self.journal.as_ref().and_then(|path| path.parent()).map(|folder| folder.display().to_string());
-        let with = folder.map_or_else(String::new, |folder| format!("SCHEDLAB_RUN_DIR={folder} "));
+        let with =
+            folder.map_or_else(String::new, |folder| format!("SCHEDLAB_RUN_DIR={} ", shell_word(&folder)));
         match process_lives(self.owner) {
             true => format!(
                 "process {pid} ({purpose}): end it, or give everything back with `{with}schedlab detach`"

@@ -8,6 +8,7 @@ use crate::restore::{self, Report};
 use rustix::fs::{FlockOperation, flock};
 use schedlab_host::threads::Identity;
 use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -57,7 +58,7 @@ impl Held {
 
     /// Returns what the journal says, whatever became of its file.
     pub(crate) fn record(&self) -> Result<Record, LiveError> {
-        let text = self.memory.read_from(0).map_err(LiveError::io("the journal in memory"))?;
+        let (_, text) = self.memory.read_from(0).map_err(LiveError::io("the journal in memory"))?;
         let bad =
             || LiveError::Journal { path: self.path.clone(), line: 1, fault: "there is no head".to_owned() };
         Record::parse(&self.path, &text)?.ok_or_else(bad)
@@ -67,6 +68,7 @@ impl Held {
     pub(crate) fn give_back(&mut self, patience: Duration) -> Result<Report, LiveError> {
         self.reserve.release();
         raise_limits();
+        self.look_for_file();
         let _lock = self.lock();
         if self.is_done() {
             return Ok(Report::default());
@@ -91,6 +93,21 @@ impl Held {
         self.reserve.release();
         let record = self.record()?;
         restore::after(&record, || self.give_back(patience))
+    }
+
+    /// Takes the file that is at the journal's path now, when it begins as the journal does: the owner may have written it anew.
+    fn look_for_file(&mut self) {
+        let Ok((_, text)) = self.memory.read_from(0) else { return };
+        let Some((head, _)) = text.split_once('\n') else { return };
+        let begin = |file: &File| {
+            let mut begin = vec![0; head.len() + 1];
+            file.read_exact_at(&mut begin, 0).map(|()| begin)
+        };
+        let found = File::open(&self.path).ok();
+        let is_it = |file: &File| begin(file).is_ok_and(|begin| begin == format!("{head}\n").as_bytes());
+        if let Some(file) = found.filter(is_it) {
+            self.file = Some(file);
+        }
     }
 
     fn lock(&self) -> Option<Lock<'_>> {

@@ -6,13 +6,15 @@
 //!
 //! The file is for `schedlab restore`, `status` and people. Owner and guardians have the same lines in memory ([`crate::memory`]).
 
+mod kept;
+
 use crate::memory::Memory;
 use crate::{LiveError, RunDir};
 use schedlab_host::threads::{self, Identity, Scheduling};
 use schedlab_model::{CpuSet, Ns};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -199,8 +201,15 @@ pub struct Journal {
     file: File,
     /// How long the file is: a line that was not written whole is cut off again.
     length: u64,
+    /// At this length it is written anew, without what says nothing any more.
+    anew_at: u64,
+    /// And at none below this.
+    least: u64,
     memory: Memory,
 }
+
+/// The least length at which a journal is written anew: some thousand entries.
+const ANEW: u64 = 1 << 20;
 
 impl Journal {
     /// Begins a journal for this process.
@@ -218,7 +227,7 @@ impl Journal {
         let memory = Memory::create().map_err(LiveError::io("memory for the journal (memfd_create)"))?;
         let file = schedlab_files::create_new(&path);
         let file = file.map_err(LiveError::io(path.display().to_string()))?;
-        let mut journal = Journal { path, file, length: 0, memory };
+        let mut journal = Journal { path, file, length: 0, anew_at: ANEW, least: ANEW, memory };
         let head = Head { version: VERSION, boot: threads::boot_id(), owner, purpose: purpose.to_owned() };
         journal.line(&head).inspect_err(|_| drop(fs::remove_file(&journal.path)))?;
         Ok(journal)
@@ -244,7 +253,32 @@ impl Journal {
     /// # Errors
     /// When it could not be written: then nothing may be changed.
     pub fn note(&mut self, entry: &Entry) -> Result<(), LiveError> {
-        self.line(entry)
+        self.line(entry)?;
+        if self.length >= self.anew_at {
+            // What fails leaves what is there, which says the same.
+            let _ = self.write_anew();
+            self.anew_at = self.least.max(self.length * 2);
+        }
+        Ok(())
+    }
+
+    /// Leaves out what says nothing any more, in the file and in memory. Killed at any moment, both say what they said.
+    fn write_anew(&mut self) -> io::Result<()> {
+        let (_, text) = self.memory.read_from(0)?;
+        let mut lines = text.lines();
+        let head = lines.next().unwrap_or_default();
+        let (entries, faults) = entries(head, lines);
+        if !faults.is_empty() {
+            return Err(io::Error::from(io::ErrorKind::InvalidData));
+        }
+        let mut text = format!("{head}\n");
+        for entry in kept::kept(entries) {
+            text += &serde_json::to_string(&entry)?;
+            text.push('\n');
+        }
+        self.file = schedlab_files::create_again(&self.path, text.as_bytes())?;
+        self.length = text.len() as u64;
+        self.memory.replace(&text)
     }
 
     fn line(&mut self, value: &impl Serialize) -> Result<(), LiveError> {
@@ -324,7 +358,7 @@ impl Record {
             return Err(LiveError::JournalVersion { path: path.to_owned(), fault: known });
         }
         let head: Head = serde_json::from_str(first).map_err(|error| bad(error.to_string()))?;
-        let (entries, faults) = entries(lines);
+        let (entries, faults) = entries(first, lines);
         Ok(Some(Record { path: path.to_owned(), head, entries, faults }))
     }
 
@@ -335,7 +369,7 @@ impl Record {
         let why = serde_json::from_str::<Head>(lines.next()?).err()?.to_string();
         let mut numbers = path.file_stem()?.to_str()?.split('-');
         let (pid, started) = (numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?);
-        let (entries, mut faults) = entries(lines);
+        let (entries, mut faults) = entries("", lines);
         if entries.is_empty() {
             return None;
         }
@@ -353,10 +387,10 @@ impl Record {
     }
 }
 
-/// Reads the lines after the first.
-fn entries<'a>(lines: impl Iterator<Item = &'a str>) -> (Vec<Entry>, Vec<Fault>) {
+/// Reads the lines after the first, `head`. It comes again where an owner was killed while it wrote its journal anew: what follows it was said before.
+fn entries<'a>(head: &str, lines: impl Iterator<Item = &'a str>) -> (Vec<Entry>, Vec<Fault>) {
     let (mut entries, mut faults) = (Vec::new(), Vec::new());
-    for (number, line) in lines.enumerate() {
+    for (number, line) in lines.enumerate().filter(|(_, line)| *line != head) {
         match serde_json::from_str(line) {
             Ok(entry) => entries.push(entry),
             Err(error) => faults.push(Fault { line: number + 2, why: error.to_string() }),

@@ -1,9 +1,10 @@
 //! The journal in memory: a file without a name (memfd) that owner and guardians hold open. What happens to the journal's file - it is removed,
 //! cut or overwritten, its disk is full - changes nothing of what they give back.
 //!
-//! Its first byte says whether everything is given back; the journal's text is behind it. It has room for the mark from the beginning.
+//! Its first byte says whether everything is given back, and eight bytes behind it where the journal's text begins: it moves on when the text is
+//! replaced by a shorter one. There is room for the mark from the beginning.
 
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,6 +12,10 @@ use std::os::unix::fs::FileExt as _;
 
 const OPEN: u8 = b'o';
 const DONE: u8 = b'd';
+/// Where the place of the first line is: eight bytes, aligned.
+const BEGIN: u64 = 8;
+/// The place of the first line at first.
+const TEXT: u64 = 16;
 
 /// See the module.
 #[derive(Debug)]
@@ -20,7 +25,14 @@ impl Memory {
     pub(crate) fn create() -> io::Result<Memory> {
         let file = File::from(memfd_create("schedlab-journal", MemfdFlags::CLOEXEC)?);
         file.write_all_at(&[OPEN], 0)?;
+        file.write_all_at(&TEXT.to_le_bytes(), BEGIN)?;
         Ok(Memory(file))
+    }
+
+    fn begin(&self) -> io::Result<u64> {
+        let mut place = [0; 8];
+        self.0.read_exact_at(&mut place, BEGIN)?;
+        Ok(u64::from_le_bytes(place).max(TEXT))
     }
 
     /// Opens the one that this process inherited under the number `fd`.
@@ -38,13 +50,28 @@ impl Memory {
         })
     }
 
-    /// Returns the text from byte `from` on.
-    pub(crate) fn read_from(&self, from: u64) -> io::Result<String> {
-        let begin = from + 1;
-        let length = self.0.metadata()?.len().saturating_sub(begin);
-        let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
-        self.0.read_exact_at(&mut bytes, begin)?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    /// Puts other lines in the place of all that are there. A process that reads meanwhile, or after this one was killed here, reads the lines before, with
+    /// these behind them or not, or these alone.
+    pub(crate) fn replace(&self, text: &str) -> io::Result<()> {
+        let (begin, end) = (self.begin()?, self.0.metadata()?.len());
+        self.append(text)?;
+        self.0.write_all_at(&end.to_le_bytes(), BEGIN)?;
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(fallocate(&self.0, hole, begin, end - begin)?)
+    }
+
+    /// Returns the text from place `from` on, and the place where it begins: further on when the lines there were replaced.
+    pub(crate) fn read_from(&self, from: u64) -> io::Result<(u64, String)> {
+        loop {
+            let begin = self.begin()?;
+            let at = begin.max(from);
+            let length = self.0.metadata()?.len().saturating_sub(at);
+            let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+            self.0.read_exact_at(&mut bytes, at)?;
+            if self.begin()? == begin {
+                return Ok((at, String::from_utf8_lossy(&bytes).into_owned()));
+            }
+        }
     }
 
     pub(crate) fn set_done(&self) -> io::Result<()> {
@@ -75,11 +102,27 @@ mod tests {
         let guardian = Memory::inherited(owner.as_fd().as_raw_fd()).expect("it is open");
         owner.append("a\n").expect("memory");
         owner.append("bc\n").expect("memory");
-        assert_eq!(guardian.read_from(0).expect("readable"), "a\nbc\n");
-        assert_eq!(guardian.read_from(2).expect("readable"), "bc\n");
+        assert_eq!(guardian.read_from(0).expect("readable"), (TEXT, "a\nbc\n".to_owned()));
+        assert_eq!(guardian.read_from(TEXT + 2).expect("readable").1, "bc\n");
         assert!(!owner.is_done());
         guardian.set_done().expect("memory");
         assert!(owner.is_done());
-        assert_eq!(owner.read_from(0).expect("readable"), "a\nbc\n");
+        assert_eq!(owner.read_from(0).expect("readable").1, "a\nbc\n");
+    }
+
+    #[test]
+    fn lines_that_are_replaced_take_no_memory_any_more() {
+        let memory = Memory::create().expect("memory");
+        let line = "x".repeat(1 << 16) + "\n";
+        for round in 0..8 {
+            (0..16).for_each(|_| memory.append(&line).expect("memory"));
+            let read = memory.read_from(0).expect("readable").1;
+            assert_eq!(read.len(), 16 * line.len() + if round == 0 { 0 } else { 5 });
+            memory.replace("kept\n").expect("memory");
+            let (at, text) = memory.read_from(TEXT).expect("readable");
+            assert_eq!((at > TEXT, text.as_str()), (true, "kept\n"));
+        }
+        let blocks = std::os::unix::fs::MetadataExt::blocks(&memory.0.metadata().expect("open"));
+        assert!(blocks * 512 < 1 << 16, "{blocks} blocks of 512 bytes");
     }
 }

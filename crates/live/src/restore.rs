@@ -133,6 +133,11 @@ pub(crate) fn finished(path: &Path, journal: Option<&fs::File>) {
     if held.is_some() && fs::symlink_metadata(path).ok().map(number) == held {
         let _ = fs::remove_file(path);
     }
+    // An owner that was killed while it wrote its journal anew leaves what it wrote until then.
+    let beside = path.parent().and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten();
+    for part in beside.map(|entry| entry.path()).filter(|part| schedlab_files::is_part_of(part, path)) {
+        let _ = fs::remove_file(part);
+    }
     crate::status_file::remove(path);
     crate::detach::forget_requests(path);
     crate::claims::forget(path);
@@ -221,20 +226,21 @@ pub fn put_back(record: &Record) -> Report {
 }
 
 /// What was before, and everything that schedlab set.
+#[derive(Debug)]
 struct Change<B, S> {
     before: B,
     set: Vec<S>,
 }
 
 /// Where a thread could run before.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Home {
     cpus: CpuSet,
     /// See [`Entry::Affinity`].
     follows: bool,
 }
 
-#[derive(Default)]
+#[derive(Default, Debug)]
 struct Changes {
     scheduling: BTreeMap<Identity, Change<Scheduling, Setting>>,
     slacks: BTreeMap<Identity, Ns>,
@@ -317,6 +323,7 @@ impl Changes {
 }
 
 /// See [`Entry::Process`].
+#[derive(Debug)]
 struct Process {
     thread: Identity,
     before: Scheduling,
@@ -527,6 +534,25 @@ fn go_on(thread: &Identity) -> ItemOutcome {
         Ok(()) if stopped => ItemOutcome::Restored,
         Ok(()) => ItemOutcome::AsBefore,
     }
+}
+
+/// Returns what entries come to: two lists with the same text give back the same.
+#[cfg(test)]
+pub(crate) fn meaning(entries: &[Entry]) -> String {
+    let mut changes = Changes::from_entries(entries, 0);
+    // What was set is a set, whatever the order.
+    fn in_order<K, B, S: std::fmt::Debug>(map: &mut BTreeMap<K, Change<B, S>>) {
+        for change in map.values_mut() {
+            change.set.sort_by_key(|set| format!("{set:?}"));
+            change.set.dedup_by_key(|set| format!("{set:?}"));
+        }
+    }
+    in_order(&mut changes.scheduling);
+    in_order(&mut changes.affinity);
+    in_order(&mut changes.files);
+    let all: BTreeSet<String> = changes.processes.drain(..).map(|one| format!("{one:?}")).collect();
+    let released: BTreeSet<u32> = changes.released.drain(..).collect();
+    format!("{changes:?} {all:?} {released:?}")
 }
 
 #[cfg(test)]

@@ -68,7 +68,7 @@ pub fn find(input: &str) -> Result<Found, StudyError> {
     }
     let plain = !input.contains(['/', '.']);
     let local = Path::new("scenarios").join(format!("{input}.toml"));
-    if plain && local.exists() {
+    if plain && local.is_file() {
         return Ok(Found::Scenario(Box::new(scenario::load(&local)?)));
     }
     if let Some(scenario) = load(input) {

@@ -6,6 +6,7 @@ use crate::gallery::{self, Found};
 use crate::result::Study;
 use crate::scenario::Scenario;
 use crate::tune::Target;
+use schedlab_model::Ns;
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_trace::Header;
 use std::path::Path;
@@ -25,7 +26,7 @@ impl Input {
     /// # Errors
     /// There is no such input, or it cannot be read.
     pub fn open(name: &str) -> Result<Input, StudyError> {
-        Input::read(gallery::find(name)?, None)
+        Input::read(gallery::find(name)?, None, None)
     }
 
     /// The same, with the replay that is chosen for a recording.
@@ -33,14 +34,22 @@ impl Input {
     /// # Errors
     /// As [`Input::open`]; or a replay was chosen for a scenario.
     pub fn open_from(name: &str, replay: Option<ReplayFrom>) -> Result<Input, StudyError> {
-        Input::read(gallery::find(name)?, replay)
+        Input::read(gallery::find(name)?, replay, None)
     }
 
-    /// Reads what was found.
+    /// As [`Input::open`]; of a recording only what happened in the time of a comparison ([`Options::duration`]) is read.
+    ///
+    /// # Errors
+    /// As [`Input::open`].
+    pub fn open_first(name: &str, duration: Option<Ns>) -> Result<Input, StudyError> {
+        Input::read(gallery::find(name)?, None, duration)
+    }
+
+    /// Reads what was found; see [`Input::open_first`].
     ///
     /// # Errors
     /// The recording cannot be read, or a replay was chosen for a scenario.
-    pub fn read(found: Found, replay: Option<ReplayFrom>) -> Result<Input, StudyError> {
+    pub fn read(found: Found, replay: Option<ReplayFrom>, duration: Option<Ns>) -> Result<Input, StudyError> {
         Ok(match (found, replay) {
             (Found::Scenario(_), Some(replay)) => {
                 let why = "has a meaning only for recordings, and the input is a scenario";
@@ -48,7 +57,8 @@ impl Input {
             }
             (Found::Scenario(scenario), None) => Input::Scenario(scenario),
             (Found::Recording(path), replay) => {
-                Input::Recording(Box::new(RecordedInput::open_from(&path, replay.unwrap_or_default())?))
+                let from = replay.unwrap_or_default();
+                Input::Recording(Box::new(RecordedInput::read(&path, from, duration)?))
             }
         })
     }

@@ -40,7 +40,7 @@ pub struct ShowOptions {
 }
 
 /// What is to be shown: a recording, or the events of a simulated scenario with one of its variants (`None`: as its
-/// first row has it).
+/// first row has it). Of a recording no event behind `to` is kept.
 ///
 /// # Errors
 /// A file that cannot be read, a scheduler or variant that does not exist, a run that fails; a scheduler or variant for
@@ -49,13 +49,14 @@ pub fn open(
     found: Found,
     scheduler: Option<&SchedulerSpec>,
     variant: Option<&str>,
+    to: Option<Ns>,
 ) -> Result<Recording, StudyError> {
     let path = match found {
         Found::Scenario(scenario) => return simulate(&scenario, scheduler, variant, None),
         Found::Recording(path) => path,
     };
     let option = match (scheduler, variant) {
-        (None, None) => return recording(&path),
+        (None, None) => return recording(&path, to.unwrap_or(Ns::MAX)),
         (Some(_), _) => "--scheduler",
         (None, Some(_)) => "--variant",
     };
@@ -66,9 +67,10 @@ pub fn open(
     )))
 }
 
-fn recording(path: &Path) -> Result<Recording, StudyError> {
+fn recording(path: &Path, to: Ns) -> Result<Recording, StudyError> {
     // A pipe can be read once: it is opened once.
     let read = match !path.is_file() || import::is_foreign(path) {
+        _ if to < Ns::MAX => Recording::open_up_to(path, to),
         true => Recording::open(path),
         false => {
             std::thread::scope(|threads| Recording::of_blocks(ahead(threads, path), ReadLimits::default()))
@@ -103,16 +105,26 @@ pub fn about(path: &Path) -> Result<Option<About>, StudyError> {
     Ok(Some(About { recording, in_order: index.is_in_order() }))
 }
 
-/// Hands on the rows of `--timehist` alone while the recording is read. `None`: the reader is gone.
+/// Hands on the rows of `--timehist` alone while the recording is read, as far as blocks have events up to `to`. `None`: the reader is
+/// gone.
 ///
 /// # Errors
 /// A file that cannot be read, or without events. Rows before a fault may have been handed on.
-pub fn list(path: &Path, about: &About, lanes: &mut Lanes<Piece>) -> Result<Option<Listed>, StudyError> {
+pub fn list(
+    path: &Path,
+    about: &About,
+    to: Ns,
+    lanes: &mut Lanes<Piece>,
+) -> Result<Option<Listed>, StudyError> {
     let stopped = Cell::new(false);
+    let is_over = |part: &Result<Part, TraceError>| {
+        about.in_order && part.as_ref().is_ok_and(|part| part.is_behind(to))
+    };
     let mut rows = Rows { lanes, stopped: &stopped };
     let mut listing = Listing::new(&mut rows, about.in_order);
     let listed = std::thread::scope(|threads| {
-        listing.all(|| ahead(threads, path).take_while(|_| !stopped.get()), ReadLimits::default())
+        let wanted = |part: &_| !stopped.get() && !is_over(part);
+        listing.all(|| ahead(threads, path).take_while(wanted), ReadLimits::default())
     });
     if stopped.get() {
         return Ok(None);

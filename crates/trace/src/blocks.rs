@@ -3,7 +3,7 @@
 
 use crate::format::{self, BLOCK_HEADER, BlockHeader, Decoded, FILE_HEADER, kind};
 use crate::{ReadLimits, TraceError};
-use schedlab_model::SchedEvent;
+use schedlab_model::{Ns, SchedEvent};
 use std::cell::OnceCell;
 use std::io::Read;
 use std::path::Path;
@@ -43,6 +43,16 @@ impl Part {
         match self {
             Part::Block(block) => block.start,
             Part::End { start, .. } => *start,
+        }
+    }
+
+    /// Returns whether it holds nothing but events or facts of times behind `end`.
+    pub fn is_behind(&self, end: Ns) -> bool {
+        match self {
+            Part::Block(block) => {
+                matches!(block.header.kind, kind::EVENTS | kind::FACTS) && block.header.first > end.0
+            }
+            Part::End { .. } => false,
         }
     }
 

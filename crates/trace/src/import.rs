@@ -46,6 +46,9 @@ pub struct ImportOptions {
     pub kernel: Option<KernelVersion>,
     /// The machine of a Perfetto trace of several.
     pub machine: Option<u32>,
+    /// Read only what happened up to this time since the start. Later events are left out, but for those that are held back until the start
+    /// is known, and reading stops where the source can have no earlier ones any more.
+    pub until: Option<Ns>,
 }
 
 /// An imported recording, and what there is to say about the import.
@@ -95,7 +98,7 @@ fn decode(
     options: ImportOptions,
     out: &mut dyn Take,
 ) -> Result<(Header, Ns, Summary), TraceError> {
-    let mut builder = Builder::new(options, Collector::new(out));
+    let mut builder = Builder::new(options, Collector::new(out, options.until));
     let format = read_into(input, &mut builder)?;
     let (header, duration, mut summary) = builder.finish()?;
     summary.format = format.name;

@@ -4,9 +4,9 @@
 //! The writer puts it before the end mark. A recording without one (older, or cut off) gets the same index from
 //! a walk over its block headers, which reads 44 bytes of each block.
 
-use crate::format::{BLOCK_HEADER, BlockHeader, FILE_HEADER, kind};
+use crate::format::{self, BLOCK_HEADER, BlockHeader, FILE_HEADER, kind};
 use crate::{ReadLimits, Recording, Totals, TraceError};
-use schedlab_model::Ns;
+use schedlab_model::{Ns, TaskId};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -123,6 +123,52 @@ impl Recording {
         recording.events.retain(|event| (from..=to).contains(&event.at));
         recording.facts.list.retain(|fact| (from..=to).contains(&fact.at));
         Ok(recording)
+    }
+
+    /// Reads the recording or trace at `path` up to `end`, with the whole task table of a recording: blocks of later times are skipped without being
+    /// decompressed, and a trace of another tool is read no further than where it can have no earlier events. (A recording that comes
+    /// through a pipe is read to its end, block by block.) The length stays that of the whole where the file tells it.
+    ///
+    /// # Errors
+    /// As [`Recording::open`]; damage behind `end` is not seen.
+    pub fn open_up_to(path: impl AsRef<Path>, end: Ns) -> Result<Recording, TraceError> {
+        let path = path.as_ref();
+        let is_file = std::fs::metadata(path).is_ok_and(|data| data.is_file());
+        let mut recording = match is_file && !crate::import::is_foreign(path) {
+            true => Recording::open_blocks(path, &Index::of_headers(path)?, |block| block.first <= end),
+            false => Recording::open_limited(path, Some(end)),
+        }?;
+        recording.events.truncate(recording.events.partition_point(|event| event.at <= end));
+        recording.facts.list.truncate(recording.facts.list.partition_point(|fact| fact.at <= end));
+        Ok(recording)
+    }
+
+    /// Leaves out the tasks that no event and no fact names, and returns their names; the others have new numbers, in their order. A part of a recording
+    /// has the tasks of the whole, of which most may do nothing in it.
+    pub fn leave_out_idle_tasks(&mut self) -> Vec<String> {
+        let mut named = vec![false; self.header.tasks.len()];
+        for event in &self.events {
+            format::tasks_of(&event.kind).into_iter().flatten().for_each(|task| named[task.index()] = true);
+        }
+        for fact in &mut self.facts.list {
+            fact.each_task(&mut |task| named[task.index()] = true);
+        }
+        let mut next = 0;
+        let place = |is_named: &bool| {
+            next += u32::from(*is_named);
+            TaskId(next.saturating_sub(1))
+        };
+        let places: Vec<TaskId> = named.iter().map(place).collect();
+        let all = std::mem::take(&mut self.header.tasks);
+        let (there, idle): (Vec<_>, Vec<_>) = all.into_iter().zip(&named).partition(|(_, named)| **named);
+        self.header.tasks = there.into_iter().map(|(task, _)| task).collect();
+        for event in &mut self.events {
+            format::each_task(&mut event.kind, &mut |task| *task = places[task.index()]);
+        }
+        for fact in &mut self.facts.list {
+            fact.each_task(&mut |task| *task = places[task.index()]);
+        }
+        idle.into_iter().map(|(task, _)| task.comm).collect()
     }
 
     /// Reads the recording at `path` without its events. With the index [of the headers](Index::of_headers) it knows every task

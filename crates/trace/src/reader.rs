@@ -51,14 +51,26 @@ impl Recording {
     /// Reads the file at `path`: a recording, or a trace of any other kind that [`import`](crate::import) reads, with its usual
     /// options.
     pub fn open(path: impl AsRef<Path>) -> Result<Recording, TraceError> {
-        let path = path.as_ref();
+        Recording::open_limited(path.as_ref(), None)
+    }
+
+    /// As [`Recording::open`]; with an end without the blocks or events of later times, where they can be told early.
+    pub(crate) fn open_limited(path: &Path, until: Option<Ns>) -> Result<Recording, TraceError> {
         let file = schedlab_files::open(path)
             .map_err(|source| TraceError::File { path: path.to_owned(), source })?;
         let mut input = std::io::BufReader::with_capacity(1 << 20, file);
         let read = match is_foreign(&mut input) {
-            Ok(false) => Recording::read(input),
-            Ok(true) => crate::import::read(input, crate::import::ImportOptions::default())
-                .map(|imported| imported.recording),
+            Ok(false) => {
+                let limits = ReadLimits::default();
+                let wanted = |part: &Result<Part, TraceError>| {
+                    until.is_none_or(|end| !part.as_ref().is_ok_and(|part| part.is_behind(end)))
+                };
+                Recording::of_blocks(Blocks::new(input, limits).filter(wanted), limits)
+            }
+            Ok(true) => {
+                let options = crate::import::ImportOptions { until, ..Default::default() };
+                crate::import::read(input, options).map(|imported| imported.recording)
+            }
             Err(error) => Err(error),
         };
         read.map_err(|error| match error {

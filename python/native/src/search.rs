@@ -86,7 +86,7 @@ impl NativeSearch {
             jobs: 0,
             stop: None,
         };
-        let input = long(py, |_| Input::open(&input))?.map_err(raised)?;
+        let input = long(py, |_| Input::open_first(&input, options.duration))?.map_err(raised)?;
         let search = NativeSearch { input, options };
         Explorer::new(search.input.target(None), &search.options).map_err(raised)?;
         Ok(search)

@@ -22,6 +22,8 @@ use std::sync::atomic::AtomicBool;
 #[pyclass(frozen, module = "schedlab._native")]
 pub(crate) struct NativeStudy {
     study: Study,
+    /// What the caller named, and what was read of it.
+    name: String,
     input: Input,
     options: Options,
 }
@@ -50,8 +52,9 @@ pub(crate) fn compare(
     let duration = duration_ns.map(Ns);
     let options =
         Options { schedulers, variants, seed, repetitions: seeds, duration, jobs, ..Options::default() };
+    let name = input;
     let (input, study) = watched(py, report.as_ref(), |stop, counter| {
-        let input = Input::open(&input)?;
+        let input = Input::open_first(&name, duration)?;
         let progress = |done, all| counter.set(done, all);
         let study = input.compare(None, &with_stop(&options, stop), &progress)?;
         Ok((input, study))
@@ -59,7 +62,7 @@ pub(crate) fn compare(
     .map_err(raised)?;
     let mut study = study;
     study.notes.extend(said.into_iter().flatten());
-    Ok(NativeStudy { study, input, options })
+    Ok(NativeStudy { study, name, input, options })
 }
 
 fn with_stop(options: &Options, stop: Arc<AtomicBool>) -> Options {
@@ -109,6 +112,8 @@ impl NativeStudy {
     /// Writes the page that `compare --report` writes. What it needs beyond the numbers is observed in a second run of the same
     /// input, which gives the same numbers. `command` and `made_on` stand on the page.
     fn report(&self, py: Python<'_>, path: PathBuf, command: String, made_on: String) -> PyResult<()> {
+        // What other calls of the session read may be written over.
+        schedlab_files::begin_work();
         let page = long(py, |stop| {
             let options = Options { detail: true, ..with_stop(&self.options, stop) };
             let mut study = self.input.compare(None, &options, &|_, _| {})?;
@@ -123,7 +128,11 @@ impl NativeStudy {
         let commit = env!("SCHEDLAB_COMMIT").to_owned();
         let page = of_study(&page, &Origin { command, commit, made_on, recording });
         let text = page.render().map_err(|error| bad(&error))?;
+        let own = Path::new(&self.name);
         let write = || -> std::io::Result<()> {
+            if own.is_file() {
+                schedlab_files::open(own)?;
+            }
             let mut file = NewFile::create(&path)?;
             file.write_all(text.as_bytes())?;
             file.commit()

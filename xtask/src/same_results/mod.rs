@@ -102,14 +102,14 @@ fn compare_all<'a>(
     new: &State,
     root: &Path,
 ) -> Result<Vec<(&'a Case, Comparison)>> {
-    let folder = std::env::temp_dir().join(format!("schedlab-same-results-{}", std::process::id()));
+    let folder = tempfile::tempdir()?;
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || -> Result<()> {
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(case) = cases.get(index) else { return Ok(()) };
             let of = |state: &State, name: &str| -> Result<Said> {
-                let scratch = folder.join(format!("{index}-{name}"));
+                let scratch = folder.path().join(format!("{index}-{name}"));
                 let output = state.run(case, root, &scratch)?;
                 let said = Said::of_run(output, case, &scratch);
                 let _ = std::fs::remove_dir_all(&scratch);
@@ -130,7 +130,6 @@ fn compare_all<'a>(
             .into_iter()
             .try_for_each(|handle| handle.join().unwrap_or_else(|_| bail!("a thread panicked")))
     })?;
-    let _ = std::fs::remove_dir_all(&folder);
     let mut done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     done.sort_by_key(|(index, _)| *index);
     Ok(done.into_iter().map(|(index, comparison)| (&cases[index], comparison)).collect())

@@ -21,6 +21,10 @@ const PROTECTED: &[(&[&str], &str)] = &[
     (&["NewFile", "growing"], "O_EXCL|O_NOFOLLOW at its place where nothing is; else as NewFile::create"),
     (&["NewFile", "fresh"], "as NewFile::create; renamed only where nothing is (RENAME_NOREPLACE)"),
     (&["schedlab_files", "create_new"], "O_EXCL|O_NOFOLLOW, mode 0600, in a folder held open"),
+    (
+        &["schedlab_files", "create_again"],
+        "a file with a random name, O_EXCL|O_NOFOLLOW, mode 0600, in a folder held open; renamed when it is on the disk",
+    ),
     (&["schedlab_files", "make_folder"], "mkdirat step by step; links as for files"),
     (&["schedlab_files", "remove_folder"], "an empty folder that this run made"),
     (
@@ -184,6 +188,12 @@ const PLACES: &[Place] = &[
     kernel("crates/host/src/sys/hold.rs", "libc::open", 1, "nothing: it reads /proc about its children"),
     kernel("crates/measure/src/latency.rs", "OpenOptions::new", 1, "/dev/cpu_dma_latency"),
     place("crates/live/src/journal.rs", "schedlab_files::create_new", 1, "the journal"),
+    place(
+        "crates/live/src/journal.rs",
+        "schedlab_files::create_again",
+        1,
+        "the journal without what says nothing any more",
+    ),
     place("crates/live/src/run_dir.rs", "Folder::trusted", 1, "the run folder"),
     place("crates/live/src/status_file.rs", "NewFile::create", 1, "the status of a driver"),
     run_dir("crates/live/src/status_file.rs", "fs::remove_file", 2, "the status of a driver that is gone"),
@@ -217,7 +227,12 @@ const PLACES: &[Place] = &[
     kernel("crates/live/src/keeper.rs", "fs::write", 1, "a knob of a control group, journalled before"),
     kernel("crates/live/src/keeper.rs", "fs::create_dir", 1, "a control group, journalled before"),
     kernel("crates/live/src/guardian.rs", "fs::write", 1, "oom_score_adj of the guardian itself"),
-    run_dir("crates/live/src/restore.rs", "fs::remove_file", 1, "a journal whose changes are all given back"),
+    run_dir(
+        "crates/live/src/restore.rs",
+        "fs::remove_file",
+        2,
+        "a journal whose changes are all given back, and what its owner had begun to write in its place",
+    ),
     kernel("crates/live/src/restore/groups.rs", "fs::remove_dir", 1, "a control group that schedlab made"),
     kernel(
         "crates/live/src/restore/groups.rs",

@@ -76,7 +76,8 @@ pub(crate) struct CompareArgs {
     /// Run this many seeds: more give narrower intervals [default: 5 for recordings, else what the scenario says]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: Option<u32>,
-    /// Simulate this long, such as 2s [default: the whole recording, or what the scenario says]
+    /// Simulate this long, such as 2s; of a recording its first 2s are read, as if it had ended there [default: the whole recording, or
+    /// what the scenario says]
     #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     duration: Option<Ns>,
     /// Use this cost preset instead of the scenario's costs, such as modern-vm or this-machine (`schedlab calibrate`)
@@ -212,6 +213,8 @@ pub(crate) fn replay(name: Option<&str>) -> anyhow::Result<Option<ReplayFrom>> {
 
 /// Finds the input and reads it. Refuses options that have no meaning for an input of its kind.
 fn read(args: &CompareArgs) -> anyhow::Result<Input> {
+    // Checking a scenario may take as long as reading a recording.
+    let _progress = Progress::with_verb(&format!("reading {}", args.input));
     let found = gallery::find(&stdin::given(&args.input)?)?;
     if matches!(found, Found::Scenario(_)) {
         let given = [
@@ -231,13 +234,13 @@ fn read(args: &CompareArgs) -> anyhow::Result<Input> {
             args.input
         );
     }
-    let _progress = Progress::with_verb(&format!("reading {}", args.input));
-    Ok(Input::read(found, replay(args.replay.as_deref())?)?)
+    Ok(Input::read(found, replay(args.replay.as_deref())?, args.duration)?)
 }
 
 /// Runs every scheduler under all assertions. Returns whether they hold; prints those on standard error that do not.
 fn holds(args: &CompareArgs, scenario: &Scenario) -> bool {
     let schedulers = if args.schedulers.is_empty() { &scenario.schedulers } else { &args.schedulers };
+    let _progress = Progress::with_verb("checking assertions");
     let mut all = true;
     for scheduler in schedulers {
         match generate::assertions(scenario, scheduler, &registry::build) {

@@ -3,6 +3,7 @@
 use crate::exit::Exit;
 use crate::format::FormatArgs;
 use crate::output;
+use crate::progress::Progress;
 use crate::render::{self, Style};
 use crate::stdin;
 use anyhow::{Context, bail};
@@ -73,7 +74,10 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
         ),
         _ => Ok(path.clone()),
     };
-    let found = diff(&given(&args.before)?, &given(&args.after)?, &options)?;
+    let (before, after) = (given(&args.before)?, given(&args.after)?);
+    let progress = Progress::with_verb("comparing");
+    let found = diff(&before, &after, &options)?;
+    drop(progress);
     let text = |style: &Style| render::diff(&found, style, args.all);
     let text = args.format.print(args.output.as_deref(), || Ok(&found), text)?;
     let text = stdin::named(&text);

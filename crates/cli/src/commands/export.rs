@@ -3,6 +3,7 @@
 use crate::exit::Exit;
 use crate::format::FormatArgs;
 use crate::output;
+use crate::progress::Progress;
 use crate::stdin;
 use anyhow::bail;
 use schedlab_study::rtapp;
@@ -92,6 +93,7 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
     for path in paths() {
         output::check(path)?;
     }
+    let _progress = Progress::with_verb(&format!("exporting {}", args.input));
     let mut recording = Recording::open(stdin::given(&args.input)?).map_err(|error| match error {
         // This error names the file itself.
         TraceError::File { .. } => error.into(),

@@ -3,6 +3,7 @@
 use crate::exit::Exit;
 use crate::format::FormatArgs;
 use crate::output;
+use crate::progress::Progress;
 use crate::render::Style;
 use anyhow::{Context, anyhow, bail};
 use schedlab_files::NewFile;
@@ -76,6 +77,7 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<Exit> {
         clock_hz: args.clock_hz,
         kernel: args.kernel,
         machine: args.machine,
+        ..ImportOptions::default()
     };
     if Path::new(&args.input).is_dir() {
         bail!("{}: {}", args.input, formats::folder(Path::new(&args.input)));
@@ -84,8 +86,10 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<Exit> {
         "-" => Input::Stream(Box::new(BufReader::with_capacity(CHUNK, crate::stdin::input()?))),
         path => Input::File(schedlab_files::open(Path::new(path)).with_context(|| path.to_owned())?),
     };
+    let progress = Progress::with_verb(&format!("reading {}", args.input));
     let (summary, recording) =
         write(input, &args.output, options).map_err(|error| anyhow!("{}: {error:#}", args.input))?;
+    drop(progress);
     let Some(recording) = recording else {
         // What went into a pipe cannot be read again.
         let text = |_: &Style| {

@@ -4,7 +4,7 @@ use crate::exit::Exit;
 use crate::format::{FormatArgs, ResultFormat, paragraphs};
 use crate::origin::origin;
 use crate::output;
-use crate::progress::Working;
+use crate::progress::{Progress, Working};
 #[cfg(feature = "parquet")]
 use crate::render::show::ParquetTable;
 use crate::render::show::{Json, Rows, Text, overview};
@@ -152,37 +152,32 @@ impl clap::FromArgMatches for Analyses {
     }
 }
 
-/// Smallest file, in bytes, whose reading shows progress.
-const LARGE: u64 = 8 << 20;
-
 pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
+    let working = Progress::with_verb(&format!("reading {}", args.input));
     let found = gallery::find(&stdin::given(&args.input)?)?;
     if args.format.is_parquet() {
         one_table(args)?;
     }
     if args.xl || args.xenalyze {
+        drop(working);
         return xen(args, found);
     }
-    let large = match &found {
-        Found::Recording(path) => std::fs::metadata(path).is_ok_and(|data| data.len() > LARGE),
-        Found::Scenario(_) => true,
-    };
     if let Some(path) = listed(args, &found) {
         // A pipe can be read once: all of it is read before anything is shown.
         if let Some(about) = schedlab_study::show::about(path)? {
+            drop(working);
             return list(args, path, &about);
         }
     }
-    let working = Working::new(format!("reading {}", args.input), large);
     let scheduler = args.scheduler.as_ref().map(|spec| schedlab_study::compare::modelled_by(spec).0);
-    let recording = open(found, scheduler.as_ref(), args.variant.as_deref())?;
+    let recording = open(found, scheduler.as_ref(), args.variant.as_deref(), args.to)?;
     drop(working);
     let scope = scope(&recording, &options(args))?;
     if let Some(path) = &args.report {
         return report(args, path, &recording, &scope);
     }
     let chosen = chosen(args, &recording, &scope)?;
-    let working = Working::new(format!("analysing {} events", recording.events.len()), large);
+    let working = Progress::with_verb(&format!("analysing {} events", recording.events.len()));
     let answer = Answers::new(args, &chosen, &recording, &scope);
     let stdout = stdout();
     let clock = if args.absolute { recording.header.clock_start_ns } else { 0 };
@@ -339,8 +334,9 @@ fn list(args: &ShowArgs, path: &Path, known: &About) -> anyhow::Result<Exit> {
     timehist::ENTRY.check(&about.header).map_err(|error| anyhow!("{}: {error}", args.input))?;
     let clock = if args.absolute { about.header.clock_start_ns } else { 0 };
     let mut text = Text::new(stdout(), about, Style::of_stdout(), clock);
-    let listed =
-        text.times_on_cpu(&about.header, &scope, |lanes| schedlab_study::show::list(path, known, lanes))?;
+    let listed = text.times_on_cpu(&about.header, &scope, |lanes| {
+        schedlab_study::show::list(path, known, scope.to, lanes)
+    })?;
     match &listed {
         Ok(Some(listed)) => {
             if let Some(missing) = sentence(&listed.losses.of(&scope)) {

@@ -12,6 +12,7 @@ use schedlab_model::Ns;
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_study::compare::{RecordedInput, ReplayFrom, modelled_by};
 use schedlab_study::deploy::Format;
+use schedlab_study::gallery;
 use schedlab_study::input::Input;
 use schedlab_study::tune::{Aim, HeldOut, TuneOptions, Tuned, tune};
 use std::path::{Path, PathBuf};
@@ -64,7 +65,8 @@ pub(crate) struct TuneArgs {
     /// Begin with this seed, of the sample and of the runs [default: 1, or what the scenario says]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Simulate this long, such as 2s [default: the whole recording, or what the scenario says]
+    /// Simulate this long, such as 2s; of a recording its first 2s are read, as if it had ended there [default: the whole recording, or
+    /// what the scenario says]
     #[arg(long = "for", value_name = "TIME")]
     duration: Option<Ns>,
     /// Begin with this scheduler, and change its knobs [default: the first of the scenario, or by the recorded kernel's version]
@@ -95,7 +97,8 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     }
     let options = options(args)?;
     let from = replay(args.replay.as_deref())?;
-    let input = Input::open_from(&stdin::given(&args.input)?, from)?;
+    let progress = Progress::with_verb(&format!("reading {}", args.input));
+    let input = Input::read(gallery::find(&stdin::given(&args.input)?)?, from, args.duration)?;
     let held_out: Vec<RecordedInput> = args
         .validate
         .iter()
@@ -104,6 +107,7 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     let (chosen, said) = args.scheduler.as_ref().map(modelled_by).unzip();
     let held_out: Vec<HeldOut<'_>> =
         args.validate.iter().map(|path| path.display().to_string()).zip(&held_out).collect();
+    drop(progress);
     let progress = Progress::with_verb("searching");
     let mut tuned =
         tune(input.target(chosen.as_ref()), &options, &held_out, &|done, all| progress.set(done, all))?;

@@ -3,6 +3,7 @@
 use crate::exit::Exit;
 use crate::format::FormatArgs;
 use crate::output;
+use crate::progress::Progress;
 use anyhow::Context;
 use schedlab_live::verify::{Verdict, verify};
 use std::path::{Path, PathBuf};
@@ -25,7 +26,9 @@ pub(crate) struct VerifyArgs {
 pub(crate) fn run(args: &VerifyArgs) -> anyhow::Result<Exit> {
     let log = schedlab_files::read_to_string(&args.file, LOG_MAX)
         .with_context(|| args.file.display().to_string())?;
+    let progress = Progress::with_verb(&format!("checking {}", args.file.display()));
     let verdict = verify(&log).with_context(|| args.file.display().to_string())?;
+    drop(progress);
     let value = || {
         Ok(serde_json::json!({
             "schema": "schedlab-verify/1", "scheduler": verdict.scheduler, "steps": verdict.steps,

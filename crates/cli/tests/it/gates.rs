@@ -71,7 +71,8 @@ fn gates_stand_in_the_json() {
 fn the_verdict_begins_with_the_server() {
     let recording = "recordings/redis-other-other-closed8.slt";
     let mut arguments = vec!["compare", recording, "--json", "--variant", "idle: sysbench policy=idle"];
-    arguments.extend(SHORT);
+    // Of a part the generator alone is not certain.
+    arguments.extend(["--seeds", "2"]);
     let ran = schedlab(&arguments);
     let value: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
     let outcome = value["verdict"]["outcome"].as_str().expect("text");

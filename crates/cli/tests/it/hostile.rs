@@ -372,3 +372,130 @@ fn living_threads_are_escaped() {
     let _ = child.kill();
     let _ = child.wait();
 }
+
+/// Commands whose output is looked at with such names, in the tests of this file.
+const LOOKED_AT: [&str; 21] = [
+    "record",
+    "show",
+    "watch",
+    "diff",
+    "import",
+    "export",
+    "compare",
+    "tune",
+    "published",
+    "latency",
+    "verify",
+    "run",
+    "attach",
+    "top",
+    "status",
+    "detach",
+    "restore",
+    "explain",
+    "completions",
+    "list",
+    "doctor",
+];
+
+/// Commands whose output is not, with the reason.
+const NOT_LOOKED_AT: [(&str, &str); 9] = [
+    ("generate", "it reads nothing, and invents its names"),
+    ("bench", "it reads nothing; its tasks are its own"),
+    ("stress", "it reads nothing; its threads are its own"),
+    ("calibrate", "it reads nothing; its threads are its own"),
+    ("experiment", "it starts programs that it names itself, and takes minutes"),
+    ("man", "it prints the help that is compiled in"),
+    (
+        "colocate",
+        "takes minutes; names come from the same journal and thread lists as those of `attach` and `status`",
+    ),
+    ("confirm", "takes minutes; names come from the recordings that `compare` and `record` show"),
+    ("help", "it prints the help that is compiled in"),
+];
+
+/// A command that is added must be looked at here, or have a reason.
+#[test]
+fn every_command_is_looked_at_or_has_a_reason() {
+    let help = schedlab(&["--help"]).stdout;
+    let commands = help.split_once("Commands:\n").unwrap().1.split_once("\nOptions:").unwrap().0;
+    let name = |line: &str| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')).map(str::to_owned);
+    let names = commands.lines().filter_map(name);
+    let mut found: Vec<String> =
+        names.map(|line| line.split(' ').next().unwrap_or_default().to_owned()).collect();
+    let mut listed: Vec<&str> = LOOKED_AT.to_vec();
+    listed.extend(NOT_LOOKED_AT.iter().map(|(name, _)| *name));
+    found.sort();
+    listed.sort_unstable();
+    assert_eq!(found, listed);
+}
+
+/// Commands that have a name on their command line, or read one from a file, and are in no other test of this file.
+#[test]
+fn the_other_commands_escape_names() {
+    let folder = Folder::new("hostile-others");
+    let file = recording(&folder);
+    let name = shown(NAMES[0]).into_owned();
+    let scenarios = folder.0.join("\u{1b}[31mscenarios");
+    std::fs::create_dir_all(&scenarios).unwrap();
+    std::fs::write(scenarios.join("\u{1b}[31mx\nFORGED.toml"), "[[\u{1b}[31m\nFORGED").unwrap();
+    let (goal, space) = (format!("\"{name}\" share"), format!("\"{name}\" nice=0,5"));
+    for command in [
+        vec!["tune", &file, "--goal", &goal, "--space", &space, "--seeds", "1", "--trials", "2"],
+        vec!["tune", &file, "--goal", NAMES[4], "--space", NAMES[5]],
+        vec!["published", scenarios.to_str().unwrap()],
+        vec!["published", NAMES[0]],
+        vec!["explain", NAMES[4]],
+        vec!["list", NAMES[4]],
+        vec!["completions", NAMES[4]],
+        vec!["doctor", NAMES[4]],
+        vec!["latency", "--cpus", NAMES[4]],
+    ] {
+        harmless_run(&format!("{command:?}"), &schedlab(&command));
+    }
+    let mut doctor = Command::new(env!("CARGO_BIN_EXE_schedlab"));
+    doctor.arg("doctor").env("SCHEDLAB_RUN_DIR", &scenarios).current_dir(root()).stdin(Stdio::null());
+    harmless_run("doctor", &ran(&mut doctor));
+}
+
+/// A managed thread with such a name, in what live commands print.
+#[test]
+fn managed_threads_are_escaped() {
+    let Some(_turn) = super::live::turn("managed_threads_are_escaped") else { return };
+    let folder = Folder::new("hostile-managed");
+    let program = folder.0.join("\u{1b}[31mm\nFORGED\u{7}");
+    std::fs::copy("/bin/sleep", &program).unwrap();
+    let mut child = Command::new(&program).arg("600").spawn().unwrap();
+    let pid = child.id().to_string();
+    let live = |arguments: &[&str]| super::live::command(&folder, arguments);
+    let mut attached = live(&["attach", "--scheduler", "rr", "--pid", &pid, "--for", "30s"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let is_managed = || ran(&mut live(&["status", "--json"])).stdout.contains(&pid);
+    let begun = std::time::Instant::now();
+    while !is_managed() && begun.elapsed().as_secs() < 60 && attached.try_wait().unwrap().is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    for arguments in [
+        &["status"][..],
+        &["status", "--json"],
+        &["top", "--json", "--for", "1s"],
+        &["attach", "--scheduler", "rr", "--pid", &pid, "--for", "1s"],
+        &["restore"],
+        &["detach"],
+        &["restore"],
+    ] {
+        harmless_run(&format!("{arguments:?}"), &ran(&mut live(arguments)));
+    }
+    let said = attached.wait_with_output().unwrap();
+    for text in [said.stdout, said.stderr] {
+        harmless("attach", &String::from_utf8_lossy(&text));
+    }
+    let mut run = live(&["run", "--scheduler", "rr", "--for", "2s", "--"]);
+    harmless_run("run", &ran(run.arg(&program).arg("0.1")));
+    harmless_run("run", &ran(live(&["run", "--scheduler", "rr", "--"]).arg(folder.0.join("\u{1b}[31mnone"))));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}

@@ -7,7 +7,7 @@ use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// CAP_DAC_OVERRIDE, CAP_KILL (linux/capability.h).
+/// CAP_DAC_OVERRIDE and CAP_KILL (include/uapi/linux/capability.h, Linux 6.12).
 const DAC_OVERRIDE: u64 = 1 << 1;
 const KILL: u64 = 1 << 5;
 

@@ -25,6 +25,7 @@ mod least_privilege;
 mod live;
 mod live_pitfalls;
 mod live_slices;
+mod long_work;
 mod output;
 mod pages;
 mod questions;

@@ -69,6 +69,12 @@ impl Terminal {
         self.script.stdin.as_mut().expect("piped").write_all(key.as_bytes()).expect("it listens");
     }
 
+    /// Waits for the end. All that was written.
+    pub(crate) fn ended(mut self) -> String {
+        self.script.wait().expect("a child of this test");
+        self.text()
+    }
+
     /// Waits for the end. The screen that the program took must be given back, the terminal's settings be as before, and
     /// its exit code this one. All that was written.
     pub(crate) fn left_whole(mut self, code: i32) -> String {

@@ -91,21 +91,13 @@ const WRITERS: &[Writer] = &[
     gives(Gives::Costs, &["calibrate", "--for", "500ms", "--rounds", "3", "-o", "OUT"]),
     recorder(&["record", "--backend", "own", "--no-calibration", "-o", "OUT", "--", "sh", "-c", LOAD]),
     recorder(&["record", "--no-calibration", "-o", "OUT", "--", "sh", "-c", LOAD]),
-    recorder(&[
-        "record",
-        "--backend",
-        "own",
-        "--no-calibration",
-        "--ring",
-        "10s",
-        "-o",
-        "OUT",
-        "--",
-        "sh",
-        "-c",
-        LOAD,
-    ]),
+    recorder(RING),
 ];
+
+/// A ring that is written when its command has ended.
+#[rustfmt::skip]
+const RING: &[&str] =
+    &["record", "--backend", "own", "--no-calibration", "--ring", "10s", "-o", "OUT", "--", "sh", "-c", LOAD];
 
 /// Options that write and that no round disturbs, with the reason.
 const NOT_DISTURBED: &[(&str, &str)] = &[

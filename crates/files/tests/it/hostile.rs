@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
-/// The other user.
+/// The other user: the number that Debian gives `nobody`, which owns no file (base-passwd; overflowuid of the kernel).
 const NOBODY: u32 = 65534;
 
 fn folder() -> TempDir {

@@ -54,8 +54,12 @@ impl MachineModel {
     pub(super) fn run(&self, head: &str, text: &str) -> Result<RecordedWindow, ExperimentError> {
         let scenario = self.scenario(head, text)?;
         let warm_up = scenario.warmup;
-        let recording =
-            schedlab_study::show::open(Found::Scenario(Box::new(scenario)), Some(&self.scheduler), None)?;
+        let recording = schedlab_study::show::open(
+            Found::Scenario(Box::new(scenario)),
+            Some(&self.scheduler),
+            None,
+            None,
+        )?;
         let end = recording.duration;
         RecordedWindow::new(recording, warm_up, end)
     }

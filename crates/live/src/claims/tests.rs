@@ -135,3 +135,22 @@ fn of_many_at_the_same_moment_one_has_it() {
     }
     fs::remove_file(&file).expect("a file of this test");
 }
+
+/// A claim is another user's text, and what is printed of it is pasted into root's shell.
+#[test]
+fn what_another_user_claims_is_no_command() {
+    let own = threads::identity(std::process::id()).expect("we live");
+    for owner in [key(&own), (own.process, own.started - 1)] {
+        let holder = Holder {
+            boot: threads::boot_id(),
+            owner,
+            guardian: None,
+            journal: Some(PathBuf::from("/tmp/x; touch PWN #`touch PWN`'$(touch PWN)/1-2-0.journal")),
+            purpose: "a\u{1b}[2Jtest\nerror: forged".repeat(100),
+        };
+        let text = holder.describe();
+        let folder = r"SCHEDLAB_RUN_DIR='/tmp/x; touch PWN #`touch PWN`'\''$(touch PWN)' schedlab";
+        assert!(text.contains(folder), "{text}");
+        assert!(!text.contains(['\u{1b}', '\n']) && text.chars().count() < 600, "{text}");
+    }
+}

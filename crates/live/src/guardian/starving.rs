@@ -96,15 +96,17 @@ impl Starving<'_> {
 
     /// Reads what was written since the last look. A line that is not whole yet is read the next time.
     fn read_on(&mut self) {
-        let Ok(text) = self.journal.read_from(self.read) else { return };
+        let Ok((at, text)) = self.journal.read_from(self.read) else { return };
         let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
-        self.read += whole.len() as u64;
+        self.read = at + whole.len() as u64;
         // The first line is the journal's head.
         for entry in whole.lines().filter_map(|line| serde_json::from_str::<Entry>(line).ok()) {
             match entry {
                 Entry::Scheduling { thread, set: set @ (Setting::FifoBand(..) | Setting::Ext), .. } => {
-                    let waiter = Waiter { set, wait: Wait::default(), thread };
-                    self.threads.insert(waiter.thread.tid, waiter);
+                    // Entries come again when the journal is written anew.
+                    let known = self.threads.get(&thread.tid).filter(|one| one.thread == thread);
+                    let wait = known.map_or_else(Wait::default, |one| one.wait);
+                    self.threads.insert(thread.tid, Waiter { thread, set, wait });
                 }
                 Entry::LetGo { thread } => self.threads.retain(|_, one| one.thread != thread),
                 Entry::Released { process } => self.threads.retain(|_, one| one.thread.process != process),

@@ -1,12 +1,12 @@
 //! The journal, the descriptors, the numbers and the other instance: whatever happens to them, everything is given back.
 
-use super::{Folder, Target, held, idle, kill, one_cpu, wait};
+use super::{Folder, Target, held, idle, kill, one_cpu, options, wait};
 use libtest_mimic::Failed;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use schedlab_host::threads::{self, Identity, Scheduling};
 use schedlab_live::journal::Setting;
 use schedlab_live::restore::{ItemOutcome, restore};
-use schedlab_live::{Keeper, KeeperOptions, LiveError};
+use schedlab_live::{Keeper, LiveError};
 use schedlab_model::{Nice, Ns, Policy};
 use std::path::Path;
 use std::process::Command;
@@ -96,7 +96,7 @@ pub(crate) fn two_instances() -> Result<(), Failed> {
     let (first, second) = (Folder::new("two-first"), Folder::new("two-second"));
     let (target, before, mut kept) = held(&first, "none");
     let set = target.state();
-    let mut keeper = Keeper::start(&options(&second))?;
+    let mut keeper = Keeper::start(&options(second.run_dir()))?;
     let thread = Keeper::target(target.pid())?;
     let refused = keeper.confine(&thread, &one_cpu(target.pid())).expect_err("another one has it");
     let says = refused.to_string();
@@ -109,22 +109,11 @@ pub(crate) fn two_instances() -> Result<(), Failed> {
     kept.say("finish");
     assert_eq!(target.state(), before);
     // Now it is free.
-    let mut keeper = Keeper::start(&options(&second))?;
+    let mut keeper = Keeper::start(&options(second.run_dir()))?;
     keeper.schedule(&thread, &idle(&before.0))?;
     keeper.finish()?;
     assert_eq!(target.state(), before);
     Ok(())
-}
-
-fn options(folder: &Folder) -> KeeperOptions {
-    KeeperOptions {
-        run_dir: folder.run_dir(),
-        purpose: "a test".to_owned(),
-        program: std::env::current_exe().expect("this program"),
-        silence: None,
-        priority: None,
-        starve: None,
-    }
 }
 
 /// Starts a program whose process has a number that is free now. `None`: that needs root, or others were faster each time.
@@ -222,7 +211,7 @@ pub(crate) fn incomplete() -> Result<(), Failed> {
     let folder = Folder::new("incomplete");
     let target = Target::start();
     let before = target.state();
-    let mut keeper = Keeper::start(&options(&folder))?;
+    let mut keeper = Keeper::start(&options(folder.run_dir()))?;
     let path = root.join(format!("schedlab-test-inside-{}", std::process::id()));
     if let Err(error) = keeper.make_group(&path) {
         println!("skipped: what_cannot_be_given_back_is_told (needs root: {error})");

@@ -5,8 +5,8 @@ use libtest_mimic::Failed;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use schedlab_host::threads::{self, Scheduling};
+use schedlab_live::Keeper;
 use schedlab_live::journal::{Confined, Setting};
-use schedlab_live::{Keeper, KeeperOptions};
 use schedlab_model::{CpuSet, Nice, Ns, Policy};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,15 +16,7 @@ use std::process::Command;
 const CASES: u32 = 24;
 
 fn keeper(folder: &Folder) -> Keeper {
-    Keeper::start(&KeeperOptions {
-        run_dir: folder.run_dir(),
-        purpose: "a test".to_owned(),
-        program: std::env::current_exe().expect("this program"),
-        silence: None,
-        priority: None,
-        starve: None,
-    })
-    .expect("a keeper")
+    Keeper::start(&super::options(folder.run_dir())).expect("a keeper")
 }
 
 /// All that the kernel shows. Counters and times are left out: they go on.
@@ -36,7 +28,7 @@ pub(crate) fn everything(pid: u32) -> BTreeMap<String, String> {
     for file in ["timerslack_ns", "oom_score_adj", "autogroup", "cgroup", "cpuset", "limits"] {
         all.insert(file.to_owned(), read(file));
     }
-    // SigQ counts the signals of all processes of the user; memory comes and goes with the page cache.
+    // SigQ counts the signals of all processes of the user; memory comes and goes with the page cache, and is counted for each CPU by itself.
     let counts = [
         "voluntary_ctxt_switches",
         "nonvoluntary_ctxt_switches",
@@ -44,6 +36,7 @@ pub(crate) fn everything(pid: u32) -> BTreeMap<String, String> {
         "x86_Thread",
         "SigQ",
         "VmRSS",
+        "VmHWM",
         "Rss",
     ];
     for line in read("status").lines().filter(|line| !counts.iter().any(|name| line.starts_with(name))) {
@@ -75,6 +68,12 @@ fn said(command: &mut Command) -> String {
         .map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Returns whether the kernel clamps utilisation (CONFIG_UCLAMP_TASK), and uclampset(1) of util-linux is there.
+fn has_clamps() -> bool {
+    let sched = std::fs::read_to_string("/proc/self/sched").unwrap_or_default();
+    sched.contains("uclamp.min") && Command::new("uclampset").arg("--version").output().is_ok()
+}
+
 /// How a thread is before.
 #[derive(Clone, Debug)]
 struct Thread {
@@ -85,12 +84,15 @@ struct Thread {
     slack: u64,
     io_class: u8,
     pinned: bool,
+    /// Clamps of utilisation, where the kernel has them.
+    clamps: Option<(u16, u16)>,
 }
 
 fn thread() -> impl Strategy<Value = Thread> {
     let slice = prop::option::of(200_u64..20_000);
-    (0_u8..5, -5_i8..20, any::<bool>(), slice, 1_u64..2_000_000, 0_u8..4, any::<bool>()).prop_map(
-        |(policy, nice, reset_on_fork, slice_us, slack, io_class, pinned)| Thread {
+    let clamps = prop::option::of((0_u16..512, 512_u16..=1024));
+    (0_u8..5, -5_i8..20, any::<bool>(), slice, 1_u64..2_000_000, 0_u8..4, any::<bool>(), clamps).prop_map(
+        |(policy, nice, reset_on_fork, slice_us, slack, io_class, pinned, clamps)| Thread {
             policy,
             nice,
             reset_on_fork,
@@ -98,6 +100,7 @@ fn thread() -> impl Strategy<Value = Thread> {
             slack,
             io_class,
             pinned,
+            clamps,
         },
     )
 }
@@ -145,6 +148,10 @@ impl Thread {
         };
         threads::set_timer_slack(pid, Ns(self.slack)).expect("root");
         threads::set_scheduling(pid, &wanted).expect("root");
+        if let Some((min, max)) = self.clamps.filter(|_| has_clamps()) {
+            let (min, max, pid) = (min.to_string(), max.to_string(), pid.to_string());
+            said(Command::new("uclampset").args(["-m", &min, "-M", &max, "-p", &pid]));
+        }
         if self.pinned {
             threads::set_affinity(pid, &super::one_cpu(pid)).expect("of this test");
         }
@@ -197,6 +204,11 @@ pub(crate) fn all_as_before() -> Result<(), Failed> {
     if !rustix::process::geteuid().is_root() {
         eprintln!("SKIPPED all_as_before: needs root");
         return Ok(());
+    }
+    if !has_clamps() {
+        eprintln!(
+            "SKIPPED clamps of utilisation: this kernel has none (CONFIG_UCLAMP_TASK), or uclampset(1) is missing"
+        );
     }
     let mut runner = TestRunner::new_with_rng(
         Config { cases: CASES, failure_persistence: None, ..Config::default() },

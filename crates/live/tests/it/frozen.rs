@@ -5,7 +5,7 @@ use libtest_mimic::Failed;
 use schedlab_host::threads;
 use schedlab_live::restore::{ItemOutcome, restore};
 use schedlab_live::status::status;
-use schedlab_live::{Keeper, KeeperOptions, RunDir, actuators};
+use schedlab_live::{Keeper, RunDir, actuators};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -24,15 +24,7 @@ pub(crate) fn freeze(arguments: &[String]) -> ExitCode {
 }
 
 fn keeper(run_dir: &Path) -> Keeper {
-    Keeper::start(&KeeperOptions {
-        run_dir: RunDir::at(run_dir).expect("a run directory"),
-        purpose: "a test".to_owned(),
-        program: std::env::current_exe().expect("this program"),
-        silence: None,
-        priority: None,
-        starve: None,
-    })
-    .expect("a keeper")
+    Keeper::start(&super::options(RunDir::at(run_dir).expect("a run directory"))).expect("a keeper")
 }
 
 /// Starts a shell with a child of its own.

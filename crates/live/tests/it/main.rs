@@ -92,12 +92,8 @@ fn main() -> ExitCode {
 fn keep(arguments: &[String]) -> ExitCode {
     let [run_dir, pid, silence] = arguments else { return ExitCode::FAILURE };
     let options = KeeperOptions {
-        run_dir: RunDir::at(Path::new(run_dir)).expect("a run directory"),
-        purpose: "a test".to_owned(),
-        program: std::env::current_exe().expect("this program"),
         silence: silence.parse().ok().map(Duration::from_millis),
-        priority: None,
-        starve: None,
+        ..options(RunDir::at(Path::new(run_dir)).expect("a run directory"))
     };
     let mut keeper = Keeper::start(&options).expect("a keeper");
     let thread = Keeper::target(pid.parse().expect("a number")).expect("it lives");
@@ -137,6 +133,18 @@ fn keep(arguments: &[String]) -> ExitCode {
             }
             other => attacked::obey(&mut keeper, &thread, other),
         }
+    }
+}
+
+/// The usual options of a keeper of these tests.
+fn options(run_dir: RunDir) -> KeeperOptions {
+    KeeperOptions {
+        run_dir,
+        purpose: "a test".to_owned(),
+        program: std::env::current_exe().expect("this program"),
+        silence: None,
+        priority: None,
+        starve: None,
     }
 }
 
@@ -522,15 +530,7 @@ fn made_group() -> Result<(), Failed> {
         println!("skipped: a_group_that_was_made_goes_with_all_its_members (no control groups)");
         return Ok(());
     };
-    let options = KeeperOptions {
-        run_dir: folder.run_dir(),
-        purpose: "a test".to_owned(),
-        program: std::env::current_exe()?,
-        silence: None,
-        priority: None,
-        starve: None,
-    };
-    let mut keeper = Keeper::start(&options)?;
+    let mut keeper = Keeper::start(&options(folder.run_dir()))?;
     for odd in
         [root.join("schedlab"), PathBuf::from("/tmp/schedlab-x"), root.join("../cgroup/cpu/../schedlab-x")]
     {
@@ -557,26 +557,13 @@ fn refused() -> Result<(), Failed> {
     }
     assert!(matches!(Keeper::target(1 << 23), Err(LiveError::NoThread { .. })));
     let folder = Folder::new("refused");
-    let mut keeper = Keeper::start(&KeeperOptions {
-        run_dir: folder.run_dir(),
-        purpose: "a test".to_owned(),
-        program: std::env::current_exe()?,
-        silence: None,
-        priority: None,
-        starve: None,
-    })?;
+    let mut keeper = Keeper::start(&options(folder.run_dir()))?;
     for path in ["/etc/passwd", "/sys/fs/cgroup/../../../etc/passwd"] {
         assert!(matches!(keeper.write_group(Path::new(path), "x"), Err(LiveError::Group { .. })), "{path}");
     }
     keeper.finish()?;
-    let missing = Keeper::start(&KeeperOptions {
-        run_dir: folder.run_dir(),
-        purpose: "a test".to_owned(),
-        program: PathBuf::from("/bin/false"),
-        silence: None,
-        priority: None,
-        starve: None,
-    });
+    let missing =
+        Keeper::start(&KeeperOptions { program: PathBuf::from("/bin/false"), ..options(folder.run_dir()) });
     assert!(matches!(missing, Err(LiveError::Guardian { .. })) && folder.journals().is_empty());
     Ok(())
 }

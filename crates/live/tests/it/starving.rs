@@ -50,12 +50,10 @@ pub(crate) fn starves_and_beats() -> Result<(), Failed> {
 pub(crate) fn starve(arguments: &[String]) -> ExitCode {
     let [run_dir, hogs @ ..] = arguments else { return ExitCode::FAILURE };
     let mut keeper = Keeper::start(&KeeperOptions {
-        run_dir: RunDir::at(Path::new(run_dir)).expect("a run directory"),
-        purpose: "a test".to_owned(),
-        program: std::env::current_exe().expect("this program"),
         silence: Some(Duration::from_secs(60)),
         priority: Some(5),
         starve: Some(Duration::from_millis(200)),
+        ..super::options(RunDir::at(Path::new(run_dir)).expect("a run directory"))
     })
     .expect("a keeper");
     for (hog, priority) in hogs.iter().zip([2, 1]) {

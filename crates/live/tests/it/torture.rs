@@ -8,14 +8,19 @@ use libtest_mimic::Failed;
 use rustix::process::Signal;
 use schedlab_host::threads::{self, Identity};
 use schedlab_live::detach::{Owners, detach};
-use schedlab_live::{Keeper, KeeperOptions, LiveError, RunDir};
+use schedlab_live::{Keeper, LiveError, RunDir};
 use std::collections::BTreeMap;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// Rounds in the usual tests.
 const ROUNDS: u64 = 24;
+/// So many rounds go on at the same time where there are more than the usual ones: a round waits most of its time.
+const AT_ONCE: usize = 6;
 
 /// What happens to the journal's file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -84,24 +89,54 @@ pub(crate) fn torture() -> Result<(), Failed> {
         return Ok(());
     }
     let (rounds, seed) = (number("SCHEDLAB_ROUNDS", ROUNDS), number("SCHEDLAB_SEED", 1));
-    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-    let mut longest = std::time::Duration::ZERO;
-    for round in 0..rounds {
-        let mut random = Random(seed.wrapping_mul(1_000_003).wrapping_add(round));
-        random.next(2);
-        let (what, took) =
-            one_round(round, &mut random).map_err(|why| format!("seed {seed}, round {round}: {why}"))?;
-        what.into_iter().for_each(|what| *counts.entry(what).or_default() += 1);
-        longest = longest.max(took);
-    }
+    let workers = if rounds > ROUNDS { AT_ONCE } else { 1 };
+    let (next, told, begun) = (AtomicU64::new(0), Mutex::new(Told::default()), Instant::now());
+    let work = || -> Result<(), String> {
+        loop {
+            let round = next.fetch_add(1, Ordering::Relaxed);
+            if round >= rounds {
+                return Ok(());
+            }
+            let mut random = Random(seed.wrapping_mul(1_000_003).wrapping_add(round));
+            random.next(2);
+            let mut what = Vec::new();
+            let took = one_round(round, &mut random, &mut what).map_err(|why| {
+                next.store(rounds, Ordering::Relaxed);
+                format!("seed {seed}, round {round} ({}): {why}", what.join(", "))
+            })?;
+            told.lock().expect("no other panics with it").add(what, took);
+        }
+    };
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        // A panic goes on as one of the test.
+        let ended = all.into_iter().map(|one| one.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        ended.collect::<Vec<_>>().into_iter().collect::<Result<(), String>>()
+    })?;
+    let Told { counts, longest } = told.into_inner().expect("no other panics with it");
     for (what, count) in &counts {
         println!("{count:6}  {what}");
     }
     println!(
-        "{rounds} rounds (seed {seed}): everything as before, nothing left; {} ms at most",
-        longest.as_millis()
+        "{rounds} rounds (seed {seed}): everything as before, nothing left; {} ms at most from an attack to that; {} s in all",
+        longest.as_millis(),
+        begun.elapsed().as_secs()
     );
     Ok(())
+}
+
+/// What came of the rounds until now.
+#[derive(Default)]
+struct Told {
+    counts: BTreeMap<String, u64>,
+    longest: Duration,
+}
+
+impl Told {
+    fn add(&mut self, what: Vec<String>, took: Duration) {
+        what.into_iter().for_each(|what| *self.counts.entry(what).or_default() += 1);
+        self.longest = self.longest.max(took);
+    }
 }
 
 /// What is in the world of a round.
@@ -152,9 +187,12 @@ impl Round {
     fn fault(&self, kept: &[Identity]) -> Option<String> {
         for (pid, before) in [(self.family.pid(), &self.before[0]), (self.child.process, &self.before[1])] {
             let now = everything(pid);
-            let differs = before.iter().find(|(name, value)| now.get(*name) != Some(value));
-            if let Some((name, value)) = differs {
-                return Some(format!("process {pid}: {name} was {value}, and is {:?}", now.get(name)));
+            let differ = before.iter().filter(|(name, value)| now.get(*name) != Some(value));
+            let differ: Vec<String> = differ
+                .map(|(name, value)| format!("{name} was {value}, and is {:?}", now.get(name)))
+                .collect();
+            if !differ.is_empty() {
+                return Some(format!("process {pid}: {}", differ.join("; ")));
             }
         }
         if let Some(one) = kept.iter().find(|one| one.lives()) {
@@ -177,13 +215,16 @@ impl Round {
     }
 }
 
-fn one_round(round: u64, random: &mut Random) -> Result<(Vec<String>, std::time::Duration), String> {
+/// Returns how long it took from the attack until all was as before; `what` says what happened.
+fn one_round(round: u64, random: &mut Random, what: &mut Vec<String>) -> Result<Duration, String> {
     let full = random.next(12) == 0;
     let world = Round::begin(round, full);
     if world.mounted {
-        return full_disk(&world).map(|took| (vec!["full disk".to_owned()], took));
+        what.push("full disk".to_owned());
+        return full_disk(&world);
     }
     let end = random.one(&ENDS);
+    what.push(format!("{end:?}"));
     // Only the silent owner's guardian waits for heartbeats.
     let silence = if end == End::OwnerStoppedAndSilent { "200" } else { "none" };
     let mut kept = Kept::start(&world.folder, world.family.pid(), silence);
@@ -195,11 +236,11 @@ fn one_round(round: u64, random: &mut Random) -> Result<(Vec<String>, std::time:
         if kept.say(change) != "ok" {
             return Err(format!("{change} was refused"));
         }
+        what.push(format!("change {change}"));
     }
-    let mut what = vec![format!("{end:?}")];
     if random.next(3) == 0 {
-        second_instance(&world, &kept)?;
         what.push("second instance".to_owned());
+        second_instance(&world, &kept, round)?;
     }
     // `restore` is all that is left when all three are gone: then the journal must be there.
     let damage = if end == End::AllKilled { Damage::None } else { random.one(&DAMAGES) };
@@ -213,7 +254,7 @@ fn one_round(round: u64, random: &mut Random) -> Result<(Vec<String>, std::time:
     }
     let _ = kept.child.wait();
     is_over(&world, &all)?;
-    Ok((what, began.elapsed()))
+    Ok(began.elapsed())
 }
 
 /// Waits until everything is as before and nothing is left.
@@ -223,7 +264,7 @@ fn is_over(world: &Round, all: &[Identity]) -> Result<(), String> {
         match world.fault(all) {
             None => return Ok(()),
             Some(fault) if begun.elapsed().as_secs() > 60 => return Err(fault),
-            Some(_) => std::thread::sleep(std::time::Duration::from_millis(2)),
+            Some(_) => std::thread::sleep(Duration::from_millis(2)),
         }
     }
 }
@@ -311,17 +352,9 @@ fn end_it(end: End, kept: &mut Kept, all: &[Identity]) -> Result<(), String> {
 }
 
 /// Another instance, in another folder, must be refused, and leaves nothing.
-fn second_instance(world: &Round, kept: &Kept) -> Result<(), String> {
-    let folder = Folder::new("torture-second");
-    let mut keeper = Keeper::start(&KeeperOptions {
-        run_dir: folder.run_dir(),
-        purpose: "a test".to_owned(),
-        program: std::env::current_exe().expect("this program"),
-        silence: None,
-        priority: None,
-        starve: None,
-    })
-    .map_err(|error| error.to_string())?;
+fn second_instance(world: &Round, kept: &Kept, round: u64) -> Result<(), String> {
+    let folder = Folder::new(&format!("torture-second-{round}"));
+    let mut keeper = Keeper::start(&super::options(folder.run_dir())).map_err(|error| error.to_string())?;
     let thread = Keeper::target(world.family.pid()).map_err(|error| error.to_string())?;
     let refused = keeper.confine(&thread, &super::one_cpu(thread.tid));
     keeper.finish().map_err(|error| error.to_string())?;
@@ -334,7 +367,7 @@ fn second_instance(world: &Round, kept: &Kept) -> Result<(), String> {
 }
 
 /// The keeper's disk is full after some entries: it ends, and everything is given back.
-fn full_disk(world: &Round) -> Result<std::time::Duration, String> {
+fn full_disk(world: &Round) -> Result<Duration, String> {
     let began = Instant::now();
     let mut owner = Command::new(std::env::current_exe().expect("this program"))
         .args(["keep", &world.folder.0.display().to_string(), &world.family.pid().to_string(), "none"])
@@ -348,7 +381,7 @@ fn full_disk(world: &Round) -> Result<std::time::Duration, String> {
     if let Some(mut input) = owner.stdin.take() {
         use std::io::Write as _;
         while owner.try_wait().is_ok_and(|status| status.is_none()) && writeln!(input, "nice\nfifo").is_ok() {
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
     let status = owner.wait().map_err(|error| error.to_string())?;

@@ -102,7 +102,7 @@ impl Detail {
         if let Some(path) = recorded {
             let fail = |source| StudyError::trace(path, source);
             let mut observer = Observer::new(keep);
-            let recording = Recording::open(path).map_err(fail)?;
+            let recording = Recording::open_up_to(path, keep.duration).map_err(fail)?;
             let within = recording.events.iter().take_while(|event| event.at <= keep.duration);
             within.for_each(|event| observer.event(event));
             add("recorded".to_owned(), RECORDED, observer, &mut self.lanes.runs);

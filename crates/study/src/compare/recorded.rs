@@ -4,8 +4,10 @@ use super::client_log::{self, ClientLog};
 use super::elasticity::{self, Reading};
 use super::features;
 use super::gates::Gates;
+use super::notes::notes;
 use super::observe::Keep;
-use super::replaying::{ReplayFrom, events_of, measured_in, replayed};
+use super::part::{duration, events_of};
+use super::replaying::{ReplayFrom, measured_in, replayed};
 use super::row_errors::RowErrors;
 use super::scenario::costs;
 use super::trust::{self, against};
@@ -29,6 +31,7 @@ use schedlab_trace::analysis::messages::RequestTimes;
 use schedlab_trace::analysis::{Durations, Summary};
 use schedlab_trace::replay::Replay;
 use schedlab_trace::{Header, Recording};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// How many seeds when the user does not say. Each moves the ticks of the machine, of which a recording does
@@ -52,6 +55,8 @@ pub struct RecordedInput {
     pub(super) summary: Summary,
     pub(super) classes: Vec<String>,
     pids: Vec<u32>,
+    /// Names of tasks that do nothing in the part of the recording that was read.
+    pub(super) idle: BTreeSet<String>,
     /// By class: what the recording itself says of how it reacts to others.
     pub(super) readings: Vec<(String, Reading)>,
     /// Its first half, where that can be held against the second.
@@ -61,7 +66,7 @@ pub struct RecordedInput {
 impl RecordedInput {
     /// Reads and converts a recording.
     pub fn open(path: &Path) -> Result<RecordedInput, StudyError> {
-        RecordedInput::open_from(path, ReplayFrom::default())
+        RecordedInput::read(path, ReplayFrom::default(), None)
     }
 
     /// Reads and converts a recording with the replay that is chosen.
@@ -69,8 +74,17 @@ impl RecordedInput {
     /// # Errors
     /// It cannot be read, or has no messages to be replayed from.
     pub fn open_from(path: &Path, from: ReplayFrom) -> Result<RecordedInput, StudyError> {
-        let recording = events_of(path)?;
+        RecordedInput::read(path, from, None)
+    }
+
+    /// Reads and converts the first part of a recording, as if it had ended there; `None`: all of it. What comes later is not read.
+    ///
+    /// # Errors
+    /// As for [`RecordedInput::open_from`].
+    pub fn read(path: &Path, from: ReplayFrom, length: Option<Ns>) -> Result<RecordedInput, StudyError> {
+        let (recording, idle) = events_of(path, length)?;
         let mut input = RecordedInput::of(path, &recording, from)?;
+        input.idle = idle;
         input.readings = elasticity::readings(&recording, &input.replay);
         // Now, because a pipe is read once.
         input.first_half = FirstHalf::of(&input, recording).map(Box::new);
@@ -94,6 +108,7 @@ impl RecordedInput {
             pids: header.tasks.iter().map(|task| task.tid).collect(),
             classes: header.tasks.iter().map(|task| task.comm.clone()).collect(),
             readings: Vec::new(),
+            idle: BTreeSet::new(),
             header,
             replay,
             from,
@@ -380,16 +395,6 @@ fn plans(
     Ok(plans)
 }
 
-fn duration(input: &RecordedInput, options: &Options) -> Result<Ns, StudyError> {
-    let whole = input.replay.duration;
-    match options.duration {
-        Some(duration) if duration > whole => {
-            Err(StudyError::Option(format!("--for {duration}: the recording is only {whole} long")))
-        }
-        other => Ok(other.unwrap_or(whole)),
-    }
-}
-
 /// What a gate may name: the classes, and a client's own count.
 fn gated_names(input: &RecordedInput, counted: bool) -> Vec<String> {
     let mut names = input.classes.clone();
@@ -406,12 +411,28 @@ pub fn compare_recording(
     progress: Progress<'_>,
 ) -> Result<Study, StudyError> {
     check_schedulers(recorded_under.map(std::slice::from_ref).unwrap_or_default())?;
+    let duration = duration(input, options)?;
+    if duration == input.replay.duration {
+        return compare_read(input, recorded_under, options, progress);
+    }
+    // A replay of the whole knows what came later, and its errors are those of the whole.
+    let first = RecordedInput::read(&input.path, input.from, Some(duration))?;
+    compare_read(&first, recorded_under, options, progress)
+}
+
+/// As [`compare_recording`], of all that was read.
+fn compare_read(
+    input: &RecordedInput,
+    recorded_under: Option<&SchedulerSpec>,
+    options: &Options,
+    progress: Progress<'_>,
+) -> Result<Study, StudyError> {
+    let duration = input.replay.duration;
     let (recorded, why, left_out) = recorded_scheduler(&input.header, recorded_under)?;
-    let mut plans = self::plans(input, &recorded, options)?;
+    let mut plans = self::plans(input, &recorded, options).map_err(|error| input.named_in_vain(error))?;
     let client = options.client_log.as_ref().map(|log| ClientLog::open(log, input)).transpose()?;
     let names = gated_names(input, client.is_some());
     let gates = Gates::new(&options.gates, &plans, &names)?;
-    let duration = self::duration(input, options)?;
     let seeds = seeds(options.seed.unwrap_or(1), options.repetitions.unwrap_or(SEEDS));
     let single = single(input, &plans);
     let keep = options.detail.then(|| detail::keep(&input.header, &input.classes, duration, plans.len()));
@@ -514,34 +535,6 @@ fn title(header: &Header) -> String {
         (true, false) => header.command.join(" "),
         (true, true) => String::new(),
     }
-}
-
-fn notes(input: &RecordedInput, client: Option<&ClientLog>) -> Vec<String> {
-    let mut notes: Vec<String> = client.map(ClientLog::note).into_iter().collect();
-    if input.replay.hz == 0 {
-        notes.push("the recording does not know HZ: 250 is assumed".to_owned());
-    }
-    if let Some(cpus) = input.header.knobs.get("recorder.idle_wakeups_may_be_missing_on_cpus") {
-        notes.push(format!(
-            "wakeups by interrupts that found CPU {cpus} idle may be missing in the recording"
-        ));
-    }
-    let unknown = input.header.tasks.iter().filter(|task| !task.known).count();
-    if unknown > 0 {
-        notes.push(format!(
-            "{unknown} of {} tasks were gone before their policy, nice value and group could be read: defaults \
-             are assumed",
-            input.header.tasks.len()
-        ));
-    }
-    let repairs = &input.repairs;
-    if repairs.cut_off {
-        notes.push("the recording is cut off; it is used up to its last whole block".to_owned());
-    }
-    if repairs.lost > 0 {
-        notes.push(format!("the recorder lost {} events in {} gaps", repairs.lost, repairs.gaps));
-    }
-    notes
 }
 
 /// What was predicted for a variant against a recording of it.

@@ -1,5 +1,6 @@
 //! Which replay makes the workload of a recording.
 
+use super::part::events_of;
 use crate::StudyError;
 use crate::measurements::Measured;
 use schedlab_replay::Report;
@@ -81,18 +82,9 @@ pub(super) fn replayed(
     Ok((replay, Some(messages.report)))
 }
 
-/// A recording that holds something.
-pub(super) fn events_of(path: &Path) -> Result<Recording, StudyError> {
-    let recording = Recording::open(path).map_err(|source| StudyError::trace(path, source))?;
-    if recording.events.is_empty() {
-        return Err(StudyError::NoEvents { path: path.to_owned(), cut_off: recording.repairs.cut_off });
-    }
-    Ok(recording)
-}
-
 /// What was recorded, class by class, in a recording from which nothing is predicted.
 pub(crate) fn measured_in(path: &Path) -> Result<Measured, StudyError> {
-    let recording = events_of(path)?;
+    let (recording, _) = events_of(path, None)?;
     let classes: Vec<String> = recording.header.tasks.iter().map(|task| task.comm.clone()).collect();
     let summary = Summary::of(&recording).map_err(|source| StudyError::trace(path, source))?;
     let mut measured = Measured::of_summary(&summary, &classes, &|_| None);

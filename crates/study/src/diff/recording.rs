@@ -60,7 +60,9 @@ fn recordings(path: &Path) -> Result<Vec<PathBuf>, StudyError> {
     let fail = |what: String| StudyError::Option(format!("{}: {what}", path.display()));
     let entries = std::fs::read_dir(path).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
     let entries = entries.map_err(|error| fail(error.to_string()))?;
-    let is_recording = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "slt");
+    // A stranger's folder may have a pipe in it, whose opening waits for a writer.
+    let is_recording =
+        |path: &PathBuf| path.extension().is_some_and(|extension| extension == "slt") && path.is_file();
     let mut files: Vec<PathBuf> =
         entries.into_iter().map(|entry| entry.path()).filter(is_recording).collect();
     files.sort();

@@ -12,3 +12,4 @@ mod scenario_corpus;
 mod scenario_errors;
 mod second_half;
 mod self_replay;
+mod window;

@@ -137,7 +137,15 @@ impl<'o> Builder<'o> {
         self.lost(at, cpu, count)
     }
 
+    /// Returns whether nothing that is still to be read is wanted.
+    pub(super) fn is_over(&self) -> bool {
+        self.collector.is_over(self.cpus)
+    }
+
     fn lost(&mut self, at: Ns, cpu: u32, count: u64) -> Result<(), TraceError> {
+        if self.collector.is_past(at, cpu) {
+            return Ok(());
+        }
         self.at_least_cpus(cpu + 1);
         *self.slot(cpu) = OnCpu::Unknown;
         self.summary.lose(cpu, count, at);
@@ -152,6 +160,7 @@ impl<'o> Builder<'o> {
                 self.summary.ignore(name);
                 return Ok(());
             }
+            _ if self.collector.is_past(stamp.at, stamp.cpu) => return Ok(()),
             Event::Mark(text) => return self.mark(stamp, text),
             _ => {}
         }

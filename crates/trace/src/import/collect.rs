@@ -48,12 +48,23 @@ pub(super) struct Collector<'o> {
     start: Option<Ns>,
     /// Times that marks set, beside those of events.
     window: Option<(Ns, Ns)>,
+    end: Option<End>,
     latest: Ns,
     /// Time of the last event of each CPU.
     last: Vec<Ns>,
     /// Events that are older than the one before them of the same CPU.
     backwards: u64,
     own: Option<OwnOnly>,
+}
+
+/// The end of what is wanted of a stream.
+struct End {
+    /// Since the start of the recording.
+    at: Ns,
+    /// Which CPUs had an event behind it.
+    passed: Vec<bool>,
+    /// Events behind it.
+    events: usize,
 }
 
 /// What is known of a stream when it ends.
@@ -65,8 +76,10 @@ pub(super) struct Settled {
 }
 
 impl<'o> Collector<'o> {
-    pub(super) fn new(out: &'o mut dyn Take) -> Collector<'o> {
+    /// `until`: the end of what is wanted.
+    pub(super) fn new(out: &'o mut dyn Take, until: Option<Ns>) -> Collector<'o> {
         Collector {
+            end: until.map(|at| End { at, passed: Vec::new(), events: 0 }),
             out,
             held: Vec::new(),
             ready: Vec::with_capacity(HELD),
@@ -89,6 +102,29 @@ impl<'o> Collector<'o> {
         let (from, to) = self.window.unwrap_or((at, at));
         self.window = Some((from.min(at), to.max(at)));
         Ok(())
+    }
+
+    /// Returns whether what happened then is behind the end of what is wanted. A source asks before it makes anything of an event.
+    pub(super) fn is_past(&mut self, at: Ns, cpu: u32) -> bool {
+        let (Some(start), Some(end)) = (self.start, &mut self.end) else { return false };
+        if at.saturating_sub(start) <= end.at {
+            return false;
+        }
+        let cpu = cpu as usize;
+        if cpu >= end.passed.len() {
+            end.passed.resize(cpu + 1, false);
+        }
+        end.passed[cpu] = true;
+        end.events += 1;
+        true
+    }
+
+    /// Returns whether a source of so many CPUs can have nothing more that is wanted: each of them had an event behind the end, and the events of a
+    /// CPU are in order but for some, as many of which as are held back at the start may have come late.
+    pub(super) fn is_over(&self, cpus: u32) -> bool {
+        self.end.as_ref().is_some_and(|end| {
+            end.events >= HELD && end.passed.iter().filter(|passed| **passed).count() >= cpus as usize
+        })
     }
 
     /// An event; `running` is the task that the source says was running.
@@ -147,7 +183,9 @@ impl<'o> Collector<'o> {
         }
         self.out.take(&mut self.ready)?;
         let start = self.start.unwrap_or_default();
+        let passed = self.end.as_ref().filter(|end| end.events > 0).map(|end| start.saturating_add(end.at));
         let end = self.window.map_or(self.latest, |(_, to)| to.max(self.latest));
+        let end = passed.map_or(end, |passed| passed.max(end));
         Ok(Settled { start, duration: end.saturating_sub(start), own_only: self.own.is_some() })
     }
 }

@@ -281,6 +281,10 @@ impl Take for Emit<'_, '_> {
         }
     }
 
+    fn is_over(&self) -> bool {
+        self.builder.is_over()
+    }
+
     fn formats(&mut self, data: &[u8]) -> Result<(), TraceError> {
         self.layouts = Some(Layouts::read(data, self.order).map_err(damaged)?);
         Ok(())

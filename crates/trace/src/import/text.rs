@@ -54,7 +54,7 @@ pub(super) fn read(input: &mut dyn BufRead, builder: &mut Builder<'_>) -> Result
         if begun.len() > LINE_MAX || length == 0 && !begun.is_empty() {
             text.bytes(number + 1, &begun)?;
         }
-        if length == 0 {
+        if length == 0 || text.builder.is_over() {
             return text.finish();
         }
         input.consume(length);

@@ -167,19 +167,9 @@ fn a_ring_that_does_not_fit_is_written_elsewhere() {
                   exec \"$@\"";
     let mut command = quiet("unshare");
     command.args(["-rm", "sh", "-c", script, "sh"]).arg(&full).arg(env!("CARGO_BIN_EXE_schedlab"));
-    command.args([
-        "record",
-        "--backend",
-        "own",
-        "--no-calibration",
-        "--ring",
-        "10s",
-        "--json",
-        "-o",
-        "x.slt",
-        "--",
-    ]);
-    command.args(["sh", "-c", super::LOAD]).env("TMPDIR", &spare);
+    let [record, options @ ..] = super::RING else { panic!("a command") };
+    let options = options.iter().map(|word| if *word == "OUT" { "x.slt" } else { word });
+    command.args([record, "--json"]).args(options).env("TMPDIR", &spare);
     let output = command.stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     if !said.contains("recording by") {

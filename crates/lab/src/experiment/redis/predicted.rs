@@ -178,7 +178,7 @@ impl Load<'_> {
         let scenario = self.scenario(HEAD, way_ns, rows)?;
         let one = |row: &&&Row| {
             let found = Found::Scenario(Box::new(scenario.clone()));
-            let recording = show::open(found, Some(&self.model.scheduler), Some(row.name))?;
+            let recording = show::open(found, Some(&self.model.scheduler), Some(row.name), None)?;
             let window = (scenario.warmup, recording.duration);
             let server: Vec<bool> =
                 recording.header.tasks.iter().map(|info| info.comm == "redis-server").collect();

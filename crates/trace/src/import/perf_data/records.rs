@@ -82,6 +82,11 @@ pub(super) trait Take {
     /// Reading is over.
     fn record(&mut self, record: &Record<'_>) -> Result<(), TraceError>;
 
+    /// Whether no later record is wanted.
+    fn is_over(&self) -> bool {
+        false
+    }
+
     /// What a pipe says about itself: the formats of its tracepoints.
     ///
     /// # Errors
@@ -138,7 +143,7 @@ impl Records {
         let failed = |source| TraceError::Io { doing: "read", source };
         let mut bytes = Vec::with_capacity(2 * CHUNK);
         let mut ended = false;
-        while !ended {
+        while !ended && !take.is_over() {
             let before = bytes.len();
             input.take(CHUNK as u64).read_to_end(&mut bytes).map_err(failed)?;
             ended = bytes.len() == before;
@@ -171,7 +176,7 @@ impl Records {
                 break;
             }
         }
-        self.cut_off |= !bytes.is_empty() || !self.unfolded.is_empty();
+        self.cut_off |= !take.is_over() && (!bytes.is_empty() || !self.unfolded.is_empty());
         self.waiting.flush(take)?;
         match self.lost_in_all.saturating_sub(self.lost_told) {
             0 => Ok(()),

@@ -1,0 +1,33 @@
+//! What is noted below a comparison of a recording.
+
+use super::client_log::ClientLog;
+use super::recorded::RecordedInput;
+
+/// Returns what the recording lacks, and what is assumed in its place.
+pub(super) fn notes(input: &RecordedInput, client: Option<&ClientLog>) -> Vec<String> {
+    let mut notes: Vec<String> = client.map(ClientLog::note).into_iter().collect();
+    if input.replay.hz == 0 {
+        notes.push("the recording does not know HZ: 250 is assumed".to_owned());
+    }
+    if let Some(cpus) = input.header.knobs.get("recorder.idle_wakeups_may_be_missing_on_cpus") {
+        notes.push(format!(
+            "wakeups by interrupts that found CPU {cpus} idle may be missing in the recording"
+        ));
+    }
+    let unknown = input.header.tasks.iter().filter(|task| !task.known).count();
+    if unknown > 0 {
+        notes.push(format!(
+            "{unknown} of {} tasks were gone before their policy, nice value and group could be read: defaults \
+             are assumed",
+            input.header.tasks.len()
+        ));
+    }
+    let repairs = &input.repairs;
+    if repairs.cut_off {
+        notes.push("the recording is cut off; it is used up to its last whole block".to_owned());
+    }
+    if repairs.lost > 0 {
+        notes.push(format!("the recorder lost {} events in {} gaps", repairs.lost, repairs.gaps));
+    }
+    notes
+}

@@ -1,0 +1,143 @@
+//! A comparison of the first part of a recording reads that part, and the tasks of later parts cost nothing but their names.
+
+use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId, Waker};
+use schedlab_study::StudyError;
+use schedlab_study::compare::{Options, RecordedInput, ReplayFrom, compare_recording};
+use schedlab_trace::import;
+use schedlab_trace::{Capabilities, Header, Index, Recording, TaskInfo, Writer};
+use std::path::{Path, PathBuf};
+
+/// Writes what a recorder sees of a server that creates a thread every millisecond, each for a request; the file's tables grow as its events do.
+fn created(name: &str, threads: u32) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let header = Header {
+        backend: "bpf".to_owned(),
+        kernel: "6.18.44".to_owned(),
+        hz: 250,
+        capabilities: Capabilities::simulator(),
+        tasks: vec![TaskInfo::unknown(1, 1, "server")],
+        ..Header::default()
+    };
+    let file = std::io::BufWriter::new(std::fs::File::create(&path).unwrap());
+    let mut writer = Writer::new(file, &header).unwrap();
+    let (server, cpu) = (TaskId(0), CpuId(0));
+    for number in 1..=threads {
+        let at = Ns::from_ms(u64::from(number));
+        let thread = writer.add_task(TaskInfo::unknown(1, 1 + number, format!("request-{}", number % 10)));
+        let on = |prev, prev_state, next| EventKind::Switch { prev, prev_state, next };
+        for (us, kind) in [
+            (0, EventKind::Wake { task: server, waker: Waker::HardIrq }),
+            (2, on(None, PrevState::Runnable, Some(server))),
+            (20, EventKind::New { task: thread, parent: Some(server) }),
+            (40, on(Some(server), PrevState::Sleeping, Some(thread))),
+            (240 + u64::from(number % 7) * 10, EventKind::Exit { task: thread }),
+            (245 + u64::from(number % 7) * 10, on(Some(thread), PrevState::Dead, None)),
+        ] {
+            writer.event(&SchedEvent { at: at + Ns::from_us(us), cpu, kind });
+        }
+    }
+    writer.finish(Ns::from_ms(u64::from(threads) + 1)).unwrap().into_inner().unwrap();
+    path
+}
+
+fn first_of(path: &Path, length: Option<Ns>) -> Result<RecordedInput, StudyError> {
+    RecordedInput::read(path, ReplayFrom::default(), length)
+}
+
+const FIRST: Ns = Ns::from_ms(500);
+
+/// All that a comparison says, without the name of its file.
+fn compared(input: &RecordedInput, duration: Option<Ns>) -> String {
+    let options = Options {
+        jobs: 1,
+        repetitions: Some(1),
+        duration,
+        variants: vec!["v: request-3 nice=5".to_owned()],
+        ..Options::default()
+    };
+    let mut study = compare_recording(input, None, &options, &|_, _| {}).unwrap();
+    study.input.name = String::new();
+    serde_json::to_string(&study).unwrap()
+}
+
+/// A file of 600 threads and one of 6,000 say the same of their first half second, from the same number of events and tasks.
+#[test]
+fn what_comes_later_is_not_read() {
+    let (short, long) = (created("window-short.slt", 600), created("window-long.slt", 6_000));
+    let [of_short, of_long] = [&short, &long].map(|path| first_of(path, Some(FIRST)).unwrap());
+    let tasks = |input: &RecordedInput| input.found().0.tasks.len();
+    let read = |input: &RecordedInput| (input.found().1.report.activations, input.found().1.duration);
+    // The server, and a thread a millisecond.
+    assert_eq!((tasks(&of_short), tasks(&of_long)), (500, 500));
+    assert_eq!(read(&of_short), read(&of_long));
+    let said = compared(&of_long, Some(FIRST));
+    assert_eq!(said, compared(&of_short, Some(FIRST)));
+    // An input that was read whole is read again for a shorter time.
+    assert_eq!(said, compared(&RecordedInput::open(&short).unwrap(), Some(FIRST)));
+    // Blocks of later times are not read: one that is damaged does not matter.
+    let mut bytes = std::fs::read(&long).unwrap();
+    let last = Index::open(&long).unwrap().blocks.into_iter().rfind(|block| block.records > 0).unwrap();
+    assert!(last.first > FIRST);
+    let at = last.offset as usize + 100;
+    bytes[at..at + 64].fill(0xff);
+    let damaged = long.with_file_name("window-damaged.slt");
+    std::fs::write(&damaged, bytes).unwrap();
+    assert!(RecordedInput::open(&damaged).is_err(), "the whole is damaged");
+    assert_eq!(compared(&first_of(&damaged, Some(FIRST)).unwrap(), Some(FIRST)).len(), said.len());
+}
+
+/// The text of another tool is read as far as its events can be wanted.
+#[test]
+fn a_trace_is_read_to_the_end_of_the_window() {
+    struct Counted<'a>(&'a [u8], &'a std::cell::Cell<usize>);
+    impl std::io::Read for Counted<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let read = std::io::Read::read(&mut self.0, buffer)?;
+            self.1.set(self.1.get() + read);
+            Ok(read)
+        }
+    }
+    let path = created("window-text.slt", 20_000);
+    let whole = Recording::open(&path).unwrap();
+    let mut text = Vec::new();
+    schedlab_trace::export::ftrace(&whole, &mut text).unwrap();
+    let first = |until: Option<Ns>| {
+        let read = std::cell::Cell::new(0);
+        let input = std::io::BufReader::with_capacity(1 << 16, Counted(&text, &read));
+        let options = import::ImportOptions { until, ..import::ImportOptions::default() };
+        let recording = import::read(input, options).unwrap().recording;
+        (recording, read.get())
+    };
+    let (all, read) = first(None);
+    assert_eq!(read, text.len());
+    // The events that are held back until it is clear what they are, and as many behind the end.
+    let (part, read) = first(Some(FIRST));
+    assert!(read < text.len() / 2, "{read} of {} bytes", text.len());
+    let [some, all_tasks] = [&part, &all].map(|recording| recording.header.tasks.len());
+    assert!(all_tasks > 20_000 && some < all_tasks / 5, "{some} of {all_tasks} tasks");
+    // Those that are held back until the start is known are there, too.
+    assert!(part.duration < all.duration / 5, "{}", part.duration);
+    let within = |recording: &Recording| {
+        recording.events.iter().filter(|event| event.at <= FIRST).copied().collect::<Vec<_>>()
+    };
+    assert_eq!(within(&part), within(&all));
+}
+
+/// What `show` says of a window is what it says of it in the whole, and its length is that of the whole.
+#[test]
+fn an_end_takes_nothing_from_what_is_before_it() {
+    let path = created("window-show.slt", 3_000);
+    let (whole, part) = (Recording::open(&path).unwrap(), Recording::open_up_to(&path, FIRST).unwrap());
+    assert_eq!((part.duration, &part.header), (whole.duration, &whole.header));
+    assert_eq!(part.events, whole.events[..part.events.len()]);
+    assert_eq!(part.events.len(), whole.events.iter().filter(|event| event.at <= FIRST).count());
+}
+
+/// A task that comes later is named, not unknown.
+#[test]
+fn a_target_that_comes_later_is_told() {
+    let input = first_of(&created("window-later.slt", 600), Some(Ns::from_ms(3))).unwrap();
+    let options = Options { variants: vec!["v: request-7 nice=5".to_owned()], ..Options::default() };
+    let error = compare_recording(&input, None, &options, &|_, _| {}).unwrap_err().to_string();
+    assert!(error.contains("`request-7` does nothing in the first 3.00ms"), "{error}");
+}
