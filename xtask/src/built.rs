@@ -41,6 +41,10 @@ impl Built {
     /// Returns the command that runs one test of a crate, by its whole name.
     pub(crate) fn test(&self, package: &str, kind: &str, test: &str) -> Result<Command> {
         let program = self.find(package, kind)?;
+        let listed = Command::new(&program.path).args([test, "--exact", "--list"]).output()?;
+        if !String::from_utf8_lossy(&listed.stdout).contains(&format!("{test}: test")) {
+            bail!("{package} has no test {test}");
+        }
         let mut command = Command::new(&program.path);
         command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
         command.args([test, "--exact", "--nocapture"]);
@@ -56,6 +60,10 @@ fn program(line: &str) -> Option<((String, String), Program)> {
     let manifest = PathBuf::from(said["manifest_path"].as_str()?);
     let folder = manifest.parent()?.to_owned();
     let kind = if said["profile"]["test"].as_bool()? { kind } else { "program" };
+    // A crate may have other test programs beside the one of its integration tests.
+    if kind == "test" && said["target"]["name"] != "it" {
+        return None;
+    }
     let package = said["package_id"].as_str()?.split('#').next_back()?.split('@').next()?;
     // Of a crate whose folder has its name the id has the version alone.
     let package = match package.starts_with(|first: char| first.is_ascii_digit()) {
