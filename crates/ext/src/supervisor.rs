@@ -406,7 +406,7 @@ impl<'a> Supervisor<'a> {
             self.publish(now);
             self.looks.looked(now, Ns(cpu_time().saturating_sub(used)));
         }
-        Ok(self.processes.iter().any(|process| !host::of_process(*process).is_empty()))
+        Ok(self.processes.iter().any(|process| host::has_living_thread(*process)))
     }
 
     /// Gives a thread its own policy back; it is managed no longer.

@@ -199,6 +199,11 @@ pub fn of_process(pid: u32) -> Vec<u32> {
     proc::threads(Some(&[pid])).into_iter().map(|(_, tid)| tid).collect()
 }
 
+/// Returns whether process `pid` has a thread that is not dead: a process that was killed has its number until its parent asks for its end.
+pub fn has_living_thread(pid: u32) -> bool {
+    of_process(pid).into_iter().any(|tid| !is_zombie(tid))
+}
+
 /// The living children of process `pid`, of all its threads (needs CONFIG_PROC_CHILDREN, which distributions set; empty
 /// without).
 pub fn children(pid: u32) -> Vec<u32> {

@@ -444,7 +444,7 @@ impl<'a> Supervisor<'a> {
             self.publish(now);
             self.looks.looked(now, Ns(cpu_time().saturating_sub(used)));
         }
-        Ok(self.processes.iter().any(|process| !host::of_process(*process).is_empty()))
+        Ok(self.processes.iter().any(|process| host::has_living_thread(*process)))
     }
 
     /// Looks at every name: a thread that gives itself another (`prctl(PR_SET_NAME)`) makes no event that is followed.
