@@ -10,9 +10,9 @@ use crate::run::Run;
 use crate::view::{by_importance, row_name};
 use schedlab_model::{EventSink, Ns};
 use schedlab_report::{Cdf, Curve, LaneRun, LaneTask, Lanes, Measure};
+use schedlab_trace::Header;
 use schedlab_trace::analysis::Analysis;
 use schedlab_trace::analysis::runqueue::RunQueue;
-use schedlab_trace::{Header, Recording};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -100,9 +100,9 @@ impl Detail {
             }
         };
         if let Some(path) = recorded {
-            let fail = |source| StudyError::trace(path, source);
             let mut observer = Observer::new(keep);
-            let recording = Recording::open_up_to(path, keep.duration).map_err(fail)?;
+            // The same part as was compared, so that tasks have the same numbers.
+            let (recording, _) = super::part::events_of(path, Some(keep.duration))?;
             let within = recording.events.iter().take_while(|event| event.at <= keep.duration);
             within.for_each(|event| observer.event(event));
             add("recorded".to_owned(), RECORDED, observer, &mut self.lanes.runs);
