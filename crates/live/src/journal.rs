@@ -208,7 +208,7 @@ pub struct Journal {
     memory: Memory,
 }
 
-/// The least length at which a journal is written anew: some thousand entries.
+/// The least length in bytes at which a journal is written anew. Chosen: some thousand entries of some 200 bytes.
 const ANEW: u64 = 1 << 20;
 
 impl Journal {

@@ -7,7 +7,7 @@ use super::gates::Gates;
 use super::notes::notes;
 use super::observe::Keep;
 use super::part::{duration, events_of};
-use super::replaying::{ReplayFrom, measured_in, replayed};
+use super::replaying::{ByMessages, ReplayFrom, measured_in, replayed};
 use super::row_errors::RowErrors;
 use super::scenario::costs;
 use super::trust::{self, against};
@@ -23,11 +23,9 @@ use crate::result::{Detail, Input, InputKind, Prediction, SCHEMA, SecondHalf, Se
 use crate::run::{Bench, RowPlan, Run, with_knobs};
 use crate::variant::{Subject, Variant};
 use schedlab_model::{Draw, EventSink, Ns, random};
-use schedlab_replay::Report;
 use schedlab_scheduler::linux::{KernelRelease, preset_of};
 use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_sim::{Costs, Delays, Machine, Preemption, RunOptions, TickSkew};
-use schedlab_trace::analysis::messages::RequestTimes;
 use schedlab_trace::analysis::{Durations, Summary};
 use schedlab_trace::replay::Replay;
 use schedlab_trace::{Header, Recording};
@@ -46,12 +44,8 @@ pub struct RecordedInput {
     pub(super) events: usize,
     pub(super) repairs: schedlab_trace::Repairs,
     pub(super) replay: Replay,
-    pub(super) from: ReplayFrom,
-    /// What the replay by messages found, where that made the workload.
-    pub(super) by_messages: Option<Report>,
-    /// The requests that were recorded, and what measures them in a simulation of the whole; `None`: the replay knows no messages.
-    pub(super) requests: RequestTimes,
-    pub(super) none_yet: Option<RequestTimes>,
+    /// What the replay by messages knows, where that made the workload.
+    pub(super) by_messages: Option<ByMessages>,
     pub(super) summary: Summary,
     pub(super) classes: Vec<String>,
     pids: Vec<u32>,
@@ -111,11 +105,7 @@ impl RecordedInput {
             idle: BTreeSet::new(),
             header,
             replay,
-            from,
             by_messages,
-            requests: RequestTimes::recorded(recording),
-            none_yet: (from == ReplayFrom::Messages)
-                .then(|| RequestTimes::simulated(&recording.facts, Ns::ZERO)),
             first_half: None,
         })
     }
@@ -134,7 +124,7 @@ impl RecordedInput {
 
     /// Returns which replay made its workload.
     pub fn replayed_from(&self) -> ReplayFrom {
-        self.from
+        if self.by_messages.is_some() { ReplayFrom::Messages } else { ReplayFrom::Wakeups }
     }
 
     /// The recorded header and what the conversion found.
@@ -150,8 +140,8 @@ impl RecordedInput {
     /// The same with tasks of their own.
     pub(super) fn measured_with(&self, single: &dyn Fn(usize) -> Option<String>) -> Measured {
         let mut measured = Measured::of_summary(&self.summary, &self.classes, single);
-        if self.from == ReplayFrom::Messages {
-            measured.requests(&self.requests, self.summary.window);
+        if let Some(messages) = &self.by_messages {
+            measured.requests(&messages.recorded, self.summary.window);
         }
         measured
     }
@@ -416,7 +406,7 @@ pub fn compare_recording(
         return compare_read(input, recorded_under, options, progress);
     }
     // A replay of the whole knows what came later, and its errors are those of the whole.
-    let first = RecordedInput::read(&input.path, input.from, Some(duration))?;
+    let first = RecordedInput::read(&input.path, input.replayed_from(), Some(duration))?;
     compare_read(&first, recorded_under, options, progress)
 }
 
@@ -445,7 +435,7 @@ fn compare_read(
         seeds: &seeds,
         keep: keep.as_ref(),
         as_recording: Some(&single),
-        requests: input.none_yet.as_ref(),
+        requests: input.by_messages.as_ref().map(|messages| &messages.none_yet),
         jobs: options.jobs,
         progress,
         stop: options.stop.as_ref(),

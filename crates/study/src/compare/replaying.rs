@@ -3,6 +3,7 @@
 use super::part::events_of;
 use crate::StudyError;
 use crate::measurements::Measured;
+use schedlab_model::Ns;
 use schedlab_replay::Report;
 use schedlab_trace::Recording;
 use schedlab_trace::analysis::Summary;
@@ -51,13 +52,24 @@ impl FromStr for ReplayFrom {
     }
 }
 
+/// What a replay by messages knows beside its workload.
+#[derive(Debug)]
+pub(super) struct ByMessages {
+    /// What it found.
+    pub(super) report: Report,
+    /// The requests that were recorded.
+    pub(super) recorded: RequestTimes,
+    /// What measures them in a simulation of the whole.
+    pub(super) none_yet: RequestTimes,
+}
+
 /// Returns a recording as a workload, and what the replay by messages found where that made it. What both have in common (delays of
 /// the machine, ticks, price of the recorder) is measured in one way.
 pub(super) fn replayed(
     path: &Path,
     recording: &Recording,
     from: ReplayFrom,
-) -> Result<(Replay, Option<Report>), StudyError> {
+) -> Result<(Replay, Option<ByMessages>), StudyError> {
     let found = replay(recording, &ReplayOptions::default());
     let mut replay = found.map_err(|source| StudyError::trace(path, source))?;
     if from == ReplayFrom::Wakeups {
@@ -79,7 +91,12 @@ pub(super) fn replayed(
     }
     report.silent.clear();
     report.runtimes.clear();
-    Ok((replay, Some(messages.report)))
+    let by_messages = ByMessages {
+        report: messages.report,
+        recorded: RequestTimes::recorded(recording),
+        none_yet: RequestTimes::simulated(&recording.facts, Ns::ZERO),
+    };
+    Ok((replay, Some(by_messages)))
 }
 
 /// What was recorded, class by class, in a recording from which nothing is predicted.

@@ -54,8 +54,9 @@ impl FirstHalf {
         recording.facts.list.truncate(recording.facts.list.partition_point(|fact| fact.at < middle));
         recording.duration = middle;
         // What can be read as a whole and not in half shows nothing.
-        let half =
-            RecordedInput::of(input.path(), &recording, input.from).ok().filter(|half| half.events > 0)?;
+        let half = RecordedInput::of(input.path(), &recording, input.replayed_from())
+            .ok()
+            .filter(|half| half.events > 0)?;
         let lost: Ns = not_going_on(&half).into_iter().map(|task| late.tasks[task].run).sum();
         let matters = lost.0 as f64 > MATTERS * late.window.0 as f64;
         let of = |summary: &Summary| Measured::of_summary(summary, &input.classes, &|_| None);
