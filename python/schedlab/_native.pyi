@@ -26,14 +26,13 @@ class NativeStudy:
     def report(self, path: str, command: str, made_on: str) -> None: ...
 
 class NativeSweep:
-    def __new__(cls, input: str) -> NativeSweep: ...
+    def __new__(cls, input: str, duration_ns: int | None) -> NativeSweep: ...
     def rows(
         self,
         points: list[tuple[str | None, str]],
         only: list[str],
         seeds: int,
         seed: int | None,
-        duration_ns: int | None,
         jobs: int,
     ) -> NativeTable: ...
 

@@ -66,10 +66,10 @@ def sweep(
     single = isinstance(inputs, (Recording, str, PathLike))
     names = [_input(one) for one in ([inputs] if single else inputs)]
     length = None if duration is None else nanoseconds(duration)
-    more = (list(metrics), seeds, seed, length)
+    more = (list(metrics), seeds, seed)
     pyarrow = library("pyarrow", "schedlab[pandas]")
     with bar("sweeping", progress) as report:
-        parts = _parts(names, points, more, backend, report)
+        parts = _parts(names, points, length, more, backend, report)
         if out is None:
             return ArrowTable(pyarrow.concat_tables(parts).combine_chunks())
         return _in_files(parts, Path(out))
@@ -92,6 +92,7 @@ def _in_files(parts: Iterator[Any], folder: Path) -> FilesTable:
 def _parts(
     names: list[str],
     points: list[tuple[str | None, str]],
+    length: int | None,
     more: tuple[Any, ...],
     backend: str,
     report: Callable[[int, int], None] | None,
@@ -104,7 +105,7 @@ def _parts(
     seeds = more[1]
     for place, name in enumerate(names):
         calls = (("rows", points[begin : begin + _BATCH], *more) for begin in begins)
-        for begin, native in zip(begins, _backend.run(backend, name, ("NativeSweep",), calls), strict=True):
+        for begin, native in zip(begins, _backend.run(backend, name, ("NativeSweep", length), calls), strict=True):
             rows = pyarrow.table(native)
             if report is not None:
                 done = place * len(points) + min(begin + _BATCH, len(points))
@@ -309,14 +310,16 @@ class Tuned:
         return {one["file"]: (one["holds"] or ["cannot tell"])[0] for one in self._result["validated"]}
 
     def pareto(self) -> Table:
-        """Return the unchanged row and the settings that no other is better than, with errors; one column for each number asked for."""
+        """Return the unchanged row and the settings that no other is better than: each number that was asked for, between its low and its high."""
         rows = [one for place, one in enumerate(self._result["settings"]) if one["front"] or place == 0]
         columns: dict[str, list[Any]] = {"setting": [one["setting"] for one in rows]}
         for place, asked in enumerate(self._result["asked"]):
             name = f"{asked['subject']} {asked['metric']}"
             cells = [one["figures"][place] for one in rows]
             columns[name] = [None if cell is None else cell["value"]["median"] for cell in cells]
-            columns[f"{name} error"] = [None if cell is None else _error(cell) for cell in cells]
+            bars = [None if cell is None else _bar(cell) for cell in cells]
+            columns[f"{name} low"] = [bar and bar["low"] for bar in bars]
+            columns[f"{name} high"] = [bar and bar["high"] for bar in bars]
             columns[f"{name} judgement"] = [
                 None if cell is None or cell["change"] is None else cell["change"]["judgement"] for cell in cells
             ]
@@ -349,8 +352,12 @@ class Tuned:
         return f"<Tuned: {self.verdict}>"
 
 
+def _bar(cell: Mapping[str, Any]) -> Mapping[str, float]:
+    """Return the interval of a number: that of its error, or else what the seeds had."""
+    return cell.get("error_bar") or cell["value"]
+
+
 def _error(cell: Mapping[str, Any]) -> list[list[float]]:
-    """Return how far the error bar reaches below and above the value, as matplotlib wants it."""
-    value = cell["value"]
-    bar = cell.get("error_bar", value)
-    return [[value["median"] - bar["low"]], [bar["high"] - value["median"]]]
+    """Return how far the interval reaches below and above the value, as matplotlib wants it."""
+    value, bar = cell["value"]["median"], _bar(cell)
+    return [[value - bar["low"]], [bar["high"] - value]]

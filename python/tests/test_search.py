@@ -146,6 +146,8 @@ def test_a_search_finds_the_setting() -> None:
     assert list(found.validated.values()) == ["holds"]
     frame = found.pareto().to_pandas()
     assert frame["setting"][0] == "as recorded" and len(frame) > 2
+    share = frame["redis-server share"]
+    assert (frame["redis-server share low"] <= share).all() and (share <= frame["redis-server share high"]).all()
 
 
 def test_the_even_search_is_that_of_the_command_line() -> None:

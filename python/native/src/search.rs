@@ -14,20 +14,25 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// An input whose settings are swept.
+/// An input whose settings are swept. It is read here and never again: a worker's copy of the file may be gone by then.
 #[pyclass(frozen, module = "schedlab._native")]
-pub(crate) struct NativeSweep(Input);
+pub(crate) struct NativeSweep {
+    input: Input,
+    duration: Option<Ns>,
+}
 
 #[pymethods]
 impl NativeSweep {
     #[new]
-    fn new(py: Python<'_>, input: String) -> PyResult<NativeSweep> {
-        long(py, |_| Input::open(&input))?.map(NativeSweep).map_err(raised)
+    #[pyo3(signature = (input, duration_ns))]
+    fn new(py: Python<'_>, input: String, duration_ns: Option<u64>) -> PyResult<NativeSweep> {
+        let duration = duration_ns.map(Ns);
+        let input = long(py, |_| Input::open_first(&input, duration))?.map_err(raised)?;
+        Ok(NativeSweep { input, duration })
     }
 
     /// The measurements of the unchanged row and of each point (its scheduler or none, its settings), as `compare` has them.
-    #[pyo3(signature = (points, only, seeds, seed, duration_ns, jobs))]
-    #[expect(clippy::too_many_arguments, reason = "the keywords of a Python function")]
+    #[pyo3(signature = (points, only, seeds, seed, jobs))]
     fn rows(
         &self,
         py: Python<'_>,
@@ -35,7 +40,6 @@ impl NativeSweep {
         only: Vec<String>,
         seeds: u32,
         seed: Option<u64>,
-        duration_ns: Option<u64>,
         jobs: usize,
     ) -> PyResult<NativeTable> {
         let point =
@@ -43,10 +47,10 @@ impl NativeSweep {
         let points = points.iter().map(point).collect::<Result<Vec<_>, _>>().map_err(raised)?;
         let wanted = |text: &String| Wanted::parse(text, None).map_err(PyValueError::new_err);
         let only = only.iter().map(wanted).collect::<PyResult<Vec<_>>>()?;
-        let (repetitions, duration) = (Some(seeds), duration_ns.map(Ns));
+        let (repetitions, duration) = (Some(seeds), self.duration);
         let options = Options { points, only, seed, repetitions, duration, jobs, ..Options::default() };
         let study =
-            long(py, |stop| self.0.compare(None, &Options { stop: Some(stop), ..options }, &|_, _| {}))?;
+            long(py, |stop| self.input.compare(None, &Options { stop: Some(stop), ..options }, &|_, _| {}))?;
         let study = study.map_err(raised)?;
         schedlab_tables::study::rows(&study).map(NativeTable).map_err(|error| bad(&error))
     }
