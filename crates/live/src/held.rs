@@ -52,8 +52,9 @@ impl Held {
         &self.memory
     }
 
-    pub(crate) fn is_done(&self) -> bool {
-        self.memory.is_done()
+    /// Returns whether nothing is left to do.
+    pub(crate) fn is_over(&self) -> bool {
+        self.memory.is_removed()
     }
 
     /// Returns what the journal says, whatever became of its file.
@@ -70,8 +71,9 @@ impl Held {
         raise_limits();
         self.look_for_file();
         let _lock = self.lock();
-        if self.is_done() {
-            return Ok(Report::default());
+        if self.memory.is_done() {
+            // Who gave it back may have been killed before it had removed journal and claims.
+            return self.remove().map(|()| Report::default());
         }
         let record = self.record()?;
         let (begun, mut pause) = (Instant::now(), PAUSE);
@@ -83,9 +85,18 @@ impl Held {
         }
         if report.complete() {
             self.memory.set_done().map_err(LiveError::io("the journal in memory"))?;
-            restore::finished(&self.path, self.file.as_ref());
+            self.remove()?;
         }
         Ok(report)
+    }
+
+    /// Removes what belongs to changes that are given back.
+    fn remove(&self) -> Result<(), LiveError> {
+        if !self.memory.is_removed() {
+            restore::finished(&self.path, self.file.as_ref());
+            self.memory.set_removed().map_err(LiveError::io("the journal in memory"))?;
+        }
+        Ok(())
     }
 
     /// As [`Held::give_back`], for an owner that was killed but may not have ended yet.

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 /// Version of the lines: 2 since [`Entry::LetGo`], without which earlier programs would give threads back what they had given up; 3 since
@@ -210,6 +211,8 @@ pub struct Journal {
 
 /// The least length in bytes at which a journal is written anew. Chosen: some thousand entries of some 200 bytes.
 const ANEW: u64 = 1 << 20;
+/// How many journals this process has begun.
+static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 impl Journal {
     /// Begins a journal for this process.
@@ -219,10 +222,8 @@ impl Journal {
     pub fn create(run_dir: &RunDir, purpose: &str) -> Result<Journal, LiveError> {
         let pid = std::process::id();
         let owner = threads::identity(pid).ok_or(LiveError::NoThread { tid: pid })?;
-        // One process may write several journals.
-        let taken =
-            |number: &u32| run_dir.path().join(format!("{pid}-{}-{number}.journal", owner.started)).exists();
-        let number = (0..).find(|number| !taken(number)).unwrap_or(0);
+        // One process may write several journals, and none has the name of an earlier one: a guardian of that one may still remove what is its own.
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = run_dir.path().join(format!("{pid}-{}-{number}.journal", owner.started));
         let memory = Memory::create().map_err(LiveError::io("memory for the journal (memfd_create)"))?;
         let file = schedlab_files::create_new(&path);

@@ -1,7 +1,7 @@
 //! The journal in memory: a file without a name (memfd) that owner and guardians hold open. What happens to the journal's file - it is removed,
 //! cut or overwritten, its disk is full - changes nothing of what they give back.
 //!
-//! Its first byte says whether everything is given back, and eight bytes behind it where the journal's text begins: it moves on when the text is
+//! Its first byte says whether everything is given back, and whether journal and claims are removed after that; and eight bytes behind it where the journal's text begins: it moves on when the text is
 //! replaced by a shorter one. There is room for the mark from the beginning.
 
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
@@ -12,6 +12,7 @@ use std::os::unix::fs::FileExt as _;
 
 const OPEN: u8 = b'o';
 const DONE: u8 = b'd';
+const REMOVED: u8 = b'r';
 /// Where the place of the first line is: eight bytes, aligned.
 const BEGIN: u64 = 8;
 /// The place of the first line at first.
@@ -80,8 +81,22 @@ impl Memory {
 
     /// Returns whether one of those who hold it has given everything back.
     pub(crate) fn is_done(&self) -> bool {
+        self.mark().is_some_and(|mark| mark == DONE || mark == REMOVED)
+    }
+
+    /// Notes that the journal and the claims are removed, too.
+    pub(crate) fn set_removed(&self) -> io::Result<()> {
+        self.0.write_all_at(&[REMOVED], 0)
+    }
+
+    /// Returns whether one of those who hold it has removed the journal and the claims: who did the first may have been killed before the second.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.mark() == Some(REMOVED)
+    }
+
+    fn mark(&self) -> Option<u8> {
         let mut mark = [OPEN];
-        self.0.read_exact_at(&mut mark, 0).is_ok() && mark[0] == DONE
+        self.0.read_exact_at(&mut mark, 0).ok().map(|()| mark[0])
     }
 }
 
@@ -106,7 +121,9 @@ mod tests {
         assert_eq!(guardian.read_from(TEXT + 2).expect("readable").1, "bc\n");
         assert!(!owner.is_done());
         guardian.set_done().expect("memory");
-        assert!(owner.is_done());
+        assert!(owner.is_done() && !owner.is_removed());
+        owner.set_removed().expect("memory");
+        assert!(guardian.is_done() && guardian.is_removed());
         assert_eq!(owner.read_from(0).expect("readable").1, "a\nbc\n");
     }
 

@@ -1,4 +1,8 @@
 use super::*;
+use crate::RunDir;
+use crate::held::Held;
+use crate::journal::Journal;
+use crate::reserve::Reserve;
 use std::process::{Child, Command};
 
 struct Sleeper(Child);
@@ -80,6 +84,24 @@ fn a_dead_holder_counts_until_its_journal_is_gone() {
     fs::remove_file(&file).expect("a file of this test");
     own_claims.take(&target.identity()).expect("nothing can give it back any more");
     own_claims.release(target.0.id());
+}
+
+/// Who gives back removes the claims last. When it is killed just before that, the next one must not stop at "all is given back".
+#[test]
+fn what_is_left_of_changes_that_were_given_back_is_removed() {
+    let folder = schedlab_files::TempDir::with_prefix("schedlab-claims-").expect("a folder");
+    let run_dir = RunDir::at(folder.path()).expect("a run folder");
+    let journal = Journal::create(&run_dir, "a test").expect("a journal");
+    let (path, target) = (journal.path().to_owned(), Sleeper::start());
+    let own = threads::identity(std::process::id()).expect("we live");
+    let mut claims = claims_of(&own, &path);
+    claims.take(&target.identity()).expect("it is free");
+    let mut held = Held::by_owner(journal, Reserve::hold().expect("descriptors"));
+    held.memory().set_done().expect("memory");
+    assert!(!held.is_over() && read(&claims.folder, &name_of(&target.identity())).is_some());
+    held.give_back(Duration::ZERO).expect("nothing fails");
+    assert!(held.is_over() && !path.exists());
+    assert_eq!(read(&claims.folder, &name_of(&target.identity())), None);
 }
 
 #[test]

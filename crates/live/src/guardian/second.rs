@@ -45,13 +45,13 @@ pub(super) fn wait(
             },
         }
         ended = if owner_lives(owner) { None } else { ended.or_else(|| Some(Instant::now())) };
-        if ended.is_some_and(|ended| ended.elapsed() > ENDED) && !held.is_done() {
+        if ended.is_some_and(|ended| ended.elapsed() > ENDED) && !held.is_over() {
             return held.give_back_after_death(PATIENCE).map(GuardianEnd::Restored);
         }
     }
     let begun = Instant::now();
     while owner_lives(owner) {
-        if held.is_done() {
+        if held.is_over() {
             return Ok(GuardianEnd::Dismissed);
         }
         // Where silence counts, an owner that goes on is killed.
