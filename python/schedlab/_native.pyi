@@ -66,14 +66,10 @@ def scenario(
     seed: int | None = None,
     duration_ns: int | None = None,
 ) -> NativeRecording: ...
+def compare_options() -> list[tuple[str, str, str]]: ...
 def compare(
     input: str,
-    schedulers: list[str],
-    variants: list[str],
-    seeds: int | None = None,
-    seed: int | None = None,
-    duration_ns: int | None = None,
-    jobs: int = 0,
+    options: list[tuple[str, str]],
     report: Callable[[int, int], object] | None = None,
 ) -> NativeStudy: ...
 def diff(before: str, after: str, fail_if: list[str], least: float, seed: int) -> str: ...

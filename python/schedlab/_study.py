@@ -28,31 +28,78 @@ def scenarios() -> list[str]:
 def compare(
     input: Recording | str | PathLike[str],
     *,
+    # Made by `cargo xtask docs` from OPTIONS (crates/study/src/compare/request.rs).
     schedulers: Iterable[str] = (),
-    variants: Mapping[str, str] | None = None,
-    seeds: int | None = None,
+    variants: Mapping[str, str | PathLike[str]] | None = None,
+    scans: Iterable[str] = (),
     seed: int | None = None,
+    seeds: int | None = None,
     duration: int | str | None = None,
-    jobs: int = 0,
+    costs: str | PathLike[str] | None = None,
+    recorded_under: str | PathLike[str] | None = None,
+    checks: Mapping[str, str | PathLike[str]] | None = None,
+    client_log: str | PathLike[str] | None = None,
+    fail_if: Iterable[str] = (),
+    jobs: int | None = None,
+    # End of what is made.
     progress: bool | None = None,
 ) -> Study:
     """Play a recording or a scenario under schedulers and variants, as ``schedlab compare`` does.
 
-    ``variants`` maps a name to settings, such as ``{"batch idle": "sysbench policy=idle"}``; ``schedulers`` have their knobs
-    behind a colon, such as ``"linux-6.18:base_slice_ns=6ms"``. ``seeds`` is how many runs each row gets, ``seed`` the first,
-    ``duration`` the virtual time, ``jobs`` the number of threads (0: one per CPU; the result does not depend on it).
+    ``variants`` maps a name to settings, such as ``{"batch idle": "sysbench policy=idle"}``, and ``checks`` a variant to a recording of it.
+    The options are those of the command:
+
+    * ``schedulers``: Simulate this scheduler with its knobs, such as linux-6.18:base_slice_ns=6ms
+    * ``variants``: Try this variant: 'NAME: TASK policy=idle'
+    * ``scans``: Try a setting with many values, as a table and a curve: 'sysbench nice=0..19',
+      'base_slice_ns=0.7ms,1.4ms'
+    * ``seed``: Begin with this seed of the random streams
+    * ``seeds``: Run this many seeds: more give narrower intervals [default: 5 for recordings, else
+      what the scenario says]
+    * ``duration``: Simulate this long, such as 2s [default: the whole recording, or what the
+      scenario says]
+    * ``costs``: Use this cost preset instead of the scenario's costs, such as modern-vm or
+      this-machine (``schedlab calibrate``)
+    * ``recorded_under``: Represent the recorded kernel by this scheduler [default: by the kernel's
+      version]
+    * ``checks``: Print predicted against recorded, with this recording of a variant on the real
+      machine: 'VARIANT=FILE'
+    * ``client_log``: Read requests a second from what a load generator printed while its server was
+      recorded (wrk, ab, redis-benchmark, pgbench, sysbench and others: docs/exchange-formats.md),
+      and predict them [default: the busiest program that is not an endless loop]
+    * ``fail_if``: Fail (exit 1) when this holds: 'redis-server latency p99 > 1ms'
+    * ``jobs``: Use this many worker threads; 0 = one per CPU. The result does not depend on it
+      [default: 0]
+
     Ctrl-C ends it at once. ``progress`` shows a bar of tqdm; None: in terminals, and in notebooks that have ipywidgets.
     """
+    given = {key: value for key, value in locals().items() if key not in ("input", "progress")}
     name = input._whole_input() if isinstance(input, Recording) else fspath(input)
-    schedulers = list(schedulers)
-    written = [f"{name}: {settings}" for name, settings in (variants or {}).items()]
-    length = None if duration is None else nanoseconds(duration)
-    given = {"schedulers": schedulers, "variants": variants, "seeds": seeds, "seed": seed, "duration": duration}
     words = [repr(name), *(f"{key}={value!r}" for key, value in given.items() if value)]
     call = f"schedlab.compare({', '.join(words)})"
+    options = [
+        (key, text)
+        for key, shape, between in _native.compare_options()
+        for text in _texts(key, shape, between, given[key])
+    ]
     with bar("comparing", progress) as report:
-        native = _native.compare(name, schedulers, written, seeds, seed, length, jobs, report)
+        native = _native.compare(name, options, report)
     return Study(native, call)
+
+
+def _texts(name: str, shape: str, between: str, value: Any) -> list[str]:
+    """Return the values of an option as the command line has them."""
+    if value is None:
+        return []
+    if shape == "named":
+        return [f"{key}{between}{fspath(one)}" for key, one in value.items()]
+    if shape == "texts":
+        if isinstance(value, str):
+            raise ValueError(f"{name}: give a list of texts, such as [{value!r}]")
+        return list(value)
+    if shape == "time":
+        return [f"{nanoseconds(value)}ns"]
+    return [str(value) if shape == "number" else fspath(value)]
 
 
 def diff(

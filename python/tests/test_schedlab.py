@@ -137,7 +137,7 @@ def test_a_part_has_the_events_of_its_time(recording: sl.Recording) -> None:
         (lambda: sl.compare("two-hogz"), "did you mean the scenario `two-hogs`"),
         (lambda: sl.compare("two-hogs", schedulers=["linux-9"]), "linux-9"),
         (lambda: sl.compare("two-hogs", variants={"x": "nobody policy=idle"}), "nobody"),
-        (lambda: sl.compare("two-hogs", seeds=0), "seeds: 1 to 1000"),
+        (lambda: sl.compare("two-hogs", seeds=0), "seeds: must be 1 to 1000"),
         (lambda: sl.compare("two-hogs", duration="5"), "with its unit"),
         (lambda: sl.open(RECORDING)["9s":], "there is nothing"),
         (lambda: sl.compare(sl.open(RECORDING)["1s":]), "a part of a recording"),

@@ -74,7 +74,10 @@ fn parse(args: &[String]) -> Result<Options> {
             other => bail!("disturb has no option `{other}`: it has {KNOWN}"),
         }
     }
-    ensure!(options.time.is_some() || !options.command.is_empty(), "disturb whom? It has {KNOWN}");
+    ensure!(
+        options.time.is_some() || !options.command.is_empty(),
+        "which command is to be disturbed? It has {KNOWN}"
+    );
     ensure!((0..=SHARE_PERCENT_MAX).contains(&options.share_percent), "--share is 0 to {SHARE_PERCENT_MAX}");
     let allowed = SHORTEST..=LONGEST_MAX;
     ensure!(allowed.contains(&options.longest), "--longest is {SHORTEST:?} to {LONGEST_MAX:?}");
@@ -248,7 +251,7 @@ mod tests {
             (Duration::from_millis(20), "cargo test --seed")
         );
         for (bad, words) in [
-            ("--seed 7", "disturb whom"),
+            ("--seed 7", "which command"),
             ("--share 80 -- true", "0 to 40"),
             ("--longest 2s -- true", "1ms to 500ms"),
             ("--lottery 1 -- true", "no option `--lottery`"),

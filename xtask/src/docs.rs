@@ -1,6 +1,8 @@
 //! `cargo xtask docs`: the parts of the documents that are made from code, and the output below their commands. `xtask tidy` fails
 //! when the first are stale, `crates/cli/tests/it/documented.rs` when the second is.
 
+mod python;
+
 use crate::finding::Finding;
 use crate::picture::{self, RUNGS, Series};
 use crate::tree;
@@ -36,6 +38,8 @@ const RESULT: &str = "docs/result-schema.md";
 const PARTS_BEGIN: &str =
     "<!-- made by `cargo xtask docs` from PARTS (crates/study/src/error_parts.rs) -->\n";
 const MADE_END: &str = "<!-- end of what is made -->\n";
+/// The Python function whose keywords are the options of `compare`.
+const COMPARE: &str = "python/schedlab/_study.py";
 
 /// The lines of the picture: scheduler and variant of `scenarios/redis-batch.toml`, name, colour.
 const LINES: &[(&str, &str, &str, &str)] = &[
@@ -57,7 +61,12 @@ pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
         std::fs::write(root.join(file), text).context(file)?;
     }
     std::fs::write(root.join(LADDER), redis_ladder(&root)?).context(LADDER)?;
-    println!("wrote {SCHEDULERS}, {METRICS_PAGE}, {TABLES_PAGE}, {EXCHANGE}, {RESULT} and {LADDER}");
+    if crate::tidy::lower_words(&root)? {
+        println!("lowered the number of refused words that comments may have");
+    }
+    println!(
+        "wrote {SCHEDULERS}, {METRICS_PAGE}, {TABLES_PAGE}, {EXCHANGE}, {RESULT}, {COMPARE} and {LADDER}"
+    );
     blocks(&root)
 }
 
@@ -91,15 +100,17 @@ pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) {
 }
 
 /// The generated texts, with their files.
-fn texts(root: &Path) -> Result<[(&'static str, String); 5]> {
+fn texts(root: &Path) -> Result<[(&'static str, String); 6]> {
     let page = std::fs::read_to_string(root.join(EXCHANGE)).context(EXCHANGE)?;
     let result = std::fs::read_to_string(root.join(RESULT)).context(RESULT)?;
+    let compare = std::fs::read_to_string(root.join(COMPARE)).context(COMPARE)?;
     Ok([
         (SCHEDULERS, schedulers(registry::all())),
         (METRICS_PAGE, metrics()),
         (TABLES_PAGE, tables()),
         (EXCHANGE, exchange(&page)?),
         (RESULT, with_table(&result, PARTS_BEGIN, &error_parts())?),
+        (COMPARE, python::compare(&compare).context(COMPARE)?),
     ])
 }
 
@@ -322,12 +333,7 @@ mod tests {
             let (doc, source) = ("Length of a | slice.", "a textbook");
             vec![Knob { name: "slice_ns", kind, unit: "", default: "4ms".to_owned(), doc, source }]
         }
-        let entry = Entry {
-            name: "novel",
-            summary: "For a test.",
-            knobs,
-            build: schedlab_scheduler::simple::RR.build,
-        };
+        let entry = Entry { name: "novel", summary: "For a test.", knobs, ..schedlab_scheduler::simple::RR };
         let text = schedulers(&[entry]);
         assert!(text.contains("## novel\nFor a test.\n"), "{text}");
         assert!(text.contains("| `slice_ns` | 4ms | a time from 1.00us to 1.00s"), "{text}");

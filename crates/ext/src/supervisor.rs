@@ -18,9 +18,9 @@ use schedlab_live::driver::{
 };
 use schedlab_live::journal::Setting;
 use schedlab_live::logged_core::{CoreOptions, LoggedCore};
-use schedlab_live::status_file::{DriverStatus, StatusThread};
+use schedlab_live::status_file::StatusThread;
 use schedlab_live::{Keeper, LiveError, detach, restore};
-use schedlab_model::{CpuSet, Ns, Policy};
+use schedlab_model::{CpuSet, Ns, OwnThread, Policy};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -59,7 +59,7 @@ pub fn manage(
     };
     // In a thread of its own: it takes a real-time priority and gives up capabilities for good.
     std::thread::scope(|scope| {
-        let builder = std::thread::Builder::new().name("sched-supervise".to_owned());
+        let builder = std::thread::Builder::new().name(OwnThread::Supervisor.name().to_owned());
         let supervisor =
             builder.spawn_scoped(scope, work).map_err(LiveError::io("starting the supervisor's thread"))?;
         supervisor.join().unwrap_or_else(|panic| Err(LiveError::died(&*panic).into()))
@@ -116,8 +116,9 @@ impl<'a> Prepared<'a> {
             let (ready, started) = channel();
             let ours = &*shared;
             let (options, core, others) = (self.options, &self.core, self.others);
-            let agent =
-                std::thread::Builder::new().name("sched-agent".to_owned()).spawn_scoped(scope, move || {
+            let agent = std::thread::Builder::new().name(OwnThread::Agent.name().to_owned()).spawn_scoped(
+                scope,
+                move || {
                     let (mut kernel, state, start) = match begin_agent(options, core, &others) {
                         Ok(begun) => begun,
                         Err(error) => {
@@ -137,12 +138,13 @@ impl<'a> Prepared<'a> {
                         looked: Ns::ZERO,
                     };
                     agent.run(&mut kernel)
-                });
+                },
+            );
             let agent = agent.map_err(LiveError::io("starting the agent"))?;
             let Some(start) = started.recv().ok().flatten() else {
                 return Err(ended(agent).err().unwrap_or_else(|| unexpected().into()));
             };
-            let watcher = std::thread::Builder::new().name("sched-watch".to_owned());
+            let watcher = std::thread::Builder::new().name(OwnThread::FairWatch.name().to_owned());
             let (cpus, others) = (&self.options.cpus, &self.others);
             watcher
                 .spawn_scoped(scope, move || fair_watch::watch(ours, cpus, others, warn))
@@ -431,16 +433,14 @@ impl<'a> Supervisor<'a> {
 
     /// A thread may run another program, or call itself otherwise: what is declared for its name counts.
     fn rename(&mut self) {
-        let declared = |name: &str, own: Policy| {
-            let found = self.options.declared.iter().find(|(declared, _)| declared == name);
-            found.map_or(own, |(_, policy)| *policy)
-        };
+        let options = self.options;
         let mut changed = Vec::new();
         for (tid, (known, before)) in &mut self.taken {
             let Some(now) = host::identity(*tid).filter(|now| now == known && now.comm != known.comm) else {
                 continue;
             };
-            let (was, is) = (declared(&known.comm, before.policy), declared(&now.comm, before.policy));
+            let (was, is) =
+                (options.policy_of(&known.comm, before.policy), options.policy_of(&now.comm, before.policy));
             known.comm = now.comm;
             changed.extend((was != is).then_some((*tid, is)));
         }
@@ -473,22 +473,11 @@ impl<'a> Supervisor<'a> {
     /// Writes the status file.
     fn publish(&self, now: Ns) {
         let Some(journal) = self.keeper.journal() else { return };
-        let Some(owner) = host::identity(std::process::id()) else { return };
-        let seen = self.shared.seen.lock().map_or_else(|_| Default::default(), |seen| seen.clone());
-        let (mut counts, managed) = seen;
-        let of_driver = |tid: &u32| host::identity(*tid).is_some_and(|one| one.comm.starts_with("sched-"));
-        let own = host::of_process(owner.process).into_iter().filter(of_driver).filter_map(host::served);
-        counts.agent_cpu_ns = own.map(|served| served.run.0).sum();
+        let (counts, managed) =
+            self.shared.seen.lock().map_or_else(|_| Default::default(), |seen| seen.clone());
         let thread = |tid: u32| Some(StatusThread { thread: host::identity(tid)?, before: None });
-        let status = DriverStatus {
-            owner,
-            scheduler: self.options.scheduler.clone(),
-            cpus: self.options.cpus,
-            elapsed: now.saturating_sub(self.start),
-            counts,
-            threads: managed.into_iter().filter_map(thread).collect(),
-        };
-        status.write(journal);
+        let elapsed = now.saturating_sub(self.start);
+        self.options.publish(journal, elapsed, counts, managed.into_iter().filter_map(thread).collect());
     }
 
     fn end(mut self, agent: ScopedJoinHandle<'_, Result<Done, ExtError>>) -> Result<DriverReport, ExtError> {

@@ -5,7 +5,7 @@ use schedlab_model::Ns;
 
 /// Decisions in one batch at most (`BATCH`).
 pub(crate) const BATCH: usize = 16;
-/// Bytes of a decision, and of what stands before the first one.
+/// Bytes of a decision, and of what precedes the first one.
 const DECISION: usize = 24;
 const HEAD: usize = 8;
 /// Bytes of a batch.

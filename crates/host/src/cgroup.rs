@@ -32,7 +32,7 @@ impl Controller {
     }
 }
 
-/// Which hierarchy a group stands in.
+/// Which hierarchy a group is in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Hierarchy {
     /// That of cgroup v1 in which CPU time is counted.

@@ -149,7 +149,7 @@ fn backends(found: &Capabilities) -> Vec<Fact> {
             ),
             Backend::Tracepoints => (
                 "the fallback that sees as much as BPF; about 1.2 us a switch on the recorded CPU",
-                "without BPF either, recordings cannot say when or by whom a task was woken: no run-queue latency after \
+                "without BPF either, recordings cannot say when a task was woken, nor by which: no run-queue latency after \
                  wakeups, no replay",
             ),
             Backend::Switches => (

@@ -28,7 +28,7 @@ pub struct TaskFacts {
     pub ext: bool,
     /// A thread of the kernel.
     pub kernel: bool,
-    /// Stands for everybody whom an own-tasks recording cannot see on one CPU.
+    /// Represents all tasks that an own-tasks recording cannot see on one CPU.
     pub stand_in: bool,
     /// Where the facts come from.
     pub from: FactSource,
@@ -129,7 +129,7 @@ pub struct RecordingCapabilities {
     pub migrations: bool,
     /// Changes of group are in it.
     pub regroups: bool,
-    /// It says in which system call a task blocked (calls in which nobody blocked are not in it).
+    /// It says in which system call a task blocked (calls in which no task blocked are not in it).
     pub calls: bool,
     /// It says when a limit held a task back.
     pub limits: bool,
@@ -208,7 +208,7 @@ impl Backend {
                 "switches, wakeups with their wakers, migrations, groups, starts and ends"
             }
             Backend::Switches | Backend::OwnTasks => {
-                "who ran where and whether it was preempted, starts and ends; not when or by whom it was woken"
+                "which task ran where and whether it was preempted, starts and ends; not when it was woken, nor by which task"
             }
         }
     }

@@ -405,7 +405,7 @@ mod tests {
         assert!(seen.contains(&Followed::Execed { tid }), "{seen:?}");
     }
 
-    /// Wakeups of children of ours that were added one after the other, and the end of each.
+    /// Wakeups of children of this process that were added one after the other, and the end of each.
     #[test]
     fn threads_that_are_added_later_are_followed_too() {
         let Ok(mut follower) = Follower::open(&crate::proc::affinity(0).expect("we live")) else {

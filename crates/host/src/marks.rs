@@ -55,7 +55,7 @@ pub enum MarkKind {
     },
     /// A thread is being woken.
     Waking {
-        /// Whom.
+        /// Which.
         tid: u32,
     },
     /// An interrupt begins; the number is an index of [`Marks::interrupts`].

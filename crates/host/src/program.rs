@@ -54,7 +54,7 @@ impl Program {
         Program { command: words.into_iter().map(Into::into).collect(), ..Program::default() }
     }
 
-    /// Starts it. Its standard error is ours.
+    /// Starts it. Its standard error is that of this process.
     ///
     /// # Errors
     /// When it does not exist, or the kernel refuses the policy, the CPUs, the group or the namespace.

@@ -78,7 +78,7 @@ fn judge<'s>(
     if !btf {
         return Err(Unusable::NoBtf(named()));
     }
-    // `integrity` keeps programs from writing, not from reading (security/security.c: LOCKDOWN_BPF_READ_KERNEL stands behind
+    // `integrity` keeps programs from writing, not from reading (security/security.c: LOCKDOWN_BPF_READ_KERNEL is behind
     // LOCKDOWN_CONFIDENTIALITY's beginning, Linux 6.12).
     if let Some(mode) = lockdown.filter(|mode| *mode == "confidentiality") {
         return Err(Unusable::Lockdown(mode.to_owned()));

@@ -1,4 +1,4 @@
-//! What stands around a measurement and is no setting of the scheduler: idle states, lockdown, the groups that this process
+//! What is around a measurement and is no setting of the scheduler: idle states, lockdown, the groups that this process
 //! is in.
 
 use crate::cgroup::Groups;

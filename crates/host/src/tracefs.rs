@@ -62,7 +62,7 @@ pub(crate) struct Tracepoint {
     pub(crate) print: String,
 }
 
-/// Where a number stands in the raw record.
+/// Where a number is in the raw record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Field {
     offset: usize,

@@ -15,9 +15,11 @@ pub use start::{RtLimit, become_fifo, check_cpus, check_scheduler, cpu_time, loc
 
 use crate::KeeperOptions;
 use crate::logged_core::{CoreOptions, Decision, Step};
-use schedlab_model::{CpuSet, Ns, Policy};
+use crate::status_file::{DriverStatus, StatusThread};
+use schedlab_host::threads as host;
+use schedlab_model::{CpuSet, Ns, OwnThread, Policy};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Priority of the guardian and of the heartbeat.
@@ -47,7 +49,7 @@ pub struct DriverOptions {
     pub cpus: CpuSet,
     /// A runnable thread that waits longer is released.
     pub starve_after: Ns,
-    /// The policy that threads of a name are taken for: `("sysbench", idle)`. Other threads are taken for what they
+    /// The policy that threads of a name count as: `("sysbench", idle)`. Other threads count as what they
     /// were before.
     pub declared: Vec<(String, Policy)>,
     /// Threads that can be managed over the whole run. More stay as they are, and are counted.
@@ -73,6 +75,21 @@ impl DriverOptions {
             priority: Some(GUARDIAN),
             starve: Some(Duration::from_nanos(self.starve_after.0) * BROKEN + BROKEN_MORE),
         }
+    }
+
+    /// Returns the policy that a thread of this name counts as: what is declared for the name, else its own.
+    pub fn policy_of(&self, name: &str, own: Policy) -> Policy {
+        self.declared.iter().find(|(declared, _)| declared == name).map_or(own, |(_, policy)| *policy)
+    }
+
+    /// Writes the status file beside a journal, with the CPU time of the driver's own threads.
+    pub fn publish(&self, journal: &Path, elapsed: Ns, mut counts: Counts, threads: Vec<StatusThread>) {
+        let Some(owner) = host::identity(std::process::id()) else { return };
+        let of_driver = |tid: &u32| host::identity(*tid).is_some_and(|one| OwnThread::is_called(&one.comm));
+        let own = host::of_process(owner.process).into_iter().filter(of_driver).filter_map(host::served);
+        counts.agent_cpu_ns = own.map(|served| served.run.0).sum();
+        let (scheduler, cpus) = (self.scheduler.clone(), self.cpus);
+        DriverStatus { owner, scheduler, cpus, elapsed, counts, threads }.write(journal);
     }
 }
 

@@ -28,7 +28,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use schedlab_host::privileges::{Duty, keep_only};
 use schedlab_host::{NoHugePages, inherits, presence, threads};
-use schedlab_model::Policy;
+use schedlab_model::{OwnThread, Policy};
 use second::Second;
 use starving::Starving;
 use std::io::{self, Read, Write};
@@ -60,8 +60,6 @@ const FIRST: u32 = 10;
 const DOUBT: u32 = 5;
 /// Milliseconds that a guardian whose pipe is closed may take to end before its owner goes on.
 const ENDS: u32 = 20;
-/// How the names of a driver's own threads begin.
-const OWN_THREADS: &str = "sched-";
 /// What the guardian writes when it watches.
 const READY: &[u8] = b"ready\n";
 
@@ -344,7 +342,7 @@ fn of_its_threads(record: &Record) -> String {
         let comm = threads::identity(tid)?.comm;
         let what = if threads::is_runnable(tid) { "runs or wants to" } else { "sleeps" };
         let cpu = threads::last_cpu(tid)?;
-        comm.starts_with(OWN_THREADS).then(|| format!("{comm} {what}, CPU {cpu}"))
+        OwnThread::is_called(&comm).then(|| format!("{comm} {what}, CPU {cpu}"))
     };
     let all: Vec<String> =
         threads::of_process(record.head.owner.process).into_iter().filter_map(state).collect();

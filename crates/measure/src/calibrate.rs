@@ -136,7 +136,7 @@ const PROBES: [(&str, &str, Probe); 33] = [
     ("clock_read_ns", "one read of CLOCK_MONOTONIC (no system call)", calls::clock),
     ("cpu_clock_read_ns", "one read of a thread's CPU time (a system call)", calls::cpu_clock),
     ("syscall_ns", "a system call that does nothing (getppid)", calls::null),
-    ("yield_ns", "sched_yield with nobody to give way to", calls::alone),
+    ("yield_ns", "sched_yield with no other task to give way to", calls::alone),
     (
         "switch_yield_ns",
         "sched_yield from one thread to another of its CPU: a switch without a wakeup",
@@ -156,7 +156,7 @@ const PROBES: [(&str, &str, Probe); 33] = [
     ),
     ("switch_cross_futex_ns", "the same through a futex", switches::futex_cross),
     ("switch_cross_eventfd_ns", "the same through an eventfd", switches::eventfd_cross),
-    ("wake_nobody_ns", "a write into an eventfd for which nobody waits", wakes::nobody),
+    ("wake_nobody_ns", "a write into an eventfd for which no task waits", wakes::nobody),
     ("wake_call_ns", "the same write when it wakes a thread that does not preempt the writer", wakes::call),
     (
         "wakeup_busy_cpu_ns",

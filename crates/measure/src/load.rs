@@ -70,7 +70,7 @@ pub enum LoadError {
     /// A number that makes no sense.
     #[error("{0}")]
     Request(String),
-    /// Nobody answers.
+    /// No server answers.
     #[error("cannot connect to {address}: {source}. Is the server running and listening there?")]
     Connect {
         /// Where to.
@@ -122,7 +122,7 @@ pub fn run(request: &LoadRequest) -> Result<LoadReport, LoadError> {
     run_after(request, || {})
 }
 
-/// As [`run`], but calls `connected` when every connection stands, and sends nothing before that returns.
+/// As [`run`], but calls `connected` when every connection is made, and sends nothing before that returns.
 ///
 /// # Errors
 /// As [`run`].

@@ -467,7 +467,7 @@ mod tests {
             (spec, "default".to_owned())
         };
         RunqueueRequest {
-            contenders: SCHEDULERS.map(contender).into(),
+            contenders: SCHEDULERS.iter().copied().map(contender).collect(),
             tasks: vec![1, 3, 64],
             threads: vec![1, 3],
             locks: LockKind::ALL.map(|(_, kind)| kind).into(),

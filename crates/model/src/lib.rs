@@ -12,6 +12,7 @@ mod event;
 mod exchange;
 mod fact;
 mod ids;
+mod own_threads;
 mod policy;
 mod program;
 pub mod random;
@@ -28,6 +29,7 @@ pub use exchange::{
 };
 pub use fact::{Fact, FactKind, Limit, ObjectInfo, ObjectKind, Outcome, Transfer};
 pub use ids::{ChannelId, CpuId, ExecutorId, GroupId, LockId, ObjectId, ScriptId, SourceId, TaskId};
+pub use own_threads::OwnThread;
 pub use policy::{Nice, Policy, PolicyError};
 pub use program::{Amount, Branch, Draw, Op, Program, Section};
 pub use sched_ext::SchedExt;

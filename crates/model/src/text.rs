@@ -6,7 +6,8 @@ use std::borrow::Cow;
 /// Returns the candidate with the smallest edit distance to `name`, if it is near enough to be a typing error.
 pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
     candidates
-        .map(|candidate| (distance(name, candidate), candidate))
+        // Swapping two neighbours counts as one slip: `taks` for `task`.
+        .map(|candidate| (strsim::osa_distance(name, candidate), candidate))
         .min()
         .filter(|(d, candidate)| *d <= candidate.len().max(3) / 3)
         .map(|(_, candidate)| candidate.to_owned())
@@ -23,25 +24,6 @@ pub fn between(low: Option<crate::Ns>, high: Option<crate::Ns>) -> String {
         (None, Some(high)) => format!("<{high}"),
         (None, None) => String::new(),
     }
-}
-
-/// Edit distance in which swapping two neighbours counts as one slip (`taks` for `task`).
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
-    for i in 0..=a.len() {
-        for j in 0..=b.len() {
-            rows[i][j] = if i == 0 || j == 0 {
-                i + j
-            } else {
-                let substitute = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-                let best = substitute.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
-                let swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-                if swapped { best.min(rows[i - 2][j - 2] + 1) } else { best }
-            };
-        }
-    }
-    rows[a.len()][b.len()]
 }
 
 /// A place of a [`glob`] pattern.

@@ -12,7 +12,7 @@ const FEWEST: u64 = 10;
 /// The distributions of one subject.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Cdf {
-    /// Whom it is about.
+    /// What it is about.
     pub title: String,
     /// Run-queue latency, response time, …; a reader chooses one at a time.
     pub measures: Vec<Measure>,

@@ -230,7 +230,7 @@ impl EventSink for LaneRecorder {
                 self.wake(event.cpu, task, parent.map_or(0, |task| 3 + u64::from(task.0)));
             }
             EventKind::Lost { .. } if event.at >= self.from => {
-                // Nobody knows who runs until the next switch.
+                // It is not known who runs until the next switch.
                 if let Some(cpu) = self.cpus.get_mut(event.cpu.index()) {
                     cpu.push(event.at - self.from, 0, 0);
                 }

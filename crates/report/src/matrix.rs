@@ -1,4 +1,4 @@
-//! Who does something to whom: a table whose shades can be read from afar.
+//! Which does something to which: a table whose shades can be read from afar.
 
 use schedlab_model::Ns;
 

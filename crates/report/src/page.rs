@@ -65,7 +65,7 @@ pub enum Part {
     Cdf(Cdf),
     /// What ran where, CPU by CPU.
     Lanes(Lanes),
-    /// Who does something to whom.
+    /// Which does something to which.
     Matrix(Matrix),
     /// Values over time.
     Series(Series),

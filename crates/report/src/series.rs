@@ -10,7 +10,7 @@ pub struct Series {
     pub title: String,
     /// What is counted, such as "tasks".
     pub unit: String,
-    /// What one point stands for, such as "mean over 10 ms".
+    /// What one point represents, such as "mean over 10 ms".
     pub about: String,
     /// Time of the first point.
     pub from_ns: Ns,

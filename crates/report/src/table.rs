@@ -52,7 +52,7 @@ impl Cell {
         Cell { text: text.into(), ..Cell::default() }
     }
 
-    /// Whom the row is about.
+    /// What the row is about.
     pub fn head(text: impl Into<String>) -> Cell {
         Cell { text: text.into(), head: true, ..Cell::default() }
     }

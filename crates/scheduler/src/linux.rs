@@ -22,7 +22,7 @@
 //! | rule | real place | here | test |
 //! |---|---|---|---|
 //! | class order: stop, deadline, RT, fair, idle | `pick_next_task` | modelled but for stop; the fair server is an entity of the deadline class | `classes_come_in_order` |
-//! | fair class alone when nobody else is runnable: the running task is not put back first | `pick_next_task`, fast path | modelled | oracle replay |
+//! | fair class alone when no other task is runnable: the running task is not put back first | `pick_next_task`, fast path | modelled | oracle replay |
 //! | clock skip | `rq_clock_skip_update` | modelled | oracle replay |
 //! | tick | `scheduler_tick` | modelled; ticks that cannot matter may be left out | `elided_ticks_change_nothing`, `elided_ticks_change_no_event` |
 //! | remote wakeups are queued on the target (TTWU_QUEUE) | `ttwu_queue` | simplified: the waker enqueues | |
@@ -39,7 +39,7 @@ mod core;
 mod dl;
 mod fair;
 mod knobs;
-mod presets;
+pub(crate) mod presets;
 mod release;
 mod rt;
 #[cfg(test)]
@@ -65,7 +65,6 @@ use std::sync::OnceLock;
 use tunables::Tunables;
 use version::{Feature, Version};
 
-pub(crate) use presets::PRESETS;
 pub use release::{KernelRelease, KernelReleaseError, ModelledBy, preset_of};
 
 /// What every function of this family needs besides its run queue.
@@ -484,7 +483,7 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
                 continue;
             }
             text += &format!(" {}{mark}@{}", TaskId(entity.task), entity.vruntime);
-            if self.t.version.eevdf {
+            if self.t.version.release.has_eevdf() {
                 let delayed = if entity.delayed { " delayed" } else { "" };
                 text += &format!(" (deadline {}{delayed})", entity.deadline);
             }

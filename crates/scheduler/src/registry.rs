@@ -1,5 +1,9 @@
 //! Every scheduler by name. A new one is a file of its own and one line in [`all`].
 
+mod family;
+
+pub use family::{Family, XenScheduler};
+
 use crate::{Knob, KnobError, Knobs, Scheduler, SchedulerSpec};
 use schedlab_model::text::nearest;
 
@@ -10,6 +14,11 @@ pub struct Entry {
     pub name: &'static str,
     /// One line: what it is and when it was used.
     pub summary: &'static str,
+    /// The system that it models.
+    pub family: Family,
+    /// Whether it is proposed for real threads of which schedlab knows nothing: it needs to be told nothing about
+    /// them. (What it asks of its driver is `Scheduler::needs`.)
+    pub proposed_live: bool,
     /// Its knobs.
     pub knobs: fn() -> Vec<Knob>,
     /// Makes one for a machine with this many CPUs, with the simulator's locks.
@@ -42,56 +51,21 @@ impl Entry {
 /// Every scheduler, in the order in which `schedlab list schedulers` prints them.
 pub fn all() -> &'static [Entry] {
     const ALL: &[Entry] = &[
-        Entry {
-            name: "linux-2.4",
-            summary: "goodness on one list behind one lock (Linux 2.4)",
-            knobs: crate::linux_pre_cfs::knobs_2_4,
-            build: crate::linux_pre_cfs::build_2_4::<crate::CellLocks>,
-        },
-        Entry {
-            name: "linux-2.4-mq",
-            summary: "the 2.4 decision from per-CPU lists (multi-queue patch of 2001)",
-            knobs: crate::linux_pre_cfs::knobs_mq,
-            build: crate::linux_pre_cfs::build_mq::<crate::CellLocks>,
-        },
-        Entry {
-            name: "linux-2.4-o1",
-            summary: "the O(1) patch on 2.4 (early 2002): 10 to 300 ms slices",
-            knobs: crate::linux_pre_cfs::knobs_o1,
-            build: crate::linux_pre_cfs::build_2_4_o1::<crate::CellLocks>,
-        },
-        Entry {
-            name: "linux-2.6.0",
-            summary: "the first O(1) of 2.6 (2.6.0 to 2.6.7): 10 to 200 ms slices, sleep credit by bonus",
-            knobs: crate::linux_pre_cfs::knobs_o1,
-            build: crate::linux_pre_cfs::build_2_6_0::<crate::CellLocks>,
-        },
-        Entry {
-            name: "linux-2.6.22",
-            summary: "the last O(1) (2.6.8 to 2.6.22): 5 to 800 ms slices, interactivity",
-            knobs: crate::linux_pre_cfs::knobs_o1,
-            build: crate::linux_pre_cfs::build_2_6_22::<crate::CellLocks>,
-        },
-        crate::linux::PRESETS[0],
-        crate::linux::PRESETS[1],
-        crate::linux::PRESETS[2],
-        crate::linux::PRESETS[3],
-        crate::linux::PRESETS[4],
-        crate::linux::PRESETS[5],
-        crate::linux::PRESETS[6],
-        crate::linux::PRESETS[7],
-        Entry {
-            name: "xen-credit",
-            summary: "Xen's Credit (4.12 to 4.22): 30 ms slices, BOOST, weights, caps",
-            knobs: crate::xen::credit_knobs,
-            build: crate::xen::build_credit::<crate::CellLocks>,
-        },
-        Entry {
-            name: "xen-credit2",
-            summary: "Xen's Credit2 (4.12 to 4.22; the default since 4.12)",
-            knobs: crate::xen::credit2_knobs,
-            build: crate::xen::build_credit2::<crate::CellLocks>,
-        },
+        crate::linux_pre_cfs::V2_4,
+        crate::linux_pre_cfs::V2_4_MQ,
+        crate::linux_pre_cfs::V2_4_O1,
+        crate::linux_pre_cfs::V2_6_0,
+        crate::linux_pre_cfs::V2_6_22,
+        crate::linux::presets::V2_6_24,
+        crate::linux::presets::V2_6_32,
+        crate::linux::presets::V3_0,
+        crate::linux::presets::V6_1,
+        crate::linux::presets::V6_6,
+        crate::linux::presets::V6_12,
+        crate::linux::presets::V6_18,
+        crate::linux::presets::V7_2,
+        crate::xen::CREDIT,
+        crate::xen::CREDIT2,
         crate::xen::NULL,
         crate::xen::RTDS,
         crate::xen::ARINC653,
@@ -104,7 +78,6 @@ pub fn all() -> &'static [Entry] {
         crate::simple::EDF,
         crate::simple::RR,
     ];
-    const { assert!(crate::linux::PRESETS.len() == 8, "every preset of Linux is listed above") };
     ALL
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod cpupools;
 mod credit;
 mod credit2;
 mod null;
+mod one_lock;
 mod release;
 mod rtds;
 
@@ -19,7 +20,9 @@ pub use arinc653::ENTRY as ARINC653;
 pub use null::ENTRY as NULL;
 pub use rtds::ENTRY as RTDS;
 
-use crate::{Knob, Knobs, Locks, Needs, Scheduler, rows};
+use crate::registry::{Entry, Family, XenScheduler};
+use crate::{CellLocks, Knobs, Needs, rows};
+use one_lock::OneLock;
 use release::{VERSION, XenRelease};
 use schedlab_model::Ns;
 
@@ -59,22 +62,28 @@ fn needs() -> Needs {
     Needs { wakeups: true, exact_slices: true, saved: true, own_marks: true, ..Needs::default() }
 }
 
-/// The knobs of `xen-credit`.
-pub fn credit_knobs() -> Vec<Knob> {
-    [rows(&[&VERSION], &()), rows(credit::settings::KNOBS, &ANY)].concat()
-}
-
 /// `xen-credit`: Credit, the default until Xen 4.11.
-pub fn build_credit<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler + Send> {
-    Box::new(credit::Credit::<L>::new(knobs.get(&VERSION), cpus, knobs))
-}
-
-/// The knobs of `xen-credit2`.
-pub fn credit2_knobs() -> Vec<Knob> {
-    [rows(&[&VERSION], &()), rows(credit2::KNOBS, &ANY)].concat()
-}
+pub(crate) const CREDIT: Entry = Entry {
+    name: "xen-credit",
+    summary: "Xen's Credit (4.12 to 4.22): 30 ms slices, BOOST, weights, caps",
+    family: Family::Xen(XenScheduler::Credit),
+    proposed_live: false,
+    knobs: || [rows(&[&VERSION], &()), rows(credit::settings::KNOBS, &ANY)].concat(),
+    build: |cpus, knobs| {
+        let rules = credit::Credit::new(knobs.get(&VERSION), cpus, knobs);
+        Box::new(OneLock::<CellLocks, _>::new(rules))
+    },
+};
 
 /// `xen-credit2`: Credit2, the default since Xen 4.12.
-pub fn build_credit2<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler + Send> {
-    Box::new(credit2::Credit2::<L>::new(knobs.get(&VERSION), cpus, knobs))
-}
+pub(crate) const CREDIT2: Entry = Entry {
+    name: "xen-credit2",
+    summary: "Xen's Credit2 (4.12 to 4.22; the default since 4.12)",
+    family: Family::Xen(XenScheduler::Credit2),
+    proposed_live: false,
+    knobs: || [rows(&[&VERSION], &()), rows(credit2::KNOBS, &ANY)].concat(),
+    build: |cpus, knobs| {
+        let rules = credit2::Credit2::new(knobs.get(&VERSION), cpus, knobs);
+        Box::new(OneLock::<CellLocks, _>::new(rules))
+    },
+};

@@ -1,4 +1,4 @@
-//! Who used which CPU in a recording, and who woke whom: `shares FILE…`. Used by `recordings/make.sh` to say
+//! Who used which CPU in a recording, and which task woke which: `shares FILE…`. Used by `recordings/make.sh` to say
 //! how much CPU time went to others.
 #![allow(clippy::print_stdout)]
 

@@ -14,6 +14,7 @@ mod part;
 mod percentile;
 mod recorded;
 mod replaying;
+pub mod request;
 mod room;
 mod row_errors;
 mod scenario;

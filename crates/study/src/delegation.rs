@@ -6,6 +6,7 @@
 use crate::preset::{self, THIS_MACHINE};
 use schedlab_model::text::nearest;
 use schedlab_model::{CpuId, EventSink, Ns, Workload};
+use schedlab_scheduler::linux::KernelRelease;
 use schedlab_scheduler::{KnobError, Scheduler, SchedulerSpec, registry};
 use schedlab_sim::{
     Delegation, DelegationCosts, DelegationMetrics, Failed, Failure, Machine, Mode, Outcome, RunOptions,
@@ -180,10 +181,16 @@ fn place(text: &str) -> Result<Place, String> {
     }
 }
 
+/// Returns whether the kernel beneath agents can have this scheduler: Linux 6.1 or later.
+pub fn can_be_fallback(spec: &SchedulerSpec) -> bool {
+    let oldest = KernelRelease::new(6, 1, 0);
+    spec.family().is_ok_and(|family| family.linux().is_some_and(|release| release >= oldest))
+}
+
 fn fallback(text: &str) -> Result<SchedulerSpec, String> {
     let spec: SchedulerSpec = text.parse().map_err(|error| format!("fallback={text}: {error}"))?;
     registry::check(&spec).map_err(|error| error.to_string())?;
-    match spec.name.starts_with("linux-6.") || spec.name.starts_with("linux-7.") {
+    match can_be_fallback(&spec) {
         true => Ok(spec),
         false => Err(format!("fallback={text}: the kernel's own scheduler is linux-6.1 or later")),
     }
@@ -215,7 +222,7 @@ fn costs(name: &str) -> Result<DelegationCosts, String> {
     if name.contains(['/', '.']) {
         return read_costs(Path::new(name));
     }
-    let known = DelegationCosts::PRESETS.iter().copied().chain([THIS_MACHINE]);
+    let known = DelegationCosts::presets().chain([THIS_MACHINE]);
     let hint =
         nearest(name, known.clone()).map(|right| format!(" (did you mean `{right}`?)")).unwrap_or_default();
     let known: Vec<&str> = known.collect();

@@ -14,6 +14,8 @@ mod xl;
 
 use crate::variant::{GroupSetting, MachineSetting, Setting, TaskSetting, Variant};
 use schedlab_scheduler::SchedulerSpec;
+use schedlab_scheduler::linux::KernelRelease;
+use schedlab_scheduler::registry::Family;
 use serde::{Deserialize, Serialize};
 use target::Target;
 
@@ -137,14 +139,12 @@ struct Changes<'a> {
 impl Changes<'_> {
     /// Whether the machine is a Xen host: its groups are domains.
     fn xen(&self) -> bool {
-        self.scheduler.name.starts_with("xen-")
+        self.scheduler.family().is_ok_and(Family::is_xen)
     }
 
-    /// The kernel release that the scheduler models: (6, 18) of `linux-6.18`.
-    fn linux(&self) -> Option<(u32, u32)> {
-        let release = self.scheduler.name.strip_prefix("linux-")?;
-        let mut numbers = release.split(['.', '-']).map(|part| part.parse().ok());
-        Some((numbers.next()??, numbers.next()??))
+    /// Returns the kernel release that the scheduler models: 6.18 of `linux-6.18`.
+    fn linux(&self) -> Option<KernelRelease> {
+        self.scheduler.family().ok()?.linux()
     }
 
     /// Whether some step is one of these.

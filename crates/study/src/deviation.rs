@@ -1,4 +1,4 @@
-//! How far ours is from a published figure: as far as that is a number.
+//! How far the simulated figure is from a published one: as far as that is a number.
 //!
 //! A scenario gives a published figure as people write it (`0.37 to 0.39 ms`, `9,602us`, `0.18 %`, `about 2 M/s`). What reads as
 //! a number or a range of the expectation's metric is compared; words (`no gain`) are printed and left to the reader.
@@ -14,16 +14,16 @@ pub const NEAR: f64 = 0.1;
 /// … and a share when it is off by no more than this part of a CPU: half a point.
 pub const NEAR_SHARE: f64 = 0.005;
 
-/// Ours against a published number or range. Times in nanoseconds, shares as parts of one CPU.
+/// The simulated figure against a published number or range. Times in nanoseconds, shares as parts of one CPU.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Deviation {
     /// The published value, or the two ends of a range.
     pub published: [f64; 2],
-    /// Ours: the median over the seeds.
+    /// The simulated figure: the median over the seeds.
     pub here: f64,
     /// Smallest and largest of the seeds: what a single run may give.
     pub seeds: [f64; 2],
-    /// Ours less the next published value; 0 inside of a range.
+    /// The simulated figure less the next published value; 0 inside of a range.
     pub difference: f64,
     /// The same as a part of that value; none when that is 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -35,7 +35,7 @@ pub struct Deviation {
 }
 
 impl Deviation {
-    /// `text`: what was published; `ratio`: ours is a quotient of two values of the metric. `None`: it is no number.
+    /// `text`: what was published; `ratio`: the figure is a quotient of two values of the metric. `None`: it is no number.
     pub fn from_text(text: &str, metric: Metric, ratio: bool, ours: &Estimate) -> Option<Deviation> {
         let (low, high) = figure(text, metric, ratio)?;
         let here = ours.median;

@@ -138,7 +138,7 @@ pub struct Cell {
 pub struct Gated {
     /// As given.
     pub gate: String,
-    /// Whom it is about.
+    /// What it is about.
     pub subject: String,
     /// Whether it failed: the condition is met.
     pub outcome: GateOutcome,

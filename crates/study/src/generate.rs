@@ -27,7 +27,7 @@ pub fn draft(seed: u64, scheduler: Option<&str>) -> Result<Draft, StudyError> {
     let names: Vec<&str> = registry::all().iter().map(|entry| entry.name).collect();
     let drawn = *dice.pick(&names);
     let entry = registry::find(scheduler.unwrap_or(drawn))?;
-    let xen = entry.name.starts_with("xen");
+    let xen = entry.family.is_xen();
     draft.comments.push(format!("A random scenario: schedlab generate --seed {seed}"));
     draft.set("title", quote(&format!("random scenario {seed}")));
     let knobs = (entry.knobs)();

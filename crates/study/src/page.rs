@@ -266,7 +266,7 @@ fn schedules(page: &mut Page, study: &Study, detail: &Detail) {
 
 fn delays(page: &mut Page, study: &Study, detail: &Detail) {
     let seed = study.seeds.first().copied().unwrap_or_default();
-    let mut section = Section::new("Who delayed whom").lead(format!(
+    let mut section = Section::new("Which task delayed which").lead(format!(
         "Every nanosecond in which a task was ready to run and did not is counted for the task that ran on its CPU. \
          Simulated runs are those of seed {seed}."
     ));

@@ -70,7 +70,7 @@ pub fn in_order<P: Send, R: Send, S, E>(
             // At the end it is not needed.
             let _ = give_back.send(buffer);
         }
-        // Nobody takes anything any more: all threads end.
+        // No thread takes anything any more: all threads end.
         drop(results);
         let made = maker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         result.map(|()| made)
@@ -90,7 +90,7 @@ fn work_on<P, S>(
         // Who makes pieces may have made the last.
         let _ = give_used.send(piece);
         if give.send(buffer).is_err() {
-            // Nobody takes it any more.
+            // No thread takes it any more.
             break;
         }
     }

@@ -159,7 +159,7 @@ pub fn costs(name: &str) -> Result<Costs, PresetError> {
         return Ok(this_machine()?.prices());
     }
     Costs::preset(name).ok_or_else(|| {
-        let known = || Costs::PRESETS.iter().copied().chain([THIS_MACHINE]);
+        let known = || Costs::presets().chain([THIS_MACHINE]);
         let hint =
             nearest(name, known()).map_or(String::new(), |right| format!(" (did you mean \"{right}\"?)"));
         let all: Vec<&str> = known().collect();

@@ -30,7 +30,7 @@ pub struct Published {
     pub title: String,
     /// What of it was fitted, and to what.
     pub fitted: Vec<String>,
-    /// Number of seeds, over which ours are medians.
+    /// Number of seeds, over which the simulated figures are medians.
     pub seeds: usize,
     /// How many figures are near, differ, and are words; fitted ones are among them.
     pub tally: Tally,
@@ -48,7 +48,7 @@ pub struct Figure {
     pub source: Option<String>,
     /// What it is worth as evidence.
     pub kind: FigureKind,
-    /// Why ours differs, as one of a few kinds.
+    /// Why the simulated figure differs, as one of a few kinds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
     /// CPUs of the machine, where that is not the scenario's own.

@@ -143,7 +143,7 @@ pub fn list(
 /// # Errors
 /// A file that cannot be read, or without events.
 pub fn checked(path: &Path) -> Result<Listed, StudyError> {
-    /// Rows that nobody needs; the last piece is used again.
+    /// Rows that are needed no more; the last piece is used again.
     struct Dropped(Option<Piece>);
     impl Take for Dropped {
         fn take(&mut self, piece: Piece) {
@@ -211,7 +211,7 @@ fn ahead<'scope>(
         let blocks = match Blocks::open(path) {
             Ok(blocks) => blocks,
             Err(error) => {
-                // Nobody may be left to hear it.
+                // No thread may be left to hear it.
                 let _ = give.send(Err(error));
                 return;
             }
@@ -219,7 +219,7 @@ fn ahead<'scope>(
         for part in blocks {
             part.iter().for_each(Part::decode);
             if give.send(part).is_err() {
-                // Nobody takes what it reads any more.
+                // No thread takes what it reads any more.
                 break;
             }
         }

@@ -5,7 +5,7 @@ use crate::error_parts::{ErrorBar, PARTS, RULE};
 use crate::measurements::{Kind, MACHINE};
 use crate::metric::{Metric, Stat, Unit};
 use crate::result::{Interval, Replayed, Row, Study, Subject};
-use schedlab_model::Ns;
+use schedlab_model::{Ns, OwnThread};
 
 /// Columns of tasks, the most important first: what does not fit is left out from the end.
 pub const TASK_COLUMNS: [Metric; 8] = [
@@ -172,11 +172,8 @@ pub fn few(study: &Study, subject: &Replayed, metric: Metric) -> bool {
 
 /// Whether a task of this name is schedlab itself (the recorder, an agent): it is measured, but no verdict is about it.
 pub fn is_own(name: &str) -> bool {
-    name == "schedlab" || OWN_THREADS.contains(&name)
+    name == "schedlab" || OwnThread::is_called(name)
 }
-
-/// Names of the threads of schedlab's agents (crates/live/src/elevation).
-const OWN_THREADS: [&str; 4] = ["sched-supervise", "sched-heartbeat", "sched-agent", "sched-detector"];
 
 /// Whether a subject is made of tasks.
 pub fn is_task(kind: Kind) -> bool {
@@ -289,5 +286,16 @@ pub fn row_name(row: &Row, study: &Study) -> String {
         (true, true) => format!("{}, {}", row.scheduler, row.variant),
         (true, false) => row.scheduler.clone(),
         _ => row.variant.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_thread_of_schedlab_is_its_own() {
+        assert!(is_own("schedlab") && OwnThread::ALL.into_iter().all(|thread| is_own(thread.name())));
+        assert!(!is_own("schedlab-demo") && !is_own("sched-messaging"));
     }
 }

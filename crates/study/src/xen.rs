@@ -13,6 +13,7 @@ use crate::run::RowPlan;
 use crate::scenario::Scenario;
 use runstates::RunstateListener;
 use schedlab_model::{CpuSet, GroupId, Ns, TaskSpec};
+use schedlab_scheduler::registry::XenScheduler;
 use schedlab_scheduler::xen::PoolParameters;
 use schedlab_scheduler::{Knobs, SchedulerSpec, registry};
 use schedlab_trace::analysis::Scope;
@@ -137,24 +138,21 @@ pub fn observe(
     })
 }
 
-/// The word of `sched=`.
-fn kind(spec: &SchedulerSpec) -> Option<&'static str> {
-    match spec.name.as_str() {
-        "xen-credit" => Some("credit"),
-        "xen-credit2" => Some("credit2"),
-        _ => None,
-    }
+/// Returns which of Xen's schedulers it is, of those whose pools and domains have parameters that are shown here.
+fn kind(spec: &SchedulerSpec) -> Option<XenScheduler> {
+    spec.family().ok()?.xen().filter(|xen| xen.has_shares())
 }
 
 fn pool(spec: &SchedulerSpec, pcpus: usize) -> Result<Pool, StudyError> {
     let knobs = Knobs::check(spec, &(registry::find(&spec.name)?.knobs)())?;
-    let parameters = match spec.name.as_str() {
-        "xen-credit" => PoolParameters::of_credit(&knobs),
+    let kind = kind(spec);
+    let parameters = match kind {
+        Some(XenScheduler::Credit) => PoolParameters::of_credit(&knobs),
         _ => PoolParameters::of_credit2(&knobs),
     };
     Ok(Pool {
         name: "Pool-0".to_owned(),
-        scheduler: kind(spec).unwrap_or_default().to_owned(),
+        scheduler: kind.map_or("", XenScheduler::word).to_owned(),
         spec: spec.to_string(),
         pcpus,
         tslice_ns: parameters.tslice,

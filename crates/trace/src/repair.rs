@@ -1,4 +1,4 @@
-//! Mends what real recordings get wrong. Every change is counted; nothing is repaired silently.
+//! Repairs what real recordings get wrong. Every change is counted; nothing is repaired silently.
 
 mod scan;
 
@@ -33,7 +33,7 @@ pub struct Repairs {
     /// Wakeups stamped shortly before their task had finished blocking (the waker waits for it); moved
     /// behind the block.
     pub early_wakes: u64,
-    /// Tasks that ran again after blocking although nobody woke them. Left as they are: when they became
+    /// Tasks that ran again after blocking although no task woke them. Left as they are: when they became
     /// runnable is unknown.
     pub missing_wakes: u64,
     /// Places where the recorder lost events.
@@ -99,7 +99,7 @@ impl fmt::Display for Repairs {
     }
 }
 
-/// Mends `recording` in place and counts what it did in its `repairs`.
+/// Repairs `recording` in place and counts what it did in its `repairs`.
 pub(crate) fn repair(recording: &mut Recording) {
     let found = pass(recording);
     recording.repairs.add(&found);

@@ -32,7 +32,7 @@ mod native {
     #[pymodule_export]
     use super::search::{NativeSearch, NativeSweep};
     #[pymodule_export]
-    use super::study::{NativeStudy, compare, diff};
+    use super::study::{NativeStudy, compare, compare_options, diff};
     #[pymodule_export]
     use super::table::NativeTable;
     #[pymodule_export]

@@ -5,18 +5,16 @@ use crate::table::NativeTable;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use schedlab_files::NewFile;
-use schedlab_model::Ns;
-use schedlab_scheduler::SchedulerSpec;
-use schedlab_study::compare::{Options, modelled_by};
+use schedlab_study::StudyError;
+use schedlab_study::compare::request::{CompareOption, CompareRequest, OPTIONS, Shape, option};
 use schedlab_study::diff::DiffOptions;
+use schedlab_study::gallery;
 use schedlab_study::gate::Gate;
 use schedlab_study::input::Input;
 use schedlab_study::page::{Origin, of_study};
 use schedlab_study::result::Study;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// The result of a comparison, and what it was made from.
 #[pyclass(frozen, module = "schedlab._native")]
@@ -25,48 +23,49 @@ pub(crate) struct NativeStudy {
     /// What the caller named, and what was read of it.
     name: String,
     input: Input,
-    options: Options,
+    request: CompareRequest,
 }
 
-/// Plays a recording or a scenario under schedulers and variants, as `schedlab compare` does.
+/// Returns the options of [`compare`]: keyword, shape of the value, and what is between name and text of a mapping.
 #[pyfunction]
-#[pyo3(signature = (input, schedulers, variants, seeds=None, seed=None, duration_ns=None, jobs=0, report=None))]
-#[expect(clippy::too_many_arguments, reason = "the keywords of a Python function")]
+pub(crate) fn compare_options() -> Vec<(&'static str, &'static str, &'static str)> {
+    let of = |option: &CompareOption| match option.shape {
+        Shape::Texts => (option.name, "texts", ""),
+        Shape::Named(between) => (option.name, "named", between),
+        Shape::Text => (option.name, "text", ""),
+        Shape::Number => (option.name, "number", ""),
+        Shape::Time => (option.name, "time", ""),
+    };
+    OPTIONS.iter().map(of).collect()
+}
+
+/// Plays a recording or a scenario, as `schedlab compare` does. `options`: keywords of [`compare_options`], each with one text.
+#[pyfunction]
+#[pyo3(signature = (input, options, report=None))]
 pub(crate) fn compare(
     py: Python<'_>,
     input: String,
-    schedulers: Vec<String>,
-    variants: Vec<String>,
-    seeds: Option<u32>,
-    seed: Option<u64>,
-    duration_ns: Option<u64>,
-    jobs: usize,
+    options: Vec<(String, String)>,
     report: Option<Bound<'_, PyAny>>,
 ) -> PyResult<NativeStudy> {
-    if seeds.is_some_and(|seeds| !(1..=1000).contains(&seeds)) {
-        return Err(PyValueError::new_err("seeds: 1 to 1000"));
+    let mut request = CompareRequest::default();
+    for (name, text) in &options {
+        let option = option(name).ok_or_else(|| PyValueError::new_err(format!("no option {name}")))?;
+        request.set(option, text).map_err(|why| PyValueError::new_err(format!("{name}: {why}")))?;
     }
-    let parse = |text: &String| text.parse::<SchedulerSpec>().map_err(|error| bad(&error));
-    let specs = schedulers.iter().map(parse).collect::<PyResult<Vec<_>>>()?;
-    let (schedulers, said): (Vec<_>, Vec<_>) = specs.iter().map(modelled_by).unzip();
-    let duration = duration_ns.map(Ns);
-    let options =
-        Options { schedulers, variants, seed, repetitions: seeds, duration, jobs, ..Options::default() };
     let name = input;
     let (input, study) = watched(py, report.as_ref(), |stop, counter| {
-        let input = Input::open_first(&name, duration)?;
-        let progress = |done, all| counter.set(done, all);
-        let study = input.compare(None, &with_stop(&options, stop), &progress)?;
+        let found = gallery::find(&name)?;
+        if let Some((option, why)) = request.without_meaning(&found, &name) {
+            return Err(StudyError::Option(format!("{} {why}", option.name)));
+        }
+        let input = request.read(found)?;
+        request.options.stop = Some(stop);
+        let study = request.compare(&input, &|done, all| counter.set(done, all))?;
         Ok((input, study))
     })?
     .map_err(raised)?;
-    let mut study = study;
-    study.notes.extend(said.into_iter().flatten());
-    Ok(NativeStudy { study, name, input, options })
-}
-
-fn with_stop(options: &Options, stop: Arc<AtomicBool>) -> Options {
-    Options { stop: Some(stop), ..options.clone() }
+    Ok(NativeStudy { study, name, input, request })
 }
 
 /// Compares two recordings, two folders of recordings, or two results, as `schedlab diff --json` does.
@@ -115,10 +114,9 @@ impl NativeStudy {
         // What other calls of the session read may be written over.
         schedlab_files::begin_work();
         let page = long(py, |stop| {
-            let options = Options { detail: true, ..with_stop(&self.options, stop) };
-            let mut study = self.input.compare(None, &options, &|_, _| {})?;
-            study.notes.clone_from(&self.study.notes);
-            Ok(study)
+            let mut request = self.request.clone();
+            (request.options.detail, request.options.stop) = (true, Some(stop));
+            request.compare(&self.input, &|_, _| {})
         })?
         .map_err(raised)?;
         let recording = self.input.recording().map(|(path, header)| {

@@ -1,6 +1,6 @@
 //! `cargo xtask fuzz`: a mutation fuzzer over every parser, on a stable compiler. It knows the structure of its inputs
 //! (blocks and checksums of recordings, JSON, lines of text, protocol buffers) and keeps inputs whose answer is of a new
-//! kind (another message, another size), which stands in for coverage.
+//! kind (another message, another size), which replaces coverage.
 //!
 //! The parent starts one worker process at a time, so that what kills a process (an overflow of the stack, no memory, a
 //! loop without end) is found too. Each input is written down before it is tried.

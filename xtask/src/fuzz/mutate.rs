@@ -58,7 +58,7 @@ pub(super) fn mutate(shape: Shape, dice: &mut Dice, pool: &[Vec<u8>]) -> Vec<u8>
         input.truncate(LONGEST);
         let other = dice.pick(pool).clone();
         input = match shape {
-            // Now and then plain bytes, so that nothing is taken for granted.
+            // Now and then plain bytes, so that nothing is assumed.
             _ if dice.chance(15) => bytes(dice, input, &other),
             Shape::Bytes => bytes(dice, input, &other),
             Shape::Text(words) => text(dice, input, &other, words),

@@ -18,7 +18,7 @@ impl Archive {
         self.entry(path, FOLDER, b"");
     }
 
-    /// A file that everybody may read and execute.
+    /// A file that every user may read and execute.
     pub(super) fn file(&mut self, path: &str, content: &[u8]) {
         self.entry(path, PROGRAM, content);
     }

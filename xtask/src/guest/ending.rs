@@ -76,7 +76,7 @@ fn last_words(console: &str) -> (&'static str, Vec<&str>) {
     ("ended with", lines[lines.len().saturating_sub(LINES)..].to_vec())
 }
 
-/// The lines of QEMU's answers that say where each CPU stands.
+/// The lines of QEMU's answers that say where each CPU is.
 fn places(answers: &str) -> Vec<&str> {
     let is_place = |line: &&str| {
         line.starts_with("CPU#") || line.starts_with("RIP=") || line.contains("does not answer")

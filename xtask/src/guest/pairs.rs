@@ -52,7 +52,7 @@ const fn server(name: &'static str, packages: &'static [&'static str], task: &'s
     Server { name, packages, task, unseen: false, stays: true }
 }
 
-/// One whose pairs nobody has looked at.
+/// One whose pairs were never looked at.
 const fn unseen(name: &'static str, packages: &'static [&'static str], task: &'static str) -> Server {
     Server { unseen: true, ..server(name, packages, task) }
 }

@@ -70,7 +70,7 @@ fn missing(kernels: &PerCpu, recorded: &PerCpu, window: &Range<u64>) -> Vec<u32>
 /// Whether what was recorded is what the kernel traced from the beginning of the recording to its end.
 fn compare(name: &str, cpu: u32, recorded: &[Switch], traced: &[Switch], ending: &Ending) -> Verdict {
     let equal = in_common(recorded, traced, ending);
-    // Between the idle task and a thread that is taken for it no switch is recorded.
+    // Between the idle task and a thread that counts as it no switch is recorded.
     let silent = traced.iter().filter(|one| (one.prev, one.next) != (0, 0));
     let silent =
         silent.filter(|one| [one.prev, one.next].iter().all(|tid| *tid == 0 || ending.contains(tid)));

@@ -11,7 +11,7 @@ use std::path::Path;
 pub(super) const TEST: &str = "backends";
 /// What each kernel answered last: `KERNEL.txt`, the release in the first line, then lines such as `root|bpf|yes`.
 const ANSWERS: &str = "xtask/guest/answers";
-/// The page, and what stands around the table there.
+/// The page, and what is around the table there.
 const PAGE: &str = "docs/recording.md";
 const BEGIN: &str = "<!-- made by `cargo xtask guest --table` -->\n";
 const END: &str = "<!-- end of the table -->\n";

@@ -74,7 +74,7 @@ impl Silence {
     }
 }
 
-/// Where each virtual CPU stands, twice, and then an NMI, upon which the kernel panics and says on its console what it did
+/// Where each virtual CPU is, twice, and then an NMI, upon which the kernel panics and says on its console what it did
 /// (`unknown_nmi_panic`).
 fn ask(running: &mut Running) -> Result<String> {
     let mut monitor = running.stdin().context("no monitor")?;

@@ -2,6 +2,7 @@
 
 use super::data::Record;
 use anyhow::{Context, Result, bail};
+use schedlab_scheduler::linux::KernelRelease;
 use schedlab_scheduler::{Knob, Scheduler, SchedulerSpec, registry};
 
 /// The scheduler of a record, and whether it is an EEVDF one.
@@ -11,13 +12,11 @@ pub(crate) struct Preset {
 }
 
 impl Preset {
-    /// The preset of the record's kernel with the record's knobs, or `instead` as it stands.
+    /// The preset of the record's kernel with the record's knobs, or `instead` as it is.
     pub(crate) fn of(record: &Record, instead: Option<&str>) -> Result<Preset> {
         if let Some(text) = instead {
             let spec: SchedulerSpec = text.parse()?;
-            let eevdf = !spec.name.starts_with("linux-6.1")
-                || spec.name.starts_with("linux-6.1") && spec.name.len() > 9;
-            return Ok(Preset { spec, eevdf });
+            return Preset::new(spec);
         }
         let mut parts = record.kernel.split(['.', '-', '+']).map(str::parse::<u32>);
         let (Some(Ok(major)), Some(Ok(minor))) = (parts.next(), parts.next()) else {
@@ -36,7 +35,13 @@ impl Preset {
         };
         let knobs = (registry::find(name)?.knobs)();
         let spec = SchedulerSpec { knobs: settings(record, &knobs), ..SchedulerSpec::named(name) };
-        Ok(Preset { spec, eevdf: name != "linux-6.1" })
+        Preset::new(spec)
+    }
+
+    /// Returns it with what is known of its fair class; what is no Linux is priced as today's kernels are.
+    fn new(spec: SchedulerSpec) -> Result<Preset> {
+        let eevdf = spec.family()?.linux().is_none_or(KernelRelease::has_eevdf);
+        Ok(Preset { spec, eevdf })
     }
 
     /// Makes it, for one CPU.

@@ -117,7 +117,7 @@ fn print_difference(record: &Record, got: &[Decision], at: usize, verbose: bool)
         }
     }
     println!("    xen  {:?}", record.decisions.get(at));
-    println!("    ours {:?}", got.get(at));
+    println!("    here {:?}", got.get(at));
 }
 
 fn read(lines: &[String], version: &str) -> Result<Scenario> {

@@ -1,4 +1,4 @@
-//! Source files that nothing mounts: they look like code, but nobody compiles them.
+//! Source files that nothing mounts: they look like code, but are never compiled.
 
 use crate::finding::Finding;
 use crate::tree::{Metadata, relative};

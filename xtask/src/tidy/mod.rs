@@ -8,7 +8,10 @@ mod licences;
 mod manifests;
 mod source;
 mod text;
+mod words;
 pub(crate) mod writers;
+
+pub(crate) use words::lower as lower_words;
 
 use crate::finding::Finding;
 use crate::{docs, tree};
@@ -44,6 +47,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>> {
     docs::check(root, &mut findings);
     dead::check(root, &metadata, &files, &mut findings)?;
     let known = cited::Known::of(root, &files, crate::HELP);
+    let mut comments = words::Comments::default();
     for file in &files {
         if !text::is_checked(file) {
             continue;
@@ -55,12 +59,14 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>> {
         };
         text::check(file, &content, &mut findings);
         known.check(file, &content, &mut findings);
+        comments.look(file, &content, &mut findings);
         if file.ends_with(".rs") {
             source::check(file, &content, &mut findings);
             sources.insert(file.clone(), content);
         }
     }
     writers::check(&sources, &mut findings);
+    comments.judge(root, &mut findings)?;
     findings.sort();
     Ok(findings)
 }

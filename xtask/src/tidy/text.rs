@@ -8,14 +8,6 @@ const LINES_MAX: usize = 600;
 /// Files that may be longer, each with the reason why it is one idea all the same (a cohesive table, say).
 const LONG_FILES: &[(&str, &str)] = &[];
 
-/// Words that make a sentence private, and what a reader expects in their place. Each is cut in two here, so that this file does
-/// not contain it.
-const PRIVATE: &[(&str, &str)] = &[
-    (concat!("who", "ever"), "name the task, the thread or the user"),
-    (concat!("some", "body"), "name the task, the thread or the program"),
-    (concat!("men", "ded"), "say `repaired`"),
-];
-
 /// Words that mean "not done", put together here so that this file does not contain them.
 const UNFINISHED: &[(&str, &str)] = &[
     (concat!("TO", "DO"), "finish it, or say in CHANGELOG.md or the issue what is missing"),
@@ -26,7 +18,7 @@ const UNFINISHED: &[(&str, &str)] = &[
     (concat!("unimpl", "emented!("), "implement it or return an error that says what is missing"),
 ];
 
-/// Whether the file is ours and text: data, recordings, licences and lock files are left alone.
+/// Returns whether the file is text of this project: data, recordings, licences and lock files are left alone.
 pub(super) fn is_checked(file: &str) -> bool {
     const TEXT: &[&str] = &[".rs", ".toml", ".md", ".sh", ".py", ".yml", ".c", ".h", ".svg"];
     let named = ["Makefile", ".ci/run", ".gitignore"].contains(&file);
@@ -59,9 +51,6 @@ pub(super) fn check(file: &str, content: &str, findings: &mut Vec<Finding>) {
         if code && let Some((word, advice)) = unfinished(line).filter(|(word, _)| !is_shared(file, word)) {
             findings.push(Finding::new(file, at + 1, format!("contains `{word}`: {advice}")));
         }
-        if let Some((word, advice)) = private(line) {
-            findings.push(Finding::new(file, at + 1, format!("says `{word}`: {advice}")));
-        }
     }
 }
 
@@ -76,11 +65,6 @@ fn examples(content: &str) -> impl Iterator<Item = usize> {
     openings
         .filter(|(_, language)| matches!(*language, "" | "rust" | "no_run" | "should_panic"))
         .map(|(line, _)| line)
-}
-
-fn private(line: &str) -> Option<(&'static str, &'static str)> {
-    let mut words = line.split(|letter: char| !letter.is_alphabetic());
-    words.find_map(|word| PRIVATE.iter().copied().find(|(private, _)| word.eq_ignore_ascii_case(private)))
 }
 
 /// Every test binary of a crate compiles `tests/common` for itself and uses a part of it.
@@ -121,14 +105,6 @@ mod tests {
     fn finds_examples_in_comments() {
         assert_eq!(lines("a.rs", "//! ```text\n//! a -> b\n//! ```\n"), [0usize; 0]);
         assert_eq!(lines("a.rs", "//! ```toml\n//! ```\n\n/// ```\n/// f();\n/// ```\n"), [4]);
-    }
-
-    #[test]
-    fn finds_private_words() {
-        for (word, _) in PRIVATE {
-            assert_eq!(lines("a.md", &format!("one\n{word}, then\n")), [2], "{word}");
-        }
-        assert_eq!(lines("a.rs", "// a task that waits\n"), [0usize; 0]);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! `schedlab compare`
 
+mod request;
+
 use crate::exit::Exit;
 use crate::format::FormatArgs;
 use crate::origin::origin;
@@ -8,10 +10,10 @@ use crate::progress::Progress;
 use crate::render::{self, Style};
 use crate::stdin;
 use anyhow::{Context, anyhow, bail};
-use schedlab_model::Ns;
-use schedlab_model::text::shown;
+use request::RequestArgs;
 use schedlab_scheduler::{SchedulerSpec, registry};
-use schedlab_study::compare::{ClientLogSpec, Options, ReplayFrom, RowGate, modelled_by};
+use schedlab_study::compare::ReplayFrom;
+use schedlab_study::compare::request::CompareRequest;
 use schedlab_study::deploy::Format;
 use schedlab_study::gallery::{self, Found};
 use schedlab_study::generate::{self, Verdict};
@@ -61,48 +63,8 @@ pub(crate) struct CompareArgs {
     /// Play this recording (.slt), scenario (.toml), rt-app workload (.json), or scenario of the gallery by name (`schedlab
     /// list scenarios`)
     input: String,
-    /// Simulate this scheduler with its knobs, such as linux-6.18:base_slice_ns=6ms (may be given several times)
-    #[arg(short, long = "scheduler", value_name = "SCHEDULER")]
-    schedulers: Vec<SchedulerSpec>,
-    /// Try this variant: 'NAME: TASK policy=idle' (may be given several times)
-    #[arg(long = "variant", value_name = "VARIANT")]
-    variants: Vec<String>,
-    /// Try a setting with many values, as a table and a curve: 'sysbench nice=0..19', 'base_slice_ns=0.7ms,1.4ms'
-    #[arg(long = "scan", value_name = "SETTING=VALUES")]
-    scans: Vec<String>,
-    /// Begin with this seed of the random streams
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
-    /// Run this many seeds: more give narrower intervals [default: 5 for recordings, else what the scenario says]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    seeds: Option<u32>,
-    /// Simulate this long, such as 2s; of a recording its first 2s are read, as if it had ended there [default: the whole recording, or
-    /// what the scenario says]
-    #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
-    duration: Option<Ns>,
-    /// Use this cost preset instead of the scenario's costs, such as modern-vm or this-machine (`schedlab calibrate`)
-    #[arg(long, value_name = "PRESET")]
-    costs: Option<String>,
-    /// Represent the recorded kernel by this scheduler [default: by the kernel's version]
-    #[arg(long, value_name = "SCHEDULER")]
-    recorded_under: Option<SchedulerSpec>,
-    /// Replay the recording from its messages, or from who woke whom [default: wakeups]
-    #[arg(long, value_name = "FROM", value_parser = replays())]
-    replay: Option<String>,
-    /// Print predicted against recorded, with this recording of a variant on the real machine: 'VARIANT=FILE'
-    #[arg(long = "check", value_name = "VARIANT=FILE")]
-    checks: Vec<String>,
-    /// Read requests a second from what a load generator printed while its server was recorded (wrk, ab, redis-benchmark, pgbench, sysbench
-    /// and others: docs/exchange-formats.md), and predict them
-    /// [default: the busiest program that is not an endless loop]
-    #[arg(long, value_name = "[CLASS=]FILE")]
-    client_log: Option<String>,
-    /// Fail (exit 1) when this holds: 'redis-server latency p99 > 1ms' (may be given several times)
-    #[arg(long = "fail-if", value_name = "EXPR")]
-    fail_if: Vec<String>,
-    /// Use this many worker threads; 0 = one per CPU. The result does not depend on it
-    #[arg(short, long, value_name = "N", default_value_t = 0)]
-    jobs: usize,
+    #[command(flatten)]
+    request: RequestArgs,
     /// Run each scheduler of a scenario three times first, under every assertion (same events again, every tick delivered, no task
     /// forgotten); a failure ends with exit code 3
     #[arg(long)]
@@ -138,20 +100,18 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
     if args.format.is_parquet() {
         output::no_terminal(args.output.as_deref(), "--format parquet")?;
     }
-    let scans = args.scans.iter().map(|text| scan(text)).collect::<anyhow::Result<Vec<Scan>>>()?;
-    let (mut options, said) = options(args)?;
-    options.variants.extend(scans.iter().flat_map(Scan::variants));
-    let mut input = read(args)?;
-    if let Input::Scenario(scenario) = &mut input {
-        if args.assert && !holds(args, scenario) {
-            return Ok(Exit::Untrusted);
-        }
-        if let Some(name) = &args.costs {
-            scenario.machine.costs = schedlab_study::preset::costs(name).context("--costs")?;
-        }
+    let mut request = (*args.request.0).clone();
+    request.options.detail = args.report.is_some();
+    let input = read(args, &request)?;
+    if let Input::Scenario(scenario) = &input
+        && args.assert
+        && !holds(&request.options.schedulers, scenario)
+    {
+        return Ok(Exit::Untrusted);
     }
-    let mut study = study(args, &options, &input)?;
-    study.notes.extend(said);
+    let progress = Progress::new();
+    let mut study = request.compare(&input, &|done, all| progress.set(done, all))?;
+    drop(progress);
     study.input.name = stdin::named(&study.input.name);
     let text = if args.format.is_parquet() {
         String::new()
@@ -160,7 +120,11 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
         let format = format.context("--deploy: unknown format")?;
         render::deploy::file(study.recommended(), format).map_err(|why| anyhow!("--deploy {name}: {why}"))?
     } else {
-        args.format.print(args.output.as_deref(), || Ok(&study), |style| text(args, &study, &scans, style))?
+        args.format.print(
+            args.output.as_deref(),
+            || Ok(&study),
+            |style| text(args, &study, &request.scans, style),
+        )?
     };
     if let Some(path) = &args.report {
         output::write(Some(path), &page::of_study(&study, &origin(input.recording())?).render()?)?;
@@ -212,34 +176,22 @@ pub(crate) fn replay(name: Option<&str>) -> anyhow::Result<Option<ReplayFrom>> {
 }
 
 /// Finds the input and reads it. Refuses options that have no meaning for an input of its kind.
-fn read(args: &CompareArgs) -> anyhow::Result<Input> {
+fn read(args: &CompareArgs, request: &CompareRequest) -> anyhow::Result<Input> {
     // Checking a scenario may take as long as reading a recording.
     let _progress = Progress::with_verb(&format!("reading {}", args.input));
     let found = gallery::find(&stdin::given(&args.input)?)?;
-    if matches!(found, Found::Scenario(_)) {
-        let given = [
-            ("--recorded-under", args.recorded_under.is_some()),
-            ("--replay", args.replay.is_some()),
-            ("--check", !args.checks.is_empty()),
-            ("--client-log", args.client_log.is_some()),
-        ];
-        if let Some((option, _)) = given.iter().find(|(_, given)| *given) {
-            bail!("{option} has a meaning only for recordings, and {} is a scenario", args.input);
-        }
-    } else if args.assert {
-        bail!("--assert has a meaning only for scenarios, and {} is a recording", args.input);
-    } else if args.costs.is_some() {
-        bail!(
-            "--costs has a meaning only for scenarios: the delays of the recorded machine are in {}",
-            args.input
-        );
+    if let Some((option, why)) = request.without_meaning(&found, &args.input) {
+        bail!("--{} {why}", option.flag);
     }
-    Ok(Input::read(found, replay(args.replay.as_deref())?, args.duration)?)
+    if args.assert && matches!(found, Found::Recording(_)) {
+        bail!("--assert has a meaning only for scenarios, and {} is a recording", args.input);
+    }
+    Ok(request.read(found)?)
 }
 
 /// Runs every scheduler under all assertions. Returns whether they hold; prints those on standard error that do not.
-fn holds(args: &CompareArgs, scenario: &Scenario) -> bool {
-    let schedulers = if args.schedulers.is_empty() { &scenario.schedulers } else { &args.schedulers };
+fn holds(asked: &[SchedulerSpec], scenario: &Scenario) -> bool {
+    let schedulers = if asked.is_empty() { &scenario.schedulers[..] } else { asked };
     let _progress = Progress::with_verb("checking assertions");
     let mut all = true;
     for scheduler in schedulers {
@@ -255,47 +207,4 @@ fn holds(args: &CompareArgs, scenario: &Scenario) -> bool {
         }
     }
     all
-}
-
-fn scan(text: &str) -> anyhow::Result<Scan> {
-    Scan::parse(text).map_err(|error| anyhow!("--scan {error}"))
-}
-
-/// Returns the options of the study, and which preset a kernel without one is simulated as.
-fn options(args: &CompareArgs) -> anyhow::Result<(Options, Vec<String>)> {
-    let (schedulers, said): (Vec<_>, Vec<_>) = args.schedulers.iter().map(modelled_by).unzip();
-    let options = Options {
-        schedulers,
-        variants: args.variants.iter().map(|text| shown(text).into_owned()).collect(),
-        seed: args.seed,
-        repetitions: args.seeds,
-        duration: args.duration,
-        jobs: args.jobs,
-        detail: args.report.is_some(),
-        client_log: args.client_log.as_deref().map(ClientLogSpec::parse),
-        gates: args.fail_if.iter().map(|text| gate(text)).collect::<anyhow::Result<_>>()?,
-        checks: args.checks.iter().map(|text| check(text)).collect::<anyhow::Result<_>>()?,
-        ..Options::default()
-    };
-    Ok((options, said.into_iter().flatten().collect()))
-}
-
-fn study(args: &CompareArgs, options: &Options, input: &Input) -> anyhow::Result<Study> {
-    let progress = Progress::new();
-    let under = args.recorded_under.as_ref().map(|spec| modelled_by(spec).0);
-    Ok(input.compare(under.as_ref(), options, &|done, all| progress.set(done, all))?)
-}
-
-fn gate(text: &str) -> anyhow::Result<RowGate> {
-    RowGate::parse(text).map_err(|error| anyhow!("--fail-if {error}"))
-}
-
-/// Reads `VARIANT=FILE`; the variant's name may have a `=`, the file's name has none.
-fn check(text: &str) -> anyhow::Result<(String, PathBuf)> {
-    match text.rsplit_once('=') {
-        Some((variant, file)) if !variant.trim().is_empty() && !file.is_empty() => {
-            Ok((variant.trim().to_owned(), PathBuf::from(file)))
-        }
-        _ => bail!("--check '{text}': write 'VARIANT=FILE', such as 'batch idle=redis-idle.slt'"),
-    }
 }

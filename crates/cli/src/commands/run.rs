@@ -250,7 +250,7 @@ fn as_text(report: &DriverReport, style: &Style) -> String {
     let _ = writeln!(
         text,
         "agents and block detectors used {:.1} % of a CPU; {} yield windows; {} stale commits; threads released after a long wait: {}, \
-         changed by other programs: {}, not taken for want of room: {}",
+         changed by other programs: {}, not managed for lack of room: {}",
         percent(counts.agent_cpu_ns),
         counts.yield_windows,
         counts.stale,

@@ -1,4 +1,4 @@
-//! The workloads, and who must run after whom.
+//! The workloads, and which task must run after which.
 
 use schedlab_model::{Amount, Ns, Op, Policy, Program, Start, TaskId, TaskSpec, Workload};
 
@@ -164,7 +164,7 @@ impl Case {
         self.tasks.iter().map(|(name, ..)| *name).collect()
     }
 
-    /// What each is to be taken for, as `--task` has it.
+    /// What each is to count as, as `--task` has it.
     pub(crate) fn declared(&self) -> Vec<String> {
         self.tasks.iter().map(|(name, _, _, policy)| format!("{name}={policy}")).collect()
     }

@@ -1,5 +1,5 @@
 //! One body of checks over the simulator and over real threads under the live driver: the same workload, the same
-//! expectations about who runs after whom, for first in first out, round robin, EDF, Shinjuku and layers.
+//! expectations about which task runs after which, for first in first out, round robin, EDF, Shinjuku and layers.
 //!
 //! This program is the tests, and also the process whose threads play the workload ([`player`]).
 
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
 }
 
 /// What is seen of a hypervisor's stalls is not all of them: a judgement may be repeated. And a driver that a guardian ended,
-/// because nobody could beat for 100 ms, has no report, which is a panic.
+/// because no thread could beat for 100 ms, has no report, which is a panic.
 fn judged(attempt: impl Fn() -> Result<(), Failed>) -> Result<(), Failed> {
     settles(3, || settles_ok(3, &attempt))
 }
@@ -102,7 +102,7 @@ fn verdict(
     let names = case.names();
     let got = order(events, &names);
     if got != expected {
-        return Err(format!("who ran after whom: wanted {expected}, got {got}").into());
+        return Err(format!("order of turns: wanted {expected}, got {got}").into());
     }
     check(case, scheduler, events, slack).map_err(Failed::from)
 }

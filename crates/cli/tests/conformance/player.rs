@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// The word that makes this program a player.
 pub(crate) const COMMAND: &str = "play-workload";
-/// Between the word to begin and the workload's time 0: everybody sleeps, so that this gap can be seen in a recording.
+/// Between the word to begin and the workload's time 0: every task sleeps, so that this gap can be seen in a recording.
 const PAUSE: Duration = Duration::from_millis(80);
 
 /// When the time 0 is; `None`: not said yet.

@@ -76,7 +76,9 @@ fn options_of_compare() {
         (&["--for", "-3s"], "negative"),
         (&["--for", "3"], "a number and a unit"),
         (&["--for", "50ms"], "longer than the warm-up"),
-        (&["--seeds", "0"], "1..=1000"),
+        (&["--seeds", "0"], "must be 1 to 1000"),
+        (&["--check", "idle"], "write 'VARIANT=FILE'"),
+        (&["--fail-if", "yes share"], "--fail-if"),
         (&["--recorded-under", "linux-6.1"], "only for recordings"),
     ] {
         refused(&schedlab(&[&["compare", path.as_str()], options].concat()), part);
@@ -214,7 +216,7 @@ fn record_says_what_it_needs() {
     );
     refused(&schedlab(&["record", "-o", &out, "--for", "1s", "--pid", "4194304"]), "no process 4194304");
     let own = ["record", "-o", &out, "--all", "--backend", "own", "--", "true"];
-    refused(&schedlab(&own), "--all asks for everybody");
+    refused(&schedlab(&own), "--all asks for every task");
     assert!(folder.names().is_empty(), "{:?}", folder.names());
 }
 

@@ -230,7 +230,7 @@ fn sleeper() {
         stream.iter().any(|line| line["what"].as_str().is_some_and(|what| what.starts_with(word)))
     };
     assert!(said("scheduled") && said("descheduled"), "{stream:?}");
-    assert_eq!(value(&result, "beside yes", "scheduled while nobody connects")["machine"]["median"], 0.0);
+    assert_eq!(value(&result, "beside yes", "scheduled without a client")["machine"]["median"], 0.0);
     let cost = value(&result, "beside yes", "CPU time per line");
     assert!(cost["machine"]["median"].as_f64().is_some_and(|ns| ns > 0.0), "{cost}");
 }

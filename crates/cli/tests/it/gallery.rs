@@ -112,7 +112,7 @@ fn a_figure_of_several_tasks_counts_once() {
     assert!(same.into_iter().all(|one| one.difference.abs() <= far));
 }
 
-/// Every published figure of the gallery names its source, and stands in one place.
+/// Every published figure of the gallery names its source, and is in one place.
 #[test]
 fn every_published_figure_stands_once() {
     let mut seen = std::collections::BTreeMap::new();

@@ -24,7 +24,7 @@ fn chosen(report: &Value, name: &str) -> u64 {
     of_name.filter_map(|thread| thread["chosen_ns"].as_u64()).sum()
 }
 
-/// Pitfall 2: a thread that yields is alone at its priority, so nobody hears of it. It goes on, and the task that waits for it waits.
+/// Pitfall 2: a thread that yields is alone at its priority, so no agent hears of it. It goes on, and the task that waits for it waits.
 #[test]
 fn a_yield_is_not_seen_and_the_yielding_thread_goes_on() {
     let Some(_turn) = turn("a_yield_is_not_seen_and_the_yielding_thread_goes_on") else { return };

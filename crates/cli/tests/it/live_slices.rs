@@ -35,7 +35,7 @@ const GIFT: Ns = Ns::from_ms(7);
 /// A turn ends when the other one begins and goes on for longer than a yield window; who else ran in between does not count.
 fn turns(stretches: &[Stretch]) -> Turns {
     let whole = joined(stretches.iter().map(|one| (one.who, one.to.saturating_sub(one.from))));
-    // The time of an interruption is nobody's.
+    // The time of an interruption is no task's.
     let mut lengths = joined(whole.iter().copied().filter(|(_, time)| *time > GIFT));
     let first = lengths.first().map_or(0, |(who, _)| *who);
     let of_first: Ns = whole.iter().filter(|(who, _)| *who == first).map(|(_, time)| *time).sum();
@@ -92,7 +92,7 @@ fn stretches(switches: impl Iterator<Item = (Ns, Option<u32>)>, end: Ns) -> Vec<
     all
 }
 
-/// Of `perf script -F time,event,trace`: when, and who runs next when that is one of ours.
+/// Of `perf script -F time,event,trace`: when, and who runs next when that is one of this test's.
 fn switch(line: &str, name: &str) -> Option<(Ns, Option<u32>)> {
     let (time, rest) = line.trim().split_once(": sched:sched_switch:")?;
     let (seconds, micros) = time.trim().split_once('.')?;

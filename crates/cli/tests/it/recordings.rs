@@ -20,7 +20,7 @@ fn every_recording_replays_the_same_on_one_thread_and_two() {
 }
 
 /// A closed loop over loopback is seen as a loop: with 8 connections the server is always busy, so when it needs
-/// twice the CPU time, its clients get half as many replies. Were their requests taken for arrivals by the clock,
+/// twice the CPU time, its clients get half as many replies. Were their requests counted as arrivals by the clock,
 /// they would get as many as before.
 #[test]
 fn a_loop_is_seen_as_a_loop() {

@@ -34,7 +34,7 @@ impl Driver {
         rustix::process::kill_process(pid, signal).expect("a child of this test");
     }
 
-    /// Until everything is given back and nothing of it is left to be taken for the next one.
+    /// Until everything is given back and nothing of it is left to count as the next one.
     fn end(mut self, folder: &Folder) {
         self.signal(Signal::INT);
         self.0.wait().expect("a child of this test");

@@ -1,4 +1,4 @@
-//! Facts about what stands around a measurement: lockdown, groups, idle states, steal.
+//! Facts about what is around a measurement: lockdown, groups, idle states, steal.
 
 use super::{Fact, Level, fact};
 use crate::capabilities::Capabilities;
@@ -56,7 +56,7 @@ fn throttling(found: &Capabilities) -> Option<Fact> {
             Level::Note,
             "who stops runaway real-time tasks",
             "RT throttling",
-            "a FIFO task that never sleeps is stopped for 50 ms of each second, for everybody else; its maximum latency shows it",
+            "a FIFO task that never sleeps is stopped for 50 ms of each second, so that fair tasks run; its maximum latency shows it",
             Some("sysctl kernel.sched_rt_runtime_us=-1"),
         ));
     }

@@ -87,10 +87,10 @@ const PROGRAMS: [(&str, &str, bool); 27] = [
 /// A function that the kernel has where a throttled task leaves the queue by itself, and says so (Linux 6.18).
 const TASKS_ARE_THROTTLED: &str = "throttle_cfs_rq_work";
 
-/// Whom the kernel's side records.
+/// What the kernel's side records.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Only {
-    /// Everybody.
+    /// All tasks.
     All,
     /// These processes and the children that they create from now on.
     Processes(Vec<u32>),

@@ -26,7 +26,7 @@ impl Command {
         let mut command = std::process::Command::new(&program);
         command.args(arguments.iter().skip(1));
         if stopped {
-            // What starts it stopped finds this out when it goes on, and then nobody hears of it.
+            // What starts it stopped finds this out when it goes on, and then it is not reported.
             Command::check(arguments)?;
         }
         let command = Command(sched::spawn(&mut command, stopped).map_err(failed)?);
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(why("no-such-program"), Err(Some(libc::ENOENT)));
         assert_eq!(why("/no/such"), Err(Some(libc::ENOENT)));
         assert_eq!(why(""), Err(Some(libc::ENOENT)));
-        // A folder, and a file that nobody may execute.
+        // A folder, and a file that may not be executed.
         assert_eq!(why("/bin"), Err(Some(libc::EACCES)));
         assert_eq!(why("/etc/passwd"), Err(Some(libc::EACCES)));
         for stopped in [false, true] {

@@ -22,7 +22,7 @@ pub(crate) struct Merger {
     facts_of: Vec<VecDeque<RawFact>>,
     messages: Messages,
     tasks: Tasks,
-    /// Who stands for those that are not recorded, per CPU, where not everybody is.
+    /// The tasks that represent those that are not recorded, per CPU, where not every task is.
     stand_ins: Vec<Option<TaskId>>,
     /// Own-tasks recording: who runs. (A task that exits leaves no "out" record.)
     running: Vec<Option<TaskId>>,

@@ -194,8 +194,9 @@ fn shared_fairly<T>(
 fn open_own(request: &RecordRequest, machine: &MachineFacts) -> Result<Sources, HostError> {
     let arguments = match (&request.until, &request.filter) {
         (RecordUntil::CommandEnds(_) | RecordUntil::ProcessesEnd(_), _) if request.whole_machine => {
-            let source =
-                io::Error::other("it sees only what it was started for, and --all asks for everybody");
+            let source = io::Error::other(
+                "it sees only the tasks that it was started for, and --all asks for every task",
+            );
             return Err(HostError::Io { what: "recording own tasks".to_owned(), source });
         }
         (RecordUntil::CommandEnds(arguments), _) => arguments,

@@ -63,7 +63,7 @@ pub(crate) enum RawKind {
     Lost {
         count: u64,
     },
-    /// Own-tasks recording: a task of ours stopped or began to run; who else ran is not known.
+    /// Own-tasks recording: a task of this process stopped or began to run; who else ran is not known.
     Out {
         tid: u32,
         state: PrevState,

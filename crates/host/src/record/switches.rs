@@ -1,5 +1,5 @@
 //! Tiers 3 and 4: perf context-switch records. No tracefs, and for one's own children no privilege at all.
-//! They tell who ran where and whether it was preempted; not when or by whom a task was woken.
+//! They tell who ran where and whether it was preempted; not when a task was woken, nor by which.
 
 use super::raw::{RawEvent, RawKind, Record, Records, u32_at, u64_at};
 use super::tracepoints::comm_from;
@@ -14,7 +14,7 @@ pub(crate) struct SwitchRecorder {
     ring: Ring,
     /// Other threads' events that write into it.
     more: Vec<Event>,
-    /// Own tasks only: nobody else is seen, and who ran in between is unknown.
+    /// Own tasks only: no other task is seen, and who ran in between is unknown.
     own_only: bool,
     last_at: u64,
     bytes: Vec<u8>,

@@ -164,7 +164,7 @@ impl Tasks {
         self.touch(id);
     }
 
-    /// Stands for all tasks that an own-tasks recording cannot see on CPU `cpu`.
+    /// Represents all tasks that an own-tasks recording cannot see on CPU `cpu`.
     pub(crate) fn stand_in(&mut self, cpu: u32) -> TaskId {
         let id = TaskId(self.next);
         let mut facts = bare(id, 0);

@@ -26,7 +26,7 @@ use crate::tracefs::{Field, PseudoFs, Tracepoint};
 use perf_event_open_sys::bindings as abi;
 use schedlab_model::{CpuSet, PrevState};
 
-/// A softirq that begins this soon after the end of an interrupt handler on the same CPU is taken for that
+/// A softirq that begins this soon after the end of an interrupt handler on the same CPU counts as that
 /// interrupt's. Between the two stand only a few hundred instructions; 5 us leaves room for a hypervisor.
 pub(crate) const EXIT_WINDOW_NS: u64 = 5_000;
 

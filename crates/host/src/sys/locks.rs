@@ -110,7 +110,7 @@ struct Spare(Vec<NonNull<Node>>);
 impl Drop for Spare {
     fn drop(&mut self) {
         for node in self.0.drain(..) {
-            // SAFETY: it came from `Box::leak` in `place` and is in no queue: nobody else knows it.
+            // SAFETY: it came from `Box::leak` in `place` and is in no queue: nothing else knows it.
             drop(unsafe { Box::from_raw(node.as_ptr()) });
         }
     }

@@ -102,7 +102,7 @@ impl Event {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+        // SAFETY: the kernel has just given us this descriptor; nothing else owns it.
         Ok(Event { file: unsafe { File::from_raw_fd(fd) } })
     }
 

@@ -46,7 +46,7 @@ fn fail(what: &str) -> impl Fn(std::io::Error) -> String + '_ {
     move |error| format!("{what}: {error}")
 }
 
-/// A control group that goes when it is dropped; nobody may be in it by then.
+/// A control group that goes when it is dropped; no thread may be in it by then.
 struct Group(PathBuf);
 
 impl Group {
@@ -185,7 +185,7 @@ fn a_task_that_blocks_is_in_its_system_call() {
         Err(error) => return skip(TEST, &error.to_string()),
     };
     assert!(counts.iter().all(|&count| count >= 20), "{counts:?} in {} events", events.len());
-    // A call stands directly before the switch of its task; threads of the kernel have none.
+    // A call is directly before the switch of its task; threads of the kernel have none.
     for (at, event) in events.iter().enumerate() {
         let EventKind::SyscallEnter { task, .. } = event.kind else { continue };
         let next = next_switch(&events[at..]);

@@ -265,7 +265,7 @@ fn a_process_that_does_not_exist_is_refused() {
     assert!(matches!(error, Err(HostError::Spawn { .. })), "{error:?}");
 }
 
-/// A recorder that binds itself stands in its recording as bound: replayed, it would wander else.
+/// A recorder that binds itself is in its recording as bound: replayed, it would wander else.
 #[test]
 fn the_recorder_stands_in_the_file_as_it_runs() {
     let _turn = turn();

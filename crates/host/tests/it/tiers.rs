@@ -70,7 +70,7 @@ impl Seen {
     }
 
     /// Tasks that leave no trace: there are machines on which nothing is told of what happens while they run (threads of
-    /// process 1 in some virtual machines). They are switched to and never from, or nobody knows in which state.
+    /// process 1 in some virtual machines). They are switched to and never from, or it is not known in which state.
     fn untraced(&self) -> BTreeSet<u32> {
         let known = self.traced();
         let mut all = BTreeSet::new();
@@ -346,7 +346,7 @@ fn stops() -> usize {
 }
 
 /// Sleeps on `cpu` until it has really stopped so often. A timer that fires before the sleeper is off its CPU, because the
-/// hypervisor was away in between, say, stops nobody: there is no such switch, and none that a recorder could miss.
+/// hypervisor was away in between, say, stops no thread: there is no such switch, and none that a recorder could miss.
 fn sleep_on(cpu: CpuId, times: usize) -> Slept {
     pin_to(cpu.index());
     let (outer, from, inner) = (stops(), now(), stops());
@@ -430,7 +430,7 @@ fn who_leaves_no_trace_may_have_the_last_word() {
         cpu: CpuId(0),
         kind: EventKind::Switch { prev: Some(ours), prev_state: PrevState::Sleeping, next: Some(hidden) },
     };
-    // Between the two `hidden` made way for `ours`, which nobody saw.
+    // Between the two `hidden` made way for `ours`, which no thread saw.
     seen.events = vec![switch(5), switch(7)];
     assert_eq!((seen.gaps(CpuId(0)), seen.untraced()), (vec![(Ns(7), 11)], BTreeSet::new()));
     assert_eq!(seen.traced(), BTreeSet::from([10]));

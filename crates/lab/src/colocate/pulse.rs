@@ -6,7 +6,7 @@
 
 use schedlab_host::threads::{self, Served};
 use schedlab_live::guardian::send_heartbeat;
-use schedlab_model::{Ns, Policy};
+use schedlab_model::{Ns, OwnThread, Policy};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -49,7 +49,7 @@ impl Pulse {
             stop: AtomicBool::new(false),
         });
         let (theirs, (ready, started)) = (shared.clone(), channel());
-        let builder = std::thread::Builder::new().name("colocate-pulse".to_owned());
+        let builder = std::thread::Builder::new().name(OwnThread::Pulse.name().to_owned());
         let body = move || {
             let urgent = threads::scheduling(0)
                 .and_then(|now| threads::set_scheduling(0, &now.with_policy(Policy::Fifo(PRIORITY))));
@@ -153,7 +153,7 @@ mod tests {
         let pulse = Pulse::start().expect("a thread");
         pulse.add(writer.into());
         let mut byte = [0];
-        // Nobody says a word meanwhile.
+        // No thread writes a word meanwhile.
         for _ in 0..3 {
             std::io::Read::read_exact(&mut &reader, &mut byte).expect("a beat");
         }

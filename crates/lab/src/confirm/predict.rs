@@ -65,8 +65,7 @@ fn behind_agents(
     let mut text = format!("{BY_AGENTS}: delegation {}", driver.settings());
     // The kernel's own scheduler takes over in yield windows.
     if let Some(replay) = soft.self_replay.as_ref().filter(|replay| {
-        let name = &replay.scheduler;
-        name.starts_with("linux-6.") || name.starts_with("linux-7.")
+        replay.scheduler.parse().is_ok_and(|spec| schedlab_study::delegation::can_be_fallback(&spec))
     }) {
         text += &format!(" fallback={}", replay.scheduler);
     }

@@ -34,7 +34,7 @@ const P50: Figure = Figure { name: "wait p50", unit: Unit::Time };
 const P90: Figure = Figure { name: "wait p90", unit: Unit::Time };
 const P99: Figure = Figure { name: "wait p99", unit: Unit::Time };
 const MAX: Figure = Figure { name: "wait max", unit: Unit::Time };
-const SILENT: Figure = Figure { name: "scheduled while nobody connects", unit: Unit::Count };
+const SILENT: Figure = Figure { name: "scheduled without a client", unit: Unit::Count };
 const FIGURES: [Figure; 7] = [SILENT, PER_LINE, WAKES, P50, P90, P99, MAX];
 
 struct Row {

@@ -9,6 +9,7 @@ use super::rounds::{Rounds, in_turns};
 use super::testbed::{Testbed, scheduling};
 use super::window::{RecordedWindow, usual_turn};
 use schedlab_model::{Ns, Policy};
+use schedlab_scheduler::linux::KernelRelease;
 use schedlab_trace::analysis::TaskSummary;
 
 /// New tasks are placed a little behind the others, so that the first turns differ.
@@ -168,7 +169,7 @@ fn findings(testbed: &Testbed<'_>, here: &Collected, rows: &[&str]) -> Vec<Strin
 
 fn reasons(testbed: &Testbed<'_>) -> Vec<String> {
     let release = &testbed.machine.kernel;
-    let eevdf = schedlab_study::compare::kernel_scheduler(release).is_ok_and(|(name, _)| name != "linux-6.1");
+    let eevdf = release.parse().is_ok_and(KernelRelease::has_eevdf);
     if eevdf {
         let text = format!(
             "16 ms published, {} ms here: CFS gave each of two tasks half of 24 ms (8 CPUs or more), and the tick after \

@@ -107,7 +107,7 @@ fn words(text: &str) -> Result<Vec<Word>, String> {
                     rest[1..].split_once(first).ok_or_else(|| format!("the quote {first} has no end"))?;
                 (Word { text: name.to_owned(), quoted: true }, after)
             }
-            // `>=` is taken for `>`: no clock is fine enough for the difference.
+            // `>=` counts as `>`: no clock is fine enough for the difference.
             '>' => {
                 let after = rest[1..].strip_prefix('=').unwrap_or(&rest[1..]);
                 (Word { text: ">".to_owned(), quoted: false }, after)

@@ -51,7 +51,7 @@ fn matrix() -> Matrix {
     Matrix { schema: MATRIX_SCHEMA.to_owned(), request: None, systems, cells, stopped: false }
 }
 
-/// Times of an emulator beside published ones must not be taken for those of a kernel.
+/// Times of an emulator beside published ones must not count as those of a kernel.
 #[test]
 fn emulated_cpus_are_named_in_the_doubts_and_beside_the_system() {
     let mut emulated = matrix();

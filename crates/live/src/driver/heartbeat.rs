@@ -7,7 +7,7 @@ use super::{GUARDIAN, HEARTBEAT, become_fifo};
 use crate::LiveError;
 use crate::guardian::send_heartbeat;
 use schedlab_host::privileges::keep_only;
-use schedlab_model::CpuSet;
+use schedlab_model::{CpuSet, OwnThread};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,7 +38,7 @@ impl Heartbeat {
         let stop = Arc::new(AtomicBool::new(false));
         let (ready, started) = channel();
         let theirs = stop.clone();
-        let builder = std::thread::Builder::new().name("sched-heartbeat".to_owned());
+        let builder = std::thread::Builder::new().name(OwnThread::Heartbeat.name().to_owned());
         let thread = builder.spawn(move || {
             let prepared = become_fifo("the heartbeat", GUARDIAN, &cpus).and_then(|()| {
                 keep_only(&[]).map_err(LiveError::io("giving up capabilities of the heartbeat (capset)"))

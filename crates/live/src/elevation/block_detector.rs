@@ -6,7 +6,7 @@ use crate::LiveError;
 use crate::driver::{become_fifo, cpu_time};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{read, write};
-use schedlab_model::CpuSet;
+use schedlab_model::{CpuSet, OwnThread};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -45,16 +45,17 @@ impl BlockDetector {
         });
         let (ready, started) = std::sync::mpsc::channel();
         let theirs = shared.clone();
-        let thread = std::thread::Builder::new().name("sched-detector".to_owned()).spawn(move || {
-            let prepared = become_fifo("a block detector", BLOCK_DETECTOR, &cpus);
-            let go = prepared.is_ok();
-            // The other end waits for it.
-            let _ = ready.send(prepared);
-            while go && theirs.wait() {
-                theirs.say();
-            }
-            theirs.cpu_ns.store(cpu_time(), Ordering::Relaxed);
-        });
+        let thread =
+            std::thread::Builder::new().name(OwnThread::Detector.name().to_owned()).spawn(move || {
+                let prepared = become_fifo("a block detector", BLOCK_DETECTOR, &cpus);
+                let go = prepared.is_ok();
+                // The other end waits for it.
+                let _ = ready.send(prepared);
+                while go && theirs.wait() {
+                    theirs.say();
+                }
+                theirs.cpu_ns.store(cpu_time(), Ordering::Relaxed);
+            });
         let thread = thread.map_err(LiveError::io("starting the block detector"))?;
         let detector = BlockDetector { shared, thread: Some(thread), armed: false };
         let ended =

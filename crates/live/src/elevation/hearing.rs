@@ -7,7 +7,7 @@ use crate::LiveError;
 use crate::driver::monotonic;
 use rustix::event::{EventfdFlags, eventfd};
 use schedlab_host::threads;
-use schedlab_model::Ns;
+use schedlab_model::{Ns, OwnThread};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +39,7 @@ impl Hearing {
         let (bell, stop) = (Arc::new(bell), Arc::new(AtomicBool::new(false)));
         let (theirs, ends) = (bell.clone(), stop.clone());
         let (tell, told) = std::sync::mpsc::channel();
-        let builder = std::thread::Builder::new().name("sched-probe".to_owned());
+        let builder = std::thread::Builder::new().name(OwnThread::Probe.name().to_owned());
         let thread = builder.spawn(move || {
             let _ = tell.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
             while !ends.load(Ordering::Relaxed) {

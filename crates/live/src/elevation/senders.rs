@@ -10,7 +10,7 @@ use crate::LiveError;
 use crate::driver::{GUARDIAN, become_fifo};
 use schedlab_host::privileges::{Duty, keep_only};
 use schedlab_host::threads::{affinity, set_affinity};
-use schedlab_model::{CpuId, CpuSet};
+use schedlab_model::{CpuId, CpuSet, OwnThread};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -216,7 +216,7 @@ impl Senders {
                     arrived(&to);
                 }
             };
-            let thread = std::thread::Builder::new().name("sched-sender".to_owned()).spawn(work);
+            let thread = std::thread::Builder::new().name(OwnThread::Sender.name().to_owned()).spawn(work);
             senders.threads.push(thread.map_err(LiveError::io("starting a sender"))?);
             let ended = || Err(LiveError::AgentDied { why: "a sender ended before it began".to_owned() });
             started.recv().unwrap_or_else(|_| ended())?;

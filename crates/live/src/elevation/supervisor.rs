@@ -15,7 +15,7 @@ use crate::driver::{
 };
 use crate::journal::{Confined, Setting};
 use crate::logged_core::CoreOptions;
-use crate::status_file::{DriverStatus, StatusThread};
+use crate::status_file::StatusThread;
 use crate::{Keeper, LiveError, detach, restore};
 use agent_threads::{AgentThreads, Done};
 use lineage::Lineage;
@@ -23,7 +23,7 @@ use schedlab_host::NoHugePages;
 use schedlab_host::follow::{Adder, least_duty};
 use schedlab_host::privileges::{Duty, keep_only};
 use schedlab_host::threads::{self as host, Identity, Scheduling};
-use schedlab_model::{CpuId, CpuSet, Ns, Policy};
+use schedlab_model::{CpuId, CpuSet, Ns, OwnThread, Policy};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ pub fn manage(
     };
     // In a thread of its own: it takes a real-time priority and gives up capabilities for good.
     std::thread::scope(|scope| {
-        let builder = std::thread::Builder::new().name("sched-supervise".to_owned());
+        let builder = std::thread::Builder::new().name(OwnThread::Supervisor.name().to_owned());
         let supervisor =
             builder.spawn_scoped(scope, work).map_err(LiveError::io("starting the supervisor's thread"))?;
         supervisor.join().unwrap_or_else(|panic| Err(LiveError::died(&*panic)))
@@ -363,7 +363,7 @@ impl<'a> Supervisor<'a> {
         let gone = || LiveError::NoThread { tid: identity.tid };
         let present = host::affinity(identity.tid).map_err(|_| gone())?;
         let (before, affinity) = self.origin(identity, identity.process).ok_or_else(gone)?;
-        let taken_for = self.taken_for(&identity.comm, before.policy);
+        let taken_for = self.options.policy_of(&identity.comm, before.policy);
         let cpu = self.next_cpu(&affinity);
         let thread = Thread::open(identity.clone(), before, affinity, taken_for, cpu)
             .ok_or_else(gone)?
@@ -376,11 +376,6 @@ impl<'a> Supervisor<'a> {
         }
         self.keeper.apply(identity, &thread.band(PARKED))?;
         Ok(Some(thread))
-    }
-
-    /// Returns the policy that the scheduler takes a thread of this name for.
-    fn taken_for(&self, name: &str, own: Policy) -> Policy {
-        self.options.declared.iter().find(|(declared, _)| declared == name).map_or(own, |(_, policy)| *policy)
     }
 
     /// Returns where a managed thread is confined to: one of the managed CPUs at a time.
@@ -462,8 +457,8 @@ impl<'a> Supervisor<'a> {
         let Some(kept) = self.threads.iter_mut().find(|kept| kept.taken.thread == identity) else { return };
         let was = std::mem::replace(&mut kept.taken.thread.comm, identity.comm.clone());
         let own = kept.own;
-        let now = self.taken_for(&identity.comm, own);
-        if self.taken_for(&was, own) != now {
+        let now = self.options.policy_of(&identity.comm, own);
+        if self.options.policy_of(&was, own) != now {
             self.order(Order::Policy(identity.tid, now));
         }
     }
@@ -504,22 +499,10 @@ impl<'a> Supervisor<'a> {
     /// Writes the status file.
     fn publish(&self, now: Ns) {
         let Some(journal) = self.keeper.journal() else { return };
-        let Some(owner) = host::identity(std::process::id()) else { return };
-        let mut counts =
-            self.shared.counts.lock().map_or_else(|_| Counts::default(), |counts| counts.clone());
-        let of_driver = |tid: &u32| host::identity(*tid).is_some_and(|one| one.comm.starts_with("sched-"));
-        let own = host::of_process(owner.process).into_iter().filter(of_driver).filter_map(host::served);
-        counts.agent_cpu_ns = own.map(|served| served.run.0).sum();
+        let counts = self.shared.counts.lock().map_or_else(|_| Counts::default(), |counts| counts.clone());
         let living = self.threads.iter().map(|kept| &kept.taken).filter(|taken| taken.thread.lives());
-        let status = DriverStatus {
-            owner,
-            scheduler: self.options.scheduler.clone(),
-            cpus: self.options.cpus,
-            elapsed: now.saturating_sub(self.start),
-            counts,
-            threads: living.cloned().collect(),
-        };
-        status.write(journal);
+        let elapsed = now.saturating_sub(self.start);
+        self.options.publish(journal, elapsed, counts, living.cloned().collect());
     }
 
     fn end(mut self) -> Result<DriverReport, LiveError> {

@@ -171,7 +171,7 @@ pub(super) fn affinity_same(place: &Place) -> io::Result<Vec<f64>> {
 }
 
 pub(super) fn affinity_stay(place: &Place) -> io::Result<Vec<f64>> {
-    // Above everybody fair: or the balancer would move it while it may run on both.
+    // Above every thread fair: or the balancer would move it while it may run on both.
     let _ = become_policy(Policy::Fifo(1));
     masks(place, 0, [&[place.cpu, place.other()?], &[place.cpu]])
 }

@@ -158,7 +158,7 @@ pub(super) fn handoff(place: &Place) -> io::Result<Vec<f64>> {
         let start = Instant::now();
         take_turn(&lock, 0);
         take_turn(&lock, 0);
-        // Two turns of ours, two of the other's.
+        // Two turns of this thread, two of the other.
         Ok(start.elapsed().as_nanos() as f64 / 4.0)
     });
     stop.store(true, Ordering::Relaxed);

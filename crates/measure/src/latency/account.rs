@@ -50,7 +50,7 @@ impl Account {
         account
     }
 
-    /// What the CPUs in `own` did since `self`; `own` says how much CPU time of it was ours.
+    /// What the CPUs in `own` did since `self`; `own` says how much of that CPU time was this program's.
     pub(crate) fn until(&self, after: &Account, own: &BTreeMap<u32, u64>) -> Vec<CpuUse> {
         let tick = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
         let of = |counters: &Account, cpu| counters.ticks.get(&cpu).copied().unwrap_or_default();

@@ -50,9 +50,6 @@ impl Stride {
     }
 }
 
-/// Which scheduler of `schedlab_scheduler::registry`: those that keep everything behind their locks.
-pub const SCHEDULERS: [&str; 4] = ["linux-2.4", "linux-2.4-mq", "linux-2.4-o1", "linux-2.6.22"];
-
 /// A `T` that starts an 8 KiB block.
 #[derive(Debug, Default)]
 #[repr(align(8192))]
@@ -185,26 +182,38 @@ pub(super) fn build(
 
 fn plain<S: Layout>(name: &str, cpus: usize, knobs: &Knobs, lock: LockKind) -> Option<Shared> {
     match lock {
-        LockKind::Tas => of::<Tas, S>(name, cpus, knobs),
-        LockKind::Ticket => of::<Ticket, S>(name, cpus, knobs),
-        LockKind::Mcs => of::<Mcs, S>(name, cpus, knobs),
+        LockKind::Tas => with_locks::<Tas, S>(name, cpus, knobs),
+        LockKind::Ticket => with_locks::<Ticket, S>(name, cpus, knobs),
+        LockKind::Mcs => with_locks::<Mcs, S>(name, cpus, knobs),
     }
 }
 
 fn with_meter<S: Layout>(name: &str, cpus: usize, knobs: &Knobs, lock: LockKind) -> Option<Shared> {
     match lock {
-        LockKind::Tas => of::<Metered<Tas>, S>(name, cpus, knobs),
-        LockKind::Ticket => of::<Metered<Ticket>, S>(name, cpus, knobs),
-        LockKind::Mcs => of::<Metered<Mcs>, S>(name, cpus, knobs),
+        LockKind::Tas => with_locks::<Metered<Tas>, S>(name, cpus, knobs),
+        LockKind::Ticket => with_locks::<Metered<Ticket>, S>(name, cpus, knobs),
+        LockKind::Mcs => with_locks::<Metered<Mcs>, S>(name, cpus, knobs),
     }
 }
 
-fn of<R: RawLock, S: Layout>(name: &str, cpus: usize, knobs: &Knobs) -> Option<Shared> {
-    Some(match name {
-        "linux-2.4" => Box::new(linux_pre_cfs::new_2_4::<Real<R, S>>(cpus, knobs)),
-        "linux-2.4-mq" => Box::new(linux_pre_cfs::new_mq::<Real<R, S>>(cpus, knobs)),
-        "linux-2.4-o1" => Box::new(linux_pre_cfs::new_2_4_o1::<Real<R, S>>(cpus, knobs)),
-        "linux-2.6.22" => Box::new(linux_pre_cfs::new_2_6_22::<Real<R, S>>(cpus, knobs)),
-        _ => return None,
-    })
+/// Declares the schedulers that several threads may call at once, each by its name and what makes it.
+macro_rules! concurrent {
+    ($($name:literal => $new:ident,)*) => {
+        /// Which schedulers of `schedlab_scheduler::registry`: those that keep everything behind their locks.
+        pub const SCHEDULERS: &[&str] = &[$($name),*];
+
+        fn with_locks<R: RawLock, S: Layout>(name: &str, cpus: usize, knobs: &Knobs) -> Option<Shared> {
+            match name {
+                $($name => Some(Box::new(linux_pre_cfs::$new::<Real<R, S>>(cpus, knobs))),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+concurrent! {
+    "linux-2.4" => new_2_4,
+    "linux-2.4-mq" => new_mq,
+    "linux-2.4-o1" => new_2_4_o1,
+    "linux-2.6.22" => new_2_6_22,
 }

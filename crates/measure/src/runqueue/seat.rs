@@ -49,7 +49,7 @@ pub(super) struct Tally {
     pub(super) preempted: bool,
 }
 
-/// Lets everybody begin when all are ready.
+/// Lets every thread begin when all are ready.
 pub(super) fn start(ready: &AtomicUsize, go: &AtomicBool, threads: usize) {
     let since = Instant::now();
     // A thread that could not begin never says so; the others end by themselves.
@@ -177,7 +177,7 @@ impl Table<'_> {
         Ok((entry, exit))
     }
 
-    /// Nobody may run on two CPUs. In metered rounds only: the marks are lines that CPUs share.
+    /// No thread may run on two CPUs. In metered rounds only: the marks are lines that CPUs share.
     fn check(&self, next: Option<TaskId>) -> io::Result<()> {
         let view = |task: TaskId| &self.seat.world.tasks[task.index()];
         if let Some(prev) = self.current {

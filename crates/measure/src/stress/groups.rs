@@ -1,7 +1,7 @@
 //! Groups of senders and receivers: hackbench's shape, and the same amount of work for the same numbers.
 //!
 //! In each group every one of `fds` senders sends `messages` messages of `size` bytes to every one of `fds`
-//! receivers, one system call a message. Everybody is started first and waits; the clock runs from the signal to
+//! receivers, one system call a message. Every thread is started first and waits; the clock runs from the signal to
 //! go until the last one has ended and is reaped.
 
 use super::{StressError, resources};
@@ -89,16 +89,16 @@ impl GroupsRequest {
 pub enum Round {
     /// All messages arrived; from the signal to go to the end of the last worker.
     Done(Ns),
-    /// `stop` said so; everybody is gone.
+    /// `stop` said so; every thread is gone.
     Stopped,
 }
 
-/// Sends all messages once. `stop` is asked every 50 ms; when it says true, everybody is ended and reaped.
+/// Sends all messages once. `stop` is asked every 50 ms; when it says true, every thread is ended and reaped.
 ///
 /// Raises this process's soft limit of open files to its hard limit if the load needs more than it allows.
 ///
 /// # Errors
-/// Numbers out of range; no more processes, threads or descriptors; a worker that failed. Nobody is left behind.
+/// Numbers out of range; no more processes, threads or descriptors; a worker that failed. No thread is left behind.
 pub fn run_groups(request: &GroupsRequest, stop: &dyn Fn() -> bool) -> Result<Round, StressError> {
     request.check()?;
     allow_descriptors(request);
@@ -131,7 +131,7 @@ pub fn run_groups(request: &GroupsRequest, stop: &dyn Fn() -> bool) -> Result<Ro
     if go.write_all(b"*").is_err() || stop() {
         stopping.store(true, Ordering::Relaxed);
     }
-    // Nobody writes there: it becomes readable when the last writer has closed it by ending.
+    // No thread writes there: it becomes readable when the last writer has closed it by ending.
     while !stopping.load(Ordering::Relaxed) && !readable(&done)? {
         stopping.store(stop(), Ordering::Relaxed);
     }
@@ -146,7 +146,7 @@ pub fn run_groups(request: &GroupsRequest, stop: &dyn Fn() -> bool) -> Result<Ro
     }
 }
 
-/// Three pipes that hold everybody together, and the word to stop (threads only: processes are killed).
+/// Three pipes that hold every thread together, and the word to stop (threads only: processes are killed).
 struct Gates {
     ready: (PipeReader, PipeWriter),
     go: (PipeReader, PipeWriter),
@@ -199,7 +199,7 @@ fn readable(pipe: &impl AsFd) -> Result<bool, StressError> {
     }
 }
 
-/// Everybody who was started.
+/// Every thread that was started.
 enum Crew {
     Processes(Vec<Worker>),
     Threads(Vec<JoinHandle<bool>>),

@@ -13,7 +13,7 @@
 //! | a function that blocks keeps its place in the filter | SFS polls for blocked functions | simplified: a wakeup begins a new activation | |
 
 use super::central::{Central, Rules};
-use crate::registry::Entry;
+use crate::registry::{Entry, Family};
 use crate::{CellLocks, Cx, KnobDefault, NumberKnob, TimeKnob, Times, rows};
 use schedlab_model::{Ns, TaskId};
 use std::collections::VecDeque;
@@ -99,6 +99,8 @@ impl Rules for Filter {
 pub const ENTRY: Entry = Entry {
     name: "filter",
     summary: "short ones first in first out, long ones fall through to turns (SFS of SC'22)",
+    family: Family::Agent,
+    proposed_live: false,
     knobs: || rows(&[&SLICE, &FAIR_SLICE, &WINDOW, &OVERLOAD], &()),
     build: |cpus, knobs| {
         Box::new(Central::<CellLocks, _>::new(Filter {

@@ -15,7 +15,7 @@
 
 use super::central::{Central, Rules};
 use super::is_batch;
-use crate::registry::Entry;
+use crate::registry::{Entry, Family};
 use crate::{CellLocks, Cx, KnobDefault, TimeKnob, Times, rows};
 use schedlab_model::{Ns, TaskId};
 
@@ -58,6 +58,8 @@ impl Rules for Layers {
 pub const ENTRY: Entry = Entry {
     name: "layers",
     summary: "strict latency and batch layers: batch runs only where no latency task wants to",
+    family: Family::Agent,
+    proposed_live: true,
     knobs: || rows(&[&SLICE, &BATCH_SLICE], &()),
     build: |_, knobs| {
         let slice = Some(knobs.get(&SLICE)).filter(|slice| *slice > Ns::ZERO);

@@ -15,11 +15,11 @@
 //! | affinity of each thread (Search binds threads to sockets) | the same | modelled | the same |
 //! | without priorities: nice values are not looked at | SOSP'21: "which is why C gains nothing" | modelled: `priorities=off`, the default | `scenarios/ghost-search.toml` |
 //! | with priorities: run time is divided by the weight of the nice value | our extension, weights of CFS | modelled: `priorities=on` | the same |
-//! | a sleeper keeps at most one slice of advantage | ours: the notes do not say | modelled | |
+//! | a sleeper keeps at most one slice of advantage | chosen here: the notes do not say | modelled | |
 //! | a thread waits for a CPU of its CCX for a while before it goes further | from memory of the paper, not verified | `ccx_wait_ns`, off by default | `sim/tests/it/search.rs` |
-//! | turns | ours: the notes do not say | `slice_ns`, 1 ms | |
+//! | turns | chosen here: the notes do not say | `slice_ns`, 1 ms | |
 
-use crate::registry::Entry;
+use crate::registry::{Entry, Family};
 use crate::{
     CellLocks, Change, Cmd, Cx, Lock, Locks, Needs, Pick, Prev, Runnable, Scheduler, Timer, Wake, Work,
 };
@@ -335,6 +335,8 @@ impl<L: Locks> Scheduler for Search<L> {
 pub const ENTRY: Entry = Entry {
     name: "search",
     summary: "nearest idle CPU by core, CCX and NUMA node, least run time first (ghOSt's Search policy)",
+    family: Family::Agent,
+    proposed_live: false,
     knobs: || rows(&[&SLICE, &SCAN, &PRIORITIES, &CCX_WAIT], &()),
     build: |_, knobs| {
         let rules = Rules {

@@ -16,7 +16,7 @@
 
 use super::central::{Central, Rules};
 use super::is_batch;
-use crate::registry::Entry;
+use crate::registry::{Entry, Family};
 use crate::{CellLocks, Cx, KnobDefault, TimeKnob, Times, rows};
 use schedlab_model::{Ns, TaskId};
 
@@ -59,6 +59,8 @@ impl Rules for Shinjuku {
 pub const ENTRY: Entry = Entry {
     name: "shinjuku",
     summary: "one queue with a short quantum, batch on idle CPUs (Shinjuku of NSDI'19, as in ghOSt)",
+    family: Family::Agent,
+    proposed_live: true,
     knobs: || rows(&[&QUANTUM, &BATCH_SLICE], &()),
     build: |_, knobs| {
         let quantum = knobs.get(&QUANTUM);

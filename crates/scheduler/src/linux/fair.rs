@@ -123,7 +123,7 @@ pub(super) trait FairRules: Sized + Send + 'static {
     fn preempt_plain(env: Env<'_>, rq: &mut Rq, curr: EntityId, woken: EntityId, new: bool) {
         Self::wakeup_preempt(env, rq, curr, woken, new);
     }
-    /// Where a queued entity stands in its queue.
+    /// Where a queued entity is in its queue.
     fn standing(rq: &Rq, entity: EntityId) -> crate::Standing;
     /// Whether a waiting entity has not had more than its share.
     fn eligible(rq: &Rq, entity: EntityId) -> bool;

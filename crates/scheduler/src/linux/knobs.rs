@@ -51,7 +51,7 @@ const fn only<K>(has: fn(&Version) -> bool, knob: K) -> Versioned<K> {
 
 /// A knob of CFS, which was a sysctl of another name up to 5.12.
 const fn of_cfs<K>(sysctl: &'static str, knob: K) -> Versioned<K> {
-    Versioned { knob, has: |version| !version.eevdf, sysctl: Some(sysctl) }
+    Versioned { knob, has: |version| !version.release.has_eevdf(), sysctl: Some(sysctl) }
 }
 
 impl<K> Versioned<K> {
@@ -123,7 +123,7 @@ pub(super) const TUNABLE_SCALING: Versioned<NumberKnob<Setup>> = only(
 );
 
 pub(super) const BASE_SLICE: Versioned<TimeKnob<Setup>> = only(
-    |version| version.eevdf,
+    |version| version.release.has_eevdf(),
     TimeKnob {
         name: "base_slice_ns",
         allowed: FAIR_TIMES,

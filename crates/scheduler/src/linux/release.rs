@@ -27,6 +27,19 @@ impl KernelRelease {
     pub const fn patch(self) -> u16 {
         self.packed as u16
     }
+    /// Returns whether the tunables of its fair class are files of debugfs (5.13); before, sysctls.
+    pub const fn has_debugfs_tunables(self) -> bool {
+        self.since(5, 13, 0)
+    }
+    /// Returns whether its fair class picks by EEVDF (6.6); before, by CFS.
+    pub const fn has_eevdf(self) -> bool {
+        self.since(6, 6, 0)
+    }
+    /// Returns whether a fair server gives starved fair tasks their time (`kernel/sched/deadline.c`, 6.12);
+    /// before, RT throttling does.
+    pub const fn has_fair_server(self) -> bool {
+        self.since(6, 12, 0)
+    }
     /// Returns whether this is `major.minor.patch` or a later release.
     #[inline]
     pub(super) const fn since(self, major: u8, minor: u8, patch: u16) -> bool {

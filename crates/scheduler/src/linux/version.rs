@@ -25,8 +25,6 @@ pub(super) struct Version {
     pub(super) granularity: Ns,
     /// CFS: `wakeup_granularity_ns` before scaling.
     pub(super) wakeup_granularity: Ns,
-    /// Fair tasks are picked by EEVDF.
-    pub(super) eevdf: bool,
     /// Rules of the kernel up to this release hold.
     pub(super) release: KernelRelease,
     /// RT throttling of the root (2.6.25 to 6.11); the fair server replaces it.
@@ -118,7 +116,6 @@ pub(super) const V2_6_24: Version = Version {
     latency: Ns(20_000_000),
     granularity: Ns(4_000_000),
     wakeup_granularity: Ns(10_000_000),
-    eevdf: false,
     release: KernelRelease::new(2, 6, 24),
     rt_throttling: false,
     rt_runtime_us: -1,
@@ -143,7 +140,6 @@ pub(super) const V2_6_32: Version = Version {
         (Feature::DOUBLE_TICK, false),
         (Feature::RT_RUNTIME_SHARE, true),
     ],
-    ..V2_6_24
 };
 
 /// CFS as of about 2.6.37 … 5.12 (read in 3.0.27).
@@ -159,7 +155,6 @@ pub(super) const V6_1: Version = Version {
     latency: Ns(6_000_000),
     granularity: Ns(750_000),
     wakeup_granularity: Ns(1_000_000),
-    eevdf: false,
     release: KernelRelease::new(6, 1, 0),
     rt_throttling: true,
     rt_runtime_us: 950_000,
@@ -214,7 +209,6 @@ pub(super) const V6_12: Version = Version {
     latency: Ns(0),
     granularity: Ns(700_000),
     wakeup_granularity: Ns(0),
-    eevdf: true,
     release: KernelRelease::new(6, 12, 0),
     rt_throttling: false,
     rt_runtime_us: 950_000,

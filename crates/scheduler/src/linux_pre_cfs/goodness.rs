@@ -50,7 +50,7 @@ pub(super) struct Record {
     pub(super) everywhere: Byte,
     /// It exists.
     pub(super) alive: Byte,
-    /// With whom the first slice is shared: what is left of it goes back there at an early exit.
+    /// The task with which the first slice is shared: what is left of it goes back there at an early exit.
     pub(super) parent: Half,
 }
 
@@ -85,7 +85,7 @@ impl Record {
         }
     }
 
-    /// Half of what is left, and a fresh slice; a slice shared at the fork is nobody else's any more.
+    /// Half of what is left, and a fresh slice; a slice shared at the fork is no other task's any more.
     #[inline]
     pub(super) fn recharge(&self) {
         self.parent.set(super::records::NIL);

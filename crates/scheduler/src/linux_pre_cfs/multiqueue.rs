@@ -64,13 +64,8 @@ pub(super) struct MultiQueue<L: Locks> {
 }
 
 /// The knobs of `linux-2.4-mq`.
-pub fn knobs_mq() -> Vec<Knob> {
+pub(super) fn knobs_mq() -> Vec<Knob> {
     [goodness::knobs(), rows(&[&LISTS], &())].concat()
-}
-
-/// `linux-2.4-mq`.
-pub fn build_mq<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler + Send> {
-    Box::new(new_mq::<L>(cpus, knobs))
 }
 
 /// `linux-2.4-mq`, which several threads may call at once if the locks are real ones.

@@ -118,13 +118,8 @@ const BALANCE: WordKnob<Pull> = WordKnob {
 };
 
 /// The knobs of the O(1) schedulers.
-pub fn knobs_o1() -> Vec<Knob> {
+pub(super) fn knobs_o1() -> Vec<Knob> {
     rows(&[&BALANCE], &())
-}
-
-/// `linux-2.4-o1`.
-pub fn build_2_4_o1<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler + Send> {
-    Box::new(new_2_4_o1::<L>(cpus, knobs))
 }
 
 /// `linux-2.4-o1`, which several threads may call at once if the locks are real ones.
@@ -132,14 +127,9 @@ pub fn new_2_4_o1<L: Locks>(cpus: usize, knobs: &Knobs) -> impl Scheduler + use<
     O1::<L>::new(version::V2_4_O1, cpus, knobs)
 }
 
-/// `linux-2.6.0`.
-pub fn build_2_6_0<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler + Send> {
-    Box::new(O1::<L>::new(version::V2_6_0, cpus, knobs))
-}
-
-/// `linux-2.6.22`.
-pub fn build_2_6_22<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler + Send> {
-    Box::new(new_2_6_22::<L>(cpus, knobs))
+/// Returns `linux-2.6.0`.
+pub(super) fn new_2_6_0<L: Locks>(cpus: usize, knobs: &Knobs) -> impl Scheduler + use<L> {
+    O1::<L>::new(version::V2_6_0, cpus, knobs)
 }
 
 /// `linux-2.6.22`, which several threads may call at once if the locks are real ones.
@@ -433,7 +423,7 @@ impl<L: Locks> Scheduler for O1<L> {
         }
         self.activate(cx, cpu, &mut rq, task, array);
         let better = rq.curr.is_none_or(|curr| record.prio.get() < self.record(cx, curr).prio.get());
-        // Who wakes in passing sleeps at once: the decision comes. Nobody else asks for one on an idle CPU, such as behind agents
+        // Who wakes in passing sleeps at once: the decision comes. No other task asks for one on an idle CPU, such as behind agents
         // that hear of the waker's sleep first.
         let waits = wake.sync && cpu == cx.cpu && self.version.is_26() && rq.curr.is_some();
         if better && !waits {

@@ -56,7 +56,7 @@ impl Word {
     }
 }
 
-/// Stands for "no task" and "no list" in links.
+/// Represents "no task" and "no list" in links.
 pub(super) const NIL: i64 = -1;
 
 /// Links of a task in a list.

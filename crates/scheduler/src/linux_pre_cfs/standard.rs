@@ -15,7 +15,7 @@
 //! | slices, goodness, recharge of all tasks | `kernel/sched.c` | modelled | `goodness.rs`, `shares_follow_nice` |
 //! | wakeup at the head, search for an idle or worse CPU | `reschedule_idle` | modelled | `a_woken_task_takes_the_longest_idle_cpu` |
 //! | preempted task looks for another CPU | `schedule_tail` | modelled | property tests |
-//! | yield once, behind everybody | `sched_yield` | modelled | `a_yielder_lets_the_other_run` |
+//! | yield once, behind every task | `sched_yield` | modelled | `a_yielder_lets_the_other_run` |
 //! | fork halves the slice, exit gives it back | `fork.c`, `exit.c` | modelled | `fork_shares_the_slice` |
 //! | a recharge that changes no slice is followed by another search, for ever, if the best goodness is still 0 (a negative penalty) | yes: it hangs | the best one runs | `a_recharge_that_changes_nothing_is_the_last` |
 //! | lock dropped during the recharge (a race of two CPUs) | yes | omitted: one CPU recharges at a time | |
@@ -23,7 +23,7 @@
 
 use super::goodness::{self, NOTHING, Record, charge_ticks};
 use super::records::{List, NIL};
-use crate::{Change, Cmd, Cx, Knob, Knobs, Lock, Locks, Needs, Pick, Prev, Scheduler, Wake, Work};
+use crate::{Change, Cmd, Cx, Knobs, Lock, Locks, Needs, Pick, Prev, Scheduler, Wake, Work};
 use schedlab_model::{CpuId, Ns, Policy, TaskId};
 
 /// What the one lock guards.
@@ -40,23 +40,13 @@ struct Cpu {
     mm: i64,
     last_schedule: Ns,
     ticks_seen: u64,
-    /// A yield that found nobody else: the decision keeps the task without looking.
+    /// A yield that found no other task: the decision keeps the task without looking.
     idle_yield: bool,
 }
 
 /// The scheduler.
 pub(super) struct Standard<L: Locks> {
     state: L::Lock<State<L>>,
-}
-
-/// The knobs of `linux-2.4`.
-pub fn knobs_2_4() -> Vec<Knob> {
-    goodness::knobs()
-}
-
-/// `linux-2.4`.
-pub fn build_2_4<L: Locks>(cpus: usize, knobs: &Knobs) -> Box<dyn Scheduler + Send> {
-    Box::new(new_2_4::<L>(cpus, knobs))
 }
 
 /// `linux-2.4`, which several threads may call at once if the locks are real ones.

@@ -4,7 +4,7 @@
 //! # Worked example
 //! Buttazzo's pair on one CPU: a needs 2 of each 5, b needs 4 of each 7, together 34/35. At 0 a goes first (deadline 5
 //! against 7) and ends at 2; b runs from 2. At 5 a's second job comes with deadline 10: b's is 7, it runs on to 6. Then
-//! a, 6 to 8. So a answers in 2, then in 3; over 35 units nobody is late, the largest responses are 4 and 6, and one
+//! a, 6 to 8. So a answers in 2, then in 3; over 35 units no task is late, the largest responses are 4 and 6, and one
 //! preemption is needed. Test: `buttazzo_edf_pair`.
 //!
 //! # Fidelity
@@ -16,7 +16,7 @@
 //! | relative deadline = `deadline` of policy `deadline:…`; tasks of other policies have none and run after all those | | simplified: no class order among them, first come first served | `without_deadlines_first_come_first_served` |
 //! | admission test, CBS throttling | Linux SCHED_DEADLINE | omitted | |
 
-use crate::registry::Entry;
+use crate::registry::{Entry, Family};
 use crate::{
     CellLocks, Change, Cmd, Cx, KnobDefault, Lock, Locks, Needs, Pick, Prev, Scheduler, TournamentTree, Wake,
     WordKnob, rows, words,
@@ -27,6 +27,8 @@ use schedlab_model::{CpuId, Policy, TaskId};
 pub const ENTRY: Entry = Entry {
     name: "edf",
     summary: "global earliest deadline first over jobs of policy deadline (no budget enforcement)",
+    family: Family::Textbook,
+    proposed_live: false,
     knobs: || rows(&[&TIES], &()),
     build: |_, knobs| Box::new(edf(knobs.get(&TIES) == Ties::Id)),
 };

@@ -11,9 +11,9 @@
 //! | a task runs for a slice at most, then goes to the end of its CPU's queue | textbook | modelled | `sim/tests/it/workloads.rs` (W2: 473,124 slices) |
 //! | a woken task goes to the end; it never preempts | textbook | modelled | the same |
 //! | a task is placed when it is created: the allowed CPU with the fewest tasks, the lowest of equals; again only when its affinity excludes that CPU | our choice | modelled | `sim/tests/it/agent_schedulers.rs` |
-//! | policy, nice, groups | | omitted: everybody is equal | |
+//! | policy, nice, groups | | omitted: every task is equal | |
 
-use crate::registry::Entry;
+use crate::registry::{Entry, Family};
 use crate::{CellLocks, Change, Cmd, Cx, Lock, Locks, Needs, Pick, Prev, Scheduler, Wake};
 use crate::{KnobDefault, TimeKnob, Times, rows};
 use schedlab_model::{CpuId, Ns, TaskId};
@@ -31,6 +31,8 @@ const SLICE: TimeKnob = TimeKnob {
 pub const ENTRY: Entry = Entry {
     name: "rr",
     summary: "round robin per CPU with exact slices, no balancing",
+    family: Family::Textbook,
+    proposed_live: true,
     knobs: || rows(&[&SLICE], &()),
     build: |_, knobs| Box::new(round_robin(knobs.get(&SLICE))),
 };

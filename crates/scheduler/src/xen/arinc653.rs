@@ -16,7 +16,7 @@
 //!
 //! | rule | real place | here | test |
 //! |---|---|---|---|
-//! | the vCPU of the open window runs if it can, else nobody | `a653sched_do_schedule` | modelled | `arinc653_runs_each_window_and_idles_through_the_rest` |
+//! | the vCPU of the open window runs if it can, else no task | `a653sched_do_schedule` | modelled | `arinc653_runs_each_window_and_idles_through_the_rest` |
 //! | what the windows leave of a frame is idle | the same | modelled | the same |
 //! | a frame starts when the decision comes (4.20: late by the timer, and so are all later ones), at whole frames since 4.21 | the same | modelled | `arinc653_frames_drift_until_4_20` |
 //! | a vCPU whose pCPU is another one does not run here; it is never moved | the same, `a653sched_pick_resource` | modelled; its first pCPU is the lowest of its hard affinity, which Xen does not look at | |
@@ -25,11 +25,11 @@
 //! | a decision after the end of the frame stops the host (`BUG_ON`) | `a653sched_do_schedule` | omitted | |
 
 use super::common::{Core, Table, Units, now, read_current};
+use super::one_lock::{OneLock, XenRules};
 use super::release::{VERSION, XenRelease};
-use crate::registry::Entry;
+use crate::registry::{Entry, Family, XenScheduler};
 use crate::{
-    Change, Cmd, Cx, KnobDefault, Knobs, Lock, Locks, Needs, Pick, Prev, Rejection, Scheduler, TaskView,
-    TimeKnob, Times, Wake, World, rows,
+    CellLocks, Cmd, Cx, KnobDefault, Knobs, Pick, Prev, Rejection, TaskView, TimeKnob, Times, World, rows,
 };
 use schedlab_model::{CpuId, CpuSet, Ns, TaskId};
 
@@ -37,8 +37,10 @@ use schedlab_model::{CpuId, CpuSet, Ns, TaskId};
 pub const ENTRY: Entry = Entry {
     name: "xen-arinc653",
     summary: "Xen's ARINC 653 (4.12 to 4.22): fixed windows in a major frame, idle where a window is not used",
+    family: Family::Xen(XenScheduler::Arinc653),
+    proposed_live: false,
     knobs: || rows(&[&VERSION, &WINDOW, &MAJOR_FRAME], &()),
-    build: |cpus, knobs| Box::new(Arinc653::<crate::CellLocks>::new(cpus, knobs)),
+    build: |cpus, knobs| Box::new(OneLock::<CellLocks, _>::new(Arinc653::new(cpus, knobs))),
 };
 
 const WINDOW: TimeKnob = TimeKnob {
@@ -58,7 +60,12 @@ const MAJOR_FRAME: TimeKnob = TimeKnob {
 /// `ARINC653_MAX_DOMAINS_PER_SCHEDULE`.
 const MOST_WINDOWS: usize = 64;
 
-struct State {
+/// See the module.
+struct Arinc653 {
+    release: XenRelease,
+    /// The knobs `window` and `major_frame`.
+    window: Ns,
+    major_frame: Ns,
     pool: CpuSet,
     units: Table<Core>,
     curr: Vec<Option<TaskId>>,
@@ -71,17 +78,12 @@ struct State {
     next_switch: i64,
 }
 
-/// See the module.
-struct Arinc653<L: Locks> {
-    release: XenRelease,
-    window: Ns,
-    frame: Ns,
-    state: L::Lock<State>,
-}
-
-impl<L: Locks> Arinc653<L> {
+impl Arinc653 {
     fn new(cpus: usize, knobs: &Knobs) -> Self {
-        let state = State {
+        Arinc653 {
+            release: knobs.get(&VERSION),
+            window: knobs.get(&WINDOW),
+            major_frame: knobs.get(&MAJOR_FRAME),
             pool: CpuSet::first(cpus),
             units: Table::new(),
             curr: vec![None; cpus],
@@ -90,41 +92,34 @@ impl<L: Locks> Arinc653<L> {
             next_frame: 0,
             index: 0,
             next_switch: 0,
-        };
-        Arinc653 {
-            release: knobs.get(&VERSION),
-            window: knobs.get(&WINDOW),
-            frame: knobs.get(&MAJOR_FRAME),
-            state: L::Lock::new(state),
         }
     }
 
-    /// The run times of all tasks, and the major frame. A vCPU that may run nowhere, of another cpupool, has no window.
+    /// Returns the run times of all tasks, and the major frame. A vCPU that may run nowhere, of another cpupool, has no window.
     fn table(&self, world: &World) -> (Vec<i64>, i64) {
         let window = |task: &TaskView| match task.affinity.is_empty() {
             true => 0,
             false => task.slice.unwrap_or(self.window).0 as i64,
         };
         let windows: Vec<i64> = world.tasks.iter().map(window).collect();
-        let frame = match self.frame {
+        let frame = match self.major_frame {
             Ns::ZERO => windows.iter().sum(),
             frame => frame.0 as i64,
         };
-        // A table of nobody is asked again after a window.
+        // An empty table is asked again after a window.
         let frame = if frame == 0 { self.window.0 as i64 } else { frame };
         (windows, frame)
     }
-}
 
-impl State {
     fn core(&self, task: TaskId) -> &Core {
         &self.units[task]
     }
 
     /// Opens the window of this moment.
-    fn advance(&mut self, release: XenRelease, now: i64) {
+    fn advance(&mut self, now: i64) {
         if now >= self.next_frame {
-            let late = if release.arinc653_keeps_frames() { (now - self.next_frame) % self.frame } else { 0 };
+            let late =
+                if self.release.arinc653_keeps_frames() { (now - self.next_frame) % self.frame } else { 0 };
             self.index = 0;
             self.next_frame = now - late + self.frame;
             self.next_switch = now - late + self.windows.first().copied().unwrap_or(self.frame);
@@ -138,37 +133,6 @@ impl State {
         }
     }
 
-    fn schedule(&mut self, release: XenRelease, cx: &Cx<'_>, cpu: CpuId, why: Prev) -> Pick {
-        if let Some(prev) = self.curr[cpu.index()] {
-            self.core_mut(prev).stopped(why);
-        }
-        let now = now(cx);
-        self.advance(release, now);
-        let owner = (self.index < self.windows.len()).then(|| TaskId::from(self.index));
-        let runs = |task: &TaskId| self.has(*task) && self.is_runnable(*task) && self.core(*task).cpu == cpu;
-        let next = owner.filter(runs);
-        self.curr[cpu.index()] = next;
-        Pick { task: next, slice_ns: Some(Ns((self.next_switch - now) as u64)), note: self.index as i64 }
-    }
-
-    fn follow_affinity(&mut self, cx: &Cx<'_>, task: TaskId) {
-        let pool = self.pool;
-        let core = self.core_mut(task);
-        core.read_affinity(cx.task(task), &pool);
-        let cpu = core.cpu;
-        if core.hard.contains(cpu) {
-            return;
-        }
-        if self.curr[cpu.index()] == Some(task) {
-            cx.push(Cmd::Displace(task));
-            return;
-        }
-        self.move_over(cx, task);
-        if self.is_runnable(task) {
-            self.insert_woken(cx, task);
-        }
-    }
-
     /// Puts a unit on the lowest pCPU that its affinity allows.
     fn move_over(&mut self, cx: &Cx<'_>, task: TaskId) {
         let core = self.core_mut(task);
@@ -177,7 +141,7 @@ impl State {
     }
 }
 
-impl Units for State {
+impl Units for Arinc653 {
     fn create(&mut self, cx: &Cx<'_>, task: TaskId) {
         if !self.has(task) {
             self.units.add(task, Core::new(cx.task(task), &self.pool));
@@ -204,11 +168,7 @@ impl Units for State {
     fn take_asleep(&mut self, _cx: &Cx<'_>, _task: TaskId) {}
 }
 
-impl<L: Locks> Scheduler for Arinc653<L> {
-    fn needs(&self) -> Needs {
-        super::needs()
-    }
-
+impl XenRules for Arinc653 {
     fn rejects(&self, world: &World) -> Option<Rejection> {
         let (windows, frame) = self.table(world);
         let sum: i64 = windows.iter().sum();
@@ -231,59 +191,59 @@ impl<L: Locks> Scheduler for Arinc653<L> {
         None
     }
 
-    fn init(&self, cx: &Cx<'_>) {
-        let mut state = self.state.lock();
-        (state.windows, state.frame) = self.table(cx.world);
-        state.create_all(cx);
+    fn begin(&mut self, cx: &Cx<'_>) {
+        (self.windows, self.frame) = self.table(cx.world);
+        self.create_all(cx);
     }
 
-    fn wake(&self, cx: &Cx<'_>, task: TaskId, wake: Wake) {
-        self.state.lock().woken(cx, task, wake);
+    fn schedule(&mut self, cx: &Cx<'_>, cpu: CpuId, _prev: Option<TaskId>, why: Prev) -> Pick {
+        if let Some(prev) = self.curr[cpu.index()] {
+            self.core_mut(prev).stopped(why);
+        }
+        let now = now(cx);
+        self.advance(now);
+        let owner = (self.index < self.windows.len()).then(|| TaskId::from(self.index));
+        let runs = |task: &TaskId| self.has(*task) && self.is_runnable(*task) && self.core(*task).cpu == cpu;
+        let next = owner.filter(runs);
+        self.curr[cpu.index()] = next;
+        Pick { task: next, slice_ns: Some(Ns((self.next_switch - now) as u64)), note: self.index as i64 }
     }
 
-    fn leave(&self, cx: &Cx<'_>, task: TaskId) {
-        self.state.lock().left(cx, task);
-    }
-
-    fn yielded(&self, _cx: &Cx<'_>, _task: TaskId) {}
-
-    fn schedule(&self, cx: &Cx<'_>, cpu: CpuId, _prev: Option<TaskId>, why: Prev) -> Pick {
-        cx.did(crate::Work::Lock, 1);
-        self.state.lock().schedule(self.release, cx, cpu, why)
-    }
-
-    fn saved(&self, cx: &Cx<'_>, _cpu: CpuId, prev: TaskId) {
-        let mut state = self.state.lock();
-        if std::mem::take(&mut state.core_mut(prev).migrating) {
-            state.move_over(cx, prev);
+    fn saved(&mut self, cx: &Cx<'_>, prev: TaskId) {
+        if std::mem::take(&mut self.core_mut(prev).migrating) {
+            self.move_over(cx, prev);
         }
     }
 
-    fn tick_due(&self, _cx: &Cx<'_>, _cpu: CpuId) -> u64 {
-        u64::MAX
-    }
-
-    fn changed(&self, cx: &Cx<'_>, change: Change) {
-        match change {
-            Change::Created { task, .. } => self.state.lock().create(cx, task),
-            Change::Affinity(task) => self.state.lock().follow_affinity(cx, task),
-            _ => {}
+    fn affinity_changed(&mut self, cx: &Cx<'_>, task: TaskId) {
+        let pool = self.pool;
+        let core = self.core_mut(task);
+        core.read_affinity(cx.task(task), &pool);
+        let cpu = core.cpu;
+        if core.hard.contains(cpu) {
+            return;
+        }
+        if self.curr[cpu.index()] == Some(task) {
+            cx.push(Cmd::Displace(task));
+            return;
+        }
+        self.move_over(cx, task);
+        if self.is_runnable(task) {
+            self.insert_woken(cx, task);
         }
     }
 
-    fn resync(&self, cx: &Cx<'_>) {
-        let mut state = self.state.lock();
-        if state.windows.is_empty() {
-            (state.windows, state.frame) = self.table(cx.world);
+    fn resync(&mut self, cx: &Cx<'_>) {
+        if self.windows.is_empty() {
+            (self.windows, self.frame) = self.table(cx.world);
         }
-        state.create_all(cx);
-        read_current(cx, &mut state.curr);
-        state.wake_all(cx);
+        self.create_all(cx);
+        read_current(cx, &mut self.curr);
+        self.wake_all(cx);
     }
 
     fn explain(&self, _cx: &Cx<'_>, cpu: CpuId) -> String {
-        let state = self.state.lock();
-        let (index, curr) = (state.index, state.curr[cpu.index()]);
-        format!("arinc653 {cpu}: window {index}, runs {curr:?}, next window at {} ns", state.next_switch)
+        let (index, curr) = (self.index, self.curr[cpu.index()]);
+        format!("arinc653 {cpu}: window {index}, runs {curr:?}, next window at {} ns", self.next_switch)
     }
 }

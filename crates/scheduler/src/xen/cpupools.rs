@@ -17,6 +17,7 @@
 //! | a wakeup from a pCPU of another pool works with the data of the vCPU's own scheduler | `vcpu_wake` | modelled; the waker's place among the pool's pCPUs, from which Credit counts on in turn, is its first | |
 //! | `xl cpupool-migrate`, adding and removing pCPUs | `cpupool_move_domain`, `cpupool_assign_cpu_locked` | omitted: pools stay as they are | |
 
+use crate::registry::Family;
 use crate::{
     Change, Cmd, CpuView, Cx, KnobError, Needs, Pick, Prev, Rejection, Scheduler, SchedulerSpec, Standing,
     TaskView, Timer, Wake, World, registry,
@@ -57,7 +58,7 @@ pub(crate) fn check(spec: &SchedulerSpec) -> Result<(), KnobError> {
         registry::check(one)?;
     }
     let mut all = spec.pools.iter().map(|(_, one)| one).chain([spec]);
-    match all.find(|one| !one.name.starts_with("xen-")) {
+    match all.find(|one| !one.family().is_ok_and(Family::is_xen)) {
         Some(other) => wrong(format!("pools are Xen's, and {} is not", other.name)),
         None => Ok(()),
     }

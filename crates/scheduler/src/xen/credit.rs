@@ -25,8 +25,9 @@ mod queue;
 pub(super) mod settings;
 
 use super::common::{Core, Places, Table, Units, now};
+use super::one_lock::XenRules;
 use super::release::XenRelease;
-use crate::{Change, Cmd, Cx, Knobs, Lock, Locks, Needs, Pick, Prev, Scheduler, Timer, Wake};
+use crate::{Change, Cmd, Cx, Knobs, Needs, Pick, Prev, Timer};
 use schedlab_model::{CpuId, CpuSet, GroupId, Ns, TaskId};
 use settings::Settings;
 use std::collections::VecDeque;
@@ -85,7 +86,8 @@ struct Pcpu {
     last_tickled: CpuId,
 }
 
-struct State {
+/// See the module.
+pub(super) struct Credit {
     set: Settings,
     places: Option<Places>,
     units: Table<Unit>,
@@ -108,12 +110,7 @@ struct State {
     balance_bias: Vec<CpuId>,
 }
 
-/// See the module.
-pub(super) struct Credit<L: Locks> {
-    state: L::Lock<State>,
-}
-
-impl<L: Locks> Credit<L> {
+impl Credit {
     pub(super) fn new(release: XenRelease, cpus: usize, knobs: &Knobs) -> Self {
         let set = Settings::new(release, knobs);
         let pool = CpuSet::first(cpus);
@@ -127,7 +124,7 @@ impl<L: Locks> Credit<L> {
             last_lb: 0,
             last_tickled: CpuId(0),
         };
-        let state = State {
+        Credit {
             set,
             places: None,
             units: Table::new(),
@@ -143,12 +140,39 @@ impl<L: Locks> Credit<L> {
             balance: 0,
             sort_epoch: 0,
             balance_bias: Vec::new(),
-        };
-        Credit { state: L::Lock::new(state) }
+        }
     }
-}
 
-impl State {
+    fn decide(&mut self, cx: &Cx<'_>, cpu: CpuId, why: Prev) -> Pick {
+        let prev = self.pcpus[cpu.index()].curr;
+        let mut slice = self.set.tslice;
+        if let Some(task) = prev {
+            if let Some(pick) = self.charge_prev(cx, task, why) {
+                return pick;
+            }
+            if self.unit(task).runnable() {
+                self.insert(cx, task);
+            } else {
+                self.count(cpu, -1);
+                self.unit_mut(task).yielded = false;
+            }
+        }
+        let next = self.choose(cx, cpu);
+        if let Some(task) = prev {
+            let unit = self.unit_mut(task);
+            unit.start -= now(cx);
+        }
+        self.switch(cx, cpu, prev, next);
+        if next.is_none() {
+            slice = -1;
+        }
+        Pick {
+            task: next,
+            slice_ns: (slice >= 0).then_some(Ns(slice as u64)),
+            note: next.map_or(IDLE, |task| self.unit(task).pri),
+        }
+    }
+
     fn unit(&self, task: TaskId) -> &Unit {
         &self.units[task]
     }
@@ -233,36 +257,6 @@ impl State {
         }
     }
 
-    fn schedule(&mut self, cx: &Cx<'_>, cpu: CpuId, why: Prev) -> Pick {
-        let prev = self.pcpus[cpu.index()].curr;
-        let mut slice = self.set.tslice;
-        if let Some(task) = prev {
-            if let Some(pick) = self.charge_prev(cx, task, why) {
-                return pick;
-            }
-            if self.unit(task).runnable() {
-                self.insert(cx, task);
-            } else {
-                self.count(cpu, -1);
-                self.unit_mut(task).yielded = false;
-            }
-        }
-        let next = self.choose(cx, cpu);
-        if let Some(task) = prev {
-            let unit = self.unit_mut(task);
-            unit.start -= now(cx);
-        }
-        self.switch(cx, cpu, prev, next);
-        if next.is_none() {
-            slice = -1;
-        }
-        Pick {
-            task: next,
-            slice_ns: (slice >= 0).then_some(Ns(slice as u64)),
-            note: next.map_or(IDLE, |task| self.unit(task).pri),
-        }
-    }
-
     /// Charges the unit that ran; the answer when the rate limit keeps it.
     fn charge_prev(&mut self, cx: &Cx<'_>, task: TaskId, why: Prev) -> Option<Pick> {
         self.burn(cx, task);
@@ -308,33 +302,6 @@ impl State {
         }
     }
 
-    fn saved(&mut self, cx: &Cx<'_>, task: TaskId) {
-        let unit = self.unit_mut(task);
-        unit.core.running = false;
-        unit.core.entry = now(cx);
-        if std::mem::take(&mut unit.core.migrating) {
-            let cpu = self.place(cx, task, true);
-            self.assign(cx, task, cpu);
-        }
-    }
-
-    fn changed(&mut self, cx: &Cx<'_>, change: Change) {
-        match change {
-            Change::Created { task, .. } => {
-                self.read_domains(cx);
-                self.create(cx, task);
-            }
-            Change::Group(_) => self.read_domains(cx),
-            Change::Affinity(task) => {
-                let pool = self.pool;
-                self.unit_mut(task).core.read_affinity(cx.task(task), &pool);
-                self.any_soft |= self.unit(task).core.soft_useful();
-                self.leave_forbidden(cx, task);
-            }
-            _ => {}
-        }
-    }
-
     /// After an affinity change: a unit on a pCPU where it may not be any more goes elsewhere.
     fn leave_forbidden(&mut self, cx: &Cx<'_>, task: TaskId) {
         let unit = self.unit(task);
@@ -363,7 +330,7 @@ impl State {
     }
 }
 
-impl Units for State {
+impl Units for Credit {
     fn create(&mut self, cx: &Cx<'_>, task: TaskId) {
         if self.has(task) {
             return;
@@ -412,94 +379,97 @@ impl Units for State {
     }
 }
 
-impl<L: Locks> Scheduler for Credit<L> {
-    fn needs(&self) -> Needs {
+impl XenRules for Credit {
+    fn needs() -> Needs {
         Needs { cpu_timers: 1, global_timers: 1, ..super::needs() }
     }
 
-    fn init(&self, cx: &Cx<'_>) {
-        let mut state = self.state.lock();
+    fn begin(&mut self, cx: &Cx<'_>) {
         let places = Places::of(&cx.world.topology);
-        state.balance_bias = (0..places.nodes).map(|_| CpuId(0)).collect();
-        state.places = Some(places);
-        cx.push(Cmd::Arm(ACCOUNTING, Ns(state.set.tslice as u64)));
-        for cpu in 0..state.pcpus.len() {
-            cx.push(Cmd::Arm(Timer::Cpu(cpu.into(), TICK_SLOT), Ns(state.set.tick() as u64)));
+        self.balance_bias = (0..places.nodes).map(|_| CpuId(0)).collect();
+        self.places = Some(places);
+        cx.push(Cmd::Arm(ACCOUNTING, Ns(self.set.tslice as u64)));
+        for cpu in 0..self.pcpus.len() {
+            cx.push(Cmd::Arm(Timer::Cpu(cpu.into(), TICK_SLOT), Ns(self.set.tick() as u64)));
         }
-        state.read_domains(cx);
-        state.create_all(cx);
+        self.read_domains(cx);
+        self.create_all(cx);
     }
 
-    fn wake(&self, cx: &Cx<'_>, task: TaskId, wake: Wake) {
-        self.state.lock().woken(cx, task, wake);
+    fn yielded(&mut self, task: TaskId) {
+        self.unit_mut(task).yielded = true;
     }
 
-    fn leave(&self, cx: &Cx<'_>, task: TaskId) {
-        self.state.lock().left(cx, task);
-    }
-
-    fn yielded(&self, _cx: &Cx<'_>, task: TaskId) {
-        self.state.lock().unit_mut(task).yielded = true;
-    }
-
-    fn schedule(&self, cx: &Cx<'_>, cpu: CpuId, prev: Option<TaskId>, why: Prev) -> Pick {
-        let mut state = self.state.lock();
-        cx.did(crate::Work::Lock, 1);
-        let pick = state.schedule(cx, cpu, why);
+    fn schedule(&mut self, cx: &Cx<'_>, cpu: CpuId, prev: Option<TaskId>, why: Prev) -> Pick {
+        let pick = self.decide(cx, cpu, why);
         if why == Prev::Exited
             && let Some(task) = prev
         {
-            state.forget(task);
+            self.forget(task);
         }
         pick
     }
 
-    fn saved(&self, cx: &Cx<'_>, _cpu: CpuId, prev: TaskId) {
-        self.state.lock().saved(cx, prev);
-    }
-
-    fn tick_due(&self, _cx: &Cx<'_>, _cpu: CpuId) -> u64 {
-        u64::MAX
-    }
-
-    fn timer(&self, cx: &Cx<'_>, timer: Timer) {
-        let mut state = self.state.lock();
-        match timer {
-            Timer::Cpu(cpu, _) => state.tick(cx, cpu),
-            _ => state.account(cx),
+    fn saved(&mut self, cx: &Cx<'_>, task: TaskId) {
+        let unit = self.unit_mut(task);
+        unit.core.running = false;
+        unit.core.entry = now(cx);
+        if std::mem::take(&mut unit.core.migrating) {
+            let cpu = self.place(cx, task, true);
+            self.assign(cx, task, cpu);
         }
     }
 
-    fn changed(&self, cx: &Cx<'_>, change: Change) {
-        self.state.lock().changed(cx, change);
+    fn timer(&mut self, cx: &Cx<'_>, timer: Timer) {
+        match timer {
+            Timer::Cpu(cpu, _) => self.tick(cx, cpu),
+            _ => self.account(cx),
+        }
     }
 
-    fn resync(&self, cx: &Cx<'_>) {
-        let mut state = self.state.lock();
-        (state.crowded, state.urgent) = (CpuSet::EMPTY, CpuSet::EMPTY);
-        for cpu in 0..state.pcpus.len() {
-            let pcpu = &mut state.pcpus[cpu];
+    fn affinity_changed(&mut self, cx: &Cx<'_>, task: TaskId) {
+        let pool = self.pool;
+        self.unit_mut(task).core.read_affinity(cx.task(task), &pool);
+        self.any_soft |= self.unit(task).core.soft_useful();
+        self.leave_forbidden(cx, task);
+    }
+
+    fn changed(&mut self, cx: &Cx<'_>, change: Change) {
+        match change {
+            Change::Created { task, .. } => {
+                self.read_domains(cx);
+                self.create(cx, task);
+            }
+            Change::Group(_) => self.read_domains(cx),
+            Change::Affinity(task) => self.affinity_changed(cx, task),
+            _ => {}
+        }
+    }
+
+    fn resync(&mut self, cx: &Cx<'_>) {
+        (self.crowded, self.urgent) = (CpuSet::EMPTY, CpuSet::EMPTY);
+        for cpu in 0..self.pcpus.len() {
+            let pcpu = &mut self.pcpus[cpu];
             pcpu.queue.clear();
             pcpu.curr = cx.world.cpus[cpu].current();
             pcpu.nr_runnable = i64::from(pcpu.curr.is_some());
             let idle = pcpu.curr.is_none();
-            if idle { state.idlers.insert(cpu.into()) } else { state.idlers.remove(cpu.into()) }
+            if idle { self.idlers.insert(cpu.into()) } else { self.idlers.remove(cpu.into()) }
         }
         for (index, view) in cx.world.tasks.iter().enumerate().filter(|(_, view)| view.alive) {
             let task = TaskId::from(index);
-            state.create(cx, task);
-            let unit = state.unit_mut(task);
+            self.create(cx, task);
+            let unit = self.unit_mut(task);
             unit.queued = false;
             unit.core.awake = view.runnable() != crate::Runnable::No;
             if unit.runnable() && view.on_cpu().is_none() {
-                state.wake(cx, task);
+                self.wake(cx, task);
             }
         }
     }
 
     fn explain(&self, _cx: &Cx<'_>, cpu: CpuId) -> String {
-        let state = self.state.lock();
-        let pcpu = &state.pcpus[cpu.index()];
+        let pcpu = &self.pcpus[cpu.index()];
         format!(
             "credit {cpu}: curr {:?}, queue {:?}, nr_runnable {}",
             pcpu.curr, pcpu.queue, pcpu.nr_runnable

@@ -1,7 +1,7 @@
 //! Xen's Credit2 scheduler (`sched=credit2`, the default since 4.12).
 //!
 //! pCPUs share run queues that are sorted by credit. A running vCPU burns credit in inverse proportion to its
-//! weight; when the best one has none left, everybody of the queue gets 10 ms anew. There is no boost, no
+//! weight; when the best one has none left, every task of the queue gets 10 ms anew. There is no boost, no
 //! periodic tick and no global accounting.
 //!
 //! # Example
@@ -29,12 +29,15 @@ mod runqueue;
 mod select;
 mod state;
 
-use super::common::{Places, RATELIMIT, SMT_POWER_SAVINGS, Units, now};
+use super::common::{Places, RATELIMIT, SMT_POWER_SAVINGS, Units, now, read_current};
+use super::one_lock::XenRules;
 use super::release::XenRelease;
-use crate::{Change, Cmd, Cx, Knobs, Lock, Locks, Needs, Pick, Prev, Scheduler, Timer, Wake};
+use crate::{Change, Cmd, Cx, Knobs, Needs, Pick, Prev, Runnable, Timer};
 use crate::{KnobDefault, NumberKnob, Row, TimeKnob, Times, WordKnob, words};
-use schedlab_model::{CpuId, Ns, TaskId};
-use state::{Settings, State};
+use schedlab_model::{CpuId, CpuSet, Ns, TaskId};
+use state::Settings;
+
+pub(super) use state::Credit2;
 
 /// Credit of a fresh unit, and what a reset adds, in ns of the heaviest unit.
 const INIT: i64 = 10_000_000;
@@ -50,11 +53,6 @@ const MAX_TIMER: i64 = 10_000_000;
 const MIGRATE_COMPENSATION: i64 = 50_000;
 /// How much earlier than the rate limit a running unit may be preempted.
 const TICKLE_TOLERANCE: i64 = 50_000;
-
-/// See the module.
-pub(super) struct Credit2<L: Locks> {
-    state: L::Lock<State>,
-}
 
 words! {
     /// Which pCPUs share a run queue.
@@ -168,82 +166,28 @@ fn settings(release: XenRelease, knobs: &Knobs) -> Settings {
     }
 }
 
-impl<L: Locks> Credit2<L> {
-    pub(super) fn new(release: XenRelease, cpus: usize, knobs: &Knobs) -> Self {
-        Credit2 { state: L::Lock::new(State::new(settings(release, knobs), cpus)) }
+impl Credit2 {
+    pub(super) fn new(release: XenRelease, cpus: usize, knobs: &Knobs) -> Credit2 {
+        Credit2::with(settings(release, knobs), cpus)
     }
 }
 
-impl<L: Locks> Scheduler for Credit2<L> {
-    fn needs(&self) -> Needs {
+impl XenRules for Credit2 {
+    fn needs() -> Needs {
         Needs { task_timers: true, ..super::needs() }
     }
 
-    fn init(&self, cx: &Cx<'_>) {
-        let mut state = self.state.lock();
-        state.arrange(&Places::of(&cx.world.topology), &cx.world.topology);
-        state.create_all(cx);
-        state.read_domains(cx);
+    fn begin(&mut self, cx: &Cx<'_>) {
+        self.arrange(&Places::of(&cx.world.topology), &cx.world.topology);
+        self.create_all(cx);
+        self.read_domains(cx);
     }
 
-    fn wake(&self, cx: &Cx<'_>, task: TaskId, wake: Wake) {
-        self.state.lock().woken(cx, task, wake);
+    fn yielded(&mut self, task: TaskId) {
+        self.unit_mut(task).yielded = true;
     }
 
-    fn leave(&self, cx: &Cx<'_>, task: TaskId) {
-        self.state.lock().left(cx, task);
-    }
-
-    fn yielded(&self, _cx: &Cx<'_>, task: TaskId) {
-        self.state.lock().unit_mut(task).yielded = true;
-    }
-
-    fn schedule(&self, cx: &Cx<'_>, cpu: CpuId, _prev: Option<TaskId>, why: Prev) -> Pick {
-        cx.did(crate::Work::Lock, 1);
-        self.state.lock().schedule(cx, cpu, why)
-    }
-
-    fn saved(&self, cx: &Cx<'_>, _cpu: CpuId, prev: TaskId) {
-        self.state.lock().saved(cx, prev);
-    }
-
-    fn tick_due(&self, _cx: &Cx<'_>, _cpu: CpuId) -> u64 {
-        u64::MAX
-    }
-
-    fn timer(&self, cx: &Cx<'_>, timer: Timer) {
-        if let Timer::Task(task) = timer {
-            self.state.lock().replenish(cx, task);
-        }
-    }
-
-    fn changed(&self, cx: &Cx<'_>, change: Change) {
-        let mut state = self.state.lock();
-        match change {
-            Change::Created { task, .. } => {
-                state.create(cx, task);
-                state.read_domain(cx, cx.task(task).group.index());
-            }
-            Change::Group(_) => state.read_domains(cx),
-            Change::Affinity(task) => state.affinity_changed(cx, task),
-            _ => {}
-        }
-    }
-
-    fn resync(&self, cx: &Cx<'_>) {
-        self.state.lock().resync(cx);
-    }
-
-    fn explain(&self, cx: &Cx<'_>, cpu: CpuId) -> String {
-        let state = self.state.lock();
-        let queue = &state.queues[state.queue_of[cpu.index()]];
-        let at = now(cx);
-        format!("credit2 {cpu}: curr {:?}, queue {:?} at {at}", state.curr[cpu.index()], queue.list)
-    }
-}
-
-impl State {
-    fn schedule(&mut self, cx: &Cx<'_>, cpu: CpuId, why: Prev) -> Pick {
+    fn schedule(&mut self, cx: &Cx<'_>, cpu: CpuId, _prev: Option<TaskId>, why: Prev) -> Pick {
         let rq = self.queue_of[cpu.index()];
         if self.queues[rq].tickled.contains(cpu) {
             self.untickle(rq, cpu);
@@ -266,7 +210,8 @@ impl State {
             self.unit_mut(task).delayed_add = true;
             requeues = true;
         }
-        let inflight = |state: &State| if requeues { current.map_or(0, |t| state.unit(t).credit) } else { 0 };
+        let inflight =
+            |state: &Credit2| if requeues { current.map_or(0, |t| state.unit(t).credit) } else { 0 };
         match next {
             Some(task) => self.dispatch(cx, cpu, task, current),
             None => self.go_idle(cx, cpu),
@@ -284,6 +229,108 @@ impl State {
         Pick { task: next, slice_ns, note: next.map_or(MIN - 1, |task| self.unit(task).credit) }
     }
 
+    fn saved(&mut self, cx: &Cx<'_>, task: TaskId) {
+        let now = now(cx);
+        let rq = self.unit(task).rq;
+        let unit = self.unit_mut(task);
+        unit.core.running = false;
+        unit.core.entry = now;
+        unit.scheduled = false;
+        let returned = self.return_budget(task);
+        let unit = self.unit_mut(task);
+        if std::mem::take(&mut unit.delayed_add) && unit.runnable() {
+            self.enqueue(cx, task);
+            self.tickle(cx, task);
+        } else {
+            self.load_change(cx, rq, Some(task), -1);
+        }
+        if returned {
+            let index = self.unit(task).domain.index();
+            self.unpark_all(cx, index);
+        }
+        if std::mem::take(&mut self.unit_mut(task).core.migrating) {
+            let cpu = self.place(task);
+            self.unit_mut(task).target = None;
+            self.settle(cx, task, cpu);
+            if std::mem::take(&mut self.unit_mut(task).leaving) && self.unit(task).runnable() {
+                self.wake(cx, task);
+            }
+        }
+    }
+
+    fn timer(&mut self, cx: &Cx<'_>, timer: Timer) {
+        if let Timer::Task(task) = timer {
+            self.replenish(cx, task);
+        }
+    }
+
+    fn affinity_changed(&mut self, cx: &Cx<'_>, task: TaskId) {
+        let pool = self.pool;
+        let unit = self.unit_mut(task);
+        unit.core.read_affinity(cx.task(task), &pool);
+        if unit.core.hard.contains(unit.core.cpu) {
+            return;
+        }
+        if unit.scheduled {
+            let cpu = unit.core.cpu;
+            if self.curr[cpu.index()] == Some(task) {
+                cx.push(Cmd::Displace(task));
+            } else {
+                // Its CPU has decided against it already: it moves when its context is saved.
+                let unit = self.unit_mut(task);
+                (unit.core.migrating, unit.leaving) = (true, true);
+            }
+            return;
+        }
+        let cpu = self.place(task);
+        self.settle(cx, task, cpu);
+    }
+
+    fn changed(&mut self, cx: &Cx<'_>, change: Change) {
+        match change {
+            Change::Created { task, .. } => {
+                self.create(cx, task);
+                self.read_domain(cx, cx.task(task).group.index());
+            }
+            Change::Group(_) => self.read_domains(cx),
+            Change::Affinity(task) => self.affinity_changed(cx, task),
+            _ => {}
+        }
+    }
+
+    fn resync(&mut self, cx: &Cx<'_>) {
+        read_current(cx, &mut self.curr);
+        for queue in &mut self.queues {
+            queue.list.clear();
+            queue.load = 0;
+            queue.tickled = CpuSet::EMPTY;
+            queue.idle = queue.active.iter().filter(|cpu| self.curr[cpu.index()].is_none()).collect();
+            queue.smt_idle = CpuSet::EMPTY;
+        }
+        for (index, view) in cx.world.tasks.iter().enumerate().filter(|(_, view)| view.alive) {
+            let task = TaskId::from(index);
+            self.create(cx, task);
+            let running = view.on_cpu().is_some();
+            let unit = self.unit_mut(task);
+            (unit.queued, unit.delayed_add, unit.scheduled) = (false, false, running);
+            unit.core.awake = view.runnable() != Runnable::No;
+            let rq = unit.rq;
+            if running {
+                self.queues[rq].load += 1;
+            } else if unit.runnable() {
+                self.wake(cx, task);
+            }
+        }
+    }
+
+    fn explain(&self, cx: &Cx<'_>, cpu: CpuId) -> String {
+        let queue = &self.queues[self.queue_of[cpu.index()]];
+        let at = now(cx);
+        format!("credit2 {cpu}: curr {:?}, queue {:?} at {at}", self.curr[cpu.index()], queue.list)
+    }
+}
+
+impl Credit2 {
     fn dispatch(&mut self, cx: &Cx<'_>, cpu: CpuId, task: TaskId, current: Option<TaskId>) {
         let rq = self.queue_of[cpu.index()];
         if current != Some(task) {

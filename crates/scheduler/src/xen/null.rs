@@ -21,16 +21,19 @@
 //! | trylock failures | `null_schedule` | omitted | |
 
 use super::common::{Core, Table, Units, minus, read_current, take};
-use crate::registry::Entry;
-use crate::{Change, Cmd, Cx, Lock, Locks, Needs, Pick, Prev, Scheduler, Wake};
+use super::one_lock::{OneLock, XenRules};
+use crate::registry::{Entry, Family, XenScheduler};
+use crate::{CellLocks, Cmd, Cx, Needs, Pick, Prev};
 use schedlab_model::{CpuId, CpuSet, TaskId};
 
 /// Its line in the registry.
 pub const ENTRY: Entry = Entry {
     name: "xen-null",
     summary: "Xen's null (4.12 to 4.22): a pCPU for each vCPU, no decisions; the rest waits",
+    family: Family::Xen(XenScheduler::Null),
+    proposed_live: false,
     knobs: Vec::new,
-    build: |cpus, _| Box::new(Null::<crate::CellLocks>::new(cpus)),
+    build: |cpus, _| Box::new(OneLock::<CellLocks, _>::new(Null::new(cpus))),
 };
 
 #[derive(Clone, Debug)]
@@ -40,7 +43,8 @@ struct Unit {
     assigned: bool,
 }
 
-struct State {
+/// See the module.
+struct Null {
     pool: CpuSet,
     units: Table<Unit>,
     /// By pCPU: whose it is.
@@ -51,25 +55,17 @@ struct State {
     waiting: Vec<TaskId>,
 }
 
-/// See the module.
-struct Null<L: Locks> {
-    state: L::Lock<State>,
-}
-
-impl<L: Locks> Null<L> {
+impl Null {
     fn new(cpus: usize) -> Self {
-        let state = State {
+        Null {
             pool: CpuSet::first(cpus),
             units: Table::new(),
             owner: vec![None; cpus],
             curr: vec![None; cpus],
             waiting: Vec::new(),
-        };
-        Null { state: L::Lock::new(state) }
+        }
     }
-}
 
-impl State {
     fn unit(&self, task: TaskId) -> &Unit {
         &self.units[task]
     }
@@ -124,43 +120,9 @@ impl State {
             cx.push(Cmd::Resched(cpu));
         }
     }
-
-    fn schedule(&mut self, cx: &Cx<'_>, cpu: CpuId, why: Prev) -> Pick {
-        if let Some(prev) = self.curr[cpu.index()] {
-            self.unit_mut(prev).core.stopped(why);
-            if why == Prev::Exited {
-                self.release(cx, prev);
-            }
-        }
-        let next = self.owner[cpu.index()].filter(|task| self.is_runnable(*task));
-        self.curr[cpu.index()] = next;
-        next.map_or(Pick::IDLE, Pick::run)
-    }
-
-    /// After an affinity change: a unit that may not be where it is, or that waits, is placed anew.
-    fn follow_affinity(&mut self, cx: &Cx<'_>, task: TaskId) {
-        let pool = self.pool;
-        self.unit_mut(task).core.read_affinity(cx.task(task), &pool);
-        let unit = self.unit(task);
-        let cpu = unit.core.cpu;
-        if self.curr[cpu.index()] == Some(task) {
-            if !unit.core.hard.contains(cpu) {
-                cx.push(Cmd::Displace(task));
-            }
-            return;
-        }
-        if unit.assigned && self.pick(task) == Some(cpu) {
-            return;
-        }
-        self.release(cx, task);
-        self.place(cx, task);
-        if self.is_runnable(task) {
-            self.insert_woken(cx, task);
-        }
-    }
 }
 
-impl Units for State {
+impl Units for Null {
     fn create(&mut self, cx: &Cx<'_>, task: TaskId) {
         if !self.has(task) {
             let core = Core::new(cx.task(task), &self.pool);
@@ -191,60 +153,60 @@ impl Units for State {
     fn take_asleep(&mut self, _cx: &Cx<'_>, _task: TaskId) {}
 }
 
-impl<L: Locks> Scheduler for Null<L> {
-    fn needs(&self) -> Needs {
+impl XenRules for Null {
+    fn needs() -> Needs {
         Needs { exact_slices: false, ..super::needs() }
     }
 
-    fn init(&self, cx: &Cx<'_>) {
-        self.state.lock().create_all(cx);
+    fn schedule(&mut self, cx: &Cx<'_>, cpu: CpuId, _prev: Option<TaskId>, why: Prev) -> Pick {
+        if let Some(prev) = self.curr[cpu.index()] {
+            self.unit_mut(prev).core.stopped(why);
+            if why == Prev::Exited {
+                self.release(cx, prev);
+            }
+        }
+        let next = self.owner[cpu.index()].filter(|task| self.is_runnable(*task));
+        self.curr[cpu.index()] = next;
+        next.map_or(Pick::IDLE, Pick::run)
     }
 
-    fn wake(&self, cx: &Cx<'_>, task: TaskId, wake: Wake) {
-        self.state.lock().woken(cx, task, wake);
-    }
-
-    fn leave(&self, cx: &Cx<'_>, task: TaskId) {
-        self.state.lock().left(cx, task);
-    }
-
-    fn yielded(&self, _cx: &Cx<'_>, _task: TaskId) {}
-
-    fn schedule(&self, cx: &Cx<'_>, cpu: CpuId, _prev: Option<TaskId>, why: Prev) -> Pick {
-        cx.did(crate::Work::Lock, 1);
-        self.state.lock().schedule(cx, cpu, why)
-    }
-
-    fn saved(&self, cx: &Cx<'_>, _cpu: CpuId, prev: TaskId) {
-        let mut state = self.state.lock();
-        if std::mem::take(&mut state.unit_mut(prev).core.migrating) {
-            state.release(cx, prev);
-            state.place(cx, prev);
+    fn saved(&mut self, cx: &Cx<'_>, prev: TaskId) {
+        if std::mem::take(&mut self.unit_mut(prev).core.migrating) {
+            self.release(cx, prev);
+            self.place(cx, prev);
         }
     }
 
-    fn tick_due(&self, _cx: &Cx<'_>, _cpu: CpuId) -> u64 {
-        u64::MAX
-    }
-
-    fn changed(&self, cx: &Cx<'_>, change: Change) {
-        match change {
-            Change::Created { task, .. } => self.state.lock().create(cx, task),
-            Change::Affinity(task) => self.state.lock().follow_affinity(cx, task),
-            _ => {}
+    /// A unit that may not be where it is, or that waits, is placed anew.
+    fn affinity_changed(&mut self, cx: &Cx<'_>, task: TaskId) {
+        let pool = self.pool;
+        self.unit_mut(task).core.read_affinity(cx.task(task), &pool);
+        let unit = self.unit(task);
+        let cpu = unit.core.cpu;
+        if self.curr[cpu.index()] == Some(task) {
+            if !unit.core.hard.contains(cpu) {
+                cx.push(Cmd::Displace(task));
+            }
+            return;
+        }
+        if unit.assigned && self.pick(task) == Some(cpu) {
+            return;
+        }
+        self.release(cx, task);
+        self.place(cx, task);
+        if self.is_runnable(task) {
+            self.insert_woken(cx, task);
         }
     }
 
-    fn resync(&self, cx: &Cx<'_>) {
-        let mut state = self.state.lock();
-        state.create_all(cx);
-        read_current(cx, &mut state.curr);
-        state.wake_all(cx);
+    fn resync(&mut self, cx: &Cx<'_>) {
+        self.create_all(cx);
+        read_current(cx, &mut self.curr);
+        self.wake_all(cx);
     }
 
     fn explain(&self, _cx: &Cx<'_>, cpu: CpuId) -> String {
-        let state = self.state.lock();
-        let (owner, curr) = (state.owner[cpu.index()], state.curr[cpu.index()]);
-        format!("null {cpu}: of {owner:?}, runs {curr:?}, without a pCPU {:?}", state.waiting)
+        let (owner, curr) = (self.owner[cpu.index()], self.curr[cpu.index()]);
+        format!("null {cpu}: of {owner:?}, runs {curr:?}, without a pCPU {:?}", self.waiting)
     }
 }

@@ -9,7 +9,7 @@
 //!
 //! # Example
 //! Two hogs on one pCPU without extratime, 4 ms in 10 and 4 ms in 10: the first runs from 0 to 4, the second from 4 to 8,
-//! then nobody does until 10 (test `rtds_two_reservations_on_one_pcpu`).
+//! then no task does until 10 (test `rtds_two_reservations_on_one_pcpu`).
 //!
 //! # Fidelity
 //! Read in `xen/common/sched/rt.c` of RELEASE-4.20.0; what is modelled is the same in 4.12 to 4.22.
@@ -29,10 +29,11 @@
 //! | one global lock | `rt_private.lock` | the same | |
 
 use super::common::{Core, Table, Units, cycle, minus, now, read_current, take, test_or_cycle};
-use crate::registry::Entry;
+use super::one_lock::{OneLock, XenRules};
+use crate::registry::{Entry, Family, XenScheduler};
 use crate::{
-    Change, Cmd, Cx, FlagKnob, KnobDefault, Knobs, Lock, Locks, Needs, Pick, Prev, Runnable, Scheduler,
-    TimeKnob, Timer, Times, Wake, rows,
+    CellLocks, Change, Cmd, Cx, FlagKnob, KnobDefault, Knobs, Needs, Pick, Prev, Runnable, TimeKnob, Timer,
+    Times, rows,
 };
 use schedlab_model::{CpuId, CpuSet, Ns, Policy, TaskId};
 
@@ -40,8 +41,10 @@ use schedlab_model::{CpuId, CpuSet, Ns, Policy, TaskId};
 pub const ENTRY: Entry = Entry {
     name: "xen-rtds",
     summary: "Xen's RTDS (4.12 to 4.22): a budget in each period for each vCPU, global EDF",
+    family: Family::Xen(XenScheduler::Rtds),
+    proposed_live: false,
     knobs: || rows(&[&PERIOD, &BUDGET, &EXTRATIME], &()),
-    build: |cpus, knobs| Box::new(Rtds::<crate::CellLocks>::new(cpus, knobs)),
+    build: |cpus, knobs| Box::new(OneLock::<CellLocks, _>::new(Rtds::new(cpus, knobs))),
 };
 
 /// `RTDS_MIN_PERIOD` and `RTDS_MIN_BUDGET`.
@@ -63,7 +66,7 @@ const BUDGET: TimeKnob = TimeKnob {
 const EXTRATIME: FlagKnob = FlagKnob {
     name: "extratime",
     default: KnobDefault::Is(true),
-    doc: "a vCPU without budget may use what nobody has reserved (xl sched-rtds -e)",
+    doc: "a vCPU without budget may use time that is not reserved (xl sched-rtds -e)",
     source: "xen/common/sched/rt.c, RTDS_extratime, 4.10",
 };
 
@@ -104,7 +107,8 @@ impl Unit {
     }
 }
 
-struct State {
+/// See the module.
+struct Rtds {
     period: i64,
     budget: i64,
     extratime: bool,
@@ -118,14 +122,9 @@ struct State {
     tickled: CpuSet,
 }
 
-/// See the module.
-struct Rtds<L: Locks> {
-    state: L::Lock<State>,
-}
-
-impl<L: Locks> Rtds<L> {
+impl Rtds {
     fn new(cpus: usize, knobs: &Knobs) -> Self {
-        let state = State {
+        Rtds {
             period: knobs.get(&PERIOD).0 as i64,
             budget: knobs.get(&BUDGET).0 as i64,
             extratime: knobs.get(&EXTRATIME),
@@ -135,12 +134,9 @@ impl<L: Locks> Rtds<L> {
             runq: Vec::new(),
             replq: Vec::new(),
             tickled: CpuSet::EMPTY,
-        };
-        Rtds { state: L::Lock::new(state) }
+        }
     }
-}
 
-impl State {
     fn unit(&self, task: TaskId) -> &Unit {
         &self.units[task]
     }
@@ -258,51 +254,6 @@ impl State {
         }
     }
 
-    fn schedule(&mut self, cx: &Cx<'_>, cpu: CpuId, why: Prev) -> Pick {
-        self.tickled.remove(cpu);
-        let prev = self.curr[cpu.index()];
-        if let Some(task) = prev {
-            self.burn(cx, task);
-            self.unit_mut(task).core.stopped(why);
-        }
-        let best = self.runq.iter().copied().find(|task| self.unit(*task).core.hard.contains(cpu));
-        let stays = |own: &TaskId| {
-            self.is_runnable(*own)
-                && self.unit(*own).left > 0
-                && best.is_none_or(|best| self.unit(*own).urgency() < self.unit(best).urgency())
-        };
-        let next = prev.filter(stays).or(best);
-        if next != prev {
-            if let Some(task) = prev.filter(|task| self.is_runnable(*task)) {
-                self.unit_mut(task).delayed_add = true;
-            }
-            if let Some(task) = next {
-                self.unqueue(task);
-                self.unit_mut(task).scheduled = true;
-            }
-        }
-        self.curr[cpu.index()] = next;
-        let Some(task) = next else { return Pick::IDLE };
-        let unit = self.unit_mut(task);
-        (unit.start, unit.core.cpu) = (now(cx), cpu);
-        Pick { task: next, slice_ns: Some(Ns(unit.left as u64)), note: i64::from(unit.level) }
-    }
-
-    fn saved(&mut self, cx: &Cx<'_>, task: TaskId) {
-        let unit = self.unit_mut(task);
-        unit.scheduled = false;
-        let add = std::mem::take(&mut unit.delayed_add);
-        if add && self.is_runnable(task) {
-            self.queue_unit(cx, task);
-            self.tickle(cx, task);
-        } else {
-            self.retract(cx, task);
-        }
-        if std::mem::take(&mut self.unit_mut(task).core.migrating) {
-            self.place(cx, task);
-        }
-    }
-
     /// The unit's own pCPU if it may be there, else the next one.
     fn place(&mut self, cx: &Cx<'_>, task: TaskId) {
         let core = &mut self.unit_mut(task).core;
@@ -351,27 +302,9 @@ impl State {
             self.tickle(cx, task);
         }
     }
-
-    fn follow_affinity(&mut self, cx: &Cx<'_>, task: TaskId) {
-        let pool = self.pool;
-        let unit = self.unit_mut(task);
-        unit.core.read_affinity(cx.task(task), &pool);
-        let (cpu, queued) = (unit.core.cpu, unit.queue != Queue::None);
-        if self.curr[cpu.index()] == Some(task) {
-            if !self.unit(task).core.hard.contains(cpu) {
-                cx.push(Cmd::Displace(task));
-            }
-            return;
-        }
-        self.place(cx, task);
-        if queued {
-            self.take_asleep(cx, task);
-            self.insert_woken(cx, task);
-        }
-    }
 }
 
-impl Units for State {
+impl Units for Rtds {
     fn create(&mut self, cx: &Cx<'_>, task: TaskId) {
         if self.has(task) {
             return;
@@ -444,12 +377,12 @@ impl Units for State {
     }
 }
 
-impl<L: Locks> Scheduler for Rtds<L> {
-    fn needs(&self) -> Needs {
+impl XenRules for Rtds {
+    fn needs() -> Needs {
         Needs { global_timers: 1, one_lock: true, ..super::needs() }
     }
 
-    fn refuses(&self, policy: Policy) -> Option<&'static str> {
+    fn refuses(policy: Policy) -> Option<&'static str> {
         match policy {
             Policy::Deadline { deadline, period, .. } if deadline != period => {
                 Some("a deadline of RTDS is the end of the period: write deadline:BUDGET/PERIOD/PERIOD")
@@ -461,77 +394,109 @@ impl<L: Locks> Scheduler for Rtds<L> {
         }
     }
 
-    fn init(&self, cx: &Cx<'_>) {
-        self.state.lock().create_all(cx);
+    fn schedule(&mut self, cx: &Cx<'_>, cpu: CpuId, _prev: Option<TaskId>, why: Prev) -> Pick {
+        self.tickled.remove(cpu);
+        let prev = self.curr[cpu.index()];
+        if let Some(task) = prev {
+            self.burn(cx, task);
+            self.unit_mut(task).core.stopped(why);
+        }
+        let best = self.runq.iter().copied().find(|task| self.unit(*task).core.hard.contains(cpu));
+        let stays = |own: &TaskId| {
+            self.is_runnable(*own)
+                && self.unit(*own).left > 0
+                && best.is_none_or(|best| self.unit(*own).urgency() < self.unit(best).urgency())
+        };
+        let next = prev.filter(stays).or(best);
+        if next != prev {
+            if let Some(task) = prev.filter(|task| self.is_runnable(*task)) {
+                self.unit_mut(task).delayed_add = true;
+            }
+            if let Some(task) = next {
+                self.unqueue(task);
+                self.unit_mut(task).scheduled = true;
+            }
+        }
+        self.curr[cpu.index()] = next;
+        let Some(task) = next else { return Pick::IDLE };
+        let unit = self.unit_mut(task);
+        (unit.start, unit.core.cpu) = (now(cx), cpu);
+        Pick { task: next, slice_ns: Some(Ns(unit.left as u64)), note: i64::from(unit.level) }
     }
 
-    fn wake(&self, cx: &Cx<'_>, task: TaskId, wake: Wake) {
-        self.state.lock().woken(cx, task, wake);
+    fn saved(&mut self, cx: &Cx<'_>, task: TaskId) {
+        let unit = self.unit_mut(task);
+        unit.scheduled = false;
+        let add = std::mem::take(&mut unit.delayed_add);
+        if add && self.is_runnable(task) {
+            self.queue_unit(cx, task);
+            self.tickle(cx, task);
+        } else {
+            self.retract(cx, task);
+        }
+        if std::mem::take(&mut self.unit_mut(task).core.migrating) {
+            self.place(cx, task);
+        }
     }
 
-    fn leave(&self, cx: &Cx<'_>, task: TaskId) {
-        self.state.lock().left(cx, task);
+    fn timer(&mut self, cx: &Cx<'_>, _timer: Timer) {
+        self.replenish(cx);
     }
 
-    fn yielded(&self, _cx: &Cx<'_>, _task: TaskId) {}
-
-    fn schedule(&self, cx: &Cx<'_>, cpu: CpuId, _prev: Option<TaskId>, why: Prev) -> Pick {
-        cx.did(crate::Work::Lock, 1);
-        self.state.lock().schedule(cx, cpu, why)
+    fn affinity_changed(&mut self, cx: &Cx<'_>, task: TaskId) {
+        let pool = self.pool;
+        let unit = self.unit_mut(task);
+        unit.core.read_affinity(cx.task(task), &pool);
+        let (cpu, queued) = (unit.core.cpu, unit.queue != Queue::None);
+        if self.curr[cpu.index()] == Some(task) {
+            if !self.unit(task).core.hard.contains(cpu) {
+                cx.push(Cmd::Displace(task));
+            }
+            return;
+        }
+        self.place(cx, task);
+        if queued {
+            self.take_asleep(cx, task);
+            self.insert_woken(cx, task);
+        }
     }
 
-    fn saved(&self, cx: &Cx<'_>, _cpu: CpuId, prev: TaskId) {
-        self.state.lock().saved(cx, prev);
-    }
-
-    fn tick_due(&self, _cx: &Cx<'_>, _cpu: CpuId) -> u64 {
-        u64::MAX
-    }
-
-    fn timer(&self, cx: &Cx<'_>, _timer: Timer) {
-        self.state.lock().replenish(cx);
-    }
-
-    fn changed(&self, cx: &Cx<'_>, change: Change) {
-        let mut state = self.state.lock();
+    fn changed(&mut self, cx: &Cx<'_>, change: Change) {
         match change {
-            Change::Created { task, .. } => state.create(cx, task),
-            Change::Affinity(task) => state.follow_affinity(cx, task),
-            Change::Attributes(task) => state.read_parameters(cx, task),
+            Change::Created { task, .. } => self.create(cx, task),
+            Change::Affinity(task) => self.affinity_changed(cx, task),
+            Change::Attributes(task) => self.read_parameters(cx, task),
             _ => {}
         }
     }
 
-    fn resync(&self, cx: &Cx<'_>) {
-        let mut state = self.state.lock();
-        let state = &mut *state;
-        state.create_all(cx);
-        (state.tickled, state.runq, state.replq) = (CpuSet::EMPTY, Vec::new(), Vec::new());
-        read_current(cx, &mut state.curr);
+    fn resync(&mut self, cx: &Cx<'_>) {
+        self.create_all(cx);
+        (self.tickled, self.runq, self.replq) = (CpuSet::EMPTY, Vec::new(), Vec::new());
+        read_current(cx, &mut self.curr);
         for (index, view) in cx.world.tasks.iter().enumerate().filter(|(_, view)| view.alive) {
             let task = TaskId::from(index);
-            let unit = state.unit_mut(task);
+            let unit = self.unit_mut(task);
             (unit.queue, unit.delayed_add) = (Queue::None, false);
             unit.scheduled = view.on_cpu().is_some();
             unit.core.awake = view.runnable() != Runnable::No;
             if unit.scheduled {
-                state.announce(cx, task);
-            } else if state.is_runnable(task) {
-                state.insert_woken(cx, task);
+                self.announce(cx, task);
+            } else if self.is_runnable(task) {
+                self.insert_woken(cx, task);
             }
         }
     }
 
     fn explain(&self, _cx: &Cx<'_>, cpu: CpuId) -> String {
-        let state = self.state.lock();
         let about = |task: &TaskId| {
-            let unit = state.unit(*task);
+            let unit = self.unit(*task);
             format!("{task:?} level {} until {} with {} ns", unit.level, unit.deadline, unit.left)
         };
-        let queue: Vec<String> = state.runq.iter().map(about).collect();
+        let queue: Vec<String> = self.runq.iter().map(about).collect();
         format!(
             "rtds {cpu}: curr {:?}, queue [{}]",
-            state.curr[cpu.index()].as_ref().map(about),
+            self.curr[cpu.index()].as_ref().map(about),
             queue.join("; ")
         )
     }

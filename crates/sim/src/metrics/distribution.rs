@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// Count, exact sum, extremes and quantiles of times, in bounded memory: a high-dynamic-range histogram. Below
 /// 128 ns every nanosecond has a bucket; above, every octave has 128 (a bucket is at most 0.8 % wide) up to about
-/// 4.9 hours; longer times count as that. Memory is taken for the octaves between the smallest and the largest
+/// 4.9 hours; longer times count as that. Memory is there for the octaves between the smallest and the largest
 /// value, 256 bytes each.
 ///
 /// Our own and not the `hdrhistogram` crate, because recording is the hottest thing that the simulator does: a

@@ -168,7 +168,7 @@ fn arinc653_runs_each_window_and_idles_through_the_rest() {
     let got = switches("xen-arinc653:major_frame=10ms", 1, tasks.clone(), 20);
     let want = [(0, Some(0)), (3, Some(1)), (8, None), (10, Some(0)), (13, Some(1)), (18, None)];
     assert_eq!(got[..6], want.map(|(ms, task)| (ms * 1000, 0, task)));
-    // Nobody uses the window of a unit that sleeps.
+    // No task uses the window of a unit that sleeps.
     tasks[0] = once(1);
     tasks[0].slice = Some(Ns::from_ms(3));
     let got = switches("xen-arinc653:major_frame=10ms", 1, tasks, 20);
@@ -203,7 +203,7 @@ proptest! {
 
     /// What a reservation is for. Hogs whose reservations fit by the bound for global EDF (Goossens, Funk and Baruah, 2003: the
     /// sum is at most m - (m - 1) times the largest; on one pCPU, at most 1, Liu and Layland) get exactly their budgets, in every
-    /// period. Whether they fit or not, nobody gets more.
+    /// period. Whether they fit or not, no task gets more.
     #[test]
     fn rtds_gives_each_unit_its_budget_in_each_period(
         cpus in 1usize..4,

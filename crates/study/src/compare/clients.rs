@@ -1,6 +1,6 @@
 //! What load generators print about their requests: which line, and which number in it.
 
-/// Where in a line the number stands.
+/// Where in a line the number is.
 #[derive(Clone, Copy)]
 enum Place {
     /// Next, behind the beginning.
@@ -48,7 +48,7 @@ const CLIENTS: &[Client] = &[
 const REDIS: Client = client(&["redis-benchmark", "valkey-benchmark"], "", Before(" requests per second"));
 
 impl Client {
-    /// What is in the line, as a message shows it: the number stands where `N` is.
+    /// What is in the line, as a message shows it: the number is where `N` is.
     pub fn line(&self) -> String {
         let line = match self.place {
             Next => format!("{} N", self.begin),

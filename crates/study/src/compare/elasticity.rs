@@ -1,4 +1,4 @@
-//! A second reading of how much a group of tasks would do if nobody held it back, from the recording alone.
+//! A second reading of how much a group of tasks would do if no task held it back, from the recording alone.
 //!
 //! In a recording a group runs for a part R of the time, is held back for a part W (it waits for a CPU, and has none), and has
 //! nothing to do for the rest. Taken away what holds it back, a group whose work comes by itself (an open loop) still runs for R:
@@ -53,12 +53,12 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// What it would have in a closed loop that nobody holds back.
+    /// What it would have in a closed loop that no task holds back.
     fn alone(self) -> f64 {
         self.share / (1.0 - self.held).max(0.01)
     }
 
-    /// What it would have if nobody held it back: lowest, likely, highest.
+    /// What it would have if no task held it back: lowest, likely, highest.
     pub(super) fn free(self) -> (f64, f64, f64) {
         let at = |elastic: f64| self.share + elastic.clamp(0.0, 1.0) * (self.alone() - self.share);
         let spread = ERRORS * self.uncertain + SYSTEMATIC;

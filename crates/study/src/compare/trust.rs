@@ -12,7 +12,7 @@ use crate::result::{Alone, Replayed, ReplayedCell, SecondHalf, SelfReplay};
 use crate::run::{Bench, RowPlan, Run};
 use crate::view;
 use schedlab_model::{Op, Program};
-use schedlab_scheduler::SchedulerSpec;
+use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_stats::Estimate;
 use schedlab_trace::Capability;
 use schedlab_trace::analysis::TaskSummary;
@@ -39,8 +39,6 @@ const OF_STEADY: f64 = 0.5;
 const STAYS: f64 = 0.01;
 /// From this spread on, a machine is as unsteady as those of recordings/pairs, whose least is 1.3 %.
 const UNSTEADY: f64 = 0.01;
-/// Policies that schedlab runs on real threads, and that need to be told nothing about them.
-const OWN_POLICIES: [&str; 4] = ["fifo-centralized", "shinjuku", "layers", "rr"];
 /// More lost or unusable events than this part of all, the recording is not trusted.
 const TRUSTED_LOSS: f64 = 0.01;
 
@@ -117,7 +115,8 @@ impl SelfReplay {
 
 /// Why the self-replay of a recording of another program's scheduler is none, and what can be asked of the recording all the same.
 fn without_model(name: &str, simulated: &str) -> String {
-    let own = OWN_POLICIES.map(|policy| format!("--scheduler {policy}"));
+    let proposed = registry::all().iter().filter(|entry| entry.proposed_live);
+    let own: Vec<String> = proposed.map(|entry| format!("--scheduler {}", entry.name)).collect();
     format!(
         "it was recorded under the sched_ext scheduler {name}, for which there is no model: what is simulated is {simulated}, the \
          kernel's own, so that what differs is {name} and the error of the method together. `{}` asks what schedlab's own \

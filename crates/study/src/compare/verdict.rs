@@ -15,6 +15,7 @@ use crate::metric::Metric;
 use crate::result::{Cell, Row, Study, Verdict};
 use crate::view::row_name;
 use certainty::certainty;
+use schedlab_scheduler::registry::Family;
 
 pub(super) fn verdict(study: &Study) -> Verdict {
     let tellings = tellings(study);
@@ -178,7 +179,8 @@ fn beside(study: &Study, tellings: &[Telling<'_>], row: usize) -> Vec<String> {
     if let Some(more) = recommend::with_another_kernel(study, row)
         && let Some((row, figures)) = study.rows.get(more).and_then(|row| Some((row, figures(study, row)?)))
     {
-        let what = if row.scheduler.starts_with("xen-") { "another Xen" } else { "another kernel" };
+        let xen = Family::named_by(&row.scheduler).is_ok_and(Family::is_xen);
+        let what = if xen { "another Xen" } else { "another kernel" };
         all.push(format!("More needs {what} ({}): {figures}.", row_name(row, study)));
     }
     all.extend(of_bound(study, tellings, Some(chosen)));

@@ -4,9 +4,6 @@ use super::Changes;
 use crate::variant::{GroupSetting, MachineSetting, Setting, TaskSetting};
 use schedlab_model::Policy;
 
-/// The first release whose fair server replaces RT throttling for fair tasks (kernel/sched/deadline.c, 6.12).
-const FAIR_SERVER: (u32, u32) = (6, 12);
-
 /// Returns the sentences.
 pub(super) fn of(changes: &Changes<'_>) -> Vec<String> {
     let mut all = Vec::new();
@@ -48,7 +45,7 @@ pub(super) fn of(changes: &Changes<'_>) -> Vec<String> {
 /// What a real-time task that does not sleep meets.
 fn realtime(changes: &Changes<'_>) -> String {
     match changes.linux() {
-        Some(release) if release >= FAIR_SERVER => {
+        Some(release) if release.has_fair_server() => {
             "A real-time task that does not sleep keeps fair tasks off its CPU, shells too. Since Linux 6.12 the fair server then \
              gives fair tasks 50 ms of each second, in one piece, and the real-time task waits that long."
                 .to_owned()

@@ -130,8 +130,7 @@ pub(super) fn chrt(policy: Policy) -> (String, u8) {
 
 /// Returns the command that sets a knob of a Linux kernel: a sysctl, or a file of debugfs (since 5.13).
 fn knob(name: &str, value: &str, changes: &Changes<'_>) -> Option<String> {
-    let (major, minor) = changes.linux()?;
-    let debugfs = (major, minor) >= (5, 13);
+    let debugfs = changes.linux()?.has_debugfs_tunables();
     if let Some(feature) = name.strip_prefix("features.") {
         let off = if value == "off" { "NO_" } else { "" };
         return Some(format!("echo {off}{} > /sys/kernel/debug/sched/features", shell_word(feature)));

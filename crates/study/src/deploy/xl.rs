@@ -5,6 +5,7 @@ use crate::variant::{GroupSetting, Setting, TaskSetting};
 use schedlab_model::text::shell_word;
 use schedlab_model::{CpuSet, Ns};
 use schedlab_scheduler::SchedulerSpec;
+use schedlab_scheduler::registry::{Family, XenScheduler};
 
 /// Returns one command a line; empty on machines without Xen.
 pub(super) fn text(changes: &Changes<'_>) -> String {
@@ -28,8 +29,8 @@ pub(super) fn text(changes: &Changes<'_>) -> String {
 }
 
 /// The word of `sched=`.
-fn sched(spec: &SchedulerSpec) -> &str {
-    spec.name.trim_start_matches("xen-")
+fn sched(spec: &SchedulerSpec) -> &'static str {
+    spec.family().ok().and_then(Family::xen).map_or("", XenScheduler::word)
 }
 
 /// Takes the pCPUs of a pool from Pool-0, makes the pool and sets its parameters; domains follow by hand.
@@ -50,9 +51,10 @@ fn parameter(spec: &SchedulerSpec, pool: &str, knob: &str, value: &str) -> Strin
         let value = value.parse::<Ns>().ok()?.0 / unit;
         Some(format!("xl sched-{} -s -p {pool} -{option} {value}", sched(spec)))
     };
-    let line = match (spec.name.as_str(), knob) {
-        ("xen-credit" | "xen-credit2", "ratelimit") => set('r', 1_000),
-        ("xen-credit", "tslice") => set('t', 1_000_000),
+    let xen = spec.family().ok().and_then(Family::xen);
+    let line = match (xen, knob) {
+        (Some(XenScheduler::Credit | XenScheduler::Credit2), "ratelimit") => set('r', 1_000),
+        (Some(XenScheduler::Credit), "tslice") => set('t', 1_000_000),
         _ => None,
     };
     line.unwrap_or_else(|| format!("# a boot parameter of Xen: {knob} = {value}"))

@@ -251,7 +251,7 @@ fn schedulers(sides: [&Side; 2]) -> Vec<String> {
                 side.schedulers.iter().map(|known| format!("{} under {}", known.recordings, name(known)));
             let counts = counts.collect::<Vec<_>>().join(", ");
             notes.push(format!(
-                "{}: its recordings are of different schedulers ({counts}): what differs between them is taken for chance",
+                "{}: its recordings are of different schedulers ({counts}): what differs between them counts as chance",
                 side.file
             ));
         }

@@ -19,7 +19,8 @@ pub(super) fn draw(dice: &mut Dice, draft: &mut Draft, shape: &Shape, duration: 
     } else {
         set("mode", quote("per-cpu"));
     }
-    let costs: &&str = dice.pick(DelegationCosts::PRESETS);
+    let presets: Vec<&str> = DelegationCosts::presets().collect();
+    let costs: &&str = dice.pick(&presets);
     set("costs", quote(costs));
     if dice.chance(33) {
         for (name, _) in DelegationCosts::NAMES {

@@ -98,7 +98,7 @@ fn method(study: &Study) -> schedlab_report::Part {
         );
         list.push(
             "From the recording come demand (CPU time of each activation), arrivals from outside and dependencies \
-             (who wakes whom). Where a task ran and how long it waited does not: that is what the recorded scheduler \
+             (which task wakes which). Where a task ran and how long it waited does not: that is what the recorded scheduler \
              did."
                 .to_owned(),
         );

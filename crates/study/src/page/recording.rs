@@ -68,7 +68,7 @@ pub fn of_recording(
     section.push(Lanes { tasks: header.tasks.iter().map(task).collect(), runs });
     page.push(section);
     if knows {
-        let mut section = Section::new("Who delayed whom").lead(
+        let mut section = Section::new("Which task delayed which").lead(
             "Every nanosecond in which a task was ready to run and did not is counted for the task that ran on its CPU.",
         )
         .folded();

@@ -50,7 +50,7 @@ pub fn export(recording: &Recording) -> Result<Exported, TraceError> {
         options.without_wakes = true;
         found = replay(recording, &options);
         notes.insert(
-            "who woke whom is left out: tasks begin each activation when they did in the recording"
+            "which task woke which is left out: tasks begin each activation when they did in the recording"
                 .to_owned(),
         );
     }

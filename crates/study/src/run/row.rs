@@ -5,6 +5,7 @@ use crate::delegation::{Delegated, Place};
 use crate::scenario::{Scenario, VmSpec};
 use crate::variant::{Applied, Clause, GroupSetting, Setting, Subject, Variant, VariantError};
 use schedlab_model::{CpuId, CpuSet, Workload};
+use schedlab_scheduler::registry::XenScheduler;
 use schedlab_scheduler::{KnobError, Knobs, Scheduler, SchedulerSpec, registry};
 use schedlab_sim::Preemption;
 use std::collections::{BTreeMap, BTreeSet};
@@ -200,8 +201,9 @@ fn check_group_settings(
     variant: &Variant,
     applied: &Applied,
 ) -> Result<(), StudyError> {
-    let xen = scheduler.name.starts_with("xen-");
-    let shares = matches!(scheduler.name.as_str(), "xen-credit" | "xen-credit2");
+    let xen = scheduler.family()?.xen();
+    let shares = xen.is_some_and(XenScheduler::has_shares);
+    let xen = xen.is_some();
     for clause in &variant.clauses {
         // A domain's guest has a scheduler of its own.
         if applied.vms.iter().any(|vm| vm.name == clause.target.trim_start_matches('/')) && xen {

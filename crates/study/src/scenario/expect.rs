@@ -61,7 +61,7 @@ pub struct Publication {
     pub figure: Option<String>,
     /// An input of the scenario was fitted to it, or taken from it: it is no evidence.
     pub fitted: bool,
-    /// Why ours differs, as one of a few kinds.
+    /// Why the simulated figure differs, as one of a few kinds.
     pub cause: Option<Cause>,
 }
 

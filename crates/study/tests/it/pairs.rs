@@ -106,7 +106,7 @@ fn a_client_that_never_sleeps_sends_more_to_a_server_that_is_faster() {
     assert_eq!(Summary::of(&results[3..]).claims.0, 0, "{}", table(&results));
 }
 
-/// Threads of a Go runtime whose monitor was taken for one of them were no runtime, and a server that was woken ten times in three seconds needed
+/// Threads of a Go runtime whose monitor counted as one of them were no runtime, and a server that was woken ten times in three seconds needed
 /// nothing of its client: caddy in a control group was predicted to stay at 38 % of a CPU, and came to 56 and 53.
 #[test]
 fn a_go_server_in_a_control_group_gets_what_its_batch_leaves() {
@@ -120,7 +120,7 @@ fn a_go_server_in_a_control_group_gets_what_its_batch_leaves() {
     }
 }
 
-/// A thread that carries Java's virtual threads hardly ever sleeps, and nobody wakes it. Under SCHED_FIFO it was predicted to leave 2 % of a CPU to its
+/// A thread that carries Java's virtual threads hardly ever sleeps, and no task wakes it. Under SCHED_FIFO it was predicted to leave 2 % of a CPU to its
 /// client, with certainty: 10 % came.
 #[test]
 fn a_carrier_of_virtual_threads_waits_for_its_client() {
@@ -139,7 +139,7 @@ fn a_carrier_of_virtual_threads_waits_for_its_client() {
     newer.iter().for_each(|result| assert_held(result, 3));
 }
 
-/// The first halves of recordings end while their servers are busy. Of python's wrk the last activation was most of what it had: it was taken for a task
+/// The first halves of recordings end while their servers are busy. Of python's wrk the last activation was most of what it had: it counted as a task
 /// without end, and had 92 % of the CPU in the second half.
 #[test]
 fn the_replay_of_a_first_half_goes_on_as_the_second_does() {

@@ -63,7 +63,7 @@ fn a_pipeline_runs_as_it_says() {
     assert!((value("idler", "share") - 0.0175).abs() < 0.002, "{}", value("idler", "share"));
 }
 
-/// Four threads meet: the slowest needs 3 ms, and everybody waits for it.
+/// Four threads meet: the slowest needs 3 ms, and every task waits for it.
 #[test]
 fn a_barrier_holds_everybody() {
     let imported = import("good-barrier").unwrap();

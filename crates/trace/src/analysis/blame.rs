@@ -1,5 +1,5 @@
 //! Who ran while others waited. Each nanosecond for which a task was runnable and not running is laid to the task that
-//! was on the CPU in whose run queue the task was: another task, nobody (the CPU was on its way to it), or a
+//! was on the CPU in whose run queue the task was: another task, no task (the CPU was on its way to it), or a
 //! limit that held the task back. What is laid to all together is what the task waited.
 
 use super::follow::{Followed, Follower, Listener, Occupant, Span, ThreadState};
@@ -18,7 +18,7 @@ pub(crate) const ENTRY: Entry =
 pub enum Culprit {
     /// The tasks of this line.
     Line(usize),
-    /// Nobody: the CPU was idle.
+    /// None: the CPU was idle.
     Idle,
     /// A bandwidth limit or cap.
     Throttled,
@@ -40,7 +40,7 @@ pub struct Share {
 pub struct Blame {
     scope: Scope,
     occupancy: Occupancy,
-    /// Who stands in which line.
+    /// Which task is in which line.
     pub keys: Keys,
     /// By waiting line.
     pub rows: Vec<Vec<(Culprit, Share)>>,
@@ -123,7 +123,7 @@ const ANTAGONISTS: &[Column] = &[
     column("most_ns", "time"),
 ];
 
-/// Culprits of one waiter that are printed when nobody says how many.
+/// Culprits of one waiter that are printed when no number is given.
 const TOP: usize = 5;
 
 fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Result<()> {

@@ -1,5 +1,5 @@
 //! How groups of tasks spent a recording, window by window: on a CPU, held back (one of them waits for a CPU, none has one, and a
-//! rival runs), or neither. What a group does when nobody holds it back is read from the moments in which nobody did.
+//! rival runs), or neither. What a group does when no task holds it back is read from the moments in which no task did.
 
 use super::Analysis;
 use crate::{Capability, Recording};
@@ -17,7 +17,7 @@ pub struct Window {
     pub others: Ns,
 }
 
-/// The way from a wakeup onto a CPU, which nobody's absence makes shorter: no longer wait counts as being held back. Chosen: on virtual machines half of
+/// The way from a wakeup onto a CPU, which no rival's absence makes shorter: no longer wait counts as being held back. Chosen: on virtual machines half of
 /// the wakeups of idle CPUs take 5 to 10 us, and a tick is 1 ms or more.
 const SWITCH: Ns = Ns::from_us(20);
 
@@ -187,7 +187,7 @@ impl EventSink for Contention {
             {
                 self.set(task, State::Waits, event.at);
             }
-            // A limit holds it back, and nobody's absence would help.
+            // A limit holds it back, and no rival's absence would help.
             EventKind::Throttle { task } if self.states.get(task.index()) == Some(&State::Waits) => {
                 self.set(task, State::Away, event.at);
             }
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn ran_held_and_idle_are_told_apart() {
-        // Tasks 0 and 1 are one group, 2 is their rival, and nobody is the rival of the group of 2.
+        // Tasks 0 and 1 are one group, 2 is their rival, and no task is the rival of the group of 2.
         let group_of = vec![Some(0), Some(0), Some(1)];
         let mut contention = Contention::new(group_of, vec![false, false, true], us(100));
         let wake = EventKind::Wake { task: TaskId(1), waker: Waker::HardIrq };

@@ -63,7 +63,7 @@ pub struct Line {
 #[derive(Clone, Debug)]
 pub struct Latency {
     scope: Scope,
-    /// Who stands in which line.
+    /// Which task is in which line.
     pub keys: Keys,
     /// By line.
     pub lines: Vec<Line>,

@@ -23,7 +23,7 @@ pub struct Line {
     pub preempted: u64,
     /// While it ran.
     pub running: u64,
-    /// While it slept, or nobody knows.
+    /// While it slept, or it is not known.
     pub other: u64,
 }
 
@@ -38,7 +38,7 @@ impl Line {
 #[derive(Clone, Debug)]
 pub struct Migrations {
     scope: Scope,
-    /// Who stands in which line.
+    /// Which task is in which line.
     pub keys: Keys,
     /// By line.
     pub lines: Vec<Line>,

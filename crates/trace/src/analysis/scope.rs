@@ -103,7 +103,7 @@ pub enum Label {
 pub struct Keys {
     /// By [`TaskId`]: its line.
     lines: Vec<usize>,
-    /// What stands at the head of each line.
+    /// What is at the head of each line.
     pub labels: Vec<Label>,
 }
 

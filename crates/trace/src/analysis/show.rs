@@ -203,7 +203,7 @@ pub trait Output {
     fn time_on_cpu(&mut self, row: &Row) -> io::Result<()> {
         row.cells(|cells| self.row(cells))
     }
-    /// What the tables that follow say, in two sentences: it stands before them.
+    /// What the tables that follow say, in two sentences: it is before them.
     fn answer(&mut self, text: &str) -> io::Result<()> {
         let _ = text;
         Ok(())

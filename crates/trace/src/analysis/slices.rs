@@ -25,7 +25,7 @@ pub struct Line {
 #[derive(Clone, Debug)]
 pub struct Slices {
     scope: Scope,
-    /// Who stands in which line.
+    /// Which task is in which line.
     pub keys: Keys,
     /// By line.
     pub lines: Vec<Line>,

@@ -19,7 +19,7 @@ const STATES: usize = ThreadState::ALL.len();
 #[derive(Clone, Debug)]
 pub struct States {
     scope: Scope,
-    /// Who stands in which line.
+    /// Which task is in which line.
     pub keys: Keys,
     /// By line, in the order of [`ThreadState::ALL`].
     pub times: Vec<[Ns; STATES]>,

@@ -85,9 +85,9 @@ pub struct CpuSummary {
     pub busy: Ns,
     /// Time in the idle task.
     pub idle: Ns,
-    /// Time before its first switch, or after lost events: nobody knows who ran.
+    /// Time before its first switch, or after lost events: it is not known who ran.
     pub unknown: Ns,
-    /// Time that the hypervisor took (part of `busy` or `idle` on the clock, but nobody's CPU time).
+    /// Time that the hypervisor took (part of `busy` or `idle` on the clock, but no task's CPU time).
     pub stolen: Ns,
     /// Context switches.
     pub switches: u64,

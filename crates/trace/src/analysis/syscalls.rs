@@ -67,7 +67,7 @@ impl Calls {
 pub struct Syscalls {
     scope: Scope,
     calls: Calls,
-    /// Who stands in which line.
+    /// Which task is in which line.
     pub keys: Keys,
     /// By line, call (`None`: not in one, or entered before the recording began) and state.
     pub blocked: BTreeMap<(usize, Option<u32>, ThreadState), Durations>,

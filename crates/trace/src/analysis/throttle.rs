@@ -128,7 +128,7 @@ pub struct Throttling {
     header: Header,
     scope: Scope,
     occupancy: Occupancy,
-    /// Who stands in which line.
+    /// Which task is in which line.
     pub keys: Keys,
     /// By line, then by limit in order.
     pub lines: Vec<Vec<(Limit, Line)>>,

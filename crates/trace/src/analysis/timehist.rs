@@ -142,7 +142,7 @@ impl Tracks {
         track.ready = track.out;
     }
 
-    /// Nobody knows since when the next task of `cpu` ran.
+    /// It is not known since when the next task of `cpu` ran.
     fn lost(&mut self, cpu: CpuId) {
         if let Some(cpu) = self.cpus.get_mut(cpu.index()) {
             *cpu = (None, None);

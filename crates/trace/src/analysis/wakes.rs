@@ -1,4 +1,4 @@
-//! The wake graph: who wakes whom how often, and how long the woken task then waits. Interrupts are the outside
+//! The wake graph: which task wakes which how often, and how long the woken task then waits. Interrupts are the outside
 //! world; a softirq that ran inside a task's system call counts as that task's doing.
 
 use super::answer::name;
@@ -13,7 +13,7 @@ use std::io;
 
 /// The list's entry.
 pub(crate) const ENTRY: Entry =
-    Entry::of::<Wakes>("wakes", "Who wakes whom, and how fast the woken one runs", show);
+    Entry::of::<Wakes>("wakes", "Which task wakes which, and how soon the woken task runs", show);
 
 /// Where an arrow begins.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -37,11 +37,11 @@ pub struct Arrow {
     pub same_cpu: u64,
 }
 
-/// Who wakes whom. Only wakeups after which the task ran count.
+/// Which task wakes which. Only wakeups after which the task ran count.
 #[derive(Clone, Debug)]
 pub struct Wakes {
     scope: Scope,
-    /// Who stands in which line.
+    /// Which task is in which line.
     pub keys: Keys,
     /// By waker and line of the wakee.
     pub arrows: BTreeMap<(From, usize), Arrow>,
@@ -80,7 +80,7 @@ impl Listener for Wakes {
 
 const COLUMNS: &[Column] = &[
     column("waker", "who woke"),
-    column("wakee", "whom"),
+    column("wakee", "wakes"),
     column("times", "times"),
     column("wait_mean_ns", "then waited, mean"),
     column("wait_p99_ns", "p99"),
@@ -126,7 +126,12 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
     let wakes = Wakes::new(&recording.header, scope, scope.by.unwrap_or(By::Name));
     let wakes = Followed::over(recording, scope, wakes);
     out.answer(&answer(recording, &wakes))?;
-    out.table(&Table { key: "wakes", title: "Who wakes whom", columns: COLUMNS, layout: Layout::Table })?;
+    out.table(&Table {
+        key: "wakes",
+        title: "Which task wakes which",
+        columns: COLUMNS,
+        layout: Layout::Table,
+    })?;
     let mut arrows: Vec<_> = wakes.arrows.iter().collect();
     arrows.sort_by_key(|(_, arrow)| std::cmp::Reverse(arrow.waits.count()));
     let shown = scope.top.unwrap_or(usize::MAX);

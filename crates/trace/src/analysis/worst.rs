@@ -14,7 +14,7 @@ pub(crate) const ENTRY: Entry =
     Entry::of::<Worst>("worst", "The N longest waits: who waited, how long, who ran meanwhile, why", show)
         .taking("N");
 
-/// How many when nobody says.
+/// How many when no number is given.
 const TOP: usize = 10;
 
 /// One wait with all that is known about it.

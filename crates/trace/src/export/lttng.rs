@@ -46,7 +46,7 @@ pub fn lttng(recording: &Recording, out: &mut dyn Write) -> io::Result<Exported>
         exported.left_out.insert("system calls, steal, throttling and marks", left_out);
     }
     if exported.wakes > 0 {
-        exported.notes.push("LTTng's events do not show who woke whom".to_owned());
+        exported.notes.push("LTTng's events do not show which task woke which".to_owned());
     }
     if quoted > 0 {
         exported

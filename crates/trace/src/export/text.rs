@@ -116,7 +116,7 @@ fn without_markup(row: &mut Row<'_>) -> bool {
 }
 
 /// Writes what `perf script -F comm,tid,cpu,time,event,trace --ns` prints. It shows no interrupt context, so
-/// who woke whom is lost; steal and throttling are left out and counted.
+/// which task woke which is lost; steal and throttling are left out and counted.
 ///
 /// # Errors
 /// What the writer says.
@@ -143,7 +143,7 @@ pub fn perf_script(recording: &Recording, out: &mut dyn Write) -> io::Result<Exp
     }
     note_blocked(&mut exported, blocked);
     if exported.wakes > 0 {
-        exported.notes.push("the text of `perf script` does not show who woke whom".to_owned());
+        exported.notes.push("the text of `perf script` does not show which task woke which".to_owned());
     }
     Ok(exported)
 }

@@ -20,7 +20,7 @@ const COLUMNS: &[ColumnDef] = &[
     column(
         "running",
         Kind::Text,
-        "Name of the tasks that ran; `<idle>` when nobody did, `<throttled>` when a limit held the waiting task back, `<unknown>`.",
+        "Name of the tasks that ran; `<idle>` when none did, `<throttled>` when a limit held the waiting task back, `<unknown>`.",
     ),
     column("time_ns", Kind::Int, "For how long."),
     column("times", Kind::Int, "In how many parts of waits."),

@@ -1,6 +1,6 @@
 //! Decoded events → the events, tasks and header of a recording.
 //!
-//! Whatever the source, this decides which task a number stands for, which task woke another, which of `sched_waking` and
+//! Whatever the source, this decides which task a number represents, which task woke another, which of `sched_waking` and
 //! `sched_wakeup` counts, and what the source was able to see.
 
 use super::collect::{Collector, Settled};
@@ -445,7 +445,7 @@ impl<'o> Builder<'o> {
         let capabilities = self.capabilities(own_only);
         let mut note = "Imported.".to_owned();
         if self.options.current_is_waker {
-            note += " The task that was running is taken for the waker, interrupts included.";
+            note += " The task that was running counts as the waker, also where an interrupt woke.";
         }
         let header = Header {
             backend: self.source.backend.to_owned(),

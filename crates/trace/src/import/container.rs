@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Read};
 use std::rc::Rc;
 
-/// Most bytes that a wrapped trace may unfold to: more is taken for a decompression bomb.
+/// Most bytes that a wrapped trace may unfold to: more counts as a decompression bomb.
 pub const UNFOLDED_MAX: u64 = 64 << 30;
 /// So many bytes are unfolded whatever they come from.
 const UNFOLDED_FREE: u64 = 256 << 20;

@@ -1,5 +1,5 @@
-//! What has to be repaired in a recording, found in one pass while it is read. Most recordings need little: then nobody goes
-//! through all events again.
+//! What has to be repaired in a recording, found in one pass while it is read. Most recordings need little: then none goes
+//! through all events a second time.
 
 use super::{Early, Mender, Repairs, Seen, merged, moved};
 use crate::format::Decoded;
@@ -168,7 +168,7 @@ impl Mends {
         !self.moves.is_empty() && !self.inserted.is_empty()
     }
 
-    /// Mends `recording`, of which all events were scanned.
+    /// Repairs `recording`, of which all events were scanned.
     pub(crate) fn apply(self, recording: &mut Recording) {
         let events = moved(std::mem::take(&mut recording.events), self.moves);
         recording.events = merged(events, self.inserted);

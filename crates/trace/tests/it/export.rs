@@ -133,7 +133,7 @@ fn recordings_of_a_real_machine_come_back() {
                 r.events.iter().filter(|e| matches!(e.kind, EventKind::Switch { .. })).count() as u64
             };
             assert_eq!(exported.switches, count(&recording));
-            // Without the system calls mending puts a switch of one CPU and a wakeup by the other into one nanosecond in an open
+            // Without the system calls repairing puts a switch of one CPU and a wakeup by the other into one nanosecond in an open
             // loop; their order is lost on the way, and is repaired otherwise afterwards.
             if what == "ftrace" || !name.ends_with("open") {
                 same(&said.settled(), &back.recording, &format!("{name} {what}"));

@@ -48,7 +48,7 @@ fn tasks_found_later_are_there() {
     writer.event(&switch(5, 0, None, PrevState::Runnable, Some(new.0)));
     writer.update_task(TaskId(0), TaskInfo::unknown(1, 1, "renamed"));
     writer.flush().unwrap();
-    // A task that nobody announced is not dropped either.
+    // A task that was not announced is not dropped either.
     writer.event(&wake(6, 0, 3, Waker::Unknown));
     let back = Recording::read(&writer.finish(Ns(10)).unwrap()[..]).unwrap();
     let names: Vec<_> = back.header.tasks.iter().map(|t| t.comm.as_str()).collect();

@@ -189,7 +189,7 @@ fn rows_come_as_soon_as_they_are_settled() {
 }
 
 /// Task 1 is woken by task 2 on CPU 1 just before it blocks at 12: where that wakeup belongs task 2 is proven to have run until
-/// then, where it stands until 10. `unseen` is when another task turns out to have run on CPU 1.
+/// then, where it is until 10. `unseen` is when another task turns out to have run on CPU 1.
 fn proof_by_an_early_wakeup(unseen: u64) -> Vec<SchedEvent> {
     let (sleep, idle) = (PrevState::Sleeping, PrevState::Runnable);
     let mut events = vec![

@@ -52,7 +52,7 @@ proptest! {
                 prop_assert_eq!(blame.waited(task), waited);
                 prop_assert!(states.lifetime(task) <= scope.length(&file));
             }
-            // Of all CPUs together nobody runs longer than there is time.
+            // Of all CPUs together no task runs longer than there is time.
             let run: Ns = (0..TASKS).map(|task| states.time(task, ThreadState::Running)).sum();
             prop_assert!(run.0 <= scope.length(&file).0 * CPUS as u64);
         }

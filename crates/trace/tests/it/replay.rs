@@ -225,7 +225,7 @@ fn device_sleeps_move_with_the_work() {
     }
     events.push(switch(at + 100, 0, Some(0), S, None));
     let replay = plain(1, 1, events, 2_000);
-    // Behind the task's own channel and the one that nobody feeds.
+    // Behind the task's own channel and the one that no task feeds.
     let (length, channel) = (Amount::Fixed(Ns(500)), ChannelId(2));
     let (start, wait) = (Op::Device { length, cpu: CpuId(0), channel, count: 1 }, Op::Receive(channel));
     let once = [run(100), start, wait];
@@ -276,7 +276,7 @@ fn forks_spawn_and_exits_end() {
     assert_eq!(replay.report.finite, [TaskId(0)]);
 }
 
-/// On its way out a task frees its memory: it may lose its CPU there, and wait for a lock. What it still ran was taken for activations that
+/// On its way out a task frees its memory: it may lose its CPU there, and wait for a lock. What it still ran counted as activations that
 /// the outside began, at dates, and a make of which that was so was no maker.
 #[test]
 fn an_exit_may_be_interrupted() {

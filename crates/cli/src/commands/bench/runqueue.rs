@@ -88,7 +88,8 @@ fn request(args: &Runqueue) -> anyhow::Result<RunqueueRequest> {
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
     let every: Vec<String> = (1..=cpus).map(|cpus| cpus.to_string()).collect();
     let threads = args.threads.clone().unwrap_or_else(|| every.join(","));
-    let known = schedlab_measure::runqueue::SCHEDULERS.map(str::to_owned);
+    let known = schedlab_measure::runqueue::SCHEDULERS;
+    let known: Vec<String> = known.iter().map(|name| (*name).to_owned()).collect();
     let schedulers = if args.schedulers.is_empty() { &known[..] } else { &args.schedulers };
     let mut contenders = Vec::new();
     for scheduler in schedulers {

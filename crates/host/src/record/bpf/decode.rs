@@ -7,7 +7,7 @@ use schedlab_model::PrevState;
 
 /// Bytes of a record.
 pub(crate) const RECORD: usize = 32;
-/// Where its sequence number stands.
+/// Where its sequence number is.
 pub(crate) const SEQUENCE: usize = 24;
 
 /// A thread that is not to be recorded: one stand-in on each CPU takes its place.

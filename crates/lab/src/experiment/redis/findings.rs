@@ -10,6 +10,7 @@ use super::rows::{
     THROUGHPUT,
 };
 use schedlab_model::Ns;
+use schedlab_scheduler::linux::KernelRelease;
 
 /// A client above this part of its CPUs may limit the throughput.
 const BUSY: f64 = 0.8;
@@ -77,13 +78,12 @@ pub(super) fn bottleneck(
 
 /// Returns the limit on the real-time class in a kernel of this release: its name in a finding, and what it does.
 pub(super) fn limit_of(release: &str) -> (&'static str, &'static str) {
-    let word = schedlab_study::compare::kernel_scheduler(release).map_or("", |(name, _)| name);
-    match word {
-        "linux-6.12" | "linux-6.18" | "linux-7.2" => (
+    match release.parse().is_ok_and(KernelRelease::has_fair_server) {
+        true => (
             "fair server, 50 ms",
             "of each second the fair server gives that much to tasks that a real-time task starves, up to the tick after",
         ),
-        _ => (
+        false => (
             "real-time throttling, 50 ms",
             "of each second sched_rt_runtime_us leaves that much to others, up to the tick after",
         ),
@@ -210,16 +210,14 @@ pub(super) fn why(testbed: &Testbed<'_>) -> Vec<String> {
     let mut all = vec![
         "another CPU and another network than the published ones: compare rows with rows, not requests with requests".to_owned(),
     ];
-    if schedlab_study::compare::kernel_scheduler(&machine.kernel).is_ok_and(|(name, _)| name != "linux-6.1") {
+    let kernel = machine.kernel.parse::<KernelRelease>();
+    if kernel.as_ref().is_ok_and(|release| release.has_eevdf()) {
         all.push(format!(
             "shared p99: 11 ms published (CFS: turns of 12 to 16 ms), about a tick of {tick} ms here (EEVDF: a slice ends \
              at the first tick after it)"
         ));
     }
-    if matches!(
-        schedlab_study::compare::kernel_scheduler(&machine.kernel),
-        Ok(("linux-6.12" | "linux-6.18" | "linux-7.2", _))
-    ) {
+    if kernel.is_ok_and(KernelRelease::has_fair_server) {
         all.push(
             "redis FIFO: 5 sysbench events published (RT throttling, lifted by sched_rt_runtime_us=999990), 5 % of the \
              CPU here: since Linux 6.12 the fair server decides, and that knob changes nothing"

@@ -13,7 +13,7 @@ use crate::logged_core::{CoreOptions, LoggedCore};
 use rustix::event::{EventfdFlags, eventfd};
 use schedlab_host::follow::{Adder, Follower};
 use schedlab_host::privileges::{Duty, keep_only};
-use schedlab_model::{CpuId, CpuSet, Ns};
+use schedlab_model::{CpuId, CpuSet, Ns, OwnThread};
 use schedlab_scheduler::decision_core::Breach;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -230,7 +230,7 @@ impl AgentStart {
     /// Starts the thread and waits until it is on its CPU with its priority.
     fn spawn(self) -> Result<(JoinHandle<u64>, BlockDetector), LiveError> {
         let (ready, started) = channel();
-        let thread = std::thread::Builder::new().name("sched-agent".to_owned()).spawn(move || {
+        let thread = std::thread::Builder::new().name(OwnThread::Agent.name().to_owned()).spawn(move || {
             let cpu = self.cpu;
             let free = match Prepared::on(cpu) {
                 Ok(made) => {

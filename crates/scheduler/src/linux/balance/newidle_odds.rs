@@ -29,7 +29,7 @@ impl NewidleOdds {
         random % 1024 <= u64::from(self.ratio) + 1
     }
 
-    /// Notes a look, or one that the dice were against. A success stands for as many as would have come without the dice.
+    /// Notes a look, or one that the dice were against. A success represents as many as would have come without the dice.
     pub(in crate::linux) fn add(&mut self, found: bool) {
         let chance = 1 + self.ratio;
         let weight = (1024 + chance / 2) / chance;

@@ -31,7 +31,7 @@ use schedlab_model::{CpuId, CpuSet, Ns, WORDS};
 pub(in crate::linux) struct Partners {
     /// A CPU that it ran on before the last one; `u32::MAX` = none.
     pub(in crate::linux) recent_cpu: u32,
-    /// Whom it woke last; `u32::MAX` = nobody.
+    /// The task that it woke last; `u32::MAX` = none.
     last_wakee: u32,
     /// How often it woke another task than the time before; halved every second.
     flips: u32,
@@ -83,7 +83,7 @@ pub(in crate::linux) struct Wakeup {
     pub(in crate::linux) prev: CpuId,
     /// Average load of the wakee.
     pub(in crate::linux) load: u64,
-    /// What it uses of a CPU on average, 0 to 1024; 0 where nobody asks.
+    /// What it uses of a CPU on average, 0 to 1024; 0 where it is not asked for.
     pub(in crate::linux) util: u64,
     /// The wakee's `recent_cpu`.
     pub(in crate::linux) recent: u32,
@@ -296,7 +296,7 @@ impl Place<'_> {
         near.next().or_else(|| self.allowed.lowest()).unwrap_or(cpu)
     }
 
-    /// The group to put a new task into; `None`: the own one. `local` is where the walk stands.
+    /// The group to put a new task into; `None`: the own one. `local` is where the walk is.
     fn idlest_group(&self, domain: &Domain, local: usize) -> Option<usize> {
         let mut own: Option<GroupFacts> = None;
         let mut best: Option<(usize, GroupFacts)> = None;

@@ -474,7 +474,7 @@ impl CpuSummary {
             capacity: capacity.load(Relaxed),
         }
     }
-    /// The same without leaving them for others, which costs more than it saves where nobody asks again.
+    /// The same without leaving them for others, which costs more than it saves where it is not asked again.
     #[inline]
     pub(in crate::linux) fn averages_once(&self, cpu: CpuId, now: Ns) -> Averages {
         let signals = self.signals(cpu, now);

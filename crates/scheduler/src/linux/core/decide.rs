@@ -13,9 +13,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     /// Chooses, and switches the queues over to the choice, or to `forced` (which is [`NONE`] for idle).
     /// Gives the choice and who runs from now on.
     ///
-    /// The fair class alone is asked when nobody else has anything to run; else class by class, and the fair
+    /// The fair class alone is asked when no other task has anything to run; else class by class, and the fair
     /// server's tasks go before RT ones. CFS puts the running task back before it asks several classes; since
-    /// EEVDF a running fair task competes where it stands.
+    /// EEVDF a running fair task competes where it is.
     fn choose(&self, env: Env<'_>, rq: &mut Rq, forced: Option<EntityId>) -> (EntityId, EntityId) {
         let prev = rq.curr;
         let mut fair_prev = rq.curr_of(Class::Fair);

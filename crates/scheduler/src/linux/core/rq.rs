@@ -442,7 +442,7 @@ mod tests {
             rq.store(Entity::new(task, ROOT, 0));
         }
         rq.stamps = u32::MAX - 3;
-        // Nobody has ever stamped 1.
+        // No call has ever stamped 1.
         for id in [3, 0, 2, 4, 3] {
             rq.stamp(id);
         }

@@ -322,7 +322,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     }
 
     /// Notes on the running task of this CPU that it wakes `task`. Its load is given when it is about to block
-    /// (`sync`); otherwise nobody asks.
+    /// (`sync`); otherwise it is not asked for.
     #[inline]
     fn waker_facts(&self, cx: &Cx<'_>, task: TaskId, sync: bool) -> Option<WakerFacts> {
         let mut rq = self.rqs[cx.cpu.index()].lock();

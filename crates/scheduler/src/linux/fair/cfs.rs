@@ -3,7 +3,7 @@
 //!
 //! Each entity has a *vruntime*: its run time, divided by its weight. The queue is sorted by it. At a tick the
 //! running entity must go when it has run longer than its *slice* (its part, by weight, of a period in which
-//! everybody runs once), or when it is more than that ahead of the leftmost. A task that wakes is placed up to
+//! every task runs once), or when it is more than that ahead of the leftmost. A task that wakes is placed up to
 //! half a period to the left of `min_vruntime`, and preempts if it is more than the wakeup granularity behind.
 //!
 //! # Worked example

@@ -94,7 +94,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 let q = rq.queue_mut(queue);
                 let average = q.signal.peek(now).load_avg(1);
                 let everywhere = &smp.group_load[q.group.index()];
-                let rested = !env.t.version.eevdf || now >= q.reported_at + Ns::from_ms(1);
+                let rested = !env.t.version.release.has_eevdf() || now >= q.reported_at + Ns::from_ms(1);
                 if average.abs_diff(q.reported) > q.reported / 64 && rested {
                     let sum = everywhere.load(Relaxed) + average - q.reported;
                     everywhere.store(sum, Relaxed);

@@ -32,7 +32,7 @@ pub(in crate::linux) struct Pool {
     limit: Option<Bandwidth>,
     /// Unused run time, ns.
     runtime: u64,
-    /// Nobody asked for run time since the last refill.
+    /// No task asked for run time since the last refill.
     idle: bool,
     /// Queues that wait for run time, in the order in which they were throttled.
     throttled: Vec<CpuId>,

@@ -485,7 +485,7 @@ proptest! {
         }
     }
 
-    /// Nobody runs ahead of the leftmost by more than a slice and the two ticks in which its end is noticed.
+    /// No task runs ahead of the leftmost by more than a slice and the two ticks in which its end is noticed.
     #[test]
     fn vruntimes_stay_together(nices in prop::collection::vec(-20i8..20, 2..10), ms in 1u64..3_000) {
         let mut chaos: Chaos<Cfs> = Chaos::new(V6_1, 1, nices.len());

@@ -48,7 +48,7 @@ impl Version {
     }
     /// Tunables of CFS are files of debugfs, before sysctls, whose names begin with `sched_`.
     pub(in crate::linux) const fn tunables_in_debugfs(&self) -> bool {
-        self.release.since(5, 13, 0)
+        self.release.has_debugfs_tunables()
     }
     /// The feature of wakeup preemption is called WAKEUP_PREEMPTION, before WAKEUP_PREEMPT.
     pub(in crate::linux) const fn wakeup_preemption_by_its_long_name(&self) -> bool {
@@ -187,7 +187,7 @@ impl Version {
     }
     /// Buddies count as cache hot. Since EEVDF nothing sets the buddies that it looks at (NEXT_BUDDY is off and not modelled).
     pub(in crate::linux) const fn buddies_are_cache_hot(&self) -> bool {
-        self.release.since(2, 6, 28) && !self.eevdf
+        self.release.since(2, 6, 28) && !self.release.has_eevdf()
     }
     /// Stable releases of this age got the odds of newidle balancing ("Proportional newidle balance").
     pub(in crate::linux) const fn may_have_newidle_odds(&self) -> bool {

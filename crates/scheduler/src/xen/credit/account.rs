@@ -1,7 +1,7 @@
 //! Credit's periodic work: the tick of each pCPU and the accounting of the pool.
 
 use super::super::common::{div_ceil, now};
-use super::{ACCOUNTING, BOOST, MS, OVER, State, TICK_SLOT, UNDER};
+use super::{ACCOUNTING, BOOST, Credit, MS, OVER, TICK_SLOT, UNDER};
 use crate::{Cmd, Cx, Timer};
 use schedlab_model::{CpuId, GroupId, Ns, TaskId};
 
@@ -19,7 +19,7 @@ struct Pass {
     wanting: bool,
 }
 
-impl State {
+impl Credit {
     /// The tick of one pCPU.
     pub(super) fn tick(&mut self, cx: &Cx<'_>, cpu: CpuId) {
         if let Some(task) = self.pcpus[cpu.index()].curr {
@@ -169,7 +169,7 @@ impl State {
         let unit = self.unit_mut(task);
         if unit.credit > per_slice {
             unit.credit /= 2;
-            // The list follows when everybody is paid.
+            // The list follows when every task is paid.
             let domain = unit.domain;
             if std::mem::take(&mut unit.active) {
                 self.weight -= self.domains[domain.index()].weight;

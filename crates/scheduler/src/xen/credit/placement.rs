@@ -1,11 +1,11 @@
 //! Where Credit puts a unit: at creation, after a migration, and as a question at every tick.
 
 use super::super::common::{Step, cycle, minus};
-use super::State;
+use super::Credit;
 use crate::Cx;
 use schedlab_model::{CpuId, CpuSet, TaskId};
 
-impl State {
+impl Credit {
     /// The pCPU for `task`. `commit` also remembers the choice and marks the unit as placed (its next wake
     /// does not boost).
     pub(super) fn place(&mut self, _cx: &Cx<'_>, task: TaskId, commit: bool) -> CpuId {

@@ -1,11 +1,11 @@
 //! Run queues of Credit: insertion, tickling, the choice of the next unit, stealing.
 
 use super::super::common::{Step, cycle, minus, now, take};
-use super::{BOOST, IDLE, OVER, State, UNDER};
+use super::{BOOST, Credit, IDLE, OVER, UNDER};
 use crate::{Cmd, Cx, Work};
 use schedlab_model::{CpuId, CpuSet, TaskId};
 
-impl State {
+impl Credit {
     /// Before the first unit of strictly lower priority; a yielder one place further back.
     pub(super) fn insert(&mut self, cx: &Cx<'_>, task: TaskId) {
         let unit = self.unit(task);
@@ -201,7 +201,7 @@ fn turns(peers: &CpuSet, from: CpuId, to: CpuId) -> u32 {
     (if to > from { end - start } else { peers.count() - start + end }) as u32
 }
 
-impl State {
+impl Credit {
     /// Takes a unit out of its queue, if it is in one.
     pub(super) fn remove(&mut self, task: TaskId) -> bool {
         let cpu = self.unit(task).core.cpu;

@@ -1,6 +1,6 @@
 //! Balancing between run queues, done together with a credit reset.
 
-use super::state::State;
+use super::state::Credit2;
 use crate::{Cmd, Cx, Work};
 use schedlab_model::{CpuId, TaskId};
 
@@ -12,7 +12,7 @@ struct Best {
     delta: i64,
 }
 
-impl State {
+impl Credit2 {
     /// `cpu` is deciding and will run `next`.
     pub(super) fn balance(&mut self, cx: &Cx<'_>, local: usize, cpu: CpuId, next: TaskId) {
         self.load_change(cx, local, None, 0);

@@ -2,11 +2,11 @@
 
 use super::super::common::{now, take};
 use super::MIN_TIMER;
-use super::state::State;
+use super::state::Credit2;
 use crate::{Cmd, Cx, Timer};
 use schedlab_model::{Ns, TaskId};
 
-impl State {
+impl Credit2 {
     pub(super) fn capped(&self, task: TaskId) -> bool {
         self.domains[self.unit(task).domain.index()].cap != 0
     }

@@ -1,14 +1,14 @@
 //! Load averages of run queues and units, in 2^precision per fully busy vCPU.
 
 use super::super::common::now;
-use super::state::State;
+use super::state::Credit2;
 use crate::Cx;
 use schedlab_model::TaskId;
 
 /// Averages are kept in steps of 2^10 ns.
 const GRANULARITY_SHIFT: u32 = 10;
 
-impl State {
+impl Credit2 {
     /// The load of the run queue (and of the unit) changes by `change`; averages are brought up to date.
     pub(super) fn load_change(&mut self, cx: &Cx<'_>, rq: usize, task: Option<TaskId>, change: i64) {
         let t = now(cx) >> GRANULARITY_SHIFT;

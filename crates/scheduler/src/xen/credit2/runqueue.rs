@@ -1,12 +1,12 @@
 //! The sorted run queue: burning, order, wake, context saved, reset, slice.
 
 use super::super::common::now;
-use super::state::State;
+use super::state::Credit2;
 use super::{CARRYOVER, INIT, MAX_TIMER, MIN, MIN_TIMER};
 use crate::{Cmd, Cx, Work};
 use schedlab_model::{CpuId, CpuSet, TaskId};
 
-impl State {
+impl Credit2 {
     /// Charges a unit that is current somewhere, up to now.
     pub(super) fn burn(&mut self, cx: &Cx<'_>, task: TaskId) {
         let now = now(cx);
@@ -85,36 +85,7 @@ impl State {
         }
     }
 
-    pub(super) fn saved(&mut self, cx: &Cx<'_>, task: TaskId) {
-        let now = now(cx);
-        let rq = self.unit(task).rq;
-        let unit = self.unit_mut(task);
-        unit.core.running = false;
-        unit.core.entry = now;
-        unit.scheduled = false;
-        let returned = self.return_budget(task);
-        let unit = self.unit_mut(task);
-        if std::mem::take(&mut unit.delayed_add) && unit.runnable() {
-            self.enqueue(cx, task);
-            self.tickle(cx, task);
-        } else {
-            self.load_change(cx, rq, Some(task), -1);
-        }
-        if returned {
-            let index = self.unit(task).domain.index();
-            self.unpark_all(cx, index);
-        }
-        if std::mem::take(&mut self.unit_mut(task).core.migrating) {
-            let cpu = self.place(task);
-            self.unit_mut(task).target = None;
-            self.settle(cx, task, cpu);
-            if std::mem::take(&mut self.unit_mut(task).leaving) && self.unit(task).runnable() {
-                self.wake(cx, task);
-            }
-        }
-    }
-
-    /// Everybody of the queue gets credit anew.
+    /// Every task of the queue gets credit anew.
     pub(super) fn reset(&mut self, cx: &Cx<'_>, rq: usize, next: TaskId) {
         let amount = if self.unit(next).credit == MIN { 2 * INIT } else { INIT };
         let now = now(cx);

@@ -1,12 +1,12 @@
 //! Who runs where: tickling, the candidate of a pCPU, placement on a run queue.
 
 use super::super::common::{Step, cycle, minus, now, test_or_cycle};
-use super::state::{IDLE_CREDIT, State};
+use super::state::{Credit2, IDLE_CREDIT};
 use super::{INIT, TICKLE_TOLERANCE};
 use crate::{Cx, Work};
 use schedlab_model::{CpuId, TaskId};
 
-impl State {
+impl Credit2 {
     /// Finds a pCPU that should decide again because `new` was queued.
     pub(super) fn tickle(&mut self, cx: &Cx<'_>, new: TaskId) {
         let unit = self.unit(new);
@@ -77,7 +77,7 @@ impl State {
         best.1
     }
 
-    /// Nobody runs on `cpu`, or a task that may not be preempted yet.
+    /// No task runs on `cpu`, or a task that may not be preempted yet.
     #[inline]
     fn is_sheltered(&self, cx: &Cx<'_>, cpu: CpuId) -> bool {
         let limit = self.settings.ratelimit;

@@ -1,9 +1,9 @@
 //! Credit2's units, domains and run queues.
 
-use super::super::common::{Core, Places, Table, Units, cycle, now, read_current, take};
+use super::super::common::{Core, Places, Table, Units, cycle, now, take};
 use super::super::release::XenRelease;
 use super::{Arrangement, INIT, MIN};
-use crate::{Cmd, Cx, Runnable};
+use crate::{Cmd, Cx};
 use schedlab_model::{CpuId, CpuSet, GroupId, TaskId, Topology};
 
 #[derive(Clone, Debug)]
@@ -86,7 +86,7 @@ pub(super) struct Queue {
     pub(super) load_last: i64,
 }
 
-pub(super) struct State {
+pub(in crate::xen) struct Credit2 {
     pub(super) settings: Settings,
     pub(super) pool: CpuSet,
     pub(super) units: Table<Unit>,
@@ -99,9 +99,9 @@ pub(super) struct State {
     pub(super) alone: Vec<bool>,
 }
 
-impl State {
-    pub(super) fn new(settings: Settings, cpus: usize) -> State {
-        State {
+impl Credit2 {
+    pub(super) fn with(settings: Settings, cpus: usize) -> Credit2 {
+        Credit2 {
             settings,
             pool: CpuSet::first(cpus),
             units: Table::new(),
@@ -221,28 +221,6 @@ impl State {
         }
     }
 
-    pub(super) fn affinity_changed(&mut self, cx: &Cx<'_>, task: TaskId) {
-        let pool = self.pool;
-        let unit = self.unit_mut(task);
-        unit.core.read_affinity(cx.task(task), &pool);
-        if unit.core.hard.contains(unit.core.cpu) {
-            return;
-        }
-        if unit.scheduled {
-            let cpu = unit.core.cpu;
-            if self.curr[cpu.index()] == Some(task) {
-                cx.push(Cmd::Displace(task));
-            } else {
-                // Its CPU has decided against it already: it moves when its context is saved.
-                let unit = self.unit_mut(task);
-                (unit.core.migrating, unit.leaving) = (true, true);
-            }
-            return;
-        }
-        let cpu = self.place(task);
-        self.settle(cx, task, cpu);
-    }
-
     /// Puts a unit that does not run on `cpu`, moving it to that run queue.
     pub(super) fn settle(&mut self, cx: &Cx<'_>, task: TaskId, cpu: CpuId) {
         let to = self.queue_of[cpu.index()];
@@ -275,34 +253,9 @@ impl State {
             self.tickle(cx, task);
         }
     }
-
-    pub(super) fn resync(&mut self, cx: &Cx<'_>) {
-        read_current(cx, &mut self.curr);
-        for queue in &mut self.queues {
-            queue.list.clear();
-            queue.load = 0;
-            queue.tickled = CpuSet::EMPTY;
-            queue.idle = queue.active.iter().filter(|cpu| self.curr[cpu.index()].is_none()).collect();
-            queue.smt_idle = CpuSet::EMPTY;
-        }
-        for (index, view) in cx.world.tasks.iter().enumerate().filter(|(_, view)| view.alive) {
-            let task = TaskId::from(index);
-            self.create(cx, task);
-            let running = view.on_cpu().is_some();
-            let unit = self.unit_mut(task);
-            (unit.queued, unit.delayed_add, unit.scheduled) = (false, false, running);
-            unit.core.awake = view.runnable() != Runnable::No;
-            let rq = unit.rq;
-            if running {
-                self.queues[rq].load += 1;
-            } else if unit.runnable() {
-                self.wake(cx, task);
-            }
-        }
-    }
 }
 
-impl Units for State {
+impl Units for Credit2 {
     /// Makes the unit of a task on the run queue with the least load; it stays blocked.
     fn create(&mut self, cx: &Cx<'_>, task: TaskId) {
         if self.has(task) {
@@ -392,7 +345,7 @@ impl Domain {
     }
 }
 
-/// The credit that stands for the idle unit: below every other.
+/// The credit that represents the idle unit: below every other.
 pub(super) const IDLE_CREDIT: i64 = MIN - 1;
 
 #[cfg(test)]
@@ -403,9 +356,9 @@ mod tests {
     /// The run queues of a machine, as CPU lists.
     fn queues(topology: &Topology, spec: &str) -> Vec<String> {
         let spec = format!("xen-credit2:{spec}").parse().unwrap();
-        let knobs = Knobs::check(&spec, &super::super::super::credit2_knobs()).unwrap();
+        let knobs = Knobs::check(&spec, &(super::super::super::CREDIT2.knobs)()).unwrap();
         let settings = super::super::settings(XenRelease::V4_20, &knobs);
-        let mut state = State::new(settings, topology.cpus());
+        let mut state = Credit2::with(settings, topology.cpus());
         state.arrange(&Places::of(topology), topology);
         state.queues.iter().map(|queue| queue.active.to_string()).collect()
     }

@@ -268,7 +268,7 @@ impl Rows<'_, '_> {
         }
     }
 
-    /// The missing switches that come before the event at `place`: behind everything of their time that stands before their place.
+    /// The missing switches that come before the event at `place`: behind everything of their time that is before their place.
     #[cold]
     fn missing_before(&mut self, place: usize, at: Ns) {
         while let Some((_, missing)) =
@@ -491,7 +491,7 @@ impl Kept {
     }
 }
 
-/// Nobody: idle.
+/// None: idle.
 const NOBODY: u32 = u32::MAX;
 /// Longer than 4.29 s.
 const LONG: u32 = u32::MAX;

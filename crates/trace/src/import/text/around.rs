@@ -1,4 +1,4 @@
-//! What stands around an event on its line: colours of `grep` and `less`, the time of the kernel's log, the comment of a function
+//! What is around an event on its line: colours of `grep` and `less`, the time of the kernel's log, the comment of a function
 //! graph, the name of trace-cmd's buffer.
 
 use super::super::event::{Context, Running, Stamp};
@@ -181,7 +181,7 @@ fn prefix(text: &str) -> Option<(&str, &str)> {
 }
 
 /// Whether a line begins as ftrace pads it: the name of the task ends at a certain column. A task whose name has a colon is not
-/// taken for a buffer: its line is padded with the colon in it.
+/// counted as a buffer: its line is padded with the colon in it.
 fn is_padded(text: &str) -> bool {
     let ends_at = |width: usize| {
         text.as_bytes().get(width) == Some(&b'-')

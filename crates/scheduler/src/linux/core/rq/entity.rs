@@ -17,7 +17,7 @@ pub(in crate::linux) struct Entity {
     pub(in crate::linux) task: u32,
     /// The queue that it waits in (its parent's).
     pub(in crate::linux) queue: QueueId,
-    /// The queue that it stands for; [`NONE`] for a task.
+    /// The queue that it represents; [`NONE`] for a task.
     pub(in crate::linux) owns: QueueId,
     /// Which class serves it.
     pub(in crate::linux) class: Class,
@@ -61,7 +61,7 @@ pub(in crate::linux) struct Entity {
     stint: i64,
     /// Several CPUs: load signals of a task.
     pub(in crate::linux) signal: TaskSignal,
-    /// Several CPUs: whom it wakes and where it ran.
+    /// Several CPUs: which task it wakes and where it ran.
     pub(in crate::linux) partners: Partners,
     /// When it was queued or ran last, as a count on its CPU: balancing takes the smallest first.
     pub(in crate::linux) stamp: u32,
@@ -111,7 +111,7 @@ impl Entity {
         self.stint += delta as i64;
         self.add_exec(delta);
     }
-    /// Notes the CPU time of a group, ns; nobody asks for that of a task.
+    /// Notes the CPU time of a group, ns; that of a task is never asked for.
     #[inline(always)]
     pub(in crate::linux) fn add_exec(&mut self, delta: u64) {
         if self.owns != NONE {

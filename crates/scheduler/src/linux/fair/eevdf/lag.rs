@@ -29,7 +29,7 @@ pub(super) fn average(rq: &Rq, queue: QueueId) -> i64 {
     mean(rq.queue(queue).min_vruntime, sum, load)
 }
 
-/// `base + sum / load`, rounded down; `base` when nobody is there. (`load` is not negative, which an ordinary division does not
+/// `base + sum / load`, rounded down; `base` when no task is there. (`load` is not negative, which an ordinary division does not
 /// know.)
 #[inline(always)]
 pub(super) fn mean(base: i64, sum: i64, load: i64) -> i64 {
@@ -73,7 +73,7 @@ pub(super) fn depart_from(rq: &mut Rq, id: EntityId) {
     let (vruntime, deadline) = (entity.vruntime, entity.deadline);
     let q = rq.queue_mut(queue);
     let found = q.timeline.remove(deadline, id);
-    assert!(found, "a waiting entity stands in its queue's timeline under its deadline");
+    assert!(found, "a waiting entity is in its queue's timeline under its deadline");
     q.avg_vruntime -= weight * (vruntime - q.min_vruntime);
     q.avg_load -= weight;
 }

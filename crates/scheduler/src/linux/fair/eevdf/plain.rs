@@ -39,7 +39,7 @@ impl Sums {
     fn mean(self) -> i64 {
         mean(self.base, self.sum, self.load)
     }
-    /// Whether `vruntime` is not beyond [`mean`](Self::mean). No branch that nobody can foresee has to wait for a division.
+    /// Whether `vruntime` is not beyond [`mean`](Self::mean). No unpredictable branch has to wait for a division.
     #[inline(always)]
     fn reach(self, vruntime: i64) -> bool {
         i128::from(vruntime - self.base) * i128::from(self.load.max(1)) <= i128::from(self.sum)
@@ -194,7 +194,7 @@ fn join_root(q: &mut Queue, entity: &Entity, id: EntityId) {
     add_to_sums(q, entity);
 }
 
-/// As it stands in the timeline.
+/// As it is in the timeline.
 #[inline(always)]
 fn waiting(entity: &Entity, id: EntityId) -> Waiting {
     Waiting { deadline: entity.deadline, vruntime: entity.vruntime, slice: entity.slice, entity: id }

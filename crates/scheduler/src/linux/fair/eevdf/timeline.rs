@@ -179,7 +179,7 @@ impl Block {
     }
 }
 
-/// Where an entry stands until the next change.
+/// Where an entry is until the next change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::linux) struct Place {
     block: usize,

@@ -1,4 +1,4 @@
-//! The same signal in the room that a task has for it: 24 bytes, so that it stands beside its partners in one cache line.
+//! The same signal in the room that a task has for it: 24 bytes, so that it is beside its partners in one cache line.
 
 use schedlab_model::Ns;
 
