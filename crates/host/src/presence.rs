@@ -1,4 +1,4 @@
-//! Which process or thread, asked so that "the kernel did not tell" is never taken for "it is gone". What is given back depends on the difference:
+//! Which process or thread, asked so that "the kernel did not tell" never counts as "it is gone". What is given back depends on the difference:
 //! without a free descriptor nothing of /proc can be read, and every thread would look as if it had ended.
 
 use crate::sys::hold;

@@ -1,6 +1,6 @@
 //! From the facts of a recording to a workload, in three stages whose types cannot be mixed: [`facts`] (what each task did,
 //! immutable), [`graph`] (objects, who reads and writes them, whose threads share their work), and the programs of the
-//! [`Workload`]. Who waits for whom is written nowhere: it is a result of the simulation.
+//! [`Workload`]. Which task waits for which is written nowhere: it is a result of the simulation.
 //!
 //! # Rules
 //! * An object's account closes: what is in it at the start is the least for which no receive comes before its bytes.

@@ -1,4 +1,4 @@
-//! The block index: where each block of a recording stands and which times it holds, so that a part of a long
+//! The block index: where each block of a recording is and which times it holds, so that a part of a long
 //! recording can be read without the rest.
 //!
 //! The writer puts it before the end mark. A recording without one (older, or cut off) gets the same index from

@@ -3,7 +3,7 @@
 //!
 //! A [`Recording`] is a [`Header`] (machine, capabilities, tasks and groups), a list of
 //! [`SchedEvent`](schedlab_model::SchedEvent)s and, beside them, the [`Facts`] of what tasks exchanged. A recorder pushes events into a [`Writer`]; everything else
-//! opens a [`Recording`]. The layout of the file stands in `docs/recording-format.md`.
+//! opens a [`Recording`]. The layout of the file is in `docs/recording-format.md`.
 #![forbid(unsafe_code)]
 
 pub mod analysis;

@@ -63,9 +63,9 @@ mod tests {
     fn keywords_and_meaning_are_made_anew() {
         let [[begin, end], [first, last]] = [KEYWORDS, MEANING];
         let file =
-            format!("def compare(\n{begin}    old: int,\n{end}) -> Study:\n{first}old\n{last} More.\n");
+            format!("def compare(\n{begin}    stale: int,\n{end}) -> Study:\n{first}stale\n{last} More.\n");
         let made = compare(&file).unwrap();
-        assert!(made.contains("    seeds: int | None = None,\n") && !made.contains("old"), "{made}");
+        assert!(made.contains("    seeds: int | None = None,\n") && !made.contains("stale"), "{made}");
         assert!(made.contains("    * ``costs``: Use this cost preset"), "{made}");
         assert!(made.lines().all(|line| line.chars().count() <= WIDTH), "{made}");
         assert_eq!(compare(&made).unwrap(), made, "it stays as it is");

@@ -189,9 +189,7 @@ impl Seen {
         for (at, token) in tokens.iter().enumerate() {
             match token {
                 TokenTree::Group(group) => {
-                    let attribute = at > 0
-                        && group.delimiter() == Delimiter::Bracket
-                        && matches!(&tokens[at - 1], TokenTree::Punct(hash) if hash.as_char() == '#');
+                    let attribute = group.delimiter() == Delimiter::Bracket && is_attribute(&tokens[..at]);
                     match attribute.then(|| group.stream().to_string()) {
                         Some(text) if text.starts_with("doc") => self.docs(group.stream()),
                         Some(text) if text.starts_with("cfg") && text.contains("test") => test_item = true,
@@ -228,6 +226,16 @@ impl Seen {
     }
 }
 
+/// Returns whether an attribute's brackets follow: of the next item, or of the whole file.
+fn is_attribute(before: &[TokenTree]) -> bool {
+    let is = |token: &TokenTree, c: char| matches!(token, TokenTree::Punct(punct) if punct.as_char() == c);
+    match before {
+        [.., hash, mark] if is(mark, '!') => is(hash, '#'),
+        [.., hash] => is(hash, '#'),
+        [] => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,13 +248,16 @@ mod tests {
 
     #[test]
     fn what_is_printed_is_told_from_comments_and_code() {
-        let text = "// for nobody\nfn ours() { print(\"whom\"); }\n/// It stands.\nfn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() { \
+        let text = "//! lest\n// for nobody\nfn ours() { print(\"whom\"); }\n/// It stands.\nfn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() { \
                     check(\"lest\") }\n}\nfn c() { \"as ever\" }\n";
-        assert_eq!(words("crates/a/src/b.rs", text), (vec!["whom", "as ever"], vec!["nobody", "stands"]));
+        assert_eq!(words("crates/a/src/b.rs", text), (vec!["whom", "as ever"], vec!["lest", "nobody", "stands"]));
         assert_eq!(words("crates/a/tests/b.rs", text).0, [""; 0], "tests print nothing");
         let help = "struct Args {\n    /// The task that is mended\n    a: u8,\n}\n";
         assert_eq!(words("crates/cli/src/commands/a.rs", help), (vec!["mended"], vec![]));
-        assert_eq!(words("docs/a.md", "Everybody, somebody_else\n"), (vec![], vec!["everybody"]));
+        assert_eq!(
+            words(concat!("docs/", "a.md"), "Everybody, somebody_else\n"),
+            (vec![], vec!["everybody"])
+        );
         assert_eq!(words("a.py", "ours = 1  # nobody\n"), (vec![], vec!["nobody"]));
     }
 
@@ -265,7 +276,7 @@ mod tests {
     fn the_numbers_only_become_lower() {
         let mut comments = Comments::default();
         comments.look("crates/a/src/b.rs", "// nobody\n// nobody\n", &mut Vec::new());
-        comments.look("docs/a.md", "whom\n", &mut Vec::new());
+        comments.look(concat!("docs/", "a.md"), "whom\n", &mut Vec::new());
         assert_eq!(comments.lowered("code 5\ndocuments 0\n"), "code 2\n");
         assert_eq!(comments.lowered("code 1\n"), "code 1\n");
     }

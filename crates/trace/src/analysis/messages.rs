@@ -1,4 +1,4 @@
-//! Which tasks exchange what: who sends to whom, over what, how much and how long it lay there; and the requests that servers
+//! Which tasks exchange what: which task sends to which, over what, how much and how long it lay there; and the requests that servers
 //! answered, from arrival to answer. All of it from recorded facts.
 
 mod requests;
@@ -18,8 +18,11 @@ use stream::{Moved, Stream};
 pub use times::RequestTimes;
 
 /// The list's entry.
-pub(crate) const ENTRY: Entry =
-    Entry::of::<Messages>("messages", "Who sends to whom, and the requests that servers answered", show);
+pub(crate) const ENTRY: Entry = Entry::of::<Messages>(
+    "messages",
+    "Which task sends to which, and the requests that servers answered",
+    show,
+);
 
 /// A line of [`Keys`], or a task that is not in the recording.
 pub type End = Option<usize>;
@@ -232,7 +235,7 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
     for row in &served {
         request_row(recording, scope, &found.keys, row, out)?;
     }
-    let title = "Who sends to whom";
+    let title = "Which task sends to which";
     out.table(&Table { key: "pairs", title, columns: PAIRS, layout: Layout::Table })?;
     let tasks = found.lines(&recording.header);
     let mut rows: Vec<_> =

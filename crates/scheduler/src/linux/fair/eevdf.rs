@@ -10,7 +10,7 @@
 //! # Worked example
 //! Two hogs of nice 0, slice 0.7 ms, HZ=250. A runs from 0. At the tick of 4 ms its vruntime is 4 ms, beyond its
 //! deadline 0.7 ms: a new deadline, 4.7 ms, and a reschedule. `V` is 2 ms, so A is not eligible; B (vruntime 0,
-//! deadline 0.7 ms) is, and runs. At 8 ms B stands at 4 ms like A: both are eligible, their deadlines are equal,
+//! deadline 0.7 ms) is, and runs. At 8 ms B is at 4 ms like A: both are eligible, their deadlines are equal,
 //! and the one that waits wins. So they alternate every 4 ms, with slices of 0.7 or 2.8 ms alike.
 //!
 //! # Fidelity
@@ -32,7 +32,7 @@
 //! | lazy preemption (7.0+ always here): `schedule` refreshes the clock after a fair wakeup | `wakeup_preempt` | exact; waiting in the kernel is the machine's part (`preempt = "lazy"`) | `replayed_choices_of_7_2_stay_as_equal_as_they_were` |
 //! | HRTICK of 7.1+: set at the switch and when others come, kept over `schedule`, cleared by idle | `hrtick_start_fair`, `hrtick_schedule_exit` | exact, but an RT task that it meets loses no tick of its RR slice | the same; `slices_of_7_2_end_by_hrtick` |
 //! | group entities request the least slice of their members | `cfs_rq_min_slice` | exact | `a_group_requests_the_least_slice_of_its_members` |
-//! | fair server | [`server`](super::server) | exact but for deadline tasks, which the RT class stands in for | G17, G18 |
+//! | fair server | [`server`](super::server) | exact but for deadline tasks, whose part the RT class has | G17, G18 |
 
 mod lag;
 mod plain;
