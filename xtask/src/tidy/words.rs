@@ -250,7 +250,10 @@ mod tests {
     fn what_is_printed_is_told_from_comments_and_code() {
         let text = "//! lest\n// for nobody\nfn ours() { print(\"whom\"); }\n/// It stands.\nfn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() { \
                     check(\"lest\") }\n}\nfn c() { \"as ever\" }\n";
-        assert_eq!(words("crates/a/src/b.rs", text), (vec!["whom", "as ever"], vec!["lest", "nobody", "stands"]));
+        assert_eq!(
+            words("crates/a/src/b.rs", text),
+            (vec!["whom", "as ever"], vec!["lest", "nobody", "stands"])
+        );
         assert_eq!(words("crates/a/tests/b.rs", text).0, [""; 0], "tests print nothing");
         let help = "struct Args {\n    /// The task that is mended\n    a: u8,\n}\n";
         assert_eq!(words("crates/cli/src/commands/a.rs", help), (vec!["mended"], vec![]));

@@ -147,7 +147,11 @@ fn messages_are_shown_where_they_were_recorded() {
     assert!(sent >= 15 && pairs.iter().any(|row| row["over"] == "TCP :6379"), "{analysis}");
     assert!(analysis["notes"].to_string().contains("12 facts were lost"), "{analysis}");
     let ran = schedlab(&["show", file, "--messages"]);
-    assert!(ran.stdout.contains("Which task sends to which") && ran.stdout.contains("<elsewhere>"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("Which task sends to which") && ran.stdout.contains("<elsewhere>"),
+        "{}",
+        ran.stdout
+    );
     let ran = schedlab(&["show", "recordings/redis-other-other-closed8.slt", "--messages"]);
     assert_eq!(ran.code, 2);
     assert!(ran.stderr.contains("the list of messages needs messages"), "{}", ran.stderr);
