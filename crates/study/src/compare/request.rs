@@ -11,7 +11,6 @@ use crate::scan::Scan;
 use schedlab_model::Ns;
 use schedlab_model::text::shown;
 use schedlab_scheduler::SchedulerSpec;
-use schedlab_sim::Costs;
 use std::path::PathBuf;
 
 /// One option of `schedlab compare`.
@@ -160,7 +159,7 @@ pub const OPTIONS: &[CompareOption] = &[
         inputs: Inputs::Scenarios,
         help: "Use this cost preset instead of the scenario's costs, such as modern-vm or this-machine (`schedlab calibrate`)",
         set: |request, text| {
-            request.costs = Some(preset::costs(text).map_err(|error| error.to_string())?);
+            request.costs = Some(text.to_owned());
             Ok(())
         },
     },
@@ -279,7 +278,8 @@ pub struct CompareRequest {
     pub replay: Option<ReplayFrom>,
     /// Settings with many values; their variants are beside those of `options`.
     pub scans: Vec<Scan>,
-    costs: Option<Costs>,
+    /// The preset of costs. It is looked for when a scenario is read: that of this machine is a file.
+    costs: Option<String>,
     /// Which preset a kernel without one is simulated as.
     said: Vec<String>,
     /// Options that have a meaning only for some inputs.
@@ -322,8 +322,9 @@ impl CompareRequest {
     /// The input cannot be read.
     pub fn read(&self, found: Found) -> Result<Input, StudyError> {
         let mut input = Input::read(found, self.replay, self.options.duration)?;
-        if let (Input::Scenario(scenario), Some(costs)) = (&mut input, &self.costs) {
-            scenario.machine.costs = *costs;
+        if let (Input::Scenario(scenario), Some(name)) = (&mut input, &self.costs) {
+            let costs = preset::costs(name).map_err(|error| StudyError::Option(format!("costs: {error}")))?;
+            scenario.machine.costs = costs;
         }
         Ok(input)
     }
@@ -362,8 +363,8 @@ mod tests {
             ("recorded_under", "linux-4.19", "rr:x"),
             ("checks", "a=b=file.slt", "file.slt"),
             ("fail_if", "redis-server latency p99 > 1ms", "redis-server"),
+            ("replay", "messages", "letters"),
             ("jobs", "2", "two"),
-            ("costs", "modern-vm", "modern-wm"),
         ] {
             assert!(set(name, right).is_ok(), "{name} {right}");
             assert!(set(name, wrong).is_err_and(|why| !why.is_empty()), "{name} {wrong}");
@@ -371,6 +372,9 @@ mod tests {
         let kernel = set("schedulers", "linux-4.19").unwrap();
         assert!(kernel.said[0].contains("linux-4.19 is simulated as"), "{:?}", kernel.said);
         assert_eq!(set("checks", "a=b=file.slt").unwrap().options.checks[0].0, "a=b");
+        let read = |costs: &str| set("costs", costs).unwrap().read(crate::gallery::find("two-hogs").unwrap());
+        assert!(read("modern-vm").is_ok());
+        assert!(read("modern-wm").unwrap_err().to_string().contains("did you mean"));
     }
 
     #[test]
