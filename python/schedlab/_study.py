@@ -37,6 +37,7 @@ def compare(
     duration: int | str | None = None,
     costs: str | PathLike[str] | None = None,
     recorded_under: str | PathLike[str] | None = None,
+    replay: str | PathLike[str] | None = None,
     checks: Mapping[str, str | PathLike[str]] | None = None,
     client_log: str | PathLike[str] | None = None,
     fail_if: Iterable[str] = (),
@@ -62,6 +63,8 @@ def compare(
       this-machine (``schedlab calibrate``)
     * ``recorded_under``: Represent the recorded kernel by this scheduler [default: by the kernel's
       version]
+    * ``replay``: Replay the recording from its messages, or from the wakeups between its tasks:
+      messages, wakeups [default: wakeups]
     * ``checks``: Print predicted against recorded, with this recording of a variant on the real
       machine: 'VARIANT=FILE'
     * ``client_log``: Read requests a second from what a load generator printed while its server was
