@@ -5,7 +5,7 @@ SHELL := /bin/bash
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-all test-programs cargo-test wheel python-test python-test-always lint ci guests guests-short oracle stress bench doc clean
+.PHONY: help demo build test test-all test-programs cargo-test wheel wheel-test python-test python-test-always lint ci guests guests-short oracle stress bench doc clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,12 +42,14 @@ cargo-test:  ## Every test but those of the Python package and the guests
 test-programs:  ## Compile the tests and the programs that they run
 	$(CARGO) test --workspace --no-run --quiet
 
+# In the same turn as all else, where the libraries are there: another set of features would check half of all crates again.
+SCHED_EXT = $(shell pkg-config --exists libelf zlib 2>/dev/null && echo --features schedlab-cli/sched-ext)
 lint:  ## Formatting, clippy (warnings are errors), licences and known holes of dependencies
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --workspace --all-targets $(SCHED_EXT) -- -D warnings
 	$(CARGO) clippy --package schedlab-cli --no-default-features -- -D warnings
-	@if pkg-config --exists libelf zlib; then $(CARGO) clippy --package schedlab-cli --features sched-ext -- -D warnings; else \
-		echo 'The sched_ext driver is not looked at: apt-get install libelf-dev zlib1g-dev pkg-config' >&2; fi
+	@[ -n '$(SCHED_EXT)' ] || \
+		echo 'The sched_ext driver is not looked at: apt-get install libelf-dev zlib1g-dev pkg-config' >&2
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) xtask deny; else \
 		echo 'Licences and advisories are not looked at by cargo-deny: cargo install cargo-deny (licences are by xtask tidy, too)' >&2; fi
 
@@ -69,18 +71,26 @@ guests-short: test-programs  ## The same on three kernels, some minutes; left ou
 # Versions of all that is installed are in python/requirements-test.lock.
 wheel:  ## The Python package: target/wheels
 	environment=$$(.ci/python python/requirements-test.lock) && cd python && \
-		"$$environment/bin/maturin" build --release --quiet --out ../target/wheels
+		rm -f ../target/wheels/schedlab-*.whl && "$$environment/bin/maturin" build --release --quiet --out ../target/wheels
+
+wheel-test: wheel  ## Install the wheel into a folder of its own, import it, and compare a scenario
+	environment=$$(.ci/python python/requirements-test.lock) && rm -rf target/wheel-test && \
+		"$$environment/bin/pip" install --quiet --no-deps --target target/wheel-test target/wheels/schedlab-*.whl && \
+		cd target/wheel-test && PYTHONPATH=. "$$environment/bin/python" -c \
+		"import schedlab as sl; assert sl.__file__.startswith('$(abspath target/wheel-test)'); print(sl.compare('two-hogs'))"
 
 python-test: test-programs  ## Tests of the Python package; left out when no file that counts for it has changed
 	@if python3 -c 'import ensurepip' 2>/dev/null; then \
 		$(TEST_XTASK) reach python $(ALWAYS) -- env -u CARGO_MANIFEST_DIR $(MAKE) python-test-always; else \
 		echo 'The tests of the Python package are skipped: python3 or its venv is missing (apt-get install python3-venv)' >&2; fi
 
+# The package as a folder, with the module that `make test-programs` compiled beside the tests.
+PYTHON_FOLDER := $(abspath $(TARGET))/python
 python-test-always: test-programs
+	rm -rf $(PYTHON_FOLDER) && mkdir -p $(PYTHON_FOLDER) && cp -r python/schedlab $(PYTHON_FOLDER)/
+	cp $(abspath $(TARGET))/debug/examples/libschedlab_native.so $(PYTHON_FOLDER)/schedlab/_native.abi3.so
 	environment=$$(.ci/python python/requirements-test.lock) && \
-		(cd python && "$$environment/bin/maturin" build --quiet --out ../target/wheels/debug) && \
-		"$$environment/bin/pip" install --quiet --force-reinstall --no-deps target/wheels/debug/schedlab-*.whl && \
-		SCHEDLAB=$(TEST_PROGRAM) "$$environment/bin/python" -m pytest -q python/tests
+		PYTHONPATH=$(PYTHON_FOLDER) SCHEDLAB=$(TEST_PROGRAM) "$$environment/bin/python" -m pytest -q python/tests
 
 oracle:  ## The Linux presets against recorded kernels: runs (median of ten), replays, shares on four CPUs
 	$(CARGO) xtask oracle oracles/linux/*.jsonl.zst --jitter 10 --share 0.005 --wait 15% --wait-floor 50us --pass 85%

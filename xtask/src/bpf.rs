@@ -9,12 +9,7 @@ const PROGRAMS: [(&str, &str); 2] =
     [("bpf/sched.bpf.c", "bpf/sched.bpf.o"), ("bpf/ext.bpf.c", "bpf/ext.bpf.o")];
 
 /// Builds, compares, and with `--write` replaces the objects.
-pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
-    let write = match args {
-        [] => false,
-        [one] if one == "--write" => true,
-        _ => bail!("bpf takes only --write"),
-    };
+pub(crate) fn command(write: bool) -> Result<ExitCode> {
     let mut good = true;
     for (source, object) in PROGRAMS {
         good &= compare(&crate::tree::root(), source, object, write)?;

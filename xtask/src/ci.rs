@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: everything that must hold before a change lands, in the order in which it fails fastest.
 
 use crate::{tidy, tree};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::process::{Command, ExitCode, Stdio};
 
 /// One step: what it shows, and the cargo arguments.
@@ -26,19 +26,14 @@ const ADVISORIES_DATABASE: Step = Step { title: "database of advisories", args: 
 const ADVISORIES: Step = Step { title: "advisories", args: &["deny", "--offline", "check", "advisories"] };
 
 /// Runs the steps; stops at the first that fails.
-pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
-    let fast = match args {
-        [] => false,
-        [one] if one == "--fast" => true,
-        _ => bail!("ci takes only --fast"),
-    };
+pub(crate) fn command(fast: bool) -> Result<ExitCode> {
     for step in BEFORE {
         if !cargo(step)? {
             return Ok(ExitCode::FAILURE);
         }
     }
     println!("== tidy");
-    if tidy::command(&[])? != ExitCode::SUCCESS {
+    if tidy::command()? != ExitCode::SUCCESS {
         return Ok(ExitCode::FAILURE);
     }
     if dependencies()? != ExitCode::SUCCESS {

@@ -5,7 +5,7 @@
 mod answers;
 
 use answers::Asked;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use schedlab_host::threads::{Scheduling, affinity, scheduling, set_affinity, set_scheduling};
 use schedlab_model::{CpuId, CpuSet, Policy};
 use schedlab_stats::Random;
@@ -18,6 +18,7 @@ const ABOVE_ALL: Policy = Policy::Fifo(99);
 /// The shortest time for which a CPU is away.
 const SHORTEST: Duration = Duration::from_millis(1);
 /// The longest, unless `--longest` says something else. Longer ones were not seen on machines for CI.
+#[cfg(test)]
 const LONGEST: Duration = Duration::from_millis(40);
 /// What `--longest` may say: the kernel stops real-time threads that hold a CPU for 950 ms in a second.
 const LONGEST_MAX: Duration = Duration::from_millis(500);
@@ -30,60 +31,38 @@ const ALL_AT_ONCE: usize = 4;
 /// How often a thread without a stall looks whether all is over.
 const LOOK: Duration = Duration::from_millis(50);
 
-const KNOWN: &str = "--seed N, --share PERCENT, --longest 40ms, --hogs N, --for 60s, --answers N, --right NAMES, --within 15s, and a command after `--`";
-
-#[derive(Clone, Debug)]
-struct Options {
+/// Runs a command while CPUs are taken away at random moments, as by a hypervisor (root)
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct DisturbArgs {
+    /// Draw other moments
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Take this part of each CPU's time, in percent
+    #[arg(long = "share", value_name = "PERCENT", default_value_t = SHARE_PERCENT,
+          value_parser = clap::value_parser!(u64).range(0..=SHARE_PERCENT_MAX))]
     share_percent: u64,
+    /// Take it for so long at most
+    #[arg(long, value_name = "TIME", default_value = "40ms", value_parser = stall)]
     longest: Duration,
-    hogs: usize,
+    /// Add so many endless loops
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1000))]
+    hogs: u16,
+    /// End after this time; without a command: go on for so long
+    #[arg(long = "for", value_name = "TIME", value_parser = crate::stress::time)]
     time: Option<Duration>,
-    command: Vec<String>,
-    /// The command is a `colocate`, whose answers are judged.
+    #[command(flatten)]
     asked: Asked,
+    /// The command
+    #[arg(last = true, required_unless_present = "time")]
+    command: Vec<String>,
 }
 
-fn parse(args: &[String]) -> Result<Options> {
-    let (args, command) = match args.iter().position(|arg| arg == "--") {
-        Some(at) => (&args[..at], args[at + 1..].to_vec()),
-        None => (args, Vec::new()),
-    };
-    let mut options = Options {
-        seed: 1,
-        share_percent: SHARE_PERCENT,
-        longest: LONGEST,
-        hogs: 0,
-        time: None,
-        command,
-        asked: Asked::default(),
-    };
-    let mut args = args.iter();
-    while let Some(name) = args.next() {
-        let value = args.next().with_context(|| format!("{name} needs a value; disturb has {KNOWN}"))?;
-        let number = || value.parse::<u64>().with_context(|| format!("{name} {value}: a whole number"));
-        match name.as_str() {
-            "--seed" => options.seed = number()?,
-            "--share" => options.share_percent = number()?,
-            "--longest" => options.longest = crate::stress::time(value)?,
-            "--hogs" => options.hogs = usize::try_from(number()?)?,
-            "--for" => options.time = Some(crate::stress::time(value)?),
-            "--answers" => options.asked.times = u32::try_from(number()?)?,
-            "--right" => options.asked.right = value.split(',').map(str::to_owned).collect(),
-            "--within" => options.asked.within = crate::stress::time(value)?,
-            other => bail!("disturb has no option `{other}`: it has {KNOWN}"),
-        }
-    }
-    ensure!(
-        options.time.is_some() || !options.command.is_empty(),
-        "which command is to be disturbed? It has {KNOWN}"
-    );
-    ensure!((0..=SHARE_PERCENT_MAX).contains(&options.share_percent), "--share is 0 to {SHARE_PERCENT_MAX}");
+/// Reads the longest time for which a CPU is away.
+fn stall(text: &str) -> Result<Duration> {
     let allowed = SHORTEST..=LONGEST_MAX;
-    ensure!(allowed.contains(&options.longest), "--longest is {SHORTEST:?} to {LONGEST_MAX:?}");
-    ensure!(options.hogs <= 1_000, "--hogs is 0 to 1000");
-    options.asked.check(&options.command)?;
-    Ok(options)
+    let time = crate::stress::time(text)?;
+    ensure!(allowed.contains(&time), "{SHORTEST:?} to {LONGEST_MAX:?}");
+    Ok(time)
 }
 
 /// One time that CPUs are away: when it begins, counted from the start, how long it lasts, and where (`None`: everywhere).
@@ -95,7 +74,7 @@ struct Stall {
 }
 
 /// The stalls of a seed on so many CPUs, one after the other, without end.
-fn stalls(options: &Options, cpus: usize) -> impl Iterator<Item = Stall> + use<> {
+fn stalls(options: &DisturbArgs, cpus: usize) -> impl Iterator<Item = Stall> + use<> {
     let mut random = Random::new(options.seed);
     let (longest, share) = (options.longest, options.share_percent as f64 / 100.0);
     let mean = (SHORTEST + longest).as_secs_f64() / 2.0;
@@ -171,7 +150,7 @@ fn wait(command: Option<&mut Disturbed>, time: Option<Duration>, failed: &Atomic
 /// Calls `work` beside stalls and hogs; it is told when they cannot be made. Returns what it returns, and how often and for how long
 /// each CPU was away.
 fn beside<T>(
-    options: &Options,
+    options: &DisturbArgs,
     cpus: &[CpuId],
     work: impl FnOnce(&AtomicBool) -> Result<T>,
 ) -> Result<(T, Vec<(u32, Duration)>)> {
@@ -208,14 +187,14 @@ fn beside<T>(
 }
 
 /// Runs the command beside stalls and hogs.
-pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
-    let options = parse(args)?;
+pub(crate) fn command(options: &DisturbArgs) -> Result<ExitCode> {
+    options.asked.check(&options.command)?;
     let cpus: Vec<CpuId> = affinity(0)?.iter().collect();
     if options.asked.times > 0 {
-        return answers::command(&options, &cpus);
+        return answers::command(options, &cpus);
     }
     let start = Instant::now();
-    let (code, taken) = beside(&options, &cpus, |failed| {
+    let (code, taken) = beside(options, &cpus, |failed| {
         let child = options.command.split_first().map(|(program, rest)| {
             Command::new(program)
                 .args(rest)
@@ -238,8 +217,10 @@ pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
 mod tests {
     use super::*;
 
-    fn options(text: &str) -> Result<Options> {
-        parse(&text.split(' ').map(str::to_owned).collect::<Vec<_>>())
+    fn options(text: &str) -> Result<DisturbArgs> {
+        let options: DisturbArgs = crate::parsed(text)?;
+        options.asked.check(&options.command)?;
+        Ok(options)
     }
 
     #[test]
@@ -251,11 +232,11 @@ mod tests {
             (Duration::from_millis(20), "cargo test --seed")
         );
         for (bad, words) in [
-            ("--seed 7", "which command"),
-            ("--share 80 -- true", "0 to 40"),
+            ("--seed 7", "COMMAND"),
+            ("--share 80 -- true", "0..=40"),
             ("--longest 2s -- true", "1ms to 500ms"),
-            ("--lottery 1 -- true", "no option `--lottery`"),
-            ("--seed", "needs a value"),
+            ("--lottery 1 -- true", "unexpected argument '--lottery'"),
+            ("--seed", "a value is required"),
             ("--answers 20 --right idle -- schedlab colocate", "--json"),
             ("--answers 20 -- schedlab colocate --json", "--right"),
             ("--right idle -- schedlab colocate --json", "--answers"),

@@ -6,7 +6,7 @@ mod python;
 use crate::finding::Finding;
 use crate::picture::{self, RUNGS, Series};
 use crate::tree;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use schedlab_model::Ns;
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_scheduler::registry::{self, Entry};
@@ -51,10 +51,7 @@ const LINES: &[(&str, &str, &str, &str)] = &[
 ];
 
 /// Writes the generated files anew.
-pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
-    if let Some(extra) = args.first() {
-        bail!("docs takes no argument, but got `{extra}`");
-    }
+pub(crate) fn command() -> Result<ExitCode> {
     let root = tree::root();
     std::fs::create_dir_all(root.join("docs"))?;
     for (file, text) in texts(&root)? {
@@ -75,7 +72,7 @@ fn blocks(root: &Path) -> Result<ExitCode> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let test = "documented::every_block_of_output_is_what_the_program_prints";
     let status = Command::new(cargo)
-        .args(["test", "--quiet", "--package", "schedlab-cli", "--test", "it", "--", "--exact", test])
+        .args(["test", "--quiet", "--workspace", "--test", "it", "--", "--exact", test])
         .env("SCHEDLAB_DOCS", "write")
         .current_dir(root)
         .status()

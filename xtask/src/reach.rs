@@ -2,7 +2,7 @@
 //! Which files count is said in `.ci/reach.toml`; when in doubt, the part runs.
 
 use crate::tree;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -24,6 +24,9 @@ const ABOUT: &str = "\
 struct Rule {
     /// Pathspecs of files that cannot matter to the part.
     cannot: Vec<String>,
+    /// Arguments of `cargo xtask`: what that prints counts, too.
+    #[serde(default)]
+    asks: Vec<String>,
 }
 
 /// The hash of one part.
@@ -32,10 +35,25 @@ struct Pass {
     hash: String,
 }
 
-pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
+/// Runs a part of the tests, unless no file that counts for it (.ci/reach.toml) has changed since it passed; alone: prints which
+/// parts would run, and why
+#[derive(clap::Args, Debug)]
+pub(crate) struct ReachArgs {
+    /// The part
+    #[arg(requires = "command")]
+    part: Option<String>,
+    /// Run it whatever changed
+    #[arg(long)]
+    always: bool,
+    /// What runs it
+    #[arg(last = true)]
+    command: Vec<String>,
+}
+
+pub(crate) fn command(args: &ReachArgs) -> Result<ExitCode> {
     let tree = tree::root();
     let rules = rules(&tree)?;
-    let Some((part, rest)) = args.split_first() else {
+    let Some(part) = &args.part else {
         for (part, rule) in &rules {
             println!(
                 "{part}: {}",
@@ -48,15 +66,9 @@ pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
         let known: Vec<&str> = rules.keys().map(String::as_str).collect();
         format!("{RULES} has no part {part}; it has {}", known.join(", "))
     })?;
-    let (always, program) = match rest {
-        [dashes, program @ ..] if dashes == "--" && !program.is_empty() => (false, program),
-        [always, dashes, program @ ..] if always == "--always" && dashes == "--" && !program.is_empty() => {
-            (true, program)
-        }
-        _ => bail!("usage: cargo xtask reach PART [--always] -- COMMAND"),
-    };
+    let program = &args.command;
     match why(&tree, part, rule) {
-        None if !always => {
+        None if !args.always => {
             println!("{part}: left out, no file that counts for it has changed since it passed ({RULES})");
             return Ok(ExitCode::SUCCESS);
         }
@@ -127,14 +139,27 @@ fn counted(tree: &Path, rule: &Rule) -> Result<Vec<String>> {
     Ok(files)
 }
 
-/// Returns a hash of the names and contents of the files that count for a part.
+/// Returns what this program prints when it is asked this; nothing is asked: nothing.
+fn ask(tree: &Path, question: &[String]) -> Result<String> {
+    if question.is_empty() {
+        return Ok(String::new());
+    }
+    let program = std::env::current_exe().context("this program")?;
+    let output = Command::new(program).args(question).current_dir(tree).stdin(Stdio::null()).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "cargo xtask {}: {}", question.join(" "), said.trim());
+    String::from_utf8(output.stdout).context("its answer")
+}
+
+/// Returns a hash of the names and contents of the files that count for a part, and of the answer that does.
 fn hash(tree: &Path, rule: &Rule) -> Result<String> {
     let files = counted(tree, rule)?;
     ensure!(!files.is_empty(), "no file counts");
     let list = files.join("\n");
     let contents = hash_object(tree, &["--no-filters", "--stdin-paths"], &list)?;
     ensure!(contents.lines().count() == files.len(), "git hash-object left out a file");
-    Ok(hash_object(tree, &["--stdin"], &(list + "\n" + &contents))?.trim().to_owned())
+    let answer = ask(tree, &rule.asks)?;
+    Ok(hash_object(tree, &["--stdin"], &(list + "\n" + &contents + &answer))?.trim().to_owned())
 }
 
 fn hash_object(tree: &Path, options: &[&str], input: &str) -> Result<String> {
@@ -173,7 +198,8 @@ mod tests {
             ("docs/guests.md", &[]),
             ("python/tests/test_schedlab.py", &["python"]),
             ("scenarios/two-hogs.toml", &["python"]),
-            ("xtask/guest/tests/attach.sh", &["guests-short"]),
+            ("guest-lab/guest/tests/attach.sh", &["guests-short"]),
+            ("guest-lab/tests/pairs.rs", &[]),
         ] {
             assert!(tree.join(path).is_file(), "{path} is not there any more");
             let counts = counted.iter().filter(|(_, files)| files.iter().any(|file| file == path));
@@ -188,7 +214,7 @@ mod tests {
         let _ = std::fs::remove_dir_all(&tree);
         std::fs::create_dir_all(tree.join("docs")).unwrap();
         let write = |file: &str, text: &str| std::fs::write(tree.join(file), text).unwrap();
-        let rule = Rule { cannot: vec!["docs".to_owned()] };
+        let rule = Rule { cannot: vec!["docs".to_owned()], asks: Vec::new() };
         write("a.rs", "1");
         write("docs/README.md", "1");
         assert!(hash(&tree, &rule).is_err(), "without git nothing is left out");
@@ -207,13 +233,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_asked_and_not_answered_makes_a_part_run() {
+        let rule = Rule { cannot: Vec::new(), asks: vec!["--no-such-option".to_owned()] };
+        let reason = why(&tree::root(), "x", &rule).unwrap();
+        assert!(
+            reason.starts_with("runs, its files cannot be compared: cargo xtask --no-such-option"),
+            "{reason}"
+        );
+    }
+
+    #[test]
     fn a_part_that_passed_is_left_out_until_something_changes() {
         let tree = schedlab_testing::temp_dir().join(format!("schedlab-passed-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&tree);
         std::fs::create_dir_all(tree.join(".ci")).unwrap();
         assert!(Command::new("git").args(["init", "-q"]).current_dir(&tree).status().unwrap().success());
         std::fs::write(tree.join("a.rs"), "1").unwrap();
-        let rule = Rule { cannot: vec![PASSED.to_owned()] };
+        let rule = Rule { cannot: vec![PASSED.to_owned()], asks: Vec::new() };
         assert!(why(&tree, "x", &rule).unwrap().contains("does not say"));
         keep(&tree, "x", hash(&tree, &rule).unwrap()).unwrap();
         assert_eq!(why(&tree, "x", &rule), None);

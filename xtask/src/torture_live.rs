@@ -2,31 +2,20 @@
 //! removed, cut or garbled, numbers that are used again, second instances, full disks.
 
 use crate::built::Built;
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 /// Rounds in all, as docs/live-safety.md has them.
-const ROUNDS: u64 = 2_000;
+pub(crate) const ROUNDS: u64 = 2_000;
 /// So many seconds a control group may stay that another program makes and removes.
 const LOOKS: u32 = 20;
 /// One round of so many is one of a whole driver, which takes ten times as long.
 const DRIVERS: u64 = 8;
 
-pub(crate) fn command(arguments: &[String]) -> Result<ExitCode> {
-    let (mut rounds, mut seed) = (ROUNDS, 1);
-    for pair in arguments.chunks(2) {
-        let number = |text: &String| {
-            text.parse().with_context(|| format!("{} {text}: give a whole number, such as {ROUNDS}", pair[0]))
-        };
-        match pair {
-            [option, text] if option == "--rounds" => rounds = number(text)?,
-            [option, text] if option == "--seed" => seed = number(text)?,
-            _ => bail!("torture-live knows --rounds N and --seed N"),
-        }
-    }
+pub(crate) fn command(rounds: u64, seed: u64) -> Result<ExitCode> {
     let of_drivers = rounds / DRIVERS;
     let tests = [
         ("schedlab-live", "tortured_keepers_leave_nothing", rounds - of_drivers),

@@ -1,24 +1,15 @@
 //! `cargo xtask torture-writes`: many rounds of the tests that kill every command that writes, fill its disk, and let it write as
 //! root where another user prepared links, pipes and modes.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::process::{Command, ExitCode};
 
-const ROUNDS: u32 = 500;
 const TESTS: [&str; 2] = [
     "writes::what_was_there_stays_or_the_whole_new_file_is_there",
     "writes::hostile::a_hostile_file_system_gets_nothing_of_root",
 ];
 
-pub(crate) fn command(arguments: &[String]) -> Result<ExitCode> {
-    let rounds = match arguments {
-        [] => ROUNDS,
-        [option, number] if option == "--rounds" => {
-            let wanted = || format!("--rounds {number}: give a whole number, such as {ROUNDS}");
-            number.parse().with_context(wanted)?
-        }
-        _ => bail!("torture-writes knows --rounds N"),
-    };
+pub(crate) fn command(rounds: u32) -> Result<ExitCode> {
     let mut cargo = Command::new("cargo");
     cargo.args(["test", "-p", "schedlab-cli", "--test", "it", "--"]).args(TESTS);
     let status = cargo

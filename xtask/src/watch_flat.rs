@@ -1,30 +1,20 @@
 //! `cargo xtask watch-flat`: the memory of `schedlab watch` beside threads that are created and end, minute by minute.
 
 use crate::built::Built;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 /// Threads and minutes of the attack that found the leak (44 to 99 MB beside 13,909 threads).
-const THREADS: u32 = 15_000;
-const MINUTES: u32 = 10;
+pub(crate) const THREADS: u32 = 15_000;
+pub(crate) const MINUTES: u32 = 10;
 /// Names of the threads, as those of a pool: each of up to 2,000 names has a row with its distributions.
 const NAMES: u32 = 100;
 /// So much may come after the second minute, in KiB: half of what 15,000 threads took when ended tasks were kept. On a busy machine tables that have a
 /// greatest size still grow then (the switches that are remembered while a task waits: 12 MB).
 const GROWS: u64 = 30_000;
 
-pub(crate) fn command(arguments: &[String]) -> Result<ExitCode> {
-    let (mut threads, mut minutes) = (THREADS, MINUTES);
-    for pair in arguments.chunks(2) {
-        let number =
-            |text: &String| text.parse().with_context(|| format!("{} {text}: give a whole number", pair[0]));
-        match pair {
-            [option, text] if option == "--threads" => threads = number(text)?,
-            [option, text] if option == "--minutes" => minutes = number(text)?,
-            _ => bail!("watch-flat knows --threads N and --minutes N"),
-        }
-    }
+pub(crate) fn command(threads: u32, minutes: u32) -> Result<ExitCode> {
     let mut watch = Built::all()?.program("schedlab-cli")?;
     watch.args(["watch", "--json", "--for", &format!("{minutes}m")]).stdout(Stdio::null());
     let mut watch = watch.spawn().context("schedlab cannot be started")?;

@@ -1,7 +1,8 @@
 //! The command line: the list of the commands. The arguments of each are beside its code, in `commands/NAME.rs`.
 
 use crate::commands;
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use std::fmt::Write as _;
 
 /// Would another scheduler serve this workload better? Record a real machine, or write a scenario, and compare.
 #[derive(Debug, Parser)]
@@ -26,6 +27,52 @@ pub(crate) struct Args {
     /// The command and its arguments.
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// The first page of help: what a person wants, and the commands for it.
+const GROUPS: [(&str, &[&str]); 6] = [
+    ("See what happens", &["record", "show", "watch", "diff", "explain", "doctor"]),
+    ("Predict", &["compare", "tune", "list"]),
+    ("Measure this machine", &["latency", "stress", "calibrate", "bench", "experiment"]),
+    ("Run live", &["colocate", "run", "attach", "confirm", "top", "verify"]),
+    ("Give back", &["status", "detach", "restore"]),
+    ("Files of other tools", &["import", "export"]),
+];
+/// Commands that the first page only names.
+const OTHERS: [&str; 4] = ["generate", "published", "man", "completions"];
+
+/// Returns the command line, whose help has the commands in groups.
+pub(crate) fn command() -> clap::Command {
+    let command = Args::command();
+    let header = *command.get_styles().get_header();
+    let literal = *command.get_styles().get_literal();
+    let mut text = String::from("{about}\n\n{usage-heading} {usage}\n");
+    for (title, names) in GROUPS {
+        let here: Vec<&clap::Command> =
+            names.iter().filter_map(|name| command.find_subcommand(name)).collect();
+        // A build without the machine has no commands of some groups.
+        if !here.is_empty() {
+            let _ = writeln!(text, "\n{header}{title}:{header:#}");
+        }
+        for one in here {
+            let about = one.get_about().map(ToString::to_string).unwrap_or_default();
+            let _ = writeln!(text, "  {literal}{:<11}{literal:#} {about}", one.get_name());
+        }
+    }
+    let others: Vec<&str> =
+        OTHERS.into_iter().filter(|name| command.find_subcommand(name).is_some()).collect();
+    let _ = write!(text, "\nOthers: {} (schedlab COMMAND --help)\n", others.join(", "));
+    text += "\n{options}{after-help}";
+    command.help_template(text.replace("{options}", &format!("{header}Options:{header:#}\n{{options}}")))
+}
+
+impl Args {
+    /// Reads the arguments of this process.
+    pub(crate) fn read() -> Result<Args, clap::Error> {
+        let mut command = command();
+        let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+        Args::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+    }
 }
 
 /// When output has colours.
@@ -54,26 +101,26 @@ pub(crate) enum Command {
     Diff(commands::diff::DiffArgs),
     /// Write a random scenario
     Generate(commands::generate::GenerateArgs),
-    /// Turn a Perfetto trace, or the text of `perf script` or ftrace, into a recording; an rt-app workload into a scenario
+    /// Turn a trace (perf, Perfetto, ftrace, LTTng) into a recording, rt-app into a scenario
     Import(commands::import::ImportArgs),
     /// Write a recording for other tools: Perfetto, ftrace, perf script, CSV
     Export(commands::export::ExportArgs),
     /// Play a recording or a scenario under other schedulers and settings
     Compare(commands::compare::CompareArgs),
-    /// Search settings for the one that serves a goal best, and say what it costs and how sure that is
+    /// Search settings for the one that serves a goal best, and say how sure that is
     Tune(commands::tune::TuneArgs),
     /// Print every published figure of the gallery's scenarios beside the simulated one, and why they differ
     Published(commands::published::PublishedArgs),
     /// List the schedulers or the scenarios
     List(commands::list::ListArgs),
     #[cfg(feature = "machine")]
-    /// Measure the cost of a scheduling decision: in the model (`bench model`), or live under real locks (`bench runqueue`)
+    /// Measure the cost of a scheduling decision, in the model or under real locks
     Bench(commands::bench::BenchArgs),
     #[cfg(feature = "machine")]
-    /// Measure how late threads wake on this machine: the ladder up to the maximum, and a verdict
+    /// Measure how late threads wake: the ladder up to the maximum, and a verdict
     Latency(commands::latency::LatencyArgs),
     #[cfg(feature = "machine")]
-    /// Load this machine: senders and receivers as hackbench has them, CPU hogs, memory streams
+    /// Load this machine: pairs as hackbench has them, CPU hogs, memory streams
     Stress(commands::stress::StressArgs),
     #[cfg(feature = "machine")]
     /// Measure what this machine's own work costs, and keep it as the cost preset this-machine
@@ -105,10 +152,10 @@ pub(crate) enum Command {
     /// Check that the log of a live run gives the same decisions again
     Verify(commands::verify::VerifyArgs),
     #[cfg(feature = "machine")]
-    /// Run the variants and schedulers of `compare` on the real threads: predicted beside live
+    /// Run the variants of `compare` on the real threads: predicted beside live
     Confirm(commands::confirm::ConfirmArgs),
     #[cfg(feature = "machine")]
-    /// Watch a managed machine: latencies, which tasks delay which, what agents cost and what they gain
+    /// Watch a managed machine: latencies, delays, what agents cost and what they gain
     Top(commands::top::TopArgs),
     #[cfg(feature = "machine")]
     /// Show which running threads schedlab manages now
@@ -136,7 +183,6 @@ pub(crate) enum Command {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
 
     /// As wide as help is at most.
     const WIDTH: usize = 100;
@@ -182,6 +228,26 @@ mod tests {
 
     #[test]
     fn help_is_wrapped_once() {
-        check(&Args::command(), "schedlab");
+        check(&command(), "schedlab");
+    }
+
+    /// Each command is in one place of the first page, and its line fits.
+    #[test]
+    #[cfg(feature = "machine")]
+    fn every_command_is_on_the_first_page() {
+        let command = command();
+        let mut listed: Vec<&str> =
+            GROUPS.iter().flat_map(|(_, names)| *names).copied().chain(OTHERS).collect();
+        let mut known: Vec<&str> =
+            command.get_subcommands().filter(|one| !one.is_hide_set()).map(clap::Command::get_name).collect();
+        listed.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(listed, known);
+        let help = command.clone().render_help().to_string();
+        for line in help.lines() {
+            assert!(line.chars().count() <= WIDTH, "{line}");
+        }
+        assert!(help.contains("\nPredict:\n  compare     Play a recording"), "{help}");
+        assert!(!help.contains("  generate ") && help.contains("Others: generate, published"), "{help}");
     }
 }

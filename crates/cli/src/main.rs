@@ -21,7 +21,6 @@ mod screen;
 mod stdin;
 
 use args::{Args, Command};
-use clap::Parser;
 use message::{limited, on_one_line};
 use std::io::Write;
 use std::process::ExitCode;
@@ -129,7 +128,7 @@ fn prepare(args: &Args) {
 
 /// Reads the arguments; else what the program ends with.
 fn arguments() -> Result<Args, ExitCode> {
-    let args = Args::try_parse().map_err(|error| refused(&error))?;
+    let args = Args::read().map_err(|error| refused(&error))?;
     #[cfg(feature = "parquet")]
     if !matches!(args.command, Command::Show(_) | Command::Compare(_)) {
         format::no_parquet(std::env::args_os()).map_err(|error| failed(&message(&error), false))?;
@@ -190,8 +189,7 @@ fn message(error: &anyhow::Error) -> String {
 /// Says that a command is not in this program.
 #[cfg(not(feature = "machine"))]
 fn missing(words: &[String]) -> anyhow::Error {
-    use clap::CommandFactory as _;
-    let all = Args::command();
+    let all = args::command();
     let known: Vec<&str> = all.get_subcommands().map(clap::Command::get_name).collect();
     anyhow::anyhow!(not_among(words.first().map(String::as_str).unwrap_or_default(), &known))
 }

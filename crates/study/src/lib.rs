@@ -24,7 +24,6 @@ pub mod measurements;
 pub mod metric;
 pub mod order;
 pub mod page;
-pub mod pairs;
 pub mod pieces;
 pub mod preset;
 pub mod published;

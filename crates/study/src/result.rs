@@ -8,6 +8,7 @@ use crate::gate::GateOutcome;
 use crate::headline::Figure;
 use crate::measurements::Kind;
 use crate::metric::Metric;
+use schedlab_model::random;
 use schedlab_report::{Cdf, Lanes, Matrix, Series, Table};
 use schedlab_stats::Estimate;
 use serde::{Deserialize, Serialize};
@@ -376,6 +377,15 @@ impl Study {
     /// How the recommended row is set without schedlab.
     pub fn recommended(&self) -> Option<&Deployment> {
         self.rows.get(self.verdict.row?)?.deploy.as_ref()
+    }
+
+    /// Returns one hash of the event streams of all rows and seeds, in hexadecimal.
+    pub fn events_hash(&self) -> String {
+        let hashes = self.rows.iter().flat_map(|row| &row.event_hashes);
+        let hash = hashes.fold(0, |all, one| {
+            random::mix(all ^ u64::from_str_radix(one, 16).unwrap_or_default()).wrapping_add(random::GOLDEN)
+        });
+        format!("{hash:016x}")
     }
 
     /// Whether the numbers mean something.

@@ -146,7 +146,7 @@ pub fn by_importance(study: &Study) -> (Vec<(Kind, String)>, usize) {
 const BEYOND: f64 = 2.0;
 
 /// Whether `values` are too few for the percentile of this rank (in thousandths of a percent).
-pub(crate) fn few_for(rank: u32, values: f64) -> bool {
+pub fn few_for(rank: u32, values: f64) -> bool {
     // The part beyond is whole thousandths: with 1 - 0.99 two hundred values would be a hair too few for p99.
     values * f64::from(100_000_u32.saturating_sub(rank)) < BEYOND * 100_000.0
 }

@@ -2,7 +2,7 @@
 //! answer is known beforehand (`--right`: settings of which each meets the goal, where the default does not); the only other answer that
 //! is no fault is that it cannot be told (exit code 3).
 
-use super::{Disturbed, Options, beside, wait};
+use super::{DisturbArgs, Disturbed, beside, wait};
 use anyhow::{Context, Result, ensure};
 use schedlab_model::CpuId;
 use serde_json::Value;
@@ -12,8 +12,6 @@ use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// A first useful line comes within this, unless `--within` says something else.
-const WITHIN: Duration = Duration::from_secs(15);
 /// A run that takes longer is ended, unless `--for` says something else.
 const LIMIT: Duration = Duration::from_secs(600);
 /// The exit codes of a `colocate` that has an answer, and of one that cannot tell.
@@ -21,17 +19,17 @@ const ANSWERED: i32 = 0;
 const CANNOT_TELL: i32 = 3;
 
 /// What is asked about the answers; no times: nothing.
-#[derive(Clone, Debug)]
+#[derive(clap::Args, Clone, Debug)]
 pub(super) struct Asked {
+    /// Run the command, a `schedlab colocate ... --json`, so many times beside other stalls, and judge the answers
+    #[arg(long = "answers", value_name = "N", default_value_t = 0)]
     pub(super) times: u32,
+    /// The settings that are right, such as idle,group-idle; the only other good answer is that it cannot be told
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(super) right: Vec<String>,
+    /// The first line on how a setting does comes within this
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = crate::stress::time)]
     pub(super) within: Duration,
-}
-
-impl Default for Asked {
-    fn default() -> Asked {
-        Asked { times: 0, right: Vec::new(), within: WITHIN }
-    }
 }
 
 impl Asked {
@@ -107,7 +105,7 @@ fn judge(answer: &Answer, asked: &Asked) -> Result<&'static str, String> {
 }
 
 /// Runs the command once.
-fn ask(options: &Options, failed: &AtomicBool) -> Result<Answer> {
+fn ask(options: &DisturbArgs, failed: &AtomicBool) -> Result<Answer> {
     let (program, rest) = options.command.split_first().context("no command")?;
     let begin = Instant::now();
     let mut command = Command::new(program);
@@ -140,13 +138,13 @@ fn ask(options: &Options, failed: &AtomicBool) -> Result<Answer> {
 }
 
 /// Asks as often as is asked for, with another seed each time, and prints a line for each.
-pub(super) fn command(options: &Options, cpus: &[CpuId]) -> Result<ExitCode> {
+pub(super) fn command(options: &DisturbArgs, cpus: &[CpuId]) -> Result<ExitCode> {
     let asked = &options.asked;
     let (mut right, mut cannot, mut slowest) = (0, 0, Duration::ZERO);
     for turn in 0..asked.times {
         let seed = options.seed.wrapping_add(u64::from(turn));
         let begin = Instant::now();
-        let once = Options { seed, ..options.clone() };
+        let once = DisturbArgs { seed, ..options.clone() };
         let (answer, taken) = beside(&once, cpus, |failed| ask(&once, failed))?;
         let time = begin.elapsed().as_secs_f64();
         let away: Vec<String> =
@@ -192,7 +190,11 @@ mod tests {
 
     #[test]
     fn only_a_right_answer_and_an_honest_none_are_no_faults() {
-        let asked = Asked { times: 1, right: vec!["idle".to_owned(), "nice".to_owned()], within: WITHIN };
+        let asked = Asked {
+            times: 1,
+            right: vec!["idle".to_owned(), "nice".to_owned()],
+            within: Duration::from_secs(15),
+        };
         let result = |chosen: &str, outcome: &str| {
             format!(r#"{{"chosen": {chosen}, "outcome": "{outcome}", "given_back": {{"failed": []}}}}"#)
         };
@@ -234,8 +236,8 @@ mod tests {
     fn a_run_is_read_to_its_end() {
         let script = r#"echo "0.1 s so far: default misses the goal" >&2; echo '{"chosen": "idle"}'; exit 3"#;
         let command = ["sh", "-c", script].map(str::to_owned).to_vec();
-        let args = ["--share", "0", "--for", "100s", "--"].map(str::to_owned);
-        let options = super::super::parse(&[&args[..], &command].concat()).unwrap();
+        let options: DisturbArgs = crate::parsed("--share 0 --for 100s").unwrap();
+        let options = DisturbArgs { command, ..options };
         let answer = ask(&options, &AtomicBool::new(false)).unwrap();
         assert_eq!(answer.status.and_then(|status| status.code()), Some(3));
         assert!(answer.first.is_some() && answer.said.len() == 1, "{answer:?}");

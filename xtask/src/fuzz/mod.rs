@@ -11,7 +11,7 @@ mod slt;
 mod targets;
 mod worker;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -24,24 +24,40 @@ const TURN: Duration = Duration::from_secs(20);
 /// Address space of a worker, in KiB.
 const MEMORY_KIB: u64 = 6 << 20;
 
-/// What the command line asks for.
-struct Options {
+/// Tries changed inputs on every parser, on a stable compiler; what crashes or hangs is kept in target/fuzz
+#[derive(clap::Args)]
+pub(crate) struct FuzzArgs {
+    /// Go on for this long
+    #[arg(long = "for", value_name = "TIME", default_value = "60s", value_parser = crate::stress::time)]
     time: Duration,
+    /// Make other changes
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Try only this parser (may be given several times)
+    #[arg(long = "target", value_name = "PARSER", value_parser = targets::find)]
     targets: Vec<&'static targets::Target>,
+    /// Keep what is found here
+    #[arg(long, value_name = "FOLDER", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/fuzz"), hide_default_value = true)]
     folder: PathBuf,
+    /// Try one input, and print what came of it
+    #[arg(long, value_names = ["PARSER", "FILE"], num_args = 2)]
+    input: Vec<String>,
+    /// TARGET SEED MILLISECONDS FOLDER, for the fuzzer itself
+    #[arg(long, num_args = 4, hide = true)]
+    worker: Vec<String>,
 }
 
 /// Runs the fuzzer until the time is over.
-pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
-    if let [first, rest @ ..] = args {
-        match first.as_str() {
-            "--worker" => return worker::run(rest),
-            "--input" => return worker::one(rest),
-            _ => {}
-        }
+pub(crate) fn command(mut options: FuzzArgs) -> Result<ExitCode> {
+    if !options.worker.is_empty() {
+        return worker::run(&options.worker);
     }
-    let options = parse(args)?;
+    if !options.input.is_empty() {
+        return worker::one(&options.input);
+    }
+    if options.targets.is_empty() {
+        options.targets = targets::ALL.iter().collect();
+    }
     std::fs::create_dir_all(&options.folder)
         .with_context(|| format!("{}: cannot be made", options.folder.display()))?;
     let (begin, mut tally, mut seed) = (Instant::now(), Tally::default(), options.seed);
@@ -76,31 +92,9 @@ struct Tally {
     runs: BTreeMap<&'static str, u64>,
 }
 
-fn parse(args: &[String]) -> Result<Options> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/fuzz");
-    let mut options = Options { time: Duration::from_secs(60), seed: 1, targets: Vec::new(), folder };
-    let mut args = args.iter();
-    while let Some(name) = args.next() {
-        let value = args.next().with_context(|| format!("{name} needs a value"))?;
-        match name.as_str() {
-            "--for" => options.time = crate::stress::time(value)?,
-            "--seed" => {
-                options.seed = value.parse().with_context(|| format!("--seed {value}: not a number"))?
-            }
-            "--target" => options.targets.push(targets::find(value)?),
-            "--folder" => options.folder = PathBuf::from(value),
-            _ => bail!("fuzz has no option {name}: it has --for, --seed, --target, --folder and --input"),
-        }
-    }
-    if options.targets.is_empty() {
-        options.targets = targets::ALL.iter().collect();
-    }
-    Ok(options)
-}
-
 /// One worker's turn. A worker that dies leaves the input behind that it died of.
 fn turn_of(
-    options: &Options,
+    options: &FuzzArgs,
     target: &'static targets::Target,
     seed: u64,
     turn: Duration,
@@ -157,7 +151,7 @@ fn noted(current: &Path) -> Result<Vec<u8>> {
     Ok(input[..length.min(input.len())].to_vec())
 }
 
-fn start(options: &Options, target: &'static targets::Target, seed: u64, turn: Duration) -> Result<Child> {
+fn start(options: &FuzzArgs, target: &'static targets::Target, seed: u64, turn: Duration) -> Result<Child> {
     let folder = options.folder.to_str().context("the folder's name is not text")?;
     let (seed, turn) = (seed.to_string(), turn.as_millis().to_string());
     let mut command = limited(&["fuzz", "--worker", target.name, &seed, &turn, folder])?;
@@ -174,7 +168,7 @@ pub(crate) fn limited(args: &[&str]) -> Result<Command> {
 }
 
 /// Every input that was kept because something went wrong with it.
-fn found(options: &Options) -> Result<Vec<PathBuf>> {
+fn found(options: &FuzzArgs) -> Result<Vec<PathBuf>> {
     let bad = |name: &str| name.contains("-died-") || name.contains("-panic-");
     let mut found = Vec::new();
     for entry in std::fs::read_dir(&options.folder)? {

@@ -21,7 +21,7 @@ mod xen;
 use anyhow::{Context, Result, ensure};
 use data::Record;
 use judge::Judgement;
-use options::Options;
+pub(crate) use options::OracleArgs;
 use preset::Preset;
 use replay::{Offsets, Replayed};
 use std::fmt::Write as _;
@@ -29,11 +29,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 /// Runs the chore; exit code 1 when too little agrees.
-pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
-    let Some(options) = options::parse(args)? else {
-        show(options::HELP);
-        return Ok(ExitCode::SUCCESS);
-    };
+pub(crate) fn command(options: &OracleArgs) -> Result<ExitCode> {
     let mut passed = true;
     for file in &options.files {
         if xen::is_one(file) {
@@ -48,7 +44,7 @@ pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
         if !options.json {
             show(&format!("{}: {} scenarios, kernel {}\n", file.display(), records.len(), records[0].kernel));
         }
-        passed &= if options.replay { replay_all(&records, &options)? } else { run_all(&records, &options)? };
+        passed &= if options.replay { replay_all(&records, options)? } else { run_all(&records, options)? };
     }
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
@@ -64,7 +60,7 @@ fn replay_one(record: &Record, preset: &Preset) -> Result<Replayed> {
         .with_context(|| format!("scenario {}", record.id))
 }
 
-fn replay_all(records: &[Record], options: &Options) -> Result<bool> {
+fn replay_all(records: &[Record], options: &OracleArgs) -> Result<bool> {
     let mut sum = Replayed::default();
     let mut out = String::new();
     report::replay_heading(&mut out);
@@ -97,13 +93,13 @@ fn replay_all(records: &[Record], options: &Options) -> Result<bool> {
     Ok(passed)
 }
 
-fn run_one(record: &Record, preset: &Preset, options: &Options) -> Result<Judgement> {
+fn run_one(record: &Record, preset: &Preset, options: &OracleArgs) -> Result<Judgement> {
     let model = simulate::simulate(record, preset, options.jitter)
         .with_context(|| format!("scenario {}", record.id))?;
     Ok(judge::judge(record, &model, options.tolerance))
 }
 
-fn run_all(records: &[Record], options: &Options) -> Result<bool> {
+fn run_all(records: &[Record], options: &OracleArgs) -> Result<bool> {
     let mut out = String::new();
     report::run_heading(&mut out);
     let (mut judgements, mut outside) = (Vec::new(), String::new());
@@ -136,7 +132,7 @@ fn run_all(records: &[Record], options: &Options) -> Result<bool> {
     Ok(passed)
 }
 
-fn verdict(out: &mut String, judgements: &[Judgement], options: &Options) -> bool {
+fn verdict(out: &mut String, judgements: &[Judgement], options: &OracleArgs) -> bool {
     let all = judgements.len();
     let mut line = |what: &str, inside: &dyn Fn(&Judgement) -> bool, wanted: Option<f64>| {
         let count = judgements.iter().filter(|judgement| inside(judgement)).count();

@@ -12,7 +12,7 @@ fn records(file: &str) -> Vec<Record> {
 
 /// Scenarios with the right shares, and with the right mean waits too, of 45; one run each.
 fn inside(file: &str) -> (usize, usize) {
-    let options = Options::default();
+    let options = OracleArgs::default();
     let judgements: Vec<Judgement> = records(file)
         .iter()
         .map(|record| run_one(record, &Preset::of(record, None).expect("a preset"), &options).expect("a run"))

@@ -62,11 +62,21 @@ impl State {
     }
 }
 
+/// Runs two programs with the same inputs: every number, name and key that OLD gives must be in what NEW gives; sentences may differ
+#[derive(clap::Args, Debug)]
+pub(crate) struct SameResultsArgs {
+    /// The program before a change, or a checkout with what it built for release
+    old: String,
+    /// The program after it
+    new: String,
+    /// Only cases that contain this
+    #[arg(value_name = "CASE")]
+    only: Vec<String>,
+}
+
 /// Runs the chore.
-pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
-    let [old, new, only @ ..] = args else {
-        bail!("same-results needs two programs or checkouts: cargo xtask same-results OLD NEW [CASE...]");
-    };
+pub(crate) fn command(args: &SameResultsArgs) -> Result<ExitCode> {
+    let SameResultsArgs { old, new, only } = args;
     let (old, new) = (State::at(old)?, State::at(new)?);
     let root = crate::tree::root();
     let oracles = old.xtask.is_some() && new.xtask.is_some();
@@ -123,7 +133,7 @@ fn compare_all<'a>(
             }
         }
     };
-    let threads = crate::arguments::jobs();
+    let threads = guest_lab::jobs();
     std::thread::scope(|scope| {
         let handles: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         handles

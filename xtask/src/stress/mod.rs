@@ -11,8 +11,7 @@ mod tally;
 mod worker;
 
 use anyhow::{Context, Result};
-use options::Options;
-pub(crate) use options::time;
+pub(crate) use options::{StressArgs, time};
 pub(crate) use schedlab_study::generate::Dice;
 use schedlab_study::generate::{self, Draft, Fault, Still, Verdict};
 use std::path::PathBuf;
@@ -27,30 +26,27 @@ const HANGS: Duration = Duration::from_secs(2);
 const PROGRESS: Duration = Duration::from_secs(10);
 
 /// Runs cases from `--seed` on until the time is over or `--runs` are done; stops at the first failure.
-pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
-    if let [first, rest @ ..] = args
-        && first == "--worker"
-    {
-        return worker::run(rest);
+pub(crate) fn command(options: &StressArgs) -> Result<ExitCode> {
+    if let Some(plant) = &options.worker {
+        return worker::run(plant);
     }
-    let options = options::parse(args)?;
     std::fs::create_dir_all(&options.folder)
         .with_context(|| format!("{}: cannot be made", options.folder.display()))?;
     let mut worker = Worker::new(&options.plant);
     if let Some(file) = &options.file {
-        return one(&options, &mut worker, file);
+        return one(options, &mut worker, file);
     }
     let (begin, mut told, mut tally) = (Instant::now(), Instant::now(), Tally::default());
     println!("stress: from seed {}{}", options.seed, options.planted());
-    while tally.done < options.runs && begin.elapsed() < options.time {
+    while options.goes_on(tally.done, begin.elapsed()) {
         let seed = options.seed.wrapping_add(tally.done);
         let draft = generate::draft(seed, options.scheduler.as_deref())?;
         let verdict = worker.trial(&draft.to_toml(), options.case)?;
         tally.count(&draft, &verdict);
         if let Verdict::Failed(fault, what) = &verdict {
             println!("stress: seed {seed} failed ({}): {what}", fault.name());
-            let small = smallest(&options, &mut worker, &draft, *fault)?;
-            keep(&options, &format!("seed-{seed}.toml"), *fault, what, small)?;
+            let small = smallest(options, &mut worker, &draft, *fault)?;
+            keep(options, &format!("seed-{seed}.toml"), *fault, what, small)?;
             if !options.keep_going {
                 break;
             }
@@ -66,7 +62,7 @@ pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
 }
 
 /// `--file`: one scenario.
-fn one(options: &Options, worker: &mut Worker, file: &PathBuf) -> Result<ExitCode> {
+fn one(options: &StressArgs, worker: &mut Worker, file: &PathBuf) -> Result<ExitCode> {
     let text =
         std::fs::read_to_string(file).with_context(|| format!("{}: cannot be read", file.display()))?;
     Ok(match worker.trial(&text, options.case)? {
@@ -87,7 +83,7 @@ fn one(options: &Options, worker: &mut Worker, file: &PathBuf) -> Result<ExitCod
 
 /// The smallest scenario found that still fails in the same way, and how.
 fn smallest(
-    options: &Options,
+    options: &StressArgs,
     worker: &mut Worker,
     draft: &Draft,
     fault: Fault,
@@ -121,7 +117,7 @@ fn smallest(
 
 /// Writes the smallest scenario down, and says how to see it again.
 fn keep(
-    options: &Options,
+    options: &StressArgs,
     name: &str,
     fault: Fault,
     what: &str,

@@ -1,40 +1,69 @@
 //! The command line of `cargo xtask stress`.
 
 use super::planted;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use schedlab_model::Ns;
 use schedlab_scheduler::registry;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-/// What the command line asks for.
-#[derive(Debug)]
-pub(super) struct Options {
-    /// First case.
+/// Runs random machines, workloads, schedulers and agents under every assertion of the engine; what fails is made small and kept
+/// in target/stress, as a scenario for `schedlab compare FILE --assert`
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct StressArgs {
+    /// Begin with this case; a failure names the case that repeats it
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
-    /// Most cases.
-    pub(super) runs: u64,
-    /// For how long cases are begun.
+    /// Run so many cases, however long they take
+    #[arg(long, value_name = "N")]
+    pub(super) runs: Option<u64>,
+    /// Begin cases for this long
+    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = time)]
     pub(super) time: Duration,
-    /// Only this one.
+    /// Only this scheduler
+    #[arg(long, value_name = "SCHEDULER", value_parser = scheduler)]
     pub(super) scheduler: Option<String>,
-    /// Most CPU time of a case.
+    /// Most CPU time of a case
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
     pub(super) case: Duration,
-    /// Most time for making a scenario smaller.
+    /// Most time for making a failure small
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
     pub(super) shrink: Duration,
-    /// Most trials for that.
+    /// Most trials for that
+    #[arg(long, value_name = "N", default_value_t = u64::MAX, hide_default_value = true)]
     pub(super) trials: u64,
-    /// On after a failure.
+    /// Go on after a failure
+    #[arg(long)]
     pub(super) keep_going: bool,
-    /// The planted fault, or `none`.
+    /// A fault in a copy of each scheduler, which must be found: forgets, anywhere, tickless, unsteady, spins, panics, overflows
+    #[arg(long, value_name = "FAULT", default_value = "none", value_parser = plant)]
     pub(super) plant: String,
-    /// This scenario instead of random ones.
+    /// This scenario instead of random ones
+    #[arg(long, value_name = "FILE")]
     pub(super) file: Option<PathBuf>,
-    /// Where scenarios that fail are kept.
+    /// Keep what fails here
+    #[arg(long, value_name = "FOLDER", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/stress"), hide_default_value = true)]
     pub(super) folder: PathBuf,
+    /// The planted fault, for the chore itself
+    #[arg(long, hide = true)]
+    pub(super) worker: Option<String>,
 }
 
-impl Options {
+fn scheduler(text: &str) -> Result<String> {
+    Ok(registry::find(text)?.name.to_owned())
+}
+
+fn plant(text: &str) -> Result<String> {
+    planted::find(text)?;
+    Ok(text.to_owned())
+}
+
+impl StressArgs {
+    /// Returns whether another case is begun.
+    pub(super) fn goes_on(&self, done: u64, passed: Duration) -> bool {
+        self.runs.map_or(passed < self.time, |runs| done < runs)
+    }
+
     /// Says that a fault is planted.
     pub(super) fn planted(&self) -> String {
         match self.plant.as_str() {
@@ -42,57 +71,6 @@ impl Options {
             plant => format!(", with a fault planted: {plant}"),
         }
     }
-}
-
-const KNOWN: &str = "--seed N, --for 10m, --runs N, --scheduler S, --keep-going, --case 60s, --shrink 60s, --trials N, \
-                     --plant FAULT, --file FILE, --folder FOLDER";
-
-pub(super) fn parse(args: &[String]) -> Result<Options> {
-    let mut options = Options {
-        seed: 1,
-        runs: u64::MAX,
-        time: Duration::from_secs(10),
-        scheduler: None,
-        case: Duration::from_secs(60),
-        shrink: Duration::from_secs(60),
-        trials: u64::MAX,
-        keep_going: false,
-        plant: "none".to_owned(),
-        file: None,
-        folder: Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/stress"),
-    };
-    let mut args = args.iter();
-    while let Some(name) = args.next() {
-        if name == "--keep-going" {
-            options.keep_going = true;
-            continue;
-        }
-        let value = args.next().with_context(|| format!("{name} needs a value; stress has {KNOWN}"))?;
-        let number = || value.parse().with_context(|| format!("{name} {value}: a whole number"));
-        match name.as_str() {
-            "--seed" => options.seed = number()?,
-            "--runs" => {
-                options.runs = number()?;
-                options.time = Duration::MAX;
-            }
-            "--trials" => options.trials = number()?,
-            "--for" => options.time = time(value)?,
-            "--case" => options.case = time(value)?,
-            "--shrink" => options.shrink = time(value)?,
-            "--scheduler" => {
-                registry::find(value)?;
-                options.scheduler = Some(value.clone());
-            }
-            "--plant" => {
-                planted::find(value)?;
-                options.plant.clone_from(value);
-            }
-            "--file" => options.file = Some(PathBuf::from(value)),
-            "--folder" => options.folder = PathBuf::from(value),
-            other => bail!("stress has no option `{other}`: it has {KNOWN}"),
-        }
-    }
-    Ok(options)
 }
 
 /// A time such as 10s, 5m or 1h.
@@ -112,14 +90,15 @@ mod tests {
 
     #[test]
     fn options_are_checked() {
-        let parse = |text: &str| parse(&text.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        let parse = crate::parsed::<StressArgs>;
         let options = parse("--seed 5 --for 10m --keep-going --plant forgets --case 2s").unwrap();
         assert_eq!((options.seed, options.time), (5, Duration::from_secs(600)));
         assert!(options.keep_going && options.planted().contains("forgets"));
         assert_eq!(options.case, Duration::from_secs(2));
-        assert_eq!(parse("--runs 3").unwrap().runs, 3);
-        assert!(parse("--sead 5").unwrap_err().to_string().contains("--seed N"));
-        assert!(parse("--seed").unwrap_err().to_string().contains("needs a value"));
+        let runs = parse("--runs 3").unwrap();
+        assert!(runs.goes_on(2, Duration::MAX) && !runs.goes_on(3, Duration::ZERO));
+        assert!(parse("--sead 5").unwrap_err().to_string().contains("--seed"));
+        assert!(parse("--seed").unwrap_err().to_string().contains("a value is required"));
         assert!(parse("--plant everything").unwrap_err().to_string().contains("forgets"));
         for wrong in ["--for ten", "--scheduler linux-9", "--seed x"] {
             assert!(parse(wrong).is_err(), "{wrong}");

@@ -122,8 +122,7 @@ fn read(answer: &str) -> Result<Verdict> {
 static PLACE: Mutex<String> = Mutex::new(String::new());
 
 /// The worker itself.
-pub(super) fn run(args: &[String]) -> Result<ExitCode> {
-    let [plant] = args else { bail!("--worker is for stress itself") };
+pub(super) fn run(plant: &str) -> Result<ExitCode> {
     let build = planted::builder(planted::find(plant)?);
     std::panic::set_hook(Box::new(|info| {
         if let (Some(at), Ok(mut place)) = (info.location(), PLACE.lock()) {

@@ -6,8 +6,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Folders of the repository: a path that begins with one of them is ours.
-const FOLDERS: [&str; 10] =
-    ["crates", "docs", "xtask", "scenarios", "recordings", "experiments", "oracles", "bpf", "python", "fuzz"];
+const FOLDERS: [&str; 11] = [
+    "crates",
+    "docs",
+    "guest-lab",
+    "xtask",
+    "scenarios",
+    "recordings",
+    "experiments",
+    "oracles",
+    "bpf",
+    "python",
+    "fuzz",
+];
 
 /// Files that a text may name by the end of their path, such as `compare/trust.rs`.
 const BY_THEIR_END: [&str; 2] = [".rs", ".md"];
@@ -37,25 +48,20 @@ pub(super) struct Known {
     headings: BTreeMap<String, Vec<String>>,
     /// Targets of the Makefile.
     targets: BTreeSet<String>,
-    /// What `cargo xtask help` says.
-    chores: &'static str,
+    /// The chores of `cargo xtask`.
+    chores: clap::Command,
 }
 
 impl Known {
     /// Reads the headings of all pages and the targets of the Makefile.
-    pub(super) fn of(root: &Path, files: &[String], chores: &'static str) -> Known {
+    pub(super) fn of(root: &Path, files: &[String]) -> Known {
         let read = |file: &str| std::fs::read_to_string(root.join(file)).unwrap_or_default();
         let pages = files.iter().filter(|file| file.ends_with(".md"));
         let pages: Vec<(String, String)> = pages.map(|file| (file.clone(), read(file))).collect();
-        Known::from_texts(files, &pages, &read("Makefile"), chores)
+        Known::from_texts(files, &pages, &read("Makefile"))
     }
 
-    fn from_texts(
-        files: &[String],
-        pages: &[(String, String)],
-        makefile: &str,
-        chores: &'static str,
-    ) -> Known {
+    fn from_texts(files: &[String], pages: &[(String, String)], makefile: &str) -> Known {
         let above = |file: &String| {
             file.match_indices('/').map(|(at, _)| file[..at].to_owned()).collect::<Vec<String>>()
         };
@@ -69,7 +75,7 @@ impl Known {
         }
         let target = |line: &str| Some(line.split_once(':')?.0.to_owned()).filter(|name| is_target(name));
         let targets = makefile.lines().filter_map(target).collect();
-        Known { paths, anchors, headings, targets, chores }
+        Known { paths, anchors, headings, targets, chores: crate::chores() }
     }
 
     /// Checks one file.
@@ -208,19 +214,18 @@ impl Known {
             let Some(chore) = words.next().map(|word| word.trim_matches(['.', ',', ';', ':'])) else {
                 continue;
             };
-            if chore.is_empty() || !chore.starts_with(|c: char| c.is_ascii_lowercase()) {
+            if chore.is_empty() || chore == "help" || !chore.starts_with(|c: char| c.is_ascii_lowercase()) {
                 continue;
             }
-            let Some(help) = crate::of_chore(chore) else {
-                if !self.chores.is_empty() {
-                    say(format!("names the chore `cargo xtask {chore}`, which does not exist"));
-                }
+            let Some(known) = self.chores.find_subcommand(chore) else {
+                say(format!("names the chore `cargo xtask {chore}`, which does not exist"));
                 continue;
             };
             // What comes behind `--` is another program's.
             for option in words.take_while(|word| *word != "--").filter(|word| word.starts_with("--")) {
                 let option = option.trim_end_matches(['.', ',', ';', ':']);
-                if chore != "oracle" && !help.contains(option) {
+                let name = option.split('=').next().map(|name| name.trim_start_matches('-'));
+                if name != Some("help") && !known.get_arguments().any(|known| known.get_long() == name) {
                     say(format!("`cargo xtask {chore}` has no option {option}"));
                 }
             }
@@ -346,7 +351,7 @@ mod tests {
         let page =
             "# Facts\n## 5. Machines\n### 5.1 The paper's table\n```sh\n# no heading\n```\n".to_owned();
         let pages = [(files[0].clone(), page)];
-        let known = Known::from_texts(&files, &pages, "test: build  ## Every test\n", "help");
+        let known = Known::from_texts(&files, &pages, "test: build  ## Every test\n");
         let mut findings = Vec::new();
         known.check(file, text, &mut findings);
         findings.iter().map(|finding| finding.text.clone()).collect()

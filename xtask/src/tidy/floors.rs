@@ -62,6 +62,25 @@ const LAB_AND_BELOW: &[&str] = &[
     "schedlab-report",
 ];
 
+/// What the chores use: everything.
+const WITH_GUESTS: &[&str] = &[
+    "guest-lab",
+    "schedlab-files",
+    "schedlab-lab",
+    "schedlab-tables",
+    "schedlab-study",
+    "schedlab-model",
+    "schedlab-stats",
+    "schedlab-scheduler",
+    "schedlab-trace",
+    "schedlab-sim",
+    "schedlab-host",
+    "schedlab-live",
+    "schedlab-ext",
+    "schedlab-measure",
+    "schedlab-report",
+];
+
 const MEASURING: &[&str] = &[
     "schedlab-files",
     "schedlab-model",
@@ -143,15 +162,32 @@ pub(super) const FLOORS: &[Floor] = &[
             "schedlab-model",
         ],
     ),
-    floor("xtask", LAB_AND_BELOW),
+    // Boots guests and asks what schedlab says of them.
+    floor(
+        "guest-lab",
+        &[
+            "schedlab-files",
+            "schedlab-study",
+            "schedlab-trace",
+            "schedlab-sim",
+            "schedlab-scheduler",
+            "schedlab-stats",
+            "schedlab-host",
+            "schedlab-model",
+        ],
+    ),
+    floor("xtask", WITH_GUESTS),
 ];
 
-/// The floor of the crate whose files lie in `crates/<folder>` (or `xtask`).
+/// The floor of the crate whose files lie in `crates/<folder>` (or `xtask`, `guest-lab`).
 pub(super) fn of_file(file: &str) -> Option<&'static Floor> {
     let folder = match file.strip_prefix("crates/") {
         Some(rest) => rest.split('/').next()?,
         None if file.starts_with("python/native/") => return find("schedlab-python"),
-        None => return file.starts_with("xtask/").then(|| find("xtask")).flatten(),
+        None => {
+            let beside = ["guest-lab", "xtask"].into_iter();
+            return beside.filter(|name| file.starts_with(&format!("{name}/"))).find_map(find);
+        }
     };
     find(&format!("schedlab-{folder}"))
 }
@@ -182,7 +218,7 @@ pub(super) fn check(root: &Path, metadata: &Metadata, findings: &mut Vec<Finding
 fn check_package(package: &Package, floor: &Floor, manifest: &str, findings: &mut Vec<Finding>) {
     for dependency in package.dependencies.iter().filter(|d| d.kind.is_none()) {
         let name = dependency.name.as_str();
-        let own = name.starts_with("schedlab");
+        let own = name.starts_with("schedlab") || name == "guest-lab";
         let allowed = match floor.external {
             _ if own => floor.own.contains(&name),
             Some(external) => external.contains(&name),

@@ -15,16 +15,13 @@ pub(crate) use words::lower as lower_words;
 
 use crate::finding::Finding;
 use crate::{docs, tree};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
 /// Runs every check on the tree this was built from.
-pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
-    if let Some(extra) = args.first() {
-        bail!("tidy takes no argument, but got `{extra}`");
-    }
+pub(crate) fn command() -> Result<ExitCode> {
     let findings = check(&tree::root())?;
     for finding in &findings {
         println!("{finding}");
@@ -46,7 +43,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>> {
     licences::check(root, &mut findings)?;
     docs::check(root, &mut findings);
     dead::check(root, &metadata, &files, &mut findings)?;
-    let known = cited::Known::of(root, &files, crate::HELP);
+    let known = cited::Known::of(root, &files);
     let mut comments = words::Comments::default();
     for file in &files {
         if !text::is_checked(file) {

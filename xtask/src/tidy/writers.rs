@@ -5,7 +5,7 @@
 use super::source::{self, Token};
 use crate::finding::Finding;
 use crate::tree;
-use anyhow::{Result, bail};
+use anyhow::Result;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
@@ -244,10 +244,7 @@ const PLACES: &[Place] = &[
 ];
 
 /// Prints the table.
-pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
-    if let Some(extra) = args.first() {
-        bail!("writers takes no argument, but got `{extra}`");
-    }
+pub(crate) fn command() -> Result<ExitCode> {
     let root = tree::root();
     let mut lines = BTreeMap::new();
     for file in tree::files(&root)?.iter().filter(|file| is_product(file)) {

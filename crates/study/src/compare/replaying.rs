@@ -100,7 +100,10 @@ pub(super) fn replayed(
 }
 
 /// What was recorded, class by class, in a recording from which nothing is predicted.
-pub(crate) fn measured_in(path: &Path) -> Result<Measured, StudyError> {
+///
+/// # Errors
+/// It cannot be read, or holds nothing.
+pub fn measured_in(path: &Path) -> Result<Measured, StudyError> {
     let (recording, _) = events_of(path, None)?;
     let classes: Vec<String> = recording.header.tasks.iter().map(|task| task.comm.clone()).collect();
     let summary = Summary::of(&recording).map_err(|source| StudyError::trace(path, source))?;

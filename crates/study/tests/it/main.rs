@@ -4,7 +4,6 @@ mod deploy_shell;
 mod diff;
 mod field;
 mod limits;
-mod pairs;
 mod replay_messages;
 mod replay_round_trip;
 mod rtapp;

@@ -99,12 +99,15 @@ pub(super) fn invocations(line: &str) -> Vec<Invocation> {
     found
 }
 
-/// Returns the names of the commands that `schedlab --help` lists: lines with two blanks and a name, below headings of groups.
+/// Returns the names of the commands that `schedlab --help` lists: lines with two blanks and a name, below headings of groups, and those
+/// behind `Others:`.
 pub(super) fn commands_of_help(help: &str) -> Vec<String> {
+    let others = help.lines().find_map(|line| line.strip_prefix("Others: ")?.split(" (").next());
+    let others = others.into_iter().flat_map(|names| names.split(", ")).map(str::to_owned);
     let listed = help.lines().skip_while(|line| !line.ends_with(':'));
     let listed = listed.take_while(|line| !line.starts_with("Options:"));
     let entries = listed.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
-    entries.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+    entries.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).chain(others).collect()
 }
 
 /// Returns the command lines of the examples of a help text. A description follows two or more blanks after the command.

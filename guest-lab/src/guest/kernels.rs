@@ -39,13 +39,26 @@ pub(super) fn get(store: &Store, names: &[String]) -> Result<Vec<Kernel>> {
     names.iter().map(|name| one(store, &apt, &known, name)).collect()
 }
 
+/// Returns the versions that Debian has of the kernels of these names now, as `uname -r` prints them.
+pub(super) fn versions(store: &Store, names: &[String]) -> Result<Vec<String>> {
+    let apt = Apt::open(&store.folder("apt-kernels")?, &SUITES).context("the lists of Debian's kernels")?;
+    let known: Vec<String> = releases(&apt.names("linux-image-")?);
+    names.iter().map(|name| release_of(&known, name).map(str::to_owned)).collect()
+}
+
+/// Returns the newest release of a name.
+fn release_of<'a>(known: &'a [String], name: &str) -> Result<&'a str> {
+    if let Some(release) = newest(known, name) {
+        return Ok(release);
+    }
+    let mut versions: Vec<String> = known.iter().filter_map(|release| version_name(release)).collect();
+    versions.sort_by(|a, b| natural(a, b));
+    versions.dedup();
+    bail!("Debian has no kernel {name} now; it has {}", versions.join(", "));
+}
+
 fn one(store: &Store, apt: &Apt, known: &[String], name: &str) -> Result<Kernel> {
-    let Some(release) = newest(known, name) else {
-        let mut versions: Vec<String> = known.iter().filter_map(|release| version_name(release)).collect();
-        versions.sort_by(|a, b| natural(a, b));
-        versions.dedup();
-        bail!("Debian has no kernel {name} now; it has {}", versions.join(", "));
-    };
+    let release = release_of(known, name)?;
     let image = store.folder("kernels")?.join(format!("vmlinuz-{release}"));
     if !image.exists() {
         // Since 6.19 the image is in a package of its own, 14 MB instead of a hundred.

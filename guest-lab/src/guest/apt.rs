@@ -53,7 +53,7 @@ impl Apt {
             Ok(_) => std::fs::write(stamp, "")?,
             // One suite that has moved to the archive does not make the others useless.
             Err(error) if apt.names("linux-image-").is_ok_and(|names| !names.is_empty()) => {
-                println!("note: not every list of packages could be fetched anew: {error:#}");
+                eprintln!("note: not every list of packages could be fetched anew: {error:#}");
             }
             Err(error) => return Err(error),
         }

@@ -19,8 +19,8 @@ const FOLDERS: [&str; 14] =
 pub(super) fn base(tree: &Path, busybox: &Path, program: &Path, work: &Path) -> Result<Vec<u8>> {
     let mut archive = Archive::default();
     FOLDERS.iter().for_each(|folder| archive.folder(folder));
-    archive.file("init", &read(&tree.join("xtask/guest/init.sh"))?);
-    archive.file("lib.sh", &read(&tree.join("xtask/guest/lib.sh"))?);
+    archive.file("init", &read(&tree.join("guest-lab/guest/init.sh"))?);
+    archive.file("lib.sh", &read(&tree.join("guest-lab/guest/lib.sh"))?);
     archive.file("bin/busybox", &read(busybox)?);
     for applet in applets(busybox)?.iter().filter(|name| *name != "busybox") {
         archive.link(&format!("bin/{applet}"), "/bin/busybox");
@@ -58,7 +58,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
 }
 
 fn compile(tree: &Path, name: &str, work: &Path) -> Result<PathBuf> {
-    let (source, built) = (tree.join(format!("xtask/guest/{name}.c")), work.join(name));
+    let (source, built) = (tree.join(format!("guest-lab/guest/{name}.c")), work.join(name));
     let mut compiler = Command::new("cc");
     compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o"]).arg(&built).arg(&source);
     succeed(&mut compiler, "cc", "apt-get install gcc libc6-dev")?;

@@ -10,7 +10,7 @@ use std::path::Path;
 /// The test whose answers these are.
 pub(super) const TEST: &str = "backends";
 /// What each kernel answered last: `KERNEL.txt`, the release in the first line, then lines such as `root|bpf|yes`.
-const ANSWERS: &str = "xtask/guest/answers";
+const ANSWERS: &str = "guest-lab/guest/answers";
 /// The page, and what is around the table there.
 const PAGE: &str = "docs/recording.md";
 const BEGIN: &str = "<!-- made by `cargo xtask guest --table` -->\n";
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_page_says_what_the_kernels_answered() {
-        let tree = crate::tree::root();
+        let tree = crate::root();
         let page = std::fs::read_to_string(tree.join(PAGE)).unwrap();
         let table = Table::kept(&tree).unwrap().text();
         assert!(

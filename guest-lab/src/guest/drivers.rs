@@ -1,4 +1,4 @@
-//! The same load in the simulator, under elevation and under sched_ext (`xtask/guest/tests/drivers.sh`), by the kernel's own trace: shares, turns
+//! The same load in the simulator, under elevation and under sched_ext (`guest-lab/guest/tests/drivers.sh`), by the kernel's own trace: shares, turns
 //! and orders side by side; and what a hand-over costs. A judge that also writes the table of docs/sched-ext.md, beside the files of the test.
 
 use super::catalogue::Verdict;

@@ -22,12 +22,13 @@ mod table;
 mod transcript;
 mod watch;
 
-use crate::tree;
+use crate::root;
 use anyhow::{Context, Result, ensure};
 use catalogue::{TESTS, Test, Verdict};
 use emulator::Emulator;
 use kernels::Kernel;
 use machine::{Clock, Machine};
+pub use options::GuestArgs;
 use options::Options;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -55,8 +56,12 @@ struct Laboratory {
     sched_ext: bool,
 }
 
-pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
-    let options = options::parse(args)?;
+/// Boots the kernels that are asked for, and tests the program in them.
+///
+/// # Errors
+/// What cannot be fetched, built or read.
+pub fn command(args: GuestArgs) -> Result<ExitCode> {
+    let options = options::options(args)?;
     if options.list {
         for test in TESTS {
             println!("{:<14} {}{}", test.name, test.about, if test.short { " (short set)" } else { "" });
@@ -64,8 +69,12 @@ pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let begin = Instant::now();
-    let tree = tree::root();
+    let tree = root();
     let store = Store::open(&tree);
+    if options.versions {
+        kernels::versions(&store, &options.kernels)?.iter().for_each(|version| println!("{version}"));
+        return Ok(ExitCode::SUCCESS);
+    }
     let (emulator, kernels) = match fetch(&store, &options) {
         Ok(fetched) => fetched,
         Err(error) if std::env::var("CI").is_ok_and(|ci| ci == "true") => return Err(error),
@@ -207,7 +216,7 @@ impl Laboratory {
             Clock::Virtual => 4,
         };
         let limit = BOOT_LIMIT + Duration::from_secs(u64::from(seconds) * slower);
-        let scripts = image::tests(&tree::root(), tests)?;
+        let scripts = image::tests(&root(), tests)?;
         let more = match tests[0].more.map(|more| more(&self.store, kernel)).transpose() {
             Ok(more) => more.unwrap_or_default(),
             Err(error) if std::env::var("CI").is_ok_and(|ci| ci == "true") => return Err(error),

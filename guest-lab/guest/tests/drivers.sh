@@ -1,4 +1,4 @@
-# The same load under elevation and under sched_ext, beside the kernel's own trace: xtask/src/guest/drivers.rs plays it in the simulator, too, and
+# The same load under elevation and under sched_ext, beside the kernel's own trace: guest-lab/src/guest/drivers.rs plays it in the simulator, too, and
 # compares shares, turns and orders. Then what a hand-over costs under each, beside the kernel's own class and a bare sched_ext FIFO.
 LIMIT=60
 # The shell and what it starts would go before threads that are managed by sched_ext.

@@ -1,4 +1,4 @@
-//! What must hold of the threads of `xtask/guest/tests/conformance.sh` under each scheduler, by the kernel's own trace: the questions of
+//! What must hold of the threads of `guest-lab/guest/tests/conformance.sh` under each scheduler, by the kernel's own trace: the questions of
 //! `crates/cli/tests/conformance` on several CPUs, to a witness that is not schedlab.
 //!
 //! Under elevation each managed CPU is given to the fair class for some milliseconds of each 100. There the kernel decides, so an order is

@@ -3,17 +3,21 @@
 //! A file of pairs is TOML; `recordings/pairs/pairs.toml` is one. What came of a change is in a second recording, or in the
 //! figures of one (made by [`figures`]), which are smaller.
 
-use crate::StudyError;
-use crate::change::Judgement;
-use crate::compare::{
-    CLIENT_LOG, ClientLogSpec, Options, RecordedInput, ReplayFrom, compare_recording, interval_of,
-    measured_in,
+mod beside;
+pub mod chore;
+pub mod page;
+
+use beside::side_by_side;
+use schedlab_study::StudyError;
+use schedlab_study::change::Judgement;
+use schedlab_study::compare::{
+    CLIENT_LOG, ClientLogSpec, Options, RecordedInput, ReplayFrom, compare_recording, interval_of, measured_in,
 };
-use crate::error_parts::ErrorBar;
-use crate::measurements::{Kind, Measured, OF_SERVICE, SubjectData};
-use crate::metric::{Metric, Stat};
-use crate::result::{Row, Study};
-use crate::view;
+use schedlab_study::error_parts::ErrorBar;
+use schedlab_study::measurements::{Kind, Measured, OF_SERVICE, SubjectData};
+use schedlab_study::metric::{Metric, Stat};
+use schedlab_study::result::{Row, Study};
+use schedlab_study::view;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -200,6 +204,20 @@ fn of_few(subject: &SubjectData, metric: Metric) -> bool {
         .is_none_or(|interval| view::few_for(rank, interval.samples as f64))
 }
 
+/// Judges every pair of a folder whose name `wanted` accepts; `jobs`: simulations at once, 0 = one a CPU.
+///
+/// # Errors
+/// What cannot be read or predicted.
+pub fn judge_all(
+    folder: &Path,
+    jobs: usize,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<PairResult>, StudyError> {
+    let file = PairFile::open(&folder.join("pairs.toml"))?;
+    let wanted = file.pairs.iter().filter(|pair| wanted(&pair.name));
+    wanted.map(|pair| judge(folder, pair, ReplayFrom::default(), jobs)).collect()
+}
+
 /// Predicts one pair, and lays it beside what came. `folder`: where the recordings are.
 pub fn judge(folder: &Path, pair: &Pair, from: ReplayFrom, jobs: usize) -> Result<PairResult, StudyError> {
     let input = RecordedInput::open_from(&folder.join(&pair.base), from)?;
@@ -301,131 +319,65 @@ fn off(metric: Metric, is: f64, was: f64) -> f64 {
     }
 }
 
-/// What each replay gave for the same pairs.
-type Replays = [(ReplayFrom, Vec<PairResult>)];
+/// The head of the table.
+const HEAD: &str = "| pair | class | figure | before | after | predicted | error | claim |\n|---|---|---|---|---|---|---|---|\n";
 
-/// The same pairs by several replays, as one table in Markdown: what came, and what each predicted with its error; below it, the median
-/// errors of each.
-pub fn side_by_side(results: &Replays) -> String {
-    let mut text = "| pair | class | figure | before | after |".to_owned();
-    for (from, _) in results {
-        let _ = write!(text, " {from} | error |");
-    }
-    let _ = write!(text, "\n|---|---|---|---|---|{}\n", "---|---|".repeat(results.len()));
-    let mut rows: Vec<(&str, &Figure)> = Vec::new();
-    for result in results.iter().flat_map(|(_, list)| list) {
-        for figure in &result.figures {
-            if !rows.iter().any(|row| row.0 == result.name && row.1.is_of(figure)) {
-                rows.push((&result.name, figure));
-            }
-        }
-    }
-    for (pair, row) in rows {
-        let (before, after) = (row.metric.show(row.before), row.metric.show(row.after));
-        let _ = write!(text, "| {pair} | {} | {} | {before} | {after} |", row.class, row.metric);
-        for (_, list) in results {
-            text.push_str(&predicted_in(list, pair, row));
-        }
-        text.push('\n');
-    }
-    text + "\n" + &medians(results) + &distrusts(results)
+/// A figure of a pair, as a row of the table.
+struct Judged<'a> {
+    pair: &'a PairResult,
+    figure: &'a Figure,
 }
 
-/// Two cells: what a replay predicted, and its error.
-fn predicted_in(list: &[PairResult], pair: &str, row: &Figure) -> String {
-    let result = list.iter().find(|result| result.name == pair);
-    let figure = result.and_then(|result| result.figures.iter().find(|figure| figure.is_of(row)));
-    let doubt = if result.is_some_and(|result| result.distrust.is_empty()) { "" } else { " (not trusted)" };
-    match figure {
-        None => " - | - |".to_owned(),
-        Some(figure) => {
-            format!(" {}{doubt} | {} |", figure.metric.show(figure.predicted), shown_error(figure))
+/// Returns the rows of the table: of every figure that is predicted.
+fn rows(results: &[PairResult]) -> impl Iterator<Item = Judged<'_>> {
+    results.iter().flat_map(|pair| {
+        let predicted = pair.figures.iter().filter(|figure| figure.error.is_some());
+        predicted.map(move |figure| Judged { pair, figure })
+    })
+}
+
+impl Judged<'_> {
+    fn claim(&self) -> &'static str {
+        match self.figure.judgement {
+            _ if !self.pair.distrust.is_empty() => "not trusted",
+            _ if self.figure.is_wrong() => "WRONG",
+            Judgement::CannotTell => "cannot tell",
+            Judgement::Same => "none",
+            _ => "right",
         }
     }
 }
 
-/// The median errors of each replay, by metric.
-fn medians(results: &Replays) -> String {
-    let mut text = "| median error of all, trusted or not |".to_owned();
-    for (from, _) in results {
-        let _ = write!(text, " {from} |");
-    }
-    let _ = write!(text, "\n|---|{}\n", "---|".repeat(results.len()));
-    let mut rows: BTreeMap<(Metric, bool), Vec<Option<f64>>> = BTreeMap::new();
-    for (place, (_, list)) in results.iter().enumerate() {
-        let mut errors: BTreeMap<(Metric, bool), Vec<f64>> = BTreeMap::new();
-        for figure in list.iter().flat_map(|result| &result.figures) {
-            errors.entry((figure.metric, figure.is_of_requests())).or_default().push(figure.off().abs());
-        }
-        for (key, errors) in errors {
-            let row = rows.entry(key).or_insert_with(|| vec![None; results.len()]);
-            row[place] = schedlab_stats::median(&errors);
-        }
-    }
-    for ((metric, requests), medians) in rows {
-        let _ = write!(text, "| {metric}{} |", if requests { " of requests" } else { "" });
-        let unit = if metric == Metric::Share { "points" } else { "%" };
-        for median in medians {
-            let shown =
-                median.map_or_else(|| "-".to_owned(), |median| format!("{:.1} {unit}", median * 100.0));
-            let _ = write!(text, " {shown} |");
-        }
-        text.push('\n');
-    }
-    text
-}
-
-/// How many pairs each replay trusts, and why not the others.
-fn distrusts(results: &Replays) -> String {
-    let mut text = String::new();
-    for (from, list) in results {
-        let trusted = list.iter().filter(|result| result.distrust.is_empty()).count();
-        let _ = writeln!(text, "\n{from}: {} pairs, {trusted} trusted.", list.len());
-        for result in list {
-            for why in &result.distrust {
-                let _ = writeln!(text, "* {}: {why}", result.name);
-            }
-        }
-    }
-    text
-}
-
-fn shown_error(figure: &Figure) -> String {
-    match figure.metric {
-        Metric::Share => format!("{:+.1} points", figure.off() * 100.0),
-        _ => format!("{:+.1} %", figure.off() * 100.0),
+impl std::fmt::Display for Judged<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let figure = self.figure;
+        let show = |value: f64| figure.metric.show(value);
+        let off = match figure.metric {
+            Metric::Share => format!("{:+.1} points", figure.off() * 100.0),
+            _ => format!("{:+.0} %", figure.off() * 100.0),
+        };
+        write!(
+            f,
+            "| {} | {} | {} | {} | {} | {}{}{} | {off} | {} |",
+            self.pair.name,
+            figure.class,
+            figure.metric,
+            show(figure.before),
+            show(figure.after),
+            show(figure.predicted),
+            figure.error.map_or_else(String::new, |bar| bar.beside(figure.metric)),
+            if figure.holds() { "" } else { " (outside)" },
+            self.claim(),
+        )
     }
 }
 
 /// The pairs as a table in Markdown, with a summary below it.
 pub fn table(results: &[PairResult]) -> String {
-    let mut text = "| pair | class | figure | before | after | predicted | error | claim |\n|---|---|---|---|---|---|---|---|\n".to_owned();
+    let mut text = HEAD.to_owned();
     for result in results {
-        for figure in result.figures.iter().filter(|figure| figure.error.is_some()) {
-            let show = |value: f64| figure.metric.show(value);
-            let off = match figure.metric {
-                Metric::Share => format!("{:+.1} points", figure.off() * 100.0),
-                _ => format!("{:+.0} %", figure.off() * 100.0),
-            };
-            let claim = match figure.judgement {
-                _ if !result.distrust.is_empty() => "not trusted",
-                _ if figure.is_wrong() => "WRONG",
-                Judgement::CannotTell => "cannot tell",
-                Judgement::Same => "none",
-                _ => "right",
-            };
-            let _ = writeln!(
-                text,
-                "| {} | {} | {} | {} | {} | {}{}{} | {off} | {claim} |",
-                result.name,
-                figure.class,
-                figure.metric,
-                show(figure.before),
-                show(figure.after),
-                show(figure.predicted),
-                figure.error.map_or_else(String::new, |bar| bar.beside(figure.metric)),
-                if figure.holds() { "" } else { " (outside)" },
-            );
+        for row in rows(std::slice::from_ref(result)) {
+            let _ = writeln!(text, "{row}");
         }
         for why in &result.distrust {
             let _ = writeln!(text, "| {} | | not trusted: {why} | | | | | |", result.name);

@@ -1,15 +1,15 @@
 //! The shipped pairs: a recording, a change, and what was recorded after it.
 
+use guest_lab::pairs::{Figure, PairResult, Summary, judge_all, page, table};
 use schedlab_study::change::Judgement;
 use schedlab_study::compare::{Options, RecordedInput, ReplayFrom, compare_recording};
 use schedlab_study::measurements::Kind;
 use schedlab_study::metric::Metric;
-use schedlab_study::pairs::{Figure, PairFile, PairResult, Summary, judge, table};
 use schedlab_study::result::SecondHalf;
 use std::path::{Path, PathBuf};
 
 fn folder() -> PathBuf {
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../../recordings/pairs").into()
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../recordings/pairs").into()
 }
 
 fn results(wanted: &[&str]) -> Vec<PairResult> {
@@ -17,9 +17,30 @@ fn results(wanted: &[&str]) -> Vec<PairResult> {
 }
 
 fn results_of(folder: &Path, wanted: &[&str]) -> Vec<PairResult> {
-    let file = PairFile::open(&folder.join("pairs.toml")).unwrap();
-    let pairs = file.pairs.iter().filter(|pair| wanted.contains(&pair.name.as_str()));
-    pairs.map(|pair| judge(folder, pair, ReplayFrom::Wakeups, 0).unwrap()).collect()
+    judge_all(folder, 0, |name| wanted.contains(&name)).unwrap()
+}
+
+/// The page about predictions has what the pairs that ship give today.
+fn assert_page(table: usize) {
+    let (begin, folder) = page::TABLES[table];
+    let root = guest_lab::root();
+    let text = std::fs::read_to_string(root.join(page::PAGE)).unwrap();
+    let results = judge_all(&root.join(folder), 0, |_| true).unwrap();
+    assert_eq!(
+        page::table_of(&text, begin).unwrap(),
+        page::table(begin, &results),
+        "cargo xtask pairs --write"
+    );
+}
+
+#[test]
+fn the_page_has_the_pairs_of_the_live_machine() {
+    assert_page(0);
+}
+
+#[test]
+fn the_page_has_the_pairs_of_guests() {
+    assert_page(1);
 }
 
 /// A trusted prediction, with this many shares at least, all inside their intervals.
@@ -260,7 +281,7 @@ fn a_pair_without_a_change_claims_nothing() {
 #[test]
 fn a_clients_count_becomes_requests() {
     use schedlab_study::compare::{ClientLogSpec, Options, RecordedInput, compare_recording};
-    let recordings: PathBuf = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recordings").into();
+    let recordings: PathBuf = concat!(env!("CARGO_MANIFEST_DIR"), "/../recordings").into();
     let input = RecordedInput::open(&recordings.join("redis-other-other-closed.slt")).unwrap();
     let log = recordings.join("redis-other-other-closed.client.json");
     let options = Options {

@@ -3,7 +3,7 @@
 use super::catalogue::TESTS;
 use super::kernels::USUAL;
 use super::machine::{Clock, Machine};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, ensure};
 use std::path::PathBuf;
 
 /// What is asked for.
@@ -14,6 +14,8 @@ pub(super) struct Options {
     pub(super) tests: Vec<String>,
     pub(super) short: bool,
     pub(super) list: bool,
+    /// Print which kernels would be booted.
+    pub(super) versions: bool,
     /// Write the table of docs/recording.md of what the kernels answer.
     pub(super) table: bool,
     /// Merge what `latency --matrix` measured in each kernel into one page.
@@ -44,62 +46,80 @@ const PAIRS: [&str; 2] = ["6.1", "7.2"];
 /// Kernels of the merged matrix: two standard kernels, each beside its PREEMPT_RT build. The first is what the others are compared with.
 const MATRIX: [&str; 4] = ["6.12", "6.12-rt", "7.2", "7.2-rt"];
 
-/// Names that are no version.
-const KNOWN: &str = "--test NAME, --short, --list, --table, --matrix, --script FILE, --virtual, --cpus N, --memory MiB, --program FILE, --pairs, \
-     --server NAME";
+/// Tests the program on kernels that this machine does not run: boots Debian's kernels in QEMU, docs/guests.md
+#[derive(clap::Args, Clone, Debug)]
+pub struct GuestArgs {
+    /// Boot these kernels, such as 6.12 or 6.12-rt [default: six of several generations]
+    #[arg(value_name = "KERNEL", value_parser = kernel)]
+    kernels: Vec<String>,
+    /// Run only this test (may be given several times)
+    #[arg(long = "test", value_name = "NAME")]
+    tests: Vec<String>,
+    /// Run what takes some minutes, on three kernels
+    #[arg(long)]
+    short: bool,
+    /// List the tests
+    #[arg(long)]
+    list: bool,
+    /// Print the versions of the kernels that would be booted
+    #[arg(long)]
+    versions: bool,
+    /// Ask each kernel which ways to record work, and write the table of docs/recording.md
+    #[arg(long)]
+    table: bool,
+    /// Merge what `latency --matrix` measures in each kernel into one table and page
+    #[arg(long)]
+    matrix: bool,
+    /// Run this shell script in place of the tests
+    #[arg(long, value_name = "FILE")]
+    script: Option<PathBuf>,
+    /// Run the script under a virtual clock
+    #[arg(long = "virtual")]
+    virtual_clock: bool,
+    /// Give the machine of the script, or of the pairs, so many CPUs
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    cpus: Option<u32>,
+    /// Give the machine of the script so much memory
+    #[arg(long, value_name = "MiB", value_parser = clap::value_parser!(u32).range(256..=16_384))]
+    memory: Option<u32>,
+    /// Record servers before and after changes, for `cargo xtask pairs target/guest/pairs`
+    #[arg(long)]
+    pairs: bool,
+    /// Record only this server (may be given several times)
+    #[arg(long = "server", value_name = "NAME")]
+    servers: Vec<String>,
+    /// Test this program, not that of this tree
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+}
 
-pub(super) fn parse(args: &[String]) -> Result<Options> {
+fn kernel(text: &str) -> Result<String, String> {
+    let version = text.starts_with(|c: char| c.is_ascii_digit());
+    version.then(|| text.to_owned()).ok_or_else(|| "kernels are versions such as 6.12 or 6.12-rt".to_owned())
+}
+
+/// Returns what is asked for; refuses what does not go together.
+pub(super) fn options(args: GuestArgs) -> Result<Options> {
+    let mut machine = Machine::usual(if args.virtual_clock { Clock::Virtual } else { Clock::Host });
+    machine.cpus = args.cpus.unwrap_or(machine.cpus);
+    machine.memory_mib = args.memory.unwrap_or(machine.memory_mib);
+    let pairs = args.pairs || !args.servers.is_empty();
     let mut options = Options {
-        kernels: Vec::new(),
-        tests: Vec::new(),
-        short: false,
-        list: false,
-        table: false,
-        matrix: false,
+        kernels: args.kernels,
+        tests: args.tests,
+        short: args.short,
+        list: args.list,
+        versions: args.versions,
+        table: args.table,
+        matrix: args.matrix,
         script: None,
-        pairs: None,
-        program: None,
+        pairs: pairs.then_some(Pairs { servers: args.servers, cpus: args.cpus }),
+        program: args.program,
     };
-    let mut machine = Machine::usual(Clock::Host);
-    let (mut script, mut cpus) = (None, None);
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        let mut value = || args.next().cloned().with_context(|| format!("{arg} needs a value"));
-        match arg.as_str() {
-            "--short" => options.short = true,
-            "--list" => options.list = true,
-            "--table" => {
-                options.table = true;
-                options.tests.push(super::table::TEST.to_owned());
-            }
-            "--matrix" => {
-                options.matrix = true;
-                options.tests.push(super::matrix::TEST.to_owned());
-            }
-            "--test" => options.tests.push(value()?),
-            "--script" => script = Some(PathBuf::from(value()?)),
-            "--pairs" => {
-                options.pairs.get_or_insert_default();
-            }
-            "--server" => options.pairs.get_or_insert_default().servers.push(value()?),
-            "--program" => options.program = Some(PathBuf::from(value()?)),
-            "--virtual" => machine.clock = Clock::Virtual,
-            "--cpus" => {
-                machine.cpus = number(arg, &value()?, 1, 64)?;
-                cpus = Some(machine.cpus);
-            }
-            "--memory" => machine.memory_mib = number(arg, &value()?, 256, 16_384)?,
-            name if name.starts_with(|c: char| c.is_ascii_digit()) => options.kernels.push(name.to_owned()),
-            other => bail!(
-                "guest has no option `{other}`: kernels are versions such as 6.12 or 6.12-rt, options {KNOWN}"
-            ),
-        }
-    }
-    if let Some(pairs) = &mut options.pairs {
-        pairs.cpus = cpus;
-    }
-    check(&options, script.is_some(), machine)?;
-    options.script = script.map(|path| (path, machine));
+    options.tests.extend(args.table.then(|| super::table::TEST.to_owned()));
+    options.tests.extend(args.matrix.then(|| super::matrix::TEST.to_owned()));
+    check(&options, args.script.is_some(), machine)?;
+    options.script = args.script.map(|path| (path, machine));
     if options.kernels.is_empty() {
         let usual: &[&str] = match () {
             () if options.pairs.is_some() => &PAIRS,
@@ -139,17 +159,12 @@ fn check(options: &Options, script: bool, machine: Machine) -> Result<()> {
     Ok(())
 }
 
-fn number(option: &str, text: &str, least: u32, most: u32) -> Result<u32> {
-    let number = text.parse().ok().filter(|number| (least..=most).contains(number));
-    number.with_context(|| format!("{option} is {least} to {most}, not `{text}`"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn options(text: &str) -> Result<Options> {
-        parse(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        super::options(crate::parsed(&text.split_whitespace().collect::<Vec<_>>())?)
     }
 
     #[test]
@@ -171,9 +186,9 @@ mod tests {
     fn what_is_wrong_is_named() {
         for (bad, words) in [
             ("--test lottery", "no test `lottery`"),
-            ("--cpus 0 --script a.sh", "1 to 64"),
-            ("--test", "needs a value"),
-            ("linux", "no option `linux`"),
+            ("--cpus 0 --script a.sh", "0 is not in 1..=64"),
+            ("--test", "a value is required"),
+            ("linux", "kernels are versions"),
             ("--script a --test doctor", "leave out --test"),
             ("--pairs --test doctor", "leave out --test"),
             ("--pairs --short", "leave out --test, --short"),

@@ -20,7 +20,7 @@ pub(super) type Judge = fn(&Path) -> Result<Vec<Verdict>>;
 /// Makes what a test needs beside the usual root of a guest: an archive.
 pub(super) type More = fn(&Store, &Kernel) -> Result<Vec<u8>>;
 
-/// A script that runs inside (`xtask/guest/tests/NAME.sh`), and what is asked about it.
+/// A script that runs inside (`guest-lab/guest/tests/NAME.sh`), and what is asked about it.
 pub(super) struct Test {
     pub(super) name: &'static str,
     /// The script is that of another test, with this before it.
@@ -46,7 +46,7 @@ impl Test {
     /// The script.
     pub(super) fn script(&self, tree: &Path) -> Result<String> {
         let (before, name) = self.script_of.unwrap_or(("", self.name));
-        let path = tree.join(format!("xtask/guest/tests/{name}.sh"));
+        let path = tree.join(format!("guest-lab/guest/tests/{name}.sh"));
         let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         Ok(before.to_owned() + &text)
     }
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn every_test_has_a_name_of_its_own_and_says_what_it_looks_at() {
         for (at, test) in TESTS.iter().enumerate() {
-            let script = test.script(&crate::tree::root()).unwrap();
+            let script = test.script(&crate::root()).unwrap();
             assert!(script.starts_with("# ") && !test.about.is_empty(), "{}", test.name);
             assert!(script.contains("check ") || test.judge.is_some(), "{} asks nothing", test.name);
             assert!(TESTS[..at].iter().all(|other| other.name != test.name), "{}", test.name);

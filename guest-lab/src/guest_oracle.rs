@@ -5,7 +5,7 @@
 
 mod places;
 
-use crate::{arguments, tree};
+use crate::root;
 use anyhow::{Context, Result, bail};
 use schedlab_model::Ns;
 use schedlab_study::compare::{Options, RecordedInput, compare_recording};
@@ -78,48 +78,54 @@ const SCENARIOS: [Scenario; 4] = [
     },
 ];
 
-/// What the user asked for.
-#[derive(PartialEq, Debug)]
-struct Asked {
+/// Compares recordings of real kernels on four CPUs with their replays and predictions: errors of each task's share
+#[derive(clap::Args, Clone, PartialEq, Debug)]
+pub struct GuestOracleArgs {
+    /// Look into this folder [default: oracles/guest]
+    #[arg(value_name = "FOLDER")]
     path: Option<PathBuf>,
+    /// Only kernels and scenarios with this in their name
+    #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// A recording whose tasks are shown by CPU and window, and the first seed of its replays.
+    /// Show which tasks ran on which CPU of this recording, and in its replay
+    #[arg(long, value_name = "FILE")]
     places: Option<PathBuf>,
+    /// Begin the replays of --places with this seed
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Replay with so many seeds
+    #[arg(long, value_name = "N", default_value_t = SEEDS, value_parser = clap::value_parser!(u32).range(1..))]
     seeds: u32,
+    /// Show every task
+    #[arg(long)]
     each: bool,
+    /// Fail when fewer of the recorded shares are inside the stated interval, such as 90%
+    #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = percent)]
     pass: u64,
+    /// Simulations at once [default: one a CPU]
+    #[arg(long, value_name = "N", default_value_t = crate::jobs(), value_parser = crate::from_one)]
     jobs: usize,
 }
 
-fn parse(args: &[String]) -> Result<Asked> {
-    let jobs = arguments::jobs();
-    let mut asked =
-        Asked { path: None, only: None, places: None, seed: 1, seeds: SEEDS, each: false, pass: 0, jobs };
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        let mut value = || args.next().with_context(|| format!("{arg} needs a value"));
-        match arg.as_str() {
-            "--only" => asked.only = Some(value()?.clone()),
-            "--places" => asked.places = Some(value()?.into()),
-            "--seed" => asked.seed = value()?.parse().context("--seed needs a number")?,
-            "--each" => asked.each = true,
-            "--seeds" => asked.seeds = arguments::from_one(arg, value()?)?,
-            "--jobs" => asked.jobs = arguments::from_one(arg, value()?)?,
-            "--pass" => {
-                let text = value()?.trim_end_matches('%');
-                asked.pass = text.parse().ok().filter(|n| *n <= 100).context("--pass needs 0% to 100%")?;
-            }
-            option if option.starts_with('-') => {
-                bail!(
-                    "guest-oracle has no option `{option}` (--only, --each, --seeds, --pass, --places, --seed, --jobs)"
-                )
-            }
-            path if asked.path.is_none() => asked.path = Some(path.into()),
-            extra => bail!("guest-oracle takes one folder, and got `{extra}` too"),
+impl Default for GuestOracleArgs {
+    fn default() -> GuestOracleArgs {
+        let (path, only, places) = (None, None, None);
+        GuestOracleArgs {
+            path,
+            only,
+            places,
+            seed: 1,
+            seeds: SEEDS,
+            each: false,
+            pass: 0,
+            jobs: crate::jobs(),
         }
     }
-    Ok(asked)
+}
+
+fn percent(text: &str) -> Result<u64, String> {
+    let number = text.trim_end_matches('%').parse().ok();
+    number.filter(|number| *number <= 100).ok_or_else(|| "0% to 100%".to_owned())
 }
 
 /// One task of one comparison.
@@ -159,20 +165,19 @@ struct Line {
 }
 
 /// Prints the table; fails when fewer intervals hold than `--pass` says.
-pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
-    let asked = parse(args)?;
+pub fn command(asked: &GuestOracleArgs) -> Result<ExitCode> {
     if let Some(recording) = &asked.places {
         print!("{}", places::show(recording, asked.seed, Ns::from_ms(250))?);
         return Ok(ExitCode::SUCCESS);
     }
-    let folder = asked.path.clone().unwrap_or_else(|| tree::root().join(SHIPPED));
+    let folder = asked.path.clone().unwrap_or_else(|| root().join(SHIPPED));
     let mut lines = Vec::new();
     for kernel in &kernels(&folder)? {
         let name = name_of(kernel);
         for scenario in &SCENARIOS {
             let wanted = |only: &String| format!("{name} {}", scenario.name).contains(only.as_str());
             if asked.only.as_ref().is_none_or(wanted) {
-                lines.extend(compare(kernel, &name, scenario, &asked)?);
+                lines.extend(compare(kernel, &name, scenario, asked)?);
             }
         }
     }
@@ -185,10 +190,13 @@ pub(crate) fn command(args: &[String]) -> Result<ExitCode> {
 }
 
 /// What the shipped recordings say, kernel by kernel, for `cargo xtask checked`.
-pub(crate) fn checks() -> Result<Vec<Check>> {
-    let asked = parse(&[])?;
+///
+/// # Errors
+/// What cannot be read.
+pub fn checks() -> Result<Vec<Check>> {
+    let asked = GuestOracleArgs::default();
     let mut checks = Vec::new();
-    for kernel in kernels(&tree::root().join(SHIPPED))? {
+    for kernel in kernels(&root().join(SHIPPED))? {
         let name = name_of(&kernel);
         let mut lines = Vec::new();
         for scenario in &SCENARIOS {
@@ -225,7 +233,12 @@ fn name_of(folder: &Path) -> String {
 }
 
 /// Compares every recording of one scenario under one kernel; nothing where there is none.
-fn compare(folder: &Path, kernel: &str, scenario: &'static Scenario, asked: &Asked) -> Result<Vec<Line>> {
+fn compare(
+    folder: &Path,
+    kernel: &str,
+    scenario: &'static Scenario,
+    asked: &GuestOracleArgs,
+) -> Result<Vec<Line>> {
     let file = |name: &str| folder.join(format!("{}_{name}.slt", scenario.letter));
     let base = file("A");
     if !base.exists() {
@@ -340,8 +353,8 @@ fn table(lines: &[Line], each: bool) -> String {
 mod tests {
     use super::*;
 
-    fn asked(args: &[&str]) -> Result<Asked> {
-        parse(&arguments::owned(args))
+    fn asked(args: &[&str]) -> Result<GuestOracleArgs, clap::Error> {
+        crate::parsed(args)
     }
 
     #[test]
@@ -350,6 +363,7 @@ mod tests {
         let all = all.unwrap();
         assert_eq!((all.seeds, all.pass, all.each, all.jobs), (3, 90, true, 2));
         assert_eq!((all.path, all.only), (Some("dir".into()), Some("6.1".to_owned())));
+        assert_eq!(asked(&[]).unwrap(), GuestOracleArgs::default());
         for wrong in [&["a", "b"][..], &["--jobs", "0"], &["--only"], &["--pass", "101%"], &["--what"]] {
             assert!(asked(wrong).is_err(), "{wrong:?}");
         }

@@ -6,7 +6,7 @@ use super::cpio::Archive;
 use super::kernels::{self, Kernel};
 use super::store::Store;
 use super::{image, is_installed};
-use crate::tree;
+use crate::root;
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -29,7 +29,7 @@ pub(super) fn archive(store: &Store, kernel: &Kernel) -> Result<Vec<u8>> {
     archive.folder("foreign");
     archive.file(&format!("foreign/{EXAMPLE}"), &image::read(&program)?);
     image::libraries(&program, &mut archive)?;
-    let gate = tree::root().join("docs/guide/sched-ext-gate.sh");
+    let gate = root().join("docs/guide/sched-ext-gate.sh");
     archive.file("foreign/sched-ext-gate.sh", &image::read(&gate)?);
     Ok(archive.finish())
 }

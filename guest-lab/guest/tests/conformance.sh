@@ -1,5 +1,5 @@
 # The body of the conformance tests (crates/cli/tests/conformance) for schedulers on two and three managed CPUs. The kernel's own trace
-# is the witness: what must hold of it is in xtask/src/guest/conformance.rs, by the names of the threads. Test sched-ext-conformance plays
+# is the witness: what must hold of it is in guest-lab/src/guest/conformance.rs, by the names of the threads. Test sched-ext-conformance plays
 # it with what it sets before: the driver, the policy of managed threads,
 # and, where the shell is confined to a CPU because fair threads go before managed ones, the CPUs of the play's threads.
 driver=${driver:-} policy=${policy:-1} any=${any:--} free=${free:-}

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How often a guest under the host's clock gives a sign of life on its console (`xtask/guest/init.sh`).
+/// How often a guest under the host's clock gives a sign of life on its console (`guest-lab/guest/init.sh`).
 pub(super) const BEAT: Duration = Duration::from_secs(5);
 
 /// A guest that gave so many signs less than it should hangs: its kernel, or QEMU. A loaded host delays some.

@@ -1,0 +1,108 @@
+//! The tables of docs/predictions.md, made of the pairs that ship.
+
+use super::{Judged, PairResult, Summary, rows};
+use anyhow::{Context, Result};
+use schedlab_study::metric::Metric;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// The page.
+pub const PAGE: &str = "docs/predictions.md";
+/// Where each table begins, and the folder that it is made of.
+pub const TABLES: [(&str, &str); 2] = [
+    ("<!-- made by `cargo xtask pairs --write` from recordings/pairs -->\n", "recordings/pairs"),
+    ("<!-- made by `cargo xtask pairs --write` from recordings/pairs/guest -->\n", "recordings/pairs/guest"),
+];
+const END: &str = "<!-- end of what is made -->\n";
+
+/// Returns what the page has in place of a table now.
+///
+/// # Errors
+/// The lines around it are missing.
+pub fn table_of<'a>(page: &'a str, begin: &str) -> Result<&'a str> {
+    let (_, rest) = page.split_once(begin).with_context(|| format!("{PAGE} lacks the line {begin}"))?;
+    let at = rest.find(END).with_context(|| format!("{PAGE} lacks the line {END}"))?;
+    Ok(&rest[..at])
+}
+
+/// Returns the page with this table in place of the one that it has.
+///
+/// # Errors
+/// The lines around it are missing.
+pub fn with_table(page: &str, begin: &str, table: &str) -> Result<String> {
+    let old = table_of(page, begin)?;
+    Ok(page.replacen(&format!("{begin}{old}"), &format!("{begin}{table}"), 1))
+}
+
+/// Returns the table of a folder: a line for each figure where there is one client and server (`recordings/pairs`), a line for each
+/// server where there are many.
+pub fn table(begin: &str, results: &[PairResult]) -> String {
+    if begin == TABLES[0].0 { each(results) } else { by_server(results) }
+}
+
+/// Returns shares, clients' counts and what is outside of its interval, and a summary.
+fn each(results: &[PairResult]) -> String {
+    let told = |row: &Judged<'_>| {
+        let counted = row.figure.class == schedlab_study::compare::CLIENT_LOG;
+        row.figure.metric == Metric::Share || counted || !row.figure.holds()
+    };
+    let mut text = format!("\n{}", super::HEAD);
+    for row in rows(results).filter(told) {
+        let _ = writeln!(text, "{row}");
+    }
+    text.push('\n');
+    for line in Summary::of(results).to_string().lines() {
+        let _ = writeln!(text, "* {line}");
+    }
+    text
+}
+
+/// Returns a line for each kernel and server.
+fn by_server(results: &[PairResult]) -> String {
+    let mut servers: BTreeMap<&str, Vec<PairResult>> = BTreeMap::new();
+    for result in results {
+        let server = result.name.split_once(',').map_or(result.name.as_str(), |(server, _)| server);
+        servers.entry(server).or_default().push(result.clone());
+    }
+    let mut text = "\n| kernel, server, CPUs | pairs | trusted | inside their interval | certain claims, wrong | median error: share | \
+                    client's count | p99 of latency |\n|---|---|---|---|---|---|---|---|\n"
+        .to_owned();
+    for (server, results) in servers.iter().map(|(server, of)| (*server, &of[..])).chain([("all", results)]) {
+        let summary = Summary::of(results);
+        let error = |metric: Metric, unit: &str| {
+            let error = summary.errors.get(&metric);
+            error.map_or_else(String::new, |error| format!("{:.1} {unit}", error * 100.0))
+        };
+        let unseen = results.iter().all(|result| result.unseen);
+        let _ = writeln!(
+            text,
+            "| {server}{} | {} | {} | {} of {} | {}, {} | {} | {} | {} |",
+            if unseen { ", **unseen**" } else { "" },
+            summary.pairs.0,
+            summary.pairs.1,
+            summary.held.1,
+            summary.held.0,
+            summary.claims.0,
+            summary.claims.1,
+            error(Metric::Share, "points"),
+            error(Metric::Throughput, "%"),
+            error(super::COMPARED[2], "%"),
+        );
+    }
+    text + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_replaced_between_its_lines() {
+        let [(first, _), (second, _)] = TABLES;
+        let page = format!("a\n{first}old\n{END}b\n{second}{END}c\n");
+        let page = with_table(&page, first, "new\n").unwrap();
+        assert_eq!(table_of(&page, first).unwrap(), "new\n");
+        assert_eq!(page, format!("a\n{first}new\n{END}b\n{second}{END}c\n"));
+        assert!(with_table("a", first, "b").is_err());
+    }
+}
