@@ -71,7 +71,7 @@ struct MachineMetrics {
 }
 
 /// With what the names of subjects begin that are the requests over a port or path.
-pub(crate) const OF_SERVICE: &str = "requests at ";
+pub const OF_SERVICE: &str = "requests at ";
 
 /// What the one [`Kind::Machine`] subject is called.
 pub const MACHINE: &str = "machine";

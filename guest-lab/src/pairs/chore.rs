@@ -91,7 +91,7 @@ fn write(jobs: usize) -> Result<ExitCode> {
     let mut good = true;
     for (begin, folder) in page::TABLES {
         let results = super::judge_all(&root().join(folder), jobs, |_| true)?;
-        good &= is_good(&Summary::of(results));
+        good &= is_good(&Summary::of(&results));
         text = page::with_table(&text, begin, &page::table(begin, &results))?;
     }
     std::fs::write(&path, text).context(page::PAGE)?;
