@@ -11,7 +11,8 @@ use beside::side_by_side;
 use schedlab_study::StudyError;
 use schedlab_study::change::Judgement;
 use schedlab_study::compare::{
-    CLIENT_LOG, ClientLogSpec, Options, RecordedInput, ReplayFrom, compare_recording, interval_of, measured_in,
+    CLIENT_LOG, ClientLogSpec, Options, RecordedInput, ReplayFrom, compare_recording, interval_of,
+    measured_in,
 };
 use schedlab_study::error_parts::ErrorBar;
 use schedlab_study::measurements::{Kind, Measured, OF_SERVICE, SubjectData};

@@ -2,7 +2,7 @@
 
 use guest_lab::pairs::{Figure, PairResult, Summary, judge_all, page, table};
 use schedlab_study::change::Judgement;
-use schedlab_study::compare::{Options, RecordedInput, ReplayFrom, compare_recording};
+use schedlab_study::compare::{Options, RecordedInput, compare_recording};
 use schedlab_study::measurements::Kind;
 use schedlab_study::metric::Metric;
 use schedlab_study::result::SecondHalf;

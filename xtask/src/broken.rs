@@ -2,7 +2,7 @@
 //! hold now.
 
 use crate::built::Built;
-use anyhow::{Result, bail};
+use anyhow::Result;
 use std::process::{ExitCode, Stdio};
 
 /// A test: its crate, the kind of its program, and its whole name.

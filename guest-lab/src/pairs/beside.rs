@@ -11,7 +11,7 @@ type Replays = [(ReplayFrom, Vec<PairResult>)];
 
 /// The same pairs by several replays, as one table in Markdown: what came, and what each predicted with its error; below it, the median
 /// errors of each.
-pub fn side_by_side(results: &Replays) -> String {
+pub(super) fn side_by_side(results: &Replays) -> String {
     let mut text = "| pair | class | figure | before | after |".to_owned();
     for (from, _) in results {
         let _ = write!(text, " {from} | error |");
