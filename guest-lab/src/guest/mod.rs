@@ -62,17 +62,9 @@ struct Laboratory {
 /// What cannot be fetched, built or read.
 pub fn command(args: GuestArgs) -> Result<ExitCode> {
     let options = options::options(args)?;
-    if options.list {
-        for test in TESTS {
-            println!("{:<14} {}{}", test.name, test.about, if test.short { " (short set)" } else { "" });
-        }
-        return Ok(ExitCode::SUCCESS);
-    }
-    let begin = Instant::now();
-    let tree = root();
+    let (begin, tree) = (Instant::now(), root());
     let store = Store::open(&tree);
-    if options.versions {
-        kernels::versions(&store, &options.kernels)?.iter().for_each(|version| println!("{version}"));
+    if lists(&options, &store)? {
         return Ok(ExitCode::SUCCESS);
     }
     let (emulator, kernels) = match fetch(&store, &options) {
@@ -132,6 +124,18 @@ pub fn command(args: GuestArgs) -> Result<ExitCode> {
     }
     println!("guest: {} in {:.0} s", faults(bad), begin.elapsed().as_secs_f64());
     Ok(ExitCode::from(u8::from(bad > 0)))
+}
+
+/// Prints the tests or the versions of the kernels, where no more is asked for. Returns whether that is so.
+fn lists(options: &Options, store: &Store) -> Result<bool> {
+    if options.list {
+        for test in TESTS {
+            println!("{:<14} {}{}", test.name, test.about, if test.short { " (short set)" } else { "" });
+        }
+    } else if options.versions {
+        kernels::versions(store, &options.kernels)?.iter().for_each(|version| println!("{version}"));
+    }
+    Ok(options.list || options.versions)
 }
 
 fn faults(count: usize) -> String {

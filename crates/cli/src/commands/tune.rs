@@ -72,7 +72,7 @@ pub(crate) struct TuneArgs {
     /// Begin with this scheduler, and change its knobs [default: the first of the scenario, or by the recorded kernel's version]
     #[arg(short, long, value_name = "SCHEDULER")]
     scheduler: Option<SchedulerSpec>,
-    /// Replay the recording from its messages, or from who woke whom [default: wakeups]
+    /// Replay the recording from its messages, or from the wakeups between its tasks [default: wakeups]
     #[arg(long, value_name = "FROM", value_parser = replays())]
     replay: Option<String>,
     /// Check the result on this recording, which the search does not use (may be given several times)
