@@ -57,8 +57,8 @@ def compare(
     * ``seed``: Begin with this seed of the random streams
     * ``seeds``: Run this many seeds: more give narrower intervals [default: 5 for recordings, else
       what the scenario says]
-    * ``duration``: Simulate this long, such as 2s [default: the whole recording, or what the
-      scenario says]
+    * ``duration``: Simulate this long, such as 2s; of a recording its first 2s are read, as if it
+      had ended there [default: the whole recording, or what the scenario says]
     * ``costs``: Use this cost preset instead of the scenario's costs, such as modern-vm or
       this-machine (``schedlab calibrate``)
     * ``recorded_under``: Represent the recorded kernel by this scheduler [default: by the kernel's
