@@ -3,6 +3,8 @@
 
 mod python;
 
+mod schemas;
+
 use crate::finding::Finding;
 use crate::picture::{self, RUNGS, Series};
 use crate::tree;
@@ -37,9 +39,11 @@ const CLIENTS_BEGIN: &str =
 const RESULT: &str = "docs/result-schema.md";
 const PARTS_BEGIN: &str =
     "<!-- made by `cargo xtask docs` from PARTS (crates/study/src/error_parts.rs) -->\n";
+const COMPARE: &str = schedlab_study::result::SCHEMA;
+const FIELDS_BEGIN: &str = "<!-- made by `cargo xtask docs` from Study (crates/study/src/result.rs) -->\n";
 const MADE_END: &str = "<!-- end of what is made -->\n";
 /// The Python function whose keywords are the options of `compare`.
-const COMPARE: &str = "python/schedlab/_study.py";
+const OPTIONS_PYTHON: &str = "python/schedlab/_study.py";
 
 /// The lines of the picture: scheduler and variant of `scenarios/redis-batch.toml`, name, colour.
 const LINES: &[(&str, &str, &str, &str)] = &[
@@ -55,14 +59,14 @@ pub(crate) fn command() -> Result<ExitCode> {
     let root = tree::root();
     std::fs::create_dir_all(root.join("docs"))?;
     for (file, text) in texts(&root)? {
-        std::fs::write(root.join(file), text).context(file)?;
+        std::fs::write(root.join(&file), text).context(file)?;
     }
     std::fs::write(root.join(LADDER), redis_ladder(&root)?).context(LADDER)?;
     if crate::tidy::lower_words(&root)? {
         println!("lowered the number of refused words that comments may have");
     }
     println!(
-        "wrote {SCHEDULERS}, {METRICS_PAGE}, {TABLES_PAGE}, {EXCHANGE}, {RESULT}, {COMPARE} and {LADDER}"
+        "wrote {SCHEDULERS}, {METRICS_PAGE}, {TABLES_PAGE}, {EXCHANGE}, {RESULT}, {OPTIONS_PYTHON}, docs/schema and {LADDER}"
     );
     blocks(&root)
 }
@@ -90,25 +94,33 @@ pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) {
         Err(error) => return findings.push(Finding::new(EXCHANGE, 0, format!("{error:#}"))),
     };
     for (file, text) in texts {
-        if std::fs::read_to_string(root.join(file)).unwrap_or_default() != text {
-            findings.push(Finding::new(file, 0, "is stale: run `cargo xtask docs` and commit the result"));
+        if std::fs::read_to_string(root.join(&file)).unwrap_or_default() != text {
+            findings.push(Finding::new(&file, 0, "is stale: run `cargo xtask docs` and commit the result"));
         }
     }
 }
 
 /// The generated texts, with their files.
-fn texts(root: &Path) -> Result<[(&'static str, String); 6]> {
+fn texts(root: &Path) -> Result<Vec<(String, String)>> {
     let page = std::fs::read_to_string(root.join(EXCHANGE)).context(EXCHANGE)?;
     let result = std::fs::read_to_string(root.join(RESULT)).context(RESULT)?;
-    let compare = std::fs::read_to_string(root.join(COMPARE)).context(COMPARE)?;
-    Ok([
-        (SCHEDULERS, schedulers(registry::all())),
-        (METRICS_PAGE, metrics()),
-        (TABLES_PAGE, tables()),
-        (EXCHANGE, exchange(&page)?),
-        (RESULT, with_table(&result, PARTS_BEGIN, &error_parts())?),
-        (COMPARE, python::compare(&compare).context(COMPARE)?),
-    ])
+    let options = std::fs::read_to_string(root.join(OPTIONS_PYTHON)).context(OPTIONS_PYTHON)?;
+    let made = schemas::all();
+    let of_compare =
+        made.iter().find(|(name, _)| *name == COMPARE).map(|(name, schema)| schemas::tables(name, schema));
+    let result = with_table(&result, FIELDS_BEGIN, &of_compare.unwrap_or_default())?;
+    let mut texts = vec![
+        (SCHEDULERS.to_owned(), schedulers(registry::all())),
+        (METRICS_PAGE.to_owned(), metrics()),
+        (TABLES_PAGE.to_owned(), tables()),
+        (EXCHANGE.to_owned(), exchange(&page)?),
+        (RESULT.to_owned(), with_table(&result, PARTS_BEGIN, &error_parts())?),
+        (OPTIONS_PYTHON.to_owned(), python::compare(&options).context(OPTIONS_PYTHON)?),
+    ];
+    for (name, schema) in &made {
+        texts.push((schemas::file(name), serde_json::to_string_pretty(schema)? + "\n"));
+    }
+    Ok(texts)
 }
 
 /// The page of exchange formats with its tables: of what `import` knows, and of the load generators.

@@ -1,5 +1,6 @@
 //! Time as integer nanoseconds. No floating point, no wall clock.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::iter::Sum;
@@ -7,7 +8,9 @@ use std::ops::{Add, AddAssign, Div, Mul, Rem, Sub, SubAssign};
 use std::str::FromStr;
 
 /// Nanoseconds: an instant since the start of a run, or a duration. Range 0 … 584 years.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Ns(pub u64);
 

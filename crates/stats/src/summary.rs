@@ -1,9 +1,10 @@
 //! Values of a few rounds or seeds as one: median, range, and the interval that holds the true median.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A value over several seeds.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Estimate {
     /// Median over the seeds.
     pub median: f64,

@@ -3,10 +3,11 @@
 use crate::error_parts::{ErrorBar, ErrorParts, Possible};
 use crate::metric::{Metric, Unit};
 use schedlab_stats::Estimate;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a change is, seen by a user.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Judgement {
     /// More of what one wants.
@@ -22,7 +23,7 @@ pub enum Judgement {
 }
 
 /// A change against the baseline.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Change {
     /// Variant minus baseline, median over the seeds (each seed against itself), in the metric's unit.
     pub difference: f64,

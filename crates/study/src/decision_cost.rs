@@ -14,6 +14,7 @@ use rayon::prelude::*;
 use schedlab_model::Ns;
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_sim::{Costs, DecisionMetrics, RunOptions};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -62,7 +63,7 @@ pub struct DecisionCostOptions {
 }
 
 /// One run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct DecisionCostRow {
     /// Scheduler.
     pub scheduler: String,
@@ -96,7 +97,7 @@ pub struct DecisionCostRow {
 
 /// How far the total times of several schedulers are apart, for one number of CPUs and threads and one variant. The paper finds
 /// "no notable difference" and gives no times; both readings of that are here.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct DecisionCostTotals {
     /// CPUs.
     pub cpus: usize,
@@ -115,9 +116,10 @@ pub struct DecisionCostTotals {
 }
 
 /// The whole evaluation.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct DecisionCostResult {
     /// [`SCHEMA`].
+    #[schemars(extend("const" = SCHEMA))]
     pub schema: String,
     /// The cost preset.
     pub costs: String,

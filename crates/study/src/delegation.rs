@@ -12,6 +12,7 @@ use schedlab_sim::{
     Delegation, DelegationCosts, DelegationMetrics, Failed, Failure, Machine, Mode, Outcome, RunOptions,
     SimError, run_delegated,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::LazyLock;
@@ -327,7 +328,7 @@ impl Delegated {
 }
 
 /// What delegation did in a row, for its first seed. `docs/result-schema.md` describes the fields.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct DelegationResult {
     /// `per-cpu` or `global`.
     pub mode: String,
@@ -356,7 +357,7 @@ pub struct DelegationResult {
 }
 
 /// One agent.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct AgentResult {
     /// Where it runs.
     pub cpu: u32,

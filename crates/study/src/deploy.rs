@@ -16,6 +16,7 @@ use crate::variant::{GroupSetting, MachineSetting, Setting, TaskSetting, Variant
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_scheduler::linux::KernelRelease;
 use schedlab_scheduler::registry::Family;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use target::Target;
 
@@ -48,7 +49,7 @@ impl Format {
 }
 
 /// The texts that make one setting.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, JsonSchema, Serialize, Deserialize)]
 pub struct Deployment {
     /// What is set, as a request: `run sysbench under SCHED_IDLE`.
     pub what: String,

@@ -7,6 +7,7 @@ use crate::metric::{Metric, Unit};
 use schedlab_model::Ns;
 use schedlab_model::text::scaled;
 use schedlab_stats::Estimate;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A figure counts as near when it is off by no more than this part of the published one …
@@ -15,7 +16,7 @@ pub const NEAR: f64 = 0.1;
 pub const NEAR_SHARE: f64 = 0.005;
 
 /// The simulated figure against a published number or range. Times in nanoseconds, shares as parts of one CPU.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Deviation {
     /// The published value, or the two ends of a range.
     pub published: [f64; 2],

@@ -20,6 +20,7 @@ use crate::gate::{Evidence, Gate, GateOutcome};
 use crate::metric::Metric;
 use crate::result::Verdict;
 use schedlab_trace::Repairs;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -46,9 +47,10 @@ impl Default for DiffOptions {
 }
 
 /// The result. `docs/exchange-formats.md` describes every field.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Diff {
     /// Always [`SCHEMA`].
+    #[schemars(extend("const" = SCHEMA))]
     pub schema: String,
     /// What stood first.
     pub before: Side,
@@ -69,7 +71,7 @@ pub struct Diff {
 }
 
 /// One of the two inputs.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, JsonSchema, Serialize, Deserialize)]
 pub struct Side {
     /// The file or folder.
     pub file: String,
@@ -88,7 +90,7 @@ pub struct Side {
 }
 
 /// A scheduler under which recordings of one side were made.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Recorded {
     /// Name of the sched_ext scheduler that had their tasks; missing where the kernel's own did.
     pub sched_ext: Option<String>,
@@ -99,7 +101,7 @@ pub struct Recorded {
 }
 
 /// Tasks of one name, or one cgroup, or one subject of a result.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Subject {
     /// `task`, `cgroup`, or the kind of a result's subject.
     pub kind: String,
@@ -112,7 +114,7 @@ pub struct Subject {
 }
 
 /// One number, before and after.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Cell {
     /// What. Shares are parts of one CPU, times nanoseconds, the rest per second.
     pub metric: Metric,
@@ -134,7 +136,7 @@ pub struct Cell {
 }
 
 /// A gate and one subject.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Gated {
     /// As given.
     pub gate: String,

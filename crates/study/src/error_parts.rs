@@ -4,6 +4,7 @@
 
 use crate::measurements::Kind;
 use crate::metric::{Metric, Unit};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One part in words.
@@ -27,7 +28,7 @@ macro_rules! parts {
         $($part:ident $field:ident $name:literal $from:literal $doc:literal)+
     ) => {
         /// A part of an error.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum Part {
             #[doc = $first_doc]
@@ -36,7 +37,7 @@ macro_rules! parts {
         }
 
         /// What an error is made of, each part as a half width in the metric's unit.
-        #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+        #[derive(Clone, Copy, PartialEq, Debug, Default, JsonSchema, Serialize, Deserialize)]
         pub struct ErrorParts {
             #[doc = $first_doc]
             pub $first_field: f64,
@@ -175,7 +176,7 @@ impl Possible {
 }
 
 /// Between which values a number lies, and what its error is made of.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct ErrorBar {
     /// Lower end: the number less its error, or the least that is possible.
     pub low: f64,

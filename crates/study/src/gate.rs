@@ -4,6 +4,7 @@
 use crate::metric::{Metric, Stat, Unit};
 use schedlab_model::Ns;
 use schedlab_model::text::glob;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -89,7 +90,7 @@ pub struct Evidence<'a> {
 }
 
 /// What came of a condition.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GateOutcome {
     /// The condition is not met.

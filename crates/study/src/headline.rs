@@ -5,13 +5,14 @@ use crate::measurements::{Kind, MACHINE};
 use crate::metric::{Metric, MetricError, Stat};
 use crate::result::{Cell, Row, Study};
 use crate::view;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How many figures a headline that schedlab chooses has at most.
 const FIGURES: usize = 4;
 
 /// One number of a headline.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Figure {
     /// What its subject is.
     pub kind: Kind,

@@ -32,6 +32,7 @@ pub mod rtapp;
 mod run;
 pub mod scan;
 pub mod scenario;
+pub mod schemas;
 pub mod show;
 pub mod tune;
 pub mod variant;

@@ -8,10 +8,11 @@ use schedlab_sim::{
 };
 use schedlab_trace::analysis::messages::RequestTimes;
 use schedlab_trace::analysis::{Durations, Summary, TaskSummary};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Who a row of a table is about.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// All tasks of one name.

@@ -4,6 +4,7 @@
 use schedlab_model::Ns;
 use schedlab_model::text::nearest;
 use schedlab_sim::Costs;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,9 +22,10 @@ const MAX_BYTES: u64 = 1 << 20;
 pub struct PresetError(String);
 
 /// A calibration as it is kept.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Preset {
     /// [`SCHEMA`].
+    #[schemars(extend("const" = SCHEMA))]
     pub schema: String,
     /// Where the numbers come from.
     pub provenance: Provenance,
@@ -40,7 +42,7 @@ pub struct Preset {
 }
 
 /// Where a calibration comes from.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Provenance {
     /// Release and version of the kernel.
     pub kernel: String,
@@ -65,7 +67,7 @@ pub struct Provenance {
 }
 
 /// How sure a median is.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Sure {
     /// 95 % interval of the median over rounds.
     pub low_ns: f64,

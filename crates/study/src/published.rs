@@ -16,13 +16,14 @@ use crate::gallery::{self, Found};
 use crate::metric::{Metric, Stat};
 use crate::result::Checked;
 use crate::scenario::{Cause, Expectation, Scenario};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Version of the JSON form.
 pub const SCHEMA: &str = "schedlab-published/1";
 
 /// A scenario with its published figures.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct Published {
     /// Its name.
     pub scenario: String,
@@ -39,7 +40,7 @@ pub struct Published {
 }
 
 /// A published figure.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct Figure {
     /// What it is in its source.
     pub figure: String,
@@ -62,7 +63,7 @@ pub struct Figure {
 }
 
 /// What a figure is worth as evidence.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FigureKind {
     /// Published in a paper, an article or a talk: a machine that this project never had.
@@ -118,7 +119,7 @@ impl Figure {
 }
 
 /// How many figures are how far off.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, JsonSchema, Serialize)]
 pub struct Tally {
     /// Within 10 %, shares within 0.5 points.
     pub near: usize,
@@ -152,9 +153,10 @@ impl Tally {
 }
 
 /// Everything that `schedlab published` knows.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct Gallery {
     /// [`SCHEMA`].
+    #[schemars(extend("const" = SCHEMA))]
     pub schema: &'static str,
     /// How many of the published figures are inside 10 %, and why the others are not: two sentences.
     pub answer: [String; 2],

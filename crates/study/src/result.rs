@@ -11,15 +11,17 @@ use crate::metric::Metric;
 use schedlab_model::random;
 use schedlab_report::{Cdf, Lanes, Matrix, Series, Table};
 use schedlab_stats::Estimate;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Value of [`Study::schema`]. The number grows when a field changes its meaning or goes away.
 pub const SCHEMA: &str = "schedlab-compare/1";
 
 /// A comparison of schedulers and variants over one scenario or recording.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Study {
     /// Always [`SCHEMA`].
+    #[schemars(extend("const" = SCHEMA))]
     pub schema: String,
     /// Version of schedlab that made it.
     pub version: String,
@@ -63,7 +65,7 @@ pub struct Study {
 }
 
 /// What was compared.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Input {
     /// `scenario` or `recording`.
     pub kind: InputKind,
@@ -78,7 +80,7 @@ pub struct Input {
 }
 
 /// What kind of input.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InputKind {
     /// Written by hand.
@@ -88,7 +90,7 @@ pub enum InputKind {
 }
 
 /// Two sentences.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, JsonSchema, Serialize, Deserialize)]
 pub struct Verdict {
     /// Who gains what, at what cost.
     pub outcome: String,
@@ -103,7 +105,7 @@ pub struct Verdict {
 }
 
 /// One scheduler with one variant.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Row {
     /// Scheduler with its knobs.
     pub scheduler: String,
@@ -136,7 +138,7 @@ pub struct Row {
 }
 
 /// One class of tasks, source or channel in one row.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Subject {
     /// What it is.
     pub kind: Kind,
@@ -154,7 +156,7 @@ pub struct Subject {
 }
 
 /// One measurement.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Cell {
     /// What. Shares are parts of one CPU, times nanoseconds, the rest per second.
     pub metric: Metric,
@@ -175,7 +177,7 @@ pub struct Cell {
 }
 
 /// Between which values a percentile lies with 95 %, by order statistics.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Interval {
     /// Lower end in nanoseconds; missing where the values are too few for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -188,7 +190,7 @@ pub struct Interval {
 }
 
 /// The recording against its own simulation under the scheduler it was recorded under.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct SelfReplay {
     /// Kernel of the recording.
     pub kernel: String,
@@ -236,7 +238,7 @@ fn by_wakeups() -> String {
 }
 
 /// A variant that was also recorded: what was predicted for it, and what came.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Prediction {
     /// The variant.
     pub variant: String,
@@ -250,7 +252,7 @@ pub struct Prediction {
 
 /// What a class would have of a CPU without the tasks that never end, as parts of one CPU: as the recording's own moments of
 /// less and more contention say, and as simulated.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Alone {
     /// Name of the class.
     pub name: String,
@@ -267,7 +269,7 @@ pub struct Alone {
 }
 
 /// What a class had in the second half of a recording, as parts of one CPU, and what the replay of its first half has there.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct SecondHalf {
     /// Name of the class.
     pub name: String,
@@ -278,7 +280,7 @@ pub struct SecondHalf {
 }
 
 /// One class of the self-replay.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Replayed {
     /// Name of the class.
     pub name: String,
@@ -289,7 +291,7 @@ pub struct Replayed {
 }
 
 /// One measurement of the self-replay.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct ReplayedCell {
     /// What.
     pub metric: Metric,
@@ -314,7 +316,7 @@ pub struct ReplayedCell {
 }
 
 /// One expectation and one cell of the table that it speaks about.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Checked {
     /// The expectation in words.
     pub expectation: String,
@@ -342,7 +344,7 @@ pub struct Checked {
 }
 
 /// A gate, and one row and subject that it is about.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Gated {
     /// As given.
     pub gate: String,

@@ -18,6 +18,7 @@ use schedlab_scheduler::xen::PoolParameters;
 use schedlab_scheduler::{Knobs, SchedulerSpec, registry};
 use schedlab_trace::analysis::Scope;
 use schedlab_trace::analysis::follow::Followed;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Version of the JSON form.
@@ -26,9 +27,10 @@ pub const SCHEMA: &str = "schedlab-xen/1";
 const WEIGHT: u32 = 256;
 
 /// A host at the end of a run.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct Host {
     /// [`SCHEMA`].
+    #[schemars(extend("const" = SCHEMA))]
     pub schema: String,
     /// Name of the scenario.
     pub scenario: String,
@@ -45,7 +47,7 @@ pub struct Host {
 }
 
 /// A cpupool: its scheduler and parameters.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct Pool {
     /// `Pool-0`.
     pub name: String,
@@ -64,7 +66,7 @@ pub struct Pool {
 }
 
 /// A domain.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct Domain {
     /// Name: the group's path without the leading `/`.
     pub name: String,
@@ -79,7 +81,7 @@ pub struct Domain {
 }
 
 /// A vCPU at the end of the run, and what it did until then.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct Vcpu {
     /// Number within its domain.
     pub vcpu: u32,

@@ -6,13 +6,14 @@ use crate::reader::Ids;
 use crate::{Capability, Header, Recording};
 pub(crate) use scan::{Scan, Unwritten};
 use schedlab_model::{EventKind, Ns, PrevState, SchedEvent, TaskId};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::iter::Peekable;
 use std::vec::IntoIter;
 
 /// What was repaired, or could not be, when a recording was read.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Repairs {
     /// The file ended before its end mark: the recorder died, or the file was cut.

@@ -1,10 +1,11 @@
 //! Where published figures come from, and what was checked against recordings of the real systems.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
 
 /// A paper, an article, a talk, or code that was run.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
     /// As `published_in` names it.
@@ -21,7 +22,7 @@ pub struct Source {
 }
 
 /// What the figures of a source are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SourceKind {
     /// Figures of a machine that this project never had.
@@ -31,7 +32,7 @@ pub enum SourceKind {
 }
 
 /// A comparison with recordings of a real system (`oracles/`).
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
     /// The real system.

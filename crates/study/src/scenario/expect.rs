@@ -4,6 +4,7 @@ use crate::metric::{Metric, Unit};
 use schedlab_model::Ns;
 use schedlab_model::text::glob;
 use schedlab_model::text::scaled;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -66,7 +67,7 @@ pub struct Publication {
 }
 
 /// Why a simulated figure is not the published one.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
     /// A maximum or another figure of one run, which chance decides.

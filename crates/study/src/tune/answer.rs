@@ -11,6 +11,7 @@ use crate::headline::Figure;
 use crate::result::{Cell, Input, Row, Study, Verdict};
 use crate::view::seconds;
 use schedlab_stats::range_confidence;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Value of [`Tuned::schema`].
@@ -20,9 +21,10 @@ pub const SCHEMA: &str = "schedlab-tune/1";
 const NEAR: f64 = 0.8;
 
 /// What a search found.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Tuned {
     /// Always [`SCHEMA`].
+    #[schemars(extend("const" = SCHEMA))]
     pub schema: String,
     /// Version of schedlab that made it.
     pub version: String,
@@ -57,7 +59,7 @@ pub struct Tuned {
 }
 
 /// A number that was asked for.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Asked {
     /// As written.
     pub text: String,
@@ -67,7 +69,7 @@ pub struct Asked {
 }
 
 /// How the settings were found.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Search {
     /// `grid`: every combination; `sample`: points that fill the space evenly.
     pub how: String,
@@ -82,7 +84,7 @@ pub struct Search {
 }
 
 /// A round of the search.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Round {
     /// Settings that were run.
     pub settings: usize,
@@ -93,7 +95,7 @@ pub struct Round {
 }
 
 /// A setting and its numbers.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Tried {
     /// As `compare --variant` takes it, after its scheduler where that is another one.
     pub setting: String,
@@ -115,7 +117,7 @@ pub struct Tried {
 }
 
 /// A recording that the search did not see.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Validated {
     /// The file.
     pub file: String,

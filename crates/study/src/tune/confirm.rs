@@ -5,10 +5,11 @@ use super::answer::Tried;
 use crate::compare::Point;
 use crate::variant::{Setting, TaskSetting};
 use schedlab_model::text::shell_word;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How a setting is tried on the real threads.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Confirm {
     /// The options of `schedlab confirm` before what it runs; missing where it cannot make the setting.
     pub arguments: Option<Vec<String>>,

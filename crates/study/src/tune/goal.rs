@@ -8,6 +8,7 @@ use crate::metric::Stat;
 use crate::metric::{Better, Metric};
 use crate::result::{Cell, Row};
 use crate::view::few_for;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A number that is to become better, or is not to become worse.
@@ -20,7 +21,7 @@ pub struct Aim {
 }
 
 /// Whether a number is within its bound.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Meets {
     /// With its whole error.

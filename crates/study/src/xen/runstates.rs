@@ -3,10 +3,11 @@
 use schedlab_model::{CpuId, Ns, TaskId};
 use schedlab_trace::analysis::Durations;
 use schedlab_trace::analysis::follow::{Follower, Listener, Span, ThreadState};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// How often and for how long a vCPU was in one state.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, JsonSchema, Serialize)]
 pub struct Tally {
     /// Number of stays.
     pub times: u64,
@@ -36,7 +37,7 @@ impl Tally {
 }
 
 /// The run states of a vCPU.
-#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, JsonSchema, Serialize)]
 pub struct Runstates {
     /// On a pCPU.
     pub running: Tally,
@@ -55,7 +56,7 @@ pub struct Runstates {
 }
 
 /// What a vCPU ran on one pCPU.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize)]
 pub struct PcpuRuns {
     /// The pCPU.
     pub cpu: u32,

@@ -1,0 +1,34 @@
+//! The JSON Schema of each result of this crate, made from its type: a field is described once, in its doc comment.
+
+use crate::decision_cost::DecisionCostResult;
+use crate::diff::Diff;
+use crate::preset::Preset;
+use crate::published::Gallery;
+use crate::result::Study;
+use crate::tune::Tuned;
+use crate::xen::Host;
+use crate::{decision_cost, diff, preset, published, result, tune, xen};
+use schemars::JsonSchema;
+pub use schemars::Schema;
+use schemars::generate::SchemaSettings;
+
+/// Returns the name of each schema, and the schema.
+pub fn all() -> Vec<(&'static str, Schema)> {
+    vec![
+        (result::SCHEMA, of::<Study>(result::SCHEMA)),
+        (diff::SCHEMA, of::<Diff>(diff::SCHEMA)),
+        (tune::SCHEMA, of::<Tuned>(tune::SCHEMA)),
+        (published::SCHEMA, of::<Gallery>(published::SCHEMA)),
+        (xen::SCHEMA, of::<Host>(xen::SCHEMA)),
+        (decision_cost::SCHEMA, of::<DecisionCostResult>(decision_cost::SCHEMA)),
+        (preset::SCHEMA, of::<Preset>(preset::SCHEMA)),
+    ]
+}
+
+/// Returns the schema of a result that is written as JSON.
+pub fn of<T: JsonSchema>(name: &str) -> Schema {
+    let mut schema =
+        SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<T>();
+    schema.insert("title".to_owned(), name.into());
+    schema
+}
