@@ -10,7 +10,6 @@ use super::options::Pairs;
 use super::store::Store;
 use super::{Laboratory, transcript};
 use crate::pairs::{self, Pair, PairFile};
-use crate::root;
 use anyhow::{Context, Result, ensure};
 use schedlab_study::compare::clients::client_count;
 use std::path::{Path, PathBuf};
@@ -116,7 +115,7 @@ const SIZES: [u32; 2] = [1, 4];
 pub(super) fn record(laboratory: &Laboratory, kernels: &[super::Kernel], asked: &Pairs) -> Result<usize> {
     let wanted =
         |server: &&Server| asked.servers.is_empty() || asked.servers.iter().any(|name| name == server.name);
-    let folder = root().join("target/guest/pairs");
+    let folder = crate::root().join("target/guest/pairs");
     let mut bad = 0;
     for server in SERVERS.iter().filter(wanted) {
         let root = root(&laboratory.store, server)?;
@@ -146,7 +145,7 @@ fn boot(
     into: &Path,
 ) -> Result<bool> {
     let settings = settings(server, cpus, &kernel.name).join(" ");
-    let script = std::fs::read_to_string(root().join("guest-lab/guest/pairs/pair.sh"))?;
+    let script = std::fs::read_to_string(crate::root().join("guest-lab/guest/pairs/pair.sh"))?;
     let archive =
         image::script(&format!("server={} cpus={cpus} settings='{settings}'\n{script}", server.name));
     let machine = Machine { cpus, memory_mib: 2048, ..Machine::usual(Clock::Virtual) };
@@ -336,7 +335,7 @@ mod tests {
 
     #[test]
     fn every_server_has_a_case_in_the_script_and_every_setting_a_change() {
-        let script = std::fs::read_to_string(root().join("guest-lab/guest/pairs/pair.sh")).unwrap();
+        let script = std::fs::read_to_string(crate::root().join("guest-lab/guest/pairs/pair.sh")).unwrap();
         for server in SERVERS {
             assert!(script.contains(&format!("    {})\n", server.name)), "{}", server.name);
             assert!(script.contains(&format!("        name={}\n", server.task)), "{}", server.name);

@@ -236,8 +236,8 @@ mod tests {
     fn a_run_is_read_to_its_end() {
         let script = r#"echo "0.1 s so far: default misses the goal" >&2; echo '{"chosen": "idle"}'; exit 3"#;
         let command = ["sh", "-c", script].map(str::to_owned).to_vec();
-        let args = ["--share", "0", "--for", "100s", "--"].map(str::to_owned);
-        let options = super::super::parse(&[&args[..], &command].concat()).unwrap();
+        let options: DisturbArgs = crate::parsed("--share 0 --for 100s").unwrap();
+        let options = DisturbArgs { command, ..options };
         let answer = ask(&options, &AtomicBool::new(false)).unwrap();
         assert_eq!(answer.status.and_then(|status| status.code()), Some(3));
         assert!(answer.first.is_some() && answer.said.len() == 1, "{answer:?}");

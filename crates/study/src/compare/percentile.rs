@@ -34,7 +34,7 @@ pub(super) fn interval(
 }
 
 /// Returns the interval of the percentile over the values of these together.
-pub(crate) fn of<'a>(found: impl Iterator<Item = &'a SubjectData>, metric: Metric) -> Option<Interval> {
+pub fn of<'a>(found: impl Iterator<Item = &'a SubjectData>, metric: Metric) -> Option<Interval> {
     let (quantity, Stat::Percentile(rank)) = quantity(metric)? else { return None };
     let mut values: BTreeMap<u64, u64> = BTreeMap::new();
     for (value, count) in found.flat_map(|found| found.buckets(quantity)) {
