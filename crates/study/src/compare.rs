@@ -18,6 +18,7 @@ pub mod request;
 mod room;
 mod row_errors;
 mod scenario;
+mod serve;
 mod trust;
 mod validation;
 mod verdict;
@@ -30,6 +31,7 @@ pub use recorded::{RecordedInput, compare_recording, kernel_scheduler, modelled_
 pub use replaying::{ReplayFrom, measured_in};
 pub use scenario::compare_scenario;
 pub(crate) use scenario::plan_of_point;
+pub use serve::{Delay, Served};
 pub(crate) use verdict::{FELT, MOST_GAIN, of_change, reproduction, tellings, times_its_error, upper};
 
 use crate::StudyError;
@@ -71,6 +73,8 @@ pub struct Options {
     pub checks: Vec<(String, std::path::PathBuf)>,
     /// What the client of the recorded server counted.
     pub client_log: Option<ClientLogSpec>,
+    /// The server that the question is about: a program, a pid, a control group or a unit of a recording.
+    pub serve: Option<String>,
     /// Conditions that must not be met.
     pub gates: Vec<RowGate>,
     /// Rows instead of every scheduler with every variant: those of a search. The unchanged row comes first all the same.

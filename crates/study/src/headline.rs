@@ -116,7 +116,31 @@ impl Wanted {
 pub(crate) fn headline(study: &Study, wanted: &[Wanted]) -> Vec<Figure> {
     let Some(base) = study.rows.first() else { return Vec::new() };
     let named: Vec<Figure> = wanted.iter().flat_map(|wanted| wanted.figures(base)).collect();
-    if named.is_empty() { automatic(study, base) } else { named }
+    if !named.is_empty() {
+        return named;
+    }
+    let mut figures = of_server(study, base);
+    let others = automatic(study, base);
+    figures.extend(others.into_iter().filter(|other| !figures.contains(other)).collect::<Vec<_>>());
+    figures.truncate(FIGURES);
+    figures
+}
+
+/// The numbers of the server that was asked about, its latency first: response times where they are predicted, else how late it gets a CPU.
+fn of_server(study: &Study, base: &Row) -> Vec<Figure> {
+    let classes = study.served.iter().flat_map(|served| &served.classes);
+    let shares =
+        |name: &&String| base.find(Kind::Class, name)?.cell(Metric::Share).map(|cell| cell.value.median);
+    // Of a server of several programs the one that works most.
+    let most = classes.filter_map(|name| Some((name, shares(&name)?))).max_by(|a, b| a.1.total_cmp(&b.1));
+    let Some((name, subject)) = most.and_then(|(name, _)| Some((name, base.find(Kind::Class, name)?))) else {
+        return Vec::new();
+    };
+    let p99 = Stat::Percentile(99_000);
+    let is_predicted = |metric: &Metric| subject.cell(*metric).is_some_and(|cell| cell.error_bar.is_some());
+    let latency = [Metric::Response(p99), Metric::Latency(p99)].into_iter().find(is_predicted);
+    let figures = latency.into_iter().chain([Metric::Share]);
+    figures.map(|metric| Figure { kind: Kind::Class, subject: name.clone(), metric }).collect()
 }
 
 /// One number, or two of clients, of each subject that matters: those that finish work first, of these those that gain. Tasks

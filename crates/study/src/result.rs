@@ -1,6 +1,7 @@
 //! The result of a comparison, as one versioned type. `docs/result-schema.md` describes every field.
 
 use crate::change::Change;
+use crate::compare::Served;
 use crate::deploy::Deployment;
 use crate::deviation::Deviation;
 use crate::error_parts::ErrorBar;
@@ -40,6 +41,9 @@ pub struct Study {
     pub headline: Vec<Figure>,
     /// How well the method reproduces the recording; recordings only.
     pub self_replay: Option<SelfReplay>,
+    /// The server that the question is about, where one was named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub served: Option<Served>,
     /// Predictions that were checked against a second recording.
     pub predictions: Vec<Prediction>,
     /// One for each scheduler and variant; the first is the baseline.

@@ -10,6 +10,7 @@ use super::part::{duration, events_of};
 use super::replaying::{ByMessages, ReplayFrom, measured_in, replayed};
 use super::row_errors::RowErrors;
 use super::scenario::costs;
+use super::serve::{Served, Waits};
 use super::trust::{self, against};
 use super::validation::FirstHalf;
 use super::{
@@ -53,6 +54,8 @@ pub struct RecordedInput {
     pub(super) idle: BTreeSet<String>,
     /// By class: what the recording itself says of how it reacts to others.
     pub(super) readings: Vec<(String, Reading)>,
+    /// Who ran while each program waited.
+    pub(super) waits: Waits,
     /// Its first half, where that can be held against the second.
     pub(super) first_half: Option<Box<FirstHalf>>,
 }
@@ -80,6 +83,7 @@ impl RecordedInput {
         let mut input = RecordedInput::of(path, &recording, from)?;
         input.idle = idle;
         input.readings = elasticity::readings(&recording, &input.replay);
+        input.waits = Waits::of(&recording);
         // Now, because a pipe is read once.
         input.first_half = FirstHalf::of(&input, recording).map(Box::new);
         Ok(input)
@@ -103,6 +107,7 @@ impl RecordedInput {
             classes: header.tasks.iter().map(|task| task.comm.clone()).collect(),
             readings: Vec::new(),
             idle: BTreeSet::new(),
+            waits: Waits::default(),
             header,
             replay,
             by_messages,
@@ -193,6 +198,12 @@ impl RecordedInput {
     /// A name for one task among several of its class.
     fn task_name(&self, task: usize) -> String {
         format!("{}-{}", self.classes[task], self.pids[task])
+    }
+
+    /// The class of a subject, which may be one of its tasks.
+    pub(super) fn class_of(&self, subject: &str) -> String {
+        let task = (0..self.classes.len()).find(|task| self.task_name(*task) == subject);
+        task.map_or_else(|| subject.to_owned(), |task| self.classes[task].clone())
     }
 
     fn hz(&self) -> u32 {
@@ -420,6 +431,7 @@ fn compare_read(
     let duration = input.replay.duration;
     let (recorded, why, left_out) = recorded_scheduler(&input.header, recorded_under)?;
     let mut plans = self::plans(input, &recorded, options).map_err(|error| input.named_in_vain(error))?;
+    let mut served = options.serve.as_deref().map(|asked| Served::find(asked, input)).transpose()?;
     let client = options.client_log.as_ref().map(|log| ClientLog::open(log, input)).transpose()?;
     let names = gated_names(input, client.is_some());
     let gates = Gates::new(&options.gates, &plans, &names)?;
@@ -443,13 +455,14 @@ fn compare_read(
     let (mut runs, refused) = bench.run(&mut plans)?;
     client.iter().for_each(|client| client.add_to(&mut runs));
     let alone = trust::alone(input, &plans[0], &bench)?;
-    let found = trust::self_replay(input, &recorded, why, &runs[0], &alone, &single);
+    let found = trust::self_replay(input, &recorded, why, &runs[0], &alone, &single, &mut served);
     let mut replay = SelfReplay { left_out, ..found };
     let mut errors = trust::method_errors(&replay, input);
-    replay.doubt(input.second_half(&recorded, &bench)?, &errors);
+    replay.doubt(input.second_half(&recorded, &bench)?, &errors, &mut served);
     client.iter().for_each(|client| client.add_error(&runs[0], input, &mut errors));
     let (errors, open) = RowErrors::find(input, &plans, &runs, errors);
     let numbers = Numbers::new(options, &[]);
+    let of_server = served.iter().flat_map(Served::notes).collect::<Vec<_>>();
     let mut study = Study {
         schema: SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -460,11 +473,17 @@ fn compare_read(
         headline: Vec::new(),
         detail: None,
         self_replay: Some(replay),
+        served,
         predictions: predictions(&plans, &runs, &options.checks, &errors)?,
         rows: rows(&plans, &runs, &input.classes, &|task| input.task_name(task), &errors, numbers),
         expectations: Vec::new(),
         gates: Vec::new(),
-        notes: notes(input, client.as_ref()).into_iter().chain(open).chain(refused).collect(),
+        notes: notes(input, client.as_ref())
+            .into_iter()
+            .chain(of_server)
+            .chain(open)
+            .chain(refused)
+            .collect(),
         costs: costs(&input.costs()),
         fitted: Vec::new(),
         sections: Vec::new(),

@@ -218,6 +218,20 @@ pub const OPTIONS: &[CompareOption] = &[
         },
     },
     CompareOption {
+        name: "serve",
+        flag: "serve",
+        short: None,
+        value: "SERVER",
+        shape: Shape::Text,
+        inputs: Inputs::Recordings,
+        help: "Answer for this server: a program, a pid, a control group (/path) or a unit (NAME.service). Its numbers come first, and other \
+               programs that do not replay do not count unless it waits behind them",
+        set: |request, text| {
+            request.options.serve = Some(text.to_owned());
+            Ok(())
+        },
+    },
+    CompareOption {
         name: "fail_if",
         flag: "fail-if",
         short: None,

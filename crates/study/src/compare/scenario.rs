@@ -68,6 +68,7 @@ pub fn compare_scenario(
         headline: Vec::new(),
         detail: None,
         self_replay: None,
+        served: None,
         predictions: Vec::new(),
         rows,
         expectations: check(scenario, &plans, &runs),

@@ -3,6 +3,7 @@
 use super::elasticity::MATTERS;
 use super::recorded::RecordedInput;
 use super::row_errors::OfRow;
+use super::serve::Served;
 use super::{Errors, percentile, values};
 use crate::StudyError;
 use crate::change::MethodError;
@@ -18,7 +19,7 @@ use schedlab_trace::Capability;
 use schedlab_trace::analysis::TaskSummary;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Off by more points of CPU share than this, the simulation is not trusted.
+/// Off by more than this part of one CPU, or of the CPUs that a program has where it has more than one, the simulation is not trusted.
 pub(super) const TRUSTED_SHARE: f64 = 0.05;
 /// Activations of a class are requests when this part of them is (in per cent).
 const REQUESTS_PERCENT: u64 = 90;
@@ -50,6 +51,7 @@ pub(super) fn self_replay(
     runs: &[Run],
     alone: &BTreeMap<String, f64>,
     single: &dyn Fn(usize) -> Option<String>,
+    served: &mut Option<Served>,
 ) -> SelfReplay {
     let was = input.measured_with(single);
     let subjects = against(&was, runs, None);
@@ -64,9 +66,10 @@ pub(super) fn self_replay(
     let alone: Vec<Alone> = alone.collect();
     for subject in &subjects {
         for cell in subject.cells.iter().filter(|cell| cell.metric == Metric::Share) {
-            if cell.difference.abs() > TRUSTED_SHARE {
+            if cell.difference.abs() > TRUSTED_SHARE * cell.recorded.max(1.0) {
                 let (was, is) = (cell.metric.show(cell.recorded), cell.metric.show(cell.simulated));
-                distrust.push(format!("{}: {was} of a CPU recorded, {is} simulated", subject.name));
+                let why = format!("{}: {was} of a CPU recorded, {is} simulated", subject.name);
+                distrust.extend(counted(served, &input.class_of(&subject.name), why));
             }
         }
     }
@@ -75,7 +78,7 @@ pub(super) fn self_replay(
         distrust.push(format!("{lost} of {} events were lost or made no sense", input.events));
     }
     for alone in &alone {
-        distrust.extend(alone.disagreement());
+        distrust.extend(alone.disagreement().and_then(|why| counted(served, &alone.name, why)));
     }
     distrust.extend(input.header.ext_scheduler().map(|name| without_model(name, &recorded.name)));
     distrust.extend(input.header.ext_change());
@@ -106,10 +109,29 @@ pub(super) fn self_replay(
 
 impl SelfReplay {
     /// Adds what the half that it was not made from says, and what speaks against it there, given the errors that are stated.
-    pub(super) fn doubt(&mut self, second_half: Vec<SecondHalf>, errors: &Errors) {
-        self.distrust.extend(second_half.iter().filter_map(|half| half.disagreement(errors)));
+    pub(super) fn doubt(
+        &mut self,
+        second_half: Vec<SecondHalf>,
+        errors: &Errors,
+        served: &mut Option<Served>,
+    ) {
+        for half in &second_half {
+            let why = half.disagreement(errors);
+            self.distrust.extend(why.and_then(|why| counted(served, &half.name, why)));
+        }
         self.second_half = second_half;
         self.trusted = self.distrust.is_empty();
+    }
+}
+
+/// Returns a doubt about a program if it counts; else it is kept with the server, for which it does not.
+fn counted(served: &mut Option<Served>, class: &str, why: String) -> Option<String> {
+    match served {
+        Some(server) if !server.counts(class) => {
+            server.other_doubts.push(why);
+            None
+        }
+        _ => Some(why),
     }
 }
 

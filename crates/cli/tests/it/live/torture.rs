@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-/// Rounds in the usual tests.
-const ROUNDS: u64 = 6;
+/// Rounds in the usual tests: one of each kind.
+const ROUNDS: u64 = ATTACKS.len() as u64;
 /// The entry of the environment by which the processes of a round are found.
 const MARK: &str = "SCHEDLAB_TORTURE";
 
@@ -282,7 +282,7 @@ impl Round {
             if std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).is_err() {
                 break;
             }
-            let child = Children::start("sleep 600");
+            let child = Children::start("exec sleep 600");
             if child.pid() == pid {
                 stranger = Some(child);
                 break;

@@ -23,10 +23,15 @@ pub(super) fn certainty(study: &Study, gain: Option<&Telling<'_>>) -> String {
         None => format!("{} of {all} changes are larger than their error", all - unsure),
     };
     match &study.self_replay {
-        Some(replay) if !replay.trusted => reproduction(replay, seconds(study)),
+        Some(replay) if !replay.trusted => {
+            format!("{}{}", reproduction(replay, seconds(study)), advice(study))
+        }
         Some(replay) => {
             let told = if study.rows.len() < 2 { String::new() } else { format!("; {told}") };
-            format!("{}{told}.", reproduction(replay, seconds(study)))
+            format!(
+                "{}{told}.",
+                for_server(study, replay).unwrap_or_else(|| reproduction(replay, seconds(study)))
+            )
         }
         None if seeds == 1 => {
             "One run of each, so nothing is known about chance: --seeds 5 gives error bars.".to_owned()
@@ -39,6 +44,32 @@ pub(super) fn certainty(study: &Study, gain: Option<&Telling<'_>>) -> String {
             )
         }
     }
+}
+
+/// What to do where a server was asked about and the answer is not to be relied on.
+fn advice(study: &Study) -> String {
+    study.served.as_ref().map_or_else(String::new, |served| {
+        format!(
+            " A longer recording, or one of a quieter moment, may do for {}; `schedlab colocate` measures instead of predicting.",
+            served.name()
+        )
+    })
+}
+
+/// Returns how well the server that was asked about is reproduced.
+fn for_server(study: &Study, replay: &SelfReplay) -> Option<String> {
+    let served = study.served.as_ref()?;
+    let own = || replay.subjects.iter().filter(|subject| served.classes.contains(&subject.name));
+    let cells =
+        |metric: Metric| own().flat_map(|subject| &subject.cells).filter(move |cell| cell.metric == metric);
+    let share = cells(Metric::Share).map(|cell| cell.difference.abs() * 100.0).fold(0.0, f64::max);
+    let tail = cells(Metric::Latency(Stat::Percentile(TAIL))).filter(|cell| cell.recorded > 0.0);
+    let latency = tail.map(|cell| cell.difference.abs() / cell.recorded * 100.0).fold(0.0, f64::max);
+    Some(format!(
+        "Good enough for {}: the simulation reproduces its CPU share within {share:.1} points and its run-queue latency (p99) within \
+         {latency:.0} %",
+        served.name()
+    ))
 }
 
 /// Returns how well the recording is reproduced in `seconds` of it: a sentence without its full stop, or with it where the recording

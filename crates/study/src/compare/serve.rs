@@ -1,0 +1,247 @@
+//! The server that a comparison of a recording is about (`--serve`).
+//!
+//! A recording of a real machine holds programs that have nothing to do with the question, and some of them do not replay: a compiler that
+//! was started once, a package manager that ended. What they miss counts only as far as the server waited behind them.
+
+use super::recorded::RecordedInput;
+use super::trust::TRUSTED_SHARE;
+use crate::StudyError;
+use schedlab_model::text::{glob, nearest};
+use schedlab_trace::analysis::blame::{Blame, Culprit};
+use schedlab_trace::analysis::follow::Followed;
+use schedlab_trace::analysis::{Analysis, By, Scope};
+use schedlab_trace::{Header, Recording};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The server that a comparison is about.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Served {
+    /// As asked: a name, a glob, a pid, a control group or a systemd unit.
+    pub asked: String,
+    /// Its programs.
+    pub classes: Vec<String>,
+    /// The programs behind which it waited for a CPU, and the part of its waiting that each made: the largest first. Missing where the
+    /// recording does not show who ran meanwhile; every program counts then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delayed_by: Option<Vec<Delay>>,
+    /// What of other programs the simulation does not reproduce. It does not count: the server waited behind them hardly or not at all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_doubts: Vec<String>,
+}
+
+/// A program behind which the server waited.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Delay {
+    /// Its name.
+    pub name: String,
+    /// The part of the server's waiting for a CPU in which it ran.
+    pub part: f64,
+}
+
+/// Who ran while each program waited, from the recording; `None` where the recording does not show it.
+#[derive(Debug, Default)]
+pub(super) struct Waits(Option<BTreeMap<String, BTreeMap<String, u64>>>);
+
+impl Waits {
+    /// Reads a recording.
+    pub(super) fn of(recording: &Recording) -> Waits {
+        let scope = Scope::default();
+        if Blame::check(&recording.header).is_err() {
+            return Waits::default();
+        }
+        let blame = Followed::over(recording, &scope, Blame::new(&recording.header, &scope, By::Name));
+        let names = names_of_lines(&recording.header, &blame);
+        let mut waits: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
+        for (line, row) in blame.rows.iter().enumerate() {
+            for (culprit, share) in row {
+                if let Culprit::Line(other) = culprit {
+                    let of = waits.entry(names[line].clone()).or_default();
+                    *of.entry(names[*other].clone()).or_default() += share.time.0;
+                }
+            }
+        }
+        Waits(Some(waits))
+    }
+
+    /// Returns the programs behind which these waited, the largest part first, without themselves.
+    fn behind(&self, classes: &[String]) -> Option<Vec<Delay>> {
+        let waits = self.0.as_ref()?;
+        let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+        for (other, time) in classes.iter().filter_map(|class| waits.get(class)).flatten() {
+            *sums.entry(other).or_default() += time;
+        }
+        let all: u64 = sums.values().sum();
+        let own = |name: &str| classes.iter().any(|class| class == name);
+        let of = sums.into_iter().filter(|(name, _)| !own(name));
+        let mut delays: Vec<Delay> = of
+            .map(|(name, time)| Delay { name: name.to_owned(), part: time as f64 / all.max(1) as f64 })
+            .collect();
+        delays.sort_by(|a, b| b.part.total_cmp(&a.part).then_with(|| a.name.cmp(&b.name)));
+        Some(delays)
+    }
+}
+
+/// The name of the tasks of each line, which are those of one name.
+fn names_of_lines(header: &Header, blame: &Blame) -> Vec<String> {
+    let mut names = vec![String::new(); blame.rows.len()];
+    for (index, task) in header.tasks.iter().enumerate() {
+        names[blame.keys.line(index.into())].clone_from(&task.comm);
+    }
+    names
+}
+
+impl Served {
+    /// Finds the server in a recording.
+    ///
+    /// # Errors
+    /// No task is meant; the message names the nearest program.
+    pub(super) fn find(asked: &str, input: &RecordedInput) -> Result<Served, StudyError> {
+        let tasks = &input.header.tasks;
+        let pid: Option<u32> = asked.parse().ok();
+        let group = |index: usize| {
+            input.header.groups.get(tasks[index].group.index()).map_or("", |info| info.spec.name.as_str())
+        };
+        let is_meant = |&index: &usize| {
+            let task = &tasks[index];
+            match pid {
+                Some(pid) => task.pid == pid || task.tid == pid,
+                None if asked.starts_with('/') => is_in(group(index), asked),
+                None if asked.ends_with(".service")
+                    || asked.ends_with(".slice")
+                    || asked.ends_with(".scope") =>
+                {
+                    group(index).split('/').any(|part| part == asked)
+                }
+                None => glob(asked, &task.comm),
+            }
+        };
+        let classes: BTreeSet<String> =
+            (0..tasks.len()).filter(is_meant).map(|index| input.classes[index].clone()).collect();
+        if classes.is_empty() {
+            return Err(not_found(asked, input));
+        }
+        let classes: Vec<String> = classes.into_iter().collect();
+        let delayed_by = input.waits.behind(&classes);
+        Ok(Served { asked: asked.to_owned(), classes, delayed_by, other_doubts: Vec::new() })
+    }
+
+    /// Whether what the simulation misses of a program counts: it is the server, or the server waited behind it for more than the part that
+    /// may be missed of the server itself.
+    pub(super) fn counts(&self, class: &str) -> bool {
+        self.classes.iter().any(|own| own == class)
+            || self.delayed_by.as_ref().is_none_or(|delays| {
+                delays.iter().any(|delay| delay.name == class && delay.part > TRUSTED_SHARE)
+            })
+    }
+
+    /// Returns its name in sentences.
+    pub fn name(&self) -> String {
+        match &self.classes[..] {
+            [one] => one.clone(),
+            _ => self.asked.clone(),
+        }
+    }
+
+    /// Returns sentences about the programs behind which it waited, and about what was left aside.
+    pub(super) fn notes(&self) -> Vec<String> {
+        self.delays().into_iter().chain(self.left_aside()).collect()
+    }
+
+    fn delays(&self) -> Option<String> {
+        let delays = self.delayed_by.as_ref()?;
+        let part = |delay: &Delay| format!("{} ({:.0} %)", delay.name, delay.part * 100.0);
+        let most: Vec<String> = delays.iter().filter(|delay| delay.part > TRUSTED_SHARE).map(part).collect();
+        let behind = match &most[..] {
+            [] => {
+                format!("behind no other program for more than {:.0} % of its waiting", TRUSTED_SHARE * 100.0)
+            }
+            _ => format!("behind {}, in parts of its waiting", most.join(", ")),
+        };
+        Some(format!("{} waited for a CPU {behind}", self.name()))
+    }
+
+    fn left_aside(&self) -> Option<String> {
+        let all = &self.other_doubts;
+        let first = all.first()?;
+        let more = match all.len() {
+            1 => String::new(),
+            count => format!(" and {} more", count - 1),
+        };
+        Some(format!(
+            "what other programs did is not reproduced ({first}{more}); {} waited behind them for less than {:.0} % of its waiting, so \
+             that it does not count",
+            self.name(),
+            TRUSTED_SHARE * 100.0
+        ))
+    }
+}
+
+/// Whether a control group is `path`, or below it.
+fn is_in(group: &str, path: &str) -> bool {
+    let path = path.trim_end_matches('/');
+    group.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn not_found(asked: &str, input: &RecordedInput) -> StudyError {
+    let names: BTreeSet<&str> = input.classes().collect();
+    let groups = input.header.groups.iter().map(|group| group.spec.name.as_str());
+    let hint = match nearest(asked, names.iter().copied().chain(groups)) {
+        Some(right) => format!("did you mean `{right}`?"),
+        None => {
+            let some: Vec<&str> = names.iter().copied().take(10).collect();
+            format!(
+                "programs are: {}{}",
+                some.join(", "),
+                if names.len() > some.len() { ", ..." } else { "" }
+            )
+        }
+    };
+    StudyError::Option(format!(
+        "--serve {asked}: no task of the recording is meant; {hint} Name a program, a pid, a control group (/path) or a unit (NAME.service)"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn served(delays: &[(&str, f64)]) -> Served {
+        let delay = |(name, part): &(&str, f64)| Delay { name: (*name).to_owned(), part: *part };
+        Served {
+            asked: "web*".to_owned(),
+            classes: vec!["web".to_owned()],
+            delayed_by: Some(delays.iter().map(delay).collect()),
+            other_doubts: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn only_what_delays_the_server_counts() {
+        let served = served(&[("hog", 0.9), ("dpkg-deb", 0.01)]);
+        assert!(served.counts("web") && served.counts("hog"));
+        assert!(!served.counts("dpkg-deb") && !served.counts("idle-elsewhere"));
+        assert!(Served { delayed_by: None, ..served }.counts("dpkg-deb"), "nobody knows");
+    }
+
+    #[test]
+    fn waits_are_parts_of_all_waiting() {
+        let behind = |name: &str, time: u64| (name.to_owned(), time);
+        let waits = Waits(Some(BTreeMap::from([(
+            "web".to_owned(),
+            BTreeMap::from([behind("hog", 60), behind("web", 20), behind("make", 20)]),
+        )])));
+        let delays = waits.behind(&["web".to_owned()]).expect("known");
+        let parts: Vec<(&str, f64)> = delays.iter().map(|delay| (delay.name.as_str(), delay.part)).collect();
+        assert_eq!(parts, [("hog", 0.6), ("make", 0.2)]);
+        assert_eq!(waits.behind(&["other".to_owned()]), Some(Vec::new()));
+        assert_eq!(Waits::default().behind(&["web".to_owned()]), None);
+    }
+
+    #[test]
+    fn groups_are_paths() {
+        assert!(is_in("/a/b", "/a") && is_in("/a", "/a/") && is_in("/a", "/"));
+        assert!(!is_in("/ab", "/a"));
+    }
+}
