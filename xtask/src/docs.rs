@@ -19,7 +19,7 @@ use schedlab_study::metric::{Better, METRICS, Of, Unit};
 use schedlab_study::scenario::{self, Scenario};
 use schedlab_study::variant::Variant;
 use schedlab_tables::Kind;
-use schedlab_trace::import::formats::{Elsewhere, FORMATS};
+use schedlab_trace::import::formats::{self, Elsewhere};
 use std::fmt::Write;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -32,7 +32,7 @@ const LADDER: &str = "docs/redis-batch.svg";
 /// The page with the generated tables of formats and of load generators, and the lines around each table.
 const EXCHANGE: &str = "docs/exchange-formats.md";
 const FORMATS_BEGIN: &str =
-    "<!-- made by `cargo xtask docs` from FORMATS (crates/trace/src/import/formats.rs) -->\n";
+    "<!-- made by `cargo xtask docs` from formats::all (crates/trace/src/import) -->\n";
 const CLIENTS_BEGIN: &str =
     "<!-- made by `cargo xtask docs` from CLIENTS (crates/study/src/compare/clients.rs) -->\n";
 /// The page with the generated list of the parts of an error.
@@ -158,7 +158,7 @@ fn clients() -> String {
 /// The table of what `import` knows.
 fn formats() -> String {
     let mut text = String::from("| file | read | what is kept, or what makes it readable |\n|---|---|---|\n");
-    for format in FORMATS {
+    for format in formats::all() {
         let read = match (format.is_trace(), format.elsewhere()) {
             (true, _) => "yes",
             (false, Some(Elsewhere::Recording)) => "is one already",

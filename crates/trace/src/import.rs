@@ -1,6 +1,6 @@
 //! Recordings made elsewhere: the text of every tracer, perf.data, and Perfetto traces.
 //!
-//! [`FORMATS`](formats::FORMATS) lists every kind of file. A source is unwrapped (gzip, zstd, UTF-16), recognised by its first bytes, and
+//! [`formats::all`] lists every kind of file. A source is unwrapped (gzip, zstd, UTF-16), recognised by its first bytes, and
 //! decoded into events; a builder decides what they mean. Events go to memory ([`read`]) or, as they come, into the file of a
 //! recording ([`write`]).
 
@@ -11,6 +11,7 @@ mod event;
 pub mod formats;
 mod perf_data;
 mod perfetto;
+mod reports;
 mod states;
 mod summary;
 mod text;

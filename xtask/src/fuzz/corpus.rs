@@ -6,7 +6,7 @@ use schedlab_model::{
     ObjectKind, Outcome, PrevState, SchedEvent, TaskId, Topology, Transfer, Waker,
 };
 use schedlab_study::gate::Gate;
-use schedlab_trace::import::formats::{FORMATS, HEAD, recognise};
+use schedlab_trace::import::formats::{self, HEAD, recognise};
 use schedlab_trace::{Capabilities, Capability, GroupInfo, Header, Recording, TaskInfo, Writer, export};
 use std::path::Path;
 
@@ -23,7 +23,7 @@ pub(super) fn of(target: &str) -> Result<Vec<Vec<u8>>> {
             debug_assert!(Gate::parse(&String::from_utf8_lossy(&gates[0])).is_ok());
             all.extend(gates);
         }
-        format if FORMATS.iter().any(|known| known.name == format) => all.extend(traces(format)?),
+        format if formats::all().any(|known| known.name == format) => all.extend(traces(format)?),
         _ => {}
     }
     if all.is_empty() {
@@ -222,7 +222,7 @@ mod tests {
     /// A parser that starts from nothing is not tried: each has an input that it reads.
     #[test]
     fn every_parser_of_traces_starts_from_a_trace() {
-        let names = FORMATS.iter().filter(|format| format.is_trace()).map(|format| format.name);
+        let names = formats::all().filter(|format| format.is_trace()).map(|format| format.name);
         for name in names.chain(["wrapped"]) {
             let inputs = of(name).unwrap();
             let read = |input: &Vec<u8>| read(&input[..], ImportOptions::default()).is_ok();

@@ -143,7 +143,7 @@ const RTAPP: &[&str] = &[
 
 /// Every target: those of the traces come from the registry of formats.
 pub(super) static ALL: LazyLock<Vec<Target>> = LazyLock::new(|| {
-    let traces = formats::FORMATS.iter().filter(|format| format.is_trace()).map(|format| {
+    let traces = formats::all().filter(|format| format.is_trace()).map(|format| {
         let shape = match format.content {
             Content::Text => Shape::Text(TRACE),
             Content::Json => Shape::Json,

@@ -41,6 +41,10 @@ const CLIENTS: &[Client] = &[
     client(&["mutilate"], "Total QPS =", Next),
     client(&["ycsb"], "[OVERALL], Throughput(ops/sec),", Next),
     client(&["dnsperf"], "Queries per second:", Next),
+    client(&["schbench"], "average rps:", Next),
+    client(&["cassandra-stress"], "Op rate :", Next),
+    // Not the rows a second (RPS) behind it.
+    client(&["clickhouse-benchmark"], "", Behind(" QPS:")),
     client(&["schedlab"], "\"throughput_per_s\":", Next),
 ];
 
@@ -62,11 +66,12 @@ impl Client {
     fn read(&self, line: &str) -> Option<f64> {
         let rest = line.strip_prefix(self.begin)?;
         let word = match self.place {
-            Next => rest.split_whitespace().next()?.trim_end_matches(','),
+            Next => rest.split_whitespace().next()?,
             Before(unit) => rest[..rest.find(unit)?].rsplit([' ', '(']).next()?,
             Behind(mark) => rest.rsplit_once(mark)?.1.split_whitespace().next()?,
         };
-        word.parse().ok()
+        // With thousands apart (12,345), or before the next number (148.2, ...).
+        word.replace(',', "").parse().ok()
     }
 }
 
@@ -142,6 +147,13 @@ mod tests {
         let k6 = "     http_req_waiting...............: avg=8ms\n     http_reqs......................: 1234   41.13/s\n";
         let memtier = "Type         Ops/sec     Hits/sec\nSets          100.5    ---\nTotals       1100.25      0.00   999.0\n";
         for (text, program, rate) in [
+            ("RPS percentiles (requests) runtime 90 (s)\naverage rps: 6195.77\n", "schbench", 6195.77),
+            ("Op rate                   :   12,345 op/s  [WRITE: 12,345 op/s]\n", "cassandra-stress", 12345.0),
+            (
+                "localhost:9000, queries: 1480, QPS: 148.210, RPS: 14821003.2, MiB/s: 113.1, result RPS: 148.2\n",
+                "clickhouse-benchmark",
+                148.21,
+            ),
             (memcached, "memcaslap", 56214.0),
             (wrk, "wrk", 26040.71),
             (pgbench, "pgbench", 16644.231905),

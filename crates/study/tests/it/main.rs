@@ -11,4 +11,5 @@ mod scenario_corpus;
 mod scenario_errors;
 mod second_half;
 mod self_replay;
+mod serve;
 mod window;

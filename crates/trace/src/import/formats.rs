@@ -1,9 +1,10 @@
 //! Every kind of file that people come with: how it is recognised, and how it is read or what makes it readable.
 //!
-//! A new format is a file with its reader and one entry in [`FORMATS`]. `schedlab import`, the commands that take a recording, the
+//! A new format is a file with its reader and one entry in [`FORMATS`]; what has no events has one in [`REPORTS`]. `schedlab import`, the commands that take a recording, the
 //! fuzzer and docs/exchange-formats.md take what they need from it.
 
 use super::build::Builder;
+use super::reports::REPORTS;
 use super::{perf_data, perfetto, text};
 use crate::TraceError;
 use std::io::{BufRead, Read};
@@ -68,8 +69,13 @@ pub enum Elsewhere {
 /// Bytes of a file by which it is recognised.
 pub const HEAD: usize = 4096;
 
-/// Every kind of file, the most certain first.
-pub const FORMATS: &[Format] = &[
+/// Returns every kind of file, the most certain first.
+pub fn all() -> impl Iterator<Item = &'static Format> {
+    FORMATS.iter().chain(REPORTS).chain(&REST)
+}
+
+/// Every kind of file but the reports of tools ([`REPORTS`]) and what is left then ([`REST`]), the most certain first.
+const FORMATS: &[Format] = &[
     Format {
         name: "recording",
         what: "a schedlab recording",
@@ -245,6 +251,10 @@ pub const FORMATS: &[Format] = &[
         ),
         notes: "record with `perf record`",
     },
+];
+
+/// What is left.
+const REST: [Format; 2] = [
     Format {
         name: "binary",
         what: "not text, and none of the binary traces that are known",
@@ -267,7 +277,7 @@ pub const FORMATS: &[Format] = &[
 
 /// Returns the kind of a file that begins with `head`.
 pub fn recognise(head: &[u8]) -> &'static Format {
-    FORMATS.iter().find(|format| (format.is)(head)).unwrap_or(&FORMATS[FORMATS.len() - 1])
+    all().find(|format| (format.is)(head)).unwrap_or(&REST[REST.len() - 1])
 }
 
 impl Format {
@@ -459,9 +469,9 @@ mod tests {
         ] {
             assert_eq!(recognise(head).name, name, "{head:?}");
         }
-        let mut names: Vec<&str> = FORMATS.iter().map(|format| format.name).collect();
+        let mut names: Vec<&str> = all().map(|format| format.name).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), FORMATS.len());
+        assert_eq!(names.len(), all().count());
     }
 }

@@ -14,7 +14,7 @@ const SHOWN: usize = 120;
 /// What an import left out, repaired or could not understand.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Summary {
-    /// The name of the format in [`FORMATS`](super::formats::FORMATS).
+    /// The name of the format in [`all`](super::formats::all).
     pub format: &'static str,
     /// Events that mean nothing to the schedule, by name.
     pub ignored: BTreeMap<String, u64>,
