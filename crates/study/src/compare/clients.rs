@@ -148,7 +148,11 @@ mod tests {
         let memtier = "Type         Ops/sec     Hits/sec\nSets          100.5    ---\nTotals       1100.25      0.00   999.0\n";
         for (text, program, rate) in [
             ("RPS percentiles (requests) runtime 90 (s)\naverage rps: 6195.77\n", "schbench", 6195.77),
-            ("Op rate                   :   12,345 op/s  [WRITE: 12,345 op/s]\n", "cassandra-stress", 12345.0),
+            (
+                "Op rate                   :   12,345 op/s  [WRITE: 12,345 op/s]\n",
+                "cassandra-stress",
+                12345.0,
+            ),
             (
                 "localhost:9000, queries: 1480, QPS: 148.210, RPS: 14821003.2, MiB/s: 113.1, result RPS: 148.2\n",
                 "clickhouse-benchmark",

@@ -81,6 +81,8 @@ struct Marks {
 #[derive(Default)]
 struct Has {
     switch: bool,
+    /// A task left without a word why.
+    blocked: bool,
     flags: bool,
     migrate: bool,
     fork: bool,
@@ -349,6 +351,7 @@ impl<'o> Builder<'o> {
         next: Who<'_>,
     ) -> Result<(), TraceError> {
         self.has.switch = true;
+        self.has.blocked |= state == PrevState::Blocked;
         self.foreign_ids |= stamp.running.tid.is_some_and(|tid| tid != prev.tid);
         let (prev_id, next_id) = (self.task(prev), self.task(next));
         if let (Some(task), Some(pid)) =
@@ -475,7 +478,8 @@ impl<'o> Builder<'o> {
         let with = |there: bool, list: &'static [Capability]| if there { list } else { &[] };
         let wakers = has.wakes && (has.flags || self.options.current_is_waker);
         let lists = [
-            with(true, &[Capability::Preempted, Capability::PrevState]),
+            with(true, &[Capability::Preempted]),
+            with(!has.blocked, &[Capability::PrevState]),
             with(!own_only, &[Capability::AllTasks]),
             // Another program's wakeups of this one were not recorded.
             with(has.wakes && !own_only, &[Capability::WakeTimes]),

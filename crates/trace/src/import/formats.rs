@@ -271,7 +271,7 @@ const REST: [Format; 2] = [
         is: |_| true,
         content: Content::Text,
         how: How::Stream(text::read),
-        notes: "`perf script` with any -F that has comm, tid, cpu, time and event; ftrace, `trace-cmd report`, atrace, systrace (also HTML), LTTng by babeltrace",
+        notes: "`perf script` with any -F that has comm, tid, cpu, time and event, also of `perf record --switch-events -a` (which has no wakeups); ftrace, `trace-cmd report`, atrace, systrace (also HTML), LTTng by babeltrace",
     },
 ];
 

@@ -10,13 +10,15 @@ mod lttng;
 mod markup;
 
 use super::build::Builder;
-use super::event::{Context, Event, Running, Stamp};
+use super::event::{Context, Event, Name, Running, Stamp, Who};
 use super::states::KernelVersion;
 use crate::TraceError;
 use around::{Buffered, Buffers};
+use fields::CpuWide;
 use line::{Columns, Time};
 use markup::Markup;
 use schedlab_model::Ns;
+use std::collections::BTreeMap;
 use std::io::BufRead;
 
 /// Longest line that is read, in bytes.
@@ -78,6 +80,8 @@ struct Text<'b, 'o> {
     /// The last line was one of a call chain: what follows it and is indented (the place in the source) belongs to it.
     in_chain: bool,
     buffers: Buffers,
+    /// The process of each thread that a switch without tracepoints named.
+    pids: BTreeMap<u32, u32>,
 }
 
 impl<'b, 'o> Text<'b, 'o> {
@@ -98,6 +102,7 @@ impl<'b, 'o> Text<'b, 'o> {
             microseconds: false,
             in_chain: false,
             buffers: Buffers::default(),
+            pids: BTreeMap::new(),
         }
     }
 
@@ -188,6 +193,9 @@ impl<'b, 'o> Text<'b, 'o> {
             self.quiet += 1;
             return Ok(());
         }
+        if line.event == fields::CPU_WIDE {
+            return self.cpu_wide(number, text, &line);
+        }
         let parsed = match fields::old_tracer(line.event, line.fields) {
             Some(event) => Ok(event),
             None => fields::event(line.event, line.fields, self.kernel, &mut self.by_version),
@@ -204,6 +212,30 @@ impl<'b, 'o> Text<'b, 'o> {
                     return self.builder.event(&line.stamp, &Event::Lost { count: 1 });
                 }
                 self.odd(number, text, why)
+            }
+        }
+    }
+
+    /// A switch without tracepoints (`perf record --switch-events`): the line of the task that leaves has the event, that of the task that
+    /// comes has its name.
+    fn cpu_wide(&mut self, number: u64, text: &str, line: &line::Line<'_>) -> Result<(), TraceError> {
+        let running = line.stamp.running;
+        match (fields::cpu_wide(line.fields), running.tid) {
+            (Some(CpuWide::In), tid) => {
+                self.quiet += 1;
+                if let Some((tid, pid)) = tid.and_then(|tid| Some((tid, *self.pids.get(&tid)?))) {
+                    self.builder.describe(tid, pid, running.comm.text());
+                }
+                Ok(())
+            }
+            (Some(CpuWide::Out { state, pid, tid }), Some(own)) => {
+                self.pids.insert(tid, pid);
+                let prev = Who { comm: running.comm, tid: own, prio: None };
+                let next = Who { comm: Name::default(), tid, prio: None };
+                self.builder.event(&line.stamp, &Event::Switch { prev, state, next })
+            }
+            _ => {
+                self.odd(number, text, format!("fields of {} not understood: `{}`", line.event, line.fields))
             }
         }
     }

@@ -347,3 +347,42 @@ fn losses_of_perf_data_count_once() {
         more.summary.notes
     );
 }
+
+/// Without tracefs (hardened hosts, containers): `perf record --switch-events -a -e dummy; perf script --show-switch-events`.
+#[test]
+fn switches_without_tracepoints_are_read() {
+    let imported = import("perf-switch-events.txt");
+    let recording = &imported.recording;
+    assert_eq!(recording.duration, Ns::from_ms(1));
+    let (hog, pool) = (task(recording, "hog"), task(recording, "pool"));
+    let tasks = &recording.header.tasks;
+    assert_eq!((tasks[pool.index()].pid, tasks[pool.index()].tid), (300, 301));
+    assert_eq!((tasks[hog.index()].pid, tasks[hog.index()].tid), (200, 200));
+    let summary = Summary::of(recording).unwrap();
+    assert_eq!(summary.tasks[hog.index()].run, Ns::from_us(750));
+    assert_eq!(summary.tasks[pool.index()].run, Ns::from_us(250));
+    assert_eq!(summary.tasks[hog.index()].preempt_wait.max(), Ns::from_us(250));
+    let has = |capability| recording.header.capabilities.has(capability);
+    assert!(has(Capability::Preempted) && !has(Capability::WakeTimes) && !has(Capability::PrevState));
+}
+
+/// What people paste and no event is in: each is named, with what it can tell and the way out.
+#[test]
+fn reports_without_events_are_named() {
+    for (file, words) in [
+        ("bcc-runqslower.txt", "runqslower"),
+        ("bpftrace-runqlat.txt", "a histogram of bpftrace"),
+        ("cyclictest-hist.txt", "schedlab latency merge"),
+        ("mpstat-steal.txt", "the output of mpstat"),
+        ("perf-sched-latency.txt", "perf script -i perf.data"),
+        ("perf-sched-timehist.txt", "the output of `perf sched timehist`"),
+        ("proc-schedstat.txt", "/proc/schedstat"),
+        ("rtla-timerlat-hist.txt", "a histogram of rtla"),
+        ("xl-sched-credit2.txt", "[[vm]]"),
+    ] {
+        let said = refusal(file);
+        assert!(said.starts_with("this is ") && said.contains(words), "{file}: {said}");
+    }
+    let said = refusal("trace-cmd-two-files.txt");
+    assert!(said.contains("several files (trace.dat, guest.dat)"), "{said}");
+}

@@ -103,6 +103,13 @@ impl Name {
     }
 }
 
+fn several_files(number: u64, one: &str, other: &str) -> TraceError {
+    let what = format!(
+        "this is the report of several files ({one}, {other}), whose clocks and tasks differ: `trace-cmd report -i {one}` prints one"
+    );
+    TraceError::Import { line: number, what }
+}
+
 /// A line without the name of its buffer.
 pub(super) enum Buffered<'a> {
     Line(&'a str),
@@ -121,16 +128,20 @@ impl Buffers {
         let Some((name, rest)) = prefix(text) else { return Ok(Buffered::Line(text)) };
         if rest.trim().strip_prefix("cpus=").is_some_and(is_digits) {
             if let Some(other) = self.file.replace(name.to_owned()) {
-                let what = format!(
-                    "this is the report of several files ({other}, {name}), whose clocks and tasks differ: \
-                     `trace-cmd report -i {other}` prints one"
-                );
-                return Err(TraceError::Import { line: number, what });
+                return Err(several_files(number, &other, name));
             }
             return Ok(Buffered::Preamble);
         }
         if !is_padded(rest) {
             return Ok(Buffered::Line(text));
+        }
+        // Of several files trace-cmd prints one `cpus=` only where they are a host and its guests; by default a file is trace.dat.
+        if name.ends_with(".dat") {
+            match &self.file {
+                Some(other) if other != name => return Err(several_files(number, other, name)),
+                Some(_) => {}
+                None => self.file = Some(name.to_owned()),
+            }
         }
         name.clone_into(&mut self.current);
         Ok(Buffered::Line(rest))

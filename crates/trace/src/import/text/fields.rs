@@ -11,7 +11,7 @@
 use super::super::event::{Event, Name, Who};
 use super::super::states::{self, KernelVersion};
 use crate::export::MARK;
-use schedlab_model::MAX_CPUS;
+use schedlab_model::{MAX_CPUS, PrevState};
 
 /// The event of a line, or which fields were expected. Sets `by_version` when a state's bits depend on the kernel's version.
 pub(super) fn event<'a>(
@@ -46,6 +46,32 @@ pub(super) fn event<'a>(
         },
         _ => Event::Other(name),
     })
+}
+
+/// The event of a switch that is no tracepoint.
+pub(super) const CPU_WIDE: &str = "PERF_RECORD_SWITCH_CPU_WIDE";
+
+/// One side of such a switch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum CpuWide {
+    /// The task of the line comes.
+    In,
+    /// It leaves, and thread `tid` of process `pid` comes.
+    Out { state: PrevState, pid: u32, tid: u32 },
+}
+
+/// `OUT preempt  next pid/tid:   300/301`, `IN           prev pid/tid:   200/200`. Why a task left otherwise, the record does not say.
+pub(super) fn cpu_wide(fields: &str) -> Option<CpuWide> {
+    let mut words = fields.split_whitespace();
+    let out = match words.next()? {
+        "IN" => return Some(CpuWide::In),
+        "OUT" => words,
+        _ => return None,
+    };
+    let preempted = out.clone().next() == Some("preempt");
+    let (pid, tid) = out.last()?.split_once('/')?;
+    let state = if preempted { PrevState::Runnable } else { PrevState::Blocked };
+    Some(CpuWide::Out { state, pid: pid.parse().ok()?, tid: tid.parse().ok()? })
 }
 
 /// Takes off where the event is in its buffer, which `trace-cmd report --debug` prints behind it: ` [4677:0xe8:64]`.
@@ -99,11 +125,7 @@ fn switch<'a>(fields: &'a str, kernel: Option<KernelVersion>, by_version: &mut b
     let next = next.strip_prefix("task ").unwrap_or(next);
     if prev.ends_with(']') {
         // 2.6.28 to 2.6.30 print no state; a task that left is not known to be runnable.
-        return Some(Event::Switch {
-            prev: short(prev)?,
-            state: schedlab_model::PrevState::Unknown,
-            next: short(next)?,
-        });
+        return Some(Event::Switch { prev: short(prev)?, state: PrevState::Unknown, next: short(next)? });
     }
     let (prev, word) = prev.rsplit_once(' ')?;
     let word = word.strip_prefix('(').and_then(|word| word.strip_suffix(')')).unwrap_or(word);
@@ -274,7 +296,6 @@ fn short(text: &str) -> Option<Who<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use schedlab_model::PrevState;
 
     fn who(comm: &'static str, tid: u32, prio: i32) -> Who<'static> {
         Who { comm: comm.into(), tid, prio: Some(prio) }
