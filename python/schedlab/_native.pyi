@@ -46,6 +46,7 @@ class NativeSearch:
         seeds: int,
         seed: int | None,
         duration_ns: int | None,
+        serve: str | None,
     ) -> NativeSearch: ...
     def losses(self, values: list[list[str]], jobs: int) -> list[list[float] | None]: ...
     def finish(

@@ -132,6 +132,7 @@ def tune(
     seed: int | None = None,
     duration: int | str | None = None,
     validate: Sequence[str | PathLike[str]] = (),
+    serve: str | None = None,
     sampler: str | None = None,
     backend: str = "threads",
     progress: bool | None = None,
@@ -143,7 +144,7 @@ def tune(
     (``pip install 'schedlab[tune]'``; the default is ``"nsga2"`` with a cost, else ``"tpe"``), or ``"even"``, which needs nothing and
     takes three dimensions: every combination, or points that fill the space. A point is first tried with one seed of its runs; the
     best go on to more, and the answer comes from ``seeds`` that the search has not seen. ``validate``: recordings on which it
-    is to hold too. The same ``seed`` gives the same answer on every ``backend`` (see :func:`sweep`). ``progress`` is that of :func:`compare`.
+    is to hold too. ``serve`` is that of :func:`compare`. The same ``seed`` gives the same answer on every ``backend`` (see :func:`sweep`). ``progress`` is that of :func:`compare`.
     """
     _backend.check(backend)
     if not 1 <= seeds <= 1000 or not 1 <= trials <= 5000:
@@ -153,7 +154,7 @@ def tune(
     texts = [written(what, of) for what, of in axes.items()]
     length = None if duration is None else nanoseconds(duration)
     name = _input(input)
-    make = ("NativeSearch", goal, costs, texts, seeds, seed, length)
+    make = ("NativeSearch", goal, costs, texts, seeds, seed, length, serve)
     search = _native.NativeSearch(name, *make[1:])
     others = [fspath(path) for path in validate]
     jobs = 1 if backend == "serial" else 0

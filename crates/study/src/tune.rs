@@ -68,6 +68,8 @@ pub struct TuneOptions {
     pub duration: Option<Ns>,
     /// Threads; 0 = one per CPU.
     pub jobs: usize,
+    /// The server for which recordings are to be good enough, as [`Options::serve`].
+    pub serve: Option<String>,
     /// When it becomes true, the search ends with [`StudyError::Stopped`].
     pub stop: Option<Arc<AtomicBool>>,
 }
@@ -254,6 +256,7 @@ impl<'a> Running<'a> {
             duration,
             jobs: self.options.jobs,
             stop: self.options.stop.clone(),
+            serve: self.options.serve.clone(),
             schedulers: match input {
                 Target::Scenario(..) => vec![self.base.clone()],
                 Target::Recording(..) => Vec::new(),
@@ -354,6 +357,10 @@ impl Target<'_> {
 
 /// Refuses goals about what is not there.
 fn check_names(input: Target<'_>, options: &TuneOptions) -> Result<(), StudyError> {
+    if let (Target::Scenario(..), Some(_)) = (input, &options.serve) {
+        let why = "has a meaning only for recordings, and the input is a scenario";
+        return Err(StudyError::Option(format!("--serve {why}")));
+    }
     let names = input.names();
     let goal = std::iter::once(("--goal", &options.goal));
     for (option, aim) in goal.chain(options.keep.iter().map(|aim| ("--keep", aim))) {

@@ -66,7 +66,7 @@ pub(crate) struct NativeSearch {
 #[pymethods]
 impl NativeSearch {
     #[new]
-    #[pyo3(signature = (input, goal, keep, space, seeds, seed, duration_ns))]
+    #[pyo3(signature = (input, goal, keep, space, seeds, seed, duration_ns, serve))]
     #[expect(clippy::too_many_arguments, reason = "the keywords of a Python function")]
     fn new(
         py: Python<'_>,
@@ -77,6 +77,7 @@ impl NativeSearch {
         seeds: u32,
         seed: Option<u64>,
         duration_ns: Option<u64>,
+        serve: Option<String>,
     ) -> PyResult<NativeSearch> {
         let aim = |text: &String| Aim::parse(text).map_err(PyValueError::new_err);
         let options = TuneOptions {
@@ -88,6 +89,7 @@ impl NativeSearch {
             seed,
             duration: duration_ns.map(Ns),
             jobs: 0,
+            serve,
             stop: None,
         };
         let input = long(py, |_| Input::open_first(&input, options.duration))?.map_err(raised)?;

@@ -75,6 +75,10 @@ pub(crate) struct TuneArgs {
     /// Replay the recording from its messages, or from the wakeups between its tasks [default: wakeups]
     #[arg(long, value_name = "FROM", value_parser = replays())]
     replay: Option<String>,
+    /// Search for this server: whether the recording is good enough is asked for it and for what delays it (a program, a pid, a control
+    /// group (/path) or a unit (NAME.service))
+    #[arg(long, value_name = "SERVER")]
+    serve: Option<String>,
     /// Check the result on this recording, which the search does not use (may be given several times)
     #[arg(long, value_name = "FILE")]
     validate: Vec<PathBuf>,
@@ -135,6 +139,7 @@ fn options(args: &TuneArgs) -> anyhow::Result<TuneOptions> {
         seed: args.seed,
         duration: args.duration,
         jobs: args.jobs,
+        serve: args.serve.clone(),
         stop: None,
     })
 }
