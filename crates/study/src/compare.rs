@@ -1,5 +1,6 @@
 //! `schedlab compare`: schedulers × variants over a scenario or a recording.
 
+mod assemble;
 mod bound;
 mod client_log;
 pub mod clients;

@@ -339,7 +339,7 @@ pub struct Checked {
     /// What was published for this, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<String>,
-    /// How far ours is from that, where it is a number.
+    /// How far schedlab's is from that, where it is a number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deviation: Option<Deviation>,
     /// Why it differs from that, or what it rests on.

@@ -101,11 +101,15 @@ const fn pure(name: &'static str, own: &'static [&'static str], external: &'stat
 /// The table. A new crate needs a line here, which is the moment to think about where it belongs.
 pub(super) const FLOORS: &[Floor] = &[
     Floor { external: Some(&["rustix", "tempfile", "thiserror"]), ..floor("schedlab-files", &[]) },
-    pure("schedlab-model", &[], &["serde", "strsim", "thiserror"]),
-    Floor { external: Some(&["rand_core", "rand_pcg", "serde", "statrs"]), ..floor("schedlab-stats", &[]) },
+    pure("schedlab-model", &[], &["schemars", "serde", "strsim", "thiserror"]),
+    Floor {
+        external: Some(&["rand_core", "rand_pcg", "schemars", "serde", "statrs"]),
+        ..floor("schedlab-stats", &[])
+    },
     pure("schedlab-scheduler", &["schedlab-model"], &["thiserror"]),
     Floor {
         external: Some(&[
+            "schemars",
             "serde",
             "serde_json",
             "thiserror",

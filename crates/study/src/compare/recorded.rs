@@ -1,27 +1,25 @@
 //! Comparing over a recording: first the recording against its own simulation, then the what-ifs.
 
+use super::assemble::Played;
 use super::client_log::{self, ClientLog};
 use super::elasticity::{self, Reading};
 use super::features;
 use super::gates::Gates;
 use super::notes::notes;
-use super::observe::Keep;
 use super::part::{duration, events_of};
-use super::replaying::{ByMessages, ReplayFrom, measured_in, replayed};
+use super::replaying::{ByMessages, ReplayFrom, replayed};
 use super::row_errors::RowErrors;
-use super::scenario::costs;
 use super::serve::{Served, Waits};
-use super::trust::{self, against};
+use super::trust;
 use super::validation::FirstHalf;
 use super::{
-    Numbers, Options, Point, Progress, check_knobs_exist, check_knobs_of_points, check_names,
-    check_schedulers,
+    Options, Point, Progress, check_knobs_exist, check_knobs_of_points, check_names, check_schedulers,
 };
-use super::{detail, parse_variants, rows, seeds, split_classes, verdict};
+use super::{detail, parse_variants, seeds, split_classes, verdict};
 use crate::StudyError;
 use crate::measurements::Measured;
-use crate::result::{Detail, Input, InputKind, Prediction, SCHEMA, SecondHalf, SelfReplay, Study};
-use crate::run::{Bench, RowPlan, Run, with_knobs};
+use crate::result::{SecondHalf, SelfReplay, Study};
+use crate::run::{Bench, RowPlan, with_knobs};
 use crate::variant::{Subject, Variant};
 use schedlab_model::{Draw, EventSink, Ns, random};
 use schedlab_scheduler::linux::{KernelRelease, preset_of};
@@ -196,7 +194,7 @@ impl RecordedInput {
     }
 
     /// A name for one task among several of its class.
-    fn task_name(&self, task: usize) -> String {
+    pub(super) fn task_name(&self, task: usize) -> String {
         format!("{}-{}", self.classes[task], self.pids[task])
     }
 
@@ -206,12 +204,12 @@ impl RecordedInput {
         task.map_or_else(|| subject.to_owned(), |task| self.classes[task].clone())
     }
 
-    fn hz(&self) -> u32 {
+    pub(super) fn hz(&self) -> u32 {
         if self.replay.hz == 0 { 250 } else { self.replay.hz }
     }
 
     /// For the report: the medians of the delays that every wakeup draws from, and what the recorder costs.
-    fn costs(&self) -> Costs {
+    pub(super) fn costs(&self) -> Costs {
         let delays = &self.replay.report.delays;
         Costs {
             idle_decide_ns: delays.idle_wakes().p50(),
@@ -277,7 +275,7 @@ pub fn kernel_scheduler(release: &str) -> Result<(&'static str, String), String>
     Ok((model.preset, format!("kernel {}.{}: {}", release.major(), release.minor(), model.why)))
 }
 
-/// Returns the scheduler that `spec` names; a kernel without a preset of its own (`linux-4.19`) is taken for the preset that models it,
+/// Returns the scheduler that `spec` names; a kernel without a preset of its own (`linux-4.19`) counts as the preset that models it,
 /// and the sentence says so.
 pub fn modelled_by(spec: &SchedulerSpec) -> (SchedulerSpec, Option<String>) {
     let Some(release) = spec.name.strip_prefix("linux-").filter(|_| registry::find(&spec.name).is_err())
@@ -461,34 +459,11 @@ fn compare_read(
     replay.doubt(input.second_half(&recorded, &bench)?, &errors, &mut served);
     client.iter().for_each(|client| client.add_error(&runs[0], input, &mut errors));
     let (errors, open) = RowErrors::find(input, &plans, &runs, errors);
-    let numbers = Numbers::new(options, &[]);
-    let of_server = served.iter().flat_map(Served::notes).collect::<Vec<_>>();
-    let mut study = Study {
-        schema: SCHEMA.to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        input: input.described(),
-        duration_ns: duration.0,
-        warmup_ns: 0,
-        verdict: Default::default(),
-        headline: Vec::new(),
-        detail: None,
-        self_replay: Some(replay),
-        served,
-        predictions: predictions(&plans, &runs, &options.checks, &errors)?,
-        rows: rows(&plans, &runs, &input.classes, &|task| input.task_name(task), &errors, numbers),
-        expectations: Vec::new(),
-        gates: Vec::new(),
-        notes: notes(input, client.as_ref())
-            .into_iter()
-            .chain(of_server)
-            .chain(open)
-            .chain(refused)
-            .collect(),
-        costs: costs(&input.costs()),
-        fitted: Vec::new(),
-        sections: Vec::new(),
-        seeds,
-    };
+    let of_server = served.iter().flat_map(Served::notes);
+    let notes = notes(input, client.as_ref()).into_iter().chain(of_server).chain(open).chain(refused);
+    let played = Played { plans: &plans, runs: &runs, errors: &errors };
+    let head = input.study(&played, options, notes.collect(), seeds)?;
+    let mut study = Study { self_replay: Some(replay), served, ..head };
     study.gates = gates.judge(&plans, &runs, &errors, &study)?;
     study.headline = crate::headline::headline(&study, &options.only);
     study.verdict = verdict::verdict(&study);
@@ -506,72 +481,6 @@ fn single<'a>(
 ) -> impl Fn(usize) -> Option<String> + Sync + use<'a> {
     let split = split_classes(plans, &input.classes);
     move |task| split.contains(input.classes[task].as_str()).then(|| input.task_name(task))
-}
-
-impl RecordedInput {
-    fn described(&self) -> Input {
-        Input {
-            kind: InputKind::Recording,
-            name: schedlab_model::text::shown(&self.path.display().to_string()).into_owned(),
-            title: title(&self.header),
-            cpus: self.replay.topology.cpus(),
-            hz: self.hz(),
-        }
-    }
-
-    /// Returns what a page shows behind the numbers.
-    fn detailed(
-        &self,
-        study: &Study,
-        runs: &[Vec<Run>],
-        keep: &Keep,
-        was: &Measured,
-    ) -> Result<Detail, StudyError> {
-        let mut detail = Detail::from_runs(study, runs, self.names(), Some(was));
-        detail.observed(study, runs, keep, Some(&self.path))?;
-        Ok(detail)
-    }
-
-    /// Returns each task's name and class.
-    fn names(&self) -> Vec<(String, String)> {
-        (0..self.classes.len()).map(|task| (self.task_name(task), self.classes[task].clone())).collect()
-    }
-}
-
-fn title(header: &Header) -> String {
-    match (header.note.is_empty(), header.command.is_empty()) {
-        (false, _) => header.note.clone(),
-        (true, false) => header.command.join(" "),
-        (true, true) => String::new(),
-    }
-}
-
-/// What was predicted for a variant against a recording of it.
-fn predictions(
-    plans: &[RowPlan],
-    runs: &[Vec<Run>],
-    checks: &[(String, PathBuf)],
-    errors: &RowErrors,
-) -> Result<Vec<Prediction>, StudyError> {
-    let mut predictions = Vec::new();
-    for (variant, path) in checks {
-        let Some(row) = plans.iter().position(|plan| plan.variant == *variant) else {
-            let mut names: Vec<&str> = plans.iter().map(|plan| plan.variant.as_str()).collect();
-            names.dedup();
-            let names = names.join(", ");
-            let text =
-                format!("--check '{variant}=...': there is no variant `{variant}`; there are: {names}");
-            return Err(StudyError::Option(text));
-        };
-        let was = measured_in(path)?;
-        predictions.push(Prediction {
-            variant: variant.clone(),
-            scheduler: plans[row].label.clone(),
-            file: path.display().to_string(),
-            subjects: against(&was, &runs[row], Some(errors.of(row))),
-        });
-    }
-    Ok(predictions)
 }
 
 #[cfg(test)]

@@ -16,10 +16,10 @@ use std::str::FromStr;
 /// From what a recording is replayed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ReplayFrom {
-    /// From who woke whom: what is exchanged is inferred.
+    /// From the wakeups between tasks: what is exchanged is inferred.
     #[default]
     Wakeups,
-    /// From the messages that were recorded: who waits for whom follows from them.
+    /// From the messages that were recorded: which task waits for which follows from them.
     Messages,
 }
 

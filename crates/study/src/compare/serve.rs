@@ -222,7 +222,7 @@ mod tests {
         let served = served(&[("hog", 0.9), ("dpkg-deb", 0.01)]);
         assert!(served.counts("web") && served.counts("hog"));
         assert!(!served.counts("dpkg-deb") && !served.counts("idle-elsewhere"));
-        assert!(Served { delayed_by: None, ..served }.counts("dpkg-deb"), "nobody knows");
+        assert!(Served { delayed_by: None, ..served }.counts("dpkg-deb"), "it is not known");
     }
 
     #[test]

@@ -95,7 +95,7 @@ pub(super) const REPORTS: &[Format] = &[
                 words(line, &["TIME", "COMM"]) && (line.contains("LAT(us)") || line.contains("LAT(US)"))
             })
         },
-        concat!("it lists long waits and says neither on which CPU nor behind whom; ", record!()),
+        concat!("it lists long waits and says neither on which CPU nor behind which task; ", record!()),
     ),
     report(
         "folded_stacks",
@@ -516,7 +516,7 @@ mod tests {
         assert_eq!(advices.len(), TEXTS.len(), "no two have the same sentence");
     }
 
-    /// A trace stays one where such a text stands before it or is the name of a thread.
+    /// A trace stays one where such a text is before it or is the name of a thread.
     #[test]
     fn a_text_with_events_is_a_trace() {
         let event = "  hog   200 [001]   100.100: sched:sched_waking: comm=T: Min: Avg: Max: pid=3 prio=120 target_cpu=001\n";

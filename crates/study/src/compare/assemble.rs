@@ -1,0 +1,122 @@
+//! The result of a comparison of a recording, from what was played.
+
+use super::observe::Keep;
+use super::recorded::RecordedInput;
+use super::replaying::measured_in;
+use super::row_errors::RowErrors;
+use super::scenario::costs;
+use super::trust::against;
+use super::{Numbers, Options, rows};
+use crate::StudyError;
+use crate::measurements::Measured;
+use crate::result::{Detail, Input, InputKind, Prediction, SCHEMA, Study};
+use crate::run::{RowPlan, Run};
+use schedlab_trace::Header;
+use std::path::PathBuf;
+
+/// What was played, row by row.
+pub(super) struct Played<'a> {
+    pub(super) plans: &'a [RowPlan],
+    /// Of each row those of all seeds.
+    pub(super) runs: &'a [Vec<Run>],
+    pub(super) errors: &'a RowErrors,
+}
+
+impl RecordedInput {
+    fn described(&self) -> Input {
+        Input {
+            kind: InputKind::Recording,
+            name: schedlab_model::text::shown(&self.path.display().to_string()).into_owned(),
+            title: title(&self.header),
+            cpus: self.replay.topology.cpus(),
+            hz: self.hz(),
+        }
+    }
+
+    /// Returns the result but for what is found from it: how good the replay is, gates, headline and verdict.
+    pub(super) fn study(
+        &self,
+        played: &Played<'_>,
+        options: &Options,
+        notes: Vec<String>,
+        seeds: Vec<u64>,
+    ) -> Result<Study, StudyError> {
+        let Played { plans, runs, errors } = *played;
+        let numbers = Numbers::new(options, &[]);
+        Ok(Study {
+            schema: SCHEMA.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            input: self.described(),
+            duration_ns: self.replay.duration.0,
+            warmup_ns: 0,
+            verdict: Default::default(),
+            headline: Vec::new(),
+            detail: None,
+            self_replay: None,
+            served: None,
+            predictions: predictions(plans, runs, &options.checks, errors)?,
+            rows: rows(plans, runs, &self.classes, &|task| self.task_name(task), errors, numbers),
+            expectations: Vec::new(),
+            gates: Vec::new(),
+            notes,
+            costs: costs(&self.costs()),
+            fitted: Vec::new(),
+            sections: Vec::new(),
+            seeds,
+        })
+    }
+
+    /// Returns what a page shows behind the numbers.
+    pub(super) fn detailed(
+        &self,
+        study: &Study,
+        runs: &[Vec<Run>],
+        keep: &Keep,
+        was: &Measured,
+    ) -> Result<Detail, StudyError> {
+        let mut detail = Detail::from_runs(study, runs, self.names(), Some(was));
+        detail.observed(study, runs, keep, Some(&self.path))?;
+        Ok(detail)
+    }
+
+    /// Returns each task's name and class.
+    fn names(&self) -> Vec<(String, String)> {
+        (0..self.classes.len()).map(|task| (self.task_name(task), self.classes[task].clone())).collect()
+    }
+}
+
+fn title(header: &Header) -> String {
+    match (header.note.is_empty(), header.command.is_empty()) {
+        (false, _) => header.note.clone(),
+        (true, false) => header.command.join(" "),
+        (true, true) => String::new(),
+    }
+}
+
+/// What was predicted for a variant against a recording of it.
+fn predictions(
+    plans: &[RowPlan],
+    runs: &[Vec<Run>],
+    checks: &[(String, PathBuf)],
+    errors: &RowErrors,
+) -> Result<Vec<Prediction>, StudyError> {
+    let mut predictions = Vec::new();
+    for (variant, path) in checks {
+        let Some(row) = plans.iter().position(|plan| plan.variant == *variant) else {
+            let mut names: Vec<&str> = plans.iter().map(|plan| plan.variant.as_str()).collect();
+            names.dedup();
+            let names = names.join(", ");
+            let text =
+                format!("--check '{variant}=...': there is no variant `{variant}`; there are: {names}");
+            return Err(StudyError::Option(text));
+        };
+        let was = measured_in(path)?;
+        predictions.push(Prediction {
+            variant: variant.clone(),
+            scheduler: plans[row].label.clone(),
+            file: path.display().to_string(),
+            subjects: against(&was, &runs[row], Some(errors.of(row))),
+        });
+    }
+    Ok(predictions)
+}
