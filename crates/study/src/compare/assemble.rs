@@ -26,7 +26,7 @@ impl RecordedInput {
     fn described(&self) -> Input {
         Input {
             kind: InputKind::Recording,
-            name: schedlab_model::text::shown(&self.path.display().to_string()).into_owned(),
+            name: schedlab_model::text::shown(&self.path().display().to_string()).into_owned(),
             title: title(&self.header),
             cpus: self.replay.topology.cpus(),
             hz: self.hz(),
@@ -75,7 +75,7 @@ impl RecordedInput {
         was: &Measured,
     ) -> Result<Detail, StudyError> {
         let mut detail = Detail::from_runs(study, runs, self.names(), Some(was));
-        detail.observed(study, runs, keep, Some(&self.path))?;
+        detail.observed(study, runs, keep, Some(self.path()))?;
         Ok(detail)
     }
 
