@@ -20,6 +20,7 @@ use schedlab_study::scenario::{self, Scenario};
 use schedlab_study::variant::Variant;
 use schedlab_tables::Kind;
 use schedlab_trace::import::formats::{self, Elsewhere};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -39,8 +40,6 @@ const CLIENTS_BEGIN: &str =
 const RESULT: &str = "docs/result-schema.md";
 const PARTS_BEGIN: &str =
     "<!-- made by `cargo xtask docs` from PARTS (crates/study/src/error_parts.rs) -->\n";
-const COMPARE: &str = schedlab_study::result::SCHEMA;
-const FIELDS_BEGIN: &str = "<!-- made by `cargo xtask docs` from Study (crates/study/src/result.rs) -->\n";
 const MADE_END: &str = "<!-- end of what is made -->\n";
 /// The Python function whose keywords are the options of `compare`.
 const OPTIONS_PYTHON: &str = "python/schedlab/_study.py";
@@ -66,7 +65,7 @@ pub(crate) fn command() -> Result<ExitCode> {
         println!("lowered the number of refused words that comments may have");
     }
     println!(
-        "wrote {SCHEDULERS}, {METRICS_PAGE}, {TABLES_PAGE}, {EXCHANGE}, {RESULT}, {OPTIONS_PYTHON}, docs/schema and {LADDER}"
+        "wrote {SCHEDULERS}, {METRICS_PAGE}, {TABLES_PAGE}, the tables of fields in the pages, {OPTIONS_PYTHON}, docs/schema and {LADDER}"
     );
     blocks(&root)
 }
@@ -102,31 +101,39 @@ pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) {
 
 /// The generated texts, with their files.
 fn texts(root: &Path) -> Result<Vec<(String, String)>> {
-    let page = std::fs::read_to_string(root.join(EXCHANGE)).context(EXCHANGE)?;
-    let result = std::fs::read_to_string(root.join(RESULT)).context(RESULT)?;
     let options = std::fs::read_to_string(root.join(OPTIONS_PYTHON)).context(OPTIONS_PYTHON)?;
-    let made = schemas::all();
-    let of_compare =
-        made.iter().find(|(name, _)| *name == COMPARE).map(|(name, schema)| schemas::tables(name, schema));
-    let result = with_table(&result, FIELDS_BEGIN, &of_compare.unwrap_or_default())?;
     let mut texts = vec![
         (SCHEDULERS.to_owned(), schedulers(registry::all())),
         (METRICS_PAGE.to_owned(), metrics()),
         (TABLES_PAGE.to_owned(), tables()),
-        (EXCHANGE.to_owned(), exchange(&page)?),
-        (RESULT.to_owned(), with_table(&result, PARTS_BEGIN, &error_parts())?),
         (OPTIONS_PYTHON.to_owned(), python::compare(&options).context(OPTIONS_PYTHON)?),
     ];
+    let made = schemas::all();
+    texts.extend(pages(root, &made)?);
     for (name, schema) in &made {
         texts.push((schemas::file(name), serde_json::to_string_pretty(schema)? + "\n"));
     }
     Ok(texts)
 }
 
-/// The page of exchange formats with its tables: of what `import` knows, and of the load generators.
-fn exchange(page: &str) -> Result<String> {
-    let page = with_table(page, FORMATS_BEGIN, &formats())?;
-    with_table(&page, CLIENTS_BEGIN, &clients())
+/// Returns the pages that have generated tables among their text.
+fn pages(root: &Path, schemas: &[(&'static str, serde_json::Value)]) -> Result<BTreeMap<String, String>> {
+    let mut tables = vec![
+        (EXCHANGE, FORMATS_BEGIN.to_owned(), formats()),
+        (EXCHANGE, CLIENTS_BEGIN.to_owned(), clients()),
+        (RESULT, PARTS_BEGIN.to_owned(), error_parts()),
+    ];
+    let of_place = |place: &schemas::Place| (place.page, place.begin(), place.tables(schemas));
+    tables.extend(schemas::places().iter().map(of_place));
+    let mut pages = BTreeMap::new();
+    for (page, begin, table) in tables {
+        let text = match pages.remove(page) {
+            Some(text) => text,
+            None => std::fs::read_to_string(root.join(page)).context(page)?,
+        };
+        pages.insert(page.to_owned(), with_table(&text, &begin, &table).context(page)?);
+    }
+    Ok(pages)
 }
 
 /// A page with `table` behind the line `begin`.

@@ -22,6 +22,7 @@ mod stdin;
 
 use args::{Args, Command};
 use message::{limited, on_one_line};
+use schedlab_study::error_output::ErrorOutput;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -163,7 +164,7 @@ fn refused(error: &clap::Error) -> ExitCode {
 fn failed(message: &str, json: bool) -> ExitCode {
     let message = limited(&on_one_line(message, std::env::args_os()));
     let text = if json {
-        serde_json::json!({ "schema": "schedlab-error/1", "error": message, "exit_code": 2 }).to_string()
+        serde_json::to_string(&ErrorOutput::new(&message)).unwrap_or(message)
     } else {
         format!("error: {message}")
     };

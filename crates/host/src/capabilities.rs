@@ -12,12 +12,13 @@ use crate::sys::Event;
 use crate::sys::perf::{Target, What};
 use crate::tracefs::PseudoFs;
 use schedlab_model::{CpuSet, Ns, SchedExt};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
 
 /// What was found. An `Err` text is what the kernel answered.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Capabilities {
     /// The machine and its settings.
     pub machine: MachineFacts,
@@ -66,7 +67,7 @@ pub struct Capabilities {
 }
 
 /// Linux capabilities of this process.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, JsonSchema, Serialize, Deserialize)]
 pub struct Caps {
     /// CAP_SYS_ADMIN (21).
     pub sys_admin: bool,

@@ -6,10 +6,28 @@ mod settings;
 use crate::capabilities::Capabilities;
 use crate::facts::Backend;
 use crate::privileges::{RECORDING_NEEDS, RECORDING_SETCAP};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// Version of the JSON.
+pub const SCHEMA: &str = "schedlab-doctor/1";
+
+/// The JSON of `doctor`: what works on this machine, and what does not.
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize)]
+pub struct DoctorOutput<'a> {
+    /// Always [`SCHEMA`].
+    #[schemars(extend("const" = SCHEMA))]
+    pub schema: &'static str,
+    /// What can be recorded and run here, and what kind of kernel it is, in two sentences.
+    pub answer: &'a str,
+    /// What was found.
+    pub capabilities: &'a Capabilities,
+    /// What follows from it, one fact for each subject.
+    pub facts: &'a [Fact],
+}
+
 /// One line of `schedlab doctor`.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Fact {
     /// What was looked at.
     pub what: String,
@@ -24,7 +42,7 @@ pub struct Fact {
 }
 
 /// How much a fact matters.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
     /// As it should be.

@@ -1,6 +1,7 @@
 //! Plain facts that a recording's header is made of.
 
 use schedlab_model::{Bandwidth, CpuSet, GroupId, Nice, Ns, Policy, TaskId, Topology};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A thread as it was when the recorder first saw it (and again when its name or group changed).
@@ -47,7 +48,7 @@ pub enum FactSource {
 }
 
 /// A control group, or an autogroup (one per session, when `sched_autogroup_enabled` is 1).
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct GroupFacts {
     /// Number in the recording; 0 is the root.
     pub id: GroupId,
@@ -68,7 +69,7 @@ pub struct GroupFacts {
 }
 
 /// The machine and its kernel.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct MachineFacts {
     /// `uname -r`.
     pub kernel: String,
@@ -140,7 +141,7 @@ pub struct RecordingCapabilities {
 }
 
 /// Where the recorder sees messages: the first way that the kernel has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MessageHooks {
     /// Those of sockets at their tracepoints (Linux 6.3), all others when system calls return.
@@ -173,7 +174,7 @@ impl MessageHooks {
 }
 
 /// A way to record, best first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Backend {
     /// BPF programs on the scheduler's tracepoints: everything, at the lowest cost.

@@ -5,12 +5,13 @@ use crate::cgroup::Groups;
 use crate::facts::GroupFacts;
 use crate::tracefs::PseudoFs;
 use schedlab_model::GroupId;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// See the module. What cannot be read is missing.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, JsonSchema, Serialize, Deserialize)]
 pub struct Surroundings {
     /// `none`, `integrity` or `confidentiality`; `None`: the kernel does not say.
     pub lockdown: Option<String>,
@@ -25,7 +26,7 @@ pub struct Surroundings {
 }
 
 /// A way for a CPU to sleep.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct IdleState {
     /// Its name.
     pub name: String,

@@ -7,6 +7,7 @@ use crate::sys::sched::{self, Attributes};
 use rustix::process::Pid;
 use schedlab_model::text::shown;
 use schedlab_model::{CpuId, CpuSet, Nice, Ns, Policy};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::{fs, io};
@@ -32,7 +33,7 @@ pub struct Identity {
 }
 
 /// How a thread is scheduled: all that schedlab ever changes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Scheduling {
     /// Policy with its parameters.
     pub policy: Policy,

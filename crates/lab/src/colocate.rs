@@ -28,7 +28,9 @@ mod trial;
 mod workload;
 
 pub use advice::{Advice, advice};
-pub use answer::{ColocateObserver, Colocation, GivenBack, Tried};
+pub use answer::{
+    ColocateAnswer, ColocateDryRun, ColocateObserver, ColocateOutput, Colocation, GivenBack, SCHEMA, Tried,
+};
 pub use awake::KeptAwake;
 pub use blame::{Blamed, median_blame};
 pub use client::{Client, ClientMeasurements};

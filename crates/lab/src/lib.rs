@@ -13,5 +13,6 @@ pub mod latency;
 mod process_tasks;
 pub mod record;
 pub mod runqueue;
+pub mod schemas;
 pub mod top;
 pub mod watch;

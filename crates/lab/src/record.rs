@@ -2,6 +2,7 @@
 
 mod error;
 mod flight_recorder;
+pub mod output;
 mod stop_conditions;
 
 use flight_recorder::{FlightRecorder, Place, Written};

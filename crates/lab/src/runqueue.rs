@@ -7,6 +7,7 @@ use schedlab_scheduler::SchedulerSpec;
 use schedlab_study::StudyError;
 use schedlab_study::decision_cost::{self, DecisionCostOptions, DecisionCostRow};
 use schedlab_study::preset::{self, THIS_MACHINE};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Version of the JSON.
@@ -32,10 +33,12 @@ pub fn contender(name: &str, variant: &str) -> Result<(SchedulerSpec, String), S
     Ok((SchedulerSpec { knobs: knobs.unwrap_or_default(), ..SchedulerSpec::named(name) }, variant.to_owned()))
 }
 
-/// The measurement, the costs of the model, and what follows from both.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+/// The result of `schedlab bench runqueue`: the cost of a scheduling decision under real locks, the cost of the model, and what
+/// follows from both.
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct RunqueueResult {
-    /// [`SCHEMA`].
+    /// Always [`SCHEMA`].
+    #[schemars(extend("const" = SCHEMA))]
     pub schema: &'static str,
     /// The kernel's release and version.
     pub kernel: String,
@@ -53,11 +56,11 @@ pub struct RunqueueResult {
 }
 
 /// A point of the model. Nanoseconds.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct Modelled {
     /// Scheduler.
     pub scheduler: String,
-    /// Variant.
+    /// Its affinity variant: `default`, `stay`, `change`.
     pub variant: String,
     /// Whether the tasks fill the caches between decisions.
     pub cold: bool,
@@ -72,17 +75,17 @@ pub struct Modelled {
 }
 
 /// A claim, and whether it holds in this run.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct Claim {
     /// The claim in words.
     pub claim: String,
     /// The number that it is about.
     pub value: f64,
-    /// Its interval.
+    /// Lower end of what the intervals of both sides allow together, which is wider than the interval of the ratio.
     pub low: f64,
-    /// See `low`.
+    /// Upper end of that.
     pub high: f64,
-    /// `Some(true)`: the claim holds for the whole interval; `Some(false)`: for no part of it; `None`: for a part.
+    /// Whether the claim holds: true for the whole interval, false for no part of it, `None` for a part (cannot tell).
     pub holds: Option<bool>,
 }
 

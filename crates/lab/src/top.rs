@@ -7,6 +7,7 @@ use schedlab_live::driver::Counts;
 use schedlab_live::status_file::{self, DriverStatus};
 use schedlab_live::{LiveError, RunDir};
 use schedlab_model::{CpuSet, Ns};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -27,7 +28,7 @@ pub struct WatchedDriver {
 }
 
 /// Rates per second, over the last second or so.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct Rates {
     /// Decisions.
     pub decisions: f64,
@@ -42,7 +43,7 @@ pub struct Rates {
 }
 
 /// What management changed for the threads of a name: the kernel's account before it and since.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct Gain {
     /// The name.
     pub name: String,
@@ -57,9 +58,10 @@ pub struct Gain {
 }
 
 /// The state of the driver, without what the recorder sees.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct Snapshot {
     /// Always [`SCHEMA`].
+    #[schemars(extend("const" = SCHEMA))]
     pub schema: &'static str,
     /// The driver's process.
     pub owner: u32,
@@ -174,16 +176,51 @@ fn add(sum: &mut Served, now: Served, from: Served) {
     sum.times += now.times.saturating_sub(from.times);
 }
 
-/// Returns the waits of the managed threads as JSON.
-pub fn waits(state: &WatchState) -> Vec<serde_json::Value> {
-    let one = |(name, line): (&String, &TaskWaits)| {
-        let waits = &line.waits;
-        serde_json::json!({
-            "task": name, "cpu_ns": line.run.0, "waits": waits.count(), "p50_ns": waits.p50().0,
-            "p99_ns": waits.p99().0, "max_ns": waits.max().0, "waited_ns": waits.sum().0,
-        })
-    };
-    state.lines.iter().map(one).collect()
+/// The JSON of `top`: a managed machine at one moment, one object each second.
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
+pub struct TopOutput<'a> {
+    /// The state of the driver.
+    #[serde(flatten)]
+    pub snapshot: &'a Snapshot,
+    /// Waits of the managed threads, by name.
+    pub waits: Vec<ManagedWaits>,
+    /// Events that the recorder lost.
+    pub lost: u64,
+}
+
+/// Waits of all managed threads of a name.
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize)]
+pub struct ManagedWaits {
+    /// The name.
+    pub task: String,
+    /// Their CPU time.
+    pub cpu_ns: u64,
+    /// Number of their waits for a CPU.
+    pub waits: u64,
+    /// Median of these waits.
+    pub p50_ns: u64,
+    /// 99th percentile.
+    pub p99_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+    /// Their sum.
+    pub waited_ns: u64,
+}
+
+impl<'a> TopOutput<'a> {
+    /// Returns the state of the driver with what the recorder sees.
+    pub fn new(snapshot: &'a Snapshot, state: &WatchState) -> TopOutput<'a> {
+        let one = |(name, line): (&String, &TaskWaits)| ManagedWaits {
+            task: name.clone(),
+            cpu_ns: line.run.0,
+            waits: line.waits.count(),
+            p50_ns: line.waits.p50().0,
+            p99_ns: line.waits.p99().0,
+            max_ns: line.waits.max().0,
+            waited_ns: line.waits.sum().0,
+        };
+        TopOutput { snapshot, waits: state.lines.iter().map(one).collect(), lost: state.lost }
+    }
 }
 
 /// Records for as long as `stop` is false; see [`crate::watch::watch`].

@@ -1,6 +1,7 @@
 //! `schedlab watch`: what the scheduler does now. The recorder's events go through the same analysis of waits as a recording
 //! ([`follow`](schedlab_trace::analysis::follow)) and are summed up; no event is kept.
 
+pub mod output;
 mod slots;
 #[cfg(test)]
 mod tests;

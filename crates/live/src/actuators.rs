@@ -5,6 +5,7 @@ use crate::journal::Setting;
 use crate::{Keeper, LiveError, restore};
 use schedlab_host::threads::{self, Identity, Scheduling};
 use schedlab_model::{CpuSet, Nice, Ns, Policy};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,7 +14,7 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 /// One setting, in the order in which they are tried.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Actuator {
     /// The host's own settings.

@@ -1,12 +1,14 @@
 //! Asks the owner of a journal to give threads back, and makes sure that it happens.
 
 use crate::journal::Record;
-use crate::restore::{ItemOutcome, Report, finished, put_back, restore_after};
+use crate::restore::{Item, ItemOutcome, Report, finished, put_back, restore_after};
 use crate::status_file::DriverStatus;
 use crate::{LiveError, RunDir};
 use rustix::process::Signal;
 use schedlab_files::NewFile;
 use schedlab_host::threads::Identity;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, io};
@@ -50,6 +52,45 @@ pub fn answer(journal: &Path, process: u32) {
 pub(crate) fn forget_requests(journal: &Path) {
     for (_, path) in requests(journal) {
         let _ = fs::remove_file(path);
+    }
+}
+
+/// Version of the JSON: docs/live-schema.md.
+pub const SCHEMA: &str = "schedlab-restore/1";
+
+/// The JSON of `detach` and `restore`: what was given back.
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize)]
+pub struct RestoreOutput<'a> {
+    /// Always [`SCHEMA`].
+    #[schemars(extend("const" = SCHEMA))]
+    pub schema: &'static str,
+    /// What was given back, one entry for each owner.
+    pub given_back: Vec<GivenBack<'a>>,
+}
+
+/// What was given back of one owner.
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize)]
+pub struct GivenBack<'a> {
+    /// The process that managed the threads.
+    pub owner: u32,
+    /// `owner`: the owner gave them back itself; `schedlab`: this command did, because the owner was dead.
+    pub by: &'static str,
+    /// What became of each change; empty where the owner gave back.
+    pub items: &'a [Item],
+}
+
+impl<'a> RestoreOutput<'a> {
+    /// Returns what was given back, as JSON has it.
+    pub fn new(done: &'a [Detached]) -> RestoreOutput<'a> {
+        let one = |one: &'a Detached| match one {
+            Detached::ByOwner { owner } | Detached::Part { owner, .. } => {
+                GivenBack { owner: *owner, by: "owner", items: &[] }
+            }
+            Detached::BySchedlab { owner, report, .. } => {
+                GivenBack { owner: *owner, by: "schedlab", items: &report.items }
+            }
+        };
+        RestoreOutput { schema: SCHEMA, given_back: done.iter().map(one).collect() }
     }
 }
 

@@ -15,9 +15,11 @@ pub use start::{RtLimit, become_fifo, check_cpus, check_scheduler, cpu_time, loc
 
 use crate::KeeperOptions;
 use crate::logged_core::{CoreOptions, Decision, Step};
+use crate::restore::Item;
 use crate::status_file::{DriverStatus, StatusThread};
 use schedlab_host::threads as host;
 use schedlab_model::{CpuSet, Ns, OwnThread, Policy};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -104,7 +106,7 @@ pub struct LogLine {
 }
 
 /// What the agents did.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, JsonSchema, Serialize, Deserialize)]
 pub struct Counts {
     /// Decisions.
     pub decisions: u64,
@@ -144,7 +146,7 @@ pub struct Counts {
 }
 
 /// What only the sched_ext driver meets.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, JsonSchema, Serialize, Deserialize)]
 pub struct ExtCounts {
     /// Time for which threads of other classes kept managed CPUs from the chosen threads: fair ones go before sched_ext's.
     pub kept_by_others_ns: u64,
@@ -161,7 +163,7 @@ pub struct ExtCounts {
 }
 
 /// One thread after the run.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize)]
 pub struct ThreadReport {
     /// Thread id.
     pub tid: u32,
@@ -169,6 +171,40 @@ pub struct ThreadReport {
     pub comm: String,
     /// The time for which it was the chosen thread of a CPU.
     pub chosen_ns: u64,
+}
+
+/// Version of the JSON: docs/live-schema.md.
+pub const SCHEMA: &str = "schedlab-run/1";
+
+/// The JSON of `run` and `attach`: what was done under a schedlab scheduler.
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize)]
+pub struct RunOutput<'a> {
+    /// Always [`SCHEMA`].
+    #[schemars(extend("const" = SCHEMA))]
+    pub schema: &'static str,
+    /// The scheduler with its knobs.
+    pub scheduler: &'a str,
+    /// Length of the run.
+    pub elapsed_ns: u64,
+    /// What the agents did.
+    pub counts: &'a Counts,
+    /// The managed threads, in the order in which they joined.
+    pub threads: &'a [ThreadReport],
+    /// What became of each change to the machine at the end.
+    pub items_given_back: &'a [Item],
+}
+
+impl<'a> From<&'a DriverReport> for RunOutput<'a> {
+    fn from(report: &'a DriverReport) -> RunOutput<'a> {
+        RunOutput {
+            schema: SCHEMA,
+            scheduler: &report.core.scheduler,
+            elapsed_ns: report.elapsed.0,
+            counts: &report.counts,
+            threads: &report.threads,
+            items_given_back: &report.restored.items,
+        }
+    }
 }
 
 /// The result of a run under management.

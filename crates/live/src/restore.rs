@@ -14,6 +14,7 @@ use rustix::process::Signal;
 use schedlab_host::presence;
 use schedlab_host::threads::{self, Identity, Scheduling};
 use schedlab_model::{CpuSet, Ns, Policy};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt as _;
@@ -26,7 +27,7 @@ pub use groups::OWN_GROUP;
 pub(crate) use groups::{is_group_file, is_own_group};
 
 /// What became of one change.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ItemOutcome {
     /// Restored now.
@@ -42,7 +43,7 @@ pub enum ItemOutcome {
 }
 
 /// One change.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize)]
 pub struct Item {
     /// What, in words: `policy of thread 17 (redis-server)`.
     pub what: String,
@@ -51,7 +52,7 @@ pub struct Item {
 }
 
 /// What became of all changes.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, JsonSchema, Serialize)]
 pub struct Report {
     /// One by one.
     pub items: Vec<Item>,

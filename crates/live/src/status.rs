@@ -4,12 +4,26 @@ use crate::journal::{Entry, Record};
 use crate::{LiveError, RunDir};
 use schedlab_host::threads::{self, Identity, Scheduling};
 use schedlab_model::CpuSet;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+/// Version of the JSON: docs/live-schema.md.
+pub const SCHEMA: &str = "schedlab-status/1";
+
+/// The JSON of `status`: which threads schedlab manages now.
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+pub struct StatusOutput<'a> {
+    /// Always [`SCHEMA`].
+    #[schemars(extend("const" = SCHEMA))]
+    pub schema: &'static str,
+    /// Everything that is managed, one entry for each journal.
+    pub managed: &'a [Managed],
+}
+
 /// One journal.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Managed {
     /// The path of the journal.
     pub journal: PathBuf,
@@ -28,7 +42,7 @@ pub struct Managed {
 }
 
 /// One changed thread.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct ManagedThread {
     /// Thread id.
     pub tid: u32,

@@ -4,6 +4,7 @@ use crate::driver::LogLine;
 use crate::logged_core::{CoreOptions, Decision, LoggedCore};
 use schedlab_scheduler::KnobError;
 use schedlab_scheduler::decision_core::Breach;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Why a log cannot be played.
@@ -41,8 +42,22 @@ pub enum VerifyError {
     Scheduler(#[from] KnobError),
 }
 
+/// Version of the JSON.
+pub const SCHEMA: &str = "schedlab-verify/1";
+
+/// The JSON of `verify`: whether the log of a live run gives the same decisions again.
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize)]
+pub struct VerifyOutput<'a> {
+    /// Always [`SCHEMA`].
+    #[schemars(extend("const" = SCHEMA))]
+    pub schema: &'static str,
+    /// How the log was played.
+    #[serde(flatten)]
+    pub verdict: &'a Verdict,
+}
+
 /// How the log was played.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize)]
 pub struct Verdict {
     /// The scheduler with its knobs.
     pub scheduler: String,
@@ -50,12 +65,12 @@ pub struct Verdict {
     pub steps: usize,
     /// Decisions among them.
     pub decisions: usize,
-    /// The first decision that differs.
+    /// The first decision that differs; `None`: all are the same.
     pub differs: Option<Difference>,
 }
 
 /// A decision that came out otherwise.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize)]
 pub struct Difference {
     /// Line of the log, counted from 1.
     pub line: usize,

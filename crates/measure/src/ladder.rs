@@ -1,10 +1,11 @@
 //! The ladder of percentiles that every latency is reported with.
 
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Percentiles in nanoseconds (three significant digits), with the number of samples behind them.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, JsonSchema, Serialize, Deserialize)]
 pub struct Ladder {
     /// Samples.
     pub count: u64,

@@ -20,6 +20,7 @@ use account::Account;
 use rustix::mm::{MlockAllFlags, mlockall, munlockall};
 use schedlab_host::threads::affinity;
 use schedlab_model::{CpuId, CpuSet, Ns, Policy};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -47,7 +48,7 @@ const DEADLINE_REMEDY: &str = "such a thread must be allowed on every CPU of its
 const LOOK: Duration = Duration::from_millis(50);
 
 /// What to measure.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct LatencyRequest {
     /// The CPU of each measuring thread; a thread stays on its CPU.
     pub cpus: Vec<CpuId>,
@@ -97,13 +98,13 @@ pub enum LatencyError {
 }
 
 /// What one thread measured.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct ThreadReport {
     /// Number of the thread, from 0.
     pub thread: u32,
     /// Its thread id.
     pub tid: u32,
-    /// Where it ran.
+    /// The CPU on which it ran; under SCHED_DEADLINE, where a thread may run on all CPUs that were asked for, the last one.
     pub cpu: CpuId,
     /// Its interval.
     pub interval: Ns,
@@ -126,40 +127,40 @@ pub struct ThreadReport {
 }
 
 /// The wakeup that ended a run with [`LatencyRequest::break_above`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Broke {
     /// Number of the thread.
     pub thread: u32,
     /// Its thread id.
     pub tid: u32,
-    /// Where it runs.
+    /// The CPU on which it runs.
     pub cpu: CpuId,
     /// When it should have run, CLOCK_MONOTONIC nanoseconds.
     pub due_ns: u64,
-    /// When it did.
+    /// When it ran.
     pub ran_ns: u64,
 }
 
 /// What a run gave.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct LatencyReport {
     /// What was asked for.
     pub request: LatencyRequest,
-    /// How long it took.
+    /// Time from the common begin of the grids to the end.
     pub elapsed: Ns,
-    /// Ended before its time, by Ctrl-C.
+    /// Whether it ended early, by a signal (exit code 3).
     pub stopped: bool,
     /// Timer slack in force; 0 for real-time threads, where the kernel ignores it.
     pub slack: Ns,
     /// Why memory is not locked although that was asked for: page faults may be in the figures.
     #[serde(default)]
     pub unlocked: Option<String>,
-    /// The wakeup that ended it, if one did.
+    /// With `--break`, the wakeup that ended the run; `None`: none did.
     #[serde(default)]
     pub broke: Option<Broke>,
     /// One for each thread.
     pub threads: Vec<ThreadReport>,
-    /// What else the CPUs did.
+    /// What else each CPU did that was used.
     pub cpus: Vec<CpuUse>,
 }
 

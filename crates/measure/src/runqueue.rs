@@ -23,6 +23,7 @@ use schedlab_scheduler::{
     registry,
 };
 use schedlab_stats::Random;
+use schemars::JsonSchema;
 use seat::{Seat, Tally};
 use serde::Serialize;
 use std::io;
@@ -108,7 +109,7 @@ pub enum RunqueueError {
 }
 
 /// One combination, measured. Times in nanoseconds.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct RunqueueRow {
     /// Scheduler.
     pub scheduler: String,
@@ -147,7 +148,7 @@ pub struct RunqueueRow {
 }
 
 /// All of it.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct RunqueueReport {
     /// CPUs that the threads were bound to.
     pub cpus: CpuSet,

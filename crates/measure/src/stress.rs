@@ -2,9 +2,11 @@
 
 mod groups;
 mod hogs;
+mod output;
 
 pub use groups::{GroupsRequest, Round, Transport, Workers, run_groups};
 pub use hogs::{HogReport, HogsRequest, run_hogs};
+pub use output::{GroupsOutput, HogsOutput, SCHEMA, StressOutput};
 
 use std::io;
 

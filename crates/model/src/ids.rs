@@ -1,13 +1,14 @@
 //! Small dense ids. A `TaskId` is an index into [`Workload::tasks`](crate::Workload::tasks) in the simulator
 //! and into the task table of a recording; it is never an operating-system pid.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, JsonSchema, Serialize, Deserialize)]
         #[serde(transparent)]
         pub struct $name(pub u32);
 

@@ -1,9 +1,10 @@
 //! What a kernel says of its sched_ext class: schedulers that are loaded into it as BPF programs (Linux 6.12 and later).
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The files of `/sys/kernel/sched_ext`, as they were at one moment. A kernel without the folder has no sched_ext.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SchedExt {
     /// `state`: `disabled`, `enabling`, `enabled`, `disabling`.

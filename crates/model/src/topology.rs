@@ -1,10 +1,11 @@
 //! Where each CPU sits: socket, NUMA node, last-level cache, core, SMT thread.
 
 use crate::CpuSet;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The place of one CPU. Each number is global to the machine (two sockets do not both have core 0).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct CpuPlace {
     /// Package.
     pub socket: u32,
@@ -17,7 +18,7 @@ pub struct CpuPlace {
 }
 
 /// The machine's CPUs, in logical order.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Topology {
     places: Vec<CpuPlace>,
 }

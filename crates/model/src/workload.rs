@@ -3,6 +3,7 @@
 use crate::{
     Amount, ChannelId, CpuId, CpuSet, Draw, Exchange, GroupId, LockId, Nice, Ns, Op, Policy, Program, TaskId,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Everything that happens on a machine apart from scheduling.
@@ -71,7 +72,7 @@ pub struct GroupSpec {
 }
 
 /// Linux CFS bandwidth control: at most `quota` of CPU time (over all CPUs) in each `period`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Bandwidth {
     /// CPU time per period; at least 1 ms.
     pub quota: Ns,

@@ -2,13 +2,14 @@
 
 use crate::summary::{median, middle};
 use crate::{CONFIDENCE, Random, can_tell};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Drawings. The ends of an interval come to within half a per cent of their level.
 const DRAWINGS: usize = 4000;
 
 /// A median and where it may lie.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct BootstrapInterval {
     /// The median of the rounds.
     pub median: f64,
@@ -21,7 +22,7 @@ pub struct BootstrapInterval {
 }
 
 /// The change of a median.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Difference {
     /// Median after less median before.
     pub median: f64,

@@ -52,7 +52,7 @@ pub(crate) fn middle(sorted: &[f64]) -> Option<f64> {
 }
 
 /// A median with an interval of order statistics that holds the true one.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, JsonSchema, Serialize, Deserialize)]
 pub struct OrderInterval {
     /// Median of the values.
     pub median: f64,

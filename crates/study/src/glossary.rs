@@ -3,11 +3,27 @@
 
 use crate::error_parts::{MEANING, PARTS};
 use crate::metric::{METRICS, Metric};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Version of the JSON.
+pub const SCHEMA: &str = "schedlab-explain/1";
+
+/// The JSON of `explain`: words of tables, verdicts and messages, and their meanings.
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize)]
+pub struct ExplainOutput<'a> {
+    /// Always [`SCHEMA`].
+    #[schemars(extend("const" = SCHEMA))]
+    pub schema: &'static str,
+    /// The words.
+    pub terms: &'a [Term],
+}
 
 /// A word and what it means.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize)]
 pub struct Term {
     /// The word.
+    #[serde(rename = "term")]
     pub name: &'static str,
     /// Other words and signs for the same.
     pub also: &'static [&'static str],

@@ -2,12 +2,15 @@
 
 use crate::decision_cost::DecisionCostResult;
 use crate::diff::Diff;
+use crate::error_output::ErrorOutput;
+use crate::glossary::ExplainOutput;
+use crate::listing::ListOutput;
 use crate::preset::Preset;
 use crate::published::Gallery;
 use crate::result::Study;
 use crate::tune::Tuned;
 use crate::xen::Host;
-use crate::{decision_cost, diff, preset, published, result, tune, xen};
+use crate::{decision_cost, diff, error_output, glossary, listing, preset, published, result, tune, xen};
 use schemars::JsonSchema;
 pub use schemars::Schema;
 use schemars::generate::SchemaSettings;
@@ -22,6 +25,9 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         (xen::SCHEMA, of::<Host>(xen::SCHEMA)),
         (decision_cost::SCHEMA, of::<DecisionCostResult>(decision_cost::SCHEMA)),
         (preset::SCHEMA, of::<Preset>(preset::SCHEMA)),
+        (glossary::SCHEMA, of::<ExplainOutput<'_>>(glossary::SCHEMA)),
+        (listing::SCHEMA, of::<ListOutput<'_>>(listing::SCHEMA)),
+        (error_output::SCHEMA, of::<ErrorOutput<'_>>(error_output::SCHEMA)),
     ]
 }
 

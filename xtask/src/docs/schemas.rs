@@ -7,6 +7,78 @@ use std::fmt::Write;
 /// Says in a schema where it comes from; the test of the outputs holds such schemas to every field.
 const MADE: &str = "made by `cargo xtask docs` from the type";
 
+/// The tables of fields in the pages.
+const TABLES: &[Place] = &[
+    Place {
+        page: "docs/result-schema.md",
+        schema: schedlab_study::result::SCHEMA,
+        from: "Study (crates/study/src/result.rs)",
+    },
+    Place {
+        page: "docs/live-schema.md",
+        schema: schedlab_lab::confirm::SCHEMA,
+        from: "Confirmed (crates/lab/src/confirm/answer.rs)",
+    },
+    Place {
+        page: "docs/live-schema.md",
+        schema: schedlab_lab::top::SCHEMA,
+        from: "TopOutput (crates/lab/src/top.rs)",
+    },
+    Place {
+        page: "docs/live-schema.md",
+        schema: schedlab_lab::colocate::SCHEMA,
+        from: "ColocateOutput (crates/lab/src/colocate/answer.rs)",
+    },
+    Place {
+        page: "docs/experiment-schema.md",
+        schema: schedlab_lab::experiment::SCHEMA,
+        from: "ExperimentOutput (crates/lab/src/experiment/result.rs)",
+    },
+    Place {
+        page: "docs/latency-schema.md",
+        schema: schedlab_lab::latency::SCHEMA,
+        from: "LatencyResult (crates/lab/src/latency/single.rs)",
+    },
+    Place {
+        page: "docs/latency-schema.md",
+        schema: schedlab_lab::latency::MATRIX_SCHEMA,
+        from: "MatrixOutput (crates/lab/src/latency/matrix.rs)",
+    },
+    Place {
+        page: "docs/runqueue-schema.md",
+        schema: schedlab_lab::runqueue::SCHEMA,
+        from: "RunqueueResult (crates/lab/src/runqueue.rs)",
+    },
+];
+
+/// Where a page has the tables of a schema.
+pub(super) struct Place {
+    /// The page.
+    pub(super) page: &'static str,
+    /// The schema's name.
+    schema: &'static str,
+    /// The type that it is made from, and its file.
+    from: &'static str,
+}
+
+impl Place {
+    /// Returns the line before the tables.
+    pub(super) fn begin(&self) -> String {
+        format!("<!-- made by `cargo xtask docs` from {} -->\n", self.from)
+    }
+
+    /// Returns the tables.
+    pub(super) fn tables(&self, all: &[(&'static str, Value)]) -> String {
+        let found = all.iter().find(|(name, _)| *name == self.schema);
+        found.map_or_else(String::new, |(name, schema)| tables(name, schema))
+    }
+}
+
+/// Returns the places of all tables.
+pub(super) fn places() -> &'static [Place] {
+    TABLES
+}
+
 /// Returns each schema that is made from types: its name in the field `schema`, and itself.
 pub(super) fn all() -> Vec<(&'static str, Value)> {
     let made = |(name, schema): (&'static str, schedlab_study::schemas::Schema)| {
@@ -15,7 +87,7 @@ pub(super) fn all() -> Vec<(&'static str, Value)> {
         schema["$comment"] = json!(MADE);
         (name, schema)
     };
-    schedlab_study::schemas::all().into_iter().map(made).collect()
+    schedlab_study::schemas::all().into_iter().chain(schedlab_lab::schemas::all()).map(made).collect()
 }
 
 /// Returns the file of a schema.

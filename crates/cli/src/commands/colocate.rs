@@ -7,8 +7,8 @@ use crate::output;
 use crate::render::colocate as show;
 use anyhow::{anyhow, bail};
 use schedlab_lab::colocate::{
-    Client, ColocateObserver, ColocatePlan, FIGURES, Goal, Intent, Round, Tried, WorkloadSource, colocate,
-    intentions,
+    Client, ColocateAnswer, ColocateDryRun, ColocateObserver, ColocateOutput, ColocatePlan, FIGURES, Goal,
+    Round, SCHEMA, Tried, WorkloadSource, colocate, intentions,
 };
 use schedlab_live::RunDir;
 use schedlab_live::actuators::Actuator;
@@ -17,9 +17,6 @@ use schedlab_study::gate::{Against, Gate, GateOutcome};
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::time::Instant;
-
-/// Version of the JSON: docs/live-schema.md.
-const SCHEMA: &str = "schedlab-colocate/1";
 
 /// `schedlab colocate`
 #[derive(Debug, clap::Args)]
@@ -115,7 +112,11 @@ pub(crate) fn run(args: &ColocateArgs) -> anyhow::Result<Exit> {
     let plan = plan(args)?;
     if args.dry_run {
         let intents = intentions(&plan)?;
-        let text = args.format.print(None, || Ok(dry_json(&intents)), |_| show::intents(&plan, &intents))?;
+        let value = || {
+            let dry_run = ColocateDryRun { schema: SCHEMA, dry_run: true, would_try: &intents };
+            Ok(serde_json::to_value(ColocateOutput::DryRun(dry_run))?)
+        };
+        let text = args.format.print(None, value, |_| show::intents(&plan, &intents))?;
         output::write(None, &text)?;
         return Ok(Exit::Done);
     }
@@ -123,10 +124,9 @@ pub(crate) fn run(args: &ColocateArgs) -> anyhow::Result<Exit> {
     let mut live = Live { goals: plan.goals.clone(), begun: Instant::now(), kept: 0 };
     let found = colocate(&plan, &mut live, &|| signal.requested())?;
     let value = || {
-        let mut value = serde_json::to_value(&found)?;
-        value["schema"] = SCHEMA.into();
-        value["figures"] = FIGURES.map(|(role, metric)| show::name(role, metric)).to_vec().into();
-        Ok(value)
+        let figures = FIGURES.map(|(role, metric)| show::name(role, metric)).to_vec();
+        let answer = ColocateAnswer { schema: SCHEMA, figures, found: &found };
+        Ok(serde_json::to_value(ColocateOutput::Answer(answer))?)
     };
     output::write(None, &args.format.print(None, value, |style| show::answer(&plan, &found, style))?)?;
     if !found.given_back.failed.is_empty() {
@@ -228,8 +228,4 @@ fn plan(args: &ColocateArgs) -> anyhow::Result<ColocatePlan> {
 /// (1 - 2/2^5).
 fn usual_rounds(goals: &[Goal]) -> usize {
     if goals.iter().any(|goal| goal.0.against == Against::Alone) { 5 } else { 3 }
-}
-
-fn dry_json(intents: &[Intent]) -> serde_json::Value {
-    serde_json::json!({ "schema": SCHEMA, "dry_run": true, "would_try": intents })
 }

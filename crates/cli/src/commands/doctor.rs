@@ -4,7 +4,7 @@ use crate::exit::Exit;
 use crate::format::FormatArgs;
 use crate::output;
 use crate::render::{Style, wrap};
-use schedlab_host::doctor::{Fact, Level, answer, facts};
+use schedlab_host::doctor::{DoctorOutput, Fact, Level, SCHEMA, answer, facts};
 use schedlab_host::probe;
 use std::fmt::Write as _;
 
@@ -24,9 +24,8 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
     let facts = facts(&found);
     let answer = answer(&found, &facts);
     let value = || {
-        Ok(serde_json::json!({
-            "schema": "schedlab-doctor/1", "answer": answer, "capabilities": found, "facts": facts,
-        }))
+        let output = DoctorOutput { schema: SCHEMA, answer: &answer, capabilities: &found, facts: &facts };
+        Ok(serde_json::to_value(output)?)
     };
     let text = |style: &Style| {
         let mut text = format!("{}\n\n", style.bold(&wrap(&answer, style.width, 0)));

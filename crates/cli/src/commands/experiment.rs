@@ -8,8 +8,8 @@ use crate::output;
 use crate::render::{Style, experiment as show};
 use anyhow::bail;
 use schedlab_lab::experiment::{
-    self, ClientKind, ExperimentKind, ExperimentObserver, ExperimentPlan, ExperimentResult, Network,
-    PUBLISHED_CONNECTIONS,
+    self, ClientKind, ExperimentKind, ExperimentObserver, ExperimentOutput, ExperimentPlan, ExperimentResult,
+    Network, PUBLISHED_CONNECTIONS,
 };
 use schedlab_live::RunDir;
 use schedlab_measure::readers::MOST_READERS;
@@ -17,9 +17,6 @@ use schedlab_model::Ns;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-
-/// Version of the JSON: docs/experiment-schema.md.
-const SCHEMA: &str = "schedlab-experiment/1";
 
 /// `schedlab experiment`
 #[derive(Debug, clap::Args)]
@@ -145,7 +142,10 @@ pub(crate) fn run(args: &ExperimentArgs) -> anyhow::Result<Exit> {
     for kind in all {
         results.push(experiment::run(kind, &plan, &mut live, &|| signal.requested())?);
     }
-    let value = || Ok(serde_json::json!({ "schema": SCHEMA, "experiments": results }));
+    let value = || {
+        let output = ExperimentOutput { schema: experiment::SCHEMA, experiments: &results };
+        Ok(serde_json::to_value(output)?)
+    };
     let text = args.format.print(args.output.as_deref(), value, |style| text(&results, style))?;
     if let Some(path) = &args.report {
         let page = experiment::of_experiments(&results, &origin(None)?);

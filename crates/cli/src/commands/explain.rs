@@ -6,7 +6,7 @@ use crate::output;
 use crate::render::{Style, wrap};
 use anyhow::bail;
 use schedlab_model::text::nearest;
-use schedlab_study::glossary::{Term, find, terms};
+use schedlab_study::glossary::{ExplainOutput, SCHEMA, Term, find, terms};
 use std::fmt::Write as _;
 
 /// `schedlab explain`
@@ -39,13 +39,7 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
             }
         }
     };
-    let value = || {
-        let list: Vec<_> = found
-            .iter()
-            .map(|term| serde_json::json!({ "term": term.name, "also": term.also, "meaning": term.meaning }))
-            .collect();
-        Ok(serde_json::json!({ "schema": "schedlab-explain/1", "terms": list }))
-    };
+    let value = || Ok(serde_json::to_value(ExplainOutput { schema: SCHEMA, terms: &found })?);
     let text = |style: &Style| {
         let mut text = String::new();
         for term in &found {

@@ -11,8 +11,11 @@ use schedlab_live::elevation::LiveSupport;
 use schedlab_scheduler::Knobs;
 use schedlab_scheduler::registry;
 use schedlab_study::gallery;
+use schedlab_study::listing::{ListOutput, ListedScenario, SCHEMA, ScenariosOutput, SchedulersOutput};
+#[cfg(feature = "machine")]
+use schedlab_study::listing::{LiveOutput, LiveScheduler};
 use schedlab_study::scenario::Scenario;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::fmt::Write as _;
 
 /// `schedlab list`
@@ -52,18 +55,18 @@ pub(crate) fn run(args: &ListArgs) -> anyhow::Result<Exit> {
             let given = LiveSupport::probe();
             args.format.print(
                 None,
-                || Ok(listed("schedulers", live_json(&given))),
+                || json(&ListOutput::Live(live_output(&given))),
                 |style| live(&given, style),
             )
         }
         What::Schedulers => {
             let text = |style: &Style| schedulers(args.verbose, style);
-            args.format.print(None, || Ok(listed("schedulers", schedulers_json())), text)
+            args.format.print(None, || json(&ListOutput::Schedulers(SchedulersOutput::all())), text)
         }
         What::Scenarios => {
             let all = built_in()?;
             let text = |style: &Style| scenarios(&all, args.verbose, style);
-            args.format.print(None, || Ok(listed("scenarios", scenarios_json(&all))), text)
+            args.format.print(None, || json(&ListOutput::Scenarios(scenarios_output(&all))), text)
         }
     }?;
     output::write(None, &text)?;
@@ -116,39 +119,17 @@ fn live(given: &LiveSupport, style: &Style) -> String {
 }
 
 #[cfg(feature = "machine")]
-fn live_json(given: &LiveSupport) -> Vec<Value> {
+fn live_output(given: &LiveSupport) -> LiveOutput {
     let one = |entry: &registry::Entry| {
         let needs = (entry.build)(1, &Knobs::default()).needs();
-        let missing = given.missing(needs);
-        json!({
-            "name": entry.name, "live": missing.is_none(), "missing": missing,
-            "needs": { "wakeups": needs.wakeups, "ticks": needs.ticks, "wakers": needs.wakers,
-                       "exact_slices": needs.exact_slices },
-        })
+        LiveScheduler::new(entry.name, needs, given.missing(needs))
     };
-    registry::all().iter().map(one).collect()
+    LiveOutput { schema: SCHEMA, schedulers: registry::all().iter().map(one).collect() }
 }
 
-fn schedulers_json() -> Vec<Value> {
-    registry::all()
-        .iter()
-        .map(|entry| {
-            let knobs: Vec<_> = (entry.knobs)()
-                .iter()
-                .map(|knob| {
-                    json!({ "name": knob.name, "default": knob.default, "allowed": knob.allowed(), "unit": knob.unit,
-                                        "doc": knob.doc, "source": knob.source })
-                })
-                .collect();
-            json!({ "name": entry.name, "summary": entry.summary, "knobs": knobs,
-                                "capabilities": entry.capabilities() })
-        })
-        .collect()
-}
-
-/// Returns a list as JSON, under its name.
-fn listed(name: &str, list: Vec<Value>) -> Value {
-    json!({ "schema": "schedlab-list/1", name: list })
+/// Returns a list as JSON.
+fn json(list: &ListOutput<'_>) -> anyhow::Result<Value> {
+    Ok(serde_json::to_value(list)?)
 }
 
 /// Returns every scenario of the gallery, by name.
@@ -170,15 +151,9 @@ fn variants(scenario: &Scenario) -> Vec<&str> {
     scenario.variants.iter().map(|variant| variant.name.as_str()).collect()
 }
 
-fn scenarios_json(all: &[(&str, Scenario)]) -> Vec<Value> {
-    let one = |(name, scenario): &(&str, Scenario)| {
-        json!({
-            "name": name, "title": scenario.title, "about": scenario.about, "schedulers": specs(scenario),
-            "baseline": scenario.baseline, "variants": variants(scenario),
-            "expectations": scenario.expectations.len(),
-        })
-    };
-    all.iter().map(one).collect()
+fn scenarios_output<'a>(all: &'a [(&str, Scenario)]) -> ScenariosOutput<'a> {
+    let scenarios = all.iter().map(|(name, scenario)| ListedScenario::new(name, scenario)).collect();
+    ScenariosOutput { schema: SCHEMA, scenarios }
 }
 
 fn scenarios(all: &[(&str, Scenario)], verbose: bool, style: &Style) -> String {

@@ -11,6 +11,7 @@ use schedlab_host::{
     Backend, Messages, Preparing, RecordFilter, RecordRequest, RecordStart, RecordUntil,
     RecordingCapabilities, StopSignal,
 };
+use schedlab_lab::record::output::RecordOutput;
 use schedlab_lab::record::{
     RecordObserver, RecordPlan, RecordProgress, Recorded, SMALLEST_FILE, StopConditions, record,
 };
@@ -211,7 +212,11 @@ fn once(args: &RecordArgs, plan: &RecordPlan, signal: &StopSignal) -> anyhow::Re
     let recorded = record(plan, &mut live, &|| signal.requested())?;
     drop(live);
     let file = recorded.file.as_path();
-    let text = args.format.print(None, || Ok(json(file, &recorded)), |_| text(args, file, &recorded))?;
+    let text = args.format.print(
+        None,
+        || Ok(serde_json::to_value(RecordOutput::new(file, &recorded))?),
+        |_| text(args, file, &recorded),
+    )?;
     output::say(file, &text)?;
     let bad = recorded.end.lost * 1000 > recorded.end.events * LOST_PERMILLE;
     let came = recorded.caught.is_some();
@@ -499,36 +504,4 @@ fn cost(recorded: &Recorded) -> String {
         recorded.file_bytes.div_ceil(1024),
         recorded.backend.name()
     )
-}
-
-fn json(file: &Path, recorded: &Recorded) -> serde_json::Value {
-    let end = &recorded.end;
-    serde_json::json!({
-        "schema": "schedlab-record/1",
-        "file": file.display().to_string(),
-        "not_at_place": recorded.not_at_place,
-        "events": end.events,
-        "lost": end.lost,
-        "facts": end.facts,
-        "facts_lost": end.facts_lost,
-        "threads": recorded.tasks,
-        "duration_ns": end.duration.0,
-        "file_bytes": recorded.file_bytes,
-        "backend": recorded.backend.name(),
-        "recorder_cpu_ns": end.recorder_cpu.0,
-        "cost_ns_per_switch": recorded.cost_ns_per_switch,
-        "stolen_ns": end.stolen.0,
-        "busy_ns": end.busy.0,
-        "full": recorded.full,
-        "kept_ns": recorded.kept.map(|kept| kept.duration.0),
-        "kept_events": recorded.kept.map(|kept| kept.events),
-        "caught": recorded.caught.as_ref().map(|caught| serde_json::json!({
-            "condition": caught.condition.to_string(),
-            "task": caught.task.0,
-            "tid": caught.task.1,
-            "from_ns": caught.from.0,
-            "length_ns": caught.length.map(|length| length.0),
-        })),
-        "command_exit": end.exit.and_then(|status| status.code()),
-    })
 }

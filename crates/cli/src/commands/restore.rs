@@ -5,8 +5,8 @@ use crate::format::FormatArgs;
 use crate::output;
 use crate::render::Style;
 use schedlab_live::RunDir;
-use schedlab_live::detach::{Detached, Owners, detach};
-use schedlab_live::restore::{ItemOutcome, Report};
+use schedlab_live::detach::{Detached, Owners, RestoreOutput, detach};
+use schedlab_live::restore::ItemOutcome;
 use std::fmt::Write as _;
 
 /// `schedlab restore`
@@ -28,26 +28,17 @@ pub(crate) fn run(args: &RestoreArgs) -> anyhow::Result<Exit> {
 
 /// Prints what was given back. Returns [`Exit::Untrusted`] when something could not be.
 pub(super) fn finish(done: &[Detached], format: &FormatArgs) -> anyhow::Result<Exit> {
-    let text = format.print(None, || Ok(as_json(done)), |style| as_text(done, style))?;
+    let text = format.print(
+        None,
+        || Ok(serde_json::to_value(RestoreOutput::new(done))?),
+        |style| as_text(done, style),
+    )?;
     output::write(None, &text)?;
     let complete = done.iter().all(|one| match one {
         Detached::ByOwner { .. } | Detached::Part { .. } => true,
         Detached::BySchedlab { report, .. } => report.complete(),
     });
     Ok(if complete { Exit::Done } else { Exit::Untrusted })
-}
-
-fn as_json(done: &[Detached]) -> serde_json::Value {
-    let nothing = Report::default();
-    let one = |one: &Detached| {
-        let (owner, by, report) = match one {
-            Detached::ByOwner { owner } | Detached::Part { owner, .. } => (owner, "owner", &nothing),
-            Detached::BySchedlab { owner, report, .. } => (owner, "schedlab", report),
-        };
-        serde_json::json!({ "owner": owner, "by": by, "items": report.items })
-    };
-    let all: Vec<_> = done.iter().map(one).collect();
-    serde_json::json!({ "schema": "schedlab-restore/1", "given_back": all })
 }
 
 fn as_text(done: &[Detached], style: &Style) -> String {

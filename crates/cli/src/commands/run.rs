@@ -8,7 +8,7 @@ use crate::render::Style;
 use anyhow::{Context, anyhow, bail};
 use schedlab_host::OwnCommand;
 use schedlab_live::RunDir;
-use schedlab_live::driver::{DriverOptions, DriverReport, ExtCounts, LogLine};
+use schedlab_live::driver::{DriverOptions, DriverReport, ExtCounts, LogLine, RunOutput};
 use schedlab_live::elevation;
 use schedlab_model::{CpuSet, Ns, Policy};
 use std::fmt::Write as _;
@@ -133,7 +133,11 @@ impl ManageArgs {
         if let Some(path) = &self.log {
             output::write(Some(path), &log_text(report)?)?;
         }
-        let text = self.format.print(None, || Ok(as_json(report)), |style| as_text(report, style))?;
+        let text = self.format.print(
+            None,
+            || Ok(serde_json::to_value(RunOutput::from(report))?),
+            |style| as_text(report, style),
+        )?;
         output::write(None, &text)?;
         Ok(if report.restored.complete() { Exit::Done } else { Exit::Untrusted })
     }
@@ -209,17 +213,6 @@ fn log_text(report: &DriverReport) -> anyhow::Result<String> {
         text.push('\n');
     }
     Ok(text)
-}
-
-fn as_json(report: &DriverReport) -> serde_json::Value {
-    serde_json::json!({
-        "schema": "schedlab-run/1",
-        "scheduler": report.core.scheduler,
-        "elapsed_ns": report.elapsed.0,
-        "counts": report.counts,
-        "threads": report.threads,
-        "items_given_back": report.restored.items,
-    })
 }
 
 /// Returns the line that only the sched_ext driver has. `kept`: per cent of a CPU.

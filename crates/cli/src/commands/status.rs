@@ -5,11 +5,8 @@ use crate::format::FormatArgs;
 use crate::output;
 use crate::render::Style;
 use schedlab_live::RunDir;
-use schedlab_live::status::{Managed, ManagedThread, status};
+use schedlab_live::status::{Managed, ManagedThread, SCHEMA, StatusOutput, status};
 use std::fmt::Write as _;
-
-/// Version of the JSON: docs/live-schema.md.
-const SCHEMA: &str = "schedlab-status/1";
 
 /// `schedlab status`
 #[derive(Debug, clap::Args)]
@@ -31,7 +28,7 @@ pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<Exit> {
         managed.iter().for_each(|one| show(&mut text, one, style));
         if text.is_empty() { "nothing is managed\n".to_owned() } else { text }
     };
-    let value = || Ok(serde_json::json!({ "schema": SCHEMA, "managed": managed }));
+    let value = || Ok(serde_json::to_value(StatusOutput { schema: SCHEMA, managed: &managed })?);
     output::write(None, &args.format.print(None, value, text)?)?;
     Ok(Exit::Done)
 }

@@ -8,10 +8,10 @@ use crate::progress::Working;
 use anyhow::anyhow;
 use schedlab_host::StopSignal;
 use schedlab_measure::stress::{
-    GroupsRequest, HogReport, HogsRequest, Round, Transport, Workers, run_groups, run_hogs,
+    GroupsOutput, GroupsRequest, HogReport, HogsOutput, HogsRequest, Round, SCHEMA, StressOutput, Transport,
+    Workers, run_groups, run_hogs,
 };
 use schedlab_model::Ns;
-use serde_json::json;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
@@ -101,10 +101,8 @@ fn send(args: &StressArgs, groups: usize, signal: &StopSignal) -> anyhow::Result
         }
     };
     let value = || {
-        Ok(json!({
-            "schema": "schedlab-stress/1", "load": "groups", "request": request, "tasks": request.tasks(),
-            "messages_per_round": request.total_messages(), "rounds_ns": rounds, "interrupted": interrupted,
-        }))
+        let output = GroupsOutput::new(&request, &rounds, interrupted);
+        Ok(serde_json::to_value(StressOutput::Groups(output))?)
     };
     args.format.print(None, value, |_| sent(&request, groups, &rounds))
 }
@@ -150,10 +148,14 @@ fn hogs(args: &StressArgs, signal: &StopSignal) -> anyhow::Result<String> {
     let elapsed = start.elapsed();
     drop(working);
     let value = || {
-        Ok(json!({
-            "schema": "schedlab-stress/1", "load": "hogs", "request": request, "elapsed_ns": elapsed.as_nanos() as u64,
-            "threads": reports, "interrupted": signal.requested(),
-        }))
+        Ok(serde_json::to_value(StressOutput::Hogs(HogsOutput {
+            schema: SCHEMA,
+            load: "hogs",
+            request: &request,
+            elapsed_ns: elapsed.as_nanos() as u64,
+            threads: &reports,
+            interrupted: signal.requested(),
+        }))?)
     };
     args.format.print(None, value, |_| worked(&reports, elapsed))
 }

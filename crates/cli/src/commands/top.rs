@@ -11,7 +11,7 @@ use anyhow::{anyhow, bail};
 use ratatui::Frame;
 use ratatui::crossterm::event::KeyCode;
 use schedlab_host::{HostError, RecordEnd};
-use schedlab_lab::top::{self, Snapshot, WatchedDriver, waits};
+use schedlab_lab::top::{self, Snapshot, TopOutput, WatchedDriver};
 use schedlab_lab::watch::{SharedState, WatchState};
 use schedlab_live::RunDir;
 use schedlab_model::Ns;
@@ -127,10 +127,7 @@ fn lines(
 }
 
 fn json(snapshot: &Snapshot, state: &WatchState) -> anyhow::Result<serde_json::Value> {
-    let mut value = serde_json::to_value(snapshot)?;
-    value["waits"] = waits(state).into();
-    value["lost"] = state.lost.into();
-    Ok(value)
+    Ok(serde_json::to_value(TopOutput::new(snapshot, state))?)
 }
 
 /// The content of the screen.

@@ -5,7 +5,7 @@ use crate::format::FormatArgs;
 use crate::output;
 use crate::progress::Progress;
 use anyhow::Context;
-use schedlab_live::verify::{Verdict, verify};
+use schedlab_live::verify::{SCHEMA, Verdict, VerifyOutput, verify};
 use std::path::{Path, PathBuf};
 
 /// The largest log that is read: some 20 million steps.
@@ -29,12 +29,7 @@ pub(crate) fn run(args: &VerifyArgs) -> anyhow::Result<Exit> {
     let progress = Progress::with_verb(&format!("checking {}", args.file.display()));
     let verdict = verify(&log).with_context(|| args.file.display().to_string())?;
     drop(progress);
-    let value = || {
-        Ok(serde_json::json!({
-            "schema": "schedlab-verify/1", "scheduler": verdict.scheduler, "steps": verdict.steps,
-            "decisions": verdict.decisions, "differs": verdict.differs,
-        }))
-    };
+    let value = || Ok(serde_json::to_value(VerifyOutput { schema: SCHEMA, verdict: &verdict })?);
     output::write(None, &args.format.print(None, value, |_| as_text(&args.file, &verdict))?)?;
     Ok(if verdict.differs.is_none() { Exit::Done } else { Exit::ExpectationFailed })
 }

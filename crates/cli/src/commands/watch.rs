@@ -11,6 +11,7 @@ use ratatui::Frame;
 use ratatui::crossterm::event::KeyCode;
 use schedlab_host::privileges::give_up_all_but;
 use schedlab_host::{HostError, RecordEnd, RecordRequest, RecordUntil, StopSignal};
+use schedlab_lab::watch::output::WatchOutput;
 use schedlab_lab::watch::{SharedState, WatchFilter, WatchState, watch};
 use schedlab_model::Ns;
 use std::io::{IsTerminal, Write};
@@ -81,7 +82,7 @@ pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
     shown?;
     let mut state = shared.lock().clone();
     state.now = state.now.max(end.duration);
-    let text = if args.format.is_table() { summary(&state) } else { printer.next(&json(&state))? };
+    let text = if args.format.is_table() { summary(&state) } else { printer.next(&json(&state)?)? };
     output::write(None, &text)?;
     Ok(if state.lost * 100 > state.events { Exit::Untrusted } else { Exit::Done })
 }
@@ -115,7 +116,7 @@ fn lines(
     while !recorder.is_finished() && !signal.requested() {
         if let Some(printer) = printer.as_mut().filter(|_| Instant::now() >= next) {
             next += Duration::from_secs(1);
-            let text = printer.next(&json(&shared.lock().clone()))?;
+            let text = printer.next(&json(&shared.lock().clone())?)?;
             let mut out = std::io::stdout().lock();
             out.write_all(text.as_bytes())?;
             out.flush()?;
@@ -125,47 +126,8 @@ fn lines(
     Ok(())
 }
 
-fn json(state: &WatchState) -> serde_json::Value {
-    let task = |(name, line): (&String, &schedlab_lab::watch::TaskWaits)| {
-        let waits = &line.waits;
-        let interval = |per_million| {
-            let (low, high) = waits.interval(per_million);
-            [low, high].map(|end| end.map(|ns| ns.0))
-        };
-        serde_json::json!({
-            "task": name, "cpu_ns": line.run.0, "waits": waits.count(), "p50_ns": waits.p50().0,
-            "p99_ns": waits.p99().0, "p50_interval_ns": interval(500_000),
-            "p99_interval_ns": interval(990_000), "max_ns": waits.max().0, "waited_ns": waits.sum().0,
-        })
-    };
-    let worst = |worst: &schedlab_lab::watch::LongWait| {
-        serde_json::json!({
-            "task": worst.task.0, "tid": worst.task.1, "from_ns": worst.from.0, "length_ns": worst.length.0,
-            "cpu": worst.cpu.0, "culprit": worst.culprit.0, "culprit_ns": worst.culprit.1.0, "held": worst.held,
-        })
-    };
-    let ongoing = |wait: &schedlab_lab::watch::OngoingWait| {
-        serde_json::json!({
-            "task": wait.task.0, "tid": wait.task.1, "from_ns": wait.from.0, "age_ns": wait.age.0,
-            "cpu": wait.cpu.0, "running": wait.running,
-        })
-    };
-    let delay = |((waited, ran), time): (&(String, String), &Ns)| serde_json::json!({ "waited": waited, "ran": ran, "time_ns": time.0 });
-    let limit = |((task, limit), (times, time)): (&(String, String), &(u64, Ns))| serde_json::json!({ "task": task, "limit": limit, "times": times, "time_ns": time.0 });
-    serde_json::json!({
-        "schema": "schedlab-watch/1",
-        "at_ns": state.now.0,
-        "window_ns": state.window().0,
-        "backend": state.start.as_ref().map(|start| start.capabilities.backend.name()),
-        "events": state.events,
-        "lost": state.lost,
-        "own_cpu_ns": state.own.0,
-        "tasks": state.lines.iter().map(task).collect::<Vec<_>>(),
-        "worst": state.worst.iter().map(worst).collect::<Vec<_>>(),
-        "ongoing": state.ongoing.iter().map(ongoing).collect::<Vec<_>>(),
-        "delays": state.delays.iter().map(delay).collect::<Vec<_>>(),
-        "throttled": state.throttled.iter().map(limit).collect::<Vec<_>>(),
-    })
+fn json(state: &WatchState) -> anyhow::Result<serde_json::Value> {
+    Ok(serde_json::to_value(WatchOutput::from(state))?)
 }
 
 /// The content of the screen.

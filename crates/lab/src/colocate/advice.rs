@@ -3,10 +3,11 @@
 
 use schedlab_live::actuators::Actuator;
 use schedlab_study::deploy::Deployment;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A setting for other tools.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize)]
 pub struct Advice {
     /// What is set.
     pub what: &'static str,

@@ -3,13 +3,18 @@
 use super::advice::{Advice, advice};
 use super::awake::KeptAwake;
 use super::distance::Distance;
+use super::intentions::Intent;
 use super::plan::ColocatePlan;
 use super::round::Round;
 use schedlab_live::actuators::Actuator;
 use schedlab_live::restore::{ItemOutcome, Report};
 use schedlab_model::{CpuSet, Ns};
 use schedlab_study::gate::GateOutcome;
+use schemars::JsonSchema;
 use serde::Serialize;
+
+/// Version of the JSON: docs/live-schema.md.
+pub const SCHEMA: &str = "schedlab-colocate/1";
 
 /// Is told what `colocate` does.
 pub trait ColocateObserver {
@@ -28,22 +33,22 @@ pub trait ColocateObserver {
 impl ColocateObserver for () {}
 
 /// One actuator in its first round.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct Tried {
     /// The actuator.
     pub actuator: Actuator,
-    /// Threads and files that it changed.
+    /// Number of threads and files that it changed.
     pub changed: usize,
-    /// Whether the goals were met.
+    /// Whether the goals were met in that round.
     pub outcome: Option<GateOutcome>,
-    /// What was measured.
+    /// What the round measured; `None`: it was not tried.
     pub round: Option<Round>,
-    /// Why it was not tried.
+    /// Why it was not tried; `None`: it was.
     pub skipped: Option<String>,
 }
 
 /// The answer.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct Colocation {
     /// The goals as they were given.
     pub goals: Vec<String>,
@@ -53,7 +58,7 @@ pub struct Colocation {
     pub tried: Vec<Tried>,
     /// The mildest actuator that meets the goals; with an outcome of `cannot-say` the mildest that may meet them.
     pub chosen: Option<Actuator>,
-    /// Over the confirming rounds of the chosen actuator, or of the last candidate.
+    /// Whether the goals are met, over the confirming rounds of the chosen actuator, or of the last candidate.
     pub outcome: GateOutcome,
     /// The interleaved rounds under the host's default.
     pub before: Vec<Round>,
@@ -111,8 +116,43 @@ impl Colocation {
     }
 }
 
+/// The JSON of `colocate`: an answer, or with `--dry-run` what would be tried.
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
+#[serde(untagged)]
+pub enum ColocateOutput<'a> {
+    /// The mildest setting under which the server beside the batch work meets its goals.
+    Answer(ColocateAnswer<'a>),
+    /// What would be tried.
+    DryRun(ColocateDryRun<'a>),
+}
+
+/// The mildest setting under which the server beside the batch work meets its goals, as JSON.
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
+pub struct ColocateAnswer<'a> {
+    /// Always [`SCHEMA`].
+    #[schemars(extend("const" = SCHEMA))]
+    pub schema: &'static str,
+    /// Names of the values in `figures` of each round.
+    pub figures: Vec<String>,
+    /// The answer.
+    #[serde(flatten)]
+    pub found: &'a Colocation,
+}
+
+/// What `colocate --dry-run` would try, as JSON.
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
+pub struct ColocateDryRun<'a> {
+    /// Always [`SCHEMA`].
+    #[schemars(extend("const" = SCHEMA))]
+    pub schema: &'static str,
+    /// Always true.
+    pub dry_run: bool,
+    /// The actuators in the order of the trial.
+    pub would_try: &'a [Intent],
+}
+
 /// What is not as it was before the trial; empty when everything is.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, JsonSchema, Serialize)]
 pub struct GivenBack {
     /// Another program changed it meanwhile: left as that program set it.
     pub changed_by_others: Vec<String>,

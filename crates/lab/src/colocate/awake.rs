@@ -8,6 +8,7 @@
 use schedlab_host::threads::{self, Scheduling};
 use schedlab_live::actuators::Side;
 use schedlab_model::{CpuSet, Policy};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 /// How the CPUs were kept awake while the server was alone.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KeptAwake {
     /// A SCHED_IDLE thread of schedlab spun on each.

@@ -5,11 +5,12 @@ use schedlab_trace::Recording;
 use schedlab_trace::analysis::blame::{Blame, Culprit};
 use schedlab_trace::analysis::follow::Followed;
 use schedlab_trace::analysis::{By, Scope};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// How much of the server's waiting a program caused.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct Blamed {
     /// The program's name; `idle` for a CPU that was leaving idle, `a limit` where a limit held the server back.
     pub who: String,

@@ -6,6 +6,7 @@ use schedlab_host::threads;
 use schedlab_measure::{Ladder, LoadReport, LoadRequest, LoopKind, run};
 use schedlab_model::{CpuSet, Ns, Policy};
 use schedlab_study::metric::{Metric, Stat};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -24,7 +25,7 @@ pub struct Client {
 }
 
 /// What the client measured in one round.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct ClientMeasurements {
     /// Response times: to the reply, from the intended send time (in a closed loop from the send).
     pub response: Ladder,

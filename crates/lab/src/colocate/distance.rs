@@ -7,10 +7,11 @@ use super::plan::Goal;
 use super::round::Round;
 use schedlab_stats::{OrderInterval, median_interval};
 use schedlab_study::gate::{Bound, GateOutcome};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The distance of the rounds of a setting from those of the server alone, for one goal.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct Distance {
     /// The goal as it was given.
     pub goal: String,

@@ -8,10 +8,11 @@ use super::workload::{Workload, WorkloadSource};
 use schedlab_host::threads;
 use schedlab_live::actuators::{Actuator, LADDER, Side};
 use schedlab_model::CpuSet;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// One step of a dry run.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize)]
 pub struct Intent {
     /// The actuator.
     pub actuator: Actuator,

@@ -12,6 +12,7 @@ use schedlab_study::measurements::SubjectData;
 use schedlab_study::metric::{Metric, Stat};
 use schedlab_trace::Recording;
 use schedlab_trace::analysis::{Summary, TaskSummary};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -36,7 +37,7 @@ pub enum WorkloadRole {
 }
 
 /// The values of one round.
-#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, JsonSchema, Serialize)]
 pub struct Round {
     /// The value of each goal, in its metric's unit; `null`: nothing was seen of it.
     pub goals: Vec<Option<f64>>,

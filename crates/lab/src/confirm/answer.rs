@@ -11,6 +11,7 @@ use schedlab_study::error_parts::ErrorBar;
 use schedlab_study::measurements::Kind;
 use schedlab_study::metric::{Metric, Unit};
 use schedlab_study::result::{Row, Study};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -19,46 +20,47 @@ pub const SCHEMA: &str = "schedlab-confirm/1";
 /// Tasks below this part of a CPU, predicted and measured, are left out.
 const WORTH_A_ROW: f64 = 0.005;
 
-/// The answer.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+/// The result of `schedlab confirm`: what the simulator predicts beside what real threads did.
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct Confirmed {
     /// Always [`SCHEMA`].
+    #[schemars(extend("const" = SCHEMA))]
     pub schema: &'static str,
-    /// The workload.
+    /// The command that was run, with its arguments.
     pub command: Vec<String>,
     /// The CPUs that it ran on.
     pub cpus: CpuSet,
-    /// Kernel.
+    /// Release of the kernel (`uname -r`).
     pub kernel: String,
-    /// What predictions were made from.
+    /// The recording that predictions were made from: a file, or `the first round`.
     pub base: String,
     /// Rounds of each setting.
     pub rounds: usize,
-    /// Length of a round.
+    /// Length of a round, nanoseconds.
     pub round_ns: u64,
     /// The scheduler that represented the host's.
     pub simulated_as: String,
     /// Whether the simulator repeats the base recording well enough for predictions to mean something.
     pub trusted: bool,
-    /// Why not.
+    /// Why the simulator does not repeat it well enough (exit code 3).
     pub distrust: Vec<String>,
     /// Costs of the elevation driver on this machine, which predictions under schedulers contain; `None`: no scheduler was asked for under
     /// it.
     pub driver: Option<DriverCosts>,
     /// The same of the sched_ext driver.
     pub driver_sched_ext: Option<DriverCosts>,
-    /// The host's default first.
+    /// The host's default first, then the variants and the schedulers.
     pub settings: Vec<SettingAnswer>,
 }
 
 /// One variant or scheduler.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct SettingAnswer {
     /// Its name.
     pub name: String,
     /// How the command was run.
     pub how: SettingKind,
-    /// CPU time of agents, as a part of a CPU; under a scheduler only.
+    /// CPU time of agents, as a part of a CPU, over the rounds; under a scheduler only.
     pub agents: Option<Estimate>,
     /// Threads that the driver gave back before the end; under a scheduler only.
     pub given_back: u64,
@@ -66,12 +68,12 @@ pub struct SettingAnswer {
     pub repeated: u64,
     /// CPU time of other programs on the CPUs of the rounds, as a part of one CPU.
     pub others: Option<Estimate>,
-    /// The command's tasks by name.
+    /// The command's tasks by name; under a scheduler with CPU shares and latencies only.
     pub tasks: Vec<TaskAnswer>,
 }
 
 /// All tasks of a name.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct TaskAnswer {
     /// The name.
     pub name: String,
@@ -80,7 +82,7 @@ pub struct TaskAnswer {
 }
 
 /// One metric: shares as a part of one CPU, times in nanoseconds, the rest per second.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct MetricAnswer {
     /// The metric.
     pub metric: Metric,
@@ -94,9 +96,9 @@ pub struct MetricAnswer {
     pub error_bar: Option<ErrorBar>,
     /// Predicted minus live, of the medians.
     pub error: f64,
-    /// The same as a part of live; `None` where that is 0.
+    /// The error as a part of the measured median; `None` where that is 0.
     pub relative: Option<f64>,
-    /// Whether the intervals of both overlap.
+    /// Whether the intervals of `predicted` and `live` overlap.
     pub overlap: bool,
     /// The change against the host's default, predicted and measured: ratios of medians, for shares differences.
     pub change: Option<(f64, f64)>,

@@ -22,6 +22,7 @@ use super::plan::{ConfirmError, ConfirmPlan, LiveDriver};
 use schedlab_host::die_with_us;
 use schedlab_model::Ns;
 use schedlab_study::preset;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::process::{Command, Stdio};
 
@@ -33,7 +34,7 @@ const TIME: Ns = Ns::from_ms(400);
 const SCHEDULER: &str = "fifo-per-cpu";
 
 /// Costs of the driver on this machine.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize)]
 pub struct DriverCosts {
     /// From a block to the next task: p50, median of the measurements.
     pub block_to_next_ns: u64,

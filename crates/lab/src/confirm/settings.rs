@@ -9,10 +9,11 @@ use schedlab_model::text::glob;
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_study::StudyError;
 use schedlab_study::variant::{Clause, Setting, TaskSetting, Variant};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// How the command is run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SettingKind {
     /// As the host has it.

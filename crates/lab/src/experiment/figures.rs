@@ -2,10 +2,11 @@
 
 use schedlab_model::Ns;
 use schedlab_stats::{BootstrapInterval, Difference};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The unit of a figure.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
     /// Nanoseconds.
@@ -43,7 +44,7 @@ impl Unit {
 }
 
 /// A figure that every row has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize)]
 pub struct Figure {
     /// Its name.
     pub name: &'static str,
@@ -52,7 +53,7 @@ pub struct Figure {
 }
 
 /// One figure of one row.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct Line {
     /// The row.
     pub row: String,
@@ -72,7 +73,7 @@ pub struct Line {
 }
 
 /// A change against another row, on this machine.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct Against {
     /// That row.
     pub row: String,
@@ -81,7 +82,7 @@ pub struct Against {
 }
 
 /// A table.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct Sheet {
     /// What it shows.
     pub title: String,

@@ -7,12 +7,13 @@ use schedlab_measure::LoadError;
 use schedlab_model::Ns;
 use schedlab_study::StudyError;
 use schedlab_trace::TraceError;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::io;
 use std::path::PathBuf;
 
 /// An experiment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExperimentKind {
     /// Two `yes` on one CPU.

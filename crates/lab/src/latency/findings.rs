@@ -6,10 +6,11 @@ use super::matrix::{Cell, Matrix, System};
 use super::published::{self, LOOPS};
 use schedlab_measure::Samples;
 use schedlab_model::Ns;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Whether a finding holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Truth {
     /// It does.
@@ -32,7 +33,7 @@ impl Truth {
 }
 
 /// A published finding, and whether it holds.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize)]
 pub struct Finding {
     /// What was published.
     pub says: &'static str,

@@ -1,9 +1,10 @@
 //! What else ran during a measurement.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What ran beside the measuring threads.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Load {
     /// Nothing that schedlab started.

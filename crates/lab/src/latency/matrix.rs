@@ -1,12 +1,15 @@
 //! `latency --matrix`: {idle, loaded} x {other, fifo:49}, measured in turns; and results of several systems in one table.
 
+use super::findings::{Finding, findings};
 use super::load::Load;
-use super::published;
+use super::merge::{Difference, differences};
+use super::published::{self, PublishedMaximum};
 use super::single::expiries;
 use schedlab_measure::stress::{GroupsRequest, StressError, Transport, Workers, run_groups};
 use schedlab_measure::{LatencyError, LatencyLine, LatencyReport, LatencyRequest, Samples, Wake, latency};
 use schedlab_model::{CpuId, Ns, Policy};
 use schedlab_stats::{OrderInterval, median_interval, turns};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -19,7 +22,7 @@ pub const SCHEMA: &str = "schedlab-latency-matrix/1";
 const SETTLE: Duration = Duration::from_millis(1000);
 
 /// A table to be measured.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct MatrixRequest {
     /// One measuring thread on each.
     pub cpus: Vec<CpuId>,
@@ -46,7 +49,7 @@ pub struct MatrixRequest {
 }
 
 /// A machine with its kernel.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct System {
     /// Its name in the table.
     pub name: String,
@@ -64,7 +67,7 @@ pub struct System {
 }
 
 /// One of several equal runs.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Round {
     /// Its length.
     pub elapsed: Ns,
@@ -83,7 +86,7 @@ pub struct Round {
 }
 
 /// A row: one load, one policy, on one system.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Cell {
     /// [`System::name`].
     pub system: String,
@@ -96,9 +99,10 @@ pub struct Cell {
 }
 
 /// A result: one system or several.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Matrix {
-    /// [`SCHEMA`].
+    /// Always [`SCHEMA`].
+    #[schemars(extend("const" = SCHEMA))]
     pub schema: String,
     /// What was asked for; `None` in a merged result.
     pub request: Option<MatrixRequest>,
@@ -106,12 +110,45 @@ pub struct Matrix {
     pub systems: Vec<System>,
     /// All rows.
     pub cells: Vec<Cell>,
-    /// Ended early.
+    /// Whether it ended early, by a signal (exit code 3).
     pub stopped: bool,
 }
 
+/// The JSON of `latency --matrix` and `latency merge`: a result, and what follows from it. Only the result is read again.
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+pub struct MatrixOutput<'a> {
+    /// The result.
+    #[serde(flatten)]
+    pub matrix: &'a Matrix,
+    /// The values of each cell.
+    pub rows: Vec<MatrixRow>,
+    /// Each cell of a further system against the same cell of the first system; by wakeups where one of them is cyclictest's.
+    pub differences: Vec<Difference>,
+    /// Whether the four published findings hold; empty where no row states its load.
+    pub findings: Vec<Finding>,
+    /// The published maxima.
+    #[serde(rename = "article")]
+    pub published: Vec<PublishedMaximum>,
+    /// Why the numbers may mislead.
+    pub doubts: Vec<String>,
+}
+
+impl<'a> MatrixOutput<'a> {
+    /// Returns a result with what follows from it.
+    pub fn new(matrix: &'a Matrix) -> MatrixOutput<'a> {
+        MatrixOutput {
+            matrix,
+            rows: matrix.rows(),
+            differences: differences(matrix),
+            findings: findings(matrix),
+            published: published::MAXIMA.to_vec(),
+            doubts: matrix.doubts(),
+        }
+    }
+}
+
 /// The values of a row, nanoseconds.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct MatrixRow {
     /// [`System::name`].
     pub system: String,

@@ -9,6 +9,7 @@ use schedlab_measure::{LatencyReport, Samples};
 use schedlab_model::text::shown;
 use schedlab_model::{Ns, Policy};
 use schedlab_stats::{OrderInterval, median_interval};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -37,7 +38,7 @@ pub struct MergeError {
 }
 
 /// A row of one system beside the same row of the first.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct Difference {
     /// [`System::name`].
     pub system: String,

@@ -7,13 +7,14 @@
 
 use super::load::Load;
 use schedlab_model::Ns;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Expiries of the first thread.
 pub(super) const LOOPS: u64 = 30_000;
 
 /// The maximum of one row.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize)]
 pub struct PublishedMaximum {
     /// PREEMPT_RT, or the standard kernel.
     pub realtime: bool,

@@ -5,6 +5,7 @@ use schedlab_measure::{Budget, LatencyError, LatencyLine, LatencyReport, Latency
 use schedlab_model::{CpuId, Ns};
 use schedlab_study::gate::{Bound, Evidence, Gate, GateError, GateOutcome};
 use schedlab_study::metric::{Metric, Stat};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Version of the JSON.
@@ -20,12 +21,13 @@ const DISTURBED: f64 = 0.05;
 /// Shortest run for which counters that move by clock ticks of 10 ms say something.
 const TICKS_COUNT_FROM: Ns = Ns::from_ms(200);
 
-/// A measurement and what it means.
-#[derive(Debug, Serialize)]
+/// The result of `schedlab latency`: wakeup latencies of measuring threads, and what they mean. Times are nanoseconds.
+#[derive(Debug, JsonSchema, Serialize)]
 pub struct LatencyResult {
-    /// [`SCHEMA`].
+    /// Always [`SCHEMA`].
+    #[schemars(extend("const" = SCHEMA))]
     pub schema: &'static str,
-    /// The kernel's release and version, as `uname -rv`.
+    /// The kernel's release and version, as `uname -rv` (a PREEMPT_RT kernel says so here).
     pub kernel: String,
     /// What was measured.
     #[serde(flatten)]
@@ -38,7 +40,8 @@ pub struct LatencyResult {
     pub doubts: Vec<String>,
     /// The outcome of the conditions.
     pub gates: Vec<Judged>,
-    /// Where the time of the wakeup that ended the run went; `None`: none ended it, or nothing can be recorded here.
+    /// Where the time of the wakeup that ended the run went; `None`: no wakeup ended it, or nothing can be recorded here (`doubts` says
+    /// why).
     pub blame: Option<Budget>,
 }
 
@@ -84,17 +87,17 @@ pub fn measure(
 }
 
 /// A row of the ladder, nanoseconds.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct Row {
     /// `cpu0`, or `all`.
     pub name: String,
-    /// Samples.
+    /// Number of samples.
     pub count: u64,
     /// Smallest.
     pub min_ns: u64,
     /// Mean.
     pub mean_ns: u64,
-    /// The values of [`RUNGS`]; `None`: fewer than ten samples lie beyond.
+    /// p50, p90, p99, p99.9 and p99.99; `None`: fewer than ten samples lie beyond.
     pub rungs_ns: Vec<Option<u64>>,
     /// Between which samples each of them lies with 95 %, by order statistics; `None` at an end: the samples are too few for one.
     pub intervals_ns: Vec<[Option<u64>; 2]>,
@@ -103,7 +106,7 @@ pub struct Row {
 }
 
 /// The outcome of a condition.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct Judged {
     /// The condition as it was written.
     pub gate: String,

@@ -1,10 +1,11 @@
 //! Median, interval, and far end of a measurement in rounds.
 
 use schedlab_stats::{Random, interval, median};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How long something took, nanoseconds.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, JsonSchema, Serialize, Deserialize)]
 pub struct Spread {
     /// Median of the rounds' medians.
     pub median_ns: f64,

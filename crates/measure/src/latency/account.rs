@@ -1,13 +1,14 @@
 //! What else happened on the CPUs meanwhile: `/proc/stat` and `/proc/interrupts`, before and after.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
 
 /// What one CPU did during a run. Times have the resolution of the kernel's clock tick (usually 10 ms).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, JsonSchema, Serialize, Deserialize)]
 pub struct CpuUse {
-    /// Which.
+    /// Number of the CPU.
     pub cpu: u32,
     /// Time in user, system, nice, irq and softirq, nanoseconds.
     pub busy_ns: u64,

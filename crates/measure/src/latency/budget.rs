@@ -9,6 +9,7 @@
 use super::Broke;
 use schedlab_host::marks::{Mark, MarkKind, Marks};
 use schedlab_model::{CpuId, Ns, Policy};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -24,30 +25,32 @@ const USED_UP: f64 = 0.9;
 const PERIOD: u64 = 1_000_000_000;
 
 /// Why time passed.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
-    /// An interrupt handler.
+    /// An interrupt handler ran; `who` is its name.
     Irq,
-    /// A softirq, wherever it ran.
+    /// A softirq ran, in an interrupt or a thread; `who` is its name.
     Softirq,
-    /// A thread that goes first (a higher priority, or real-time against fair).
+    /// `who` ran, which goes first: a higher priority, or real-time against fair.
     Preempted,
-    /// A thread of the same or a lower right: its turn, or a section of the kernel that cannot be preempted.
+    /// `who` ran, which does not go first: its turn (fair, or equal priority), or it was in a section of the kernel that cannot be
+    /// preempted.
     RunQueue,
-    /// The CPU was idle: it had to leave an idle state, or the interrupt itself was late (a hypervisor).
+    /// The CPU was idle: it left an idle state, or the interrupt itself was late (a hypervisor).
     IdleExit,
-    /// The scheduler passed the thread over: real-time throttling, a fair server, a deadline or group budget.
+    /// The scheduler chose a lower thread or idling although this thread was ready, for 100 us or longer: real-time throttling, a fair
+    /// server, a group's or a deadline budget.
     Throttled,
-    /// The timer waited for its slack.
+    /// The timer waited for its slack (fair policies).
     TimerSlack,
-    /// A thread ran and the wakeup had not come: interrupts were off, or the timer or the waker was late.
+    /// `who` ran and the wakeup had not come: interrupts were off, or the timer (a hypervisor) or the waker was late.
     LateWakeup,
     /// The thread itself, from its switch-in until it read the clock.
     Own,
     /// The thread itself: at its expiry it still ran, and had not gone to sleep.
     StillRan,
-    /// Records were lost or missing.
+    /// Records were lost, or (with `who`) the wakeup left no trace.
     Unknown,
 }
 
@@ -71,28 +74,28 @@ impl Cause {
 }
 
 /// A part of a budget.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct BudgetPart {
-    /// Why.
+    /// Why the time passed.
     pub cause: Cause,
     /// Which interrupt, softirq or thread; empty where there is none to name.
     pub who: String,
-    /// The thread.
+    /// Thread id of a thread.
     pub tid: Option<u32>,
-    /// How long.
+    /// Length of the part.
     pub ns: u64,
 }
 
 /// Where the time went.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Budget {
-    /// Which thread was late.
+    /// Thread id of the late thread.
     pub tid: u32,
-    /// Where it ran at last.
+    /// The CPU on which it ran at last.
     pub cpu: CpuId,
     /// From the expiry to its reading the clock.
     pub total_ns: u64,
-    /// When the wakeup was seen, after the expiry.
+    /// Time from the expiry to the wakeup; `None`: the wakeup was not seen.
     pub woken_after_ns: Option<u64>,
     /// Largest first. They add up to `total_ns`.
     pub parts: Vec<BudgetPart>,

@@ -3,13 +3,14 @@
 use crate::Ladder;
 use crate::ladder::histogram;
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Longest time that the histogram tells apart, nanoseconds (an hour).
 const LONGEST: u64 = 3_600_000_000_000;
 
 /// Times in nanoseconds, with three significant digits; smallest, largest and sum are exact.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize, Deserialize)]
 #[serde(into = "Written", try_from = "Written")]
 pub struct Samples {
     histogram: Histogram<u64>,
@@ -18,12 +19,17 @@ pub struct Samples {
     sum: u64,
 }
 
-/// How samples stand in JSON.
-#[derive(Serialize, Deserialize)]
+/// All samples of a run as JSON: a whole histogram. Smallest, largest and sum are exact, buckets have three significant digits
+/// (HdrHistogram, 1 ns to 1 h), so that histograms of several runs can be added without loss.
+#[derive(JsonSchema, Serialize, Deserialize)]
 struct Written {
+    /// Number of samples.
     count: u64,
+    /// The smallest.
     min_ns: u64,
+    /// The largest.
     max_ns: u64,
+    /// Their sum.
     sum_ns: u64,
     /// Largest value of a bucket and how many samples it has; empty buckets are left out.
     buckets: Vec<(u64, u64)>,

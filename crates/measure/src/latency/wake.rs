@@ -9,6 +9,7 @@ use rustix::time::{
     timerfd_create, timerfd_settime,
 };
 use schedlab_model::Ns;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// What wakes the measuring thread.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wake {
     /// Absolute `clock_nanosleep` on CLOCK_MONOTONIC; the timer wakes the thread from its interrupt.

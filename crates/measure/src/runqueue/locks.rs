@@ -2,13 +2,14 @@
 
 use schedlab_host::{Mcs, RawLock, Spin, SpinGuard, Tas, Ticket, cycles};
 use schedlab_scheduler::{Knobs, Lock, Locks, OnLine, Scheduler, linux_pre_cfs};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Deref;
 
 /// Which lock.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LockKind {
     /// Test and set.

@@ -9,6 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use schedlab_host::Worker;
 use schedlab_model::Ns;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -20,7 +21,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
 /// Through what the messages go.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
     /// Stream socket pairs of the Unix family.
@@ -30,7 +31,7 @@ pub enum Transport {
 }
 
 /// Who sends and receives.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Workers {
     /// Processes: each switch changes the address space.
@@ -40,7 +41,7 @@ pub enum Workers {
 }
 
 /// What to send.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize)]
 pub struct GroupsRequest {
     /// Number of groups.
     pub groups: usize,

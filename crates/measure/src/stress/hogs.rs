@@ -3,6 +3,7 @@
 use super::{StressError, resources};
 use rustix::time::{ClockId, clock_gettime};
 use schedlab_model::Ns;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::hint::black_box;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::thread::{Builder, sleep};
 use std::time::{Duration, Instant};
 
 /// What to run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, JsonSchema, Serialize)]
 pub struct HogsRequest {
     /// Threads that only compute.
     pub hogs: usize,
@@ -22,7 +23,7 @@ pub struct HogsRequest {
 }
 
 /// What one thread got.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct HogReport {
     /// `hog` or `memory`.
     pub kind: &'static str,

@@ -9,12 +9,9 @@ use crate::output;
 use crate::progress::Lines;
 use crate::render::matrix as render;
 use anyhow::anyhow;
-use schedlab_lab::latency::{
-    MAXIMA, Matrix, MatrixRequest, ResultFile, System, differences, findings, kernel, of_matrix,
-};
+use schedlab_lab::latency::{Matrix, MatrixOutput, MatrixRequest, ResultFile, System, kernel, of_matrix};
 use schedlab_measure::LatencyLine;
 use schedlab_model::Policy;
-use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 /// `schedlab latency merge`
@@ -87,21 +84,11 @@ fn write(
     to: Option<&Path>,
     report: Option<&Path>,
 ) -> anyhow::Result<Exit> {
-    let text = format.print(to, || value(matrix), |style| render(matrix, style))?;
+    let value = || Ok(serde_json::to_value(MatrixOutput::new(matrix))?);
+    let text = format.print(to, value, |style| render(matrix, style))?;
     if let Some(path) = report {
         output::write(Some(path), &of_matrix(matrix, &origin(None)?).render()?)?;
     }
     output::write(to, &text)?;
     Ok(if matrix.stopped { Exit::Untrusted } else { Exit::Done })
-}
-
-/// Returns the result as JSON, with what follows from it and is not read again.
-fn value(matrix: &Matrix) -> anyhow::Result<Value> {
-    let mut value = serde_json::to_value(matrix)?;
-    value["rows"] = json!(matrix.rows());
-    value["differences"] = json!(differences(matrix));
-    value["findings"] = json!(findings(matrix));
-    value["article"] = json!(MAXIMA);
-    value["doubts"] = json!(matrix.doubts());
-    Ok(value)
 }

@@ -1,0 +1,203 @@
+//! What `schedlab watch` prints as JSON.
+
+use super::{LongWait, OngoingWait, TaskWaits, WatchState};
+use schedlab_model::Ns;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Version of the JSON: docs/watch-schema.md.
+pub const SCHEMA: &str = "schedlab-watch/1";
+
+/// The JSON of `watch`: what the scheduler did until now. All sums count from the start, all times are nanoseconds.
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize)]
+pub struct WatchOutput {
+    /// Always [`SCHEMA`].
+    #[schemars(extend("const" = SCHEMA))]
+    pub schema: &'static str,
+    /// Time of the last event, since the start.
+    pub at_ns: u64,
+    /// Time that the sums are over.
+    pub window_ns: u64,
+    /// How it is recorded; `None`: recording has not begun.
+    pub backend: Option<&'static str>,
+    /// Events that were seen.
+    pub events: u64,
+    /// Events that the kernel had no room for.
+    pub lost: u64,
+    /// CPU time of schedlab itself, as the recorder sees it.
+    pub own_cpu_ns: u64,
+    /// Waits by name of the task.
+    pub tasks: Vec<WatchedTask>,
+    /// The longest waits that are over, the longest first.
+    pub worst: Vec<WorstWait>,
+    /// Waits of a millisecond and more that go on, the longest first. They are not in the sums yet.
+    pub ongoing: Vec<WaitSoFar>,
+    /// How long one task ran while another waited.
+    pub delays: Vec<Delay>,
+    /// Waits that a limit caused.
+    pub throttled: Vec<Throttled>,
+}
+
+/// All threads of a name.
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize)]
+pub struct WatchedTask {
+    /// The name; `(others)` for all names beyond 2000.
+    pub task: String,
+    /// CPU time.
+    pub cpu_ns: u64,
+    /// Number of waits for a CPU that are over.
+    pub waits: u64,
+    /// Median of these waits.
+    pub p50_ns: u64,
+    /// 99th percentile.
+    pub p99_ns: u64,
+    /// The two waits between which the true median lies with 95 %, by order statistics; `None` at an end: the waits are too few for it.
+    pub p50_interval_ns: [Option<u64>; 2],
+    /// The same of the 99th percentile.
+    pub p99_interval_ns: [Option<u64>; 2],
+    /// The longest wait.
+    pub max_ns: u64,
+    /// Sum of the waits.
+    pub waited_ns: u64,
+}
+
+/// A long wait that is over.
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize)]
+pub struct WorstWait {
+    /// Name of the task.
+    pub task: String,
+    /// Its thread id.
+    pub tid: u32,
+    /// Beginning of the wait, since the start.
+    pub from_ns: u64,
+    /// Length of the wait.
+    pub length_ns: u64,
+    /// The CPU on which it ended.
+    pub cpu: u32,
+    /// The task that ran longest meanwhile.
+    pub culprit: String,
+    /// How long that task ran meanwhile.
+    pub culprit_ns: u64,
+    /// The limit that held the task back; `None`: no limit did.
+    pub held: Option<String>,
+}
+
+/// A wait that goes on.
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize)]
+pub struct WaitSoFar {
+    /// Name of the task.
+    pub task: String,
+    /// Its thread id.
+    pub tid: u32,
+    /// Beginning of the wait, since the start.
+    pub from_ns: u64,
+    /// Its length until the last event.
+    pub age_ns: u64,
+    /// The CPU in whose run queue the task is.
+    pub cpu: u32,
+    /// The task that runs on that CPU; `None`: a limit holds the waiting task back.
+    pub running: Option<String>,
+}
+
+/// How long one task ran while another waited.
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize)]
+pub struct Delay {
+    /// Name of the task that waited.
+    pub waited: String,
+    /// Name of the task that ran meanwhile.
+    pub ran: String,
+    /// How long.
+    pub time_ns: u64,
+}
+
+/// How often and for how long a limit held a task back.
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize)]
+pub struct Throttled {
+    /// Name of the task.
+    pub task: String,
+    /// The limit.
+    pub limit: String,
+    /// Number of waits that it caused.
+    pub times: u64,
+    /// Their length in all.
+    pub time_ns: u64,
+}
+
+impl From<&WatchState> for WatchOutput {
+    fn from(state: &WatchState) -> WatchOutput {
+        let delay = |((waited, ran), time): (&(String, String), &Ns)| Delay {
+            waited: waited.clone(),
+            ran: ran.clone(),
+            time_ns: time.0,
+        };
+        let throttled = |((task, limit), (times, time)): (&(String, String), &(u64, Ns))| Throttled {
+            task: task.clone(),
+            limit: limit.clone(),
+            times: *times,
+            time_ns: time.0,
+        };
+        WatchOutput {
+            schema: SCHEMA,
+            at_ns: state.now.0,
+            window_ns: state.window().0,
+            backend: state.start.as_ref().map(|start| start.capabilities.backend.name()),
+            events: state.events,
+            lost: state.lost,
+            own_cpu_ns: state.own.0,
+            tasks: state.lines.iter().map(|(name, line)| WatchedTask::new(name, line)).collect(),
+            worst: state.worst.iter().map(WorstWait::from).collect(),
+            ongoing: state.ongoing.iter().map(WaitSoFar::from).collect(),
+            delays: state.delays.iter().map(delay).collect(),
+            throttled: state.throttled.iter().map(throttled).collect(),
+        }
+    }
+}
+
+impl WatchedTask {
+    fn new(name: &str, line: &TaskWaits) -> WatchedTask {
+        let waits = &line.waits;
+        let interval = |per_million| {
+            let (low, high) = waits.interval(per_million);
+            [low, high].map(|end| end.map(|ns| ns.0))
+        };
+        WatchedTask {
+            task: name.to_owned(),
+            cpu_ns: line.run.0,
+            waits: waits.count(),
+            p50_ns: waits.p50().0,
+            p99_ns: waits.p99().0,
+            p50_interval_ns: interval(500_000),
+            p99_interval_ns: interval(990_000),
+            max_ns: waits.max().0,
+            waited_ns: waits.sum().0,
+        }
+    }
+}
+
+impl From<&LongWait> for WorstWait {
+    fn from(wait: &LongWait) -> WorstWait {
+        WorstWait {
+            task: wait.task.0.clone(),
+            tid: wait.task.1,
+            from_ns: wait.from.0,
+            length_ns: wait.length.0,
+            cpu: wait.cpu.0,
+            culprit: wait.culprit.0.clone(),
+            culprit_ns: wait.culprit.1.0,
+            held: wait.held.clone(),
+        }
+    }
+}
+
+impl From<&OngoingWait> for WaitSoFar {
+    fn from(wait: &OngoingWait) -> WaitSoFar {
+        WaitSoFar {
+            task: wait.task.0.clone(),
+            tid: wait.task.1,
+            from_ns: wait.from.0,
+            age_ns: wait.age.0,
+            cpu: wait.cpu.0,
+            running: wait.running.clone(),
+        }
+    }
+}
