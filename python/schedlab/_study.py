@@ -40,6 +40,7 @@ def compare(
     replay: str | PathLike[str] | None = None,
     checks: Mapping[str, str | PathLike[str]] | None = None,
     client_log: str | PathLike[str] | None = None,
+    serve: str | PathLike[str] | None = None,
     fail_if: Iterable[str] = (),
     jobs: int | None = None,
     # End of what is made.
@@ -70,6 +71,9 @@ def compare(
     * ``client_log``: Read requests a second from what a load generator printed while its server was
       recorded (wrk, ab, redis-benchmark, pgbench, sysbench and others: docs/exchange-formats.md),
       and predict them [default: the busiest program that is not an endless loop]
+    * ``serve``: Answer for this server: a program, a pid, a control group (/path) or a unit
+      (NAME.service). Its numbers come first, and other programs that do not replay do not count
+      unless it waits behind them
     * ``fail_if``: Fail (exit 1) when this holds: 'redis-server latency p99 > 1ms'
     * ``jobs``: Use this many worker threads; 0 = one per CPU. The result does not depend on it
       [default: 0]

@@ -11,6 +11,9 @@ use crate::result::Study;
 use crate::tune::Tuned;
 use crate::xen::Host;
 use crate::{decision_cost, diff, error_output, glossary, listing, preset, published, result, tune, xen};
+use schedlab_trace::analysis::show::json::{self as show, ShowOutput};
+use schedlab_trace::export::output::{self as export, ExportOutput};
+use schedlab_trace::import::output::{self as import, ImportOutput};
 use schemars::JsonSchema;
 pub use schemars::Schema;
 use schemars::generate::SchemaSettings;
@@ -27,6 +30,9 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         (preset::SCHEMA, of::<Preset>(preset::SCHEMA)),
         (glossary::SCHEMA, of::<ExplainOutput<'_>>(glossary::SCHEMA)),
         (listing::SCHEMA, of::<ListOutput<'_>>(listing::SCHEMA)),
+        (show::SCHEMA, of::<ShowOutput<'_>>(show::SCHEMA)),
+        (export::SCHEMA, of::<ExportOutput<'_>>(export::SCHEMA)),
+        (import::SCHEMA, of::<ImportOutput<'_>>(import::SCHEMA)),
         (error_output::SCHEMA, of::<ErrorOutput<'_>>(error_output::SCHEMA)),
     ]
 }

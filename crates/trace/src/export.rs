@@ -6,6 +6,7 @@
 
 mod csv;
 mod lttng;
+pub mod output;
 pub(crate) mod perfetto;
 pub(crate) mod proto;
 mod rows;

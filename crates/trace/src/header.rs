@@ -3,6 +3,7 @@
 use crate::Repairs;
 use schedlab_model::text::{is_hostile, shown};
 use schedlab_model::{CpuSet, GroupId, GroupSpec, Nice, Ns, Policy, SchedExt, Topology};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -267,7 +268,7 @@ impl Capability {
 }
 
 /// What a recording's source was able to see. An analysis that needs more refuses by name.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Capabilities(pub std::collections::BTreeSet<String>);
 

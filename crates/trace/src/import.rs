@@ -9,6 +9,7 @@ mod collect;
 mod container;
 mod event;
 pub mod formats;
+pub mod output;
 mod perf_data;
 mod perfetto;
 mod reports;

@@ -49,6 +49,36 @@ const TABLES: &[Place] = &[
         schema: schedlab_lab::runqueue::SCHEMA,
         from: "RunqueueResult (crates/lab/src/runqueue.rs)",
     },
+    Place {
+        page: "docs/live-schema.md",
+        schema: schedlab_live::status::SCHEMA,
+        from: "StatusOutput (crates/live/src/status.rs)",
+    },
+    Place {
+        page: "docs/live-schema.md",
+        schema: schedlab_live::detach::SCHEMA,
+        from: "RestoreOutput (crates/live/src/detach.rs)",
+    },
+    Place {
+        page: "docs/live-schema.md",
+        schema: schedlab_live::driver::SCHEMA,
+        from: "RunOutput (crates/live/src/driver.rs)",
+    },
+    Place {
+        page: "docs/watch-schema.md",
+        schema: schedlab_lab::watch::output::SCHEMA,
+        from: "WatchOutput (crates/lab/src/watch/output.rs)",
+    },
+    Place {
+        page: "docs/show-schema.md",
+        schema: schedlab_trace::analysis::show::json::SCHEMA,
+        from: "ShowOutput (crates/trace/src/analysis/show/json.rs)",
+    },
+    Place {
+        page: "docs/measuring.md",
+        schema: schedlab_measure::stress::SCHEMA,
+        from: "StressOutput (crates/measure/src/stress/output.rs)",
+    },
 ];
 
 /// Where a page has the tables of a schema.

@@ -7,6 +7,7 @@ use crate::progress::Progress;
 use crate::stdin;
 use anyhow::bail;
 use schedlab_study::rtapp;
+use schedlab_trace::export::output::{ExportOutput, ExportedFile, SCHEMA};
 use schedlab_trace::export::{self, Exported};
 use schedlab_trace::{Recording, TraceError};
 use std::path::{Path, PathBuf};
@@ -124,7 +125,7 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
         }
     }
     made.extend(tables);
-    let text = args.format.print(None, || Ok(json(&recording, &made)), |_| as_text(&recording, &made))?;
+    let text = args.format.print(None, || json(&recording, &made), |_| as_text(&recording, &made))?;
     // One of the files may be standard output.
     match made.iter().find(|(_, path, _)| output::is_stdout(path)) {
         Some((_, path, _)) => output::say(path, &text)?,
@@ -186,23 +187,8 @@ fn as_text(recording: &Recording, made: &[(&str, &Path, Exported)]) -> String {
     text
 }
 
-fn json(recording: &Recording, made: &[(&str, &Path, Exported)]) -> serde_json::Value {
-    let files: Vec<serde_json::Value> = made
-        .iter()
-        .map(|(format, path, exported)| {
-            serde_json::json!({
-                "format": format,
-                "path": path.display().to_string(),
-                "switches": exported.switches,
-                "wakeups": exported.wakes,
-                "left_out": exported.left_out,
-                "notes": exported.notes,
-            })
-        })
-        .collect();
-    serde_json::json!({
-        "schema": "schedlab-export/1",
-        "files": files,
-        "repairs": recording.repairs,
-    })
+fn json(recording: &Recording, made: &[(&str, &Path, Exported)]) -> anyhow::Result<serde_json::Value> {
+    let files =
+        made.iter().map(|(format, path, exported)| ExportedFile::new(format, path, exported)).collect();
+    Ok(serde_json::to_value(ExportOutput { schema: SCHEMA, files, repairs: &recording.repairs })?)
 }

@@ -10,10 +10,11 @@ use schedlab_files::NewFile;
 use schedlab_model::text::quoted;
 use schedlab_study::{gallery, rtapp};
 use schedlab_trace::Recording;
+use schedlab_trace::import::output::{ImportOutput, ImportedTrace, ImportedWorkload, SCHEMA};
 use schedlab_trace::import::{
     self, ImportOptions, Input, KernelVersion, Loss, OddLines, Summary, Written, formats,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{BufReader, BufWriter, Read};
 use std::path::{Path, PathBuf};
@@ -22,8 +23,6 @@ use std::path::{Path, PathBuf};
 const CHUNK: usize = 1 << 20;
 /// zstd level of the recording: 3 is what `record` uses.
 const LEVEL: i32 = 3;
-/// Version of the JSON (docs/schema/import-1.json).
-const SCHEMA: &str = "schedlab-import/1";
 /// Losses that are listed.
 const LISTED: usize = 5;
 
@@ -97,34 +96,22 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<Exit> {
             about(&mut text, &summary);
             text
         };
-        output::say(&args.output, &args.format.print(None, || Ok(json(args, &summary, None)), text)?)?;
+        output::say(&args.output, &args.format.print(None, || json(args, &summary, None), text)?)?;
         return Ok(Exit::Done);
     };
-    let value = || Ok(json(args, &summary, Some(&recording)));
+    let value = || json(args, &summary, Some(&recording));
     output::write(None, &args.format.print(None, value, |_| told(&args.output, &recording, &summary))?)?;
     Ok(Exit::Done)
 }
 
 /// Returns what was read; `recording` is what it became without its events, and how many it has, unless that went into a pipe.
-fn json(args: &ImportArgs, summary: &Summary, recording: Option<&(Recording, usize)>) -> Value {
-    let mut value = json!({
-        "schema": SCHEMA,
-        "file": args.output.display().to_string(),
-        "format": summary.format,
-        "left_out": summary.ignored,
-        "losses": summary.losses_in_all,
-        "lines_skipped": summary.odd.count,
-        "events_damaged": summary.damaged.count,
-        "notes": summary.notes,
-    });
-    if let Some((about, events)) = recording {
-        value["events"] = (*events).into();
-        value["tasks"] = about.header.tasks.len().into();
-        value["cpus"] = about.header.topology.cpus().into();
-        value["duration_ns"] = about.duration.0.into();
-        value["repairs"] = json!(about.repairs);
-    }
-    value
+fn json(
+    args: &ImportArgs,
+    summary: &Summary,
+    recording: Option<&(Recording, usize)>,
+) -> anyhow::Result<Value> {
+    let trace = ImportedTrace::new(&args.output, summary, recording);
+    Ok(serde_json::to_value(ImportOutput::Trace(trace))?)
 }
 
 /// Writes beside the file and renames: what was there before is there until everything is written, and was read back where that is
@@ -232,8 +219,10 @@ fn rtapp(args: &ImportArgs) -> anyhow::Result<Exit> {
     output::write(Some(&args.output), &imported.toml)?;
     let tasks = imported.scenario.workload.tasks.len();
     let value = || {
-        Ok(json!({ "schema": SCHEMA, "file": args.output.display().to_string(), "format": "rt-app",
-                   "tasks": tasks, "notes": imported.notes }))
+        let file = args.output.display().to_string();
+        let (format, notes) = ("rt-app", &imported.notes[..]);
+        let workload = ImportedWorkload { schema: SCHEMA, file, format, tasks, notes };
+        Ok(serde_json::to_value(ImportOutput::Workload(workload))?)
     };
     let text = |_: &Style| {
         let notes: String = imported.notes.iter().map(|note| format!("  {note}\n")).collect();

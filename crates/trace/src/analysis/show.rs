@@ -3,6 +3,8 @@
 //! An analysis is one file beside this one, with one line in [`ALL`]. It never prints: it gives an [`Output`]
 //! typed cells, of which the terminal, JSON and a page make what suits them.
 
+pub mod json;
+
 use super::follow::Occupant;
 use super::timehist::Row;
 use super::{Analysis, Scope, scope};

@@ -1,13 +1,11 @@
 //! `schedlab show --json` (docs/show-schema.md). Rows are written one by one: a listing may be larger than memory.
 
+use schedlab_trace::analysis::show::json::{SCHEMA, ShownAnswer, ShownRecording, ShownWindow};
 use schedlab_trace::analysis::show::{Cell, Column, Output, Table};
 use schedlab_trace::analysis::{Answer, Scope};
 use schedlab_trace::{Recording, TaskInfo};
 use serde_json::{Value, json};
 use std::io::{self, Write};
-
-/// Version of the JSON; it grows when a field changes its meaning or goes away.
-pub(super) const SCHEMA: &str = "schedlab-show/1";
 
 /// Writes tables as JSON.
 pub(crate) struct Json<'a, W> {
@@ -32,34 +30,15 @@ impl<'a, W: Write> Json<'a, W> {
         answer: Option<&Answer>,
     ) -> io::Result<Json<'a, W>> {
         let header = &recording.header;
-        let about = json!({
-            "backend": header.backend,
-            "kernel": header.kernel,
-            "machine": header.machine,
-            "note": header.note,
-            "cpus": header.topology.cpus(),
-            "tasks": header.tasks.len(),
-            "events": recording.events.len(),
-            "duration_ns": recording.duration.0,
-            "clock": header.clock,
-            "clock_start_ns": header.clock_start_ns,
-            "capabilities": header.capabilities,
-            "repairs": recording.repairs,
-            "sched_ext": header.ext_words().map(|words| json!({
-                "scheduler": header.ext_scheduler(),
-                "begin": header.sched_ext,
-                "end": header.sched_ext_end,
-                "words": words,
-            })),
-        });
-        let window = json!({ "from_ns": scope.from.0 + clock, "to_ns": scope.end(recording).0 + clock });
+        let about = serde_json::to_value(ShownRecording::from(recording))?;
+        let window = serde_json::to_value(ShownWindow::new(recording, scope, clock))?;
+        let answer = serde_json::to_value(answer.map(|answer| ShownAnswer::new(answer, clock)))?;
         write!(
             out,
-            "{{\"schema\":\"{SCHEMA}\",\"version\":{},\"input\":{},\"answer\":{},\"recording\":{about},\
+            "{{\"schema\":\"{SCHEMA}\",\"version\":{},\"input\":{},\"answer\":{answer},\"recording\":{about},\
              \"window\":{window},\"analyses\":[",
             Value::from(env!("CARGO_PKG_VERSION")),
             Value::from(input),
-            answer.map_or(Value::Null, |answer| of_answer(answer, clock)),
         )?;
         let (tasks, columns) = (&header.tasks[..], &[][..]);
         Ok(Json {
@@ -103,21 +82,6 @@ impl<'a, W: Write> Json<'a, W> {
         let answer = self.answer.take().map_or(Value::Null, Value::from);
         write!(self.out, "}},\"answer\":{answer},\"notes\":{}}}", Value::from(notes))
     }
-}
-
-fn of_answer(answer: &Answer, clock: u64) -> Value {
-    let longest = answer.longest.as_ref().map(|(case, during)| {
-        json!({ "waited_ns": case.length().0, "from_ns": case.from.0 + clock, "during": during })
-    });
-    json!({
-        "sentences": answer.sentences(),
-        "waiting": answer.waiting,
-        "waited_ns": answer.waited.0,
-        "of_ns": answer.of.0,
-        "running": answer.running,
-        "time_ns": answer.meanwhile.0,
-        "longest": longest,
-    })
 }
 
 /// Returns a cell as JSON; `clock` is added to points in time.

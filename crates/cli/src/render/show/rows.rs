@@ -21,7 +21,7 @@ pub(crate) struct Rows<'a, W> {
 
 impl<'a, W: Write> Rows<'a, W> {
     pub(crate) fn new(out: W, format: ResultFormat, recording: &'a Recording, clock: u64) -> Rows<'a, W> {
-        let sheet = Sheet::new(out, format, super::json::SCHEMA);
+        let sheet = Sheet::new(out, format, schedlab_trace::analysis::show::json::SCHEMA);
         Rows { sheet, recording, names: task_names(&recording.header), clock, columns: &[] }
     }
 
