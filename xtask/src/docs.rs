@@ -5,10 +5,10 @@ mod python;
 
 mod schemas;
 
+use crate::built::Built;
 use crate::finding::Finding;
 use crate::picture::{self, RUNGS, Series};
 use crate::tree;
-use crate::built::Built;
 use anyhow::{Context, Result};
 use schedlab_model::Ns;
 use schedlab_scheduler::SchedulerSpec;

@@ -133,6 +133,7 @@ pub(super) const FLOORS: &[Floor] = &[
             "aya",
             "aya-obj",
             "perf-event-open-sys",
+            "schemars",
             "thiserror",
             "serde",
             "serde_json",
