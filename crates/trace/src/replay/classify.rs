@@ -98,7 +98,6 @@ pub(super) fn classify(lines: &[Line], duration: Ns, monitors: &[usize]) -> Clas
     let mut openers = Vec::new();
     let loops: Vec<Loop> = circles(lines)
         .into_iter()
-        .filter(|tasks| goes_round_again(lines, tasks))
         .map(|tasks| {
             let drives = |task: &usize| !monitors.contains(task) && driven(lines, *task);
             let (drivers, others): (Vec<usize>, Vec<usize>) = tasks.iter().partition(|task| drives(task));
@@ -120,13 +119,6 @@ pub(super) fn classify(lines: &[Line], duration: Ns, monitors: &[usize]) -> Clas
     }
     openers.sort_unstable();
     Classes { outside, loops, openers }
-}
-
-/// Whether a circle was gone through more than once: one of its tasks was woken by others of it twice. Of what happened once nothing says
-/// that it comes again, as soon as it is over (two workers of the kernel, of which one has the other created and then wakes it).
-fn goes_round_again(lines: &[Line], circle: &[usize]) -> bool {
-    let of_circle = |activation: &&Activation| matches!(activation.origin, Origin::Task(by) if circle.binary_search(&by.index()).is_ok());
-    circle.iter().any(|&task| lines[task].activations.iter().filter(of_circle).count() > 1)
 }
 
 /// Whether no task began it.
@@ -396,17 +388,6 @@ mod tests {
         // An open client: a timer for each request.
         let classes = classify(&server_and_client(900), duration, &[]);
         assert!(!classes.loops[0].closed && !classes.opens(MAIN, SERVER));
-    }
-
-    #[test]
-    fn what_went_round_once_is_no_loop() {
-        let mut lines = vec![Line::default(); 2];
-        lines[SERVER].activations =
-            vec![act(Origin::SoftIrq, us(1), &[CLIENT]), act(by(CLIENT), us(200), &[])];
-        lines[CLIENT].activations = vec![act(by(SERVER), us(100), &[SERVER])];
-        assert!(classify(&lines, us(100_000), &[]).loops.is_empty());
-        lines[CLIENT].activations.push(act(by(SERVER), us(300), &[SERVER]));
-        assert_eq!(classify(&lines, us(100_000), &[]).loops.len(), 1);
     }
 
     #[test]
