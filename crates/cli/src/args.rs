@@ -123,7 +123,7 @@ pub(crate) enum Command {
     /// Load this machine: pairs as hackbench has them, CPU hogs, memory streams
     Stress(commands::stress::StressArgs),
     #[cfg(feature = "machine")]
-    /// Measure what this machine's own work costs, and keep it as the cost preset this-machine
+    /// Measure what this machine's own work costs, and keep it as a cost preset
     Calibrate(commands::calibrate::CalibrateArgs),
     #[cfg(feature = "machine")]
     /// Repeat published experiments with the real programs: published, this machine, simulated
