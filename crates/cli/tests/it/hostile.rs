@@ -399,7 +399,7 @@ const LOOKED_AT: [&str; 21] = [
 ];
 
 /// Commands whose output is not, with the reason.
-const NOT_LOOKED_AT: [(&str, &str); 9] = [
+const NOT_LOOKED_AT: [(&str, &str); 8] = [
     ("generate", "it reads nothing, and invents its names"),
     ("bench", "it reads nothing; its tasks are its own"),
     ("stress", "it reads nothing; its threads are its own"),
