@@ -107,7 +107,7 @@ pub struct TaskSpec {
     pub entry: Ns,
     /// When it becomes runnable first.
     pub start: Start,
-    /// Where the task begins, if that is known (from a recording, or `begins` of a scenario); `None`: the scheduler places it.
+    /// Where it was when the run began, if it existed then and that is known (from a recording); `None`: the scheduler places it.
     #[serde(default)]
     pub began_on: Option<CpuId>,
     /// What it does.

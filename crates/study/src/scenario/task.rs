@@ -3,12 +3,12 @@
 use super::document::{Item, ScenarioError, Section};
 use super::group::cpu_list;
 use super::step::{Names, Reader, find};
-use schedlab_model::{CpuId, CpuSet, GroupId, GroupSpec, Nice, Ns, Policy, Start, TaskSpec};
+use schedlab_model::{CpuSet, GroupId, GroupSpec, Nice, Ns, Policy, Start, TaskSpec};
 use std::collections::BTreeSet;
 
-const KEYS: [&str; 13] = [
-    "name", "count", "policy", "nice", "cpus", "prefer", "begins", "group", "slice", "start", "first",
-    "program", "threads",
+const KEYS: [&str; 12] = [
+    "name", "count", "policy", "nice", "cpus", "prefer", "group", "slice", "start", "first", "program",
+    "threads",
 ];
 /// The largest number of copies of a task, and of tasks.
 const MAX_TASKS: usize = 100_000;
@@ -92,23 +92,10 @@ fn task(
     task.nice = section.optional("nice", nice)?.unwrap_or_default();
     task.affinity = section.optional("cpus", |item| cpu_list(&item, cpus))?.unwrap_or(CpuSet::ALL);
     task.soft_affinity = section.optional("prefer", |item| cpu_list(&item, cpus))?.unwrap_or(CpuSet::ALL);
-    task.began_on = section.optional("begins", |item| begins(&item, number, task.affinity, cpus))?;
     task.group = section.optional("group", |item| group(&item, groups))?.unwrap_or(GroupId::ROOT);
     task.slice = section.optional("slice", |item| slice(&item))?;
     task.start = section.optional("start", |item| start(&item))?.unwrap_or(Start::At(Ns::ZERO));
     Ok(task)
-}
-
-/// The CPU on which copy `number` begins: the copies take the CPUs of the list in turn.
-fn begins(item: &Item<'_>, number: usize, allowed: CpuSet, cpus: usize) -> Result<CpuId, ScenarioError> {
-    let list: Vec<CpuId> = cpu_list(item, cpus)?.iter().take(cpus).collect();
-    let Some(&cpu) = list.get((number - 1) % list.len().max(1)) else {
-        return Err(item.error("`begins` must name at least one CPU, like \"0-3\""));
-    };
-    if !allowed.contains(cpu) {
-        return Err(item.error(format!("CPU {} is not among the `cpus` of this task", cpu.index())));
-    }
-    Ok(cpu)
 }
 
 fn nice(item: Item<'_>) -> Result<Nice, ScenarioError> {

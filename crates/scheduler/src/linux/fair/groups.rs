@@ -13,7 +13,6 @@
 
 use crate::Locks;
 use crate::linux::core::rq::{Class, Entity, EntityId, NONE, Queue, QueueId, ROOT, Rq};
-use crate::linux::core::smp::Smp;
 use crate::linux::fair::FairRules;
 use crate::linux::fair::weights::{Load, NICE_0};
 use crate::linux::{Env, Linux};
@@ -91,9 +90,16 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let load = match self.smp.get() {
             None => whole,
             Some(smp) => {
+                let now = env.cx.now;
                 let q = rq.queue_mut(queue);
-                let average = report(env, smp, q);
+                let average = q.signal.peek(now).load_avg(1);
                 let everywhere = &smp.group_load[q.group.index()];
+                let rested = !env.t.version.release.has_eevdf() || now >= q.reported_at + Ns::from_ms(1);
+                if average.abs_diff(q.reported) > q.reported / 64 && rested {
+                    let sum = everywhere.load(Relaxed) + average - q.reported;
+                    everywhere.store(sum, Relaxed);
+                    (q.reported, q.reported_at) = (average, now);
+                }
                 let here = q.load.weight().max(average);
                 let sum = everywhere.load(Relaxed) - q.reported + here;
                 if q.nr == 0 || sum == 0 {
@@ -106,30 +112,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             }
         };
         let owner = rq.queue(queue).owner;
-        let old = rq.entity(owner).load.weight();
-        if old != load.weight() {
-            if self.smp.get().is_some() {
-                carry_average(rq, queue, old, load.weight());
-            }
+        if rq.entity(owner).load.weight() != load.weight() {
             F::reweight(env, rq, owner, load);
-        }
-    }
-
-    /// Reports the loads of the queues above a task that has just left them (`detach_entity_load_avg` is followed by
-    /// `update_tg_load_avg`): an empty queue is not looked at any more.
-    pub(in crate::linux) fn report_above(&self, env: Env<'_>, rq: &mut Rq, id: EntityId) {
-        let Some(smp) = self.smp.get() else { return };
-        let mut queue = rq.entity(id).queue;
-        while queue != ROOT {
-            report(env, smp, rq.queue_mut(queue));
-            queue = rq.entity(rq.queue(queue).owner).queue;
-        }
-    }
-
-    /// Reports the loads of all queues of a CPU that balances (`update_blocked_averages`).
-    pub(in crate::linux) fn report_all(&self, env: Env<'_>, smp: &Smp, rq: &mut Rq) {
-        for queue in ROOT + 1..rq.queues() {
-            report(env, smp, rq.queue_mut(queue));
         }
     }
 
@@ -140,35 +124,6 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             self.reweigh(env, rq, queue);
         }
     }
-}
-
-/// A group's entity gets another weight: the average load that it has in the queue above follows at once
-/// (`reweight_entity`: `dequeue_load_avg`, `enqueue_load_avg`).
-fn carry_average(rq: &mut Rq, queue: QueueId, old: u64, new: u64) {
-    let now = rq.wall;
-    let q = rq.queue_mut(queue);
-    let (owner, whole) = (q.owner, q.load.weight().max(1));
-    // How much of the time the group was runnable here, as a part of `whole`.
-    let on = q.signal.peek(now).load_avg(1).min(whole);
-    let (before, after) = (old * on / whole, new * on / whole);
-    let above = rq.entity(owner).queue;
-    let pelt = rq.queue_mut(above).signal.at(now);
-    pelt.attach(after.saturating_sub(before), 0, 0);
-    pelt.detach(before.saturating_sub(after), 0, 0);
-}
-
-/// Tells the group the load of one of its queues if that has changed enough (`update_tg_load_avg`). Gives the load.
-fn report(env: Env<'_>, smp: &Smp, q: &mut Queue) -> u64 {
-    let now = env.cx.now;
-    let average = q.signal.peek(now).load_avg(1);
-    let rested = !env.t.version.release.has_eevdf() || now >= q.reported_at + Ns::from_ms(1);
-    if average.abs_diff(q.reported) > q.reported / 64 && rested {
-        let everywhere = &smp.group_load[q.group.index()];
-        let sum = everywhere.load(Relaxed) + average - q.reported;
-        everywhere.store(sum, Relaxed);
-        (q.reported, q.reported_at) = (average, now);
-    }
-    average
 }
 
 /// A CPU's part of a group's weight, when `here` of the group's load `sum` is on it.
