@@ -126,7 +126,7 @@ pub(crate) enum Command {
     /// Measure what this machine's own work costs, and keep it as a cost preset
     Calibrate(commands::calibrate::CalibrateArgs),
     #[cfg(feature = "machine")]
-    /// Repeat published experiments with the real programs: published, this machine, simulated
+    /// Repeat published experiments with the real programs: published, here, simulated
     Experiment(commands::experiment::ExperimentArgs),
     /// Explain a word of the tables and verdicts
     Explain(commands::explain::ExplainArgs),
