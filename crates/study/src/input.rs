@@ -21,31 +21,16 @@ pub enum Input {
 }
 
 impl Input {
-    /// Reads what a user names: a recording, a scenario, or a scenario of the gallery ([`gallery::find`]).
+    /// Reads what a user names: a recording, a scenario, or a scenario of the gallery ([`gallery::find`]); of a recording only what happened in
+    /// the time of a comparison ([`Options::duration`]).
     ///
     /// # Errors
     /// There is no such input, or it cannot be read.
-    pub fn open(name: &str) -> Result<Input, StudyError> {
-        Input::read(gallery::find(name)?, None, None)
-    }
-
-    /// The same, with the replay that is chosen for a recording.
-    ///
-    /// # Errors
-    /// As [`Input::open`]; or a replay was chosen for a scenario.
-    pub fn open_from(name: &str, replay: Option<ReplayFrom>) -> Result<Input, StudyError> {
-        Input::read(gallery::find(name)?, replay, None)
-    }
-
-    /// As [`Input::open`]; of a recording only what happened in the time of a comparison ([`Options::duration`]) is read.
-    ///
-    /// # Errors
-    /// As [`Input::open`].
-    pub fn open_first(name: &str, duration: Option<Ns>) -> Result<Input, StudyError> {
+    pub fn open(name: &str, duration: Option<Ns>) -> Result<Input, StudyError> {
         Input::read(gallery::find(name)?, None, duration)
     }
 
-    /// Reads what was found; see [`Input::open_first`].
+    /// Reads what was found; see [`Input::open`].
     ///
     /// # Errors
     /// The recording cannot be read, or a replay was chosen for a scenario.

@@ -27,7 +27,7 @@ impl NativeSweep {
     #[pyo3(signature = (input, duration_ns))]
     fn new(py: Python<'_>, input: String, duration_ns: Option<u64>) -> PyResult<NativeSweep> {
         let duration = duration_ns.map(Ns);
-        let input = long(py, |_| Input::open_first(&input, duration))?.map_err(raised)?;
+        let input = long(py, |_| Input::open(&input, duration))?.map_err(raised)?;
         Ok(NativeSweep { input, duration })
     }
 
@@ -92,7 +92,7 @@ impl NativeSearch {
             serve,
             stop: None,
         };
-        let input = long(py, |_| Input::open_first(&input, options.duration))?.map_err(raised)?;
+        let input = long(py, |_| Input::open(&input, options.duration))?.map_err(raised)?;
         let search = NativeSearch { input, options };
         Explorer::new(search.input.target(None), &search.options).map_err(raised)?;
         Ok(search)

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
 use std::fmt::Write;
 
-/// Says in a schema where it comes from; the test of the outputs holds such schemas to every field.
+/// Says in a schema where it comes from.
 const MADE: &str = "made by `cargo xtask docs` from the type";
 
 /// The tables of fields in the pages.

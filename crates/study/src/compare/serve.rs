@@ -7,10 +7,10 @@ use super::recorded::RecordedInput;
 use super::trust::TRUSTED_SHARE;
 use crate::StudyError;
 use schedlab_model::text::{glob, nearest};
+use schedlab_trace::Recording;
 use schedlab_trace::analysis::blame::{Blame, Culprit};
 use schedlab_trace::analysis::follow::Followed;
-use schedlab_trace::analysis::{Analysis, By, Scope};
-use schedlab_trace::{Header, Recording};
+use schedlab_trace::analysis::{Analysis, By, Label, Scope};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,13 +52,16 @@ impl Waits {
             return Waits::default();
         }
         let blame = Followed::over(recording, &scope, Blame::new(&recording.header, &scope, By::Name));
-        let names = names_of_lines(&recording.header, &blame);
+        let name = |line: usize| match &blame.keys.labels[line] {
+            Label::Name(name) => name.clone(),
+            Label::Task(task) => recording.header.tasks[task.index()].comm.clone(),
+        };
         let mut waits: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
         for (line, row) in blame.rows.iter().enumerate() {
             for (culprit, share) in row {
                 if let Culprit::Line(other) = culprit {
-                    let of = waits.entry(names[line].clone()).or_default();
-                    *of.entry(names[*other].clone()).or_default() += share.time.0;
+                    let of = waits.entry(name(line)).or_default();
+                    *of.entry(name(*other)).or_default() += share.time.0;
                 }
             }
         }
@@ -81,15 +84,6 @@ impl Waits {
         delays.sort_by(|a, b| b.part.total_cmp(&a.part).then_with(|| a.name.cmp(&b.name)));
         Some(delays)
     }
-}
-
-/// The name of the tasks of each line, which are those of one name.
-fn names_of_lines(header: &Header, blame: &Blame) -> Vec<String> {
-    let mut names = vec![String::new(); blame.rows.len()];
-    for (index, task) in header.tasks.iter().enumerate() {
-        names[blame.keys.line(index.into())].clone_from(&task.comm);
-    }
-    names
 }
 
 impl Served {
