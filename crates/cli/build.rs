@@ -4,7 +4,8 @@ use std::process::Command;
 
 fn git(arguments: &[&str]) -> Option<String> {
     let mut command = Command::new("git");
-    // `git status` would write the index that cargo watches below, and the next build would begin here again.
+    // `git status` would write the index that cargo watches below, and the next build would begin
+    // here again.
     command.args(arguments).env("GIT_OPTIONAL_LOCKS", "0");
     let output = command.output().ok().filter(|output| output.status.success())?;
     Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
@@ -13,9 +14,12 @@ fn git(arguments: &[&str]) -> Option<String> {
 fn main() {
     let commit = git(&["rev-parse", "--short=12", "HEAD"]).unwrap_or_else(|| "unknown".to_owned());
     // Files that git does not know do not end up in the program.
-    let changed =
-        git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|text| !text.is_empty());
-    println!("cargo::rustc-env=SCHEDLAB_COMMIT={commit}{}", if changed { " with changes" } else { "" });
+    let changed = git(&["status", "--porcelain", "--untracked-files=no"])
+        .is_some_and(|text| !text.is_empty());
+    println!(
+        "cargo::rustc-env=SCHEDLAB_COMMIT={commit}{}",
+        if changed { " with changes" } else { "" }
+    );
     for name in ["HEAD", "logs/HEAD", "index"] {
         if let Some(path) = git(&["rev-parse", "--path-format=absolute", "--git-path", name])
             && std::path::Path::new(&path).exists()

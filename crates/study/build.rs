@@ -20,5 +20,6 @@ fn main() {
     }
     code += "];\n";
     let out = std::env::var_os("OUT_DIR").expect("cargo sets it");
-    std::fs::write(Path::new(&out).join("gallery.rs"), code).expect("cargo's own folder is writable");
+    std::fs::write(Path::new(&out).join("gallery.rs"), code)
+        .expect("cargo's own folder is writable");
 }

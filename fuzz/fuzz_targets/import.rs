@@ -1,5 +1,5 @@
-//! Any bytes: a recording or an error that names its place. Which reader they reach is told by their first bytes, as in `schedlab
-//! import`.
+//! Any bytes: a recording or an error that names its place. Which reader they reach is told by
+//! their first bytes, as in `schedlab import`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

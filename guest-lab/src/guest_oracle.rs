@@ -1,7 +1,8 @@
-//! `cargo xtask guest-oracle`: recordings of real kernels on several CPUs beside their replays and predictions.
+//! `cargo xtask guest-oracle`: recordings of real kernels on several CPUs beside their replays and
+//! predictions.
 //!
-//! `oracles/guest/KERNEL/SCENARIO_NAME.slt`: one recording before any change (`A`) and one after each change, made under the
-//! virtual clock of docs/guests.md. A share is compared task by task.
+//! `oracles/guest/KERNEL/SCENARIO_NAME.slt`: one recording before any change (`A`) and one after
+//! each change, made under the virtual clock of docs/guests.md. A share is compared task by task.
 
 mod places;
 
@@ -22,12 +23,13 @@ const SHIPPED: &str = "oracles/guest";
 /// Tasks with less of a CPU than this, recorded and simulated, are left out.
 const MATTERS: f64 = 0.001;
 
-/// Seeds of each replay. The range of so many runs holds the next one with a probability of (n - 1) / (n + 1), if all are drawn alike:
-/// 90 % with 19, which is what is demanded of the intervals. A range of eleven could not hold more than 83 % of the recordings, were the
-/// model exact.
+/// Seeds of each replay. The range of so many runs holds the next one with a probability of (n - 1)
+/// / (n + 1), if all are drawn alike: 90 % with 19, which is what is demanded of the intervals. A
+/// range of eleven could not hold more than 83 % of the recordings, were the model exact.
 const SEEDS: u32 = 19;
 
-/// A workload, what was changed in it, and the names of the tasks that are compared begin with one of these letters.
+/// A workload, what was changed in it, and the names of the tasks that are compared begin with one
+/// of these letters.
 struct Scenario {
     letter: &'static str,
     name: &'static str,
@@ -78,7 +80,8 @@ const SCENARIOS: [Scenario; 4] = [
     },
 ];
 
-/// Compares recordings of real kernels on four CPUs with their replays and predictions: errors of each task's share
+/// Compares recordings of real kernels on four CPUs with their replays and predictions: errors of
+/// each task's share
 #[derive(clap::Args, Clone, PartialEq, Debug)]
 pub struct GuestOracleArgs {
     /// Look into this folder [default: oracles/guest]
@@ -147,7 +150,8 @@ impl Share {
     fn in_range(&self) -> bool {
         (self.range.0..=self.range.1).contains(&self.recorded)
     }
-    /// Whether what was recorded is inside the stated interval; of a self-replay, of the seeds' range.
+    /// Whether what was recorded is inside the stated interval; of a self-replay, of the seeds'
+    /// range.
     fn holds(&self) -> bool {
         match self.stated {
             Some(error) => (self.simulated - self.recorded).abs() <= error,
@@ -175,7 +179,8 @@ pub fn command(asked: &GuestOracleArgs) -> Result<ExitCode> {
     for kernel in &kernels(&folder)? {
         let name = name_of(kernel);
         for scenario in &SCENARIOS {
-            let wanted = |only: &String| format!("{name} {}", scenario.name).contains(only.as_str());
+            let wanted =
+                |only: &String| format!("{name} {}", scenario.name).contains(only.as_str());
             if asked.only.as_ref().is_none_or(wanted) {
                 lines.extend(compare(kernel, &name, scenario, asked)?);
             }
@@ -186,7 +191,11 @@ pub fn command(asked: &GuestOracleArgs) -> Result<ExitCode> {
     }
     print!("{}", table(&lines, asked.each));
     let (all, held) = held(&lines);
-    Ok(if held as u64 * 100 >= asked.pass * all as u64 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if held as u64 * 100 >= asked.pass * all as u64 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(1)
+    })
 }
 
 /// What the shipped recordings say, kernel by kernel, for `cargo xtask checked`.
@@ -205,8 +214,9 @@ pub fn checks() -> Result<Vec<Check>> {
         let (all, inside) = held(&lines);
         checks.push(Check {
             system: format!("Linux {name}, four CPUs"),
-            compared: "each task's share, after the same or another setting, inside the stated interval"
-                .to_owned(),
+            compared:
+                "each task's share, after the same or another setting, inside the stated interval"
+                    .to_owned(),
             inside: inside as u64,
             all: all as u64,
             unit: "shares".to_owned(),
@@ -276,7 +286,8 @@ fn row<'a>(study: &'a Study, variant: &str) -> Option<&'a Row> {
 fn shares(subjects: &[Replayed], row: Option<&Row>, scenario: &Scenario) -> Vec<Share> {
     let of = |subject: &Replayed| {
         let cell = subject.cells.iter().find(|cell| cell.metric == Metric::Share)?;
-        let stated = row.and_then(|row| row.find(Kind::Class, &subject.name)?.cell(Metric::Share)?.error);
+        let stated =
+            row.and_then(|row| row.find(Kind::Class, &subject.name)?.cell(Metric::Share)?.error);
         Some(Share {
             task: subject.name.clone(),
             recorded: cell.recorded,
@@ -323,8 +334,10 @@ fn table(lines: &[Line], each: bool) -> String {
         );
         for share in line.shares.iter().filter(|_| each) {
             let [recorded, simulated, low, high] =
-                [share.recorded, share.simulated, share.range.0, share.range.1].map(|part| part * 100.0);
-            let stated = share.stated.map_or("-".to_owned(), |error| format!("± {:.1}", error * 100.0));
+                [share.recorded, share.simulated, share.range.0, share.range.1]
+                    .map(|part| part * 100.0);
+            let stated =
+                share.stated.map_or("-".to_owned(), |error| format!("± {:.1}", error * 100.0));
             let _ = writeln!(
                 text,
                 "|  |  | {} | {recorded:.1} | {simulated:.1} | {low:.1} to {high:.1} | {stated} | | {} |",
@@ -334,12 +347,15 @@ fn table(lines: &[Line], each: bool) -> String {
         }
     }
     let means = |own: bool| {
-        let shares =
-            lines.iter().filter(|line| (line.what == "self-replay") == own).flat_map(|line| &line.shares);
+        let shares = lines
+            .iter()
+            .filter(|line| (line.what == "self-replay") == own)
+            .flat_map(|line| &line.shares);
         shares.clone().map(Share::off).sum::<f64>() / shares.count().max(1) as f64
     };
     let (all, held) = held(lines);
-    let ranges = lines.iter().flat_map(|line| &line.shares).filter(|share| share.in_range()).count();
+    let ranges =
+        lines.iter().flat_map(|line| &line.shares).filter(|share| share.in_range()).count();
     text + &format!(
         "\nMean error of a task's share: {:.1} points in self-replay, {:.1} in prediction.\n\
          Inside the range of the seeds: {ranges} of {all}. Inside the stated interval (self-replay: the range): {held} of \
@@ -359,12 +375,16 @@ mod tests {
 
     #[test]
     fn arguments_are_read_or_refused() {
-        let all = asked(&["dir", "--only", "6.1", "--seeds", "3", "--pass", "90%", "--each", "--jobs", "2"]);
+        let all = asked(&[
+            "dir", "--only", "6.1", "--seeds", "3", "--pass", "90%", "--each", "--jobs", "2",
+        ]);
         let all = all.unwrap();
         assert_eq!((all.seeds, all.pass, all.each, all.jobs), (3, 90, true, 2));
         assert_eq!((all.path, all.only), (Some("dir".into()), Some("6.1".to_owned())));
         assert_eq!(asked(&[]).unwrap(), GuestOracleArgs::default());
-        for wrong in [&["a", "b"][..], &["--jobs", "0"], &["--only"], &["--pass", "101%"], &["--what"]] {
+        for wrong in
+            [&["a", "b"][..], &["--jobs", "0"], &["--only"], &["--pass", "101%"], &["--what"]]
+        {
             assert!(asked(wrong).is_err(), "{wrong:?}");
         }
     }

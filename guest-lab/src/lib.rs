@@ -1,5 +1,5 @@
-//! What the workspace is judged by on other kernels: guests in QEMU, recordings of real kernels, and predictions beside what came.
-//! `cargo xtask guest|guest-oracle|pairs`.
+//! What the workspace is judged by on other kernels: guests in QEMU, recordings of real kernels,
+//! and predictions beside what came. `cargo xtask guest|guest-oracle|pairs`.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr)] // a command-line tool
 
@@ -9,8 +9,9 @@ pub mod pairs;
 
 use std::path::PathBuf;
 
-/// Returns the root of the workspace that cargo runs this for; that of the one that it was built in when cargo does not run it.
-/// A `target` that was copied into another checkout must not look at the checkout that it comes from.
+/// Returns the root of the workspace that cargo runs this for; that of the one that it was built in
+/// when cargo does not run it. A `target` that was copied into another checkout must not look at
+/// the checkout that it comes from.
 pub fn root() -> PathBuf {
     let here = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);

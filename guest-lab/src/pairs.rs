@@ -1,7 +1,8 @@
-//! Predictions against reality: recordings of a workload, a change, and what was recorded after that change.
+//! Predictions against reality: recordings of a workload, a change, and what was recorded after
+//! that change.
 //!
-//! A file of pairs is TOML; `recordings/pairs/pairs.toml` is one. What came of a change is in a second recording, or in the
-//! figures of one (made by [`figures`]), which are smaller.
+//! A file of pairs is TOML; `recordings/pairs/pairs.toml` is one. What came of a change is in a
+//! second recording, or in the figures of one (made by [`figures`]), which are smaller.
 
 mod beside;
 pub mod chore;
@@ -71,16 +72,19 @@ pub struct Pair {
     /// The recording after the change.
     #[serde(default)]
     pub came: Option<PathBuf>,
-    /// Or its figures: by class and metric, shares as parts of a CPU, times in nanoseconds, the rest a second.
+    /// Or its figures: by class and metric, shares as parts of a CPU, times in nanoseconds, the
+    /// rest a second.
     #[serde(default)]
     pub figures: BTreeMap<String, BTreeMap<Metric, f64>>,
-    /// What the client counted before the change, as `compare --client-log` has it, beside the file of pairs.
+    /// What the client counted before the change, as `compare --client-log` has it, beside the file
+    /// of pairs.
     #[serde(default)]
     pub client_log: Option<PathBuf>,
     /// And requests a second that it counted after the change.
     #[serde(default)]
     pub requests_per_s: Option<f64>,
-    /// The only classes that are compared (and the requests that servers answered); empty: all that matter.
+    /// The only classes that are compared (and the requests that servers answered); empty: all that
+    /// matter.
     #[serde(default)]
     pub classes: Vec<String>,
     /// Nothing was looked at, and nothing changed because of it, before the method was final.
@@ -101,9 +105,11 @@ pub struct Figure {
     pub after: f64,
     /// Predicted for after the change.
     pub predicted: f64,
-    /// The interval beside the prediction; `None`: activations that are no requests, of which nothing is predicted.
+    /// The interval beside the prediction; `None`: activations that are no requests, of which
+    /// nothing is predicted.
     pub error: Option<ErrorBar>,
-    /// By what part the replay of the recording itself is off, in points for shares; `None`: it was not recorded.
+    /// By what part the replay of the recording itself is off, in points for shares; `None`: it was
+    /// not recorded.
     pub replayed: Option<f64>,
     /// What the prediction says of the change.
     pub judgement: Judgement,
@@ -146,7 +152,8 @@ pub struct PairResult {
     pub name: String,
     /// It was not looked at while the method was made.
     pub unseen: bool,
-    /// Nothing was changed: what was recorded before and after differs by what two recordings of one setting do.
+    /// Nothing was changed: what was recorded before and after differs by what two recordings of
+    /// one setting do.
     pub unchanged: bool,
     /// Why the prediction is not to be relied on; empty: it is trusted.
     pub distrust: Vec<String>,
@@ -160,7 +167,8 @@ impl PairFile {
     /// Reads a file of pairs.
     pub fn open(path: &Path) -> Result<PairFile, StudyError> {
         let fail = |what: String| StudyError::Option(format!("{}: {what}", path.display()));
-        let text = schedlab_files::read_to_string(path, FILE_MAX).map_err(|error| fail(error.to_string()))?;
+        let text = schedlab_files::read_to_string(path, FILE_MAX)
+            .map_err(|error| fail(error.to_string()))?;
         toml::from_str(&text).map_err(|error| fail(error.to_string()))
     }
 }
@@ -178,7 +186,10 @@ fn of_measured(measured: &Measured) -> BTreeMap<String, BTreeMap<Metric, f64>> {
     classes
         .filter(|subject| subject.value(Metric::Share).is_some_and(|share| share >= MATTERS))
         .map(|subject| {
-            (subject.name.clone(), of(&|metric| subject.value(metric).filter(|_| !of_few(subject, metric))))
+            (
+                subject.name.clone(),
+                of(&|metric| subject.value(metric).filter(|_| !of_few(subject, metric))),
+            )
         })
         .collect()
 }
@@ -196,16 +207,20 @@ fn of_kind(measured: &Measured, kind: Kind) -> Figures {
     subjects.map(|subject| (subject.name.clone(), of(subject))).collect()
 }
 
-/// Whether this is a percentile with too few values beyond it: where a server wakes twice in three seconds, its p99 says nothing.
+/// Whether this is a percentile with too few values beyond it: where a server wakes twice in three
+/// seconds, its p99 says nothing.
 fn of_few(subject: &SubjectData, metric: Metric) -> bool {
-    let (Metric::Latency(Stat::Percentile(rank)) | Metric::Response(Stat::Percentile(rank))) = metric else {
+    let (Metric::Latency(Stat::Percentile(rank)) | Metric::Response(Stat::Percentile(rank))) =
+        metric
+    else {
         return false;
     };
     interval_of(std::iter::once(subject), metric)
         .is_none_or(|interval| view::few_for(rank, interval.samples as f64))
 }
 
-/// Judges every pair of a folder whose name `wanted` accepts; `jobs`: simulations at once, 0 = one a CPU.
+/// Judges every pair of a folder whose name `wanted` accepts; `jobs`: simulations at once, 0 = one
+/// a CPU.
 ///
 /// # Errors
 /// What cannot be read or predicted.
@@ -220,7 +235,12 @@ pub fn judge_all(
 }
 
 /// Predicts one pair, and lays it beside what came. `folder`: where the recordings are.
-pub fn judge(folder: &Path, pair: &Pair, from: ReplayFrom, jobs: usize) -> Result<PairResult, StudyError> {
+pub fn judge(
+    folder: &Path,
+    pair: &Pair,
+    from: ReplayFrom,
+    jobs: usize,
+) -> Result<PairResult, StudyError> {
     let input = RecordedInput::open_from(&folder.join(&pair.base), from)?;
     let mut options = Options { jobs, ..Options::default() };
     if !pair.change.is_empty() {
@@ -229,8 +249,10 @@ pub fn judge(folder: &Path, pair: &Pair, from: ReplayFrom, jobs: usize) -> Resul
     if !pair.scheduler.is_empty() {
         options.schedulers = vec![pair.scheduler.parse().map_err(StudyError::Scheduler)?];
     }
-    options.client_log =
-        pair.client_log.as_ref().map(|file| ClientLogSpec { server: None, file: folder.join(file) });
+    options.client_log = pair
+        .client_log
+        .as_ref()
+        .map(|file| ClientLogSpec { server: None, file: folder.join(file) });
     let study = compare_recording(&input, None, &options, &|_, _| {})?;
     let came = match &pair.came {
         Some(path) => figures(&folder.join(path))?,
@@ -241,10 +263,16 @@ pub fn judge(folder: &Path, pair: &Pair, from: ReplayFrom, jobs: usize) -> Resul
     figures.retain(|figure| pair.classes.is_empty() || pair.classes.contains(&figure.class));
     if let Some(path) = &pair.came {
         let came = of_kind(&measured_in(&folder.join(path))?, Kind::Channel);
-        figures.extend(beside(&study, &of_kind(&input.measured(), Kind::Channel), &came, Kind::Channel));
+        figures.extend(beside(
+            &study,
+            &of_kind(&input.measured(), Kind::Channel),
+            &came,
+            Kind::Channel,
+        ));
     }
     figures.extend(pair.requests_per_s.and_then(|after| requests(&study, after)));
-    let distrust = study.self_replay.as_ref().map(|replay| replay.distrust.clone()).unwrap_or_default();
+    let distrust =
+        study.self_replay.as_ref().map(|replay| replay.distrust.clone()).unwrap_or_default();
     Ok(PairResult {
         name: pair.name.clone(),
         unseen: pair.unseen,
@@ -307,12 +335,14 @@ fn beside(study: &Study, before: &Figures, came: &Figures, kind: Kind) -> Vec<Fi
 
 /// By how much the replay of the recording itself is off.
 fn replayed(study: &Study, class: &str, metric: Metric) -> Option<f64> {
-    let subject = study.self_replay.as_ref()?.subjects.iter().find(|subject| subject.name == class)?;
+    let subject =
+        study.self_replay.as_ref()?.subjects.iter().find(|subject| subject.name == class)?;
     let cell = subject.cells.iter().find(|cell| cell.metric == metric)?;
     Some(off(metric, cell.simulated, cell.recorded))
 }
 
-/// By how much a value differs from another: in points of a CPU for shares, in parts of the second for the rest.
+/// By how much a value differs from another: in points of a CPU for shares, in parts of the second
+/// for the rest.
 fn off(metric: Metric, is: f64, was: f64) -> f64 {
     match metric {
         Metric::Share => is - was,
@@ -400,7 +430,8 @@ pub struct Summary {
     pub claims: (usize, usize),
     /// Median absolute errors by metric: points of a CPU for shares, parts for the rest.
     pub errors: BTreeMap<Metric, f64>,
-    /// The same of the pairs in which nothing was changed, which no prediction can be better than; and of the replay of each recording itself.
+    /// The same of the pairs in which nothing was changed, which no prediction can be better than;
+    /// and of the replay of each recording itself.
     pub parts: BTreeMap<Metric, Parts>,
 }
 
@@ -438,7 +469,8 @@ impl Summary {
             }
         }
         for (metric, of) in errors {
-            let [all, changed, unchanged, replayed] = of.map(|values| schedlab_stats::median(&values));
+            let [all, changed, unchanged, replayed] =
+                of.map(|values| schedlab_stats::median(&values));
             summary.errors.extend(all.map(|all| (metric, all)));
             summary.parts.insert(metric, Parts { changed, unchanged, replayed });
         }
@@ -468,8 +500,10 @@ impl std::fmt::Display for Summary {
                 ("between two recordings of one setting", parts.unchanged),
                 ("of the replay of the recording itself", parts.replayed),
             ];
-            let told: Vec<String> =
-                of.iter().filter_map(|(what, part)| Some(format!("{} {what}", show((*part)?)))).collect();
+            let told: Vec<String> = of
+                .iter()
+                .filter_map(|(what, part)| Some(format!("{} {what}", show((*part)?))))
+                .collect();
             writeln!(f, " ({}).", told.join(", "))?;
         }
         Ok(())

@@ -62,8 +62,9 @@ fn assert_count_within(result: &PairResult, part: f64) {
     assert!(count.off().abs() < part, "{}: {count:?}", result.name);
 }
 
-/// A Go server behind a batch is nearly always runnable, so that no wakeup shows its client's messages, and its monitor hands the
-/// work of a thread that lost its CPU to another one. Before both were known every change was predicted to do nothing.
+/// A Go server behind a batch is nearly always runnable, so that no wakeup shows its client's
+/// messages, and its monitor hands the work of a thread that lost its CPU to another one. Before
+/// both were known every change was predicted to do nothing.
 #[test]
 fn the_share_of_a_go_server_is_within_five_points() {
     let results = results(&["gosrv idle", "gosrv nice", "gosrv fifo", "gosrv srvnice"]);
@@ -79,11 +80,13 @@ fn the_share_of_a_go_server_is_within_five_points() {
     assert!(summary.claims.0 >= 8 && summary.claims.1 == 0, "{}", table(&results));
 }
 
-/// Loops that were done with what was recorded of them, and then stood still: a thread with a date in a pool of threads (python), a backend that
-/// awaited its client before it told of its own progress (PostgreSQL), timers of a runtime that counted as what drives the loop (caddy).
+/// Loops that were done with what was recorded of them, and then stood still: a thread with a date
+/// in a pool of threads (python), a backend that awaited its client before it told of its own
+/// progress (PostgreSQL), timers of a runtime that counted as what drives the loop (caddy).
 #[test]
 fn a_loop_goes_on_when_its_recorded_work_is_done() {
-    let wanted = ["7.2 python 1 CPU, idle", "6.1 postgres 1 CPU, back from nice", "6.1 caddy 1 CPU, idle"];
+    let wanted =
+        ["7.2 python 1 CPU, idle", "6.1 postgres 1 CPU, back from nice", "6.1 caddy 1 CPU, idle"];
     let results = results_of(&folder().join("guest"), &wanted);
     assert_eq!(results.len(), 3);
     for result in &results {
@@ -92,8 +95,9 @@ fn a_loop_goes_on_when_its_recorded_work_is_done() {
     }
 }
 
-/// Each thread of sysbench compiles its script for 19 ms, and their main thread 70 ms of it before them, and then asks MariaDB every 70 us. The replay of the first
-/// half did all that again in the second (17 to 20 % of a CPU for 9), and no pair was trusted.
+/// Each thread of sysbench compiles its script for 19 ms, and their main thread 70 ms of it before
+/// them, and then asks MariaDB every 70 us. The replay of the first half did all that again in the
+/// second (17 to 20 % of a CPU for 9), and no pair was trusted.
 #[test]
 fn what_a_client_does_before_it_asks_is_done_once() {
     let wanted = ["6.1 mariadb 1 CPU, idle", "6.1 mariadb 1 CPU, nice", "6.1 mariadb 1 CPU, max"];
@@ -105,8 +109,9 @@ fn what_a_client_does_before_it_asks_is_done_once() {
     }
 }
 
-/// On one CPU apache takes the CPU from wrk at each request and has answered when wrk goes on, which therefore never sleeps. Before it was known for
-/// their client, what it did was work with an end, and a favoured apache got no more requests (54 % of a CPU for 67, 1330 a second for 1608).
+/// On one CPU apache takes the CPU from wrk at each request and has answered when wrk goes on,
+/// which therefore never sleeps. Before it was known for their client, what it did was work with an
+/// end, and a favoured apache got no more requests (54 % of a CPU for 67, 1330 a second for 1608).
 #[test]
 fn a_client_that_never_sleeps_sends_more_to_a_server_that_is_faster() {
     let wanted = [
@@ -123,15 +128,18 @@ fn a_client_that_never_sleeps_sends_more_to_a_server_that_is_faster() {
     for result in &results[..3] {
         assert_count_within(result, 0.05);
     }
-    // Under 7.2 wrk keeps the CPU when it sends, and how many replies it then finds is not recorded.
+    // Under 7.2 wrk keeps the CPU when it sends, and how many replies it then finds is not
+    // recorded.
     assert_eq!(Summary::of(&results[3..]).claims.0, 0, "{}", table(&results));
 }
 
-/// Threads of a Go runtime whose monitor counted as one of them were no runtime, and a server that was woken ten times in three seconds needed
-/// nothing of its client: caddy in a control group was predicted to stay at 38 % of a CPU, and came to 56 and 53.
+/// Threads of a Go runtime whose monitor counted as one of them were no runtime, and a server that
+/// was woken ten times in three seconds needed nothing of its client: caddy in a control group was
+/// predicted to stay at 38 % of a CPU, and came to 56 and 53.
 #[test]
 fn a_go_server_in_a_control_group_gets_what_its_batch_leaves() {
-    let results = results_of(&folder().join("guest"), &["6.1 caddy 1 CPU, weight", "6.1 caddy 1 CPU, max"]);
+    let results =
+        results_of(&folder().join("guest"), &["6.1 caddy 1 CPU, weight", "6.1 caddy 1 CPU, max"]);
     assert_eq!(results.len(), 2);
     for result in &results {
         assert_eq!(result.distrust, Vec::<String>::new(), "{}", result.name);
@@ -141,11 +149,12 @@ fn a_go_server_in_a_control_group_gets_what_its_batch_leaves() {
     }
 }
 
-/// A thread that carries Java's virtual threads hardly ever sleeps, and no task wakes it. Under SCHED_FIFO it was predicted to leave 2 % of a CPU to its
-/// client, with certainty: 10 % came.
+/// A thread that carries Java's virtual threads hardly ever sleeps, and no task wakes it. Under
+/// SCHED_FIFO it was predicted to leave 2 % of a CPU to its client, with certainty: 10 % came.
 #[test]
 fn a_carrier_of_virtual_threads_waits_for_its_client() {
-    let results = results_of(&folder().join("guest"), &["6.1 java 1 CPU, idle", "6.1 java 1 CPU, fifo"]);
+    let results =
+        results_of(&folder().join("guest"), &["6.1 java 1 CPU, idle", "6.1 java 1 CPU, fifo"]);
     assert_eq!(results.len(), 2);
     for result in &results {
         assert_held(result, 4);
@@ -154,14 +163,17 @@ fn a_carrier_of_virtual_threads_waits_for_its_client() {
     assert!(idle.claims.0 >= 1 && idle.claims.1 == 0, "{}", table(&results));
     // With the carrier ahead of its client the number of requests that lie ready decides.
     assert_eq!(fifo.claims.0, 0, "{}", table(&results));
-    // On 7.2 the JVM's own thread wakes it twice in three seconds. Held to those dates it was predicted to stay at 39 % of a CPU.
-    let newer = results_of(&folder().join("guest"), &["7.2 java 1 CPU, idle", "7.2 java 1 CPU, nice"]);
+    // On 7.2 the JVM's own thread wakes it twice in three seconds. Held to those dates it was
+    // predicted to stay at 39 % of a CPU.
+    let newer =
+        results_of(&folder().join("guest"), &["7.2 java 1 CPU, idle", "7.2 java 1 CPU, nice"]);
     assert_eq!(newer.len(), 2);
     newer.iter().for_each(|result| assert_held(result, 3));
 }
 
-/// The first halves of recordings end while their servers are busy. Of python's wrk the last activation was most of what it had: it counted as a task
-/// without end, and had 92 % of the CPU in the second half.
+/// The first halves of recordings end while their servers are busy. Of python's wrk the last
+/// activation was most of what it had: it counted as a task without end, and had 92 % of the CPU in
+/// the second half.
 #[test]
 fn the_replay_of_a_first_half_goes_on_as_the_second_does() {
     let files = [
@@ -184,21 +196,33 @@ fn the_replay_of_a_first_half_goes_on_as_the_second_does() {
     }
 }
 
-/// On one CPU nginx hardly ever sleeps: its client takes the CPU with each answer, writes the next request and sleeps. wrk's first thread opens the
-/// connections, looks at the clock and closes them. Before it was told from the loop every change was predicted to do nothing.
+/// On one CPU nginx hardly ever sleeps: its client takes the CPU with each answer, writes the next
+/// request and sleeps. wrk's first thread opens the connections, looks at the clock and closes
+/// them. Before it was told from the loop every change was predicted to do nothing.
 #[test]
 fn requests_of_a_server_that_hardly_ever_sleeps_are_within_a_tenth() {
-    let wanted =
-        ["6.1 nginx 1 CPU, idle", "7.2 nginx 1 CPU, idle", "6.1 nginx 1 CPU, nice", "7.2 nginx 1 CPU, nice"];
+    let wanted = [
+        "6.1 nginx 1 CPU, idle",
+        "7.2 nginx 1 CPU, idle",
+        "6.1 nginx 1 CPU, nice",
+        "7.2 nginx 1 CPU, nice",
+    ];
     let results = results_of(&folder().join("guest"), &wanted);
     assert_eq!(results.len(), 4);
     for result in &results {
         assert_eq!(result.distrust, Vec::<String>::new(), "{}", result.name);
         let count = count_of(result);
-        assert!(count.after > 1.4 * count.before && count.off().abs() < 0.1, "{}: {count:?}", result.name);
+        assert!(
+            count.after > 1.4 * count.before && count.off().abs() < 0.1,
+            "{}: {count:?}",
+            result.name
+        );
     }
     // What the recorder does follows from what the others do: nothing is claimed of it.
-    let own = results.iter().flat_map(|result| &result.figures).filter(|figure| figure.class == "schedlab");
+    let own = results
+        .iter()
+        .flat_map(|result| &result.figures)
+        .filter(|figure| figure.class == "schedlab");
     assert!(own.clone().count() >= 2);
     for figure in own {
         assert!(!matches!(figure.judgement, Judgement::Better | Judgement::Worse), "{figure:?}");
@@ -207,8 +231,9 @@ fn requests_of_a_server_that_hardly_ever_sleeps_are_within_a_tenth() {
     assert!(summary.held.0 > 16 && summary.held.0 == summary.held.1, "{}", table(&results));
 }
 
-/// In a guest under a virtual clock the same work costs the same, and what recordings of a shared machine differ by was counted all the
-/// same: half of the claims that can be made were not. On a live machine nothing is taken off.
+/// In a guest under a virtual clock the same work costs the same, and what recordings of a shared
+/// machine differ by was counted all the same: half of the claims that can be made were not. On a
+/// live machine nothing is taken off.
 #[test]
 fn a_steady_machine_has_narrower_intervals() {
     let open = |file: &str| {
@@ -223,16 +248,19 @@ fn a_steady_machine_has_narrower_intervals() {
         "{steady}"
     );
     assert!(live.contains("by 30 % in rates, 50 % in times"), "{live}");
-    let results = results_of(&folder().join("guest"), &["6.1 nginx 1 CPU, idle", "6.1 nginx 1 CPU, nice"]);
+    let results =
+        results_of(&folder().join("guest"), &["6.1 nginx 1 CPU, idle", "6.1 nginx 1 CPU, nice"]);
     let summary = Summary::of(&results);
     assert!(summary.claims.0 >= 4 && summary.claims.1 == 0, "{}", table(&results));
 }
 
-/// Another scheduler is further away than another setting: nginx is predicted to serve fewer requests on 7.2, with certainty when the interval followed the
-/// machine there too, and served more.
+/// Another scheduler is further away than another setting: nginx is predicted to serve fewer
+/// requests on 7.2, with certainty when the interval followed the machine there too, and served
+/// more.
 #[test]
 fn a_steady_machine_says_nothing_of_another_scheduler() {
-    let results = results_of(&folder().join("guest"), &["6.1 nginx 1 CPU, idle", "6.1 nginx 1 CPU, to 7.2"]);
+    let results =
+        results_of(&folder().join("guest"), &["6.1 nginx 1 CPU, idle", "6.1 nginx 1 CPU, to 7.2"]);
     let relative = |result: &PairResult| {
         let count = count_of(result);
         assert!(count.holds(), "{count:?}");
@@ -242,12 +270,16 @@ fn a_steady_machine_says_nothing_of_another_scheduler() {
     assert_eq!(Summary::of(&results).claims.1, 0, "{}", table(&results));
 }
 
-/// Its activations merge while it is awake: they are no requests, and nothing is claimed of their number.
+/// Its activations merge while it is awake: they are no requests, and nothing is claimed of their
+/// number.
 #[test]
 fn activations_that_requests_share_are_no_throughput() {
     let results = results(&["gosrv idle"]);
-    let figure =
-        results[0].figures.iter().find(|f| f.metric == Metric::Throughput && f.class == "gosrv").unwrap();
+    let figure = results[0]
+        .figures
+        .iter()
+        .find(|f| f.metric == Metric::Throughput && f.class == "gosrv")
+        .unwrap();
     assert_eq!(figure.error, None, "{figure:?}");
     assert!(
         results[0].verdict.contains("CPU share") && !results[0].verdict.contains("throughput"),
@@ -269,7 +301,8 @@ fn a_pair_without_a_change_claims_nothing() {
     assert_eq!(parts.unchanged, Some(summary.errors[&Metric::Share]));
     // wrk and sysbench slept too seldom for a percentile.
     let p99 = |figure: &&Figure| matches!(figure.metric, Metric::Latency(_));
-    let told: Vec<&str> = results[0].figures.iter().filter(p99).map(|figure| figure.class.as_str()).collect();
+    let told: Vec<&str> =
+        results[0].figures.iter().filter(p99).map(|figure| figure.class.as_str()).collect();
     assert!(!told.contains(&"sysbench"), "{told:?}");
     for figure in results[0].figures.iter().filter(|figure| figure.metric == Metric::Share) {
         assert!(figure.holds(), "{figure:?}");
@@ -300,8 +333,14 @@ fn a_clients_count_becomes_requests() {
         subject.cell(Metric::Share).unwrap().value.median
     };
     assert!((rate(0) - 5218.9).abs() < 1.0, "{}", rate(0));
-    // The client itself counted 8,716 with the batch under SCHED_IDLE: redis-other-idle-closed.client.json.
-    assert!((rate(1) / rate(0) / (share(1) / share(0)) - 1.0).abs() < 0.1, "{} {}", rate(1), share(1));
+    // The client itself counted 8,716 with the batch under SCHED_IDLE:
+    // redis-other-idle-closed.client.json.
+    assert!(
+        (rate(1) / rate(0) / (share(1) / share(0)) - 1.0).abs() < 0.1,
+        "{} {}",
+        rate(1),
+        share(1)
+    );
     assert!(study.notes[0].contains("redis-server"), "{:?}", study.notes);
 
     let wrong = ClientLogSpec {

@@ -1,4 +1,5 @@
-//! `cargo xtask bpf`: builds the BPF objects from their sources and compares them with those that are checked in.
+//! `cargo xtask bpf`: builds the BPF objects from their sources and compares them with those that
+//! are checked in.
 
 use anyhow::{Context, Result, bail};
 use std::path::Path;
@@ -32,7 +33,8 @@ fn compare(root: &Path, source: &str, object: &str, write: bool) -> Result<bool>
         println!("{object} written: {} bytes, {} before", built.len(), kept.len());
         return Ok(true);
     }
-    // Another version of clang may order its type information differently; what the kernel runs must be equal.
+    // Another version of clang may order its type information differently; what the kernel runs
+    // must be equal.
     if !kept.is_empty() && code(&kept)? == code(&built)? {
         println!(
             "{object} has the same programs and maps as {source} gives; its type information differs ({})",
@@ -57,9 +59,19 @@ fn version() -> String {
 fn build(root: &Path, source: &str) -> Result<Vec<u8>> {
     let folder = tempfile::tempdir()?;
     let (whole, stripped) = (folder.path().join("whole.o"), folder.path().join("stripped.o"));
-    let target =
-        ["-target", "bpf", "-mcpu=v3", "-g", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"];
-    // Names of source files are kept as they are from the root: an object does not tell where it was built.
+    let target = [
+        "-target",
+        "bpf",
+        "-mcpu=v3",
+        "-g",
+        "-O2",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-Wno-unused-parameter",
+    ];
+    // Names of source files are kept as they are from the root: an object does not tell where it
+    // was built.
     let here = "-fdebug-compilation-dir=.";
     let mut clang = Command::new("clang");
     // Relative names, so that the debug information does not depend on where the tree lies.
@@ -74,15 +86,20 @@ fn build(root: &Path, source: &str) -> Result<Vec<u8>> {
 fn run(command: &mut Command, name: &str, how: &str) -> Result<()> {
     match command.status() {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => bail!("{name} failed ({status}); the BPF programs need <bpf/bpf_helpers.h> ({how})"),
+        Ok(status) => {
+            bail!("{name} failed ({status}); the BPF programs need <bpf/bpf_helpers.h> ({how})")
+        }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            bail!("{name} is missing: it builds the BPF object ({how}). Nothing else of schedlab needs it")
+            bail!(
+                "{name} is missing: it builds the BPF object ({how}). Nothing else of schedlab needs it"
+            )
         }
         Err(error) => Err(error).context(name.to_owned()),
     }
 }
 
-/// Name and content of the sections that the kernel runs or that describe maps (little-endian ELF of 64 bits).
+/// Name and content of the sections that the kernel runs or that describe maps (little-endian ELF
+/// of 64 bits).
 fn sections(elf: &[u8]) -> Option<Vec<(String, Vec<u8>)>> {
     let number = |at: usize, bytes: usize| {
         let part = elf.get(at..at + bytes)?;
@@ -91,7 +108,8 @@ fn sections(elf: &[u8]) -> Option<Vec<(String, Vec<u8>)>> {
     if elf.get(..4)? != b"\x7fELF" {
         return None;
     }
-    let (table, size, count, names) = (number(40, 8)?, number(58, 2)?, number(60, 2)?, number(62, 2)?);
+    let (table, size, count, names) =
+        (number(40, 8)?, number(58, 2)?, number(60, 2)?, number(62, 2)?);
     let header = |index: usize| {
         let at = table + index * size;
         Some((number(at, 4)?, number(at + 24, 8)?, number(at + 32, 8)?))
@@ -116,7 +134,8 @@ fn sections(elf: &[u8]) -> Option<Vec<(String, Vec<u8>)>> {
 mod tests {
     use super::*;
 
-    /// With clang: the object is what the source gives. Without: said by name; in CI it must be there.
+    /// With clang: the object is what the source gives. Without: said by name; in CI it must be
+    /// there.
     #[test]
     #[allow(clippy::print_stderr)]
     fn the_objects_are_those_of_their_sources() {
@@ -127,7 +146,9 @@ mod tests {
             let has = |(name, code): &(String, Vec<u8>)| name == program && code.len() > bytes;
             assert!(sections(&kept).unwrap().iter().any(has), "{object} has no {program}");
             match build(&root, source) {
-                Ok(built) => assert_eq!(sections(&kept), sections(&built), "run `cargo xtask bpf --write`"),
+                Ok(built) => {
+                    assert_eq!(sections(&kept), sections(&built), "run `cargo xtask bpf --write`")
+                }
                 Err(error) => {
                     assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "{error}");
                     eprintln!("SKIPPED the_objects_are_those_of_their_sources, {source}: {error}");

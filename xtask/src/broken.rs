@@ -1,5 +1,5 @@
-//! `cargo xtask broken`: the cases by which schedlab was broken when it was attacked as root, each with what it did then, and whether its tests
-//! hold now.
+//! `cargo xtask broken`: the cases by which schedlab was broken when it was attacked as root, each
+//! with what it did then, and whether its tests hold now.
 
 use crate::built::Built;
 use anyhow::Result;
@@ -32,7 +32,11 @@ const CASES: [Case; 10] = [
         before: "root's file got mode 4777 (a root shell); links were followed; files of root were cut",
         now: "mode 0600; another user's link or pipe is refused by name; random part files",
         tests: &[
-            ("schedlab-files", "test", "hostile::the_file_of_another_user_gives_the_new_one_nothing"),
+            (
+                "schedlab-files",
+                "test",
+                "hostile::the_file_of_another_user_gives_the_new_one_nothing",
+            ),
             ("schedlab-files", "test", "hostile::links_of_other_users_lead_to_their_own_only"),
             cli("writes::hostile::a_hostile_file_system_gets_nothing_of_root"),
         ],
@@ -115,13 +119,17 @@ pub(crate) fn command() -> Result<ExitCode> {
     let built = Built::all()?;
     let mut failed = 0;
     for case in &CASES {
-        println!("{}: {}\n  before: {}\n  now:    {}", case.name, case.attack, case.before, case.now);
+        println!(
+            "{}: {}\n  before: {}\n  now:    {}",
+            case.name, case.attack, case.before, case.now
+        );
         for (package, kind, test) in case.tests {
             let mut command = built.test(package, kind, test)?;
             let output = command.stdin(Stdio::null()).output()?;
             let said = [output.stdout, output.stderr].concat();
             let said = String::from_utf8_lossy(&said);
-            let skipped = said.lines().find(|line| line.contains("SKIPPED") || line.contains("skipped:"));
+            let skipped =
+                said.lines().find(|line| line.contains("SKIPPED") || line.contains("skipped:"));
             let verdict = match skipped {
                 _ if !output.status.success() || said.contains(" 0 passed") => {
                     failed += 1;

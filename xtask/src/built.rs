@@ -1,12 +1,13 @@
-//! The test programs of the workspace, built as `cargo test --workspace` builds them, and run one by one: `cargo test -p CRATE` would build the
-//! dependencies again with fewer features.
+//! The test programs of the workspace, built as `cargo test --workspace` builds them, and run one
+//! by one: `cargo test -p CRATE` would build the dependencies again with fewer features.
 
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Programs by the crate's name and the kind of the target: `lib` or `test`; `program`: what is tested itself.
+/// Programs by the crate's name and the kind of the target: `lib` or `test`; `program`: what is
+/// tested itself.
 pub(crate) struct Built(BTreeMap<(String, String), Program>);
 
 struct Program {

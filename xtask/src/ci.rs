@@ -1,4 +1,5 @@
-//! `cargo xtask ci`: everything that must hold before a change lands, in the order in which it fails fastest.
+//! `cargo xtask ci`: everything that must hold before a change lands, in the order in which it
+//! fails fastest.
 
 use crate::{tidy, tree};
 use anyhow::{Context, Result};
@@ -12,7 +13,10 @@ struct Step {
 
 const BEFORE: &[Step] = &[
     Step { title: "formatting", args: &["fmt", "--all", "--check"] },
-    Step { title: "lints", args: &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"] },
+    Step {
+        title: "lints",
+        args: &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"],
+    },
 ];
 
 const TESTS: &[Step] =
@@ -22,8 +26,10 @@ const LICENCES: Step = Step {
     title: "licences, sources and doubles of dependencies",
     args: &["deny", "--offline", "check", "licenses", "bans", "sources"],
 };
-const ADVISORIES_DATABASE: Step = Step { title: "database of advisories", args: &["deny", "fetch", "db"] };
-const ADVISORIES: Step = Step { title: "advisories", args: &["deny", "--offline", "check", "advisories"] };
+const ADVISORIES_DATABASE: Step =
+    Step { title: "database of advisories", args: &["deny", "fetch", "db"] };
+const ADVISORIES: Step =
+    Step { title: "advisories", args: &["deny", "--offline", "check", "advisories"] };
 
 /// Runs the steps; stops at the first that fails.
 pub(crate) fn command(fast: bool) -> Result<ExitCode> {
@@ -51,8 +57,8 @@ pub(crate) fn command(fast: bool) -> Result<ExitCode> {
 /// What is said where RustSec's database is not at hand; docs/security.md has it too.
 const UNCHECKED: &str = "known holes are not checked: no package of crates.io carries RustSec's database (the package `rustsec` is a client for it)";
 
-/// `cargo xtask deny`: what deny.toml allows, and known holes where RustSec's database can be fetched. What cannot run here
-/// is said, and is no failure.
+/// `cargo xtask deny`: what deny.toml allows, and known holes where RustSec's database can be
+/// fetched. What cannot run here is said, and is no failure.
 pub(crate) fn dependencies() -> Result<ExitCode> {
     if !installed("deny") {
         println!(
@@ -65,7 +71,10 @@ pub(crate) fn dependencies() -> Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
     if !cargo(&ADVISORIES_DATABASE)? {
-        println!("== {}: left out, the database cannot be fetched from here; {UNCHECKED}", ADVISORIES.title);
+        println!(
+            "== {}: left out, the database cannot be fetched from here; {UNCHECKED}",
+            ADVISORIES.title
+        );
         return Ok(ExitCode::SUCCESS);
     }
     Ok(if cargo(&ADVISORIES)? { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -1,6 +1,7 @@
-//! `cargo xtask disturb -- COMMAND`: runs a command on a machine whose CPUs are taken away at random moments, as a
-//! hypervisor takes them: a real-time thread of the highest priority holds one of them, or all at once, for a while. What
-//! fails here by chance fails in CI by chance. (Unlike under a hypervisor, interrupts are served meanwhile.)
+//! `cargo xtask disturb -- COMMAND`: runs a command on a machine whose CPUs are taken away at
+//! random moments, as a hypervisor takes them: a real-time thread of the highest priority holds one
+//! of them, or all at once, for a while. What fails here by chance fails in CI by chance. (Unlike
+//! under a hypervisor, interrupts are served meanwhile.)
 
 mod answers;
 
@@ -17,10 +18,12 @@ use std::time::{Duration, Instant};
 const ABOVE_ALL: Policy = Policy::Fifo(99);
 /// The shortest time for which a CPU is away.
 const SHORTEST: Duration = Duration::from_millis(1);
-/// The longest, unless `--longest` says something else. Longer ones were not seen on machines for CI.
+/// The longest, unless `--longest` says something else. Longer ones were not seen on machines for
+/// CI.
 #[cfg(test)]
 const LONGEST: Duration = Duration::from_millis(40);
-/// What `--longest` may say: the kernel stops real-time threads that hold a CPU for 950 ms in a second.
+/// What `--longest` may say: the kernel stops real-time threads that hold a CPU for 950 ms in a
+/// second.
 const LONGEST_MAX: Duration = Duration::from_millis(500);
 /// The part of each CPU's time that is taken, unless `--share` says something else.
 const SHARE_PERCENT: u64 = 8;
@@ -65,7 +68,8 @@ fn stall(text: &str) -> Result<Duration> {
     Ok(time)
 }
 
-/// One time that CPUs are away: when it begins, counted from the start, how long it lasts, and where (`None`: everywhere).
+/// One time that CPUs are away: when it begins, counted from the start, how long it lasts, and
+/// where (`None`: everywhere).
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Stall {
     begin: Duration,
@@ -93,7 +97,8 @@ fn stalls(options: &DisturbArgs, cpus: usize) -> impl Iterator<Item = Stall> + u
     })
 }
 
-/// Takes `cpu`, the one with this index, away whenever the plan says so: how often, and for how long in all.
+/// Takes `cpu`, the one with this index, away whenever the plan says so: how often, and for how
+/// long in all.
 fn take(
     cpu: CpuId,
     index: usize,
@@ -133,7 +138,11 @@ impl Drop for Disturbed {
 }
 
 /// Until the command ends, or the time is over: the command's exit code.
-fn wait(command: Option<&mut Disturbed>, time: Option<Duration>, failed: &AtomicBool) -> Result<u8> {
+fn wait(
+    command: Option<&mut Disturbed>,
+    time: Option<Duration>,
+    failed: &AtomicBool,
+) -> Result<u8> {
     let start = Instant::now();
     let mut command = command;
     while !failed.load(Ordering::Relaxed) && time.is_none_or(|time| start.elapsed() < time) {
@@ -147,8 +156,8 @@ fn wait(command: Option<&mut Disturbed>, time: Option<Duration>, failed: &Atomic
     Ok(u8::from(command.is_some()))
 }
 
-/// Calls `work` beside stalls and hogs; it is told when they cannot be made. Returns what it returns, and how often and for how long
-/// each CPU was away.
+/// Calls `work` beside stalls and hogs; it is told when they cannot be made. Returns what it
+/// returns, and how often and for how long each CPU was away.
 fn beside<T>(
     options: &DisturbArgs,
     cpus: &[CpuId],
@@ -208,7 +217,10 @@ pub(crate) fn command(options: &DisturbArgs) -> Result<ExitCode> {
     let time = start.elapsed();
     for (cpu, (count, sum)) in cpus.iter().zip(taken) {
         let share = sum.as_secs_f64() / time.as_secs_f64() * 100.0;
-        println!("disturb, seed {}: {cpu} away {count} times in {time:.1?}, {share:.1} %", options.seed);
+        println!(
+            "disturb, seed {}: {cpu} away {count} times in {time:.1?}, {share:.1} %",
+            options.seed
+        );
     }
     Ok(ExitCode::from(code))
 }
@@ -225,7 +237,8 @@ mod tests {
 
     #[test]
     fn options_are_checked() {
-        let some = options("--seed 7 --share 5 --longest 20ms --hogs 2 -- cargo test --seed").unwrap();
+        let some =
+            options("--seed 7 --share 5 --longest 20ms --hogs 2 -- cargo test --seed").unwrap();
         assert_eq!((some.seed, some.share_percent, some.hogs), (7, 5, 2));
         assert_eq!(
             (some.longest, some.command.join(" ").as_str()),

@@ -1,5 +1,6 @@
-//! `cargo xtask docs`: the parts of the documents that are made from code, and the output below their commands. `xtask tidy` fails
-//! when the first are stale, `crates/cli/tests/it/documented.rs` when the second is.
+//! `cargo xtask docs`: the parts of the documents that are made from code, and the output below
+//! their commands. `xtask tidy` fails when the first are stale, `crates/cli/tests/it/documented.rs`
+//! when the second is.
 
 mod python;
 
@@ -31,7 +32,8 @@ const SCHEDULERS: &str = "docs/schedulers.md";
 const METRICS_PAGE: &str = "docs/metrics.md";
 const TABLES_PAGE: &str = "docs/tables.md";
 const LADDER: &str = "docs/redis-batch.svg";
-/// The page with the generated tables of formats and of load generators, and the lines around each table.
+/// The page with the generated tables of formats and of load generators, and the lines around each
+/// table.
 const EXCHANGE: &str = "docs/exchange-formats.md";
 const FORMATS_BEGIN: &str =
     "<!-- made by `cargo xtask docs` from formats::all (crates/trace/src/import) -->\n";
@@ -71,12 +73,14 @@ pub(crate) fn command() -> Result<ExitCode> {
     blocks(&root)
 }
 
-/// Runs the commands of all pages and writes what they print below them: the test that compares them does it.
+/// Runs the commands of all pages and writes what they print below them: the test that compares
+/// them does it.
 fn blocks(root: &Path) -> Result<ExitCode> {
     let test = "documented::every_block_of_output_is_what_the_program_prints";
     // As `make test` compiles it: another selection of targets would compile most crates once more.
     let mut command = Built::all()?.test("schedlab-cli", "test", test)?;
-    let status = command.env("SCHEDLAB_DOCS", "write").current_dir(root.join("crates/cli")).status()?;
+    let status =
+        command.env("SCHEDLAB_DOCS", "write").current_dir(root.join("crates/cli")).status()?;
     if status.success() {
         println!("the blocks of all pages are what their commands print");
     }
@@ -91,7 +95,11 @@ pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) {
     };
     for (file, text) in texts {
         if std::fs::read_to_string(root.join(&file)).unwrap_or_default() != text {
-            findings.push(Finding::new(&file, 0, "is stale: run `cargo xtask docs` and commit the result"));
+            findings.push(Finding::new(
+                &file,
+                0,
+                "is stale: run `cargo xtask docs` and commit the result",
+            ));
         }
     }
 }
@@ -114,7 +122,10 @@ fn texts(root: &Path) -> Result<Vec<(String, String)>> {
 }
 
 /// Returns the pages that have generated tables among their text.
-fn pages(root: &Path, schemas: &[(&'static str, serde_json::Value)]) -> Result<BTreeMap<String, String>> {
+fn pages(
+    root: &Path,
+    schemas: &[(&'static str, serde_json::Value)],
+) -> Result<BTreeMap<String, String>> {
     let mut tables = vec![
         (EXCHANGE, FORMATS_BEGIN.to_owned(), formats()),
         (EXCHANGE, CLIENTS_BEGIN.to_owned(), clients()),
@@ -161,7 +172,8 @@ fn clients() -> String {
 
 /// The table of what `import` knows.
 fn formats() -> String {
-    let mut text = String::from("| file | read | what is kept, or what makes it readable |\n|---|---|---|\n");
+    let mut text =
+        String::from("| file | read | what is kept, or what makes it readable |\n|---|---|---|\n");
     for format in formats::all() {
         let read = match (format.is_trace(), format.elsewhere()) {
             (true, _) => "yes",
@@ -170,7 +182,12 @@ fn formats() -> String {
             (false, Some(Elsewhere::Scenario)) => "is one already",
             (false, None) => "no",
         };
-        let _ = writeln!(text, "| {} | {read} | {} |", format.what, format.advice().unwrap_or(format.notes));
+        let _ = writeln!(
+            text,
+            "| {} | {read} | {} |",
+            format.what,
+            format.advice().unwrap_or(format.notes)
+        );
     }
     text
 }
@@ -235,7 +252,11 @@ fn metrics() -> String {
             (true, true) => "yes".to_owned(),
             (true, false) => stats.join(", "),
         };
-        let _ = writeln!(text, "| `{}` | {of} | {unit} | {better} | {reported} | {} |", def.name, def.doc);
+        let _ = writeln!(
+            text,
+            "| `{}` | {of} | {unit} | {better} | {reported} | {} |",
+            def.name, def.doc
+        );
     }
     text
 }
@@ -259,7 +280,8 @@ fn redis_ladder(root: &Path) -> Result<String> {
 
 /// The response times that the clients see, at [`RUNGS`].
 fn response_ladder(scenario: &Scenario, scheduler: &str, name: &str) -> Result<Vec<Ns>> {
-    let unchanged = Variant { name: scenario.baseline.clone(), schedulers: Vec::new(), clauses: Vec::new() };
+    let unchanged =
+        Variant { name: scenario.baseline.clone(), schedulers: Vec::new(), clauses: Vec::new() };
     let variant = std::iter::once(&unchanged)
         .chain(&scenario.variants)
         .find(|variant| variant.name == name)
@@ -280,7 +302,8 @@ fn response_ladder(scenario: &Scenario, scheduler: &str, name: &str) -> Result<V
         ..RunOptions::default()
     };
     let built = registry::build(&spec, machine.topology.cpus())?;
-    let outcome = schedlab_sim::run(&machine, &applied.workload, built.as_ref(), &options, &mut ())?;
+    let outcome =
+        schedlab_sim::run(&machine, &applied.workload, built.as_ref(), &options, &mut ())?;
     let response = &outcome.metrics.sources.first().context("redis-batch has no source")?.response;
     Ok(RUNGS
         .iter()
@@ -308,7 +331,9 @@ fn schedulers(all: &[Entry]) -> String {
             text.push_str("\nNo knobs.\n");
             continue;
         }
-        text.push_str("\n| knob | default | allowed | what it does | source |\n|---|---|---|---|---|\n");
+        text.push_str(
+            "\n| knob | default | allowed | what it does | source |\n|---|---|---|---|---|\n",
+        );
         for knob in knobs {
             let cell = |part: &str| part.replace('|', "\\|").replace('\n', " ");
             let _ = writeln!(
@@ -336,7 +361,10 @@ mod tests {
         let root = tree::root();
         let there = std::fs::read_to_string(root.join(LADDER)).unwrap_or_default();
         let now = redis_ladder(&root).expect("redis-batch runs");
-        assert!(there == now, "{LADDER} is stale: run `cargo xtask docs`, look at it, and commit it");
+        assert!(
+            there == now,
+            "{LADDER} is stale: run `cargo xtask docs`, look at it, and commit it"
+        );
     }
 
     #[test]
@@ -346,7 +374,12 @@ mod tests {
             let (doc, source) = ("Length of a | slice.", "a textbook");
             vec![Knob { name: "slice_ns", kind, unit: "", default: "4ms".to_owned(), doc, source }]
         }
-        let entry = Entry { name: "novel", summary: "For a test.", knobs, ..schedlab_scheduler::simple::RR };
+        let entry = Entry {
+            name: "novel",
+            summary: "For a test.",
+            knobs,
+            ..schedlab_scheduler::simple::RR
+        };
         let text = schedulers(&[entry]);
         assert!(text.contains("## novel\nFor a test.\n"), "{text}");
         assert!(text.contains("| `slice_ns` | 4ms | a time from 1.00us to 1.00s"), "{text}");

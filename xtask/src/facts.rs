@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 fn sources(folder: &Path, found: &mut String) {
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
+    let mut paths: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
     paths.sort();
     for path in paths {
         if path.is_dir() {
@@ -22,7 +23,8 @@ fn facts_name_tests_that_exist() {
     for folder in ["crates/scheduler/src", "crates/sim/tests", "crates/study/tests"] {
         sources(&root.join(folder), &mut code);
     }
-    let rows = text.split("## Not held").next().unwrap().lines().filter(|line| line.starts_with("| "));
+    let rows =
+        text.split("## Not held").next().unwrap().lines().filter(|line| line.starts_with("| "));
     let mut seen = 0;
     for row in rows {
         for name in row.split('`').skip(1).step_by(2).filter(|name| name.contains('_')) {

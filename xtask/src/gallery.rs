@@ -1,4 +1,5 @@
-//! `cargo xtask gallery`: the hash of the events of every scenario, which a test compares with what it plays.
+//! `cargo xtask gallery`: the hash of the events of every scenario, which a test compares with what
+//! it plays.
 
 use crate::tree;
 use anyhow::{Context, Result};

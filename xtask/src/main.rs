@@ -1,4 +1,5 @@
-//! Chores of the workspace: `cargo xtask help` lists them. A thin dispatcher; each chore is a module of its own, or is in `guest-lab`.
+//! Chores of the workspace: `cargo xtask help` lists them. A thin dispatcher; each chore is a
+//! module of its own, or is in `guest-lab`.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr)] // a command-line tool
 
@@ -30,7 +31,10 @@ use std::process::ExitCode;
 
 /// Chores of the workspace
 #[derive(Parser)]
-#[command(name = "cargo xtask", after_help = "Exit codes: 0 done, 1 something was found, 2 bad arguments.")]
+#[command(
+    name = "cargo xtask",
+    after_help = "Exit codes: 0 done, 1 something was found, 2 bad arguments."
+)]
 struct Line {
     #[command(subcommand)]
     chore: Chore,
@@ -48,14 +52,16 @@ enum Chore {
         #[arg(long)]
         fast: bool,
     },
-    /// Checks licences, sources and known holes of dependencies (cargo-deny); says what it cannot check here
+    /// Checks licences, sources and known holes of dependencies (cargo-deny); says what it cannot
+    /// check here
     Deny,
     Stress(stress::StressArgs),
     Fuzz(fuzz::FuzzArgs),
     Disturb(disturb::DisturbArgs),
     Guest(guest_lab::guest::GuestArgs),
     GuestOracle(guest_lab::guest_oracle::GuestOracleArgs),
-    /// Builds the BPF objects and compares them with those in bpf/ (needs clang, llvm and libbpf-dev)
+    /// Builds the BPF objects and compares them with those in bpf/ (needs clang, llvm and
+    /// libbpf-dev)
     Bpf {
         /// Replace them
         #[arg(long)]
@@ -63,23 +69,27 @@ enum Chore {
     },
     /// Writes the generated files of docs/ anew, and the output below the commands of every page
     Docs,
-    /// Plays every scenario of the gallery and writes the hash of its events: crates/cli/tests/gallery-hashes.txt (a minute)
+    /// Plays every scenario of the gallery and writes the hash of its events:
+    /// crates/cli/tests/gallery-hashes.txt (a minute)
     Gallery,
     Oracle(oracle::OracleArgs),
-    /// Counts what the oracles compare, for `schedlab published`: writes oracles/checked.json (some minutes)
+    /// Counts what the oracles compare, for `schedlab published`: writes oracles/checked.json (some
+    /// minutes)
     Checked,
     Pairs(guest_lab::pairs::chore::PairsArgs),
     Reach(reach::ReachArgs),
     SameResults(same_results::SameResultsArgs),
-    /// Kills every command that writes at random moments, and fills its disk: the old file stays, or the whole new one is there; and, as
-    /// root, lets it write where another user prepared links, pipes and modes
+    /// Kills every command that writes at random moments, and fills its disk: the old file stays,
+    /// or the whole new one is there; and, as root, lets it write where another user prepared
+    /// links, pipes and modes
     TortureWrites {
         /// How many rounds
         #[arg(long, value_name = "N", default_value_t = 500)]
         rounds: u32,
     },
-    /// Attacks keepers, drivers and commands at random moments (root): kills, stops, limits, journals that are removed, cut or garbled,
-    /// numbers that are used again, second instances, full disks; everything is as before, nothing is left
+    /// Attacks keepers, drivers and commands at random moments (root): kills, stops, limits,
+    /// journals that are removed, cut or garbled, numbers that are used again, second instances,
+    /// full disks; everything is as before, nothing is left
     TortureLive {
         /// How many rounds; one of eight attacks a whole driver
         #[arg(long, value_name = "N", default_value_t = torture_live::ROUNDS)]
@@ -88,10 +98,11 @@ enum Chore {
         #[arg(long, value_name = "N", default_value_t = 1)]
         seed: u64,
     },
-    /// Prints the cases by which schedlab was broken when it was attacked as root: what was done, what it did, and whether the tests of
-    /// that hold now
+    /// Prints the cases by which schedlab was broken when it was attacked as root: what was done,
+    /// what it did, and whether the tests of that hold now
     Broken,
-    /// Watches the memory of `schedlab watch` beside threads that are created and end, minute by minute
+    /// Watches the memory of `schedlab watch` beside threads that are created and end, minute by
+    /// minute
     WatchFlat {
         /// How many threads
         #[arg(long, value_name = "N", default_value_t = watch_flat::THREADS)]

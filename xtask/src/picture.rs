@@ -1,4 +1,5 @@
-//! A latency ladder as SVG: one line a series, percentiles to the right, time upwards on a log scale.
+//! A latency ladder as SVG: one line a series, percentiles to the right, time upwards on a log
+//! scale.
 
 use schedlab_model::Ns;
 use std::fmt::Write;

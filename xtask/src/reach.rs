@@ -1,5 +1,6 @@
-//! `cargo xtask reach PART -- COMMAND`: runs a part of the tests, unless no file that counts for it has changed since it passed.
-//! Which files count is said in `.ci/reach.toml`; when in doubt, the part runs.
+//! `cargo xtask reach PART -- COMMAND`: runs a part of the tests, unless no file that counts for it
+//! has changed since it passed. Which files count is said in `.ci/reach.toml`; when in doubt, the
+//! part runs.
 
 use crate::tree;
 use anyhow::{Context, Result, ensure};
@@ -35,8 +36,8 @@ struct Pass {
     hash: String,
 }
 
-/// Runs a part of the tests, unless no file that counts for it (.ci/reach.toml) has changed since it passed; alone: prints which
-/// parts would run, and why
+/// Runs a part of the tests, unless no file that counts for it (.ci/reach.toml) has changed since
+/// it passed; alone: prints which parts would run, and why
 #[derive(clap::Args, Debug)]
 pub(crate) struct ReachArgs {
     /// The part
@@ -69,16 +70,22 @@ pub(crate) fn command(args: &ReachArgs) -> Result<ExitCode> {
     let program = &args.command;
     match why(&tree, part, rule) {
         None if !args.always => {
-            println!("{part}: left out, no file that counts for it has changed since it passed ({RULES})");
+            println!(
+                "{part}: left out, no file that counts for it has changed since it passed ({RULES})"
+            );
             return Ok(ExitCode::SUCCESS);
         }
         reason => println!("{part}: {}", reason.unwrap_or("runs, as asked".to_owned())),
     }
     let before = hash(&tree, rule);
-    let status =
-        Command::new(&program[0]).args(&program[1..]).status().with_context(|| program[0].clone())?;
+    let status = Command::new(&program[0])
+        .args(&program[1..])
+        .status()
+        .with_context(|| program[0].clone())?;
     if !status.success() {
-        return Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)));
+        return Ok(ExitCode::from(
+            status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1),
+        ));
     }
     // What changed meanwhile was not tested.
     if let (Ok(before), Ok(after)) = (before, hash(&tree, rule))
@@ -130,7 +137,11 @@ fn counted(tree: &Path, rule: &Rule) -> Result<Vec<String>> {
     git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", "."]);
     git.args(rule.cannot.iter().map(|spec| format!(":(exclude){spec}"))).current_dir(tree);
     let output = git.output().context("git")?;
-    ensure!(output.status.success(), "git ls-files: {}", String::from_utf8_lossy(&output.stderr).trim());
+    ensure!(
+        output.status.success(),
+        "git ls-files: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
     let text = String::from_utf8(output.stdout).context("names of files")?;
     let mut files: Vec<String> = text.split('\0').map(str::to_owned).collect();
     files.retain(|file| !file.is_empty() && tree.join(file).is_file());
@@ -145,13 +156,15 @@ fn ask(tree: &Path, question: &[String]) -> Result<String> {
         return Ok(String::new());
     }
     let program = std::env::current_exe().context("this program")?;
-    let output = Command::new(program).args(question).current_dir(tree).stdin(Stdio::null()).output()?;
+    let output =
+        Command::new(program).args(question).current_dir(tree).stdin(Stdio::null()).output()?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "cargo xtask {}: {}", question.join(" "), said.trim());
     String::from_utf8(output.stdout).context("its answer")
 }
 
-/// Returns a hash of the names and contents of the files that count for a part, and of the answer that does.
+/// Returns a hash of the names and contents of the files that count for a part, and of the answer
+/// that does.
 fn hash(tree: &Path, rule: &Rule) -> Result<String> {
     let files = counted(tree, rule)?;
     ensure!(!files.is_empty(), "no file counts");
@@ -164,7 +177,11 @@ fn hash(tree: &Path, rule: &Rule) -> Result<String> {
 
 fn hash_object(tree: &Path, options: &[&str], input: &str) -> Result<String> {
     let mut git = Command::new("git");
-    git.arg("hash-object").args(options).current_dir(tree).stdin(Stdio::piped()).stdout(Stdio::piped());
+    git.arg("hash-object")
+        .args(options)
+        .current_dir(tree)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
     let mut child = git.spawn().context("git")?;
     let mut stdin = child.stdin.take().context("git has a standard input")?;
     let input = input.to_owned();
@@ -184,8 +201,10 @@ mod tests {
     fn what_a_changed_path_makes_run() {
         let tree = tree::root();
         let rules = rules(&tree).unwrap();
-        let counted: BTreeMap<&str, Vec<String>> =
-            rules.iter().map(|(part, rule)| (part.as_str(), super::counted(&tree, rule).unwrap())).collect();
+        let counted: BTreeMap<&str, Vec<String>> = rules
+            .iter()
+            .map(|(part, rule)| (part.as_str(), super::counted(&tree, rule).unwrap()))
+            .collect();
         for (path, runs) in [
             ("Cargo.lock", &["guests-short", "python"][..]),
             ("README.md", &[]),
@@ -210,7 +229,8 @@ mod tests {
     /// A repository with one file that counts and one that does not.
     #[test]
     fn only_what_counts_changes_the_hash() {
-        let tree = schedlab_testing::temp_dir().join(format!("schedlab-reach-{}", std::process::id()));
+        let tree =
+            schedlab_testing::temp_dir().join(format!("schedlab-reach-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&tree);
         std::fs::create_dir_all(tree.join("docs")).unwrap();
         let write = |file: &str, text: &str| std::fs::write(tree.join(file), text).unwrap();
@@ -218,7 +238,9 @@ mod tests {
         write("a.rs", "1");
         write("docs/README.md", "1");
         assert!(hash(&tree, &rule).is_err(), "without git nothing is left out");
-        assert!(Command::new("git").args(["init", "-q"]).current_dir(&tree).status().unwrap().success());
+        assert!(
+            Command::new("git").args(["init", "-q"]).current_dir(&tree).status().unwrap().success()
+        );
         let first = hash(&tree, &rule).unwrap();
         write("docs/README.md", "2");
         assert_eq!(hash(&tree, &rule).unwrap(), first);
@@ -244,10 +266,13 @@ mod tests {
 
     #[test]
     fn a_part_that_passed_is_left_out_until_something_changes() {
-        let tree = schedlab_testing::temp_dir().join(format!("schedlab-passed-{}", std::process::id()));
+        let tree =
+            schedlab_testing::temp_dir().join(format!("schedlab-passed-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&tree);
         std::fs::create_dir_all(tree.join(".ci")).unwrap();
-        assert!(Command::new("git").args(["init", "-q"]).current_dir(&tree).status().unwrap().success());
+        assert!(
+            Command::new("git").args(["init", "-q"]).current_dir(&tree).status().unwrap().success()
+        );
         std::fs::write(tree.join("a.rs"), "1").unwrap();
         let rule = Rule { cannot: vec![PASSED.to_owned()], asks: Vec::new() };
         assert!(why(&tree, "x", &rule).unwrap().contains("does not say"));

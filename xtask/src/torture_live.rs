@@ -1,5 +1,6 @@
-//! `cargo xtask torture-live`: many rounds of the tests that attack keepers and drivers at random moments: kills, stops, limits, journals that are
-//! removed, cut or garbled, numbers that are used again, second instances, full disks.
+//! `cargo xtask torture-live`: many rounds of the tests that attack keepers and drivers at random
+//! moments: kills, stops, limits, journals that are removed, cut or garbled, numbers that are used
+//! again, second instances, full disks.
 
 use crate::built::Built;
 use anyhow::Result;
@@ -22,7 +23,8 @@ pub(crate) fn command(rounds: u64, seed: u64) -> Result<ExitCode> {
         ("schedlab-cli", "live::torture::tortured_drivers_leave_nothing", of_drivers),
     ];
     let built = Built::all()?;
-    // All that the tests start has this folder in its environment, and all that they write is in it.
+    // All that the tests start has this folder in its environment, and all that they write is in
+    // it.
     let folder = tempfile::Builder::new().prefix("schedlab-torture-").tempdir()?;
     let groups = groups();
     for (package, test, rounds) in tests {
@@ -63,18 +65,21 @@ fn left_in(folder: &Path) -> impl Iterator<Item = String> {
     let processes = names(Path::new("/proc")).filter(of_it).map(|pid| format!("process {pid}"));
     let claims = Path::new("/run/schedlab-claims");
     let is_of_it = |name: &String| {
-        std::fs::read_link(claims.join(name)).is_ok_and(|text| named(text.as_os_str().as_encoded_bytes()))
+        std::fs::read_link(claims.join(name))
+            .is_ok_and(|text| named(text.as_os_str().as_encoded_bytes()))
     };
     let claims = names(claims).filter(is_of_it).map(|name| format!("claim {name}"));
     // Each test program has one folder there, which the next one removes.
-    let files = names(folder).flat_map(|one| names(&folder.join(one))).map(|name| format!("file {name}"));
+    let files =
+        names(folder).flat_map(|one| names(&folder.join(one))).map(|name| format!("file {name}"));
     processes.chain(claims).chain(files).collect::<Vec<_>>().into_iter()
 }
 
 /// Returns the control groups that schedlab made, of whatever run.
 fn groups() -> BTreeSet<String> {
     let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/cpu"].map(Path::new).into_iter();
-    let all = roots.flat_map(|root| names(root).map(move |name| format!("{}/{name}", root.display())));
+    let all =
+        roots.flat_map(|root| names(root).map(move |name| format!("{}/{name}", root.display())));
     all.filter(|path| path.contains("/schedlab")).collect()
 }
 

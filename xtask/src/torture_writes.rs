@@ -1,5 +1,5 @@
-//! `cargo xtask torture-writes`: many rounds of the tests that kill every command that writes, fill its disk, and let it write as
-//! root where another user prepared links, pipes and modes.
+//! `cargo xtask torture-writes`: many rounds of the tests that kill every command that writes, fill
+//! its disk, and let it write as root where another user prepared links, pipes and modes.
 
 use anyhow::{Context, Result};
 use std::process::{Command, ExitCode};

@@ -5,16 +5,17 @@ use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The root of the workspace that cargo runs this for; of the one that it was built in when cargo does not run it. A
-/// `target` copied into another checkout must not look at the checkout that it comes from.
+/// The root of the workspace that cargo runs this for; of the one that it was built in when cargo
+/// does not run it. A `target` copied into another checkout must not look at the checkout that it
+/// comes from.
 pub(crate) fn root() -> PathBuf {
     let here = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     here.parent().expect("xtask lies in the workspace").to_owned()
 }
 
-/// Every file that git tracks or would track, as a path from `root`, sorted. Without git (a source archive)
-/// every file outside `target` and hidden folders.
+/// Every file that git tracks or would track, as a path from `root`, sorted. Without git (a source
+/// archive) every file outside `target` and hidden folders.
 pub(crate) fn files(root: &Path) -> Result<Vec<String>> {
     let listed = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])

@@ -1,4 +1,5 @@
-//! `cargo xtask watch-flat`: the memory of `schedlab watch` beside threads that are created and end, minute by minute.
+//! `cargo xtask watch-flat`: the memory of `schedlab watch` beside threads that are created and
+//! end, minute by minute.
 
 use crate::built::Built;
 use anyhow::{Context, Result};
@@ -8,10 +9,12 @@ use std::time::{Duration, Instant};
 /// Threads and minutes of the attack that found the leak (44 to 99 MB beside 13,909 threads).
 pub(crate) const THREADS: u32 = 15_000;
 pub(crate) const MINUTES: u32 = 10;
-/// Names of the threads, as those of a pool: each of up to 2,000 names has a row with its distributions.
+/// Names of the threads, as those of a pool: each of up to 2,000 names has a row with its
+/// distributions.
 const NAMES: u32 = 100;
-/// So much may come after the second minute, in KiB: half of what 15,000 threads took when ended tasks were kept. On a busy machine tables that have a
-/// greatest size still grow then (the switches that are remembered while a task waits: 12 MB).
+/// So much may come after the second minute, in KiB: half of what 15,000 threads took when ended
+/// tasks were kept. On a busy machine tables that have a greatest size still grow then (the
+/// switches that are remembered while a task waits: 12 MB).
 const GROWS: u64 = 30_000;
 
 pub(crate) fn command(threads: u32, minutes: u32) -> Result<ExitCode> {
@@ -35,9 +38,11 @@ pub(crate) fn command(threads: u32, minutes: u32) -> Result<ExitCode> {
                 (begun + pause * created).saturating_duration_since(Instant::now()).min(minute),
             );
         }
-        last = resident(watch.id())
-            .context("watch has ended early: `schedlab doctor` says whether this machine can be recorded")?;
-        // In the first two minutes the rows of names and the switches that are remembered fill up to their greatest sizes.
+        last = resident(watch.id()).context(
+            "watch has ended early: `schedlab doctor` says whether this machine can be recorded",
+        )?;
+        // In the first two minutes the rows of names and the switches that are remembered fill up
+        // to their greatest sizes.
         first = if now <= 2 { Some(last) } else { first };
         println!("minute {now:2}: {last} KiB resident, {created} threads created");
     }
@@ -50,5 +55,6 @@ pub(crate) fn command(threads: u32, minutes: u32) -> Result<ExitCode> {
 /// Returns the resident memory of a process in KiB.
 fn resident(pid: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse().ok())
+    text.lines()
+        .find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse().ok())
 }

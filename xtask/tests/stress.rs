@@ -1,5 +1,5 @@
-//! `cargo xtask stress` as a stranger runs it: with a fault planted in a copy of a scheduler it fails, and leaves a small
-//! scenario behind.
+//! `cargo xtask stress` as a stranger runs it: with a fault planted in a copy of a scheduler it
+//! fails, and leaves a small scenario behind.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,15 +11,17 @@ struct Ran {
 
 fn stress(args: &str, folder: &Path) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
-    let output = command.arg("stress").args(args.split(' ')).arg("--folder").arg(folder).output().unwrap();
-    let text =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let output =
+        command.arg("stress").args(args.split(' ')).arg("--folder").arg(folder).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
     Ran { code: output.status.code().unwrap_or(-1), text }
 }
 
 /// A new folder for one test; it goes when the test ends well.
 fn folder(name: &str) -> PathBuf {
-    let folder = schedlab_testing::temp_dir().join(format!("schedlab-stress-{name}-{}", std::process::id()));
+    let folder =
+        schedlab_testing::temp_dir().join(format!("schedlab-stress-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     folder
 }
@@ -52,7 +54,8 @@ fn a_planted_fault_leaves_a_small_scenario_behind() {
 fn what_hangs_or_dies_does_not_end_the_run() {
     for (plant, says) in [("spins", "hangs"), ("overflows", "dies")] {
         let folder = folder(plant);
-        let args = format!("--seed 1 --runs 12 --scheduler rr --plant {plant} --case 1s --trials 4");
+        let args =
+            format!("--seed 1 --runs 12 --scheduler rr --plant {plant} --case 1s --trials 4");
         let ran = stress(&args, &folder);
         assert!(ran.code == 1 && ran.text.contains(&format!("({says})")), "{plant}: {}", ran.text);
         assert!(kept(&folder).exists());

@@ -1,10 +1,12 @@
-//! The command line: the list of the commands. The arguments of each are beside its code, in `commands/NAME.rs`.
+//! The command line: the list of the commands. The arguments of each are beside its code, in
+//! `commands/NAME.rs`.
 
 use crate::commands;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use std::fmt::Write as _;
 
-/// Would another scheduler serve this workload better? Record a real machine, or write a scenario, and compare.
+/// Would another scheduler serve this workload better? Record a real machine, or write a scenario,
+/// and compare.
 #[derive(Debug, Parser)]
 #[command(
     name = "schedlab",
@@ -22,7 +24,13 @@ Exit codes: 0 done, 1 an expectation failed, 2 bad input or not possible here, 3
 )]
 pub(crate) struct Args {
     /// Use colours: on a terminal, always, or never (as with NO_COLOR)
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_default_value = true)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_default_value = true
+    )]
     pub(crate) color: ColorWhen,
     /// The command and its arguments.
     #[command(subcommand)]
@@ -63,7 +71,9 @@ pub(crate) fn command() -> clap::Command {
         OTHERS.into_iter().filter(|name| command.find_subcommand(name).is_some()).collect();
     let _ = write!(text, "\nOthers: {} (schedlab COMMAND --help)\n", others.join(", "));
     text += "\n{options}{after-help}";
-    command.help_template(text.replace("{options}", &format!("{header}Options:{header:#}\n{{options}}")))
+    command.help_template(
+        text.replace("{options}", &format!("{header}Options:{header:#}\n{{options}}")),
+    )
 }
 
 impl Args {
@@ -109,7 +119,8 @@ pub(crate) enum Command {
     Compare(commands::compare::CompareArgs),
     /// Search settings for the one that serves a goal best, and say how sure that is
     Tune(commands::tune::TuneArgs),
-    /// Print every published figure of the gallery's scenarios beside the simulated one, and why they differ
+    /// Print every published figure of the gallery's scenarios beside the simulated one, and why
+    /// they differ
     Published(commands::published::PublishedArgs),
     /// List the schedulers or the scenarios
     List(commands::list::ListArgs),
@@ -187,26 +198,32 @@ mod tests {
     /// As wide as help is at most.
     const WIDTH: usize = 100;
 
-    /// Refuses help texts that are wrapped twice, which leaves single words on lines: a paragraph is one line for clap to wrap,
-    /// and the line of an example fits.
+    /// Refuses help texts that are wrapped twice, which leaves single words on lines: a paragraph
+    /// is one line for clap to wrap, and the line of an example fits.
     fn check(command: &clap::Command, path: &str) {
         let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         for (line, next) in lines.iter().zip(lines.iter().skip(1).chain([&""])) {
-            assert!(!line.starts_with(' ') || line.chars().count() <= WIDTH, "{path}: too wide: {line}");
+            assert!(
+                !line.starts_with(' ') || line.chars().count() <= WIDTH,
+                "{path}: too wide: {line}"
+            );
             let goes_on = !line.is_empty() && !line.starts_with(' ') && !line.ends_with(':');
             let hard = goes_on && !next.is_empty() && !next.starts_with(' ');
             assert!(!hard, "{path}: end the line with a backslash, so that clap wraps it: {line}");
         }
-        command.get_subcommands().for_each(|inner| check(inner, &format!("{path} {}", inner.get_name())));
+        command
+            .get_subcommands()
+            .for_each(|inner| check(inner, &format!("{path} {}", inner.get_name())));
     }
 
     /// Commands whose output is a document and no result.
     const DOCUMENTS: [&str; 3] = ["generate", "completions", "man"];
 
     fn without_format(command: &clap::Command, path: &str, found: &mut Vec<String>) {
-        let inner =
-            command.get_subcommands().filter(|inner| inner.get_name() != "help" && !inner.is_hide_set());
+        let inner = command
+            .get_subcommands()
+            .filter(|inner| inner.get_name() != "help" && !inner.is_hide_set());
         let mut leaf = true;
         for inner in inner {
             leaf = false;
@@ -238,8 +255,11 @@ mod tests {
         let command = command();
         let mut listed: Vec<&str> =
             GROUPS.iter().flat_map(|(_, names)| *names).copied().chain(OTHERS).collect();
-        let mut known: Vec<&str> =
-            command.get_subcommands().filter(|one| !one.is_hide_set()).map(clap::Command::get_name).collect();
+        let mut known: Vec<&str> = command
+            .get_subcommands()
+            .filter(|one| !one.is_hide_set())
+            .map(clap::Command::get_name)
+            .collect();
         listed.sort_unstable();
         known.sort_unstable();
         assert_eq!(listed, known);
@@ -248,6 +268,9 @@ mod tests {
             assert!(line.chars().count() <= WIDTH, "{line}");
         }
         assert!(help.contains("\nPredict:\n  compare     Play a recording"), "{help}");
-        assert!(!help.contains("  generate ") && help.contains("Others: generate, published"), "{help}");
+        assert!(
+            !help.contains("  generate ") && help.contains("Others: generate, published"),
+            "{help}"
+        );
     }
 }

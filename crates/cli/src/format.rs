@@ -1,4 +1,5 @@
-//! The forms in which a command prints its result: one declaration of the option, one list of what the rows of each result are.
+//! The forms in which a command prints its result: one declaration of the option, one list of what
+//! the rows of each result are.
 
 mod paragraphs;
 mod results;
@@ -45,7 +46,8 @@ impl ResultFormat {
 /// The options of every command that prints a result.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct FormatArgs {
-    /// Print the result as table, markdown, csv, json or ndjson; `show` and `compare` as parquet, too (docs/formats.md)
+    /// Print the result as table, markdown, csv, json or ndjson; `show` and `compare` as parquet,
+    /// too (docs/formats.md)
     #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
     format: Option<ResultFormat>,
     /// Print as JSON: short for --format json
@@ -78,8 +80,8 @@ impl FormatArgs {
         false
     }
 
-    /// Returns the result in the chosen format. `value` is what JSON holds, `text` what a terminal shows; `to` is the file that it is
-    /// for.
+    /// Returns the result in the chosen format. `value` is what JSON holds, `text` what a terminal
+    /// shows; `to` is the file that it is for.
     pub(crate) fn print<T: Serialize>(
         &self,
         to: Option<&Path>,
@@ -112,7 +114,8 @@ impl FormatArgs {
 
 fn shaped(json: &str) -> anyhow::Result<(tree::Tree, &'static ResultShape)> {
     let tree: tree::Tree = serde_json::from_str(json).context("the result is no JSON")?;
-    let shape = ResultShape::of(tree.text("schema").unwrap_or_default()).context("a result without rows")?;
+    let shape = ResultShape::of(tree.text("schema").unwrap_or_default())
+        .context("a result without rows")?;
     Ok((tree, shape))
 }
 

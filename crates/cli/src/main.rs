@@ -1,8 +1,8 @@
-//! The binary `schedlab`: arguments, output, exit codes. What the commands do is in `schedlab_study` (predictions) and
-//! `schedlab_lab` (experiments on this machine).
+//! The binary `schedlab`: arguments, output, exit codes. What the commands do is in
+//! `schedlab_study` (predictions) and `schedlab_lab` (experiments on this machine).
 //!
-//! Exit codes: 0 done, 1 a stated expectation failed, 2 bad input or not possible here, 3 ran but the result
-//! cannot be trusted.
+//! Exit codes: 0 done, 1 a stated expectation failed, 2 bad input or not possible here, 3 ran but
+//! the result cannot be trusted.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -93,7 +93,9 @@ fn main() -> ExitCode {
         Ok(exit) => exit.into(),
         // The reader of a pipe has read enough: that is no error.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => failed(&stdin::named(&message(&error)), format::asks_for_json(std::env::args_os())),
+        Err(error) => {
+            failed(&stdin::named(&message(&error)), format::asks_for_json(std::env::args_os()))
+        }
     }
 }
 
@@ -109,7 +111,8 @@ fn all_given_back(result: anyhow::Result<exit::Exit>) -> anyhow::Result<exit::Ex
         let _ = writeln!(std::io::stderr(), "error: {}", limited(&message(&error)));
     }
     for one in left {
-        let all: Vec<String> = one.failures.iter().map(|(what, why)| format!("{what} ({why})")).collect();
+        let all: Vec<String> =
+            one.failures.iter().map(|(what, why)| format!("{what} ({why})")).collect();
         let text = format!(
             "not everything could be given back: {}. The journal {} stays, and `schedlab restore` tries again",
             all.join("; "),
@@ -138,7 +141,8 @@ fn arguments() -> Result<Args, ExitCode> {
     Ok(args)
 }
 
-/// Prints the help that was asked for, or why the arguments were refused. An argument is data: its control characters are escaped.
+/// Prints the help that was asked for, or why the arguments were refused. An argument is data: its
+/// control characters are escaped.
 fn refused(error: &clap::Error) -> ExitCode {
     #[cfg(not(feature = "parquet"))]
     if error.use_stderr() && wants_parquet(std::env::args_os()) {
@@ -160,7 +164,8 @@ fn refused(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Prints why the command failed: as a line, or as JSON where the result would have been JSON. Standard output stays empty.
+/// Prints why the command failed: as a line, or as JSON where the result would have been JSON.
+/// Standard output stays empty.
 fn failed(message: &str, json: bool) -> ExitCode {
     let message = limited(&on_one_line(message, std::env::args_os()));
     let text = if json {
@@ -200,11 +205,14 @@ fn missing(words: &[String]) -> anyhow::Error {
 fn wants_parquet(mut arguments: impl Iterator<Item = std::ffi::OsString>) -> bool {
     arguments.any(|word| {
         let word = word.to_string_lossy();
-        word == "parquet" || word == "--format=parquet" || word.split('=').next() == Some("--parquet")
+        word == "parquet"
+            || word == "--format=parquet"
+            || word.split('=').next() == Some("--parquet")
     })
 }
 
-/// Says that a command is not among those of a build without the machine. A misspelt one is no command of another build.
+/// Says that a command is not among those of a build without the machine. A misspelt one is no
+/// command of another build.
 #[cfg(any(test, not(feature = "machine")))]
 fn not_among(name: &str, known: &[&str]) -> String {
     let near = schedlab_model::text::nearest(name, known.iter().copied());
@@ -216,7 +224,8 @@ fn not_among(name: &str, known: &[&str]) -> String {
     )
 }
 
-/// Whether an error is about an agent or a guardian: the pipe to it is not one from which a reader has read enough.
+/// Whether an error is about an agent or a guardian: the pipe to it is not one from which a reader
+/// has read enough.
 #[cfg(feature = "machine")]
 fn is_live(error: &anyhow::Error) -> bool {
     error.is::<schedlab_live::LiveError>()
@@ -256,8 +265,17 @@ mod tests {
 
     #[test]
     fn a_misspelt_command_is_not_one_of_another_build() {
-        let known =
-            ["show", "diff", "generate", "import", "export", "compare", "published", "list", "explain"];
+        let known = [
+            "show",
+            "diff",
+            "generate",
+            "import",
+            "export",
+            "compare",
+            "published",
+            "list",
+            "explain",
+        ];
         let misspelt = not_among("compar", &known);
         assert!(
             misspelt.starts_with("`compar` is not in this program: did you mean `compare`?"),

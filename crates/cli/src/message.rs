@@ -1,4 +1,5 @@
-//! How much of an input a message may quote. A message is read by a person: a file of one line of 60 MB does not become one of 60 MB.
+//! How much of an input a message may quote. A message is read by a person: a file of one line of
+//! 60 MB does not become one of 60 MB.
 
 use schedlab_model::text::{QUOTED_MAX, shown, shown_lines};
 use std::borrow::Cow;
@@ -8,8 +9,8 @@ const LINE_MAX: usize = 2_000;
 /// Lines of a message: the help to an option has some twenty.
 const LINES_MAX: usize = 60;
 
-/// Returns a message in which arguments of the command line that have line ends or tabs, such as the names of files, are shown
-/// without: they forge no line.
+/// Returns a message in which arguments of the command line that have line ends or tabs, such as
+/// the names of files, are shown without: they forge no line.
 pub(crate) fn on_one_line(
     message: &str,
     arguments: impl Iterator<Item = std::ffi::OsString>,
@@ -24,8 +25,8 @@ pub(crate) fn on_one_line(
     text
 }
 
-/// Returns a message as it is shown: what is quoted (between backticks, or a word) has [`QUOTED_MAX`] characters at most, and nothing
-/// acts on a terminal.
+/// Returns a message as it is shown: what is quoted (between backticks, or a word) has
+/// [`QUOTED_MAX`] characters at most, and nothing acts on a terminal.
 pub(crate) fn limited(message: &str) -> String {
     let mut lines = message.split('\n');
     let mut text = String::new();
@@ -79,7 +80,10 @@ mod tests {
         let named = |message: &'static str, argument: &str| {
             on_one_line(message, std::iter::once(argument.into())).into_owned()
         };
-        assert_eq!(named("a\nb.slt: no such file\nsee x", "a\nb.slt"), "a\\nb.slt: no such file\nsee x");
+        assert_eq!(
+            named("a\nb.slt: no such file\nsee x", "a\nb.slt"),
+            "a\\nb.slt: no such file\nsee x"
+        );
         assert_eq!(
             named("a: no such file\n", "\n"),
             "a: no such file\n",
@@ -89,12 +93,12 @@ mod tests {
 
     #[test]
     fn what_is_quoted_is_cut_and_the_rest_stays() {
-        let usual =
-            "`yse` is no task: did you mean `yes`? See docs/scenario-format.md\n 3 | name = `x\n   | ^";
+        let usual = "`yse` is no task: did you mean `yes`? See docs/scenario-format.md\n 3 | name = `x\n   | ^";
         assert_eq!(limited(usual), usual);
         let long = limited(&format!("`{}` is no task: there are a, b", "x y".repeat(100_000)));
         assert!(
-            long.chars().count() < 300 && long.ends_with("... (300000 bytes)` is no task: there are a, b"),
+            long.chars().count() < 300
+                && long.ends_with("... (300000 bytes)` is no task: there are a, b"),
             "{long}"
         );
         let word = limited(&format!("{}: cannot be read", "\u{1b}".repeat(5_000)));

@@ -19,7 +19,8 @@ pub(crate) fn long_enough(option: &str, round: Ns) -> anyhow::Result<()> {
 
 /// Returns the numbers of a list such as `2,4,8`, or of `2..1024` (powers of two times the first).
 pub(crate) fn numbers(option: &str, text: &str, most: u32) -> anyhow::Result<Vec<u32>> {
-    let advice = || format!("{option} {text}: give numbers from 1 to {most}, such as 2,4,8 or 2..1024");
+    let advice =
+        || format!("{option} {text}: give numbers from 1 to {most}, such as 2,4,8 or 2..1024");
     let number = |text: &str| -> anyhow::Result<u32> {
         let number: u32 = text.trim().parse().map_err(|_| anyhow!(advice()))?;
         if number == 0 || number > most {
@@ -27,7 +28,9 @@ pub(crate) fn numbers(option: &str, text: &str, most: u32) -> anyhow::Result<Vec
         }
         Ok(number)
     };
-    let Some((low, high)) = text.split_once("..") else { return text.split(',').map(number).collect() };
+    let Some((low, high)) = text.split_once("..") else {
+        return text.split(',').map(number).collect();
+    };
     let (low, high) = (number(low)?, number(high)?);
     if low > high {
         bail!(advice());

@@ -6,7 +6,8 @@ use schedlab_study::page::Origin;
 use schedlab_trace::Header;
 use std::path::Path;
 
-/// Returns this command, this program, this machine, and the header and size of the recording, if there is one.
+/// Returns this command, this program, this machine, and the header and size of the recording, if
+/// there is one.
 pub(crate) fn origin(recording: Option<(&Path, &Header)>) -> anyhow::Result<Origin> {
     let recording = match recording {
         None => None,

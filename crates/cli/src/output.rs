@@ -17,7 +17,8 @@ pub(crate) fn write(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
     write_file(path, text.as_bytes())
 }
 
-/// Writes what no text is to `path`, or to standard output, which must not be a terminal ([`no_terminal`]).
+/// Writes what no text is to `path`, or to standard output, which must not be a terminal
+/// ([`no_terminal`]).
 #[cfg(feature = "parquet")]
 pub(crate) fn write_bytes(path: Option<&Path>, bytes: &[u8]) -> anyhow::Result<()> {
     let Some(path) = path.filter(|path| !is_stdout(path)) else {
@@ -45,8 +46,9 @@ fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     write().map_err(|error| refused(path, error))
 }
 
-/// Returns `text` without control characters other than line ends, tabs and the colours of [`Style`](crate::render::Style): a name
-/// that a view forgot to escape moves no cursor and sets no title.
+/// Returns `text` without control characters other than line ends, tabs and the colours of
+/// [`Style`](crate::render::Style): a name that a view forgot to escape moves no cursor and sets no
+/// title.
 fn safe(text: &str) -> Cow<'_, str> {
     if !text.contains(|c| is_hostile(c) && c != '\n') {
         return Cow::Borrowed(text);
@@ -81,7 +83,8 @@ pub(crate) fn is_stdout(path: &Path) -> bool {
     path == Path::new(STDOUT)
 }
 
-/// Writes what a command says about the file that it made: to standard output, or to standard error when the file is there.
+/// Writes what a command says about the file that it made: to standard output, or to standard error
+/// when the file is there.
 pub(crate) fn say(file: &Path, text: &str) -> anyhow::Result<()> {
     if is_stdout(file) {
         return Ok(std::io::stderr().lock().write_all(text.as_bytes())?);
@@ -113,7 +116,8 @@ pub(crate) fn check(path: &Path) -> anyhow::Result<()> {
         .map_err(|error| refused(path, error))
 }
 
-/// Refuses a result or a page that cannot be written, and one file for both, before the work is done.
+/// Refuses a result or a page that cannot be written, and one file for both, before the work is
+/// done.
 pub(crate) fn check_both(output: Option<&Path>, report: Option<&Path>) -> anyhow::Result<()> {
     if let (Some(output), Some(report)) = (output, report)
         && output == report
@@ -121,16 +125,20 @@ pub(crate) fn check_both(output: Option<&Path>, report: Option<&Path>) -> anyhow
         bail!("--report and -o both write {}: give each a file of its own", report.display());
     }
     if output.is_none_or(is_stdout) && report.is_some_and(is_stdout) {
-        bail!("--report - and the result both go to standard output: name a file for the result with -o");
+        bail!(
+            "--report - and the result both go to standard output: name a file for the result with -o"
+        );
     }
     output.into_iter().chain(report).try_for_each(check)
 }
 
-/// Returns why `path` is not written, and what to do. What [`Refused`] says names path and way out by itself.
+/// Returns why `path` is not written, and what to do. What [`Refused`] says names path and way out
+/// by itself.
 fn refused(path: &Path, error: std::io::Error) -> anyhow::Error {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<Refused>()) {
         Some(refused) => refused.clone().into(),
-        None => anyhow!(error).context(format!("{} cannot be written: choose another place", path.display())),
+        None => anyhow!(error)
+            .context(format!("{} cannot be written: choose another place", path.display())),
     }
 }
 

@@ -14,8 +14,8 @@ use std::time::Instant;
 /// When work counts as long.
 const LONG: Duration = Duration::from_secs(1);
 
-/// Progress of work in runs: it appears after a second, also inside a first run that has no end, on a terminal only, and is removed at
-/// the end.
+/// Progress of work in runs: it appears after a second, also inside a first run that has no end, on
+/// a terminal only, and is removed at the end.
 pub(crate) struct Progress {
     bar: ProgressBar,
     /// Ends `appears` when it is dropped.
@@ -51,7 +51,9 @@ impl Progress {
     pub(crate) fn set(&self, done: usize, all: usize) {
         if self.bar.length() != Some(all as u64) {
             self.bar.set_length(all as u64);
-            self.bar.set_style(style("{spinner} {msg} {bar:30} {pos}/{len} runs, {elapsed}, {eta} left"));
+            self.bar.set_style(style(
+                "{spinner} {msg} {bar:30} {pos}/{len} runs, {elapsed}, {eta} left",
+            ));
         }
         self.bar.set_position(done as u64);
     }
@@ -140,7 +142,9 @@ fn message_line() -> ProgressBar {
     let wanted = std::io::stderr().is_terminal();
     let target = if wanted { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let line = ProgressBar::with_draw_target(None, target);
-    line.set_style(ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_bar()));
+    line.set_style(
+        ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_bar()),
+    );
     line
 }
 
@@ -159,7 +163,9 @@ impl Lines {
 
     /// Shows what `text` returns, if the last update is long enough ago.
     pub(crate) fn set(&mut self, text: impl FnOnce() -> String) {
-        if !self.line.is_hidden() && self.shown.is_none_or(|at| at.elapsed() >= Duration::from_millis(250)) {
+        if !self.line.is_hidden()
+            && self.shown.is_none_or(|at| at.elapsed() >= Duration::from_millis(250))
+        {
             self.shown = Some(Instant::now());
             self.line.set_message(text());
         }

@@ -1,4 +1,5 @@
-//! A full-screen view: drawn a few times a second, with keys, until the user leaves it. The terminal is restored at the end.
+//! A full-screen view: drawn a few times a second, with keys, until the user leaves it. The
+//! terminal is restored at the end.
 
 use anyhow::Context;
 use ratatui::Frame;
@@ -18,8 +19,8 @@ pub(crate) trait Screen {
     fn press(&mut self, key: KeyCode);
 }
 
-/// Shows `screen` until q, Esc, Ctrl-C, or `done`. The terminal is always restored: on every return by `Restore`, after a panic by
-/// ratatui's hook.
+/// Shows `screen` until q, Esc, Ctrl-C, or `done`. The terminal is always restored: on every return
+/// by `Restore`, after a panic by ratatui's hook.
 pub(crate) fn show(screen: &mut dyn Screen, done: &dyn Fn() -> bool) -> anyhow::Result<()> {
     let mut terminal = ratatui::try_init().context("the terminal cannot be used")?;
     let _restore = Restore;

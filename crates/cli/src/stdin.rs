@@ -1,4 +1,5 @@
-//! `-` where a command takes a file: standard input, kept in a temporary file that has no name any more.
+//! `-` where a command takes a file: standard input, kept in a temporary file that has no name any
+//! more.
 
 use anyhow::Context;
 use std::fs::File;
@@ -6,10 +7,12 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// What came from standard input. It stays open until the program ends, because its only name is that of its descriptor.
+/// What came from standard input. It stays open until the program ends, because its only name is
+/// that of its descriptor.
 static KEPT: OnceLock<File> = OnceLock::new();
 
-/// Returns the path of a file that the user names; of `-` the path of a file with all that standard input has.
+/// Returns the path of a file that the user names; of `-` the path of a file with all that standard
+/// input has.
 pub(crate) fn given(input: &str) -> anyhow::Result<String> {
     if input != "-" {
         return Ok(input.to_owned());

@@ -1,12 +1,14 @@
-//! The agent: one thread on the unmanaged CPUs for all managed ones. It sleeps until an event, an order or a time, tells the
-//! [state](crate::state), and carries the decisions to the kernel.
+//! The agent: one thread on the unmanaged CPUs for all managed ones. It sleeps until an event, an
+//! order or a time, tells the [state](crate::state), and carries the decisions to the kernel.
 
 use crate::ExtError;
 use crate::kernel::{Ends, Kernel};
 use crate::state::{Described, Notice, State, Threads};
 use crate::wire::{BATCH, Decision, Event};
 use schedlab_host::threads;
-use schedlab_live::driver::{Counts, DriverOptions, HEARTBEAT, LONGEST_PAUSE, Rounds, cpu_time, monotonic};
+use schedlab_live::driver::{
+    Counts, DriverOptions, HEARTBEAT, LONGEST_PAUSE, Rounds, cpu_time, monotonic,
+};
 use schedlab_model::{CpuSet, Nice, Ns, Policy};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -60,7 +62,8 @@ impl Rounds for Shared {
 
 /// Threads as the kernel has them.
 pub(crate) struct RealThreads {
-    /// The policies of threads before they were managed; those of threads that they made are their makers'.
+    /// The policies of threads before they were managed; those of threads that they made are their
+    /// makers'.
     own: BTreeMap<u32, Policy>,
     declared: Vec<(String, Policy)>,
 }
@@ -74,7 +77,8 @@ impl RealThreads {
 impl Threads for RealThreads {
     fn describe(&mut self, tid: u32) -> Option<Described> {
         let thread = threads::identity(tid)?;
-        let declared = self.declared.iter().find(|(name, _)| *name == thread.comm).map(|(_, policy)| *policy);
+        let declared =
+            self.declared.iter().find(|(name, _)| *name == thread.comm).map(|(_, policy)| *policy);
         let own = self.own.get(&tid).copied().unwrap_or(Policy::Other);
         Some(Described {
             process: thread.process,
@@ -146,8 +150,8 @@ impl Agent<'_> {
             Ok::<(), ExtError>(())
         });
         self.state.ext.alone = kernel.control().alone;
-        // The kernel takes a while to unload it, longer on a slow machine than the guardian waits: the supervisor, which may share this CPU
-        // and has the same priority, beats meanwhile.
+        // The kernel takes a while to unload it, longer on a slow machine than the guardian waits:
+        // the supervisor, which may share this CPU and has the same priority, beats meanwhile.
         if let Ok(own) = threads::scheduling(0) {
             let _ = threads::set_scheduling(0, &own.with_policy(Policy::Other));
         }
@@ -172,7 +176,8 @@ impl Agent<'_> {
         ends.events(events);
         for event in events.iter() {
             self.state.hear(event);
-            // A thread that joins is read from /proc: many in one round take a slow machine longer than the guardian waits.
+            // A thread that joins is read from /proc: many in one round take a slow machine longer
+            // than the guardian waits.
             self.shared.rounds.fetch_add(1, Ordering::Relaxed);
         }
         let now = monotonic().saturating_sub(self.start);
@@ -194,7 +199,8 @@ impl Agent<'_> {
         for notice in self.state.notices.drain(..) {
             let _ = self.notices.send(notice);
         }
-        // Else a quantum below the cost of a decision would leave the agent no sleep. An event ends it at once.
+        // Else a quantum below the cost of a decision would leave the agent no sleep. An event ends
+        // it at once.
         let took = Ns(cpu_time().saturating_sub(used)).min(LONGEST_PAUSE);
         let (due, earliest) = (self.state.due(), now + took);
         if again {
@@ -215,13 +221,15 @@ impl Agent<'_> {
         }
     }
 
-    /// Makes decisions until the state wants nothing more of the kernel. Returns whether it was not ready for one.
+    /// Makes decisions until the state wants nothing more of the kernel. Returns whether it was not
+    /// ready for one.
     fn carry_out(&mut self, ends: &mut Ends<'_>) -> Result<bool, ExtError> {
         let mut due: Vec<Decision> = self.state.due_decisions();
         // Also without any: that tells the kernel that the agent lives.
         ends.commit(&mut due)?;
         let mut again = self.state.answered(&due);
-        // What an answer changed, such as a thread that has gone, asks for a decision of its CPU at once.
+        // What an answer changed, such as a thread that has gone, asks for a decision of its CPU at
+        // once.
         for _ in 0..BATCH {
             self.state.settle();
             let more = if again { Vec::new() } else { self.state.due_decisions() };

@@ -1,5 +1,5 @@
-//! Fair threads on the managed CPUs: the fair class goes before sched_ext's, which gets what it leaves (and, since Linux 7.x, 50 ms a second
-//! from the `ext_server` of kernel/sched/ext.c).
+//! Fair threads on the managed CPUs: the fair class goes before sched_ext's, which gets what it
+//! leaves (and, since Linux 7.x, 50 ms a second from the `ext_server` of kernel/sched/ext.c).
 
 use crate::ExtError;
 use schedlab_host::threads;
@@ -25,7 +25,8 @@ pub struct FairLoad {
     pub by: String,
 }
 
-/// Measures what threads that are not of `managed` processes have of `cpus`; returns the CPUs of which that is worth telling.
+/// Measures what threads that are not of `managed` processes have of `cpus`; returns the CPUs of
+/// which that is worth telling.
 ///
 /// # Errors
 /// When it is so much of a CPU that threads of sched_ext would wait for long.
@@ -48,7 +49,9 @@ pub(crate) fn look(cpus: &CpuSet, managed: &[u32]) -> Vec<FairLoad> {
 
 fn judge(loads: Vec<FairLoad>) -> Result<Vec<FairLoad>, ExtError> {
     match loads.iter().max_by_key(|load| load.share).filter(|load| load.share >= REFUSED) {
-        Some(most) => Err(ExtError::FairLoad { cpu: most.cpu, share: most.share, by: most.by.clone() }),
+        Some(most) => {
+            Err(ExtError::FairLoad { cpu: most.cpu, share: most.share, by: most.by.clone() })
+        }
         None => Ok(loads),
     }
 }
@@ -60,16 +63,20 @@ struct Had {
     cpu: u32,
 }
 
-/// Returns what each thread has had of the CPUs, by thread id. Those of `managed` processes and of this one do not count.
+/// Returns what each thread has had of the CPUs, by thread id. Those of `managed` processes and of
+/// this one do not count.
 fn served(managed: &[u32]) -> BTreeMap<u32, Had> {
     let own = std::process::id();
-    let others = threads::processes().into_iter().filter(|pid| *pid != own && !managed.contains(pid));
-    let had = |tid: u32| Some((tid, Had { run: threads::served(tid)?.run, cpu: threads::last_cpu(tid)? }));
+    let others =
+        threads::processes().into_iter().filter(|pid| *pid != own && !managed.contains(pid));
+    let had = |tid: u32| {
+        Some((tid, Had { run: threads::served(tid)?.run, cpu: threads::last_cpu(tid)? }))
+    };
     others.flat_map(threads::of_process).filter_map(had).collect()
 }
 
-/// Returns the CPUs of `cpus` of which threads had more than [`TOLD`] per cent between two looks, with that share and the thread that had
-/// most of it.
+/// Returns the CPUs of `cpus` of which threads had more than [`TOLD`] per cent between two looks,
+/// with that share and the thread that had most of it.
 fn loads(
     cpus: &CpuSet,
     before: &BTreeMap<u32, Had>,
@@ -103,14 +110,16 @@ mod tests {
     fn what_others_have_of_a_managed_cpu_is_told_or_refused() {
         let cpus: CpuSet = "1-2".parse().expect("CPUs");
         let before = look(&[(10, 1_000, 1), (11, 50, 1), (12, 0, 2), (13, 0, 0)]);
-        let found = |after: &[(u32, u64, u32)]| loads(&cpus, &before, &look(after), Ns::from_ms(300));
+        let found =
+            |after: &[(u32, u64, u32)]| loads(&cpus, &before, &look(after), Ns::from_ms(300));
         // CPU 0 is not managed; 3 % of CPU 2 is not worth a word.
         assert_eq!(found(&[(10, 1_000, 1), (11, 50, 1), (12, 9, 2), (13, 300, 0)]), []);
         let some = found(&[(10, 1_030, 1), (11, 65, 1), (12, 9, 2), (13, 300, 0)]);
         assert_eq!(some, [(CpuId(1), 15, 10)]);
         // A thread that began meanwhile counts from its birth.
         assert_eq!(found(&[(10, 1_000, 1), (14, 290, 2)]), [(CpuId(2), 96, 14)]);
-        let load = |share| FairLoad { cpu: CpuId(2), share, by: "thread 14 (hog) and others".to_owned() };
+        let load =
+            |share| FairLoad { cpu: CpuId(2), share, by: "thread 14 (hog) and others".to_owned() };
         assert_eq!(judge(vec![load(49)]).expect("told"), [load(49)]);
         let refused = judge(vec![load(12), load(50)]).expect_err("refused").to_string();
         assert!(refused.starts_with("50 % of CPU 2 went to thread 14 (hog)"), "{refused}");

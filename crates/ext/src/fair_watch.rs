@@ -1,5 +1,5 @@
-//! Looks for fair load that comes up on managed CPUs while a run goes on: a thread of the fair class with little to do, so that it may print and
-//! read /proc for as long as it takes.
+//! Looks for fair load that comes up on managed CPUs while a run goes on: a thread of the fair
+//! class with little to do, so that it may print and read /proc for as long as it takes.
 
 use crate::agent::Shared;
 use crate::fair_load::{self, FairLoad};
@@ -13,12 +13,18 @@ use std::time::{Duration, Instant};
 const PERIOD: Duration = Duration::from_secs(1);
 /// How often it looks whether the run has ended.
 const NAP: Duration = Duration::from_millis(50);
-/// Other classes kept chosen threads from their CPUs for more than this part of one CPU, in per cent: then it is worth a look at /proc for who
-/// that was. The same bound as before the run.
+/// Other classes kept chosen threads from their CPUs for more than this part of one CPU, in per
+/// cent: then it is worth a look at /proc for who that was. The same bound as before the run.
 const WORTH: u64 = fair_load::TOLD;
 
-/// Tells `warn`, until the run ends, what comes up on `cpus`: each CPU when it begins there, and again when it had been free.
-pub(crate) fn watch(shared: &Shared, cpus: &CpuSet, others: &CpuSet, mut warn: impl FnMut(&[FairLoad])) {
+/// Tells `warn`, until the run ends, what comes up on `cpus`: each CPU when it begins there, and
+/// again when it had been free.
+pub(crate) fn watch(
+    shared: &Shared,
+    cpus: &CpuSet,
+    others: &CpuSet,
+    mut warn: impl FnMut(&[FairLoad]),
+) {
     // Else it would be such a load itself.
     let _ = threads::set_affinity(0, others);
     let mut told = Told::default();
@@ -87,7 +93,11 @@ mod tests {
 
     #[test]
     fn a_load_is_told_when_it_begins_and_again_when_it_had_gone() {
-        let load = |cpu| FairLoad { cpu: CpuId(cpu), share: 30, by: "thread 7 (hog) and others".to_owned() };
+        let load = |cpu| FairLoad {
+            cpu: CpuId(cpu),
+            share: 30,
+            by: "thread 7 (hog) and others".to_owned(),
+        };
         let mut told = Told::default();
         assert_eq!(told.renew(vec![load(1)]), [load(1)]);
         assert_eq!(told.renew(vec![load(1), load(2)]), [load(2)]);

@@ -1,10 +1,12 @@
-//! The BPF scheduler in the kernel, by libbpf: loading, the ring of events, and the program that takes decisions. Nothing is mapped: a batch
-//! is copied into the kernel and back with its statuses, one system call for up to [`BATCH`](crate::wire::BATCH) decisions.
+//! The BPF scheduler in the kernel, by libbpf: loading, the ring of events, and the program that
+//! takes decisions. Nothing is mapped: a batch is copied into the kernel and back with its
+//! statuses, one system call for up to [`BATCH`](crate::wire::BATCH) decisions.
 
 use crate::ExtError;
 use crate::wire::{self, BATCH, BATCH_BYTES, CONTROL, Control, Decision, Event};
 use libbpf_rs::{
-    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, PrintLevel, ProgramInput, RingBufferBuilder,
+    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, PrintLevel, ProgramInput,
+    RingBufferBuilder,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use schedlab_model::Ns;
@@ -20,13 +22,15 @@ struct Aligned<T: ?Sized>(T);
 static OBJECT: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../bpf/ext.bpf.o")));
 
-/// After so long without a commit CPUs take waiting threads by themselves: six heartbeats. The part in the kernel looks every quarter of it and at
-/// each tick, and a dying process needs tens of milliseconds before the kernel unloads its scheduler: a thread that waits shall have a CPU within
-/// 100 ms all the same. (With 100 ms here one gap of 114 ms was measured in a guest, whose cause was not shown; with 60 the longest after 100 kills was 60.)
+/// After so long without a commit CPUs take waiting threads by themselves: six heartbeats. The part
+/// in the kernel looks every quarter of it and at each tick, and a dying process needs tens of
+/// milliseconds before the kernel unloads its scheduler: a thread that waits shall have a CPU
+/// within 100 ms all the same. (With 100 ms here one gap of 114 ms was measured in a guest, whose
+/// cause was not shown; with 60 the longest after 100 kills was 60.)
 pub(crate) const SILENCE: Duration = Duration::from_millis(60);
 
-/// The programs, loaded and checked by the kernel, and the scheduler, once it is attached. When it is dropped, the kernel unloads it;
-/// also when this process dies, whatever ends it.
+/// The programs, loaded and checked by the kernel, and the scheduler, once it is attached. When it
+/// is dropped, the kernel unloads it; also when this process dies, whatever ends it.
 pub(crate) struct Kernel {
     object: Object,
     link: Option<Link>,
@@ -41,7 +45,9 @@ const TOLD: usize = 6;
 
 fn warned(_: PrintLevel, text: String) {
     if let Ok(mut lines) = WARNINGS.lock() {
-        lines.extend(text.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()));
+        lines.extend(
+            text.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()),
+        );
         let old = lines.len().saturating_sub(TOLD);
         lines.drain(..old);
     }
@@ -78,7 +84,8 @@ impl Kernel {
         let object = open.load().map_err(failed("loading the programs"))?;
         let find = |name: &str| {
             let map = object.maps().find(|map| map.name() == name);
-            let map = map.ok_or(ExtError::Load { what: "finding a map", reason: name.to_owned() })?;
+            let map =
+                map.ok_or(ExtError::Load { what: "finding a map", reason: name.to_owned() })?;
             MapHandle::try_from(&map).map_err(failed("sharing a map"))
         };
         let (events, control) = (find("events")?, find("control")?);
@@ -91,14 +98,19 @@ impl Kernel {
     /// When another one is (EBUSY), or the kernel refuses.
     pub(crate) fn attach(&mut self) -> Result<(), ExtError> {
         let ops = self.object.maps_mut().find(|map| map.name() == "schedlab_ops");
-        let ops = ops.ok_or(ExtError::Load { what: "finding a map", reason: "schedlab_ops".to_owned() });
-        let link = ops?.attach_struct_ops().map_err(|error| match schedlab_host::sched_ext::here() {
-            // One that came between the look before and now.
-            Some(state) if error.kind() == libbpf_rs::ErrorKind::Other && state.scheduler().is_some() => {
-                ExtError::Active { name: state.scheduler().unwrap_or_default().to_owned() }
-            }
-            _ => failed("attaching the scheduler")(error),
-        })?;
+        let ops =
+            ops.ok_or(ExtError::Load { what: "finding a map", reason: "schedlab_ops".to_owned() });
+        let link =
+            ops?.attach_struct_ops().map_err(|error| match schedlab_host::sched_ext::here() {
+                // One that came between the look before and now.
+                Some(state)
+                    if error.kind() == libbpf_rs::ErrorKind::Other
+                        && state.scheduler().is_some() =>
+                {
+                    ExtError::Active { name: state.scheduler().unwrap_or_default().to_owned() }
+                }
+                _ => failed("attaching the scheduler")(error),
+            })?;
         self.link = Some(link);
         Ok(())
     }
@@ -127,17 +139,21 @@ impl Kernel {
         builder.add(&self.events, keep).map_err(failed("opening the ring of events"))?;
         let ring = builder.build().map_err(failed("opening the ring of events"))?;
         let commit = self.object.progs_mut().find(|program| program.name() == "commit");
-        let commit =
-            commit.ok_or(ExtError::Load { what: "finding a program", reason: "commit".to_owned() })?;
+        let commit = commit
+            .ok_or(ExtError::Load { what: "finding a program", reason: "commit".to_owned() })?;
         let (events, control) = (&self.events, &self.control);
-        let mut ends = Ends { events, control, ring, heard: &heard, commit, batch: [0; BATCH_BYTES] };
+        let mut ends =
+            Ends { events, control, ring, heard: &heard, commit, batch: [0; BATCH_BYTES] };
         Ok(work(&mut ends))
     }
 }
 
 fn control(map: &MapHandle) -> Control {
     let value = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok().flatten();
-    value.filter(|bytes| bytes.len() >= CONTROL).and_then(|bytes| Control::decode(&bytes)).unwrap_or_default()
+    value
+        .filter(|bytes| bytes.len() >= CONTROL)
+        .and_then(|bytes| Control::decode(&bytes))
+        .unwrap_or_default()
 }
 
 /// See [`Kernel::with`].
@@ -157,8 +173,10 @@ impl Ends<'_> {
             PollFd::from_borrowed_fd(self.events.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(bell, PollFlags::IN),
         ];
-        let time =
-            Timespec { tv_sec: (time.0 / 1_000_000_000) as i64, tv_nsec: (time.0 % 1_000_000_000) as i64 };
+        let time = Timespec {
+            tv_sec: (time.0 / 1_000_000_000) as i64,
+            tv_nsec: (time.0 % 1_000_000_000) as i64,
+        };
         // An interrupted sleep is a short one.
         let _ = poll(&mut fds, Some(&time));
     }
@@ -170,7 +188,8 @@ impl Ends<'_> {
         events.append(&mut self.heard.borrow_mut());
     }
 
-    /// Carries out decisions and puts the kernel's answers into them. Also without any it tells the kernel that the agent lives.
+    /// Carries out decisions and puts the kernel's answers into them. Also without any it tells the
+    /// kernel that the agent lives.
     ///
     /// # Errors
     /// When the program does not run.
@@ -179,7 +198,8 @@ impl Ends<'_> {
         loop {
             let (some, rest) = left.split_at_mut(left.len().min(BATCH));
             wire::encode(some, &mut self.batch);
-            let input = ProgramInput { context_in: Some(&mut self.batch), ..ProgramInput::default() };
+            let input =
+                ProgramInput { context_in: Some(&mut self.batch), ..ProgramInput::default() };
             self.commit.test_run(input).map_err(failed("running the program of decisions"))?;
             wire::answers(&self.batch, some);
             if rest.is_empty() {

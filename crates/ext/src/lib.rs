@@ -1,9 +1,12 @@
-//! Runs real threads under a schedlab scheduler inside the kernel's own class for schedulers, sched_ext (Linux 6.12 and later).
+//! Runs real threads under a schedlab scheduler inside the kernel's own class for schedulers,
+//! sched_ext (Linux 6.12 and later).
 //!
-//! A small BPF scheduler (`bpf/ext.bpf.c`) holds every managed thread that wants a CPU, and tells a ring of events what happens. The
-//! agent, a thread of this process, drives the same decision core as the elevation driver ([`schedlab_live::logged_core`]) and
-//! sends threads to CPUs by a system call with a batch of decisions. Only the threads of named processes, and those that they make,
-//! are managed: they get policy SCHED_EXT, by way of the [`Keeper`](schedlab_live::Keeper)'s journal.
+//! A small BPF scheduler (`bpf/ext.bpf.c`) holds every managed thread that wants a CPU, and tells a
+//! ring of events what happens. The agent, a thread of this process, drives the same decision core
+//! as the elevation driver ([`schedlab_live::logged_core`]) and sends threads to CPUs by a system
+//! call with a batch of decisions. Only the threads of named processes, and those that they make,
+//! are managed: they get policy SCHED_EXT, by way of the [`Keeper`](schedlab_live::Keeper)'s
+//! journal.
 //!
 //! | | elevation | sched_ext |
 //! |---|---|---|

@@ -1,5 +1,6 @@
-//! What the agent knows and decides: events of the kernel in, decisions for the kernel out, every step of the scheduler logged. It has no
-//! clock and makes no system call; the tests put a kernel beside it that does not exist (`state/tests.rs`).
+//! What the agent knows and decides: events of the kernel in, decisions for the kernel out, every
+//! step of the scheduler logged. It has no clock and makes no system call; the tests put a kernel
+//! beside it that does not exist (`state/tests.rs`).
 //!
 //! | event of the kernel | step of the decision core |
 //! |---|---|
@@ -11,8 +12,9 @@
 //! | weight, cpumask, CPU on or off line | `Nice`, `Affinity` |
 //! | the end of a slice, a tick, a timer | `Decide`, `Tick`, `Timer`, by the agent's clock |
 //!
-//! What the kernel is to do is not kept as a list of orders: each round compares what the core decided with where the threads are
-//! ([`State::due_decisions`]), so a decision that was stale, early or refused is made again for as long as the core wants it.
+//! What the kernel is to do is not kept as a list of orders: each round compares what the core
+//! decided with where the threads are ([`State::due_decisions`]), so a decision that was stale,
+//! early or refused is made again for as long as the core wants it.
 
 mod events;
 mod placing;
@@ -26,7 +28,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The longest time between two looks at everything.
 const BEAT: Ns = Ns(HEARTBEAT.as_nanos() as u64);
-/// A chosen thread that comes to its CPU later was kept from it by another class; below, it is the way of a decision.
+/// A chosen thread that comes to its CPU later was kept from it by another class; below, it is the
+/// way of a decision.
 const KEPT: Ns = Ns::from_ms(1);
 
 /// What a thread is like when it comes under management.
@@ -57,8 +60,8 @@ pub(crate) trait Threads {
 pub(crate) enum Notice {
     /// A managed thread made this one.
     Born(u32),
-    /// It is managed no longer, and is to get its own policy back: it waited too long, may run on no managed CPU, was one too
-    /// many, or its release was ordered.
+    /// It is managed no longer, and is to get its own policy back: it waited too long, may run on
+    /// no managed CPU, was one too many, or its release was ordered.
     Release(u32),
     /// Itself or another process gave it another policy: it keeps that.
     LetGo(u32),
@@ -108,7 +111,8 @@ struct Slot {
     actual: Option<u32>,
     /// A chosen thread waits for this CPU since.
     kept_since: Option<Ns>,
-    /// The last decision for it was refused because another thread waits there: until an event of this CPU, or this time.
+    /// The last decision for it was refused because another thread waits there: until an event of
+    /// this CPU, or this time.
     busy_until: Ns,
     /// The thread that was asked to leave the CPU, with its number of that time.
     displaced: Option<(u32, u32)>,
@@ -140,7 +144,8 @@ pub(crate) struct State<T> {
     looked: Ns,
     /// Orders besides those that follow from the state.
     orders: Vec<Decision>,
-    /// Threads that the kernel was asked to hold, or that were born held, whether they have joined yet or not.
+    /// Threads that the kernel was asked to hold, or that were born held, whether they have joined
+    /// yet or not.
     taken: BTreeSet<u32>,
     /// Threads that were given back: what the ring still has about them does not count.
     freed: BTreeSet<u32>,
@@ -216,7 +221,8 @@ impl<T: Threads> State<T> {
         self.core.on_cpu(task).map(|slot| slot as usize)
     }
 
-    /// Returns the threads in the order in which they joined, with the time for which each was the chosen thread of a CPU.
+    /// Returns the threads in the order in which they joined, with the time for which each was the
+    /// chosen thread of a CPU.
     pub(crate) fn report(&self) -> Vec<(u32, String, Ns)> {
         let one = |(task, kept): (usize, &Task)| {
             (kept.tid, kept.comm.clone(), self.core.ran(task as u32, self.now))
@@ -238,8 +244,8 @@ impl<T: Threads> State<T> {
         self.by_tid.keys().copied().collect()
     }
 
-    /// Plays a step, keeps it for the log, and notes what is asked for. `None`: it was no decision, or the scheduler broke its
-    /// contract, now or before.
+    /// Plays a step, keeps it for the log, and notes what is asked for. `None`: it was no decision,
+    /// or the scheduler broke its contract, now or before.
     fn step(&mut self, what: StepKind) -> Option<schedlab_live::logged_core::Decision> {
         if self.breach.is_some() {
             return None;
@@ -267,7 +273,8 @@ impl<T: Threads> State<T> {
         decision
     }
 
-    /// Asks the kernel to hold a thread from now on, and what it does: if it waits already, it joins.
+    /// Asks the kernel to hold a thread from now on, and what it does: if it waits already, it
+    /// joins.
     pub(crate) fn take(&mut self, tid: u32) {
         self.freed.remove(&tid);
         self.taken.insert(tid);
@@ -285,8 +292,10 @@ impl<T: Threads> State<T> {
     fn join(&mut self, tid: u32) -> Option<u32> {
         let Described { process, policy, nice, affinity, comm } = self.threads.describe(tid)?;
         let allowed = self.numbered(&affinity);
-        let task =
-            self.core.next_task().filter(|task| *task as usize == self.tasks.len() && !allowed.is_empty());
+        let task = self
+            .core
+            .next_task()
+            .filter(|task| *task as usize == self.tasks.len() && !allowed.is_empty());
         let Some(task) = task else {
             if allowed.is_empty() {
                 self.counts.changed_by_others += 1
@@ -313,7 +322,8 @@ impl<T: Threads> State<T> {
 
     /// Returns those of these slots whose CPU is on line; all, where none is.
     fn on_line(&self, allowed: &CpuSet) -> CpuSet {
-        let online = allowed.iter().filter(|slot| self.slots[slot.index()].online).collect::<CpuSet>();
+        let online =
+            allowed.iter().filter(|slot| self.slots[slot.index()].online).collect::<CpuSet>();
         if online.is_empty() { *allowed } else { online }
     }
 
@@ -376,7 +386,8 @@ impl<T: Threads> State<T> {
         }
     }
 
-    /// Releases threads that wait too long, and asks about those of which no event tells what became of them.
+    /// Releases threads that wait too long, and asks about those of which no event tells what
+    /// became of them.
     fn look_around(&mut self) {
         let now = self.now;
         for task in 0..self.tasks.len() as u32 {
@@ -424,9 +435,11 @@ impl<T: Threads> State<T> {
                 let fate = if self.current(slot).is_some() { Fate::Runnable } else { Fate::Idle };
                 self.decide(slot, fate);
             }
-            // What a later CPU's decision asks of an earlier CPU is decided in the next round, which is at once.
+            // What a later CPU's decision asks of an earlier CPU is decided in the next round,
+            // which is at once.
             if self.slots[slot].decide {
-                let endless = Breach::EndlessDecisions { cpu: CpuId(slot as u32), limit: DECISIONS_MAX };
+                let endless =
+                    Breach::EndlessDecisions { cpu: CpuId(slot as u32), limit: DECISIONS_MAX };
                 self.breach.get_or_insert(endless);
             }
         }

@@ -1,5 +1,5 @@
-//! The supervisor: everything around the agent that may touch files. It brings threads under management, keeps the guardian informed,
-//! and ends the run.
+//! The supervisor: everything around the agent that may touch files. It brings threads under
+//! management, keeps the guardian informed, and ends the run.
 
 use crate::ExtError;
 use crate::agent::{Agent, Done, Order, RealThreads, Shared};
@@ -12,9 +12,9 @@ use schedlab_host::privileges::{Duty, keep_only};
 use schedlab_host::sched_ext::usable_here;
 use schedlab_host::threads::{self as host, Identity, Scheduling};
 use schedlab_live::driver::{
-    AGENT, Counts, CpuClaim, DriverOptions, DriverReport, HEARTBEAT, Heartbeat, Looks, PATIENCE, RtLimit,
-    ThreadReport, become_fifo, check_cpus, check_scheduler, cpu_time, lock_memory, longest_stall, monotonic,
-    silence,
+    AGENT, Counts, CpuClaim, DriverOptions, DriverReport, HEARTBEAT, Heartbeat, Looks, PATIENCE,
+    RtLimit, ThreadReport, become_fifo, check_cpus, check_scheduler, cpu_time, lock_memory,
+    longest_stall, monotonic, silence,
 };
 use schedlab_live::journal::Setting;
 use schedlab_live::logged_core::{CoreOptions, LoggedCore};
@@ -29,16 +29,19 @@ use std::sync::{Arc, Mutex};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
-/// Below the agent, which may have only this CPU: reading /proc for all threads takes a slow machine longer than the guardian waits.
+/// Below the agent, which may have only this CPU: reading /proc for all threads takes a slow
+/// machine longer than the guardian waits.
 const SUPERVISOR: u8 = AGENT - 1;
 
-/// Runs the threads of `processes`, and those that they make, under the scheduler of `options` until `done` says so or all are gone; then
-/// everything is restored. `warn` is told what others have of the managed CPUs, before the run and, of what comes up later, while it goes on;
-/// `begin` is called once, when all are managed.
+/// Runs the threads of `processes`, and those that they make, under the scheduler of `options`
+/// until `done` says so or all are gone; then everything is restored. `warn` is told what others
+/// have of the managed CPUs, before the run and, of what comes up later, while it goes on; `begin`
+/// is called once, when all are managed.
 ///
 /// # Errors
-/// When the kernel cannot take a scheduler, another one is active, or fair threads have a managed CPU; when the scheduler breaks its
-/// contract, or a thread cannot be managed. Everything is restored then.
+/// When the kernel cannot take a scheduler, another one is active, or fair threads have a managed
+/// CPU; when the scheduler breaks its contract, or a thread cannot be managed. Everything is
+/// restored then.
 pub fn manage(
     options: &DriverOptions,
     processes: &[u32],
@@ -60,8 +63,9 @@ pub fn manage(
     // In a thread of its own: it takes a real-time priority and gives up capabilities for good.
     std::thread::scope(|scope| {
         let builder = std::thread::Builder::new().name(OwnThread::Supervisor.name().to_owned());
-        let supervisor =
-            builder.spawn_scoped(scope, work).map_err(LiveError::io("starting the supervisor's thread"))?;
+        let supervisor = builder
+            .spawn_scoped(scope, work)
+            .map_err(LiveError::io("starting the supervisor's thread"))?;
         supervisor.join().unwrap_or_else(|panic| Err(LiveError::died(&*panic).into()))
     })
 }
@@ -88,8 +92,11 @@ impl<'a> Prepared<'a> {
         }
         let small_pages = NoHugePages::hold();
         let stall = longest_stall(&options.cpus)?;
-        let claims =
-            options.cpus.iter().map(|cpu| CpuClaim::take(cpu, PATIENCE)).collect::<Result<_, _>>()?;
+        let claims = options
+            .cpus
+            .iter()
+            .map(|cpu| CpuClaim::take(cpu, PATIENCE))
+            .collect::<Result<_, _>>()?;
         Ok(Prepared { options, core, others, _small_pages: small_pages, _claims: claims, stall })
     }
 
@@ -116,9 +123,9 @@ impl<'a> Prepared<'a> {
             let (ready, started) = channel();
             let ours = &*shared;
             let (options, core, others) = (self.options, &self.core, self.others);
-            let agent = std::thread::Builder::new().name(OwnThread::Agent.name().to_owned()).spawn_scoped(
-                scope,
-                move || {
+            let agent = std::thread::Builder::new()
+                .name(OwnThread::Agent.name().to_owned())
+                .spawn_scoped(scope, move || {
                     let (mut kernel, state, start) = match begin_agent(options, core, &others) {
                         Ok(begun) => begun,
                         Err(error) => {
@@ -138,8 +145,7 @@ impl<'a> Prepared<'a> {
                         looked: Ns::ZERO,
                     };
                     agent.run(&mut kernel)
-                },
-            );
+                });
             let agent = agent.map_err(LiveError::io("starting the agent"))?;
             let Some(start) = started.recv().ok().flatten() else {
                 return Err(ended(agent).err().unwrap_or_else(|| unexpected().into()));
@@ -190,7 +196,8 @@ fn ended(agent: ScopedJoinHandle<'_, Result<Done, ExtError>>) -> Result<Done, Ex
     agent.join().unwrap_or_else(|panic| Err(LiveError::died(&*panic).into()))
 }
 
-/// Loads and attaches the scheduler, and makes the calling thread its agent. No thread is managed yet.
+/// Loads and attaches the scheduler, and makes the calling thread its agent. No thread is managed
+/// yet.
 fn begin_agent(
     options: &DriverOptions,
     core: &CoreOptions,
@@ -204,8 +211,12 @@ fn begin_agent(
         .map_err(LiveError::io("giving up capabilities (capset)"))?;
     // The run begins when the kernel has the scheduler.
     let start = monotonic();
-    let rules =
-        Rules { hz: core.hz, starve_after: options.starve_after, log_steps: options.log_steps, start };
+    let rules = Rules {
+        hz: core.hz,
+        starve_after: options.starve_after,
+        log_steps: options.log_steps,
+        start,
+    };
     let logged = LoggedCore::new(core).map_err(LiveError::from)?;
     let state = State::new(logged, rules, &options.cpus, RealThreads::new(options));
     Ok((kernel, state, start))
@@ -223,7 +234,8 @@ struct Supervisor<'a> {
     start: Ns,
     /// The threads that were journalled, with the scheduling that they had.
     taken: BTreeMap<u32, (Identity, Scheduling)>,
-    /// Threads that keep what they have: they have a policy of their own that is not fair, or were given back.
+    /// Threads that keep what they have: they have a policy of their own that is not fair, or were
+    /// given back.
     left: BTreeSet<Identity>,
     processes: BTreeSet<u32>,
     released: BTreeSet<u32>,
@@ -251,7 +263,8 @@ impl<'a> Supervisor<'a> {
         let limit = RtLimit::set();
         keep_only(&[Duty::Schedule, Duty::LockMemory, Duty::Kill, Duty::See])
             .map_err(LiveError::io("giving up capabilities"))?;
-        let heartbeat = Heartbeat::start(shared.clone(), keeper.heartbeat_pipe()?, prepared.others)?;
+        let heartbeat =
+            Heartbeat::start(shared.clone(), keeper.heartbeat_pipe()?, prepared.others)?;
         // This thread was made for this management.
         let own = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
         Ok(Supervisor {
@@ -307,7 +320,8 @@ impl<'a> Supervisor<'a> {
         let first = Keeper::target(process)?;
         if self.processes.insert(process) {
             let before = self.before(&first, first.parent)?;
-            let affinity = host::affinity(process).map_err(|_| LiveError::NoThread { tid: process })?;
+            let affinity =
+                host::affinity(process).map_err(|_| LiveError::NoThread { tid: process })?;
             self.keeper.adopt_from(&first, (before, affinity), Setting::Ext, None)?;
         }
         // Threads that are made meanwhile are found in the next round.
@@ -332,13 +346,16 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Returns how a thread was scheduled before. One that was born under management inherited SCHED_EXT: it gets what its maker's
-    /// process (`parent`) had.
+    /// Returns how a thread was scheduled before. One that was born under management inherited
+    /// SCHED_EXT: it gets what its maker's process (`parent`) had.
     fn before(&self, thread: &Identity, parent: u32) -> Result<Scheduling, LiveError> {
-        let now = host::scheduling(thread.tid).map_err(|_| LiveError::NoThread { tid: thread.tid })?;
+        let now =
+            host::scheduling(thread.tid).map_err(|_| LiveError::NoThread { tid: thread.tid })?;
         let of = |process: u32| {
-            let kept =
-                self.taken.get(&process).or_else(|| self.taken.values().find(|one| one.0.process == process));
+            let kept = self
+                .taken
+                .get(&process)
+                .or_else(|| self.taken.values().find(|one| one.0.process == process));
             kept.map(|(_, before)| *before)
         };
         let born_here = thread.started >= self.began && now.ext;
@@ -352,7 +369,8 @@ impl<'a> Supervisor<'a> {
             return Err(self.keeper.unguarded()?);
         }
         let Some(identity) = host::identity(tid) else { return Ok(false) };
-        if self.left.contains(&identity) || self.taken.get(&tid).is_some_and(|(known, _)| *known == identity)
+        if self.left.contains(&identity)
+            || self.taken.get(&tid).is_some_and(|(known, _)| *known == identity)
         {
             return Ok(false);
         }
@@ -363,7 +381,8 @@ impl<'a> Supervisor<'a> {
             return Ok(false);
         }
         self.keeper.declare_from(&identity, before, Setting::Ext)?;
-        // Held from the moment on in which it is SCHED_EXT, which a thread that was born here is already.
+        // Held from the moment on in which it is SCHED_EXT, which a thread that was born here is
+        // already.
         self.order(Order::Take(tid, before.policy));
         self.wait_until_done()?;
         let wanted = Scheduling { slice: None, ext: true, ..before.with_policy(Policy::Other) };
@@ -381,8 +400,8 @@ impl<'a> Supervisor<'a> {
             match notice {
                 Notice::Born(_) => self.take_family_member(identity.process)?,
                 Notice::Release(_) => self.give_back(&identity)?,
-                // A scheduler that the kernel unloads (its watchdog does) leaves every thread in this way, too, with SCHED_EXT: the journal
-                // needs it to the end.
+                // A scheduler that the kernel unloads (its watchdog does) leaves every thread in
+                // this way, too, with SCHED_EXT: the journal needs it to the end.
                 Notice::LetGo(tid) if host::scheduling(tid).is_ok_and(|now| now.ext) => {}
                 Notice::LetGo(_) => {
                     self.keeper.let_go(&identity)?;
@@ -413,14 +432,18 @@ impl<'a> Supervisor<'a> {
 
     /// Gives a thread its own policy back; it is managed no longer.
     fn give_back(&mut self, identity: &Identity) -> Result<(), LiveError> {
-        let known =
-            self.taken.get(&identity.tid).filter(|(known, _)| known == identity).map(|(_, before)| *before);
+        let known = self
+            .taken
+            .get(&identity.tid)
+            .filter(|(known, _)| known == identity)
+            .map(|(_, before)| *before);
         let before = match known {
             Some(before) => before,
             None => self.before(identity, identity.parent)?,
         };
         self.left.insert(identity.clone());
-        let now = host::scheduling(identity.tid).map_err(|_| LiveError::NoThread { tid: identity.tid });
+        let now =
+            host::scheduling(identity.tid).map_err(|_| LiveError::NoThread { tid: identity.tid });
         if now.as_ref().is_ok_and(|now| now.ext) {
             let nice = now.map_or(before.nice, |now| now.nice);
             match self.keeper.apply(identity, &Scheduling { nice, ..before }) {
@@ -431,16 +454,21 @@ impl<'a> Supervisor<'a> {
         self.keeper.let_go(identity)
     }
 
-    /// A thread may run another program, or call itself otherwise: what is declared for its name counts.
+    /// A thread may run another program, or call itself otherwise: what is declared for its name
+    /// counts.
     fn rename(&mut self) {
         let options = self.options;
         let mut changed = Vec::new();
         for (tid, (known, before)) in &mut self.taken {
-            let Some(now) = host::identity(*tid).filter(|now| now == known && now.comm != known.comm) else {
+            let Some(now) =
+                host::identity(*tid).filter(|now| now == known && now.comm != known.comm)
+            else {
                 continue;
             };
-            let (was, is) =
-                (options.policy_of(&known.comm, before.policy), options.policy_of(&now.comm, before.policy));
+            let (was, is) = (
+                options.policy_of(&known.comm, before.policy),
+                options.policy_of(&now.comm, before.policy),
+            );
             known.comm = now.comm;
             changed.extend((was != is).then_some((*tid, is)));
         }
@@ -451,8 +479,8 @@ impl<'a> Supervisor<'a> {
     fn give_back_requested(&mut self) -> Result<(), LiveError> {
         let Some(journal) = self.keeper.journal().map(Path::to_owned) else { return Ok(()) };
         for process in detach::requested(&journal) {
-            let family =
-                host::identity(process).map_or_else(|| vec![process], |first| restore::family(&first));
+            let family = host::identity(process)
+                .map_or_else(|| vec![process], |first| restore::family(&first));
             for member in family {
                 if !self.processes.remove(&member) {
                     continue;
@@ -477,11 +505,20 @@ impl<'a> Supervisor<'a> {
             self.shared.seen.lock().map_or_else(|_| Default::default(), |seen| seen.clone());
         let thread = |tid: u32| Some(StatusThread { thread: host::identity(tid)?, before: None });
         let elapsed = now.saturating_sub(self.start);
-        self.options.publish(journal, elapsed, counts, managed.into_iter().filter_map(thread).collect());
+        self.options.publish(
+            journal,
+            elapsed,
+            counts,
+            managed.into_iter().filter_map(thread).collect(),
+        );
     }
 
-    fn end(mut self, agent: ScopedJoinHandle<'_, Result<Done, ExtError>>) -> Result<DriverReport, ExtError> {
-        // Unloading a scheduler takes the kernel some milliseconds: the guardian must not take that for silence.
+    fn end(
+        mut self,
+        agent: ScopedJoinHandle<'_, Result<Done, ExtError>>,
+    ) -> Result<DriverReport, ExtError> {
+        // Unloading a scheduler takes the kernel some milliseconds: the guardian must not take that
+        // for silence.
         while !agent.is_finished() {
             self.keeper.beat()?;
             std::thread::sleep(HEARTBEAT / 10);
@@ -494,8 +531,9 @@ impl<'a> Supervisor<'a> {
             return Err(LiveError::Contract { scheduler: self.core.scheduler, breach }.into());
         }
         // A thread has the name of its maker when it joins.
-        let name =
-            |tid: u32, comm: String| self.taken.get(&tid).map_or(comm, |(known, _)| known.comm.clone());
+        let name = |tid: u32, comm: String| {
+            self.taken.get(&tid).map_or(comm, |(known, _)| known.comm.clone())
+        };
         let report = |(tid, comm, chosen): (u32, String, Ns)| ThreadReport {
             tid,
             comm: name(tid, comm),

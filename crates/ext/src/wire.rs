@@ -1,5 +1,6 @@
-//! What goes between `bpf/ext.bpf.c` and this crate: events of 32 bytes out of a ring, and batches of decisions that a program gets and
-//! gives back with their statuses. Numbers are those of this machine's byte order.
+//! What goes between `bpf/ext.bpf.c` and this crate: events of 32 bytes out of a ring, and batches
+//! of decisions that a program gets and gives back with their statuses. Numbers are those of this
+//! machine's byte order.
 
 use schedlab_model::Ns;
 
@@ -227,7 +228,8 @@ pub(crate) fn encode(decisions: &[Decision], batch: &mut [u8; BATCH_BYTES]) {
 /// Takes the answers out of a batch that came back.
 pub(crate) fn answers(batch: &[u8; BATCH_BYTES], decisions: &mut [Decision]) {
     for (one, bytes) in decisions.iter_mut().zip(batch[HEAD..].chunks_exact(DECISION)) {
-        one.status = u32_at(bytes, 12).map_or(Status::Refused, |status| Status::decode(status as i32));
+        one.status =
+            u32_at(bytes, 12).map_or(Status::Refused, |status| Status::decode(status as i32));
         if matches!(one.status, Status::State(..)) {
             one.seq = u32_at(bytes, 4).unwrap_or(one.seq);
         }
@@ -283,8 +285,13 @@ mod tests {
     #[test]
     fn every_kind_of_the_bpf_source_is_known_under_its_number() {
         let source = include_str!("../../../bpf/ext.bpf.c");
-        let kinds =
-            source.split_once("enum kind {").expect("the list").1.split_once("};").expect("its end").0;
+        let kinds = source
+            .split_once("enum kind {")
+            .expect("the list")
+            .1
+            .split_once("};")
+            .expect("its end")
+            .0;
         let names: Vec<&str> = kinds
             .lines()
             .filter_map(|line| line.trim().split([',', ' ']).next())
@@ -328,7 +335,11 @@ mod tests {
         let statuses: Vec<Status> = sent.iter().map(|one| one.status).collect();
         let on_cpu = Status::State(KernelState::OnCpu, 5);
         assert_eq!(statuses, [Status::Done, Status::Stale, on_cpu, Status::Refused]);
-        assert_eq!((sent[0].seq, sent[2].seq), (3, 11), "only the answer to a question renews the number");
+        assert_eq!(
+            (sent[0].seq, sent[2].seq),
+            (3, 11),
+            "only the answer to a question renews the number"
+        );
     }
 
     #[test]

@@ -14,7 +14,8 @@ use tempfile::TempDir;
 /// Makes a file for reading and appending, with the mode 0600, where nothing is yet.
 ///
 /// # Errors
-/// What the system says ([`AlreadyExists`](io::ErrorKind::AlreadyExists) for whatever is there), or [`Refused`](crate::Refused).
+/// What the system says ([`AlreadyExists`](io::ErrorKind::AlreadyExists) for whatever is there), or
+/// [`Refused`](crate::Refused).
 pub fn create_new(path: &Path) -> io::Result<File> {
     let (Some(name), Some(folder)) = (path.file_name(), path.parent()) else {
         return Err(Errno::ISDIR.into());
@@ -25,7 +26,8 @@ pub fn create_new(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Makes a file as [`create_new`] does, with `bytes` in it, which are on the disk before it replaces the file that is there.
+/// Makes a file as [`create_new`] does, with `bytes` in it, which are on the disk before it
+/// replaces the file that is there.
 ///
 /// # Errors
 /// What the system says, or [`Refused`](crate::Refused); the file that was there is untouched.
@@ -68,7 +70,8 @@ pub fn remove_folder(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::unlinkat(&Folder::open(folder)?, name, AtFlags::REMOVEDIR)?)
 }
 
-/// Removes the file at `path` if it is `id`, and no file that another program put there. Returns whether it was.
+/// Removes the file at `path` if it is `id`, and no file that another program put there. Returns
+/// whether it was.
 ///
 /// # Errors
 /// What the system says.
@@ -89,8 +92,9 @@ pub(crate) fn remove_entry(folder: &Folder, name: &OsStr, id: FileId) -> io::Res
     Ok(true)
 }
 
-/// Makes a folder with a random name in each place where a file may go whose own place is full: the folder for temporary files,
-/// /var/tmp, and memory (/dev/shm). A folder is made when it is asked for; those that cannot be made are left out.
+/// Makes a folder with a random name in each place where a file may go whose own place is full: the
+/// folder for temporary files, /var/tmp, and memory (/dev/shm). A folder is made when it is asked
+/// for; those that cannot be made are left out.
 pub fn spare_folders() -> impl Iterator<Item = TempDir> {
     let places = [std::env::temp_dir(), PathBuf::from("/var/tmp"), PathBuf::from("/dev/shm")];
     places.into_iter().filter_map(|place| TempDir::with_prefix_in("schedlab-", place).ok())

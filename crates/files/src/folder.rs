@@ -1,4 +1,5 @@
-//! A folder that is held open: what happens in it happens there, whatever becomes of the path that led to it.
+//! A folder that is held open: what happens in it happens there, whatever becomes of the path that
+//! led to it.
 
 use crate::{Refused, links};
 use rustix::fs::{AtFlags, CWD, FileType, FsWord, Mode, OFlags, ResolveFlags, Stat};
@@ -29,7 +30,8 @@ pub(crate) enum End {
     Folder(Folder),
     /// At a name in a folder: no link and no folder; there may be nothing.
     Name(Folder, OsString),
-    /// At an open file of a process, which may have no name (/proc/self/fd/4). It is held, not yet open for writing.
+    /// At an open file of a process, which may have no name (/proc/self/fd/4). It is held, not yet
+    /// open for writing.
     Held(OwnedFd),
 }
 
@@ -40,8 +42,8 @@ impl Folder {
     /// What the system says, or [`Refused`].
     pub fn open(path: &Path) -> io::Result<Folder> {
         let named = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        // Most paths have no link: the kernel (5.6 and later) opens them in one call. It says no for any other reason, too, and the walk
-        // finds which.
+        // Most paths have no link: the kernel (5.6 and later) opens them in one call. It says no
+        // for any other reason, too, and the walk finds which.
         let flags = HOLD | OFlags::DIRECTORY;
         let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         if let Ok(fd) = rustix::fs::openat2(CWD, named, flags, Mode::empty(), resolve) {
@@ -50,8 +52,9 @@ impl Folder {
         Walk::default().folder(path)
     }
 
-    /// Opens a folder that no other user can exchange: every folder on the way belongs to root or to this user and cannot be written
-    /// by others, unless it is sticky, and no link on the way is another user's. What is missing is made with the mode 0700.
+    /// Opens a folder that no other user can exchange: every folder on the way belongs to root or
+    /// to this user and cannot be written by others, unless it is sticky, and no link on the way is
+    /// another user's. What is missing is made with the mode 0700.
     ///
     /// # Errors
     /// What the system says, or [`Refused::Changeable`].
@@ -159,7 +162,8 @@ impl Walk {
                 Component::Prefix(_) | Component::CurDir => {}
                 Component::RootDir => at = self.enter(Folder::root()?)?,
                 Component::ParentDir => {
-                    let fd = rustix::fs::openat(&at, "..", HOLD | OFlags::DIRECTORY, Mode::empty())?;
+                    let fd =
+                        rustix::fs::openat(&at, "..", HOLD | OFlags::DIRECTORY, Mode::empty())?;
                     at = self.enter(Folder { fd, path: at.path.join("..") })?;
                 }
                 Component::Normal(name) => match self.entry(at, name)? {
@@ -231,8 +235,9 @@ impl Walk {
         if folder.is_proc() {
             return self.of_process(&folder, name, link, path);
         }
-        let text =
-            PathBuf::from(OsString::from_vec(rustix::fs::readlinkat(held, "", Vec::new())?.into_bytes()));
+        let text = PathBuf::from(OsString::from_vec(
+            rustix::fs::readlinkat(held, "", Vec::new())?.into_bytes(),
+        ));
         let end = self.walk(folder, &text)?;
         if must_match {
             let target = match &end {
@@ -248,8 +253,15 @@ impl Walk {
         Ok(end)
     }
 
-    /// A link that the kernel made of a process's open file or folder; its text need not be a path. `self` leads to this process.
-    fn of_process(&self, folder: &Folder, name: &OsStr, link: &Stat, path: &Path) -> io::Result<End> {
+    /// A link that the kernel made of a process's open file or folder; its text need not be a path.
+    /// `self` leads to this process.
+    fn of_process(
+        &self,
+        folder: &Folder,
+        name: &OsStr,
+        link: &Stat,
+        path: &Path,
+    ) -> io::Result<End> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let held = rustix::fs::openat(folder, name, flags, Mode::empty())?;
         let stat = rustix::fs::fstat(&held)?;
@@ -257,7 +269,9 @@ impl Walk {
             links::leads_to_its_own(path, link.st_uid, stat.st_uid)?;
         }
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => self.enter(Folder { fd: held, path: path.to_owned() }).map(End::Folder),
+            FileType::Directory => {
+                self.enter(Folder { fd: held, path: path.to_owned() }).map(End::Folder)
+            }
             _ => Ok(End::Held(held)),
         }
     }

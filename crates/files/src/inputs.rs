@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// A file, whatever its names are. The time of birth tells it from a later one with the same number.
+/// A file, whatever its names are. The time of birth tells it from a later one with the same
+/// number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct FileId {
     device: u64,
@@ -56,8 +57,9 @@ fn seen() -> MutexGuard<'static, Seen> {
     SEEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Forgets what earlier work of this process read. A command does one thing; a session of a library does one after the other, and may write over what
-/// an earlier call read, but not over what the same call reads.
+/// Forgets what earlier work of this process read. A command does one thing; a session of a library
+/// does one after the other, and may write over what an earlier call read, but not over what the
+/// same call reads.
 pub fn begin_work() {
     seen().inputs.clear();
 }
@@ -72,8 +74,9 @@ pub fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens an input that is a regular file; see [`open`]. A stranger's scenario may name `/dev/zero`, which has no end, or a pipe, whose
-/// opening waits for a writer: opening here neither waits nor has an effect on a device.
+/// Opens an input that is a regular file; see [`open`]. A stranger's scenario may name `/dev/zero`,
+/// which has no end, or a pipe, whose opening waits for a writer: opening here neither waits nor
+/// has an effect on a device.
 fn open_regular(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
@@ -87,20 +90,22 @@ fn open_regular(path: &Path) -> io::Result<File> {
         FileType::Socket => "socket",
         _ => "device",
     };
-    let only = format!("it is a {kind}, and only a regular file is read: write its content to a file");
+    let only =
+        format!("it is a {kind}, and only a regular file is read: write its content to a file");
     Err(io::Error::new(io::ErrorKind::InvalidInput, only))
 }
 
 /// Reads a whole input, a regular file of at most `max` bytes; see [`open`].
 ///
 /// # Errors
-/// As [`open`]; what is no regular file, by its kind; a larger file, by the limit, also one that grows meanwhile.
+/// As [`open`]; what is no regular file, by its kind; a larger file, by the limit, also one that
+/// grows meanwhile.
 pub fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     read_whole(open_regular(path)?, max)
 }
 
-/// Reads a whole input that the user named on the command line: as [`read`], or a pipe, such as `<(schedlab generate)`, whose writer
-/// is waited for.
+/// Reads a whole input that the user named on the command line: as [`read`], or a pipe, such as
+/// `<(schedlab generate)`, whose writer is waited for.
 ///
 /// # Errors
 /// As [`read`].
@@ -149,8 +154,8 @@ pub fn note_input(file: impl AsFd, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Says that the file at `path` is going to be replaced, before the work is done. An input that is opened later and is this file is
-/// refused, as is an output that is an input already.
+/// Says that the file at `path` is going to be replaced, before the work is done. An input that is
+/// opened later and is this file is refused, as is an output that is an input already.
 ///
 /// # Errors
 /// What the system says, or [`Refused`].
@@ -188,7 +193,9 @@ pub(crate) fn refuse(held: &File, path: &Path) -> io::Result<()> {
 
 fn refuse_input(seen: &Seen, id: &FileId, output: &Path) -> io::Result<()> {
     match seen.inputs.get(id) {
-        Some(input) => Err(Refused::Input { output: output.to_owned(), input: input.clone() }.into()),
+        Some(input) => {
+            Err(Refused::Input { output: output.to_owned(), input: input.clone() }.into())
+        }
         None => Ok(()),
     }
 }
@@ -201,7 +208,8 @@ pub(crate) fn note_made(file: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Forgets a file that has no name any more, so that what is noted does not grow with the number of files that were written.
+/// Forgets a file that has no name any more, so that what is noted does not grow with the number of
+/// files that were written.
 pub(crate) fn forget(file: &File) {
     let Ok(data) = file.metadata() else { return };
     if data.nlink() == 0 {
@@ -234,8 +242,13 @@ mod tests {
         assert!(said(Path::new("/dev/zero"), 5).starts_with("it is a device"));
         assert_eq!(read(folder.path(), 5).unwrap_err().kind(), io::ErrorKind::IsADirectory);
         // The size of a file of /proc is said to be 0: what is there counts.
-        assert!(said(Path::new("/proc/self/status"), 20).starts_with("it has more than the 20 bytes"));
+        assert!(
+            said(Path::new("/proc/self/status"), 20).starts_with("it has more than the 20 bytes")
+        );
         std::fs::write(&file, b"a\xff").unwrap();
-        assert_eq!(read_to_string(&file, 5).unwrap_err().to_string(), "it is no text in UTF-8 (byte 1)");
+        assert_eq!(
+            read_to_string(&file, 5).unwrap_err().to_string(),
+            "it is no text in UTF-8 (byte 1)"
+        );
     }
 }

@@ -20,15 +20,18 @@ pub const STDOUT: &str = "-";
 const NAME_MAX: usize = 255;
 /// Hexadecimal digits of a random name: 64 bits.
 const RANDOM_DIGITS: usize = 16;
-/// Random names that are tried: one of 64 random bits is taken only when something answers every name with a file.
+/// Random names that are tried: one of 64 random bits is taken only when something answers every
+/// name with a file.
 const NAMES: u32 = 8;
 
-/// A file that is written beside its place and renamed over it by [`commit`](NewFile::commit): until then the file that was
-/// there is untouched, however the program ends. Dropped before, it leaves nothing. A terminal, a pipe or a device cannot be
-/// replaced and is written at once, as is standard output ([`STDOUT`]).
+/// A file that is written beside its place and renamed over it by [`commit`](NewFile::commit):
+/// until then the file that was there is untouched, however the program ends. Dropped before, it
+/// leaves nothing. A terminal, a pipe or a device cannot be replaced and is written at once, as is
+/// standard output ([`STDOUT`]).
 ///
-/// The folder is held open; the new file has a random name in it and is made with O_EXCL and O_NOFOLLOW. It gets the permission bits
-/// (not setuid, setgid and sticky) and the group of the old file when that belongs to this user; beside another user's it is private.
+/// The folder is held open; the new file has a random name in it and is made with O_EXCL and
+/// O_NOFOLLOW. It gets the permission bits (not setuid, setgid and sticky) and the group of the old
+/// file when that belongs to this user; beside another user's it is private.
 #[derive(Debug)]
 pub struct NewFile {
     file: File,
@@ -70,8 +73,9 @@ impl NewFile {
         }
     }
 
-    /// Returns an empty file for what grows for a long time and is useful in part: at `path` itself where nothing was, so that it
-    /// is there when the program is killed; otherwise as [`create`](NewFile::create).
+    /// Returns an empty file for what grows for a long time and is useful in part: at `path` itself
+    /// where nothing was, so that it is there when the program is killed; otherwise as
+    /// [`create`](NewFile::create).
     ///
     /// # Errors
     /// As [`create`](NewFile::create).
@@ -84,7 +88,12 @@ impl NewFile {
                 let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
                 let file = File::from(folder.open_at(&name, flags, 0o666)?);
                 inputs::note_made(&file)?;
-                Ok(NewFile { file, place: Place::New { folder, name }, path: path.to_owned(), keep: false })
+                Ok(NewFile {
+                    file,
+                    place: Place::New { folder, name },
+                    path: path.to_owned(),
+                    keep: false,
+                })
             }
             _ => NewFile::create(path),
         }
@@ -120,7 +129,8 @@ impl NewFile {
         Ok(NewFile::at_once(file, path))
     }
 
-    /// A device, or a pipe of this user. Only root makes devices; whether this user may write one is the system's to say.
+    /// A device, or a pipe of this user. Only root makes devices; whether this user may write one
+    /// is the system's to say.
     fn special(folder: &Folder, name: &OsStr, path: &Path) -> io::Result<NewFile> {
         let allowed = |stat: &Stat| match FileType::from_raw_mode(stat.st_mode) {
             FileType::CharacterDevice | FileType::BlockDevice => Ok(()),
@@ -130,14 +140,20 @@ impl NewFile {
             }
             _ => Err(Refused::Exchanged(path.to_owned())),
         };
-        // Asked before, because opening a pipe waits for its reader, and after, because it is what was opened that counts.
+        // Asked before, because opening a pipe waits for its reader, and after, because it is what
+        // was opened that counts.
         folder.entry(name)?.as_ref().map_or(Ok(()), allowed)?;
         let file = folder.open_at(name, OFlags::WRONLY, 0)?;
         allowed(&rustix::fs::fstat(&file)?)?;
         Ok(NewFile::at_once(File::from(file), path))
     }
 
-    fn beside(folder: Folder, name: OsString, old: Option<Stat>, path: &Path) -> io::Result<NewFile> {
+    fn beside(
+        folder: Folder,
+        name: OsString,
+        old: Option<Stat>,
+        path: &Path,
+    ) -> io::Result<NewFile> {
         if old.is_some() {
             held(&folder, &name)?.map_or(Ok(()), |old| inputs::refuse(&old, path))?;
         }
@@ -182,7 +198,8 @@ impl NewFile {
         self.keep = true;
     }
 
-    /// Puts the file at its place. The data is on the disk before the name is, so that a machine that fails has one of the two.
+    /// Puts the file at its place. The data is on the disk before the name is, so that a machine
+    /// that fails has one of the two.
     ///
     /// # Errors
     /// What the system says; the file that was there is untouched.
@@ -193,7 +210,8 @@ impl NewFile {
         self.put()
     }
 
-    /// As [`commit`](NewFile::commit), without waiting for the disk: for what counts only as long as the machine runs.
+    /// As [`commit`](NewFile::commit), without waiting for the disk: for what counts only as long
+    /// as the machine runs.
     ///
     /// # Errors
     /// As [`commit`](NewFile::commit).
@@ -201,7 +219,8 @@ impl NewFile {
         match &self.place {
             Place::Beside { folder, part, name, replaces: true } => {
                 let old = held(folder, name)?;
-                old.as_ref().map_or(Ok(()), |old| inputs::refuse(old, &folder.path().join(name)))?;
+                old.as_ref()
+                    .map_or(Ok(()), |old| inputs::refuse(old, &folder.path().join(name)))?;
                 rustix::fs::renameat(folder, part, folder, name)?;
                 old.iter().for_each(inputs::forget);
             }
@@ -228,7 +247,8 @@ impl Drop for NewFile {
         if self.keep {
             return;
         }
-        // Best effort: the error that matters is the one before. Another user may have put a file of that name there meanwhile.
+        // Best effort: the error that matters is the one before. Another user may have put a file
+        // of that name there meanwhile.
         let _ = match (&self.place, self.id()) {
             (Place::New { folder, name }, Ok(id)) => remove_entry(folder, name, id),
             (Place::Beside { folder, part, .. }, Ok(id)) => remove_entry(folder, part, id),
@@ -238,15 +258,18 @@ impl Drop for NewFile {
     }
 }
 
-/// Returns whether `path` is what a [`NewFile`] for `place` was written to when its program was killed.
+/// Returns whether `path` is what a [`NewFile`] for `place` was written to when its program was
+/// killed.
 pub fn is_part_of(path: &Path, place: &Path) -> bool {
-    let bytes = |path: &Path| path.file_name().map(|name| name.as_bytes().to_vec()).unwrap_or_default();
+    let bytes =
+        |path: &Path| path.file_name().map(|name| name.as_bytes().to_vec()).unwrap_or_default();
     let (name, place_name) = (bytes(path), bytes(place));
     let random = name.strip_prefix(&place_name[..]).and_then(|rest| rest.strip_prefix(b"."));
     let random = random.and_then(|rest| rest.strip_suffix(b".part"));
     path.parent() == place.parent()
-        && random
-            .is_some_and(|random| random.len() == RANDOM_DIGITS && random.iter().all(u8::is_ascii_hexdigit))
+        && random.is_some_and(|random| {
+            random.len() == RANDOM_DIGITS && random.iter().all(u8::is_ascii_hexdigit)
+        })
 }
 
 /// Returns an entry, which is held and not opened; `None`: there is nothing.
@@ -281,7 +304,8 @@ pub(crate) fn part_file(
     Err(Errno::EXIST.into())
 }
 
-/// Gives `file` the permission bits of the old file, and its group: where the group cannot be given, its bits are those of all users.
+/// Gives `file` the permission bits of the old file, and its group: where the group cannot be
+/// given, its bits are those of all users.
 fn give_mode(file: &File, old: &Stat) -> io::Result<()> {
     let mut mode = old.st_mode & 0o777;
     let same = file.metadata()?.gid() == old.st_gid;
@@ -292,7 +316,8 @@ fn give_mode(file: &File, old: &Stat) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(mode))
 }
 
-/// Renames where nothing is. File systems that cannot refuse by themselves (EINVAL) get a second name and lose the first.
+/// Renames where nothing is. File systems that cannot refuse by themselves (EINVAL) get a second
+/// name and lose the first.
 fn put_new(folder: &Folder, part: &OsStr, name: &OsStr) -> io::Result<()> {
     match rustix::fs::renameat_with(folder, part, folder, name, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS) => {

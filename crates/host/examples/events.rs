@@ -1,7 +1,10 @@
-//! Records a command and prints what came: `cargo run -p schedlab-host --example events -- [--backend B] CMD…`
+//! Records a command and prints what came:
+//! `cargo run -p schedlab-host --example events -- [--backend B] CMD…`
 #![allow(clippy::print_stdout)]
 
-use schedlab_host::{GroupFacts, RecordRequest, RecordSink, RecordStart, RecordUntil, TaskFacts, record};
+use schedlab_host::{
+    GroupFacts, RecordRequest, RecordSink, RecordStart, RecordUntil, TaskFacts, record,
+};
 use schedlab_model::{EventKind, EventSink, SchedEvent, Waker};
 use std::collections::BTreeMap;
 
@@ -23,7 +26,9 @@ impl EventSink for Count {
             EventKind::Wake { task, waker } => {
                 let by = match waker {
                     Waker::Task(t) => format!("task {}", self.tasks[&t.0].comm),
-                    Waker::InlineSoftirq(t) => format!("inline softirq of {}", self.tasks[&t.0].comm),
+                    Waker::InlineSoftirq(t) => {
+                        format!("inline softirq of {}", self.tasks[&t.0].comm)
+                    }
                     other => format!("{other:?}"),
                 };
                 *self.wakes.entry((task.0, by)).or_default() += 1;
@@ -60,7 +65,8 @@ fn main() {
         arguments.remove(0);
         arguments.remove(0).parse().expect("a backend")
     });
-    let request = RecordRequest { backend, ..RecordRequest::new(RecordUntil::CommandEnds(arguments)) };
+    let request =
+        RecordRequest { backend, ..RecordRequest::new(RecordUntil::CommandEnds(arguments)) };
     let mut count = Count::default();
     let end = record(&request, &mut count, &|| false).unwrap_or_else(|error| {
         println!("{error}");

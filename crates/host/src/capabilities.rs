@@ -1,5 +1,5 @@
-//! What this kernel, this machine and these permissions allow. Probing tries things instead of guessing from
-//! versions; it changes nothing.
+//! What this kernel, this machine and these permissions allow. Probing tries things instead of
+//! guessing from versions; it changes nothing.
 
 use crate::cgroup::Controller;
 use crate::facts::{Backend, MachineFacts, MessageHooks};
@@ -95,7 +95,8 @@ impl Caps {
     }
 
     fn of_status(status: &str) -> Caps {
-        let mask = value(status, "CapEff:").and_then(|hex| u64::from_str_radix(hex, 16).ok()).unwrap_or(0);
+        let mask =
+            value(status, "CapEff:").and_then(|hex| u64::from_str_radix(hex, 16).ok()).unwrap_or(0);
         let has = |bit: u32| mask >> bit & 1 == 1;
         let sys_admin = has(21);
         Caps {
@@ -124,9 +125,11 @@ pub fn probe() -> Capabilities {
         (Ok(fs), Ok(())) => calibrate(fs, &machine.online).ok(),
         _ => None,
     };
-    let calibration = calibration.unwrap_or(Calibration { own_levels: None, idle_seen: CpuSet::EMPTY });
+    let calibration =
+        calibration.unwrap_or(Calibration { own_levels: None, idle_seen: CpuSet::EMPTY });
     let own = rustix::process::getpid().as_raw_nonzero().get();
-    let switches = |target| Event::open(What::Switches, target).map(drop).map_err(|error| error.to_string());
+    let switches =
+        |target| Event::open(What::Switches, target).map(drop).map_err(|error| error.to_string());
     let first_pid_namespace = in_first_pid_namespace();
     let tracepoints = match tracepoints {
         Ok(()) if !first_pid_namespace => Err(CONTAINED.to_owned()),
@@ -138,7 +141,8 @@ pub fn probe() -> Capabilities {
         Err(CONTAINED.to_owned())
     };
     let setting = |file: &str| debugfs.as_ref().ok()?.read(file).ok()?.trim().parse().ok().map(Ns);
-    let fair_server = setting("sched/fair_server/cpu0/runtime").zip(setting("sched/fair_server/cpu0/period"));
+    let fair_server =
+        setting("sched/fair_server/cpu0/runtime").zip(setting("sched/fair_server/cpu0/period"));
     let controller = Controller::find();
     let sched_ext_state = crate::sched_ext::here();
     Capabilities {
@@ -173,7 +177,8 @@ pub fn probe() -> Capabilities {
         sched_ext_state,
         first_pid_namespace,
         rt_priority_max: if caps.sys_nice { 99 } else { rt_limit() },
-        ring_kib: (!caps.ipc_lock).then(|| number("/proc/sys/kernel/perf_event_mlock_kb").unwrap_or(516)),
+        ring_kib: (!caps.ipc_lock)
+            .then(|| number("/proc/sys/kernel/perf_event_mlock_kb").unwrap_or(516)),
         load_percent: load_percent(&read("/proc/loadavg")),
         steal_permille: steal_permille(&read("/proc/stat")),
         surroundings: surroundings(),
@@ -202,7 +207,8 @@ fn load_percent(text: &str) -> u64 {
     whole.parse::<u64>().unwrap_or(0) * 100 + hundredths.parse::<u64>().unwrap_or(0)
 }
 
-/// The eighth number of the first line of /proc/stat against the sum of all (guest time is part of user).
+/// The eighth number of the first line of /proc/stat against the sum of all (guest time is part of
+/// user).
 fn steal_permille(text: &str) -> u64 {
     let line = text.lines().next().unwrap_or_default();
     let ticks: Vec<u64> =

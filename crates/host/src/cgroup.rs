@@ -61,28 +61,32 @@ impl FoundGroup {
         if self.hierarchy == counted {
             return Ok(self.path);
         }
-        let detail =
-            "it is not in the hierarchy of the CPU controller; only the backend `bpf` can choose by it";
+        let detail = "it is not in the hierarchy of the CPU controller; only the backend `bpf` can choose by it";
         Err(HostError::NoGroup { path: self.path, detail: detail.to_owned() })
     }
 }
 
-/// The group at `path`: a directory of a cgroup file system, or a path inside the CPU controller's hierarchy or,
-/// failing that, cgroup v2.
+/// The group at `path`: a directory of a cgroup file system, or a path inside the CPU controller's
+/// hierarchy or, failing that, cgroup v2.
 pub(crate) fn find_group(path: &str) -> Result<FoundGroup, HostError> {
     let (v1, v2) = roots(&fs::read_to_string("/proc/self/mounts").unwrap_or_default());
     let roots = [(v1, Hierarchy::Cpu), (v2, Hierarchy::Unified)];
     let roots = roots.iter().filter_map(|(root, hierarchy)| Some((root.as_ref()?, *hierarchy)));
     let relative = path.trim_matches('/');
     for (root, hierarchy) in roots.clone() {
-        let inside = Path::new(path).strip_prefix(root).ok().map(|rest| rest.to_string_lossy().into_owned());
+        let inside =
+            Path::new(path).strip_prefix(root).ok().map(|rest| rest.to_string_lossy().into_owned());
         for rest in inside.iter().map(String::as_str).chain([relative]) {
             let directory = root.join(rest);
             if directory.join("cgroup.procs").exists()
                 && let Ok(metadata) = fs::metadata(&directory)
             {
                 let id = std::os::unix::fs::MetadataExt::ino(&metadata);
-                return Ok(FoundGroup { hierarchy, id, path: format!("/{}", rest.trim_end_matches('/')) });
+                return Ok(FoundGroup {
+                    hierarchy,
+                    id,
+                    path: format!("/{}", rest.trim_end_matches('/')),
+                });
             }
         }
     }
@@ -101,7 +105,9 @@ fn roots(mounts: &str) -> (Option<PathBuf>, Option<PathBuf>) {
     for line in mounts.lines() {
         let words: Vec<&str> = line.split(' ').collect();
         match words[..] {
-            [_, at, "cgroup", options, ..] if options.split(',').any(|o| o == "cpu") => v1 = Some(at.into()),
+            [_, at, "cgroup", options, ..] if options.split(',').any(|o| o == "cpu") => {
+                v1 = Some(at.into())
+            }
             [_, at, "cgroup2", ..] => v2 = Some(at.into()),
             _ => {}
         }
@@ -170,7 +176,9 @@ impl Groups {
         });
         let found = match &self.controller {
             Controller::V1(_) => lines.find(|(_, names, _)| names.split(',').any(|n| n == "cpu")),
-            Controller::V2(_) => lines.find(|&(number, names, _)| number == "0" && names.is_empty()),
+            Controller::V2(_) => {
+                lines.find(|&(number, names, _)| number == "0" && names.is_empty())
+            }
             Controller::Absent => None,
         };
         let path = found.map_or("/", |(_, _, path)| path);
@@ -217,23 +225,25 @@ impl Groups {
     }
 }
 
-/// The folders of the control groups in which the CPU time of thread `tid` is counted, the innermost first, without the
-/// root: any of them may limit it. Empty when there are none.
+/// The folders of the control groups in which the CPU time of thread `tid` is counted, the
+/// innermost first, without the root: any of them may limit it. Empty when there are none.
 pub fn cpu_groups_of(tid: u32) -> Vec<PathBuf> {
     let groups = Groups::new();
-    let (Controller::V1(root) | Controller::V2(root)) = &groups.controller else { return Vec::new() };
+    let (Controller::V1(root) | Controller::V2(root)) = &groups.controller else {
+        return Vec::new();
+    };
     let membership = fs::read_to_string(format!("/proc/{tid}/cgroup")).unwrap_or_default();
     let folder = root.join(groups.cpu_path(&membership).trim_start_matches('/'));
     let below_root = |folder: &&Path| folder.starts_with(root) && *folder != root.as_path();
     folder.ancestors().take_while(below_root).map(Path::to_owned).collect()
 }
 
-/// Weight of an autogroup by its nice value, −20 first, in the unit of `cpu.shares`: the kernel gives it the
-/// weight that a task of that nice value has (a step is about 25 %).
+/// Weight of an autogroup by its nice value, −20 first, in the unit of `cpu.shares`: the kernel
+/// gives it the weight that a task of that nice value has (a step is about 25 %).
 const AUTOGROUP_WEIGHTS: [u32; 40] = [
-    88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904, 3906, 3121,
-    2501, 1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87, 70, 56, 45, 36, 29,
-    23, 18, 15,
+    88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904,
+    3906, 3121, 2501, 1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87,
+    70, 56, 45, 36, 29, 23, 18, 15,
 ];
 
 fn bare(id: GroupId, path: String, parent: Option<GroupId>) -> GroupFacts {
@@ -287,7 +297,8 @@ fn v1(directory: &Path, facts: GroupFacts) -> GroupFacts {
 
 fn v2(directory: &Path, facts: GroupFacts) -> GroupFacts {
     // cpu.weight 100 is the default, as cpu.shares 1024 is.
-    let weight = number::<u64>(directory, "cpu.weight").map(|weight| (weight * 1024).div_ceil(100) as u32);
+    let weight =
+        number::<u64>(directory, "cpu.weight").map(|weight| (weight * 1024).div_ceil(100) as u32);
     let max = fs::read_to_string(directory.join("cpu.max")).unwrap_or_default();
     let burst = number::<u64>(directory, "cpu.max.burst").unwrap_or(0);
     GroupFacts {

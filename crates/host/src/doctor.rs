@@ -1,5 +1,5 @@
-//! What [`probe`](crate::probe) found, in words: for each limit its consequence and the one command that
-//! lifts it.
+//! What [`probe`](crate::probe) found, in words: for each limit its consequence and the one command
+//! that lifts it.
 
 mod settings;
 
@@ -37,12 +37,15 @@ pub struct Fact {
     pub level: Level,
     /// What follows from it for recordings, replay or measurements.
     pub consequence: String,
-    /// The command that lifts the limit, to be run as root; `None`: there is no limit, or nothing lifts it.
+    /// The command that lifts the limit, to be run as root; `None`: there is no limit, or nothing
+    /// lifts it.
     pub lift: Option<String>,
 }
 
 /// How much a fact matters.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, JsonSchema, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
     /// As it should be.
@@ -65,7 +68,8 @@ pub fn facts(found: &Capabilities) -> Vec<Fact> {
     facts
 }
 
-/// Returns the answer in two sentences: what can be recorded and run here, and what kind of kernel it is.
+/// Returns the answer in two sentences: what can be recorded and run here, and what kind of kernel
+/// it is.
 pub fn answer(found: &Capabilities, facts: &[Fact]) -> String {
     let best = found.backends.iter().find(|(_, works)| works.is_ok()).map(|(backend, _)| *backend);
     let records = match best {
@@ -78,7 +82,8 @@ pub fn answer(found: &Capabilities, facts: &[Fact]) -> String {
         0 => ", and threads cannot be run under another scheduler",
         _ => ", and threads can be run under another scheduler",
     };
-    let lifted = facts.iter().filter(|fact| fact.level > Level::Note && fact.lift.is_some()).count();
+    let lifted =
+        facts.iter().filter(|fact| fact.level > Level::Note && fact.lift.is_some()).count();
     let lifted = match lifted {
         0 => String::new(),
         1 => " (one limit below can be lifted)".to_owned(),
@@ -93,13 +98,21 @@ pub fn answer(found: &Capabilities, facts: &[Fact]) -> String {
     let kernel = &found.machine.kernel;
     let kind = match (found.machine.is_realtime(), preempt) {
         (true, _) => format!("Linux {kernel} is a real-time kernel (PREEMPT_RT)"),
-        (false, Some(model)) => format!("Linux {kernel} is not a real-time kernel (preemption: {model})"),
+        (false, Some(model)) => {
+            format!("Linux {kernel} is not a real-time kernel (preemption: {model})")
+        }
         (false, None) => format!("Linux {kernel} is not a real-time kernel"),
     };
     format!("{records}{runs}{lifted}. {kind}.")
 }
 
-fn fact(level: Level, what: &str, state: impl Into<String>, consequence: &str, lift: Option<&str>) -> Fact {
+fn fact(
+    level: Level,
+    what: &str,
+    state: impl Into<String>,
+    consequence: &str,
+    lift: Option<&str>,
+) -> Fact {
     let (what, consequence) = (what.to_owned(), consequence.to_owned());
     Fact { what, state: state.into(), level, consequence, lift: lift.map(str::to_owned) }
 }
@@ -107,9 +120,9 @@ fn fact(level: Level, what: &str, state: impl Into<String>, consequence: &str, l
 /// Gives the program what tracepoints need where tracefs is mounted for root alone.
 const TRACEFS_SETCAP: &str = "setcap cap_perfmon,cap_dac_read_search+ep \"$(command -v schedlab)\"";
 
-/// Gives the program all that recording has use for: the scheduler's settings in debugfs and large rings too.
-const SETCAP: &str =
-    "setcap cap_bpf,cap_perfmon,cap_sys_admin,cap_sys_nice,cap_ipc_lock+ep \"$(command -v schedlab)\"";
+/// Gives the program all that recording has use for: the scheduler's settings in debugfs and large
+/// rings too.
+const SETCAP: &str = "setcap cap_bpf,cap_perfmon,cap_sys_admin,cap_sys_nice,cap_ipc_lock+ep \"$(command -v schedlab)\"";
 
 /// Each CPU has a fair server of its own.
 const NO_FAIR_SERVER: &str =
@@ -139,11 +152,16 @@ fn recording(found: &Capabilities) -> Vec<Fact> {
         let level = if paranoid > 0 { Level::Limit } else { Level::Good };
         let lift = (paranoid > 0).then_some("sysctl kernel.perf_event_paranoid=-1");
         let consequence = "above 0, an ordinary user records own tasks only";
-        facts.push(fact(level, "kernel.perf_event_paranoid", paranoid.to_string(), consequence, lift));
+        facts.push(fact(
+            level,
+            "kernel.perf_event_paranoid",
+            paranoid.to_string(),
+            consequence,
+            lift,
+        ));
     }
     if let Some(kib) = found.ring_kib {
-        let consequence =
-            "rings above this are refused; small rings lose events under load (lost events are counted)";
+        let consequence = "rings above this are refused; small rings lose events under load (lost events are counted)";
         facts.push(fact(
             Level::Limit,
             "memory for rings",
@@ -224,7 +242,13 @@ fn trace_quality(found: &Capabilities) -> Vec<Fact> {
         .map(|cpu| cpu.0.to_string())
         .collect();
     let idle = if blind.is_empty() {
-        fact(Level::Good, "events on idle CPUs", "recorded", "every wakeup by an interrupt is seen", None)
+        fact(
+            Level::Good,
+            "events on idle CPUs",
+            "recorded",
+            "every wakeup by an interrupt is seen",
+            None,
+        )
     } else {
         fact(
             Level::Limit,
@@ -256,11 +280,16 @@ fn trace_quality(found: &Capabilities) -> Vec<Fact> {
 }
 
 fn scheduler(found: &Capabilities) -> Vec<Fact> {
-    let knob = |name: &str| found.machine.knobs.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str());
+    let knob =
+        |name: &str| found.machine.knobs.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str());
     let mut facts = vec![match &found.debugfs_sched {
-        Ok(()) => {
-            fact(Level::Good, "scheduler settings in debugfs", "readable", "the header carries them", None)
-        }
+        Ok(()) => fact(
+            Level::Good,
+            "scheduler settings in debugfs",
+            "readable",
+            "the header carries them",
+            None,
+        ),
         Err(error) => fact(
             Level::Limit,
             "scheduler settings in debugfs",
@@ -290,8 +319,7 @@ fn scheduler(found: &Capabilities) -> Vec<Fact> {
     if let Some(on) = knob("sched_autogroup_enabled") {
         let state = if on == "1" { "on" } else { "off" };
         let lift = (on == "1").then_some("sysctl kernel.sched_autogroup_enabled=0");
-        let consequence =
-            "when on, each session is a group of its own: nice values mean nothing between sessions";
+        let consequence = "when on, each session is a group of its own: nice values mean nothing between sessions";
         facts.push(fact(Level::Note, "autogroup", state, consequence, lift));
     }
     facts.push(sched_ext(found));
@@ -334,7 +362,8 @@ fn sched_ext(found: &Capabilities) -> Fact {
 }
 
 fn realtime(found: &Capabilities) -> Vec<Fact> {
-    let knob = |name: &str| found.machine.knobs.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str());
+    let knob =
+        |name: &str| found.machine.knobs.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str());
     let mut facts = Vec::new();
     if let Some(runtime) = knob("sched_rt_runtime_us") {
         let period = knob("sched_rt_period_us").unwrap_or("1000000");
@@ -368,7 +397,8 @@ fn realtime(found: &Capabilities) -> Vec<Fact> {
 
 /// When slices end, by `sched/features`.
 fn hrtick(features: Option<&str>) -> &'static str {
-    let has = |name: &str| features.is_some_and(|text| text.split_whitespace().any(|word| word == name));
+    let has =
+        |name: &str| features.is_some_and(|text| text.split_whitespace().any(|word| word == name));
     if has("HRTICK") {
         "HRTICK is on: slices of fair tasks end by a timer of their own"
     } else if has("NO_HRTICK") {
@@ -402,7 +432,8 @@ const STEADY: [(&str, &str, &str, &str); 3] = [
 
 /// Takes the advice to read the time stamp counter back where the kernel cannot.
 fn no_tsc_where_there_is_none(facts: &mut [Fact], found: &Capabilities) {
-    let clock = facts.iter_mut().find(|fact| fact.what == "clocksource" && fact.level != Level::Good);
+    let clock =
+        facts.iter_mut().find(|fact| fact.what == "clocksource" && fact.level != Level::Good);
     if let Some(clock) = clock.filter(|_| !found.clocksources.iter().any(|name| name == "tsc")) {
         let there = found.clocksources.join(", ");
         clock.consequence += &format!("; the kernel found no usable tsc here (available: {there})");
@@ -468,7 +499,10 @@ mod tests {
     use schedlab_model::{CpuSet, Ns};
 
     fn find<'a>(facts: &'a [Fact], what: &str) -> &'a Fact {
-        facts.iter().find(|fact| fact.what == what).unwrap_or_else(|| panic!("no fact about {what}"))
+        facts
+            .iter()
+            .find(|fact| fact.what == what)
+            .unwrap_or_else(|| panic!("no fact about {what}"))
     }
 
     #[test]
@@ -508,9 +542,10 @@ mod tests {
         found.first_pid_namespace = true;
         (found.caps.perfmon, found.caps.bpf) = (true, true);
         found.fair_server = Some((Ns::from_ms(50), Ns::from_s(1)));
-        found.machine.knobs = [("clocksource", "hpet"), ("features", "PLACE_LAG HRTICK NO_HRTICK_DL")]
-            .map(|(name, text)| (name.to_owned(), text.to_owned()))
-            .to_vec();
+        found.machine.knobs =
+            [("clocksource", "hpet"), ("features", "PLACE_LAG HRTICK NO_HRTICK_DL")]
+                .map(|(name, text)| (name.to_owned(), text.to_owned()))
+                .to_vec();
         found.clocksources = vec!["hpet".to_owned(), "acpi_pm".to_owned()];
         let those = facts(&found);
         assert_eq!(find(&those, "recording by bpf").lift, None, "root needs no setcap");
@@ -520,7 +555,9 @@ mod tests {
         assert!(clock.lift.is_none() && clock.consequence.contains("hpet, acpi_pm"), "{clock:?}");
         found.clocksources.push("tsc".to_owned());
         assert!(find(&facts(&found), "clocksource").lift.as_deref().unwrap().contains("tsc"));
-        assert!(hrtick(Some("NO_HRTICK")).contains("is off") && hrtick(None).contains("cannot be read"));
+        assert!(
+            hrtick(Some("NO_HRTICK")).contains("is off") && hrtick(None).contains("cannot be read")
+        );
     }
 
     #[test]

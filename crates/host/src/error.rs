@@ -20,7 +20,9 @@ pub enum HostError {
         reasons: String,
     },
     /// The way that was asked for by name does not work.
-    #[error("the backend `{backend}` does not work here: {reason}. `schedlab doctor` shows what would help")]
+    #[error(
+        "the backend `{backend}` does not work here: {reason}. `schedlab doctor` shows what would help"
+    )]
     Backend {
         /// Its name.
         backend: &'static str,
@@ -52,7 +54,9 @@ pub enum HostError {
         source: io::Error,
     },
     /// A file of the kernel has a form that this version does not understand.
-    #[error("{what} has an unexpected form: {detail}. Please report it with the output of `uname -a`")]
+    #[error(
+        "{what} has an unexpected form: {detail}. Please report it with the output of `uname -a`"
+    )]
     Form {
         /// Which file.
         what: String,

@@ -25,7 +25,8 @@ pub struct TaskFacts {
     pub slice: Option<Ns>,
     /// The group that its CPU time is counted in.
     pub group: GroupId,
-    /// The policy is SCHED_EXT, which is SCHED_OTHER where no sched_ext scheduler is loaded ([`policy`](Self::policy) says that).
+    /// The policy is SCHED_EXT, which is SCHED_OTHER where no sched_ext scheduler is loaded
+    /// ([`policy`](Self::policy) says that).
     pub ext: bool,
     /// A thread of the kernel.
     pub kernel: bool,
@@ -56,7 +57,8 @@ pub struct GroupFacts {
     pub path: String,
     /// The parent; `None` for the root.
     pub parent: Option<GroupId>,
-    /// `cpu.shares`, or `cpu.weight` × 10.24; of an autogroup by its nice value. `None`: not readable.
+    /// `cpu.shares`, or `cpu.weight` × 10.24; of an autogroup by its nice value. `None`: not
+    /// readable.
     pub weight: Option<u32>,
     /// `cpu.idle`.
     pub idle: bool,
@@ -102,7 +104,8 @@ impl MachineFacts {
     }
 }
 
-/// Returns whether a kernel is PREEMPT_RT, which its version says (`uname -v`, or text with that in it).
+/// Returns whether a kernel is PREEMPT_RT, which its version says (`uname -v`, or text with that in
+/// it).
 pub fn is_realtime(version: &str) -> bool {
     version.split_whitespace().any(|word| word == "PREEMPT_RT")
 }
@@ -121,10 +124,12 @@ pub struct RecordingCapabilities {
     /// By which rule a softirq inside a system call is told from one at the exit of an interrupt;
     /// `"none"` when they cannot be told apart.
     pub softirq_rule: String,
-    /// CPUs on which events in the idle task were not proven to be recorded (some virtual machines drop
-    /// them; a busy CPU cannot be checked): wakeups by interrupts that hit these CPUs idle may be missing.
+    /// CPUs on which events in the idle task were not proven to be recorded (some virtual machines
+    /// drop them; a busy CPU cannot be checked): wakeups by interrupts that hit these CPUs idle may
+    /// be missing.
     pub idle_unproven: CpuSet,
-    /// The state of a task that stops running is exact (sleep, disk, stopped); else only preempted or not.
+    /// The state of a task that stops running is exact (sleep, disk, stopped); else only preempted
+    /// or not.
     pub prev_state: bool,
     /// Migrations are in it.
     pub migrations: bool,
@@ -174,7 +179,9 @@ impl MessageHooks {
 }
 
 /// A way to record, best first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, JsonSchema, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Backend {
     /// BPF programs on the scheduler's tracepoints: everything, at the lowest cost.
@@ -183,14 +190,16 @@ pub enum Backend {
     Tracepoints,
     /// perf context-switch records of the whole machine: no wakeups.
     Switches,
-    /// perf context-switch records of a command's own tasks, or of processes of the same user; needs no privilege.
+    /// perf context-switch records of a command's own tasks, or of processes of the same user;
+    /// needs no privilege.
     #[serde(rename = "own")]
     OwnTasks,
 }
 
 impl Backend {
     /// All, best first.
-    pub const ALL: [Backend; 4] = [Backend::Bpf, Backend::Tracepoints, Backend::Switches, Backend::OwnTasks];
+    pub const ALL: [Backend; 4] =
+        [Backend::Bpf, Backend::Tracepoints, Backend::Switches, Backend::OwnTasks];
 
     /// The name on the command line.
     pub const fn name(self) -> &'static str {

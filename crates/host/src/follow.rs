@@ -1,7 +1,9 @@
-//! Wakeups, births and deaths of chosen threads, at once: what a live scheduler must know and cannot see by itself.
+//! Wakeups, births and deaths of chosen threads, at once: what a live scheduler must know and
+//! cannot see by itself.
 //!
-//! Tracepoints on every CPU, filtered in the kernel by thread, in rings that wake the thread that polls them. A recording polls
-//! its rings now and then and wants everything; this wants little, and now.
+//! Tracepoints on every CPU, filtered in the kernel by thread, in rings that wake the thread that
+//! polls them. A recording polls its rings now and then and wants everything; this wants little,
+//! and now.
 
 use crate::HostError;
 use crate::privileges::{Duty, keep_only};
@@ -15,7 +17,8 @@ use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// More threads than this make filters so long that the kernel's walk through them costs more than a record.
+/// More threads than this make filters so long that the kernel's walk through them costs more than
+/// a record.
 const FILTERED_THREADS: usize = 48;
 /// Calls of [`Adder::add`] that are filtered by thread.
 const BATCHES: usize = 8;
@@ -57,13 +60,15 @@ pub enum Followed {
 pub enum By {
     /// The thread that ran where the wakeup happened (0: the idle one), in its own context.
     Thread(u32),
-    /// A softirq. The record does not tell one inside a system call from one at the exit of an interrupt.
+    /// A softirq. The record does not tell one inside a system call from one at the exit of an
+    /// interrupt.
     SoftIrq,
     /// A hardware interrupt.
     HardIrq,
 }
 
-/// Bits of `common_flags` that every trace record of Linux carries: in a hardware interrupt, in a softirq.
+/// Bits of `common_flags` that every trace record of Linux carries: in a hardware interrupt, in a
+/// softirq.
 const IN_HARDIRQ: i64 = 0x08;
 const IN_SOFTIRQ: i64 = 0x10;
 
@@ -103,8 +108,8 @@ impl Follower {
     /// Opens the tracepoints on `cpus`; nothing is followed yet.
     ///
     /// # Errors
-    /// Without tracefs, or without permission to record other people's threads (root, or CAP_PERFMON and a readable
-    /// tracefs).
+    /// Without tracefs, or without permission to record other people's threads (root, or
+    /// CAP_PERFMON and a readable tracefs).
     pub fn open(cpus: &CpuSet) -> Result<Follower, HostError> {
         Follower::listen(Follower::points()?, cpus)
     }
@@ -136,7 +141,12 @@ impl Follower {
             .map(|cpu| CpuRing::open(&points, cpu.0))
             .collect::<Result<_, _>>()
             .map_err(refused("opening tracepoints for live scheduling"))?;
-        Ok(Follower { points, rings, bytes: Vec::with_capacity(RING_BYTES), found: Vec::with_capacity(1024) })
+        Ok(Follower {
+            points,
+            rings,
+            bytes: Vec::with_capacity(RING_BYTES),
+            found: Vec::with_capacity(1024),
+        })
     }
 
     /// Another hand on the rings, which adds threads while this one reads.
@@ -144,8 +154,11 @@ impl Follower {
     /// # Errors
     /// When no descriptor is left.
     pub fn adder(&self) -> Result<Adder, HostError> {
-        let rings: std::io::Result<Vec<_>> =
-            self.rings.iter().map(|ring| Ok((ring.cpu, ring.ring.fd().try_clone_to_owned()?))).collect();
+        let rings: std::io::Result<Vec<_>> = self
+            .rings
+            .iter()
+            .map(|ring| Ok((ring.cpu, ring.ring.fd().try_clone_to_owned()?)))
+            .collect();
         let rings = rings.map_err(HostError::io("sharing the rings"))?;
         Ok(Adder { points: self.points.clone(), rings, batches: 0, events: Vec::new() })
     }
@@ -167,7 +180,8 @@ impl Follower {
         self.rings.get(place).map(|ring| ring.ring.fd())
     }
 
-    /// Hands out what has happened, oldest first, and forgets it. Allocates nothing once it is warm.
+    /// Hands out what has happened, oldest first, and forgets it. Allocates nothing once it is
+    /// warm.
     pub fn read(&mut self, mut to: impl FnMut(Followed)) {
         self.found.clear();
         for ring in &mut self.rings {
@@ -191,11 +205,13 @@ impl Follower {
     }
 }
 
-/// Returns the least right with which threads can be followed on `cpu` by a thread that gives up the others.
+/// Returns the least right with which threads can be followed on `cpu` by a thread that gives up
+/// the others.
 ///
-/// Upstream kernels ask for CAP_PERFMON. Debian's know a level of `perf_event_paranoid` above 2, their default, at which
-/// `perf_event_open(2)` asks for CAP_SYS_ADMIN (Debian's patch "security,perf: Allow further restriction of
-/// perf_event_open"); so it is tried, by threads that have no other right.
+/// Upstream kernels ask for CAP_PERFMON. Debian's know a level of `perf_event_paranoid` above 2,
+/// their default, at which `perf_event_open(2)` asks for CAP_SYS_ADMIN (Debian's patch
+/// "security,perf: Allow further restriction of perf_event_open"); so it is tried, by threads that
+/// have no other right.
 ///
 /// # Errors
 /// When neither is enough, or this process has neither.
@@ -207,7 +223,9 @@ pub fn least_duty(cpu: CpuId) -> Result<Duty, HostError> {
             keep_only(&[duty])?;
             Event::open_waking(What::Tracepoint(id), Target::Cpu(cpu.0 as i32)).map(drop)
         };
-        std::thread::spawn(open).join().unwrap_or_else(|_| Err(std::io::Error::other("the trial died")))
+        std::thread::spawn(open)
+            .join()
+            .unwrap_or_else(|_| Err(std::io::Error::other("the trial died")))
     };
     let why = match allowed(Duty::Follow) {
         Ok(()) => return Ok(Duty::Follow),
@@ -271,8 +289,8 @@ impl CpuRing {
     }
 }
 
-/// Adds threads to those that a [`Follower`] follows. Opening tracepoints can take the kernel some milliseconds, so the caller that
-/// must not wait leaves that to another thread.
+/// Adds threads to those that a [`Follower`] follows. Opening tracepoints can take the kernel some
+/// milliseconds, so the caller that must not wait leaves that to another thread.
 pub struct Adder {
     points: Vec<Point>,
     rings: Vec<(u32, OwnedFd)>,
@@ -280,24 +298,31 @@ pub struct Adder {
     events: Vec<Event>,
 }
 
-/// Which records mean what, for [`Follower::take`]: the numbers of new events of each CPU, and their tracepoints.
+/// Which records mean what, for [`Follower::take`]: the numbers of new events of each CPU, and
+/// their tracepoints.
 pub struct Batch(Vec<Vec<(u64, usize)>>);
 
 impl Adder {
-    /// From now on, these threads are followed too, until this value is dropped. A tracepoint's filter can be set only
-    /// once, so every call opens the tracepoints anew; after [`BATCHES`] calls, or for many threads at once, everything is
-    /// followed except the threads in `own`, which are the caller's: an event for each of its own wakeups would wake it for
-    /// ever. `None`: they are followed already.
+    /// From now on, these threads are followed too, until this value is dropped. A tracepoint's
+    /// filter can be set only once, so every call opens the tracepoints anew; after [`BATCHES`]
+    /// calls, or for many threads at once, everything is followed except the threads in `own`,
+    /// which are the caller's: an event for each of its own wakeups would wake it for ever. `None`:
+    /// they are followed already.
     ///
     /// # Errors
     /// When the kernel refuses another event or the filter.
-    pub fn add(&mut self, threads: &BTreeSet<u32>, own: &BTreeSet<u32>) -> Result<Option<Batch>, HostError> {
+    pub fn add(
+        &mut self,
+        threads: &BTreeSet<u32>,
+        own: &BTreeSet<u32>,
+    ) -> Result<Option<Batch>, HostError> {
         if threads.is_empty() || self.batches > BATCHES {
             return Ok(None);
         }
         let all = self.batches == BATCHES || threads.len() > FILTERED_THREADS;
         self.batches = if all { BATCHES + 1 } else { self.batches + 1 };
-        let filter = |point: &Point| if all { but(point.name, own) } else { only(point.name, threads) };
+        let filter =
+            |point: &Point| if all { but(point.name, own) } else { only(point.name, threads) };
         let filters: Vec<CString> = self.points.iter().map(filter).collect();
         let earlier = self.events.len();
         let batch = self.open(&filters).map_err(refused("following threads by tracepoints"))?;
@@ -314,7 +339,8 @@ impl Adder {
         for (cpu, ring) in &self.rings {
             let mut ids = Vec::new();
             for (index, (point, filter)) in self.points.iter().zip(filters).enumerate() {
-                let event = Event::open_waking(What::Tracepoint(point.id), Target::Cpu(*cpu as i32))?;
+                let event =
+                    Event::open_waking(What::Tracepoint(point.id), Target::Cpu(*cpu as i32))?;
                 event.write_into_fd(ring)?;
                 event.filter(filter).map_err(|error| {
                     let filter = filter.to_string_lossy();
@@ -357,7 +383,8 @@ mod tests {
         assert_eq!(but("pid", &set).to_str(), Ok("pid != 0 && pid != 7 && pid != 9"));
     }
 
-    /// Whatever this machine demands: with the right that is named and no other, an event can be opened.
+    /// Whatever this machine demands: with the right that is named and no other, an event can be
+    /// opened.
     #[test]
     fn the_least_right_is_enough() {
         let cpus = crate::proc::affinity(0).expect("we live");
@@ -370,7 +397,9 @@ mod tests {
         let points = Follower::points().expect("the least right was found by one of them");
         let trial = std::thread::spawn(move || {
             keep_only(&[duty]).expect("less is always allowed");
-            Follower::listen(points, &CpuSet::single(cpu)).map(drop).map_err(|error| error.to_string())
+            Follower::listen(points, &CpuSet::single(cpu))
+                .map(drop)
+                .map_err(|error| error.to_string())
         });
         assert_eq!(trial.join().expect("it holds"), Ok(()));
     }
@@ -384,14 +413,20 @@ mod tests {
         };
         let mut adder = follower.adder().expect("descriptors");
         let mut shell = Command::new("sh");
-        let mut child =
-            shell.args(["-c", "read line; exec true"]).stdin(Stdio::piped()).spawn().expect("sh(1)");
+        let mut child = shell
+            .args(["-c", "read line; exec true"])
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("sh(1)");
         let tid = child.id();
         let batch = adder.add(&BTreeSet::from([tid]), &BTreeSet::new()).expect("allowed");
         batch.into_iter().for_each(|batch| follower.take(batch));
         // Until it reads.
-        while crate::proc::value(&std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap(), "State:")
-            .is_none_or(|state| !state.starts_with('S'))
+        while crate::proc::value(
+            &std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap(),
+            "State:",
+        )
+        .is_none_or(|state| !state.starts_with('S'))
         {
             std::thread::yield_now();
         }
@@ -405,7 +440,8 @@ mod tests {
         assert!(seen.contains(&Followed::Execed { tid }), "{seen:?}");
     }
 
-    /// Wakeups of children of this process that were added one after the other, and the end of each.
+    /// Wakeups of children of this process that were added one after the other, and the end of
+    /// each.
     #[test]
     fn threads_that_are_added_later_are_followed_too() {
         let Ok(mut follower) = Follower::open(&crate::proc::affinity(0).expect("we live")) else {
@@ -415,9 +451,13 @@ mod tests {
         let mut adder = follower.adder().expect("descriptors");
         let mut children: Vec<_> = (0..12)
             .map(|_| {
-                let child =
-                    Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat(1)");
-                let batch = adder.add(&BTreeSet::from([child.id()]), &BTreeSet::new()).expect("allowed");
+                let child = Command::new("cat")
+                    .stdin(Stdio::piped())
+                    .stdout(Stdio::null())
+                    .spawn()
+                    .expect("cat(1)");
+                let batch =
+                    adder.add(&BTreeSet::from([child.id()]), &BTreeSet::new()).expect("allowed");
                 batch.into_iter().for_each(|batch| follower.take(batch));
                 child
             })
@@ -433,7 +473,8 @@ mod tests {
                 seen.insert(tid);
             }
         });
-        // (Threads of process 1 and idle CPUs of some machines leave no trace: the exits are by the children themselves.)
+        // (Threads of process 1 and idle CPUs of some machines leave no trace: the exits are by the
+        // children themselves.)
         let ours: BTreeSet<u32> = children.iter().map(std::process::Child::id).collect();
         assert!(ours.is_subset(&seen), "{ours:?} {seen:?}");
     }

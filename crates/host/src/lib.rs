@@ -1,8 +1,8 @@
 //! Everything of schedlab that touches Linux: what this machine allows, what its scheduler does.
 //!
-//! [`record`](record()) hands out the same [`SchedEvent`](schedlab_model::SchedEvent)s that the simulator
-//! produces, with the facts of machine, tasks and groups beside them. It knows no file format. This is the
-//! only crate with `unsafe`; all of it is in the private module `sys`.
+//! [`record`](record()) hands out the same [`SchedEvent`](schedlab_model::SchedEvent)s that the
+//! simulator produces, with the facts of machine, tasks and groups beside them. It knows no file
+//! format. This is the only crate with `unsafe`; all of it is in the private module `sys`.
 
 mod capabilities;
 mod cgroup;
@@ -33,7 +33,8 @@ pub use facts::{
 pub use machine::{is_emulated, machine, rt_runtime};
 pub use record::child::Command as OwnCommand;
 pub use record::{
-    Messages, Preparing, RecordEnd, RecordFilter, RecordRequest, RecordSink, RecordStart, RecordUntil, record,
+    Messages, Preparing, RecordEnd, RecordFilter, RecordRequest, RecordSink, RecordStart,
+    RecordUntil, record,
 };
 pub use surroundings::{IdleState, Surroundings};
 pub use sys::cycles::{Rate, now as cycles};

@@ -14,7 +14,8 @@ pub fn machine() -> MachineFacts {
     let cpuinfo = read("/proc/cpuinfo");
     let online = cpu_list("/sys/devices/system/cpu/online").unwrap_or_else(|| CpuSet::first(1));
     let stolen = crate::proc::steal().iter().any(|&(_, ns)| ns > 0);
-    let field = |key| value(&cpuinfo, key).map(|text| text.trim_start_matches([':', ' ', '\t']).to_owned());
+    let field =
+        |key| value(&cpuinfo, key).map(|text| text.trim_start_matches([':', ' ', '\t']).to_owned());
     let flags = cpuinfo.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
     MachineFacts {
         kernel: uname.release().to_string_lossy().into_owned(),
@@ -33,8 +34,9 @@ pub fn machine() -> MachineFacts {
     }
 }
 
-/// Returns whether the CPUs are emulated instruction by instruction: QEMU's TCG names itself in the hypervisor's leaf of CPUID
-/// (0x40000000, target/i386/cpu.c). Always false on other architectures, where there is no such word.
+/// Returns whether the CPUs are emulated instruction by instruction: QEMU's TCG names itself in the
+/// hypervisor's leaf of CPUID (0x40000000, target/i386/cpu.c). Always false on other architectures,
+/// where there is no such word.
 pub fn is_emulated() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -63,7 +65,8 @@ pub(crate) fn cpu_list(path: &str) -> Option<CpuSet> {
     read(path).trim().parse().ok()
 }
 
-/// Places by `/sys/devices/system/cpu`. CPUs that are off line sit where the last one before them sits.
+/// Places by `/sys/devices/system/cpu`. CPUs that are off line sit where the last one before them
+/// sits.
 fn topology(online: &CpuSet) -> Topology {
     let count = online.iter().last().map_or(1, |last| last.index() + 1).min(MAX_CPUS);
     let mut sockets = Numbering::default();
@@ -74,7 +77,8 @@ fn topology(online: &CpuSet) -> Topology {
     for (cpu, &node) in nodes.iter().enumerate() {
         let base = format!("/sys/devices/system/cpu/cpu{cpu}");
         if !online.contains(CpuId::from(cpu)) {
-            let before = places.last().copied().unwrap_or(CpuPlace { socket: 0, node: 0, llc: 0, core: 0 });
+            let before =
+                places.last().copied().unwrap_or(CpuPlace { socket: 0, node: 0, llc: 0, core: 0 });
             places.push(before);
             continue;
         }
@@ -122,7 +126,9 @@ fn last_level_cache(base: &str) -> Option<String> {
 fn nodes(count: usize) -> Vec<u32> {
     let mut nodes = vec![0; count];
     for node in 0..64 {
-        let Some(cpus) = cpu_list(&format!("/sys/devices/system/node/node{node}/cpulist")) else { continue };
+        let Some(cpus) = cpu_list(&format!("/sys/devices/system/node/node{node}/cpulist")) else {
+            continue;
+        };
         cpus.iter().filter(|cpu| cpu.index() < count).for_each(|cpu| nodes[cpu.index()] = node);
     }
     nodes
@@ -144,8 +150,8 @@ const SYSCTLS: [&str; 12] = [
     "timer_migration",
 ];
 
-/// Files of debugfs `sched/`, which lockdown or permissions may hide. Up to Linux 5.12 they were sysctls (CONFIG_SCHED_DEBUG),
-/// `features` the file `sched_features` of debugfs.
+/// Files of debugfs `sched/`, which lockdown or permissions may hide. Up to Linux 5.12 they were
+/// sysctls (CONFIG_SCHED_DEBUG), `features` the file `sched_features` of debugfs.
 const DEBUG: [&str; 9] = [
     "base_slice_ns",
     "latency_ns",
@@ -184,8 +190,9 @@ fn knobs(online: &CpuSet) -> Vec<(String, String)> {
         }
         for cpu in online.iter().take(1) {
             for name in ["runtime", "period"] {
-                let text =
-                    debugfs.read(&format!("sched/fair_server/cpu{}/{name}", cpu.0)).unwrap_or_default();
+                let text = debugfs
+                    .read(&format!("sched/fair_server/cpu{}/{name}", cpu.0))
+                    .unwrap_or_default();
                 add(&format!("fair_server_{name}_ns"), &text);
             }
         }
@@ -218,7 +225,8 @@ fn knobs(online: &CpuSet) -> Vec<(String, String)> {
     knobs
 }
 
-/// A setting of [`DEBUG`], wherever this kernel has it: `debugfs` reads below debugfs, `file` a whole path (empty: there is none).
+/// A setting of [`DEBUG`], wherever this kernel has it: `debugfs` reads below debugfs, `file` a
+/// whole path (empty: there is none).
 fn debug_setting(
     name: &str,
     debugfs: impl Fn(&str) -> Option<String>,
@@ -231,12 +239,14 @@ fn debug_setting(
     debugfs(&format!("sched/{name}")).unwrap_or_else(older)
 }
 
-/// What real-time threads may have of each second (`sched_rt_runtime_us`, scaled to its period); `None`: no limit.
+/// What real-time threads may have of each second (`sched_rt_runtime_us`, scaled to its period);
+/// `None`: no limit.
 pub fn rt_runtime() -> Option<Ns> {
     let of = |name: &str| read(format!("/proc/sys/kernel/{name}")).trim().parse::<i64>().ok();
     let (runtime, period) =
         (of("sched_rt_runtime_us")?, of("sched_rt_period_us").filter(|period| *period > 0)?);
-    (runtime >= 0 && runtime < period).then(|| Ns((runtime as u128 * 1_000_000_000 / period as u128) as u64))
+    (runtime >= 0 && runtime < period)
+        .then(|| Ns((runtime as u128 * 1_000_000_000 / period as u128) as u64))
 }
 
 /// The settings that `sched/debug` prints at its top, under the names of their own files:
@@ -277,7 +287,8 @@ mod tests {
 
     #[test]
     fn reads_boot_options() {
-        let line = "quiet sched_vcpu_pack=3 sched_vcpu_packs=7 sched_vcpu_pack=15 -- sched_vcpu_pack=1";
+        let line =
+            "quiet sched_vcpu_pack=3 sched_vcpu_packs=7 sched_vcpu_pack=15 -- sched_vcpu_pack=1";
         assert_eq!(boot_option(line, "sched_vcpu_pack"), "15");
         assert_eq!(boot_option("quiet", "sched_vcpu_pack"), "");
     }
@@ -285,10 +296,15 @@ mod tests {
     #[test]
     fn settings_are_found_where_older_kernels_have_them() {
         // As of 5.10: no folder sched/ in debugfs.
-        let debugfs =
-            |path: &str| (path == "sched_features").then(|| "GENTLE_FAIR_SLEEPERS NO_HRTICK".to_owned());
+        let debugfs = |path: &str| {
+            (path == "sched_features").then(|| "GENTLE_FAIR_SLEEPERS NO_HRTICK".to_owned())
+        };
         let file = |path: String| {
-            if path == "/proc/sys/kernel/sched_latency_ns" { "18000000\n".to_owned() } else { String::new() }
+            if path == "/proc/sys/kernel/sched_latency_ns" {
+                "18000000\n".to_owned()
+            } else {
+                String::new()
+            }
         };
         assert_eq!(debug_setting("latency_ns", debugfs, &file), "18000000\n");
         assert_eq!(debug_setting("features", debugfs, &file), "GENTLE_FAIR_SLEEPERS NO_HRTICK");
@@ -305,7 +321,10 @@ mod tests {
   .sysctl_sched_features              : 99674079\n  .sysctl_sched_tunable_scaling       : 1 (logarithmic)\n";
         let expected =
             [("base_slice_ns", "1400000"), ("features_bits", "99674079"), ("tunable_scaling", "1")];
-        assert_eq!(debug_settings(text), expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        assert_eq!(
+            debug_settings(text),
+            expected.map(|(name, value)| (name.to_owned(), value.to_owned()))
+        );
         assert_eq!(milliseconds("24.000001"), Some(24_000_001));
         assert_eq!(milliseconds("24"), None);
     }

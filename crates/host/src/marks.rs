@@ -1,6 +1,6 @@
-//! What happens on the CPUs between an expiry and the thread that it should wake: switches, wakeups, interrupts and
-//! softirqs, from perf tracepoints. The recorder leaves interrupts out, since they would cost every recording; this is
-//! for the one question of who was to blame.
+//! What happens on the CPUs between an expiry and the thread that it should wake: switches,
+//! wakeups, interrupts and softirqs, from perf tracepoints. The recorder leaves interrupts out,
+//! since they would cost every recording; this is for the one question of who was to blame.
 
 use crate::HostError;
 use crate::record::raw::{Comm, Record, Records, comm_text, u32_at, u64_at};
@@ -12,13 +12,14 @@ use schedlab_model::{CpuId, CpuSet};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 
-/// Bytes of each CPU's ring: 50 ms of the busiest CPU that was seen (half a million records a second).
+/// Bytes of each CPU's ring: 50 ms of the busiest CPU that was seen (half a million records a
+/// second).
 const RING: usize = 16 << 20;
 /// Marks that are kept of each CPU at most.
 const MOST: usize = 2_000_000;
 
-/// Interrupts of the architecture that have an entry and an exit tracepoint. (That of irq_work may not be sampled:
-/// recording a sample raises it.)
+/// Interrupts of the architecture that have an entry and an exit tracepoint. (That of irq_work may
+/// not be sampled: recording a sample raises it.)
 const VECTORS: [(&str, &str); 5] = [
     ("local_timer", "local timer"),
     ("reschedule", "reschedule"),
@@ -40,8 +41,8 @@ pub struct Mark {
     pub kind: MarkKind,
 }
 
-/// What happened. Thread 0 is the idle task; priorities are the kernel's: −1 deadline, 0 … 98 real-time (a smaller number
-/// goes first), 100 … 139 fair, 120 being nice 0.
+/// What happened. Thread 0 is the idle task; priorities are the kernel's: −1 deadline, 0 … 98
+/// real-time (a smaller number goes first), 100 … 139 fair, 120 being nice 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MarkKind {
     /// Another thread runs.
@@ -139,13 +140,16 @@ impl Tracer {
     /// Begins to follow `cpus`; of each the marks of the last `keep` nanoseconds are kept.
     ///
     /// # Errors
-    /// No tracefs or no perf tracepoints here (they need root, or CAP_PERFMON and a readable tracefs).
+    /// No tracefs or no perf tracepoints here (they need root, or CAP_PERFMON and a readable
+    /// tracefs).
     pub fn start(cpus: &CpuSet, keep_ns: u64) -> Result<Tracer, HostError> {
         let fs = PseudoFs::tracefs().map_err(HostError::io("opening tracefs"))?;
         let mut points = vec![switch(&fs)?, waking(&fs)?];
         let mut interrupts = Vec::new();
         for (point, name) in VECTORS {
-            let ends = |end: &str| fs.tracepoint(&format!("irq_vectors/{point}_{end}")).map(|point| point.id);
+            let ends = |end: &str| {
+                fs.tracepoint(&format!("irq_vectors/{point}_{end}")).map(|point| point.id)
+            };
             if let (Ok(entry), Ok(exit)) = (ends("entry"), ends("exit")) {
                 points.push((entry, Layout::Entry(interrupts.len() as u16)));
                 points.push((exit, Layout::Exit));
@@ -154,7 +158,9 @@ impl Tracer {
         }
         points.extend(device_irqs(&fs).unwrap_or_default());
         let (ids, layouts): (Vec<u64>, Vec<Layout>) = points.into_iter().unzip();
-        let open = |cpu| Cpu::open(cpu, &ids).map_err(HostError::io(format!("opening perf events on {cpu}")));
+        let open = |cpu| {
+            Cpu::open(cpu, &ids).map_err(HostError::io(format!("opening perf events on {cpu}")))
+        };
         let cpus = cpus.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let (devices, names) = (BTreeMap::new(), BTreeMap::new());
         Ok(Tracer { cpus, layouts, interrupts, devices, names, keep: keep_ns })
@@ -204,7 +210,8 @@ impl Tracer {
                 let (Some(id), Some(at), Some(size)) = (id, at, size) else { return };
                 let Some(raw) = record.body.get(20..20 + size as usize) else { return };
                 cpu.last_at = at;
-                let layout = cpu.ids.binary_search_by_key(&id, |&(id, _)| id).map(|found| cpu.ids[found].1);
+                let layout =
+                    cpu.ids.binary_search_by_key(&id, |&(id, _)| id).map(|found| cpu.ids[found].1);
                 let kind = layout.ok().and_then(|layout| self.sample(layout, raw));
                 kind.map(|kind| Mark { at, kind })
             }
@@ -215,7 +222,10 @@ impl Tracer {
                     // The switch itself was seen.
                     (0, Some(next), Some(at)) if cpu.current != Some(next) => {
                         cpu.last_at = at;
-                        Some(Mark { at, kind: MarkKind::Switch { prev: None, next, next_prio: None } })
+                        Some(Mark {
+                            at,
+                            kind: MarkKind::Switch { prev: None, next, next_prio: None },
+                        })
                     }
                     _ => None,
                 }
@@ -246,7 +256,9 @@ impl Tracer {
                 self.names.insert(wakee, comm.comm(raw)?);
                 MarkKind::Waking { tid: wakee }
             }
-            Layout::Irq { number, name } => MarkKind::IrqEntry(self.device(number.number(raw)?, name, raw)),
+            Layout::Irq { number, name } => {
+                MarkKind::IrqEntry(self.device(number.number(raw)?, name, raw))
+            }
             Layout::Entry(index) => MarkKind::IrqEntry(index),
             Layout::Exit => MarkKind::IrqExit,
             Layout::Softirq { number } => MarkKind::SoftirqEntry(number.number(raw)? as u16),
@@ -265,7 +277,8 @@ impl Tracer {
         let text = raw.get(from..from + length).unwrap_or_default();
         let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
         let index = self.interrupts.len() as u16;
-        self.interrupts.push(format!("irq {number} {}", String::from_utf8_lossy(text)).trim().to_owned());
+        self.interrupts
+            .push(format!("irq {number} {}", String::from_utf8_lossy(text)).trim().to_owned());
         self.devices.insert(number, index);
         index
     }
@@ -301,8 +314,10 @@ impl Cpu {
 
 fn switch(fs: &PseudoFs) -> Result<(u64, Layout), HostError> {
     let p = fs.tracepoint("sched/sched_switch")?;
-    let (prev, next) =
-        ([p.field("prev_pid")?, p.field("prev_comm")?], [p.field("next_pid")?, p.field("next_comm")?]);
+    let (prev, next) = (
+        [p.field("prev_pid")?, p.field("prev_comm")?],
+        [p.field("next_pid")?, p.field("next_comm")?],
+    );
     Ok((p.id, Layout::Switch { prev, next, next_prio: p.field("next_prio")? }))
 }
 
@@ -311,10 +326,13 @@ fn waking(fs: &PseudoFs) -> Result<(u64, Layout), HostError> {
     Ok((p.id, Layout::Waking { tid: p.field("pid")?, comm: p.field("comm")? }))
 }
 
-/// Interrupts of devices and softirqs; a kernel without these tracepoints has its time in "unknown" instead.
+/// Interrupts of devices and softirqs; a kernel without these tracepoints has its time in "unknown"
+/// instead.
 fn device_irqs(fs: &PseudoFs) -> Result<Vec<(u64, Layout)>, HostError> {
-    let (entry, exit) = (fs.tracepoint("irq/irq_handler_entry")?, fs.tracepoint("irq/irq_handler_exit")?);
-    let (soft, soft_exit) = (fs.tracepoint("irq/softirq_entry")?, fs.tracepoint("irq/softirq_exit")?);
+    let (entry, exit) =
+        (fs.tracepoint("irq/irq_handler_entry")?, fs.tracepoint("irq/irq_handler_exit")?);
+    let (soft, soft_exit) =
+        (fs.tracepoint("irq/softirq_entry")?, fs.tracepoint("irq/softirq_exit")?);
     Ok(vec![
         (entry.id, Layout::Irq { number: entry.field("irq")?, name: entry.field("name")? }),
         (exit.id, Layout::Exit),

@@ -1,5 +1,6 @@
-//! Which process or thread, asked so that "the kernel did not tell" never counts as "it is gone". What is given back depends on the difference:
-//! without a free descriptor nothing of /proc can be read, and every thread would look as if it had ended.
+//! Which process or thread, asked so that "the kernel did not tell" never counts as "it is gone".
+//! What is given back depends on the difference: without a free descriptor nothing of /proc can be
+//! read, and every thread would look as if it had ended.
 
 use crate::sys::hold;
 use crate::threads::{Identity, identity};
@@ -21,7 +22,8 @@ pub(crate) fn read(path: &str) -> io::Result<Option<String>> {
 /// Returns nothing when an error says that a process or thread does not exist, else the error.
 fn gone(error: io::Error) -> io::Result<()> {
     // ESRCH: it ended after the file was opened.
-    let no_such = error.raw_os_error() == Some(libc::ESRCH) || error.kind() == io::ErrorKind::NotFound;
+    let no_such =
+        error.raw_os_error() == Some(libc::ESRCH) || error.kind() == io::ErrorKind::NotFound;
     if no_such { Ok(()) } else { Err(error) }
 }
 
@@ -49,7 +51,9 @@ fn numbered(folder: &str) -> io::Result<Option<Vec<u32>>> {
     let mut found = Vec::new();
     for entry in entries {
         match entry {
-            Ok(entry) => found.extend(entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok())),
+            Ok(entry) => {
+                found.extend(entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()))
+            }
             Err(error) => gone(error)?,
         }
     }
@@ -58,7 +62,8 @@ fn numbered(folder: &str) -> io::Result<Option<Vec<u32>>> {
 }
 
 impl Identity {
-    /// Returns whether it exists: a thread of its process with its number that started when it did. One that is dead and not reaped exists.
+    /// Returns whether it exists: a thread of its process with its number that started when it did.
+    /// One that is dead and not reaped exists.
     ///
     /// # Errors
     /// When `/proc` cannot be read.
@@ -74,7 +79,8 @@ impl Identity {
         Ok(self.state()?.is_some_and(|state| !matches!(state, 'Z' | 'X')))
     }
 
-    /// The letter in its `stat` file, which is that of its process: a thread of the same number elsewhere is not there.
+    /// The letter in its `stat` file, which is that of its process: a thread of the same number
+    /// elsewhere is not there.
     fn state(&self) -> io::Result<Option<char>> {
         let text = read(&format!("/proc/{}/task/{}/stat", self.process, self.tid))?;
         Ok(text.and_then(|text| {
@@ -84,8 +90,9 @@ impl Identity {
         }))
     }
 
-    /// Sends a signal to its process, and to no later one of the same number: the process is held by a descriptor (pidfd, Linux 5.3) while
-    /// its start time is compared. Older kernels get the number.
+    /// Sends a signal to its process, and to no later one of the same number: the process is held
+    /// by a descriptor (pidfd, Linux 5.3) while its start time is compared. Older kernels get the
+    /// number.
     ///
     /// # Errors
     /// `ESRCH`: it is gone. `EPERM`: it belongs to another user.
@@ -110,8 +117,9 @@ impl Identity {
 /// How long marked processes may take to end.
 const END: Duration = Duration::from_secs(10);
 
-/// Kills every process that has this mark in its environment: a program that schedlab started, and what that started, unless it took the mark out.
-/// A guardian ends by itself, when everything is given back. Returns how many were killed.
+/// Kills every process that has this mark in its environment: a program that schedlab started, and
+/// what that started, unless it took the mark out. A guardian ends by itself, when everything is
+/// given back. Returns how many were killed.
 pub fn end_marked(mark: &str) -> usize {
     let entry = format!("{}={mark}", hold::MARK);
     let begun = Instant::now();
@@ -122,7 +130,9 @@ pub fn end_marked(mark: &str) -> usize {
             .into_iter()
             .filter(|pid| *pid != std::process::id() && is_marked(*pid, entry.as_bytes()))
             .filter_map(identity)
-            .filter(|one| one.comm.as_bytes() != hold::GUARDIAN.to_bytes() && one.is_alive().unwrap_or(false))
+            .filter(|one| {
+                one.comm.as_bytes() != hold::GUARDIAN.to_bytes() && one.is_alive().unwrap_or(false)
+            })
             .collect();
         if marked.is_empty() || begun.elapsed() > END {
             return killed.len();

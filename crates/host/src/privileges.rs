@@ -1,12 +1,15 @@
-//! What recording needs, and giving up what is not needed any more: capabilities(7) of the calling thread.
+//! What recording needs, and giving up what is not needed any more: capabilities(7) of the calling
+//! thread.
 
 use rustix::fs::{Access, AtFlags, CWD};
-use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs,
+};
 use std::io;
 use std::path::Path;
 
-/// What a user needs to record every task of a machine. Measured as user 65534 with these capabilities alone (docs/security.md).
-/// `doctor`, errors and documents say it with this sentence.
+/// What a user needs to record every task of a machine. Measured as user 65534 with these
+/// capabilities alone (docs/security.md). `doctor`, errors and documents say it with this sentence.
 pub const RECORDING_NEEDS: &str = "recording the whole machine needs no root: CAP_BPF and CAP_PERFMON are enough (Linux 5.8 and later; \
      before 5.18, whose kernels do not load the BPF programs, CAP_PERFMON and a tracefs that the user can read see as much)";
 
@@ -20,7 +23,8 @@ pub enum Duty {
     Schedule,
     /// Opens events about other people's threads: CAP_PERFMON.
     Follow,
-    /// The same where the kernel wants more for it: CAP_SYS_ADMIN. See [`least_duty`](crate::follow::least_duty).
+    /// The same where the kernel wants more for it: CAP_SYS_ADMIN. See
+    /// [`least_duty`](crate::follow::least_duty).
     FollowAsAdmin,
     /// Maps memory after `mlockall` has locked all that is to come: CAP_IPC_LOCK.
     LockMemory,
@@ -28,7 +32,8 @@ pub enum Duty {
     Kill,
     /// Reads about other users' processes where /proc is mounted with `hidepid`: CAP_SYS_PTRACE.
     See,
-    /// Runs BPF programs that were loaded before: CAP_BPF (where kernel.unprivileged_bpf_disabled is set).
+    /// Runs BPF programs that were loaded before: CAP_BPF (where kernel.unprivileged_bpf_disabled
+    /// is set).
     RunBpf,
     /// Writes to files of control groups that belong to other users: CAP_DAC_OVERRIDE.
     WriteGroups,
@@ -51,8 +56,9 @@ impl Duty {
     }
 }
 
-/// From now on the calling thread, and threads that it makes, have these capabilities at most. What it did not have it
-/// does not get. Programs that it starts as root get them all again: exec(2) of root gives them.
+/// From now on the calling thread, and threads that it makes, have these capabilities at most. What
+/// it did not have it does not get. Programs that it starts as root get them all again: exec(2) of
+/// root gives them.
 ///
 /// # Errors
 /// What `capget(2)` or `capset(2)` answers (a security module may refuse).
@@ -67,8 +73,8 @@ pub fn keep_only(duties: &[Duty]) -> io::Result<()> {
     Ok(set_capabilities(None, sets)?)
 }
 
-/// As [`keep_only`], for good: programs that the calling thread starts get no other capabilities and no other user either, not even
-/// from a setuid file (`no_new_privs`, prctl(2)).
+/// As [`keep_only`], for good: programs that the calling thread starts get no other capabilities
+/// and no other user either, not even from a setuid file (`no_new_privs`, prctl(2)).
 ///
 /// # Errors
 /// As for [`keep_only`].
@@ -77,7 +83,8 @@ pub fn give_up_all_but(duties: &[Duty]) -> io::Result<()> {
     keep_only(duties)
 }
 
-/// Returns what is needed to write in `folder` when all capabilities are given up; `None`: nothing, the folder is the user's.
+/// Returns what is needed to write in `folder` when all capabilities are given up; `None`: nothing,
+/// the folder is the user's.
 pub fn to_write_in(folder: &Path) -> Option<Duty> {
     // Asked in a thread that has given them up, which is the only certain answer.
     let asked = std::thread::scope(|threads| {
@@ -86,15 +93,20 @@ pub fn to_write_in(folder: &Path) -> Option<Duty> {
             let wanted = Access::WRITE_OK | Access::EXEC_OK;
             Ok(rustix::fs::accessat(CWD, folder, wanted, AtFlags::EACCESS)?)
         };
-        threads.spawn(ask).join().unwrap_or_else(|_| Err(io::Error::other("the asking thread failed")))
+        threads
+            .spawn(ask)
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("the asking thread failed")))
     });
     let asked: io::Result<()> = asked;
     asked.is_err().then_some(Duty::WriteOutput)
 }
 
-/// Returns what is needed to read about other users' tasks in /proc; `None`: nothing, it is not mounted with `hidepid`.
+/// Returns what is needed to read about other users' tasks in /proc; `None`: nothing, it is not
+/// mounted with `hidepid`.
 pub(crate) fn to_see_tasks() -> Option<Duty> {
-    hides_tasks(&std::fs::read_to_string("/proc/self/mounts").unwrap_or_default()).then_some(Duty::See)
+    hides_tasks(&std::fs::read_to_string("/proc/self/mounts").unwrap_or_default())
+        .then_some(Duty::See)
 }
 
 /// Whether /proc is mounted with `hidepid` (proc(5): 0 or `off` hides nothing).
@@ -129,7 +141,9 @@ mod tests {
     #[test]
     fn proc_may_hide_tasks() {
         assert!(!hides_tasks("proc /proc proc rw,nosuid,relatime 0 0\n"));
-        assert!(!hides_tasks("proc /proc proc rw,hidepid=off 0 0\nproc /x/proc proc rw,hidepid=2 0 0\n"));
+        assert!(!hides_tasks(
+            "proc /proc proc rw,hidepid=off 0 0\nproc /x/proc proc rw,hidepid=2 0 0\n"
+        ));
         assert!(hides_tasks("proc /proc proc rw,gid=4,hidepid=invisible 0 0\n"));
         assert!(hides_tasks("proc /proc proc rw,hidepid=2 0 0\n"));
     }
@@ -153,7 +167,10 @@ mod tests {
     fn what_a_thread_gave_up_its_programs_do_not_get_either() {
         let test = std::thread::spawn(|| {
             give_up_all_but(&[]).expect("less is always allowed");
-            let said = std::process::Command::new("cat").arg("/proc/self/status").output().expect("cat(1)");
+            let said = std::process::Command::new("cat")
+                .arg("/proc/self/status")
+                .output()
+                .expect("cat(1)");
             let said = String::from_utf8_lossy(&said.stdout).into_owned();
             assert_eq!(crate::proc::value(&said, "NoNewPrivs:"), Some("1"));
             assert_eq!(crate::proc::value(&said, "CapEff:"), Some("0000000000000000"));

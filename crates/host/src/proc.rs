@@ -9,12 +9,15 @@ use schedlab_model::{CpuId, CpuSet, MAX_CPUS, Nice, Ns, Policy, TaskId};
 use std::sync::OnceLock;
 use std::{fs, io};
 
-/// Every thread of the machine (or of the processes in `only`): (process, thread), in ascending order.
+/// Every thread of the machine (or of the processes in `only`): (process, thread), in ascending
+/// order.
 pub(crate) fn threads(only: Option<&[u32]>) -> Vec<(u32, u32)> {
     let processes = only.map_or_else(|| numbered("/proc"), <[u32]>::to_vec);
     let mut all = Vec::new();
     for process in processes {
-        all.extend(numbered(&format!("/proc/{process}/task")).into_iter().map(|tid| (process, tid)));
+        all.extend(
+            numbered(&format!("/proc/{process}/task")).into_iter().map(|tid| (process, tid)),
+        );
     }
     all.sort_unstable_by_key(|&(_, tid)| tid);
     all
@@ -36,11 +39,12 @@ fn numbered(directory: &str) -> Vec<u32> {
 /// Whether thread ids in /proc are those that tracepoints report (the first PID namespace).
 pub(crate) fn in_first_pid_namespace() -> bool {
     // The inode that the kernel gives the initial PID namespace, on every machine.
-    fs::read_link("/proc/self/ns/pid").is_ok_and(|link| link.to_string_lossy() == "pid:[4026531836]")
+    fs::read_link("/proc/self/ns/pid")
+        .is_ok_and(|link| link.to_string_lossy() == "pid:[4026531836]")
 }
 
-/// The slice of a thread that never asked for one: that of the first thread here that asks. It is remembered, because
-/// a thread that takes a real-time policy later has none to show.
+/// The slice of a thread that never asked for one: that of the first thread here that asks. It is
+/// remembered, because a thread that takes a real-time policy later has none to show.
 pub(crate) fn default_slice() -> Option<u64> {
     static FOUND: OnceLock<u64> = OnceLock::new();
     if let Some(found) = FOUND.get() {
@@ -103,7 +107,8 @@ pub(crate) fn affinity(tid: u32) -> io::Result<CpuSet> {
     Ok((0..limit).filter(|&cpu| mask.is_set(cpu)).map(CpuId::from).collect())
 }
 
-/// Returns a file of `/proc` that has a name in it: a name may end inside a character, as the kernel cuts it after 15 bytes.
+/// Returns a file of `/proc` that has a name in it: a name may end inside a character, as the
+/// kernel cuts it after 15 bytes.
 pub(crate) fn text(path: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&fs::read(path).ok()?).into_owned())
 }
@@ -116,9 +121,11 @@ pub(crate) fn identity(tid: u32) -> (u32, bool) {
     let status = text(&format!("/proc/{tid}/status")).unwrap_or_default();
     let process = value(&status, "Tgid:").and_then(|text| text.parse().ok()).unwrap_or(0);
     let stat = text(&format!("/proc/{tid}/stat")).unwrap_or_default();
-    // The name may contain spaces and brackets; the fields after it are counted from its last bracket.
-    let flags =
-        stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(6)?.parse::<u32>().ok());
+    // The name may contain spaces and brackets; the fields after it are counted from its last
+    // bracket.
+    let flags = stat
+        .rsplit_once(')')
+        .and_then(|(_, rest)| rest.split_whitespace().nth(6)?.parse::<u32>().ok());
     (process, flags.is_some_and(|flags| flags & PF_KTHREAD != 0))
 }
 
@@ -127,8 +134,8 @@ pub(crate) fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim)
 }
 
-/// Policy and nice as far as the priority of a switch record tells them: 100 … 139 are the fair policies
-/// with nice −20 … 19; 0 … 98 are FIFO or RR (taken for FIFO) of priority 99 … 1.
+/// Policy and nice as far as the priority of a switch record tells them: 100 … 139 are the fair
+/// policies with nice −20 … 19; 0 … 98 are FIFO or RR (taken for FIFO) of priority 99 … 1.
 pub(crate) fn from_kernel_priority(priority: i32) -> (Policy, Nice) {
     match priority {
         0..=98 => (Policy::Fifo((99 - priority) as u8), Nice::ZERO),
@@ -143,7 +150,8 @@ pub(crate) fn steal() -> Vec<(CpuId, u64)> {
     steal_from(&text)
 }
 
-/// Time in which the CPUs were neither idle nor stolen so far, all together, in nanoseconds (grain 10 ms a CPU).
+/// Time in which the CPUs were neither idle nor stolen so far, all together, in nanoseconds (grain
+/// 10 ms a CPU).
 pub(crate) fn busy() -> u64 {
     busy_from(&fs::read_to_string("/proc/stat").unwrap_or_default())
 }
@@ -178,8 +186,7 @@ mod tests {
 
     #[test]
     fn steal_is_the_eighth_column_of_each_cpu() {
-        let text =
-            "cpu  1 2 3 4 5 6 7 30 0 0\ncpu0 1 2 3 4 5 6 7 10 0 0\ncpu1 1 2 3 4 5 6 7 20 0 0\nintr 5\n";
+        let text = "cpu  1 2 3 4 5 6 7 30 0 0\ncpu0 1 2 3 4 5 6 7 10 0 0\ncpu1 1 2 3 4 5 6 7 20 0 0\nintr 5\n";
         assert_eq!(steal_from(text), [(CpuId(0), 100_000_000), (CpuId(1), 200_000_000)]);
     }
 

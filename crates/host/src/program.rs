@@ -1,8 +1,10 @@
-//! Programs that an experiment starts: prepared before their first instruction, and never left behind.
+//! Programs that an experiment starts: prepared before their first instruction, and never left
+//! behind.
 //!
-//! Such a program, and whatever it starts, ends with this process, whatever ends that: between the two is a holder, which inherits all descendants
-//! and hears when this process is gone. When the holder itself is killed the kernel kills the program, and the rest is found by a mark in the environment.
-//! A network namespace lives as long as a process in it, and goes with it.
+//! Such a program, and whatever it starts, ends with this process, whatever ends that: between the
+//! two is a holder, which inherits all descendants and hears when this process is gone. When the
+//! holder itself is killed the kernel kills the program, and the rest is found by a mark in the
+//! environment. A network namespace lives as long as a process in it, and goes with it.
 
 use crate::sys::hold::HeldProgram;
 use crate::sys::launch::{self, Net, Preparation};
@@ -57,10 +59,13 @@ impl Program {
     /// Starts it. Its standard error is that of this process.
     ///
     /// # Errors
-    /// When it does not exist, or the kernel refuses the policy, the CPUs, the group or the namespace.
+    /// When it does not exist, or the kernel refuses the policy, the CPUs, the group or the
+    /// namespace.
     pub fn start(&self) -> io::Result<Running> {
-        let (program, arguments) =
-            self.command.split_first().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let (program, arguments) = self
+            .command
+            .split_first()
+            .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
         let mut command = Command::new(program);
         let stream = || if self.piped { Stdio::piped() } else { Stdio::null() };
         command.args(arguments).stdin(stream()).stdout(stream());
@@ -69,7 +74,8 @@ impl Program {
             Network::New => Net::New,
             Network::Of(pid) => Net::Of(File::open(format!("/proc/{pid}/ns/net"))?),
         };
-        let procs = |group: &PathBuf| OpenOptions::new().write(true).open(group.join("cgroup.procs"));
+        let procs =
+            |group: &PathBuf| OpenOptions::new().write(true).open(group.join("cgroup.procs"));
         let preparation = Preparation {
             net,
             group: self.group.as_ref().map(procs).transpose()?,
@@ -86,8 +92,12 @@ impl Running {
     /// # Errors
     /// When it cannot be started, or may not use these CPUs.
     pub fn start(command: &mut Command, cpus: &CpuSet) -> io::Result<Running> {
-        let preparation =
-            Preparation { net: Net::Same, group: None, cpus: Some(threads::mask(cpus)), scheduling: None };
+        let preparation = Preparation {
+            net: Net::Same,
+            group: None,
+            cpus: Some(threads::mask(cpus)),
+            scheduling: None,
+        };
         launch::start(command, preparation).map(Running)
     }
 
@@ -172,14 +182,17 @@ mod tests {
         assert!(!thread.lives());
     }
 
-    /// A shell that starts a process in a session of its own and one whose parent ends at once, and says their numbers.
+    /// A shell that starts a process in a session of its own and one whose parent ends at once, and
+    /// says their numbers.
     fn family() -> (Running, Vec<threads::Identity>) {
         let script = "setsid sleep 600 & echo $!; (sleep 600 & echo $!); wait";
         let program = Program { piped: true, ..Program::new(["sh", "-c", script]) };
         let mut running = program.start().unwrap();
         let lines = std::io::BufReader::new(running.stdout().unwrap());
-        let numbers = std::io::BufRead::lines(lines).take(2).map(|line| line.unwrap().parse().unwrap());
-        let mut all: Vec<threads::Identity> = numbers.map(|pid| threads::identity(pid).unwrap()).collect();
+        let numbers =
+            std::io::BufRead::lines(lines).take(2).map(|line| line.unwrap().parse().unwrap());
+        let mut all: Vec<threads::Identity> =
+            numbers.map(|pid| threads::identity(pid).unwrap()).collect();
         all.push(threads::identity(running.pid()).unwrap());
         (running, all)
     }

@@ -1,12 +1,13 @@
-//! The recorder: opens the best way that works, drains the rings, merges them in time order and hands out
-//! [`SchedEvent`]s.
+//! The recorder: opens the best way that works, drains the rings, merges them in time order and
+//! hands out [`SchedEvent`]s.
 //!
-//! Nothing wakes the recorder: it looks every 20 ms, at nice −20 when it may. Each ring is in order; an event
-//! is handed out when every ring has been read at a later time than the event's, so that nothing older can
-//! still come. Lost records become [`EventKind::Lost`].
+//! Nothing wakes the recorder: it looks every 20 ms, at nice −20 when it may. Each ring is in
+//! order; an event is handed out when every ring has been read at a later time than the event's, so
+//! that nothing older can still come. Lost records become [`EventKind::Lost`].
 //!
-//! A recording begins when the last CPU is on and ends before the first is switched off: within it every CPU is seen all
-//! the time. (Switching on and off takes up to a second on a slow machine; what happens meanwhile is not recorded.)
+//! A recording begins when the last CPU is on and ends before the first is switched off: within it
+//! every CPU is seen all the time. (Switching on and off takes up to a second on a slow machine;
+//! what happens meanwhile is not recorded.)
 
 pub(crate) mod bpf;
 pub(crate) mod calibrate;
@@ -37,8 +38,9 @@ use std::io;
 use std::time::Duration;
 use tasks::Tasks;
 
-/// The tasks whose events are kept. All others are one stand-in task on each CPU (`others/0`): when one of them ran stays
-/// known, which of them does not. The BPF backend leaves them out in the kernel.
+/// The tasks whose events are kept. All others are one stand-in task on each CPU (`others/0`): when
+/// one of them ran stays known, which of them does not. The BPF backend leaves them out in the
+/// kernel.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum RecordFilter {
     /// Every task.
@@ -46,8 +48,8 @@ pub enum RecordFilter {
     All,
     /// These processes, and the children that they create during the recording.
     Processes(Vec<u32>),
-    /// The tasks of this control group and of those below it: a directory of a cgroup file system, or a path
-    /// such as `/batch` in the hierarchy of the CPU controller.
+    /// The tasks of this control group and of those below it: a directory of a cgroup file system,
+    /// or a path such as `/batch` in the hierarchy of the CPU controller.
     Group(String),
 }
 
@@ -58,15 +60,17 @@ pub enum RecordUntil {
     Stopped,
     /// When these processes have ended.
     ProcessesEnd(Vec<u32>),
-    /// When this command, which the recorder starts, has ended. When the time is over or the recording is stopped before,
-    /// the command's process group gets SIGTERM, and two seconds later SIGKILL.
+    /// When this command, which the recorder starts, has ended. When the time is over or the
+    /// recording is stopped before, the command's process group gets SIGTERM, and two seconds later
+    /// SIGKILL.
     CommandEnds(Vec<String>),
 }
 
 /// Whether what tasks exchange is recorded too (backend `bpf` only).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Messages {
-    /// Where it can be; of the whole machine, without a command, only while it makes fewer than a million system calls a second.
+    /// Where it can be; of the whole machine, without a command, only while it makes fewer than a
+    /// million system calls a second.
     #[default]
     Auto,
     /// Yes; a backend that cannot is none.
@@ -107,8 +111,9 @@ pub struct RecordRequest {
     pub recorder_cpu: Option<CpuId>,
     /// Time between two looks at the rings. Default 20 ms.
     pub poll: Ns,
-    /// When all is open, the recorder's thread keeps what recording itself still needs and these capabilities, and no other, for good
-    /// ([`privileges::give_up_all_but`]). `None`: it keeps all that it has.
+    /// When all is open, the recorder's thread keeps what recording itself still needs and these
+    /// capabilities, and no other, for good ([`privileges::give_up_all_but`]). `None`: it keeps all
+    /// that it has.
     pub keep: Option<Vec<Duty>>,
     /// Measure first what recording costs a context switch here (up to some 300 ms). Default: no.
     pub measure_cost: bool,
@@ -148,8 +153,9 @@ pub struct RecordStart {
     pub unix_ns: u64,
     /// Bytes of each CPU's ring.
     pub ring_bytes: usize,
-    /// CPU time that this recording adds to a wakeup with its switch, in nanoseconds, where it was measured
-    /// ([`RecordRequest::measure_cost`]; recordings of the whole machine only: others are cheaper where nothing is kept).
+    /// CPU time that this recording adds to a wakeup with its switch, in nanoseconds, where it was
+    /// measured ([`RecordRequest::measure_cost`]; recordings of the whole machine only: others are
+    /// cheaper where nothing is kept).
     pub cost_ns_per_switch: Option<u64>,
     /// The kernel's sched_ext class; `None`: it has none.
     pub sched_ext: Option<SchedExt>,
@@ -158,7 +164,8 @@ pub struct RecordStart {
 /// What is known when it has ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecordEnd {
-    /// From the first to the last instant at which every CPU was recorded: the time that was asked for, where that ended it.
+    /// From the first to the last instant at which every CPU was recorded: the time that was asked
+    /// for, where that ended it.
     pub duration: Ns,
     /// Events handed out.
     pub events: u64,
@@ -172,8 +179,9 @@ pub struct RecordEnd {
     pub recorder_cpu: Ns,
     /// Time stolen by a hypervisor, all CPUs together.
     pub stolen: Ns,
-    /// Time in which the CPUs were neither idle nor stolen, all together (`/proc/stat`, grain 10 ms a CPU).
-    /// What is not in the events of it is foreign: tasks that were not recorded, and interrupts.
+    /// Time in which the CPUs were neither idle nor stolen, all together (`/proc/stat`, grain 10 ms
+    /// a CPU). What is not in the events of it is foreign: tasks that were not recorded, and
+    /// interrupts.
     pub busy: Ns,
     /// The kernel's sched_ext class, as [`RecordStart::sched_ext`].
     pub sched_ext: Option<SchedExt>,
@@ -183,7 +191,8 @@ pub struct RecordEnd {
     pub command_pid: Option<u32>,
 }
 
-/// What is done before a recording begins. Each may take long where the kernel's own threads get no CPU time.
+/// What is done before a recording begins. Each may take long where the kernel's own threads get no
+/// CPU time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Preparing {
     /// The rings and programs are made.
@@ -194,8 +203,8 @@ pub enum Preparing {
     Beginning,
 }
 
-/// Receives a recording. The facts of a task, and of the groups it needs, come before the first event that
-/// names it, and again when they have changed: the latest hold.
+/// Receives a recording. The facts of a task, and of the groups it needs, come before the first
+/// event that names it, and again when they have changed: the latest hold.
 pub trait RecordSink: EventSink {
     /// Comes before `start`: what the recorder is at.
     fn preparing(&mut self, _: Preparing) {}
@@ -208,7 +217,8 @@ pub trait RecordSink: EventSink {
     fn group(&mut self, group: &GroupFacts);
     /// A task.
     fn task(&mut self, task: &TaskFacts);
-    /// An object, before the first fact that names it, and again when more is known of it. New ones have the next number.
+    /// An object, before the first fact that names it, and again when more is known of it. New ones
+    /// have the next number.
     fn object(&mut self, _: ObjectId, _: &ObjectInfo) {}
     /// Called after each look at the rings: a good moment to write a block.
     ///
@@ -233,17 +243,19 @@ pub(crate) trait CpuSource {
     }
     /// Appends the facts that are there, in time order.
     fn drain_facts(&mut self, _: &mut VecDeque<messages::RawFact>) {}
-    /// Whether `enable` after `disable` waits for an RCU grace period. Enabled once, it is left on until the end.
+    /// Whether `enable` after `disable` waits for an RCU grace period. Enabled once, it is left on
+    /// until the end.
     fn begins_once(&self) -> bool {
         false
     }
 }
 
-/// Records until the time is over, [`RecordRequest::until`] says so, or `stop` returns true (it is asked every 20 ms).
+/// Records until the time is over, [`RecordRequest::until`] says so, or `stop` returns true (it is
+/// asked every 20 ms).
 ///
 /// # Errors
-/// [`HostError::NoBackend`] when nothing works here; everything else as its message says. A command that was
-/// started is ended before an error is returned.
+/// [`HostError::NoBackend`] when nothing works here; everything else as its message says. A command
+/// that was started is ended before an error is returned.
 pub fn record(
     request: &RecordRequest,
     sink: &mut dyn RecordSink,
@@ -275,8 +287,8 @@ fn alive(pid: u32) -> bool {
     std::fs::metadata(format!("/proc/{pid}")).is_ok()
 }
 
-/// Where the recorder's own thread runs: where it was asked to, else away from the CPUs to which the recorded
-/// processes are bound, when that leaves any.
+/// Where the recorder's own thread runs: where it was asked to, else away from the CPUs to which
+/// the recorded processes are bound, when that leaves any.
 fn recorder_cpus(request: &RecordRequest, online: &CpuSet) -> CpuSet {
     let (Some(pids), None) = (measured(request), request.recorder_cpu) else {
         return request.recorder_cpu.into_iter().collect();
@@ -292,7 +304,8 @@ fn measured(request: &RecordRequest) -> Option<&[u32]> {
     }
 }
 
-/// The recorder's thread runs here at nice −20 (where allowed) and, when asked, on some CPUs; put back on drop.
+/// The recorder's thread runs here at nice −20 (where allowed) and, when asked, on some CPUs; put
+/// back on drop.
 struct Priority {
     nice: Option<i32>,
     _affinity: Confined,
@@ -330,7 +343,8 @@ fn run(
     let cpus = machine.topology.cpus();
     let online = machine.online;
     let stand_ins = !opened.capabilities.system_wide;
-    let ring_bytes = opened.sources.iter().map(|(_, source)| source.ring_bytes()).min().unwrap_or(0);
+    let ring_bytes =
+        opened.sources.iter().map(|(_, source)| source.ring_bytes()).min().unwrap_or(0);
     let cpu_before = clock(ClockId::ThreadCPUTime);
     let monotonic_ns = switch_on(&mut opened.sources)?;
     let (unix_ns, busy_before) = (clock(ClockId::Realtime), proc::busy());
@@ -380,8 +394,8 @@ fn run(
     })
 }
 
-/// Gives up what is not needed once all is open and the command runs. Rings are memory by now, programs run in the kernel by
-/// themselves, and what /proc says of a task anyone may read.
+/// Gives up what is not needed once all is open and the command runs. Rings are memory by now,
+/// programs run in the kernel by themselves, and what /proc says of a task anyone may read.
 fn give_up(request: &RecordRequest, command: bool) -> Result<(), HostError> {
     let Some(mut kept) = request.keep.clone() else { return Ok(()) };
     // A command may start programs of other users, and ends with them.
@@ -412,9 +426,9 @@ fn known_tasks(
     Ok(tasks)
 }
 
-/// Switches every CPU on; returns the moment (CLOCK_MONOTONIC) from which all of them are seen. The first may be on for a
-/// second before the last: what they say meanwhile is read, so that no ring is full at the beginning, and belongs to no
-/// recording.
+/// Switches every CPU on; returns the moment (CLOCK_MONOTONIC) from which all of them are seen. The
+/// first may be on for a second before the last: what they say meanwhile is read, so that no ring
+/// is full at the beginning, and belongs to no recording.
 fn switch_on(sources: &mut [(CpuId, Box<dyn CpuSource>)]) -> Result<u64, HostError> {
     let mut emptied = clock(ClockId::Monotonic);
     for on in 0..sources.len() {
@@ -437,8 +451,8 @@ fn measures_cost(request: &RecordRequest, opened: &Opened) -> bool {
     request.measure_cost && opened.capabilities.system_wide
 }
 
-/// What recording costs a switch, where that is asked for and can be measured. A recording is worth more than this figure:
-/// without it, replays take what the tier costs usually.
+/// What recording costs a switch, where that is asked for and can be measured. A recording is worth
+/// more than this figure: without it, replays take what the tier costs usually.
 fn own_cost(request: &RecordRequest, opened: &mut Opened, online: &CpuSet) -> Option<u64> {
     if !measures_cost(request, opened) {
         return None;

@@ -1,4 +1,5 @@
-//! The kernel's sched_ext class, as its files tell: whether schedulers can be loaded here, and which one is.
+//! The kernel's sched_ext class, as its files tell: whether schedulers can be loaded here, and
+//! which one is.
 
 use crate::capabilities::{Capabilities, Caps};
 use schedlab_model::SchedExt;
@@ -60,7 +61,8 @@ pub fn usable(found: &Capabilities) -> Result<&SchedExt, Unusable> {
 pub fn usable_here() -> Result<SchedExt, Unusable> {
     let (kernel, lockdown) = (crate::machine::machine().kernel, crate::surroundings::lockdown());
     let (state, caps) = (here(), crate::capabilities::Caps::own());
-    judge(&kernel, state.as_ref(), crate::capabilities::has_btf(), lockdown.as_deref(), &caps).cloned()
+    judge(&kernel, state.as_ref(), crate::capabilities::has_btf(), lockdown.as_deref(), &caps)
+        .cloned()
 }
 
 fn judge<'s>(
@@ -78,8 +80,8 @@ fn judge<'s>(
     if !btf {
         return Err(Unusable::NoBtf(named()));
     }
-    // `integrity` keeps programs from writing, not from reading (security/security.c: LOCKDOWN_BPF_READ_KERNEL is behind
-    // LOCKDOWN_CONFIDENTIALITY's beginning, Linux 6.12).
+    // `integrity` keeps programs from writing, not from reading (security/security.c:
+    // LOCKDOWN_BPF_READ_KERNEL is behind LOCKDOWN_CONFIDENTIALITY's beginning, Linux 6.12).
     if let Some(mode) = lockdown.filter(|mode| *mode == "confidentiality") {
         return Err(Unusable::Lockdown(mode.to_owned()));
     }
@@ -106,8 +108,8 @@ mod tests {
 
     impl Sysfs {
         fn new(name: &str, files: &[(&str, &str)]) -> Sysfs {
-            let root =
-                schedlab_testing::temp_dir().join(format!("schedlab-sysfs-{name}-{}", std::process::id()));
+            let root = schedlab_testing::temp_dir()
+                .join(format!("schedlab-sysfs-{name}-{}", std::process::id()));
             let folder = root.join("kernel/sched_ext");
             fs::create_dir_all(folder.join("root")).expect("writable");
             for (name, text) in files {
@@ -140,8 +142,10 @@ mod tests {
     #[test]
     fn a_kernel_without_the_folder_has_none() {
         assert_eq!(state(Path::new("/nowhere")), None);
-        let idle =
-            Sysfs::new("idle", &[("state", "disabled\n"), ("switch_all", "0\n"), ("enable_seq", "0\n")]);
+        let idle = Sysfs::new(
+            "idle",
+            &[("state", "disabled\n"), ("switch_all", "0\n"), ("enable_seq", "0\n")],
+        );
         let found = state(&idle.0).expect("it is there");
         assert_eq!((found.scheduler(), found.switch_all), (None, Some(false)));
     }
@@ -168,7 +172,8 @@ mod tests {
         assert!(with(&|_| ()).is_ok());
         for (change, words) in [
             (
-                (&|found: &mut Capabilities| found.sched_ext_state = None) as &dyn Fn(&mut Capabilities),
+                (&|found: &mut Capabilities| found.sched_ext_state = None)
+                    as &dyn Fn(&mut Capabilities),
                 "CONFIG_SCHED_CLASS_EXT",
             ),
             (
@@ -180,7 +185,9 @@ mod tests {
             ),
             (&|found: &mut Capabilities| found.btf = false, "CONFIG_DEBUG_INFO_BTF"),
             (
-                &|found: &mut Capabilities| found.surroundings.lockdown = Some("confidentiality".to_owned()),
+                &|found: &mut Capabilities| {
+                    found.surroundings.lockdown = Some("confidentiality".to_owned())
+                },
                 "lockdown",
             ),
             (&|found: &mut Capabilities| found.caps.bpf = false, "needs root"),
@@ -195,10 +202,16 @@ mod tests {
         let line = |files: &[(&str, &str)]| {
             let sysfs = Sysfs::new(&format!("doctor{}", files.len()), files);
             let facts = facts(&fit(&sysfs.0));
-            let fact = facts.into_iter().find(|fact| fact.what == "sched_ext").expect("there is such a line");
+            let fact = facts
+                .into_iter()
+                .find(|fact| fact.what == "sched_ext")
+                .expect("there is such a line");
             (fact.state, fact.level)
         };
-        assert_eq!(line(&[("state", "disabled\n")]), ("yes (7.2.13), active: none".to_owned(), Level::Good));
+        assert_eq!(
+            line(&[("state", "disabled\n")]),
+            ("yes (7.2.13), active: none".to_owned(), Level::Good)
+        );
         let busy = line(&[("state", "enabled\n"), ("root/ops", "simple\n")]);
         assert_eq!(busy, ("yes (7.2.13), active: simple".to_owned(), Level::Note));
         let none = line(&[]);

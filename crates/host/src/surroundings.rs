@@ -1,5 +1,5 @@
-//! What is around a measurement and is no setting of the scheduler: idle states, lockdown, the groups that this process
-//! is in.
+//! What is around a measurement and is no setting of the scheduler: idle states, lockdown, the
+//! groups that this process is in.
 
 use crate::cgroup::Groups;
 use crate::facts::GroupFacts;
@@ -21,7 +21,8 @@ pub struct Surroundings {
     pub idle_states: Vec<IdleState>,
     /// The groups of CPU time that this process is in, its own first, the root last.
     pub groups: Vec<GroupFacts>,
-    /// Part of all CPU time that a hypervisor took away while this was probed (some milliseconds), in thousandths.
+    /// Part of all CPU time that a hypervisor took away while this was probed (some milliseconds),
+    /// in thousandths.
     pub steal_now_permille: u64,
 }
 
@@ -67,14 +68,16 @@ pub(crate) fn lockdown() -> Option<String> {
 
 /// "none [integrity] confidentiality": the word in brackets.
 fn chosen(text: &str) -> Option<String> {
-    text.split_whitespace().find_map(|word| Some(word.strip_prefix('[')?.strip_suffix(']')?.to_owned()))
+    text.split_whitespace()
+        .find_map(|word| Some(word.strip_prefix('[')?.strip_suffix(']')?.to_owned()))
 }
 
 fn idle_states(folder: &Path) -> Vec<IdleState> {
     let state = |index: u32| {
         let state: PathBuf = folder.join(format!("state{index}"));
-        let number =
-            |file: &str| text(&state.join(file)).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+        let number = |file: &str| {
+            text(&state.join(file)).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0)
+        };
         Some(IdleState {
             name: text(&state.join("name"))?,
             exit_us: number("latency"),

@@ -1,4 +1,5 @@
-//! The system calls that need `unsafe`, each behind a safe function. Nothing outside this module uses it.
+//! The system calls that need `unsafe`, each behind a safe function. Nothing outside this module
+//! uses it.
 #![allow(unsafe_code)]
 
 pub(crate) mod cycles;

@@ -1,5 +1,5 @@
-//! Scheduling attributes of other people's threads: read whole, set, and told apart from a later thread of the same
-//! number.
+//! Scheduling attributes of other people's threads: read whole, set, and told apart from a later
+//! thread of the same number.
 
 use crate::presence;
 use crate::proc;
@@ -14,8 +14,8 @@ use std::{fs, io};
 
 const RESET_ON_FORK: u64 = 1;
 
-/// Which thread: numbers are used again, so its start time belongs to its name. Two are equal when they mean the same
-/// thread; its name and its parent may have changed in between.
+/// Which thread: numbers are used again, so its start time belongs to its name. Two are equal when
+/// they mean the same thread; its name and its parent may have changed in between.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Identity {
     /// Thread id.
@@ -43,8 +43,8 @@ pub struct Scheduling {
     pub slice: Option<Ns>,
     /// Children begin as `SCHED_OTHER` with nice 0.
     pub reset_on_fork: bool,
-    /// The policy is SCHED_EXT (7, Linux 6.12 and later): a sched_ext scheduler may take it. Where none is loaded it is
-    /// SCHED_OTHER to the kernel, and so [`policy`](Self::policy) is that.
+    /// The policy is SCHED_EXT (7, Linux 6.12 and later): a sched_ext scheduler may take it. Where
+    /// none is loaded it is SCHED_OTHER to the kernel, and so [`policy`](Self::policy) is that.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ext: bool,
 }
@@ -76,7 +76,9 @@ pub fn read_identity(tid: u32) -> io::Result<Option<Identity>> {
     let Some(status) = presence::read(&format!("/proc/{tid}/status"))? else { return Ok(None) };
     let process = proc::value(&status, "Tgid:").and_then(|text| text.parse().ok());
     // No process has number 0: it ended between two of our looks.
-    Ok(process.filter(|process| *process != 0).and_then(|process| parse_identity(tid, process, &stat)))
+    Ok(process
+        .filter(|process| *process != 0)
+        .and_then(|process| parse_identity(tid, process, &stat)))
 }
 
 fn parse_identity(tid: u32, process: u32, stat: &str) -> Option<Identity> {
@@ -116,8 +118,8 @@ impl Ord for Identity {
 }
 
 impl Identity {
-    /// Whether it runs or wants to, by one read where [`lives`](Self::lives) and [`is_runnable`] take four. `None`: it is gone, or dead but not
-    /// reaped.
+    /// Whether it runs or wants to, by one read where [`lives`](Self::lives) and [`is_runnable`]
+    /// take four. `None`: it is gone, or dead but not reaped.
     pub fn runnable(&self) -> Option<bool> {
         let (state, started) = state_and_start(self.tid)?;
         (started == self.started && !is_dead(state)).then_some(state == 'R')
@@ -128,11 +130,13 @@ impl Identity {
         self.is_same() && !is_zombie(self.tid)
     }
 
-    /// Whether its process is at its end for certain: killed, or ending by itself. No thread of it runs a line of its own
-    /// code any more, apart from the system call in which it is; when it leaves that is up to the scheduler.
+    /// Whether its process is at its end for certain: killed, or ending by itself. No thread of it
+    /// runs a line of its own code any more, apart from the system call in which it is; when it
+    /// leaves that is up to the scheduler.
     pub fn is_ending(&self) -> bool {
         let of_process = of_process(self.process);
-        self.is_same() && (is_exiting(self.tid) || of_process.iter().any(|&tid| has_fatal_signal(tid)))
+        self.is_same()
+            && (is_exiting(self.tid) || of_process.iter().any(|&tid| has_fatal_signal(tid)))
     }
 
     /// Whether any thread of its process is left, be it only one that has not got to its end yet.
@@ -176,7 +180,8 @@ fn state_and_start(tid: u32) -> Option<(char, u64)> {
     Some((state, fields.nth(18)?.parse().ok()?))
 }
 
-/// Whether SIGKILL waits for it. The kernel gives it to every thread of a process that ends by a fatal signal.
+/// Whether SIGKILL waits for it. The kernel gives it to every thread of a process that ends by a
+/// fatal signal.
 fn has_fatal_signal(tid: u32) -> bool {
     let status = proc::text(&format!("/proc/{tid}/status")).unwrap_or_default();
     let pending = status.lines().filter_map(|line| {
@@ -186,12 +191,14 @@ fn has_fatal_signal(tid: u32) -> bool {
     pending.fold(0, |all, mask| all | mask) & 1 << (libc::SIGKILL - 1) != 0
 }
 
-/// Whether it is on its way through the kernel's exit (PF_EXITING in field 9 of `/proc/TID/stat`), or dead.
+/// Whether it is on its way through the kernel's exit (PF_EXITING in field 9 of `/proc/TID/stat`),
+/// or dead.
 fn is_exiting(tid: u32) -> bool {
     const PF_EXITING: u64 = 4;
     let stat = proc::text(&format!("/proc/{tid}/stat")).unwrap_or_default();
-    let flags =
-        stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(6)?.parse::<u64>().ok());
+    let flags = stat
+        .rsplit_once(')')
+        .and_then(|(_, rest)| rest.split_whitespace().nth(6)?.parse::<u64>().ok());
     flags.is_none_or(|flags| flags & PF_EXITING != 0)
 }
 
@@ -200,17 +207,24 @@ pub fn of_process(pid: u32) -> Vec<u32> {
     proc::threads(Some(&[pid])).into_iter().map(|(_, tid)| tid).collect()
 }
 
-/// Returns whether process `pid` has a thread that is not dead: a process that was killed has its number until its parent asks for its end.
+/// Returns whether process `pid` has a thread that is not dead: a process that was killed has its
+/// number until its parent asks for its end.
 pub fn has_living_thread(pid: u32) -> bool {
     of_process(pid).into_iter().any(|tid| !is_zombie(tid))
 }
 
-/// The living children of process `pid`, of all its threads (needs CONFIG_PROC_CHILDREN, which distributions set; empty
-/// without).
+/// The living children of process `pid`, of all its threads (needs CONFIG_PROC_CHILDREN, which
+/// distributions set; empty without).
 pub fn children(pid: u32) -> Vec<u32> {
-    let of = |tid: u32| fs::read_to_string(format!("/proc/{pid}/task/{tid}/children")).unwrap_or_default();
+    let of = |tid: u32| {
+        fs::read_to_string(format!("/proc/{pid}/task/{tid}/children")).unwrap_or_default()
+    };
     let texts: Vec<String> = of_process(pid).into_iter().map(of).collect();
-    texts.iter().flat_map(|text| text.split_whitespace()).filter_map(|number| number.parse().ok()).collect()
+    texts
+        .iter()
+        .flat_map(|text| text.split_whitespace())
+        .filter_map(|number| number.parse().ok())
+        .collect()
 }
 
 /// Every process of this machine that can be seen, ascending.
@@ -231,9 +245,10 @@ pub fn scheduling(tid: u32) -> io::Result<Scheduling> {
         false => rustix::process::getpriority_process(Pid::from_raw(tid as i32))?,
     };
     let default = proc::default_slice();
-    let slice =
-        (policy.is_fair() && raw.runtime > 0 && default.is_some_and(|default| default != raw.runtime))
-            .then_some(Ns(raw.runtime));
+    let slice = (policy.is_fair()
+        && raw.runtime > 0
+        && default.is_some_and(|default| default != raw.runtime))
+    .then_some(Ns(raw.runtime));
     Ok(Scheduling {
         policy,
         nice: i8::try_from(nice).ok().and_then(Nice::new).unwrap_or_default(),
@@ -243,12 +258,13 @@ pub fn scheduling(tid: u32) -> io::Result<Scheduling> {
     })
 }
 
-/// Makes thread `tid` scheduled as `wanted` (0: the calling thread). One system call for SCHED_OTHER and
-/// SCHED_BATCH, else two or three (its nice value goes first).
+/// Makes thread `tid` scheduled as `wanted` (0: the calling thread). One system call for
+/// SCHED_OTHER and SCHED_BATCH, else two or three (its nice value goes first).
 ///
 /// # Errors
-/// `ESRCH`: gone. `EPERM`: no CAP_SYS_NICE, or a control group without real-time budget (CONFIG_RT_GROUP_SCHED).
-/// `EBUSY`: no bandwidth left for a deadline task. `EINVAL`: the kernel does not know the parameters.
+/// `ESRCH`: gone. `EPERM`: no CAP_SYS_NICE, or a control group without real-time budget
+/// (CONFIG_RT_GROUP_SCHED). `EBUSY`: no bandwidth left for a deadline task. `EINVAL`: the kernel
+/// does not know the parameters.
 pub fn set_scheduling(tid: u32, wanted: &Scheduling) -> io::Result<()> {
     let raw = raw(wanted);
     // sched_setattr(2) looks at the nice value for SCHED_OTHER and SCHED_BATCH only.
@@ -262,7 +278,8 @@ pub fn set_scheduling(tid: u32, wanted: &Scheduling) -> io::Result<()> {
     sched::set_attributes(tid, raw)
 }
 
-/// As [`set_scheduling`] for a thread that has this nice value already: one system call, whatever the policy.
+/// As [`set_scheduling`] for a thread that has this nice value already: one system call, whatever
+/// the policy.
 ///
 /// # Errors
 /// As [`set_scheduling`].
@@ -272,8 +289,10 @@ pub fn set_policy(tid: u32, wanted: &Scheduling) -> io::Result<()> {
 
 /// `wanted` as the kernel takes it.
 pub(crate) fn raw(wanted: &Scheduling) -> Attributes {
-    let mut raw =
-        Attributes { flags: u64::from(wanted.reset_on_fork) * RESET_ON_FORK, ..Attributes::default() };
+    let mut raw = Attributes {
+        flags: u64::from(wanted.reset_on_fork) * RESET_ON_FORK,
+        ..Attributes::default()
+    };
     raw.nice = i32::from(wanted.nice.get());
     match wanted.policy {
         Policy::Other => raw.policy = if wanted.ext { sched::EXT } else { 0 },
@@ -292,8 +311,8 @@ pub(crate) fn raw(wanted: &Scheduling) -> Attributes {
     raw
 }
 
-/// Makes thread `tid` SCHED_FIFO of `priority`, with children that begin unmanaged: one system call, for an agent's loop.
-/// The nice value stays (the kernel keeps it beside a real-time policy).
+/// Makes thread `tid` SCHED_FIFO of `priority`, with children that begin unmanaged: one system
+/// call, for an agent's loop. The nice value stays (the kernel keeps it beside a real-time policy).
 ///
 /// # Errors
 /// As [`set_scheduling`].
@@ -307,7 +326,8 @@ pub fn set_fifo(tid: u32, priority: u8) -> io::Result<()> {
     sched::set_attributes(tid, raw)
 }
 
-/// The SCHED_FIFO priority of thread `tid`; `None`: it has another policy. One system call, no allocation.
+/// The SCHED_FIFO priority of thread `tid`; `None`: it has another policy. One system call, no
+/// allocation.
 ///
 /// # Errors
 /// `ESRCH`: gone.
@@ -316,7 +336,8 @@ pub fn fifo_priority(tid: u32) -> io::Result<Option<u8>> {
     Ok((raw.policy == 1).then_some(raw.priority.min(99) as u8))
 }
 
-/// The nice value of thread `tid`, which a real-time thread has too. One system call, no allocation.
+/// The nice value of thread `tid`, which a real-time thread has too. One system call, no
+/// allocation.
 ///
 /// # Errors
 /// `ESRCH`: gone.
@@ -336,8 +357,8 @@ pub struct Served {
     pub times: u64,
 }
 
-/// Reads what thread `tid` has had of the CPU. `None`: it is gone, or the kernel keeps no such account
-/// (CONFIG_SCHED_INFO, which distributions set).
+/// Reads what thread `tid` has had of the CPU. `None`: it is gone, or the kernel keeps no such
+/// account (CONFIG_SCHED_INFO, which distributions set).
 pub fn served(tid: u32) -> Option<Served> {
     let text = fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;
     let mut numbers = text.split_whitespace().map(str::parse::<u64>);
@@ -366,18 +387,21 @@ pub fn affinity(tid: u32) -> io::Result<CpuSet> {
     proc::affinity(tid)
 }
 
-/// Returns whether `cpus` are all that the cpuset of thread `tid` allows: such a thread has no affinity of its own as a rule, and follows its
-/// cpuset. False where the cpuset cannot be read.
+/// Returns whether `cpus` are all that the cpuset of thread `tid` allows: such a thread has no
+/// affinity of its own as a rule, and follows its cpuset. False where the cpuset cannot be read.
 pub fn follows_cpuset(tid: u32, cpus: &CpuSet) -> bool {
     cpuset(tid).is_some_and(|allowed| !allowed.is_empty() && allowed.without(cpus).is_empty())
 }
 
-/// Returns the online CPUs of the cpuset of a thread: `/proc/TID/cpuset` names it, below the mount point of either version.
+/// Returns the online CPUs of the cpuset of a thread: `/proc/TID/cpuset` names it, below the mount
+/// point of either version.
 fn cpuset(tid: u32) -> Option<CpuSet> {
     let name = presence::read(&format!("/proc/{tid}/cpuset")).ok().flatten()?;
     let name = name.trim_end_matches('\n').trim_start_matches('/');
-    let places =
-        [("/sys/fs/cgroup/cpuset", "cpuset.effective_cpus"), ("/sys/fs/cgroup", "cpuset.cpus.effective")];
+    let places = [
+        ("/sys/fs/cgroup/cpuset", "cpuset.effective_cpus"),
+        ("/sys/fs/cgroup", "cpuset.cpus.effective"),
+    ];
     let read = |(root, file): (&str, &str)| {
         fs::read_to_string(std::path::Path::new(root).join(name).join(file)).ok()
     };
@@ -409,13 +433,15 @@ pub fn set_timer_slack(tid: u32, slack: Ns) -> io::Result<()> {
 /// Sets where thread `tid` may run (0: the calling thread).
 ///
 /// # Errors
-/// `ESRCH`: gone. `EINVAL`: none of the CPUs is online and in its cpuset. `EPERM`: a thread of another user.
+/// `ESRCH`: gone. `EINVAL`: none of the CPUs is online and in its cpuset. `EPERM`: a thread of
+/// another user.
 pub fn set_affinity(tid: u32, cpus: &CpuSet) -> io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(Pid::from_raw(tid as i32), &mask(cpus))?)
 }
 
-/// Lets every thread of process `pid` run on every CPU, as far as its cpuset allows. For a process that was killed: a thread
-/// dies when it gets a CPU, and on one that a thread of a higher real-time priority keeps it gets none.
+/// Lets every thread of process `pid` run on every CPU, as far as its cpuset allows. For a process
+/// that was killed: a thread dies when it gets a CPU, and on one that a thread of a higher
+/// real-time priority keeps it gets none.
 pub fn let_die(pid: u32) {
     for tid in of_process(pid) {
         // Gone meanwhile, or of another user, which a process that we may kill is not.
@@ -423,7 +449,8 @@ pub fn let_die(pid: u32) {
     }
 }
 
-/// The calling thread keeps to some CPUs until this is dropped, on that thread; then it may run where it might before.
+/// The calling thread keeps to some CPUs until this is dropped, on that thread; then it may run
+/// where it might before.
 #[derive(Debug)]
 pub struct Confined {
     before: Option<rustix::thread::CpuSet>,
@@ -459,7 +486,8 @@ pub(crate) fn mask(cpus: &CpuSet) -> rustix::thread::CpuSet {
     mask
 }
 
-/// A word that changes with every boot: what was noted before says nothing about the threads of now.
+/// A word that changes with every boot: what was noted before says nothing about the threads of
+/// now.
 pub fn boot_id() -> String {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     id.trim().to_owned()
@@ -537,7 +565,8 @@ mod tests {
     #[test]
     fn short_cuts_read_what_the_long_way_says() {
         let sleeper = Sleeper::start();
-        let wanted = Scheduling { nice: Nice::new(5).unwrap(), ..scheduling(sleeper.tid()).unwrap() };
+        let wanted =
+            Scheduling { nice: Nice::new(5).unwrap(), ..scheduling(sleeper.tid()).unwrap() };
         set_scheduling(sleeper.tid(), &wanted).expect("our own child");
         assert_eq!(nice(sleeper.tid()).unwrap().get(), 5);
         assert_eq!(fifo_priority(sleeper.tid()).unwrap(), None);

@@ -1,5 +1,6 @@
-//! Kernel pseudo file systems through a detached mount: nothing on the machine changes and nothing has to
-//! be mounted. Used for the ids and layouts of tracepoints (tracefs) and the scheduler's knobs (debugfs).
+//! Kernel pseudo file systems through a detached mount: nothing on the machine changes and nothing
+//! has to be mounted. Used for the ids and layouts of tracepoints (tracefs) and the scheduler's
+//! knobs (debugfs).
 
 use crate::HostError;
 use rustix::fs::{Mode, OFlags, openat};
@@ -27,7 +28,8 @@ impl PseudoFs {
     pub(crate) fn tracefs() -> io::Result<PseudoFs> {
         Self::detached("tracefs").or_else(|first| {
             let mounted = |path| -> io::Result<PseudoFs> {
-                let root = rustix::fs::open(path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+                let root =
+                    rustix::fs::open(path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
                 let fs = PseudoFs { root };
                 fs.read("events/sched/sched_switch/id").map(|_| fs)
             };
@@ -49,7 +51,8 @@ impl PseudoFs {
     pub(crate) fn tracepoint(&self, name: &str) -> Result<Tracepoint, HostError> {
         let path = format!("events/{name}/format");
         let text = self.read(&path).map_err(HostError::io(format!("reading tracefs {path}")))?;
-        Tracepoint::parse(&text).map_err(|detail| HostError::Form { what: format!("tracefs {path}"), detail })
+        Tracepoint::parse(&text)
+            .map_err(|detail| HostError::Form { what: format!("tracefs {path}"), detail })
     }
 }
 
@@ -114,9 +117,11 @@ impl Tracepoint {
 
     /// The field called `name`.
     pub(crate) fn field(&self, name: &str) -> Result<Field, HostError> {
-        self.fields.iter().find(|(n, _)| n == name).map(|&(_, field)| field).ok_or_else(|| HostError::Form {
-            what: format!("tracepoint {}", self.id),
-            detail: format!("it has no field `{name}`"),
+        self.fields.iter().find(|(n, _)| n == name).map(|&(_, field)| field).ok_or_else(|| {
+            HostError::Form {
+                what: format!("tracepoint {}", self.id),
+                detail: format!("it has no field `{name}`"),
+            }
         })
     }
 }

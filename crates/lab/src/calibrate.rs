@@ -1,5 +1,6 @@
-//! `schedlab calibrate`: the file of a calibration, which is the cost preset `this-machine`. `docs/calibration.md` describes it, and how
-//! the simulator's prices follow from the measured costs.
+//! `schedlab calibrate`: the file of a calibration, which is the cost preset `this-machine`.
+//! `docs/calibration.md` describes it, and how the simulator's prices follow from the measured
+//! costs.
 
 use schedlab_host::MachineFacts;
 use schedlab_measure::calibrate::Calibration;
@@ -9,13 +10,19 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Part of the cost of a switch that lies before the record of a tracer (0 … 1). Chosen, since nothing outside of the kernel can
-/// measure it; the preset `modern-vm` has the same.
+/// Part of the cost of a switch that lies before the record of a tracer (0 … 1). Chosen, since
+/// nothing outside of the kernel can measure it; the preset `modern-vm` has the same.
 const BEFORE_RECORD: f64 = 0.6;
 
 /// Returns the preset of a calibration made just now on `machine` by `command`.
-pub fn preset(calibration: &Calibration, machine: &MachineFacts, command: String, version: &str) -> Preset {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+pub fn preset(
+    calibration: &Calibration,
+    machine: &MachineFacts,
+    command: String,
+    version: &str,
+) -> Preset {
+    let now =
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
     let mut preset = Preset {
         schema: SCHEMA.to_owned(),
         provenance: Provenance {
@@ -81,7 +88,8 @@ pub fn file_text(preset: &Preset) -> String {
     for (name, value) in &preset.costs {
         let _ = writeln!(text, "{name} = {value:?}");
     }
-    text += "\n# What the simulator takes for `costs = \"this-machine\"`, nanoseconds.\n[simulator]\n";
+    text +=
+        "\n# What the simulator takes for `costs = \"this-machine\"`, nanoseconds.\n[simulator]\n";
     for (name, value) in &preset.simulator {
         let _ = writeln!(text, "{name} = {value}");
     }
@@ -153,8 +161,12 @@ mod tests {
             count: 99,
             rounds: 9,
         };
-        let cost =
-            |(name, ns): (&'static str, f64)| Cost { name, what: "", spread: Some(spread(ns)), lacks: None };
+        let cost = |(name, ns): (&'static str, f64)| Cost {
+            name,
+            what: "",
+            spread: Some(spread(ns)),
+            lacks: None,
+        };
         let mut costs: Vec<Cost> = [
             ("switch_yield_ns", 1500.04),
             ("yield_ns", 500.0),
@@ -180,9 +192,10 @@ mod tests {
     #[test]
     fn what_is_written_is_read_back() {
         let machine = schedlab_host::machine();
-        let preset = preset(&calibration(), &machine, "schedlab calibrate -o \"a b\"".to_owned(), "0.1");
-        let file =
-            schedlab_testing::temp_dir().join(format!("schedlab-calibration-{}.toml", std::process::id()));
+        let preset =
+            preset(&calibration(), &machine, "schedlab calibrate -o \"a b\"".to_owned(), "0.1");
+        let file = schedlab_testing::temp_dir()
+            .join(format!("schedlab-calibration-{}.toml", std::process::id()));
         std::fs::write(&file, file_text(&preset)).unwrap();
         let read = Preset::read(&file);
         std::fs::write(&file, file_text(&preset).replace("tion/1", "tion/9")).unwrap();
@@ -208,7 +221,10 @@ mod tests {
         // 12,000 less the write (900) and the switch (1,000).
         assert_eq!(prices.ipi_latency_ns, Ns(10_100));
         assert_eq!((prices.timer_to_wake_ns, prices.timer_slack_ns), (Ns(6_000), Ns(50_000)));
-        assert_eq!((prices.scan_hot_ns, prices.hot_lines, prices.handoff_ns), (Ns(2), 8192, Ns::ZERO));
+        assert_eq!(
+            (prices.scan_hot_ns, prices.hot_lines, prices.handoff_ns),
+            (Ns(2), 8192, Ns::ZERO)
+        );
         // Every name is one of the simulator's.
         assert!(preset.simulator.keys().all(|name| Costs::default().get(name).is_some()));
     }

@@ -1,11 +1,14 @@
-//! `schedlab colocate`: the mildest setting of the stock kernel under which a server beside batch work meets its goals.
+//! `schedlab colocate`: the mildest setting of the stock kernel under which a server beside batch
+//! work meets its goals.
 //!
-//! It records the host as it is, then under one actuator after the other, the mildest first. The first that meets the
-//! goals is confirmed in interleaved rounds, with and without it. Every round begins and ends with the host's default: each has a
-//! [`Keeper`](schedlab_live::Keeper) of its own. Another one confines server and batch work to the managed CPUs throughout.
+//! It records the host as it is, then under one actuator after the other, the mildest first. The
+//! first that meets the goals is confirmed in interleaved rounds, with and without it. Every round
+//! begins and ends with the host's default: each has a [`Keeper`](schedlab_live::Keeper) of its
+//! own. Another one confines server and batch work to the managed CPUs throughout.
 //!
-//! To read it, go down: [`colocate`] here, then `search.rs` (which setting), `trial.rs` (a round of one setting), `round.rs` (the values
-//! of a recording). `judge.rs` and `distance.rs` say whether values meet the goals.
+//! To read it, go down: [`colocate`] here, then `search.rs` (which setting), `trial.rs` (a round of
+//! one setting), `round.rs` (the values of a recording). `judge.rs` and `distance.rs` say whether
+//! values meet the goals.
 
 mod advice;
 mod answer;
@@ -29,7 +32,8 @@ mod workload;
 
 pub use advice::{Advice, advice};
 pub use answer::{
-    ColocateAnswer, ColocateDryRun, ColocateObserver, ColocateOutput, Colocation, GivenBack, SCHEMA, Tried,
+    ColocateAnswer, ColocateDryRun, ColocateObserver, ColocateOutput, Colocation, GivenBack,
+    SCHEMA, Tried,
 };
 pub use awake::KeptAwake;
 pub use blame::{Blamed, median_blame};

@@ -1,10 +1,12 @@
-//! `schedlab confirm`: what `compare` predicts beside what is measured, for the same variants and schedulers.
+//! `schedlab confirm`: what `compare` predicts beside what is measured, for the same variants and
+//! schedulers.
 //!
-//! The command is started anew for every round: as the host has it, with each variant's settings made on its real threads,
-//! and under each scheduler by `schedlab run`, with one driver or both. Rounds are interleaved, all are recorded by the same recorder over the same
-//! length, and all confine the command to the same CPUs. The prediction plays the base recording: the file that was given,
-//! or the first round under the host's default. Rounds under `schedlab run` are predicted behind a simulated agent with the
-//! costs that the driver has on this machine ([`DriverCosts`]).
+//! The command is started anew for every round: as the host has it, with each variant's settings
+//! made on its real threads, and under each scheduler by `schedlab run`, with one driver or both.
+//! Rounds are interleaved, all are recorded by the same recorder over the same length, and all
+//! confine the command to the same CPUs. The prediction plays the base recording: the file that was
+//! given, or the first round under the host's default. Rounds under `schedlab run` are predicted
+//! behind a simulated agent with the costs that the driver has on this machine ([`DriverCosts`]).
 
 mod answer;
 mod driver;
@@ -50,7 +52,11 @@ pub fn confirm(
     let mut measured: Vec<Vec<RoundMeasurements>> = settings.iter().map(|_| Vec::new()).collect();
     for round in 0..plan.rounds {
         for one in &mut plays {
-            running("what the driver costs here", round * settings.len(), plan.rounds * settings.len());
+            running(
+                "what the driver costs here",
+                round * settings.len(),
+                plan.rounds * settings.len(),
+            );
             one.play(plan)?;
         }
         for (index, setting) in settings.iter().enumerate() {
@@ -65,7 +71,8 @@ pub fn confirm(
     };
     let costs = plays.into_iter().map(|plays| plays.costs(plan)).collect::<Result<Vec<_>, _>>()?;
     let of = |driver| costs.iter().find(|(by, _)| *by == driver).map(|(_, costs)| *costs);
-    let names: BTreeSet<String> = measured.iter().flatten().flat_map(|round| round.names()).collect();
+    let names: BTreeSet<String> =
+        measured.iter().flatten().flat_map(|round| round.names()).collect();
     let (soft, driven) = predict::predict(plan, &base, &names, &costs, simulating)?;
     let replay = soft.self_replay.as_ref();
     Ok(Confirmed {
@@ -73,7 +80,10 @@ pub fn confirm(
         command: plan.command.clone(),
         cpus: plan.cpus,
         kernel: schedlab_host::machine().kernel,
-        base: plan.base.as_ref().map_or("the first round".to_owned(), |path| path.display().to_string()),
+        base: plan
+            .base
+            .as_ref()
+            .map_or("the first round".to_owned(), |path| path.display().to_string()),
         rounds: plan.rounds,
         round_ns: plan.round.0,
         simulated_as: replay.map_or_else(String::new, |replay| replay.scheduler.clone()),
@@ -85,15 +95,17 @@ pub fn confirm(
     })
 }
 
-/// Refuses before the first round what `schedlab run --driver sched-ext` would refuse in one of the later ones.
+/// Refuses before the first round what `schedlab run --driver sched-ext` would refuse in one of the
+/// later ones.
 fn usable_by_sched_ext() -> Result<(), ConfirmError> {
-    let refuse =
-        |why: String| Err(ConfirmError::Input(format!("--driver sched-ext cannot be used here: {why}")));
+    let refuse = |why: String| {
+        Err(ConfirmError::Input(format!("--driver sched-ext cannot be used here: {why}")))
+    };
     match schedlab_host::sched_ext::usable_here() {
         Ok(class) => match class.scheduler() {
-            Some(name) => {
-                refuse(format!("the sched_ext scheduler {name} is active, and the kernel runs one at a time"))
-            }
+            Some(name) => refuse(format!(
+                "the sched_ext scheduler {name} is active, and the kernel runs one at a time"
+            )),
             None => Ok(()),
         },
         Err(why) => refuse(format!(

@@ -1,11 +1,14 @@
-//! `schedlab experiment`: published experiments with the real programs, on this machine and in the simulator.
+//! `schedlab experiment`: published experiments with the real programs, on this machine and in the
+//! simulator.
 //!
-//! Each configuration is one *row*. Rows take turns, in a random order of its own in every round. The published figures are printed
-//! beside those of this machine (median of the rounds with a bootstrap interval) and those of the simulator, for a machine of this
-//! shape under this kernel. Everything that was started or changed is gone at the end, also after Ctrl-C and kill -9.
+//! Each configuration is one *row*. Rows take turns, in a random order of its own in every round.
+//! The published figures are printed beside those of this machine (median of the rounds with a
+//! bootstrap interval) and those of the simulator, for a machine of this shape under this kernel.
+//! Everything that was started or changed is gone at the end, also after Ctrl-C and kill -9.
 //!
-//! To read it, go down: [`run`] here, then one experiment (`two_hogs.rs` is the shortest), `rounds.rs` (rows in turns), `measurement.rs` (one
-//! recorded round on the `testbed.rs`), `window.rs` (what single programs got in it).
+//! To read it, go down: [`run`] here, then one experiment (`two_hogs.rs` is the shortest),
+//! `rounds.rs` (rows in turns), `measurement.rs` (one recorded round on the `testbed.rs`),
+//! `window.rs` (what single programs got in it).
 
 mod client;
 mod client_kind;
@@ -34,8 +37,8 @@ pub use result::{Asleep, ExperimentOutput, ExperimentResult, SCHEMA, StreamLine}
 
 use testbed::Testbed;
 
-/// Runs one experiment. Call it from the first thread of the process: the programs die with the thread that started
-/// them. `stop` is asked every 20 ms.
+/// Runs one experiment. Call it from the first thread of the process: the programs die with the
+/// thread that started them. `stop` is asked every 20 ms.
 ///
 /// # Errors
 /// See [`ExperimentError`].
@@ -68,7 +71,8 @@ pub fn run(
 /// Refuses an experiment whose programs are not installed, with their names.
 fn check_installed(kind: ExperimentKind) -> Result<(), ExperimentError> {
     let programs = kind.programs().iter();
-    let missing: Vec<_> = programs.filter(|(name, _)| schedlab_host::program::find(name).is_none()).collect();
+    let missing: Vec<_> =
+        programs.filter(|(name, _)| schedlab_host::program::find(name).is_none()).collect();
     if missing.is_empty() {
         return Ok(());
     }

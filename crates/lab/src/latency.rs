@@ -1,4 +1,5 @@
-//! `schedlab latency`: what a measurement of wakeup latency means. `docs/latency-schema.md` describes the JSON.
+//! `schedlab latency`: what a measurement of wakeup latency means. `docs/latency-schema.md`
+//! describes the JSON.
 
 mod findings;
 mod load;
@@ -18,5 +19,6 @@ pub use merge::{Difference, MergeError, ResultFile, differences, merge, parse};
 pub use page::{of_matrix, summary};
 pub use published::{MAXIMA, PublishedMaximum};
 pub use single::{
-    Judged, LatencyResult, Measured, RUNGS, Row, SCHEMA, check_subjects, gates, judge, kernel, measure,
+    Judged, LatencyResult, Measured, RUNGS, Row, SCHEMA, check_subjects, gates, judge, kernel,
+    measure,
 };

@@ -1,7 +1,8 @@
-//! Experiments on the real machine as a library: what the commands of `schedlab` that record, measure or run threads do.
+//! Experiments on the real machine as a library: what the commands of `schedlab` that record,
+//! measure or run threads do.
 //!
-//! Predictions come from [`schedlab_study`]. Nothing here prints or parses command lines: that is the job of the `cli`
-//! crate.
+//! Predictions come from [`schedlab_study`]. Nothing here prints or parses command lines: that is
+//! the job of the `cli` crate.
 #![forbid(unsafe_code)]
 
 pub mod calibrate;

@@ -4,7 +4,8 @@ use schedlab_model::{EventKind, SchedEvent};
 use schedlab_trace::{Recording, TaskInfo};
 use std::collections::BTreeSet;
 
-/// Returns for each task whether it belongs to one of `processes`, or to a child that one of them created.
+/// Returns for each task whether it belongs to one of `processes`, or to a child that one of them
+/// created.
 pub(crate) fn of_processes(recording: &Recording, processes: &BTreeSet<u32>) -> Vec<bool> {
     let tasks = &recording.header.tasks;
     let mut found: Vec<bool> = tasks.iter().map(|task| processes.contains(&task.pid)).collect();
@@ -12,8 +13,9 @@ pub(crate) fn of_processes(recording: &Recording, processes: &BTreeSet<u32>) -> 
     found
 }
 
-/// Returns for each task whether it is a thread of process `pid`. Of a thread that ended before the recorder could ask for its
-/// process only the creator is known: `redis-benchmark --threads` does its work in such threads.
+/// Returns for each task whether it is a thread of process `pid`. Of a thread that ended before the
+/// recorder could ask for its process only the creator is known: `redis-benchmark --threads` does
+/// its work in such threads.
 pub(crate) fn threads_of(tasks: &[TaskInfo], events: &[SchedEvent], pid: u32) -> Vec<bool> {
     let mut found: Vec<bool> = tasks.iter().map(|task| task.pid == pid).collect();
     add_created(&mut found, events, |task| tasks.get(task).is_some_and(|info| !info.known));
@@ -41,7 +43,8 @@ mod tests {
     #[test]
     fn a_thread_that_was_gone_belongs_to_its_creator() {
         let known = |tid, pid| TaskInfo { known: true, ..TaskInfo::unknown(tid, pid, "known") };
-        // A client, a thread of it that was gone, one that this created, a program that the client started, a stranger.
+        // A client, a thread of it that was gone, one that this created, a program that the client
+        // started, a stranger.
         let tasks = [
             known(10, 10),
             TaskInfo::unknown(11, 11, "gone"),

@@ -12,7 +12,9 @@ use schedlab_host::{
     RecordStart, RecordUntil, RecordingCapabilities, TaskFacts,
 };
 use schedlab_model::{EventKind, EventSink, Fact, GroupSpec, Ns, ObjectId, ObjectInfo, SchedEvent};
-use schedlab_trace::{Capabilities, Capability, CpuTime, GroupInfo, Header, TaskInfo, TraceError, Writer};
+use schedlab_trace::{
+    Capabilities, Capability, CpuTime, GroupInfo, Header, TaskInfo, TraceError, Writer,
+};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter};
@@ -44,7 +46,8 @@ pub struct Recorded {
     pub caught: Option<Caught>,
     /// With a flight recorder: how much of the end is in the file.
     pub kept: Option<Kept>,
-    /// CPU time that recording added to a switch with its wakeup, in nanoseconds, where it was measured.
+    /// CPU time that recording added to a switch with its wakeup, in nanoseconds, where it was
+    /// measured.
     pub cost_ns_per_switch: Option<u64>,
     /// Where the recording is.
     pub file: PathBuf,
@@ -59,15 +62,18 @@ pub struct Recorded {
 pub struct RecordPlan {
     /// Which tasks, by which backend, for how long.
     pub request: RecordRequest,
-    /// The file. An existing one stays until the recording is whole: what is recorded meanwhile is beside it.
+    /// The file. An existing one stays until the recording is whole: what is recorded meanwhile is
+    /// beside it.
     pub output: PathBuf,
     /// Whether the file must be new: nothing is replaced.
     pub fresh: bool,
     /// A line for the header.
     pub note: String,
-    /// The recording ends before the file would be longer than this many bytes. At least [`SMALLEST_FILE`].
+    /// The recording ends before the file would be longer than this many bytes. At least
+    /// [`SMALLEST_FILE`].
     pub max_bytes: Option<u64>,
-    /// Flight recorder: keep only the last of the events, this long, in memory, and write them when the recording ends.
+    /// Flight recorder: keep only the last of the events, this long, in memory, and write them when
+    /// the recording ends.
     pub ring: Option<Ns>,
     /// End when one of these conditions is met.
     pub until: Option<StopConditions>,
@@ -124,10 +130,12 @@ pub trait RecordObserver {
 
 impl RecordObserver for () {}
 
-/// Records as `plan` says. `stop` is asked every 20 ms; see [`schedlab_host::StopSignal`] for Ctrl-C.
+/// Records as `plan` says. `stop` is asked every 20 ms; see [`schedlab_host::StopSignal`] for
+/// Ctrl-C.
 ///
 /// # Errors
-/// As [`RecordError`] says. A recording that fails after its beginning leaves a file that opens up to its last block.
+/// As [`RecordError`] says. A recording that fails after its beginning leaves a file that opens up
+/// to its last block.
 pub fn record(
     plan: &RecordPlan,
     observer: &mut dyn RecordObserver,
@@ -148,7 +156,10 @@ pub fn record(
         beside: false,
         kept: false,
         flight: plan.ring.map(|keep| {
-            FlightRecorder::new(keep, plan.max_bytes.map_or(flight_recorder::MEMORY, |n| n as usize))
+            FlightRecorder::new(
+                keep,
+                plan.max_bytes.map_or(flight_recorder::MEMORY, |n| n as usize),
+            )
         }),
         stops: plan.until.as_ref().map(|until| StopWatcher::new(until, std::process::id())),
         error: None,
@@ -162,10 +173,16 @@ pub fn record(
     let result = schedlab_host::record(&plan.request, &mut sink, &|| over.get() || stop());
     match sink.error.take() {
         Some(Failed::Trace(source)) if sink.kept => {
-            return Err(RecordError::Cut { path: plan.output.clone(), left: sink.written_to, source });
+            return Err(RecordError::Cut {
+                path: plan.output.clone(),
+                left: sink.written_to,
+                source,
+            });
         }
         Some(Failed::Trace(error)) => return Err(output(error)),
-        Some(Failed::Unseen(condition, backend)) => return Err(RecordError::Unseen { condition, backend }),
+        Some(Failed::Unseen(condition, backend)) => {
+            return Err(RecordError::Unseen { condition, backend });
+        }
         None => {}
     }
     sink.finish(result?)
@@ -176,7 +193,8 @@ fn replaces(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.len() > 0)
 }
 
-/// Writes what was to be at `path` into the first spare folder that has room for it. Returns where it is.
+/// Writes what was to be at `path` into the first spare folder that has room for it. Returns where
+/// it is.
 fn elsewhere(
     path: &Path,
     mut write: impl FnMut(&Place<'_>) -> Result<Written, TraceError>,
@@ -241,14 +259,14 @@ impl FileSink<'_> {
             let replaced = replaces(path) && !self.beside;
             self.header.sched_ext_end.clone_from(&end.sched_ext);
             let header = &self.header;
-            let mut write =
-                |place: &Place<'_>| flight.write(place, header, end.duration, cpu_time, caught.as_mut());
+            let mut write = |place: &Place<'_>| {
+                flight.write(place, header, end.duration, cpu_time, caught.as_mut())
+            };
             let written = match write(&Place { path, fresh: self.plan.fresh }) {
                 Ok(written) => written,
                 Err(error) => {
-                    let (place, written) = elsewhere(path, write).ok_or_else(|| RecordError::Nowhere {
-                        path: path.clone(),
-                        reason: error.to_string(),
+                    let (place, written) = elsewhere(path, write).ok_or_else(|| {
+                        RecordError::Nowhere { path: path.clone(), reason: error.to_string() }
                     })?;
                     file = place;
                     not_at_place = Some(error.to_string());
@@ -288,7 +306,8 @@ impl FileSink<'_> {
         })
     }
 
-    /// Writes the end of a recording that grew, and puts it at its place. When the disk is full now, what was written stays.
+    /// Writes the end of a recording that grew, and puts it at its place. When the disk is full
+    /// now, what was written stays.
     fn whole(&self, writer: Writer<BufWriter<NewFile>>, end: Ns) -> Result<FileId, RecordError> {
         let path = &self.plan.output;
         let failed = |source| match self.kept {
@@ -366,10 +385,11 @@ impl RecordSink for FileSink<'_> {
         }
         if self.flight.is_none() {
             let path = &self.plan.output;
-            let created = NewFile::growing(path).and_then(|file| match self.plan.fresh && file.is_beside() {
-                true => Err(io::ErrorKind::AlreadyExists.into()),
-                false => Ok(file),
-            });
+            let created =
+                NewFile::growing(path).and_then(|file| match self.plan.fresh && file.is_beside() {
+                    true => Err(io::ErrorKind::AlreadyExists.into()),
+                    false => Ok(file),
+                });
             let created = created.map_err(|source| TraceError::File { path: path.clone(), source });
             let file = self.keep(created)?;
             self.written_to = file.path().to_owned();
@@ -460,7 +480,8 @@ impl RecordSink for FileSink<'_> {
 }
 
 fn describe(header: &mut Header, start: &RecordStart) {
-    let MachineFacts { kernel, version, arch, model, hz, topology, boot_id, knobs, .. } = &start.machine;
+    let MachineFacts { kernel, version, arch, model, hz, topology, boot_id, knobs, .. } =
+        &start.machine;
     header.backend = match start.capabilities.backend {
         Backend::Bpf => "bpf".to_owned(),
         other => format!("perf {}", other.name()),
@@ -475,7 +496,9 @@ fn describe(header: &mut Header, start: &RecordStart) {
     header.clock_start_ns = start.monotonic_ns;
     header.boot_id.clone_from(boot_id);
     header.knobs = knobs.iter().cloned().collect::<BTreeMap<_, _>>();
-    header.knobs.insert("recorder.softirq_rule".to_owned(), start.capabilities.softirq_rule.clone());
+    header
+        .knobs
+        .insert("recorder.softirq_rule".to_owned(), start.capabilities.softirq_rule.clone());
     let messages = match &start.capabilities.messages {
         Ok(hooks) => hooks.name().to_owned(),
         Err(why) => format!("none: {why}"),
@@ -559,13 +582,15 @@ mod tests {
 
     #[test]
     fn an_unwritable_output_is_refused_before_anything_starts() {
-        let marker = schedlab_testing::temp_dir().join(format!("schedlab-record-{}", std::process::id()));
+        let marker =
+            schedlab_testing::temp_dir().join(format!("schedlab-record-{}", std::process::id()));
         let command = vec!["touch".to_owned(), marker.to_string_lossy().into_owned()];
         let request = RecordRequest {
             backend: Some(Backend::Switches),
             ..RecordRequest::new(RecordUntil::CommandEnds(command))
         };
-        let result = record(&plan(request, Path::new("/no/such/directory/x.slt")), &mut (), &|| false);
+        let result =
+            record(&plan(request, Path::new("/no/such/directory/x.slt")), &mut (), &|| false);
         match result {
             Err(RecordError::Output { .. }) => assert!(!marker.exists(), "the command ran"),
             // Not allowed to record on this machine.
@@ -577,7 +602,8 @@ mod tests {
     /// Works for every user: own tasks only.
     #[test]
     fn what_was_recorded_can_be_opened() {
-        let path = schedlab_testing::temp_dir().join(format!("schedlab-record-{}.slt", std::process::id()));
+        let path = schedlab_testing::temp_dir()
+            .join(format!("schedlab-record-{}.slt", std::process::id()));
         let command = ["sh", "-c", "sleep 0.05; sleep 0.05"].map(str::to_owned).to_vec();
         let request = RecordRequest {
             backend: Some(Backend::OwnTasks),
@@ -586,7 +612,12 @@ mod tests {
         match record(&plan(request, &path), &mut (), &|| false) {
             Ok(recorded) => {
                 let recording = Recording::open(&path).unwrap();
-                assert_eq!(recording.events.len() as u64, recorded.end.events, "{}", recording.repairs);
+                assert_eq!(
+                    recording.events.len() as u64,
+                    recorded.end.events,
+                    "{}",
+                    recording.repairs
+                );
                 assert!(!recording.repairs.cut_off);
                 assert_eq!(recording.header.note, "a test");
                 assert!(recording.header.tasks.iter().any(|task| task.comm == "sleep"));

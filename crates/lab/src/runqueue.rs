@@ -1,5 +1,5 @@
-//! `schedlab bench runqueue`: the cost of a decision of the simulator's schedulers on this machine, beside that of the cost model.
-//! `docs/runqueue-schema.md` describes the JSON.
+//! `schedlab bench runqueue`: the cost of a decision of the simulator's schedulers on this machine,
+//! beside that of the cost model. `docs/runqueue-schema.md` describes the JSON.
 
 use schedlab_measure::calibrate::Spread;
 use schedlab_measure::runqueue::{LockKind, RunqueueReport, RunqueueRow};
@@ -12,29 +12,35 @@ use serde::Serialize;
 
 /// Version of the JSON.
 pub const SCHEMA: &str = "schedlab-runqueue/1";
-/// Threads of Table 1 of the SMP paper (Taniguchi, Ishikawa, Hiraki; docs/sources/linux-facts.md, section 5.1).
+/// Threads of Table 1 of the SMP paper (Taniguchi, Ishikawa, Hiraki; docs/sources/linux-facts.md,
+/// section 5.1).
 pub const TABLE_1: u32 = 1024;
 /// Interval by which the SMP paper divides the cost of a call, microseconds.
 pub const PAPER_INTERVAL_US: f64 = 100_000.0;
 
-/// Returns the scheduler `name` in an affinity variant of the SMP paper, with the knobs of that variant.
+/// Returns the scheduler `name` in an affinity variant of the SMP paper, with the knobs of that
+/// variant.
 ///
 /// # Errors
 /// Unknown names.
 pub fn contender(name: &str, variant: &str) -> Result<(SchedulerSpec, String), StudyError> {
-    let which = decision_cost::VARIANTS.iter().position(|known| *known == variant).ok_or_else(|| {
-        let known = decision_cost::VARIANTS.join(", ");
-        StudyError::Option(format!("--affinity {variant}: there are {known}"))
-    })?;
+    let which =
+        decision_cost::VARIANTS.iter().position(|known| *known == variant).ok_or_else(|| {
+            let known = decision_cost::VARIANTS.join(", ");
+            StudyError::Option(format!("--affinity {variant}: there are {known}"))
+        })?;
     // linux-2.6.22 has the knob of the O(1) scheduler.
     let like = if name == "linux-2.6.22" { "linux-2.4-o1" } else { name };
     let knobs = decision_cost::SCHEDULERS.iter().find(|(known, ..)| *known == like);
     let knobs = knobs.map(|(_, knob, values)| vec![((*knob).to_owned(), values[which].to_owned())]);
-    Ok((SchedulerSpec { knobs: knobs.unwrap_or_default(), ..SchedulerSpec::named(name) }, variant.to_owned()))
+    Ok((
+        SchedulerSpec { knobs: knobs.unwrap_or_default(), ..SchedulerSpec::named(name) },
+        variant.to_owned(),
+    ))
 }
 
-/// The result of `schedlab bench runqueue`: the cost of a scheduling decision under real locks, the cost of the model, and what
-/// follows from both.
+/// The result of `schedlab bench runqueue`: the cost of a scheduling decision under real locks, the
+/// cost of the model, and what follows from both.
 #[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct RunqueueResult {
     /// Always [`SCHEMA`].
@@ -68,7 +74,8 @@ pub struct Modelled {
     pub threads: usize,
     /// Tasks.
     pub tasks: u32,
-    /// Cost of a call without waiting for the lock: in the model CPUs compute between decisions, here they do not.
+    /// Cost of a call without waiting for the lock: in the model CPUs compute between decisions,
+    /// here they do not.
     pub cost_ns: f64,
     /// Entries looked at.
     pub looked: f64,
@@ -81,11 +88,13 @@ pub struct Claim {
     pub claim: String,
     /// The number that it is about.
     pub value: f64,
-    /// Lower end of what the intervals of both sides allow together, which is wider than the interval of the ratio.
+    /// Lower end of what the intervals of both sides allow together, which is wider than the
+    /// interval of the ratio.
     pub low: f64,
     /// Upper end of that.
     pub high: f64,
-    /// Whether the claim holds: true for the whole interval, false for no part of it, `None` for a part (cannot tell).
+    /// Whether the claim holds: true for the whole interval, false for no part of it, `None` for a
+    /// part (cannot tell).
     pub holds: Option<bool>,
 }
 
@@ -98,8 +107,8 @@ pub struct ModelOptions {
     pub jobs: usize,
 }
 
-/// Returns the cost preset of the model: `asked`, or this machine's if there is a calibration, else `modern`. To be called before the
-/// measurement, so that an unknown preset is refused early.
+/// Returns the cost preset of the model: `asked`, or this machine's if there is a calibration, else
+/// `modern`. To be called before the measurement, so that an unknown preset is refused early.
 ///
 /// # Errors
 /// No such preset, or a calibration that cannot be read.
@@ -113,7 +122,8 @@ pub fn model_costs(asked: Option<&str>) -> Result<String, StudyError> {
     Ok(name.to_owned())
 }
 
-/// Returns a measurement with the costs of the model. `progress` is told the runs of the model that are done, and all.
+/// Returns a measurement with the costs of the model. `progress` is told the runs of the model that
+/// are done, and all.
 ///
 /// # Errors
 /// No such preset, or a run of the model that fails.
@@ -145,7 +155,8 @@ pub fn explain(
             hot: !cold,
         };
         if !rows.is_empty() {
-            let wanted = |row: &DecisionCostRow| rows.iter().any(|live| live.scheduler == row.scheduler);
+            let wanted =
+                |row: &DecisionCostRow| rows.iter().any(|live| live.scheduler == row.scheduler);
             let modelled = |row: DecisionCostRow| Modelled {
                 cost_ns: (row.cost_us - row.wait_us) * 1e3,
                 looked: row.scanned,
@@ -156,7 +167,11 @@ pub fn explain(
                 tasks: row.tasks,
             };
             model.extend(
-                decision_cost::evaluate(&options, progress)?.rows.into_iter().filter(wanted).map(modelled),
+                decision_cost::evaluate(&options, progress)?
+                    .rows
+                    .into_iter()
+                    .filter(wanted)
+                    .map(modelled),
             );
         }
     }
@@ -201,8 +216,9 @@ fn claim(text: String, (value, low, high): (f64, f64, f64), least: f64) -> Claim
 
 fn claims(rows: &[RunqueueRow]) -> Vec<Claim> {
     let mut claims = Vec::new();
-    let lists =
-        rows.iter().filter(|row| row.scheduler == "linux-2.4" && row.variant == "default" && !row.cold);
+    let lists = rows
+        .iter()
+        .filter(|row| row.scheduler == "linux-2.4" && row.variant == "default" && !row.cold);
     for list in lists.clone().filter(|row| row.tasks == TABLE_1) {
         let same = |row: &&RunqueueRow| {
             (row.threads, row.tasks, row.lock, row.stride)
@@ -227,7 +243,8 @@ fn claims(rows: &[RunqueueRow]) -> Vec<Claim> {
     }
     for two in lists.clone().filter(|row| row.threads == 2) {
         let one = lists.clone().find(|row| {
-            row.threads == 1 && (row.tasks, row.lock, row.stride) == (two.tasks, two.lock, two.stride)
+            row.threads == 1
+                && (row.tasks, row.lock, row.stride) == (two.tasks, two.lock, two.stride)
         });
         if let Some(one) = one {
             let text = format!(
@@ -309,6 +326,11 @@ mod tests {
         assert_eq!(spec.knobs, [("proc_change_penalty".to_owned(), "-85".to_owned())]);
         let (spec, _) = contender("linux-2.6.22", "stay").unwrap();
         assert_eq!(spec.knobs, [("balance".to_owned(), "stay".to_owned())]);
-        assert!(contender("linux-2.4", "never").unwrap_err().to_string().contains("default, stay, change"));
+        assert!(
+            contender("linux-2.4", "never")
+                .unwrap_err()
+                .to_string()
+                .contains("default, stay, change")
+        );
     }
 }

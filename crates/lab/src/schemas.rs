@@ -1,5 +1,5 @@
-//! The JSON Schema of each result of this crate and of the crates below it, made from its type: a field is described once, in its doc
-//! comment.
+//! The JSON Schema of each result of this crate and of the crates below it, made from its type: a
+//! field is described once, in its doc comment.
 
 use crate::colocate::{self, ColocateOutput};
 use crate::confirm::{self, Confirmed};

@@ -1,5 +1,6 @@
-//! `schedlab top`: what a driver does, costs and gains. Its counters are in its status file, the waits of its threads come from the
-//! recorder ([`watch`](crate::watch)), and their waits before it are in the kernel's own account (/proc/TID/schedstat).
+//! `schedlab top`: what a driver does, costs and gains. Its counters are in its status file, the
+//! waits of its threads come from the recorder ([`watch`](crate::watch)), and their waits before it
+//! are in the kernel's own account (/proc/TID/schedstat).
 
 use crate::watch::{SharedState, TaskWaits, ThreadSet, WatchFilter, WatchState};
 use schedlab_host::threads::{self, Served};
@@ -49,7 +50,8 @@ pub struct Gain {
     pub name: String,
     /// Threads that exist.
     pub threads: usize,
-    /// Mean wait before each turn on a CPU until schedlab managed the threads; `None`: they had no turn.
+    /// Mean wait before each turn on a CPU until schedlab managed the threads; `None`: they had no
+    /// turn.
     pub before: Option<Ns>,
     /// Mean wait since then.
     pub now: Option<Ns>,
@@ -91,8 +93,13 @@ impl WatchedDriver {
         let found = status_file::all(run_dir)?.into_iter().find(|(_, one)| fits(one));
         Ok(found.map(|(journal, status)| {
             let managed = ThreadSet::default();
-            let driver =
-                WatchedDriver { journal, managed, older: status.clone(), newest: status, rates: None };
+            let driver = WatchedDriver {
+                journal,
+                managed,
+                older: status.clone(),
+                newest: status,
+                rates: None,
+            };
             driver.follow();
             driver
         }))
@@ -286,7 +293,8 @@ mod tests {
 
     #[test]
     fn rates_are_per_second() {
-        let newer = Counts { decisions: 500, stale: 10, agent_cpu_ns: 50_000_000, ..Counts::default() };
+        let newer =
+            Counts { decisions: 500, stale: 10, agent_cpu_ns: 50_000_000, ..Counts::default() };
         let found = rates(&Counts::default(), &newer, Ns::from_ms(500));
         assert_eq!((found.decisions, found.stale, found.agents), (1000.0, 20.0, 0.1));
     }

@@ -1,5 +1,6 @@
-//! `schedlab watch`: what the scheduler does now. The recorder's events go through the same analysis of waits as a recording
-//! ([`follow`](schedlab_trace::analysis::follow)) and are summed up; no event is kept.
+//! `schedlab watch`: what the scheduler does now. The recorder's events go through the same
+//! analysis of waits as a recording ([`follow`](schedlab_trace::analysis::follow)) and are summed
+//! up; no event is kept.
 
 pub mod output;
 mod slots;
@@ -7,9 +8,13 @@ mod slots;
 mod tests;
 
 use crate::record::{capabilities, group_info, task_info};
-use schedlab_host::{GroupFacts, HostError, RecordEnd, RecordRequest, RecordSink, RecordStart, TaskFacts};
+use schedlab_host::{
+    GroupFacts, HostError, RecordEnd, RecordRequest, RecordSink, RecordStart, TaskFacts,
+};
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, SchedEvent, TaskId};
-use schedlab_trace::analysis::follow::{Followed, Follower, Listener, Occupant, Span, ThreadState, Wait};
+use schedlab_trace::analysis::follow::{
+    Followed, Follower, Listener, Occupant, Span, ThreadState, Wait,
+};
 use schedlab_trace::analysis::{Durations, Occupancy, throttle};
 use schedlab_trace::{Header, Recording, TaskInfo, renumber};
 use slots::Slots;
@@ -19,12 +24,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Longest waits that are kept.
 const WORST: usize = 20;
-/// Age from which a wait that goes on is shown: shorter ones are usual, and over before they can be read.
+/// Age from which a wait that goes on is shown: shorter ones are usual, and over before they can be
+/// read.
 const LONG: Ns = Ns::from_ms(1);
 /// Names with a row of their own; all further names count as `(others)`, so that memory stays flat.
 const NAMES: usize = 2_000;
-/// Switches that are remembered while a task waits, on all CPUs together (12 MB): who ran before them is unknown in a wait that is
-/// longer. At the 1,500 switches a second of a build they are six minutes.
+/// Switches that are remembered while a task waits, on all CPUs together (12 MB): who ran before
+/// them is unknown in a wait that is longer. At the 1,500 switches a second of a build they are six
+/// minutes.
 const SWITCHES: usize = 1 << 19;
 /// Events of a recording between two updates.
 const BATCH: usize = 4_096;
@@ -139,7 +146,8 @@ pub struct WatchState {
 impl WatchState {
     /// Sets all sums to 0.
     pub fn reset(&mut self) {
-        let (start, now, ongoing) = (self.start.take(), self.now, std::mem::take(&mut self.ongoing));
+        let (start, now, ongoing) =
+            (self.start.take(), self.now, std::mem::take(&mut self.ongoing));
         *self = WatchState {
             start,
             now,
@@ -230,7 +238,12 @@ impl WatchSink {
             state: WatchState::default(),
             own: std::process::id(),
         };
-        WatchSink { followed: Followed::new(0, 0, sums), slots: Slots::default(), shared, start: None }
+        WatchSink {
+            followed: Followed::new(0, 0, sums),
+            slots: Slots::default(),
+            shared,
+            start: None,
+        }
     }
 
     /// Notes the facts of a task.
@@ -308,8 +321,11 @@ impl EventSink for WatchSink {
         }
         let renumbered = renumber(event, |id| self.slots.of(id));
         self.followed.event(&renumbered);
-        if let (EventKind::Exit { task: id }, EventKind::Exit { task }) = (event.kind, renumbered.kind) {
-            let tid = self.followed.listener.header.tasks.get(task.index()).map_or(0, |task| task.tid);
+        if let (EventKind::Exit { task: id }, EventKind::Exit { task }) =
+            (event.kind, renumbered.kind)
+        {
+            let tid =
+                self.followed.listener.header.tasks.get(task.index()).map_or(0, |task| task.tid);
             self.slots.ended(id, tid, event.at);
         }
     }
@@ -376,11 +392,15 @@ impl Sums {
             WatchFilter::All => true,
             WatchFilter::Threads(threads) => threads.has(info.tid),
             WatchFilter::Processes(pids) => pids.contains(&info.pid) || pids.contains(&info.tid),
-            WatchFilter::Group(path) => self.header.groups.get(info.group.index()).is_some_and(|group| {
-                let name = &group.spec.name;
-                name == path
-                    || name.strip_prefix(path.trim_end_matches('/')).is_some_and(|rest| rest.starts_with('/'))
-            }),
+            WatchFilter::Group(path) => {
+                self.header.groups.get(info.group.index()).is_some_and(|group| {
+                    let name = &group.spec.name;
+                    name == path
+                        || name
+                            .strip_prefix(path.trim_end_matches('/'))
+                            .is_some_and(|rest| rest.starts_with('/'))
+                })
+            }
         }
     }
 }
@@ -424,8 +444,8 @@ impl Listener for Sums {
         let meanwhile: Vec<(String, Ns)> = meanwhile.into_iter().map(named).collect();
         let held = throttle::held(&self.header, &self.occupancy, wait)
             .map(|(limit, time)| (limit.words(&self.header), time));
-        let long =
-            self.state.worst.len() < WORST || self.state.worst.iter().any(|other| other.length < length);
+        let long = self.state.worst.len() < WORST
+            || self.state.worst.iter().any(|other| other.length < length);
         if long {
             let most = meanwhile.iter().max_by_key(|(_, time)| *time).cloned();
             let worst = LongWait {

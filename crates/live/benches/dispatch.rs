@@ -1,10 +1,12 @@
-//! The cost of handing a CPU from a thread that blocks to the next: by the kernel alone, by the least possible agent
-//! ([`baseline`](schedlab_live::elevation::baseline)) with and without yield windows, and by the driver under a
-//! scheduler; at bursts of 0, 20, 100 and 1000 us. In a yield window the fair class decides, also about other threads
-//! in it: at bursts of 1000 us that is more than one turn in a hundred, so p99 is about yield windows there.
+//! The cost of handing a CPU from a thread that blocks to the next: by the kernel alone, by the
+//! least possible agent ([`baseline`](schedlab_live::elevation::baseline)) with and without yield
+//! windows, and by the driver under a scheduler; at bursts of 0, 20, 100 and 1000 us. In a yield
+//! window the fair class decides, also about other threads in it: at bursts of 1000 us that is more
+//! than one turn in a hundred, so p99 is about yield windows there.
 //!
-//! `cargo bench -p schedlab-live --bench dispatch -- [--rounds N] [--ms LENGTH]`. Rounds are interleaved; ratios are
-//! of medians over the rounds. Needs root and two CPUs. This program also is the guardian and the two threads.
+//! `cargo bench -p schedlab-live --bench dispatch -- [--rounds N] [--ms LENGTH]`. Rounds are
+//! interleaved; ratios are of medians over the rounds. Needs root and two CPUs. This program also
+//! is the guardian and the two threads.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its result")]
 
@@ -21,8 +23,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const CPU: CpuId = CpuId(0);
 const BURSTS_US: [u64; 4] = [0, 20, 100, 1000];
-/// The baseline agent has no yield windows, which the kernel tolerates for a second; `yielding` is the baseline agent
-/// that has.
+/// The baseline agent has no yield windows, which the kernel tolerates for a second; `yielding` is
+/// the baseline agent that has.
 const WAYS: [&str; 4] = ["kernel", "baseline", "yield windows", "driver"];
 const SCHEDULER: &str = "fifo-per-cpu";
 
@@ -139,9 +141,13 @@ fn one(way: &str, burst: u64, ms: u64) -> Numbers {
         "baseline" | "yield windows" => {
             let (stop, tids) = (AtomicBool::new(false), pair.tids);
             std::thread::scope(|scope| {
-                let agent = scope.spawn(|| baseline::hand_over(CPU, tids, way == "yielding", &stop));
+                let agent =
+                    scope.spawn(|| baseline::hand_over(CPU, tids, way == "yielding", &stop));
                 // Until one is raised and the other parked.
-                while !tids.iter().all(|tid| threads::fifo_priority(*tid).is_ok_and(|now| now.is_some())) {
+                while !tids
+                    .iter()
+                    .all(|tid| threads::fifo_priority(*tid).is_ok_and(|now| now.is_some()))
+                {
                     assert!(!agent.is_finished(), "the agent could not begin");
                     std::thread::sleep(std::time::Duration::from_millis(1));
                 }
@@ -155,8 +161,8 @@ fn one(way: &str, burst: u64, ms: u64) -> Numbers {
             });
         }
         _ => {
-            let folder =
-                schedlab_testing::temp_dir().join(format!("schedlab-dispatch-{}", std::process::id()));
+            let folder = schedlab_testing::temp_dir()
+                .join(format!("schedlab-dispatch-{}", std::process::id()));
             let options = DriverOptions {
                 command: None,
                 scheduler: SCHEDULER.to_owned(),
@@ -184,7 +190,9 @@ fn median(values: &[Numbers], at: usize) -> f64 {
 }
 
 fn report(found: &[Vec<Numbers>], rounds: u64, ms: u64) {
-    println!("medians of {rounds} interleaved rounds of {ms} ms; times in us; driver under {SCHEDULER}");
+    println!(
+        "medians of {rounds} interleaved rounds of {ms} ms; times in us; driver under {SCHEDULER}"
+    );
     println!(
         "{:>6} {:8} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
         "burst", "by", "block p50", "block p99", "cycle p50", "cycle p99", "overhead", "turns"

@@ -1,5 +1,5 @@
-//! Soft actuators: settings of the stock kernel that help a server beside batch work, from mild to strong. Each is
-//! made through the [`Keeper`] and restored by it.
+//! Soft actuators: settings of the stock kernel that help a server beside batch work, from mild to
+//! strong. Each is made through the [`Keeper`] and restored by it.
 
 use crate::journal::Setting;
 use crate::{Keeper, LiveError, restore};
@@ -14,7 +14,9 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 /// One setting, in the order in which they are tried.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, JsonSchema, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Actuator {
     /// The host's own settings.
@@ -31,16 +33,18 @@ pub enum Actuator {
     Batch,
     /// Nice 19 for its threads.
     Nice,
-    /// A slice of [`SERVER_SLICE`] for the threads of the server, which gives them early deadlines (Linux 6.12).
+    /// A slice of [`SERVER_SLICE`] for the threads of the server, which gives them early deadlines
+    /// (Linux 6.12).
     Slice,
     /// The threads of the batch work keep to the last half of the managed CPUs.
     Apart,
     /// `cpu.max` for its control group: half of each managed CPU.
     GroupMax,
-    /// No setting of the kernel's: server and batch work run under the scheduler `layers` ([`crate::elevation`]),
-    /// which [`apply`] leaves to the caller.
+    /// No setting of the kernel's: server and batch work run under the scheduler `layers`
+    /// ([`crate::elevation`]), which [`apply`] leaves to the caller.
     Elevation,
-    /// SCHED_FIFO, priority 1, for the threads of the server. The last one: see [`Actuator::stall`].
+    /// SCHED_FIFO, priority 1, for the threads of the server. The last one: see
+    /// [`Actuator::stall`].
     Fifo,
 }
 
@@ -60,18 +64,20 @@ pub const LADDER: [Actuator; 12] = [
     Actuator::Fifo,
 ];
 
-/// Time of each second that the kernel reserves for fair tasks on a CPU of real-time threads, in one piece: the fair
-/// server since Linux 6.12 (`sched_init_dl_servers`, kernel/sched/deadline.c: 50 ms of 1 s), throttling before
-/// (`sched_rt_runtime_us`, 950 of 1000 ms).
+/// Time of each second that the kernel reserves for fair tasks on a CPU of real-time threads, in
+/// one piece: the fair server since Linux 6.12 (`sched_init_dl_servers`, kernel/sched/deadline.c:
+/// 50 ms of 1 s), throttling before (`sched_rt_runtime_us`, 950 of 1000 ms).
 const KEPT_FOR_OTHERS: Ns = Ns::from_ms(50);
 
-/// The shortest slice that the kernel takes (`sched_attr::sched_runtime`, kernel/sched/syscalls.c since Linux 6.12:
-/// 0.1 ms).
+/// The shortest slice that the kernel takes (`sched_attr::sched_runtime`, kernel/sched/syscalls.c
+/// since Linux 6.12: 0.1 ms).
 pub const SERVER_SLICE: Ns = Ns::from_us(100);
 
-/// Period of the limit of [`Actuator::GroupMax`] in us: shorter than the kernel's 100 ms, so that no burst is long.
+/// Period of the limit of [`Actuator::GroupMax`] in us: shorter than the kernel's 100 ms, so that
+/// no burst is long.
 const MAX_PERIOD_US: usize = 10_000;
-/// A stop takes so long at most: else the process is in the kernel, or another process continued it.
+/// A stop takes so long at most: else the process is in the kernel, or another process continued
+/// it.
 const STANDS_STILL: Duration = Duration::from_secs(1);
 /// How often new threads are looked for at most.
 const ROUNDS: usize = 20;
@@ -105,8 +111,8 @@ impl Actuator {
         matches!(self, Actuator::QuotaOff | Actuator::Slice | Actuator::Fifo)
     }
 
-    /// Returns for how long it is known to stop a server that leaves the CPU less than the kernel reserves for fair
-    /// tasks.
+    /// Returns for how long it is known to stop a server that leaves the CPU less than the kernel
+    /// reserves for fair tasks.
     pub const fn stall(self) -> Option<Ns> {
         match self {
             Actuator::Fifo => Some(KEPT_FOR_OTHERS),
@@ -122,11 +128,13 @@ impl Actuator {
             .then(|| last.fold(CpuSet::EMPTY, |all, cpu| all.or(&CpuSet::single(cpu))))
     }
 
-    /// Returns the scheduling that it gives a thread; `None`: it leaves the thread alone, as every SCHED_DEADLINE one.
+    /// Returns the scheduling that it gives a thread; `None`: it leaves the thread alone, as every
+    /// SCHED_DEADLINE one.
     pub fn scheduling_for(self, now: &Scheduling) -> Option<Scheduling> {
         let now = *now;
         if matches!(now.policy, Policy::Deadline { .. }) {
-            // Its bandwidth may be gone when it is to get that back (EBUSY), and flags of it are not kept.
+            // Its bandwidth may be gone when it is to get that back (EBUSY), and flags of it are
+            // not kept.
             return None;
         }
         match self {
@@ -141,8 +149,9 @@ impl Actuator {
         }
     }
 
-    /// Returns the files of `group` that it writes and their content, for `cpus` managed CPUs. Version 1 of the
-    /// control groups has other names: `cpu.shares`, of which 2 is the least, and a quota in two files.
+    /// Returns the files of `group` that it writes and their content, for `cpus` managed CPUs.
+    /// Version 1 of the control groups has other names: `cpu.shares`, of which 2 is the least, and
+    /// a quota in two files.
     pub fn files(self, group: &Path, cpus: usize) -> Vec<(PathBuf, String)> {
         let first = group.join("cpu.shares").exists();
         let quota = cpus * MAX_PERIOD_US / 2;
@@ -178,8 +187,8 @@ impl FromStr for Actuator {
     }
 }
 
-/// The threads of the server, or those of the batch work: whole processes with their descendants, and a control
-/// group.
+/// The threads of the server, or those of the batch work: whole processes with their descendants,
+/// and a control group.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Side {
     /// First threads of processes.
@@ -206,9 +215,11 @@ impl Side {
         tids.filter_map(threads::identity).filter(|thread| !thread.kernel).collect()
     }
 
-    /// Returns where the threads may run, of the CPUs `online`; all of these when there is no thread yet.
+    /// Returns where the threads may run, of the CPUs `online`; all of these when there is no
+    /// thread yet.
     pub fn cpus(&self, online: &CpuSet) -> CpuSet {
-        let of_threads = self.threads().into_iter().filter_map(|thread| threads::affinity(thread.tid).ok());
+        let of_threads =
+            self.threads().into_iter().filter_map(|thread| threads::affinity(thread.tid).ok());
         let all = of_threads.fold(CpuSet::EMPTY, |all, one| all.or(&one)).and(online);
         if all.is_empty() { *online } else { all }
     }
@@ -226,7 +237,9 @@ impl Side {
         if let Some(group) = &self.group {
             let mut pids = Vec::new();
             members(group, &mut pids);
-            roots.extend(pids.into_iter().filter_map(threads::identity).filter(|thread| !thread.kernel));
+            roots.extend(
+                pids.into_iter().filter_map(threads::identity).filter(|thread| !thread.kernel),
+            );
         }
         roots.retain(Identity::lives);
         roots
@@ -248,7 +261,8 @@ fn members(group: &Path, pids: &mut Vec<u32>) {
 fn limit(folder: &Path) -> Option<(PathBuf, String)> {
     let read = |file: &str| std::fs::read_to_string(folder.join(file)).ok();
     if let Some(text) = read("cpu.max") {
-        let period = text.strip_prefix("max").is_none().then(|| text.split_whitespace().nth(1))??;
+        let period =
+            text.strip_prefix("max").is_none().then(|| text.split_whitespace().nth(1))??;
         return Some((folder.join("cpu.max"), format!("max {period}")));
     }
     let quota: i64 = read("cpu.cfs_quota_us")?.trim().parse().ok()?;
@@ -311,8 +325,8 @@ pub fn confine(keeper: &mut Keeper, side: &Side, cpus: &CpuSet) -> Result<usize,
     })
 }
 
-/// Stops every process of a side (SIGSTOP), parents before their children, until none is left that runs; returns how
-/// many.
+/// Stops every process of a side (SIGSTOP), parents before their children, until none is left that
+/// runs; returns how many.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -322,7 +336,8 @@ pub fn freeze(keeper: &mut Keeper, side: &Side) -> Result<usize, LiveError> {
         let before = stopped.len();
         // A family comes with its root first: a stopped process makes no more children.
         let roots = side.processes.iter().flat_map(restore::family);
-        let firsts = roots.chain(side.pids()).filter_map(threads::identity).filter(|one| !one.kernel);
+        let firsts =
+            roots.chain(side.pids()).filter_map(threads::identity).filter(|one| !one.kernel);
         for thread in firsts.collect::<Vec<_>>() {
             if stopped.contains(&thread) {
                 continue;
@@ -401,7 +416,8 @@ mod tests {
 
     #[test]
     fn a_limit_is_found_in_both_versions_of_control_groups() {
-        let folder = schedlab_testing::temp_dir().join(format!("schedlab-limit-{}", std::process::id()));
+        let folder =
+            schedlab_testing::temp_dir().join(format!("schedlab-limit-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let write = |file: &str, text: &str| std::fs::write(folder.join(file), text).unwrap();
         assert_eq!(limit(&folder), None);

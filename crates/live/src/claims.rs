@@ -1,12 +1,15 @@
-//! Claims: a process, a control group or a CPU has one schedlab that changes it. A second one would take the first one's setting for what was before.
+//! Claims: a process, a control group or a CPU has one schedlab that changes it. A second one would
+//! take the first one's setting for what was before.
 //!
-//! A claim is a symbolic link in a folder of the user who makes it: its name says what is claimed (`957-48211`: the process of that number and start
-//! time), its text who claims it ([`Holder`]). Making a link is one step that fails when it exists; no other user can make or remove it, and
-//! every user can read it, whatever SCHEDLAB_RUN_DIR says. Root's folder is in /run, which is root's; another user's in /run/user/UID or, verified by
-//! its owner, in /tmp.
+//! A claim is a symbolic link in a folder of the user who makes it: its name says what is claimed
+//! (`957-48211`: the process of that number and start time), its text who claims it ([`Holder`]).
+//! Making a link is one step that fails when it exists; no other user can make or remove it, and
+//! every user can read it, whatever SCHEDLAB_RUN_DIR says. Root's folder is in /run, which is
+//! root's; another user's in /run/user/UID or, verified by its owner, in /tmp.
 //!
-//! A claim counts while its holder or that one's guardian lives, and after that until its journal is gone: what a dead schedlab left is not yet
-//! given back. One that does not count any more is replaced. Two users' claims are put first and looked for then, so of two at the same moment at
+//! A claim counts while its holder or that one's guardian lives, and after that until its journal
+//! is gone: what a dead schedlab left is not yet given back. One that does not count any more is
+//! replaced. Two users' claims are put first and looked for then, so of two at the same moment at
 //! most one stays.
 
 use crate::LiveError;
@@ -20,7 +23,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
-/// The entry of the environment by which colocate lets its own driver change what it holds itself: number and start time of the holder.
+/// The entry of the environment by which colocate lets its own driver change what it holds itself:
+/// number and start time of the holder.
 pub const WITHIN: &str = "SCHEDLAB_WITHIN";
 /// The name of the folders.
 const FOLDER: &str = "schedlab-claims";
@@ -58,7 +62,8 @@ impl Holder {
         }
         // A journal that cannot be looked for, in a folder of another user, may be there.
         let is_there = |path: &PathBuf| {
-            fs::symlink_metadata(path).map_or_else(|error| error.kind() != io::ErrorKind::NotFound, |_| true)
+            fs::symlink_metadata(path)
+                .map_or_else(|error| error.kind() != io::ErrorKind::NotFound, |_| true)
         };
         process_lives(self.owner)
             || self.guardian.is_some_and(process_lives)
@@ -73,16 +78,22 @@ impl Holder {
     pub(crate) fn describe(&self) -> String {
         // Another user may have written the claim, and its text is printed to be pasted.
         let (pid, purpose) = (self.owner.0, quoted(&self.purpose));
-        let folder =
-            self.journal.as_ref().and_then(|path| path.parent()).map(|folder| folder.display().to_string());
-        let with =
-            folder.map_or_else(String::new, |folder| format!("SCHEDLAB_RUN_DIR={} ", shell_word(&folder)));
+        let folder = self
+            .journal
+            .as_ref()
+            .and_then(|path| path.parent())
+            .map(|folder| folder.display().to_string());
+        let with = folder.map_or_else(String::new, |folder| {
+            format!("SCHEDLAB_RUN_DIR={} ", shell_word(&folder))
+        });
         match process_lives(self.owner) {
             true => format!(
                 "process {pid} ({purpose}): end it, or give everything back with `{with}schedlab detach`"
             ),
             false => {
-                format!("process {pid} ({purpose}), which is dead: `{with}schedlab restore` gives it back")
+                format!(
+                    "process {pid} ({purpose}), which is dead: `{with}schedlab restore` gives it back"
+                )
             }
         }
     }
@@ -104,7 +115,8 @@ fn is_of(path: &Path, uid: u32) -> bool {
         .is_ok_and(|data| data.is_dir() && data.uid() == uid && data.mode() & 0o022 == 0)
 }
 
-/// Returns this user's folder, made when it is missing: others may look up names in it, and not list it.
+/// Returns this user's folder, made when it is missing: others may look up names in it, and not
+/// list it.
 fn own_folder() -> Result<PathBuf, LiveError> {
     let uid = rustix::process::geteuid().as_raw();
     let mut why = io::Error::from(io::ErrorKind::NotFound);
@@ -123,7 +135,8 @@ fn own_folder() -> Result<PathBuf, LiveError> {
         }
         why = io::Error::other("it is not a folder that only you can write");
     }
-    let all: Vec<String> = folders_of(uid).iter().map(|folder| folder.display().to_string()).collect();
+    let all: Vec<String> =
+        folders_of(uid).iter().map(|folder| folder.display().to_string()).collect();
     Err(LiveError::io(format!("making the folder for claims ({})", all.join(" or ")))(why))
 }
 
@@ -140,7 +153,9 @@ fn put(folder: &Path, name: &str, text: &str) -> Result<Option<Holder>, LiveErro
     loop {
         match symlink(text, &path) {
             Ok(()) => return Ok(None),
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed()(error)),
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(failed()(error));
+            }
             Err(_) => {}
         }
         let holder = read(folder, name);
@@ -197,7 +212,8 @@ impl Claims {
         owner: &Identity,
         guardian: Option<&Identity>,
     ) -> Result<Claims, LiveError> {
-        let path = std::path::absolute(journal).map_err(LiveError::io("the folder of the journal"))?;
+        let path =
+            std::path::absolute(journal).map_err(LiveError::io("the folder of the journal"))?;
         let holder = Holder {
             boot: threads::boot_id(),
             owner: key(owner),
@@ -205,7 +221,8 @@ impl Claims {
             journal: Some(path),
             purpose: purpose.to_owned(),
         };
-        let text = serde_json::to_string(&holder).map_err(|error| LiveError::io("a claim")(error.into()))?;
+        let text = serde_json::to_string(&holder)
+            .map_err(|error| LiveError::io("a claim")(error.into()))?;
         let own = std::iter::once(key(owner)).chain(within(owner)).collect();
         let (taken, groups) = (BTreeMap::new(), Vec::new());
         Ok(Claims { folder: own_folder()?, holder, text, taken, groups, own, prune_at: ENDED })
@@ -215,7 +232,9 @@ impl Claims {
     pub(crate) fn take(&mut self, thread: &Identity) -> Result<(), LiveError> {
         let first = match thread.tid == thread.process {
             true => thread.clone(),
-            false => threads::identity(thread.process).ok_or(LiveError::NoThread { tid: thread.tid })?,
+            false => {
+                threads::identity(thread.process).ok_or(LiveError::NoThread { tid: thread.tid })?
+            }
         };
         if self.taken.contains_key(&key(&first)) {
             return Ok(());
@@ -264,13 +283,16 @@ impl Claims {
         if self.groups.iter().any(|one| one == folder) {
             return Ok(());
         }
-        let data =
-            fs::metadata(folder).map_err(|source| LiveError::Group { path: folder.to_owned(), source })?;
+        let data = fs::metadata(folder)
+            .map_err(|source| LiveError::Group { path: folder.to_owned(), source })?;
         let name = format!("group-{}-{}", data.dev(), data.ino());
         let here = put(&self.folder, &name, &self.text)?;
         let there = |folder: PathBuf| read(&folder, &name).filter(Holder::counts);
         let others = || {
-            folders_to_read(std::process::id()).into_iter().filter(|one| *one != self.folder).find_map(there)
+            folders_to_read(std::process::id())
+                .into_iter()
+                .filter(|one| *one != self.folder)
+                .find_map(there)
         };
         let free = here.is_none();
         match here.or_else(others) {
@@ -301,7 +323,8 @@ impl Claims {
     }
 
     fn prune(&mut self) {
-        let ended: Vec<_> = self.taken.keys().filter(|one| !process_lives(**one)).copied().collect();
+        let ended: Vec<_> =
+            self.taken.keys().filter(|one| !process_lives(**one)).copied().collect();
         for one in ended {
             if let Some(name) = self.taken.remove(&one) {
                 self.remove(&name);
@@ -318,7 +341,8 @@ impl Claims {
     }
 }
 
-/// Returns the process in which this one is allowed to change what that one holds: its parent, when that says so.
+/// Returns the process in which this one is allowed to change what that one holds: its parent, when
+/// that says so.
 fn within(owner: &Identity) -> Option<(u32, u64)> {
     let text = std::env::var(WITHIN).ok()?;
     let (pid, started) = text.split_once('-')?;
@@ -344,7 +368,8 @@ fn taken(first: &Identity, forebear: Option<&Identity>, holder: &Holder) -> Live
     LiveError::Taken { what, by: holder.describe() }
 }
 
-/// Returns the folders with claims that count for a process: root's, those of this user, and those of the process's user.
+/// Returns the folders with claims that count for a process: root's, those of this user, and those
+/// of the process's user.
 fn folders_to_read(process: u32) -> Vec<PathBuf> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let uid = |line: &str| line.strip_prefix("Uid:")?.split_whitespace().next()?.parse().ok();
@@ -353,7 +378,9 @@ fn folders_to_read(process: u32) -> Vec<PathBuf> {
     uids.extend(uid);
     uids.sort_unstable();
     uids.dedup();
-    let all = uids.into_iter().flat_map(|uid| folders_of(uid).into_iter().map(move |folder| (folder, uid)));
+    let all = uids
+        .into_iter()
+        .flat_map(|uid| folders_of(uid).into_iter().map(move |folder| (folder, uid)));
     all.filter(|(folder, uid)| is_of(folder, *uid)).map(|(folder, _)| folder).collect()
 }
 
@@ -373,7 +400,11 @@ fn sweep(is_over: &dyn Fn(&Holder) -> bool) {
     for folder in folders_of(uid).into_iter().filter(|folder| is_of(folder, uid)) {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let name = entry.file_name();
-            if name.to_str().and_then(|name| read(&folder, name)).is_some_and(|holder| is_over(&holder)) {
+            if name
+                .to_str()
+                .and_then(|name| read(&folder, name))
+                .is_some_and(|holder| is_over(&holder))
+            {
                 // It may be gone already.
                 let _ = fs::remove_file(entry.path());
             }
@@ -395,17 +426,26 @@ impl CpuLink {
         let pid = std::process::id();
         let owner = threads::identity(pid).ok_or(LiveError::NoThread { tid: pid })?;
         let purpose = format!("manages CPU {cpu}");
-        let holder =
-            Holder { boot: threads::boot_id(), owner: key(&owner), guardian: None, journal: None, purpose };
-        let text = serde_json::to_string(&holder).map_err(|error| LiveError::io("a claim")(error.into()))?;
+        let holder = Holder {
+            boot: threads::boot_id(),
+            owner: key(&owner),
+            guardian: None,
+            journal: None,
+            purpose,
+        };
+        let text = serde_json::to_string(&holder)
+            .map_err(|error| LiveError::io("a claim")(error.into()))?;
         let (folder, name) = (own_folder()?, format!("cpu-{cpu}"));
         if let Some(other) = put(&folder, &name, &text)? {
             return Ok(Err(format!("process {}", other.owner.0)));
         }
         let link = CpuLink { folder, name, holder };
-        let other = folders_of_all().into_iter().filter(|(folder, _)| *folder != link.folder).find_map(
-            |(folder, uid)| read(&folder, &link.name).filter(|one| one.counts() && can_manage(one, uid)),
-        );
+        let other = folders_of_all()
+            .into_iter()
+            .filter(|(folder, _)| *folder != link.folder)
+            .find_map(|(folder, uid)| {
+                read(&folder, &link.name).filter(|one| one.counts() && can_manage(one, uid))
+            });
         Ok(match other {
             Some(other) => Err(format!("process {}", other.owner.0)),
             None => Ok(link),
@@ -426,24 +466,30 @@ impl Drop for CpuLink {
 fn folders_of_all() -> Vec<(PathBuf, u32)> {
     let numbers = |folder: &str, prefix: &str| -> Vec<u32> {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-        entries.filter_map(|entry| entry.file_name().to_str()?.strip_prefix(prefix)?.parse().ok()).collect()
+        entries
+            .filter_map(|entry| entry.file_name().to_str()?.strip_prefix(prefix)?.parse().ok())
+            .collect()
     };
     let mut uids = vec![0];
     uids.extend(numbers("/run/user", ""));
     uids.extend(numbers("/tmp", &format!("{FOLDER}-")));
     uids.sort_unstable();
     uids.dedup();
-    let all = uids.into_iter().flat_map(|uid| folders_of(uid).into_iter().map(move |folder| (folder, uid)));
+    let all = uids
+        .into_iter()
+        .flat_map(|uid| folders_of(uid).into_iter().map(move |folder| (folder, uid)));
     all.filter(|(folder, uid)| is_of(folder, *uid)).collect()
 }
 
-/// Returns whether the holder of a CPU belongs to the folder's user, and is one that could manage it: any other name would keep the CPU from
-/// those who can.
+/// Returns whether the holder of a CPU belongs to the folder's user, and is one that could manage
+/// it: any other name would keep the CPU from those who can.
 fn can_manage(holder: &Holder, uid: u32) -> bool {
     const CAP_SYS_NICE: u32 = 23;
     let status = fs::read_to_string(format!("/proc/{}/status", holder.owner.0)).unwrap_or_default();
     let word = |key: &str, at: usize| {
-        status.lines().find_map(|line| line.strip_prefix(key)?.split_whitespace().nth(at).map(str::to_owned))
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix(key)?.split_whitespace().nth(at).map(str::to_owned))
     };
     let of_user = word("Uid:", 1).and_then(|text| text.parse().ok()) == Some(uid);
     let capabilities = word("CapPrm:", 0).and_then(|text| u64::from_str_radix(&text, 16).ok());

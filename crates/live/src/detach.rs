@@ -18,7 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The time between two looks.
 const STEP: Duration = Duration::from_millis(5);
 
-/// Ending of a request to give back one process, before its number: `1-2-0.journal` gets `1-2-0.detach-957`.
+/// Ending of a request to give back one process, before its number: `1-2-0.journal` gets
+/// `1-2-0.detach-957`.
 const REQUEST: &str = "detach-";
 
 fn request(journal: &Path, process: u32) -> PathBuf {
@@ -73,7 +74,8 @@ pub struct RestoreOutput<'a> {
 pub struct GivenBack<'a> {
     /// The process that managed the threads.
     pub owner: u32,
-    /// `owner`: the owner gave them back itself; `schedlab`: this command did, because the owner was dead.
+    /// `owner`: the owner gave them back itself; `schedlab`: this command did, because the owner
+    /// was dead.
     pub by: &'static str,
     /// What became of each change; empty where the owner gave back.
     pub items: &'a [Item],
@@ -129,8 +131,8 @@ pub enum Owners {
     All,
 }
 
-/// Ends all management and restores everything. Owners that live get SIGTERM first, and SIGKILL when they have not
-/// restored everything after two seconds.
+/// Ends all management and restores everything. Owners that live get SIGTERM first, and SIGKILL
+/// when they have not restored everything after two seconds.
 ///
 /// # Errors
 /// When the folder or a journal cannot be read; journals that can are served first.
@@ -151,11 +153,12 @@ pub fn detach(run_dir: &RunDir, whose: Owners) -> Result<Vec<Detached>, LiveErro
 /// Asks the owner of `process` to give it back, with its children, and to keep the rest managed.
 ///
 /// # Errors
-/// When the process is not managed, or its owner is dead, gives back all or nothing, or does not answer within two
-/// seconds.
+/// When the process is not managed, or its owner is dead, gives back all or nothing, or does not
+/// answer within two seconds.
 pub fn detach_process(run_dir: &RunDir, process: u32) -> Result<Detached, LiveError> {
     let all = crate::status::status(run_dir)?;
-    let has = |one: &&crate::status::Managed| one.threads.iter().any(|thread| thread.process == process);
+    let has =
+        |one: &&crate::status::Managed| one.threads.iter().any(|thread| thread.process == process);
     let Some(managed) = all.iter().find(has) else { return Err(LiveError::NotManaged { process }) };
     let (owner, journal) = (managed.owner, &managed.journal);
     if !managed.owner_lives {
@@ -166,7 +169,9 @@ pub fn detach_process(run_dir: &RunDir, process: u32) -> Result<Detached, LiveEr
     }
     let file = request(journal, process);
     // Another `detach` may have asked already.
-    NewFile::create(&file).and_then(NewFile::put).map_err(LiveError::io(file.display().to_string()))?;
+    NewFile::create(&file)
+        .and_then(NewFile::put)
+        .map_err(LiveError::io(file.display().to_string()))?;
     let asked = Instant::now();
     while file.exists() {
         if asked.elapsed() > PATIENCE {
@@ -181,10 +186,13 @@ pub fn detach_process(run_dir: &RunDir, process: u32) -> Result<Detached, LiveEr
 fn one(path: &Path, whose: Owners) -> Result<Option<Detached>, LiveError> {
     let record = match Record::read(path) {
         Ok(Some(record)) => record,
-        // Nothing was changed under it. Its owner may be about to write the first line: leave the file to it.
+        // Nothing was changed under it. Its owner may be about to write the first line: leave the
+        // file to it.
         Ok(None) => return Ok(None),
         // It was listed a moment ago: who removed it is done.
-        Err(LiveError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(LiveError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            return Ok(None);
+        }
         Err(error) => return Err(error),
     };
     let owner = &record.head.owner;
@@ -203,7 +211,8 @@ fn one(path: &Path, whose: Owners) -> Result<Option<Detached>, LiveError> {
     Ok(Some(Detached::BySchedlab { owner: owner.tid, journal: path.to_owned(), report }))
 }
 
-/// Returns what an owner restored whose journal is gone: another process may have removed that, so everything is looked at once more.
+/// Returns what an owner restored whose journal is gone: another process may have removed that, so
+/// everything is looked at once more.
 fn verified(record: &Record) -> Detached {
     let (owner, journal) = (record.head.owner.tid, record.path.clone());
     let report = put_back(record);
@@ -216,8 +225,8 @@ fn verified(record: &Record) -> Detached {
     }
 }
 
-/// Returns whether the owner was killed. A signal sent a moment ago shows at once; what shows a little later is the
-/// end of a process that was just taking it.
+/// Returns whether the owner was killed. A signal sent a moment ago shows at once; what shows a
+/// little later is the end of a process that was just taking it.
 fn is_ending(owner: &Identity) -> bool {
     (0..2).any(|look| {
         if look > 0 {
@@ -233,8 +242,11 @@ fn end(record: &Record, signal: Signal) {
     // It may have ended in this moment.
     let _ = owner.signal(signal);
     let asked = Instant::now();
-    let done =
-        || signal == Signal::KILL && owner.is_ending() || !owner.process_lives() || !record.path.exists();
+    let done = || {
+        signal == Signal::KILL && owner.is_ending()
+            || !owner.process_lives()
+            || !record.path.exists()
+    };
     while !done() && asked.elapsed() < PATIENCE {
         std::thread::sleep(STEP);
     }

@@ -1,5 +1,6 @@
-//! What every driver of real threads needs, whatever its means: options, counts and report; the claim to a CPU, the heartbeat that the
-//! guardian hears, and what is asked of a machine before anything is changed.
+//! What every driver of real threads needs, whatever its means: options, counts and report; the
+//! claim to a CPU, the heartbeat that the guardian hears, and what is asked of a machine before
+//! anything is changed.
 
 mod cpu_claim;
 mod heartbeat;
@@ -11,7 +12,9 @@ pub use cpu_claim::{CpuClaim, PATIENCE};
 pub use heartbeat::{Heartbeat, Rounds};
 pub use host_stalls::{longest as longest_stall, silence};
 pub use looks::Looks;
-pub use start::{RtLimit, become_fifo, check_cpus, check_scheduler, cpu_time, lock_memory, monotonic};
+pub use start::{
+    RtLimit, become_fifo, check_cpus, check_scheduler, cpu_time, lock_memory, monotonic,
+};
 
 use crate::KeeperOptions;
 use crate::logged_core::{CoreOptions, Decision, Step};
@@ -28,17 +31,20 @@ use std::time::Duration;
 pub const GUARDIAN: u8 = 5;
 /// Priority of agents and supervisor.
 pub const AGENT: u8 = 4;
-/// The longest sleep of an agent, after which it looks for wakeups and changes that no event told of.
+/// The longest sleep of an agent, after which it looks for wakeups and changes that no event told
+/// of.
 pub const HEARTBEAT: Duration = Duration::from_millis(10);
-/// An owner whose agents are silent for longer is ended by the guardian; on a machine that stalls for long the bound is longer
-/// ([`DriverReport::silence`]).
+/// An owner whose agents are silent for longer is ended by the guardian; on a machine that stalls
+/// for long the bound is longer ([`DriverReport::silence`]).
 pub const SILENCE: Duration = Duration::from_millis(100);
 
-/// An agent that finds its timers due again and again sleeps for as long as its last round took, but never for longer than this.
-/// A round takes some 10 us; one of more than 1 ms was disturbed and says nothing about the next.
+/// An agent that finds its timers due again and again sleeps for as long as its last round took,
+/// but never for longer than this. A round takes some 10 us; one of more than 1 ms was disturbed
+/// and says nothing about the next.
 pub const LONGEST_PAUSE: Ns = Ns::from_ms(1);
-/// A thread that waits so many times longer than it may, and a while more, shows that its agent is broken. (The agent
-/// gives it back at the first look; threads whose wakeups left no event are found within a second and a half.)
+/// A thread that waits so many times longer than it may, and a while more, shows that its agent is
+/// broken. (The agent gives it back at the first look; threads whose wakeups left no event are
+/// found within a second and a half.)
 const BROKEN: u32 = 4;
 const BROKEN_MORE: Duration = Duration::from_secs(2);
 
@@ -51,12 +57,13 @@ pub struct DriverOptions {
     pub cpus: CpuSet,
     /// A runnable thread that waits longer is released.
     pub starve_after: Ns,
-    /// The policy that threads of a name count as: `("sysbench", idle)`. Other threads count as what they
-    /// were before.
+    /// The policy that threads of a name count as: `("sysbench", idle)`. Other threads count as
+    /// what they were before.
     pub declared: Vec<(String, Policy)>,
     /// Threads that can be managed over the whole run. More stay as they are, and are counted.
     pub capacity: usize,
-    /// The mark of the command that ends with the driver ([`Keeper::ends_with`](crate::Keeper::ends_with)), if there is one.
+    /// The mark of the command that ends with the driver
+    /// ([`Keeper::ends_with`](crate::Keeper::ends_with)), if there is one.
     pub command: Option<String>,
     /// Where the journal goes.
     pub run_dir: crate::RunDir,
@@ -67,7 +74,8 @@ pub struct DriverOptions {
 }
 
 impl DriverOptions {
-    /// Returns what the keeper of such a run is told. `by`: the driver's means, in words behind the scheduler's name; may be empty.
+    /// Returns what the keeper of such a run is told. `by`: the driver's means, in words behind the
+    /// scheduler's name; may be empty.
     pub fn keeper(&self, by: &str, silence: Duration) -> KeeperOptions {
         KeeperOptions {
             run_dir: self.run_dir.clone(),
@@ -79,16 +87,28 @@ impl DriverOptions {
         }
     }
 
-    /// Returns the policy that a thread of this name counts as: what is declared for the name, else its own.
+    /// Returns the policy that a thread of this name counts as: what is declared for the name, else
+    /// its own.
     pub fn policy_of(&self, name: &str, own: Policy) -> Policy {
-        self.declared.iter().find(|(declared, _)| declared == name).map_or(own, |(_, policy)| *policy)
+        self.declared
+            .iter()
+            .find(|(declared, _)| declared == name)
+            .map_or(own, |(_, policy)| *policy)
     }
 
     /// Writes the status file beside a journal, with the CPU time of the driver's own threads.
-    pub fn publish(&self, journal: &Path, elapsed: Ns, mut counts: Counts, threads: Vec<StatusThread>) {
+    pub fn publish(
+        &self,
+        journal: &Path,
+        elapsed: Ns,
+        mut counts: Counts,
+        threads: Vec<StatusThread>,
+    ) {
         let Some(owner) = host::identity(std::process::id()) else { return };
-        let of_driver = |tid: &u32| host::identity(*tid).is_some_and(|one| OwnThread::is_called(&one.comm));
-        let own = host::of_process(owner.process).into_iter().filter(of_driver).filter_map(host::served);
+        let of_driver =
+            |tid: &u32| host::identity(*tid).is_some_and(|one| OwnThread::is_called(&one.comm));
+        let own =
+            host::of_process(owner.process).into_iter().filter(of_driver).filter_map(host::served);
         counts.agent_cpu_ns = own.map(|served| served.run.0).sum();
         let (scheduler, cpus) = (self.scheduler.clone(), self.cpus);
         DriverStatus { owner, scheduler, cpus, elapsed, counts, threads }.write(journal);
@@ -133,7 +153,8 @@ pub struct Counts {
     /// How long they were in all.
     #[serde(default, rename = "given_ns")]
     pub yielded_ns: u64,
-    /// Rounds of an agent after which its timers waited, because they were due again sooner than the round had taken.
+    /// Rounds of an agent after which its timers waited, because they were due again sooner than
+    /// the round had taken.
     #[serde(default)]
     pub postponed: u64,
     /// Of the sched_ext driver only.
@@ -148,13 +169,15 @@ pub struct Counts {
 /// What only the sched_ext driver meets.
 #[derive(Clone, PartialEq, Eq, Debug, Default, JsonSchema, Serialize, Deserialize)]
 pub struct ExtCounts {
-    /// Time for which threads of other classes kept managed CPUs from the chosen threads: fair ones go before sched_ext's.
+    /// Time for which threads of other classes kept managed CPUs from the chosen threads: fair ones
+    /// go before sched_ext's.
     pub kept_by_others_ns: u64,
     /// Decisions that came before the kernel had put the thread into the queue; each was repeated.
     pub early: u64,
     /// Threads that ran without a decision and were taken off the CPU again.
     pub displaced: u64,
-    /// Threads that were queued ahead and that a CPU took when its own blocked, without waiting for the agent.
+    /// Threads that were queued ahead and that a CPU took when its own blocked, without waiting for
+    /// the agent.
     pub ahead: u64,
     /// Threads that CPUs took by themselves because the agent was silent.
     pub alone: u64,
@@ -224,6 +247,7 @@ pub struct DriverReport {
     pub restored: crate::restore::Report,
     /// For how long its agents might be silent.
     pub silence: Duration,
-    /// The longest time for which this machine kept a real-time thread waiting, measured at the beginning.
+    /// The longest time for which this machine kept a real-time thread waiting, measured at the
+    /// beginning.
     pub stall: Ns,
 }

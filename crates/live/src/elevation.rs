@@ -1,9 +1,9 @@
 //! Runs real threads under a schedlab scheduler, on a stock kernel, by SCHED_FIFO priorities.
 //!
-//! The kernel always runs the thread of the highest real-time priority. So the thread that the scheduler chose is
-//! raised above the other managed threads, and everything below it waits: the priority elevation trick of Yasukata
-//! and Ishiguro (APSys 2024, doi 10.1145/3678015.3680481; their code is in yasukata/priority-elevation-trick,
-//! b34af9f2).
+//! The kernel always runs the thread of the highest real-time priority. So the thread that the
+//! scheduler chose is raised above the other managed threads, and everything below it waits: the
+//! priority elevation trick of Yasukata and Ishiguro (APSys 2024, doi 10.1145/3678015.3680481;
+//! their code is in yasukata/priority-elevation-trick, b34af9f2).
 //!
 //! | priority | threads |
 //! |---|---|
@@ -13,8 +13,9 @@
 //! | 2 | the [block detector](block_detector): gets the CPU at the moment when the running thread blocks, and tells the agent |
 //! | 1 | managed threads that wait their turn, or sleep |
 //!
-//! Every SCHED_OTHER thread of the system is below: that is why one CPU must stay unmanaged, and why each managed CPU
-//! is given to the fair class now and then ([`YieldWindows`]), so that the kernel's own throttling never strikes.
+//! Every SCHED_OTHER thread of the system is below: that is why one CPU must stay unmanaged, and
+//! why each managed CPU is given to the fair class now and then ([`YieldWindows`]), so that the
+//! kernel's own throttling never strikes.
 //!
 //! | rule | source | state |
 //! |---|---|---|
@@ -60,11 +61,12 @@ pub const BLOCK_DETECTOR: u8 = 2;
 /// Priority of managed threads that wait.
 pub const PARKED: u8 = 1;
 
-/// What the live driver can give a scheduler on this machine, with these permissions. Ticks, exact slices and timers
-/// it always gives.
+/// What the live driver can give a scheduler on this machine, with these permissions. Ticks, exact
+/// slices and timers it always gives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LiveSupport {
-    /// Wakeups as they happen, and the thread that did them: tracepoints of all threads of the machine.
+    /// Wakeups as they happen, and the thread that did them: tracepoints of all threads of the
+    /// machine.
     pub events: bool,
 }
 
@@ -72,7 +74,9 @@ impl LiveSupport {
     /// Tries whether the kernel gives the events.
     pub fn probe() -> LiveSupport {
         let none = CpuSet::EMPTY;
-        LiveSupport { events: Follower::open(&schedlab_host::threads::affinity(0).unwrap_or(none)).is_ok() }
+        LiveSupport {
+            events: Follower::open(&schedlab_host::threads::affinity(0).unwrap_or(none)).is_ok(),
+        }
     }
 
     /// Returns the need of a scheduler that cannot be served; `None`: it can run live.

@@ -4,7 +4,8 @@ use schedlab_model::CpuId;
 use std::io;
 use std::path::PathBuf;
 
-/// What went wrong. Nothing is changed when an operation that returns this fails, unless the error says so.
+/// What went wrong. Nothing is changed when an operation that returns this fails, unless the error
+/// says so.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LiveError {
@@ -15,7 +16,9 @@ pub enum LiveError {
         tid: u32,
     },
     /// A thread of the kernel.
-    #[error("thread {tid} ({comm}) belongs to the kernel, which needs it as it is: name a process of yours")]
+    #[error(
+        "thread {tid} ({comm}) belongs to the kernel, which needs it as it is: name a process of yours"
+    )]
     KernelThread {
         /// Thread id.
         tid: u32,
@@ -64,7 +67,9 @@ pub enum LiveError {
         purpose: String,
     },
     /// The owner was asked and did not answer.
-    #[error("process {owner}, which manages process {process}, does not answer: `schedlab detach` ends it")]
+    #[error(
+        "process {owner}, which manages process {process}, does not answer: `schedlab detach` ends it"
+    )]
     NoAnswer {
         /// Process id.
         process: u32,
@@ -155,7 +160,9 @@ pub enum LiveError {
         reason: String,
     },
     /// The guardian is gone; everything was restored.
-    #[error("the guardian died ({how}): everything was put back, and nothing more is changed without one")]
+    #[error(
+        "the guardian died ({how}): everything was put back, and nothing more is changed without one"
+    )]
     Unguarded {
         /// How it ended, as far as that is known: `signal: 9 (SIGKILL)`.
         how: String,

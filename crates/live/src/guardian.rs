@@ -1,4 +1,5 @@
-//! The guardian: a process of its own that restores everything when the owner of a journal dies or falls silent.
+//! The guardian: a process of its own that restores everything when the owner of a journal dies or
+//! falls silent.
 //!
 //! | what happens | what restores everything |
 //! |---|---|
@@ -8,13 +9,14 @@
 //! | the guardian dies, and the owner dies or hangs | the [`second`] guardian |
 //! | all three die | `schedlab restore`; nothing in user space can do it by itself, and the kernel's own limit (RLIMIT_RTTIME) on the managed threads would kill them |
 //!
-//! It says that it watches when the second guardian watches, too. Both have the journal in memory ([`crate::memory`]) and everything else that giving
-//! back needs, so that a journal that is removed or damaged, or a limit that is reached, changes nothing. A guardian that could not restore everything
-//! says so, and what to do.
+//! It says that it watches when the second guardian watches, too. Both have the journal in memory
+//! ([`crate::memory`]) and everything else that giving back needs, so that a journal that is
+//! removed or damaged, or a limit that is reached, changes nothing. A guardian that could not
+//! restore everything says so, and what to do.
 //!
-//! It is the program `schedlab`, started anew with a hidden command, in a session of its own, so that neither Ctrl-C
-//! nor the end of a terminal reaches it. The owner sends a byte now and then through a pipe. The end of the pipe is
-//! the end of the owner, whatever killed it.
+//! It is the program `schedlab`, started anew with a hidden command, in a session of its own, so
+//! that neither Ctrl-C nor the end of a terminal reaches it. The owner sends a byte now and then
+//! through a pipe. The end of the pipe is the end of the owner, whatever killed it.
 
 mod second;
 mod starving;
@@ -54,7 +56,8 @@ const ENDED: Duration = Duration::from_secs(2);
 /// For so long an owner waits for a guardian that is to do that, or to go.
 const WAITS: Duration = Duration::from_secs(25);
 const GOES: Duration = Duration::from_secs(2);
-/// Before its first heartbeat an owner may be silent for so many times longer: it is still beginning.
+/// Before its first heartbeat an owner may be silent for so many times longer: it is still
+/// beginning.
 const FIRST: u32 = 10;
 /// The last part of a silence, for beats that came late: one of so many.
 const DOUBT: u32 = 5;
@@ -74,8 +77,8 @@ pub struct GuardianOptions {
     pub silence: Option<Duration>,
     /// The guardian's own SCHED_FIFO priority; `None`: it stays as it is.
     pub priority: Option<u8>,
-    /// An owner under which a managed thread in a real-time class is runnable and gets no CPU for longer is killed,
-    /// however well it beats; `None`: its threads are not looked at.
+    /// An owner under which a managed thread in a real-time class is runnable and gets no CPU for
+    /// longer is killed, however well it beats; `None`: its threads are not looked at.
     pub starve: Option<Duration>,
     /// It is the second guardian, which waits for the end of the first.
     pub second: bool,
@@ -118,11 +121,13 @@ impl GuardianOptions {
 
     /// Returns the arguments after the program's name that start the guardian.
     pub fn arguments(&self) -> Vec<String> {
-        let mut all = vec![COMMAND.to_owned(), "--journal".to_owned(), self.journal.display().to_string()];
+        let mut all =
+            vec![COMMAND.to_owned(), "--journal".to_owned(), self.journal.display().to_string()];
         all.extend(["--memory".to_owned(), self.memory.to_string()]);
         for (name, time) in [("--silence", self.silence), ("--starve", self.starve)] {
             all.extend(
-                time.into_iter().flat_map(|time| [name.to_owned(), format!("{}ms", time.as_millis())]),
+                time.into_iter()
+                    .flat_map(|time| [name.to_owned(), format!("{}ms", time.as_millis())]),
             );
         }
         if self.second {
@@ -161,7 +166,8 @@ impl GuardianEnd {
 /// Runs the guardian's process. Its standard input is the pipe from the owner.
 ///
 /// # Errors
-/// When the journal in memory cannot be read, or the second guardian does not start. Without the permission for its priority it watches all the same.
+/// When the journal in memory cannot be read, or the second guardian does not start. Without the
+/// permission for its priority it watches all the same.
 pub fn run(watch: &GuardianOptions) -> Result<GuardianEnd, LiveError> {
     let _small_pages = NoHugePages::hold();
     presence::call_guardian();
@@ -170,7 +176,8 @@ pub fn run(watch: &GuardianOptions) -> Result<GuardianEnd, LiveError> {
     lift_limits();
     let mut held = Held::by_guardian(&watch.journal, watch.memory)?;
     let record = held.record()?;
-    // Before this one gives up what the second one needs, and before the owner is told that it is watched.
+    // Before this one gives up what the second one needs, and before the owner is told that it is
+    // watched.
     let mut second = if watch.second { None } else { Some(Second::start(watch)?) };
     if let Some(priority) = watch.priority {
         let urgent = threads::scheduling(0).map(|now| now.with_policy(Policy::Fifo(priority)));
@@ -178,21 +185,28 @@ pub fn run(watch: &GuardianOptions) -> Result<GuardianEnd, LiveError> {
     }
     // When memory runs out the kernel kills others first; needs root.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
-    // What is left to do: restore policies, affinities and groups, end a silent owner, and have memory that is locked. Where even that much
-    // cannot be given up, it watches all the same.
-    let _ = keep_only(&[Duty::Schedule, Duty::Kill, Duty::See, Duty::WriteGroups, Duty::LockMemory]);
-    // No page of it waits for a disk or a lock later. Where the limit on locked memory forbids that, it watches all the same.
-    let _ = rustix::mm::mlockall(rustix::mm::MlockAllFlags::CURRENT | rustix::mm::MlockAllFlags::FUTURE);
+    // What is left to do: restore policies, affinities and groups, end a silent owner, and have
+    // memory that is locked. Where even that much cannot be given up, it watches all the same.
+    let _ =
+        keep_only(&[Duty::Schedule, Duty::Kill, Duty::See, Duty::WriteGroups, Duty::LockMemory]);
+    // No page of it waits for a disk or a lock later. Where the limit on locked memory forbids
+    // that, it watches all the same.
+    let _ = rustix::mm::mlockall(
+        rustix::mm::MlockAllFlags::CURRENT | rustix::mm::MlockAllFlags::FUTURE,
+    );
     let mut out = io::stdout();
     // An owner that is dead already does not read; the pipe's end says the rest.
     let _ = out.write_all(READY).and_then(|()| out.flush());
-    let Some(second) = &mut second else { return told(second::wait(watch, &mut held, &record), &held) };
+    let Some(second) = &mut second else {
+        return told(second::wait(watch, &mut held, &record), &held);
+    };
     let end = match listen(watch, &held, &record, second) {
         OwnerEnd::Quit => Ok(GuardianEnd::Dismissed),
         OwnerEnd::TakeOver => held.give_back(PATIENCE).map(GuardianEnd::Restored),
         OwnerEnd::End => held.give_back_after_death(PATIENCE).map(GuardianEnd::Restored),
         OwnerEnd::Silence(why) => {
-            // Before the end of the owner, which the program that started it waits for: behind it nothing may read any more.
+            // Before the end of the owner, which the program that started it waits for: behind it
+            // nothing may read any more.
             say(&silence_text(&record, &why));
             stop_owner(&record);
             held.give_back_after_death(PATIENCE).map(GuardianEnd::Restored)
@@ -217,11 +231,13 @@ fn told(end: Result<GuardianEnd, LiveError>, held: &Held) -> Result<GuardianEnd,
 
 fn silence_text(record: &Record, why: &str) -> String {
     let (owner, purpose) = (record.head.owner.tid, &record.head.purpose);
-    format!("error: the guardian ends process {owner} ({purpose}) and puts everything back: {why}\n")
+    format!(
+        "error: the guardian ends process {owner} ({purpose}) and puts everything back: {why}\n"
+    )
 }
 
-/// Writes to the owner's standard error what that one cannot say itself any more. A reader that does not
-/// read must not stop the guardian.
+/// Writes to the owner's standard error what that one cannot say itself any more. A reader that
+/// does not read must not stop the guardian.
 fn say(text: &str) {
     let error = io::stderr();
     let mut fds = [PollFd::new(&error, PollFlags::OUT)];
@@ -264,10 +280,11 @@ fn listen(watch: &GuardianOptions, held: &Held, record: &Record, second: &mut Se
             continue;
         }
         match ready {
-            // The machine itself stood still, for this process too: that says nothing about the owner.
+            // The machine itself stood still, for this process too: that says nothing about the
+            // owner.
             Ok(0) if away.excuses(began.elapsed(), timeout.as_ref(), silence) => continue,
-            // What kept this process from the CPU may have kept the beats from it, too, and is not before them in a
-            // queue now: the rest of the time is for those.
+            // What kept this process from the CPU may have kept the beats from it, too, and is not
+            // before them in a queue now: the rest of the time is for those.
             Ok(0) if beaten && !doubted => {
                 (doubted, timeout) = (true, silence.map(|silence| time(silence / DOUBT)));
                 continue;
@@ -304,8 +321,8 @@ fn listen(watch: &GuardianOptions, held: &Held, record: &Record, second: &mut Se
     }
 }
 
-/// How often in a row a guardian that was itself late forgives a silence: a host that stands still for longer than that looks
-/// like an owner that hangs.
+/// How often in a row a guardian that was itself late forgives a silence: a host that stands still
+/// for longer than that looks like an owner that hangs.
 const EXCUSES: u32 = 10;
 
 /// Silences in which the guardian did not get its CPU either.
@@ -313,9 +330,14 @@ const EXCUSES: u32 = 10;
 struct Away(u32);
 
 impl Away {
-    /// Whether a silence after a wait of `waited` says nothing: with a time limit of `timeout` the guardian came later than that by
-    /// half of the agreed silence.
-    fn excuses(&mut self, waited: Duration, timeout: Option<&Timespec>, silence: Option<Duration>) -> bool {
+    /// Whether a silence after a wait of `waited` says nothing: with a time limit of `timeout` the
+    /// guardian came later than that by half of the agreed silence.
+    fn excuses(
+        &mut self,
+        waited: Duration,
+        timeout: Option<&Timespec>,
+        silence: Option<Duration>,
+    ) -> bool {
         let (Some(timeout), Some(silence)) = (timeout, silence) else { return false };
         let wanted = Duration::from_secs(timeout.tv_sec.unsigned_abs())
             + Duration::from_nanos(timeout.tv_nsec.unsigned_abs());
@@ -335,8 +357,8 @@ fn silent(silence: Duration, beaten: bool) -> String {
     }
 }
 
-/// What the threads of a silent owner do, for a reader who looks for the reason: one that wants to run is kept from its CPU, one that sleeps waits
-/// for something.
+/// What the threads of a silent owner do, for a reader who looks for the reason: one that wants to
+/// run is kept from its CPU, one that sleeps waits for something.
 fn of_its_threads(record: &Record) -> String {
     let state = |tid: u32| {
         let comm = threads::identity(tid)?.comm;
@@ -357,7 +379,8 @@ fn stop_owner(record: &Record) {
     }
 }
 
-/// Sends a heartbeat through an end that [`Guardian::heartbeat_pipe`] gave. False: the guardian is gone.
+/// Sends a heartbeat through an end that [`Guardian::heartbeat_pipe`] gave. False: the guardian is
+/// gone.
 #[must_use]
 pub fn send_heartbeat(pipe: &OwnedFd) -> bool {
     rustix::io::write(pipe, &[BEAT]).is_ok()
@@ -394,12 +417,22 @@ impl Guardian {
     ///
     /// # Errors
     /// When the program cannot be started or does not say that it watches.
-    pub fn start(program: &Path, watch: &GuardianOptions, journal: &Journal) -> Result<Guardian, LiveError> {
+    pub fn start(
+        program: &Path,
+        watch: &GuardianOptions,
+        journal: &Journal,
+    ) -> Result<Guardian, LiveError> {
         let refused = |reason: String| LiveError::Guardian { reason };
         let mut command = Command::new(program);
-        let watch = GuardianOptions { memory: inherits(&mut command, journal.memory()), ..watch.clone() };
-        // Standard error is the owner's own: when the guardian has to end it, the reason is written there.
-        command.args(watch.arguments()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let watch =
+            GuardianOptions { memory: inherits(&mut command, journal.memory()), ..watch.clone() };
+        // Standard error is the owner's own: when the guardian has to end it, the reason is written
+        // there.
+        command
+            .args(watch.arguments())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit());
         let mut child =
             command.spawn().map_err(|error| refused(format!("{}: {error}", program.display())))?;
         let pipe = child.stdin.take();
@@ -416,7 +449,8 @@ impl Guardian {
         self.child.id()
     }
 
-    /// Returns another end of the pipe, for the thread whose silence counts: [`send_heartbeat`] writes to it.
+    /// Returns another end of the pipe, for the thread whose silence counts: [`send_heartbeat`]
+    /// writes to it.
     ///
     /// # Errors
     /// When no descriptor is left.
@@ -446,8 +480,8 @@ impl Guardian {
         "it does not read what it is told".to_owned()
     }
 
-    /// Tells the guardian that everything is about to be restored: silence does not count any more, only the end of
-    /// the owner.
+    /// Tells the guardian that everything is about to be restored: silence does not count any more,
+    /// only the end of the owner.
     pub fn ease(&mut self) {
         if let Some(pipe) = &mut self.pipe {
             // A guardian that is gone need not be told.
@@ -455,7 +489,8 @@ impl Guardian {
         }
     }
 
-    /// Tells the guardian to go: everything is restored already. One that was stopped does not hear it, and is ended.
+    /// Tells the guardian to go: everything is restored already. One that was stopped does not hear
+    /// it, and is ended.
     pub fn dismiss(mut self) {
         if let Some(mut pipe) = self.pipe.take() {
             let _ = pipe.write_all(&[QUIT]);
@@ -466,7 +501,8 @@ impl Guardian {
         }
     }
 
-    /// Has the guardian restore what the owner could not. False: it could not either, or is gone, and then `schedlab restore` is left.
+    /// Has the guardian restore what the owner could not. False: it could not either, or is gone,
+    /// and then `schedlab restore` is left.
     pub(crate) fn take_over(mut self) -> bool {
         if let Some(mut pipe) = self.pipe.take() {
             let _ = pipe.write_all(&[TAKE_OVER]);
@@ -481,10 +517,12 @@ mod tests {
 
     #[test]
     fn a_machine_that_stood_still_is_no_silence_of_the_owner() {
-        let (silence, timeout) = (Duration::from_millis(100), Timespec { tv_sec: 0, tv_nsec: 80_000_000 });
+        let (silence, timeout) =
+            (Duration::from_millis(100), Timespec { tv_sec: 0, tv_nsec: 80_000_000 });
         let of = |waited: u64, turns: u32| {
             let mut away = Away::default();
-            (0..turns).all(|_| away.excuses(Duration::from_millis(waited), Some(&timeout), Some(silence)))
+            (0..turns)
+                .all(|_| away.excuses(Duration::from_millis(waited), Some(&timeout), Some(silence)))
         };
         assert!(!of(81, 1), "the guardian woke in time: the owner is silent");
         assert!(of(700, EXCUSES), "the guardian did not run either");

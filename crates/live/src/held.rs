@@ -1,4 +1,5 @@
-//! What owner and guardians hold open to give everything back: the journal in memory, its file for the lock, and descriptors in reserve.
+//! What owner and guardians hold open to give everything back: the journal in memory, its file for
+//! the lock, and descriptors in reserve.
 
 use crate::LiveError;
 use crate::journal::{Journal, Record};
@@ -13,7 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// So long is waited for another process that gives the same back. It may be stopped; doing it twice does no harm.
+/// So long is waited for another process that gives the same back. It may be stopped; doing it
+/// twice does no harm.
 const LOCK: Duration = Duration::from_secs(2);
 /// Between two tries, at first.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -60,12 +62,16 @@ impl Held {
     /// Returns what the journal says, whatever became of its file.
     pub(crate) fn record(&self) -> Result<Record, LiveError> {
         let (_, text) = self.memory.read_from(0).map_err(LiveError::io("the journal in memory"))?;
-        let bad =
-            || LiveError::Journal { path: self.path.clone(), line: 1, fault: "there is no head".to_owned() };
+        let bad = || LiveError::Journal {
+            path: self.path.clone(),
+            line: 1,
+            fault: "there is no head".to_owned(),
+        };
         Record::parse(&self.path, &text)?.ok_or_else(bad)
     }
 
-    /// Gives everything back, and tries again for `patience` while something cannot be. When all is done, the journal and the claims are removed.
+    /// Gives everything back, and tries again for `patience` while something cannot be. When all is
+    /// done, the journal and the claims are removed.
     pub(crate) fn give_back(&mut self, patience: Duration) -> Result<Report, LiveError> {
         self.reserve.release();
         raise_limits();
@@ -100,13 +106,17 @@ impl Held {
     }
 
     /// As [`Held::give_back`], for an owner that was killed but may not have ended yet.
-    pub(crate) fn give_back_after_death(&mut self, patience: Duration) -> Result<Report, LiveError> {
+    pub(crate) fn give_back_after_death(
+        &mut self,
+        patience: Duration,
+    ) -> Result<Report, LiveError> {
         self.reserve.release();
         let record = self.record()?;
         restore::after(&record, || self.give_back(patience))
     }
 
-    /// Takes the file that is at the journal's path now, when it begins as the journal does: the owner may have written it anew.
+    /// Takes the file that is at the journal's path now, when it begins as the journal does: the
+    /// owner may have written it anew.
     fn look_for_file(&mut self) {
         let Ok((_, text)) = self.memory.read_from(0) else { return };
         let Some((head, _)) = text.split_once('\n') else { return };
@@ -115,7 +125,8 @@ impl Held {
             file.read_exact_at(&mut begin, 0).map(|()| begin)
         };
         let found = File::open(&self.path).ok();
-        let is_it = |file: &File| begin(file).is_ok_and(|begin| begin == format!("{head}\n").as_bytes());
+        let is_it =
+            |file: &File| begin(file).is_ok_and(|begin| begin == format!("{head}\n").as_bytes());
         if let Some(file) = found.filter(is_it) {
             self.file = Some(file);
         }
@@ -154,15 +165,18 @@ pub struct LeftBehind {
 
 static LEFT: Mutex<Vec<LeftBehind>> = Mutex::new(Vec::new());
 
-/// Returns what this process could not give back until now. A program that changes threads asks at its end, and says it: errors of other things come
-/// before that, and a keeper that is dropped has no other way.
+/// Returns what this process could not give back until now. A program that changes threads asks at
+/// its end, and says it: errors of other things come before that, and a keeper that is dropped has
+/// no other way.
 pub fn left_behind() -> Vec<LeftBehind> {
     LEFT.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
 }
 
 pub(crate) fn note_left(journal: &Path, result: &Result<Report, LiveError>) {
     let failures = match result {
-        Ok(report) => report.failures().map(|(what, why)| (what.to_owned(), why.to_owned())).collect(),
+        Ok(report) => {
+            report.failures().map(|(what, why)| (what.to_owned(), why.to_owned())).collect()
+        }
         Err(error) => vec![("everything".to_owned(), error.to_string())],
     };
     let left = LeftBehind { journal: journal.to_owned(), failures };

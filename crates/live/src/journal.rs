@@ -1,10 +1,13 @@
-//! The journal: a file of JSON lines that says what was before, synced before each change that it describes.
+//! The journal: a file of JSON lines that says what was before, synced before each change that it
+//! describes.
 //!
-//! The first line is the [`Head`]; every other line is an [`Entry`] about a change that follows. A last line that is
-//! cut off describes a change that was never made; another one that is no entry is reported and the others count. The file is removed when everything
-//! is restored. Later versions read the journals of earlier ones: the names in the lines stay.
+//! The first line is the [`Head`]; every other line is an [`Entry`] about a change that follows. A
+//! last line that is cut off describes a change that was never made; another one that is no entry
+//! is reported and the others count. The file is removed when everything is restored. Later
+//! versions read the journals of earlier ones: the names in the lines stay.
 //!
-//! The file is for `schedlab restore`, `status` and people. Owner and guardians have the same lines in memory ([`crate::memory`]).
+//! The file is for `schedlab restore`, `status` and people. Owner and guardians have the same lines
+//! in memory ([`crate::memory`]).
 
 mod kept;
 
@@ -19,8 +22,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// Version of the lines: 2 since [`Entry::LetGo`], without which earlier programs would give threads back what they had given up; 3 since
-/// [`Setting::Ext`]; 4 since [`Entry::Command`], and the timer slack and cpuset of a thread.
+/// Version of the lines: 2 since [`Entry::LetGo`], without which earlier programs would give
+/// threads back what they had given up; 3 since [`Setting::Ext`]; 4 since [`Entry::Command`], and
+/// the timer slack and cpuset of a thread.
 pub const VERSION: u32 = 4;
 /// The oldest version that is read.
 const OLDEST: u32 = 1;
@@ -38,16 +42,17 @@ pub struct Head {
     pub purpose: String,
 }
 
-/// The scheduling that a changed thread may have while it is managed. Any other was set by another process, and is
-/// left.
+/// The scheduling that a changed thread may have while it is managed. Any other was set by another
+/// process, and is left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Setting {
     /// Exactly this one.
     To(Scheduling),
-    /// SCHED_FIFO with a priority from `.0` to `.1`; or SCHED_IDLE with reset-on-fork, which a thread of the band has
-    /// in a yield window.
+    /// SCHED_FIFO with a priority from `.0` to `.1`; or SCHED_IDLE with reset-on-fork, which a
+    /// thread of the band has in a yield window.
     FifoBand(u8, u8),
-    /// SCHED_EXT, with whatever nice value. The kernel leaves that policy on a thread whose scheduler is gone.
+    /// SCHED_EXT, with whatever nice value. The kernel leaves that policy on a thread whose
+    /// scheduler is gone.
     Ext,
 }
 
@@ -55,9 +60,12 @@ impl Setting {
     /// Returns whether schedlab set `now`.
     pub fn covers(&self, now: &Scheduling) -> bool {
         match (self, now.policy) {
-            // SCHED_IDLE leaves a thread the slice that it had (`__setscheduler_params` sets one for SCHED_OTHER and SCHED_BATCH only,
-            // kernel/sched/syscalls.c, Linux 6.12 and later), and a real-time thread shows none.
-            (Setting::To(set), policy) if policy == schedlab_model::Policy::Idle || !policy.is_fair() => {
+            // SCHED_IDLE leaves a thread the slice that it had (`__setscheduler_params` sets one
+            // for SCHED_OTHER and SCHED_BATCH only, kernel/sched/syscalls.c, Linux 6.12 and later),
+            // and a real-time thread shows none.
+            (Setting::To(set), policy)
+                if policy == schedlab_model::Policy::Idle || !policy.is_fair() =>
+            {
                 *set == Scheduling { slice: set.slice, ..*now }
             }
             (Setting::To(set), _) => set == now,
@@ -70,10 +78,11 @@ impl Setting {
         }
     }
 
-    /// Returns whether a thread that schedlab set so gave `now` to its child: a child of a SCHED_IDLE thread is one,
-    /// too.
+    /// Returns whether a thread that schedlab set so gave `now` to its child: a child of a
+    /// SCHED_IDLE thread is one, too.
     pub fn covers_child(&self, now: &Scheduling) -> bool {
-        let in_window = matches!(self, Setting::FifoBand(..)) && now.policy == schedlab_model::Policy::Idle;
+        let in_window =
+            matches!(self, Setting::FifoBand(..)) && now.policy == schedlab_model::Policy::Idle;
         in_window || self.covers(now)
     }
 }
@@ -101,8 +110,8 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// A change that follows. Several entries may be about one thing; the first says what was before, the last what
-/// schedlab made of it.
+/// A change that follows. Several entries may be about one thing; the first says what was before,
+/// the last what schedlab made of it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "kebab-case")]
 pub enum Entry {
@@ -114,8 +123,9 @@ pub enum Entry {
         before: Scheduling,
         /// What it is set to.
         set: Setting,
-        /// Timer slack before. The kernel takes it from a thread that becomes real-time, and gives it the default when that is over
-        /// (`__setscheduler_params`, kernel/sched/syscalls.c, Linux 6.13 and later). `None`: not known.
+        /// Timer slack before. The kernel takes it from a thread that becomes real-time, and gives
+        /// it the default when that is over (`__setscheduler_params`, kernel/sched/syscalls.c,
+        /// Linux 6.13 and later). `None`: not known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timer_slack: Option<Ns>,
     },
@@ -130,8 +140,9 @@ pub enum Entry {
         /// See [`Confined`].
         #[serde(default, skip_serializing_if = "is_false")]
         one_of: bool,
-        /// It had all CPUs of its cpuset. Such a thread is given every CPU: the kernel remembers an affinity that was asked for, and the thread
-        /// would keep to it when its cpuset grows, or a CPU comes back (`user_cpus_ptr`, kernel/sched/core.c, Linux 6.2 and later).
+        /// It had all CPUs of its cpuset. Such a thread is given every CPU: the kernel remembers an
+        /// affinity that was asked for, and the thread would keep to it when its cpuset grows, or a
+        /// CPU comes back (`user_cpus_ptr`, kernel/sched/core.c, Linux 6.2 and later).
         #[serde(default, skip_serializing_if = "is_false")]
         follows: bool,
     },
@@ -144,7 +155,8 @@ pub enum Entry {
         /// What is written to it.
         set: String,
     },
-    /// A process that is about to be stopped (SIGSTOP). One that was stopped before has no such line.
+    /// A process that is about to be stopped (SIGSTOP). One that was stopped before has no such
+    /// line.
     Stopped {
         /// Its first thread.
         thread: Identity,
@@ -154,8 +166,8 @@ pub enum Entry {
         /// Its folder, below `/sys/fs/cgroup`.
         path: PathBuf,
     },
-    /// Whole processes whose threads, present and future, are managed: threads of theirs that no entry names began
-    /// their life with the attributes of the thread that made them.
+    /// Whole processes whose threads, present and future, are managed: threads of theirs that no
+    /// entry names began their life with the attributes of the thread that made them.
     Process {
         /// The first thread of the process.
         thread: Identity,
@@ -177,18 +189,21 @@ pub enum Entry {
         #[serde(default, skip_serializing_if = "is_false")]
         follows: bool,
     },
-    /// A command that the owner started: it ends with the owner, and so does whatever it started. Its holder sees to that
-    /// ([`schedlab_host::program`]); this line is for the case that the holder was killed with the owner.
+    /// A command that the owner started: it ends with the owner, and so does whatever it started.
+    /// Its holder sees to that ([`schedlab_host::program`]); this line is for the case that the
+    /// holder was killed with the owner.
     Command {
         /// The mark in the environment of its processes.
         mark: String,
     },
-    /// A process was given back while others stay managed: earlier entries about its threads count no more.
+    /// A process was given back while others stay managed: earlier entries about its threads count
+    /// no more.
     Released {
         /// The process.
         process: u32,
     },
-    /// A thread was changed by itself or by another process, and is managed no longer: earlier entries about it count no more.
+    /// A thread was changed by itself or by another process, and is managed no longer: earlier
+    /// entries about it count no more.
     LetGo {
         /// The thread.
         thread: Identity,
@@ -209,7 +224,8 @@ pub struct Journal {
     memory: Memory,
 }
 
-/// The least length in bytes at which a journal is written anew. Chosen: some thousand entries of some 200 bytes.
+/// The least length in bytes at which a journal is written anew. Chosen: some thousand entries of
+/// some 200 bytes.
 const ANEW: u64 = 1 << 20;
 /// How many journals this process has begun.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -222,14 +238,17 @@ impl Journal {
     pub fn create(run_dir: &RunDir, purpose: &str) -> Result<Journal, LiveError> {
         let pid = std::process::id();
         let owner = threads::identity(pid).ok_or(LiveError::NoThread { tid: pid })?;
-        // One process may write several journals, and none has the name of an earlier one: a guardian of that one may still remove what is its own.
+        // One process may write several journals, and none has the name of an earlier one: a
+        // guardian of that one may still remove what is its own.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = run_dir.path().join(format!("{pid}-{}-{number}.journal", owner.started));
-        let memory = Memory::create().map_err(LiveError::io("memory for the journal (memfd_create)"))?;
+        let memory =
+            Memory::create().map_err(LiveError::io("memory for the journal (memfd_create)"))?;
         let file = schedlab_files::create_new(&path);
         let file = file.map_err(LiveError::io(path.display().to_string()))?;
         let mut journal = Journal { path, file, length: 0, anew_at: ANEW, least: ANEW, memory };
-        let head = Head { version: VERSION, boot: threads::boot_id(), owner, purpose: purpose.to_owned() };
+        let head =
+            Head { version: VERSION, boot: threads::boot_id(), owner, purpose: purpose.to_owned() };
         journal.line(&head).inspect_err(|_| drop(fs::remove_file(&journal.path)))?;
         Ok(journal)
     }
@@ -263,7 +282,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Leaves out what says nothing any more, in the file and in memory. Killed at any moment, both say what they said.
+    /// Leaves out what says nothing any more, in the file and in memory. Killed at any moment, both
+    /// say what they said.
     fn write_anew(&mut self) -> io::Result<()> {
         let (_, text) = self.memory.read_from(0)?;
         let mut lines = text.lines();
@@ -326,7 +346,8 @@ struct Versioned {
 }
 
 impl Record {
-    /// Reads a journal. `None`: it is empty or its first line is cut off, so nothing was changed under it.
+    /// Reads a journal. `None`: it is empty or its first line is cut off, so nothing was changed
+    /// under it.
     ///
     /// # Errors
     /// When it cannot be read, or is of a version that this program does not know.
@@ -336,7 +357,8 @@ impl Record {
         let text = String::from_utf8_lossy(&text);
         match Record::parse(path, &text) {
             Err(error @ LiveError::Journal { line: 1, .. }) => {
-                let written = fs::metadata(path).and_then(|data| data.modified()).map_err(failed())?;
+                let written =
+                    fs::metadata(path).and_then(|data| data.modified()).map_err(failed())?;
                 Record::without_head(path, &text, written).ok_or(error).map(Some)
             }
             other => other,
@@ -355,7 +377,8 @@ impl Record {
         if let Ok(Versioned { version }) = serde_json::from_str(first)
             && !(OLDEST..=VERSION).contains(&version)
         {
-            let known = format!("its version is {version}, this program knows {OLDEST} to {VERSION}");
+            let known =
+                format!("its version is {version}, this program knows {OLDEST} to {VERSION}");
             return Err(LiveError::JournalVersion { path: path.to_owned(), fault: known });
         }
         let head: Head = serde_json::from_str(first).map_err(|error| bad(error.to_string()))?;
@@ -363,7 +386,8 @@ impl Record {
         Ok(Some(Record { path: path.to_owned(), head, entries, faults }))
     }
 
-    /// Reads a journal whose first line is damaged. Its name tells the owner, and when it was written whether that was in this boot.
+    /// Reads a journal whose first line is damaged. Its name tells the owner, and when it was
+    /// written whether that was in this boot.
     fn without_head(path: &Path, text: &str, written: SystemTime) -> Option<Record> {
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         let mut lines = whole.lines();
@@ -375,8 +399,14 @@ impl Record {
             return None;
         }
         faults.insert(0, Fault { line: 1, why });
-        let owner =
-            Identity { tid: pid, process: pid, parent: 0, started, kernel: false, comm: String::new() };
+        let owner = Identity {
+            tid: pid,
+            process: pid,
+            parent: 0,
+            started,
+            kernel: false,
+            comm: String::new(),
+        };
         let boot = if written >= booted()? { threads::boot_id() } else { String::new() };
         let purpose = "its first line is damaged".to_owned();
         Some(Record {
@@ -388,7 +418,8 @@ impl Record {
     }
 }
 
-/// Reads the lines after the first, `head`. It comes again where an owner was killed while it wrote its journal anew: what follows it was said before.
+/// Reads the lines after the first, `head`. It comes again where an owner was killed while it wrote
+/// its journal anew: what follows it was said before.
 fn entries<'a>(head: &str, lines: impl Iterator<Item = &'a str>) -> (Vec<Entry>, Vec<Fault>) {
     let (mut entries, mut faults) = (Vec::new(), Vec::new());
     for (number, line) in lines.enumerate().filter(|(_, line)| *line != head) {
@@ -411,9 +442,11 @@ fn booted() -> Option<SystemTime> {
 mod tests {
     use super::*;
 
-    const THREAD: &str = r#"{"tid":11,"process":11,"parent":1,"started":5,"kernel":false,"comm":"x"}"#;
+    const THREAD: &str =
+        r#"{"tid":11,"process":11,"parent":1,"started":5,"kernel":false,"comm":"x"}"#;
 
-    /// A journal that version 0.1.0 wrote can be restored by later ones: the names in its lines stay. Version 2 adds a line, 3 a setting.
+    /// A journal that version 0.1.0 wrote can be restored by later ones: the names in its lines
+    /// stay. Version 2 adds a line, 3 a setting.
     #[test]
     fn journals_of_each_version_are_read() {
         let before = r#"{"policy":"other","nice":0,"slice":null,"reset_on_fork":false}"#;
@@ -442,12 +475,15 @@ mod tests {
             r#""command","mark":"77-123-0""#.to_owned(),
         ];
         for (version, count) in [(1, 9), (2, 10), (3, 11), (4, lines.len())] {
-            let head =
-                format!(r#"{{"version":{version},"boot":"0a1b","owner":{THREAD},"purpose":"a test"}}"#);
-            let text =
-                lines[..count].iter().fold(head + "\n", |text, line| text + "{\"what\":" + line + "}\n");
-            let record =
-                Record::parse(Path::new("1-2-0.journal"), &text).expect("a journal").expect("a head");
+            let head = format!(
+                r#"{{"version":{version},"boot":"0a1b","owner":{THREAD},"purpose":"a test"}}"#
+            );
+            let text = lines[..count]
+                .iter()
+                .fold(head + "\n", |text, line| text + "{\"what\":" + line + "}\n");
+            let record = Record::parse(Path::new("1-2-0.journal"), &text)
+                .expect("a journal")
+                .expect("a head");
             assert_eq!((record.head.version, record.entries.len()), (version, count));
             // And this one writes the same lines.
             for (entry, line) in record.entries.iter().zip(&lines) {
@@ -457,7 +493,8 @@ mod tests {
         }
     }
 
-    /// What a thread inherits from one that is SCHED_EXT, and what it makes of its nice value, is schedlab's; another policy is not.
+    /// What a thread inherits from one that is SCHED_EXT, and what it makes of its nice value, is
+    /// schedlab's; another policy is not.
     #[test]
     fn sched_ext_is_known_whatever_the_nice_value() {
         let scheduling = |policy: &str, ext: bool, nice: i8| Scheduling {
@@ -478,7 +515,8 @@ mod tests {
         }
     }
 
-    /// A thread with a slice of its own that became SCHED_FIFO shows none: it is as schedlab set it all the same.
+    /// A thread with a slice of its own that became SCHED_FIFO shows none: it is as schedlab set it
+    /// all the same.
     #[test]
     fn a_slice_that_is_not_shown_does_not_make_a_setting_anothers() {
         let scheduling = |policy: &str, slice: Option<Ns>| Scheduling {
@@ -490,7 +528,10 @@ mod tests {
         };
         let own = Some(Ns::from_us(100));
         for policy in ["fifo:1", "rr:1", "idle"] {
-            assert!(Setting::To(scheduling(policy, own)).covers(&scheduling(policy, None)), "{policy}");
+            assert!(
+                Setting::To(scheduling(policy, own)).covers(&scheduling(policy, None)),
+                "{policy}"
+            );
         }
         assert!(!Setting::To(scheduling("fifo:1", own)).covers(&scheduling("fifo:2", None)));
         assert!(!Setting::To(scheduling("other", own)).covers(&scheduling("other", None)));
@@ -499,18 +540,25 @@ mod tests {
     #[test]
     fn a_journal_of_a_later_version_is_refused_by_name() {
         for version in [0, VERSION + 1] {
-            let head =
-                format!(r#"{{"version":{version},"boot":"0a1b","owner":{THREAD},"purpose":"a test"}}"#);
-            let error = Record::parse(Path::new("1-2-0.journal"), &(head + "\n")).expect_err("unknown");
+            let head = format!(
+                r#"{{"version":{version},"boot":"0a1b","owner":{THREAD},"purpose":"a test"}}"#
+            );
+            let error =
+                Record::parse(Path::new("1-2-0.journal"), &(head + "\n")).expect_err("unknown");
             let says = error.to_string();
-            assert!(says.contains(&format!("its version is {version}, this program knows 1 to 4")), "{says}");
+            assert!(
+                says.contains(&format!("its version is {version}, this program knows 1 to 4")),
+                "{says}"
+            );
         }
     }
 
-    /// A line that is damaged is reported; the others count. What the first one says is known from the file's name and time.
+    /// A line that is damaged is reported; the others count. What the first one says is known from
+    /// the file's name and time.
     #[test]
     fn one_bad_line_does_not_void_the_others() {
-        let folder = schedlab_testing::temp_dir().join(format!("schedlab-bad-line-{}", std::process::id()));
+        let folder =
+            schedlab_testing::temp_dir().join(format!("schedlab-bad-line-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         let path = folder.join("77-123-0.journal");
         let head = format!(r#"{{"version":4,"boot":"b","owner":{THREAD},"purpose":"a test"}}"#);

@@ -1,5 +1,5 @@
-//! The keeper: it keeps, in the journal, what a thread or a control group was before schedlab changed it, makes the
-//! change, and restores it. There is no other way to change a thread.
+//! The keeper: it keeps, in the journal, what a thread or a control group was before schedlab
+//! changed it, makes the change, and restores it. There is no other way to change a thread.
 
 mod slack;
 
@@ -36,8 +36,8 @@ pub struct KeeperOptions {
     pub starve: Option<Duration>,
 }
 
-/// Changes threads and control groups, and restores everything: at [`Keeper::finish`], when it is dropped, and
-/// through the guardian when this process dies.
+/// Changes threads and control groups, and restores everything: at [`Keeper::finish`], when it is
+/// dropped, and through the guardian when this process dies.
 #[derive(Debug)]
 pub struct Keeper {
     journal: Option<Journal>,
@@ -47,9 +47,11 @@ pub struct Keeper {
     slacks: Slacks,
 }
 
-/// What the kernel makes of a group's weight when the group is made idle, and when that is over: WEIGHT_IDLEPRIO (3) and NICE_0_LOAD (1024) of
-/// `sched_group_set_idle`, kernel/sched/fair.c (Linux 5.15 and later), as versions 1 and 2 of the control groups show them.
-const WEIGHTS: [(&str, [&str; 2]); 2] = [("cpu.shares", ["3", "1024"]), ("cpu.weight", ["0", "100"])];
+/// What the kernel makes of a group's weight when the group is made idle, and when that is over:
+/// WEIGHT_IDLEPRIO (3) and NICE_0_LOAD (1024) of `sched_group_set_idle`, kernel/sched/fair.c (Linux 5.15
+/// and later), as versions 1 and 2 of the control groups show them.
+const WEIGHTS: [(&str, [&str; 2]); 2] =
+    [("cpu.shares", ["3", "1024"]), ("cpu.weight", ["0", "100"])];
 /// So long an owner tries to restore what cannot be, before its guardian does.
 const TRIES: Duration = Duration::from_millis(300);
 
@@ -70,11 +72,18 @@ impl Keeper {
             second: false,
         };
         let nothing_left = |_: &LiveError| drop(fs::remove_file(journal.path()));
-        let guardian = Guardian::start(&options.program, &watch, &journal).inspect_err(nothing_left)?;
+        let guardian =
+            Guardian::start(&options.program, &watch, &journal).inspect_err(nothing_left)?;
         match claims(&journal, options, &guardian) {
             Ok(claims) => {
                 let (reserve, guardian) = (Some(reserve), Some(guardian));
-                Ok(Keeper { journal: Some(journal), guardian, reserve, claims, slacks: Slacks::default() })
+                Ok(Keeper {
+                    journal: Some(journal),
+                    guardian,
+                    reserve,
+                    claims,
+                    slacks: Slacks::default(),
+                })
             }
             Err(error) => {
                 guardian.dismiss();
@@ -100,7 +109,11 @@ impl Keeper {
     /// When it does not exist or belongs to the kernel.
     pub fn target(tid: u32) -> Result<Identity, LiveError> {
         let thread = threads::identity(tid).ok_or(LiveError::NoThread { tid })?;
-        if thread.kernel { Err(LiveError::KernelThread { tid, comm: thread.comm }) } else { Ok(thread) }
+        if thread.kernel {
+            Err(LiveError::KernelThread { tid, comm: thread.comm })
+        } else {
+            Ok(thread)
+        }
     }
 
     /// Sets policy, nice value and slice of a thread.
@@ -112,7 +125,8 @@ impl Keeper {
         self.apply(thread, wanted)
     }
 
-    /// Journals that the scheduling of a thread will be changed within `set`, for [`Keeper::apply`].
+    /// Journals that the scheduling of a thread will be changed within `set`, for
+    /// [`Keeper::apply`].
     ///
     /// # Errors
     /// When the thread is gone, or the journal cannot be written.
@@ -122,7 +136,8 @@ impl Keeper {
         self.declare_from(thread, before, set)
     }
 
-    /// As [`Keeper::declare`], for a thread that was born under management: `before` is what it gets back.
+    /// As [`Keeper::declare`], for a thread that was born under management: `before` is what it
+    /// gets back.
     ///
     /// # Errors
     /// When the journal cannot be written.
@@ -155,7 +170,8 @@ impl Keeper {
         self.confine_from(thread, before, cpus)
     }
 
-    /// As [`Keeper::confine`], for a thread that was born under management: `before` is what it gets back.
+    /// As [`Keeper::confine`], for a thread that was born under management: `before` is what it
+    /// gets back.
     ///
     /// # Errors
     /// As for [`Keeper::confine`].
@@ -166,12 +182,19 @@ impl Keeper {
         cpus: &CpuSet,
     ) -> Result<(), LiveError> {
         let follows = threads::follows_cpuset(thread.tid, &before);
-        self.note(&Entry::Affinity { thread: thread.clone(), before, set: *cpus, one_of: false, follows })?;
+        self.note(&Entry::Affinity {
+            thread: thread.clone(),
+            before,
+            set: *cpus,
+            one_of: false,
+            follows,
+        })?;
         self.set_affinity(thread, cpus)
     }
 
-    /// As [`Keeper::confine_from`], where the thread may be sent to other CPUs of `within` later on without another
-    /// entry. `before` is what it gets back, `present` what it has. False: it has another one by now, and keeps that.
+    /// As [`Keeper::confine_from`], where the thread may be sent to other CPUs of `within` later on
+    /// without another entry. `before` is what it gets back, `present` what it has. False: it has
+    /// another one by now, and keeps that.
     ///
     /// # Errors
     /// As for [`Keeper::confine`].
@@ -197,8 +220,8 @@ impl Keeper {
             .map_err(|error| refused("the affinity", "sched_setaffinity", thread, error))
     }
 
-    /// Journals that a thread is as it is because it, or another process, wanted that: nothing of it is restored, until it is
-    /// changed again.
+    /// Journals that a thread is as it is because it, or another process, wanted that: nothing of
+    /// it is restored, until it is changed again.
     ///
     /// # Errors
     /// When the journal cannot be written.
@@ -207,8 +230,8 @@ impl Keeper {
         self.note(&Entry::LetGo { thread: thread.clone() })
     }
 
-    /// Journals that threads which a process makes from now on are managed, too: they get back what its first thread
-    /// has now.
+    /// Journals that threads which a process makes from now on are managed, too: they get back what
+    /// its first thread has now.
     ///
     /// # Errors
     /// When the process is gone, or the journal cannot be written.
@@ -226,8 +249,8 @@ impl Keeper {
         self.adopt_from(thread, (before, affinity), set, confined)
     }
 
-    /// As [`Keeper::adopt_process`], for a process that was born under management: `before` is what its threads get
-    /// back.
+    /// As [`Keeper::adopt_process`], for a process that was born under management: `before` is what
+    /// its threads get back.
     ///
     /// # Errors
     /// When the journal cannot be written.
@@ -240,9 +263,20 @@ impl Keeper {
     ) -> Result<(), LiveError> {
         let (thread, one_of) = (thread.clone(), confined.is_some_and(|confined| confined.one_of));
         let confined = confined.map(|confined| confined.cpus);
-        let (timer_slack, follows) =
-            (self.slacks.of_process(&thread, &before), threads::follows_cpuset(thread.tid, &affinity));
-        self.note(&Entry::Process { thread, before, affinity, set, confined, one_of, timer_slack, follows })
+        let (timer_slack, follows) = (
+            self.slacks.of_process(&thread, &before),
+            threads::follows_cpuset(thread.tid, &affinity),
+        );
+        self.note(&Entry::Process {
+            thread,
+            before,
+            affinity,
+            set,
+            confined,
+            one_of,
+            timer_slack,
+            follows,
+        })
     }
 
     /// Journals that a process was given back while others stay managed.
@@ -256,7 +290,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Journals that a command which this process started ends with it: all processes with this mark in their environment.
+    /// Journals that a command which this process started ends with it: all processes with this
+    /// mark in their environment.
     ///
     /// # Errors
     /// When the journal cannot be written.
@@ -273,7 +308,9 @@ impl Keeper {
             return Ok(false);
         }
         self.note(&Entry::Stopped { thread: thread.clone() })?;
-        thread.signal(Signal::STOP).map_err(|error| refused("the process", "kill", thread, error))?;
+        thread
+            .signal(Signal::STOP)
+            .map_err(|error| refused("the process", "kill", thread, error))?;
         Ok(true)
     }
 
@@ -295,7 +332,8 @@ impl Keeper {
         fs::write(path, content).map_err(failed)
     }
 
-    /// Journals what the kernel changes together with a file: a group that is made idle, and is so no longer, has the default weight.
+    /// Journals what the kernel changes together with a file: a group that is made idle, and is so
+    /// no longer, has the default weight.
     fn note_weight(&mut self, path: &Path) -> Result<(), LiveError> {
         if path.file_name().is_none_or(|name| name != "cpu.idle") {
             return Ok(());
@@ -311,11 +349,12 @@ impl Keeper {
         Ok(())
     }
 
-    /// Makes a control group, which restoring removes with all its members. Its name must begin with
-    /// [`restore::OWN_GROUP`], so that no other group is ever removed.
+    /// Makes a control group, which restoring removes with all its members. Its name must begin
+    /// with [`restore::OWN_GROUP`], so that no other group is ever removed.
     ///
     /// # Errors
-    /// When its name or place does not fit, it exists, it cannot be made, or the journal cannot be written.
+    /// When its name or place does not fit, it exists, it cannot be made, or the journal cannot be
+    /// written.
     pub fn make_group(&mut self, path: &Path) -> Result<(), LiveError> {
         let failed = |source| LiveError::Group { path: path.to_owned(), source };
         if !restore::is_own_group(path) {
@@ -362,8 +401,9 @@ impl Keeper {
         Ok(LiveError::Unguarded { how })
     }
 
-    /// Restores everything and ends the guardian. What this process could not restore the guardian tries; what that one could not either is
-    /// in the report, and in [`left_behind`](crate::left_behind).
+    /// Restores everything and ends the guardian. What this process could not restore the guardian
+    /// tries; what that one could not either is in the report, and in
+    /// [`left_behind`](crate::left_behind).
     ///
     /// # Errors
     /// When the journal cannot be read.
@@ -405,7 +445,11 @@ impl Keeper {
 }
 
 /// Begins the claims of a journal, by its owner and guardian.
-fn claims(journal: &Journal, options: &KeeperOptions, guardian: &Guardian) -> Result<Claims, LiveError> {
+fn claims(
+    journal: &Journal,
+    options: &KeeperOptions,
+    guardian: &Guardian,
+) -> Result<Claims, LiveError> {
     let pid = std::process::id();
     let owner = threads::identity(pid).ok_or(LiveError::NoThread { tid: pid })?;
     let guardian = threads::identity(guardian.pid());
@@ -414,14 +458,21 @@ fn claims(journal: &Journal, options: &KeeperOptions, guardian: &Guardian) -> Re
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        // What could not be restored is told at the end of the program; the journal stays, and `schedlab restore` reads it.
+        // What could not be restored is told at the end of the program; the journal stays, and
+        // `schedlab restore` reads it.
         let _ = self.put_back();
     }
 }
 
-/// Returns what an error of `call` means. A thread may end between the look at it and the call, which is no fault:
-/// that is [`LiveError::NoThread`], whatever the kernel answers about a thread at its end.
-fn refused(what: &'static str, call: &'static str, thread: &Identity, source: io::Error) -> LiveError {
+/// Returns what an error of `call` means. A thread may end between the look at it and the call,
+/// which is no fault: that is [`LiveError::NoThread`], whatever the kernel answers about a thread
+/// at its end.
+fn refused(
+    what: &'static str,
+    call: &'static str,
+    thread: &Identity,
+    source: io::Error,
+) -> LiveError {
     let no_such_thread = source.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error());
     if no_such_thread || !thread.lives() || thread.is_ending() {
         return LiveError::NoThread { tid: thread.tid };
@@ -446,8 +497,8 @@ mod tests {
     use super::*;
     use rustix::io::Errno;
 
-    /// Every error of `attach` names the call, the thread, the kernel's answer, and what to do (docs/live-safety.md,
-    /// 11).
+    /// Every error of `attach` names the call, the thread, the kernel's answer, and what to do
+    /// (docs/live-safety.md, 11).
     #[test]
     fn a_refusal_names_the_call_the_thread_and_the_reason() {
         let own = threads::identity(std::process::id()).expect("we live");

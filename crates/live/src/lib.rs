@@ -1,8 +1,9 @@
 //! Changes to the scheduling of running threads, each of which can be taken back.
 //!
-//! The principal type is the [`Keeper`]: every change goes through it. It writes down what was before ([`journal`]),
-//! only then makes the change, and has a [`guardian`] beside it, a process of its own that restores everything when
-//! the keeper's process dies or hangs. When both are gone, [`restore`] does the same from the journal.
+//! The principal type is the [`Keeper`]: every change goes through it. It writes down what was
+//! before ([`journal`]), only then makes the change, and has a [`guardian`] beside it, a process of
+//! its own that restores everything when the keeper's process dies or hangs. When both are gone,
+//! [`restore`] does the same from the journal.
 //!
 //! ```text
 //!   keeper ──entry, synced──► journal ◄──reads── guardian ──(owner dead or silent)──► restore

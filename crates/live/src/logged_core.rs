@@ -1,15 +1,16 @@
-//! A scheduler behind live agents, driven by [`Step`]s: what happened, in order, each with its time.
+//! A scheduler behind live agents, driven by [`Step`]s: what happened, in order, each with its
+//! time.
 //!
-//! The decisions are those of the [`DecisionCore`] and follow from the steps alone, without a clock or a system call.
-//! So a log of the steps, played into a new [`LoggedCore`], must give the same decisions: that is what `schedlab
-//! verify` checks.
+//! The decisions are those of the [`DecisionCore`] and follow from the steps alone, without a clock
+//! or a system call. So a log of the steps, played into a new [`LoggedCore`], must give the same
+//! decisions: that is what `schedlab verify` checks.
 
 use schedlab_model::{CpuId, CpuSet, Nice, Ns, Policy, TaskId, Topology, Waker};
 use schedlab_scheduler::decision_core::{AgentDriver, Breach, DecisionCore, Ticks};
 use schedlab_scheduler::registry;
 use schedlab_scheduler::{
-    Change, CpuView, GroupView, KnobError, Prev, Runnable, Scheduler, SchedulerSpec, TaskView, Timer, Wake,
-    WakeKind, World,
+    Change, CpuView, GroupView, KnobError, Prev, Runnable, Scheduler, SchedulerSpec, TaskView,
+    Timer, Wake, WakeKind, World,
 };
 use serde::{Deserialize, Serialize};
 
@@ -73,7 +74,8 @@ pub enum StepKind {
         /// Which task.
         task: u32,
     },
-    /// The task that runs on a CPU called `sched_yield`: the next decision there tells the scheduler.
+    /// The task that runs on a CPU called `sched_yield`: the next decision there tells the
+    /// scheduler.
     Yield {
         /// Which CPU.
         cpu: u32,
@@ -206,8 +208,8 @@ impl AgentDriver for Answer {
     fn disarm(&mut self, timer: Timer) {
         self.timers.push((timer.into(), None));
     }
-    /// A throttled thread waits as any other: the scheduler does not pick it. The limit of waiting (`--starve-after`)
-    /// holds for it all the same, because it may hold a lock of the kernel.
+    /// A throttled thread waits as any other: the scheduler does not pick it. The limit of waiting
+    /// (`--starve-after`) holds for it all the same, because it may hold a lock of the kernel.
     fn throttle(&mut self, _: TaskId, _: bool) {}
     /// Live agents deliver every tick of a CPU on which a managed thread runs ([`Ticks::Every`]).
     fn next_tick(&mut self, _: CpuId, _: Option<Ns>) {}
@@ -287,8 +289,9 @@ impl LoggedCore {
         self.view(task).is_some_and(|view| view.runnable() == Runnable::Yes)
     }
 
-    /// Returns the task that a `Decide` of this CPU with [`Fate::Blocked`] would give now, where the scheduler can tell
-    /// ([`Scheduler::ahead`]). No step: it is not logged, and changes nothing.
+    /// Returns the task that a `Decide` of this CPU with [`Fate::Blocked`] would give now, where
+    /// the scheduler can tell ([`Scheduler::ahead`]). No step: it is not logged, and changes
+    /// nothing.
     pub fn ahead(&self, cpu: u32, now: Ns) -> Option<u32> {
         ((cpu as usize) < self.core.world().cpus.len())
             .then(|| self.core.ahead(now, CpuId(cpu)))
@@ -303,8 +306,8 @@ impl LoggedCore {
         view.ran() + open
     }
 
-    /// Plays one step. A step that makes no sense (a task that does not exist, a wakeup of a runnable one) changes
-    /// nothing and asks for nothing.
+    /// Plays one step. A step that makes no sense (a task that does not exist, a wakeup of a
+    /// runnable one) changes nothing and asks for nothing.
     ///
     /// # Errors
     /// When the scheduler breaks its contract: nothing that it says counts any more.
@@ -314,7 +317,8 @@ impl LoggedCore {
         match &step.what {
             StepKind::Join { task, policy, nice, affinity, process } => {
                 if let Some(view) = self.next_view(*task) {
-                    (view.alive, view.policy, view.nice, view.process) = (true, *policy, *nice, *process);
+                    (view.alive, view.policy, view.nice, view.process) =
+                        (true, *policy, *nice, *process);
                     view.affinity = *affinity;
                     self.joined += 1;
                     let change = Change::Created { task: TaskId(*task), parent: None };
@@ -323,13 +327,25 @@ impl LoggedCore {
             }
             StepKind::Wake { task, by } => self.wake(now, *task, *by, &mut answer)?,
             StepKind::Policy { task, policy } => {
-                self.change(now, *task, Change::Attributes, |view| view.policy = *policy, &mut answer)?;
+                self.change(
+                    now,
+                    *task,
+                    Change::Attributes,
+                    |view| view.policy = *policy,
+                    &mut answer,
+                )?;
             }
             StepKind::Nice { task, nice } => {
                 self.change(now, *task, Change::Attributes, |view| view.nice = *nice, &mut answer)?;
             }
             StepKind::Affinity { task, affinity } => {
-                self.change(now, *task, Change::Affinity, |view| view.affinity = *affinity, &mut answer)?;
+                self.change(
+                    now,
+                    *task,
+                    Change::Affinity,
+                    |view| view.affinity = *affinity,
+                    &mut answer,
+                )?;
             }
             StepKind::Leave { task } => self.leave(now, *task, &mut answer)?,
             StepKind::Yield { cpu } => {
@@ -394,7 +410,9 @@ impl LoggedCore {
     }
 
     fn leave(&mut self, now: Ns, task: u32, answer: &mut Answer) -> Result<(), Breach> {
-        let Some(view) = self.living(task).filter(|view| view.on_cpu().is_none()) else { return Ok(()) };
+        let Some(view) = self.living(task).filter(|view| view.on_cpu().is_none()) else {
+            return Ok(());
+        };
         view.alive = false;
         self.core.leave(now, CpuId(0), TaskId(task), answer)
     }
@@ -415,7 +433,8 @@ impl LoggedCore {
             Fate::Blocked => Prev::Blocked,
             Fate::Exited => Prev::Exited,
         };
-        let ran = |world: &World, task: TaskId| now.saturating_sub(world.tasks[task.index()].entered());
+        let ran =
+            |world: &World, task: TaskId| now.saturating_sub(world.tasks[task.index()].entered());
         let pick = self.core.decide(now, CpuId(cpu), why, ran, answer)?.pick;
         Ok(Some(Decision { task: pick.task.map(|task| task.0), slice: pick.slice_ns }))
     }
@@ -426,7 +445,8 @@ mod tests {
     use super::*;
 
     fn core(scheduler: &str) -> LoggedCore {
-        let options = CoreOptions { scheduler: scheduler.to_owned(), cpus: 1, tasks: 8, hz: 250, seed: 1 };
+        let options =
+            CoreOptions { scheduler: scheduler.to_owned(), cpus: 1, tasks: 8, hz: 250, seed: 1 };
         LoggedCore::new(&options).expect("a scheduler of the registry")
     }
 
@@ -441,7 +461,10 @@ mod tests {
             for (task, policy) in policies.iter().enumerate() {
                 let policy = policy.parse().unwrap();
                 let (nice, affinity) = (Nice::ZERO, CpuSet::first(1));
-                play.step(0, StepKind::Join { task: task as u32, policy, nice, affinity, process: 1 });
+                play.step(
+                    0,
+                    StepKind::Join { task: task as u32, policy, nice, affinity, process: 1 },
+                );
             }
             play
         }
@@ -472,9 +495,11 @@ mod tests {
         assert!(!play.core.runnable(1));
     }
 
-    /// Returns a scheduler on three CPUs whose six tasks, each on its own set of CPUs, joined after it had begun. `None`: it does not run live.
+    /// Returns a scheduler on three CPUs whose six tasks, each on its own set of CPUs, joined after
+    /// it had begun. `None`: it does not run live.
     fn confined(scheduler: &str) -> Option<LoggedCore> {
-        let options = CoreOptions { scheduler: scheduler.to_owned(), cpus: 3, tasks: 8, hz: 250, seed: 1 };
+        let options =
+            CoreOptions { scheduler: scheduler.to_owned(), cpus: 3, tasks: 8, hz: 250, seed: 1 };
         let mut core = LoggedCore::new(&options).ok()?;
         for (task, cpus) in ["0", "1", "2", "0-1", "1-2", "0-2"].into_iter().enumerate() {
             let (policy, nice, affinity) = (Policy::Other, Nice::ZERO, cpus.parse().expect("CPUs"));
@@ -509,12 +534,18 @@ mod tests {
                     _ => StepKind::Decide { cpu, prev: fate },
                 };
                 let on = core.on_cpu(task);
-                // The driver decides anew where a task may run no longer; this test does not play that.
+                // The driver decides anew where a task may run no longer; this test does not play
+                // that.
                 if matches!(what, StepKind::Affinity { .. }) && on.is_some() {
                     continue;
                 }
                 let answer = core.step(&Step { at: Ns::from_us(turn * 50), what: what.clone() });
-                assert!(answer.is_ok(), "{}, turn {turn}: {what:?}: {}", entry.name, answer.unwrap_err());
+                assert!(
+                    answer.is_ok(),
+                    "{}, turn {turn}: {what:?}: {}",
+                    entry.name,
+                    answer.unwrap_err()
+                );
             }
         }
         assert!(live >= 6, "{live}");

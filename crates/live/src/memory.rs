@@ -1,8 +1,10 @@
-//! The journal in memory: a file without a name (memfd) that owner and guardians hold open. What happens to the journal's file - it is removed,
-//! cut or overwritten, its disk is full - changes nothing of what they give back.
+//! The journal in memory: a file without a name (memfd) that owner and guardians hold open. What
+//! happens to the journal's file - it is removed, cut or overwritten, its disk is full - changes
+//! nothing of what they give back.
 //!
-//! Its first byte says whether everything is given back, and whether journal and claims are removed after that; and eight bytes behind it where the journal's text begins: it moves on when the text is
-//! replaced by a shorter one. There is room for the mark from the beginning.
+//! Its first byte says whether everything is given back, and whether journal and claims are removed
+//! after that; and eight bytes behind it where the journal's text begins: it moves on when the text
+//! is replaced by a shorter one. There is room for the mark from the beginning.
 
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use std::fs::{File, OpenOptions};
@@ -51,8 +53,9 @@ impl Memory {
         })
     }
 
-    /// Puts other lines in the place of all that are there. A process that reads meanwhile, or after this one was killed here, reads the lines before, with
-    /// these behind them or not, or these alone.
+    /// Puts other lines in the place of all that are there. A process that reads meanwhile, or
+    /// after this one was killed here, reads the lines before, with these behind them or not, or
+    /// these alone.
     pub(crate) fn replace(&self, text: &str) -> io::Result<()> {
         let (begin, end) = (self.begin()?, self.0.metadata()?.len());
         self.append(text)?;
@@ -61,7 +64,8 @@ impl Memory {
         Ok(fallocate(&self.0, hole, begin, end - begin)?)
     }
 
-    /// Returns the text from place `from` on, and the place where it begins: further on when the lines there were replaced.
+    /// Returns the text from place `from` on, and the place where it begins: further on when the
+    /// lines there were replaced.
     pub(crate) fn read_from(&self, from: u64) -> io::Result<(u64, String)> {
         loop {
             let begin = self.begin()?;
@@ -89,7 +93,8 @@ impl Memory {
         self.0.write_all_at(&[REMOVED], 0)
     }
 
-    /// Returns whether one of those who hold it has removed the journal and the claims: who did the first may have been killed before the second.
+    /// Returns whether one of those who hold it has removed the journal and the claims: who did the
+    /// first may have been killed before the second.
     pub(crate) fn is_removed(&self) -> bool {
         self.mark() == Some(REMOVED)
     }

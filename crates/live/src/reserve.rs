@@ -1,4 +1,5 @@
-//! What giving back needs, held from the beginning: descriptors that are free when no other is, and limits that are as high as they may be.
+//! What giving back needs, held from the beginning: descriptors that are free when no other is, and
+//! limits that are as high as they may be.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::File;
@@ -25,8 +26,14 @@ impl Reserve {
     }
 }
 
-const HINDER: [Resource; 6] =
-    [Resource::Nofile, Resource::As, Resource::Data, Resource::Cpu, Resource::Fsize, Resource::Rttime];
+const HINDER: [Resource; 6] = [
+    Resource::Nofile,
+    Resource::As,
+    Resource::Data,
+    Resource::Cpu,
+    Resource::Fsize,
+    Resource::Rttime,
+];
 
 /// Raises limits as far as any process may: files, memory, CPU time, sizes.
 pub(crate) fn raise_limits() {
@@ -36,7 +43,8 @@ pub(crate) fn raise_limits() {
     }
 }
 
-/// Lifts the limits that were set for the program that is guarded, and would end or hinder its guardian. Only root can; else they are raised.
+/// Lifts the limits that were set for the program that is guarded, and would end or hinder its
+/// guardian. Only root can; else they are raised.
 pub(crate) fn lift_limits() {
     raise_limits();
     for which in HINDER {

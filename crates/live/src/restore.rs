@@ -1,7 +1,7 @@
 //! Restores what a journal says, as far as the present state is schedlab's doing.
 //!
-//! Restoring twice does no harm. A thread whose number belongs to another one by now is left alone, and so is one
-//! that another process changed after schedlab.
+//! Restoring twice does no harm. A thread whose number belongs to another one by now is left alone,
+//! and so is one that another process changed after schedlab.
 
 mod family;
 mod groups;
@@ -74,8 +74,8 @@ impl Report {
     pub fn count(&self, outcome: &ItemOutcome) -> usize {
         self.items.iter().filter(|item| item.outcome == *outcome).count()
     }
-    /// Returns what became of everything after a second look: its outcomes count, unless it found as before what the
-    /// first look restored.
+    /// Returns what became of everything after a second look: its outcomes count, unless it found
+    /// as before what the first look restored.
     pub(crate) fn then(self, again: Report) -> Report {
         let restored: Vec<String> = self
             .items
@@ -109,11 +109,12 @@ impl Report {
     }
 }
 
-/// Reads the journal, restores everything and removes the journal. While another process does the same, waits for it.
+/// Reads the journal, restores everything and removes the journal. While another process does the
+/// same, waits for it.
 ///
 /// # Errors
-/// When the journal cannot be read, or does not exist: then it is not known whether anything was restored. What could not be restored is in the
-/// report; the journal stays then.
+/// When the journal cannot be read, or does not exist: then it is not known whether anything was
+/// restored. What could not be restored is in the report; the journal stays then.
 pub fn restore(path: &Path) -> Result<Report, LiveError> {
     let failed = || LiveError::io(path.display().to_string());
     let file = fs::File::open(path).map_err(failed())?;
@@ -126,7 +127,8 @@ pub fn restore(path: &Path) -> Result<Report, LiveError> {
     Ok(report)
 }
 
-/// Removes what belongs to changes that are restored: the journal, if it is the file `journal`, what is beside it, and the claims.
+/// Removes what belongs to changes that are restored: the journal, if it is the file `journal`,
+/// what is beside it, and the claims.
 pub(crate) fn finished(path: &Path, journal: Option<&fs::File>) {
     let number = |data: fs::Metadata| (data.dev(), data.ino());
     let held = journal.and_then(|file| file.metadata().ok()).map(number);
@@ -135,8 +137,11 @@ pub(crate) fn finished(path: &Path, journal: Option<&fs::File>) {
         let _ = fs::remove_file(path);
     }
     // An owner that was killed while it wrote its journal anew leaves what it wrote until then.
-    let beside = path.parent().and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten();
-    for part in beside.map(|entry| entry.path()).filter(|part| schedlab_files::is_part_of(part, path)) {
+    let beside =
+        path.parent().and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten();
+    for part in
+        beside.map(|entry| entry.path()).filter(|part| schedlab_files::is_part_of(part, path))
+    {
         let _ = fs::remove_file(part);
     }
     crate::status_file::remove(path);
@@ -147,15 +152,16 @@ pub(crate) fn finished(path: &Path, journal: Option<&fs::File>) {
 /// How long a killed owner may take to end.
 const LAST_STEPS: Duration = Duration::from_secs(10);
 
-/// As [`restore`], for an owner that was killed but may not have ended yet: the very threads that it gave a real-time
-/// class can keep it from the CPU. So everything is restored at once, and again when the owner is gone: its last
-/// change may have come in between.
+/// As [`restore`], for an owner that was killed but may not have ended yet: the very threads that
+/// it gave a real-time class can keep it from the CPU. So everything is restored at once, and again
+/// when the owner is gone: its last change may have come in between.
 ///
 /// # Errors
 /// As for [`restore`], and when the owner did not end within ten seconds: then the journal stays.
 pub fn restore_after(record: &Record) -> Result<Report, LiveError> {
     let last = || match restore(&record.path) {
-        // A guardian was faster, or another process removed it: what this one has read is looked at once more.
+        // A guardian was faster, or another process removed it: what this one has read is looked at
+        // once more.
         Err(LiveError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
             let report = put_back(record);
             finished(&record.path, None);
@@ -166,7 +172,8 @@ pub fn restore_after(record: &Record) -> Result<Report, LiveError> {
     after(record, last)
 }
 
-/// Restores what `record` says while its owner comes to its end, and has `last` do it once more then.
+/// Restores what `record` says while its owner comes to its end, and has `last` do it once more
+/// then.
 pub(crate) fn after(
     record: &Record,
     last: impl FnOnce() -> Result<Report, LiveError>,
@@ -221,7 +228,10 @@ pub fn put_back(record: &Record) -> Report {
     }
     for fault in &record.faults {
         let why = format!("the line is damaged ({}), and what it says is not known", fault.why);
-        report.add(format!("line {} of {}", fault.line, record.path.display()), ItemOutcome::Failed(why));
+        report.add(
+            format!("line {} of {}", fault.line, record.path.display()),
+            ItemOutcome::Failed(why),
+        );
     }
     report
 }
@@ -295,7 +305,14 @@ impl Changes {
                     let confined = confined.map(|cpus| Confined { cpus, one_of });
                     changes.released.retain(|process| *process != thread.process);
                     let home = Home { cpus, follows };
-                    changes.processes.push(Process { thread, before, home, set, confined, timer_slack });
+                    changes.processes.push(Process {
+                        thread,
+                        before,
+                        home,
+                        set,
+                        confined,
+                        timer_slack,
+                    });
                 }
                 // Only after the death of the owner: see [`after`].
                 Entry::Command { .. } => {}
@@ -360,7 +377,8 @@ fn processes_back(changes: &Changes, report: &mut Report) {
         if quiet == 2 {
             break;
         }
-        // A thread that was being made inherits what its parent had then, and appears a little later.
+        // A thread that was being made inherits what its parent had then, and appears a little
+        // later.
         std::thread::sleep(SETTLE);
     }
 }
@@ -391,8 +409,9 @@ impl Process {
         }
         let tid = thread.tid;
         if !changes.scheduling.contains_key(&thread) {
-            let inherited =
-                |now: &Scheduling| self.set.covers_child(now) || self.is_reset(&thread, now, changes.began);
+            let inherited = |now: &Scheduling| {
+                self.set.covers_child(now) || self.is_reset(&thread, now, changes.began)
+            };
             if let Some(now) = threads::scheduling(tid).ok().filter(inherited)
                 && now != self.before
             {
@@ -414,8 +433,9 @@ impl Process {
         }
     }
 
-    /// Returns whether a thread has what the kernel gives the children of real-time threads with reset-on-fork (`sched_fork`,
-    /// kernel/sched/core.c), where its parent's own children would have had another nice value or policy.
+    /// Returns whether a thread has what the kernel gives the children of real-time threads with
+    /// reset-on-fork (`sched_fork`, kernel/sched/core.c), where its parent's own children would
+    /// have had another nice value or policy.
     fn is_reset(&self, thread: &Identity, now: &Scheduling, began: u64) -> bool {
         let reset = Scheduling {
             policy: Policy::Other,
@@ -432,7 +452,8 @@ fn named(what: &str, thread: &Identity) -> String {
     format!("{what} of thread {} ({})", thread.tid, thread.comm)
 }
 
-/// Returns what an error of a system call about a thread means: the thread may have ended meanwhile.
+/// Returns what an error of a system call about a thread means: the thread may have ended
+/// meanwhile.
 fn failed(thread: &Identity, error: &io::Error) -> ItemOutcome {
     match thread.is_alive() {
         Ok(false) => ItemOutcome::Gone,
@@ -475,7 +496,8 @@ fn give_scheduling(thread: &Identity, change: &Change<Scheduling, Setting>) -> I
     }
 }
 
-/// Sets the scheduling of a thread. Its slice is set while it is SCHED_OTHER, where the policy does not take one.
+/// Sets the scheduling of a thread. Its slice is set while it is SCHED_OTHER, where the policy does
+/// not take one.
 fn set_with_slice(tid: u32, now: &Scheduling, wanted: &Scheduling) -> io::Result<()> {
     if wanted.policy == Policy::Idle && (now.slice != wanted.slice || !now.policy.is_fair()) {
         threads::set_scheduling(tid, &wanted.with_policy(Policy::Other))?;
@@ -483,7 +505,8 @@ fn set_with_slice(tid: u32, now: &Scheduling, wanted: &Scheduling) -> io::Result
     threads::set_scheduling(tid, wanted)
 }
 
-/// Gives a thread its timer slack back, where it has another one; only then it is told of. A real-time thread has none.
+/// Gives a thread its timer slack back, where it has another one; only then it is told of. A
+/// real-time thread has none.
 fn give_slack(thread: &Identity, slack: Ns, report: &mut Report) {
     if !thread.is_alive().unwrap_or(false)
         || !threads::scheduling(thread.tid).is_ok_and(|now| now.policy.is_fair())
@@ -523,8 +546,8 @@ fn give_affinity(thread: &Identity, change: &Change<Home, Confined>) -> ItemOutc
     }
 }
 
-/// Continues a process that was stopped. The signal is sent whatever `/proc` says: it also cancels a stop that is
-/// still pending.
+/// Continues a process that was stopped. The signal is sent whatever `/proc` says: it also cancels
+/// a stop that is still pending.
 fn go_on(thread: &Identity) -> ItemOutcome {
     if let Some(outcome) = not_there(thread) {
         return outcome;
@@ -573,13 +596,19 @@ mod tests {
         let after = |entries: Vec<Entry>| {
             threads::set_affinity(child.id(), &own).expect("an allowed CPU");
             let owner = threads::identity(std::process::id()).expect("we live");
-            let head = Head { version: VERSION, boot: threads::boot_id(), owner, purpose: String::new() };
+            let head =
+                Head { version: VERSION, boot: threads::boot_id(), owner, purpose: String::new() };
             put_back(&Record { path: PathBuf::new(), head, entries, faults: Vec::new() });
             threads::affinity(child.id()).expect("it lives")
         };
         let before = allowed;
-        let pinned =
-            Entry::Affinity { thread: thread.clone(), before, set: allowed, one_of: true, follows: false };
+        let pinned = Entry::Affinity {
+            thread: thread.clone(),
+            before,
+            set: allowed,
+            one_of: true,
+            follows: false,
+        };
         let let_go = Entry::LetGo { thread };
         let found = [
             after(vec![pinned.clone()]),

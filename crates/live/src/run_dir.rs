@@ -33,8 +33,9 @@ impl RunDir {
     /// Returns the folder `path`, made when it is missing (mode 0700).
     ///
     /// # Errors
-    /// When it is a link, belongs to another user or can be written by others, or when others can exchange a folder above it: a
-    /// process that can write a journal could make root change any thread.
+    /// When it is a link, belongs to another user or can be written by others, or when others can
+    /// exchange a folder above it: a process that can write a journal could make root change any
+    /// thread.
     pub fn at(path: &Path) -> Result<RunDir, LiveError> {
         if let Err(error) = Folder::trusted(path) {
             return Err(match error.get_ref().and_then(|inner| inner.downcast_ref::<Refused>()) {

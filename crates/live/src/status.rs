@@ -85,13 +85,18 @@ fn managed(record: Record) -> Managed {
             Entry::Affinity { thread, before: was, .. } => {
                 before.entry(thread).or_default().1.get_or_insert(was);
             }
-            Entry::File { path, .. } | Entry::Made { path } if !files.contains(&path) => files.push(path),
+            Entry::File { path, .. } | Entry::Made { path } if !files.contains(&path) => {
+                files.push(path)
+            }
             Entry::Released { process } => before.retain(|thread, _| thread.process != process),
             Entry::LetGo { thread } => drop(before.remove(&thread)),
             Entry::Stopped { thread } => {
                 before.entry(thread).or_default();
             }
-            Entry::File { .. } | Entry::Made { .. } | Entry::Process { .. } | Entry::Command { .. } => {}
+            Entry::File { .. }
+            | Entry::Made { .. }
+            | Entry::Process { .. }
+            | Entry::Command { .. } => {}
         }
     }
     let living = before.into_iter().filter(|(thread, _)| thread.lives());

@@ -1,5 +1,5 @@
-//! What a running driver tells about itself: a small file beside its journal, renewed a few times a second, that
-//! `schedlab top` reads. It is a copy for other processes; nothing depends on it.
+//! What a running driver tells about itself: a small file beside its journal, renewed a few times a
+//! second, that `schedlab top` reads. It is a copy for other processes; nothing depends on it.
 
 use crate::driver::Counts;
 use crate::{LiveError, RunDir};
@@ -40,8 +40,8 @@ pub struct DriverStatus {
 pub struct StatusThread {
     /// The thread.
     pub thread: Identity,
-    /// The CPU time that it had had, and its waits, from its birth until it was managed; `None`: the kernel keeps no
-    /// account.
+    /// The CPU time that it had had, and its waits, from its birth until it was managed; `None`:
+    /// the kernel keeps no account.
     pub before: Option<Served>,
 }
 
@@ -72,20 +72,28 @@ pub(crate) fn remove(journal: &Path) {
         let _ = fs::remove_file(journal.with_extension(extension));
     }
     let status = journal.with_extension(EXTENSION);
-    let entries =
-        journal.parent().and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten();
-    for half in entries.map(|entry| entry.path()).filter(|path| schedlab_files::is_part_of(path, &status)) {
+    let entries = journal
+        .parent()
+        .and_then(|folder| fs::read_dir(folder).ok())
+        .into_iter()
+        .flatten()
+        .flatten();
+    for half in
+        entries.map(|entry| entry.path()).filter(|path| schedlab_files::is_part_of(path, &status))
+    {
         let _ = fs::remove_file(half);
     }
 }
 
-/// Returns the status of every driver that lives, with its journal, in order of the journals' names.
+/// Returns the status of every driver that lives, with its journal, in order of the journals'
+/// names.
 ///
 /// # Errors
 /// When the folder cannot be read.
 pub fn all(run_dir: &RunDir) -> Result<Vec<(PathBuf, DriverStatus)>, LiveError> {
     let journals = run_dir.journals()?.into_iter();
-    let found = journals.filter_map(|journal| DriverStatus::read(&journal).map(|status| (journal, status)));
+    let found =
+        journals.filter_map(|journal| DriverStatus::read(&journal).map(|status| (journal, status)));
     Ok(found.filter(|(_, status)| status.owner.lives()).collect())
 }
 
@@ -96,7 +104,8 @@ mod tests {
     /// A driver of an earlier version may run, or may have been killed.
     #[test]
     fn the_file_of_an_earlier_version_is_read_and_removed() {
-        let folder = schedlab_testing::temp_dir().join(format!("schedlab-status-{}", std::process::id()));
+        let folder =
+            schedlab_testing::temp_dir().join(format!("schedlab-status-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         let journal = folder.join("1-2-0.journal");
         let status = DriverStatus {
@@ -110,7 +119,8 @@ mod tests {
         status.write(&journal);
         let text = fs::read_to_string(journal.with_extension(EXTENSION)).expect("written");
         assert!(text.contains("\"gifts\":3"), "the key of earlier versions: {text}");
-        fs::rename(journal.with_extension(EXTENSION), journal.with_extension(EARLIER)).expect("it is there");
+        fs::rename(journal.with_extension(EXTENSION), journal.with_extension(EARLIER))
+            .expect("it is there");
         assert_eq!(DriverStatus::read(&journal), Some(status));
         fs::write(folder.join("1-2-0.status.0123456789abcdef.part"), "half").expect("a folder");
         remove(&journal);

@@ -20,7 +20,9 @@ pub enum VerifyError {
         fault: String,
     },
     /// More CPUs or threads than any run has.
-    #[error("line 1 asks for {cpus} CPUs and {tasks} threads; at most 512 and 1,000,000 are possible")]
+    #[error(
+        "line 1 asks for {cpus} CPUs and {tasks} threads; at most 512 and 1,000,000 are possible"
+    )]
     Size {
         /// CPUs.
         cpus: usize,
@@ -83,7 +85,10 @@ pub struct Difference {
 /// # Errors
 /// When a line is not of a log, the scheduler does not exist, or it breaks its contract.
 pub fn verify(text: &str) -> Result<Verdict, VerifyError> {
-    let bad = |line: usize, fault: serde_json::Error| VerifyError::Line { line, fault: fault.to_string() };
+    let bad = |line: usize, fault: serde_json::Error| VerifyError::Line {
+        line,
+        fault: fault.to_string(),
+    };
     let mut lines = text.lines().enumerate().map(|(number, line)| (number + 1, line));
     let (_, first) = lines.next().unwrap_or((1, ""));
     let options: CoreOptions = serde_json::from_str(first).map_err(|fault| bad(1, fault))?;
@@ -91,7 +96,8 @@ pub fn verify(text: &str) -> Result<Verdict, VerifyError> {
         return Err(VerifyError::Size { cpus: options.cpus, tasks: options.tasks });
     }
     let mut core = LoggedCore::new(&options)?;
-    let mut verdict = Verdict { scheduler: options.scheduler, steps: 0, decisions: 0, differs: None };
+    let mut verdict =
+        Verdict { scheduler: options.scheduler, steps: 0, decisions: 0, differs: None };
     for (number, line) in lines {
         let logged: LogLine = serde_json::from_str(line).map_err(|fault| bad(number, fault))?;
         let played = core.step(&logged.step).map_err(|breach| VerifyError::Contract {
@@ -115,7 +121,9 @@ fn as_text(decision: Option<Decision>) -> String {
         None => "no decision".to_owned(),
         Some(Decision { task: None, .. }) => "no task".to_owned(),
         Some(Decision { task: Some(task), slice: None }) => format!("task {task}"),
-        Some(Decision { task: Some(task), slice: Some(slice) }) => format!("task {task} for {slice}"),
+        Some(Decision { task: Some(task), slice: Some(slice) }) => {
+            format!("task {task} for {slice}")
+        }
     }
 }
 
@@ -156,7 +164,10 @@ mod tests {
     #[test]
     fn what_is_no_log_is_refused_with_its_line() {
         assert!(matches!(verify(""), Err(VerifyError::Line { line: 1, .. })));
-        assert!(matches!(verify(&LOG.replace("wake", "awake")), Err(VerifyError::Line { line: 3, .. })));
+        assert!(matches!(
+            verify(&LOG.replace("wake", "awake")),
+            Err(VerifyError::Line { line: 3, .. })
+        ));
         assert!(matches!(
             verify(&LOG.replace("\"tasks\":4", "\"tasks\":4000000000")),
             Err(VerifyError::Size { .. })

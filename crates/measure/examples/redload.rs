@@ -1,4 +1,5 @@
-//! Loads a Redis server and prints JSON: `redload ADDRESS open:RATE|closed CONNECTIONS WARMUP SECONDS SEED WORD…`
+//! Loads a Redis server and prints JSON:
+//! `redload ADDRESS open:RATE|closed CONNECTIONS WARMUP SECONDS SEED WORD…`
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 use schedlab_measure::{LoadRequest, LoopKind, run};
@@ -20,14 +21,18 @@ fn main() {
             }
         },
         None => {
-            eprintln!("usage: redload ADDRESS open:RATE|closed CONNECTIONS WARMUP SECONDS SEED WORD...");
+            eprintln!(
+                "usage: redload ADDRESS open:RATE|closed CONNECTIONS WARMUP SECONDS SEED WORD..."
+            );
             std::process::exit(2);
         }
     }
 }
 
 fn request(arguments: &[String]) -> Option<LoadRequest> {
-    let [address, kind, connections, warmup, duration, seed, words @ ..] = arguments else { return None };
+    let [address, kind, connections, warmup, duration, seed, words @ ..] = arguments else {
+        return None;
+    };
     let seed = seed.parse().ok()?;
     let kind = match kind.split_once(':') {
         Some(("open", rate)) => LoopKind::Open { rate_per_s: rate.parse().ok()?, seed },

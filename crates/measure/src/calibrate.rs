@@ -1,8 +1,10 @@
-//! What this machine's own work costs: system calls, switches, wakeups, changes of policy and affinity, timers, caches.
+//! What this machine's own work costs: system calls, switches, wakeups, changes of policy and
+//! affinity, timers, caches.
 //!
-//! Every cost is measured in several rounds, the order of which is drawn anew each time, by threads made for that round: what
-//! they change about themselves (policy, affinity) ends with them. The interval of a median is drawn from whole rounds
-//! (bootstrap), because samples of one round resemble each other.
+//! Every cost is measured in several rounds, the order of which is drawn anew each time, by threads
+//! made for that round: what they change about themselves (policy, affinity) ends with them. The
+//! interval of a median is drawn from whole rounds (bootstrap), because samples of one round
+//! resemble each other.
 
 mod calls;
 mod foreign;
@@ -102,7 +104,8 @@ impl Place {
         self.other.ok_or_else(|| io::Error::other("needs a second CPU"))
     }
 
-    /// Asks `sample` for samples until the time is over; the first ones, which warm up, are left out.
+    /// Asks `sample` for samples until the time is over; the first ones, which warm up, are left
+    /// out.
     pub(crate) fn fill(&self, mut sample: impl FnMut() -> io::Result<f64>) -> io::Result<Vec<f64>> {
         let start = Instant::now();
         let warm = self.budget / 5;
@@ -117,7 +120,11 @@ impl Place {
     }
 
     /// As [`Place::fill`]; a sample is the mean of `batch` calls.
-    pub(crate) fn calls(&self, batch: u32, mut call: impl FnMut() -> io::Result<()>) -> io::Result<Vec<f64>> {
+    pub(crate) fn calls(
+        &self,
+        batch: u32,
+        mut call: impl FnMut() -> io::Result<()>,
+    ) -> io::Result<Vec<f64>> {
         self.fill(|| {
             let start = Instant::now();
             for _ in 0..batch {
@@ -157,7 +164,11 @@ const PROBES: [(&str, &str, Probe); 33] = [
     ("switch_cross_futex_ns", "the same through a futex", switches::futex_cross),
     ("switch_cross_eventfd_ns", "the same through an eventfd", switches::eventfd_cross),
     ("wake_nobody_ns", "a write into an eventfd for which no task waits", wakes::nobody),
-    ("wake_call_ns", "the same write when it wakes a thread that does not preempt the writer", wakes::call),
+    (
+        "wake_call_ns",
+        "the same write when it wakes a thread that does not preempt the writer",
+        wakes::call,
+    ),
     (
         "wakeup_busy_cpu_ns",
         "from a write to the FIFO thread that it wakes on another CPU, which was busy",
@@ -171,8 +182,16 @@ const PROBES: [(&str, &str, Probe); 33] = [
         calls::setattr_fifo,
     ),
     ("setattr_sleeping_ns", "sched_setattr on a thread that sleeps", calls::setattr_sleeping),
-    ("setattr_running_ns", "sched_setattr on a runnable thread of the same CPU", calls::setattr_running),
-    ("setattr_remote_ns", "sched_setattr on a thread that runs on another CPU", calls::setattr_remote),
+    (
+        "setattr_running_ns",
+        "sched_setattr on a runnable thread of the same CPU",
+        calls::setattr_running,
+    ),
+    (
+        "setattr_remote_ns",
+        "sched_setattr on a thread that runs on another CPU",
+        calls::setattr_remote,
+    ),
     ("affinity_same_ns", "sched_setaffinity, own mask, unchanged", calls::affinity_same),
     (
         "affinity_stay_ns",
@@ -190,8 +209,16 @@ const PROBES: [(&str, &str, Probe); 33] = [
         "sched_setaffinity on a thread that runs on another CPU and must leave it",
         calls::affinity_remote,
     ),
-    ("timer_fifo_ns", "how late a FIFO thread wakes from clock_nanosleep on an idle CPU", wakes::timer_fifo),
-    ("timer_other_ns", "the same for SCHED_OTHER, timer slack as it is by default", wakes::timer_other),
+    (
+        "timer_fifo_ns",
+        "how late a FIFO thread wakes from clock_nanosleep on an idle CPU",
+        wakes::timer_fifo,
+    ),
+    (
+        "timer_other_ns",
+        "the same for SCHED_OTHER, timer slack as it is by default",
+        wakes::timer_other,
+    ),
     (
         "tick_ns",
         "what the timer tick takes from a thread that computes: the gap that comes back every period",
@@ -221,14 +248,16 @@ const PROBES: [(&str, &str, Probe); 33] = [
 ];
 
 /// What recording adds, which is measured apart: it concerns the whole machine.
-const RECORDER: (&str, &str) =
-    ("recorder_switch_ns", "what recording (the best backend that works) adds to a switch with its wakeup");
+const RECORDER: (&str, &str) = (
+    "recorder_switch_ns",
+    "what recording (the best backend that works) adds to a switch with its wakeup",
+);
 
 /// Measures everything. `progress` hears (done, all) steps; `stop` is asked between them.
 ///
 /// # Errors
-/// A request out of range, or stopped. A cost that this machine or these permissions do not let measure is in the result,
-/// with the reason.
+/// A request out of range, or stopped. A cost that this machine or these permissions do not let
+/// measure is in the result, with the reason.
 pub fn calibrate(
     request: &CalibrateRequest,
     progress: &mut dyn FnMut(usize, usize),
@@ -263,8 +292,12 @@ pub fn calibrate(
         .zip(rounds)
         .map(|(&(name, what, _), rounds)| cost(name, what, rounds, &mut random))
         .collect();
-    let place =
-        Place { cpu, other, budget: Duration::from_nanos(request.duration.0 / 10), seed: request.seed };
+    let place = Place {
+        cpu,
+        other,
+        budget: Duration::from_nanos(request.duration.0 / 10),
+        seed: request.seed,
+    };
     costs.push(cost(RECORDER.0, RECORDER.1, recorder::rounds(&place), &mut random));
     let elapsed = Ns(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
     let private_lines = memory::second_level() as u64 / 64;
@@ -284,7 +317,10 @@ fn cost(
 }
 
 /// Runs `work` in a thread of its own, bound to `cpu`.
-pub(crate) fn on<T: Send>(cpu: CpuId, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+pub(crate) fn on<T: Send>(
+    cpu: CpuId,
+    work: impl FnOnce() -> io::Result<T> + Send,
+) -> io::Result<T> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             set_affinity(0, &CpuSet::single(cpu))?;
@@ -297,7 +333,8 @@ pub(crate) fn on<T: Send>(cpu: CpuId, work: impl FnOnce() -> io::Result<T> + Sen
 /// The calling thread gets a policy, until it ends.
 pub(crate) fn become_policy(policy: Policy) -> io::Result<()> {
     let old = scheduling(0)?;
-    let told = |error: io::Error| io::Error::new(error.kind(), format!("needs policy {policy}: {error}"));
+    let told =
+        |error: io::Error| io::Error::new(error.kind(), format!("needs policy {policy}: {error}"));
     set_scheduling(0, &Scheduling { slice: None, ..old.with_policy(policy) }).map_err(told)
 }
 
@@ -328,14 +365,26 @@ mod tests {
             }
         }
         // What needs no second CPU and no privilege is always there.
-        for name in
-            ["clock_read_ns", "syscall_ns", "switch_same_pipe_ns", "setattr_sleeping_ns", "scan_hot_ns"]
-        {
+        for name in [
+            "clock_read_ns",
+            "syscall_ns",
+            "switch_same_pipe_ns",
+            "setattr_sleeping_ns",
+            "scan_hot_ns",
+        ] {
             assert!(result.median(name).is_some_and(|ns| ns > 0.0), "{name}");
         }
-        schedlab_testing::always(scheduling(0).unwrap() == before, || format!("not {before:?} any more"));
+        schedlab_testing::always(scheduling(0).unwrap() == before, || {
+            format!("not {before:?} any more")
+        });
         let refused = CalibrateRequest { rounds: 2, ..request };
-        assert!(matches!(calibrate(&refused, &mut |_, _| {}, &|| false), Err(CalibrateError::Request)));
-        assert!(matches!(calibrate(&request, &mut |_, _| {}, &|| true), Err(CalibrateError::Stopped)));
+        assert!(matches!(
+            calibrate(&refused, &mut |_, _| {}, &|| false),
+            Err(CalibrateError::Request)
+        ));
+        assert!(matches!(
+            calibrate(&request, &mut |_, _| {}, &|| true),
+            Err(CalibrateError::Stopped)
+        ));
     }
 }

@@ -1,9 +1,10 @@
 //! How long after its time a thread runs: wakeup latency on this machine.
 //!
-//! Threads wake on a fixed grid of absolute times. An expiry that passed while the thread was still late from an
-//! earlier one is a sample too, so a long stall counts as often as it was met; the uncorrected values (one for each
-//! wakeup, as cyclictest counts) stand beside. Without the first, a stall hides the expiries
-//! behind it (coordinated omission: G. Tene, "How NOT to Measure Latency", Strange Loop 2015); docs/measuring.md lists what else goes wrong.
+//! Threads wake on a fixed grid of absolute times. An expiry that passed while the thread was still
+//! late from an earlier one is a sample too, so a long stall counts as often as it was met; the
+//! uncorrected values (one for each wakeup, as cyclictest counts) stand beside. Without the first,
+//! a stall hides the expiries behind it (coordinated omission: G. Tene, "How NOT to Measure
+//! Latency", Strange Loop 2015); docs/measuring.md lists what else goes wrong.
 
 pub(crate) mod account;
 mod budget;
@@ -52,8 +53,8 @@ const LOOK: Duration = Duration::from_millis(50);
 pub struct LatencyRequest {
     /// The CPU of each measuring thread; a thread stays on its CPU.
     pub cpus: Vec<CpuId>,
-    /// How the threads (and their wakers) are scheduled. With SCHED_DEADLINE a thread may run on all of `cpus`, which
-    /// must then be a whole root domain.
+    /// How the threads (and their wakers) are scheduled. With SCHED_DEADLINE a thread may run on
+    /// all of `cpus`, which must then be a whole root domain.
     pub policy: Policy,
     /// What wakes them.
     pub wake: Wake,
@@ -65,13 +66,16 @@ pub struct LatencyRequest {
     pub duration: Option<Ns>,
     /// End after this many expiries per thread.
     pub loops: Option<u64>,
-    /// Timer slack of the measuring threads; `None`: what they inherit (50 us unless it was changed).
+    /// Timer slack of the measuring threads; `None`: what they inherit (50 us unless it was
+    /// changed).
     pub slack: Option<Ns>,
-    /// Hold `/dev/cpu_dma_latency` at this many microseconds: no deep idle states. `None`: leave it alone.
+    /// Hold `/dev/cpu_dma_latency` at this many microseconds: no deep idle states. `None`: leave it
+    /// alone.
     pub dma_latency_us: Option<i32>,
     /// Lock all memory, so that no page fault is measured.
     pub lock: bool,
-    /// All threads expire on one grid. `false`: their grids begin apart, so that they do not meet in each expiry.
+    /// All threads expire on one grid. `false`: their grids begin apart, so that they do not meet
+    /// in each expiry.
     #[serde(default)]
     pub aligned: bool,
     /// End everybody at the first wakeup that is later than this.
@@ -104,7 +108,8 @@ pub struct ThreadReport {
     pub thread: u32,
     /// Its thread id.
     pub tid: u32,
-    /// The CPU on which it ran; under SCHED_DEADLINE, where a thread may run on all CPUs that were asked for, the last one.
+    /// The CPU on which it ran; under SCHED_DEADLINE, where a thread may run on all CPUs that were
+    /// asked for, the last one.
     pub cpu: CpuId,
     /// Its interval.
     pub interval: Ns,
@@ -201,13 +206,20 @@ impl LatencyRequest {
         let fail = |text: String| Err(LatencyError::Request(text));
         let allowed = affinity(0).unwrap_or(CpuSet::ALL);
         if let Some(cpu) = self.cpus.iter().find(|cpu| !allowed.contains(**cpu)) {
-            return fail(format!("CPU {} is not one that this process may use: they are {allowed}", cpu.0));
+            return fail(format!(
+                "CPU {} is not one that this process may use: they are {allowed}",
+                cpu.0
+            ));
         }
         if self.cpus.is_empty() || self.cpus.len() > MOST_THREADS {
-            return fail(format!("{} threads: 1 to {MOST_THREADS} can be measured", self.cpus.len()));
+            return fail(format!(
+                "{} threads: 1 to {MOST_THREADS} can be measured",
+                self.cpus.len()
+            ));
         }
-        let longest =
-            self.interval.saturating_add(Ns(self.distance.0.saturating_mul(self.cpus.len() as u64 - 1)));
+        let longest = self
+            .interval
+            .saturating_add(Ns(self.distance.0.saturating_mul(self.cpus.len() as u64 - 1)));
         if self.interval < SHORTEST || longest > LONGEST {
             return fail(format!(
                 "intervals from {} to {longest}: {SHORTEST} to {LONGEST} are possible (--interval, --distance)",
@@ -218,7 +230,9 @@ impl LatencyRequest {
             return fail("neither a duration nor loops: a measurement must end".to_owned());
         }
         if self.duration.is_some_and(|duration| duration < longest) || self.loops == Some(0) {
-            return fail(format!("no expiry at all: measure for {longest} or longer, or for a loop or more"));
+            return fail(format!(
+                "no expiry at all: measure for {longest} or longer, or for a loop or more"
+            ));
         }
         Ok(())
     }
@@ -238,9 +252,12 @@ impl Drop for Locked {
     }
 }
 
-/// Locks memory if that is asked for. A plain user may lock little: why it did not work is a doubt about the result, and no
-/// reason to have none.
-fn lock_memory(asked: bool, lock: impl FnOnce() -> io::Result<()>) -> (Option<Locked>, Option<String>) {
+/// Locks memory if that is asked for. A plain user may lock little: why it did not work is a doubt
+/// about the result, and no reason to have none.
+fn lock_memory(
+    asked: bool,
+    lock: impl FnOnce() -> io::Result<()>,
+) -> (Option<Locked>, Option<String>) {
     match asked.then(lock) {
         None => (None, None),
         Some(Ok(())) => (Some(Locked), None),
@@ -248,8 +265,8 @@ fn lock_memory(asked: bool, lock: impl FnOnce() -> io::Result<()>) -> (Option<Lo
     }
 }
 
-/// Measures. `progress` is called about twenty times a second; a `true` from `stop` ends it early. Threads of this
-/// process alone are changed, and those end with it.
+/// Measures. `progress` is called about twenty times a second; a `true` from `stop` ends it early.
+/// Threads of this process alone are changed, and those end with it.
 ///
 /// # Errors
 /// A request that makes no sense here, or a system that refuses (no right to the policy, ...).
@@ -318,9 +335,9 @@ pub fn latency(
 /// Keeps the CPUs out of idle states slower than `us` while the file is open.
 fn hold_dma_latency(us: i32) -> Result<fs::File, LatencyError> {
     let opened = fs::OpenOptions::new().write(true).open("/dev/cpu_dma_latency");
-    opened
-        .and_then(|mut file| file.write_all(&us.to_ne_bytes()).map(|()| file))
-        .map_err(|error| system("/dev/cpu_dma_latency", error, "be root, or leave --dma-latency out"))
+    opened.and_then(|mut file| file.write_all(&us.to_ne_bytes()).map(|()| file)).map_err(|error| {
+        system("/dev/cpu_dma_latency", error, "be root, or leave --dma-latency out")
+    })
 }
 
 /// The wakeup that ended everybody.
@@ -377,20 +394,28 @@ impl<'scope> Crew<'scope> {
         let allowed = affinity(0).unwrap_or(CpuSet::ALL);
         let refused = |error| system("a thread or channel", error, "ask for fewer --threads");
         for job in jobs {
-            let mailbox = job.request.wake.has_waker().then(|| Mailbox::new(job.request.wake)).transpose();
+            let mailbox =
+                job.request.wake.has_waker().then(|| Mailbox::new(job.request.wake)).transpose();
             let mailbox = mailbox.map_err(refused)?;
             let (begin, start) = mpsc::channel();
             crew.begin.push(begin);
             let (tell_one, mail) = (tell.clone(), mailbox.clone());
             let body = move || {
-                job.live.tid.store(rustix::thread::gettid().as_raw_nonzero().get() as u32, Ordering::Relaxed);
+                job.live.tid.store(
+                    rustix::thread::gettid().as_raw_nonzero().get() as u32,
+                    Ordering::Relaxed,
+                );
                 let base = enter(job, job.cpu, job.request.slack, &tell_one, &start)?;
                 job.measure(base, mail.as_deref())
             };
             let name = thread::Builder::new().name(format!("latency/{}", job.index));
             crew.measurers.push(name.spawn_scoped(scope, body).map_err(refused)?);
             let Some(mailbox) = mailbox else { continue };
-            let cpu = allowed.iter().find(|&cpu| cpu > job.cpu).or(allowed.iter().next()).unwrap_or(job.cpu);
+            let cpu = allowed
+                .iter()
+                .find(|&cpu| cpu > job.cpu)
+                .or(allowed.iter().next())
+                .unwrap_or(job.cpu);
             let (begin, start) = mpsc::channel();
             crew.begin.push(begin);
             let tell_one = tell.clone();
@@ -405,10 +430,12 @@ impl<'scope> Crew<'scope> {
         Ok(crew)
     }
 
-    /// Begins when all are ready; gives when. After an error nobody begins: the senders are dropped.
+    /// Begins when all are ready; gives when. After an error nobody begins: the senders are
+    /// dropped.
     fn go(&self, policy: Policy) -> Result<u64, LatencyError> {
         for _ in &self.begin {
-            let told = self.ready.recv().unwrap_or_else(|_| Err(io::Error::other("a thread ended early")));
+            let told =
+                self.ready.recv().unwrap_or_else(|_| Err(io::Error::other("a thread ended early")));
             told.map_err(|error| {
                 if let Policy::Deadline { .. } = policy {
                     return system("SCHED_DEADLINE for a measuring thread", error, DEADLINE_REMEDY);

@@ -1,5 +1,5 @@
-//! Measuring real machines and servers: wakeup latency, and a load client that says what it saw and whether it can
-//! be trusted.
+//! Measuring real machines and servers: wakeup latency, and a load client that says what it saw and
+//! whether it can be trusted.
 #![forbid(unsafe_code)]
 
 pub mod calibrate;

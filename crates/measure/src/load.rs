@@ -1,10 +1,11 @@
 //! The load client: one thread, one epoll set, open or closed loop.
 //!
-//! *Open loop*: requests leave at the times of a Poisson process, whatever the server does, over connections
-//! used in turn (several may be on their way on one). Latency counts from the **intended** send time, so a
-//! stall of the server is seen by every request that it hit; the uncorrected latency, from the actual send,
-//! is kept beside it. *Closed loop*: each connection sends its next request when its reply has come; such
-//! a client waits with the server and hides stalls (coordinated omission), which the report says.
+//! *Open loop*: requests leave at the times of a Poisson process, whatever the server does, over
+//! connections used in turn (several may be on their way on one). Latency counts from the **intended**
+//! send time, so a stall of the server is seen by every request that it hit; the uncorrected
+//! latency, from the actual send, is kept beside it. *Closed loop*: each connection sends its next
+//! request when its reply has come; such a client waits with the server and hides stalls
+//! (coordinated omission), which the report says.
 
 mod connection;
 mod report;
@@ -57,8 +58,8 @@ pub struct LoadRequest {
     pub warmup: Ns,
     /// The words of the request, such as `["GET", "key:1"]`.
     pub words: Vec<String>,
-    /// Commands that are sent once before anything else, each of which must be answered without an error: keys that the
-    /// request needs.
+    /// Commands that are sent once before anything else, each of which must be answered without an
+    /// error: keys that the request needs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub prepare: Vec<Vec<String>>,
 }
@@ -122,7 +123,8 @@ pub fn run(request: &LoadRequest) -> Result<LoadReport, LoadError> {
     run_after(request, || {})
 }
 
-/// As [`run`], but calls `connected` when every connection is made, and sends nothing before that returns.
+/// As [`run`], but calls `connected` when every connection is made, and sends nothing before that
+/// returns.
 ///
 /// # Errors
 /// As [`run`].
@@ -158,7 +160,8 @@ fn check(request: &LoadRequest) -> Result<(), LoadError> {
 fn prepare(address: SocketAddr, words: &[String]) -> Result<(), LoadError> {
     let refused = |why: String| LoadError::Refused { command: words.join(" "), why };
     let failed = |error: io::Error| refused(error.to_string());
-    let mut stream = TcpStream::connect(address).map_err(|source| LoadError::Connect { address, source })?;
+    let mut stream =
+        TcpStream::connect(address).map_err(|source| LoadError::Connect { address, source })?;
     stream.set_read_timeout(Some(Duration::from_nanos(LAST_REPLIES.0))).map_err(failed)?;
     stream.write_all(&encoded(words)).map_err(failed)?;
     let (mut replies, mut said, mut buffer) = (Replies::default(), Vec::new(), [0; 4096]);
@@ -233,9 +236,13 @@ const TIMER: u64 = u64::MAX;
 
 impl Client {
     fn connect(request: &LoadRequest) -> Result<Client, LoadError> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(LoadError::io("epoll_create"))?;
-        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)
-            .map_err(LoadError::io("timerfd_create"))?;
+        let epoll =
+            epoll::create(epoll::CreateFlags::CLOEXEC).map_err(LoadError::io("epoll_create"))?;
+        let timer = timerfd_create(
+            TimerfdClockId::Monotonic,
+            TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
+        )
+        .map_err(LoadError::io("timerfd_create"))?;
         let add = |fd: rustix::fd::BorrowedFd<'_>, tag| {
             epoll::add(&epoll, fd, epoll::EventData::new_u64(tag), epoll::EventFlags::IN)
                 .map_err(LoadError::io("epoll_ctl"))
@@ -274,7 +281,9 @@ impl Client {
         self.count_from = start + request.warmup.0;
         self.count_to = self.count_from + request.duration.0;
         match request.kind {
-            LoopKind::Open { rate_per_s, seed } => self.open_loop(Arrivals::new(rate_per_s, seed, start))?,
+            LoopKind::Open { rate_per_s, seed } => {
+                self.open_loop(Arrivals::new(rate_per_s, seed, start))?
+            }
             LoopKind::Closed => self.closed_loop(start)?,
         }
         self.wall_ns = now() - start;
@@ -346,8 +355,8 @@ impl Client {
         epoll::modify(&self.epoll, connection, tag, flags).map_err(LoadError::io("epoll_ctl"))
     }
 
-    /// Sleeps until something comes in or the time is reached; takes in what came and returns how many
-    /// replies came on which connection.
+    /// Sleeps until something comes in or the time is reached; takes in what came and returns how
+    /// many replies came on which connection.
     fn sleep_until(&mut self, at: u64) -> Result<Vec<(usize, usize)>, LoadError> {
         let at = Timespec { tv_sec: (at / 1_000_000_000) as _, tv_nsec: (at % 1_000_000_000) as _ };
         let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: at };

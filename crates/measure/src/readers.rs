@@ -1,7 +1,8 @@
-//! The program of the SMP evaluation (Taniguchi, Ishikawa, Hiraki): threads of one process, each of which reads 4 MB fifty
-//! times; from the first `pthread_create` to the last `pthread_join`.
+//! The program of the SMP evaluation (Taniguchi, Ishikawa, Hiraki): threads of one process, each of
+//! which reads 4 MB fifty times; from the first `pthread_create` to the last `pthread_join`.
 //!
-//! The threads read the same 4 MB: 1024 buffers would not have fitted into the paper's machine (4 GB).
+//! The threads read the same 4 MB: 1024 buffers would not have fitted into the paper's machine (4
+//! GB).
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -67,7 +68,11 @@ pub fn readers(request: &ReadersRequest) -> io::Result<ReadersReport> {
     let mut failed = None;
     for _ in 0..request.threads {
         let (buffer, reads) = (Arc::clone(&buffer), request.reads);
-        match Builder::new().name("reader".to_owned()).stack_size(STACK).spawn(move || read(&buffer, reads)) {
+        match Builder::new()
+            .name("reader".to_owned())
+            .stack_size(STACK)
+            .spawn(move || read(&buffer, reads))
+        {
             Ok(thread) => threads.push(thread),
             Err(error) => {
                 failed = Some(error);
@@ -76,13 +81,17 @@ pub fn readers(request: &ReadersRequest) -> io::Result<ReadersReport> {
         }
     }
     let creating_ns = own() - own_before;
-    let sum = threads.into_iter().filter_map(|thread| thread.join().ok()).fold(0, u64::wrapping_add);
+    let sum =
+        threads.into_iter().filter_map(|thread| thread.join().ok()).fold(0, u64::wrapping_add);
     let (elapsed_ns, cpu_ns) = (start.elapsed().as_nanos() as u64, cpu() - cpu_before);
-    failed.map_or(Ok(ReadersReport { request: *request, elapsed_ns, cpu_ns, creating_ns, sum }), Err)
+    failed
+        .map_or(Ok(ReadersReport { request: *request, elapsed_ns, cpu_ns, creating_ns, sum }), Err)
 }
 
 fn read(buffer: &[u64], reads: u32) -> u64 {
-    (0..reads).fold(0u64, |sum, _| black_box(buffer).iter().fold(sum, |sum, word| sum.wrapping_add(*word)))
+    (0..reads).fold(0u64, |sum, _| {
+        black_box(buffer).iter().fold(sum, |sum, word| sum.wrapping_add(*word))
+    })
 }
 
 #[cfg(test)]
@@ -101,7 +110,9 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for (threads, bytes, reads) in [(0, 800, 1), (MOST_READERS + 1, 800, 1), (1, 8, 1), (1, 800, 0)] {
+        for (threads, bytes, reads) in
+            [(0, 800, 1), (MOST_READERS + 1, 800, 1), (1, 8, 1), (1, 800, 0)]
+        {
             assert!(readers(&ReadersRequest { threads, bytes, reads }).is_err());
         }
     }

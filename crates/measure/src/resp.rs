@@ -73,7 +73,8 @@ impl Replies {
                 Ok(true)
             }
             Some((b'$', length)) => {
-                let length = std::str::from_utf8(length).ok().and_then(|text| text.parse::<i64>().ok());
+                let length =
+                    std::str::from_utf8(length).ok().and_then(|text| text.parse::<i64>().ok());
                 match length {
                     Some(-1) => Ok(true),
                     Some(length) if (0..=LONGEST as i64).contains(&length) => {

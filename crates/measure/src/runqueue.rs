@@ -1,13 +1,16 @@
-//! The simulator's schedulers under real threads and real locks: what a decision costs on this machine.
+//! The simulator's schedulers under real threads and real locks: what a decision costs on this
+//! machine.
 //!
-//! Threads are pinned, one for each CPU that is decided for. Each goes round: the slice of its task ends (`tick`),
-//! `schedule` is called, and the task before is given back (`saved`). The cycle counter is read around `schedule`, as the paper on
-//! Linux 2.4 did; everything else is in the sum only. There is no work between decisions, so several threads ask for a
-//! shared lock as often as they can. Time is virtual: every slice is used up.
+//! Threads are pinned, one for each CPU that is decided for. Each goes round: the slice of its task
+//! ends (`tick`), `schedule` is called, and the task before is given back (`saved`). The cycle
+//! counter is read around `schedule`, as the paper on Linux 2.4 did; everything else is in the sum
+//! only. There is no work between decisions, so several threads ask for a shared lock as often as
+//! they can. Time is virtual: every slice is used up.
 //!
-//! Tasks become runnable in random order, so that a list does not run through memory as prefetchers expect. *Cold*
-//! decisions come after reading twice the last-level cache. Holding and waiting are measured in passes of their own,
-//! with locks that write them down. A round in which a thread was preempted is done again.
+//! Tasks become runnable in random order, so that a list does not run through memory as prefetchers
+//! expect. *Cold* decisions come after reading twice the last-level cache. Holding and waiting are
+//! measured in passes of their own, with locks that write them down. A round in which a thread was
+//! preempted is done again.
 
 mod locks;
 mod seat;
@@ -19,8 +22,8 @@ use schedlab_host::Rate;
 use schedlab_host::threads::affinity;
 use schedlab_model::{CpuId, CpuSet, Ns, Policy, TaskId, Topology, Waker};
 use schedlab_scheduler::{
-    CpuView, Cx, GroupView, KnobError, Knobs, Out, Runnable, SchedulerSpec, TaskView, Wake, WakeKind, World,
-    registry,
+    CpuView, Cx, GroupView, KnobError, Knobs, Out, Runnable, SchedulerSpec, TaskView, Wake,
+    WakeKind, World, registry,
 };
 use schedlab_stats::Random;
 use schemars::JsonSchema;
@@ -125,13 +128,15 @@ pub struct RunqueueRow {
     pub threads: usize,
     /// Runnable tasks.
     pub tasks: u32,
-    /// Mean time of a call of `schedule`, entry to return, waiting included; the median of the rounds' means.
+    /// Mean time of a call of `schedule`, entry to return, waiting included; the median of the
+    /// rounds' means.
     pub cost: Spread,
     /// Median of single calls.
     pub call_p50_ns: f64,
     /// 99th percentile of single calls.
     pub call_p99_ns: f64,
-    /// Time over decisions of all threads together, ticks and switches included: what a decision costs the machine.
+    /// Time over decisions of all threads together, ticks and switches included: what a decision
+    /// costs the machine.
     pub sum: Spread,
     /// Part of a call that waits for locks.
     pub wait: Spread,
@@ -233,7 +238,9 @@ pub fn runqueue(
         cycles_per_us: bench.rate.per_us,
         clock_ns: bench.rate.overhead as f64 * 1e3 / bench.rate.per_us,
         cold_bytes: crate::calibrate::cold_bytes(),
-        rows: rows.map(|(point, (plain, metered))| bench.row(point, plain, metered, &mut random)).collect(),
+        rows: rows
+            .map(|(point, (plain, metered))| bench.row(point, plain, metered, &mut random))
+            .collect(),
     })
 }
 
@@ -241,7 +248,8 @@ fn points(request: &RunqueueRequest) -> Vec<Point> {
     let mut points = Vec::new();
     for contender in 0..request.contenders.len() {
         for &cold in if request.cold { &[false, true][..] } else { &[false] } {
-            let locks = if cold { &request.locks[..1.min(request.locks.len())] } else { &request.locks };
+            let locks =
+                if cold { &request.locks[..1.min(request.locks.len())] } else { &request.locks };
             for &stride in &request.strides {
                 for &lock in locks {
                     for &threads in &request.threads {
@@ -266,7 +274,9 @@ impl Bench<'_> {
             );
         }
         if request.tasks.iter().any(|tasks| !(1..=MOST_TASKS).contains(tasks)) {
-            return Err(RunqueueError::Request(format!("numbers of tasks go from 1 to {MOST_TASKS}")));
+            return Err(RunqueueError::Request(format!(
+                "numbers of tasks go from 1 to {MOST_TASKS}"
+            )));
         }
         let host = |what| move |source| RunqueueError::Host { what, source };
         let allowed = affinity(0).map_err(host("cannot read where this process may run"))?;
@@ -287,7 +297,8 @@ impl Bench<'_> {
             }
         }
         let rounds = points as u64 * u64::from(request.rounds) * 2;
-        let budget = Duration::from_nanos(request.duration.0 / rounds).max(Duration::from_micros(200));
+        let budget =
+            Duration::from_nanos(request.duration.0 / rounds).max(Duration::from_micros(200));
         Ok(Bench { request, knobs, cpus, budget, rate: Rate::measure() })
     }
 
@@ -367,7 +378,9 @@ impl Bench<'_> {
                 seats.iter().map(|seat| scope.spawn(move || seat.sit::<METERED>())).collect();
             seat::start(&ready, &go, point.threads);
             let ended = |thread: std::thread::ScopedJoinHandle<'_, io::Result<Tally>>| {
-                thread.join().unwrap_or_else(|_| Err(io::Error::other("a deciding thread panicked")))
+                thread
+                    .join()
+                    .unwrap_or_else(|_| Err(io::Error::other("a deciding thread panicked")))
             };
             threads.into_iter().map(ended).collect()
         });
@@ -377,7 +390,13 @@ impl Bench<'_> {
             .map_err(host("a deciding thread could not do its work"))
     }
 
-    fn row(&self, point: &Point, plain: &[Round], metered: &[Metered], random: &mut Random) -> RunqueueRow {
+    fn row(
+        &self,
+        point: &Point,
+        plain: &[Round],
+        metered: &[Metered],
+        random: &mut Random,
+    ) -> RunqueueRow {
         let (spec, variant) = &self.request.contenders[point.contender];
         // Disturbed rounds count only when there are too few others.
         let quiet: Vec<&Round> = plain.iter().filter(|round| !round.disturbed).collect();
@@ -386,13 +405,18 @@ impl Bench<'_> {
             let rounds: Vec<Vec<f64>> = values.into_iter().map(|value| vec![value]).collect();
             Spread::from_rounds(&rounds, random).unwrap_or_default()
         };
-        let mut samples: Vec<f64> = counted.iter().flat_map(|round| round.samples.iter().copied()).collect();
+        let mut samples: Vec<f64> =
+            counted.iter().flat_map(|round| round.samples.iter().copied()).collect();
         samples.sort_by(f64::total_cmp);
         let rank = |part: f64| {
-            samples.get(((samples.len().max(1) - 1) as f64 * part).round() as usize).copied().unwrap_or(0.0)
+            samples
+                .get(((samples.len().max(1) - 1) as f64 * part).round() as usize)
+                .copied()
+                .unwrap_or(0.0)
         };
-        let mean =
-            |of: fn(&Metered) -> f64| metered.iter().map(of).sum::<f64>() / metered.len().max(1) as f64;
+        let mean = |of: fn(&Metered) -> f64| {
+            metered.iter().map(of).sum::<f64>() / metered.len().max(1) as f64
+        };
         RunqueueRow {
             scheduler: spec.name.clone(),
             variant: variant.clone(),
@@ -482,15 +506,18 @@ mod tests {
         }
     }
 
-    /// Three threads on whatever CPUs there are, all schedulers, locks and layouts. Metered rounds check that no task is given to
-    /// two CPUs, and every thread ends: no list is torn.
+    /// Three threads on whatever CPUs there are, all schedulers, locks and layouts. Metered rounds
+    /// check that no task is given to two CPUs, and every thread ends: no list is torn.
     #[test]
     fn several_threads_decide_at_once() {
         let request = request();
         let report = runqueue(&request, &mut |_, _| {}, &|| false).unwrap();
         assert_eq!(report.rows.len(), 4 * 2 * 3 * 2 * 3);
         for row in &report.rows {
-            assert!(row.calls > 0 && row.cost.median_ns >= 0.0 && row.sum.median_ns > 0.0, "{row:?}");
+            assert!(
+                row.calls > 0 && row.cost.median_ns >= 0.0 && row.sum.median_ns > 0.0,
+                "{row:?}"
+            );
             if row.scheduler == "linux-2.4" {
                 // All tasks on one list, looked at at least once, and again after a recharge.
                 assert!(row.looked >= f64::from(row.tasks), "{row:?}");
@@ -519,7 +546,8 @@ mod tests {
     #[test]
     fn what_says_nothing_is_refused() {
         let cpus = affinity(0).unwrap().count();
-        let too_many = RunqueueRequest { threads: vec![cpus + 1], oversubscribe: false, ..request() };
+        let too_many =
+            RunqueueRequest { threads: vec![cpus + 1], oversubscribe: false, ..request() };
         let run = |request: &RunqueueRequest| runqueue(request, &mut |_, _| {}, &|| false);
         assert!(matches!(run(&too_many), Err(RunqueueError::Oversubscribed { .. })));
         let mut other = request();
@@ -536,6 +564,9 @@ mod tests {
         ] {
             assert!(matches!(run(&bad), Err(RunqueueError::Request(_))));
         }
-        assert!(matches!(runqueue(&request(), &mut |_, _| {}, &|| true), Err(RunqueueError::Stopped)));
+        assert!(matches!(
+            runqueue(&request(), &mut |_, _| {}, &|| true),
+            Err(RunqueueError::Stopped)
+        ));
     }
 }

@@ -1,4 +1,5 @@
-//! Load made to order: groups of senders and receivers in the shape of hackbench, CPU hogs, memory streams.
+//! Load made to order: groups of senders and receivers in the shape of hackbench, CPU hogs, memory
+//! streams.
 
 mod groups;
 mod hogs;

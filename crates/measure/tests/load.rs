@@ -8,7 +8,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// A server that answers `PONG` to each line-ended `PING`, and stalls once for `stall` before reply `at`.
+/// A server that answers `PONG` to each line-ended `PING`, and stalls once for `stall` before reply
+/// `at`.
 fn server(stall: Duration, at: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -37,7 +38,15 @@ fn server(stall: Duration, at: usize) -> SocketAddr {
 fn request(address: SocketAddr, kind: LoopKind) -> LoadRequest {
     let duration = Ns::from_ms(500);
     let words = vec!["PING".to_owned()];
-    LoadRequest { address, kind, connections: 1, duration, warmup: Ns::ZERO, words, prepare: Vec::new() }
+    LoadRequest {
+        address,
+        kind,
+        connections: 1,
+        duration,
+        warmup: Ns::ZERO,
+        words,
+        prepare: Vec::new(),
+    }
 }
 
 #[test]
@@ -50,8 +59,10 @@ fn the_whole_stall() {
     let report = run(&request(address, LoopKind::Open { rate_per_s: 2000.0, seed: 7 })).unwrap();
     assert_eq!((report.unanswered, report.errors), (0, 0));
     assert_eq!(report.sent, report.replies);
-    // The requests that were to leave during the stall waited for 100 ms on average: they are about 400 of
-    // 1000. A client that corrects nothing but sends on sees them too, since it sends without waiting.
+    // The requests that were to leave during the stall waited for 100 ms on average: they are about
+    // 400 of
+    // 1000. A client that corrects nothing but sends on sees them too, since it sends without
+    //       waiting.
     assert!(report.latency.max_ns >= 200_000_000, "{:?}", report.latency);
     assert!(report.latency.p90_ns >= 100_000_000, "{:?}", report.latency);
     assert!(report.latency.count > 700, "{:?}", report.latency);
@@ -84,7 +95,8 @@ fn a_server_that_speaks_something_else_is_named() {
     assert!(error.contains("RESP") && error.contains("SSH"), "{error}");
 }
 
-/// Answers each of so many connections once, with these bytes, and hands on what the connections sent first.
+/// Answers each of so many connections once, with these bytes, and hands on what the connections
+/// sent first.
 fn answers(replies: [&'static [u8]; 2]) -> (SocketAddr, Receiver<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -109,7 +121,8 @@ fn what_the_requests_need_is_made_before_them() {
     let words = ["SETRANGE", "bits", "131071", "x"];
     let prepare = vec![words.map(str::to_owned).to_vec()];
     let (address, hear) = answers([b":131072\r\n", b"+PONG\r\n"]);
-    let short = LoadRequest { prepare, duration: Ns::from_ms(200), ..request(address, LoopKind::Closed) };
+    let short =
+        LoadRequest { prepare, duration: Ns::from_ms(200), ..request(address, LoopKind::Closed) };
     let report = run(&short).unwrap();
     assert!(report.replies > 0 && report.errors == 0, "{report:?}");
     let first = hear.recv().unwrap();

@@ -138,15 +138,19 @@ impl CpuSet {
         let last = self.words.iter().rposition(|&w| w != 0).map_or(first, |w| w + 1);
         first..last
     }
-    /// The CPUs of these [`words`](CpuSet::span) that are in both, in ascending order: who knows where the few CPUs of a set lie
-    /// need not look at all words. Panics when a word is [`WORDS`] or more.
+    /// The CPUs of these [`words`](CpuSet::span) that are in both, in ascending order: who knows
+    /// where the few CPUs of a set lie need not look at all words. Panics when a word is [`WORDS`]
+    /// or more.
     #[inline]
     pub fn common<'a>(
         &'a self,
         other: &'a CpuSet,
         words: Range<usize>,
     ) -> impl Iterator<Item = CpuId> + use<'a> {
-        words.flat_map(|word| Bits { base: word as u32 * 64, rest: self.words[word] & other.words[word] })
+        words.flat_map(|word| Bits {
+            base: word as u32 * 64,
+            rest: self.words[word] & other.words[word],
+        })
     }
     /// The CPUs in ascending order.
     #[inline]
@@ -232,7 +236,9 @@ impl fmt::Debug for CpuSet {
 
 /// Why a text is not a CPU list.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("`{0}` is not a CPU list: write numbers below {MAX_CPUS} and ranges, such as \"0-3,8\", or \"all\"")]
+#[error(
+    "`{0}` is not a CPU list: write numbers below {MAX_CPUS} and ranges, such as \"0-3,8\", or \"all\""
+)]
 pub struct CpuSetError(pub String);
 
 impl FromStr for CpuSet {
@@ -308,7 +314,9 @@ mod tests {
             assert_eq!(set.lowest(), set.iter().next());
             let some: CpuSet = "0-66,133,300-511".parse().unwrap();
             assert!(set.common(&some, set.span()).eq(set.and(&some).iter()));
-            assert!(set.span().all(|word| word < WORDS) && set.common(&set, set.span()).eq(set.iter()));
+            assert!(
+                set.span().all(|word| word < WORDS) && set.common(&set, set.span()).eq(set.iter())
+            );
             for from in [0, 1, 3, 4, 63, 64, 65, 131, 300, 511, 512, 600] {
                 let next = set.iter().find(|cpu| cpu.0 >= from).or_else(|| set.lowest());
                 assert_eq!(set.next_from(from), next, "{text} from {from}");

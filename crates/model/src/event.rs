@@ -135,8 +135,8 @@ impl PrevState {
     }
 }
 
-/// On whose behalf a wakeup happened. Only a task's own doing makes a dependency; interrupts are the
-/// outside world (ARCHITECTURE.md, "only the outside world is outside").
+/// On whose behalf a wakeup happened. Only a task's own doing makes a dependency; interrupts are
+/// the outside world (ARCHITECTURE.md, "only the outside world is outside").
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Waker {
     /// The task that was running, in its own context.

@@ -1,5 +1,6 @@
-//! What tasks exchange: objects that hold bytes or tokens, scripts of operations at them, and executors whose threads serve
-//! many objects. Waiting is nowhere in here: a task waits when an object has nothing for it.
+//! What tasks exchange: objects that hold bytes or tokens, scripts of operations at them, and
+//! executors whose threads serve many objects. Waiting is nowhere in here: a task waits when an
+//! object has nothing for it.
 
 use crate::{Ns, ObjectId, ScriptId, TaskId, Workload, WorkloadError};
 use serde::{Deserialize, Serialize};
@@ -46,25 +47,28 @@ pub struct ObjectSpec {
     pub initial: u64,
     /// When a sender has to wait; `None`: never.
     pub room: Option<Room>,
-    /// Whether a send wakes its receiver as one that is about to sleep does (`WF_SYNC`): pipes and sockets do
-    /// (Linux 6.12: `pipe_write` in fs/pipe.c, `sock_def_readable` in net/core/sock.c), futexes and eventfds do not.
+    /// Whether a send wakes its receiver as one that is about to sleep does (`WF_SYNC`): pipes and
+    /// sockets do (Linux 6.12: `pipe_write` in fs/pipe.c, `sock_def_readable` in net/core/sock.c),
+    /// futexes and eventfds do not.
     pub sync: bool,
-    /// The object in which the answers to its messages go back: a request lasts from its arrival here to the first
-    /// send there.
+    /// The object in which the answers to its messages go back: a request lasts from its arrival
+    /// here to the first send there.
     pub answered_in: Option<ObjectId>,
 }
 
 /// What an object holds.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Holds {
-    /// Bytes of a stream: a receive takes the bytes that it took when it was recorded, however they were sent.
+    /// Bytes of a stream: a receive takes the bytes that it took when it was recorded, however they
+    /// were sent.
     Stream,
     /// Messages: several tasks read it, and a receive takes from the first message only.
     Queue,
     /// Tokens: an event counter, a futex that carries events, an exit that a parent waits for.
     Tokens,
-    /// A futex that guards something: a wake that finds no waiter is forgotten, and a wait ends when no task that could wake
-    /// it is awake (the owner of an uncontended lock leaves no record).
+    /// A futex that guards something: a wake that finds no waiter is forgotten, and a wait ends
+    /// when no task that could wake it is awake (the owner of an uncontended lock leaves no
+    /// record).
     Lock {
         /// The tasks that wake here.
         wakers: Vec<TaskId>,
@@ -87,8 +91,8 @@ pub struct Script {
     pub steps: Vec<Step>,
     /// From where it goes on after its last operation; `None`: the task ends.
     pub repeat_from: Option<u32>,
-    /// What is added to objects (or taken, where negative) whenever it begins again: what was in flight when the recording
-    /// began is not what was in flight when it ended.
+    /// What is added to objects (or taken, where negative) whenever it begins again: what was in
+    /// flight when the recording began is not what was in flight when it ended.
     pub balance: Vec<(ObjectId, i64)>,
     /// The length of a round, by which absolute times grow from one round to the next.
     pub round: Ns,
@@ -146,8 +150,8 @@ impl Act {
     }
 }
 
-/// Threads that wait for many objects at once (an event loop, or a pool that shares its connections), and what each object
-/// makes them do.
+/// Threads that wait for many objects at once (an event loop, or a pool that shares its
+/// connections), and what each object makes them do.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Executor {
     /// What its threads are called in reports.
@@ -158,7 +162,8 @@ pub struct Executor {
     pub looks_awake: Vec<Ns>,
     /// CPU time before and after the sleep of a look that finds nothing, in the recorded order.
     pub looks_asleep: Vec<(Ns, Ns)>,
-    /// How much more the first receive of an activation costs than the others, in nanoseconds; may be negative.
+    /// How much more the first receive of an activation costs than the others, in nanoseconds; may
+    /// be negative.
     pub first_receive: i64,
     /// The same for the first send.
     pub first_send: i64,
@@ -178,9 +183,11 @@ pub struct Coroutine {
 pub struct CoroutineStep {
     /// What it does.
     pub step: Step,
-    /// It was made in a later activation than the operation before it: the coroutine's turn ends before it.
+    /// It was made in a later activation than the operation before it: the coroutine's turn ends
+    /// before it.
     pub later: bool,
-    /// The coroutine had looked at its object before without finding anything: where the message is there, its turn goes on.
+    /// The coroutine had looked at its object before without finding anything: where the message is
+    /// there, its turn goes on.
     pub looked: bool,
     /// Work of other coroutines came before it in the recorded activation.
     pub after_others: bool,
@@ -192,13 +199,16 @@ impl Workload {
     /// Checks the references of scripts and executors.
     pub(crate) fn check_exchange(&self) -> Result<(), WorkloadError> {
         let exchange = &self.exchange;
-        let lost = |user: &str, what: String| WorkloadError::Missing { task: user.to_owned(), what };
+        let lost =
+            |user: &str, what: String| WorkloadError::Missing { task: user.to_owned(), what };
         let object = |user: &str, id: ObjectId| match exchange.objects.get(id.index()) {
             Some(_) => Ok(()),
             None => Err(lost(user, id.to_string())),
         };
         let step = |user: &str, step: &Step| match step.act {
-            Act::Spawn(child) if child.index() >= self.tasks.len() => Err(lost(user, child.to_string())),
+            Act::Spawn(child) if child.index() >= self.tasks.len() => {
+                Err(lost(user, child.to_string()))
+            }
             act => act.object().map_or(Ok(()), |id| object(user, id)),
         };
         for spec in &exchange.objects {
@@ -217,7 +227,10 @@ impl Workload {
             if let Some(from) = script.repeat_from {
                 let body = script.steps.get(from as usize..).unwrap_or_default();
                 if body.is_empty() {
-                    return Err(lost(&user, "a loop that starts beyond the end of its script".to_owned()));
+                    return Err(lost(
+                        &user,
+                        "a loop that starts beyond the end of its script".to_owned(),
+                    ));
                 }
                 if !body.iter().any(Step::takes_time) {
                     return Err(WorkloadError::Spins { task: user });

@@ -1,7 +1,8 @@
-//! What tasks exchanged: facts of a recording, in a stream of their own beside the events of the schedule.
+//! What tasks exchanged: facts of a recording, in a stream of their own beside the events of the
+//! schedule.
 //!
-//! A fact says what one task did at one object (a connection, a pipe, a futex, a timer). Who waits for which message follows from
-//! the facts; it is recorded nowhere.
+//! A fact says what one task did at one object (a connection, a pipe, a futex, a timer). Who waits
+//! for which message follows from the facts; it is recorded nowhere.
 
 use crate::{CpuId, Ns, ObjectId, TaskId};
 use serde::{Deserialize, Serialize};
@@ -13,7 +14,8 @@ pub struct Fact {
     pub at: Ns,
     /// The CPU on which it ended.
     pub cpu: CpuId,
-    /// The task that did it; of a [`FactKind::Signal`], the task to which it was sent. `None` of [`FactKind::Lost`] only.
+    /// The task that did it; of a [`FactKind::Signal`], the task to which it was sent. `None` of
+    /// [`FactKind::Lost`] only.
     pub task: Option<TaskId>,
     /// What.
     pub kind: FactKind,
@@ -35,7 +37,8 @@ pub enum FactKind {
         ready: u32,
         /// How long it was ready to wait.
         until: Limit,
-        /// [`Outcome::Done`], also when nothing was ready and none was to be waited for; timed out, interrupted or failed.
+        /// [`Outcome::Done`], also when nothing was ready and none was to be waited for; timed out,
+        /// interrupted or failed.
         outcome: Outcome,
     },
     /// An object was put under a selector or taken away (epoll_ctl).
@@ -46,15 +49,16 @@ pub enum FactKind {
         object: ObjectId,
         /// Under it from now on, or no longer.
         watched: bool,
-        /// What wakes: the kernel's event bits (`EPOLLIN` 1, `EPOLLOUT` 4, `EPOLLEXCLUSIVE` 1 << 28, `EPOLLONESHOT` 1 << 30,
-        /// `EPOLLET` 1 << 31); 0 when it is taken away.
+        /// What wakes: the kernel's event bits (`EPOLLIN` 1, `EPOLLOUT` 4, `EPOLLEXCLUSIVE` 1 <<
+        /// 28, `EPOLLONESHOT` 1 << 30, `EPOLLET` 1 << 31); 0 when it is taken away.
         events: u32,
     },
     /// A task waited at a futex, or tried to.
     FutexWait {
         /// The futex.
         futex: ObjectId,
-        /// The value with which it would wait. A mutex of glibc or Go whose waiters are known to its holder has 2.
+        /// The value with which it would wait. A mutex of glibc or Go whose waiters are known to
+        /// its holder has 2.
         expected: u32,
         /// How long it was ready to wait.
         until: Limit,
@@ -124,7 +128,8 @@ pub enum FactKind {
         /// The child, where it is known.
         child: Option<TaskId>,
     },
-    /// A task that could have run on lost the CPU inside a system call. One that lost it without this fact was in user space.
+    /// A task that could have run on lost the CPU inside a system call. One that lost it without
+    /// this fact was in user space.
     Preempted {
         /// The call's number on the recorded machine.
         call: u32,
@@ -141,10 +146,12 @@ pub enum FactKind {
 pub struct Transfer {
     /// Which object.
     pub object: ObjectId,
-    /// How many bytes; of an eventfd, by how much its counter changed; of a timer, how often it had expired.
+    /// How many bytes; of an eventfd, by how much its counter changed; of a timer, how often it had
+    /// expired.
     pub bytes: u32,
-    /// The place in the object's stream behind these bytes, counted alike at both ends. Where the next fact's place is not this one
-    /// plus its bytes, facts between them are missing. `None`: objects of this kind have no places.
+    /// The place in the object's stream behind these bytes, counted alike at both ends. Where the
+    /// next fact's place is not this one plus its bytes, facts between them are missing. `None`:
+    /// objects of this kind have no places.
     pub place: Option<u64>,
     /// Done; would block; interrupted; failed; of a receive, also the [end](Outcome::End).
     pub outcome: Outcome,
@@ -213,7 +220,8 @@ pub enum Limit {
     None,
     /// This long, from when it began.
     For(Ns),
-    /// Until this time of the recording, whenever it began (`TIMER_ABSTIME`); 0 also for times before its start.
+    /// Until this time of the recording, whenever it began (`TIMER_ABSTIME`); 0 also for times
+    /// before its start.
     At(Ns),
     /// There was a limit that the recorder cannot tell.
     Unknown,
@@ -287,7 +295,8 @@ pub struct ObjectInfo {
     /// Where its bytes come from: an address such as `127.0.0.1:41230`; empty where it has none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub from: String,
-    /// Where they go: an address, the path of a Unix socket, `pipe:[4711]`; empty where it has none.
+    /// Where they go: an address, the path of a Unix socket, `pipe:[4711]`; empty where it has
+    /// none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub to: String,
     /// The other direction of the same connection.

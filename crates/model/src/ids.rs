@@ -1,5 +1,5 @@
-//! Small dense ids. A `TaskId` is an index into [`Workload::tasks`](crate::Workload::tasks) in the simulator
-//! and into the task table of a recording; it is never an operating-system pid.
+//! Small dense ids. A `TaskId` is an index into [`Workload::tasks`](crate::Workload::tasks) in the
+//! simulator and into the task table of a recording; it is never an operating-system pid.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -69,7 +69,8 @@ id!(
 );
 
 id!(
-    /// An object at which tasks exchange messages: a direction of a connection, a pipe, a futex, a timer.
+    /// An object at which tasks exchange messages: a direction of a connection, a pipe, a futex, a
+    /// timer.
     ObjectId, "object"
 );
 

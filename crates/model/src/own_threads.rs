@@ -1,6 +1,7 @@
 //! The threads that schedlab itself starts beside those that it manages, by name.
 
-/// A thread of schedlab's own, which guardians, status and verdicts tell from the threads of others.
+/// A thread of schedlab's own, which guardians, status and verdicts tell from the threads of
+/// others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OwnThread {
     /// Decides who runs on a CPU.

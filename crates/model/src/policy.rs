@@ -79,7 +79,9 @@ pub enum PolicyError {
     #[error("`{0}`: the real-time priority must be a number from 1 to 99, such as fifo:50")]
     Priority(String),
     /// Deadline parameters that do not satisfy 0 < runtime ≤ deadline ≤ period.
-    #[error("`{0}`: must satisfy 0 < RUNTIME <= DEADLINE <= PERIOD, such as deadline:4ms/10ms/10ms")]
+    #[error(
+        "`{0}`: must satisfy 0 < RUNTIME <= DEADLINE <= PERIOD, such as deadline:4ms/10ms/10ms"
+    )]
     Deadline(String),
 }
 
@@ -101,7 +103,9 @@ impl FromStr for Policy {
             ("idle", "") => Ok(Policy::Idle),
             ("fifo", _) => Ok(Policy::Fifo(priority()?)),
             ("rr", _) => Ok(Policy::Rr(priority()?)),
-            ("deadline", _) => deadline(argument).ok_or_else(|| PolicyError::Deadline(text.to_owned())),
+            ("deadline", _) => {
+                deadline(argument).ok_or_else(|| PolicyError::Deadline(text.to_owned()))
+            }
             _ => Err(PolicyError::Unknown(text.to_owned())),
         }
     }
@@ -144,7 +148,18 @@ impl<'de> Deserialize<'de> for Policy {
 
 /// A nice value, −20 (most CPU) … 19 (least).
 #[derive(
-    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, JsonSchema, Serialize, Deserialize,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Debug,
+    Default,
+    JsonSchema,
+    Serialize,
+    Deserialize,
 )]
 #[serde(try_from = "i8", into = "i8")]
 pub struct Nice(i8);
@@ -201,7 +216,9 @@ mod tests {
 
     #[test]
     fn refuses_bad_policies() {
-        for text in ["fifo", "fifo:0", "fifo:100", "rr:x", "idle:3", "lottery", "deadline:5ms/4ms/9ms"] {
+        for text in
+            ["fifo", "fifo:0", "fifo:100", "rr:x", "idle:3", "lottery", "deadline:5ms/4ms/9ms"]
+        {
             assert!(text.parse::<Policy>().is_err(), "{text}");
         }
     }

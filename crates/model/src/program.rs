@@ -10,8 +10,9 @@ pub enum Op {
     Run(Amount),
     /// Sleeps on a timer for this long, counted from the moment of blocking.
     Sleep(Amount),
-    /// Sets a device to work and goes on at once. After this long it interrupts a CPU, and a softirq there puts tokens into the
-    /// channel: the task that waits for the device takes one. A task has one such work under way: its next one takes its place.
+    /// Sets a device to work and goes on at once. After this long it interrupts a CPU, and a
+    /// softirq there puts tokens into the channel: the task that waits for the device takes one. A
+    /// task has one such work under way: its next one takes its place.
     Device {
         /// How long the device takes.
         length: Amount,
@@ -22,16 +23,16 @@ pub enum Op {
         /// How many do.
         count: u32,
     },
-    /// Sleeps until the next job of a periodic task: job `k` is due at `offset + k * period`. A job that is
-    /// already due starts at once; none is skipped.
+    /// Sleeps until the next job of a periodic task: job `k` is due at `offset + k * period`. A job
+    /// that is already due starts at once; none is skipped.
     NextPeriod {
         /// Period.
         period: Ns,
         /// Due time of job 0.
         offset: Ns,
     },
-    /// Drops the jobs of a periodic task that are overdue: the next `NextPeriod` with the same period waits for the
-    /// first one that is not (cyclictest, timers that count overruns).
+    /// Drops the jobs of a periodic task that are overdue: the next `NextPeriod` with the same
+    /// period waits for the first one that is not (cyclictest, timers that count overruns).
     SkipMissed {
         /// Period.
         period: Ns,
@@ -40,36 +41,38 @@ pub enum Op {
     },
     /// Sleeps until this absolute time of the run; no effect when it has passed.
     SleepUntil(Ns),
-    /// Takes one token from the channel, or blocks until there is one. Wait/wake and receive/send are the
-    /// same thing: a channel is a counted queue (futex, pipe, socket, condition).
+    /// Takes one token from the channel, or blocks until there is one. Wait/wake and receive/send
+    /// are the same thing: a channel is a counted queue (futex, pipe, socket, condition).
     Receive(ChannelId),
     /// Takes every token that is there (at least one; blocks until there is one): an epoll loop.
     ReceiveAll(ChannelId),
-    /// Takes `count` tokens at once, or blocks until so many are there: a reader that needs the whole of something, or who
-    /// makes them does not matter, only how far they all got together.
+    /// Takes `count` tokens at once, or blocks until so many are there: a reader that needs the
+    /// whole of something, or who makes them does not matter, only how far they all got together.
     ReceiveCount {
         /// Where from.
         channel: ChannelId,
         /// How many; at least one, and no more than the channel has room for.
         count: u32,
     },
-    /// An event loop: takes one token from the first of [`Program::branches`] whose channel has one (blocks
-    /// until any has), and goes on in that branch where it stopped the last time. A branch stops at the next
-    /// `Select` that it meets and begins again after its last operation. What a token makes the task do so
-    /// depends on the channel that it came through, not on the order of tokens.
+    /// An event loop: takes one token from the first of [`Program::branches`] whose channel has one
+    /// (blocks until any has), and goes on in that branch where it stopped the last time. A branch
+    /// stops at the next `Select` that it meets and begins again after its last operation. What a
+    /// token makes the task do so depends on the channel that it came through, not on the order of
+    /// tokens.
     Select,
-    /// Puts tokens into the channel, waking its waiters, first come first served. Blocks while a bounded
-    /// channel is full.
+    /// Puts tokens into the channel, waking its waiters, first come first served. Blocks while a
+    /// bounded channel is full.
     Send {
         /// Where to.
         channel: ChannelId,
         /// How many tokens.
         count: u32,
     },
-    /// Finishes the oldest unfinished request that was received from this channel: its response time ends
-    /// here, and a closed-loop client may send its next one.
+    /// Finishes the oldest unfinished request that was received from this channel: its response
+    /// time ends here, and a closed-loop client may send its next one.
     Done(ChannelId),
-    /// Runs for `per_request` for each request taken by the last `ReceiveAll`, finishing each as `Done` does.
+    /// Runs for `per_request` for each request taken by the last `ReceiveAll`, finishing each as
+    /// `Done` does.
     Serve {
         /// Where the requests came from.
         channel: ChannelId,
@@ -80,26 +83,29 @@ pub enum Op {
     Lock(LockId),
     /// Unlocks it; the first waiter owns it and wakes.
     Unlock(LockId),
-    /// Needs this much CPU time inside the kernel, on the task's behalf. The machine's preemption model says what a
-    /// wakeup can do meanwhile. Neighbouring kernel operations are one stay in the kernel: it ends with the next
-    /// `Run` or `Serve`, when the task blocks, or at the end of the program.
+    /// Needs this much CPU time inside the kernel, on the task's behalf. The machine's preemption
+    /// model says what a wakeup can do meanwhile. Neighbouring kernel operations are one stay in
+    /// the kernel: it ends with the next `Run` or `Serve`, when the task blocks, or at the end of
+    /// the program.
     Kernel {
         /// What the kernel forbids meanwhile.
         section: Section,
         /// How long.
         length: Amount,
     },
-    /// A point of a stay in the kernel at which it offers to give the CPU up (Linux `cond_resched`, `might_resched`).
+    /// A point of a stay in the kernel at which it offers to give the CPU up (Linux `cond_resched`,
+    /// `might_resched`).
     CondResched,
-    /// The body of a CPU's interrupt thread: sleeps until interrupts came in, works for this long (as preemptible
-    /// kernel code), then wakes everybody for whom they came.
+    /// The body of a CPU's interrupt thread: sleeps until interrupts came in, works for this long
+    /// (as preemptible kernel code), then wakes everybody for whom they came.
     Interrupts(Amount),
     /// `sched_yield`.
     Yield,
-    /// Starts the task (its [`Start`](crate::Start) must be `Spawned`); no effect when it already lives.
+    /// Starts the task (its [`Start`](crate::Start) must be `Spawned`); no effect when it already
+    /// lives.
     Spawn(TaskId),
-    /// Jumps back to operation `to`, `times` times (so the body runs `times + 1` times), then goes on.
-    /// Loops may be nested.
+    /// Jumps back to operation `to`, `times` times (so the body runs `times + 1` times), then goes
+    /// on. Loops may be nested.
     Repeat {
         /// Index of the first operation of the body.
         to: u32,
@@ -108,7 +114,8 @@ pub enum Op {
     },
     /// Plays a script of operations at objects, for as long as it lasts.
     Play(ScriptId),
-    /// Is a lane of an executor: takes what is ready there, and sleeps while nothing is. It does not end.
+    /// Is a lane of an executor: takes what is ready there, and sleeps while nothing is. It does
+    /// not end.
     Attend(ExecutorId),
     /// Ends the task. Falling off the end of the program does the same.
     Exit,
@@ -120,7 +127,8 @@ pub enum Op {
 pub enum Section {
     /// Nothing: plain kernel code.
     Preemptible,
-    /// A spinlock is held: preemption is off, except where spinlocks are sleeping locks (PREEMPT_RT).
+    /// A spinlock is held: preemption is off, except where spinlocks are sleeping locks
+    /// (PREEMPT_RT).
     Spinlock,
     /// Preemption is off under every model (raw spinlock, per-CPU data).
     PreemptOff,
@@ -154,7 +162,8 @@ impl Section {
 pub enum Amount {
     /// Always this long.
     Fixed(Ns),
-    /// Drawn anew each time from [`Program::draws`] at this index, out of the task's own random stream.
+    /// Drawn anew each time from [`Program::draws`] at this index, out of the task's own random
+    /// stream.
     Draw(u16),
 }
 
@@ -214,13 +223,15 @@ impl Program {
     }
     /// Adds a distribution and gives the [`Amount`] that draws from it.
     pub fn draw(&mut self, draw: Draw) -> Amount {
-        let index = u16::try_from(self.draws.len()).expect("fewer than 65536 distributions in a program");
+        let index =
+            u16::try_from(self.draws.len()).expect("fewer than 65536 distributions in a program");
         self.draws.push(draw);
         Amount::Draw(index)
     }
 }
 
-/// A distribution of lengths. Draws are integers; the same seed gives the same ones on every machine.
+/// A distribution of lengths. Draws are integers; the same seed gives the same ones on every
+/// machine.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Draw {
@@ -251,9 +262,9 @@ pub enum Draw {
     Cycle(Vec<Ns>),
     /// One of these values, each equally likely (a measured distribution).
     Empirical(Vec<Ns>),
-    /// `1 ms + splitmix64 mod span` style uniform draw with a generator of its own, seeded with the task
-    /// number: `low + splitmix64() % span`. It exists so that workload W2 of the published comparison gives
-    /// the very same totals as the other simulators.
+    /// `1 ms + splitmix64 mod span` style uniform draw with a generator of its own, seeded with the
+    /// task number: `low + splitmix64() % span`. It exists so that workload W2 of the published
+    /// comparison gives the very same totals as the other simulators.
     SplitMix {
         /// Smallest value.
         low: Ns,

@@ -1,5 +1,6 @@
-//! SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): the mixing function from which seeds, ticks and the schedulers' random
-//! numbers follow. Statistics draw from `schedlab-stats`; lengths of a simulated run from `schedlab-sim`.
+//! SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): the mixing function from which seeds, ticks and
+//! the schedulers' random numbers follow. Statistics draw from `schedlab-stats`; lengths of a
+//! simulated run from `schedlab-sim`.
 
 /// What the state grows by from one number to the next: 2^64 divided by the golden ratio.
 pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -1,9 +1,11 @@
-//! What a kernel says of its sched_ext class: schedulers that are loaded into it as BPF programs (Linux 6.12 and later).
+//! What a kernel says of its sched_ext class: schedulers that are loaded into it as BPF programs
+//! (Linux 6.12 and later).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The files of `/sys/kernel/sched_ext`, as they were at one moment. A kernel without the folder has no sched_ext.
+/// The files of `/sys/kernel/sched_ext`, as they were at one moment. A kernel without the folder
+/// has no sched_ext.
 #[derive(Clone, PartialEq, Eq, Debug, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SchedExt {
@@ -12,7 +14,8 @@ pub struct SchedExt {
     /// `root/ops`: the name of the scheduler, while one is loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ops: Option<String>,
-    /// `enable_seq`: how many schedulers were loaded since boot; it tells whether one was loaded in between.
+    /// `enable_seq`: how many schedulers were loaded since boot; it tells whether one was loaded in
+    /// between.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enable_seq: Option<u64>,
     /// `switch_all`: the scheduler has every fair task, not only those of policy SCHED_EXT.
@@ -27,10 +30,12 @@ impl SchedExt {
             "" | "disabled" => None,
             _ => Some("unnamed"),
         };
-        unnamed.map(|unnamed| self.ops.as_deref().filter(|name| !name.is_empty()).unwrap_or(unnamed))
+        unnamed
+            .map(|unnamed| self.ops.as_deref().filter(|name| !name.is_empty()).unwrap_or(unnamed))
     }
 
-    /// Returns whether a scheduler is loaded that has every fair task, as one has that does not say otherwise.
+    /// Returns whether a scheduler is loaded that has every fair task, as one has that does not say
+    /// otherwise.
     pub fn has_every_fair_task(&self) -> bool {
         self.scheduler().is_some() && self.switch_all != Some(false)
     }

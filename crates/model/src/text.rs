@@ -1,9 +1,11 @@
-//! Small readings of text that every part of schedlab needs: the nearest known word, patterns, dates, sizes, decimals, and
-//! names as they are shown, as messages quote them and as shells read them.
+//! Small readings of text that every part of schedlab needs: the nearest known word, patterns,
+//! dates, sizes, decimals, and names as they are shown, as messages quote them and as shells read
+//! them.
 
 use std::borrow::Cow;
 
-/// Returns the candidate with the smallest edit distance to `name`, if it is near enough to be a typing error.
+/// Returns the candidate with the smallest edit distance to `name`, if it is near enough to be a
+/// typing error.
 pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
     candidates
         // Swapping two neighbours counts as one slip: `taks` for `task`.
@@ -13,8 +15,9 @@ pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
         .map(|(_, candidate)| candidate.to_owned())
 }
 
-/// Returns the two ends of an interval as tables have them: `1.20ms..1.31ms`, `>1.20ms` where nothing is known above, `<1.31ms` where nothing
-/// is known below, and one value where both ends read the same.
+/// Returns the two ends of an interval as tables have them: `1.20ms..1.31ms`, `>1.20ms` where
+/// nothing is known above, `<1.31ms` where nothing is known below, and one value where both ends
+/// read the same.
 pub fn between(low: Option<crate::Ns>, high: Option<crate::Ns>) -> String {
     let (low, high) = (low.map(|low| low.to_string()), high.map(|high| high.to_string()));
     match (low, high) {
@@ -83,8 +86,8 @@ impl Place {
     }
 }
 
-/// Returns whether `name` matches `pattern`, in which `*` matches any text, `?` any one character, and `[1-8x]` one of these
-/// (`[!1-8x]`: one that is none of these).
+/// Returns whether `name` matches `pattern`, in which `*` matches any text, `?` any one character,
+/// and `[1-8x]` one of these (`[!1-8x]`: one that is none of these).
 pub fn glob(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<Place>, Vec<char>) = (Place::of(pattern), name.chars().collect());
     let (mut p, mut n) = (0, 0);
@@ -106,12 +109,15 @@ pub fn glob(pattern: &str, name: &str) -> bool {
     pattern[p..].iter().all(|place| matches!(place, Place::Any))
 }
 
-/// Returns the date as `2026-11-21T11:45:03Z`, of nanoseconds since 1970, in the proleptic Gregorian calendar.
+/// Returns the date as `2026-11-21T11:45:03Z`, of nanoseconds since 1970, in the proleptic
+/// Gregorian calendar.
 pub fn iso8601(unix_ns: u64) -> String {
     let seconds = unix_ns / 1_000_000_000;
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let (mut year, mut day) = (1970, days);
-    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
     let length = |year| if leap(year) { 366 } else { 365 };
     while day >= length(year) {
         day -= length(year);
@@ -130,15 +136,17 @@ pub fn iso8601(unix_ns: u64) -> String {
     format!("{year:04}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", day + 1)
 }
 
-/// Whether `c` changes what a terminal, a page or an editor shows around it: control characters (C0, DEL, C1), separators of lines
-/// and paragraphs, and what Unicode (TR 9, table 1) reverses or hides text with.
+/// Whether `c` changes what a terminal, a page or an editor shows around it: control characters
+/// (C0, DEL, C1), separators of lines and paragraphs, and what Unicode (TR 9, table 1) reverses or
+/// hides text with.
 pub const fn is_hostile(c: char) -> bool {
     matches!(c, '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// Returns a name as it is shown and kept: what [`is_hostile`] is written as an escape (`\x1b`, `\n`, `\u{202e}`). Threads, control
-/// groups, programs and files may be named anything, and a name is data wherever it is printed.
+/// Returns a name as it is shown and kept: what [`is_hostile`] is written as an escape (`\x1b`,
+/// `\n`, `\u{202e}`). Threads, control groups, programs and files may be named anything, and a name
+/// is data wherever it is printed.
 pub fn shown(name: &str) -> Cow<'_, str> {
     if !name.contains(is_hostile) {
         return Cow::Borrowed(name);
@@ -171,8 +179,9 @@ fn push_shown(text: &mut String, c: char) {
     }
 }
 
-/// Returns a text as one word of a POSIX shell's command line: as it is where no shell changes it, else in single quotes. What
-/// [`is_hostile`] is written as an escape ([`shown`]), so that a line stays one line; a shell then reads the escape, not the character.
+/// Returns a text as one word of a POSIX shell's command line: as it is where no shell changes it,
+/// else in single quotes. What [`is_hostile`] is written as an escape ([`shown`]), so that a line
+/// stays one line; a shell then reads the escape, not the character.
 pub fn shell_word(text: &str) -> Cow<'_, str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:,@%+=".contains(c);
     // zsh replaces `=NAME` by the path of a program.
@@ -182,12 +191,12 @@ pub fn shell_word(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("'{}'", shown(text).replace('\'', r"'\''")))
 }
 
-/// Characters of a foreign text that a message quotes at most: it shows which text is meant, and a file of one line of 60 MB does
-/// not become a message of 60 MB.
+/// Characters of a foreign text that a message quotes at most: it shows which text is meant, and a
+/// file of one line of 60 MB does not become a message of 60 MB.
 pub const QUOTED_MAX: usize = 200;
 
-/// Returns a text of a file or of the command line as a message quotes it: as it is [`shown`], and at most [`QUOTED_MAX`] characters
-/// of it.
+/// Returns a text of a file or of the command line as a message quotes it: as it is [`shown`], and
+/// at most [`QUOTED_MAX`] characters of it.
 pub fn quoted(text: &str) -> Cow<'_, str> {
     let cut = |text: &str| {
         text.char_indices()
@@ -201,11 +210,13 @@ pub fn quoted(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns a field of a CSV table: quoted where RFC 4180 wants it. A text that a spreadsheet would run as a formula (it begins with
-/// `=`, `+`, `-`, `@`) gets an apostrophe before it, which spreadsheets hide.
+/// Returns a field of a CSV table: quoted where RFC 4180 wants it. A text that a spreadsheet would
+/// run as a formula (it begins with `=`, `+`, `-`, `@`) gets an apostrophe before it, which
+/// spreadsheets hide.
 pub fn csv_field(text: &str) -> String {
     let text = shown(text);
-    let text = if text.starts_with(['=', '+', '-', '@']) { format!("'{text}") } else { text.into_owned() };
+    let text =
+        if text.starts_with(['=', '+', '-', '@']) { format!("'{text}") } else { text.into_owned() };
     if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
 }
 
@@ -224,11 +235,16 @@ pub fn markdown_cell(text: &str) -> String {
     cell
 }
 
-/// Returns a number of bytes: `500M` is 524,288,000. Units are K, M, G and T, powers of 1024, with or without `B` or `iB`;
-/// `None` when `text` is not such a number or is larger than 2^64 - 1 bytes.
+/// Returns a number of bytes: `500M` is 524,288,000. Units are K, M, G and T, powers of 1024, with
+/// or without `B` or `iB`; `None` when `text` is not such a number or is larger than 2^64 - 1
+/// bytes.
 pub fn bytes(text: &str) -> Option<u64> {
     let number = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let shift = match text[number.len()..].to_ascii_lowercase().trim_end_matches("ib").trim_end_matches('b') {
+    let shift = match text[number.len()..]
+        .to_ascii_lowercase()
+        .trim_end_matches("ib")
+        .trim_end_matches('b')
+    {
         "" => 0,
         "k" => 10,
         "m" => 20,
@@ -247,7 +263,8 @@ pub fn decimal(value: u64, digits: u32) -> String {
     if part.is_empty() { (value / unit).to_string() } else { format!("{}.{part}", value / unit) }
 }
 
-/// Returns a decimal number times 10^`digits`, exactly; `None` when it is not one or is finer than that.
+/// Returns a decimal number times 10^`digits`, exactly; `None` when it is not one or is finer than
+/// that.
 pub fn scaled(text: &str, digits: usize) -> Option<u64> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let is_number = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
@@ -312,7 +329,8 @@ mod tests {
 
     #[test]
     fn no_cell_of_a_table_is_a_formula_or_markup() {
-        let cells = [("yes", "yes"), ("=1+2", "'=1+2"), ("@a,b", "\"'@a,b\""), ("a\"\n", "\"a\"\"\\n\"")];
+        let cells =
+            [("yes", "yes"), ("=1+2", "'=1+2"), ("@a,b", "\"'@a,b\""), ("a\"\n", "\"a\"\"\\n\"")];
         for (name, cell) in cells {
             assert_eq!(csv_field(name), cell);
         }

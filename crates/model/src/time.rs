@@ -9,7 +9,18 @@ use std::str::FromStr;
 
 /// Nanoseconds: an instant since the start of a run, or a duration. Range 0 … 584 years.
 #[derive(
-    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, JsonSchema, Serialize, Deserialize,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Debug,
+    Default,
+    JsonSchema,
+    Serialize,
+    Deserialize,
 )]
 #[serde(transparent)]
 pub struct Ns(pub u64);
@@ -51,7 +62,8 @@ impl Ns {
         }
     }
 
-    /// Returns the time to the nanosecond, in the largest unit that gives a whole number: `1500us`, `2s`, `0ns`.
+    /// Returns the time to the nanosecond, in the largest unit that gives a whole number: `1500us`,
+    /// `2s`, `0ns`.
     pub fn exact(self) -> String {
         let fits = |unit: &&(u64, &str)| self.0 > 0 && self.0.is_multiple_of(unit.0);
         let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
@@ -129,7 +141,8 @@ impl fmt::Display for Ns {
             _ => 0,
         };
         let scale = 10u64.pow(decimals);
-        let scaled = (u128::from(self.0) * u128::from(scale) + u128::from(unit) / 2) / u128::from(unit);
+        let scaled =
+            (u128::from(self.0) * u128::from(scale) + u128::from(unit) / 2) / u128::from(unit);
         let (whole, part) = (scaled / u128::from(scale), scaled % u128::from(scale));
         if decimals == 0 {
             f.pad(&format!("{whole}{name}"))
@@ -143,13 +156,17 @@ impl fmt::Display for Ns {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NsError {
     /// No unit, or an unknown one.
-    #[error("`{0}` is not a time: write a number and a unit, one of ns, us, ms, s, m, h (such as \"30ms\")")]
+    #[error(
+        "`{0}` is not a time: write a number and a unit, one of ns, us, ms, s, m, h (such as \"30ms\")"
+    )]
     Unit(String),
     /// A sign in front.
     #[error("`{0}` is negative: a time is 0 or more, such as \"30ms\"")]
     Negative(String),
     /// Not a decimal number, finer than 1 ns, or larger than 584 years.
-    #[error("`{0}` is not a time: the number must be decimal, in whole nanoseconds, below 500 years")]
+    #[error(
+        "`{0}` is not a time: the number must be decimal, in whole nanoseconds, below 500 years"
+    )]
     Number(String),
 }
 
@@ -173,7 +190,9 @@ impl FromStr for Ns {
             "h" => 3_600_000_000_000,
             _ => return Err(NsError::Unit(text.to_owned())),
         };
-        decimal(&number.replace('_', ""), scale).map(Ns).ok_or_else(|| NsError::Number(text.to_owned()))
+        decimal(&number.replace('_', ""), scale)
+            .map(Ns)
+            .ok_or_else(|| NsError::Number(text.to_owned()))
     }
 }
 
@@ -217,7 +236,9 @@ mod tests {
 
     #[test]
     fn refuses_what_is_not_a_time() {
-        for text in ["", "30", "ms", "-1ms", "1.2.3ms", "0.1ns", "3 parsecs", "99999999999999999999s"] {
+        for text in
+            ["", "30", "ms", "-1ms", "1.2.3ms", "0.1ns", "3 parsecs", "99999999999999999999s"]
+        {
             assert!(text.parse::<Ns>().is_err(), "{text}");
         }
     }

@@ -4,7 +4,8 @@ use crate::CpuSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The place of one CPU. Each number is global to the machine (two sockets do not both have core 0).
+/// The place of one CPU. Each number is global to the machine (two sockets do not both have core
+/// 0).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct CpuPlace {
     /// Package.
@@ -30,7 +31,8 @@ impl Topology {
     }
 
     /// A regular machine: `sockets` × `llcs_per_socket` × `cores_per_llc` × `threads_per_core`.
-    /// Each socket is one NUMA node. CPUs are numbered socket by socket, the threads of a core side by side.
+    /// Each socket is one NUMA node. CPUs are numbered socket by socket, the threads of a core side
+    /// by side.
     pub fn regular(
         sockets: usize,
         llcs_per_socket: usize,

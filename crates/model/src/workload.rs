@@ -1,7 +1,9 @@
-//! A workload: tasks with their programs, groups, channels and sources. It says nothing about a scheduler.
+//! A workload: tasks with their programs, groups, channels and sources. It says nothing about a
+//! scheduler.
 
 use crate::{
-    Amount, ChannelId, CpuId, CpuSet, Draw, Exchange, GroupId, LockId, Nice, Ns, Op, Policy, Program, TaskId,
+    Amount, ChannelId, CpuId, CpuSet, Draw, Exchange, GroupId, LockId, Nice, Ns, Op, Policy,
+    Program, TaskId,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,7 +11,8 @@ use serde::{Deserialize, Serialize};
 /// Everything that happens on a machine apart from scheduling.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Workload {
-    /// Control groups (Linux) or domains (Xen). The first is the root; a missing list means just the root.
+    /// Control groups (Linux) or domains (Xen). The first is the root; a missing list means just
+    /// the root.
     pub groups: Vec<GroupSpec>,
     /// The tasks; a [`TaskId`] is the index. Tasks that are spawned later are listed too.
     pub tasks: Vec<TaskSpec>,
@@ -29,14 +32,16 @@ pub struct Workload {
     pub exchange: Exchange,
 }
 
-/// Threads of one runtime that multiplexes its own tasks over them (Go's goroutines over its Ms). Some carry a program, the
-/// others are parked. A thread that loses its CPU while it is in a system call does not hold up its program: after a while a
-/// parked thread is woken and goes on with it (`retake` and `handoffp` in Go's runtime/proc.go).
+/// Threads of one runtime that multiplexes its own tasks over them (Go's goroutines over its Ms).
+/// Some carry a program, the others are parked. A thread that loses its CPU while it is in a system
+/// call does not hold up its program: after a while a parked thread is woken and goes on with it
+/// (`retake` and `handoffp` in Go's runtime/proc.go).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Handoff {
     /// The threads.
     pub threads: Vec<TaskId>,
-    /// The channel in which parked threads wait; nothing is ever sent there. Their own program is to receive from it.
+    /// The channel in which parked threads wait; nothing is ever sent there. Their own program is
+    /// to receive from it.
     pub parked: ChannelId,
     /// How long a thread is runnable without running before its program goes on in another one.
     pub after: Draw,
@@ -53,16 +58,17 @@ pub struct GroupSpec {
     pub name: String,
     /// The parent; `None` for the root only.
     pub parent: Option<GroupId>,
-    /// Relative weight in the unit of the scheduler's family; `None` is its default.
-    /// Linux: `cpu.shares`, 2 … 262144, default 1024 (cgroup v2 `cpu.weight` × 10.24). Xen: 1 … 65535, default 256.
+    /// Relative weight in the unit of the scheduler's family; `None` is its default. Linux:
+    /// `cpu.shares`, 2 … 262144, default 1024 (cgroup v2 `cpu.weight` × 10.24). Xen: 1 … 65535,
+    /// default 256.
     pub weight: Option<u32>,
     /// Linux `cpu.idle`: the whole group is served as SCHED_IDLE.
     pub idle: bool,
     /// Linux `cpu.max`.
     pub bandwidth: Option<Bandwidth>,
-    /// Linux autogroup: the group stands for a session (`setsid`), not for a cgroup. A scheduler whose
-    /// `sched_autogroup_enabled` is off treats its tasks as the parent's. Its weight is the session's nice value
-    /// as a weight (`/proc/PID/autogroup`), 1024 by default.
+    /// Linux autogroup: the group stands for a session (`setsid`), not for a cgroup. A scheduler
+    /// whose `sched_autogroup_enabled` is off treats its tasks as the parent's. Its weight is the
+    /// session's nice value as a weight (`/proc/PID/autogroup`), 1024 by default.
     #[serde(default)]
     pub autogroup: bool,
     /// Xen `cap`: per cent of one pCPU, 0 = none.
@@ -101,13 +107,14 @@ pub struct TaskSpec {
     pub group: GroupId,
     /// Custom slice (`sched_setattr` with `sched_runtime` for fair policies, Linux 6.12+).
     pub slice: Option<Ns>,
-    /// CPU time for falling asleep and coming back, owed whenever a message ends a sleep, beside the program: what
-    /// a message costs less when it finds the task awake.
+    /// CPU time for falling asleep and coming back, owed whenever a message ends a sleep, beside
+    /// the program: what a message costs less when it finds the task awake.
     #[serde(default)]
     pub entry: Ns,
     /// When it becomes runnable first.
     pub start: Start,
-    /// Where it was when the run began, if it existed then and that is known (from a recording); `None`: the scheduler places it.
+    /// Where it was when the run began, if it existed then and that is known (from a recording);
+    /// `None`: the scheduler places it.
     #[serde(default)]
     pub began_on: Option<CpuId>,
     /// What it does.
@@ -115,7 +122,8 @@ pub struct TaskSpec {
 }
 
 impl TaskSpec {
-    /// A task in the root group: policy other, nice 0, any CPU, a process of its own, runnable at time 0.
+    /// A task in the root group: policy other, nice 0, any CPU, a process of its own, runnable at
+    /// time 0.
     pub fn new(name: impl Into<String>, program: Program) -> TaskSpec {
         TaskSpec {
             name: name.into(),
@@ -260,7 +268,11 @@ impl Workload {
     fn check_task(&self, task: &TaskSpec, cpus: usize) -> Result<(), WorkloadError> {
         if task.affinity.and(&CpuSet::first(cpus)).is_empty() {
             let last = cpus.saturating_sub(1);
-            return Err(WorkloadError::Affinity { task: task.name.clone(), affinity: task.affinity, last });
+            return Err(WorkloadError::Affinity {
+                task: task.name.clone(),
+                affinity: task.affinity,
+                last,
+            });
         }
         let missing = |what: String| WorkloadError::Missing { task: task.name.clone(), what };
         if task.group != GroupId::ROOT && task.group.index() >= self.groups.len() {
@@ -287,7 +299,8 @@ impl Workload {
                 | Op::Sleep(amount)
                 | Op::Kernel { length: amount, .. }
                 | Op::Interrupts(amount) => self.check_amount(task, amount)?,
-                Op::Serve { channel, per_request: amount } | Op::Device { channel, length: amount, .. } => {
+                Op::Serve { channel, per_request: amount }
+                | Op::Device { channel, length: amount, .. } => {
                     self.check_channel(&task.name, channel)?;
                     self.check_amount(task, amount)?;
                 }
@@ -319,7 +332,9 @@ impl Workload {
                 Op::Repeat { to, .. } if to as usize >= at => {
                     return Err(missing("a `repeat` that does not go back".to_owned()));
                 }
-                Op::NextPeriod { period, .. } | Op::SkipMissed { period, .. } if period == Ns::ZERO => {
+                Op::NextPeriod { period, .. } | Op::SkipMissed { period, .. }
+                    if period == Ns::ZERO =>
+                {
                     return Err(missing("a period of 0".to_owned()));
                 }
                 _ => {}
@@ -347,12 +362,13 @@ impl Workload {
 }
 
 impl Program {
-    /// Whether the endless part of the program contains nothing that can take time. (A token loop that feeds
-    /// itself is not found here; the engine has a limit for that.)
+    /// Whether the endless part of the program contains nothing that can take time. (A token loop
+    /// that feeds itself is not found here; the engine has a limit for that.)
     fn spins(&self) -> bool {
         let Some(from) = self.repeat_from else { return false };
         !self.ops[from as usize..].iter().any(|op| match *op {
-            Op::Run(amount) | Op::Sleep(amount) | Op::Kernel { length: amount, .. } => match amount {
+            Op::Run(amount) | Op::Sleep(amount) | Op::Kernel { length: amount, .. } => match amount
+            {
                 Amount::Fixed(ns) => ns > Ns::ZERO,
                 Amount::Draw(_) => true,
             },

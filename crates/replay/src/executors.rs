@@ -1,5 +1,6 @@
-//! Third stage, part two: threads that wait for many objects at once. What a thread does between taking one item and the next
-//! belongs to that item; each object has a coroutine, and a thread that runs takes up those that can go on.
+//! Third stage, part two: threads that wait for many objects at once. What a thread does between
+//! taking one item and the next belongs to that item; each object has a coroutine, and a thread
+//! that runs takes up those that can go on.
 
 use crate::facts::{Kind, Operation};
 use crate::steps::Steps;
@@ -17,8 +18,8 @@ pub(crate) struct Deed {
     pub(crate) operation: Operation,
 }
 
-/// Returns the operations of threads that share their work, in order of time: that they wait for each other is no waiting, what they
-/// exchange with others is.
+/// Returns the operations of threads that share their work, in order of time: that they wait for
+/// each other is no waiting, what they exchange with others is.
 pub(crate) fn merged(steps: &Steps<'_>, threads: &[TaskId]) -> Vec<Deed> {
     let mut all: Vec<Deed> = Vec::new();
     for &thread in threads {
@@ -72,7 +73,8 @@ struct Weaver<'a> {
     /// Looks so far, and the one in which each coroutine had its last step.
     look: u64,
     last_look: Vec<u64>,
-    /// The coroutine of the last step, the number of that step, and by coroutine that of its last one.
+    /// The coroutine of the last step, the number of that step, and by coroutine that of its last
+    /// one.
     last: usize,
     number: u64,
     touched: Vec<u64>,
@@ -173,8 +175,13 @@ impl Weaver<'_> {
         self.seen = [false; 2];
         let rest = self.pending.remove(&thread).unwrap_or_default();
         let to = if self.by_timer.get(&thread) == Some(&true) { TIMERS } else { self.last };
-        let plain =
-            |step| CoroutineStep { step, later: false, looked: false, after_others: false, first: false };
+        let plain = |step| CoroutineStep {
+            step,
+            later: false,
+            looked: false,
+            after_others: false,
+            first: false,
+        };
         let timed = !self.executor.coroutines[TIMERS].steps.is_empty();
         if to != TIMERS || timed {
             self.executor.coroutines[to].steps.extend(rest.into_iter().map(plain));
@@ -196,7 +203,9 @@ impl Weaver<'_> {
             let gap = operation.at.saturating_sub(self.last_timer);
             self.last_timer = operation.at;
             let step = Step { before: Ns::ZERO, act: Act::SleepUntil(gap), after: Ns::ZERO };
-            self.executor.coroutines[TIMERS].steps.push(CoroutineStep { later: true, ..plain(step) });
+            self.executor.coroutines[TIMERS]
+                .steps
+                .push(CoroutineStep { later: true, ..plain(step) });
             self.last_look[TIMERS] = self.look;
         }
     }
@@ -211,8 +220,11 @@ impl Weaver<'_> {
             }
             Kind::Send(object, _) => {
                 let back = self.recorded.objects.get(object.index()).and_then(|info| info.peer);
-                let Some(back) = back.filter(|back| self.read.contains(back)) else { return current };
-                // All that the look found was read, and this connection was not among it: another one caused the message.
+                let Some(back) = back.filter(|back| self.read.contains(back)) else {
+                    return current;
+                };
+                // All that the look found was read, and this connection was not among it: another
+                // one caused the message.
                 let caused_by_other = now_read.is_some_and(|read| !read.contains(&back));
                 if current != TIMERS && caused_by_other {
                     self.on_behalf += 1;
@@ -234,7 +246,8 @@ impl Weaver<'_> {
         }
         let mut step = steps.step_after(thread, &operation, self.woken.get(&thread).copied());
         if let (Act::SleepUntil(_), Some(slept)) = (step.act, operation.slept) {
-            // The times of an executor's timer count from one to the next; what it waits for in its work lasts as long as it did.
+            // The times of an executor's timer count from one to the next; what it waits for in its
+            // work lasts as long as it did.
             step.act = Act::Sleep(slept.length);
         }
         if let Act::Receive { object, .. } = step.act {
@@ -258,11 +271,23 @@ impl Weaver<'_> {
             .unwrap_or_default()
             .into_iter()
             .partition(|step| step.act == Act::Nothing);
-        let before: Ns = silent.iter().map(|step| step.before + step.after).fold(step.before, |a, b| a + b);
+        let before: Ns =
+            silent.iter().map(|step| step.before + step.after).fold(step.before, |a, b| a + b);
         let list = &mut self.executor.coroutines[owner].steps;
-        list.push(CoroutineStep { step: Step { before, ..step }, later, looked, after_others, first });
-        let plain =
-            |step| CoroutineStep { step, later: false, looked: false, after_others: false, first: false };
+        list.push(CoroutineStep {
+            step: Step { before, ..step },
+            later,
+            looked,
+            after_others,
+            first,
+        });
+        let plain = |step| CoroutineStep {
+            step,
+            later: false,
+            looked: false,
+            after_others: false,
+            first: false,
+        };
         list.extend(loud.into_iter().map(plain));
         self.last_look[owner] = self.look;
         self.last = owner;
@@ -270,8 +295,8 @@ impl Weaver<'_> {
     }
 }
 
-/// Returns by look (its number among the operations) what was read before the next one, where that is all that it found: then a
-/// send to an object that is not among it was caused by one that is.
+/// Returns by look (its number among the operations) what was read before the next one, where that
+/// is all that it found: then a send to an object that is not among it was caused by one that is.
 fn read_between_looks(deeds: &[Deed]) -> BTreeMap<usize, BTreeSet<ObjectId>> {
     let mut all = BTreeMap::new();
     let mut open: Option<(usize, u32)> = None;
@@ -296,9 +321,10 @@ fn read_between_looks(deeds: &[Deed]) -> BTreeMap<usize, BTreeSet<ObjectId>> {
     all
 }
 
-/// Returns what the first receive and the first send of an activation cost more than the others, by the means of the recording:
-/// the part of an activation that does not grow with its messages. Each coroutine is compared with itself, because what different
-/// connections ask for costs different amounts; one that has both often counts more.
+/// Returns what the first receive and the first send of an activation cost more than the others, by
+/// the means of the recording: the part of an activation that does not grow with its messages. Each
+/// coroutine is compared with itself, because what different connections ask for costs different
+/// amounts; one that has both often counts more.
 fn firsts(coroutines: &[Coroutine]) -> [i64; 2] {
     let (mut differences, mut weights) = ([0i128; 2], [0i128; 2]);
     for coroutine in coroutines {

@@ -1,9 +1,10 @@
-//! First stage: what each task did, operation by operation, with the CPU time around each. Nothing is added, and nothing of
-//! what the recorded scheduler did to the tasks is left: neither where they ran nor how long they waited for a CPU.
+//! First stage: what each task did, operation by operation, with the CPU time around each. Nothing
+//! is added, and nothing of what the recorded scheduler did to the tasks is left: neither where
+//! they ran nor how long they waited for a CPU.
 
 use schedlab_model::{
-    CpuId, EventKind, Fact, FactKind, Limit, Ns, ObjectId, Outcome, PrevState, SchedEvent, TaskId, Transfer,
-    Waker,
+    CpuId, EventKind, Fact, FactKind, Limit, Ns, ObjectId, Outcome, PrevState, SchedEvent, TaskId,
+    Transfer, Waker,
 };
 use schedlab_trace::Recording;
 use schedlab_trace::replay::RecorderCost;
@@ -107,9 +108,11 @@ pub enum Kind {
     FutexWake(ObjectId, u32),
     /// It slept on a timer until an absolute time, or for a time.
     Sleep(Limit),
-    /// It waited for something that has no fact, and no recorded task ended that; [`Operation::slept`] says how long.
+    /// It waited for something that has no fact, and no recorded task ended that;
+    /// [`Operation::slept`] says how long.
     Unknown,
-    /// It waited for something that has no fact, and a task ended that: this is what stands for a message.
+    /// It waited for something that has no fact, and a task ended that: this is what stands for a
+    /// message.
     Woken,
     /// It ended such a wait of another task.
     Wake(TaskId),
@@ -175,8 +178,8 @@ impl Reading {
         self.began = at;
     }
 
-    /// It slept in something that the next operation is not: that was one of its own. What a task ended is no sleep that
-    /// would come again by itself.
+    /// It slept in something that the next operation is not: that was one of its own. What a task
+    /// ended is no sleep that would come again by itself.
     fn unknown_sleep(&mut self) {
         let Some(slept) = self.slept else { return };
         let behind = std::mem::take(&mut self.after);
@@ -197,7 +200,8 @@ fn unexplained(tasks: &[Reading]) -> BTreeSet<(TaskId, Ns)> {
 }
 
 impl TaskFacts {
-    /// A task that looks at several objects and takes nothing out of any: its looks are waits without facts.
+    /// A task that looks at several objects and takes nothing out of any: its looks are waits
+    /// without facts.
     fn select_only(&mut self) {
         if self.operations.iter().any(|operation| matches!(operation.kind, Kind::Receive(..))) {
             return;
@@ -214,9 +218,12 @@ impl TaskFacts {
         }
     }
 
-    /// Waits of `task` that a task ended of which nothing more is known are as those that no task ended.
+    /// Waits of `task` that a task ended of which nothing more is known are as those that no task
+    /// ended.
     fn forget_wakers(&mut self, task: TaskId, found: &BTreeSet<(TaskId, Ns)>) {
-        for operation in self.operations.iter_mut().filter(|operation| operation.kind == Kind::Woken) {
+        for operation in
+            self.operations.iter_mut().filter(|operation| operation.kind == Kind::Woken)
+        {
             if !operation.slept.is_some_and(|slept| found.contains(&(task, slept.until))) {
                 operation.kind = Kind::Unknown;
             }
@@ -228,7 +235,8 @@ impl Reading {
     /// Puts its wakeups that have no fact between its operations, and notes them in `found`.
     fn tell(&mut self, unexplained: &BTreeSet<(TaskId, Ns)>, found: &mut BTreeSet<(TaskId, Ns)>) {
         let notes = std::mem::take(&mut self.wakes);
-        let mut told = notes.iter().filter(|note| unexplained.contains(&(note.wakee, note.at))).peekable();
+        let mut told =
+            notes.iter().filter(|note| unexplained.contains(&(note.wakee, note.at))).peekable();
         if told.peek().is_none() {
             return;
         }
@@ -279,7 +287,8 @@ struct Reader {
 }
 
 impl Facts {
-    /// Returns the operations of a recording. `recorder`: its price, which is no demand of the tasks.
+    /// Returns the operations of a recording. `recorder`: its price, which is no demand of the
+    /// tasks.
     pub fn of(recording: &Recording, recorder: RecorderCost) -> Facts {
         let mut reader = Reader {
             tasks: vec![Reading::default(); recording.header.tasks.len()],
@@ -288,9 +297,10 @@ impl Facts {
         };
         let mut facts = recording.facts.list.iter().peekable();
         for event in &recording.events {
-            // At one moment a task that runs does something before it leaves its CPU, and one that comes does it then.
-            while let Some(fact) =
-                facts.next_if(|fact| fact.at < event.at || (fact.at == event.at && reader.runs(fact)))
+            // At one moment a task that runs does something before it leaves its CPU, and one that
+            // comes does it then.
+            while let Some(fact) = facts
+                .next_if(|fact| fact.at < event.at || (fact.at == event.at && reader.runs(fact)))
             {
                 reader.fact(fact);
             }
@@ -303,7 +313,8 @@ impl Facts {
             if task.slept.is_some() {
                 task.unknown_sleep();
             }
-            task.facts.asleep_since = task.blocked.map(|(at, _)| at).filter(|_| task.running.is_none());
+            task.facts.asleep_since =
+                task.blocked.map(|(at, _)| at).filter(|_| task.running.is_none());
             task.facts.rest = task.before + task.after;
             task.facts.select_only();
         }
@@ -478,7 +489,10 @@ fn slept(since: Ns, until: Ns, state: PrevState, by_task: bool) -> Slept {
 /// Returns what the fact was as an operation; `None`: it is none of a task's own.
 fn kind(fact: &Fact) -> Option<Kind> {
     let moved = |transfer: &Transfer| {
-        transfer.outcome == Outcome::Done && transfer.bytes > 0 && !transfer.peek && !transfer.by_kernel
+        transfer.outcome == Outcome::Done
+            && transfer.bytes > 0
+            && !transfer.peek
+            && !transfer.by_kernel
     };
     Some(match fact.kind {
         FactKind::Send(sent) if moved(&sent) => Kind::Send(sent.object, sent.bytes.into()),
@@ -494,7 +508,9 @@ fn kind(fact: &Fact) -> Option<Kind> {
         FactKind::FutexWake { futex, woken, .. } if woken > 0 => Kind::FutexWake(futex, woken),
         FactKind::Sleep { until, .. } => Kind::Sleep(until),
         FactKind::Child { child: Some(child) } => Kind::Child(child),
-        FactKind::Signal { .. } | FactKind::Preempted { .. } | FactKind::Lost { .. } => return None,
+        FactKind::Signal { .. } | FactKind::Preempted { .. } | FactKind::Lost { .. } => {
+            return None;
+        }
         _ => Kind::Silent,
     })
 }

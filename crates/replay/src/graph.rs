@@ -1,13 +1,13 @@
-//! Second stage: what each object holds and how its account closes, who reads it and who writes it, and which threads share
-//! the work of their process.
+//! Second stage: what each object holds and how its account closes, who reads it and who writes it,
+//! and which threads share the work of their process.
 
 use crate::facts::{Facts, Kind, Operation};
 use schedlab_model::{Ns, ObjectId, TaskId};
 use schedlab_trace::Recording;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A futex on which glibc's and Go's mutexes wait has this value: locked, with waiters (glibc 2.36, nptl/lowlevellock.h; Go 1.22,
-/// runtime/lock_futex.go).
+/// A futex on which glibc's and Go's mutexes wait has this value: locked, with waiters (glibc 2.36,
+/// nptl/lowlevellock.h; Go 1.22, runtime/lock_futex.go).
 const LOCKED_WITH_WAITERS: u32 = 2;
 
 /// Who exchanges what with whom.
@@ -116,7 +116,8 @@ fn note(
     operation: &Operation,
 ) {
     let at = operation.at;
-    // Where it woke its receiver the bytes were there; else somewhere between its begin and its end.
+    // Where it woke its receiver the bytes were there; else somewhere between its begin and its
+    // end.
     let earliest = operation.woke.map_or(operation.began, |woke| woke.min(at));
     let entry = |amount: i64| Entry { at, earliest, amount, task };
     match operation.kind {
@@ -163,8 +164,9 @@ fn note(
     }
 }
 
-/// Finds the futexes that guard something: a task both waits and wakes there, or every wait expects the value of a mutex whose
-/// holder knows of its waiters. Neither is recorded as such; the others carry events.
+/// Finds the futexes that guard something: a task both waits and wakes there, or every wait expects
+/// the value of a mutex whose holder knows of its waiters. Neither is recorded as such; the others
+/// carry events.
 fn find_locks(objects: &mut [Object], facts: &Facts) {
     let mut others = BTreeSet::new();
     let mut waited = BTreeSet::new();
@@ -234,8 +236,9 @@ impl Object {
     }
 }
 
-/// Finds the threads that share the work of their process: one of its threads waits for many objects, and an object is read by several.
-/// Those are the threads that wait for many objects and the readers of such an object; the others do what they do by themselves.
+/// Finds the threads that share the work of their process: one of its threads waits for many
+/// objects, and an object is read by several. Those are the threads that wait for many objects and
+/// the readers of such an object; the others do what they do by themselves.
 fn shared(facts: &Facts, recording: &Recording, objects: &[Object]) -> Vec<Option<u32>> {
     let process = |task: TaskId| recording.header.tasks[task.index()].pid;
     let selects = |task: TaskId| {

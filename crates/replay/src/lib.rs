@@ -1,15 +1,18 @@
-//! From the facts of a recording to a workload, in three stages whose types cannot be mixed: [`facts`] (what each task did,
-//! immutable), [`graph`] (objects, who reads and writes them, whose threads share their work), and the programs of the
-//! [`Workload`]. Which task waits for which is written nowhere: it is a result of the simulation.
+//! From the facts of a recording to a workload, in three stages whose types cannot be mixed:
+//! [`facts`] (what each task did, immutable), [`graph`] (objects, who reads and writes them, whose
+//! threads share their work), and the programs of the [`Workload`]. Which task waits for which is
+//! written nowhere: it is a result of the simulation.
 //!
 //! # Rules
-//! * An object's account closes: what is in it at the start is the least for which no receive comes before its bytes.
+//! * An object's account closes: what is in it at the start is the least for which no receive comes
+//!   before its bytes.
 //! * A send counts from the moment in which it woke its receiver; without one, from its end.
 //! * Bytes that no recorded task sent come from outside, at their times.
-//! * A thread that waits for many objects is an executor with a coroutine for each; threads that read the same object are one.
+//! * A thread that waits for many objects is an executor with a coroutine for each; threads that
+//!   read the same object are one.
 //! * Programs begin again when they are done, with what was in flight made good.
-//! * A wait without a fact that a recorded task ended is a token from that task; one that ended otherwise ends at its time, or
-//!   lasts as long as the device took.
+//! * A wait without a fact that a recorded task ended is a token from that task; one that ended
+//!   otherwise ends at its time, or lasts as long as the device took.
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -24,8 +27,8 @@ use facts::{Facts, Kind};
 use graph::{Graph, Object};
 pub use report::Report;
 use schedlab_model::{
-    Act, Exchange, ExecutorId, GroupId, GroupSpec, Holds, Ns, ObjectKind, ObjectSpec, Op, Program, Room,
-    Script, ScriptId, Start, TaskId, TaskSpec, Workload,
+    Act, Exchange, ExecutorId, GroupId, GroupSpec, Holds, Ns, ObjectKind, ObjectSpec, Op, Program,
+    Room, Script, ScriptId, Start, TaskId, TaskSpec, Workload,
 };
 use schedlab_trace::replay::RecorderCost;
 use schedlab_trace::{Capability, Recording};
@@ -41,8 +44,8 @@ pub struct Replayed {
     pub report: Report,
 }
 
-/// Returns the workload of a recording with facts; `None` when it has none. `recorder`: the price of the recorder, which is
-/// taken out of the demand.
+/// Returns the workload of a recording with facts; `None` when it has none. `recorder`: the price
+/// of the recorder, which is taken out of the demand.
 pub fn replay(recording: &Recording, recorder: RecorderCost) -> Option<Replayed> {
     if !recording.header.capabilities.has(Capability::Messages) {
         return None;
@@ -89,7 +92,9 @@ impl<'a> Programs<'a> {
         let shared = &self.steps.graph.shared;
         match shared[task.index()] {
             None => vec![task],
-            process => (0..shared.len()).filter(|&t| shared[t] == process).map(TaskId::from).collect(),
+            process => {
+                (0..shared.len()).filter(|&t| shared[t] == process).map(TaskId::from).collect()
+            }
         }
     }
 
@@ -149,7 +154,8 @@ impl<'a> Programs<'a> {
         lanes.truncate(at_once.max(1));
         let deeds: Vec<Deed> = executors::merged(&self.steps, threads);
         let name = info.comm.clone();
-        let executor = executors::executor(&mut self.steps, &self.recording.facts, &name, threads, &deeds);
+        let executor =
+            executors::executor(&mut self.steps, &self.recording.facts, &name, threads, &deeds);
         if threads.len() > 1 {
             self.report.shared.push((name, threads.len(), lanes.len()));
         }
@@ -171,8 +177,10 @@ impl<'a> Programs<'a> {
         let scripts = self.exchange.scripts.iter().flat_map(|script| &script.steps);
         let coroutines = self.exchange.executors.iter().flat_map(|executor| &executor.coroutines);
         let acts = scripts.map(|step| step.act);
-        let acts = acts.chain(coroutines.flat_map(|coroutine| &coroutine.steps).map(|step| step.step.act));
-        acts.filter_map(|act| if let Act::Spawn(child) = act { Some(child) } else { None }).collect()
+        let acts =
+            acts.chain(coroutines.flat_map(|coroutine| &coroutine.steps).map(|step| step.step.act));
+        acts.filter_map(|act| if let Act::Spawn(child) = act { Some(child) } else { None })
+            .collect()
     }
 
     fn workload(mut self) -> Workload {
@@ -243,8 +251,8 @@ fn spec(recording: &Recording, graph: &Graph, number: usize, name: String) -> Ob
                 | ObjectKind::Pipe
         )
     );
-    // A pipe's writer goes on when a slot is free, that of a Unix socket when a quarter is left (Linux 6.12: fs/pipe.c,
-    // `unix_writable` in net/unix/af_unix.c).
+    // A pipe's writer goes on when a slot is free, that of a Unix socket when a quarter is left
+    // (Linux 6.12: fs/pipe.c, `unix_writable` in net/unix/af_unix.c).
     let room = object.full_at.filter(|&full| full > 0).map(|full| {
         let capacity = full.max(object.at_start);
         let resume_at = if kind == Some(ObjectKind::Unix) { capacity / 4 } else { capacity - 1 };

@@ -42,9 +42,13 @@ impl Report {
     pub(crate) fn note(&mut self, steps: &Steps<'_>, recording: &Recording, exchange: &Exchange) {
         let operations = || steps.facts.tasks.iter().flat_map(|task| &task.operations);
         self.operations = operations().count() as u64;
-        self.wakeups = operations().filter(|operation| operation.kind == Kind::Woken).count() as u64;
-        let used =
-            steps.graph.objects.iter().filter(|object| object.has_sender() || !object.readers.is_empty());
+        self.wakeups =
+            operations().filter(|operation| operation.kind == Kind::Woken).count() as u64;
+        let used = steps
+            .graph
+            .objects
+            .iter()
+            .filter(|object| object.has_sender() || !object.readers.is_empty());
         self.objects = used.count();
         let futexes = || steps.graph.objects.iter().filter(|object| object.futex);
         self.locks = futexes().filter(|object| object.lock).count();

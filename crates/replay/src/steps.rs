@@ -23,8 +23,14 @@ impl Steps<'_> {
         self.step_after(task, operation, None)
     }
 
-    /// Returns the operation as a step of the task. `woken`: what came from outside ended the look before it, then.
-    pub(crate) fn step_after(&mut self, task: TaskId, operation: &Operation, woken: Option<Ns>) -> Step {
+    /// Returns the operation as a step of the task. `woken`: what came from outside ended the look
+    /// before it, then.
+    pub(crate) fn step_after(
+        &mut self,
+        task: TaskId,
+        operation: &Operation,
+        woken: Option<Ns>,
+    ) -> Step {
         let act = self.act(task, operation, woken);
         let (mut before, mut after) = (operation.before, operation.after);
         if let (Act::Send { .. }, Some(woke), None) = (act, operation.woke, operation.slept) {
@@ -56,8 +62,12 @@ impl Steps<'_> {
                 }
             }
             Kind::FutexWake(object, woken) => Act::Send { object, amount: woken.into() },
-            Kind::Child(child) => self.graph.exits.get(&child).map_or(Act::Nothing, |&exit| one(exit)),
-            Kind::Woken => self.graph.wakeups.get(&task).map_or(Act::Nothing, |&wakeup| one(wakeup)),
+            Kind::Child(child) => {
+                self.graph.exits.get(&child).map_or(Act::Nothing, |&exit| one(exit))
+            }
+            Kind::Woken => {
+                self.graph.wakeups.get(&task).map_or(Act::Nothing, |&wakeup| one(wakeup))
+            }
             Kind::Wake(wakee) => match self.graph.wakeups.get(&wakee) {
                 Some(&object) => Act::Send { object, amount: 1 },
                 None => Act::Nothing,
@@ -85,9 +95,14 @@ impl Steps<'_> {
         }
     }
 
-    /// Returns what is to be added to the objects that were read here whenever a program begins again: what was in flight at the
-    /// start less what was in flight at the end. The reader that took most out of an object answers for it.
-    pub(crate) fn balance(&self, read: &BTreeSet<ObjectId>, threads: &[TaskId]) -> Vec<(ObjectId, i64)> {
+    /// Returns what is to be added to the objects that were read here whenever a program begins
+    /// again: what was in flight at the start less what was in flight at the end. The reader that
+    /// took most out of an object answers for it.
+    pub(crate) fn balance(
+        &self,
+        read: &BTreeSet<ObjectId>,
+        threads: &[TaskId],
+    ) -> Vec<(ObjectId, i64)> {
         let answers = |object: ObjectId| {
             let readers = &self.graph.objects[object.index()].readers;
             let most = readers.iter().max_by_key(|(task, count)| (**count, **task));

@@ -1,4 +1,5 @@
-//! Distributions of times, shown as complementary CDFs on two logarithmic axes: how large a part took longer.
+//! Distributions of times, shown as complementary CDFs on two logarithmic axes: how large a part
+//! took longer.
 
 use schedlab_model::Ns;
 use serde::Serialize;
@@ -65,7 +66,8 @@ pub struct Ladder {
     pub intervals: [Between; 5],
 }
 
-/// The two values between which a percentile lies with 95 %, by order statistics; `None` at an end: the values are too few for one.
+/// The two values between which a percentile lies with 95 %, by order statistics; `None` at an end:
+/// the values are too few for one.
 pub type Between = [Option<Ns>; 2];
 
 /// The percentiles of several runs as lines, from the median to the maximum.
@@ -123,8 +125,8 @@ impl Measure {
 }
 
 impl Curve {
-    /// Out of the non-empty buckets of a histogram, ascending: largest value of the bucket and count. `None`
-    /// without values.
+    /// Out of the non-empty buckets of a histogram, ascending: largest value of the bucket and
+    /// count. `None` without values.
     pub fn of_buckets(name: &str, style: usize, buckets: &[(Ns, u64)]) -> Option<Curve> {
         let count: u64 = buckets.iter().map(|(_, count)| count).sum();
         if count == 0 {
@@ -141,7 +143,8 @@ impl Curve {
             Ns(all.iter().find(|(_, seen)| *seen >= rank).map_or(0, |(ns, _)| *ns))
         };
         let exact: Vec<(u64, u64)> = buckets.iter().map(|(ns, count)| (ns.0, *count)).collect();
-        let interval = |quantile| schedlab_stats::quantile_interval(quantile, &exact).map(|end| end.map(Ns));
+        let interval =
+            |quantile| schedlab_stats::quantile_interval(quantile, &exact).map(|end| end.map(Ns));
         let ladder = Ladder {
             p50: at(5_000),
             p90: at(9_000),
@@ -152,7 +155,8 @@ impl Curve {
             intervals: [0.5, 0.9, 0.99, 0.999, 0.9999].map(interval),
         };
         let kept = thin(&all, count);
-        let longer = kept.iter().map(|(_, seen)| round((count - seen) as f64 / count as f64)).collect();
+        let longer =
+            kept.iter().map(|(_, seen)| round((count - seen) as f64 / count as f64)).collect();
         let ns = kept.iter().map(|(ns, _)| *ns).collect();
         Some(Curve { name: name.to_owned(), style, count, ladder, ns, longer })
     }
@@ -215,10 +219,11 @@ mod tests {
         assert_eq!(curve.ladder.p999, Some(Ns::from_us(999)));
         assert_eq!(curve.ladder.p9999, None);
         assert_eq!(curve.ladder.max, Ns::from_us(1000));
-        // The binomial rule: ranks 468 and 533 of 1000 hold the median (mean 500, standard deviation 15.8), and no value is certain to be
-        // above p99.9.
+        // The binomial rule: ranks 468 and 533 of 1000 hold the median (mean 500, standard
+        // deviation 15.8), and no value is certain to be above p99.9.
         let [median, _, _, tail, _] = curve.ladder.intervals;
-        let near = |end: Option<Ns>, us: u64| end.is_some_and(|end| end.0.abs_diff(us * 1_000) <= 2_000);
+        let near =
+            |end: Option<Ns>, us: u64| end.is_some_and(|end| end.0.abs_diff(us * 1_000) <= 2_000);
         assert!(near(median[0], 468) && near(median[1], 533), "{median:?}");
         assert!(tail[0].is_some() && tail[1].is_none(), "{tail:?}");
         assert_eq!(curve.longer.last(), Some(&0.0));

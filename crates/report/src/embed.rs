@@ -5,8 +5,8 @@ use flate2::write::DeflateEncoder;
 use serde::Serialize;
 use std::io::Write;
 
-/// JSON that can stand inside `<script>`: no character in it can end the element, open a comment, or break a
-/// line of an old parser of scripts.
+/// JSON that can stand inside `<script>`: no character in it can end the element, open a comment,
+/// or break a line of an old parser of scripts.
 pub(crate) fn json(data: &impl Serialize) -> Result<String, serde_json::Error> {
     let plain = serde_json::to_string(data)?;
     let mut safe = String::with_capacity(plain.len());
@@ -38,7 +38,11 @@ fn base64(bytes: &[u8]) -> String {
         let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
         for digit in 0..4 {
             let shown = digit <= chunk.len();
-            text.push(if shown { char::from(DIGITS[(bits >> (18 - 6 * digit) & 63) as usize]) } else { '=' });
+            text.push(if shown {
+                char::from(DIGITS[(bits >> (18 - 6 * digit) & 63) as usize])
+            } else {
+                '='
+            });
         }
     }
     text
@@ -67,7 +71,8 @@ mod tests {
 
     #[test]
     fn base64_of_the_rfc() {
-        for (plain, coded) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")]
+        for (plain, coded) in
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")]
         {
             assert_eq!(base64(plain.as_bytes()), coded);
         }

@@ -45,12 +45,13 @@ pub struct LaneRun {
     data: String,
 }
 
-/// Writes down a schedule as it happens, up to a number of events; what comes after is not shown, and the page
-/// says so.
+/// Writes down a schedule as it happens, up to a number of events; what comes after is not shown,
+/// and the page says so.
 ///
-/// The bytes: for each CPU the number of spans, then column by column: start (difference to the one before),
-/// occupant (0 unknown, 1 idle, 2 + task), and why the occupant before stopped. Then the wakeups: number, time
-/// differences, CPUs, tasks, wakers (0 unknown, 1 interrupt, 2 softirq, 3 + task). All numbers are varints.
+/// The bytes: for each CPU the number of spans, then column by column: start (difference to the one
+/// before), occupant (0 unknown, 1 idle, 2 + task), and why the occupant before stopped. Then the
+/// wakeups: number, time differences, CPUs, tasks, wakers (0 unknown, 1 interrupt, 2 softirq, 3 +
+/// task). All numbers are varints.
 #[derive(Clone, Debug)]
 pub struct LaneRecorder {
     cpus: Vec<Cpu>,
@@ -216,7 +217,9 @@ impl EventSink for LaneRecorder {
         }
         self.now = self.now.max(event.at);
         match event.kind {
-            EventKind::Switch { prev, prev_state, next } => self.switch(event.cpu, prev, prev_state, next),
+            EventKind::Switch { prev, prev_state, next } => {
+                self.switch(event.cpu, prev, prev_state, next)
+            }
             EventKind::Wake { task, waker } => {
                 let waker = match waker {
                     Waker::Unknown => 0,

@@ -1,12 +1,13 @@
 //! Results as one HTML page that needs nothing else: no network, no second file.
 //!
-//! A [`Page`] is a title, a verdict and sections; a section holds parts: text, tables, distributions
-//! ([`Cdf`], [`Ladders`]), schedules by CPU ([`Lanes`]), matrices ([`Matrix`]), values over time ([`Series`]) and lists of facts
-//! ([`Facts`]). Code that has a result builds a page from these and knows nothing of HTML: see `examples/page.rs`.
+//! A [`Page`] is a title, a verdict and sections; a section holds parts: text, tables,
+//! distributions ([`Cdf`], [`Ladders`]), schedules by CPU ([`Lanes`]), matrices ([`Matrix`]),
+//! values over time ([`Series`]) and lists of facts ([`Facts`]). Code that has a result builds a
+//! page from these and knows nothing of HTML: see `examples/page.rs`.
 //!
-//! Everything that comes from outside (names of tasks, commands, notes) is hostile: templates escape it, data for
-//! scripts cannot end its element, and scripts put text into the page as text only. A strict content security
-//! policy in the page forbids everything that is not in the file.
+//! Everything that comes from outside (names of tasks, commands, notes) is hostile: templates
+//! escape it, data for scripts cannot end its element, and scripts put text into the page as text
+//! only. A strict content security policy in the page forbids everything that is not in the file.
 #![forbid(unsafe_code)]
 
 mod cdf;

@@ -29,7 +29,8 @@ pub struct Choice {
 }
 
 impl Matrix {
-    /// Shade of a cell in steps of a tenth, by the root of its part of the largest: small delays stay visible.
+    /// Shade of a cell in steps of a tenth, by the root of its part of the largest: small delays
+    /// stay visible.
     pub(crate) fn shade(&self, time: Ns) -> u32 {
         let most = self.times.iter().flatten().max().map_or(0, |most| most.0);
         if most == 0 || time == Ns::ZERO {

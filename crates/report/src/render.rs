@@ -1,14 +1,17 @@
 //! From a page to HTML.
 
 use crate::embed::json;
-use crate::{Between, Cdf, Cell, Column, Curve, Ladders, Lanes, Matrix, Page, Part, Series, Table, Tone};
+use crate::{
+    Between, Cdf, Cell, Column, Curve, Ladders, Lanes, Matrix, Page, Part, Series, Table, Tone,
+};
 use minijinja::value::Serde;
 use minijinja::{Environment, Value, context};
 use schedlab_model::Ns;
 use std::hash::{Hash, Hasher};
 
 const PAGE: &str = include_str!("../assets/page.html");
-const STYLE: &str = concat!(include_str!("../assets/uPlot.min.css"), include_str!("../assets/page.css"));
+const STYLE: &str =
+    concat!(include_str!("../assets/uPlot.min.css"), include_str!("../assets/page.css"));
 const SCRIPTS: [&str; 4] = [
     include_str!("../assets/uPlot.iife.min.js"),
     include_str!("../assets/charts.js"),
@@ -65,8 +68,8 @@ impl Page {
     }
 }
 
-/// A word that only the page's own scripts and styles carry: markup that came in with data cannot know it, since
-/// it depends on all the data. The same page has the same word.
+/// A word that only the page's own scripts and styles carry: markup that came in with data cannot
+/// know it, since it depends on all the data. The same page has the same word.
 fn nonce(sections: &[Value], title: &str) -> String {
     let mut hash = std::hash::DefaultHasher::new();
     for section in sections {
@@ -93,7 +96,9 @@ fn part(part: &Part, id: &str) -> Result<Value, ReportError> {
             let items: Vec<Value> = choice
                 .items
                 .iter()
-                .map(|(name, matrix)| context! { name => name.as_str(), ..self::matrix(matrix, id) })
+                .map(
+                    |(name, matrix)| context! { name => name.as_str(), ..self::matrix(matrix, id) },
+                )
                 .collect();
             context! { kind => "choice", id, label => choice.label.as_str(), items }
         }
@@ -123,7 +128,9 @@ fn cdf(cdf: &Cdf, id: &str) -> Result<Value, ReportError> {
         let row = |curve: &Curve| {
             let l = &curve.ladder;
             let cell = |ns: Ns| Cell::number(time(ns), ns.0 as f64);
-            let rungs = [Some(l.p50), Some(l.p90), Some(l.p99), l.p999, l.p9999].into_iter().zip(l.intervals);
+            let rungs = [Some(l.p50), Some(l.p90), Some(l.p99), l.p999, l.p9999]
+                .into_iter()
+                .zip(l.intervals);
             let rung = |(ns, ends): (Option<Ns>, Between)| {
                 ns.map_or_else(|| Cell::text("–"), |ns| cell(ns).note(between(ends), Tone::Dim))
             };
@@ -149,7 +156,9 @@ fn cdf(cdf: &Cdf, id: &str) -> Result<Value, ReportError> {
         .iter()
         .map(|measure| context! { name => measure.name.as_str(), about => measure.about.as_str(), ladder => ladder(measure) })
         .collect();
-    Ok(context! { kind => "cdf", id, title => cdf.title.as_str(), measures, data => data(&cdf.measures)? })
+    Ok(
+        context! { kind => "cdf", id, title => cdf.title.as_str(), measures, data => data(&cdf.measures)? },
+    )
 }
 
 /// The two ends as readers see them.
@@ -171,9 +180,11 @@ fn ladders(ladders: &Ladders, id: &str) -> Result<Value, ReportError> {
 }
 
 fn lanes(lanes: &Lanes, id: &str) -> Result<Value, ReportError> {
-    let cut: Vec<&crate::LaneRun> = lanes.runs.iter().filter(|run| run.to_ns < run.whole_ns).collect();
-    let part =
-        |run: &&crate::LaneRun| format!("{} of {}", time(run.to_ns.saturating_sub(run.from_ns)), run.name);
+    let cut: Vec<&crate::LaneRun> =
+        lanes.runs.iter().filter(|run| run.to_ns < run.whole_ns).collect();
+    let part = |run: &&crate::LaneRun| {
+        format!("{} of {}", time(run.to_ns.saturating_sub(run.from_ns)), run.name)
+    };
     let notes: Vec<String> = match cut.first() {
         None => Vec::new(),
         Some(run) => vec![format!(

@@ -3,39 +3,42 @@
 use crate::{Cx, World};
 use schedlab_model::{CpuId, GroupId, Ns, Policy, TaskId, Waker};
 
-/// Who runs next. Called by a driver; takes `&self` because several CPUs may be inside at once (native
-/// benchmark), so a scheduler takes its own [`Lock`](crate::Lock)s.
+/// Who runs next. Called by a driver; takes `&self` because several CPUs may be inside at once
+/// (native benchmark), so a scheduler takes its own [`Lock`](crate::Lock)s.
 ///
 /// Contracts:
-/// * The scheduler keeps its own mark of who runs where. The views are a hint in concurrent drivers.
-/// * The driver delivers one task's events in order, and absorbs the wakeup of a task that is not descheduled
-///   yet (its [`Prev`] then is `Runnable`).
+/// * The scheduler keeps its own mark of who runs where. The views are a hint in concurrent
+///   drivers.
+/// * The driver delivers one task's events in order, and absorbs the wakeup of a task that is not
+///   descheduled yet (its [`Prev`] then is `Runnable`).
 /// * Commands take effect after the call returns, in the order in which they were pushed.
-/// * Order of an instant: time, then the driver's tick edges, then arming order (re-arming moves to the
-///   back); the instant is drained; then the reschedule requests, first in first out, merged.
+/// * Order of an instant: time, then the driver's tick edges, then arming order (re-arming moves to
+///   the back); the instant is drained; then the reschedule requests, first in first out, merged.
 pub trait Scheduler {
     /// What the driver must be able to do. A driver that cannot refuses by name.
     fn needs(&self) -> Needs;
 
-    /// Why this scheduler cannot serve tasks of a policy; `None`: it can. A driver refuses such tasks by name.
+    /// Why this scheduler cannot serve tasks of a policy; `None`: it can. A driver refuses such
+    /// tasks by name.
     fn refuses(&self, _policy: Policy) -> Option<&'static str> {
         None
     }
 
-    /// What this scheduler, whose real system does not know a policy, treats tasks of that policy as: a sentence for those who
-    /// read its results; `None`: it knows the policy.
+    /// What this scheduler, whose real system does not know a policy, treats tasks of that policy
+    /// as: a sentence for those who read its results; `None`: it knows the policy.
     fn stands_in(&self, _policy: Policy) -> Option<&'static str> {
         None
     }
 
-    /// Why it cannot serve the tasks of `world` together (admission control); `None`: it can. Asked once, before
-    /// `init`, with the views filled; tasks that are created later are among them.
+    /// Why it cannot serve the tasks of `world` together (admission control); `None`: it can. Asked
+    /// once, before `init`, with the views filled; tasks that are created later are among them.
     fn rejects(&self, _world: &World) -> Option<Rejection> {
         None
     }
 
     /// The views are filled, nothing runs yet. Every task of [`World::tasks`](crate::World) that is
-    /// `alive` then exists (blocked) and is placed here; later ones come through [`Change::Created`].
+    /// `alive` then exists (blocked) and is placed here; later ones come through
+    /// [`Change::Created`].
     fn init(&self, cx: &Cx<'_>);
 
     /// `task` became runnable: choose its CPU, enqueue it, ask for preemption ([`Cmd::Resched`]).
@@ -44,17 +47,19 @@ pub trait Scheduler {
     /// A queued task that does not run stopped being runnable (killed, moved away). Idempotent.
     fn leave(&self, cx: &Cx<'_>, task: TaskId);
 
-    /// The running task called `sched_yield`; a `schedule(…, Prev::Runnable)` of its CPU follows at once.
+    /// The running task called `sched_yield`; a `schedule(…, Prev::Runnable)` of its CPU follows at
+    /// once.
     fn yielded(&self, cx: &Cx<'_>, task: TaskId);
 
-    /// Takes `prev` (who ran on `cpu` until now, `None` = idle) off or requeues it, according to `why`, and
-    /// chooses who runs on `cpu` now, under one lock hold. May pick `prev` again.
+    /// Takes `prev` (who ran on `cpu` until now, `None` = idle) off or requeues it, according to
+    /// `why`, and chooses who runs on `cpu` now, under one lock hold. May pick `prev` again.
     fn schedule(&self, cx: &Cx<'_>, cpu: CpuId, prev: Option<TaskId>, why: Prev) -> Pick;
 
-    /// As [`schedule`](Self::schedule), but `actual` runs on `cpu` afterwards whatever the answer is, as if it
-    /// had been chosen: the replay of a recording, and a live agent that learns what the kernel runs instead.
-    /// The answer is what the scheduler would have chosen. `actual` = `prev` means that no switch happens.
-    /// `None`: this scheduler cannot be forced (the driver refuses by name).
+    /// As [`schedule`](Self::schedule), but `actual` runs on `cpu` afterwards whatever the answer
+    /// is, as if it had been chosen: the replay of a recording, and a live agent that learns what
+    /// the kernel runs instead. The answer is what the scheduler would have chosen. `actual` =
+    /// `prev` means that no switch happens. `None`: this scheduler cannot be forced (the driver
+    /// refuses by name).
     fn schedule_forced(
         &self,
         _cx: &Cx<'_>,
@@ -66,27 +71,30 @@ pub trait Scheduler {
         None
     }
 
-    /// The task that [`schedule`](Self::schedule) would choose for `cpu` if its running task blocked or ended at this
-    /// moment; `None` if it would idle, or if this scheduler cannot tell without deciding. Read-only; the driver may ignore the
-    /// answer. A live driver queues that task behind the running one, so that the CPU does not wait for an agent, and still asks
+    /// The task that [`schedule`](Self::schedule) would choose for `cpu` if its running task
+    /// blocked or ended at this moment; `None` if it would idle, or if this scheduler cannot tell
+    /// without deciding. Read-only; the driver may ignore the answer. A live driver queues that
+    /// task behind the running one, so that the CPU does not wait for an agent, and still asks
     /// `schedule`.
     fn ahead(&self, _cx: &Cx<'_>, _cpu: CpuId) -> Option<TaskId> {
         None
     }
 
-    /// `prev`'s context is saved after a switch away from it (`schedule_tail`, `context_saved`). For those that ask for it
-    /// ([`Needs::saved`]): a driver may leave it out for others.
+    /// `prev`'s context is saved after a switch away from it (`schedule_tail`, `context_saved`).
+    /// For those that ask for it ([`Needs::saved`]): a driver may leave it out for others.
     fn saved(&self, _cx: &Cx<'_>, _cpu: CpuId, _prev: TaskId) {}
 
-    /// A tick edge of `cpu`. Charges all tick edges since the last call that touched this CPU (the driver
-    /// may have left out those that [`tick_due`](Self::tick_due) said could not matter), then checks.
+    /// A tick edge of `cpu`. Charges all tick edges since the last call that touched this CPU (the
+    /// driver may have left out those that [`tick_due`](Self::tick_due) said could not matter),
+    /// then checks.
     fn tick(&self, _cx: &Cx<'_>, _cpu: CpuId) {}
 
-    /// In how many tick edges from now `tick` could matter (1 = the next one; `u64::MAX` = never). Asked
-    /// after each call for the CPU on which the call ran, for the CPU decided for, and for every CPU that a
-    /// command of the call names. A scheduler that changed the queue of another CPU without such a command
-    /// (a wakeup that does not preempt, a task pulled away) pushes [`Cmd::TickDue`]. Too small is slow, too
-    /// large is wrong: with every tick delivered the schedule must be the same.
+    /// In how many tick edges from now `tick` could matter (1 = the next one; `u64::MAX` = never).
+    /// Asked after each call for the CPU on which the call ran, for the CPU decided for, and for
+    /// every CPU that a command of the call names. A scheduler that changed the queue of another
+    /// CPU without such a command (a wakeup that does not preempt, a task pulled away) pushes
+    /// [`Cmd::TickDue`]. Too small is slow, too large is wrong: with every tick delivered the
+    /// schedule must be the same.
     fn tick_due(&self, _cx: &Cx<'_>, _cpu: CpuId) -> u64 {
         1
     }
@@ -110,18 +118,21 @@ pub trait Scheduler {
         }
     }
 
-    /// Where a queued or running task stands among those it shares its CPU with; `None` when it is not queued or
-    /// the scheduler has no such measure. For explanations, and for the margin of a decision.
+    /// Where a queued or running task stands among those it shares its CPU with; `None` when it is
+    /// not queued or the scheduler has no such measure. For explanations, and for the margin of a
+    /// decision.
     fn standing(&self, _cx: &Cx<'_>, _task: TaskId) -> Option<Standing> {
         None
     }
 
-    /// Constants of the model that were fitted to data and not read or measured, each with what it was fitted to.
+    /// Constants of the model that were fitted to data and not read or measured, each with what it
+    /// was fitted to.
     fn fitted(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// One line about the state of the run queue of `cpu`, for `--explain` and for failed assertions.
+    /// One line about the state of the run queue of `cpu`, for `--explain` and for failed
+    /// assertions.
     fn explain(&self, _cx: &Cx<'_>, _cpu: CpuId) -> String {
         String::new()
     }
@@ -139,7 +150,8 @@ pub struct Rejection {
 /// Where a task stands; see [`Scheduler::standing`]. Virtual time in ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Standing {
-    /// How far it is behind the common virtual time (EEVDF: the mean, so this is its lag; CFS: `min_vruntime`).
+    /// How far it is behind the common virtual time (EEVDF: the mean, so this is its lag; CFS:
+    /// `min_vruntime`).
     pub behind: i64,
     /// EEVDF: virtual time left to its deadline.
     pub to_deadline: Option<i64>,
@@ -165,8 +177,8 @@ pub enum Prev {
 pub struct Pick {
     /// Who runs; `None` = idle.
     pub task: Option<TaskId>,
-    /// Ask again after this much time at the latest (a slice timer of the CPU); `None` = no such timer.
-    /// It is cancelled by the next `schedule` of this CPU.
+    /// Ask again after this much time at the latest (a slice timer of the CPU); `None` = no such
+    /// timer. It is cancelled by the next `schedule` of this CPU.
     pub slice_ns: Option<Ns>,
     /// A number for decision logs (Xen: priority or credit of the chosen vCPU).
     pub note: i64,
@@ -238,7 +250,8 @@ pub enum Cmd {
     Displace(TaskId),
     /// Call `call(cookie)` on that CPU.
     Call(CpuId, u64),
-    /// The task is runnable but may not run (bandwidth, cap, RT throttling); it does not count as waiting.
+    /// The task is runnable but may not run (bandwidth, cap, RT throttling); it does not count as
+    /// waiting.
     Throttled(TaskId),
     /// It may run again, at once too: a decision may pick the task that it lets go.
     Unthrottled(TaskId),
@@ -258,8 +271,9 @@ pub enum Change {
         /// Its parent, where known.
         parent: Option<TaskId>,
     },
-    /// A late periodic task begins its next job, which was due before, without blocking in between. It runs;
-    /// its view already shows the new `released`. Only schedulers that look at deadlines of jobs care.
+    /// A late periodic task begins its next job, which was due before, without blocking in between.
+    /// It runs; its view already shows the new `released`. Only schedulers that look at deadlines
+    /// of jobs care.
     Released(TaskId),
     /// Affinity (hard or soft).
     Affinity(TaskId),
@@ -297,11 +311,13 @@ pub struct Needs {
     pub global_timers: u8,
     /// [`Scheduler::saved`] is called.
     pub saved: bool,
-    /// One lock guards the decisions of all CPUs; [`Work::Lock`](crate::Work::Lock) counts its holds.
+    /// One lock guards the decisions of all CPUs; [`Work::Lock`](crate::Work::Lock) counts its
+    /// holds.
     pub one_lock: bool,
-    /// It keeps its own marks of what its tasks do: while they run it does not read what that changes in their
-    /// [`TaskView`](crate::TaskView)s (`released`, `runnable`, `on_cpu`, `last_cpu`, `ran`, `entered`). Read in `init`, in
-    /// `resync` and of a task that is created it is right; in between a driver that loses no events may leave it out.
+    /// It keeps its own marks of what its tasks do: while they run it does not read what that
+    /// changes in their [`TaskView`](crate::TaskView)s (`released`, `runnable`, `on_cpu`,
+    /// `last_cpu`, `ran`, `entered`). Read in `init`, in `resync` and of a task that is created it
+    /// is right; in between a driver that loses no events may leave it out.
     pub own_marks: bool,
 }
 

@@ -126,8 +126,8 @@ impl Out {
     pub fn set_alone(&self, alone: bool) {
         self.alone.set(alone);
     }
-    /// Other CPUs may be about to decide in the instant of this decision, because their tasks have just stopped or
-    /// a task has just come.
+    /// Other CPUs may be about to decide in the instant of this decision, because their tasks have
+    /// just stopped or a task has just come.
     #[inline]
     pub fn others_may_decide(&self) -> bool {
         !self.alone.get()
@@ -156,13 +156,9 @@ impl Out {
     }
     /// Whether the waiting commands let `task` go, which was throttled.
     pub fn unthrottles(&self, task: TaskId) -> bool {
-        let last = self
-            .cmds
-            .borrow()
-            .iter()
-            .rev()
-            .copied()
-            .find(|cmd| matches!(cmd, Cmd::Throttled(about) | Cmd::Unthrottled(about) if *about == task));
+        let last = self.cmds.borrow().iter().rev().copied().find(
+            |cmd| matches!(cmd, Cmd::Throttled(about) | Cmd::Unthrottled(about) if *about == task),
+        );
         matches!(last, Some(Cmd::Unthrottled(_)))
     }
     /// Whether a command waits.
@@ -176,7 +172,10 @@ impl Out {
     }
     /// How much was asked for and touched so far.
     pub(crate) fn mark(&self) -> (usize, usize) {
-        (self.cmds.borrow().len(), self.touched.as_ref().map_or(0, |touched| touched.borrow().len()))
+        (
+            self.cmds.borrow().len(),
+            self.touched.as_ref().map_or(0, |touched| touched.borrow().len()),
+        )
     }
     /// Writes what was asked for and touched since `mark` in other numbers of CPUs.
     pub(crate) fn renumber(

@@ -1,9 +1,10 @@
-//! A scheduler behind agents: the calls, the views and the commands that every driver has in common whose agents
-//! decide beside the kernel. The simulated agents and both live drivers use it.
+//! A scheduler behind agents: the calls, the views and the commands that every driver has in common
+//! whose agents decide beside the kernel. The simulated agents and both live drivers use it.
 //!
-//! [`DecisionCore`] has no clock and makes no system call. A driver says what happened and when; the core brings the
-//! [`World`] up to date, calls the scheduler, and turns each [`Cmd`] into one call of [`AgentDriver`]. The answers
-//! follow from the calls alone, so a log of the calls, played into a new core, gives the same decisions.
+//! [`DecisionCore`] has no clock and makes no system call. A driver says what happened and when;
+//! the core brings the [`World`] up to date, calls the scheduler, and turns each [`Cmd`] into one
+//! call of [`AgentDriver`]. The answers follow from the calls alone, so a log of the calls, played
+//! into a new core, gives the same decisions.
 //!
 //! | command | here |
 //! |---|---|
@@ -14,17 +15,19 @@
 //! | [`Cmd::Throttled`], [`Cmd::Unthrottled`] | [`AgentDriver::throttle`] |
 //! | [`Cmd::TickDue`], [`Cmd::Moved`] | `tick_due` is asked again for the CPUs concerned ([`Ticks::Asked`]); agents have no event stream |
 //!
-//! A command that names what does not exist, and a scheduler that never comes to rest, is a [`Breach`].
+//! A command that names what does not exist, and a scheduler that never comes to rest, is a
+//! [`Breach`].
 
 use crate::{
-    Change, Cmd, Cx, Needs, Out, Pick, Prev, Runnable, Scheduler, Timer, Wake, WakeKind, Work, World,
+    Change, Cmd, Cx, Needs, Out, Pick, Prev, Runnable, Scheduler, Timer, Wake, WakeKind, Work,
+    World,
 };
 use schedlab_model::{CpuId, CpuSet, Ns, TaskId, Waker};
 use std::collections::VecDeque;
 use std::ops::Deref;
 
-/// Function calls ([`Cmd::Call`]) that may follow each other in one instant: several for each CPU of a large machine.
-/// (No scheduler of the registry asks for any today.)
+/// Function calls ([`Cmd::Call`]) that may follow each other in one instant: several for each CPU
+/// of a large machine. (No scheduler of the registry asks for any today.)
 pub const CALLS_MAX: u32 = 1024;
 /// Decisions for one CPU that may follow each other in one instant.
 pub const DECISIONS_MAX: u32 = 64;
@@ -57,7 +60,9 @@ pub enum Breach {
         why: Prev,
     },
     /// The picked task cannot run on this CPU now, as far as its agents know.
-    #[error("behind its agents it picked {task} (runnable {runnable:?}, on {on:?}, may run on {affinity})")]
+    #[error(
+        "behind its agents it picked {task} (runnable {runnable:?}, on {on:?}, may run on {affinity})"
+    )]
     PickedUnfit {
         /// The task.
         task: TaskId,
@@ -84,8 +89,8 @@ pub enum Breach {
     },
 }
 
-/// What a driver does for a scheduler: one method for each thing that a scheduler can ask for. None has a default, so a
-/// driver that leaves one out does not compile.
+/// What a driver does for a scheduler: one method for each thing that a scheduler can ask for. None
+/// has a default, so a driver that leaves one out does not compile.
 pub trait AgentDriver {
     /// Asks for a decision of `cpu` ([`DecisionCore::decide`]) soon.
     fn decide(&mut self, cpu: CpuId);
@@ -95,8 +100,8 @@ pub trait AgentDriver {
     fn disarm(&mut self, timer: Timer);
     /// Notes that `task` is runnable but may not run, or that it may run again.
     fn throttle(&mut self, task: TaskId, throttled: bool);
-    /// Delivers the tick edge of `cpu` at this time next, and none before; `None`: no edge matters. Not called with
-    /// [`Ticks::Every`].
+    /// Delivers the tick edge of `cpu` at this time next, and none before; `None`: no edge matters.
+    /// Not called with [`Ticks::Every`].
     fn next_tick(&mut self, cpu: CpuId, at: Option<Ns>);
 }
 
@@ -127,7 +132,8 @@ struct CpuFlags {
     yielded: bool,
 }
 
-/// A scheduler with the world as its agents know it; see the module. `S` owns or borrows the scheduler.
+/// A scheduler with the world as its agents know it; see the module. `S` owns or borrows the
+/// scheduler.
 pub struct DecisionCore<S> {
     scheduler: S,
     needs: Needs,
@@ -148,8 +154,8 @@ pub struct DecisionCore<S> {
 }
 
 impl<S: Deref<Target: Scheduler>> DecisionCore<S> {
-    /// Returns a core whose scheduler has not been called yet: [`DecisionCore::init`] comes first. `seed`: of the
-    /// scheduler's random numbers.
+    /// Returns a core whose scheduler has not been called yet: [`DecisionCore::init`] comes first.
+    /// `seed`: of the scheduler's random numbers.
     pub fn new(scheduler: S, world: World, seed: u64, ticks: Ticks) -> DecisionCore<S> {
         let needs = scheduler.needs();
         DecisionCore {
@@ -178,12 +184,14 @@ impl<S: Deref<Target: Scheduler>> DecisionCore<S> {
         &self.world
     }
 
-    /// Returns the world, for attributes that the driver learns of; [`DecisionCore::changed`] tells the scheduler.
+    /// Returns the world, for attributes that the driver learns of; [`DecisionCore::changed`] tells
+    /// the scheduler.
     pub fn world_mut(&mut self) -> &mut World {
         &mut self.world
     }
 
-    /// Returns the CPU on which a timer fires: its own, that of its task, or the one that armed it last.
+    /// Returns the CPU on which a timer fires: its own, that of its task, or the one that armed it
+    /// last.
     pub fn timer_cpu(&self, timer: Timer) -> CpuId {
         match timer {
             Timer::Cpu(cpu, _) => cpu,
@@ -211,7 +219,8 @@ impl<S: Deref<Target: Scheduler>> DecisionCore<S> {
         self.scheduler.ahead(&Cx { now, cpu, world: &self.world, out: &self.aside }, cpu)
     }
 
-    /// Returns how often the scheduler was called, and how many units of work it counted, since the last time.
+    /// Returns how often the scheduler was called, and how many units of work it counted, since the
+    /// last time.
     pub fn take_work(&mut self) -> (u64, u64) {
         let all = Work::ALL.iter().map(|work| self.out.work(*work)).sum();
         (std::mem::take(&mut self.calls_made), all - std::mem::replace(&mut self.counted, all))
@@ -285,7 +294,12 @@ impl<S: Deref<Target: Scheduler>> DecisionCore<S> {
     ///
     /// # Errors
     /// See [`DecisionCore::init`].
-    pub fn tick(&mut self, now: Ns, cpu: CpuId, driver: &mut impl AgentDriver) -> Result<(), Breach> {
+    pub fn tick(
+        &mut self,
+        now: Ns,
+        cpu: CpuId,
+        driver: &mut impl AgentDriver,
+    ) -> Result<(), Breach> {
         self.call(now, cpu, driver, |scheduler, cx| scheduler.tick(cx, cpu))
     }
 
@@ -293,12 +307,18 @@ impl<S: Deref<Target: Scheduler>> DecisionCore<S> {
     ///
     /// # Errors
     /// See [`DecisionCore::init`].
-    pub fn timer(&mut self, now: Ns, timer: Timer, driver: &mut impl AgentDriver) -> Result<(), Breach> {
+    pub fn timer(
+        &mut self,
+        now: Ns,
+        timer: Timer,
+        driver: &mut impl AgentDriver,
+    ) -> Result<(), Breach> {
         let cpu = self.timer_cpu(timer);
         self.call(now, cpu, driver, |scheduler, cx| scheduler.timer(cx, timer))
     }
 
-    /// Notes that the task on `cpu` called `sched_yield`: the next decision of that CPU tells the scheduler.
+    /// Notes that the task on `cpu` called `sched_yield`: the next decision of that CPU tells the
+    /// scheduler.
     pub fn note_yield(&mut self, cpu: CpuId) {
         self.flags[cpu.index()].yielded = true;
     }
@@ -327,7 +347,8 @@ impl<S: Deref<Target: Scheduler>> DecisionCore<S> {
         self.call(now, cpu, driver, |scheduler, cx| scheduler.call(cx, cookie))
     }
 
-    /// Makes every function call that waits, and those that they ask for: for a driver to which they cost nothing.
+    /// Makes every function call that waits, and those that they ask for: for a driver to which
+    /// they cost nothing.
     ///
     /// # Errors
     /// See [`DecisionCore::init`]; [`Breach::EndlessCalls`] when they do not end.
@@ -339,8 +360,9 @@ impl<S: Deref<Target: Scheduler>> DecisionCore<S> {
         if self.has_calls() { Err(Breach::EndlessCalls { limit: CALLS_MAX }) } else { Ok(()) }
     }
 
-    /// Decides for `cpu`. `why`: what became of the task that runs there, as far as the driver knows (`Idle`,
-    /// `Runnable`, `Blocked` or `Exited`); `ran`: the CPU time of that task since it came, asked when it goes.
+    /// Decides for `cpu`. `why`: what became of the task that runs there, as far as the driver
+    /// knows (`Idle`, `Runnable`, `Blocked` or `Exited`); `ran`: the CPU time of that task since it
+    /// came, asked when it goes.
     ///
     /// # Errors
     /// See [`DecisionCore::init`]; and when the picked task cannot run there.
@@ -366,7 +388,8 @@ impl<S: Deref<Target: Scheduler>> DecisionCore<S> {
                 self.call(now, cpu, driver, |scheduler, cx| scheduler.yielded(cx, task))?;
             }
         }
-        let pick = self.call(now, cpu, driver, |scheduler, cx| scheduler.schedule(cx, cpu, prev, why))?;
+        let pick =
+            self.call(now, cpu, driver, |scheduler, cx| scheduler.schedule(cx, cpu, prev, why))?;
         if pick.task == prev {
             return match why {
                 Prev::Idle | Prev::Runnable => Ok(Decided { prev, why, pick }),
@@ -423,7 +446,12 @@ impl<S: Deref<Target: Scheduler>> DecisionCore<S> {
     }
 
     /// Carries out the commands of a call that ran on `cpu`.
-    fn carry_out(&mut self, now: Ns, cpu: CpuId, driver: &mut impl AgentDriver) -> Result<(), Breach> {
+    fn carry_out(
+        &mut self,
+        now: Ns,
+        cpu: CpuId,
+        driver: &mut impl AgentDriver,
+    ) -> Result<(), Breach> {
         let mut cmds = std::mem::take(&mut self.cmds);
         self.out.take_cmds(&mut cmds);
         for cmd in cmds.drain(..) {

@@ -1,9 +1,9 @@
 //! A scheduler around another one.
 
-/// Hands calls on to the scheduler in a field: for a [`Scheduler`](crate::Scheduler) that watches, logs or spoils another one and
-/// writes out only the calls in which it differs. It is among the methods of its `impl`:
-/// `schedlab_scheduler::forward!(inner: needs, init, wake);`. A call that is not named has the trait's default, not the inner
-/// scheduler's answer.
+/// Hands calls on to the scheduler in a field: for a [`Scheduler`](crate::Scheduler) that watches,
+/// logs or spoils another one and writes out only the calls in which it differs. It is among the
+/// methods of its `impl`: `schedlab_scheduler::forward!(inner: needs, init, wake);`. A call that is
+/// not named has the trait's default, not the inner scheduler's answer.
 #[macro_export]
 macro_rules! forward {
     ($inner:ident: $($call:ident),+ $(,)?) => { $($crate::forward!(@$call $inner);)+ };

@@ -1,12 +1,15 @@
 //! Knobs: every tunable that the real system has, under its real name and with its real default.
 //!
-//! A scheduler declares each of its knobs once ([`TimeKnob`], [`NumberKnob`], [`FlagKnob`], [`WordKnob`]) and reads the value
-//! through the declaration. The lists that users see and the check of what they set are made from it ([`rows`]).
+//! A scheduler declares each of its knobs once ([`TimeKnob`], [`NumberKnob`], [`FlagKnob`],
+//! [`WordKnob`]) and reads the value through the declaration. The lists that users see and the
+//! check of what they set are made from it ([`rows`]).
 
 mod declared;
 mod spec;
 
-pub use declared::{FlagKnob, KnobDefault, NumberKnob, Row, TimeKnob, Times, Typed, Word, WordKnob, rows};
+pub use declared::{
+    FlagKnob, KnobDefault, NumberKnob, Row, TimeKnob, Times, Typed, Word, WordKnob, rows,
+};
 pub(crate) use declared::{exact_time, words};
 pub use spec::{KnobError, SchedulerList, SchedulerSpec};
 
@@ -22,7 +25,8 @@ pub struct Knob {
     pub name: &'static str,
     /// What it may be.
     pub kind: KnobKind,
-    /// Unit of a number: `us`, `tasks`; empty for a plain number, and for times, which are written with theirs.
+    /// Unit of a number: `us`, `tasks`; empty for a plain number, and for times, which are written
+    /// with theirs.
     pub unit: &'static str,
     /// The default as text (it may depend on the machine: `6ms times the scaling factor`).
     pub default: String,
@@ -82,7 +86,11 @@ impl Steps {
 impl fmt::Display for Steps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Steps { off, low, high, step, at_most } = self;
-        write!(f, "{}a time from {low} to {high} in steps of {step}", if *off { "0 (off) or " } else { "" })?;
+        write!(
+            f,
+            "{}a time from {low} to {high} in steps of {step}",
+            if *off { "0 (off) or " } else { "" }
+        )?;
         at_most.map_or(Ok(()), |(knob, _)| write!(f, ", at most {knob}"))
     }
 }
@@ -175,7 +183,9 @@ impl Knobs {
     /// A knob that another one limits must not exceed it, whichever of the two was set.
     fn check_limits(&self, has: &[Knob]) -> Result<(), KnobError> {
         for knob in has {
-            let KnobKind::Steps(Steps { at_most: Some((limit, default)), .. }) = knob.kind else { continue };
+            let KnobKind::Steps(Steps { at_most: Some((limit, default)), .. }) = knob.kind else {
+                continue;
+            };
             let Some(KnobValue::Time(value)) = self.values.get(knob.name) else { continue };
             let most = match self.value(limit) {
                 Some(KnobValue::Time(most)) => most,
@@ -221,7 +231,8 @@ mod tests {
 
     #[test]
     fn knobs_are_checked_by_name_kind_and_bounds() {
-        let check = |text: &str| Knobs::check(&text.parse().unwrap(), &rows(&[&SLICE, &FAIR_SERVER], &()));
+        let check =
+            |text: &str| Knobs::check(&text.parse().unwrap(), &rows(&[&SLICE, &FAIR_SERVER], &()));
         assert_eq!(check("x:slice=3ms").unwrap().get(&SLICE), Ns::from_ms(3));
         assert!(!check("x:fair_server=off").unwrap().get(&FAIR_SERVER));
         assert!(matches!(check("x:slise=3ms"),
@@ -239,7 +250,8 @@ mod tests {
         assert_eq!(list("rr").unwrap(), ["rr"]);
         assert_eq!(list("rr,layers").unwrap(), ["rr", "layers"]);
         let knobs = "linux-6.1:latency_ns=6ms,wakeup_granularity_ns=1ms,rr:slice_ns=5ms,edf";
-        let split = ["linux-6.1:latency_ns=6ms,wakeup_granularity_ns=1ms", "rr:slice_ns=5ms", "edf"];
+        let split =
+            ["linux-6.1:latency_ns=6ms,wakeup_granularity_ns=1ms", "rr:slice_ns=5ms", "edf"];
         assert_eq!(list(knobs).unwrap(), split);
         assert_eq!(list("rr/0,2:layers,edf").unwrap(), ["rr/0,2:layers", "edf"]);
         for wrong in ["", "rr,", ",rr", "rr,,layers"] {
@@ -259,15 +271,23 @@ mod tests {
         };
         const RATELIMIT: TimeKnob = TimeKnob {
             name: "ratelimit",
-            allowed: Times::steps_or_off(Ns::from_us(1), Ns::from_us(100), Ns::from_ms(500)).at_most(&TSLICE),
+            allowed: Times::steps_or_off(Ns::from_us(1), Ns::from_us(100), Ns::from_ms(500))
+                .at_most(&TSLICE),
             ..TSLICE
         };
         let has = rows(&[&TSLICE, &RATELIMIT], &());
         let check = |text: &str| Knobs::check(&text.parse().unwrap(), &has);
-        for good in ["x:tslice=5ms", "x:ratelimit=0ns", "x:ratelimit=100us", "x:ratelimit=5ms,tslice=5ms"] {
+        for good in
+            ["x:tslice=5ms", "x:ratelimit=0ns", "x:ratelimit=100us", "x:ratelimit=5ms,tslice=5ms"]
+        {
             assert!(check(good).is_ok(), "{good}");
         }
-        for bad in ["x:tslice=2500us", "x:ratelimit=99us", "x:ratelimit=31ms", "x:ratelimit=6ms,tslice=5ms"] {
+        for bad in [
+            "x:tslice=2500us",
+            "x:ratelimit=99us",
+            "x:ratelimit=31ms",
+            "x:ratelimit=6ms,tslice=5ms",
+        ] {
             let text = check(bad).unwrap_err().to_string();
             assert!(text.contains("in steps of"), "{bad}: {text}");
         }

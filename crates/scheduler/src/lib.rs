@@ -1,9 +1,10 @@
 //! The [`Scheduler`] trait and every scheduler.
 //!
-//! A scheduler is kernel-shaped: the *driver* (simulator, native benchmark, live agent) asks, the scheduler
-//! answers. It keeps its own run queues behind its own [`Lock`]s, reads tasks and CPUs through the views in
-//! [`Cx`], and asks for things to happen by pushing [`Cmd`]s, which the driver carries out, in order, after
-//! the call returns. The same object therefore runs in all three drivers.
+//! A scheduler is kernel-shaped: the *driver* (simulator, native benchmark, live agent) asks, the
+//! scheduler answers. It keeps its own run queues behind its own [`Lock`]s, reads tasks and CPUs
+//! through the views in [`Cx`], and asks for things to happen by pushing [`Cmd`]s, which the driver
+//! carries out, in order, after the call returns. The same object therefore runs in all three
+//! drivers.
 //!
 //! To add one: a file with a type that implements [`Scheduler`], and one line in [`registry`].
 #![forbid(unsafe_code)]
@@ -29,8 +30,8 @@ pub use api::{
 };
 pub use cx::{Cx, Out, Work};
 pub use knobs::{
-    FlagKnob, Knob, KnobDefault, KnobError, KnobKind, KnobValue, Knobs, NumberKnob, Row, SchedulerList,
-    SchedulerSpec, Steps, TimeKnob, Times, Typed, Word, WordKnob, rows,
+    FlagKnob, Knob, KnobDefault, KnobError, KnobKind, KnobValue, Knobs, NumberKnob, Row,
+    SchedulerList, SchedulerSpec, Steps, TimeKnob, Times, Typed, Word, WordKnob, rows,
 };
 pub(crate) use knobs::{exact_time, words};
 pub use locks::{CellLock, CellLocks, Dense, Lock, Locks, OnLine};

@@ -1,23 +1,27 @@
-//! Linux since 2.6.24, assembled by version: per-CPU run queues, each behind one lock, with private classes
-//! inside (deadline before real-time before fair before idle).
+//! Linux since 2.6.24, assembled by version: per-CPU run queues, each behind one lock, with private
+//! classes inside (deadline before real-time before fair before idle).
 //!
 //! Shape:
-//! * [`Linux`] implements [`Scheduler`]. It is generic over the lock family and over the rules of the fair
-//!   class ([`fair::FairRules`]): [`fair::cfs::Cfs`] here, EEVDF beside it.
-//! * [`version::Version`] is a preset as data; [`tunables::Tunables`] are its knobs resolved for a machine.
-//! * [`core::rq::Rq`] is everything that one CPU's lock guards: clock, entities (tasks and group shares), the fair
-//!   queues, the RT lists. An entity lives in the store of the CPU on which its task is (or was last);
-//!   [`core::task_index::TaskIndex`] says where. [`core::cpu_summary::CpuSummary`] is what others may read without the lock.
-//! * [`core::decide`] takes the running task off and chooses, class by class; [`core::plain`] does the same in one piece for
-//!   a CPU that has fair tasks of the root group only.
-//! * [`fair`] walks the group hierarchy and calls the rules for each level; [`rt`] is the RT class, [`dl`] the
-//!   deadline class.
-//! * [`fair::groups`] makes the queue of a group on a CPU; [`balance::placement`] chooses a CPU at wakeup; [`core::tasks`] is the
-//!   life of a task on the run queues. [`core::smp`] holds what the CPUs share.
+//! * [`Linux`] implements [`Scheduler`]. It is generic over the lock family and over the rules of
+//!   the fair class ([`fair::FairRules`]): [`fair::cfs::Cfs`] here, EEVDF beside it.
+//! * [`version::Version`] is a preset as data; [`tunables::Tunables`] are its knobs resolved for a
+//!   machine.
+//! * [`core::rq::Rq`] is everything that one CPU's lock guards: clock, entities (tasks and group
+//!   shares), the fair queues, the RT lists. An entity lives in the store of the CPU on which its
+//!   task is (or was last); [`core::task_index::TaskIndex`] says where.
+//!   [`core::cpu_summary::CpuSummary`] is what others may read without the lock.
+//! * [`core::decide`] takes the running task off and chooses, class by class; [`core::plain`] does
+//!   the same in one piece for a CPU that has fair tasks of the root group only.
+//! * [`fair`] walks the group hierarchy and calls the rules for each level; [`rt`] is the RT class,
+//!   [`dl`] the deadline class.
+//! * [`fair::groups`] makes the queue of a group on a CPU; [`balance::placement`] chooses a CPU at
+//!   wakeup; [`core::tasks`] is the life of a task on the run queues. [`core::smp`] holds what the
+//!   CPUs share.
 //!
 //! # Fidelity of the whole
-//! Each file has its own table: [`fair::cfs`], [`fair::eevdf`], [`fair::server`], [`rt`], [`rt::balance`], [`dl`], [`balance::placement`],
-//! [`balance::packing`], [`balance`], [`fair::groups`], [`fair::pelt`].
+//! Each file has its own table: [`fair::cfs`], [`fair::eevdf`], [`fair::server`], [`rt`],
+//! [`rt::balance`], [`dl`], [`balance::placement`], [`balance::packing`], [`balance`],
+//! [`fair::groups`], [`fair::pelt`].
 //!
 //! | rule | real place | here | test |
 //! |---|---|---|---|
@@ -30,9 +34,9 @@
 //! | sched_ext, core scheduling, uclamp, capacity of unequal cores | | omitted | |
 //! | events lost | | queues are rebuilt from the views; fair tasks start level | `resync_finds_every_task_again` |
 //!
-//! Clock rule: a call refreshes the run-queue clock, except a `schedule` that follows a wakeup which asked
-//! for it (`skip_clock`). Ticks that the driver left out are charged when the clock is refreshed, one by one
-//! in effect, so that the schedule is the same as with every tick.
+//! Clock rule: a call refreshes the run-queue clock, except a `schedule` that follows a wakeup
+//! which asked for it (`skip_clock`). Ticks that the driver left out are charged when the clock is
+//! refreshed, one by one in effect, so that the schedule is the same as with every tick.
 
 mod balance;
 mod core;
@@ -53,7 +57,8 @@ use self::core::rq::{Class, EntityId, NONE, Rq};
 use self::core::smp::Smp;
 use self::core::task_index::TaskIndex;
 use crate::{
-    Change, Cx, Knobs, Lock, Locks, Needs, OnLine, Pick, Prev, Rejection, Scheduler, Timer, Wake, World,
+    Change, Cx, Knobs, Lock, Locks, Needs, OnLine, Pick, Prev, Rejection, Scheduler, Timer, Wake,
+    World,
 };
 use balance::Balancer;
 use fair::bandwidth::{self, PoolTable, Pools};
@@ -172,8 +177,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         self.share_out(env, rq, id);
     }
 
-    /// Whether `woken` takes the CPU from the running task; the clock was refreshed by this wakeup, so the
-    /// `schedule` that follows will not do it again.
+    /// Whether `woken` takes the CPU from the running task; the clock was refreshed by this wakeup,
+    /// so the `schedule` that follows will not do it again.
     fn check_preempt(&self, env: Env<'_>, rq: &mut Rq, woken: EntityId, new: bool) {
         if bandwidth::keeps_back(env, rq, woken) {
             return;
@@ -194,7 +199,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                     }
                 }
                 std::cmp::Ordering::Equal => {
-                    let (ours, theirs) = (rq.entity(woken).rt_priority, rq.entity(curr).rt_priority);
+                    let (ours, theirs) =
+                        (rq.entity(woken).rt_priority, rq.entity(curr).rt_priority);
                     if ours > theirs {
                         rq.resched(env);
                     } else if ours == theirs && self.equal_goes_first(env, rq, curr, woken) {
@@ -307,7 +313,8 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
         let env = &self.env(cx);
         let runs = self.locked(cpu, |rq| {
             if rq.curr == NONE {
-                // Not asked for, so it must not matter: a wakeup may have refreshed the clock for a choice to come.
+                // Not asked for, so it must not matter: a wakeup may have refreshed the clock for a
+                // choice to come.
                 rq.settle::<F>(env, true);
                 return false;
             }
@@ -322,7 +329,8 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
             }
             true
         });
-        // A CPU that has yet to leave its idle task is not asked for its ticks, so they may not matter.
+        // A CPU that has yet to leave its idle task is not asked for its ticks, so they may not
+        // matter.
         if runs {
             self.balance_at_tick(cx, cpu);
         }
@@ -334,8 +342,8 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
         if rq.curr == NONE {
             return u64::MAX;
         }
-        // Between `sched_yield` and its decision, which may take time, a tick would refresh the clock that is not
-        // refreshed again.
+        // Between `sched_yield` and its decision, which may take time, a tick would refresh the
+        // clock that is not refreshed again.
         if rq.need_resched || rq.skip_clock {
             return 1;
         }
@@ -381,7 +389,8 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
                 rq.fair_server_fired(env);
             } else if timer == fair::hrtick_timer(cpu) {
                 fair::hrtick_fired::<F>(env, rq);
-                // As at a tick: `hrtick` calls `task_tick`, which shares the weights of groups out anew.
+                // As at a tick: `hrtick` calls `task_tick`, which shares the weights of groups out
+                // anew.
                 if let Some(curr) = rq.curr_of(Class::Fair) {
                     self.share_out(env, rq, curr);
                 }
@@ -400,7 +409,11 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
             Change::Online(cpu, false) => {
                 self.set_online(cpu, false);
                 let tasks = self.locked(cpu, |rq| {
-                    rq.entities.iter().filter(|e| e.on_rq && e.task != NONE).map(|e| TaskId(e.task)).collect()
+                    rq.entities
+                        .iter()
+                        .filter(|e| e.on_rq && e.task != NONE)
+                        .map(|e| TaskId(e.task))
+                        .collect()
                 });
                 let tasks: Vec<TaskId> = tasks;
                 tasks.into_iter().for_each(|task| self.evict(cx, task));
@@ -479,7 +492,8 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
             if let Some(cbs) = &entity.dl {
                 let (left, until) = (cbs.left, cbs.until);
                 let waits = if cbs.throttled { " throttled" } else { "" };
-                text += &format!(" {}{mark} (budget {left} until {until}{waits})", TaskId(entity.task));
+                text +=
+                    &format!(" {}{mark} (budget {left} until {until}{waits})", TaskId(entity.task));
                 continue;
             }
             text += &format!(" {}{mark}@{}", TaskId(entity.task), entity.vruntime);

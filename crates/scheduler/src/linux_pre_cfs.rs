@@ -1,11 +1,11 @@
 //! Linux before CFS: the global list of 2.4, the multi-queue patch, and the O(1) scheduler.
 //!
-//! * [`standard`]: `linux-2.4`, one list of all runnable tasks behind one lock, searched for the best
-//!   *goodness* at each decision (2.4.0 … 2.4.37, as in 2.4.17).
-//! * [`multiqueue`]: `linux-2.4-mq`, the same decision from per-CPU lists that advertise their best task
-//!   (Kravetz and Franke's patch of December 2001).
-//! * [`o1`]: `linux-2.4-o1`, `linux-2.6.0` and `linux-2.6.22`, per-CPU priority arrays, a bitmap, an estimate of
-//!   interactivity, balancing (January 2002 … 2007).
+//! * [`standard`]: `linux-2.4`, one list of all runnable tasks behind one lock, searched for the
+//!   best *goodness* at each decision (2.4.0 … 2.4.37, as in 2.4.17).
+//! * [`multiqueue`]: `linux-2.4-mq`, the same decision from per-CPU lists that advertise their best
+//!   task (Kravetz and Franke's patch of December 2001).
+//! * [`o1`]: `linux-2.4-o1`, `linux-2.6.0` and `linux-2.6.22`, per-CPU priority arrays, a bitmap,
+//!   an estimate of interactivity, balancing (January 2002 … 2007).
 //!
 //! They keep time in ticks: nothing here knows nanoseconds, except O(1)'s sleep estimate.
 
@@ -77,7 +77,9 @@ fn stands_in(policy: Policy, batch: bool) -> Option<&'static str> {
         Policy::Deadline { .. } => {
             Some("it has no SCHED_DEADLINE (Linux 3.14): these tasks run as SCHED_OTHER")
         }
-        Policy::Idle if batch => Some("it has no SCHED_IDLE (Linux 2.6.23): these tasks run as SCHED_BATCH"),
+        Policy::Idle if batch => {
+            Some("it has no SCHED_IDLE (Linux 2.6.23): these tasks run as SCHED_BATCH")
+        }
         Policy::Idle => Some("it has no SCHED_IDLE (Linux 2.6.23): these tasks run as SCHED_OTHER"),
         Policy::Batch if !batch => {
             Some("it has no SCHED_BATCH (Linux 2.6.16): these tasks run as SCHED_OTHER")

@@ -1,5 +1,5 @@
-//! Lock families. A scheduler is generic over [`Locks`]; the driver chooses: [`CellLocks`] in the simulator
-//! (no atomics, recursion is a bug that panics), real locks in the native benchmark.
+//! Lock families. A scheduler is generic over [`Locks`]; the driver chooses: [`CellLocks`] in the
+//! simulator (no atomics, recursion is a bug that panics), real locks in the native benchmark.
 
 use std::cell::{RefCell, RefMut};
 use std::ops::{Deref, DerefMut};

@@ -16,8 +16,8 @@ pub struct Entry {
     pub summary: &'static str,
     /// The system that it models.
     pub family: Family,
-    /// Whether it is proposed for real threads of which schedlab knows nothing: it needs to be told nothing about
-    /// them. (What it asks of its driver is `Scheduler::needs`.)
+    /// Whether it is proposed for real threads of which schedlab knows nothing: it needs to be told
+    /// nothing about them. (What it asks of its driver is `Scheduler::needs`.)
     pub proposed_live: bool,
     /// Its knobs.
     pub knobs: fn() -> Vec<Knob>,
@@ -26,23 +26,26 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// What it asks of its driver, which policies it refuses and what in it was fitted, in words, one line each.
+    /// What it asks of its driver, which policies it refuses and what in it was fitted, in words,
+    /// one line each.
     pub fn capabilities(&self) -> Vec<String> {
         let scheduler = (self.build)(1, &Knobs::default());
         let needs = match scheduler.needs().words() {
             words if words.is_empty() => "nothing".to_owned(),
             words => words.join(", "),
         };
-        let [deadline, fifo, rr, batch, idle] = ["deadline:1ms/10ms/10ms", "fifo:1", "rr:1", "batch", "idle"]
-            .map(|text| {
+        let [deadline, fifo, rr, batch, idle] =
+            ["deadline:1ms/10ms/10ms", "fifo:1", "rr:1", "batch", "idle"].map(|text| {
                 let policy = text.parse().ok()?;
                 scheduler
                     .refuses(policy)
                     .map(|why| format!("{} ({why})", text.split(':').next().unwrap_or(text)))
             });
-        let refused: Vec<String> = [deadline, fifo, rr, batch, idle].into_iter().flatten().collect();
+        let refused: Vec<String> =
+            [deadline, fifo, rr, batch, idle].into_iter().flatten().collect();
         let refused = if refused.is_empty() { "none".to_owned() } else { refused.join("; ") };
-        let mut lines = vec![format!("asks of its driver: {needs}"), format!("policies refused: {refused}")];
+        let mut lines =
+            vec![format!("asks of its driver: {needs}"), format!("policies refused: {refused}")];
         lines.extend(scheduler.fitted().into_iter().map(|what| format!("fitted: {what}")));
         lines
     }
@@ -90,7 +93,10 @@ pub fn build(spec: &SchedulerSpec, cpus: usize) -> Result<Box<dyn Scheduler>, Kn
 ///
 /// # Errors
 /// As [`build`].
-pub fn build_to_send(spec: &SchedulerSpec, cpus: usize) -> Result<Box<dyn Scheduler + Send>, KnobError> {
+pub fn build_to_send(
+    spec: &SchedulerSpec,
+    cpus: usize,
+) -> Result<Box<dyn Scheduler + Send>, KnobError> {
     if !spec.pools.is_empty() {
         return crate::xen::cpupools::build(spec, cpus);
     }

@@ -16,9 +16,10 @@ impl<K: Copy + Ord> Node<K> {
     }
 }
 
-/// A tournament tree (R. W. Floyd, Algorithm 113: Treesort, CACM 5(8), 1962) with eight children per node: `nodes[0]` is
-/// the root, the leaves hold the keys, and each entry of an inner node is the smallest key below it. A change is carried up
-/// until a node's smallest key stays the same. That is mostly the first node: seven of its eight keys are not the smallest.
+/// A tournament tree (R. W. Floyd, Algorithm 113: Treesort, CACM 5(8), 1962) with eight children
+/// per node: `nodes[0]` is the root, the leaves hold the keys, and each entry of an inner node is
+/// the smallest key below it. A change is carried up until a node's smallest key stays the same.
+/// That is mostly the first node: seven of its eight keys are not the smallest.
 #[derive(Clone, Debug)]
 pub struct TournamentTree<K> {
     nodes: Vec<Node<K>>,
@@ -57,11 +58,12 @@ impl<K: Copy + Ord> TournamentTree<K> {
         self.nodes[self.first_leaf..].iter().flat_map(|node| &node.0).take(self.keys)
     }
 
-    /// Sets key number `index`, which is the smallest, to the larger `key`. The result is that of [`set`](Self::set); it
-    /// saves the comparisons on the way up.
+    /// Sets key number `index`, which is the smallest, to the larger `key`. The result is that of
+    /// [`set`](Self::set); it saves the comparisons on the way up.
     #[inline(always)]
     pub fn replace_top(&mut self, index: usize, key: K) {
-        let (mut number, mut entry, mut least) = (self.first_leaf + index / WIDE, index % WIDE, key);
+        let (mut number, mut entry, mut least) =
+            (self.first_leaf + index / WIDE, index % WIDE, key);
         while let Some(node) = self.nodes.get_mut(number) {
             node.0[entry] = least;
             least = node.least();
@@ -71,8 +73,8 @@ impl<K: Copy + Ord> TournamentTree<K> {
         self.top = least;
     }
 
-    /// Sets key number `index` to `key`. In the common case neither the old nor the new key is the smallest of its node, and
-    /// no other key is read.
+    /// Sets key number `index` to `key`. In the common case neither the old nor the new key is the
+    /// smallest of its node, and no other key is read.
     #[inline]
     pub fn set(&mut self, index: usize, key: K) {
         let (mut number, mut entry, mut new) = (self.first_leaf + index / WIDE, index % WIDE, key);

@@ -1,5 +1,6 @@
-//! What a scheduler sees of the machine. Filled by the driver; the fields that change while CPUs run are
-//! relaxed atomics, because the native benchmark reads them from several threads without a lock.
+//! What a scheduler sees of the machine. Filled by the driver; the fields that change while CPUs
+//! run are relaxed atomics, because the native benchmark reads them from several threads without a
+//! lock.
 
 use schedlab_model::{Bandwidth, CpuId, CpuSet, GroupId, Nice, Ns, Policy, TaskId, Topology};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -56,7 +57,8 @@ pub enum Runnable {
     Unknown,
 }
 
-/// What can be seen of one task. What changes at every switch and wakeup shares the first cache line.
+/// What can be seen of one task. What changes at every switch and wakeup shares the first cache
+/// line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct TaskView {
@@ -71,7 +73,8 @@ pub struct TaskView {
     pub alive: bool,
     /// It existed and slept long before time 0 (as against: created at or after time 0).
     pub old_sleeper: bool,
-    /// The CPU that it was on when the run began, if it existed then and that is known: its first placement.
+    /// The CPU that it was on when the run began, if it existed then and that is known: its first
+    /// placement.
     pub began_on: Option<CpuId>,
     /// Nice value.
     pub nice: Nice,
@@ -193,7 +196,8 @@ pub struct CpuView {
     pub online: bool,
     /// Time of its first tick edge.
     pub tick_phase: Ns,
-    /// A random number from which a scheduler draws how long ago it balanced this CPU's load before the start; 0: just then.
+    /// A random number from which a scheduler draws how long ago it balanced this CPU's load before
+    /// the start; 0: just then.
     pub balance_phase: u64,
     /// Time stolen by the hypervisor so far.
     pub steal: Relaxed64,

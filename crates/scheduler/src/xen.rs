@@ -1,8 +1,10 @@
-//! The schedulers of the Xen hypervisor: Credit and Credit2, and the small ones: null, RTDS and ARINC 653.
+//! The schedulers of the Xen hypervisor: Credit and Credit2, and the small ones: null, RTDS and
+//! ARINC 653.
 //!
-//! A task is a vCPU (a *unit* in Xen's words), a group is a domain; `weight` is 1 … 65535 (default 256) and
-//! `cap_percent` is in per cent of one pCPU; Credit and Credit2 alone know either. The core of Xen below all (when a unit may be decided upon, what
-//! migration means, that a slice timer starts with each decision) is the driver's part of the contract.
+//! A task is a vCPU (a *unit* in Xen's words), a group is a domain; `weight` is 1 … 65535 (default
+//! 256) and `cap_percent` is in per cent of one pCPU; Credit and Credit2 alone know either. The
+//! core of Xen below all (when a unit may be decided upon, what migration means, that a slice timer
+//! starts with each decision) is the driver's part of the contract.
 //!
 //! Releases differ in a few rules: the knob `version` says from which release they are taken.
 

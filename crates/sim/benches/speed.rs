@@ -1,10 +1,12 @@
-//! `cargo bench -p schedlab-sim --bench speed [-- FILTER]`: events per CPU second of the engine, metrics on.
+//! `cargo bench -p schedlab-sim --bench speed [-- FILTER]`: events per CPU second of the engine,
+//! metrics on.
 //!
-//! CPU seconds come from `/proc/self/schedstat` (nanoseconds of this thread on a CPU), so that a busy machine costs
-//! little precision; the best of three runs (or `RUNS`) counts. Events are counted alike in all simulators that ran
-//! these workloads (docs/sources/simulation-facts.md): for periodic tasks releases, completions and preemptions; for
-//! W2 slice ends and wakeups; for Linux the events of the stream (switches, wakeups, migrations). The totals of each
-//! run are checked before its speed is printed.
+//! CPU seconds come from `/proc/self/schedstat` (nanoseconds of this thread on a CPU), so that a
+//! busy machine costs little precision; the best of three runs (or `RUNS`) counts. Events are
+//! counted alike in all simulators that ran these workloads (docs/sources/simulation-facts.md): for
+//! periodic tasks releases, completions and preemptions; for W2 slice ends and wakeups; for Linux
+//! the events of the stream (switches, wakeups, migrations). The totals of each run are checked
+//! before its speed is printed.
 #![allow(clippy::print_stdout)]
 
 #[path = "../tests/common/mod.rs"]
@@ -38,8 +40,8 @@ fn measure(row: &Row) {
     for _ in 0..cpu::repeats(3) {
         let scheduler = scheduler(row.spec, row.cpus);
         let start = cpu::seconds();
-        let outcome =
-            run(&machine, &row.workload, scheduler.as_ref(), &options, &mut ()).expect("a clean run");
+        let outcome = run(&machine, &row.workload, scheduler.as_ref(), &options, &mut ())
+            .expect("a clean run");
         let spent = cpu::seconds() - start;
         (row.check)(&outcome);
         let count = (row.count)(&outcome);
@@ -58,8 +60,8 @@ fn measure(row: &Row) {
     );
 }
 
-/// Slice ends and wakeups of W2. The number of slices is a fact of the workload that the test checks; the
-/// metrics do not see those after which the task simply went on.
+/// Slice ends and wakeups of W2. The number of slices is a fact of the workload that the test
+/// checks; the metrics do not see those after which the task simply went on.
 fn slice_events(outcome: &Outcome) -> u64 {
     const SLICES: u64 = 473_124;
     let wakeups: u64 = outcome.metrics.tasks.iter().map(|t| t.wakeups).sum();
@@ -83,7 +85,8 @@ fn check_w2(outcome: &Outcome) {
 }
 
 fn main() {
-    let filter: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let filter: Vec<String> =
+        std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     let free = |_: &Outcome| {};
     let (w1_cpus, w1) = periodic_set(W1);
     let (w64_cpus, w64) = periodic_set(W64);
@@ -134,6 +137,8 @@ fn main() {
         sized("linux-6.18", "linux-6.18, 512 CPUs, 4096 tasks", 512, 1),
         sized("linux-2.6.22", "linux-2.6.22, 512 CPUs, 4096 tasks", 512, 1),
     ];
-    let wanted = |row: &&Row| filter.is_empty() || filter.iter().any(|part| row.name.contains(part.as_str()));
+    let wanted = |row: &&Row| {
+        filter.is_empty() || filter.iter().any(|part| row.name.contains(part.as_str()))
+    };
     rows.iter().filter(wanted).for_each(measure);
 }

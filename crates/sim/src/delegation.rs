@@ -1,24 +1,25 @@
-//! Delegation: the scheduler runs behind agents in user space, as in ghOSt. Which scheduler is a separate matter: any
-//! runs here, and hears of the world by messages only.
+//! Delegation: the scheduler runs behind agents in user space, as in ghOSt. Which scheduler is a
+//! separate matter: any runs here, and hears of the world by messages only.
 //!
-//! * The kernel's end (`kernel`) writes a message with a sequence number for every task that wakes, blocks, yields,
-//!   is preempted or ends, and runs what a transaction latched for a CPU.
-//! * The agents (`agents`) read messages, call the scheduler and commit its decisions, each step at its price
-//!   ([`DelegationCosts`]). With [`Mode::PerCpu`] every CPU has an agent that sleeps until there is a message for it
-//!   and then takes its CPU; with [`Mode::Global`] one agent spins on a CPU of its own and commits for all others,
-//!   several transactions at a time.
-//! * The scheduler (`agent_view`) sees the world as its agents know it, which may be out of date. A transaction names
-//!   the last message read about its task; the kernel checks it when it is committed, and what fails is decided
-//!   again.
-//! * Tasks outside of the enclave belong to the kernel's own scheduler, which goes before it. It takes over all tasks
-//!   when the agents die.
+//! * The kernel's end (`kernel`) writes a message with a sequence number for every task that wakes,
+//!   blocks, yields, is preempted or ends, and runs what a transaction latched for a CPU.
+//! * The agents (`agents`) read messages, call the scheduler and commit its decisions, each step at
+//!   its price ([`DelegationCosts`]). With [`Mode::PerCpu`] every CPU has an agent that sleeps
+//!   until there is a message for it and then takes its CPU; with [`Mode::Global`] one agent spins
+//!   on a CPU of its own and commits for all others, several transactions at a time.
+//! * The scheduler (`agent_view`) sees the world as its agents know it, which may be out of date. A
+//!   transaction names the last message read about its task; the kernel checks it when it is
+//!   committed, and what fails is decided again.
+//! * Tasks outside of the enclave belong to the kernel's own scheduler, which goes before it. It
+//!   takes over all tasks when the agents die.
 //!
-//! The machine's own prices of decisions and switches ([`Costs`](crate::Costs): `*_decide_ns`, `*_switch_ns`,
-//! `ipi_*`) do not apply here: those of the delegation take their place. Ticks, timers, caches and interrupts cost
-//! what they do.
+//! The machine's own prices of decisions and switches ([`Costs`](crate::Costs): `*_decide_ns`,
+//! `*_switch_ns`, `ipi_*`) do not apply here: those of the delegation take their place. Ticks,
+//! timers, caches and interrupts cost what they do.
 //!
-//! Worked example (`a_wakeup_behind_a_global_agent`, `tests/it/delegation.rs`): with `ghost-2021` a task that wakes
-//! on an idle machine runs 265 ns (message) + 1772 ns (remote transaction, end to end) later.
+//! Worked example (`a_wakeup_behind_a_global_agent`, `tests/it/delegation.rs`): with `ghost-2021` a
+//! task that wakes on an idle machine runs 265 ns (message) + 1772 ns (remote transaction, end to
+//! end) later.
 //!
 //! # Fidelity
 //! | rule | ghOSt (userspace 9ca0a1fb, kernel 5.11) | here | test |
@@ -89,18 +90,21 @@ pub struct Delegation<'a> {
     pub costs: DelegationCosts,
     /// Most transactions of one commit, from 1 on; 1: no group commit.
     pub group: u32,
-    /// The kernel's own scheduler: for tasks outside of the enclave, and for all when the agents are gone.
+    /// The kernel's own scheduler: for tasks outside of the enclave, and for all when the agents
+    /// are gone.
     pub own: &'a dyn Scheduler,
     /// By task: it is outside of the enclave. Empty: none is.
     pub outside: Vec<bool>,
     /// When something happens to the agents, and what.
     pub failure: Option<(Ns, Failure)>,
-    /// How long a runnable task may wait before the watchdog destroys the enclave; checked at ticks.
+    /// How long a runnable task may wait before the watchdog destroys the enclave; checked at
+    /// ticks.
     pub runnable_timeout: Option<Ns>,
 }
 
-/// Runs `workload` on `machine` under `scheduler`, behind agents. The scheduler is made for [`Mode::cpus`] CPUs.
-/// [`Metrics::delegation`](crate::Metrics::delegation) says what the agents did.
+/// Runs `workload` on `machine` under `scheduler`, behind agents. The scheduler is made for
+/// [`Mode::cpus`] CPUs. [`Metrics::delegation`](crate::Metrics::delegation) says what the agents
+/// did.
 ///
 /// # Errors
 /// As [`run`](crate::run); and a task of the enclave that may run on the spinning agent's CPU only.
@@ -128,7 +132,8 @@ pub fn run_delegated(
     let kernel = Kernel::new(scheduler, delegation.own, delegation.costs, numbers, &outside);
     let mut engine = Engine::<_, false>::new(&machine, &workload, &kernel, options, &mut sink)?;
     engine.set_call_cost(kernel.call_cost());
-    let agents = Agents::new(delegation.mode, delegation.costs, delegation.group, &machine.topology, view);
+    let agents =
+        Agents::new(delegation.mode, delegation.costs, delegation.group, &machine.topology, view);
     let end = options.duration.0;
     let warmup = (options.warmup > Ns::ZERO).then_some(options.warmup.0);
     let watchdog = delegation.runnable_timeout.map(|limit| (machine.tick_ns().0, limit.0));
@@ -266,8 +271,8 @@ impl<S: EventSink> Run<'_, '_, S> {
                 self.steps = 0;
             }
             self.engine.advance_to(at);
-            // Tick edges come first in an instant, and the watchdog looks at ticks: what it asks of the kernel must
-            // not put them off.
+            // Tick edges come first in an instant, and the watchdog looks at ticks: what it asks of
+            // the kernel must not put them off.
             if self.engine.is_due() {
                 self.engine.serve_instant()?;
             }

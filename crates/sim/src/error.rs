@@ -3,7 +3,8 @@
 use schedlab_model::{CpuId, CpuSet, Ns, Policy, WorkloadError};
 
 /// Why a run is refused or given up. Nothing here is a panic: bad input is `Workload`, `Machine`,
-/// `Livelock` or `Restless`; a scheduler that breaks the contract is named with the state of its run queue.
+/// `Livelock` or `Restless`; a scheduler that breaks the contract is named with the state of its
+/// run queue.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimError {
@@ -107,7 +108,9 @@ pub enum SimError {
         state: String,
     },
     /// An invariant of the simulator itself does not hold. A bug: please report it.
-    #[error("simulator fault at {at}: {what} (a bug of schedlab: please report it with the scenario)")]
+    #[error(
+        "simulator fault at {at}: {what} (a bug of schedlab: please report it with the scenario)"
+    )]
     Internal {
         /// When.
         at: Ns,

@@ -48,12 +48,15 @@ fn cpu(cpu: CpuId) -> u64 {
 }
 
 impl EventHash {
-    /// Takes one event in. The encoding of every kind is fixed; a new kind gets a new number. Where it is called the
-    /// kind is known: inlined it is a third of what it is as a call, also in a build without link-time optimisation.
+    /// Takes one event in. The encoding of every kind is fixed; a new kind gets a new number. Where
+    /// it is called the kind is known: inlined it is a third of what it is as a call, also in a
+    /// build without link-time optimisation.
     #[inline(always)]
     pub(crate) fn add(&mut self, event: &SchedEvent) {
         let (tag, a, b) = match event.kind {
-            EventKind::Switch { prev, prev_state, next } => (state(prev_state), task(prev), task(next)),
+            EventKind::Switch { prev, prev_state, next } => {
+                (state(prev_state), task(prev), task(next))
+            }
             EventKind::Wake { task: wakee, waker: by } => {
                 let (kind, id) = waker(by);
                 (16 + kind, task(Some(wakee)), id)
@@ -61,7 +64,9 @@ impl EventHash {
             EventKind::New { task: new, parent } => (32, task(Some(new)), task(parent)),
             EventKind::Exec { task: t } => (33, task(Some(t)), 0),
             EventKind::Exit { task: t } => (34, task(Some(t)), 0),
-            EventKind::Migrate { task: t, from, to } => (35, task(Some(t)), cpu(from) << 32 | cpu(to)),
+            EventKind::Migrate { task: t, from, to } => {
+                (35, task(Some(t)), cpu(from) << 32 | cpu(to))
+            }
             EventKind::Throttle { task: t } => (36, task(Some(t)), 0),
             EventKind::Unthrottle { task: t } => (37, task(Some(t)), 0),
             EventKind::Steal { ns } => (38, ns.0, 0),

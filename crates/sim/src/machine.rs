@@ -20,12 +20,12 @@ pub struct Machine {
     pub preemption: Preemption,
 }
 
-/// Measured delays of a real machine, drawn anew each time out of a random stream per CPU. Where one is
-/// given, it takes the place of the constant in [`Costs`].
+/// Measured delays of a real machine, drawn anew each time out of a random stream per CPU. Where
+/// one is given, it takes the place of the constant in [`Costs`].
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Delays {
-    /// From a request to the decision on an idle CPU (`idle_decide_ns`), by CPU; a CPU beyond the list has
-    /// the constant.
+    /// From a request to the decision on an idle CPU (`idle_decide_ns`), by CPU; a CPU beyond the
+    /// list has the constant.
     pub idle: Vec<Option<Draw>>,
     /// From a wakeup that asks for preemption to the decision (`wakeup_decide_ns`), likewise.
     pub wakeup: Vec<Option<Draw>>,
@@ -93,7 +93,10 @@ impl Machine {
         if let TickSkew::At(phases) = &self.ticks
             && phases.len() != cpus
         {
-            return refuse(format!("{} first tick edges for {cpus} CPUs; give one for each", phases.len()));
+            return refuse(format!(
+                "{} first tick edges for {cpus} CPUs; give one for each",
+                phases.len()
+            ));
         }
         if self.costs.tick_ns >= self.tick_ns() {
             return refuse(format!(
@@ -122,13 +125,15 @@ pub struct RunOptions {
     pub warmup: Ns,
     /// End before `duration` when every task that does not wait to be spawned has exited.
     pub end_with_tasks: bool,
-    /// Deliver every tick edge, also those that the scheduler says cannot matter, and keep the views of tasks, also
-    /// for one that says that it does not read them. Slow; must change nothing.
+    /// Deliver every tick edge, also those that the scheduler says cannot matter, and keep the
+    /// views of tasks, also for one that says that it does not read them. Slow; must change
+    /// nothing.
     pub every_tick: bool,
-    /// Take the engine's path for machines with costs on a machine without, too. Slow; must change nothing.
+    /// Take the engine's path for machines with costs on a machine without, too. Slow; must change
+    /// nothing.
     pub plain_path: bool,
-    /// The run begins in the middle of the machine's life: when each CPU balanced its load last is drawn from the seed. For
-    /// recordings, which do not show it.
+    /// The run begins in the middle of the machine's life: when each CPU balanced its load last is
+    /// drawn from the seed. For recordings, which do not show it.
     pub midway: bool,
     /// Ends the run early, with [`SimError::Stopped`]; `None`: nothing does.
     pub stop: Option<Stop>,
@@ -153,12 +158,17 @@ impl RunOptions {
     /// `longest`: what the event slots of a workload of this size can hold.
     pub(crate) fn check(&self, longest: Ns) -> Result<(), SimError> {
         if self.duration > longest {
-            let text =
-                format!("a run of {} is too long; with so many tasks at most {longest} fit", self.duration);
+            let text = format!(
+                "a run of {} is too long; with so many tasks at most {longest} fit",
+                self.duration
+            );
             return Err(SimError::Machine(text));
         }
         if self.warmup > self.duration {
-            let text = format!("a warm-up of {} does not fit into a run of {}", self.warmup, self.duration);
+            let text = format!(
+                "a warm-up of {} does not fit into a run of {}",
+                self.warmup, self.duration
+            );
             return Err(SimError::Machine(text));
         }
         Ok(())

@@ -1,12 +1,14 @@
-//! Nested machines: a vCPU is a task of the hypervisor's scheduler and a CPU of its guest's own scheduler.
+//! Nested machines: a vCPU is a task of the hypervisor's scheduler and a CPU of its guest's own
+//! scheduler.
 //!
-//! There is one engine for the hypervisor and one for each guest, all on one clock, each with all of its
-//! assertions. They touch in four places only:
-//! * a vCPU that the hypervisor runs (or stops running) is a CPU that its guest has (or has not); what the guest
-//!   would do there meanwhile (timers, reschedule requests, notifications) waits for it;
+//! There is one engine for the hypervisor and one for each guest, all on one clock, each with all
+//! of its assertions. They touch in four places only:
+//! * a vCPU that the hypervisor runs (or stops running) is a CPU that its guest has (or has not);
+//!   what the guest would do there meanwhile (timers, reschedule requests, notifications) waits for
+//!   it;
 //! * a vCPU whose guest has nothing to do blocks; what waits for it wakes it;
-//! * tokens that go into a channel of another domain arrive as an event-channel notification, bound to one vCPU
-//!   of the receiver;
+//! * tokens that go into a channel of another domain arrive as an event-channel notification, bound
+//!   to one vCPU of the receiver;
 //! * what the hypervisor takes away is steal, which the guest's scheduler sees.
 //!
 //! # Fidelity
@@ -33,8 +35,9 @@ use schedlab_scheduler::Scheduler;
 pub use split::places;
 use split::{Links, Split, Vcpu};
 
-/// A domain of the hypervisor that has a kernel of its own. Its tasks are those of the workload that belong to
-/// [`group`](Domain::group); tasks of groups without such a domain are vCPUs themselves (bare tasks).
+/// A domain of the hypervisor that has a kernel of its own. Its tasks are those of the workload
+/// that belong to [`group`](Domain::group); tasks of groups without such a domain are vCPUs
+/// themselves (bare tasks).
 pub struct Domain<'a> {
     /// Name, in messages and for its vCPUs (`name:vcpu0`).
     pub name: String,
@@ -53,8 +56,9 @@ pub struct Domain<'a> {
 /// What a nested run gives back.
 #[derive(Clone, Debug)]
 pub struct NestedOutcome {
-    /// The tasks of the workload in its order, whatever domain they belong to, then the vCPUs, which `vcpus`
-    /// names. CPUs, work conservation and scheduler work are the hypervisor's; each channel is its receiver's.
+    /// The tasks of the workload in its order, whatever domain they belong to, then the vCPUs,
+    /// which `vcpus` names. CPUs, work conservation and scheduler work are the hypervisor's; each
+    /// channel is its receiver's.
     pub outcome: Outcome,
     /// The domain of each vCPU behind the tasks of the workload.
     pub vcpus: Vec<usize>,
@@ -62,13 +66,13 @@ pub struct NestedOutcome {
     pub guests: Vec<Metrics>,
 }
 
-/// Runs `workload` on `machine` under the hypervisor's `scheduler`; the tasks of each domain run under that
-/// domain's own scheduler on its vCPUs. `sink` sees the events of the hypervisor, whose tasks are the bare tasks
-/// of the workload (in its order) and then the vCPUs.
+/// Runs `workload` on `machine` under the hypervisor's `scheduler`; the tasks of each domain run
+/// under that domain's own scheduler on its vCPUs. `sink` sees the events of the hypervisor, whose
+/// tasks are the bare tasks of the workload (in its order) and then the vCPUs.
 ///
 /// # Errors
-/// As [`run`](crate::run); and domains that share what only one kernel can have (a lock, the receiving end of a
-/// channel, a spawned task).
+/// As [`run`](crate::run); and domains that share what only one kernel can have (a lock, the
+/// receiving end of a channel, a spawned task).
 pub fn run_nested(
     machine: &Machine,
     workload: &Workload,
@@ -83,8 +87,9 @@ pub fn run_nested(
     run_nested_seen(machine, workload, scheduler, domains, options, sink, &mut seen)
 }
 
-/// As [`run_nested`]; each of `seen` sees the events of one guest, in the guest's own numbers: its CPUs are its vCPUs,
-/// its tasks those of [`places`]. All sinks together hear events in the order of time.
+/// As [`run_nested`]; each of `seen` sees the events of one guest, in the guest's own numbers: its
+/// CPUs are its vCPUs, its tasks those of [`places`]. All sinks together hear events in the order
+/// of time.
 ///
 /// # Errors
 /// As [`run_nested`].
@@ -119,14 +124,21 @@ pub fn run_nested_seen(
     let mut guests = Vec::new();
     for (d, sink) in seen.iter_mut().enumerate() {
         let (domain, options) = (&domains[d], &options_of[d]);
-        let mut guest = Engine::new(&domain.machine, &split.guests[d], domain.scheduler, options, sink)?;
+        let mut guest =
+            Engine::new(&domain.machine, &split.guests[d], domain.scheduler, options, sink)?;
         guest.become_guest();
         guests.push(guest);
     }
     let host = Engine::new(machine, &split.host, scheduler, options, &mut sink)?;
     let sleeps = vec![Sleep::Kicked; split.vcpus.len()];
-    let nest =
-        Nest { host, guests, split: &split, sleeps, end: options.duration.0, watch: Watch::new(options) };
+    let nest = Nest {
+        host,
+        guests,
+        split: &split,
+        sleeps,
+        end: options.duration.0,
+        watch: Watch::new(options),
+    };
     nest.run().map_err(|error| *error)
 }
 
@@ -176,7 +188,8 @@ impl<S: EventSink, G: EventSink> Nest<'_, S, G> {
         self.guests.iter_mut().for_each(|guest| guest.advance_to(at));
     }
 
-    /// Everything that happens now: the hypervisor first, then the guests in order, until nothing is left.
+    /// Everything that happens now: the hypervisor first, then the guests in order, until nothing
+    /// is left.
     fn instant(&mut self) -> Step {
         loop {
             if self.host.is_due() {
@@ -240,7 +253,8 @@ impl<S: EventSink, G: EventSink> Nest<'_, S, G> {
     fn kick(&mut self, v: usize, vcpu: &Vcpu) -> Step {
         self.sleeps[v] = Sleep::Kicked;
         self.guests[vcpu.domain].begin_steal(vcpu.cpu)?;
-        // An IPI comes from a vCPU of the same domain that executes; timers and others from outside.
+        // An IPI comes from a vCPU of the same domain that executes; timers and others from
+        // outside.
         let from = self.some_vcpu(vcpu.domain);
         self.host.send_in(vcpu.kicks.index(), 1, from)
     }

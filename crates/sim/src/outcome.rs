@@ -13,10 +13,11 @@ pub struct Outcome {
     pub event_hash: u64,
     /// Number of events.
     pub events: u64,
-    /// The duration of the run, or the time of the last event when no task was runnable and nothing pending after it.
-    /// (Metrics go on to the end of the duration in both cases.)
+    /// The duration of the run, or the time of the last event when no task was runnable and nothing
+    /// pending after it. (Metrics go on to the end of the duration in both cases.)
     pub ended: Ns,
-    /// Tasks that wait for ever: none is runnable and nothing is pending. Empty when the run could go on.
+    /// Tasks that wait for ever: none is runnable and nothing is pending. Empty when the run could
+    /// go on.
     pub stuck: Vec<Stuck>,
     /// Units of scheduler work, by [`Work`].
     pub work: [u64; Work::COUNT],

@@ -64,8 +64,8 @@ impl PreemptModel {
 pub struct Preemption {
     /// The model.
     pub model: PreemptModel,
-    /// The interrupt thread of each CPU, which must run [`Op::Interrupts`]; empty: requests from outside wake their
-    /// receivers from the interrupt itself.
+    /// The interrupt thread of each CPU, which must run [`Op::Interrupts`]; empty: requests from
+    /// outside wake their receivers from the interrupt itself.
     pub irq_threads: Vec<TaskId>,
 }
 
@@ -91,12 +91,14 @@ impl Preemption {
         }
         let serves = |thread: &TaskId| {
             let task = workload.tasks.get(thread.index());
-            task.is_some_and(|task| task.program.ops.iter().any(|op| matches!(op, Op::Interrupts(_))))
+            task.is_some_and(|task| {
+                task.program.ops.iter().any(|op| matches!(op, Op::Interrupts(_)))
+            })
         };
         match self.irq_threads.iter().find(|thread| !serves(thread)) {
-            Some(thread) => {
-                Err(format!("{thread} is an interrupt thread, but its program serves no interrupts"))
-            }
+            Some(thread) => Err(format!(
+                "{thread} is an interrupt thread, but its program serves no interrupts"
+            )),
             None => Ok(()),
         }
     }

@@ -5,7 +5,8 @@ use rand_pcg::Pcg64Mcg;
 use schedlab_model::random::{GOLDEN, mix};
 use schedlab_model::{Draw, Ns};
 
-/// What a stream belongs to. Part of the seed, so that adding a task does not shift the source's stream.
+/// What a stream belongs to. Part of the seed, so that adding a task does not shift the source's
+/// stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Entity {
     /// A task of the workload.
@@ -27,7 +28,8 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Returns the stream of entity `index` of a run with `seed`, which draws from `draws` distributions.
+    /// Returns the stream of entity `index` of a run with `seed`, which draws from `draws`
+    /// distributions.
     pub(crate) fn new(seed: u64, entity: Entity, index: usize, draws: usize) -> Stream {
         let a = mix(seed.wrapping_add(GOLDEN));
         let b = mix(a ^ (entity as u64 + 1).wrapping_mul(GOLDEN));
@@ -97,7 +99,8 @@ impl Stream {
         ((self.pcg.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
-    /// Returns a standard normal number (Box and Muller; the second one is thrown away to keep no state).
+    /// Returns a standard normal number (Box and Muller; the second one is thrown away to keep no
+    /// state).
     fn normal(&mut self) -> f64 {
         let radius = libm::sqrt(-2.0 * libm::log(self.unit()));
         radius * libm::cos(2.0 * std::f64::consts::PI * self.unit())
@@ -126,7 +129,10 @@ mod tests {
         };
         near(Draw::Exponential { mean: Ns(50_000) }, 50_000.0);
         near(Draw::Uniform { low: Ns(10), high: Ns(20) }, 15.0);
-        near(Draw::LogNormal { median: Ns(10_000), sigma_permille: 500 }, 10_000.0 * 0.125f64.exp());
+        near(
+            Draw::LogNormal { median: Ns(10_000), sigma_permille: 500 },
+            10_000.0 * 0.125f64.exp(),
+        );
         near(Draw::Mix(vec![(3, Draw::Fixed(Ns(100))), (1, Draw::Fixed(Ns(900)))]), 300.0);
         near(Draw::Cycle(vec![Ns(1), Ns(2), Ns(3)]), 2.0);
         near(Draw::Empirical(vec![Ns(10), Ns(30)]), 20.0);

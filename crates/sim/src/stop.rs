@@ -1,4 +1,5 @@
-//! A run that its caller may end: a flag that the engine looks at between instants. It changes nothing of a run that is not ended.
+//! A run that its caller may end: a flag that the engine looks at between instants. It changes
+//! nothing of a run that is not ended.
 
 use crate::{RunOptions, SimError};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The steady state takes no memory: a run five times as long makes no more than a handful of allocations more, and
-//! those are histograms that meet a value of an octave they had not seen.
+//! The steady state takes no memory: a run five times as long makes no more than a handful of
+//! allocations more, and those are histograms that meet a value of an octave they had not seen.
 
 mod common;
 
@@ -34,6 +34,9 @@ fn a_longer_run_takes_no_more_memory() {
         let (long, many) = allocations(spec, cpus, &workload, Ns::from_s(25));
         let (more, events) = (long.saturating_sub(short), many - few);
         assert!(events > 10_000, "{spec}: {events} events more");
-        assert!((more as u64) < events / 400, "{spec}: {more} allocations more for {events} events more");
+        assert!(
+            (more as u64) < events / 400,
+            "{spec}: {more} allocations more for {events} events more"
+        );
     }
 }

@@ -30,11 +30,13 @@ pub struct Difference {
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// Whether the interval leaves out 0 and the rounds suffice for such a claim. False: cannot be told apart.
+    /// Whether the interval leaves out 0 and the rounds suffice for such a claim. False: cannot be
+    /// told apart.
     pub told_apart: bool,
 }
 
-/// Returns the median of `values` with its 95 % percentile interval. `None`: there are no values, or some are not finite.
+/// Returns the median of `values` with its 95 % percentile interval. `None`: there are no values,
+/// or some are not finite.
 pub fn interval(values: &[f64], seed: u64) -> Option<BootstrapInterval> {
     let middle = finite(values).then(|| median(values)).flatten()?;
     let drawn = medians(values, seed);
@@ -42,7 +44,8 @@ pub fn interval(values: &[f64], seed: u64) -> Option<BootstrapInterval> {
     Some(BootstrapInterval { median: middle, low, high, count: values.len() })
 }
 
-/// Returns by how much the median of `after` differs from that of `before`. `None`: as in [`interval`].
+/// Returns by how much the median of `after` differs from that of `before`. `None`: as in
+/// [`interval`].
 pub fn difference(before: &[f64], after: &[f64], seed: u64) -> Option<Difference> {
     if !finite(before) || !finite(after) {
         return None;
@@ -89,10 +92,12 @@ mod tests {
     use crate::combinations;
     use proptest::prelude::*;
 
-    /// P(median of n drawn values <= the k-th of n) for odd n: at least (n + 1) / 2 of them must be among the first k.
+    /// P(median of n drawn values <= the k-th of n) for odd n: at least (n + 1) / 2 of them must be
+    /// among the first k.
     fn closed_form(n: u64, k: u64) -> f64 {
         let p = k as f64 / n as f64;
-        let exactly = |j: u64| combinations(n, j) * p.powi(j as i32) * (1.0 - p).powi((n - j) as i32);
+        let exactly =
+            |j: u64| combinations(n, j) * p.powi(j as i32) * (1.0 - p).powi((n - j) as i32);
         (n.div_ceil(2)..=n).map(exactly).sum()
     }
 
@@ -102,19 +107,23 @@ mod tests {
             let values: Vec<f64> = (1..=n).map(|value| value as f64).collect();
             let drawn = medians(&values, 42);
             for k in 1..n {
-                let below = drawn.iter().filter(|value| **value <= k as f64).count() as f64 / DRAWINGS as f64;
+                let below = drawn.iter().filter(|value| **value <= k as f64).count() as f64
+                    / DRAWINGS as f64;
                 let expected = closed_form(n, k);
                 // Three standard deviations of a share over the drawings.
                 let error = 3.0 * (expected * (1.0 - expected) / DRAWINGS as f64).sqrt();
-                assert!((below - expected).abs() <= error, "n {n} k {k}: {below} {expected} {error}");
+                assert!(
+                    (below - expected).abs() <= error,
+                    "n {n} k {k}: {below} {expected} {error}"
+                );
             }
         }
     }
 
     #[test]
     fn the_interval_is_the_one_of_the_closed_form() {
-        // Eleven values: P(median* <= 3rd) = 0.0254, P(median* <= 2nd) = 0.0026; the 2.5 % point is the third, or the
-        // next one where a drawing of 4000 falls on the other side of 0.0254.
+        // Eleven values: P(median* <= 3rd) = 0.0254, P(median* <= 2nd) = 0.0026; the 2.5 % point is
+        // the third, or the next one where a drawing of 4000 falls on the other side of 0.0254.
         let values: Vec<f64> = (1..=11).map(f64::from).collect();
         let found = interval(&values, 1).unwrap();
         assert_eq!((found.median, found.count), (6.0, 11));
@@ -130,15 +139,19 @@ mod tests {
         let far = one.map(|value| value + 5.0);
         assert!(!difference(&one, &one, 3).unwrap().told_apart);
         let found = difference(&one, &far, 3).unwrap();
-        assert!(found.told_apart && found.median == 5.0 && found.low > 3.0 && found.high < 7.0, "{found:?}");
+        assert!(
+            found.told_apart && found.median == 5.0 && found.low > 3.0 && found.high < 7.0,
+            "{found:?}"
+        );
         // As far apart, but three rounds prove nothing.
         assert!(!difference(&one[..3], &far[..3], 3).unwrap().told_apart);
         assert_eq!(difference(&[], &far, 3), None);
         assert_eq!(difference(&[f64::NAN], &far, 3), None);
     }
 
-    /// How often the interval holds the true median 0 of 9 values: order statistics 2 and 8, or wider, hold it with
-    /// 1 - 2 (1 + 9) / 2^9 = 0.961 whatever the distribution; the percentile interval is between that and [3rd, 7th].
+    /// How often the interval holds the true median 0 of 9 values: order statistics 2 and 8, or
+    /// wider, hold it with 1 - 2 (1 + 9) / 2^9 = 0.961 whatever the distribution; the percentile
+    /// interval is between that and [3rd, 7th].
     #[test]
     fn the_interval_covers_as_often_as_it_says() {
         let mut random = Random::new(99);

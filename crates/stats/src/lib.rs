@@ -1,9 +1,9 @@
-//! Statistics of repeated measurements: medians with intervals, whether two configurations can be told apart, the order
-//! in which configurations take turns, and what makes a series suspicious.
+//! Statistics of repeated measurements: medians with intervals, whether two configurations can be
+//! told apart, the order in which configurations take turns, and what makes a series suspicious.
 //!
-//! A *value* is what one round of one configuration gave: a p99, a share. Rounds are few and their values are not
-//! normal, so nothing here but [`t_critical`] assumes a distribution. Everything random is seeded and gives the same on
-//! every machine.
+//! A *value* is what one round of one configuration gave: a p99, a share. Rounds are few and their
+//! values are not normal, so nothing here but [`t_critical`] assumes a distribution. Everything
+//! random is seeded and gives the same on every machine.
 #![forbid(unsafe_code)]
 
 mod bootstrap;
@@ -26,14 +26,16 @@ pub const CONFIDENCE: f64 = 0.95;
 /// The fewest rounds with which two configurations can be told apart.
 pub const FEWEST_ROUNDS: usize = 4;
 
-/// Returns how many samples a quantile (0 to 1) needs so that ten lie beyond it; below the median, on its smaller side.
+/// Returns how many samples a quantile (0 to 1) needs so that ten lie beyond it; below the median,
+/// on its smaller side.
 pub fn samples_needed(quantile: f64) -> u64 {
     let beyond = (1.0 - quantile).min(quantile.max(0.0));
     if quantile >= 1.0 || quantile <= 0.0 { 1 } else { (10.0 / beyond - 1e-6).ceil() as u64 }
 }
 
-/// Returns whether `count` rounds of each of two configurations can show a difference at all: when both have the same
-/// distribution, the chance that all values of one lie beyond all of the other is 2 / C(2n, n).
+/// Returns whether `count` rounds of each of two configurations can show a difference at all: when
+/// both have the same distribution, the chance that all values of one lie beyond all of the other
+/// is 2 / C(2n, n).
 pub fn can_tell(count: usize) -> bool {
     count > 0 && 2.0 / combinations(2 * count as u64, count as u64) <= 1.0 - CONFIDENCE
 }

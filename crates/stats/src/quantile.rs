@@ -2,28 +2,32 @@
 
 use crate::CONFIDENCE;
 
-/// From this variance of the rank on it is normal enough: the exact sum and this differ by less than one rank in a hundred.
+/// From this variance of the rank on it is normal enough: the exact sum and this differ by less
+/// than one rank in a hundred.
 const NORMAL: f64 = 400.0;
 /// Half width of a normal interval of 95 %, in standard deviations.
 const HALF_WIDTH: f64 = 1.959_963_985;
 
-/// Returns the ranks (from 1) of the two of `n` sorted values between which the quantile `q` (0 to 1) lies with 95 %. `None` at an end:
-/// no value is certain to be beyond the quantile. Rule: the number of values below the quantile is binomial with n and q
-/// (Hahn and Meeker, Statistical Intervals, 5.2).
+/// Returns the ranks (from 1) of the two of `n` sorted values between which the quantile `q` (0 to
+/// 1) lies with 95 %. `None` at an end: no value is certain to be beyond the quantile. Rule: the
+/// number of values below the quantile is binomial with n and q (Hahn and Meeker, Statistical
+/// Intervals, 5.2).
 pub fn quantile_ranks(n: u64, q: f64) -> (Option<u64>, Option<u64>) {
     if n == 0 || !(0.0..=1.0).contains(&q) {
         return (None, None);
     }
     let beyond = (1.0 - CONFIDENCE) / 2.0;
-    // The smallest rank whose value is above the quantile: at most `beyond` is the chance that so many values lie below it.
+    // The smallest rank whose value is above the quantile: at most `beyond` is the chance that so
+    // many values lie below it.
     let high = first_rank(n, q, beyond);
     // The same from the other end.
     let low = first_rank(n, 1.0 - q, beyond).map(|rank| n + 1 - rank);
     (low, high)
 }
 
-/// Returns the two of the values of `buckets` (value and count, ascending) between which the quantile `q` (0 to 1) lies with 95 %, by the rule
-/// of [`quantile_ranks`]. `None` at an end: the values are too few to say where it is.
+/// Returns the two of the values of `buckets` (value and count, ascending) between which the
+/// quantile `q` (0 to 1) lies with 95 %, by the rule of [`quantile_ranks`]. `None` at an end: the
+/// values are too few to say where it is.
 pub fn quantile_interval(q: f64, buckets: &[(u64, u64)]) -> [Option<u64>; 2] {
     let (low, high) = quantile_ranks(buckets.iter().map(|(_, count)| count).sum(), q);
     let at = |rank: u64| {
@@ -70,7 +74,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Table values: of 10 values the 2nd and the 9th hold the median with 97.9 %, and the 3rd and 8th with 89.1 %.
+    /// Table values: of 10 values the 2nd and the 9th hold the median with 97.9 %, and the 3rd and
+    /// 8th with 89.1 %.
     #[test]
     fn ranks_of_a_median() {
         assert_eq!(quantile_ranks(10, 0.5), (Some(2), Some(9)));

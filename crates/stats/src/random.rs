@@ -3,7 +3,8 @@
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// A stream of random numbers that follows from a seed and is the same on every machine (PCG-64 MCG).
+/// A stream of random numbers that follows from a seed and is the same on every machine (PCG-64
+/// MCG).
 #[derive(Clone, Debug)]
 pub struct Random(Pcg64Mcg);
 
@@ -19,7 +20,8 @@ impl Random {
         self.0.next_u64()
     }
 
-    /// Returns a number below `bound`, and 0 when `bound` is 0. Numbers are off even by less than `bound` in 2^64.
+    /// Returns a number below `bound`, and 0 when `bound` is 0. Numbers are off even by less than
+    /// `bound` in 2^64.
     pub fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }
@@ -44,8 +46,8 @@ impl Random {
     }
 }
 
-/// Returns the turns of `rounds` rounds of all `configurations`, each round in a random order of its own, so that a slow
-/// change of the machine meets them all alike.
+/// Returns the turns of `rounds` rounds of all `configurations`, each round in a random order of
+/// its own, so that a slow change of the machine meets them all alike.
 pub fn turns(configurations: usize, rounds: usize, seed: u64) -> Vec<Vec<usize>> {
     let mut random = Random::new(seed);
     (0..rounds).map(|_| random.order(configurations)).collect()
@@ -93,7 +95,8 @@ mod tests {
 
     #[test]
     fn the_stream_is_fixed() {
-        // Intervals, turns and generated scenarios follow from these bits: a change must be seen here first.
+        // Intervals, turns and generated scenarios follow from these bits: a change must be seen
+        // here first.
         let mut random = Random::new(1);
         assert_eq!([random.next(), random.next()], STREAM_1);
     }

@@ -16,8 +16,8 @@ pub struct Drift {
 const SIGMAS: f64 = 2.576;
 /// With fewer rounds the test says nothing.
 const FEWEST: usize = 6;
-/// A value further from the median than this many times the median distance (scaled to a standard deviation) is an
-/// outlier (Iglewicz and Hoaglin 1993).
+/// A value further from the median than this many times the median distance (scaled to a standard
+/// deviation) is an outlier (Iglewicz and Hoaglin 1993).
 const FAR: f64 = 3.5;
 /// Median distance to standard deviation, for a normal distribution.
 const SCALE: f64 = 1.4826;
@@ -50,13 +50,15 @@ pub fn outliers(values: &[f64]) -> Vec<usize> {
     (0..values.len()).filter(|&index| distances[index] > FAR * SCALE * usual).collect()
 }
 
-/// Whether a series drifts, in words: "rises" or "falls" from round to round. `None`: chance explains it.
+/// Whether a series drifts, in words: "rises" or "falls" from round to round. `None`: chance
+/// explains it.
 pub fn trend(values: &[f64]) -> Option<&'static str> {
     let found = drift(values).filter(|found| found.sigmas.abs() > SIGMAS)?;
     Some(if found.score > 0 { "rises" } else { "falls" })
 }
 
-/// The rounds, counted from 1, whose value lies far from all others. Of few rounds one is always far off: none is named.
+/// The rounds, counted from 1, whose value lies far from all others. Of few rounds one is always
+/// far off: none is named.
 pub fn odd_rounds(values: &[f64]) -> Vec<usize> {
     let far = if values.len() < FEWEST { Vec::new() } else { outliers(values) };
     far.into_iter().map(|index| index + 1).collect()

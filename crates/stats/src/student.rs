@@ -2,11 +2,12 @@
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// Returns the two-sided critical value of Student's t with `freedom` degrees of freedom (at least 1), when each of
-/// `numbers` comparisons gets an equal part of `error` (Bonferroni).
+/// Returns the two-sided critical value of Student's t with `freedom` degrees of freedom (at least
+/// 1), when each of `numbers` comparisons gets an equal part of `error` (Bonferroni).
 pub fn t_critical(error: f64, numbers: usize, freedom: f64) -> f64 {
     let tail = error / numbers.max(1) as f64 / 2.0;
-    // A standard t has location 0 and scale 1; a freedom that is not a number (no variance at all) counts as 1.
+    // A standard t has location 0 and scale 1; a freedom that is not a number (no variance at all)
+    // counts as 1.
     let freedom = if freedom.is_nan() { 1.0 } else { freedom.max(1.0) };
     StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |t| -t.inverse_cdf(tail))
 }
@@ -22,8 +23,8 @@ pub fn variance(values: impl Iterator<Item = f64>) -> f64 {
     values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0)
 }
 
-/// Returns the degrees of freedom of a difference of two means by Welch (1947), from the variance of each mean and the
-/// number of values behind it. `None`: both variances are 0.
+/// Returns the degrees of freedom of a difference of two means by Welch (1947), from the variance
+/// of each mean and the number of values behind it. `None`: both variances are 0.
 pub fn welch_freedom(variances: [f64; 2], counts: [usize; 2]) -> Option<f64> {
     let [a, b] = counts.map(|count| count as f64 - 1.0);
     let [va, vb] = variances;
@@ -48,9 +49,13 @@ mod tests {
             (50, 1.0, 636.62),
         ] {
             let found = t_critical(0.05, numbers, freedom);
-            assert!((found / table - 1.0).abs() < 5e-5, "{numbers}, {freedom}: {found}, not {table}");
+            assert!(
+                (found / table - 1.0).abs() < 5e-5,
+                "{numbers}, {freedom}: {found}, not {table}"
+            );
         }
-        // 1 in 10,000 with four degrees of freedom: where an expansion around the normal distribution is 3 % off.
+        // 1 in 10,000 with four degrees of freedom: where an expansion around the normal
+        // distribution is 3 % off.
         assert!((t_critical(1e-4, 1, 4.0) / 15.544 - 1.0).abs() < 1e-4);
     }
 

@@ -1,4 +1,5 @@
-//! Values of a few rounds or seeds as one: median, range, and the interval that holds the true median.
+//! Values of a few rounds or seeds as one: median, range, and the interval that holds the true
+//! median.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,13 +29,14 @@ impl Estimate {
     }
 }
 
-/// Returns how sure a range over `seeds` seeds is to contain the true median, whatever the distribution: both ends lie
-/// on one side of it with probability 2 · 2^-seeds.
+/// Returns how sure a range over `seeds` seeds is to contain the true median, whatever the
+/// distribution: both ends lie on one side of it with probability 2 · 2^-seeds.
 pub fn range_confidence(seeds: usize) -> f64 {
     1.0 - 2.0_f64.powi(1 - seeds.min(1000) as i32)
 }
 
-/// Returns the median: the mean of the two middle values when their number is even. `None`: there is no value.
+/// Returns the median: the mean of the two middle values when their number is even. `None`: there
+/// is no value.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -64,16 +66,18 @@ pub struct OrderInterval {
     pub confidence: f64,
 }
 
-/// Returns the median and the narrowest pair of order statistics that holds the true one with 95 %; the range of all
-/// values where they are too few for that. `None` without values. Rule: the number of values below the true median is
-/// binomial with 1/2 (David and Nagaraja, Order Statistics, 3rd edition, 7.1).
+/// Returns the median and the narrowest pair of order statistics that holds the true one with 95 %;
+/// the range of all values where they are too few for that. `None` without values. Rule: the number
+/// of values below the true median is binomial with 1/2 (David and Nagaraja, Order Statistics, 3rd
+/// edition, 7.1).
 pub fn median_interval(mut values: Vec<f64>) -> Option<OrderInterval> {
     values.sort_by(f64::total_cmp);
     let n = values.len();
     let median = middle(&values)?;
     // `missed` is the probability that the true median lies beyond the pair, both sides together.
     let (mut cut, mut missed, mut term) = (0, 2.0 * 0.5f64.powi(n as i32), 0.5f64.powi(n as i32));
-    // Beyond a thousand values the probabilities are smaller than numbers can be: the whole range, which is safe.
+    // Beyond a thousand values the probabilities are smaller than numbers can be: the whole range,
+    // which is safe.
     for k in 1..if n > 1000 { 0 } else { n / 2 } {
         term *= (n - k + 1) as f64 / k as f64;
         if missed + 2.0 * term > 0.05 {
@@ -102,9 +106,12 @@ mod tests {
     fn intervals_of_the_median_are_those_of_the_tables() {
         let first = |n: u32| median_interval((1..=n).rev().map(f64::from).collect()).unwrap();
         // Pairs and confidences of printed tables for 95 %.
-        for (n, low, high, confidence) in
-            [(5, 1.0, 5.0, 0.9375), (6, 1.0, 6.0, 0.96875), (10, 2.0, 9.0, 0.9785), (20, 6.0, 15.0, 0.9586)]
-        {
+        for (n, low, high, confidence) in [
+            (5, 1.0, 5.0, 0.9375),
+            (6, 1.0, 6.0, 0.96875),
+            (10, 2.0, 9.0, 0.9785),
+            (20, 6.0, 15.0, 0.9586),
+        ] {
             let found = first(n);
             assert_eq!((found.low, found.high), (low, high), "{n}");
             assert!((found.confidence - confidence).abs() < 1e-4, "{n}: {}", found.confidence);

@@ -1,6 +1,7 @@
 //! Writes the events of a recording and of its simulation as text, for lining them up:
-//! `lineup FILE OUT [SEED]` makes OUT.tasks, OUT.recorded and OUT.simulated (time in ns, CPU, what, task, more), and prints
-//! what the replay found. A tool for work on the method; users have `schedlab compare`.
+//! `lineup FILE OUT [SEED]` makes OUT.tasks, OUT.recorded and OUT.simulated (time in ns, CPU, what,
+//! task, more), and prints what the replay found. A tool for work on the method; users have
+//! `schedlab compare`.
 #![allow(clippy::print_stdout)]
 
 use schedlab_model::{EventKind, SchedEvent, TaskId};
@@ -21,7 +22,8 @@ fn main() {
     println!("{}", replay.report);
     let mut tasks = String::new();
     for (id, task) in header.tasks.iter().enumerate() {
-        writeln!(tasks, "{id}\t{}\t{:?}\t{}\t{}", task.comm, task.policy, task.nice, task.affinity).unwrap();
+        writeln!(tasks, "{id}\t{}\t{:?}\t{}\t{}", task.comm, task.policy, task.nice, task.affinity)
+            .unwrap();
     }
     std::fs::write(format!("{out}.tasks"), tasks).unwrap();
     std::fs::write(format!("{out}.recorded"), text(&recording.events)).unwrap();
@@ -40,7 +42,9 @@ fn text(events: &[SchedEvent]) -> String {
                 writeln!(out, "S\t{}\t{prev_state:?}\t{}", id(prev), id(next))
             }
             EventKind::Wake { task, waker } => writeln!(out, "W\t{}\t{waker:?}\t-", task.0),
-            EventKind::Migrate { task, from, to } => writeln!(out, "M\t{}\t{}\t{}", task.0, from.0, to.0),
+            EventKind::Migrate { task, from, to } => {
+                writeln!(out, "M\t{}\t{}\t{}", task.0, from.0, to.0)
+            }
             EventKind::New { task, parent } => writeln!(out, "N\t{}\t{}\t-", task.0, id(parent)),
             EventKind::Exit { task } => writeln!(out, "X\t{}\t-\t-", task.0),
             other => writeln!(out, "O\t-1\t{other:?}\t-"),

@@ -1,6 +1,6 @@
 //! Replays a recording under a scheduler and prints recorded against simulated, by task name:
-//! `replay FILE SCHEDULER [NAME=POLICY | NAME xFACTOR | KNOB:cost=NS]…`. A tool for work on the method; users have
-//! `schedlab compare`.
+//! `replay FILE SCHEDULER [NAME=POLICY | NAME xFACTOR | KNOB:cost=NS]…`. A tool for work on the
+//! method; users have `schedlab compare`.
 #![allow(clippy::print_stdout)]
 
 use schedlab_model::{Draw, Ns, Workload};
@@ -58,7 +58,9 @@ fn main() {
 
 fn tids(recording: &Recording, recorded: &Summary, simulated: &Summary, replay: &Replay) {
     let mut rows: Vec<usize> = (0..recording.header.tasks.len()).collect();
-    rows.sort_by_key(|&i| std::cmp::Reverse(recorded.tasks[i].run.0.abs_diff(simulated.tasks[i].run.0)));
+    rows.sort_by_key(|&i| {
+        std::cmp::Reverse(recorded.tasks[i].run.0.abs_diff(simulated.tasks[i].run.0))
+    });
     let named = |i: &&usize| recording.header.tasks[**i].comm.starts_with("redload");
     for &i in rows.iter().take(25).chain(rows.iter().filter(named)) {
         let (info, spec) = (&recording.header.tasks[i], &replay.workload.tasks[i]);
@@ -104,7 +106,8 @@ fn simulate(replay: &Replay, scheduler: &str, costs: Costs) -> Summary {
     let scheduler = registry::build(&scheduler.parse().unwrap(), cpus).unwrap();
     let mut summary = Summary::new(replay.workload.tasks.len(), cpus, Ns::ZERO);
     let options = RunOptions::for_time(replay.duration);
-    let outcome = schedlab_sim::run(&machine, &replay.workload, &*scheduler, &options, &mut summary).unwrap();
+    let outcome =
+        schedlab_sim::run(&machine, &replay.workload, &*scheduler, &options, &mut summary).unwrap();
     summary.finish(replay.duration);
     println!("{} events, {} stuck, ended {}", outcome.events, outcome.stuck.len(), outcome.ended);
     summary
@@ -117,7 +120,8 @@ fn draws(cpus: &[Durations]) -> Vec<Option<Draw>> {
 
 fn table(recording: &Recording, recorded: &Summary, simulated: &Summary) {
     let names: Vec<&str> = recording.header.tasks.iter().map(|t| t.comm.as_str()).collect();
-    let (a, b) = (recorded.by_name(names.iter().copied()), simulated.by_name(names.iter().copied()));
+    let (a, b) =
+        (recorded.by_name(names.iter().copied()), simulated.by_name(names.iter().copied()));
     let mut rows: Vec<_> = a.into_iter().zip(b).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.0.1.run.max(row.1.1.run)));
     println!(

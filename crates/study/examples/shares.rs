@@ -1,5 +1,5 @@
-//! Who used which CPU in a recording, and which task woke which: `shares FILE…`. Used by `recordings/make.sh` to say
-//! how much CPU time went to others.
+//! Who used which CPU in a recording, and which task woke which: `shares FILE…`. Used by
+//! `recordings/make.sh` to say how much CPU time went to others.
 #![allow(clippy::print_stdout)]
 
 use schedlab_model::{EventKind, Waker};
@@ -18,7 +18,12 @@ fn main() {
 fn show(file: &str, recording: &Recording) {
     let name = |task: schedlab_model::TaskId| recording.header.tasks[task.index()].comm.as_str();
     let total = recording.duration.0 as f64;
-    println!("{file}: {:.2} s, {} events, {}", total / 1e9, recording.events.len(), recording.repairs);
+    println!(
+        "{file}: {:.2} s, {} events, {}",
+        total / 1e9,
+        recording.events.len(),
+        recording.repairs
+    );
     let mut since: BTreeMap<u32, (Option<String>, u64)> = BTreeMap::new();
     let mut used: BTreeMap<(u32, String), u64> = BTreeMap::new();
     let mut wakes: BTreeMap<(String, String), u64> = BTreeMap::new();
@@ -39,7 +44,9 @@ fn show(file: &str, recording: &Recording) {
                 };
                 *wakes.entry((name(task).to_owned(), by)).or_default() += 1;
             }
-            EventKind::Steal { ns } => *used.entry((event.cpu.0, "(stolen)".to_owned())).or_default() += ns.0,
+            EventKind::Steal { ns } => {
+                *used.entry((event.cpu.0, "(stolen)".to_owned())).or_default() += ns.0
+            }
             _ => {}
         }
     }

@@ -25,11 +25,13 @@ pub enum Judgement {
 /// A change against the baseline.
 #[derive(Clone, Copy, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Change {
-    /// Variant minus baseline, median over the seeds (each seed against itself), in the metric's unit.
+    /// Variant minus baseline, median over the seeds (each seed against itself), in the metric's
+    /// unit.
     pub difference: f64,
     /// Half width of the error bar, before it is cut to what is possible.
     pub error: f64,
-    /// Between which values the difference lies, and what the error is made of; missing in results of schedlab 1.0 and before.
+    /// Between which values the difference lies, and what the error is made of; missing in results
+    /// of schedlab 1.0 and before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_bar: Option<ErrorBar>,
     /// Variant divided by baseline, median over the seeds; `None` when the baseline is 0.
@@ -51,9 +53,11 @@ pub struct MethodError {
     pub noise: f64,
     /// What two recordings of one setting differ by, as a part of the value.
     pub drift: f64,
-    /// The metric counts activations that are no requests: more of them is neither better nor worse.
+    /// The metric counts activations that are no requests: more of them is neither better nor
+    /// worse.
     pub merges: bool,
-    /// What was recorded, and simulated for the same setting: predictions start from the first. `None`: not recorded.
+    /// What was recorded, and simulated for the same setting: predictions start from the first.
+    /// `None`: not recorded.
     pub anchor: Option<(f64, f64)>,
     /// Between which values the number can lie at all.
     pub possible: Possible,
@@ -68,14 +72,16 @@ impl MethodError {
         MethodError { absolute, relative, ..MethodError::default() }
     }
 
-    /// Returns what the error of a difference between two values of this size is made of, without the seeds. The self-replay: for shares
-    /// the points by which it was off; for times and rates the same part of the larger of the two, and never less than the self-replay's
-    /// own absolute error of the baseline.
+    /// Returns what the error of a difference between two values of this size is made of, without
+    /// the seeds. The self-replay: for shares the points by which it was off; for times and rates
+    /// the same part of the larger of the two, and never less than the self-replay's own absolute
+    /// error of the baseline.
     pub fn parts(self, metric: Metric, base: f64, other: f64) -> ErrorParts {
         let larger = base.abs().max(other.abs());
         let reaction = self.apart * (other - base).abs();
         let (self_replay, drift) = match metric.unit() {
-            // What was recorded is known; what its costs were then is not known of what is predicted.
+            // What was recorded is known; what its costs were then is not known of what is
+            // predicted.
             Unit::Share => (
                 self.absolute,
                 if self.drift > 0.0 { self.drift * unsettled(other) + RESOLUTION } else { 0.0 },
@@ -86,8 +92,9 @@ impl MethodError {
         ErrorParts { seeds: 0.0, self_replay, reaction, drift, sampling }
     }
 
-    /// The prediction for a value that was simulated: the recorded value of the unchanged setting, changed as the simulation
-    /// changes. The further the two simulated values are apart, the less the error of the one says about the other.
+    /// The prediction for a value that was simulated: the recorded value of the unchanged setting,
+    /// changed as the simulation changes. The further the two simulated values are apart, the less
+    /// the error of the one says about the other.
     pub fn anchored(self, metric: Metric, simulated: f64) -> f64 {
         let Some((recorded, base)) = self.anchor else { return simulated };
         let (low, high) = (base.abs().min(simulated.abs()), base.abs().max(simulated.abs()));
@@ -107,8 +114,8 @@ const RESOLUTION: f64 = 0.01;
 /// Standard errors of a share that are counted.
 const NOISE_ERRORS: f64 = 2.0;
 
-/// How far a share can be moved by what tasks cost: the slope of the logistic function, greatest at half a CPU and none at the
-/// whole. Of a group on several CPUs, of the CPU that it has in part.
+/// How far a share can be moved by what tasks cost: the slope of the logistic function, greatest at
+/// half a CPU and none at the whole. Of a group on several CPUs, of the CPU that it has in part.
 fn unsettled(share: f64) -> f64 {
     let part = share - (share.ceil() - 1.0).max(0.0);
     part * (1.0 - part)
@@ -119,8 +126,10 @@ pub fn change(metric: Metric, base: &[f64], other: &[f64], method: MethodError) 
     let pairs = || base.iter().zip(other);
     let differences = Estimate::from_values(pairs().map(|(b, o)| o - b).collect())?;
     let ratios: Vec<f64> = pairs().filter(|(b, _)| **b != 0.0).map(|(b, o)| o / b).collect();
-    let (size_base, size_other) =
-        (Estimate::from_values(base.to_vec())?.median, Estimate::from_values(other.to_vec())?.median);
+    let (size_base, size_other) = (
+        Estimate::from_values(base.to_vec())?.median,
+        Estimate::from_values(other.to_vec())?.median,
+    );
     let spread = (differences.high - differences.low) / 2.0;
     let parts = ErrorParts { seeds: spread, ..method.parts(metric, size_base, size_other) };
     let difference = differences.median;
@@ -157,26 +166,33 @@ mod tests {
     #[test]
     fn a_change_within_the_self_replay_error_cannot_be_told() {
         let method = MethodError::between(100.0, 130.0);
-        assert_eq!(change(P99, &[130.0], &[110.0], method).unwrap().judgement, Judgement::CannotTell);
+        assert_eq!(
+            change(P99, &[130.0], &[110.0], method).unwrap().judgement,
+            Judgement::CannotTell
+        );
         assert_eq!(change(P99, &[130.0], &[10.0], method).unwrap().judgement, Judgement::Better);
         assert_eq!(change(P99, &[130.0], &[9000.0], method).unwrap().judgement, Judgement::Worse);
     }
 
     #[test]
     fn seeds_that_disagree_cannot_be_told() {
-        let change = change(P99, &[10.0, 20.0, 30.0], &[20.0, 21.0, 22.0], MethodError::default()).unwrap();
+        let change =
+            change(P99, &[10.0, 20.0, 30.0], &[20.0, 21.0, 22.0], MethodError::default()).unwrap();
         assert_eq!(change.judgement, Judgement::CannotTell);
     }
 
     #[test]
     fn equal_runs_are_the_same() {
-        let change = change(Metric::Share, &[0.5, 0.6], &[0.5, 0.6], MethodError::between(0.4, 0.5)).unwrap();
+        let change =
+            change(Metric::Share, &[0.5, 0.6], &[0.5, 0.6], MethodError::between(0.4, 0.5))
+                .unwrap();
         assert_eq!(change.judgement, Judgement::Same);
     }
 
     #[test]
     fn more_share_is_better_for_who_gets_it() {
-        let change = change(Metric::Share, &[0.2], &[0.4], MethodError::between(0.2, 0.21)).unwrap();
+        let change =
+            change(Metric::Share, &[0.2], &[0.4], MethodError::between(0.2, 0.21)).unwrap();
         assert_eq!(change.judgement, Judgement::Better);
         assert!((change.error - 0.01).abs() < 1e-12);
     }

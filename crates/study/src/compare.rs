@@ -28,12 +28,16 @@ pub use client_log::{ClientLogSpec, SUBJECT as CLIENT_LOG};
 pub(crate) use detail::name as page_name;
 pub use gates::RowGate;
 pub(crate) use gates::open;
-pub use recorded::{RecordedInput, compare_recording, kernel_scheduler, modelled_by, recorded_scheduler};
+pub use recorded::{
+    RecordedInput, compare_recording, kernel_scheduler, modelled_by, recorded_scheduler,
+};
 pub use replaying::{ReplayFrom, measured_in};
 pub use scenario::compare_scenario;
 pub(crate) use scenario::plan_of_point;
 pub use serve::{Delay, Served};
-pub(crate) use verdict::{FELT, MOST_GAIN, of_change, reproduction, tellings, times_its_error, upper};
+pub(crate) use verdict::{
+    FELT, MOST_GAIN, of_change, reproduction, tellings, times_its_error, upper,
+};
 
 use crate::StudyError;
 use crate::change::{MethodError, change};
@@ -74,15 +78,18 @@ pub struct Options {
     pub checks: Vec<(String, std::path::PathBuf)>,
     /// What the client of the recorded server counted.
     pub client_log: Option<ClientLogSpec>,
-    /// The server that the question is about: a program, a pid, a control group or a unit of a recording.
+    /// The server that the question is about: a program, a pid, a control group or a unit of a
+    /// recording.
     pub serve: Option<String>,
     /// Conditions that must not be met.
     pub gates: Vec<RowGate>,
-    /// Rows instead of every scheduler with every variant: those of a search. The unchanged row comes first all the same.
+    /// Rows instead of every scheduler with every variant: those of a search. The unchanged row
+    /// comes first all the same.
     pub points: Vec<Point>,
     /// The only numbers that rows hold, and their headline; empty: all.
     pub only: Vec<Wanted>,
-    /// Keep distributions and schedules for a page ([`Study::detail`](crate::result::Study::detail)).
+    /// Keep distributions and schedules for a page
+    /// ([`Study::detail`](crate::result::Study::detail)).
     pub detail: bool,
     /// When it becomes true, the runs end and [`StudyError::Stopped`] is returned.
     pub stop: Option<Arc<AtomicBool>>,
@@ -98,7 +105,8 @@ pub struct Point {
 }
 
 impl Point {
-    /// Reads a point from its scheduler, if it has one of its own, and its settings, which may be none. Its name says both.
+    /// Reads a point from its scheduler, if it has one of its own, and its settings, which may be
+    /// none. Its name says both.
     ///
     /// # Errors
     /// What is wrong with the scheduler or the settings.
@@ -127,8 +135,8 @@ pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 /// The method's error by class and metric.
 type Errors = BTreeMap<(String, Metric), MethodError>;
 
-/// Makes the rows of the table. The first plan is the baseline. `name(task)` is a name of its own for a task
-/// whose class is changed only in part.
+/// Makes the rows of the table. The first plan is the baseline. `name(task)` is a name of its own
+/// for a task whose class is changed only in part.
 fn rows(
     plans: &[RowPlan],
     runs: &[Vec<Run>],
@@ -142,15 +150,20 @@ fn rows(
     let loads = bound::first_of_load(plans);
     let row = |(index, (plan, own)): (usize, (&RowPlan, &Vec<Run>))| {
         let errors = errors.of(index);
-        let mut changed: BTreeSet<String> = plan.changed.iter().map(|&task| classes[task].clone()).collect();
+        let mut changed: BTreeSet<String> =
+            plan.changed.iter().map(|&task| classes[task].clone()).collect();
         changed.extend(plan.changed.iter().map(|&task| name(task)));
-        let held = subjects(&own[0].measured, plan, &split).filter(|subject| numbers.holds(subject));
+        let held =
+            subjects(&own[0].measured, plan, &split).filter(|subject| numbers.holds(subject));
         let subjects = held.map(|subject| {
             let values = |runs: &[Run], metric| values(runs, subject.kind, &subject.name, metric);
             let cell = |metric: Metric| {
                 let method = errors.method(subject, metric);
                 let anchored = |runs: &[Run]| -> Vec<f64> {
-                    values(runs, metric).into_iter().map(|value| method.anchored(metric, value)).collect()
+                    values(runs, metric)
+                        .into_iter()
+                        .map(|value| method.anchored(metric, value))
+                        .collect()
                 };
                 let (mine, theirs) = (anchored(own), anchored(base));
                 let value = Estimate::from_values(mine.clone())?;
@@ -158,20 +171,24 @@ fn rows(
                 let change = if comparable { change(metric, &theirs, &mine, method) } else { None };
                 let spread = (value.high - value.low) / 2.0;
                 // The first row may have no such number.
-                let was = Estimate::from_values(theirs.clone()).map_or(value.median, |was| was.median);
+                let was =
+                    Estimate::from_values(theirs.clone()).map_or(value.median, |was| was.median);
                 let parts = ErrorParts { seeds: spread, ..method.parts(metric, was, value.median) };
                 // Of a recording what was not recorded, or is no measure of work, is not predicted.
-                let is_predicted = errors.are_of_seeds() || method.anchor.is_some() && !method.merges;
+                let is_predicted =
+                    errors.are_of_seeds() || method.anchor.is_some() && !method.merges;
                 let bar = is_predicted.then(|| ErrorBar::new(value.median, parts, method.possible));
                 let error = bar.filter(|_| !errors.are_of_seeds()).map(|bar| bar.error());
-                let interval = percentile::interval(own, subject.kind, &subject.name, metric, method);
+                let interval =
+                    percentile::interval(own, subject.kind, &subject.name, metric, method);
                 Some(Cell { metric, value, error, error_bar: bar, interval, change })
             };
             Subject {
                 kind: subject.kind,
                 name: subject.name.clone(),
                 tasks: subject.tasks,
-                changed: matches!(subject.kind, Kind::Class | Kind::Task) && changed.contains(&subject.name),
+                changed: matches!(subject.kind, Kind::Class | Kind::Task)
+                    && changed.contains(&subject.name),
                 merges: errors.method(subject, Metric::Throughput).merges,
                 cells: numbers.of(subject).into_iter().filter_map(cell).collect(),
             }
@@ -184,7 +201,8 @@ fn rows(
 /// Which numbers the rows hold.
 #[derive(Clone, Copy)]
 enum Numbers<'a> {
-    /// All that are reported, and those of the headline: a scenario may be about a number that results do not hold otherwise.
+    /// All that are reported, and those of the headline: a scenario may be about a number that
+    /// results do not hold otherwise.
     All(&'a [Wanted]),
     /// These and nothing else.
     Only(&'a [Wanted]),
@@ -215,7 +233,9 @@ impl<'a> Numbers<'a> {
     fn of(self, subject: &SubjectData) -> Vec<Metric> {
         match self {
             Numbers::All(_) => {
-                let more = self.named(subject).filter(|named| !Metric::all_reported().any(|m| m == *named));
+                let more = self
+                    .named(subject)
+                    .filter(|named| !Metric::all_reported().any(|m| m == *named));
                 Metric::all_reported().chain(more).collect()
             }
             Numbers::Only(_) => {
@@ -229,7 +249,13 @@ impl<'a> Numbers<'a> {
 }
 
 /// Returns the row of a plan. `first`: the first plan with its load.
-fn row_of(plans: &[RowPlan], index: usize, first: usize, own: &[Run], subjects: Vec<Subject>) -> Row {
+fn row_of(
+    plans: &[RowPlan],
+    index: usize,
+    first: usize,
+    own: &[Run],
+    subjects: Vec<Subject>,
+) -> Row {
     let plan = &plans[index];
     let standing = bound::standing(plan, &plans[0]);
     // Under another load a setting is what differs from the first row of that load.
@@ -267,8 +293,8 @@ fn split_classes<'a>(plans: &[RowPlan], classes: &'a [String]) -> BTreeSet<&'a s
     split
 }
 
-/// The subjects of the table: every program (or its tasks, where it is split), sources, and channels that no
-/// source feeds (what their clients see says more).
+/// The subjects of the table: every program (or its tasks, where it is split), sources, and
+/// channels that no source feeds (what their clients see says more).
 fn subjects<'a>(
     measured: &'a Measured,
     plan: &'a RowPlan,
@@ -324,7 +350,8 @@ fn check_schedulers(specs: &[SchedulerSpec]) -> Result<(), StudyError> {
 /// The same for the points of a search, of which some schedulers may lack a knob that others have.
 fn check_knobs_of_points(plans: &[RowPlan], points: &[Point]) -> Result<(), StudyError> {
     let mut known: BTreeSet<&str> = BTreeSet::new();
-    known.extend(plans.iter().flat_map(|plan| &plan.scheduler.knobs).map(|(name, _)| name.as_str()));
+    known
+        .extend(plans.iter().flat_map(|plan| &plan.scheduler.knobs).map(|(name, _)| name.as_str()));
     let misses = |point: &&Point| {
         let settings = point.variant.clauses.iter().flat_map(|clause| &clause.settings);
         settings.into_iter().any(

@@ -1,9 +1,10 @@
-//! The evaluation of Linux schedulers on SMP (Taniguchi, Ishikawa, Hiraki), in the simulator: threads of one
-//! process each read 4 MB fifty times; what does a call of `schedule()` cost?
+//! The evaluation of Linux schedulers on SMP (Taniguchi, Ishikawa, Hiraki), in the simulator:
+//! threads of one process each read 4 MB fifty times; what does a call of `schedule()` cost?
 //!
-//! The machine is the cost preset `p3-xeon-700`, whose memory constants are *fitted* to the paper's Table 1. So
-//! the table shows that the model can carry those numbers; what it predicts are the shapes: how the cost grows
-//! with threads, the multi-queue scheduler, total times, migrations, variants.
+//! The machine is the cost preset `p3-xeon-700`, whose memory constants are *fitted* to the paper's
+//! Table 1. So the table shows that the model can carry those numbers; what it predicts are the
+//! shapes: how the cost grows with threads, the multi-queue scheduler, total times, migrations,
+//! variants.
 //!
 //! Workload, variants and numbers are in `scenarios/smp-evaluation.toml`.
 
@@ -33,7 +34,8 @@ pub const SCHEDULERS: [(&str, &str, [&str; 3]); 3] = [
 /// Names of the affinity variants.
 pub const VARIANTS: [&str; 3] = ["default", "stay", "change"];
 
-/// What the paper's Table 1 says of 1024 threads: cost of a call in microseconds (its share times 100 ms).
+/// What the paper's Table 1 says of 1024 threads: cost of a call in microseconds (its share times
+/// 100 ms).
 pub fn paper_us(scheduler: &str, cpus: usize) -> Option<f64> {
     let column = [2, 4, 8].iter().position(|known| *known == cpus)?;
     let row = match scheduler {
@@ -95,8 +97,9 @@ pub struct DecisionCostRow {
     pub migrations: u64,
 }
 
-/// How far the total times of several schedulers are apart, for one number of CPUs and threads and one variant. The paper finds
-/// "no notable difference" and gives no times; both readings of that are here.
+/// How far the total times of several schedulers are apart, for one number of CPUs and threads and
+/// one variant. The paper finds "no notable difference" and gives no times; both readings of that
+/// are here.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct DecisionCostTotals {
     /// CPUs.
@@ -109,7 +112,8 @@ pub struct DecisionCostTotals {
     pub apart: f64,
     /// The largest distance of one of them from the mean of all, as a part of that.
     pub from_mean: f64,
-    /// Largest share of the CPU time that the decisions of one of them took: what `apart` comes from.
+    /// Largest share of the CPU time that the decisions of one of them took: what `apart` comes
+    /// from.
     pub decisions: f64,
     /// The part of it that waited for the shared lock.
     pub waiting: f64,
@@ -138,7 +142,9 @@ pub struct DecisionCostResult {
 pub fn scenario() -> Result<Scenario, StudyError> {
     match gallery::find(SCENARIO)? {
         Found::Scenario(scenario) => Ok(*scenario),
-        Found::Recording(path) => Err(StudyError::NoSuchInput(format!("{}: not a scenario", path.display()))),
+        Found::Recording(path) => {
+            Err(StudyError::NoSuchInput(format!("{}: not a scenario", path.display())))
+        }
     }
 }
 
@@ -194,15 +200,23 @@ pub fn sweep(
     prices.push(("bus_cpus (a count)".to_owned(), u64::from(costs.bus_cpus)));
     let rows = rows.into_iter().collect::<Result<Vec<DecisionCostRow>, _>>()?;
     let totals = totals(&rows);
-    Ok(DecisionCostResult { schema: SCHEMA.to_owned(), costs: options.costs.clone(), prices, rows, totals })
+    Ok(DecisionCostResult {
+        schema: SCHEMA.to_owned(),
+        costs: options.costs.clone(),
+        prices,
+        rows,
+        totals,
+    })
 }
 
-/// The total times of the schedulers of each point; a point with one scheduler has nothing to compare.
+/// The total times of the schedulers of each point; a point with one scheduler has nothing to
+/// compare.
 fn totals(rows: &[DecisionCostRow]) -> Vec<DecisionCostTotals> {
     let key = |row: &DecisionCostRow| (row.cpus, row.tasks, row.variant.clone());
     let points = rows.chunk_by(|a, b| key(a) == key(b)).filter(|point| point.len() > 1);
     let compare = |point: &[DecisionCostRow]| {
-        let largest = |of: &dyn Fn(&DecisionCostRow) -> f64| point.iter().map(of).fold(0.0, f64::max);
+        let largest =
+            |of: &dyn Fn(&DecisionCostRow) -> f64| point.iter().map(of).fold(0.0, f64::max);
         let mean = point.iter().map(|row| row.total_s).sum::<f64>() / point.len() as f64;
         let least = point.iter().map(|row| row.total_s).fold(f64::MAX, f64::min);
         DecisionCostTotals {
@@ -227,7 +241,10 @@ struct Point<'a> {
 }
 
 /// The runs, by CPUs, tasks, variant and scheduler.
-fn plans<'a>(scenario: &'a Scenario, options: &'a DecisionCostOptions) -> Result<Vec<Point<'a>>, StudyError> {
+fn plans<'a>(
+    scenario: &'a Scenario,
+    options: &'a DecisionCostOptions,
+) -> Result<Vec<Point<'a>>, StudyError> {
     if scenario.sweep.is_none() {
         let name = &scenario.name;
         return Err(StudyError::Option(format!(
@@ -246,7 +263,11 @@ fn plans<'a>(scenario: &'a Scenario, options: &'a DecisionCostOptions) -> Result
     Ok(plans)
 }
 
-fn row(scenario: &Scenario, costs: &Costs, point: &Point<'_>) -> Result<DecisionCostRow, StudyError> {
+fn row(
+    scenario: &Scenario,
+    costs: &Costs,
+    point: &Point<'_>,
+) -> Result<DecisionCostRow, StudyError> {
     let &Point { cpus, tasks, variant, scheduler } = point;
     let mut sized = scenario.sized(cpus, tasks as usize);
     sized.machine.costs = *costs;

@@ -1,7 +1,7 @@
 //! Delegation in scenarios and variants: where the scheduler runs, and what that costs.
 //!
-//! One list of settings serves the `[delegation]` section of a scenario (`mode = "global"`) and the target `delegation` of
-//! a variant (`delegation mode=global group=1`): [`DelegationSpec::set`].
+//! One list of settings serves the `[delegation]` section of a scenario (`mode = "global"`) and the
+//! target `delegation` of a variant (`delegation mode=global group=1`): [`DelegationSpec::set`].
 
 use crate::preset::{self, THIS_MACHINE};
 use schedlab_model::text::nearest;
@@ -9,8 +9,8 @@ use schedlab_model::{CpuId, EventSink, Ns, Workload};
 use schedlab_scheduler::linux::KernelRelease;
 use schedlab_scheduler::{KnobError, Scheduler, SchedulerSpec, registry};
 use schedlab_sim::{
-    Delegation, DelegationCosts, DelegationMetrics, Failed, Failure, Machine, Mode, Outcome, RunOptions,
-    SimError, run_delegated,
+    Delegation, DelegationCosts, DelegationMetrics, Failed, Failure, Machine, Mode, Outcome,
+    RunOptions, SimError, run_delegated,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -52,7 +52,8 @@ pub struct DelegationSpec {
     pub place: Place,
     /// The CPU of a global agent.
     pub agent: CpuId,
-    /// Whether that CPU was named; otherwise a recording's row takes the one to which the fewest tasks are bound.
+    /// Whether that CPU was named; otherwise a recording's row takes the one to which the fewest
+    /// tasks are bound.
     pub agent_named: bool,
     /// What the steps cost.
     pub costs: DelegationCosts,
@@ -98,7 +99,8 @@ impl DelegationSpec {
             "mode" => self.place = place(value)?,
             "agent" => {
                 let cpu = value.parse().ok().filter(|cpu| (*cpu as usize) < cpus);
-                let wanted = || format!("agent={value}: must be a CPU of the machine, 0 to {}", cpus - 1);
+                let wanted =
+                    || format!("agent={value}: must be a CPU of the machine, 0 to {}", cpus - 1);
                 self.agent = CpuId(cpu.ok_or_else(wanted)?);
                 self.agent_named = true;
             }
@@ -113,7 +115,9 @@ impl DelegationSpec {
                 })?;
             }
             "fallback" => self.fallback = fallback(value)?,
-            "outside" => self.outside = value.split(',').map(|name| name.trim().to_owned()).collect(),
+            "outside" => {
+                self.outside = value.split(',').map(|name| name.trim().to_owned()).collect()
+            }
             "die" => self.failure = Some((time()?, Failure::Die)),
             "hang" => self.failure = Some((time()?, Failure::Hang)),
             "runnable_timeout" => self.runnable_timeout = Some(time()?),
@@ -211,7 +215,8 @@ fn costs(name: &str) -> Result<DelegationCosts, String> {
         return Ok(costs);
     }
     if name == THIS_MACHINE {
-        let path = preset::path().ok_or("costs=this-machine: neither XDG_DATA_HOME nor HOME is set")?;
+        let path =
+            preset::path().ok_or("costs=this-machine: neither XDG_DATA_HOME nor HOME is set")?;
         if !path.exists() {
             return Err(format!(
                 "costs=this-machine: there is no {}; `schedlab calibrate` measures this machine and writes it",
@@ -224,8 +229,9 @@ fn costs(name: &str) -> Result<DelegationCosts, String> {
         return read_costs(Path::new(name));
     }
     let known = DelegationCosts::presets().chain([THIS_MACHINE]);
-    let hint =
-        nearest(name, known.clone()).map(|right| format!(" (did you mean `{right}`?)")).unwrap_or_default();
+    let hint = nearest(name, known.clone())
+        .map(|right| format!(" (did you mean `{right}`?)"))
+        .unwrap_or_default();
     let known: Vec<&str> = known.collect();
     Err(format!(
         "no cost preset `{name}`{hint}: there are {}, or a file such as ./costs.toml",
@@ -233,8 +239,9 @@ fn costs(name: &str) -> Result<DelegationCosts, String> {
     ))
 }
 
-/// Reads a file of named costs: whole nanoseconds under the names of [`DelegationCosts`], in a table `delegation` or at the
-/// top, as TOML or JSON. What has another name belongs to other parts of the machine and is left alone.
+/// Reads a file of named costs: whole nanoseconds under the names of [`DelegationCosts`], in a
+/// table `delegation` or at the top, as TOML or JSON. What has another name belongs to other parts
+/// of the machine and is left alone.
 fn read_costs(path: &Path) -> Result<DelegationCosts, String> {
     let fail = |what: String| format!("costs={}: {what}", path.display());
     let text = schedlab_files::read_to_string(path, COSTS_MAX)
@@ -242,15 +249,19 @@ fn read_costs(path: &Path) -> Result<DelegationCosts, String> {
     costs_of(&text).map_err(fail)
 }
 
-/// Delegation on a stock kernel by priority elevation, from what `schedlab calibrate` measured (docs/calibration.md): a
-/// message is a record of the recorder, a transaction a change of a parked task's priority. What was not measured costs
-/// nothing.
+/// Delegation on a stock kernel by priority elevation, from what `schedlab calibrate` measured
+/// (docs/calibration.md): a message is a record of the recorder, a transaction a change of a parked
+/// task's priority. What was not measured costs nothing.
 fn calibrated(table: &serde_json::Value) -> DelegationCosts {
     let ns = |name: &str| {
-        table.get(name).and_then(serde_json::Value::as_f64).map_or(0, |ns| ns.max(0.0).round() as u64)
+        table
+            .get(name)
+            .and_then(serde_json::Value::as_f64)
+            .map_or(0, |ns| ns.max(0.0).round() as u64)
     };
-    let less =
-        |name: &str, parts: &[u64]| Ns(parts.iter().fold(ns(name), |rest, part| rest.saturating_sub(*part)));
+    let less = |name: &str, parts: &[u64]| {
+        Ns(parts.iter().fold(ns(name), |rest, part| rest.saturating_sub(*part)))
+    };
     let switch = less("switch_yield_ns", &[ns("yield_ns")]);
     let call = less("wake_call_ns", &[ns("wake_nobody_ns")]);
     DelegationCosts {
@@ -271,7 +282,9 @@ fn calibrated(table: &serde_json::Value) -> DelegationCosts {
 fn costs_of(text: &str) -> Result<DelegationCosts, String> {
     let value: serde_json::Value = match text.trim_start().starts_with('{') {
         true => serde_json::from_str(text).map_err(|error| format!("not valid JSON: {error}"))?,
-        false => toml::from_str(text).map_err(|error| format!("not valid TOML: {}", error.message()))?,
+        false => {
+            toml::from_str(text).map_err(|error| format!("not valid TOML: {}", error.message()))?
+        }
     };
     let table = ["delegation", "costs"].iter().find_map(|key| value.get(key)).unwrap_or(&value);
     if table.get("switch_yield_ns").is_some() {
@@ -280,10 +293,12 @@ fn costs_of(text: &str) -> Result<DelegationCosts, String> {
     let mut costs = DelegationCosts::default();
     for (name, _) in DelegationCosts::NAMES {
         let Some(found) = table.get(name) else { continue };
-        let ns =
-            found.as_u64().or_else(|| found.as_f64().filter(|ns| *ns >= 0.0).map(|ns| ns.round() as u64));
+        let ns = found
+            .as_u64()
+            .or_else(|| found.as_f64().filter(|ns| *ns >= 0.0).map(|ns| ns.round() as u64));
         let ns = ns.map(Ns).filter(|ns| *ns <= COST_MAX);
-        let wanted = || format!("`{name}` must be nanoseconds from 0 to {}, not {found}", COST_MAX.0);
+        let wanted =
+            || format!("`{name}` must be nanoseconds from 0 to {}, not {found}", COST_MAX.0);
         costs.set(name, ns.ok_or_else(wanted)?);
     }
     for name in ["syscall_ns", "ctx_switch_ns"] {
@@ -370,10 +385,14 @@ pub struct AgentResult {
 }
 
 impl DelegationResult {
-    pub(crate) fn from_metrics(spec: &DelegationSpec, metrics: &DelegationMetrics) -> DelegationResult {
+    pub(crate) fn from_metrics(
+        spec: &DelegationSpec,
+        metrics: &DelegationMetrics,
+    ) -> DelegationResult {
         let named = |(name, ns): (&str, Ns)| (name.to_owned(), ns.0);
-        let costs =
-            DelegationCosts::NAMES.iter().map(|(name, _)| (*name, spec.costs.get(name).unwrap_or_default()));
+        let costs = DelegationCosts::NAMES
+            .iter()
+            .map(|(name, _)| (*name, spec.costs.get(name).unwrap_or_default()));
         let agent = |agent: &schedlab_sim::AgentMetrics| AgentResult {
             cpu: agent.cpu.0,
             cpu_ns: agent.cpu_ns.0,
@@ -407,7 +426,9 @@ mod tests {
     #[test]
     fn settings_by_name() {
         let mut spec = DelegationSpec::default();
-        for (key, value) in [("mode", "global"), ("agent", "3"), ("group", "1"), ("txn_remote_ns", "1us")] {
+        for (key, value) in
+            [("mode", "global"), ("agent", "3"), ("group", "1"), ("txn_remote_ns", "1us")]
+        {
             spec.set(key, value, 4).unwrap();
         }
         assert_eq!(spec.mode(), Some(Mode::Global(CpuId(3))));
@@ -433,11 +454,20 @@ mod tests {
     fn a_file_of_costs() {
         let toml = "kernel = \"6.18\"\n[delegation]\nsyscall_ns = 140\nctx_switch_ns = 680.4\nother_ns = 1\n";
         let costs = costs_of(toml).unwrap();
-        assert_eq!((costs.syscall_ns, costs.ctx_switch_ns, costs.ipi_send_ns), (Ns(140), Ns(680), Ns(0)));
+        assert_eq!(
+            (costs.syscall_ns, costs.ctx_switch_ns, costs.ipi_send_ns),
+            (Ns(140), Ns(680), Ns(0))
+        );
         let measured = "[costs]\nsyscall_ns = 140.0\nswitch_yield_ns = 800.5\nyield_ns = 200\nsetattr_sleeping_ns = 531\n";
         let costs = costs_of(measured).unwrap();
-        assert_eq!((costs.ctx_switch_ns, costs.txn_local_ns, costs.ipi_flight_ns), (Ns(601), Ns(391), Ns(0)));
-        assert_eq!(costs_of("{\"syscall_ns\": 1, \"ctx_switch_ns\": 2}").unwrap().ctx_switch_ns, Ns(2));
+        assert_eq!(
+            (costs.ctx_switch_ns, costs.txn_local_ns, costs.ipi_flight_ns),
+            (Ns(601), Ns(391), Ns(0))
+        );
+        assert_eq!(
+            costs_of("{\"syscall_ns\": 1, \"ctx_switch_ns\": 2}").unwrap().ctx_switch_ns,
+            Ns(2)
+        );
         for (text, part) in [
             ("syscall_ns = 1", "has no `ctx_switch_ns`"),
             ("syscall_ns = -1\nctx_switch_ns = 1", "from 0 to"),

@@ -1,8 +1,9 @@
-//! A setting without schedlab: the commands, unit files and manifests that make it on a real machine, what it is in words,
-//! and what to know about it. `compare` and `colocate` both take them from here.
+//! A setting without schedlab: the commands, unit files and manifests that make it on a real
+//! machine, what it is in words, and what to know about it. `compare` and `colocate` both take them
+//! from here.
 //!
-//! [`Deployment::of`] turns a variant into the texts. Sources: chrt(1), renice(1), taskset(1), systemd.exec(5),
-//! systemd.resource-control(5), Documentation/admin-guide/cgroup-v2.rst, xl(1).
+//! [`Deployment::of`] turns a variant into the texts. Sources: chrt(1), renice(1), taskset(1),
+//! systemd.exec(5), systemd.resource-control(5), Documentation/admin-guide/cgroup-v2.rst, xl(1).
 
 mod caveats;
 mod kubernetes;
@@ -53,7 +54,8 @@ impl Format {
 pub struct Deployment {
     /// What is set, as a request: `run sysbench under SCHED_IDLE`.
     pub what: String,
-    /// Commands for what already runs (and `# at the start:` for a new program); empty: no command makes it.
+    /// Commands for what already runs (and `# at the start:` for a new program); empty: no command
+    /// makes it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub shell: String,
     /// Drop-ins, each below a comment with its path.
@@ -71,9 +73,10 @@ pub struct Deployment {
 }
 
 impl Deployment {
-    /// Returns how `variant` is made on a machine that runs what `scheduler` models. `from` is the scheduler of the machine as it
-    /// is: where they differ, another kernel (or hypervisor) is a part of the setting. `is_name` says whether a number is the name of a
-    /// task: any other number is the id of a process. A name that no command can carry leaves only a caveat that says so.
+    /// Returns how `variant` is made on a machine that runs what `scheduler` models. `from` is the
+    /// scheduler of the machine as it is: where they differ, another kernel (or hypervisor) is a
+    /// part of the setting. `is_name` says whether a number is the name of a task: any other number
+    /// is the id of a process. A name that no command can carry leaves only a caveat that says so.
     pub fn of(
         variant: &Variant,
         scheduler: &SchedulerSpec,
@@ -96,7 +99,8 @@ impl Deployment {
         }
     }
 
-    /// Returns how a setting such as `BATCH policy=idle` is made on Linux of any release. A setting that cannot be read is none.
+    /// Returns how a setting such as `BATCH policy=idle` is made on Linux of any release. A setting
+    /// that cannot be read is none.
     pub fn of_setting(text: &str) -> Deployment {
         let linux = SchedulerSpec::named("linux");
         let variant = Variant::parse_named("", text);
@@ -185,13 +189,20 @@ const VERSION: &str = "version";
 /// The highest mildness of a setting of the system that runs: what is beyond needs another kernel.
 pub(crate) const OF_THIS_SYSTEM: u8 = 4;
 
-/// How much a setting asks of the machine's owner: the larger, the more it can disturb. Within a variant the largest counts.
+/// How much a setting asks of the machine's owner: the larger, the more it can disturb. Within a
+/// variant the largest counts.
 pub(crate) fn mildness(variant: &Variant, scheduler: &SchedulerSpec, from: &SchedulerSpec) -> u8 {
     use schedlab_model::Policy;
     let of = |setting: &Setting| match setting {
-        Setting::Task(TaskSetting::Nice(_) | TaskSetting::Policy(Policy::Batch | Policy::Other)) => 1,
-        Setting::Task(TaskSetting::Policy(Policy::Idle) | TaskSetting::Slice(_) | TaskSetting::Group(_)) => 2,
-        Setting::Group(GroupSetting::Shares(_) | GroupSetting::Idle(_) | GroupSetting::Weight(_)) => 2,
+        Setting::Task(
+            TaskSetting::Nice(_) | TaskSetting::Policy(Policy::Batch | Policy::Other),
+        ) => 1,
+        Setting::Task(
+            TaskSetting::Policy(Policy::Idle) | TaskSetting::Slice(_) | TaskSetting::Group(_),
+        ) => 2,
+        Setting::Group(
+            GroupSetting::Shares(_) | GroupSetting::Idle(_) | GroupSetting::Weight(_),
+        ) => 2,
         Setting::Task(TaskSetting::Cpus(_)) | Setting::Group(GroupSetting::Cpus(_)) => 3,
         Setting::Group(GroupSetting::Max(_) | GroupSetting::Cap(_)) | Setting::Knob(..) => 3,
         Setting::Task(TaskSetting::Policy(_)) => 4,
@@ -201,7 +212,8 @@ pub(crate) fn mildness(variant: &Variant, scheduler: &SchedulerSpec, from: &Sche
         // No setting at all: another load.
         Setting::Task(TaskSetting::Demand(_) | TaskSetting::Off) | Setting::Source(_) => 0,
     };
-    let settings = variant.clauses.iter().flat_map(|clause| &clause.settings).map(of).max().unwrap_or(0);
+    let settings =
+        variant.clauses.iter().flat_map(|clause| &clause.settings).map(of).max().unwrap_or(0);
     let family = |spec: &SchedulerSpec| spec.name.split('-').next().map(str::to_owned);
     let other = |knob: &&(String, String)| !from.knobs.contains(knob);
     let kernel = match scheduler.name == from.name {

@@ -1,7 +1,8 @@
 //! How far the simulated figure is from a published one: as far as that is a number.
 //!
-//! A scenario gives a published figure as people write it (`0.37 to 0.39 ms`, `9,602us`, `0.18 %`, `about 2 M/s`). What reads as
-//! a number or a range of the expectation's metric is compared; words (`no gain`) are printed and left to the reader.
+//! A scenario gives a published figure as people write it (`0.37 to 0.39 ms`, `9,602us`, `0.18 %`,
+//! `about 2 M/s`). What reads as a number or a range of the expectation's metric is compared; words
+//! (`no gain`) are printed and left to the reader.
 
 use crate::metric::{Metric, Unit};
 use schedlab_model::Ns;
@@ -15,7 +16,8 @@ pub const NEAR: f64 = 0.1;
 /// … and a share when it is off by no more than this part of a CPU: half a point.
 pub const NEAR_SHARE: f64 = 0.005;
 
-/// The simulated figure against a published number or range. Times in nanoseconds, shares as parts of one CPU.
+/// The simulated figure against a published number or range. Times in nanoseconds, shares as parts
+/// of one CPU.
 #[derive(Clone, Copy, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Deviation {
     /// The published value, or the two ends of a range.
@@ -36,8 +38,14 @@ pub struct Deviation {
 }
 
 impl Deviation {
-    /// `text`: what was published; `ratio`: the figure is a quotient of two values of the metric. `None`: it is no number.
-    pub fn from_text(text: &str, metric: Metric, ratio: bool, ours: &Estimate) -> Option<Deviation> {
+    /// `text`: what was published; `ratio`: the figure is a quotient of two values of the metric.
+    /// `None`: it is no number.
+    pub fn from_text(
+        text: &str,
+        metric: Metric,
+        ratio: bool,
+        ours: &Estimate,
+    ) -> Option<Deviation> {
         let (low, high) = figure(text, metric, ratio)?;
         let here = ours.median;
         let nearest = here.clamp(low, high);
@@ -46,7 +54,8 @@ impl Deviation {
         let points = metric.unit() == Unit::Share && !ratio;
         let near = match relative {
             _ if points => difference.abs() <= NEAR_SHARE,
-            // The bounds that scenarios state hold at their ends, which a quotient of floats may miss by a hair.
+            // The bounds that scenarios state hold at their ends, which a quotient of floats may
+            // miss by a hair.
             Some(relative) => relative.abs() <= NEAR + 1e-9,
             None => difference == 0.0,
         };
@@ -64,7 +73,8 @@ impl Deviation {
         }
     }
 
-    /// Whether single simulated runs lie on both sides of what was published, which often was a single run.
+    /// Whether single simulated runs lie on both sides of what was published, which often was a
+    /// single run.
     pub fn between_seeds(&self) -> bool {
         self.seeds[0] <= self.published[1] && self.published[0] <= self.seeds[1]
     }
@@ -85,7 +95,8 @@ fn figure(text: &str, metric: Metric, ratio: bool) -> Option<(f64, f64)> {
 }
 
 fn number(text: &str, metric: Metric, ratio: bool) -> Option<f64> {
-    let decimal = |digits: &str, scale: f64| scaled(digits, 9).map(|value| value as f64 / 1e9 * scale);
+    let decimal =
+        |digits: &str, scale: f64| scaled(digits, 9).map(|value| value as f64 / 1e9 * scale);
     match metric.unit() {
         _ if ratio => decimal(text, 1.0),
         Unit::Time => text.parse::<Ns>().ok().map(|time| time.0 as f64),
@@ -122,9 +133,15 @@ mod tests {
         assert_eq!(read("0.18 %", "idle-waiting", false), Some((0.0018, 0.0018)));
         assert_eq!(read("0.5 to 0.6", "response p99", true), Some((0.5, 0.6)));
         assert_eq!(read("at most 2 ms", "latency max", false), Some((0.0, 2e6)));
-        for words in
-            ["no gain", "linear to about 20", "max 1.4 ms", "1.4", "0.5 to 0.6 (lower)", "2 to 1 ms", ""]
-        {
+        for words in [
+            "no gain",
+            "linear to about 20",
+            "max 1.4 ms",
+            "1.4",
+            "0.5 to 0.6 (lower)",
+            "2 to 1 ms",
+            "",
+        ] {
             assert_eq!(read(words, "latency p99", false), None, "{words}");
         }
     }
@@ -133,9 +150,13 @@ mod tests {
     fn near_is_a_tenth_or_half_a_point() {
         let near = |text, metric, ratio, here| from_text(text, metric, ratio, here).unwrap().near;
         assert!(
-            near("100us", "latency mean", false, 110e3) && !near("100us", "latency mean", false, 110.2e3)
+            near("100us", "latency mean", false, 110e3)
+                && !near("100us", "latency mean", false, 110.2e3)
         );
-        assert!(near("100us", "latency mean", false, 90e3) && !near("100us", "latency mean", false, 89e3));
+        assert!(
+            near("100us", "latency mean", false, 90e3)
+                && !near("100us", "latency mean", false, 89e3)
+        );
         assert!(near("50.05 %", "share", false, 0.505) && !near("50.05 %", "share", false, 0.5056));
         // A quotient of shares is a plain number.
         assert!(near("2", "share", true, 2.1) && !near("2", "share", true, 2.3));

@@ -1,10 +1,11 @@
 //! `schedlab diff`: two recordings, or two results of `compare`, task by task and cgroup by cgroup.
 //!
-//! Of recordings every number gets an interval from a block bootstrap: the recording is cut into windows of equal
-//! length, and whole windows are drawn with replacement, so that what happens within a window stays together. The
-//! intervals of all numbers of a report hold together with 95 % confidence (Bonferroni), so that two equal runs are
-//! called equal. They know only the variation within each recording; of two folders of recordings they know how much the
-//! recordings of a folder differ.
+//! Of recordings every number gets an interval from a block bootstrap: the recording is cut into
+//! windows of equal length, and whole windows are drawn with replacement, so that what happens
+//! within a window stays together. The intervals of all numbers of a report hold together with 95 %
+//! confidence (Bonferroni), so that two equal runs are called equal. They know only the variation
+//! within each recording; of two folders of recordings they know how much the recordings of a
+//! folder differ.
 
 mod bootstrap;
 mod recording;
@@ -183,12 +184,14 @@ pub fn diff(before: &Path, after: &Path, options: &DiffOptions) -> Result<Diff, 
             )));
         }
     };
-    diff.gates = options.gates.iter().flat_map(|gate| judge(&diff, gate, options.gates.len())).collect();
+    diff.gates =
+        options.gates.iter().flat_map(|gate| judge(&diff, gate, options.gates.len())).collect();
     diff.verdict = verdict::verdict(&diff);
     Ok(diff)
 }
 
-/// One entry for each subject that `gate`, one of `gates`, covers; one that says so when it covers none.
+/// One entry for each subject that `gate`, one of `gates`, covers; one that says so when it covers
+/// none.
 fn judge(diff: &Diff, gate: &Gate, gates: usize) -> Vec<Gated> {
     let one = |subject: &str, outcome, got: String| Gated {
         gate: gate.to_string(),
@@ -196,7 +199,8 @@ fn judge(diff: &Diff, gate: &Gate, gates: usize) -> Vec<Gated> {
         outcome,
         got,
     };
-    let covered: Vec<&Subject> = diff.subjects.iter().filter(|subject| gate.covers(&subject.name)).collect();
+    let covered: Vec<&Subject> =
+        diff.subjects.iter().filter(|subject| gate.covers(&subject.name)).collect();
     if covered.is_empty() {
         let name = gate.subject.as_deref().unwrap_or("*");
         let there = |names: &[String]| names.iter().any(|other| gate.covers(other));
@@ -209,7 +213,10 @@ fn judge(diff: &Diff, gate: &Gate, gates: usize) -> Vec<Gated> {
     }
     let judged = |subject: &&Subject| {
         let Some(cell) = subject.cells.iter().find(|cell| cell.metric == gate.metric) else {
-            let got = format!("{} was not measured: nothing was counted, or the input lacks it", gate.metric);
+            let got = format!(
+                "{} was not measured: nothing was counted, or the input lacks it",
+                gate.metric
+            );
             return one(&subject.name, GateOutcome::CannotSay, got);
         };
         let evidence = Evidence {
@@ -219,13 +226,19 @@ fn judge(diff: &Diff, gate: &Gate, gates: usize) -> Vec<Gated> {
                 Some(alone) => alone.is_told(gates * covered.len()),
                 None => !matches!(cell.judgement, Judgement::CannotTell | Judgement::Same),
             },
-            lacks: cell.lacks.as_deref().filter(|_| cell.metric.to_string().split(' ').nth(1) != Some("max")),
+            lacks: cell
+                .lacks
+                .as_deref()
+                .filter(|_| cell.metric.to_string().split(' ').nth(1) != Some("max")),
         };
         let outcome = gate.judge(&evidence);
         let (before, after) = (cell.metric.show(cell.before), cell.metric.show(cell.after));
         let mut got = format!("{before} -> {after}");
         if outcome == GateOutcome::CannotSay {
-            got += &format!(": {}", cell.lacks.as_deref().unwrap_or("the change is not larger than chance"));
+            got += &format!(
+                ": {}",
+                cell.lacks.as_deref().unwrap_or("the change is not larger than chance")
+            );
         }
         one(&subject.name, outcome, got)
     };

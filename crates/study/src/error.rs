@@ -7,7 +7,8 @@ use schedlab_sim::SimError;
 use schedlab_trace::TraceError;
 use std::path::PathBuf;
 
-/// Why a command cannot be carried out. All of these are bad input, or something that is not possible here.
+/// Why a command cannot be carried out. All of these are bad input, or something that is not
+/// possible here.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StudyError {
@@ -42,7 +43,8 @@ pub enum StudyError {
     /// A file that cannot be opened; the message has its name.
     #[error(transparent)]
     File(Box<TraceError>),
-    /// A recording without a single event: nothing was recorded, or the file ends before its first block.
+    /// A recording without a single event: nothing was recorded, or the file ends before its first
+    /// block.
     #[error(
         "{}: the recording holds no events{}; record again, or copy the whole file",
         .path.display(),
@@ -84,14 +86,16 @@ pub enum StudyError {
 }
 
 impl StudyError {
-    /// Whether a scheduler refused the tasks of a row, as sched_setattr(2) does with EBUSY: the other rows can be run.
+    /// Whether a scheduler refused the tasks of a row, as sched_setattr(2) does with EBUSY: the
+    /// other rows can be run.
     pub(crate) fn is_admission(&self) -> bool {
         matches!(self, StudyError::Run { source, .. } if matches!(**source, SimError::Admission { .. }))
     }
 }
 
 impl StudyError {
-    /// What is wrong with the recording at `path`. An error of the file itself has the path in it already.
+    /// What is wrong with the recording at `path`. An error of the file itself has the path in it
+    /// already.
     pub(crate) fn trace(path: impl Into<PathBuf>, source: TraceError) -> StudyError {
         let source = Box::new(source);
         match *source {

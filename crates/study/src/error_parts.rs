@@ -1,6 +1,7 @@
 //! What the error of a number is made of, and between which values the number lies.
 //!
-//! The list of the parts is declared once, here: `--explain`, the glossary, help, pages, documents and JSON take their words from it.
+//! The list of the parts is declared once, here: `--explain`, the glossary, help, pages, documents
+//! and JSON take their words from it.
 
 use crate::measurements::Kind;
 use crate::metric::{Metric, Unit};
@@ -50,7 +51,8 @@ macro_rules! parts {
             $(PartDef { part: Part::$part, name: $name, from: $from, doc: $doc, meaning: parts!(@meaning $doc) },)+
         ];
 
-        /// How the parts make up the error. The first is added, because it is seen in every run; the others do not depend on each other.
+        /// How the parts make up the error. The first is added, because it is seen in every run;
+        /// the others do not depend on each other.
         pub const RULE: &str = parts!(@rule $first_name $($name)+);
 
         /// What an error is, for the glossary.
@@ -68,7 +70,8 @@ macro_rules! parts {
                 }
             }
 
-            /// Returns the error: half the width of the interval, before it is cut to what is possible.
+            /// Returns the error: half the width of the interval, before it is cut to what is
+            /// possible.
             pub fn half_width(&self) -> f64 {
                 let squares = 0.0 $(+ self.$field * self.$field)+;
                 self.$first_field + squares.sqrt()
@@ -100,10 +103,13 @@ impl ErrorParts {
         ErrorParts { seeds: half_range, ..ErrorParts::default() }
     }
 
-    /// Returns `, the largest part of which is how the tasks react to more or less CPU time (reaction)`, to follow an error.
+    /// Returns
+    /// `, the largest part of which is how the tasks react to more or less CPU time (reaction)`, to
+    /// follow an error.
     pub fn of_which(&self) -> String {
-        let of =
-            |part: Part| format!(", the largest part of which is {} ({})", part.def().from, part.def().name);
+        let of = |part: Part| {
+            format!(", the largest part of which is {} ({})", part.def().from, part.def().name)
+        };
         self.largest().map_or_else(String::new, of)
     }
 
@@ -114,14 +120,16 @@ impl ErrorParts {
         parts.reduce(|most, part| if self.of(part) > self.of(most) { part } else { most })
     }
 
-    /// Returns `±19.3%, the largest part is reaction (19.2%); drift 2.1%, self-replay 0.1%`; parts that are nothing are left out.
+    /// Returns `±19.3%, the largest part is reaction (19.2%); drift 2.1%, self-replay 0.1%`; parts
+    /// that are nothing are left out.
     pub fn show(&self, metric: Metric) -> String {
         let Some(largest) = self.largest() else { return "none".to_owned() };
         let mut rest: Vec<&PartDef> =
             PARTS.iter().filter(|def| def.part != largest && self.of(def.part) > 0.0).collect();
         rest.sort_by(|a, b| self.of(b.part).total_cmp(&self.of(a.part)));
         let of = |part: Part| metric.show(self.of(part));
-        let rest: Vec<String> = rest.iter().map(|def| format!("{} {}", def.name, of(def.part))).collect();
+        let rest: Vec<String> =
+            rest.iter().map(|def| format!("{} {}", def.name, of(def.part))).collect();
         let rest = if rest.is_empty() { String::new() } else { format!("; {}", rest.join(", ")) };
         let (half, name) = (metric.show(self.half_width()), largest.def().name);
         format!("±{half}, the largest part is {name} ({}){rest}", of(largest))
@@ -153,7 +161,8 @@ impl Default for Possible {
 }
 
 impl Possible {
-    /// Returns the range of a metric of a subject. `most`: how many CPUs its tasks can have at one time; `cpus`: those of the machine.
+    /// Returns the range of a metric of a subject. `most`: how many CPUs its tasks can have at one
+    /// time; `cpus`: those of the machine.
     pub fn of(metric: Metric, kind: Kind, most: usize, cpus: usize) -> Possible {
         let high = match (metric.unit(), kind) {
             (Unit::Share, Kind::Machine) if metric == Metric::Agents => cpus as f64,
@@ -223,11 +232,14 @@ impl ErrorBar {
         ErrorBar { low: self.low + by, high: self.high + by, ..*self }
     }
 
-    /// Returns what is printed behind the number: ` ± 12.0us`, ` (78.2% to 100.0%)` where the bar was cut, nothing without an error.
+    /// Returns what is printed behind the number: ` ± 12.0us`, ` (78.2% to 100.0%)` where the bar
+    /// was cut, nothing without an error.
     pub fn beside(&self, metric: Metric) -> String {
         match self.error() {
             error if error <= 0.0 => String::new(),
-            _ if self.is_cut() => format!(" ({} to {})", metric.show(self.low), metric.show(self.high)),
+            _ if self.is_cut() => {
+                format!(" ({} to {})", metric.show(self.low), metric.show(self.high))
+            }
             error => format!(" ± {}", metric.show(error)),
         }
     }
@@ -252,14 +264,18 @@ mod tests {
         let two = ErrorBar::new(0.975, parts, Possible::of(Metric::Share, Kind::Class, 2, 4));
         assert_eq!(two.beside(Metric::Share), " ± 19.1%");
         let p99 = Metric::Latency(Stat::Percentile(99_000));
-        let tail = ErrorBar::new(2e3, ErrorParts::of_seeds(5e3), Possible::of(p99, Kind::Class, 1, 4));
+        let tail =
+            ErrorBar::new(2e3, ErrorParts::of_seeds(5e3), Possible::of(p99, Kind::Class, 1, 4));
         assert_eq!(tail.beside(p99), " (0ns to 7.00us)");
     }
 
     #[test]
     fn the_text_names_the_largest_part_first() {
         let shown = parts([0.0, 0.001, 0.19, 0.02, 0.0]).show(Metric::Share);
-        assert_eq!(shown, "±19.1%, the largest part is reaction (19.0%); drift 2.0%, self-replay 0.1%");
+        assert_eq!(
+            shown,
+            "±19.1%, the largest part is reaction (19.0%); drift 2.0%, self-replay 0.1%"
+        );
         assert_eq!(ErrorParts::default().show(Metric::Share), "none");
     }
 

@@ -1,5 +1,5 @@
-//! The gallery: the scenarios of `scenarios/`, which are also built into the program, so that an installed
-//! `schedlab` knows them.
+//! The gallery: the scenarios of `scenarios/`, which are also built into the program, so that an
+//! installed `schedlab` knows them.
 
 use crate::StudyError;
 use crate::scenario::{self, Scenario, ScenarioError};
@@ -35,18 +35,20 @@ pub fn is_rtapp(path: &Path) -> bool {
     kind(path) == Some(Elsewhere::RtApp)
 }
 
-/// What a file is by its first bytes, if it is no trace. A pipe can be read once: nothing is taken from it here.
+/// What a file is by its first bytes, if it is no trace. A pipe can be read once: nothing is taken
+/// from it here.
 fn kind(path: &Path) -> Option<Elsewhere> {
     if !path.is_file() {
         return None;
     }
     let mut head = Vec::new();
-    let read = schedlab_files::open(path).and_then(|file| file.take(HEAD as u64).read_to_end(&mut head));
+    let read =
+        schedlab_files::open(path).and_then(|file| file.take(HEAD as u64).read_to_end(&mut head));
     read.ok().and_then(|_| formats::recognise(&head).elsewhere())
 }
 
-/// Finds what a user means: a file, else `scenarios/NAME.toml` below the current directory, else a built-in
-/// scenario.
+/// Finds what a user means: a file, else `scenarios/NAME.toml` below the current directory, else a
+/// built-in scenario.
 pub fn find(input: &str) -> Result<Found, StudyError> {
     let path = Path::new(input);
     if path.is_dir() {
@@ -59,7 +61,9 @@ pub fn find(input: &str) -> Result<Found, StudyError> {
         return Ok(Found::Scenario(Box::new(scenario::load(path)?)));
     }
     match kind(path) {
-        Some(Elsewhere::RtApp) => return Ok(Found::Scenario(Box::new(crate::rtapp::load(path)?.scenario))),
+        Some(Elsewhere::RtApp) => {
+            return Ok(Found::Scenario(Box::new(crate::rtapp::load(path)?.scenario)));
+        }
         Some(Elsewhere::Scenario) => return Ok(Found::Scenario(Box::new(scenario::load(path)?))),
         _ => {}
     }

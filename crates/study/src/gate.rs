@@ -1,5 +1,5 @@
-//! Gates: `redis-server latency p99 > +20%`. One grammar for `diff --fail-if`, `compare --fail-if`, and commands
-//! that have a goal. `docs/exchange-formats.md` has the grammar with examples.
+//! Gates: `redis-server latency p99 > +20%`. One grammar for `diff --fail-if`, `compare --fail-if`,
+//! and commands that have a goal. `docs/exchange-formats.md` has the grammar with examples.
 
 use crate::metric::{Metric, Stat, Unit};
 use schedlab_model::Ns;
@@ -128,14 +128,15 @@ impl Gate {
         Err(GateError { text: text.to_owned(), what: fault.to_owned() })
     }
 
-    /// Parses a gate of a command that measures one thing: the subject may be missing, and a percentile alone is
-    /// one of `default` (a metric's name such as `latency`).
+    /// Parses a gate of a command that measures one thing: the subject may be missing, and a
+    /// percentile alone is one of `default` (a metric's name such as `latency`).
     ///
     /// # Errors
     /// As [`parse`](Gate::parse).
     pub fn parse_with(text: &str, default: Option<&str>) -> Result<Gate, GateError> {
         let fail = |what: String| GateError { text: text.to_owned(), what };
-        let at = text.rfind(['<', '>']).ok_or_else(|| fail("it has no <, <=, > or >=".to_owned()))?;
+        let at =
+            text.rfind(['<', '>']).ok_or_else(|| fail("it has no <, <=, > or >=".to_owned()))?;
         let right = &text[at + 1..];
         let (or_equal, right) = match right.strip_prefix('=') {
             Some(rest) => (true, rest),
@@ -155,8 +156,8 @@ impl Gate {
         Ok(Gate { subject, metric, op, bound, against, text: text.trim().to_owned() })
     }
 
-    /// How far a value is from what it is against, in the unit of the bound, and the bound. `None`: the bound is a value, or
-    /// there is nothing to compare with.
+    /// How far a value is from what it is against, in the unit of the bound, and the bound. `None`:
+    /// the bound is a value, or there is nothing to compare with.
     pub fn distance(&self, value: f64, against: f64) -> Option<(f64, f64)> {
         match self.bound {
             Bound::Value(_) => None,
@@ -172,7 +173,9 @@ impl Gate {
 
     /// Whether the condition is met. A change counts only when it is larger than chance.
     pub fn judge(&self, evidence: &Evidence<'_>) -> GateOutcome {
-        let (Some(after), None) = (evidence.after, evidence.lacks) else { return GateOutcome::CannotSay };
+        let (Some(after), None) = (evidence.after, evidence.lacks) else {
+            return GateOutcome::CannotSay;
+        };
         if let Bound::Value(bound) = self.bound {
             return if self.op.holds(after, bound) { GateOutcome::Met } else { GateOutcome::Not };
         }
@@ -211,7 +214,8 @@ fn left(text: &str, default: Option<&str>) -> Result<(Option<String>, Metric), S
             return Ok((subject(more), metric));
         }
         if let Some(name) = default {
-            let metric = format!("{name} {last}").parse::<Metric>().map_err(|error| error.to_string())?;
+            let metric =
+                format!("{name} {last}").parse::<Metric>().map_err(|error| error.to_string())?;
             return Ok((subject(rest), metric));
         }
         let name = rest.last().copied().unwrap_or_default();
@@ -235,7 +239,9 @@ fn change(text: &str, metric: Metric) -> Result<Bound, String> {
     match text.as_bytes().first() {
         None => Ok(Bound::Ratio(0.0)),
         Some(b'+' | b'-') => bound(text, metric),
-        _ => Err(format!("`alone {text}`: write `alone`, or a change with its sign such as `alone + 10%`")),
+        _ => Err(format!(
+            "`alone {text}`: write `alone`, or a change with its sign such as `alone + 10%`"
+        )),
     }
 }
 
@@ -289,7 +295,8 @@ mod tests {
     const P99: Metric = Metric::Latency(Stat::Percentile(99_000));
 
     fn parts(text: &str) -> (Option<String>, Metric, Op, Bound) {
-        let Gate { subject, metric, op, bound, .. } = Gate::parse_with(text, Some("latency")).unwrap();
+        let Gate { subject, metric, op, bound, .. } =
+            Gate::parse_with(text, Some("latency")).unwrap();
         (subject, metric, op, bound)
     }
 
@@ -366,11 +373,15 @@ mod tests {
     #[test]
     fn a_change_within_chance_cannot_fail() {
         let gate = Gate::parse("a latency p99 > +20%").unwrap();
-        let evidence = Evidence { before: Some(100.0), after: Some(130.0), told_apart: true, lacks: None };
+        let evidence =
+            Evidence { before: Some(100.0), after: Some(130.0), told_apart: true, lacks: None };
         assert_eq!(gate.judge(&evidence), GateOutcome::Met);
         assert_eq!(gate.judge(&Evidence { told_apart: false, ..evidence }), GateOutcome::CannotSay);
         assert_eq!(gate.judge(&Evidence { after: Some(110.0), ..evidence }), GateOutcome::Not);
-        assert_eq!(gate.judge(&Evidence { lacks: Some("few"), ..evidence }), GateOutcome::CannotSay);
+        assert_eq!(
+            gate.judge(&Evidence { lacks: Some("few"), ..evidence }),
+            GateOutcome::CannotSay
+        );
         assert_eq!(gate.judge(&Evidence { before: None, ..evidence }), GateOutcome::CannotSay);
     }
 }

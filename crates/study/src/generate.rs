@@ -1,6 +1,6 @@
-//! Random scenarios: machines, tasks, groups, policies, preemption models, nested machines, agents, schedulers with
-//! random knobs. Everything follows from one number. [`trial`] runs one under every assertion that there is; [`shrink`] makes
-//! the scenario that failed as small as it goes.
+//! Random scenarios: machines, tasks, groups, policies, preemption models, nested machines, agents,
+//! schedulers with random knobs. Everything follows from one number. [`trial`] runs one under every
+//! assertion that there is; [`shrink`] makes the scenario that failed as small as it goes.
 
 mod delegation;
 mod dice;
@@ -52,7 +52,9 @@ fn serves_deadlines(spec: &str) -> bool {
     let (runtime, period) = (Ns::from_ms(1), Ns::from_ms(10));
     let policy = Policy::Deadline { runtime, deadline: period, period };
     let spec = spec.parse::<SchedulerSpec>();
-    spec.is_ok_and(|spec| registry::build(&spec, 1).is_ok_and(|built| built.refuses(policy).is_none()))
+    spec.is_ok_and(|spec| {
+        registry::build(&spec, 1).is_ok_and(|built| built.refuses(policy).is_none())
+    })
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The words of the tables, verdicts and messages, for `schedlab explain`. A metric's meaning is that of
-//! [`METRICS`]; what is here are all other words.
+//! The words of the tables, verdicts and messages, for `schedlab explain`. A metric's meaning is
+//! that of [`METRICS`]; what is here are all other words.
 
 use crate::error_parts::{MEANING, PARTS};
 use crate::metric::{METRICS, Metric};
@@ -223,24 +223,29 @@ const WORDS: &[Term] = &[
 
 /// Returns every word: those of this list, then the metrics.
 pub fn terms() -> Vec<Term> {
-    let metrics = METRICS.iter().map(|row| Term { name: row.name, also: &[], meaning: row.doc.trim() });
+    let metrics =
+        METRICS.iter().map(|row| Term { name: row.name, also: &[], meaning: row.doc.trim() });
     let parts = PARTS.iter().map(|def| Term { name: def.name, also: &[], meaning: def.meaning });
-    let known = |name: &str| WORDS.iter().any(|word| word.name == name || word.also.contains(&name));
+    let known =
+        |name: &str| WORDS.iter().any(|word| word.name == name || word.also.contains(&name));
     let unknown = metrics.chain(parts).filter(|row| !known(row.name));
     let mut all: Vec<Term> = WORDS.iter().copied().chain(unknown).collect();
     all.sort_by_key(|term| term.name.to_lowercase());
     all
 }
 
-/// Returns the word as it is written in a table or message, whatever its case; a statistic after a metric is left out (`latency
-/// p99` is `latency`).
+/// Returns the word as it is written in a table or message, whatever its case; a statistic after a
+/// metric is left out (`latency p99` is `latency`).
 pub fn find(wanted: &str) -> Option<Term> {
     let all = terms();
     let is = |term: &Term, text: &str| {
-        term.name.eq_ignore_ascii_case(text) || term.also.iter().any(|also| also.eq_ignore_ascii_case(text))
+        term.name.eq_ignore_ascii_case(text)
+            || term.also.iter().any(|also| also.eq_ignore_ascii_case(text))
     };
     let by = |text: &str| all.iter().find(|term| is(term, text)).copied();
-    let metric = |text: &str| text.parse::<Metric>().ok().and_then(|_| by(text.split_whitespace().next()?));
+    let metric = |text: &str| {
+        text.parse::<Metric>().ok().and_then(|_| by(text.split_whitespace().next()?))
+    };
     let trimmed = wanted.trim().trim_start_matches("CPU ");
     by(trimmed)
         .or_else(|| metric(trimmed))

@@ -1,5 +1,5 @@
-//! The headline of a comparison: the few numbers that it is about. A scenario names them; for a recording they are the
-//! numbers that changed most.
+//! The headline of a comparison: the few numbers that it is about. A scenario names them; for a
+//! recording they are the numbers that changed most.
 
 use crate::measurements::{Kind, MACHINE};
 use crate::metric::{Metric, MetricError, Stat};
@@ -56,7 +56,8 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Reads `SUBJECT METRIC`. A statistic alone (`mean`) is another number of the distribution before it.
+    /// Reads `SUBJECT METRIC`. A statistic alone (`mean`) is another number of the distribution
+    /// before it.
     ///
     /// # Errors
     /// What is wrong, as text.
@@ -71,7 +72,9 @@ impl Wanted {
         let mut fault = None;
         // The metric is the last word or the last two; a name may have spaces.
         for of_metric in [2, 1] {
-            let Some(at) = words.len().checked_sub(of_metric).filter(|at| *at > 0) else { continue };
+            let Some(at) = words.len().checked_sub(of_metric).filter(|at| *at > 0) else {
+                continue;
+            };
             match words[at..].join(" ").parse::<Metric>() {
                 Ok(metric) => return Ok(Wanted { subject: words[..at].join(" "), metric }),
                 Err(error @ (MetricError::Stat(_) | MetricError::OneNumber(..))) => {
@@ -92,7 +95,8 @@ impl Wanted {
         }
     }
 
-    /// Returns the figures that it means in this table: one, or one for each task of a class that has no row of its own.
+    /// Returns the figures that it means in this table: one, or one for each task of a class that
+    /// has no row of its own.
     pub(crate) fn figures(&self, base: &Row) -> Vec<Figure> {
         let named = |kind: Kind| {
             let name = if kind == Kind::Machine { MACHINE } else { &self.subject };
@@ -100,11 +104,16 @@ impl Wanted {
             base.find(kind, name).filter(|_| wanted)
         };
         let kinds = [Kind::Machine, Kind::Source, Kind::Channel, Kind::Class, Kind::Task];
-        // A source and a channel that it feeds may have one name: the one that has the number is meant.
-        let has = |kind: &Kind| named(*kind).is_some_and(|subject| subject.cell(self.metric).is_some());
-        let kind =
-            kinds.into_iter().find(has).or_else(|| kinds.into_iter().find(|kind| named(*kind).is_some()));
-        let figure = |kind, name: &str| Figure { kind, subject: name.to_owned(), metric: self.metric };
+        // A source and a channel that it feeds may have one name: the one that has the number is
+        // meant.
+        let has =
+            |kind: &Kind| named(*kind).is_some_and(|subject| subject.cell(self.metric).is_some());
+        let kind = kinds
+            .into_iter()
+            .find(has)
+            .or_else(|| kinds.into_iter().find(|kind| named(*kind).is_some()));
+        let figure =
+            |kind, name: &str| Figure { kind, subject: name.to_owned(), metric: self.metric };
         match kind.and_then(named) {
             Some(subject) => vec![figure(subject.kind, &subject.name)],
             None => Vec::new(),
@@ -126,25 +135,32 @@ pub(crate) fn headline(study: &Study, wanted: &[Wanted]) -> Vec<Figure> {
     figures
 }
 
-/// The numbers of the server that was asked about, its latency first: response times where they are predicted, else how late it gets a CPU.
+/// The numbers of the server that was asked about, its latency first: response times where they are
+/// predicted, else how late it gets a CPU.
 fn of_server(study: &Study, base: &Row) -> Vec<Figure> {
     let classes = study.served.iter().flat_map(|served| &served.classes);
-    let shares =
-        |name: &&String| base.find(Kind::Class, name)?.cell(Metric::Share).map(|cell| cell.value.median);
+    let shares = |name: &&String| {
+        base.find(Kind::Class, name)?.cell(Metric::Share).map(|cell| cell.value.median)
+    };
     // Of a server of several programs the one that works most.
-    let most = classes.filter_map(|name| Some((name, shares(&name)?))).max_by(|a, b| a.1.total_cmp(&b.1));
-    let Some((name, subject)) = most.and_then(|(name, _)| Some((name, base.find(Kind::Class, name)?))) else {
+    let most =
+        classes.filter_map(|name| Some((name, shares(&name)?))).max_by(|a, b| a.1.total_cmp(&b.1));
+    let Some((name, subject)) =
+        most.and_then(|(name, _)| Some((name, base.find(Kind::Class, name)?)))
+    else {
         return Vec::new();
     };
     let p99 = Stat::Percentile(99_000);
-    let is_predicted = |metric: &Metric| subject.cell(*metric).is_some_and(|cell| cell.error_bar.is_some());
+    let is_predicted =
+        |metric: &Metric| subject.cell(*metric).is_some_and(|cell| cell.error_bar.is_some());
     let latency = [Metric::Response(p99), Metric::Latency(p99)].into_iter().find(is_predicted);
     let figures = latency.into_iter().chain([Metric::Share]);
     figures.map(|metric| Figure { kind: Kind::Class, subject: name.clone(), metric }).collect()
 }
 
-/// One number, or two of clients, of each subject that matters: those that finish work first, of these those that gain. Tasks
-/// without end take what is left of the CPU, so their gain alone is no reason for a setting.
+/// One number, or two of clients, of each subject that matters: those that finish work first, of
+/// these those that gain. Tasks without end take what is left of the CPU, so their gain alone is no
+/// reason for a setting.
 fn automatic(study: &Study, base: &Row) -> Vec<Figure> {
     let tellings = crate::compare::tellings(study);
     let (subjects, _) = view::by_importance(study);
@@ -157,7 +173,8 @@ fn automatic(study: &Study, base: &Row) -> Vec<Figure> {
         let of: Vec<_> =
             tellings.iter().filter(|t| t.subject.kind == kind && t.subject.name == name).collect();
         let most = of.iter().map(|t| t.size).fold(0.0, f64::max);
-        let told = of.iter().filter(|t| t.size >= most / 2.0).map(|t| t.cell.metric).min_by_key(felt);
+        let told =
+            of.iter().filter(|t| t.size >= most / 2.0).map(|t| t.cell.metric).min_by_key(felt);
         let metrics = match kind {
             Kind::Source | Kind::Channel => {
                 vec![Metric::Throughput, Metric::Response(Stat::Percentile(99_000))]

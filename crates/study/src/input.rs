@@ -1,7 +1,9 @@
 //! What is simulated: a scenario or a recording, read once.
 
 use crate::StudyError;
-use crate::compare::{Options, Progress, RecordedInput, ReplayFrom, compare_recording, compare_scenario};
+use crate::compare::{
+    Options, Progress, RecordedInput, ReplayFrom, compare_recording, compare_scenario,
+};
 use crate::gallery::{self, Found};
 use crate::result::Study;
 use crate::scenario::Scenario;
@@ -21,8 +23,9 @@ pub enum Input {
 }
 
 impl Input {
-    /// Reads what a user names: a recording, a scenario, or a scenario of the gallery ([`gallery::find`]); of a recording only what happened in
-    /// the time of a comparison ([`Options::duration`]).
+    /// Reads what a user names: a recording, a scenario, or a scenario of the gallery
+    /// ([`gallery::find`]); of a recording only what happened in the time of a comparison
+    /// ([`Options::duration`]).
     ///
     /// # Errors
     /// There is no such input, or it cannot be read.
@@ -34,7 +37,11 @@ impl Input {
     ///
     /// # Errors
     /// The recording cannot be read, or a replay was chosen for a scenario.
-    pub fn read(found: Found, replay: Option<ReplayFrom>, duration: Option<Ns>) -> Result<Input, StudyError> {
+    pub fn read(
+        found: Found,
+        replay: Option<ReplayFrom>,
+        duration: Option<Ns>,
+    ) -> Result<Input, StudyError> {
         Ok(match (found, replay) {
             (Found::Scenario(_), Some(replay)) => {
                 let why = "has a meaning only for recordings, and the input is a scenario";
@@ -48,7 +55,8 @@ impl Input {
         })
     }
 
-    /// Compares. `under`: the scheduler that models the kernel of a recording, where it is not chosen by the kernel's version.
+    /// Compares. `under`: the scheduler that models the kernel of a recording, where it is not
+    /// chosen by the kernel's version.
     ///
     /// # Errors
     /// What is wrong with the options, or what failed.
@@ -64,7 +72,8 @@ impl Input {
         }
     }
 
-    /// Returns what a search begins with: the first scheduler of a scenario, the recorded one, or `chosen`.
+    /// Returns what a search begins with: the first scheduler of a scenario, the recorded one, or
+    /// `chosen`.
     pub fn target<'a>(&'a self, chosen: Option<&'a SchedulerSpec>) -> Target<'a> {
         match self {
             Input::Scenario(scenario) => Target::Scenario(scenario, chosen),

@@ -1,8 +1,10 @@
-//! Predictions as a library: what another scheduler, another policy or another limit would make of a workload.
+//! Predictions as a library: what another scheduler, another policy or another limit would make of
+//! a workload.
 //!
-//! A [`Scenario`](scenario::Scenario) is written by hand in TOML; a recording is made from a real machine. Both become a
-//! [`Workload`](schedlab_model::Workload), which [`variant`]s change; [`compare`] runs it under every scheduler and gives
-//! a [`Study`](result::Study). Nothing here prints, parses command lines, or touches the machine.
+//! A [`Scenario`](scenario::Scenario) is written by hand in TOML; a recording is made from a real
+//! machine. Both become a [`Workload`](schedlab_model::Workload), which [`variant`]s change;
+//! [`compare`] runs it under every scheduler and gives a [`Study`](result::Study). Nothing here
+//! prints, parses command lines, or touches the machine.
 #![forbid(unsafe_code)]
 
 pub mod change;

@@ -40,7 +40,8 @@ pub struct ListedScheduler {
     pub summary: &'static str,
     /// Its knobs.
     pub knobs: Vec<ListedKnob>,
-    /// What it needs of its driver, which policies it refuses and what in it was fitted, one sentence each.
+    /// What it needs of its driver, which policies it refuses and what in it was fitted, one
+    /// sentence each.
     pub capabilities: Vec<String>,
 }
 
@@ -53,7 +54,8 @@ pub struct ListedKnob {
     pub default: String,
     /// The values that it may have.
     pub allowed: String,
-    /// The unit of a number; empty for a plain number, and for times, which are written with their unit.
+    /// The unit of a number; empty for a plain number, and for times, which are written with their
+    /// unit.
     pub unit: &'static str,
     /// What it does.
     pub doc: &'static str,
@@ -78,7 +80,8 @@ pub struct LiveScheduler {
     pub name: &'static str,
     /// Whether it can.
     pub live: bool,
-    /// The need that cannot be met; `None`: it can run. Without the kernel's wakeup events no scheduler can.
+    /// The need that cannot be met; `None`: it can run. Without the kernel's wakeup events no
+    /// scheduler can.
     pub missing: Option<&'static str>,
     /// What it needs of its driver.
     pub needs: LiveNeeds,
@@ -154,7 +157,8 @@ impl From<&Entry> for ListedScheduler {
 }
 
 impl LiveScheduler {
-    /// Returns whether a scheduler with these needs can run here; `missing` is the need that cannot be met.
+    /// Returns whether a scheduler with these needs can run here; `missing` is the need that cannot
+    /// be met.
     pub fn new(name: &'static str, needs: Needs, missing: Option<&'static str>) -> LiveScheduler {
         let Needs { wakeups, ticks, wakers, exact_slices, .. } = needs;
         let needs = LiveNeeds { wakeups, ticks, wakers, exact_slices };

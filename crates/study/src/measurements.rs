@@ -3,8 +3,8 @@
 use crate::metric::{Metric, Stat};
 use schedlab_model::Ns;
 use schedlab_sim::{
-    ChannelMetrics, CpuMetrics, DecisionMetrics, DelegationMetrics, Distribution, Metrics, SourceMetrics,
-    TaskMetrics, WorkConservation,
+    ChannelMetrics, CpuMetrics, DecisionMetrics, DelegationMetrics, Distribution, Metrics,
+    SourceMetrics, TaskMetrics, WorkConservation,
 };
 use schedlab_trace::analysis::messages::RequestTimes;
 use schedlab_trace::analysis::{Durations, Summary, TaskSummary};
@@ -12,7 +12,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Who a row of a table is about.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, JsonSchema, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// All tasks of one name.
@@ -30,7 +32,8 @@ pub enum Kind {
 /// The measurements of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
-    /// One for each class, in order of first appearance, then sources, then channels with finished requests.
+    /// One for each class, in order of first appearance, then sources, then channels with finished
+    /// requests.
     pub subjects: Vec<SubjectData>,
     /// Single tasks, in order; of recordings only those of the classes that were asked for.
     pub tasks: Vec<SubjectData>,
@@ -83,7 +86,8 @@ impl Measured {
         let window = metrics.elapsed();
         let mut measured = Measured::default();
         for (task, class) in metrics.tasks.iter().zip(classes) {
-            let single = SubjectData::new(Kind::Task, &task.name, window, Data::Sim(Box::new(task.clone())));
+            let single =
+                SubjectData::new(Kind::Task, &task.name, window, Data::Sim(Box::new(task.clone())));
             measured.tasks.push(SubjectData { class: class.clone(), ..single });
             match measured.class(class) {
                 None => {
@@ -109,13 +113,14 @@ impl Measured {
         let (cpus, conservation) = (metrics.cpus.clone(), metrics.work_conservation);
         let agents = metrics.delegation.clone();
         let decisions = metrics.decisions;
-        let data = Data::Machine(Box::new(MachineMetrics { cpus, conservation, decisions, agents }));
+        let data =
+            Data::Machine(Box::new(MachineMetrics { cpus, conservation, decisions, agents }));
         measured.subjects.push(SubjectData::new(Kind::Machine, MACHINE, window, data));
         measured
     }
 
-    /// From the analysis of an event stream, recorded or simulated. `classes` names the class of each task,
-    /// `single(index)` is the name of a task that must be measured by itself too.
+    /// From the analysis of an event stream, recorded or simulated. `classes` names the class of
+    /// each task, `single(index)` is the name of a task that must be measured by itself too.
     pub fn of_summary(
         summary: &Summary,
         classes: &[String],
@@ -125,7 +130,12 @@ impl Measured {
         let mut measured = Measured::default();
         for (index, (task, class)) in summary.tasks.iter().zip(classes).enumerate() {
             if let Some(name) = single(index) {
-                let single = SubjectData::new(Kind::Task, &name, window, Data::Trace(Box::new(task.clone())));
+                let single = SubjectData::new(
+                    Kind::Task,
+                    &name,
+                    window,
+                    Data::Trace(Box::new(task.clone())),
+                );
                 measured.tasks.push(SubjectData { class: class.clone(), ..single });
             }
             match measured.class(class) {
@@ -149,9 +159,19 @@ impl Measured {
         for (service, latencies) in &times.services {
             let name = format!("{OF_SERVICE}{service}");
             let done = latencies.len() as u64;
-            let mut of = ChannelMetrics { name: name.clone(), sent: done, done, ..ChannelMetrics::default() };
+            let mut of = ChannelMetrics {
+                name: name.clone(),
+                sent: done,
+                done,
+                ..ChannelMetrics::default()
+            };
             latencies.iter().for_each(|latency| of.response.record(*latency));
-            self.subjects.push(SubjectData::new(Kind::Channel, &name, window, Data::Channel(Box::new(of))));
+            self.subjects.push(SubjectData::new(
+                Kind::Channel,
+                &name,
+                window,
+                Data::Channel(Box::new(of)),
+            ));
         }
     }
 
@@ -163,7 +183,12 @@ impl Measured {
 
     /// Adds a count that was not made from events, a second.
     pub(crate) fn count(&mut self, name: &str, per_second: f64) {
-        self.subjects.push(SubjectData::new(Kind::Source, name, Ns::ZERO, Data::Counted(per_second)));
+        self.subjects.push(SubjectData::new(
+            Kind::Source,
+            name,
+            Ns::ZERO,
+            Data::Counted(per_second),
+        ));
     }
 
     fn class(&mut self, name: &str) -> Option<&mut SubjectData> {
@@ -193,14 +218,18 @@ impl SubjectData {
         SubjectData { kind, name: name.to_owned(), tasks: 1, class: String::new(), window, data }
     }
 
-    /// Returns the value of a metric: shares as a part of one CPU, times in nanoseconds, the rest a second. `None` where
-    /// the subject has no such metric or nothing was counted.
+    /// Returns the value of a metric: shares as a part of one CPU, times in nanoseconds, the rest a
+    /// second. `None` where the subject has no such metric or nothing was counted.
     pub fn value(&self, metric: Metric) -> Option<f64> {
         match &self.data {
             Data::Sim(task) => TaskValues::simulated(task, self.window).value(metric),
             Data::Trace(task) => TaskValues::recorded(task, self.window).value(metric),
-            Data::Source(source) => of_client(metric, &source.response, source.completed, self.window),
-            Data::Channel(channel) => of_client(metric, &channel.response, channel.done, self.window),
+            Data::Source(source) => {
+                of_client(metric, &source.response, source.completed, self.window)
+            }
+            Data::Channel(channel) => {
+                of_client(metric, &channel.response, channel.done, self.window)
+            }
             Data::Counted(rate) => Some(*rate).filter(|_| metric == Metric::Throughput),
             Data::Machine(machine) => machine.value(metric, self.window),
         }
@@ -268,10 +297,16 @@ impl<D: Values> TaskValues<'_, D> {
             Metric::Switches => rate(self.switches, self.window),
             Metric::Preemptions => rate(self.preemptions, self.window),
             Metric::Migrations => rate(self.migrations, self.window),
-            Metric::Utilisation | Metric::IdleWaiting | Metric::IdleCapped | Metric::IdleLongest => None,
+            Metric::Utilisation
+            | Metric::IdleWaiting
+            | Metric::IdleCapped
+            | Metric::IdleLongest => None,
             Metric::Decision | Metric::DecisionWait => None,
             Metric::Delivery(_) | Metric::Commit(_) | Metric::EndToEnd(_) => None,
-            Metric::Transactions | Metric::FailedTransactions | Metric::Messages | Metric::Agents => None,
+            Metric::Transactions
+            | Metric::FailedTransactions
+            | Metric::Messages
+            | Metric::Agents => None,
         }
     }
 }

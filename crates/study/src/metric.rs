@@ -1,5 +1,6 @@
-//! What is measured: one table, [`METRICS`], from which names, units, headings and documents come. A new metric is one row
-//! there, and its value in `measurements.rs`, where the compiler asks for it.
+//! What is measured: one table, [`METRICS`], from which names, units, headings and documents come.
+//! A new metric is one row there, and its value in `measurements.rs`, where the compiler asks for
+//! it.
 
 use schedlab_model::Ns;
 use schedlab_model::text::nearest;
@@ -12,7 +13,8 @@ use std::str::FromStr;
 /// One row of [`METRICS`].
 #[derive(Clone, Copy, Debug)]
 pub struct MetricDef {
-    /// Its name on the command line, in scenarios and in JSON. Metrics of a distribution are followed by a [`Stat`].
+    /// Its name on the command line, in scenarios and in JSON. Metrics of a distribution are
+    /// followed by a [`Stat`].
     pub name: &'static str,
     /// In what it is counted.
     pub unit: Unit,
@@ -80,7 +82,8 @@ const fn p(thousandths: u32) -> Stat {
     Stat::Percentile(thousandths)
 }
 
-/// Declares every metric once: the variants of [`Metric`] and the rows of [`METRICS`], in the order of results.
+/// Declares every metric once: the variants of [`Metric`] and the rows of [`METRICS`], in the order
+/// of results.
 macro_rules! metrics {
     ($($variant:ident $(($stat:ident))? $doc:literal {
         name: $name:literal, unit: $unit:ident, of: $of:ident, better: $better:expr, heading: $heading:literal,
@@ -125,7 +128,8 @@ macro_rules! metrics {
                 }
             }
 
-            /// Returns the metric of this row of [`METRICS`]; `None` when the row wants a statistic and there is none.
+            /// Returns the metric of this row of [`METRICS`]; `None` when the row wants a statistic
+            /// and there is none.
             fn build(row: usize, stat: Option<Stat>) -> Option<Metric> {
                 $(if row == Place::$variant as usize {
                     return metrics!(@build stat, $variant $(($stat))?);
@@ -420,9 +424,15 @@ mod tests {
 
     #[test]
     fn names_round_trip() {
-        for text in
-            ["share", "latency p99.5", "wait max", "response mean", "run mode", "migrations", "idle-capped"]
-        {
+        for text in [
+            "share",
+            "latency p99.5",
+            "wait max",
+            "response mean",
+            "run mode",
+            "migrations",
+            "idle-capped",
+        ] {
             assert_eq!(text.parse::<Metric>().unwrap().to_string(), text);
         }
     }

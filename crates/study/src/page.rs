@@ -1,5 +1,5 @@
-//! A comparison as a page ([`schedlab_report`]): the verdict, what changes, distributions, schedules, how far to
-//! trust it, and where every number comes from.
+//! A comparison as a page ([`schedlab_report`]): the verdict, what changes, distributions,
+//! schedules, how far to trust it, and where every number comes from.
 
 mod provenance;
 mod recording;
@@ -52,7 +52,8 @@ pub fn of_study(study: &Study, origin: &Origin) -> Page {
     page
 }
 
-/// Returns the lines that make the recommended setting without schedlab; without one the section has no parts.
+/// Returns the lines that make the recommended setting without schedlab; without one the section
+/// has no parts.
 fn deploy(study: &Study) -> Section {
     let mut section = Section::new("Set it without schedlab");
     let Some(deployment) = study.recommended() else { return section };
@@ -79,7 +80,11 @@ fn subtitle(study: &Study) -> String {
         1 => "1 seed".to_owned(),
         seeds => format!("{seeds} seeds"),
     };
-    format!("{name}{cpus} · HZ={} · {} each · {seeds}", input.hz, spaced(Ns(study.duration_ns).to_string()))
+    format!(
+        "{name}{cpus} · HZ={} · {} each · {seeds}",
+        input.hz,
+        spaced(Ns(study.duration_ns).to_string())
+    )
 }
 
 fn show(metric: Metric, value: f64) -> String {
@@ -116,13 +121,17 @@ fn ladder(page: &mut Page, study: &Study, detail: &Detail) {
     let about = |figure: &Figure| {
         let cdf = detail.distributions.iter().find(|cdf| cdf.title == figure.subject)?;
         let is_answer = matches!(figure.metric, Metric::Response(_));
-        let measure = cdf.measures.iter().find(|measure| measure.name.starts_with("Response") == is_answer);
+        let measure =
+            cdf.measures.iter().find(|measure| measure.name.starts_with("Response") == is_answer);
         Ladders::of_measure(&cdf.title, measure.or(cdf.measures.first())?)
     };
     let of_headline =
         study.headline.iter().filter(|figure| figure.metric.unit() == Unit::Time).find_map(about);
     let found = of_headline.or_else(|| {
-        detail.distributions.iter().find_map(|cdf| Ladders::of_measure(&cdf.title, cdf.measures.first()?))
+        detail
+            .distributions
+            .iter()
+            .find_map(|cdf| Ladders::of_measure(&cdf.title, cdf.measures.first()?))
     });
     let mut section = Section::new("From the median to the maximum")
         .lead("Lower is faster, on a logarithmic axis. The name of each run is at the end of its line. A bar through a point is where that percentile lies with 95 %, by order statistics.");
@@ -151,14 +160,21 @@ fn changes(study: &Study, main: &[(Kind, String)]) -> Section {
     section
 }
 
-fn other_tasks(study: &Study, rest: &[(Kind, String)], main: &[(Kind, String)], hidden: usize) -> Section {
+fn other_tasks(
+    study: &Study,
+    rest: &[(Kind, String)],
+    main: &[(Kind, String)],
+    hidden: usize,
+) -> Section {
     let mut section = Section::new("The other tasks").folded();
     for (kind, name) in rest {
         section.push(subject(study, *kind, name, None));
     }
     if hidden > 0 {
         let base = study.rows.first().map(|row| row.subjects.as_slice()).unwrap_or_default();
-        let rest = base.iter().filter(|s| view::is_task(s.kind) && !main.contains(&(s.kind, s.name.clone())));
+        let rest = base
+            .iter()
+            .filter(|s| view::is_task(s.kind) && !main.contains(&(s.kind, s.name.clone())));
         section.push(others(study, rest.map(|s| (s.kind, s.name.as_str())).collect(), hidden));
     }
     section
@@ -195,7 +211,8 @@ fn subject(study: &Study, kind: Kind, name: &str, fold: Option<String>) -> Table
         }));
         cells
     };
-    let tasks = study.rows.first().and_then(|row| row.find(kind, name)).map_or(1, |subject| subject.tasks);
+    let tasks =
+        study.rows.first().and_then(|row| row.find(kind, name)).map_or(1, |subject| subject.tasks);
     let heads = columns.iter().map(|metric| Column::number(heading(*metric, kind)));
     Table {
         caption: named(kind, name, tasks),
@@ -306,8 +323,9 @@ fn trust(study: &Study, main: &[(Kind, String)]) -> Section {
         section.push(schedlab_report::Part::List(view::about_errors(study)));
     }
     for Prediction { variant, scheduler, file, subjects } in &study.predictions {
-        let caption =
-            format!("Recorded in {file}, then what was predicted for “{variant}” under {scheduler}");
+        let caption = format!(
+            "Recorded in {file}, then what was predicted for “{variant}” under {scheduler}"
+        );
         section.push(replayed(study, subjects, main, &caption, "predicted"));
     }
     if !study.expectations.is_empty() {
@@ -334,7 +352,8 @@ fn replayed(
     caption: &str,
     other: &str,
 ) -> Table {
-    let shown = subjects.iter().filter(|subject| main.iter().any(|(_, name)| *name == subject.name));
+    let shown =
+        subjects.iter().filter(|subject| main.iter().any(|(_, name)| *name == subject.name));
     let row = |subject: &Replayed| {
         let mut cells = vec![Cell::head(named(Kind::Class, &subject.name, subject.tasks))];
         for metric in TASK_COLUMNS {
@@ -400,7 +419,8 @@ fn expectations(study: &Study) -> Table {
     let failed = study.expectations.iter().filter(|checked| !checked.holds).count();
     let all = study.expectations.len();
     let row = |checked: &crate::result::Checked| {
-        let (word, tone) = if checked.holds { ("holds", Tone::Good) } else { ("failed", Tone::Bad) };
+        let (word, tone) =
+            if checked.holds { ("holds", Tone::Good) } else { ("failed", Tone::Bad) };
         vec![
             Cell::head(&checked.expectation),
             Cell::text(format!("{}, {}", checked.scheduler, checked.variant)),

@@ -1,4 +1,5 @@
-//! Work in pieces: one thread makes the pieces, several work on them, and what they make comes in the order of the pieces.
+//! Work in pieces: one thread makes the pieces, several work on them, and what they make comes in
+//! the order of the pieces.
 
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
@@ -34,8 +35,9 @@ impl<P> Lanes<P> {
     }
 }
 
-/// Gives `take` what `work` makes of each piece that `make` gives, in their order; returns what `make` returns. `work` appends to
-/// an empty buffer; `state` makes what a thread keeps from piece to piece.
+/// Gives `take` what `work` makes of each piece that `make` gives, in their order; returns what
+/// `make` returns. `work` appends to an empty buffer; `state` makes what a thread keeps from piece
+/// to piece.
 ///
 /// # Errors
 /// The first one of `take`; the rest is left.
@@ -60,8 +62,8 @@ pub fn in_order<P: Send, R: Send, S, E>(
         let maker = scope.spawn(move || make(&mut Lanes { lanes, next: 0, open: true }));
         let mut result = Ok(());
         for (made, give_back) in results.iter().cycle() {
-            // Where it is the next one's turn and there is none, there are none behind it. (A thread that panicked comes up at
-            // the end of the scope.)
+            // Where it is the next one's turn and there is none, there are none behind it. (A
+            // thread that panicked comes up at the end of the scope.)
             let Ok(buffer) = made.recv() else { break };
             result = take(&buffer);
             if result.is_err() {

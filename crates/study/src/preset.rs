@@ -1,5 +1,5 @@
-//! The cost preset of this machine: reads the file that `schedlab calibrate` writes (`docs/calibration.md`) and gives the
-//! simulator's prices.
+//! The cost preset of this machine: reads the file that `schedlab calibrate` writes
+//! (`docs/calibration.md`) and gives the simulator's prices.
 
 use schedlab_model::Ns;
 use schedlab_model::text::nearest;
@@ -111,21 +111,26 @@ impl Preset {
         let preset: Preset = toml::from_str(&text)
             .map_err(|error| refuse(format!("not a calibration: {}", error.message())))?;
         if preset.schema != SCHEMA {
-            return Err(refuse(format!("schema {:?}, this schedlab reads {SCHEMA:?}", preset.schema)));
+            return Err(refuse(format!(
+                "schema {:?}, this schedlab reads {SCHEMA:?}",
+                preset.schema
+            )));
         }
         let longest = 1_000_000_000;
         if let Some((name, _)) = preset.simulator.iter().find(|(_, ns)| **ns > longest) {
             return Err(refuse(format!("{name} is longer than 1 s")));
         }
-        if let Some((name, _)) = preset.costs.iter().find(|(_, cost)| !cost.is_finite() || **cost < 0.0) {
+        if let Some((name, _)) =
+            preset.costs.iter().find(|(_, cost)| !cost.is_finite() || **cost < 0.0)
+        {
             return Err(refuse(format!("{name} is not a cost")));
         }
         Ok(preset)
     }
 }
 
-/// Where the file lies unless told otherwise: `$XDG_DATA_HOME/schedlab/this-machine.toml`, by default below
-/// `~/.local/share`. `None`: there is no home.
+/// Where the file lies unless told otherwise: `$XDG_DATA_HOME/schedlab/this-machine.toml`, by
+/// default below `~/.local/share`. `None`: there is no home.
 pub fn path() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let data = set("XDG_DATA_HOME").filter(|path| path.is_absolute());
@@ -139,7 +144,9 @@ pub fn path() -> Option<PathBuf> {
 /// There is none, or it cannot be read.
 pub fn this_machine() -> Result<Preset, PresetError> {
     let path = path().ok_or_else(|| {
-        PresetError(format!("the cost preset \"{THIS_MACHINE}\" has no place: set HOME or XDG_DATA_HOME"))
+        PresetError(format!(
+            "the cost preset \"{THIS_MACHINE}\" has no place: set HOME or XDG_DATA_HOME"
+        ))
     })?;
     Preset::read(&path)
 }
@@ -162,10 +169,13 @@ pub fn costs(name: &str) -> Result<Costs, PresetError> {
     }
     Costs::preset(name).ok_or_else(|| {
         let known = || Costs::presets().chain([THIS_MACHINE]);
-        let hint =
-            nearest(name, known()).map_or(String::new(), |right| format!(" (did you mean \"{right}\"?)"));
+        let hint = nearest(name, known())
+            .map_or(String::new(), |right| format!(" (did you mean \"{right}\"?)"));
         let all: Vec<&str> = known().collect();
-        PresetError(format!("there is no cost preset \"{name}\"{hint}: use one of {}", all.join(", ")))
+        PresetError(format!(
+            "there is no cost preset \"{name}\"{hint}: use one of {}",
+            all.join(", ")
+        ))
     })
 }
 

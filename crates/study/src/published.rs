@@ -1,6 +1,7 @@
-//! `schedlab published`: every figure of the gallery that was published, or measured with the real system, once, beside what
-//! comes out here, and why it differs. The figures are `published` of the scenarios' expectations, their sources are in
-//! `published/sources.toml`, and what was checked against recordings of the real systems is in `oracles/checked.json`.
+//! `schedlab published`: every figure of the gallery that was published, or measured with the real
+//! system, once, beside what comes out here, and why it differs. The figures are `published` of the
+//! scenarios' expectations, their sources are in `published/sources.toml`, and what was checked
+//! against recordings of the real systems is in `oracles/checked.json`.
 
 mod answer;
 mod page;
@@ -55,7 +56,8 @@ pub struct Figure {
     /// CPUs of the machine, where that is not the scenario's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<usize>,
-    /// How many tasks and rows of the scenario the figure is about. Of a maximum the largest is shown, else the farthest off.
+    /// How many tasks and rows of the scenario the figure is about. Of a maximum the largest is
+    /// shown, else the farthest off.
     pub lines: usize,
     /// What came out.
     #[serde(flatten)]
@@ -104,7 +106,8 @@ pub enum Standing {
 impl Figure {
     /// Whether it is evidence, and not as published.
     pub fn is_off(&self) -> bool {
-        self.kind != FigureKind::Fitted && matches!(self.standing(), Standing::Off | Standing::WordsFail)
+        self.kind != FigureKind::Fitted
+            && matches!(self.standing(), Standing::Off | Standing::WordsFail)
     }
 
     /// How it compares.
@@ -158,7 +161,8 @@ pub struct Gallery {
     /// [`SCHEMA`].
     #[schemars(extend("const" = SCHEMA))]
     pub schema: &'static str,
-    /// How many of the published figures are inside 10 %, and why the others are not: two sentences.
+    /// How many of the published figures are inside 10 %, and why the others are not: two
+    /// sentences.
     pub answer: [String; 2],
     /// Where the figures come from.
     pub sources: Vec<Source>,
@@ -173,7 +177,13 @@ impl Gallery {
     pub fn new(scenarios: Vec<Published>) -> Gallery {
         let named = |id: &str| all(&scenarios).any(|one| one.source.as_deref() == Some(id));
         let sources = sources().iter().filter(|source| named(&source.id)).cloned().collect();
-        Gallery { schema: SCHEMA, answer: answer(&scenarios), sources, checks: checks().to_vec(), scenarios }
+        Gallery {
+            schema: SCHEMA,
+            answer: answer(&scenarios),
+            sources,
+            checks: checks().to_vec(),
+            scenarios,
+        }
     }
 
     /// The figures of one kind and source, with the seeds of their scenario.
@@ -231,7 +241,8 @@ pub fn scenarios(names: &[String]) -> Result<Vec<Scenario>, StudyError> {
     names.iter().map(one).collect()
 }
 
-/// Runs one scenario unchanged, and on the other machines of its sweep that a published figure is about.
+/// Runs one scenario unchanged, and on the other machines of its sweep that a published figure is
+/// about.
 ///
 /// # Errors
 /// As [`compare_scenario`].
@@ -243,8 +254,9 @@ pub fn figures(scenario: &Scenario, jobs: usize) -> Result<Published, StudyError
         checked.extend(compare_scenario(&other, &options, &|_, _| ())?.expectations);
     }
     let published = scenario.expectations.iter().filter(|one| one.published.is_some());
-    let figures: Vec<Figure> =
-        published.filter_map(|one| figure(one, scenario.machine.topology.cpus(), &checked)).collect();
+    let figures: Vec<Figure> = published
+        .filter_map(|one| figure(one, scenario.machine.topology.cpus(), &checked))
+        .collect();
     Ok(Published {
         scenario: scenario.name.clone(),
         title: scenario.title.clone(),
@@ -255,7 +267,8 @@ pub fn figures(scenario: &Scenario, jobs: usize) -> Result<Published, StudyError
     })
 }
 
-/// The scenario on every other machine that an expectation names, with these expectations and their variants only.
+/// The scenario on every other machine that an expectation names, with these expectations and their
+/// variants only.
 fn others(scenario: &Scenario) -> Vec<Scenario> {
     let own = scenario.machine.topology.cpus();
     let mut sizes: Vec<usize> = scenario.expectations.iter().filter_map(|one| one.cpus).collect();
@@ -270,7 +283,8 @@ fn others(scenario: &Scenario) -> Vec<Scenario> {
             };
             other.expectations.iter().any(|one| asks(&one.variant) || asks(&one.over))
         };
-        let variants = scenario.variants.iter().filter(|variant| wanted(&variant.name)).cloned().collect();
+        let variants =
+            scenario.variants.iter().filter(|variant| wanted(&variant.name)).cloned().collect();
         other.variants = variants;
         other
     };
@@ -291,8 +305,8 @@ fn figure(expectation: &Expectation, own: usize, checked: &[Checked]) -> Option<
     };
     let shown = lines.clone().max_by(|a, b| weight(a).total_cmp(&weight(b)))?.clone();
     let publication = expectation.publication.clone();
-    let (source, name, fitted, cause) =
-        publication.map_or((None, None, false, None), |one| (one.source, one.figure, one.fitted, one.cause));
+    let (source, name, fitted, cause) = publication
+        .map_or((None, None, false, None), |one| (one.source, one.figure, one.fitted, one.cause));
     let kind = match source.as_deref().and_then(source::find) {
         _ if fitted => FigureKind::Fitted,
         Some(Source { kind: SourceKind::RealCode, .. }) => FigureKind::RealCode,

@@ -1,4 +1,5 @@
-//! The result of a comparison, as one versioned type. `docs/result-schema.md` describes every field.
+//! The result of a comparison, as one versioned type. `docs/result-schema.md` describes every
+//! field.
 
 use crate::change::Change;
 use crate::compare::Served;
@@ -36,7 +37,8 @@ pub struct Study {
     pub warmup_ns: u64,
     /// What it comes to, in two sentences.
     pub verdict: Verdict,
-    /// The numbers that it is about, the most important first: named by the scenario, else those that changed most.
+    /// The numbers that it is about, the most important first: named by the scenario, else those
+    /// that changed most.
     #[serde(default)]
     pub headline: Vec<Figure>,
     /// How well the method reproduces the recording; recordings only.
@@ -63,7 +65,8 @@ pub struct Study {
     /// The kernel sections of the scenario's programs: class, kind, distribution.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sections: Vec<String>,
-    /// Distributions and schedules behind the numbers, when they were asked for; not part of the JSON.
+    /// Distributions and schedules behind the numbers, when they were asked for; not part of the
+    /// JSON.
     #[serde(skip)]
     pub detail: Option<Box<Detail>>,
 }
@@ -103,7 +106,8 @@ pub struct Verdict {
     /// Place in `rows` of the one that the outcome is about, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub row: Option<usize>,
-    /// What the best bound reaches, and what the same setting gives under other schedulers of the table: sentences.
+    /// What the best bound reaches, and what the same setting gives under other schedulers of the
+    /// table: sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<String>,
 }
@@ -119,12 +123,15 @@ pub struct Row {
     pub subjects: Vec<Subject>,
     /// Hash of the event stream of each seed, in hexadecimal. Equal inputs give equal hashes.
     pub event_hashes: Vec<String>,
-    /// What happened that a reader must know (a knob that does not exist, tasks that wait for ever).
+    /// What happened that a reader must know (a knob that does not exist, tasks that wait for
+    /// ever).
     pub notes: Vec<String>,
-    /// Why the row is no setting of the first row's machine but a bound: it has more CPUs or fewer tasks.
+    /// Why the row is no setting of the first row's machine but a bound: it has more CPUs or fewer
+    /// tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<String>,
-    /// Why the row is about another load than the first row: it has other tasks, or they have other work.
+    /// Why the row is about another load than the first row: it has other tasks, or they have other
+    /// work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<String>,
     /// Place of the first row with the load of this one; missing: the first of all.
@@ -152,7 +159,8 @@ pub struct Subject {
     pub tasks: usize,
     /// Whether the variant changes it.
     pub changed: bool,
-    /// Recordings: its activations are no requests, because several share one: their number and length say nothing about work done.
+    /// Recordings: its activations are no requests, because several share one: their number and
+    /// length say nothing about work done.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub merges: bool,
     /// Its measurements; metrics of which nothing was counted are missing.
@@ -166,11 +174,12 @@ pub struct Cell {
     pub metric: Metric,
     /// Its value over the seeds.
     pub value: Estimate,
-    /// Recordings: half width of the interval that holds what a second recording would show (95 %), before it is cut to what is possible.
+    /// Recordings: half width of the interval that holds what a second recording would show (95 %),
+    /// before it is cut to what is possible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<f64>,
-    /// Between which values the number lies, and what its error is made of: of a recording what a second one would show, of a scenario
-    /// what the seeds say.
+    /// Between which values the number lies, and what its error is made of: of a recording what a
+    /// second one would show, of a scenario what the seeds say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_bar: Option<ErrorBar>,
     /// Of percentiles: where the true one lies, over the values of all runs.
@@ -186,7 +195,8 @@ pub struct Interval {
     /// Lower end in nanoseconds; missing where the values are too few for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<f64>,
-    /// Upper end in nanoseconds; missing where the values are too few for one: the percentile may be larger than all of them.
+    /// Upper end in nanoseconds; missing where the values are too few for one: the percentile may
+    /// be larger than all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<f64>,
     /// Values of all runs together.
@@ -254,8 +264,8 @@ pub struct Prediction {
     pub subjects: Vec<Replayed>,
 }
 
-/// What a class would have of a CPU without the tasks that never end, as parts of one CPU: as the recording's own moments of
-/// less and more contention say, and as simulated.
+/// What a class would have of a CPU without the tasks that never end, as parts of one CPU: as the
+/// recording's own moments of less and more contention say, and as simulated.
 #[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Alone {
     /// Name of the class.
@@ -272,7 +282,8 @@ pub struct Alone {
     pub simulated: f64,
 }
 
-/// What a class had in the second half of a recording, as parts of one CPU, and what the replay of its first half has there.
+/// What a class had in the second half of a recording, as parts of one CPU, and what the replay of
+/// its first half has there.
 #[derive(Clone, PartialEq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct SecondHalf {
     /// Name of the class.
@@ -314,7 +325,8 @@ pub struct ReplayedCell {
     /// Of percentiles: where the true one lies, over the recorded values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorded_interval: Option<Interval>,
-    /// The same over the values of all runs; of a prediction it starts from the recording as `simulated` does.
+    /// The same over the values of all runs; of a prediction it starts from the recording as
+    /// `simulated` does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated_interval: Option<Interval>,
 }
@@ -389,7 +401,8 @@ impl Study {
     pub fn events_hash(&self) -> String {
         let hashes = self.rows.iter().flat_map(|row| &row.event_hashes);
         let hash = hashes.fold(0, |all, one| {
-            random::mix(all ^ u64::from_str_radix(one, 16).unwrap_or_default()).wrapping_add(random::GOLDEN)
+            random::mix(all ^ u64::from_str_radix(one, 16).unwrap_or_default())
+                .wrapping_add(random::GOLDEN)
         });
         format!("{hash:016x}")
     }

@@ -1,7 +1,8 @@
-//! Workloads of rt-app (JSON) as scenarios. `docs/exchange-formats.md` says what is taken over and what is not; what a
-//! file loses on the way is written into the scenario as comments.
+//! Workloads of rt-app (JSON) as scenarios. `docs/exchange-formats.md` says what is taken over and
+//! what is not; what a file loses on the way is written into the scenario as comments.
 //!
-//! Source of the grammar: rt-app's own `doc/tutorial.txt` (scheduler-tools/rt-app, May 2026) and its examples.
+//! Source of the grammar: rt-app's own `doc/tutorial.txt` (scheduler-tools/rt-app, May 2026) and
+//! its examples.
 
 mod conditions;
 mod export;
@@ -88,8 +89,8 @@ pub fn load(path: &Path) -> Result<Imported, RtAppError> {
     parse(&name, &file, &text, cpus)
 }
 
-/// Makes a scenario out of the rt-app workload `text`; `file` is for messages. A task that names no CPUs may run on all of a
-/// machine that has `cpus` CPUs.
+/// Makes a scenario out of the rt-app workload `text`; `file` is for messages. A task that names no
+/// CPUs may run on all of a machine that has `cpus` CPUs.
 ///
 /// # Errors
 /// What is not JSON, not rt-app's grammar, or has no counterpart in a scenario, with its place.
@@ -105,8 +106,9 @@ pub fn parse(name: &str, file: &str, text: &str, cpus: usize) -> Result<Imported
     let cpus = i64::try_from(cpus).unwrap_or(1).clamp(1, MAX_CPUS as i64);
     let (draft, notes) = draft(name, &root, cpus).map_err(fail)?;
     let toml = draft.to_toml();
-    let mut scenario = parse_scenario(name, file, &toml)
-        .map_err(|error| fail((String::new(), format!("cannot run as a scenario: {}", error.message))))?;
+    let mut scenario = parse_scenario(name, file, &toml).map_err(|error| {
+        fail((String::new(), format!("cannot run as a scenario: {}", error.message)))
+    })?;
     scenario.notes.clone_from(&notes);
     Ok(Imported { toml, scenario, notes })
 }
@@ -123,8 +125,9 @@ fn draft(name: &str, root: &Json, cpus: i64) -> Result<(Draft, Vec<String>), Mis
             // It declares what is made from its first use anyway.
             "resources" => {}
             _ => {
-                let message =
-                    format!("an rt-app workload has `tasks`, `global` and `resources`, not `{key}`");
+                let message = format!(
+                    "an rt-app workload has `tasks`, `global` and `resources`, not `{key}`"
+                );
                 return Err((key.clone(), message));
             }
         }
@@ -147,7 +150,9 @@ fn draft(name: &str, root: &Json, cpus: i64) -> Result<(Draft, Vec<String>), Mis
         (Some(duration), _) => duration,
         (None, false) => OPEN_END_S,
         (None, true) => {
-            notes.insert(format!("it names no duration, and not all of its tasks end: {DURATION_S} s"));
+            notes.insert(format!(
+                "it names no duration, and not all of its tasks end: {DURATION_S} s"
+            ));
             DURATION_S
         }
     };
@@ -158,7 +163,9 @@ fn draft(name: &str, root: &Json, cpus: i64) -> Result<(Draft, Vec<String>), Mis
     ));
     let mut draft = Draft::default();
     draft.comments.push(format!("{name}: imported from an rt-app workload."));
-    draft.comments.extend(notes.iter().map(|note| format!("- {}", note.replace(['\n', '\r'], " "))));
+    draft
+        .comments
+        .extend(notes.iter().map(|note| format!("- {}", note.replace(['\n', '\r'], " "))));
     draft.set("title", quote(&format!("{name} (rt-app)")));
     draft.set("schedulers", "[\"linux-6.18\"]");
     draft.set("duration", quote(&format!("{duration}s")));
@@ -204,7 +211,11 @@ struct Global {
 }
 
 impl Global {
-    fn read(&mut self, entries: &[(String, Json)], notes: &mut BTreeSet<String>) -> Result<(), Mistake> {
+    fn read(
+        &mut self,
+        entries: &[(String, Json)],
+        notes: &mut BTreeSet<String>,
+    ) -> Result<(), Mistake> {
         for (key, value) in entries {
             let place = format!("global.{key}");
             match key.as_str() {
@@ -212,7 +223,10 @@ impl Global {
                     -1 => {}
                     seconds @ 1..=86_400 => self.duration_s = Some(seconds),
                     other => {
-                        return Err((place, format!("{other}: write 1 to 86400 seconds, or -1 for ever")));
+                        return Err((
+                            place,
+                            format!("{other}: write 1 to 86400 seconds, or -1 for ever"),
+                        ));
                     }
                 },
                 "default_policy" => self.policy = text(value, &place)?.to_owned(),
@@ -230,7 +244,9 @@ impl Global {
 fn object<'j>(value: &'j Json, place: &str) -> Result<&'j [(String, Json)], Mistake> {
     match value {
         Json::Object(entries) => Ok(entries),
-        other => Err((place.to_owned(), format!("must be an object in braces, not {}", other.kind()))),
+        other => {
+            Err((place.to_owned(), format!("must be an object in braces, not {}", other.kind())))
+        }
     }
 }
 
@@ -246,7 +262,10 @@ fn micros(value: &Json, place: &str) -> Result<u64, Mistake> {
     let number = number(value, place)?;
     let fits = u64::try_from(number).ok().filter(|us| *us <= 86_400_000_000);
     fits.ok_or_else(|| {
-        (place.to_owned(), format!("{number}: must be 0 to 86400000000 (microseconds, at most a day)"))
+        (
+            place.to_owned(),
+            format!("{number}: must be 0 to 86400000000 (microseconds, at most a day)"),
+        )
     })
 }
 

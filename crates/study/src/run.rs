@@ -1,5 +1,5 @@
-//! Running rows: every scheduler × variant × seed, on as many threads as asked for. The result does not
-//! depend on the number of threads.
+//! Running rows: every scheduler × variant × seed, on as many threads as asked for. The result does
+//! not depend on the number of threads.
 
 pub(crate) mod levels;
 mod nested;
@@ -35,10 +35,11 @@ pub(crate) struct Bench<'a> {
     pub(crate) seeds: &'a [u64],
     /// Observe each plan's first seed.
     pub(crate) keep: Option<&'a Keep>,
-    /// Measure with the analysis of recordings instead of the simulator's own metrics; the function names
-    /// the tasks that must be measured by themselves.
+    /// Measure with the analysis of recordings instead of the simulator's own metrics; the function
+    /// names the tasks that must be measured by themselves.
     pub(crate) as_recording: Option<&'a (dyn Fn(usize) -> Option<String> + Sync)>,
-    /// Measure requests, too, by what the simulated tasks exchange; a measurement of none to begin with.
+    /// Measure requests, too, by what the simulated tasks exchange; a measurement of none to begin
+    /// with.
     pub(crate) requests: Option<&'a RequestTimes>,
     /// Threads; 0 = one per CPU.
     pub(crate) jobs: usize,
@@ -92,13 +93,18 @@ impl RowPlan {
 }
 
 impl Bench<'_> {
-    /// Runs every plan with every seed; the outer order is that of the plans, the inner that of the seeds. A plan whose tasks the
-    /// scheduler does not admit leaves `plans` unless it is the first, and a sentence about it is returned.
-    pub(crate) fn run(&self, plans: &mut Vec<RowPlan>) -> Result<(Vec<Vec<Run>>, Vec<String>), StudyError> {
+    /// Runs every plan with every seed; the outer order is that of the plans, the inner that of the
+    /// seeds. A plan whose tasks the scheduler does not admit leaves `plans` unless it is the
+    /// first, and a sentence about it is returned.
+    pub(crate) fn run(
+        &self,
+        plans: &mut Vec<RowPlan>,
+    ) -> Result<(Vec<Vec<Run>>, Vec<String>), StudyError> {
         let all = plans.len() * self.seeds.len();
         let done = AtomicUsize::new(0);
         let one = |index: usize| {
-            let run = self.one(&plans[index / self.seeds.len()], self.seeds[index % self.seeds.len()]);
+            let run =
+                self.one(&plans[index / self.seeds.len()], self.seeds[index % self.seeds.len()]);
             (self.progress)(done.fetch_add(1, Ordering::Relaxed) + 1, all);
             run
         };
@@ -117,7 +123,9 @@ impl Bench<'_> {
                     kept.push(plan);
                     all_runs.push(own);
                 }
-                Err(error) if index > 0 && error.is_admission() => refused.push(format!("left out: {error}")),
+                Err(error) if index > 0 && error.is_admission() => {
+                    refused.push(format!("left out: {error}"))
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -209,10 +217,18 @@ fn stuck(outcome: &Outcome, workload: &Workload, duration: Ns) -> Vec<String> {
         return Vec::new();
     }
     let what = match first.waits_for {
-        WaitsFor::Receive(channel) => format!("channel `{}`", workload.channels[channel.index()].name),
-        WaitsFor::Room(channel) => format!("room in channel `{}`", workload.channels[channel.index()].name),
-        WaitsFor::Lock(_, Some(owner)) => format!("a lock of `{}`", workload.tasks[owner.index()].name),
-        WaitsFor::Object(object) => format!("object `{}`", workload.exchange.objects[object.index()].name),
+        WaitsFor::Receive(channel) => {
+            format!("channel `{}`", workload.channels[channel.index()].name)
+        }
+        WaitsFor::Room(channel) => {
+            format!("room in channel `{}`", workload.channels[channel.index()].name)
+        }
+        WaitsFor::Lock(_, Some(owner)) => {
+            format!("a lock of `{}`", workload.tasks[owner.index()].name)
+        }
+        WaitsFor::Object(object) => {
+            format!("object `{}`", workload.exchange.objects[object.index()].name)
+        }
         WaitsFor::Executor(executor) => {
             format!("work for `{}`", workload.exchange.executors[executor.index()].name)
         }

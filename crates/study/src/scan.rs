@@ -1,4 +1,5 @@
-//! One setting with many values: `base_slice_ns=0.7ms,1.4ms,2.8ms` (a knob) or `sysbench nice=0..19` (a setting of a target).
+//! One setting with many values: `base_slice_ns=0.7ms,1.4ms,2.8ms` (a knob) or
+//! `sysbench nice=0..19` (a setting of a target).
 
 use crate::variant::quoted_target;
 
@@ -17,7 +18,8 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Reads `[TARGET ]KEY=VALUE,VALUE...`; a range of whole numbers is `LOW..HIGH`. Without a target the key is a knob of the scheduler.
+    /// Reads `[TARGET ]KEY=VALUE,VALUE...`; a range of whole numbers is `LOW..HIGH`. Without a
+    /// target the key is a knob of the scheduler.
     ///
     /// # Errors
     /// What is wrong, and what is allowed.
@@ -44,7 +46,8 @@ impl Scan {
 
     /// Returns a variant for each value, as a user would write it; it is its own name.
     pub fn variants(&self) -> Vec<String> {
-        let named = |value: &String| format!("{} {}={value}", quoted_target(&self.target), self.key);
+        let named =
+            |value: &String| format!("{} {}={value}", quoted_target(&self.target), self.key);
         self.values.iter().map(named).collect()
     }
 }

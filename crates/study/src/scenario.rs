@@ -1,8 +1,9 @@
-//! Scenarios: a machine, a workload, schedulers, variants and expectations, written by hand in TOML.
+//! Scenarios: a machine, a workload, schedulers, variants and expectations, written by hand in
+//! TOML.
 //!
-//! The format is described in `docs/scenario-format.md`. [`load`] reads a file, [`parse`] a text; both check
-//! everything that can be checked without running, and every mistake comes back as a [`ScenarioError`] with
-//! its place.
+//! The format is described in `docs/scenario-format.md`. [`load`] reads a file, [`parse`] a text;
+//! both check everything that can be checked without running, and every mistake comes back as a
+//! [`ScenarioError`] with its place.
 
 mod delegation;
 mod document;
@@ -105,7 +106,8 @@ pub struct Scenario {
     pub variants: Vec<Variant>,
     /// Name of the workload without a variant in tables.
     pub baseline: String,
-    /// What the baseline leaves out of (or changes in) the tasks of the file; variants begin with all of them.
+    /// What the baseline leaves out of (or changes in) the tasks of the file; variants begin with
+    /// all of them.
     pub baseline_set: Option<Variant>,
     /// Other numbers of CPUs and tasks.
     pub sweep: Option<Sweep>,
@@ -129,14 +131,18 @@ pub struct Scenario {
 pub fn load(path: &Path) -> Result<Scenario, ScenarioError> {
     let file = path.display().to_string();
     let source = Source { file: &file, text: "" };
-    let fail = |error: std::io::Error| source.error_without_place(format!("cannot be read: {error}"));
+    let fail =
+        |error: std::io::Error| source.error_without_place(format!("cannot be read: {error}"));
     let bytes = schedlab_files::read_named(path, MAX_BYTES).map_err(fail)?;
     let text = String::from_utf8(bytes).map_err(|_| {
         source.error_without_place(
             "is not a text file: a scenario is TOML in UTF-8 (see docs/scenario-format.md)",
         )
     })?;
-    let name = path.file_stem().map(|stem| shown(&stem.to_string_lossy()).into_owned()).unwrap_or_default();
+    let name = path
+        .file_stem()
+        .map(|stem| shown(&stem.to_string_lossy()).into_owned())
+        .unwrap_or_default();
     parse(&name, &file, &text)
 }
 
@@ -169,8 +175,9 @@ impl Reader<'_> {
         let vms = vm::read(root, &groups, cpus)?;
         let delegation = delegation::read(root, cpus)?;
         if delegation.place != Place::Kernel && !vms.is_empty() {
-            return Err(root
-                .error_of_file("virtual machines do not run behind agents: leave out `vm` or [delegation]"));
+            return Err(root.error_of_file(
+                "virtual machines do not run behind agents: leave out `vm` or [delegation]",
+            ));
         }
         let channels = source::read_channels(root, &mut names)?;
         let inheriting_locks = source::read_locks(root, &mut names)?;
@@ -178,24 +185,36 @@ impl Reader<'_> {
         let sources = source::read(root, &names)?;
         let locks = names.locks.len() as u32;
         let specs = tasks.specs;
-        let found =
-            Workload { groups, tasks: specs, channels, locks, inheriting_locks, ..Workload::default() };
+        let found = Workload {
+            groups,
+            tasks: specs,
+            channels,
+            locks,
+            inheriting_locks,
+            ..Workload::default()
+        };
         let mut workload = Workload { sources, ..found };
-        let at = |index: usize, message: String| self.source.error(tasks.places[index].clone(), message);
+        let at =
+            |index: usize, message: String| self.source.error(tasks.places[index].clone(), message);
         waits::check(&workload, &names.locks).map_err(|(index, message)| at(index, message))?;
         workload.check(cpus).map_err(|error| self.misfit(&workload, &error, &at))?;
         let mut classes = tasks.classes;
         if machine.kernel.threaded_irqs.is_some()
             && let Some(index) = names.tasks.iter().position(|name| name.starts_with("irq/"))
         {
-            return Err(at(index, "`irq/N` is the name of an interrupt thread (threaded_irqs)".to_owned()));
+            return Err(at(
+                index,
+                "`irq/N` is the name of an interrupt thread (threaded_irqs)".to_owned(),
+            ));
         }
         let threads = machine.kernel.add_threads(&mut workload, cpus);
         classes.extend((0..threads).map(|_| IRQ_CLASS.to_owned()));
         if threads > 0 && !vms.is_empty() {
-            return Err(root.error_of_file("`threaded_irqs` and `vm` do not go together yet: leave one out"));
+            return Err(root
+                .error_of_file("`threaded_irqs` and `vm` do not go together yet: leave one out"));
         }
-        let text = |key: &'static str| root.optional(key, |item| Ok(item.text()?.trim().to_owned()));
+        let text =
+            |key: &'static str| root.optional(key, |item| Ok(item.text()?.trim().to_owned()));
         let about = root.optional("about", |item| Ok(item.prose()?.trim().to_owned()))?;
         let duration = self.duration(&workload)?;
         let mut scenario = Scenario {
@@ -217,7 +236,8 @@ impl Reader<'_> {
             end_with_tasks: self.ends_with_tasks(&workload)?,
             warmup: self.warmup(duration)?,
             seed: root.optional("seed", |item| item.integer(0, i64::MAX))?.unwrap_or(1) as u64,
-            repetitions: root.optional("repetitions", |item| item.integer(1, 1000))?.unwrap_or(1) as u32,
+            repetitions: root.optional("repetitions", |item| item.integer(1, 1000))?.unwrap_or(1)
+                as u32,
             workload,
             expectations: Vec::new(),
             notes: Vec::new(),
@@ -233,8 +253,12 @@ impl Reader<'_> {
     /// Reads what names tasks and groups of the scenario, which are all known by now.
     fn named(&self, mut scenario: Scenario) -> Result<Scenario, ScenarioError> {
         let subject = scenario.subject();
-        if let Some(name) = scenario.delegation.outside.iter().find(|name| subject.tasks(name).is_empty()) {
-            return Err(self.root.error_of_file(format!("[delegation] outside: {}", subject.unknown(name))));
+        if let Some(name) =
+            scenario.delegation.outside.iter().find(|name| subject.tasks(name).is_empty())
+        {
+            return Err(self
+                .root
+                .error_of_file(format!("[delegation] outside: {}", subject.unknown(name))));
         }
         scenario.baseline_set = self.baseline_set(&scenario)?;
         scenario.variants = self.variants(&scenario)?;
@@ -289,7 +313,9 @@ impl Reader<'_> {
         if let Some(item) = self.root.get("duration") {
             let duration = item.positive_time()?;
             if duration > MAX_DURATION {
-                return Err(item.error("`duration` is longer than a virtual day (24 hours are 1440m)"));
+                return Err(
+                    item.error("`duration` is longer than a virtual day (24 hours are 1440m)")
+                );
             }
             return Ok(duration);
         }
@@ -309,14 +335,16 @@ impl Reader<'_> {
             "duration" => return Ok(false),
             "tasks" => {}
             other => {
-                return Err(
-                    item.error(format!("`{other}`: a run ends with its \"tasks\" or its \"duration\""))
-                );
+                return Err(item.error(format!(
+                    "`{other}`: a run ends with its \"tasks\" or its \"duration\""
+                )));
             }
         }
         let elsewhere = ["vm", "delegation"].into_iter().find(|key| self.root.get(key).is_some());
         if let Some(key) = elsewhere {
-            return Err(item.error(format!("a run with `{key}` ends with its duration: leave out `end`")));
+            return Err(
+                item.error(format!("a run with `{key}` ends with its duration: leave out `end`"))
+            );
         }
         match endless(workload) {
             Some(what) => Err(item.error(format!("the tasks of this workload never end: {what}"))),
@@ -328,7 +356,9 @@ impl Reader<'_> {
         let Some(item) = self.root.get("warmup") else { return Ok(Ns::ZERO) };
         let warmup = item.time()?;
         if warmup >= duration {
-            return Err(item.error(format!("`warmup` must be shorter than the duration ({duration})")));
+            return Err(
+                item.error(format!("`warmup` must be shorter than the duration ({duration})"))
+            );
         }
         Ok(warmup)
     }
@@ -349,15 +379,21 @@ impl Reader<'_> {
         for section in self.root.sections("variant", "[[variant]]", &keys)? {
             let name = section.need("name", "name = \"batch idle\"")?;
             let label = name.text()?.trim();
-            if label.is_empty() || label == scenario.baseline || variants.iter().any(|v| v.name == label) {
+            if label.is_empty()
+                || label == scenario.baseline
+                || variants.iter().any(|v| v.name == label)
+            {
                 return Err(name.error(format!("the name `{label}` is empty or already taken")));
             }
             let set = section.need("set", "set = \"sysbench policy=idle\"")?;
             let mut variant =
                 Variant::parse_named(label, set.prose()?).map_err(|e| set.error(e.to_string()))?;
             if let Some(only) = section.get("schedulers") {
-                variant.schedulers =
-                    only.list()?.iter().map(|item| Ok(item.text()?.to_owned())).collect::<Result<_, _>>()?;
+                variant.schedulers = only
+                    .list()?
+                    .iter()
+                    .map(|item| Ok(item.text()?.to_owned()))
+                    .collect::<Result<_, _>>()?;
             }
             let subject = scenario.subject();
             variant.apply(&subject).map_err(|error| set.error(error.to_string()))?;
@@ -391,7 +427,11 @@ impl Reader<'_> {
         sections.iter().map(|section| self.expectation(section, scenario)).collect()
     }
 
-    fn expectation(&self, section: &Section<'_>, scenario: &Scenario) -> Result<Expectation, ScenarioError> {
+    fn expectation(
+        &self,
+        section: &Section<'_>,
+        scenario: &Scenario,
+    ) -> Result<Expectation, ScenarioError> {
         let metric: Metric = section.need("metric", "metric = \"share\"")?.parse()?;
         let is = section.need("is", "is = \"0.5 ± 0.005\"")?;
         let text = |key: &'static str| section.optional(key, |item| Ok(item.prose()?.to_owned()));
@@ -407,10 +447,12 @@ impl Reader<'_> {
             .map(String::as_str)
             .chain(scenario.workload.tasks.iter().map(|task| task.name.as_str()))
             .collect();
-        let sources: Vec<&str> = scenario.workload.sources.iter().map(|s| s.name.as_str()).collect();
+        let sources: Vec<&str> =
+            scenario.workload.sources.iter().map(|s| s.name.as_str()).collect();
         let specs: Vec<String> = scenario.schedulers.iter().map(ToString::to_string).collect();
         let specs: Vec<&str> = specs.iter().map(String::as_str).collect();
-        let channels: Vec<&str> = scenario.workload.channels.iter().map(|c| c.name.as_str()).collect();
+        let channels: Vec<&str> =
+            scenario.workload.channels.iter().map(|c| c.name.as_str()).collect();
         let (task, source) = (known("task", &tasks)?, known("source", &sources)?);
         let channel = known("channel", &channels)?;
         let machine = section.optional("machine", |item| item.flag())?.unwrap_or(false);
@@ -426,13 +468,18 @@ impl Reader<'_> {
                  only them and switches",
             ));
         }
-        if task.is_none() && !machine && !matches!(metric, Metric::Throughput | Metric::Response(_)) {
-            return Err(section.error("a source or a channel has only the metrics throughput and response"));
+        if task.is_none() && !machine && !matches!(metric, Metric::Throughput | Metric::Response(_))
+        {
+            return Err(
+                section.error("a source or a channel has only the metrics throughput and response")
+            );
         }
         let over = known("over", &variants)?;
         let over_scheduler = known("over_scheduler", &specs)?;
         if let Some(item) = section.get("over_scheduler").filter(|_| over.is_none()) {
-            return Err(item.error("`over_scheduler` says whose row of `over` to divide by: add `over`"));
+            return Err(
+                item.error("`over_scheduler` says whose row of `over` to divide by: add `over`")
+            );
         }
         Ok(Expectation {
             metric,
@@ -442,7 +489,8 @@ impl Reader<'_> {
             machine,
             scheduler: known("scheduler", &specs)?,
             variant: known("variant", &variants)?,
-            bound: expect::parse_bound(is.text()?, metric, over.is_some()).map_err(|e| is.error(e))?,
+            bound: expect::parse_bound(is.text()?, metric, over.is_some())
+                .map_err(|e| is.error(e))?,
             over,
             over_scheduler,
             is: is.text()?.to_owned(),
@@ -476,7 +524,11 @@ impl Scenario {
 }
 
 /// A text (or glob) that must match one of `names`.
-fn named(section: &Section<'_>, key: &'static str, names: &[&str]) -> Result<Option<String>, ScenarioError> {
+fn named(
+    section: &Section<'_>,
+    key: &'static str,
+    names: &[&str],
+) -> Result<Option<String>, ScenarioError> {
     let Some(item) = section.get(key) else { return Ok(None) };
     let text = item.text()?;
     if names.iter().any(|name| schedlab_model::text::glob(text, name)) {
@@ -487,7 +539,10 @@ fn named(section: &Section<'_>, key: &'static str, names: &[&str]) -> Result<Opt
         .unwrap_or_else(|| match names.is_empty() {
             true => format!("; this scenario has no {key}"),
             false => {
-                format!("; there are: {}", names.iter().take(12).copied().collect::<Vec<_>>().join(", "))
+                format!(
+                    "; there are: {}",
+                    names.iter().take(12).copied().collect::<Vec<_>>().join(", ")
+                )
             }
         });
     Err(item.error(format!("there is no {key} `{text}`{hint}")))
@@ -495,13 +550,17 @@ fn named(section: &Section<'_>, key: &'static str, names: &[&str]) -> Result<Opt
 
 /// What keeps the workload from ending, in words.
 fn endless(workload: &Workload) -> Option<String> {
-    let source = workload.sources.iter().find(|source| !matches!(source.kind, SourceKind::Recorded { .. }));
+    let source =
+        workload.sources.iter().find(|source| !matches!(source.kind, SourceKind::Recorded { .. }));
     if let Some(source) = source {
         return Some(format!("source `{}` sends for ever", source.name));
     }
     let loops = workload.tasks.iter().find(|task| {
-        let waits = |op: &Op| matches!(op, Op::Receive(_) | Op::ReceiveAll(_) | Op::ReceiveCount { .. });
-        task.program.repeat_from.is_some_and(|from| !task.program.ops[from as usize..].iter().any(waits))
+        let waits =
+            |op: &Op| matches!(op, Op::Receive(_) | Op::ReceiveAll(_) | Op::ReceiveCount { .. });
+        task.program
+            .repeat_from
+            .is_some_and(|from| !task.program.ops[from as usize..].iter().any(waits))
     });
     loops.map(|task| format!("task `{}` starts its program over and over", task.name))
 }

@@ -1,4 +1,5 @@
-//! The JSON Schema of each result of this crate, made from its type: a field is described once, in its doc comment.
+//! The JSON Schema of each result of this crate, made from its type: a field is described once, in
+//! its doc comment.
 
 use crate::decision_cost::DecisionCostResult;
 use crate::diff::Diff;
@@ -10,7 +11,9 @@ use crate::published::Gallery;
 use crate::result::Study;
 use crate::tune::Tuned;
 use crate::xen::Host;
-use crate::{decision_cost, diff, error_output, glossary, listing, preset, published, result, tune, xen};
+use crate::{
+    decision_cost, diff, error_output, glossary, listing, preset, published, result, tune, xen,
+};
 use schedlab_trace::analysis::show::json::{self as show, ShowOutput};
 use schedlab_trace::export::output::{self as export, ExportOutput};
 use schedlab_trace::import::output::{self as import, ImportOutput};

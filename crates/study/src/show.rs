@@ -1,4 +1,5 @@
-//! `schedlab show`: analyses of a recording, or of a simulated scenario, over the part that the user asked for.
+//! `schedlab show`: analyses of a recording, or of a simulated scenario, over the part that the
+//! user asked for.
 
 use crate::StudyError;
 use crate::gallery::Found;
@@ -39,12 +40,12 @@ pub struct ShowOptions {
     pub by: Option<By>,
 }
 
-/// What is to be shown: a recording, or the events of a simulated scenario with one of its variants (`None`: as its
-/// first row has it). Of a recording no event behind `to` is kept.
+/// What is to be shown: a recording, or the events of a simulated scenario with one of its variants
+/// (`None`: as its first row has it). Of a recording no event behind `to` is kept.
 ///
 /// # Errors
-/// A file that cannot be read, a scheduler or variant that does not exist, a run that fails; a scheduler or variant for
-/// a recording.
+/// A file that cannot be read, a scheduler or variant that does not exist, a run that fails; a
+/// scheduler or variant for a recording.
 pub fn open(
     found: Found,
     scheduler: Option<&SchedulerSpec>,
@@ -72,9 +73,9 @@ fn recording(path: &Path, to: Ns) -> Result<Recording, StudyError> {
     let read = match !path.is_file() || import::is_foreign(path) {
         _ if to < Ns::MAX => Recording::open_up_to(path, to),
         true => Recording::open(path),
-        false => {
-            std::thread::scope(|threads| Recording::of_blocks(ahead(threads, path), ReadLimits::default()))
-        }
+        false => std::thread::scope(|threads| {
+            Recording::of_blocks(ahead(threads, path), ReadLimits::default())
+        }),
     };
     let recording = read.map_err(|error| named(path, error))?;
     not_empty(path, recording.events.len(), &recording)?;
@@ -89,8 +90,8 @@ pub struct About {
     in_order: bool,
 }
 
-/// Returns what is known of a recording without its events; `None` when it cannot be read twice, as a pipe, or is a trace that
-/// has to be imported first.
+/// Returns what is known of a recording without its events; `None` when it cannot be read twice, as
+/// a pipe, or is a trace that has to be imported first.
 ///
 /// # Errors
 /// A file that cannot be read, that is no recording, or one without events.
@@ -105,8 +106,8 @@ pub fn about(path: &Path) -> Result<Option<About>, StudyError> {
     Ok(Some(About { recording, in_order: index.is_in_order() }))
 }
 
-/// Hands on the rows of `--timehist` alone while the recording is read, as far as blocks have events up to `to`. `None`: the reader is
-/// gone.
+/// Hands on the rows of `--timehist` alone while the recording is read, as far as blocks have
+/// events up to `to`. `None`: the reader is gone.
 ///
 /// # Errors
 /// A file that cannot be read, or without events. Rows before a fault may have been handed on.
@@ -137,8 +138,8 @@ pub fn list(
     Ok(Some(listed))
 }
 
-/// Reads all of a recording, as every command does, and returns it without its events, with what was repaired. Memory does not grow
-/// with its length.
+/// Reads all of a recording, as every command does, and returns it without its events, with what
+/// was repaired. Memory does not grow with its length.
 ///
 /// # Errors
 /// A file that cannot be read, or without events.
@@ -156,7 +157,8 @@ pub fn checked(path: &Path) -> Result<Listed, StudyError> {
     let in_order = about(path)?.is_some_and(|about| about.in_order);
     let mut rows = Dropped(None);
     let mut listing = Listing::new(&mut rows, in_order);
-    let listed = std::thread::scope(|threads| listing.all(|| ahead(threads, path), ReadLimits::default()));
+    let listed =
+        std::thread::scope(|threads| listing.all(|| ahead(threads, path), ReadLimits::default()));
     let listed = listed.map_err(|error| named(path, error))?;
     not_empty(path, listed.events, &listed.about)?;
     Ok(listed)
@@ -165,7 +167,9 @@ pub fn checked(path: &Path) -> Result<Listed, StudyError> {
 /// Hands on the rows of what is before a damaged block, as if the recording had been cut off there.
 fn before_damage(path: &Path, error: &TraceError, listing: &mut Listing<'_>) {
     if let TraceError::Damaged { offset, .. } = error {
-        let before = |part: &Result<Part, TraceError>| part.as_ref().is_ok_and(|part| part.start() < *offset);
+        let before = |part: &Result<Part, TraceError>| {
+            part.as_ref().is_ok_and(|part| part.start() < *offset)
+        };
         let read = std::thread::scope(|threads| {
             Recording::of_blocks(ahead(threads, path).take_while(before), ReadLimits::default())
         });
@@ -193,7 +197,9 @@ impl Take for Rows<'_> {
 
 fn not_empty(path: &Path, events: usize, recording: &Recording) -> Result<(), StudyError> {
     match events {
-        0 => Err(StudyError::NoEvents { path: path.to_owned(), cut_off: recording.repairs.cut_off }),
+        0 => {
+            Err(StudyError::NoEvents { path: path.to_owned(), cut_off: recording.repairs.cut_off })
+        }
         _ => Ok(()),
     }
 }
@@ -237,11 +243,13 @@ fn named(path: &Path, error: TraceError) -> StudyError {
     }
 }
 
-/// Returns the events of a scenario's first seed under one scheduler (`None`: its first) with one of its variants (`None`: as its first
-/// row has it), as a recording. Of virtual machines it is the hypervisor's view: its tasks are vCPUs.
+/// Returns the events of a scenario's first seed under one scheduler (`None`: its first) with one
+/// of its variants (`None`: as its first row has it), as a recording. Of virtual machines it is the
+/// hypervisor's view: its tasks are vCPUs.
 ///
 /// # Errors
-/// A scheduler or variant that does not exist, a run that fails, or [`StudyError::Stopped`] after `stop` became true.
+/// A scheduler or variant that does not exist, a run that fails, or [`StudyError::Stopped`] after
+/// `stop` became true.
 pub fn simulate(
     scenario: &Scenario,
     scheduler: Option<&SchedulerSpec>,
@@ -251,8 +259,8 @@ pub fn simulate(
     Ok(simulated(scenario, scheduler, variant, stop)?.1)
 }
 
-/// The events of a scenario's first seed under one scheduler, as a recording. Of virtual machines it is the
-/// hypervisor's view: its tasks are vCPUs.
+/// The events of a scenario's first seed under one scheduler, as a recording. Of virtual machines
+/// it is the hypervisor's view: its tasks are vCPUs.
 pub(crate) fn simulated(
     scenario: &Scenario,
     scheduler: Option<&SchedulerSpec>,
@@ -260,8 +268,9 @@ pub(crate) fn simulated(
     stop: Option<&Arc<AtomicBool>>,
 ) -> Result<(RowPlan, Recording), StudyError> {
     let spec = scheduler.or(scenario.schedulers.first());
-    let spec = spec
-        .ok_or_else(|| StudyError::Option("the scenario names no scheduler: use --scheduler".to_owned()))?;
+    let spec = spec.ok_or_else(|| {
+        StudyError::Option("the scenario names no scheduler: use --scheduler".to_owned())
+    })?;
     let plan = crate::run::RowPlan::of_scenario(scenario, spec, variant)?;
     let machine = scenario.simulated_machine();
     let machine = schedlab_sim::Machine { preemption: plan.preemption.clone(), ..machine };
@@ -285,7 +294,8 @@ pub(crate) fn simulated(
     Ok((plan, recording))
 }
 
-/// The tasks in the events of a row: those of the workload; or those outside of virtual machines, then the vCPUs.
+/// The tasks in the events of a row: those of the workload; or those outside of virtual machines,
+/// then the vCPUs.
 fn tasks_of(plan: &RowPlan) -> Vec<TaskInfo> {
     let inside = |task: &TaskSpec| plan.vms.iter().any(|vm| vm.group == task.group);
     let mut tasks: Vec<TaskInfo> = Vec::new();
@@ -295,7 +305,11 @@ fn tasks_of(plan: &RowPlan) -> Vec<TaskInfo> {
     for vm in &plan.vms {
         for name in vm.vcpu_names() {
             let number = tasks.len() as u32 + 1;
-            tasks.push(TaskInfo { group: vm.group, known: true, ..TaskInfo::unknown(number, number, name) });
+            tasks.push(TaskInfo {
+                group: vm.group,
+                known: true,
+                ..TaskInfo::unknown(number, number, name)
+            });
         }
     }
     tasks
@@ -315,7 +329,9 @@ pub fn scope(recording: &Recording, options: &ShowOptions) -> Result<Scope, Stud
     let cpus = header.topology.cpus();
     if let Some(cpu) = options.cpu.filter(|&cpu| cpu as usize >= cpus) {
         let last = cpus - 1;
-        return Err(StudyError::Option(format!("--cpu {cpu}: the recording has the CPUs 0 to {last}")));
+        return Err(StudyError::Option(format!(
+            "--cpu {cpu}: the recording has the CPUs 0 to {last}"
+        )));
     }
     Ok(Scope {
         from,
@@ -373,7 +389,8 @@ fn tasks(header: &Header, options: &ShowOptions) -> Result<Option<Vec<bool>>, St
 /// Some of the names, each once.
 fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let all: std::collections::BTreeSet<&str> = names.collect();
-    let more = if all.len() > 12 { format!(", and {} more", all.len() - 12) } else { String::new() };
+    let more =
+        if all.len() > 12 { format!(", and {} more", all.len() - 12) } else { String::new() };
     let first: Vec<&str> = all.into_iter().take(12).collect();
     if first.is_empty() { "none".to_owned() } else { first.join(", ") + &more }
 }

@@ -1,9 +1,9 @@
-//! `schedlab tune`: searches the settings of one to three knobs for the one that serves a goal best, says what it costs, and how sure
-//! that is.
+//! `schedlab tune`: searches the settings of one to three knobs for the one that serves a goal
+//! best, says what it costs, and how sure that is.
 //!
-//! Every setting is a row of a comparison ([`compare`](crate::compare)) with the same replay, errors and distrust. Many settings are
-//! first run with one seed, and those that no other is better than go on with more; the answer comes from seeds that the
-//! search has not seen.
+//! Every setting is a row of a comparison ([`compare`](crate::compare)) with the same replay,
+//! errors and distrust. Many settings are first run with one seed, and those that no other is
+//! better than go on with more; the answer comes from seeds that the search has not seen.
 
 mod answer;
 mod confirm;
@@ -96,7 +96,8 @@ pub fn tune(
     let (points, grid) = space::points(&space, &base, options.trials, first).map_err(fault)?;
     let rounds = rounds(points.len(), 1, options.seeds, input.may_be_shorter());
     let how = if grid { "grid" } else { "sample" };
-    let begun = Begun { space: &space, how, tried: points.len(), before: Vec::new(), rounds, first };
+    let begun =
+        Begun { space: &space, how, tried: points.len(), before: Vec::new(), rounds, first };
     let mut run = Running::new(input, options, &base, progress);
     run.finish(points, begun, held_out)
 }
@@ -129,7 +130,11 @@ fn rounds(count: usize, mut with: u32, seeds: u32, may_be_shorter: bool) -> Vec<
     let mut left = count;
     let mut rounds = Vec::new();
     while left > FINALISTS {
-        rounds.push(Stage { settings: left, seeds: with.min(seeds), short: may_be_shorter && with == 1 });
+        rounds.push(Stage {
+            settings: left,
+            seeds: with.min(seeds),
+            short: may_be_shorter && with == 1,
+        });
         left = left.div_ceil(HALVING).max(FINALISTS);
         with *= HALVING as u32;
     }
@@ -161,7 +166,8 @@ impl<'a> Running<'a> {
         Running { input, options, base, progress, done: 0, all: 0 }
     }
 
-    /// Goes through the rounds, makes the answer from the last one, and tries it on what the search did not see.
+    /// Goes through the rounds, makes the answer from the last one, and tries it on what the search
+    /// did not see.
     fn finish(
         &mut self,
         points: Vec<Point>,
@@ -169,8 +175,9 @@ impl<'a> Running<'a> {
         held_out: &[HeldOut<'_>],
     ) -> Result<Tuned, StudyError> {
         let options = self.options;
-        self.all = begun.rounds.iter().map(|round| runs(round.settings, round.seeds)).sum::<usize>()
-            + runs(points.len().min(FINALISTS), options.seeds) * (1 + held_out.len());
+        self.all =
+            begun.rounds.iter().map(|round| runs(round.settings, round.seeds)).sum::<usize>()
+                + runs(points.len().min(FINALISTS), options.seeds) * (1 + held_out.len());
         let (points, dropped) = self.halve(points, &begun.rounds, begun.first)?;
         // Seeds that the search has not seen.
         let searched = !begun.rounds.is_empty() || !begun.before.is_empty();
@@ -189,9 +196,11 @@ impl<'a> Running<'a> {
                 .collect(),
         };
         let mut tuned = answer::answer(self.input, options, search, &study, &points, dropped)?;
-        let mut wanted: Vec<usize> = tuned.recommended.into_iter().chain(tuned.largest_gain).collect();
+        let mut wanted: Vec<usize> =
+            tuned.recommended.into_iter().chain(tuned.largest_gain).collect();
         wanted.dedup();
-        let names: Vec<&str> = wanted.iter().map(|&place| tuned.settings[place].setting.as_str()).collect();
+        let names: Vec<&str> =
+            wanted.iter().map(|&place| tuned.settings[place].setting.as_str()).collect();
         let chosen: Vec<Point> = names
             .iter()
             .filter_map(|name| points.iter().find(|p| p.variant.name == *name))
@@ -203,7 +212,8 @@ impl<'a> Running<'a> {
         Ok(tuned)
     }
 
-    /// Returns the settings that are left after every round, and what was left out for another reason than its numbers.
+    /// Returns the settings that are left after every round, and what was left out for another
+    /// reason than its numbers.
     fn halve(
         &mut self,
         mut points: Vec<Point>,
@@ -230,7 +240,8 @@ impl<'a> Running<'a> {
                 }
                 dropped.extend(refused(&study));
             }
-            points = rank::best(&losses, next).into_iter().map(|place| kept[place].clone()).collect();
+            points =
+                rank::best(&losses, next).into_iter().map(|place| kept[place].clone()).collect();
         }
         Ok((points, dropped))
     }
@@ -265,7 +276,9 @@ impl<'a> Running<'a> {
         };
         let study = match input {
             Target::Scenario(scenario, _) => compare_scenario(scenario, &options, &report),
-            Target::Recording(recorded, under) => compare_recording(recorded, under, &options, &report),
+            Target::Recording(recorded, under) => {
+                compare_recording(recorded, under, &options, &report)
+            }
         }?;
         self.done = before + (points.len() + 1) * seeds as usize;
         Ok(study)
@@ -296,7 +309,8 @@ impl<'a> Running<'a> {
         seed: u64,
     ) -> Result<Validated, StudyError> {
         let input = Target::Recording(other, None);
-        let fail = |error: StudyError| StudyError::Option(format!("--validate {file}: {}", cause(error)));
+        let fail =
+            |error: StudyError| StudyError::Option(format!("--validate {file}: {}", cause(error)));
         check_names(input, self.options).map_err(fail)?;
         let study = self.study(input, points, seed, self.options.seeds, None).map_err(fail)?;
         answer::validated(file, self.options, &study, points).map_err(fail)
@@ -309,8 +323,9 @@ impl Target<'_> {
         match *self {
             Target::Scenario(scenario, chosen) => {
                 let spec = chosen.or(scenario.schedulers.first()).cloned();
-                let spec =
-                    spec.ok_or_else(|| StudyError::Option("the scenario names no scheduler".to_owned()))?;
+                let spec = spec.ok_or_else(|| {
+                    StudyError::Option("the scenario names no scheduler".to_owned())
+                })?;
                 registry::check(&spec)?;
                 Ok(spec)
             }
@@ -328,7 +343,8 @@ impl Target<'_> {
         }
     }
 
-    /// Whether a part of the time is a smaller experiment of the same kind: a recording's beginning is not.
+    /// Whether a part of the time is a smaller experiment of the same kind: a recording's beginning
+    /// is not.
     fn may_be_shorter(&self) -> bool {
         matches!(self, Target::Scenario(scenario, _) if !scenario.end_with_tasks)
     }
@@ -341,7 +357,8 @@ impl Target<'_> {
             Target::Scenario(scenario, _) => {
                 names.extend(scenario.classes.iter().map(String::as_str));
                 names.extend(scenario.workload.sources.iter().map(|source| source.name.as_str()));
-                names.extend(scenario.workload.channels.iter().map(|channel| channel.name.as_str()));
+                names
+                    .extend(scenario.workload.channels.iter().map(|channel| channel.name.as_str()));
             }
         }
         names
@@ -447,7 +464,10 @@ mod tests {
     #[test]
     fn each_round_leaves_a_third() {
         let of = |count, seeds| {
-            rounds(count, 1, seeds, true).iter().map(|r| (r.settings, r.seeds, r.short)).collect::<Vec<_>>()
+            rounds(count, 1, seeds, true)
+                .iter()
+                .map(|r| (r.settings, r.seeds, r.short))
+                .collect::<Vec<_>>()
         };
         assert_eq!(of(12, 5), []);
         assert_eq!(of(40, 5), [(40, 1, true), (14, 3, false)]);

@@ -8,9 +8,10 @@
 //! no throttling: scheduler sched_rt_runtime_us=999990
 //! agents: delegation mode=global costs=ghost-2021
 //! ```
-//! A target is a task (name, glob such as `worker-*`, class, or pid of a recording), a control group (a path
-//! that begins with `/`), a source, the word `scheduler`, whose settings are knobs, `machine`, whose settings are
-//! `preempt=` and `threaded_irqs=`, or `delegation`: where the scheduler runs.
+//! A target is a task (name, glob such as `worker-*`, class, or pid of a recording), a control
+//! group (a path that begins with `/`), a source, the word `scheduler`, whose settings are knobs,
+//! `machine`, whose settings are `preempt=` and `threaded_irqs=`, or `delegation`: where the
+//! scheduler runs.
 
 mod apply;
 mod setting;
@@ -89,11 +90,14 @@ pub enum VariantError {
 }
 
 impl Variant {
-    /// Reads `NAME: TARGET SETTING... ; TARGET SETTING...`. Without `NAME:` the text is its own name.
+    /// Reads `NAME: TARGET SETTING... ; TARGET SETTING...`. Without `NAME:` the text is its own
+    /// name.
     pub fn parse(text: &str) -> Result<Variant, VariantError> {
         let (name, rest) = match text.split_once(':') {
             // `redis policy=fifo:1` has a colon too, but no name.
-            Some((name, rest)) if !name.contains('=') && !name.trim().is_empty() => (name.trim(), rest),
+            Some((name, rest)) if !name.contains('=') && !name.trim().is_empty() => {
+                (name.trim(), rest)
+            }
             _ => (text.trim(), text),
         };
         Variant::parse_named(name, rest)
@@ -138,7 +142,8 @@ fn clause(text: &str) -> Result<Clause, VariantError> {
         None => text.split_once(char::is_whitespace).unwrap_or((text, "")),
     };
     // Between settings a line may end; in a name nothing does.
-    if target.contains(is_hostile) || rest.contains(|c| is_hostile(c) && !matches!(c, '\n' | '\t')) {
+    if target.contains(is_hostile) || rest.contains(|c| is_hostile(c) && !matches!(c, '\n' | '\t'))
+    {
         return Err(VariantError::Value(format!("`{}` has a control character", quoted(text))));
     }
     if target.contains('=') {
@@ -146,20 +151,25 @@ fn clause(text: &str) -> Result<Clause, VariantError> {
             "`{text}`: say first what changes: TARGET SETTING..., such as \"sysbench policy=idle\""
         )));
     }
-    let settings =
-        parts(rest).iter().map(|part| Setting::parse(target, part)).collect::<Result<Vec<_>, _>>()?;
+    let settings = parts(rest)
+        .iter()
+        .map(|part| Setting::parse(target, part))
+        .collect::<Result<Vec<_>, _>>()?;
     match settings.is_empty() {
         true => Err(VariantError::Empty(text.to_owned())),
         false => Ok(Clause { target: without_slashes(target), settings }),
     }
 }
 
-/// Returns the settings of `text`, which stand between blanks. The kernel's own form of `cpu.max` has a blank inside.
+/// Returns the settings of `text`, which stand between blanks. The kernel's own form of `cpu.max`
+/// has a blank inside.
 fn parts(text: &str) -> Vec<String> {
     let mut parts: Vec<String> = Vec::new();
     for word in without_quotes(text).split_whitespace() {
         match parts.last_mut() {
-            Some(last) if last.starts_with("cpu.max=") && word.bytes().all(|b| b.is_ascii_digit()) => {
+            Some(last)
+                if last.starts_with("cpu.max=") && word.bytes().all(|b| b.is_ascii_digit()) =>
+            {
                 *last = format!("{last} {word}");
             }
             _ => parts.push(word.to_owned()),
@@ -168,7 +178,8 @@ fn parts(text: &str) -> Vec<String> {
     parts
 }
 
-/// Returns `text` without the quotes around values: `cpu.max='25%'` and `cpu.max="25000 100000"` are read as without them.
+/// Returns `text` without the quotes around values: `cpu.max='25%'` and `cpu.max="25000 100000"`
+/// are read as without them.
 fn without_quotes(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
@@ -187,7 +198,8 @@ fn without_quotes(text: &str) -> String {
     plain + rest
 }
 
-/// Returns a target as a variant has it: in quotes where it has blanks or the end of a clause in it.
+/// Returns a target as a variant has it: in quotes where it has blanks or the end of a clause in
+/// it.
 pub(crate) fn quoted_target(target: &str) -> Cow<'_, str> {
     match target.contains(|c: char| c.is_whitespace() || c == ';') {
         true => format!("\"{target}\"").into(),
@@ -211,11 +223,15 @@ mod tests {
 
     #[test]
     fn reads_the_line_of_the_issue() {
-        let variant = Variant::parse("NAME: TASK policy=idle nice=5 cpus=0-1 ; OTHER policy=fifo:1").unwrap();
+        let variant =
+            Variant::parse("NAME: TASK policy=idle nice=5 cpus=0-1 ; OTHER policy=fifo:1").unwrap();
         assert_eq!(variant.name, "NAME");
         assert_eq!(variant.clauses.len(), 2);
         assert_eq!(variant.clauses[0].settings.len(), 3);
-        assert_eq!(variant.clauses[1].settings, [Setting::Task(TaskSetting::Policy(Policy::Fifo(1)))]);
+        assert_eq!(
+            variant.clauses[1].settings,
+            [Setting::Task(TaskSetting::Policy(Policy::Fifo(1)))]
+        );
     }
 
     #[test]
@@ -232,7 +248,8 @@ mod tests {
             "cpu.max=\"25000 100000\"",
         ] {
             let variant = Variant::parse(&format!("x: /g {text} cpu.weight=50")).unwrap();
-            let Setting::Group(GroupSetting::Max(Some(limit))) = &variant.clauses[0].settings[0] else {
+            let Setting::Group(GroupSetting::Max(Some(limit))) = &variant.clauses[0].settings[0]
+            else {
                 panic!("{text}: {variant:?}")
             };
             assert_eq!((limit.quota, limit.period), (Ns::from_ms(25), Ns::from_ms(100)), "{text}");
@@ -244,14 +261,19 @@ mod tests {
             let all = format!("{:?}", Variant::parse(&format!("x: /g {text}")).unwrap());
             assert!(all.contains("Max(None)"), "{text}: {all}");
         }
-        assert!(Variant::parse("x: /g cpu.max=25%%").unwrap_err().to_string().contains("percentage"));
-        assert!(Variant::parse("x: /g cpu.max=5").unwrap_err().to_string().contains("at least 1ms"));
+        assert!(
+            Variant::parse("x: /g cpu.max=25%%").unwrap_err().to_string().contains("percentage")
+        );
+        assert!(
+            Variant::parse("x: /g cpu.max=5").unwrap_err().to_string().contains("at least 1ms")
+        );
     }
 
     #[test]
     fn a_name_is_no_syntax() {
-        let target =
-            |text: &str| Variant::parse_named("x", text).map(|variant| variant.clauses[0].target.clone());
+        let target = |text: &str| {
+            Variant::parse_named("x", text).map(|variant| variant.clauses[0].target.clone())
+        };
         assert_eq!(target("\"a;b\" nice=1 ; c nice=2").unwrap(), "a;b");
         assert_eq!(target(&format!("{} nice=1", quoted_target("a; b"))).unwrap(), "a; b");
         let two = Variant::parse_named("x", "\"a b\" nice=1\n nice=2 ;\n\"c\" nice=3").unwrap();
@@ -266,7 +288,8 @@ mod tests {
             let said = target(text).unwrap_err().to_string();
             assert_eq!(said, format!("{part} has a control character"));
         }
-        let long = target(&format!("\"{}\u{7}\" nice=1", "x".repeat(70_000))).unwrap_err().to_string();
+        let long =
+            target(&format!("\"{}\u{7}\" nice=1", "x".repeat(70_000))).unwrap_err().to_string();
         assert!(long.chars().count() < 300, "{long}");
     }
 
@@ -284,7 +307,8 @@ mod tests {
         let variant = Variant::parse(text).unwrap();
         assert_eq!(variant.clauses[0].settings[1], Setting::Group(GroupSetting::Shares(2048)));
         assert_eq!(variant.clauses[1].settings[0], Setting::Task(TaskSetting::Demand(1500)));
-        let [rate, clients] = [SourceSetting::Rate(500), SourceSetting::Clients(3)].map(Setting::Source);
+        let [rate, clients] =
+            [SourceSetting::Rate(500), SourceSetting::Clients(3)].map(Setting::Source);
         assert_eq!(variant.clauses[2].settings, [rate, clients]);
         assert_eq!(variant.clauses[3].settings, [Setting::Task(TaskSetting::Off)]);
         assert_eq!(variant.clauses[5].target, "two words");

@@ -1,4 +1,5 @@
-//! What of a [`Study`] people see first, and in which words: the same in the terminal and on the page.
+//! What of a [`Study`] people see first, and in which words: the same in the terminal and on the
+//! page.
 
 use crate::change::{Change, Judgement};
 use crate::error_parts::{ErrorBar, PARTS, RULE};
@@ -57,12 +58,14 @@ pub fn columns(study: &Study, kind: Kind) -> Vec<Metric> {
     columns_of(kind).iter().copied().filter(|metric| delegated || !metric.is_of_agents()).collect()
 }
 
-/// Returns the heading of a metric's column in a table of `kind`. What clients see is all response times: beside the median
-/// the percentile alone says which.
+/// Returns the heading of a metric's column in a table of `kind`. What clients see is all response
+/// times: beside the median the percentile alone says which.
 pub fn heading(metric: Metric, kind: Kind) -> String {
     match (kind, metric) {
         (Kind::Source | Kind::Channel, Metric::Throughput) => "requests/s".to_owned(),
-        (Kind::Source | Kind::Channel, Metric::Response(stat)) if stat != Stat::Percentile(50_000) => {
+        (Kind::Source | Kind::Channel, Metric::Response(stat))
+            if stat != Stat::Percentile(50_000) =>
+        {
             stat.to_string()
         }
         _ => metric.heading(),
@@ -81,18 +84,26 @@ pub fn main_subjects(study: &Study, all: bool) -> (Vec<(Kind, String)>, usize) {
         let cell = row.find(subject.kind, &subject.name).and_then(|s| s.cell(Metric::Share));
         cell.map_or(0.0, |cell| cell.value.median)
     };
-    let most = |subject: &Subject| study.rows.iter().map(|row| share(row, subject)).fold(0.0, f64::max);
+    let most =
+        |subject: &Subject| study.rows.iter().map(|row| share(row, subject)).fold(0.0, f64::max);
     let changed = |subject: &Subject| {
-        study.rows.iter().any(|row| row.find(subject.kind, &subject.name).is_some_and(|s| s.changed))
+        study
+            .rows
+            .iter()
+            .any(|row| row.find(subject.kind, &subject.name).is_some_and(|s| s.changed))
     };
     let mut classes: Vec<(&Subject, f64)> =
         base.subjects.iter().filter(|s| is_task(s.kind)).map(|s| (s, most(s))).collect();
     let total = classes.len();
     if !all {
         let named = |subject: &Subject| {
-            study.headline.iter().any(|figure| figure.kind == subject.kind && figure.subject == subject.name)
+            study
+                .headline
+                .iter()
+                .any(|figure| figure.kind == subject.kind && figure.subject == subject.name)
         };
-        classes.retain(|(subject, share)| *share >= MAIN_SHARE || changed(subject) || named(subject));
+        classes
+            .retain(|(subject, share)| *share >= MAIN_SHARE || changed(subject) || named(subject));
         if classes.len() > MAIN_CLASSES {
             let key = |subject: &Subject| (named(subject), changed(subject));
             classes.sort_by(|a, b| key(b.0).cmp(&key(a.0)).then(b.1.total_cmp(&a.1)));
@@ -102,7 +113,8 @@ pub fn main_subjects(study: &Study, all: bool) -> (Vec<(Kind, String)>, usize) {
     let hidden = total - classes.len();
     // The machine as a whole is the subject of some scenarios only.
     let delegated = study.rows.iter().any(|row| row.delegation.is_some());
-    let of_machine = all || delegated || study.expectations.iter().any(|checked| checked.subject == MACHINE);
+    let of_machine =
+        all || delegated || study.expectations.iter().any(|checked| checked.subject == MACHINE);
     let of_machine = of_machine || study.headline.iter().any(|figure| figure.kind == Kind::Machine);
     let silent = if all { Vec::new() } else { silent(study) };
     let shown = |subject: &&Subject| {
@@ -114,10 +126,12 @@ pub fn main_subjects(study: &Study, all: bool) -> (Vec<(Kind, String)>, usize) {
     (shown.map(|subject| (subject.kind, subject.name.clone())).collect(), hidden)
 }
 
-/// The sources of which no request was finished in any run. (Where their messages go on into another channel, say.)
+/// The sources of which no request was finished in any run. (Where their messages go on into
+/// another channel, say.)
 pub fn silent(study: &Study) -> Vec<&str> {
     let zero = |subject: &Subject| subject.cells.iter().all(|cell| cell.value.median == 0.0);
-    let everywhere = |name: &str| study.rows.iter().filter_map(|row| row.find(Kind::Source, name)).all(zero);
+    let everywhere =
+        |name: &str| study.rows.iter().filter_map(|row| row.find(Kind::Source, name)).all(zero);
     let base = study.rows.first().map_or(&[][..], |row| &row.subjects);
     let sources = base.iter().filter(|subject| subject.kind == Kind::Source);
     sources.map(|subject| subject.name.as_str()).filter(|name| everywhere(name)).collect()
@@ -126,15 +140,18 @@ pub fn silent(study: &Study) -> Vec<&str> {
 /// The sentence about them.
 pub fn about_silent(study: &Study) -> Option<String> {
     let silent = silent(study);
-    (!silent.is_empty()).then(|| format!("No request of {} was finished in any run.", silent.join(", ")))
+    (!silent.is_empty())
+        .then(|| format!("No request of {} was finished in any run.", silent.join(", ")))
 }
 
-/// As [`main_subjects`]: what clients see first, then the tasks that a variant changes, then by CPU share.
+/// As [`main_subjects`]: what clients see first, then the tasks that a variant changes, then by CPU
+/// share.
 pub fn by_importance(study: &Study) -> (Vec<(Kind, String)>, usize) {
     let (mut main, hidden) = main_subjects(study, false);
     let rank = |kind: Kind, name: &str| {
         let found = || study.rows.iter().filter_map(|row| row.find(kind, name));
-        let share = |subject: &Subject| subject.cell(Metric::Share).map_or(0.0, |cell| cell.value.median);
+        let share =
+            |subject: &Subject| subject.cell(Metric::Share).map_or(0.0, |cell| cell.value.median);
         let most = found().map(share).fold(0.0, f64::max);
         (is_task(kind), !found().any(|subject| subject.changed), (-most * 1e6) as i64)
     };
@@ -147,30 +164,36 @@ const BEYOND: f64 = 2.0;
 
 /// Whether `values` are too few for the percentile of this rank (in thousandths of a percent).
 pub fn few_for(rank: u32, values: f64) -> bool {
-    // The part beyond is whole thousandths: with 1 - 0.99 two hundred values would be a hair too few for p99.
+    // The part beyond is whole thousandths: with 1 - 0.99 two hundred values would be a hair too
+    // few for p99.
     values * f64::from(100_000_u32.saturating_sub(rank)) < BEYOND * 100_000.0
 }
 
 /// What is printed in place of the error of such a percentile.
 pub const FEW: &str = "few";
 /// What that means.
-pub const ABOUT_FEW: &str = "few: fewer than two values lie beyond this percentile, so its error says little";
+pub const ABOUT_FEW: &str =
+    "few: fewer than two values lie beyond this percentile, so its error says little";
 
 /// The time of each run that is counted, in seconds.
 pub fn seconds(study: &Study) -> f64 {
     study.duration_ns.saturating_sub(study.warmup_ns) as f64 / 1e9
 }
 
-/// Whether `metric` of a subject that was recorded and simulated is a percentile of too few activations.
+/// Whether `metric` of a subject that was recorded and simulated is a percentile of too few
+/// activations.
 pub fn few(study: &Study, subject: &Replayed, metric: Metric) -> bool {
-    let (Metric::Latency(Stat::Percentile(rank)) | Metric::Response(Stat::Percentile(rank))) = metric else {
+    let (Metric::Latency(Stat::Percentile(rank)) | Metric::Response(Stat::Percentile(rank))) =
+        metric
+    else {
         return false;
     };
     let done = subject.cells.iter().find(|cell| cell.metric == Metric::Throughput);
     done.is_some_and(|done| few_for(rank, done.recorded.min(done.simulated) * seconds(study)))
 }
 
-/// Whether a task of this name is schedlab itself (the recorder, an agent): it is measured, but no verdict is about it.
+/// Whether a task of this name is schedlab itself (the recorder, an agent): it is measured, but no
+/// verdict is about it.
 pub fn is_own(name: &str) -> bool {
     name == "schedlab" || OwnThread::is_called(name)
 }
@@ -183,7 +206,8 @@ pub fn is_task(kind: Kind) -> bool {
 /// From this many times on a ratio says no more than that it is large.
 const LARGE: f64 = 1000.0;
 
-/// `+12%±3%`, `x35±4`, `1/40`, `-3.0±0.2` (points of CPU share), `-99% (-100..-85)` where the error ends at what is possible; `~` where it cannot be told, `same`, `gone` (it was there before) and
+/// `+12%±3%`, `x35±4`, `1/40`, `-3.0±0.2` (points of CPU share), `-99% (-100..-85)` where the error
+/// ends at what is possible; `~` where it cannot be told, `same`, `gone` (it was there before) and
 /// `new` in words. Without an error bar when there is no error to speak of (`alone`).
 pub fn change(metric: Metric, change: &Change, alone: bool) -> String {
     match change.judgement {
@@ -210,7 +234,8 @@ pub fn change(metric: Metric, change: &Change, alone: bool) -> String {
     }
 }
 
-/// Returns the ends of a change's interval as the change itself is written, without its unit: `-100..-85`.
+/// Returns the ends of a change's interval as the change itself is written, without its unit:
+/// `-100..-85`.
 fn ends(metric: Metric, change: &Change, bar: &ErrorBar) -> String {
     let (scale, digits) = match (metric.unit(), base(change)) {
         (Unit::Share, _) | (_, None) => (100.0, 1),
@@ -233,27 +258,37 @@ fn of_ratio(change: &Change, ratio: f64) -> (String, String) {
         _ if ratio >= 10.0 => (format!("x{ratio:.0}"), format!("{error:.0}")),
         // A part below a tenth is told as one where the error leaves it a meaning.
         _ if ratio <= 1.0 / LARGE && error < ratio => (format!("<1/{LARGE:.0}"), String::new()),
-        _ if ratio <= 0.1 && error < ratio / 2.0 => (format!("1/{:.0}", 1.0 / ratio), String::new()),
+        _ if ratio <= 0.1 && error < ratio / 2.0 => {
+            (format!("1/{:.0}", 1.0 / ratio), String::new())
+        }
         _ => (format!("{:+.0}%", (ratio - 1.0) * 100.0), format!("{:.0}%", error * 100.0)),
     }
 }
 
-/// Returns the ends of a percentile's interval as tables have them: `9.52ms..9.91ms`, `>9.52ms` without an upper end.
+/// Returns the ends of a percentile's interval as tables have them: `9.52ms..9.91ms`, `>9.52ms`
+/// without an upper end.
 pub fn interval(interval: &Interval) -> String {
     let end = |end: Option<f64>| end.map(|ns| Ns(ns.round() as u64));
     schedlab_model::text::between(end(interval.low), end(interval.high))
 }
 
-/// Returns how errors come about: the rule, what each part is, and what the error of each figure of the headline is made of.
+/// Returns how errors come about: the rule, what each part is, and what the error of each figure of
+/// the headline is made of.
 pub fn about_errors(study: &Study) -> Vec<String> {
     let Some((base, others)) = study.rows.split_first() else { return Vec::new() };
     let recorded = study.self_replay.is_some();
     let mut lines = vec![format!(
         "value: median over {} seeds. Error of a change: {}; an interval ends at what is possible.",
         study.seeds.len(),
-        if recorded { RULE } else { "half the range of the change over the seeds (each against itself)" }
+        if recorded {
+            RULE
+        } else {
+            "half the range of the change over the seeds (each against itself)"
+        }
     )];
-    lines.extend(PARTS.iter().filter(|_| recorded).map(|def| format!("  {}: {}", def.name, def.doc)));
+    lines.extend(
+        PARTS.iter().filter(|_| recorded).map(|def| format!("  {}: {}", def.name, def.doc)),
+    );
     for figure in &study.headline {
         let name = format!("{} {}", figure.subject(), figure.heading());
         // The only row is the self-replay.
@@ -262,7 +297,11 @@ pub fn about_errors(study: &Study) -> Vec<String> {
         lines.extend(own.filter(|_| recorded));
         lines.extend(others.iter().filter(|_| recorded).filter_map(|row| {
             let parts = figure.cell(row)?.change?.error_bar?.parts;
-            Some(format!("error of {name}, {}: {}", row_name(row, study), parts.show(figure.metric)))
+            Some(format!(
+                "error of {name}, {}: {}",
+                row_name(row, study),
+                parts.show(figure.metric)
+            ))
         }));
     }
     lines
@@ -295,7 +334,9 @@ mod tests {
 
     #[test]
     fn every_thread_of_schedlab_is_its_own() {
-        assert!(is_own("schedlab") && OwnThread::ALL.into_iter().all(|thread| is_own(thread.name())));
+        assert!(
+            is_own("schedlab") && OwnThread::ALL.into_iter().all(|thread| is_own(thread.name()))
+        );
         assert!(!is_own("schedlab-demo") && !is_own("sched-messaging"));
     }
 }

@@ -1,8 +1,10 @@
-//! A simulated Xen host in the words of Xen's own tools: what `xl sched-credit`, `xl sched-credit2` and `xl vcpu-list`
-//! would print at the end of a run, and the run-state summary of each vCPU that `xenalyze --summary` makes of a trace.
+//! A simulated Xen host in the words of Xen's own tools: what `xl sched-credit`, `xl sched-credit2`
+//! and `xl vcpu-list` would print at the end of a run, and the run-state summary of each vCPU that
+//! `xenalyze --summary` makes of a trace.
 //!
-//! A domain is a group with vCPUs in it; its ID is the group's number, 0 being the root. Without a `vm` each task is a
-//! vCPU; with one its vCPUs are. Times are nanoseconds where xenalyze counts cycles: simulated pCPUs have none.
+//! A domain is a group with vCPUs in it; its ID is the group's number, 0 being the root. Without a
+//! `vm` each task is a vCPU; with one its vCPUs are. Times are nanoseconds where xenalyze counts
+//! cycles: simulated pCPUs have none.
 
 mod runstates;
 
@@ -101,8 +103,8 @@ pub struct Vcpu {
     pub runstates: Runstates,
 }
 
-/// Simulates the first seed of `scenario` under `scheduler` (`None`: its first of Xen) with one of its variants
-/// (`None`: as its first row has it).
+/// Simulates the first seed of `scenario` under `scheduler` (`None`: its first of Xen) with one of
+/// its variants (`None`: as its first row has it).
 ///
 /// # Errors
 /// A scheduler that is not Xen's, a variant that does not exist, a run that fails.
@@ -140,7 +142,8 @@ pub fn observe(
     })
 }
 
-/// Returns which of Xen's schedulers it is, of those whose pools and domains have parameters that are shown here.
+/// Returns which of Xen's schedulers it is, of those whose pools and domains have parameters that
+/// are shown here.
 fn kind(spec: &SchedulerSpec) -> Option<XenScheduler> {
     spec.family().ok()?.xen().filter(|xen| xen.has_shares())
 }
@@ -163,7 +166,8 @@ fn pool(spec: &SchedulerSpec, pcpus: usize) -> Result<Pool, StudyError> {
     })
 }
 
-/// The domains with their vCPUs; the hypervisor's tasks are those outside of virtual machines, then the vCPUs.
+/// The domains with their vCPUs; the hypervisor's tasks are those outside of virtual machines, then
+/// the vCPUs.
 fn domains(plan: &RowPlan, cpus: usize, watch: &RunstateListener) -> Vec<Domain> {
     let groups = &plan.workload.groups;
     let mut domains: Vec<Domain> = groups
@@ -186,10 +190,9 @@ fn domains(plan: &RowPlan, cpus: usize, watch: &RunstateListener) -> Vec<Domain>
         let hard = task.affinity.and(&allowed(task.group));
         (task.group, task.name.clone(), hard, task.soft_affinity)
     });
-    let inside = plan
-        .vms
-        .iter()
-        .flat_map(|vm| vm.vcpu_names().map(move |name| (vm.group, name, allowed(vm.group), vm.prefer)));
+    let inside = plan.vms.iter().flat_map(|vm| {
+        vm.vcpu_names().map(move |name| (vm.group, name, allowed(vm.group), vm.prefer))
+    });
     let words = |set: CpuSet| match set.and(&CpuSet::first(cpus)) {
         all if all == CpuSet::first(cpus) => "all".to_owned(),
         some => some.to_string(),

@@ -63,9 +63,13 @@ pub(crate) struct Columns {
 
 impl Columns {
     pub(crate) fn new(def: &TableDef) -> Columns {
-        let fields = def.columns.iter().map(|column| field(column.name, column.doc, kind_of(column.kind)));
+        let fields =
+            def.columns.iter().map(|column| field(column.name, column.doc, kind_of(column.kind)));
         let schema = Arc::new(Schema::new(fields.collect::<Vec<Field>>()));
-        Columns { schema, growing: def.columns.iter().map(|column| Growing::new(column.kind)).collect() }
+        Columns {
+            schema,
+            growing: def.columns.iter().map(|column| Growing::new(column.kind)).collect(),
+        }
     }
 
     /// Appends a row, its values in the order of the columns.
@@ -95,7 +99,8 @@ const fn kind_of(kind: Kind) -> DataType {
     }
 }
 
-/// The Arrow field of a column; what it means is in its metadata, under `doc`. Texts are dictionaries.
+/// The Arrow field of a column; what it means is in its metadata, under `doc`. Texts are
+/// dictionaries.
 fn field(name: &str, doc: &str, kind: DataType) -> Field {
     let kind = match kind {
         DataType::Utf8 => DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8)),
@@ -105,7 +110,8 @@ fn field(name: &str, doc: &str, kind: DataType) -> Field {
     Field::new(name, kind, true).with_metadata(doc)
 }
 
-/// A table whose declaration names its columns, but not what they hold: the first value of a column says that.
+/// A table whose declaration names its columns, but not what they hold: the first value of a column
+/// says that.
 pub struct LooseTable {
     columns: Vec<LooseColumn>,
     rows: usize,
@@ -156,7 +162,8 @@ impl LooseTable {
         Ok(())
     }
 
-    /// Returns the table. A column without a value has Arrow's type of nothing, which joins with any other.
+    /// Returns the table. A column without a value has Arrow's type of nothing, which joins with
+    /// any other.
     ///
     /// # Errors
     /// None is known.

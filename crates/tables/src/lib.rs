@@ -1,7 +1,8 @@
-//! Recordings and results as Arrow record batches, for data frames. `docs/tables.md` lists every table and column.
+//! Recordings and results as Arrow record batches, for data frames. `docs/tables.md` lists every
+//! table and column.
 //!
-//! A table is declared once, as a [`TableDef`]: those of recordings in [`schedlab_trace::flat`], those of results in
-//! [`study`]. Nothing here knows Python.
+//! A table is declared once, as a [`TableDef`]: those of recordings in [`schedlab_trace::flat`],
+//! those of results in [`study`]. Nothing here knows Python.
 #![forbid(unsafe_code)]
 
 mod batch;
@@ -88,7 +89,8 @@ mod tests {
     use arrow_array::types::Int64Type;
 
     fn shipped() -> Recording {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recordings/redis-other-other-closed8.slt");
+        let path =
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../../recordings/redis-other-other-closed8.slt");
         Recording::open(path).expect("a shipped recording")
     }
 
@@ -99,7 +101,8 @@ mod tests {
             let batch = of_recording(&recording, name).expect(name);
             assert!(batch.num_rows() > 0, "{name}");
             let schema = batch.schema();
-            let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+            let names: Vec<&str> =
+                schema.fields().iter().map(|field| field.name().as_str()).collect();
             let declared: Vec<&str> =
                 find(name).expect(name).def.columns.iter().map(|column| column.name).collect();
             assert_eq!(names, declared);

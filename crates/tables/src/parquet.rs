@@ -1,5 +1,5 @@
-//! Tables as Parquet files: compressed with zstd, with Arrow's schema in them, so that texts come back as dictionaries and every column
-//! says what it means.
+//! Tables as Parquet files: compressed with zstd, with Arrow's schema in them, so that texts come
+//! back as dictionaries and every column says what it means.
 
 use crate::batch::Columns;
 use crate::{TableError, find};
@@ -18,7 +18,11 @@ const ROWS: usize = 1 << 16;
 ///
 /// # Errors
 /// There is no such table, the recording lacks what it needs, or `out` cannot be written.
-pub fn of_recording(recording: &Recording, name: &str, out: impl Write + Send) -> Result<usize, TableError> {
+pub fn of_recording(
+    recording: &Recording,
+    name: &str,
+    out: impl Write + Send,
+) -> Result<usize, TableError> {
     let table = find(name)?;
     let mut columns = Columns::new(table.def);
     let mut writer = writer(&columns.take()?, out)?;
@@ -54,7 +58,10 @@ pub fn write(table: &RecordBatch, out: impl Write + Send) -> Result<(), TableErr
     Ok(())
 }
 
-fn flush<W: Write + Send>(columns: &mut Columns, writer: &mut ArrowWriter<W>) -> Result<(), TableError> {
+fn flush<W: Write + Send>(
+    columns: &mut Columns,
+    writer: &mut ArrowWriter<W>,
+) -> Result<(), TableError> {
     Ok(writer.write(&columns.take()?)?)
 }
 
@@ -78,7 +85,8 @@ mod tests {
     }
 
     fn shipped() -> Recording {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recordings/redis-other-other-closed8.slt");
+        let path =
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../../recordings/redis-other-other-closed8.slt");
         Recording::open(path).unwrap()
     }
 

@@ -30,7 +30,11 @@ const ROW_COLUMNS: &[ColumnDef] = &[
         Kind::Bool,
         "Whether the row is no setting of the same machine but a bound: more CPUs, or fewer tasks.",
     ),
-    column("kind", Kind::Text, "What the subject is: `class` of tasks, `source`, `channel` or `machine`."),
+    column(
+        "kind",
+        Kind::Text,
+        "What the subject is: `class` of tasks, `source`, `channel` or `machine`.",
+    ),
     column("subject", Kind::Text, "Its name."),
     column("tasks", Kind::Int, "How many tasks it has."),
     column("metric", Kind::Text, "What was measured; `docs/metrics.md` lists them."),
@@ -51,10 +55,18 @@ const ROW_COLUMNS: &[ColumnDef] = &[
         Kind::Float,
         "Of percentiles: lower end of the 95 % interval by order statistics.",
     ),
-    column("interval_high", Kind::Float, "Its upper end; missing where the values are too few for one."),
+    column(
+        "interval_high",
+        Kind::Float,
+        "Its upper end; missing where the values are too few for one.",
+    ),
     column("samples", Kind::Int, "Values of all runs together, of percentiles."),
     column("change", Kind::Float, "Against the first row, in the metric's unit."),
-    column("change_error", Kind::Float, "Half width of its error bar, before it is cut to what is possible."),
+    column(
+        "change_error",
+        Kind::Float,
+        "Half width of its error bar, before it is cut to what is possible.",
+    ),
     column("change_low", Kind::Float, "Lower end of that bar."),
     column("change_high", Kind::Float, "Its upper end."),
     column("change_largest", Kind::Text, "The largest part of the error of the change."),
@@ -78,7 +90,11 @@ const EXPECTATION_COLUMNS: &[ColumnDef] = &[
     column("got", Kind::Text, "What came out, as people write it."),
     column("holds", Kind::Bool, "Whether it holds."),
     column("published", Kind::Text, "What was published for this, in words."),
-    column("differs", Kind::Text, "Why the simulated figure differs from that, or what it rests on."),
+    column(
+        "differs",
+        Kind::Text,
+        "Why the simulated figure differs from that, or what it rests on.",
+    ),
 ];
 
 /// Returns the measurements of a comparison.

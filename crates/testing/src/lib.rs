@@ -1,9 +1,10 @@
 //! For tests only: what to do when the machine under the test is not still.
 //!
-//! Most tests judge what was computed, in what order things happened, or how much CPU time was used; nothing that
-//! the machine does makes such a test fail. The verdict of a few is a measurement of the live machine all the same: a
-//! latency, a share, the length of turns. A hypervisor that takes a CPU away for 30 ms in the wrong moment makes one
-//! such measurement wrong, and says nothing about us. These tests are given to [`settles`].
+//! Most tests judge what was computed, in what order things happened, or how much CPU time was
+//! used; nothing that the machine does makes such a test fail. The verdict of a few is a
+//! measurement of the live machine all the same: a latency, a share, the length of turns. A
+//! hypervisor that takes a CPU away for 30 ms in the wrong moment makes one such measurement wrong,
+//! and says nothing about us. These tests are given to [`settles`].
 //!
 //! A folder for their files ([`temp_dir`]), and the browser in which tests look at pages.
 #![forbid(unsafe_code)]
@@ -21,17 +22,18 @@ use std::time::Duration;
 /// What disturbs is given this long to come to an end, times the number of the attempt that failed.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Measures up to `attempts` times, until `attempt` ends without a panic: its value. What a failed attempt said is
-/// printed; when all have failed, the last one's panic goes on.
+/// Measures up to `attempts` times, until `attempt` ends without a panic: its value. What a failed
+/// attempt said is printed; when all have failed, the last one's panic goes on.
 ///
-/// For assertions about measurements of the live machine only. What must hold each time (that everything is given back,
-/// that a file opens, that an answer is right) is no measurement.
+/// For assertions about measurements of the live machine only. What must hold each time (that
+/// everything is given back, that a file opens, that an answer is right) is no measurement.
 ///
 /// # Panics
 /// When every attempt did.
 pub fn settles<T>(attempts: u32, mut attempt: impl FnMut() -> T) -> T {
     assert!(attempts > 0, "at least one attempt");
-    // What an attempt leaves behind when it panics is its own: nothing of it is looked at by the next one.
+    // What an attempt leaves behind when it panics is its own: nothing of it is looked at by the
+    // next one.
     let caught = || catch_unwind(AssertUnwindSafe(&mut attempt));
     let excuse = |panic: &Box<dyn Any + Send>| (!panic.is::<Broken>()).then(|| said(&**panic));
     repeated(attempts, caught, excuse).unwrap_or_else(|panic| resume_unwind(panic))
@@ -40,8 +42,8 @@ pub fn settles<T>(attempts: u32, mut attempt: impl FnMut() -> T) -> T {
 /// What held in no attempt may be excused; what [`always`] was told may not.
 struct Broken;
 
-/// Returns how many cases a property gets that gets `all` of them when nothing is said: `PROPTEST_CASES` of 256 parts, as of proptest's
-/// own usual number, and at least 8.
+/// Returns how many cases a property gets that gets `all` of them when nothing is said:
+/// `PROPTEST_CASES` of 256 parts, as of proptest's own usual number, and at least 8.
 #[must_use]
 pub fn cases(all: u32) -> u32 {
     let said = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok());
@@ -53,14 +55,16 @@ fn share(all: u32, said: u32) -> u32 {
     u32::try_from(cases).unwrap_or(u32::MAX).max(8)
 }
 
-/// The turn of a test that manages, hogs or measures a CPU; the next such test begins when this is dropped.
+/// The turn of a test that manages, hogs or measures a CPU; the next such test begins when this is
+/// dropped.
 #[derive(Debug)]
 pub struct Turn {
     _lock: File,
 }
 
-/// Waits for the turn of a test that would disturb others of its kind, or be disturbed by them. The turns of all test programs
-/// of one build are one queue, whether the runner makes a thread or a process of a test.
+/// Waits for the turn of a test that would disturb others of its kind, or be disturbed by them. The
+/// turns of all test programs of one build are one queue, whether the runner makes a thread or a
+/// process of a test.
 ///
 /// # Panics
 /// When the folder of the test programs cannot be written.
@@ -75,7 +79,8 @@ pub fn turn() -> Turn {
     Turn { _lock: lock }
 }
 
-/// Inside [`settles`]: what must hold in every attempt, such as that everything was given back. Fails the test at once.
+/// Inside [`settles`]: what must hold in every attempt, such as that everything was given back.
+/// Fails the test at once.
 ///
 /// # Panics
 /// When it does not hold.
@@ -113,9 +118,14 @@ fn repeated<T, E>(
     attempt()
 }
 
-#[expect(clippy::print_stderr, reason = "a measurement that was repeated is seen in the output of its test")]
+#[expect(
+    clippy::print_stderr,
+    reason = "a measurement that was repeated is seen in the output of its test"
+)]
 fn say(number: u32, attempts: u32, why: &str) {
-    eprintln!("REPEATED: attempt {number} of {attempts} failed, the machine may have been disturbed: {why}");
+    eprintln!(
+        "REPEATED: attempt {number} of {attempts} failed, the machine may have been disturbed: {why}"
+    );
 }
 
 fn said(panic: &(dyn Any + Send)) -> String {
@@ -123,13 +133,19 @@ fn said(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no text").to_owned()
 }
 
-/// Returns the name of a Chromium that starts. `None`: there is none, and the test is to be skipped by name.
+/// Returns the name of a Chromium that starts. `None`: there is none, and the test is to be skipped
+/// by name.
 ///
 /// # Panics
 /// In CI, which installs one.
 pub fn chromium() -> Option<&'static str> {
     let works = |name: &&str| {
-        Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+        Command::new(name)
+            .arg("--version")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok()
     };
     let found = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(works);
     let in_ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
@@ -162,7 +178,10 @@ mod tests {
 
     #[test]
     fn a_push_has_a_quarter_of_the_cases() {
-        assert_eq!((share(512, 64), share(40, 64), share(16, 64), share(64, 5120)), (128, 10, 8, 1280));
+        assert_eq!(
+            (share(512, 64), share(40, 64), share(16, 64), share(64, 5120)),
+            (128, 10, 8, 1280)
+        );
         assert_eq!(share(u32::MAX, u32::MAX), u32::MAX);
     }
 

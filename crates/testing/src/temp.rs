@@ -11,8 +11,9 @@ const PREFIX: &str = "schedlab-test-";
 /// A folder that is younger may not be locked yet.
 const YOUNG: Duration = Duration::from_secs(60);
 
-/// Returns a folder that only this user can write, the same for all tests of a process. In the folder for temporary files itself another
-/// user who guesses a name could put a link there before a test that root runs. What processes left that ended is removed.
+/// Returns a folder that only this user can write, the same for all tests of a process. In the
+/// folder for temporary files itself another user who guesses a name could put a link there before
+/// a test that root runs. What processes left that ended is removed.
 ///
 /// # Panics
 /// When no folder can be made.
@@ -42,7 +43,10 @@ fn sweep(all: &Path) {
                 .and_then(|data| data.modified())
                 .is_ok_and(|at| at.elapsed().is_ok_and(|age| age > YOUNG))
         };
-        if of_tests && old() && File::open(entry.path()).is_ok_and(|folder| folder.try_lock().is_ok()) {
+        if of_tests
+            && old()
+            && File::open(entry.path()).is_ok_and(|folder| folder.try_lock().is_ok())
+        {
             // Best effort: the next process of tests tries again.
             let _ = std::fs::remove_dir_all(entry.path());
         }
@@ -64,7 +68,8 @@ mod tests {
             file.set_modified(std::time::SystemTime::now() - Duration::from_secs(age)).unwrap();
             (path, file)
         };
-        let ((left, _), (used, lock), (young, _)) = (made("left", 100), made("used", 100), made("young", 10));
+        let ((left, _), (used, lock), (young, _)) =
+            (made("left", 100), made("used", 100), made("young", 10));
         lock.lock().unwrap();
         sweep(all.path());
         assert!(!left.exists() && used.exists() && young.exists());

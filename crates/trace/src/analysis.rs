@@ -1,8 +1,9 @@
-//! Analyses of events. The same code reads recorded and simulated events, so a difference between the two is
-//! never a difference of method.
+//! Analyses of events. The same code reads recorded and simulated events, so a difference between
+//! the two is never a difference of method.
 //!
-//! One file per analysis. Each is an [`EventSink`](schedlab_model::EventSink), declares what it needs, and has a
-//! typed result; `show` makes tables of it. [`show::ALL`] is the list. [`follow`] decides what a wait is.
+//! One file per analysis. Each is an [`EventSink`](schedlab_model::EventSink), declares what it
+//! needs, and has a typed result; `show` makes tables of it. [`show::ALL`] is the list. [`follow`]
+//! decides what a wait is.
 
 mod answer;
 pub mod blame;

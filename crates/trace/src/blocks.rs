@@ -1,5 +1,5 @@
-//! The blocks of a recording as they stand in its file: one after another, checked and decompressed. What is in them is
-//! the business of `reader`.
+//! The blocks of a recording as they stand in its file: one after another, checked and
+//! decompressed. What is in them is the business of `reader`.
 
 use crate::format::{self, BLOCK_HEADER, BlockHeader, Decoded, FILE_HEADER, kind};
 use crate::{ReadLimits, TraceError};
@@ -50,13 +50,15 @@ impl Part {
     pub fn is_behind(&self, end: Ns) -> bool {
         match self {
             Part::Block(block) => {
-                matches!(block.header.kind, kind::EVENTS | kind::FACTS) && block.header.first > end.0
+                matches!(block.header.kind, kind::EVENTS | kind::FACTS)
+                    && block.header.first > end.0
             }
             Part::End { .. } => false,
         }
     }
 
-    /// Decodes the events of a block here and now: on the thread that reads, say, so that the one that looks at them need not.
+    /// Decodes the events of a block here and now: on the thread that reads, say, so that the one
+    /// that looks at them need not.
     pub fn decode(&self) {
         if let Part::Block(block) = self
             && block.header.kind == kind::EVENTS
@@ -86,11 +88,13 @@ impl Block {
     }
 
     pub(crate) fn json<T: serde::de::DeserializeOwned>(&self) -> Result<T, TraceError> {
-        serde_json::from_slice(&self.raw).map_err(|error| self.damaged(&format!("its JSON: {error}")))
+        serde_json::from_slice(&self.raw)
+            .map_err(|error| self.damaged(&format!("its JSON: {error}")))
     }
 }
 
-/// Walks through a recording, block by block. After [`Part::End`] or an error there is nothing more.
+/// Walks through a recording, block by block. After [`Part::End`] or an error there is nothing
+/// more.
 pub struct Blocks<R> {
     input: R,
     limits: ReadLimits,
@@ -116,10 +120,20 @@ impl Blocks<std::io::BufReader<std::fs::File>> {
 }
 
 impl<R: Read> Blocks<R> {
-    /// The blocks of `input`. A block that claims more than `limits` is refused before memory is taken.
+    /// The blocks of `input`. A block that claims more than `limits` is refused before memory is
+    /// taken.
     pub fn new(input: R, limits: ReadLimits) -> Blocks<R> {
         let stored = Vec::new();
-        Blocks { input, limits, offset: 0, number: 0, begun: false, over: false, stored, unzip: None }
+        Blocks {
+            input,
+            limits,
+            offset: 0,
+            number: 0,
+            begun: false,
+            over: false,
+            stored,
+            unzip: None,
+        }
     }
 
     fn step(&mut self) -> Result<Part, TraceError> {

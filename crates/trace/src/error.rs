@@ -23,7 +23,9 @@ pub enum TraceError {
         source: std::io::Error,
     },
     /// No bytes at all.
-    #[error("the recording is empty (0 bytes): the recorder did not get as far as its header; record again")]
+    #[error(
+        "the recording is empty (0 bytes): the recorder did not get as far as its header; record again"
+    )]
     Empty,
     /// Not our file.
     #[error(
@@ -64,7 +66,9 @@ pub enum TraceError {
         what: String,
     },
     /// Another process writes it.
-    #[error("the recording changed while it was read: wait until it is complete, then read it again")]
+    #[error(
+        "the recording changed while it was read: wait until it is complete, then read it again"
+    )]
     Changed,
     /// More than the limits allow.
     #[error("the recording is too large: {what}; record for a shorter time, or raise the limit")]
@@ -125,7 +129,9 @@ fn what_is_left(block: u64, offset: u64) -> String {
     match block {
         0 => "copy the file again: without its header nothing in it can be used".to_owned(),
         _ => {
-            format!("copy the file again, or keep what comes before it: `head -c {offset} FILE > BEFORE.slt`")
+            format!(
+                "copy the file again, or keep what comes before it: `head -c {offset} FILE > BEFORE.slt`"
+            )
         }
     }
 }

@@ -1,8 +1,10 @@
-//! Recordings for other tools: the text of ftrace, trace-cmd, systrace, `perf script` and LTTng, Perfetto, CSV.
+//! Recordings for other tools: the text of ftrace, trace-cmd, systrace, `perf script` and LTTng,
+//! Perfetto, CSV.
 //!
-//! All of them are written from one walk over the events ([`rows`]), in which each event gets what Linux's trace
-//! formats carry beside it: the task that was running and the interrupt context. What a format cannot say is
-//! counted in [`Exported::left_out`]. `docs/exchange-formats.md` lists what survives a round trip.
+//! All of them are written from one walk over the events ([`rows`]), in which each event gets what
+//! Linux's trace formats carry beside it: the task that was running and the interrupt context. What
+//! a format cannot say is counted in [`Exported::left_out`]. `docs/exchange-formats.md` lists what
+//! survives a round trip.
 
 mod csv;
 mod lttng;
@@ -53,8 +55,9 @@ impl Exported {
     }
 }
 
-/// Writes files into `folder`, which is made when it is missing. Each is written beside its place first; only when all are whole
-/// they are put there. `name` is that of the file for an item, `write` writes it.
+/// Writes files into `folder`, which is made when it is missing. Each is written beside its place
+/// first; only when all are whole they are put there. `name` is that of the file for an item,
+/// `write` writes it.
 ///
 /// # Errors
 /// The folder or a file cannot be written, or what `write` says.

@@ -32,7 +32,8 @@ impl Facts {
         self.list.get(begin..end).unwrap_or_default()
     }
 
-    /// Returns the facts from `from` to `to` as if the recording had begun at `from`; the objects are all of them.
+    /// Returns the facts from `from` to `to` as if the recording had begun at `from`; the objects
+    /// are all of them.
     #[must_use]
     pub fn part(&self, from: Ns, to: Ns) -> Facts {
         let shifted = |fact: &Fact| {
@@ -65,7 +66,8 @@ impl Facts {
 
     /// Every id of every fact must exist, so that later code may index without asking.
     pub(crate) fn check(&self, header: &Header) -> Result<(), TraceError> {
-        let (cpus, tasks, objects) = (header.topology.cpus(), header.tasks.len(), self.objects.len());
+        let (cpus, tasks, objects) =
+            (header.topology.cpus(), header.tasks.len(), self.objects.len());
         let known = |fact: &Fact| {
             let mut known = fact.cpu.index() < cpus && fact.at <= LONGEST;
             let mut fact = *fact;
@@ -115,7 +117,8 @@ pub(crate) fn lost(fact: &Fact) -> u64 {
     }
 }
 
-/// Returns the fact with each of its tasks and objects replaced (a recording that leaves some out numbers them anew).
+/// Returns the fact with each of its tasks and objects replaced (a recording that leaves some out
+/// numbers them anew).
 pub fn renumber_fact(
     fact: &Fact,
     mut task: impl FnMut(TaskId) -> TaskId,

@@ -1,8 +1,9 @@
-//! Recordings as flat tables, for spreadsheets and data frames: one row an event, a task, a wait, a slice, a migration, or a
-//! pair of who waited and who ran.
+//! Recordings as flat tables, for spreadsheets and data frames: one row an event, a task, a wait, a
+//! slice, a migration, or a pair of who waited and who ran.
 //!
-//! Each table is declared once, as a [`TableDef`]; CSV files, Arrow batches and `docs/tables.md` are made from it. A function
-//! of the table's name hands every row to a receiver, its [`Value`]s in the order of the columns.
+//! Each table is declared once, as a [`TableDef`]; CSV files, Arrow batches and `docs/tables.md`
+//! are made from it. A function of the table's name hands every row to a receiver, its [`Value`]s
+//! in the order of the columns.
 
 mod blame;
 mod events;
@@ -123,7 +124,9 @@ pub const TABLES: &[Flat] = &[
 /// The three columns that name a task: its place in the header, thread id, name.
 fn names(recording: &Recording, task: Option<TaskId>) -> [Value<'_>; 3] {
     match task.map(|task| (task, recording.task(task))) {
-        Some((task, info)) => [Value::count(task.0), Value::count(info.tid), Value::Text(&info.comm)],
+        Some((task, info)) => {
+            [Value::count(task.0), Value::count(info.tid), Value::Text(&info.comm)]
+        }
         None => [Value::None; 3],
     }
 }
@@ -139,7 +142,8 @@ mod tests {
     use crate::Recording;
 
     fn shipped() -> Recording {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recordings/redis-other-other-closed8.slt");
+        let path =
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../../recordings/redis-other-other-closed8.slt");
         Recording::open(path).expect("a shipped recording")
     }
 
@@ -188,20 +192,22 @@ mod tests {
     #[test]
     fn sums_agree_between_tables() {
         let recording = shipped();
-        let sum =
-            |walk: fn(&Recording, &mut Rows<'_>) -> Result<(), TraceError>, def: &TableDef, name: &str| {
-                let at = def.columns.iter().position(|column| column.name == name).expect("a column");
-                let mut sum = 0;
-                walk(&recording, &mut |row| {
-                    if let Value::Int(value) = row[at] {
-                        sum += value;
-                    }
-                    ControlFlow::Continue(())
-                })
-                .expect("rows");
-                sum
-            };
-        let waits = sum(tasks, &TASKS, "wake_latency_count") + sum(tasks, &TASKS, "preempt_wait_count");
+        let sum = |walk: fn(&Recording, &mut Rows<'_>) -> Result<(), TraceError>,
+                   def: &TableDef,
+                   name: &str| {
+            let at = def.columns.iter().position(|column| column.name == name).expect("a column");
+            let mut sum = 0;
+            walk(&recording, &mut |row| {
+                if let Value::Int(value) = row[at] {
+                    sum += value;
+                }
+                ControlFlow::Continue(())
+            })
+            .expect("rows");
+            sum
+        };
+        let waits =
+            sum(tasks, &TASKS, "wake_latency_count") + sum(tasks, &TASKS, "preempt_wait_count");
         let mut rows = 0;
         latencies(&recording, &mut |_| {
             rows += 1;

@@ -5,11 +5,13 @@
 use crate::reader::Ids;
 use schedlab_model::{CpuId, EventKind, GroupId, Ns, PrevState, SchedEvent, TaskId, Waker};
 
-/// First bytes of every recording. The line ends and the byte above 127 show a transfer in text mode.
+/// First bytes of every recording. The line ends and the byte above 127 show a transfer in text
+/// mode.
 pub(crate) const MAGIC: [u8; 8] = *b"\x89SLT\r\n\x1a\n";
 /// A reader refuses a higher major version.
 pub const FORMAT_MAJOR: u16 = 1;
-/// A reader accepts a higher minor version: unknown fields, records and optional blocks are skipped.
+/// A reader accepts a higher minor version: unknown fields, records and optional blocks are
+/// skipped.
 pub const FORMAT_MINOR: u16 = 4;
 /// Magic, major, minor, four bytes of zero.
 pub(crate) const FILE_HEADER: usize = 16;
@@ -74,7 +76,8 @@ impl BlockHeader {
 
     /// The header, or what is wrong with it.
     pub(crate) fn decode(bytes: &[u8; BLOCK_HEADER]) -> Result<BlockHeader, &'static str> {
-        let word = |i: usize| u32::from_le_bytes(bytes[i * 4..i * 4 + 4].try_into().expect("4 bytes"));
+        let word =
+            |i: usize| u32::from_le_bytes(bytes[i * 4..i * 4 + 4].try_into().expect("4 bytes"));
         let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
         if word(0) != BLOCK_MAGIC {
             return Err("it does not begin with the mark of a block");
@@ -94,8 +97,8 @@ impl BlockHeader {
     }
 }
 
-/// Events as records: `at` is the difference to the record before (to the block's `first` for the first one),
-/// and the bytes stand column by column, which halves the compressed size.
+/// Events as records: `at` is the difference to the record before (to the block's `first` for the
+/// first one), and the bytes stand column by column, which halves the compressed size.
 pub(crate) fn encode_events(events: &[SchedEvent], first: u64) -> Vec<u8> {
     let mut out = vec![0; events.len() * RECORD];
     let mut words = [[0; TOGETHER]; RECORD / 4];
@@ -115,8 +118,9 @@ pub(crate) fn encode_events(events: &[SchedEvent], first: u64) -> Vec<u8> {
     out
 }
 
-/// Writes the bytes of words into four columns from `column` on, from row `from` on: the reverse of [`gather`]. Row by row every
-/// byte would be a block's length from the one before it, all in one set of the nearest cache.
+/// Writes the bytes of words into four columns from `column` on, from row `from` on: the reverse of
+/// [`gather`]. Row by row every byte would be a block's length from the one before it, all in one
+/// set of the nearest cache.
 pub(crate) fn scatter(words: &[u32], rows: usize, column: usize, from: usize, out: &mut [u8]) {
     for byte in 0..4 {
         let to = &mut out[(column + byte) * rows + from..][..words.len()];
@@ -143,7 +147,11 @@ pub(crate) struct Decoded {
 }
 
 /// Appends the events of a block to `out`.
-pub(crate) fn decode_events(bytes: &[u8], first: u64, out: &mut Vec<SchedEvent>) -> Result<Decoded, String> {
+pub(crate) fn decode_events(
+    bytes: &[u8],
+    first: u64,
+    out: &mut Vec<SchedEvent>,
+) -> Result<Decoded, String> {
     let rows = bytes.len() / RECORD;
     out.reserve(rows);
     let mut words = [[0; TOGETHER]; RECORD / 4];
@@ -173,8 +181,8 @@ pub(crate) fn decode_events(bytes: &[u8], first: u64, out: &mut Vec<SchedEvent>)
     Ok(Decoded { skipped, times, in_order, needs: needs.ids() })
 }
 
-/// The 32-bit words whose bytes stand in four columns from `column` on, from row `from` on. Word by word the compiler
-/// can use wide registers; gathering whole records took three times as long.
+/// The 32-bit words whose bytes stand in four columns from `column` on, from row `from` on. Word by
+/// word the compiler can use wide registers; gathering whole records took three times as long.
 pub(crate) fn gather(bytes: &[u8], rows: usize, column: usize, from: usize, to: &mut [u32]) {
     let of = |i: usize| &bytes[(column + i) * rows + from..][..to.len()];
     let (a, b, c, d) = (of(0), of(1), of(2), of(3));
@@ -200,7 +208,9 @@ fn id(task: Option<TaskId>) -> u32 {
 fn parts(kind: &EventKind) -> (u8, u8, [u32; 3]) {
     let split = |n: u64| [n as u32, (n >> 32) as u32, 0];
     match *kind {
-        EventKind::Switch { prev, prev_state, next } => (1, state_code(prev_state), [id(prev), id(next), 0]),
+        EventKind::Switch { prev, prev_state, next } => {
+            (1, state_code(prev_state), [id(prev), id(next), 0])
+        }
         EventKind::Wake { task, waker } => {
             let (code, by) = match waker {
                 Waker::Unknown => (0, None),
@@ -222,8 +232,8 @@ fn parts(kind: &EventKind) -> (u8, u8, [u32; 3]) {
         EventKind::Lost { count } => (11, 0, split(count)),
         EventKind::SyscallEnter { task, number } => (12, 0, [task.0, number, 0]),
         EventKind::SyscallExit { task } => (13, 0, [task.0, 0, 0]),
-        // `EventKind` is non-exhaustive for other crates' sake; a new kind needs a number here and in the
-        // document. Writing it as "unknown" would lose it silently.
+        // `EventKind` is non-exhaustive for other crates' sake; a new kind needs a number here and
+        // in the document. Writing it as "unknown" would lose it silently.
         ref other => unreachable!("no record kind for {other:?}"),
     }
 }

@@ -1,4 +1,5 @@
-//! What a recording knows besides its events: machine, tasks, groups, and what the recorder could see.
+//! What a recording knows besides its events: machine, tasks, groups, and what the recorder could
+//! see.
 
 use crate::Repairs;
 use schedlab_model::text::{is_hostile, shown};
@@ -14,7 +15,8 @@ use std::collections::BTreeMap;
 pub struct Header {
     /// The program and version that wrote the file.
     pub program: String,
-    /// How events were captured: `perf-tracepoints`, `perf-context-switches`, `perf-script`, `simulator`, …
+    /// How events were captured: `perf-tracepoints`, `perf-context-switches`, `perf-script`,
+    /// `simulator`, …
     pub backend: String,
     /// Kernel release as `uname -r` prints it; for a simulated recording the scheduler's name.
     pub kernel: String,
@@ -36,8 +38,9 @@ pub struct Header {
     pub boot_id: String,
     /// What the recorder was able to see.
     pub capabilities: Capabilities,
-    /// Scheduler settings read from the kernel, under their real names and in the kernel's own text:
-    /// `sched_rt_runtime_us`, `sched_autogroup_enabled`, `base_slice_ns`, `fair_server/cpu0/runtime`, …
+    /// Scheduler settings read from the kernel, under their real names and in the kernel's own
+    /// text: `sched_rt_runtime_us`, `sched_autogroup_enabled`, `base_slice_ns`,
+    /// `fair_server/cpu0/runtime`, …
     pub knobs: BTreeMap<String, String>,
     /// The command that was recorded, or empty.
     pub command: Vec<String>,
@@ -47,26 +50,30 @@ pub struct Header {
     pub note: String,
     /// What the recorder itself costs per context switch, in nanoseconds, where it was calibrated.
     pub recorder_ns_per_switch: Option<u64>,
-    /// The kernel's sched_ext class when the recording began (format 1.3). `None`: the kernel has none, or the recorder did not look.
+    /// The kernel's sched_ext class when the recording began (format 1.3). `None`: the kernel has
+    /// none, or the recorder did not look.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sched_ext: Option<SchedExt>,
-    /// The same when it ended. A recorder writes it into the end mark, and a reader puts it here; `None` also where the file is cut
-    /// off.
+    /// The same when it ended. A recorder writes it into the end mark, and a reader puts it here;
+    /// `None` also where the file is cut off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sched_ext_end: Option<SchedExt>,
-    /// What was repaired before the events were written: an import puts a trace in order, and a recording that is saved again was
-    /// repaired when it was read. A reader adds what it repairs.
+    /// What was repaired before the events were written: an import puts a trace in order, and a
+    /// recording that is saved again was repaired when it was read. A reader adds what it repairs.
     #[serde(skip_serializing_if = "Repairs::is_default")]
     pub repairs: Repairs,
-    /// Every task that occurs; the index is the [`TaskId`](schedlab_model::TaskId). Tasks found later are added while recording.
+    /// Every task that occurs; the index is the [`TaskId`](schedlab_model::TaskId). Tasks found
+    /// later are added while recording.
     pub tasks: Vec<TaskInfo>,
-    /// Control groups; the index is the [`GroupId`](schedlab_model::GroupId), the first is the root.
+    /// Control groups; the index is the [`GroupId`](schedlab_model::GroupId), the first is the
+    /// root.
     pub groups: Vec<GroupInfo>,
 }
 
 impl Header {
-    /// Writes every text as it is shown ([`schedlab_model::text::shown`]). Readers and importers call it, so that nothing behind
-    /// them meets a control character in a name; the kernel does the same in `/proc/PID/status`.
+    /// Writes every text as it is shown ([`schedlab_model::text::shown`]). Readers and importers
+    /// call it, so that nothing behind them meets a control character in a name; the kernel does
+    /// the same in `/proc/PID/status`.
     pub(crate) fn escape(&mut self) {
         let texts = [
             &mut self.program,
@@ -81,10 +88,15 @@ impl Header {
         ];
         texts.into_iter().chain(&mut self.preempt).chain(&mut self.command).for_each(escape);
         self.sched_ext.iter_mut().chain(&mut self.sched_ext_end).for_each(escape_sched_ext);
-        if self.knobs.iter().any(|(name, value)| [name, value].iter().any(|text| text.contains(is_hostile))) {
+        if self
+            .knobs
+            .iter()
+            .any(|(name, value)| [name, value].iter().any(|text| text.contains(is_hostile)))
+        {
             let knobs = std::mem::take(&mut self.knobs).into_iter();
-            self.knobs =
-                knobs.map(|(name, value)| (shown(&name).into_owned(), shown(&value).into_owned())).collect();
+            self.knobs = knobs
+                .map(|(name, value)| (shown(&name).into_owned(), shown(&value).into_owned()))
+                .collect();
         }
         self.tasks.iter_mut().for_each(TaskInfo::escape);
         self.groups.iter_mut().for_each(GroupInfo::escape);
@@ -132,8 +144,8 @@ impl Default for Header {
     }
 }
 
-/// One task of a recording, as it was when it was first seen (attributes may change later; the recording
-/// carries the last state that the recorder read).
+/// One task of a recording, as it was when it was first seen (attributes may change later; the
+/// recording carries the last state that the recorder read).
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct TaskInfo {
     /// Thread id (what Linux's `gettid` gives, in the recorder's pid namespace).
@@ -150,21 +162,23 @@ pub struct TaskInfo {
     pub affinity: CpuSet,
     /// Control group.
     pub group: GroupId,
-    /// Custom slice of a fair policy (`sched_runtime` of `sched_getattr`, Linux 6.12+), when it was set.
+    /// Custom slice of a fair policy (`sched_runtime` of `sched_getattr`, Linux 6.12+), when it was
+    /// set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slice: Option<Ns>,
     /// Session id: tasks of one session share an autogroup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<u32>,
-    /// The policy is SCHED_EXT (format 1.3). Where no sched_ext scheduler is loaded the kernel treats it as SCHED_OTHER, and so
-    /// [`policy`](Self::policy) is that; [`Header::policy_of`] has the name for people.
+    /// The policy is SCHED_EXT (format 1.3). Where no sched_ext scheduler is loaded the kernel
+    /// treats it as SCHED_OTHER, and so [`policy`](Self::policy) is that; [`Header::policy_of`] has
+    /// the name for people.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ext: bool,
     /// A thread of the kernel (kworker, ksoftirqd, migration).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub kernel: bool,
-    /// Whether policy, nice, affinity and group were read from the kernel. `false`: the task was gone before
-    /// the recorder could ask, and they are defaults.
+    /// Whether policy, nice, affinity and group were read from the kernel. `false`: the task was
+    /// gone before the recorder could ask, and they are defaults.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub known: bool,
 }
@@ -237,8 +251,8 @@ pub enum Capability {
     AllTasks,
     /// Which system call a task is in (`SyscallEnter` and `SyscallExit` events).
     Syscalls,
-    /// Which system call a task blocked in: `SyscallEnter` directly before its switch, and no `SyscallExit`. Any
-    /// recording with all system calls has it, too.
+    /// Which system call a task blocked in: `SyscallEnter` directly before its switch, and no
+    /// `SyscallExit`. Any recording with all system calls has it, too.
     BlockingSyscalls,
     /// When a limit held a task back (`Throttle` and `Unthrottle` events).
     Throttling,
@@ -277,8 +291,8 @@ impl Capabilities {
     pub fn of(list: impl IntoIterator<Item = Capability>) -> Capabilities {
         Capabilities(list.into_iter().map(|c| c.name().to_owned()).collect())
     }
-    /// What the simulator's events carry: everything but steal and system calls. (Throttling by `cpu.max` is there, the
-    /// fair server's is not.)
+    /// What the simulator's events carry: everything but steal and system calls. (Throttling by
+    /// `cpu.max` is there, the fair server's is not.)
     pub fn simulator() -> Capabilities {
         use Capability::*;
         Capabilities::of([
@@ -288,7 +302,8 @@ impl Capabilities {
     /// Whether `capability` is there.
     pub fn has(&self, capability: Capability) -> bool {
         let all_calls = || self.0.contains(Capability::Syscalls.name());
-        self.0.contains(capability.name()) || capability == Capability::BlockingSyscalls && all_calls()
+        self.0.contains(capability.name())
+            || capability == Capability::BlockingSyscalls && all_calls()
     }
     /// The names of `needed` that are not there.
     pub fn missing(&self, needed: &[Capability]) -> Vec<&'static str> {
@@ -327,9 +342,9 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// Where the CPU time of all CPUs together went while a recording was made, by the kernel's own counters
-/// (`/proc/stat`; grain 10 ms a CPU). What is busy beyond the run times in the events is foreign: tasks that were
-/// not recorded, and interrupts.
+/// Where the CPU time of all CPUs together went while a recording was made, by the kernel's own
+/// counters (`/proc/stat`; grain 10 ms a CPU). What is busy beyond the run times in the events is
+/// foreign: tasks that were not recorded, and interrupts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CpuTime {

@@ -1,8 +1,8 @@
 //! Recordings made elsewhere: the text of every tracer, perf.data, and Perfetto traces.
 //!
-//! [`formats::all`] lists every kind of file. A source is unwrapped (gzip, zstd, UTF-16), recognised by its first bytes, and
-//! decoded into events; a builder decides what they mean. Events go to memory ([`read`]) or, as they come, into the file of a
-//! recording ([`write`]).
+//! [`formats::all`] lists every kind of file. A source is unwrapped (gzip, zstd, UTF-16),
+//! recognised by its first bytes, and decoded into events; a builder decides what they mean. Events
+//! go to memory ([`read`]) or, as they come, into the file of a recording ([`write`]).
 
 mod build;
 mod collect;
@@ -37,8 +37,8 @@ use std::path::Path;
 /// How to read a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ImportOptions {
-    /// Take the task that was running for the waker although the trace does not show whether an interrupt did
-    /// it. Forges dependencies where one did.
+    /// Take the task that was running for the waker although the trace does not show whether an
+    /// interrupt did it. Forges dependencies where one did.
     pub current_is_waker: bool,
     /// Refuse the first line that is not understood, instead of counting such lines.
     pub strict: bool,
@@ -48,8 +48,9 @@ pub struct ImportOptions {
     pub kernel: Option<KernelVersion>,
     /// The machine of a Perfetto trace of several.
     pub machine: Option<u32>,
-    /// Read only what happened up to this time since the start. Later events are left out, but for those that are held back until the start
-    /// is known, and reading stops where the source can have no earlier ones any more.
+    /// Read only what happened up to this time since the start. Later events are left out, but for
+    /// those that are held back until the start is known, and reading stops where the source can
+    /// have no earlier ones any more.
     pub until: Option<Ns>,
 }
 
@@ -76,10 +77,12 @@ const CHUNK: usize = 256 << 10;
 /// Reads a trace of any kind into memory.
 ///
 /// # Errors
-/// What is wrong with the trace, by line or byte, and what to do; also for kinds of files that cannot be read.
+/// What is wrong with the trace, by line or byte, and what to do; also for kinds of files that
+/// cannot be read.
 pub fn read<'i>(input: impl BufRead + 'i, options: ImportOptions) -> Result<Imported, TraceError> {
     let mut events: Vec<SchedEvent> = Vec::new();
-    let (header, duration, mut summary) = decode(Input::Stream(Box::new(input)), options, &mut events)?;
+    let (header, duration, mut summary) =
+        decode(Input::Stream(Box::new(input)), options, &mut events)?;
     let mut recording = Recording::from_parts(header, events, duration)?;
     recording.repairs.misordered += summary.misordered;
     recording.repairs.duplicates += summary.duplicates;
@@ -87,11 +90,13 @@ pub fn read<'i>(input: impl BufRead + 'i, options: ImportOptions) -> Result<Impo
     Ok(Imported { recording, summary })
 }
 
-/// Whether the file at `path` is something else than a recording, and not empty: a trace to be imported, or nothing that can be
-/// read. A file that cannot be opened is not.
+/// Whether the file at `path` is something else than a recording, and not empty: a trace to be
+/// imported, or nothing that can be read. A file that cannot be opened is not.
 pub fn is_foreign(path: &Path) -> bool {
     let file = schedlab_files::open(path);
-    file.is_ok_and(|file| crate::reader::is_foreign(&mut std::io::BufReader::new(file)).unwrap_or(false))
+    file.is_ok_and(|file| {
+        crate::reader::is_foreign(&mut std::io::BufReader::new(file)).unwrap_or(false)
+    })
 }
 
 /// Decodes a trace; its events go to `out` as they come.
@@ -133,7 +138,8 @@ fn read_into(input: Input<'_>, builder: &mut Builder<'_>) -> Result<&'static For
     Ok(format)
 }
 
-/// The length of a file that is a perf.data and can be read in any order; `None`: it is something else, or a pipe.
+/// The length of a file that is a perf.data and can be read in any order; `None`: it is something
+/// else, or a pipe.
 fn perf_data_length(file: &File) -> std::io::Result<Option<u64>> {
     let about = file.metadata()?;
     let mut head = [0; 16];
@@ -150,7 +156,8 @@ fn elsewhere(what: Elsewhere) -> TraceError {
             "this is a scenario of schedlab, not a trace: `schedlab compare` runs it".to_owned()
         }
         Elsewhere::RtApp => {
-            "this is JSON without the text of a tracer; an rt-app workload has to come as a file".to_owned()
+            "this is JSON without the text of a tracer; an rt-app workload has to come as a file"
+                .to_owned()
         }
     })
 }

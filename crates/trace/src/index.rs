@@ -1,8 +1,8 @@
-//! The block index: where each block of a recording is and which times it holds, so that a part of a long
-//! recording can be read without the rest.
+//! The block index: where each block of a recording is and which times it holds, so that a part of
+//! a long recording can be read without the rest.
 //!
-//! The writer puts it before the end mark. A recording without one (older, or cut off) gets the same index from
-//! a walk over its block headers, which reads 44 bytes of each block.
+//! The writer puts it before the end mark. A recording without one (older, or cut off) gets the
+//! same index from a walk over its block headers, which reads 44 bytes of each block.
 
 use crate::format::{self, BLOCK_HEADER, BlockHeader, FILE_HEADER, kind};
 use crate::{ReadLimits, Recording, Totals, TraceError};
@@ -69,7 +69,8 @@ fn decode(bytes: &[u8]) -> Option<Vec<IndexEntry>> {
 }
 
 impl Index {
-    /// The index of the recording at `path`, as the file carries it, or else from its block headers.
+    /// The index of the recording at `path`, as the file carries it, or else from its block
+    /// headers.
     ///
     /// # Errors
     /// The file cannot be read, or it is no recording.
@@ -81,15 +82,16 @@ impl Index {
         }
     }
 
-    /// The index of the recording at `path` from its block headers, whether or not the file carries one: what a reader of the
-    /// blocks will see.
+    /// The index of the recording at `path` from its block headers, whether or not the file carries
+    /// one: what a reader of the blocks will see.
     ///
     /// # Errors
     /// The file cannot be read.
     pub fn of_headers(path: impl AsRef<Path>) -> Result<Index, TraceError> {
         let path = path.as_ref();
         let (mut input, length) = opened(path)?;
-        walk(&mut input, length).map_err(|source| TraceError::File { path: path.to_owned(), source })
+        walk(&mut input, length)
+            .map_err(|source| TraceError::File { path: path.to_owned(), source })
     }
 
     /// Whether no block of events claims times before the end of the one before it.
@@ -110,9 +112,10 @@ impl Index {
 }
 
 impl Recording {
-    /// Reads the events from `from` to `to` (both included) of the recording at `path`, with the whole task
-    /// table; the blocks of other times are skipped without being decompressed. Times stay those of the
-    /// whole recording. What the tasks did before `from` is not known to the result.
+    /// Reads the events from `from` to `to` (both included) of the recording at `path`, with the
+    /// whole task table; the blocks of other times are skipped without being decompressed. Times
+    /// stay those of the whole recording. What the tasks did before `from` is not known to the
+    /// result.
     ///
     /// # Errors
     /// As [`Recording::open`].
@@ -125,9 +128,11 @@ impl Recording {
         Ok(recording)
     }
 
-    /// Reads the recording or trace at `path` up to `end`, with the whole task table of a recording: blocks of later times are skipped without being
-    /// decompressed, and a trace of another tool is read no further than where it can have no earlier events. (A recording that comes
-    /// through a pipe is read to its end, block by block.) The length stays that of the whole where the file tells it.
+    /// Reads the recording or trace at `path` up to `end`, with the whole task table of a
+    /// recording: blocks of later times are skipped without being decompressed, and a trace of
+    /// another tool is read no further than where it can have no earlier events. (A recording that
+    /// comes through a pipe is read to its end, block by block.) The length stays that of the whole
+    /// where the file tells it.
     ///
     /// # Errors
     /// As [`Recording::open`]; damage behind `end` is not seen.
@@ -135,7 +140,9 @@ impl Recording {
         let path = path.as_ref();
         let is_file = std::fs::metadata(path).is_ok_and(|data| data.is_file());
         let mut recording = match is_file && !crate::import::is_foreign(path) {
-            true => Recording::open_blocks(path, &Index::of_headers(path)?, |block| block.first <= end),
+            true => {
+                Recording::open_blocks(path, &Index::of_headers(path)?, |block| block.first <= end)
+            }
             false => Recording::open_limited(path, Some(end)),
         }?;
         recording.events.truncate(recording.events.partition_point(|event| event.at <= end));
@@ -143,12 +150,16 @@ impl Recording {
         Ok(recording)
     }
 
-    /// Leaves out the tasks that no event and no fact names, and returns their names; the others have new numbers, in their order. A part of a recording
-    /// has the tasks of the whole, of which most may do nothing in it.
+    /// Leaves out the tasks that no event and no fact names, and returns their names; the others
+    /// have new numbers, in their order. A part of a recording has the tasks of the whole, of which
+    /// most may do nothing in it.
     pub fn leave_out_idle_tasks(&mut self) -> Vec<String> {
         let mut named = vec![false; self.header.tasks.len()];
         for event in &self.events {
-            format::tasks_of(&event.kind).into_iter().flatten().for_each(|task| named[task.index()] = true);
+            format::tasks_of(&event.kind)
+                .into_iter()
+                .flatten()
+                .for_each(|task| named[task.index()] = true);
         }
         for fact in &mut self.facts.list {
             fact.each_task(&mut |task| named[task.index()] = true);
@@ -160,7 +171,8 @@ impl Recording {
         };
         let places: Vec<TaskId> = named.iter().map(place).collect();
         let all = std::mem::take(&mut self.header.tasks);
-        let (there, idle): (Vec<_>, Vec<_>) = all.into_iter().zip(&named).partition(|(_, named)| **named);
+        let (there, idle): (Vec<_>, Vec<_>) =
+            all.into_iter().zip(&named).partition(|(_, named)| **named);
         self.header.tasks = there.into_iter().map(|(task, _)| task).collect();
         for event in &mut self.events {
             format::each_task(&mut event.kind, &mut |task| *task = places[task.index()]);
@@ -171,8 +183,9 @@ impl Recording {
         idle.into_iter().map(|(task, _)| task.comm).collect()
     }
 
-    /// Reads the recording at `path` without its events. With the index [of the headers](Index::of_headers) it knows every task
-    /// that a reader of the whole will meet; one that the file carries may leave tables out.
+    /// Reads the recording at `path` without its events. With the index [of the
+    /// headers](Index::of_headers) it knows every task that a reader of the whole will meet; one
+    /// that the file carries may leave tables out.
     ///
     /// # Errors
     /// As [`Recording::open`]; damage in the events is not seen.
@@ -187,7 +200,8 @@ impl Recording {
         wanted: impl Fn(&IndexEntry) -> bool,
     ) -> Result<Recording, TraceError> {
         let (mut input, length) = opened(path)?;
-        let ends = index.blocks.iter().skip(1).map(|block| block.offset).chain([index_end(index, length)]);
+        let ends =
+            index.blocks.iter().skip(1).map(|block| block.offset).chain([index_end(index, length)]);
         let mut parts: Vec<(u64, u64)> = vec![(0, FILE_HEADER as u64)];
         for (block, end) in index.blocks.iter().zip(ends) {
             let timed = matches!(block.kind, kind::EVENTS | kind::FACTS);
@@ -283,7 +297,8 @@ fn block(input: &mut File, offset: u64) -> Option<(BlockHeader, Vec<u8>)> {
     Some((header, zstd::bulk::decompress(&stored, header.raw as usize).ok()?))
 }
 
-/// From block to block as far as whole ones go. Whatever is wrong with the file is said by the reader.
+/// From block to block as far as whole ones go. Whatever is wrong with the file is said by the
+/// reader.
 fn walk(input: &mut File, length: u64) -> io::Result<Index> {
     let mut index = Index::default();
     let mut offset = FILE_HEADER as u64;
@@ -298,15 +313,21 @@ fn walk(input: &mut File, length: u64) -> io::Result<Index> {
         }
         match header.kind {
             kind::END => {
-                let totals =
-                    block(input, offset).and_then(|(_, raw)| serde_json::from_slice::<Totals>(&raw).ok());
+                let totals = block(input, offset)
+                    .and_then(|(_, raw)| serde_json::from_slice::<Totals>(&raw).ok());
                 index.totals = totals.map(|totals| Totals { index: Some(offset), ..totals });
                 break;
             }
             kind::INDEX => {}
             kind => {
                 let (first, last) = (Ns(header.first), Ns(header.last));
-                index.blocks.push(IndexEntry { offset, kind, records: header.records, first, last });
+                index.blocks.push(IndexEntry {
+                    offset,
+                    kind,
+                    records: header.records,
+                    first,
+                    last,
+                });
             }
         }
         offset = end;

@@ -1,9 +1,10 @@
-//! Recordings: the file format (`.slt`), repair, import, analyses, and the conversion of a recording into a
-//! workload.
+//! Recordings: the file format (`.slt`), repair, import, analyses, and the conversion of a
+//! recording into a workload.
 //!
 //! A [`Recording`] is a [`Header`] (machine, capabilities, tasks and groups), a list of
-//! [`SchedEvent`](schedlab_model::SchedEvent)s and, beside them, the [`Facts`] of what tasks exchanged. A recorder pushes events into a [`Writer`]; everything else
-//! opens a [`Recording`]. The layout of the file is in `docs/recording-format.md`.
+//! [`SchedEvent`](schedlab_model::SchedEvent)s and, beside them, the [`Facts`] of what tasks
+//! exchanged. A recorder pushes events into a [`Writer`]; everything else opens a [`Recording`].
+//! The layout of the file is in `docs/recording-format.md`.
 #![forbid(unsafe_code)]
 
 pub mod analysis;

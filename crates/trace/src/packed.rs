@@ -32,8 +32,8 @@ impl Packed {
         let times = || events.iter().map(|event| event.at);
         let (Some(first), Some(last)) = (times().min(), times().max()) else { return Ok(None) };
         let raw = format::encode_events(events, first.0);
-        let mut stored =
-            zstd::bulk::compress(&raw, level).map_err(|source| TraceError::Io { doing: "pack", source })?;
+        let mut stored = zstd::bulk::compress(&raw, level)
+            .map_err(|source| TraceError::Io { doing: "pack", source })?;
         stored.shrink_to_fit();
         let lost = events.iter().fold(0u64, |lost, event| match event.kind {
             EventKind::Lost { count } => lost.saturating_add(count),
@@ -49,7 +49,8 @@ impl Packed {
     pub fn unpack(&self, out: &mut Vec<SchedEvent>) -> Result<(), TraceError> {
         let raw = zstd::bulk::decompress(&self.stored, self.raw)
             .map_err(|source| TraceError::Io { doing: "unpack", source })?;
-        format::decode_events(&raw, self.first.0, out).map_err(|what| TraceError::Header { what })?;
+        format::decode_events(&raw, self.first.0, out)
+            .map_err(|what| TraceError::Header { what })?;
         Ok(())
     }
 
@@ -84,7 +85,8 @@ impl Packed {
     }
 }
 
-/// The event with each of its tasks replaced by `task` (a recording that leaves tasks out numbers them anew).
+/// The event with each of its tasks replaced by `task` (a recording that leaves tasks out numbers
+/// them anew).
 pub fn renumber(
     event: &SchedEvent,
     mut task: impl FnMut(schedlab_model::TaskId) -> schedlab_model::TaskId,
@@ -102,7 +104,11 @@ mod tests {
     #[test]
     fn packs_and_renumbers() {
         let kinds = [
-            EventKind::Switch { prev: Some(TaskId(1)), prev_state: PrevState::Sleeping, next: None },
+            EventKind::Switch {
+                prev: Some(TaskId(1)),
+                prev_state: PrevState::Sleeping,
+                next: None,
+            },
             EventKind::Wake { task: TaskId(1), waker: Waker::InlineSoftirq(TaskId(2)) },
             EventKind::New { task: TaskId(3), parent: Some(TaskId(1)) },
             EventKind::Exit { task: TaskId(3) },
@@ -111,18 +117,28 @@ mod tests {
             .map(|i| SchedEvent { at: Ns(7 + i * 10), cpu: CpuId(0), kind: kinds[i as usize % 4] })
             .collect();
         let packed = Packed::pack(&events).unwrap().unwrap();
-        assert_eq!((packed.first(), packed.last(), packed.events()), (Ns(7), events[3999].at, 4000));
+        assert_eq!(
+            (packed.first(), packed.last(), packed.events()),
+            (Ns(7), events[3999].at, 4000)
+        );
         assert!(packed.bytes() < 4000 * 4, "{}", packed.bytes());
         let mut back = Vec::new();
         packed.unpack(&mut back).unwrap();
         assert_eq!(back, events);
         assert_eq!(Packed::pack(&[]).unwrap(), None);
         let moved = |i: usize| renumber(&events[i], |id| TaskId(id.0 + 10)).kind;
-        assert_eq!(moved(1), EventKind::Wake { task: TaskId(11), waker: Waker::InlineSoftirq(TaskId(12)) });
+        assert_eq!(
+            moved(1),
+            EventKind::Wake { task: TaskId(11), waker: Waker::InlineSoftirq(TaskId(12)) }
+        );
         assert_eq!(moved(2), EventKind::New { task: TaskId(13), parent: Some(TaskId(11)) });
         assert_eq!(
             moved(0),
-            EventKind::Switch { prev: Some(TaskId(11)), prev_state: PrevState::Sleeping, next: None }
+            EventKind::Switch {
+                prev: Some(TaskId(11)),
+                prev_state: PrevState::Sleeping,
+                next: None
+            }
         );
     }
 }

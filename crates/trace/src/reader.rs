@@ -28,8 +28,8 @@ pub struct Recording {
 /// Longest recording: 11 days. Sums of times cannot overflow below it.
 pub(crate) const LONGEST: Ns = Ns(1_000_000_000_000_000);
 
-/// What a reader is willing to hold in memory. A file that claims more is refused before anything is
-/// allocated.
+/// What a reader is willing to hold in memory. A file that claims more is refused before anything
+/// is allocated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadLimits {
     /// Events, 40 bytes each in memory; and as many facts, 64 bytes each.
@@ -48,13 +48,14 @@ impl Default for ReadLimits {
 }
 
 impl Recording {
-    /// Reads the file at `path`: a recording, or a trace of any other kind that [`import`](crate::import) reads, with its usual
-    /// options.
+    /// Reads the file at `path`: a recording, or a trace of any other kind that
+    /// [`import`](crate::import) reads, with its usual options.
     pub fn open(path: impl AsRef<Path>) -> Result<Recording, TraceError> {
         Recording::open_limited(path.as_ref(), None)
     }
 
-    /// As [`Recording::open`]; with an end without the blocks or events of later times, where they can be told early.
+    /// As [`Recording::open`]; with an end without the blocks or events of later times, where they
+    /// can be told early.
     pub(crate) fn open_limited(path: &Path, until: Option<Ns>) -> Result<Recording, TraceError> {
         let file = schedlab_files::open(path)
             .map_err(|source| TraceError::File { path: path.to_owned(), source })?;
@@ -93,8 +94,9 @@ impl Recording {
         Recording::of_blocks(Blocks::new(input, limits), limits)
     }
 
-    /// Puts a recording together from the blocks of its file: what [`read_limited`](Recording::read_limited) does, for those who
-    /// read the blocks elsewhere (on another thread, say).
+    /// Puts a recording together from the blocks of its file: what
+    /// [`read_limited`](Recording::read_limited) does, for those who read the blocks elsewhere (on
+    /// another thread, say).
     pub fn of_blocks(
         blocks: impl Iterator<Item = Result<Part, TraceError>>,
         limits: ReadLimits,
@@ -117,8 +119,8 @@ impl Recording {
         Ok(recording)
     }
 
-    /// A recording from parts that did not come out of a file (an import, a simulation): checked and repaired
-    /// in the same way.
+    /// A recording from parts that did not come out of a file (an import, a simulation): checked
+    /// and repaired in the same way.
     pub fn from_parts(
         mut header: Header,
         events: Vec<SchedEvent>,
@@ -131,7 +133,8 @@ impl Recording {
         Ok(recording)
     }
 
-    /// The same, repaired until a further repair finds nothing: what is written of it is read back as it is.
+    /// The same, repaired until a further repair finds nothing: what is written of it is read back
+    /// as it is.
     #[must_use]
     pub fn settled(mut self) -> Recording {
         crate::repair::settle(&mut self);
@@ -162,7 +165,9 @@ impl Recording {
             return bad(format!("it claims to be {latest} long (at most {LONGEST} is possible)"));
         }
         if cpus == 0 || cpus > MAX_CPUS {
-            return bad(format!("it describes a machine with {cpus} CPUs (1 to {MAX_CPUS} are possible)"));
+            return bad(format!(
+                "it describes a machine with {cpus} CPUs (1 to {MAX_CPUS} are possible)"
+            ));
         }
         for (i, group) in self.header.groups.iter().enumerate() {
             let parent = group.spec.parent.map(|p| p.index());
@@ -172,7 +177,9 @@ impl Recording {
         }
         match self.header.tasks.iter().find(|t| t.group.index() >= groups) {
             None => Ok(()),
-            Some(task) => bad(format!("task `{}` is in {}, which is not listed", task.comm, task.group)),
+            Some(task) => {
+                bad(format!("task `{}` is in {}, which is not listed", task.comm, task.group))
+            }
         }
     }
 }
@@ -194,7 +201,11 @@ pub(crate) struct Ids {
 
 impl Ids {
     pub(crate) fn of(header: &Header) -> Ids {
-        Ids { cpus: header.topology.cpus(), tasks: header.tasks.len(), groups: header.groups.len().max(1) }
+        Ids {
+            cpus: header.topology.cpus(),
+            tasks: header.tasks.len(),
+            groups: header.groups.len().max(1),
+        }
     }
 
     /// So many that those of `event` are among them.
@@ -248,7 +259,8 @@ struct Assembly<'a> {
     keep: &'a mut dyn Keep,
 }
 
-/// Reads `blocks` and gives `keep` the events of each. The recording is neither checked nor repaired.
+/// Reads `blocks` and gives `keep` the events of each. The recording is neither checked nor
+/// repaired.
 pub(crate) fn assemble(
     mut blocks: impl Iterator<Item = Result<Part, TraceError>>,
     limits: ReadLimits,
@@ -371,7 +383,11 @@ impl Assembly<'_> {
         }
     }
 
-    fn objects(&mut self, block: &Block, objects: Vec<(ObjectId, ObjectInfo)>) -> Result<(), TraceError> {
+    fn objects(
+        &mut self,
+        block: &Block,
+        objects: Vec<(ObjectId, ObjectInfo)>,
+    ) -> Result<(), TraceError> {
         if !self.keep.wants_facts() {
             return Ok(());
         }
@@ -385,7 +401,9 @@ impl Assembly<'_> {
                     let what = format!("it has more than {} objects", self.limits.tasks);
                     return Err(TraceError::TooLarge { what });
                 }
-                std::cmp::Ordering::Greater => return Err(block.damaged("it skips an object number")),
+                std::cmp::Ordering::Greater => {
+                    return Err(block.damaged("it skips an object number"));
+                }
             }
         }
         Ok(())
@@ -407,7 +425,9 @@ impl Assembly<'_> {
             info.escape();
             match id.index().cmp(&header.tasks.len()) {
                 std::cmp::Ordering::Less => header.tasks[id.index()] = info,
-                std::cmp::Ordering::Equal if id.index() < self.limits.tasks => header.tasks.push(info),
+                std::cmp::Ordering::Equal if id.index() < self.limits.tasks => {
+                    header.tasks.push(info)
+                }
                 std::cmp::Ordering::Equal => {
                     let what = format!("it has more than {} tasks", self.limits.tasks);
                     return Err(TraceError::TooLarge { what });

@@ -28,14 +28,14 @@ pub struct Repairs {
     pub misordered: u64,
     /// Events that stood twice; the second was dropped.
     pub duplicates: u64,
-    /// Switches whose `prev` is not the task that ran: a switch with state unknown was put in between, at the
-    /// last moment at which the other task is proven to have run.
+    /// Switches whose `prev` is not the task that ran: a switch with state unknown was put in
+    /// between, at the last moment at which the other task is proven to have run.
     pub inconsistent_switches: u64,
-    /// Wakeups stamped shortly before their task had finished blocking (the waker waits for it); moved
-    /// behind the block.
+    /// Wakeups stamped shortly before their task had finished blocking (the waker waits for it);
+    /// moved behind the block.
     pub early_wakes: u64,
-    /// Tasks that ran again after blocking although no task woke them. Left as they are: when they became
-    /// runnable is unknown.
+    /// Tasks that ran again after blocking although no task woke them. Left as they are: when they
+    /// became runnable is unknown.
     pub missing_wakes: u64,
     /// Places where the recorder lost events.
     pub gaps: u64,
@@ -106,10 +106,11 @@ pub(crate) fn repair(recording: &mut Recording) {
     recording.repairs.add(&found);
 }
 
-/// Repairs a repaired recording until a further pass finds nothing: a switch that was put in shows that a task ran, and with that,
-/// that a wakeup was early.
+/// Repairs a repaired recording until a further pass finds nothing: a switch that was put in shows
+/// that a task ran, and with that, that a wakeup was early.
 pub(crate) fn settle(recording: &mut Recording) {
-    /// Each pass settles what the one before has shown; damage that is made of more steps is left as it is.
+    /// Each pass settles what the one before has shown; damage that is made of more steps is left
+    /// as it is.
     const PASSES: usize = 16;
     let changed = |by: &Repairs| by.early_wakes + by.inconsistent_switches > 0;
     let mut last = recording.repairs.clone();
@@ -141,9 +142,9 @@ fn pass(recording: &mut Recording) -> Repairs {
     mender.repairs
 }
 
-/// `sched_waking` fires before the waker takes the run queue's lock. When the wakee is just blocking, the wakeup is stamped
-/// before the switch although it takes effect after it. Such a wakeup is recognised by its task running again without
-/// another one, and moved behind the switch.
+/// `sched_waking` fires before the waker takes the run queue's lock. When the wakee is just
+/// blocking, the wakeup is stamped before the switch although it takes effect after it. Such a
+/// wakeup is recognised by its task running again without another one, and moved behind the switch.
 #[derive(Default)]
 struct Early {
     seen: Vec<Seen>,
@@ -169,7 +170,8 @@ impl Early {
                 task.blocked = false;
                 task.wake = task.running.then_some(place);
             }
-            // No kernel switches from a task to itself: a damaged file proves no more than that it runs.
+            // No kernel switches from a task to itself: a damaged file proves no more than that it
+            // runs.
             EventKind::Switch { prev, next, .. } if prev == next => {
                 self.seen[next?.index()] = Seen { running: true, ..Seen::default() };
             }
@@ -183,7 +185,9 @@ impl Early {
                 let next = next?;
                 let seen = &mut self.seen[next.index()];
                 let early = match *seen {
-                    Seen { blocked: true, block: Some(block), wake: Some(wake), .. } => Some((block, wake)),
+                    Seen { blocked: true, block: Some(block), wake: Some(wake), .. } => {
+                        Some((block, wake))
+                    }
                     _ => None,
                 };
                 *seen = Seen { running: true, ..Seen::default() };
@@ -212,12 +216,21 @@ impl Moving {
         moves.sort_unstable();
         let mut skip: Vec<usize> = moves.iter().map(|&(_, wake)| wake).collect();
         skip.sort_unstable();
-        Moving { moves: moves.into_iter().peekable(), skip: skip.into_iter().peekable(), held: Vec::new() }
+        Moving {
+            moves: moves.into_iter().peekable(),
+            skip: skip.into_iter().peekable(),
+            held: Vec::new(),
+        }
     }
 
     /// The event at `place`.
     #[inline]
-    pub(crate) fn event(&mut self, place: usize, event: &SchedEvent, mut each: impl FnMut(&SchedEvent)) {
+    pub(crate) fn event(
+        &mut self,
+        place: usize,
+        event: &SchedEvent,
+        mut each: impl FnMut(&SchedEvent),
+    ) {
         if self.skip.next_if_eq(&place).is_some() {
             self.held.push((place, *event));
         } else {
@@ -245,8 +258,8 @@ fn moved(events: Vec<SchedEvent>, moves: Vec<(usize, usize)>) -> Vec<SchedEvent>
     out
 }
 
-/// The events with what was put in between, in order of time. Mostly there is nothing, and nothing is copied: ten
-/// million events take 400 MB.
+/// The events with what was put in between, in order of time. Mostly there is nothing, and nothing
+/// is copied: ten million events take 400 MB.
 fn merged(events: Vec<SchedEvent>, inserted: Vec<(usize, SchedEvent)>) -> Vec<SchedEvent> {
     if inserted.is_empty() {
         return events;
@@ -330,7 +343,9 @@ impl Mender {
             return events;
         }
         let before = events.len();
-        events.dedup_by(|b, a| a == b && !matches!(a.kind, EventKind::Lost { .. } | EventKind::Steal { .. }));
+        events.dedup_by(|b, a| {
+            a == b && !matches!(a.kind, EventKind::Lost { .. } | EventKind::Steal { .. })
+        });
         self.repairs.duplicates += (before - events.len()) as u64;
         events
     }
@@ -349,7 +364,9 @@ impl Mender {
     #[inline(always)]
     fn event(&mut self, event: &SchedEvent) {
         match event.kind {
-            EventKind::Switch { prev, prev_state, next } => self.switch(event, prev, prev_state, next),
+            EventKind::Switch { prev, prev_state, next } => {
+                self.switch(event, prev, prev_state, next)
+            }
             EventKind::Wake { task, waker } => {
                 self.proof(event, waker.task());
                 self.woken(task);
@@ -394,15 +411,21 @@ impl Mender {
         }
     }
 
-    /// No switch from before this will be found to be missing. `None`: whatever is missing will be seen to be later than all
-    /// that was looked at.
+    /// No switch from before this will be found to be missing. `None`: whatever is missing will be
+    /// seen to be later than all that was looked at.
     fn settled(&self) -> Option<Ns> {
         let known = self.current.iter().zip(&self.settled).filter(|(current, _)| current.is_some());
         known.map(|(_, settled)| *settled).min()
     }
 
     #[inline(always)]
-    fn switch(&mut self, event: &SchedEvent, prev: Option<TaskId>, state: PrevState, next: Option<TaskId>) {
+    fn switch(
+        &mut self,
+        event: &SchedEvent,
+        prev: Option<TaskId>,
+        state: PrevState,
+        next: Option<TaskId>,
+    ) {
         let cpu = event.cpu.index();
         if self.current[cpu] != Some(prev) {
             self.another_left(cpu, prev);
@@ -422,8 +445,8 @@ impl Mender {
     fn another_left(&mut self, cpu: usize, prev: Option<TaskId>) {
         self.leave_elsewhere(cpu, prev);
         if let Some(ran) = self.current[cpu] {
-            // A switch from `ran` to `prev` is missing. When it was is unknown; the time goes to `prev`, who
-            // certainly ran at its end.
+            // A switch from `ran` to `prev` is missing. When it was is unknown; the time goes to
+            // `prev`, who certainly ran at its end.
             self.repairs.inconsistent_switches += 1;
             let state = if ran.is_none() { PrevState::Runnable } else { PrevState::Unknown };
             self.put_switch(cpu, ran, state, prev);
@@ -443,7 +466,13 @@ impl Mender {
         }
     }
 
-    fn put_switch(&mut self, cpu: usize, prev: Option<TaskId>, prev_state: PrevState, next: Option<TaskId>) {
+    fn put_switch(
+        &mut self,
+        cpu: usize,
+        prev: Option<TaskId>,
+        prev_state: PrevState,
+        next: Option<TaskId>,
+    ) {
         let kind = EventKind::Switch { prev, prev_state, next };
         let moved = next.map_or(Ns::ZERO, |next| self.tasks[next.index()].moved);
         let at = self.last[cpu].max(moved);
@@ -452,7 +481,14 @@ impl Mender {
     }
 
     #[inline(always)]
-    fn apply(&mut self, at: Ns, cpu: usize, prev: Option<TaskId>, state: PrevState, next: Option<TaskId>) {
+    fn apply(
+        &mut self,
+        at: Ns,
+        cpu: usize,
+        prev: Option<TaskId>,
+        state: PrevState,
+        next: Option<TaskId>,
+    ) {
         if let Some(prev) = prev {
             let life = match state.is_runnable() {
                 Some(true) => Life::Runnable,

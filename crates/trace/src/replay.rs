@@ -1,33 +1,39 @@
-//! Replay: a recording becomes a workload. What the tasks wanted (CPU time per activation, who wakes whom,
-//! when the outside world woke them) is kept; what the scheduler did to them (where they ran, how long they
-//! waited) is not.
+//! Replay: a recording becomes a workload. What the tasks wanted (CPU time per activation, who
+//! wakes whom, when the outside world woke them) is kept; what the scheduler did to them (where
+//! they ran, how long they waited) is not.
 //!
 //! # Rules
 //! * An *activation* is the CPU time from a wakeup to the next block. Preemptions inside it are the
 //!   scheduler's doing and vanish.
-//! * A wakeup by a task, or by a softirq inside its system call, becomes a `Send` at the same CPU progress
-//!   of the waker, and the sleep that it ended a `Receive`. One channel per task: tokens count wakeups.
+//! * A wakeup by a task, or by a softirq inside its system call, becomes a `Send` at the same CPU
+//!   progress of the waker, and the sleep that it ended a `Receive`. One channel per task: tokens
+//!   count wakeups.
 //! * A wakeup of a task that is running or runnable released nothing, so it is no token.
-//! * A task that answers several others of its closed loop, each over a connection of its own, does for each what it did for
-//!   that one, in whichever order they write; see `reactor`.
-//! * Wakeups of a task that several others of its closed loop feed are replaced by what these did together; see `pool`.
-//! * In loops that the outside drives, a task that always sends when its peer sleeps is taken to send when the peer
-//!   is awake too, although no wakeup shows it; see `messages`.
-//! * A sleep that an interrupt, ksoftirqd or an unknown task ended is either absolute (the wakeup comes at
-//!   its recorded time) or relative (the sleep keeps its length); see `classify`. Sleeps in state `D` are a
-//!   device's service time: relative. Its interrupt comes on the CPU on which it came, and wakes all whom it woke; see `devices`.
+//! * A task that answers several others of its closed loop, each over a connection of its own, does
+//!   for each what it did for that one, in whichever order they write; see `reactor`.
+//! * Wakeups of a task that several others of its closed loop feed are replaced by what these did
+//!   together; see `pool`.
+//! * In loops that the outside drives, a task that always sends when its peer sleeps is taken to
+//!   send when the peer is awake too, although no wakeup shows it; see `messages`.
+//! * A sleep that an interrupt, ksoftirqd or an unknown task ended is either absolute (the wakeup
+//!   comes at its recorded time) or relative (the sleep keeps its length); see `classify`. Sleeps
+//!   in state `D` are a device's service time: relative. Its interrupt comes on the CPU on which it
+//!   came, and wakes all whom it woke; see `devices`.
 //! * The first wakeup of each task that slept when the recording began stays at its time.
-//! * Stolen time is taken out of the demand, and so is what the recorder itself cost, event by event (`recorder`). Time
-//!   in interrupts and the kernel's part of a context switch after the switch record are in it.
-//! * A task whose demand was cut off by the end of the recording, was most of what it did, had gone on for at least half
-//!   of the recording and had got a tenth of it has no end of demand; nor has one that never blocked at all. What was
-//!   starved (long wait, little CPU time; every kernel thread) stops when it has done what it did: what it still wanted
-//!   is unknown. So does what was created later: it may have been a command of some milliseconds that did not get them.
-//!   All others begin again from their first activation when they run out, so that a closed loop
-//!   that a scheduler lets run faster stays closed (what began its first round is made up for, see `rounds`); a task of a closed loop that created others at its start
-//!   begins again behind that, and other tasks that did do not. A task of a loop that
-//!   ended in the last fifth of the recording after 100 or more activations is taken for a load generator
-//!   whose time was over: it goes on too.
+//! * Stolen time is taken out of the demand, and so is what the recorder itself cost, event by
+//!   event (`recorder`). Time in interrupts and the kernel's part of a context switch after the
+//!   switch record are in it.
+//! * A task whose demand was cut off by the end of the recording, was most of what it did, had gone
+//!   on for at least half of the recording and had got a tenth of it has no end of demand; nor has
+//!   one that never blocked at all. What was starved (long wait, little CPU time; every kernel
+//!   thread) stops when it has done what it did: what it still wanted is unknown. So does what was
+//!   created later: it may have been a command of some milliseconds that did not get them. All
+//!   others begin again from their first activation when they run out, so that a closed loop that a
+//!   scheduler lets run faster stays closed (what began its first round is made up for, see
+//!   `rounds`); a task of a closed loop that created others at its start begins again behind that,
+//!   and other tasks that did do not. A task of a loop that ended in the last fifth of the
+//!   recording after 100 or more activations is taken for a load generator whose time was over: it
+//!   goes on too.
 
 mod build;
 mod classify;
@@ -68,8 +74,8 @@ use timeline::{End, Origin};
 pub struct ReplayOptions {
     /// What-if: tasks that need more or less CPU time than they did.
     pub demand: Vec<DemandChange>,
-    /// Convert although the recording does not say when tasks woke or who woke them: every such activation
-    /// is taken to begin, at an absolute time, when the task was seen running.
+    /// Convert although the recording does not say when tasks woke or who woke them: every such
+    /// activation is taken to begin, at an absolute time, when the task was seen running.
     pub without_wakes: bool,
 }
 
@@ -96,7 +102,12 @@ impl FromStr for DemandChange {
         let (task, factor) = text.trim().rsplit_once(" x").ok_or_else(error)?;
         let (whole, part) = factor.split_once('.').unwrap_or((factor, ""));
         let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
-        if task.trim().is_empty() || whole.is_empty() || part.len() > 3 || !digits(whole) || !digits(part) {
+        if task.trim().is_empty()
+            || whole.is_empty()
+            || part.len() > 3
+            || !digits(whole)
+            || !digits(part)
+        {
             return Err(error());
         }
         let permille = format!("{whole}{part:0<3}").parse::<u64>().map_err(|_| error())?;
@@ -159,18 +170,19 @@ pub struct ReplayReport {
     pub cut: u64,
     /// Tasks without end of demand.
     pub hogs: Vec<TaskId>,
-    /// Tasks of loops that ended near the end of the recording, like a load generator whose time is over: they
-    /// are taken to go on.
+    /// Tasks of loops that ended near the end of the recording, like a load generator whose time is
+    /// over: they are taken to go on.
     pub stopped_by_clock: Vec<TaskId>,
-    /// Tasks that were created late, and kernel threads, that were still at their first work when the recording ended:
-    /// they stop when they have done what they did then.
+    /// Tasks that were created late, and kernel threads, that were still at their first work when
+    /// the recording ended: they stop when they have done what they did then.
     pub unfinished: Vec<TaskId>,
-    /// Tasks that waited for the CPU until the end and hardly got it: what they still wanted is unknown, they stop when
-    /// they have done what they did.
+    /// Tasks that waited for the CPU until the end and hardly got it: what they still wanted is
+    /// unknown, they stop when they have done what they did.
     pub starved: Vec<TaskId>,
     /// Tasks that start one command after the other, to the end of the recording: they go on.
     pub makers: Vec<TaskId>,
-    /// Tasks that stop when their recorded work is done (they created others, and not only at the start of a closed loop).
+    /// Tasks that stop when their recorded work is done (they created others, and not only at the
+    /// start of a closed loop).
     pub finite: Vec<TaskId>,
     /// Tasks that wake each other in a circle with nothing else driving them.
     pub closed_loops: Vec<Vec<TaskId>>,
@@ -178,41 +190,48 @@ pub struct ReplayReport {
     pub driven_loops: Vec<Vec<TaskId>>,
     /// Tasks that both other tasks and the outside wake: what they do depends on who woke them.
     pub event_loops: u64,
-    /// Steady producers and their consumers in loops: the consumer's work is fed by the producer's progress.
+    /// Steady producers and their consumers in loops: the consumer's work is fed by the producer's
+    /// progress.
     pub links: Vec<(TaskId, TaskId)>,
-    /// Tasks that many others of their loop feed, with the number of those: amounts take the place of wakeups.
+    /// Tasks that many others of their loop feed, with the number of those: amounts take the place
+    /// of wakeups.
     pub pools: Vec<(TaskId, usize)>,
     /// Loops of one command that was done before the recording was over: they do their work once.
     pub commands: Vec<Vec<TaskId>>,
-    /// Servers that hardly ever sleep, and the client that each answers: they need its next request behind each answer.
+    /// Servers that hardly ever sleep, and the client that each answers: they need its next request
+    /// behind each answer.
     pub prompt: Vec<(TaskId, TaskId)>,
-    /// Tasks that hardly ever sleep because what they wait for is there when they look: they need what those who work for them had done
-    /// behind each of their messages.
+    /// Tasks that hardly ever sleep because what they wait for is there when they look: they need
+    /// what those who work for them had done behind each of their messages.
     pub silent: Vec<SilentTask>,
     /// Tasks of which an activation is a request.
     pub requests: Vec<TaskId>,
-    /// Threads of one process that do the same for others, of which the recording does not show whether they take over from each
-    /// other when one loses its CPU: hardly any did.
+    /// Threads of one process that do the same for others, of which the recording does not show
+    /// whether they take over from each other when one loses its CPU: hardly any did.
     pub undecided: Vec<TaskId>,
     /// Threads over which a runtime multiplexes its work.
     pub runtimes: Vec<RuntimeFit>,
     /// Tasks that answer several others over a connection each, with the number of those.
     pub reactors: Vec<(TaskId, usize)>,
-    /// Messages to tasks that were awake, which no wakeup shows: taken from what their senders do otherwise.
+    /// Messages to tasks that were awake, which no wakeup shows: taken from what their senders do
+    /// otherwise.
     pub unseen_messages: u64,
-    /// Tasks that handle several messages in one activation, with the CPU time of the activation itself and of
-    /// each message more, both fitted.
+    /// Tasks that handle several messages in one activation, with the CPU time of the activation
+    /// itself and of each message more, both fitted.
     pub entries: Vec<(TaskId, Ns, Ns)>,
     /// What the machine added between wakeup and switch where nobody was in the way.
     pub delays: MachineDelays,
     /// What the recorder cost, and how much of the demand that was.
     pub recorder: RecorderCost,
-    /// When the ticks of each CPU came, fitted to the tasks that lost their CPU; `None` where nothing shows it.
+    /// When the ticks of each CPU came, fitted to the tasks that lost their CPU; `None` where
+    /// nothing shows it.
     pub ticks: Vec<Option<TickFit>>,
-    /// Activations recorded per task, by [`TaskId`]: a replay that completes more began again from the start.
+    /// Activations recorded per task, by [`TaskId`]: a replay that completes more began again from
+    /// the start.
     pub recorded: Vec<u64>,
-    /// By how much the CPU time of the same work differs between the eighths of the recording: standard deviation of the medians of the
-    /// task where it is least, in millionths of their mean. `None`: no task has 30 activations in each eighth.
+    /// By how much the CPU time of the same work differs between the eighths of the recording:
+    /// standard deviation of the medians of the task where it is least, in millionths of their
+    /// mean. `None`: no task has 30 activations in each eighth.
     pub spread_of_costs: Option<u64>,
 }
 
@@ -286,7 +305,11 @@ impl fmt::Display for ReplayReport {
             f,
             "assumed: {} outside wakeups at their recorded times; relative sleeps: {} device, {} timer, {} of \
              tasks that want the CPU always, {} in closed loops",
-            self.absolute_wakes, self.device_sleeps, self.timer_sleeps, self.hungry_sleeps, self.loop_sleeps
+            self.absolute_wakes,
+            self.device_sleeps,
+            self.timer_sleeps,
+            self.hungry_sleeps,
+            self.loop_sleeps
         )?;
         write!(
             f,
@@ -301,7 +324,10 @@ impl fmt::Display for ReplayReport {
         )?;
         self.fmt_unknown(f)?;
         for (task, entry, each) in &self.entries {
-            write!(f, "\n{task}: {entry} for an activation and {each} for each message in it (fitted)")?;
+            write!(
+                f,
+                "\n{task}: {entry} for an activation and {each} for each message in it (fitted)"
+            )?;
         }
         if self.recorder.taken > Ns::ZERO {
             write!(f, "\n{}", self.recorder)?;
@@ -431,7 +457,8 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
     if !options.without_wakes {
         ReplayNeeds::check(&recording.header)?;
     } else if !recording.header.capabilities.has(Capability::Preempted) {
-        let (missing, backend) = (vec![Capability::Preempted.name()], recording.header.backend.clone());
+        let (missing, backend) =
+            (vec![Capability::Preempted.name()], recording.header.backend.clone());
         return Err(TraceError::Lacks { analysis: ReplayNeeds::NAME, missing, backend });
     }
     check_demand(recording, &options.demand)?;
@@ -443,7 +470,8 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
     let watched = runtime::cut_monitors(&mut timeline.lines, &processes);
     report.undecided = undecided.into_iter().map(TaskId::from).collect();
     report.runtimes = runtimes.iter().map(RuntimeFit::of).collect();
-    let monitors: Vec<usize> = runtimes.iter().flat_map(|runtime| runtime.monitors.iter().copied()).collect();
+    let monitors: Vec<usize> =
+        runtimes.iter().flat_map(|runtime| runtime.monitors.iter().copied()).collect();
     let mut classes = classify::classify(&timeline.lines, recording.duration, &monitors);
     let prompt = report.seldom_asleep(&timeline.lines, &recording.header.tasks, &mut classes);
     report.note_loops(&classes.loops);
@@ -455,7 +483,8 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
     let mut links = couple::couple(&mut timeline.lines, &classes.loops, &pools, &reactors);
     prompt::fill(&mut timeline.lines, &prompt, links.len());
     links.extend(prompt.iter().map(|of| of.link));
-    let looks = looks::tie(&mut timeline.lines, &classes, runtimes.iter().chain(&watched), links.len());
+    let looks =
+        looks::tie(&mut timeline.lines, &classes, runtimes.iter().chain(&watched), links.len());
     links.extend(looks);
     pool::fill(&mut timeline.lines, &mut pools, links.len());
     reactors.fill(&mut timeline.lines, links.len() + pools.len());
@@ -499,7 +528,8 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
 }
 
 impl ReplayReport {
-    /// Finds the tasks of closed loops that hardly ever sleep, and makes them a part of their loops: what they need, and when.
+    /// Finds the tasks of closed loops that hardly ever sleep, and makes them a part of their
+    /// loops: what they need, and when.
     fn seldom_asleep(
         &mut self,
         lines: &[timeline::Line],
@@ -509,7 +539,8 @@ impl ReplayReport {
         let names: Vec<&str> = tasks.iter().map(|task| task.comm.as_str()).collect();
         let mut prompt = prompt::find(lines, classes, &names);
         prompt::join(classes, &prompt);
-        let pair = |of: &prompt::Prompt| (TaskId::from(of.link.consumer), TaskId::from(of.link.producer));
+        let pair =
+            |of: &prompt::Prompt| (TaskId::from(of.link.consumer), TaskId::from(of.link.producer));
         self.prompt = prompt.iter().map(pair).collect();
         let home = |task: &TaskInfo| silent::Home { process: task.pid, kernel: task.kernel };
         let homes: Vec<silent::Home> = tasks.iter().map(home).collect();
@@ -520,10 +551,18 @@ impl ReplayReport {
         prompt
     }
 
-    fn note_ties(&mut self, pools: &[pool::Pool], links: &[couple::Link], reactors: &reactor::Reactors) {
-        self.reactors = reactors.all.iter().map(|r| (TaskId::from(r.task), r.peers.len())).collect();
-        self.pools = pools.iter().map(|pool| (TaskId::from(pool.consumer), pool.producers.len())).collect();
-        let tasks = |link: &couple::Link| (TaskId::from(link.producer), TaskId::from(link.consumer));
+    fn note_ties(
+        &mut self,
+        pools: &[pool::Pool],
+        links: &[couple::Link],
+        reactors: &reactor::Reactors,
+    ) {
+        self.reactors =
+            reactors.all.iter().map(|r| (TaskId::from(r.task), r.peers.len())).collect();
+        self.pools =
+            pools.iter().map(|pool| (TaskId::from(pool.consumer), pool.producers.len())).collect();
+        let tasks =
+            |link: &couple::Link| (TaskId::from(link.producer), TaskId::from(link.consumer));
         self.links = links.iter().map(tasks).collect();
     }
 

@@ -1,24 +1,28 @@
-//! What the header of a recording says of sched_ext: under which loaded scheduler it was made, and for which tasks.
+//! What the header of a recording says of sched_ext: under which loaded scheduler it was made, and
+//! for which tasks.
 
 use crate::{Header, TaskInfo};
 use schedlab_model::{Policy, SchedExt};
 
 impl Header {
-    /// Returns the name of the sched_ext scheduler that had tasks of this recording. `None`: none was loaded at either end, or it had
-    /// none of the tasks that occur.
+    /// Returns the name of the sched_ext scheduler that had tasks of this recording. `None`: none
+    /// was loaded at either end, or it had none of the tasks that occur.
     pub fn ext_scheduler(&self) -> Option<&str> {
         let mut ends = self.sched_ext.iter().chain(&self.sched_ext_end);
-        let has_some =
-            ends.clone().any(SchedExt::has_every_fair_task) || self.tasks.iter().any(|task| task.ext);
+        let has_some = ends.clone().any(SchedExt::has_every_fair_task)
+            || self.tasks.iter().any(|task| task.ext);
         ends.find_map(SchedExt::scheduler).filter(|_| has_some)
     }
 
-    /// Returns what became of the loaded scheduler while the recording was made, in words. `None`: the same one, or none, all the time,
-    /// or it is not known.
+    /// Returns what became of the loaded scheduler while the recording was made, in words. `None`:
+    /// the same one, or none, all the time, or it is not known.
     pub fn ext_change(&self) -> Option<String> {
         let (begin, end) = (self.sched_ext.as_ref()?, self.sched_ext_end.as_ref()?);
         let name = |at: &SchedExt| at.scheduler().unwrap_or("none").to_owned();
-        let loaded = end.enable_seq.zip(begin.enable_seq).map_or(0, |(end, begin)| end.saturating_sub(begin));
+        let loaded = end
+            .enable_seq
+            .zip(begin.enable_seq)
+            .map_or(0, |(end, begin)| end.saturating_sub(begin));
         if loaded == 0 && begin.scheduler() == end.scheduler() {
             return None;
         }
@@ -35,17 +39,22 @@ impl Header {
         ))
     }
 
-    /// Returns what is known of a scheduler that was loaded while the recording was made, for people. `None`: none was.
+    /// Returns what is known of a scheduler that was loaded while the recording was made, for
+    /// people. `None`: none was.
     pub fn ext_words(&self) -> Option<String> {
         let (begin, change) = (self.sched_ext.as_ref()?, self.ext_change());
         let mut text = match begin.scheduler() {
             None if change.is_none() => return None,
             None => "no scheduler was loaded".to_owned(),
             Some(name) => {
-                let of =
-                    if begin.has_every_fair_task() { "every fair task" } else { "tasks of policy ext only" };
-                let number =
-                    begin.enable_seq.map_or(String::new(), |seq| format!(", number {seq} since boot"));
+                let of = if begin.has_every_fair_task() {
+                    "every fair task"
+                } else {
+                    "tasks of policy ext only"
+                };
+                let number = begin
+                    .enable_seq
+                    .map_or(String::new(), |seq| format!(", number {seq} since boot"));
                 format!("{name} ({}, for {of}{number})", begin.state)
             }
         };
@@ -57,8 +66,9 @@ impl Header {
         Some(text)
     }
 
-    /// Returns the policy of a task as people read it. `ext`: policy SCHED_EXT, or SCHED_OTHER while a sched_ext scheduler had every
-    /// fair task; `ext/batch` and `ext/idle` then are the other two fair policies.
+    /// Returns the policy of a task as people read it. `ext`: policy SCHED_EXT, or SCHED_OTHER
+    /// while a sched_ext scheduler had every fair task; `ext/batch` and `ext/idle` then are the
+    /// other two fair policies.
     pub fn policy_of(&self, task: &TaskInfo) -> String {
         let all = self.sched_ext.as_ref().is_some_and(SchedExt::has_every_fair_task);
         match task.policy {
@@ -77,7 +87,12 @@ mod tests {
 
     fn at(state: &str, ops: Option<&str>, seq: u64, all: bool) -> Option<SchedExt> {
         let ops = ops.map(str::to_owned);
-        Some(SchedExt { state: state.to_owned(), ops, enable_seq: Some(seq), switch_all: Some(all) })
+        Some(SchedExt {
+            state: state.to_owned(),
+            ops,
+            enable_seq: Some(seq),
+            switch_all: Some(all),
+        })
     }
 
     /// Written and read back, with what was found at both ends.
@@ -97,7 +112,10 @@ mod tests {
         let header = read_back(lavd.clone(), lavd.clone(), false);
         assert_eq!((header.sched_ext.clone(), header.sched_ext_end.clone()), (lavd.clone(), lavd));
         assert_eq!((header.ext_scheduler(), header.ext_change()), (Some("lavd"), None));
-        assert_eq!(header.ext_words().unwrap(), "lavd (enabled, for every fair task, number 3 since boot)");
+        assert_eq!(
+            header.ext_words().unwrap(),
+            "lavd (enabled, for every fair task, number 3 since boot)"
+        );
         assert_eq!(header.policy_of(&header.tasks[0]), "ext");
     }
 
@@ -112,14 +130,16 @@ mod tests {
 
     #[test]
     fn a_change_meanwhile_is_said() {
-        let header = read_back(at("enabled", Some("a"), 1, true), at("disabled", None, 2, true), false);
+        let header =
+            read_back(at("enabled", Some("a"), 1, true), at("disabled", None, 2, true), false);
         let change = header.ext_change().unwrap();
         assert!(
             change.contains("a at its beginning, none at its end (one was loaded meanwhile)"),
             "{change}"
         );
         // The same name again is another load.
-        let again = read_back(at("enabled", Some("a"), 1, true), at("enabled", Some("a"), 2, true), false);
+        let again =
+            read_back(at("enabled", Some("a"), 1, true), at("enabled", Some("a"), 2, true), false);
         assert!(again.ext_change().is_some());
     }
 

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::Path;
 
-/// Events of a full block: 384 KiB before compression, so that little is lost when a recording is cut off.
+/// Events of a full block: 384 KiB before compression, so that little is lost when a recording is
+/// cut off.
 const BLOCK_EVENTS: usize = 16 * 1024;
 
 /// Tasks, groups and objects that were added or changed after the header was written.
@@ -26,8 +27,8 @@ pub(crate) struct Tables {
     pub(crate) objects: Vec<(ObjectId, ObjectInfo)>,
 }
 
-/// Writes a recording: the header, then events as they come, then the end mark. The same calls give the same
-/// bytes.
+/// Writes a recording: the header, then events as they come, then the end mark. The same calls give
+/// the same bytes.
 ///
 /// As an [`EventSink`] it cannot report errors at once; the first one is kept and returned by
 /// [`finish`](Writer::finish).
@@ -79,13 +80,14 @@ impl<W: Write> Writer<W> {
         start[8..10].copy_from_slice(&format::FORMAT_MAJOR.to_le_bytes());
         start[10..12].copy_from_slice(&format::FORMAT_MINOR.to_le_bytes());
         writer.bytes(&start)?;
-        let json = serde_json::to_vec(header).map_err(|e| TraceError::Header { what: e.to_string() })?;
+        let json =
+            serde_json::to_vec(header).map_err(|e| TraceError::Header { what: e.to_string() })?;
         writer.block(BlockHeader { kind: kind::HEADER, ..BlockHeader::default() }, &json)?;
         Ok(writer)
     }
 
-    /// Keeps the file at or below `bytes`, its end mark and index included: the block that would not fit and
-    /// everything after it are left out, and [`Writer::is_full`] says so.
+    /// Keeps the file at or below `bytes`, its end mark and index included: the block that would
+    /// not fit and everything after it are left out, and [`Writer::is_full`] says so.
     pub fn limit(&mut self, bytes: u64) {
         self.limit = bytes;
     }
@@ -149,7 +151,8 @@ impl<W: Write> Writer<W> {
         self.tables.objects.push((id, info));
     }
 
-    /// Adds a fact. Its objects were added before; a task that was never added gets an entry without a name.
+    /// Adds a fact. Its objects were added before; a task that was never added gets an entry
+    /// without a name.
     pub fn fact(&mut self, fact: &Fact) {
         if self.full {
             return;
@@ -180,8 +183,8 @@ impl<W: Write> Writer<W> {
         self.out.flush().map_err(|source| TraceError::Io { doing: "write", source })
     }
 
-    /// Writes the rest and the end mark. `duration` is the length of the recording (the end of the last event
-    /// if it is shorter than that).
+    /// Writes the rest and the end mark. `duration` is the length of the recording (the end of the
+    /// last event if it is shorter than that).
     pub fn finish(mut self, duration: Ns) -> Result<W, TraceError> {
         self.flush()?;
         if !self.full {
@@ -190,8 +193,8 @@ impl<W: Write> Writer<W> {
         self.totals.index = Some(self.offset);
         let index = index::encode(&self.index);
         self.block(BlockHeader { kind: kind::INDEX, ..BlockHeader::default() }, &index)?;
-        let json =
-            serde_json::to_vec(&self.totals).map_err(|e| TraceError::Header { what: e.to_string() })?;
+        let json = serde_json::to_vec(&self.totals)
+            .map_err(|e| TraceError::Header { what: e.to_string() })?;
         self.block(BlockHeader { kind: kind::END, ..BlockHeader::default() }, &json)?;
         self.out.flush().map_err(|source| TraceError::Io { doing: "write", source })?;
         Ok(self.out)
@@ -204,7 +207,8 @@ impl<W: Write> Writer<W> {
         let Tables { tasks, groups, objects } = &self.tables;
         if !tasks.is_empty() || !groups.is_empty() || !objects.is_empty() {
             let tables = std::mem::take(&mut self.tables);
-            let json = serde_json::to_vec(&tables).map_err(|e| TraceError::Header { what: e.to_string() })?;
+            let json = serde_json::to_vec(&tables)
+                .map_err(|e| TraceError::Header { what: e.to_string() })?;
             self.block(BlockHeader { kind: kind::TABLES, ..BlockHeader::default() }, &json)?;
         }
         self.write_events()?;
@@ -216,10 +220,12 @@ impl<W: Write> Writer<W> {
             return Ok(());
         }
         let times = self.pending.iter().map(|e| e.at.0);
-        let (first, last) = times.fold((u64::MAX, 0), |(low, high), at| (low.min(at), high.max(at)));
+        let (first, last) =
+            times.fold((u64::MAX, 0), |(low, high), at| (low.min(at), high.max(at)));
         let raw = format::encode_events(&self.pending, first);
         let records = self.pending.len() as u32;
-        let header = BlockHeader { kind: kind::EVENTS, records, first, last, ..BlockHeader::default() };
+        let header =
+            BlockHeader { kind: kind::EVENTS, records, first, last, ..BlockHeader::default() };
         self.block(header, &raw)?;
         if !self.full {
             self.count_pending(Ns(last));
@@ -233,7 +239,8 @@ impl<W: Write> Writer<W> {
             return Ok(());
         }
         let times = self.pending_facts.iter().map(|fact| fact.at.0);
-        let (first, last) = times.fold((u64::MAX, 0), |(low, high), at| (low.min(at), high.max(at)));
+        let (first, last) =
+            times.fold((u64::MAX, 0), |(low, high), at| (low.min(at), high.max(at)));
         let raw = facts::encode(&self.pending_facts, first);
         // Readers before 1.4 add up the records of all blocks: theirs are events.
         let header = BlockHeader { kind: kind::FACTS, first, last, ..BlockHeader::default() };
@@ -259,7 +266,8 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Writes events that were packed elsewhere as a block of their own. The header names every task that they name.
+    /// Writes events that were packed elsewhere as a block of their own. The header names every
+    /// task that they name.
     pub fn append(&mut self, packed: &Packed) -> Result<(), TraceError> {
         self.write_pending()?;
         if self.full {
@@ -292,14 +300,21 @@ impl<W: Write> Writer<W> {
     }
 
     fn stored_block(&mut self, header: BlockHeader, stored: &[u8]) -> Result<(), TraceError> {
-        let header = BlockHeader { stored: stored.len() as u32, crc: crc32fast::hash(stored), ..header };
+        let header =
+            BlockHeader { stored: stored.len() as u32, crc: crc32fast::hash(stored), ..header };
         let data = matches!(header.kind, kind::EVENTS | kind::TABLES | kind::FACTS);
         if data && self.offset + stored.len() as u64 + self.room_at_the_end() > self.limit {
             self.full = true;
             return Ok(());
         }
         let BlockHeader { kind, records, first, last, .. } = header;
-        self.index.push(IndexEntry { offset: self.offset, kind, records, first: Ns(first), last: Ns(last) });
+        self.index.push(IndexEntry {
+            offset: self.offset,
+            kind,
+            records,
+            first: Ns(first),
+            last: Ns(last),
+        });
         self.bytes(&header.encode())?;
         self.bytes(stored)
     }
@@ -317,7 +332,8 @@ impl<W: Write> Writer<W> {
 }
 
 impl<W: Write> EventSink for Writer<W> {
-    /// Events that name a task which was never added get a task without a name: an event is never dropped.
+    /// Events that name a task which was never added get a task without a name: an event is never
+    /// dropped.
     fn event(&mut self, event: &SchedEvent) {
         if self.full {
             return;
@@ -332,7 +348,8 @@ impl<W: Write> EventSink for Writer<W> {
     }
 }
 
-/// Writes a whole recording to `path`. An existing file is replaced only when everything is written.
+/// Writes a whole recording to `path`. An existing file is replaced only when everything is
+/// written.
 pub fn save(recording: &Recording, path: &Path) -> Result<(), TraceError> {
     let file_error = |source| TraceError::File { path: path.to_owned(), source };
     let out = std::io::BufWriter::new(NewFile::create(path).map_err(file_error)?);

@@ -1,4 +1,5 @@
-//! Files of some kilobytes that unfold to a gibibyte: each is refused, and the memory that it takes is bounded.
+//! Files of some kilobytes that unfold to a gibibyte: each is refused, and the memory that it takes
+//! is bounded.
 //!
 //! The only test of its program, so that the most memory that it ever had is that of these imports.
 
@@ -79,7 +80,8 @@ fn a_bomb_is_refused_in_bounded_memory() {
             Ok(imported) => {
                 let notes = imported.summary.notes;
                 assert!(
-                    what == "zeros in a perf.data" && notes.iter().any(|note| note.contains("cut off")),
+                    what == "zeros in a perf.data"
+                        && notes.iter().any(|note| note.contains("cut off")),
                     "{what}"
                 );
             }

@@ -1,5 +1,6 @@
-//! A private apt: lists and packages of Debian in a folder of their own. The system's package database is neither read
-//! nor written, so this works beside any set of installed packages, and unprivileged.
+//! A private apt: lists and packages of Debian in a folder of their own. The system's package
+//! database is neither read nor written, so this works beside any set of installed packages, and
+//! unprivileged.
 
 use super::store::Store;
 use anyhow::{Context, Result, bail, ensure};
@@ -23,8 +24,9 @@ pub(super) struct Apt {
 }
 
 impl Apt {
-    /// An apt that knows the packages of these suites ("trixie", "bookworm-security", ...). Fetches their lists when there
-    /// are none, or old ones; where that fails and there are some, says so and takes those.
+    /// An apt that knows the packages of these suites ("trixie", "bookworm-security", ...). Fetches
+    /// their lists when there are none, or old ones; where that fails and there are some, says so
+    /// and takes those.
     pub(super) fn open(folder: &Path, suites: &[&str]) -> Result<Apt> {
         for program in ["apt-get", "dpkg-deb", "tar"] {
             ensure!(
@@ -32,10 +34,14 @@ impl Apt {
                 "{program} is missing: kernels and QEMU come from Debian's packages (a Debian or Ubuntu machine has it)"
             );
         }
-        ensure!(Path::new(KEYS).exists(), "{KEYS} is missing: apt-get install debian-archive-keyring");
+        ensure!(
+            Path::new(KEYS).exists(),
+            "{KEYS} is missing: apt-get install debian-archive-keyring"
+        );
         let apt = Apt { folder: folder.to_owned() };
         for below in ["state/lists/partial", "cache/archives/partial"] {
-            std::fs::create_dir_all(folder.join(below)).with_context(|| folder.display().to_string())?;
+            std::fs::create_dir_all(folder.join(below))
+                .with_context(|| folder.display().to_string())?;
         }
         std::fs::write(folder.join("status"), "")?;
         let sources: String = suites.iter().map(|suite| source(suite)).collect();
@@ -104,7 +110,9 @@ impl Apt {
         let begins = format!("{package}_");
         files(&into)?
             .into_iter()
-            .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&begins)))
+            .find(|path| {
+                path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&begins))
+            })
             .with_context(|| format!("apt-get download {package} left no file"))
     }
 
@@ -123,7 +131,9 @@ fn source(suite: &str) -> String {
     let mirror = std::env::var(MIRROR_NAME).unwrap_or_else(|_| MIRROR.to_owned());
     let archive = if suite.ends_with("-security") { "debian-security" } else { "debian" };
     // Lists of a mirror that is not updated for a while are as good.
-    format!("deb [arch=amd64 check-valid-until=no signed-by={KEYS}] {mirror}/{archive} {suite} main\n")
+    format!(
+        "deb [arch=amd64 check-valid-until=no signed-by={KEYS}] {mirror}/{archive} {suite} main\n"
+    )
 }
 
 fn files(folder: &Path) -> Result<Vec<PathBuf>> {
@@ -133,7 +143,8 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The folder `name` of the store with everything that these packages of a suite need, fetched and unpacked when it is not there yet.
+/// The folder `name` of the store with everything that these packages of a suite need, fetched and
+/// unpacked when it is not there yet.
 pub(super) fn unpacked(
     store: &Store,
     name: &str,
@@ -170,7 +181,8 @@ pub(super) fn unpack(package: &Path, folder: &Path, patterns: &[&str]) -> Result
     let content = deb.stdout.take().context("dpkg-deb has no output")?;
     let mut tar = Command::new("tar");
     // Packages of one tree share folders that are links to others there (/lib is /usr/lib).
-    tar.args(["--extract", "--no-same-owner", "--keep-directory-symlink", "--directory"]).arg(folder);
+    tar.args(["--extract", "--no-same-owner", "--keep-directory-symlink", "--directory"])
+        .arg(folder);
     if !patterns.is_empty() {
         tar.arg("--wildcards").args(patterns);
     }

@@ -244,7 +244,11 @@ mod tests {
         for (at, test) in TESTS.iter().enumerate() {
             let script = test.script(&crate::root()).unwrap();
             assert!(script.starts_with("# ") && !test.about.is_empty(), "{}", test.name);
-            assert!(script.contains("check ") || test.judge.is_some(), "{} asks nothing", test.name);
+            assert!(
+                script.contains("check ") || test.judge.is_some(),
+                "{} asks nothing",
+                test.name
+            );
             assert!(TESTS[..at].iter().all(|other| other.name != test.name), "{}", test.name);
         }
         assert!(TESTS.iter().any(|test| test.short && test.twice));

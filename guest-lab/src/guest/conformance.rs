@@ -1,9 +1,11 @@
-//! What must hold of the threads of `guest-lab/guest/tests/conformance.sh` under each scheduler, by the kernel's own trace: the questions of
-//! `crates/cli/tests/conformance` on several CPUs, to a witness that is not schedlab.
+//! What must hold of the threads of `guest-lab/guest/tests/conformance.sh` under each scheduler, by
+//! the kernel's own trace: the questions of `crates/cli/tests/conformance` on several CPUs, to a
+//! witness that is not schedlab.
 //!
-//! Under elevation each managed CPU is given to the fair class for some milliseconds of each 100. There the kernel decides, so an order is
-//! judged by the turns of raised threads: those that the driver gave the CPU to. Under sched_ext a managed thread has a CPU only when the
-//! driver gave it, so each of its stays is a turn.
+//! Under elevation each managed CPU is given to the fair class for some milliseconds of each 100.
+//! There the kernel decides, so an order is judged by the turns of raised threads: those that the
+//! driver gave the CPU to. Under sched_ext a managed thread has a CPU only when the driver gave it,
+//! so each of its stays is a turn.
 
 use super::catalogue::Verdict;
 use super::ftrace::{self, Line, Stops, Who};
@@ -16,12 +18,13 @@ const RAISED: u32 = 96;
 const PARKED: u32 = 98;
 /// The first priority of the fair classes.
 const FAIR: u32 = 100;
-/// Within this a thread that goes first has a CPU: some rounds of agents on CPUs that take turns, and a yield window. A thread that has to
-/// wait in these plays waits for 30 ms and more.
+/// Within this a thread that goes first has a CPU: some rounds of agents on CPUs that take turns,
+/// and a yield window. A thread that has to wait in these plays waits for 30 ms and more.
 const SOON: u64 = 15_000_000;
 /// A parked thread that wakes on an idle CPU runs until the agent has raised it.
 const LEAK: u64 = 5_000_000;
-/// A thread is released after 200 ms of waiting (`--starve-after`), and has the next yield window then.
+/// A thread is released after 200 ms of waiting (`--starve-after`), and has the next yield window
+/// then.
 const STARVED: u64 = 450_000_000;
 /// The thread that is released.
 const RELEASED: &str = "c_sw";
@@ -34,8 +37,8 @@ pub(super) enum Driver {
 }
 
 impl Driver {
-    /// Whether the driver gave a CPU to a thread that came and went with these priorities. SCHED_EXT has no priority of its own: the
-    /// kernel's trace shows the nice value's.
+    /// Whether the driver gave a CPU to a thread that came and went with these priorities.
+    /// SCHED_EXT has no priority of its own: the kernel's trace shows the nice value's.
     fn gave(self, (came, went): (u32, u32)) -> bool {
         match self {
             Driver::Elevation => came == RAISED || went == RAISED,
@@ -111,8 +114,8 @@ impl Thread {
 
     /// The last wakeup before its CPU time: that at its moment.
     pub(super) fn began(&self) -> u64 {
-        // The gate opens; on some kernels (7.2) all that waited for it then wait for its lock, one after the other; and its moment comes,
-        // for which it sleeps, if it has not come before.
+        // The gate opens; on some kernels (7.2) all that waited for it then wait for its lock, one
+        // after the other; and its moment comes, for which it sleeps, if it has not come before.
         let slept = self.stays.iter().find(|stay| stay.left == Left::Asleep).map(|stay| stay.to);
         let moment = slept.and_then(|slept| self.woken.iter().find(|at| **at >= slept));
         moment.or_else(|| self.woken.iter().take(2).next_back()).copied().unwrap_or(u64::MAX)
@@ -125,7 +128,8 @@ impl Thread {
     /// When it went to sleep after it had begun.
     fn blocked(&self) -> u64 {
         let begun = self.began();
-        let sleeps = self.stays.iter().find(|stay| stay.from >= begun && stay.left != Left::Runnable);
+        let sleeps =
+            self.stays.iter().find(|stay| stay.from >= begun && stay.left != Left::Runnable);
         sleeps.map_or(u64::MAX, |stay| stay.to)
     }
 }
@@ -134,7 +138,8 @@ pub(super) type Threads = BTreeMap<String, Thread>;
 
 /// What a scheduler promises.
 struct Rules {
-    /// One queue for all CPUs: first come, first served among equals, and a CPU that is free is given away at once.
+    /// One queue for all CPUs: first come, first served among equals, and a CPU that is free is
+    /// given away at once.
     first_come: bool,
     /// What goes first takes a CPU at once from what goes later.
     preempts: bool,
@@ -172,7 +177,8 @@ pub(super) fn judge_sched_ext(folder: &Path) -> Result<Vec<Verdict>> {
 fn all(folder: &Path, driver: Driver) -> Result<Vec<Verdict>> {
     let mut names: Vec<String> = Vec::new();
     for entry in std::fs::read_dir(folder)? {
-        names.extend(entry?.file_name().into_string().ok().filter(|name| name.ends_with(".ftrace")));
+        names
+            .extend(entry?.file_name().into_string().ok().filter(|name| name.ends_with(".ftrace")));
     }
     names.sort();
     ensure!(!names.is_empty(), "no trace came back");
@@ -188,7 +194,8 @@ fn all(folder: &Path, driver: Driver) -> Result<Vec<Verdict>> {
         let cpus: u32 = cpus.parse().with_context(|| name.clone())?;
         let rules = rules(scheduler).with_context(|| format!("no rules for `{scheduler}`"))?;
         let (threads, mut faults) = read(&String::from_utf8_lossy(&bytes), driver);
-        // The one that waits too long has its own policy again, of which the trace tells nothing under sched_ext.
+        // The one that waits too long has its own policy again, of which the trace tells nothing
+        // under sched_ext.
         let released = (driver == Driver::SchedExt && play == "starved").then_some(RELEASED);
         let (more, used) = everywhere(&threads, cpus, driver, released);
         faults.extend(more);
@@ -207,7 +214,8 @@ fn all(folder: &Path, driver: Driver) -> Result<Vec<Verdict>> {
             [] => String::new(),
             some => format!(": {}", some.join("; ")),
         };
-        let text = format!("{words} {play}: {} threads, {stays} stays on CPUs{found}", threads.len());
+        let text =
+            format!("{words} {play}: {} threads, {stays} stays on CPUs{found}", threads.len());
         verdicts.push(Verdict { good: faults.is_empty() && stays > 0, text });
     }
     Ok(verdicts)
@@ -217,7 +225,8 @@ fn all(folder: &Path, driver: Driver) -> Result<Vec<Verdict>> {
 pub(super) fn read(text: &str, driver: Driver) -> (Threads, Vec<String>) {
     let mut reader = Reader::of(driver);
     text.lines().filter_map(ftrace::line).for_each(|line| reader.event(&line));
-    let threads = reader.threads.into_iter().map(|(tid, thread)| (reader.names[&tid].clone(), thread));
+    let threads =
+        reader.threads.into_iter().map(|(tid, thread)| (reader.names[&tid].clone(), thread));
     (threads.collect(), reader.faults)
 }
 
@@ -264,9 +273,11 @@ impl Reader {
                 }
             }
             "tracing_mark_write" => {
-                if let ["narrowed", name, "to", mask, ..] = rest.split(' ').collect::<Vec<_>>()[..] {
+                if let ["narrowed", name, "to", mask, ..] = rest.split(' ').collect::<Vec<_>>()[..]
+                {
                     let cpu = u32::from_str_radix(mask, 16).map_or(u32::MAX, u32::trailing_zeros);
-                    let tid = self.names.iter().find(|(_, known)| *known == name).map(|(tid, _)| *tid);
+                    let tid =
+                        self.names.iter().find(|(_, known)| *known == name).map(|(tid, _)| *tid);
                     if let Some(one) = tid.and_then(|tid| self.threads.get_mut(&tid)) {
                         one.narrowed = Some((at, cpu));
                     }
@@ -309,8 +320,8 @@ fn is_one(name: &str) -> bool {
     name.starts_with("c_")
 }
 
-/// What holds in each play: where managed threads run, parked ones do not, and all end. Returns the CPUs that were given away, too.
-/// `released` may run anywhere.
+/// What holds in each play: where managed threads run, parked ones do not, and all end. Returns the
+/// CPUs that were given away, too. `released` may run anywhere.
 fn everywhere(
     threads: &Threads,
     cpus: u32,
@@ -329,7 +340,10 @@ fn everywhere(
                 faults.push(format!("{name} is managed and runs on CPU {}", stay.cpu));
             }
             if stay.prio == (PARKED, PARKED) && stay.to - stay.from > LEAK {
-                faults.push(format!("{name} is parked and runs for {} us", (stay.to - stay.from) / 1000));
+                faults.push(format!(
+                    "{name} is parked and runs for {} us",
+                    (stay.to - stay.from) / 1000
+                ));
             }
             used.extend(Some(stay.cpu).filter(|_| stay.given));
         }
@@ -340,12 +354,14 @@ fn everywhere(
 /// A thread that confined itself is on no other CPU from then on.
 fn narrowed(threads: &Threads, count: usize) -> Vec<String> {
     let mut faults = Vec::new();
-    let told: Vec<_> = threads.iter().filter_map(|(name, one)| Some((name, one, one.narrowed?))).collect();
+    let told: Vec<_> =
+        threads.iter().filter_map(|(name, one)| Some((name, one, one.narrowed?))).collect();
     if told.len() != count {
         faults.push(format!("{} of {count} threads confined themselves", told.len()));
     }
     for (name, thread, (at, cpu)) in told {
-        let elsewhere: Vec<_> = thread.stays.iter().filter(|stay| stay.to > at && stay.cpu != cpu).collect();
+        let elsewhere: Vec<_> =
+            thread.stays.iter().filter(|stay| stay.to > at && stay.cpu != cpu).collect();
         if let Some(first) = elsewhere.first() {
             faults.push(format!(
                 "affinity: {name} confined itself to CPU {cpu}, and is {} times elsewhere, first on CPU {} after {} us",
@@ -400,7 +416,8 @@ impl Play<'_> {
         }
     }
 
-    /// Three that come while all CPUs are busy begin in the order in which they came, when the first CPU is free.
+    /// Three that come while all CPUs are busy begin in the order in which they came, when the
+    /// first CPU is free.
     fn wake_order(&mut self, rules: &Rules) {
         let [a, b, c] = ["oa", "ob", "oc"].map(|name| self.one(name));
         let free = self.all("oh", self.cpus).iter().map(Thread::ended).min().unwrap_or(u64::MAX);
@@ -411,10 +428,18 @@ impl Play<'_> {
                 self.must("wake order", in_order, names);
             }
             for (name, at) in ["oa", "ob", "oc"].iter().zip(given) {
-                self.must("wake order", at >= free, format!("{name} runs while others have all CPUs"));
+                self.must(
+                    "wake order",
+                    at >= free,
+                    format!("{name} runs while others have all CPUs"),
+                );
             }
             let begins = a.runs(a.began());
-            self.must("wake order", begins <= free.saturating_add(SOON), "oa waits though a CPU is free");
+            self.must(
+                "wake order",
+                begins <= free.saturating_add(SOON),
+                "oa waits though a CPU is free",
+            );
         }
     }
 
@@ -434,16 +459,22 @@ impl Play<'_> {
         }
     }
 
-    /// Twice as many as CPUs: under a scheduler with turns all begin before the first ends, under one without none does that waits.
+    /// Twice as many as CPUs: under a scheduler with turns all begin before the first ends, under
+    /// one without none does that waits.
     fn turns(&mut self, rules: &Rules) {
         let all = self.all("t", 2 * self.cpus);
         let first_end = all.iter().map(Thread::ended).min().unwrap_or(u64::MAX);
         let early = all.iter().filter(|one| one.given(one.began()) < first_end).count();
         let wanted = if rules.turns { all.len() } else { self.cpus as usize };
-        self.must("turns", early == wanted, format!("{early} of {} begin before the first ends", all.len()));
+        self.must(
+            "turns",
+            early == wanted,
+            format!("{early} of {} begin before the first ends", all.len()),
+        );
     }
 
-    /// A CPU is given to another thread when one sleeps, and given back where the sleeper goes before it.
+    /// A CPU is given to another thread when one sleeps, and given back where the sleeper goes
+    /// before it.
     fn block(&mut self, rules: &Rules) {
         let (sleeper, others) = (self.one("ba"), self.all("bh", self.cpus));
         let (sleeps, wakes) =
@@ -455,12 +486,24 @@ impl Play<'_> {
         if rules.first_come {
             let last = others.iter().map(|one| one.runs(one.began())).max().unwrap_or(u64::MAX);
             let takes = last.saturating_sub(sleeps);
-            self.must("block", takes <= SOON, format!("its CPU was taken after {} us", takes / 1000));
+            self.must(
+                "block",
+                takes <= SOON,
+                format!("its CPU was taken after {} us", takes / 1000),
+            );
         }
         if rules.preempts {
-            self.must("block", again <= SOON, format!("it waited for {} us after its sleep", again / 1000));
+            self.must(
+                "block",
+                again <= SOON,
+                format!("it waited for {} us after its sleep", again / 1000),
+            );
         } else if rules.first_come {
-            self.must("block", sleeper.given(wakes) >= free, "it goes on while others have all CPUs");
+            self.must(
+                "block",
+                sleeper.given(wakes) >= free,
+                "it goes on while others have all CPUs",
+            );
         }
     }
 
@@ -489,7 +532,8 @@ mod tests {
 
     /// A trace of three threads on CPU 1: time in ms, the event.
     fn trace(events: &[(u64, &str)]) -> String {
-        let line = |(at, event): &(u64, &str)| format!(" x-1 [001] d..2. 1.{:06}: {event}\n", at * 1000);
+        let line =
+            |(at, event): &(u64, &str)| format!(" x-1 [001] d..2. 1.{:06}: {event}\n", at * 1000);
         events.iter().map(line).collect()
     }
 
@@ -512,10 +556,21 @@ mod tests {
         ]);
         let (threads, faults) = read(&text, Driver::Elevation);
         let ms = |ms: u64| 1_000_000_000 + ms * 1_000_000;
-        let stay = Stay { from: ms(2), to: ms(5), cpu: 1, prio: (96, 98), given: true, left: Left::Runnable };
-        let thread = Thread { stays: vec![stay], woken: vec![ms(1)], ended: Some(ms(6)), narrowed: None };
+        let stay = Stay {
+            from: ms(2),
+            to: ms(5),
+            cpu: 1,
+            prio: (96, 98),
+            given: true,
+            left: Left::Runnable,
+        };
+        let thread =
+            Thread { stays: vec![stay], woken: vec![ms(1)], ended: Some(ms(6)), narrowed: None };
         assert_eq!((threads.get("c_a"), faults.len()), (Some(&thread), 0));
-        assert_eq!((thread.given(0), thread.runs(ms(3)), thread.runs(ms(5))), (ms(2), ms(3), u64::MAX));
+        assert_eq!(
+            (thread.given(0), thread.runs(ms(3)), thread.runs(ms(5))),
+            (ms(2), ms(3), u64::MAX)
+        );
     }
 
     #[test]
@@ -560,22 +615,32 @@ mod tests {
         let parked = comes.replace("next_prio=96", "next_prio=98");
         let stops = switch("c_a", 98, "R", "x").replace("prev_pid=1", "prev_pid=2");
         let elevated = Driver::Elevation;
-        let faults = everywhere(&read(&trace(&[(1, &parked), (9, &stops)]), elevated).0, 1, elevated, None).0;
-        assert!(faults.iter().any(|fault| fault.contains("is parked and runs for 8000 us")), "{faults:?}");
+        let faults =
+            everywhere(&read(&trace(&[(1, &parked), (9, &stops)]), elevated).0, 1, elevated, None)
+                .0;
+        assert!(
+            faults.iter().any(|fault| fault.contains("is parked and runs for 8000 us")),
+            "{faults:?}"
+        );
     }
 
     #[test]
     fn under_sched_ext_each_stay_is_a_turn_and_a_managed_thread_is_nowhere_else() {
         let comes = switch("swapper", 120, "R", "c_sw").replace("next_prio=96", "next_prio=120");
         let goes = switch("c_sw", 120, "S", "x").replace("prev_pid=1", "prev_pid=2");
-        let text = trace(&[(1, &comes), (2, &goes), (3, "sched_process_exit: comm=c_sw pid=2 prio=120")]);
+        let text =
+            trace(&[(1, &comes), (2, &goes), (3, "sched_process_exit: comm=c_sw pid=2 prio=120")]);
         let faults_of = |driver, cpu: &str, released| {
             let (threads, _) = read(&text.replace("[001]", cpu), driver);
             let (faults, used) = everywhere(&threads, 2, driver, released);
             (faults.len(), used.len())
         };
         assert_eq!(faults_of(Driver::SchedExt, "[001]", None), (0, 1));
-        assert_eq!(faults_of(Driver::Elevation, "[001]", None), (0, 0), "a fair thread has no turn");
+        assert_eq!(
+            faults_of(Driver::Elevation, "[001]", None),
+            (0, 0),
+            "a fair thread has no turn"
+        );
         assert_eq!(faults_of(Driver::SchedExt, "[000]", None).0, 1, "CPU 0 is not managed");
         assert_eq!(faults_of(Driver::SchedExt, "[000]", Some(RELEASED)).0, 0);
         assert_eq!(faults_of(Driver::Elevation, "[000]", None).0, 0);
@@ -584,8 +649,10 @@ mod tests {
     #[test]
     fn each_scheduler_of_the_script_has_rules() {
         let script = include_str!("../../guest/tests/conformance.sh");
-        let line = script.lines().find(|line| line.starts_with("for scheduler in")).expect("a list");
-        let names = line["for scheduler in ".len()..].split(';').next().expect("it ends").split(' ');
+        let line =
+            script.lines().find(|line| line.starts_with("for scheduler in")).expect("a list");
+        let names =
+            line["for scheduler in ".len()..].split(';').next().expect("it ends").split(' ');
         for name in names {
             assert!(rules(name.split(':').next().expect("a name")).is_some(), "{name}");
         }

@@ -35,8 +35,8 @@ impl Archive {
         self.pad();
     }
 
-    /// Magic, then 13 fields of eight hexadecimal digits: inode, mode, user, group, links, time, size, four device
-    /// numbers, length of the name with its zero, checksum (unused).
+    /// Magic, then 13 fields of eight hexadecimal digits: inode, mode, user, group, links, time,
+    /// size, four device numbers, length of the name with its zero, checksum (unused).
     fn header(&mut self, path: &str, mode: u32, inode: u32, size: usize) {
         let name = path.len() + 1;
         let fields = [inode as usize, mode as usize, 0, 0, 1, 0, size, 0, 0, 0, 0, name, 0];
@@ -89,7 +89,8 @@ mod tests {
         }
         let expected: [(&str, &[u8]); 4] =
             [("bin", b""), ("bin/a", b"12345"), ("bin/b", b"a"), ("TRAILER!!!", b"")];
-        let expected: Vec<_> = expected.iter().map(|(n, c)| ((*n).to_owned(), c.to_vec())).collect();
+        let expected: Vec<_> =
+            expected.iter().map(|(n, c)| ((*n).to_owned(), c.to_vec())).collect();
         assert_eq!(found, expected);
     }
 }

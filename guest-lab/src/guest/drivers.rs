@@ -1,12 +1,14 @@
-//! The same load in the simulator, under elevation and under sched_ext (`guest-lab/guest/tests/drivers.sh`), by the kernel's own trace: shares, turns
-//! and orders side by side; and what a hand-over costs. A judge that also writes the table of docs/sched-ext.md, beside the files of the test.
+//! The same load in the simulator, under elevation and under sched_ext
+//! (`guest-lab/guest/tests/drivers.sh`), by the kernel's own trace: shares, turns and orders side
+//! by side; and what a hand-over costs. A judge that also writes the table of docs/sched-ext.md,
+//! beside the files of the test.
 
 use super::catalogue::Verdict;
 use super::conformance::{self, Driver, Threads};
 use anyhow::{Context, Result, ensure};
 use schedlab_model::{
-    Amount, CpuId, EventKind, Ns, Op, Policy, PrevState, Program, SchedEvent, Start, TaskId, TaskSpec,
-    Workload,
+    Amount, CpuId, EventKind, Ns, Op, Policy, PrevState, Program, SchedEvent, Start, TaskId,
+    TaskSpec, Workload,
 };
 use schedlab_scheduler::registry;
 use schedlab_sim::{Machine, RunOptions, TickSkew, run};
@@ -15,13 +17,19 @@ use std::fmt::Write;
 use std::path::Path;
 
 /// What the script plays.
-const SCHEDULERS: [&str; 6] =
-    ["rr:slice_ns=20ms", "fifo-centralized", "shinjuku:quantum=20ms", "layers", "linux-6.12", "edf"];
+const SCHEDULERS: [&str; 6] = [
+    "rr:slice_ns=20ms",
+    "fifo-centralized",
+    "shinjuku:quantum=20ms",
+    "layers",
+    "linux-6.12",
+    "edf",
+];
 const CPUS: [u32; 2] = [2, 3];
 const HOGS: usize = 6;
 const MS: u64 = 1_000_000;
-/// Each computes so long; they begin `APART` one after the other. A share is only told to within a turn (20 ms), which is to be less than
-/// [`POINTS`] of the time for which it is measured.
+/// Each computes so long; they begin `APART` one after the other. A share is only told to within a
+/// turn (20 ms), which is to be less than [`POINTS`] of the time for which it is measured.
 const WORK: Ns = Ns(900 * MS);
 const APART: u64 = 10 * MS;
 /// And one of 5 ms so long after the moment.
@@ -57,8 +65,9 @@ struct Play {
 /// What is compared.
 #[derive(Clone, PartialEq, Debug)]
 struct Found {
-    /// Of one CPU, in per cent, while all hogs wanted one: on each CPU parts of what they had together there, so that what elevation gives to
-    /// the fair class by its yield windows, and what drivers cost (more on one CPU than on another), is not in them.
+    /// Of one CPU, in per cent, while all hogs wanted one: on each CPU parts of what they had
+    /// together there, so that what elevation gives to the fair class by its yield windows, and
+    /// what drivers cost (more on one CPU than on another), is not in them.
     shares: Vec<f64>,
     /// Median length of a turn that another one ended; `None`: there are none.
     turn: Option<u64>,
@@ -88,7 +97,8 @@ impl Play {
             .filter(|one| one.1 > 0.0)
             .collect();
         ensure!(sums.len() == cpus as usize, "the threads had {} of {cpus} CPUs", sums.len());
-        let share = |task: usize| sums.iter().map(|(cpu, sum)| 100.0 * had[cpu][task] as f64 / sum).sum();
+        let share =
+            |task: usize| sums.iter().map(|(cpu, sum)| 100.0 * had[cpu][task] as f64 / sum).sum();
         let shares = (0..HOGS).map(share).collect();
         let parts = || sums.values().map(|sum| 100.0 * sum / (to - from) as f64);
         let all = (parts().fold(f64::MAX, f64::min), parts().fold(0.0, f64::max));
@@ -109,16 +119,19 @@ impl Play {
         })
     }
 
-    /// Median of the turns that began and ended within these times and that another thread of the play ended. What else had the CPU in between
-    /// is part of a turn.
+    /// Median of the turns that began and ended within these times and that another thread of the
+    /// play ended. What else had the CPU in between is part of a turn.
     fn turn(&self, from: u64, to: u64) -> Option<u64> {
         let mut lengths = Vec::new();
         let mut on: BTreeMap<u32, Stay> = BTreeMap::new();
         for stay in self.stays.iter().filter(|stay| stay.given && stay.task < HOGS) {
             match on.get_mut(&stay.cpu) {
-                Some(turn) if turn.task == stay.task => (turn.to, turn.wants) = (stay.to, stay.wants),
+                Some(turn) if turn.task == stay.task => {
+                    (turn.to, turn.wants) = (stay.to, stay.wants)
+                }
                 other => {
-                    if let Some(turn) = other.filter(|turn| turn.wants && turn.from >= from && turn.to <= to)
+                    if let Some(turn) =
+                        other.filter(|turn| turn.wants && turn.from >= from && turn.to <= to)
                     {
                         lengths.push(turn.to - turn.from);
                     }
@@ -161,7 +174,8 @@ fn simulated(scheduler: &str, cpus: usize) -> Result<Play> {
     // A queue for each CPU: which threads share one is given, as in the script.
     let queues = !conformance::is_first_come(scheduler.split(':').next().unwrap_or(scheduler));
     let task = |at: usize, start: Ns, work: Ns, policy: &str| -> Result<TaskSpec> {
-        let mut task = TaskSpec::new(format!("c_{at}"), Program::once([Op::Run(Amount::Fixed(work))]));
+        let mut task =
+            TaskSpec::new(format!("c_{at}"), Program::once([Op::Run(Amount::Fixed(work))]));
         (task.start, task.policy) = (Start::At(start), policy.parse::<Policy>()?);
         if queues {
             task.affinity = [CpuId((at % HOGS % cpus) as u32)].into_iter().collect();
@@ -183,7 +197,14 @@ fn simulated(scheduler: &str, cpus: usize) -> Result<Play> {
         let EventKind::Switch { prev_state, next, .. } = event.kind else { continue };
         if let Some((task, from)) = on.remove(&event.cpu.0) {
             let (task, wants) = (task.index(), prev_state.is_runnable() == Some(true));
-            play.stays.push(Stay { task, cpu: event.cpu.0, from, to: event.at.0, wants, given: true });
+            play.stays.push(Stay {
+                task,
+                cpu: event.cpu.0,
+                from,
+                to: event.at.0,
+                wants,
+                given: true,
+            });
             if prev_state == PrevState::Dead {
                 play.ended[task] = event.at.0;
             }
@@ -240,14 +261,22 @@ fn faults(simulator: &Found, found: &Found, ordered: bool) -> Vec<String> {
         let text = |found: &Found| {
             found.shares.iter().map(|share| format!("{share:.1}")).collect::<Vec<_>>().join(" ")
         };
-        faults.push(format!("shares differ by {points:.1} points ({}, {})", text(simulator), text(found)));
+        faults.push(format!(
+            "shares differ by {points:.1} points ({}, {})",
+            text(simulator),
+            text(found)
+        ));
     }
     let close = match (simulator.turn, found.turn) {
         (Some(one), Some(other)) => one.abs_diff(other) <= TICK,
         (one, other) => one == other,
     };
     if !close {
-        faults.push(format!("turns of {}, {} in the simulator", ms(found.turn), ms(simulator.turn)));
+        faults.push(format!(
+            "turns of {}, {} in the simulator",
+            ms(found.turn),
+            ms(simulator.turn)
+        ));
     }
     if ordered && simulator.first != found.first {
         let text = format!("{:?}, {:?} in the simulator", found.first, simulator.first);
@@ -260,7 +289,13 @@ fn ms(time: Option<u64>) -> String {
     time.map_or("none".to_owned(), |time| format!("{:.1} ms", time as f64 / MS as f64))
 }
 
-fn row(scheduler: &str, cpus: u32, simulator: &Found, [one, other]: [&Found; 2], ordered: bool) -> String {
+fn row(
+    scheduler: &str,
+    cpus: u32,
+    simulator: &Found,
+    [one, other]: [&Found; 2],
+    ordered: bool,
+) -> String {
     let order = match ordered {
         false => "not defined",
         true if [one, other].iter().all(|found| found.first == simulator.first) => "equal",
@@ -268,14 +303,17 @@ fn row(scheduler: &str, cpus: u32, simulator: &Found, [one, other]: [&Found; 2],
     };
     let mut text = format!("| {scheduler} | {cpus} |");
     [one, other].iter().for_each(|found| text += &format!(" {:.1} |", apart(simulator, found)));
-    [one, other].iter().for_each(|found| text += &format!(" {:.0} to {:.0} % |", found.all.0, found.all.1));
+    [one, other]
+        .iter()
+        .for_each(|found| text += &format!(" {:.0} to {:.0} % |", found.all.0, found.all.1));
     [simulator, one, other].iter().for_each(|found| text += &format!(" {} |", ms(found.turn)));
     text += &format!(" {order} |");
     [simulator, one, other].iter().for_each(|found| text += &format!(" {} |", ms(found.waited)));
     text + "\n"
 }
 
-/// Returns the table of how long a CPU is empty when its thread blocks while another one waits for it.
+/// Returns the table of how long a CPU is empty when its thread blocks while another one waits for
+/// it.
 fn empties(folder: &Path) -> Result<String> {
     let mut table =
         "| | blocks while another waits | the CPU is empty: median | 9 of 10 below |\n|---|---|---|---|\n"
@@ -289,7 +327,12 @@ fn empties(folder: &Path) -> Result<String> {
         let text = std::fs::read(&path).with_context(|| path.display().to_string())?;
         let (threads, _) = conformance::read(&String::from_utf8_lossy(&text), driver);
         let empty = empty(&threads);
-        ensure!(empty.len() > 100, "{}: {} blocks beside a waiting thread", path.display(), empty.len());
+        ensure!(
+            empty.len() > 100,
+            "{}: {} blocks beside a waiting thread",
+            path.display(),
+            empty.len()
+        );
         let us = |at: usize| empty[at] as f64 / 1e3;
         let (half, most) = (us(empty.len() / 2), us(empty.len() * 9 / 10));
         let _ = writeln!(table, "| {name} | {} | {half:.1} us | {most:.1} us |", empty.len());
@@ -297,7 +340,8 @@ fn empties(folder: &Path) -> Result<String> {
     Ok(table)
 }
 
-/// Returns, shortest first, the times from a block of a thread to the next stay of another that was woken before it.
+/// Returns, shortest first, the times from a block of a thread to the next stay of another that was
+/// woken before it.
 fn empty(threads: &Threads) -> Vec<u64> {
     let of = |thread: &'_ conformance::Thread| {
         let woken = thread.woken.clone();
@@ -309,7 +353,8 @@ fn empty(threads: &Threads) -> Vec<u64> {
     stays.sort_by_key(|(stay, _)| stay.from);
     let gap = |pair: &[(conformance::Stay, Option<u64>)]| {
         let ((one, _), (next, woken)) = (pair[0], pair[1]);
-        let waited = one.left == conformance::Left::Asleep && woken.is_some_and(|woken| woken < one.to);
+        let waited =
+            one.left == conformance::Left::Asleep && woken.is_some_and(|woken| woken < one.to);
         waited.then(|| next.from.saturating_sub(one.to))
     };
     let mut empty: Vec<u64> = stays.windows(2).filter_map(gap).collect();
@@ -319,7 +364,8 @@ fn empty(threads: &Threads) -> Vec<u64> {
 
 /// Returns the table of costs: the time of a hand-over, and the agents' CPU time for a decision.
 fn costs(folder: &Path) -> Result<String> {
-    let read = |name: &str| std::fs::read_to_string(folder.join(name)).with_context(|| name.to_owned());
+    let read =
+        |name: &str| std::fs::read_to_string(folder.join(name)).with_context(|| name.to_owned());
     let mut hand_overs: BTreeMap<String, f64> = BTreeMap::new();
     for line in read("costs.txt")?.lines() {
         let [name, from, to, count] = line.split(' ').collect::<Vec<_>>()[..] else { continue };

@@ -1,5 +1,5 @@
-//! QEMU and busybox from Debian, with every library that they need, in a folder of their own: they run beside any
-//! set of installed packages.
+//! QEMU and busybox from Debian, with every library that they need, in a folder of their own: they
+//! run beside any set of installed packages.
 
 use super::apt;
 use super::store::Store;
@@ -57,7 +57,9 @@ impl Emulator {
 
 /// The names of the programs that a busybox is.
 pub(super) fn applets(busybox: &Path) -> Result<Vec<String>> {
-    let output =
-        Command::new(busybox).arg("--list").output().with_context(|| busybox.display().to_string())?;
+    let output = Command::new(busybox)
+        .arg("--list")
+        .output()
+        .with_context(|| busybox.display().to_string())?;
     Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
 }

@@ -5,8 +5,9 @@ use super::transcript::Transcript;
 use super::watch::Ended;
 use std::path::Path;
 
-/// How a line of the kernel's log begins, after its time, that tells of a fault in the kernel itself. A fault of a program
-/// looks otherwise: `traps: NAME[PID] general protection fault ip:...`.
+/// How a line of the kernel's log begins, after its time, that tells of a fault in the kernel
+/// itself. A fault of a program looks otherwise:
+/// `traps: NAME[PID] general protection fault ip:...`.
 const CRASHES: &[&str] = &[
     "BUG: unable to handle",
     "BUG: kernel NULL pointer",
@@ -22,10 +23,10 @@ const CRASHES: &[&str] = &[
 /// So many lines of a console are shown: a log of CI is all that its reader has.
 const LINES: usize = 40;
 
-/// Why a boot says nothing about the program, and is made once more: a host that is away for long while a kernel counts its
-/// clocks can end that, and of some hundred boots under the host's clock one hung in the middle of a test, and in one the
-/// kernel itself crashed. Where that happens twice, it is a fault. A virtual clock repeats a boot bit by bit: nothing is
-/// excused.
+/// Why a boot says nothing about the program, and is made once more: a host that is away for long
+/// while a kernel counts its clocks can end that, and of some hundred boots under the host's clock
+/// one hung in the middle of a test, and in one the kernel itself crashed. Where that happens
+/// twice, it is a fault. A virtual clock repeats a boot bit by bit: nothing is excused.
 pub(super) fn excuse(boot: &Boot, told: &Transcript, clock: Clock) -> Option<String> {
     if clock == Clock::Virtual {
         return None;
@@ -41,12 +42,14 @@ pub(super) fn why(ended: Ended) -> String {
     match ended {
         Ended::Itself => "ended early".to_owned(),
         Ended::Late => "was ended after its time".to_owned(),
-        Ended::Silent(time) => format!("hung: it gave no sign of life for {:.0} s", time.as_secs_f64()),
+        Ended::Silent(time) => {
+            format!("hung: it gave no sign of life for {:.0} s", time.as_secs_f64())
+        }
     }
 }
 
-/// The first line that tells of a crash of the kernel, from the kernel's word on, and its number. A program's unfinished line
-/// may stand before it.
+/// The first line that tells of a crash of the kernel, from the kernel's word on, and its number. A
+/// program's unfinished line may stand before it.
 fn crash(console: &str) -> Option<(usize, &str)> {
     let begin = |line: &str| {
         line.match_indices("] ")
@@ -57,7 +60,8 @@ fn crash(console: &str) -> Option<(usize, &str)> {
     lines.find_map(|(number, line)| begin(line).map(|at| (number, line[at..].trim_end())))
 }
 
-/// What a console says of a crash, or else its last lines; and where the CPUs of a guest that hung stood.
+/// What a console says of a crash, or else its last lines; and where the CPUs of a guest that hung
+/// stood.
 pub(super) fn show_last_words(boot: &Boot, folder: &Path) {
     let (title, lines) = last_words(&boot.console);
     println!("   its console {title}:");
@@ -108,11 +112,13 @@ mod tests {
         let crashed = excused(CRASHED, Ended::Itself, Clock::Host).unwrap();
         assert!(crashed.starts_with("crashed: BUG: unable to handle page fault"), "{crashed}");
         assert_eq!(excused(CRASHED, Ended::Itself, Clock::Virtual), None);
-        let failed = "@up 6.1 4 CPUs at 5.2\n@test attach at 5.3\n@bad it ends well\n@end attach 0 at 9\n";
+        let failed =
+            "@up 6.1 4 CPUs at 5.2\n@test attach at 5.3\n@bad it ends well\n@end attach 0 at 9\n";
         for ended in [Ended::Itself, Ended::Late] {
             assert_eq!(excused(failed, ended, Clock::Host), None);
         }
-        // What a test prints is not the kernel's log, and a program that crashes is no crash of the kernel.
+        // What a test prints is not the kernel's log, and a program that crashes is no crash of the
+        // kernel.
         let printed = format!(
             "{failed}schedlab: kernel BUG at x\n[   9.1] traps: schedlab[88] general protection fault ip:40 sp:7f\n"
         );
@@ -124,7 +130,10 @@ mod tests {
         let silent = Ended::Silent(Duration::from_secs(120));
         let hung = excused("@up 6.1 4 CPUs at 5.2\n", silent, Clock::Host).unwrap();
         assert_eq!(hung, "hung: it gave no sign of life for 120 s");
-        assert_eq!(excused("[    0.1] x\n", Ended::Itself, Clock::Host).unwrap(), "did not come up");
+        assert_eq!(
+            excused("[    0.1] x\n", Ended::Itself, Clock::Host).unwrap(),
+            "did not come up"
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! A sched_ext scheduler that is not schedlab's: one of the kernel's own examples (tools/sched_ext), built from the kernel's source
-//! package for the guest of the same version. Nothing of it is kept in the tree.
+//! A sched_ext scheduler that is not schedlab's: one of the kernel's own examples
+//! (tools/sched_ext), built from the kernel's source package for the guest of the same version.
+//! Nothing of it is kept in the tree.
 
 use super::apt::{self, Apt};
 use super::cpio::Archive;
@@ -11,10 +12,12 @@ use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The example: it queues every task on CPU 0, which no kernel would do and no reader of a recording can miss. It is one of those that
-/// clang 14 builds (scx_simple and scx_qmap need a later one).
+/// The example: it queues every task on CPU 0, which no kernel would do and no reader of a
+/// recording can miss. It is one of those that clang 14 builds (scx_simple and scx_qmap need a
+/// later one).
 const EXAMPLE: &str = "scx_cpu0";
-/// What of the source the example's makefile reads: itself, libbpf and bpftool, which it builds first.
+/// What of the source the example's makefile reads: itself, libbpf and bpftool, which it builds
+/// first.
 const READ: [&str; 6] =
     ["tools", "include", "scripts", "arch/x86/include", "kernel/bpf/disasm.[ch]", "Makefile"];
 /// What builds it, and the package of Debian that has it.
@@ -22,7 +25,8 @@ const BUILDERS: [(&str, &str); 4] =
     [("make", "make"), ("clang", "clang"), ("python3", "python3"), ("xz", "xz-utils")];
 const HEADERS: [(&str, &str); 2] = [("gelf.h", "libelf-dev"), ("zlib.h", "zlib1g-dev")];
 
-/// The part of a guest's root with the example, its libraries, and the gate of docs/guide/sched-ext.md.
+/// The part of a guest's root with the example, its libraries, and the gate of
+/// docs/guide/sched-ext.md.
 pub(super) fn archive(store: &Store, kernel: &Kernel) -> Result<Vec<u8>> {
     let program = program(store, kernel)?;
     let mut archive = Archive::default();
@@ -90,7 +94,10 @@ fn builders() -> Result<()> {
 fn unpack(work: &Path, source: &str) -> Result<()> {
     let packed = work.join(format!("usr/src/{source}.tar.xz"));
     let mut tar = Command::new("tar");
-    tar.args(["--extract", "--xz", "--wildcards", "--directory"]).arg(work).arg("--file").arg(&packed);
+    tar.args(["--extract", "--xz", "--wildcards", "--directory"])
+        .arg(work)
+        .arg("--file")
+        .arg(&packed);
     tar.args(READ.map(|path| format!("{source}/{path}")));
     ensure!(tar.status().context("tar")?.success(), "{} cannot be unpacked", packed.display());
     Ok(())

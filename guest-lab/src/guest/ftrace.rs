@@ -1,6 +1,7 @@
 //! The text of the kernel's own trace (ftrace, clock `mono`): a witness that is not schedlab.
 
-/// A line of it, such as `load-142 [001] d..2. 12.345678: sched_switch: prev_comm=load prev_pid=142 ...`.
+/// A line of it, such as
+/// `load-142 [001] d..2. 12.345678: sched_switch: prev_comm=load prev_pid=142 ...`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Line<'a> {
     /// CLOCK_MONOTONIC in nanoseconds.

@@ -1,4 +1,5 @@
-//! The first root of a guest: busybox, the program under test with its libraries, the loads, the scripts.
+//! The first root of a guest: busybox, the program under test with its libraries, the loads, the
+//! scripts.
 
 use super::catalogue::Test;
 use super::cpio::Archive;
@@ -12,8 +13,10 @@ use std::process::Command;
 /// Programs that are built for the guests, static.
 const BUILT: [&str; 2] = ["load", "task"];
 
-const FOLDERS: [&str; 14] =
-    ["bin", "dev", "etc", "lib", "lib64", "out", "proc", "root", "run", "sbin", "sys", "tests", "tmp", "var"];
+const FOLDERS: [&str; 14] = [
+    "bin", "dev", "etc", "lib", "lib64", "out", "proc", "root", "run", "sbin", "sys", "tests",
+    "tmp", "var",
+];
 
 /// The part that all guests share.
 pub(super) fn base(tree: &Path, busybox: &Path, program: &Path, work: &Path) -> Result<Vec<u8>> {
@@ -97,7 +100,9 @@ pub(super) fn libraries(program: &Path, archive: &mut Archive) -> Result<()> {
     let mut made: BTreeSet<String> = FOLDERS.iter().map(|&folder| folder.to_owned()).collect();
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         // `libm.so.6 => /lib/x86_64-linux-gnu/libm.so.6 (0x...)`, or the loader's path alone.
-        let Some(path) = line.split_whitespace().find(|word| word.starts_with('/')) else { continue };
+        let Some(path) = line.split_whitespace().find(|word| word.starts_with('/')) else {
+            continue;
+        };
         let inside = path.trim_start_matches('/');
         for (at, _) in inside.match_indices('/') {
             if made.insert(inside[..at].to_owned()) {

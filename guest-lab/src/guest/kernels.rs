@@ -6,7 +6,8 @@ use anyhow::{Context, Result, bail};
 use std::cmp::Ordering;
 use std::path::PathBuf;
 
-/// Where Debian has kernels of several generations. What a version's newest patch level is, its lists say.
+/// Where Debian has kernels of several generations. What a version's newest patch level is, its
+/// lists say.
 pub(super) const SUITES: [&str; 8] = [
     "bullseye-security",
     "bookworm",
@@ -18,8 +19,9 @@ pub(super) const SUITES: [&str; 8] = [
     "sid",
 ];
 
-/// The generations that `make guests` tests when none is named: before BPF could read task structs (5.10), CFS (6.1),
-/// EEVDF (6.12), lazy preemption (7.2), and the PREEMPT_RT builds of the last two.
+/// The generations that `make guests` tests when none is named: before BPF could read task structs
+/// (5.10), CFS (6.1), EEVDF (6.12), lazy preemption (7.2), and the PREEMPT_RT builds of the last
+/// two.
 pub(super) const USUAL: [&str; 6] = ["5.10", "6.1", "6.12", "6.12-rt", "7.2", "7.2-rt"];
 
 /// One kernel to boot.
@@ -34,14 +36,17 @@ pub(super) struct Kernel {
 
 /// The kernels of these names, fetched where they are not there yet.
 pub(super) fn get(store: &Store, names: &[String]) -> Result<Vec<Kernel>> {
-    let apt = Apt::open(&store.folder("apt-kernels")?, &SUITES).context("the lists of Debian's kernels")?;
+    let apt = Apt::open(&store.folder("apt-kernels")?, &SUITES)
+        .context("the lists of Debian's kernels")?;
     let known: Vec<String> = releases(&apt.names("linux-image-")?);
     names.iter().map(|name| one(store, &apt, &known, name)).collect()
 }
 
-/// Returns the versions that Debian has of the kernels of these names now, as `uname -r` prints them.
+/// Returns the versions that Debian has of the kernels of these names now, as `uname -r` prints
+/// them.
 pub(super) fn versions(store: &Store, names: &[String]) -> Result<Vec<String>> {
-    let apt = Apt::open(&store.folder("apt-kernels")?, &SUITES).context("the lists of Debian's kernels")?;
+    let apt = Apt::open(&store.folder("apt-kernels")?, &SUITES)
+        .context("the lists of Debian's kernels")?;
     let known: Vec<String> = releases(&apt.names("linux-image-")?);
     names.iter().map(|name| release_of(&known, name).map(str::to_owned)).collect()
 }
@@ -51,7 +56,8 @@ fn release_of<'a>(known: &'a [String], name: &str) -> Result<&'a str> {
     if let Some(release) = newest(known, name) {
         return Ok(release);
     }
-    let mut versions: Vec<String> = known.iter().filter_map(|release| version_name(release)).collect();
+    let mut versions: Vec<String> =
+        known.iter().filter_map(|release| version_name(release)).collect();
     versions.sort_by(|a, b| natural(a, b));
     versions.dedup();
     bail!("Debian has no kernel {name} now; it has {}", versions.join(", "));
@@ -63,13 +69,17 @@ fn one(store: &Store, apt: &Apt, known: &[String], name: &str) -> Result<Kernel>
     if !image.exists() {
         // Since 6.19 the image is in a package of its own, 14 MB instead of a hundred.
         let alone = format!("linux-binary-{release}");
-        let package =
-            if apt.names(&alone)?.contains(&alone) { alone } else { format!("linux-image-{release}") };
+        let package = if apt.names(&alone)?.contains(&alone) {
+            alone
+        } else {
+            format!("linux-image-{release}")
+        };
         let file = store.fetching(&package, || apt.download(&package))?;
         let tree = store.folder("unpacked")?;
         apt::unpack(&file, &tree, &["*vmlinuz*"])?;
-        let places = [format!("boot/vmlinuz-{release}"), format!("usr/lib/modules/{release}/vmlinuz")]
-            .map(|p| tree.join(p));
+        let places =
+            [format!("boot/vmlinuz-{release}"), format!("usr/lib/modules/{release}/vmlinuz")]
+                .map(|p| tree.join(p));
         let found = places.iter().find(|path| path.exists());
         std::fs::copy(
             found.with_context(|| format!("{package} has no vmlinuz where it is expected"))?,
@@ -81,7 +91,8 @@ fn one(store: &Store, apt: &Apt, known: &[String], name: &str) -> Result<Kernel>
     Ok(Kernel { name: name.to_owned(), release: release.to_owned(), image })
 }
 
-/// The releases among the names of packages: `linux-image-6.12.117+deb12-rt-amd64` has `6.12.117+deb12-rt-amd64`.
+/// The releases among the names of packages: `linux-image-6.12.117+deb12-rt-amd64` has
+/// `6.12.117+deb12-rt-amd64`.
 fn releases(packages: &[String]) -> Vec<String> {
     let of = |package: &String| {
         let release = package.strip_prefix("linux-image-")?;

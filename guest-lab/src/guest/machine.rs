@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 /// Which clock a guest sees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Clock {
-    /// The host's: each virtual CPU is a thread of the host. Shows whether something works; its times carry the host's
-    /// noise.
+    /// The host's: each virtual CPU is a thread of the host. Shows whether something works; its
+    /// times carry the host's noise.
     Host,
-    /// Instructions that were executed: virtual CPUs take turns on one thread, and a boot repeats bit by bit. Shows
-    /// whether something is right. With N busy CPUs each runs at 1/N of the speed.
+    /// Instructions that were executed: virtual CPUs take turns on one thread, and a boot repeats
+    /// bit by bit. Shows whether something is right. With N busy CPUs each runs at 1/N of the
+    /// speed.
     Virtual,
 }
 
@@ -37,8 +38,8 @@ impl Machine {
     }
 }
 
-/// Of every guest: no group for each session (nice values would mean nothing between the loads), and no huge pages (their
-/// daemon holds a process's memory lock for seconds under emulation).
+/// Of every guest: no group for each session (nice values would mean nothing between the loads),
+/// and no huge pages (their daemon holds a process's memory lock for seconds under emulation).
 const ARGUMENTS: &str =
     "console=ttyS0 panic=-1 quiet noautogroup transparent_hugepage=never cryptomgr.notests";
 
@@ -53,7 +54,8 @@ pub(super) struct Boot {
     pub(super) ended: Ended,
 }
 
-/// Boots `kernel` and waits until the machine is off. Leaves `console.txt` and what the tests wrote in `folder`.
+/// Boots `kernel` and waits until the machine is off. Leaves `console.txt` and what the tests wrote
+/// in `folder`.
 pub(super) fn boot(
     emulator: &Emulator,
     kernel: &Kernel,
@@ -84,13 +86,18 @@ pub(super) fn boot(
     let begin = Instant::now();
     // Its monitor is on its standard input and output.
     let running = Program { piped: true, ..Program::new(words) }.start().context("QEMU")?;
-    let ended =
-        watch::wait(running, machine.clock, limit, &folder.join("console.txt"), &folder.join(MONITOR))?;
+    let ended = watch::wait(
+        running,
+        machine.clock,
+        limit,
+        &folder.join("console.txt"),
+        &folder.join(MONITOR),
+    )?;
     let time = begin.elapsed();
     std::fs::remove_file(at("root.cpio"))?;
     let said = || std::fs::read_to_string(at("qemu.txt")).unwrap_or_default();
-    let bytes =
-        std::fs::read(at("console.txt")).with_context(|| format!("QEMU gave no console: {}", said()))?;
+    let bytes = std::fs::read(at("console.txt"))
+        .with_context(|| format!("QEMU gave no console: {}", said()))?;
     let console = plain(&String::from_utf8_lossy(&bytes));
     std::fs::write(at("console.txt"), &console)?;
     // A guest that was cut off may have sent nothing, or a part.
@@ -106,7 +113,8 @@ pub(super) fn boot(
 fn arguments(machine: &Machine) -> String {
     let clock = match machine.clock {
         Clock::Host => "-accel tcg,thread=multi",
-        // An instruction is 4 ns. A timer every 200 us ends each CPU's turn: without it turns last 1 to 2 ms.
+        // An instruction is 4 ns. A timer every 200 us ends each CPU's turn: without it turns last
+        // 1 to 2 ms.
         Clock::Virtual => {
             "-accel tcg,thread=single -icount shift=2,sleep=off -rtc base=2026-01-01,clock=vm -seed 1 \
              -netdev hubport,id=n0,hubid=0 -object filter-buffer,id=f0,netdev=n0,queue=rx,interval=200"
@@ -120,9 +128,11 @@ fn arguments(machine: &Machine) -> String {
 
 fn command_line(machine: &Machine) -> String {
     let clock = match machine.clock {
-        // A host that is busy at the wrong moment makes the kernel's test of the timer fail, and with it the boot.
-        // Its first process gets `beat` as a variable.
-        Clock::Host => format!("no_timer_check unknown_nmi_panic nokaslr beat={}", watch::BEAT.as_secs()),
+        // A host that is busy at the wrong moment makes the kernel's test of the timer fail, and
+        // with it the boot. Its first process gets `beat` as a variable.
+        Clock::Host => {
+            format!("no_timer_check unknown_nmi_panic nokaslr beat={}", watch::BEAT.as_secs())
+        }
         Clock::Virtual => "nokaslr tsc=reliable".to_owned(),
     };
     format!("{ARGUMENTS} {clock} {}", machine.arguments)
@@ -135,7 +145,8 @@ pub(super) fn plain(text: &str) -> String {
         let mut rest = line.trim_end_matches('\r');
         while let Some((before, after)) = rest.split_once('\x1b') {
             plain += before;
-            rest = after.find(|c: char| c.is_ascii_alphabetic()).map_or("", |end| &after[end + 1..]);
+            rest =
+                after.find(|c: char| c.is_ascii_alphabetic()).map_or("", |end| &after[end + 1..]);
         }
         plain += rest;
         plain.push('\n');
@@ -157,12 +168,16 @@ mod tests {
         let machine = Machine { arguments: "lockdown=integrity", ..Machine::usual(Clock::Virtual) };
         let words = arguments(&machine);
         assert!(
-            words.contains("thread=single") && words.contains("clock=vm") && words.contains("-smp 4"),
+            words.contains("thread=single")
+                && words.contains("clock=vm")
+                && words.contains("-smp 4"),
             "{words}"
         );
         assert!(command_line(&machine).ends_with("tsc=reliable lockdown=integrity"));
         let usual = Machine::usual(Clock::Host);
         assert!(!arguments(&usual).contains("icount"));
-        assert!(command_line(&usual).contains(" beat=5 ") && !command_line(&machine).contains("beat="));
+        assert!(
+            command_line(&usual).contains(" beat=5 ") && !command_line(&machine).contains("beat=")
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! `--matrix`: what `latency --matrix` measured in each kernel, merged by the program itself into one table and one page.
+//! `--matrix`: what `latency --matrix` measured in each kernel, merged by the program itself into
+//! one table and one page.
 
 use super::kernels::Kernel;
 use anyhow::{Context, Result, ensure};
@@ -8,7 +9,8 @@ use std::process::Command;
 /// The test that measures.
 pub(super) const TEST: &str = "matrix";
 
-/// Merges the kernels' results, the first one as what the others are compared with; the page is `matrix.html` in `work`.
+/// Merges the kernels' results, the first one as what the others are compared with; the page is
+/// `matrix.html` in `work`.
 pub(super) fn merge(program: &Path, kernels: &[Kernel], runs: &Path, work: &Path) -> Result<()> {
     let page = work.join("matrix.html");
     let arguments = arguments(kernels, runs);
@@ -22,8 +24,9 @@ pub(super) fn merge(program: &Path, kernels: &[Kernel], runs: &Path, work: &Path
 
 /// `6.12-rt=FILE` for each kernel.
 fn arguments(kernels: &[Kernel], runs: &Path) -> Vec<String> {
-    let file =
-        |kernel: &Kernel| -> PathBuf { runs.join(&kernel.release).join(TEST).join(TEST).join("matrix.json") };
+    let file = |kernel: &Kernel| -> PathBuf {
+        runs.join(&kernel.release).join(TEST).join(TEST).join("matrix.json")
+    };
     kernels.iter().map(|kernel| format!("{}={}", kernel.name, file(kernel).display())).collect()
 }
 

@@ -1,5 +1,6 @@
-//! `cargo xtask guest`: the program on kernels that this machine does not run. Debian's kernels are booted in QEMU without
-//! KVM, scripts run inside, and what they bring back is judged here. What to know before writing a test: docs/guests.md.
+//! `cargo xtask guest`: the program on kernels that this machine does not run. Debian's kernels are
+//! booted in QEMU without KVM, scripts run inside, and what they bring back is judged here. What to
+//! know before writing a test: docs/guests.md.
 
 mod apt;
 mod catalogue;
@@ -36,7 +37,8 @@ use std::time::{Duration, Instant};
 use store::Store;
 use watch::Ended;
 
-/// A boot and the sending of results, beside the limits of the tests. With a virtual clock a second takes longer.
+/// A boot and the sending of results, beside the limits of the tests. With a virtual clock a second
+/// takes longer.
 const BOOT_LIMIT: Duration = Duration::from_secs(180);
 
 /// Whether a program is in PATH.
@@ -126,14 +128,22 @@ pub fn command(args: GuestArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(bad > 0)))
 }
 
-/// Prints the tests or the versions of the kernels, where no more is asked for. Returns whether that is so.
+/// Prints the tests or the versions of the kernels, where no more is asked for. Returns whether
+/// that is so.
 fn lists(options: &Options, store: &Store) -> Result<bool> {
     if options.list {
         for test in TESTS {
-            println!("{:<14} {}{}", test.name, test.about, if test.short { " (short set)" } else { "" });
+            println!(
+                "{:<14} {}{}",
+                test.name,
+                test.about,
+                if test.short { " (short set)" } else { "" }
+            );
         }
     } else if options.versions {
-        kernels::versions(store, &options.kernels)?.iter().for_each(|version| println!("{version}"));
+        kernels::versions(store, &options.kernels)?
+            .iter()
+            .for_each(|version| println!("{version}"));
     }
     Ok(options.list || options.versions)
 }
@@ -168,7 +178,8 @@ fn build(tree: &Path, sched_ext: bool) -> Result<PathBuf> {
         .status()
         .context("cargo does not start")?;
     ensure!(status.success(), "the program does not build");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| tree.join("target"), PathBuf::from);
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| tree.join("target"), PathBuf::from);
     Ok(target.join("release/schedlab"))
 }
 
@@ -186,7 +197,8 @@ impl Laboratory {
         while let Some(&first) = left.first() {
             let same = |test: &&Test| {
                 let alone = |test: &Test| test.twice || test.more.is_some();
-                test.name == first.name || (test.machine == first.machine && !alone(test) && !alone(first))
+                test.name == first.name
+                    || (test.machine == first.machine && !alone(test) && !alone(first))
             };
             let together: Vec<&Test> = left.iter().copied().filter(same).collect();
             left.retain(|test| !same(test));
@@ -212,7 +224,13 @@ impl Laboratory {
         Ok(bad)
     }
 
-    fn boot(&self, kernel: &Kernel, machine: &Machine, tests: &[&Test], folder: &Path) -> Result<usize> {
+    fn boot(
+        &self,
+        kernel: &Kernel,
+        machine: &Machine,
+        tests: &[&Test],
+        folder: &Path,
+    ) -> Result<usize> {
         let seconds: u32 = tests.iter().map(|test| test.limit_s).sum();
         // The guest ends its tests itself, by its own time.
         let slower = match machine.clock {
@@ -240,7 +258,12 @@ impl Laboratory {
             told = transcript::read(&boot.console);
         }
         let up = told.up_s.map_or("did not come up".to_owned(), |up| format!("up after {up:.1} s"));
-        println!("== {} ({}): {up}, {:.0} s in all", kernel.name, kernel.release, boot.time.as_secs_f64());
+        println!(
+            "== {} ({}): {up}, {:.0} s in all",
+            kernel.name,
+            kernel.release,
+            boot.time.as_secs_f64()
+        );
         let mut bad = 0;
         for test in tests {
             bad += judge(test, &told, folder);
@@ -265,7 +288,14 @@ impl Laboratory {
         let archive = image::script(&text);
         let folder = self.runs.join(&kernel.release).join("script");
         let limit = Duration::from_secs(3600);
-        let boot = machine::boot(&self.emulator, kernel, machine, &[&self.base, &archive], &folder, limit)?;
+        let boot = machine::boot(
+            &self.emulator,
+            kernel,
+            machine,
+            &[&self.base, &archive],
+            &folder,
+            limit,
+        )?;
         println!(
             "== {} ({}), {:.0} s, {}",
             kernel.name,
@@ -318,8 +348,11 @@ fn same(one: &Path, other: &Path, test: &str) -> Result<Verdict> {
     }
     names.sort();
     let read = |folder: &Path, name: &str| std::fs::read(folder.join(name)).unwrap_or_default();
-    let differ: Vec<&str> =
-        names.iter().map(String::as_str).filter(|name| read(one, name) != read(other, name)).collect();
+    let differ: Vec<&str> = names
+        .iter()
+        .map(String::as_str)
+        .filter(|name| read(one, name) != read(other, name))
+        .collect();
     let bytes: usize = names.iter().map(|name| read(one, name).len()).sum();
     let text = match differ.as_slice() {
         [] => format!("two boots left the same {} files, {bytes} bytes", names.len()),

@@ -37,16 +37,19 @@ pub(super) struct Pairs {
     pub(super) cpus: Option<u32>,
 }
 
-/// Kernels of the short set: CFS, EEVDF with PREEMPT_RT, and the newest generation that was studied.
+/// Kernels of the short set: CFS, EEVDF with PREEMPT_RT, and the newest generation that was
+/// studied.
 const SHORT: [&str; 3] = ["6.1", "6.12-rt", "7.2"];
 
 /// Kernels of the pairs: CFS, and the newest EEVDF.
 const PAIRS: [&str; 2] = ["6.1", "7.2"];
 
-/// Kernels of the merged matrix: two standard kernels, each beside its PREEMPT_RT build. The first is what the others are compared with.
+/// Kernels of the merged matrix: two standard kernels, each beside its PREEMPT_RT build. The first
+/// is what the others are compared with.
 const MATRIX: [&str; 4] = ["6.12", "6.12-rt", "7.2", "7.2-rt"];
 
-/// Tests the program on kernels that this machine does not run: boots Debian's kernels in QEMU, docs/guests.md
+/// Tests the program on kernels that this machine does not run: boots Debian's kernels in QEMU,
+/// docs/guests.md
 #[derive(clap::Args, Clone, Debug)]
 pub struct GuestArgs {
     /// Boot these kernels, such as 6.12 or 6.12-rt [default: six of several generations]
@@ -95,7 +98,9 @@ pub struct GuestArgs {
 
 fn kernel(text: &str) -> Result<String, String> {
     let version = text.starts_with(|c: char| c.is_ascii_digit());
-    version.then(|| text.to_owned()).ok_or_else(|| "kernels are versions such as 6.12 or 6.12-rt".to_owned())
+    version
+        .then(|| text.to_owned())
+        .ok_or_else(|| "kernels are versions such as 6.12 or 6.12-rt".to_owned())
 }
 
 /// Returns what is asked for; refuses what does not go together.
@@ -132,7 +137,8 @@ pub(super) fn options(args: GuestArgs) -> Result<Options> {
     Ok(options)
 }
 
-/// Refuses what does not go together. `script`: one is given; `machine`: the one that was asked for.
+/// Refuses what does not go together. `script`: one is given; `machine`: the one that was asked
+/// for.
 fn check(options: &Options, script: bool, machine: Machine) -> Result<()> {
     for name in &options.tests {
         ensure!(
@@ -141,7 +147,10 @@ fn check(options: &Options, script: bool, machine: Machine) -> Result<()> {
             TESTS.iter().map(|test| test.name).collect::<Vec<_>>().join(", ")
         );
     }
-    ensure!(!script || options.tests.is_empty(), "--script runs in place of the tests: leave out --test");
+    ensure!(
+        !script || options.tests.is_empty(),
+        "--script runs in place of the tests: leave out --test"
+    );
     if let Some(pairs) = &options.pairs {
         super::pairs::check(pairs)?;
     }
@@ -151,7 +160,8 @@ fn check(options: &Options, script: bool, machine: Machine) -> Result<()> {
     );
     let usual = Machine::usual(Clock::Host);
     // The sizes of pairs were looked at above.
-    let own = if options.pairs.is_some() { Machine { cpus: usual.cpus, ..machine } } else { machine };
+    let own =
+        if options.pairs.is_some() { Machine { cpus: usual.cpus, ..machine } } else { machine };
     ensure!(
         script || own == usual,
         "--virtual, --cpus and --memory are for --script (--cpus for --pairs, too): a test has its own machine"
@@ -177,7 +187,10 @@ mod tests {
         assert_eq!(options("--short").unwrap().kernels, SHORT);
         assert_eq!(options("").unwrap().kernels, USUAL);
         let matrix = options("--matrix").unwrap();
-        assert_eq!((matrix.kernels.join(" "), matrix.tests.join(" ")), (MATRIX.join(" "), "matrix".into()));
+        assert_eq!(
+            (matrix.kernels.join(" "), matrix.tests.join(" ")),
+            (MATRIX.join(" "), "matrix".into())
+        );
         let script = options("6.1 --script a.sh --virtual --cpus 2").unwrap().script.unwrap();
         assert_eq!((script.1.clock, script.1.cpus), (Clock::Virtual, 2));
     }

@@ -1,5 +1,6 @@
-//! `cargo xtask guest --pairs`: servers of Debian beside batch work in guests, recorded before and after each change under the virtual
-//! clock, where nothing else runs and each recording repeats bit by bit. What comes back is a file of pairs (`cargo xtask pairs`).
+//! `cargo xtask guest --pairs`: servers of Debian beside batch work in guests, recorded before and
+//! after each change under the virtual clock, where nothing else runs and each recording repeats
+//! bit by bit. What comes back is a file of pairs (`cargo xtask pairs`).
 
 use super::apt;
 use super::cpio::Archive;
@@ -30,7 +31,8 @@ const UNREAD: [&str; 7] = [
 /// What comes with a distribution's root, and no package of a server brings.
 const ROOT_LINKS: [(&str, &str); 4] =
     [("bin", "usr/bin"), ("sbin", "usr/sbin"), ("lib", "usr/lib"), ("lib64", "usr/lib64")];
-/// A boot with ten recordings of some three seconds each; a second under the virtual clock takes one to ten of the host's.
+/// A boot with ten recordings of some three seconds each; a second under the virtual clock takes
+/// one to ten of the host's.
 const LIMIT: Duration = Duration::from_secs(3600);
 
 /// A server, or what else is to be kept from waiting.
@@ -43,16 +45,25 @@ pub(super) struct Server {
     task: &'static str,
     /// Nothing was changed because of its pairs: they are looked at for the final table only.
     unseen: bool,
-    /// Its tasks are there before the load begins, so that they can be given a policy. Those of a build are not.
+    /// Its tasks are there before the load begins, so that they can be given a policy. Those of a
+    /// build are not.
     stays: bool,
 }
 
-const fn server(name: &'static str, packages: &'static [&'static str], task: &'static str) -> Server {
+const fn server(
+    name: &'static str,
+    packages: &'static [&'static str],
+    task: &'static str,
+) -> Server {
     Server { name, packages, task, unseen: false, stays: true }
 }
 
 /// One whose pairs were never looked at.
-const fn unseen(name: &'static str, packages: &'static [&'static str], task: &'static str) -> Server {
+const fn unseen(
+    name: &'static str,
+    packages: &'static [&'static str],
+    task: &'static str,
+) -> Server {
     Server { unseen: true, ..server(name, packages, task) }
 }
 
@@ -70,14 +81,19 @@ pub(super) const SERVERS: &[Server] = &[
     // Two servers, one behind the other.
     unseen("haproxy", &["haproxy", "nginx-light", "wrk"], "haproxy"),
     // A thread for each connection; a client of its own kind.
-    server("mariadb", &["mariadb-server-core", "mariadb-client-core", "sysbench"], "one_connection"),
+    server(
+        "mariadb",
+        &["mariadb-server-core", "mariadb-client-core", "sysbench"],
+        "one_connection",
+    ),
     // Requests without connections: UDP.
     unseen("unbound", &["unbound", "dnsperf"], "unbound"),
     Server { stays: false, ..server("build", &["gcc", "make"], "cc1") },
     server("audio", &[], "audio"),
 ];
 
-/// One change: the recording it starts from, its name, and how `compare` says it (`{server}`: the server's name).
+/// One change: the recording it starts from, its name, and how `compare` says it (`{server}`: the
+/// server's name).
 struct Change {
     from: &'static str,
     name: &'static str,
@@ -111,22 +127,30 @@ const CHANGES: &[Change] = &[
 /// The sizes of machines.
 const SIZES: [u32; 2] = [1, 4];
 
-/// Records what is asked for, kernel by kernel, and writes `pairs.toml` beside the recordings: how many boots were not good.
-pub(super) fn record(laboratory: &Laboratory, kernels: &[super::Kernel], asked: &Pairs) -> Result<usize> {
-    let wanted =
-        |server: &&Server| asked.servers.is_empty() || asked.servers.iter().any(|name| name == server.name);
+/// Records what is asked for, kernel by kernel, and writes `pairs.toml` beside the recordings: how
+/// many boots were not good.
+pub(super) fn record(
+    laboratory: &Laboratory,
+    kernels: &[super::Kernel],
+    asked: &Pairs,
+) -> Result<usize> {
+    let wanted = |server: &&Server| {
+        asked.servers.is_empty() || asked.servers.iter().any(|name| name == server.name)
+    };
     let folder = crate::root().join("target/guest/pairs");
     let mut bad = 0;
     for server in SERVERS.iter().filter(wanted) {
         let root = root(&laboratory.store, server)?;
         for kernel in kernels {
-            for cpus in SIZES.into_iter().filter(|&cpus| asked.cpus.is_none_or(|only| only == cpus)) {
+            for cpus in SIZES.into_iter().filter(|&cpus| asked.cpus.is_none_or(|only| only == cpus))
+            {
                 let into = folder.join(&kernel.name).join(format!("{}-{cpus}", server.name));
                 // One boot that fails leaves the other servers' pairs as good as they are.
-                let good = boot(laboratory, kernel, server, cpus, &root, &into).unwrap_or_else(|error| {
-                    println!("== {}: {error:#}", into.display());
-                    false
-                });
+                let good =
+                    boot(laboratory, kernel, server, cpus, &root, &into).unwrap_or_else(|error| {
+                        println!("== {}: {error:#}", into.display());
+                        false
+                    });
                 bad += usize::from(!good);
                 write(&folder)?;
             }
@@ -146,8 +170,10 @@ fn boot(
 ) -> Result<bool> {
     let settings = settings(server, cpus, &kernel.name).join(" ");
     let script = std::fs::read_to_string(crate::root().join("guest-lab/guest/pairs/pair.sh"))?;
-    let archive =
-        image::script(&format!("server={} cpus={cpus} settings='{settings}'\n{script}", server.name));
+    let archive = image::script(&format!(
+        "server={} cpus={cpus} settings='{settings}'\n{script}",
+        server.name
+    ));
     let machine = Machine { cpus, memory_mib: 2048, ..Machine::usual(Clock::Virtual) };
     if into.exists() {
         std::fs::remove_dir_all(into)?;
@@ -164,12 +190,16 @@ fn boot(
         std::fs::rename(entry.path(), into.join(entry.file_name()))?;
     }
     let (name, seconds) = (into.display(), boot.time.as_secs_f64());
-    println!("== {name}: {seconds:.0} s, {}", if bad.is_empty() { "all recorded" } else { "FAULTS" });
+    println!(
+        "== {name}: {seconds:.0} s, {}",
+        if bad.is_empty() { "all recorded" } else { "FAULTS" }
+    );
     bad.iter().for_each(|text| println!("     FAULT {text}"));
     Ok(bad.is_empty() && told.over)
 }
 
-/// What is recorded of a server on a machine of so many CPUs, under this kernel: on one CPU there is no affinity to change.
+/// What is recorded of a server on a machine of so many CPUs, under this kernel: on one CPU there
+/// is no affinity to change.
 fn settings(server: &Server, cpus: u32, kernel: &str) -> Vec<&'static str> {
     let possible = |change: &&Change| {
         (cpus > 1 || change.name != "aff")
@@ -219,7 +249,8 @@ fn add(archive: &mut Archive, root: &Path, folder: &Path, under: &str) -> Result
         if UNREAD.iter().any(|unread| inside.starts_with(unread)) {
             continue;
         }
-        let (name, kind) = (format!("{under}/{}", inside.display()), path.symlink_metadata()?.file_type());
+        let (name, kind) =
+            (format!("{under}/{}", inside.display()), path.symlink_metadata()?.file_type());
         if kind.is_symlink() {
             archive.link(&name, &std::fs::read_link(&path)?.display().to_string());
         } else if kind.is_dir() {
@@ -232,11 +263,12 @@ fn add(archive: &mut Archive, root: &Path, folder: &Path, under: &str) -> Result
     Ok(())
 }
 
-/// Writes `pairs.toml` of all recordings that are there: every change under each kernel, and the base of each kernel predicted for
-/// each other one.
+/// Writes `pairs.toml` of all recordings that are there: every change under each kernel, and the
+/// base of each kernel predicted for each other one.
 fn write(folder: &Path) -> Result<()> {
     let mut file = PairFile {
-        about: "cargo xtask guest --pairs: guests under the virtual clock, docs/guests.md".to_owned(),
+        about: "cargo xtask guest --pairs: guests under the virtual clock, docs/guests.md"
+            .to_owned(),
         pairs: Vec::new(),
     };
     let mut kernels: Vec<String> = names(folder)?;
@@ -245,11 +277,16 @@ fn write(folder: &Path) -> Result<()> {
         for server in SERVERS {
             for cpus in SIZES {
                 let place = format!("{kernel}/{}-{cpus}", server.name);
-                let title = format!("{kernel} {} {cpus} CPU{}", server.name, if cpus > 1 { "s" } else { "" });
+                let title = format!(
+                    "{kernel} {} {cpus} CPU{}",
+                    server.name,
+                    if cpus > 1 { "s" } else { "" }
+                );
                 for change in CHANGES {
                     let variant = change.variant.replace("{server}", server.task);
                     let came = format!("{place}/{}", change.name);
-                    let back = if matches!(change.from, "base" | "groups") { "" } else { "back from " };
+                    let back =
+                        if matches!(change.from, "base" | "groups") { "" } else { "back from " };
                     let what = if back.is_empty() { change.name } else { change.from };
                     let title = format!("{title}, {back}{what}");
                     file.pairs.extend(pair(
@@ -264,8 +301,17 @@ fn write(folder: &Path) -> Result<()> {
                 for other in kernels.iter().filter(|other| *other != kernel) {
                     let came = format!("{other}/{}-{cpus}/base", server.name);
                     let title = format!("{title}, to {other}");
-                    let pair = pair(folder, title, &format!("{place}/base"), &came, String::new(), server)?;
-                    file.pairs.extend(pair.map(|pair| Pair { scheduler: format!("linux-{other}"), ..pair }));
+                    let pair = pair(
+                        folder,
+                        title,
+                        &format!("{place}/base"),
+                        &came,
+                        String::new(),
+                        server,
+                    )?;
+                    file.pairs.extend(
+                        pair.map(|pair| Pair { scheduler: format!("linux-{other}"), ..pair }),
+                    );
                 }
             }
         }
@@ -309,8 +355,9 @@ fn pair(
 
 fn names(folder: &Path) -> Result<Vec<String>> {
     let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
-    let mut names: Vec<String> =
-        entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect::<Result<_>>()?;
+    let mut names: Vec<String> = entries
+        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+        .collect::<Result<_>>()?;
     names.sort();
     Ok(names)
 }
@@ -325,7 +372,10 @@ pub(super) fn check(asked: &Pairs) -> Result<()> {
         );
     }
     let sizes = SIZES.map(|size| size.to_string()).join(", ");
-    ensure!(asked.cpus.is_none_or(|cpus| SIZES.contains(&cpus)), "--pairs records machines of {sizes} CPUs");
+    ensure!(
+        asked.cpus.is_none_or(|cpus| SIZES.contains(&cpus)),
+        "--pairs records machines of {sizes} CPUs"
+    );
     Ok(())
 }
 
@@ -335,7 +385,8 @@ mod tests {
 
     #[test]
     fn every_server_has_a_case_in_the_script_and_every_setting_a_change() {
-        let script = std::fs::read_to_string(crate::root().join("guest-lab/guest/pairs/pair.sh")).unwrap();
+        let script =
+            std::fs::read_to_string(crate::root().join("guest-lab/guest/pairs/pair.sh")).unwrap();
         for server in SERVERS {
             assert!(script.contains(&format!("    {})\n", server.name)), "{}", server.name);
             assert!(script.contains(&format!("        name={}\n", server.task)), "{}", server.name);
@@ -343,7 +394,8 @@ mod tests {
         let settings = |name: &str, cpus, kernel: &str| {
             settings(SERVERS.iter().find(|of| of.name == name).unwrap(), cpus, kernel)
         };
-        for setting in settings("redis", 4, "7.2").into_iter().filter(|name| !["base", "same"].contains(name))
+        for setting in
+            settings("redis", 4, "7.2").into_iter().filter(|name| !["base", "same"].contains(name))
         {
             assert!(
                 script.contains(&format!("{setting})")) || script.contains(&format!("{setting} |")),

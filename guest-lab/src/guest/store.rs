@@ -5,8 +5,9 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The folder of everything that is fetched: `schedlab/guest` in the user's cache (`$XDG_CACHE_HOME`, else `~/.cache`), so that another
-/// checkout finds it, else `target/guest/cache`.
+/// The folder of everything that is fetched: `schedlab/guest` in the user's cache
+/// (`$XDG_CACHE_HOME`, else `~/.cache`), so that another checkout finds it, else
+/// `target/guest/cache`.
 pub(super) struct Store {
     root: PathBuf,
     fetched: RefCell<Vec<(String, u64, Duration)>>,
@@ -15,9 +16,11 @@ pub(super) struct Store {
 impl Store {
     /// The store of this tree.
     pub(super) fn open(tree: &Path) -> Store {
-        let folder = |name: &str| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+        let folder =
+            |name: &str| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
         let shared = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
-        let root = shared.map_or_else(|| tree.join("target/guest/cache"), |path| path.join("schedlab/guest"));
+        let root = shared
+            .map_or_else(|| tree.join("target/guest/cache"), |path| path.join("schedlab/guest"));
         Store { root, fetched: RefCell::default() }
     }
 
@@ -29,11 +32,20 @@ impl Store {
     }
 
     /// Does `fetch`, and notes how long it took and how large the files are.
-    pub(super) fn fetching<T: Paths>(&self, what: &str, fetch: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub(super) fn fetching<T: Paths>(
+        &self,
+        what: &str,
+        fetch: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
         println!("fetching {what}");
         let begin = Instant::now();
         let files = fetch()?;
-        let bytes = files.paths().iter().filter_map(|path| path.metadata().ok()).map(|meta| meta.len()).sum();
+        let bytes = files
+            .paths()
+            .iter()
+            .filter_map(|path| path.metadata().ok())
+            .map(|meta| meta.len())
+            .sum();
         self.fetched.borrow_mut().push((what.to_owned(), bytes, begin.elapsed()));
         Ok(files)
     }
@@ -45,7 +57,11 @@ impl Store {
             .borrow()
             .iter()
             .map(|(what, bytes, time)| {
-                format!("fetched {what}: {:.0} MB in {:.0} s", megabytes(*bytes), time.as_secs_f64())
+                format!(
+                    "fetched {what}: {:.0} MB in {:.0} s",
+                    megabytes(*bytes),
+                    time.as_secs_f64()
+                )
             })
             .collect()
     }

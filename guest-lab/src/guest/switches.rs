@@ -1,4 +1,5 @@
-//! A recording beside the kernel's own trace of the same second (ftrace, clock `mono`): the switches of each CPU.
+//! A recording beside the kernel's own trace of the same second (ftrace, clock `mono`): the
+//! switches of each CPU.
 
 use super::catalogue::Verdict;
 use super::ftrace::{self, Line};
@@ -9,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::Path;
 
-/// A switch: CLOCK_MONOTONIC in nanoseconds, the thread that stopped and the one that began; 0 is the idle task.
+/// A switch: CLOCK_MONOTONIC in nanoseconds, the thread that stopped and the one that began; 0 is
+/// the idle task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Switch {
     at: u64,
@@ -21,11 +23,13 @@ struct Switch {
 
 type PerCpu = BTreeMap<u32, Vec<Switch>>;
 
-/// A switch at the very beginning or end of a recording may be on the other side of it in the other list.
+/// A switch at the very beginning or end of a recording may be on the other side of it in the other
+/// list.
 const EDGES: usize = 2;
 
-/// Threads that end while the kernel traces. From the moment at which the kernel takes a thread's number away until its last switch,
-/// perf's context-switch records call it -1, and the way `switches` takes it for the idle task.
+/// Threads that end while the kernel traces. From the moment at which the kernel takes a thread's
+/// number away until its last switch, perf's context-switch records call it -1, and the way
+/// `switches` takes it for the idle task.
 type Ending = BTreeSet<u32>;
 
 /// Compares every `NAME.slt` with `NAME.ftrace` beside it.
@@ -47,7 +51,8 @@ pub(super) fn judge(folder: &Path) -> Result<Vec<Verdict>> {
         let window = begin..begin + recording.duration.0;
         for (cpu, ours) in &recorded {
             let all = kernels.get(cpu).map_or(&[][..], Vec::as_slice);
-            let theirs: Vec<Switch> = all.iter().filter(|one| window.contains(&one.at)).copied().collect();
+            let theirs: Vec<Switch> =
+                all.iter().filter(|one| window.contains(&one.at)).copied().collect();
             verdicts.push(compare(&name, *cpu, ours, &theirs, &ending));
         }
         let missing = missing(&kernels, &recorded, &window);
@@ -59,21 +64,28 @@ pub(super) fn judge(folder: &Path) -> Result<Vec<Verdict>> {
     Ok(verdicts)
 }
 
-/// CPUs that switched while the recording was made, and are not in it. The kernel's trace is longer, and a CPU with one thread without end
-/// may not switch for a while.
+/// CPUs that switched while the recording was made, and are not in it. The kernel's trace is
+/// longer, and a CPU with one thread without end may not switch for a while.
 fn missing(kernels: &PerCpu, recorded: &PerCpu, window: &Range<u64>) -> Vec<u32> {
     let inside = |all: &[Switch]| all.iter().filter(|one| window.contains(&one.at)).count();
     let switched = kernels.iter().filter(|(_, all)| inside(all) > EDGES);
     switched.map(|(&cpu, _)| cpu).filter(|cpu| !recorded.contains_key(cpu)).collect()
 }
 
-/// Whether what was recorded is what the kernel traced from the beginning of the recording to its end.
-fn compare(name: &str, cpu: u32, recorded: &[Switch], traced: &[Switch], ending: &Ending) -> Verdict {
+/// Whether what was recorded is what the kernel traced from the beginning of the recording to its
+/// end.
+fn compare(
+    name: &str,
+    cpu: u32,
+    recorded: &[Switch],
+    traced: &[Switch],
+    ending: &Ending,
+) -> Verdict {
     let equal = in_common(recorded, traced, ending);
     // Between the idle task and a thread that counts as it no switch is recorded.
     let silent = traced.iter().filter(|one| (one.prev, one.next) != (0, 0));
-    let silent =
-        silent.filter(|one| [one.prev, one.next].iter().all(|tid| *tid == 0 || ending.contains(tid)));
+    let silent = silent
+        .filter(|one| [one.prev, one.next].iter().all(|tid| *tid == 0 || ending.contains(tid)));
     let allowed = EDGES + silent.count();
     let differ = recorded.len() + traced.len() - 2 * equal;
     let text = format!(
@@ -117,7 +129,8 @@ fn of_recording(recording: &Recording) -> Result<PerCpu> {
     Ok(found)
 }
 
-/// Lines such as `load-142 [001] d..2. 12.345678: sched_switch: prev_comm=load prev_pid=142 ... ==> next_comm=... next_pid=0`.
+/// Lines such as
+/// `load-142 [001] d..2. 12.345678: sched_switch: prev_comm=load prev_pid=142 ... ==> next_comm=... next_pid=0`.
 fn of_ftrace(text: &str) -> PerCpu {
     let mut found = PerCpu::new();
     for line in text.lines() {
@@ -150,12 +163,16 @@ mod tests {
     fn the_kernels_text_is_read() {
         let found = of_ftrace(LINES);
         let first = Switch { at: 12_345_678_000, prev: 142, next: 0, ends: false };
-        assert_eq!(found[&1], [first, Switch { at: 12_345_700_000, prev: 0, next: 143, ends: false }]);
+        assert_eq!(
+            found[&1],
+            [first, Switch { at: 12_345_700_000, prev: 0, next: 143, ends: false }]
+        );
     }
 
     #[test]
     fn missing_switches_are_found_and_those_at_the_edges_are_none() {
-        let switch = |n: u32| Switch { at: u64::from(n), prev: n % 7, next: (n + 1) % 7, ends: n == 50 };
+        let switch =
+            |n: u32| Switch { at: u64::from(n), prev: n % 7, next: (n + 1) % 7, ends: n == 50 };
         let all: Vec<Switch> = (0..100).map(switch).collect();
         let none = Ending::new();
         assert!(compare("x", 0, &all, &all, &none).good);
@@ -170,9 +187,11 @@ mod tests {
         let switches = |range: Range<u64>| {
             range.map(|at| Switch { at, prev: 1, next: 2, ends: false }).collect::<Vec<_>>()
         };
-        let kernels = PerCpu::from([(0, switches(0..100)), (1, switches(0..52)), (2, switches(40..60))]);
+        let kernels =
+            PerCpu::from([(0, switches(0..100)), (1, switches(0..52)), (2, switches(40..60))]);
         let recorded = PerCpu::from([(0, switches(50..90))]);
-        // CPU 1 stood still but for two switches at the beginning, which may be on the other side of it.
+        // CPU 1 stood still but for two switches at the beginning, which may be on the other side
+        // of it.
         assert_eq!(missing(&kernels, &recorded, &(50..90)), [2]);
     }
 
@@ -181,8 +200,11 @@ mod tests {
         let switch = |prev: u32, next: u32| Switch { at: 0, prev, next, ends: prev == 9 };
         let ending = Ending::from([9]);
         // It is preempted four times on its way out.
-        let traced =
-            [vec![switch(8, 9)], [switch(9, 8), switch(8, 9)].repeat(4), vec![switch(9, 0), switch(0, 8)]];
+        let traced = [
+            vec![switch(8, 9)],
+            [switch(9, 8), switch(8, 9)].repeat(4),
+            vec![switch(9, 0), switch(0, 8)],
+        ];
         let traced = traced.concat();
         let taken = |tid: u32| if tid == 9 { 0 } else { tid };
         let recorded: Vec<Switch> = traced
@@ -191,7 +213,10 @@ mod tests {
             .filter(|one| one.prev != one.next)
             .collect();
         assert!(compare("switches", 0, &recorded, &traced, &ending).good);
-        assert!(!compare("bpf", 0, &recorded, &traced, &Ending::new()).good, "other ways know its number");
+        assert!(
+            !compare("bpf", 0, &recorded, &traced, &Ending::new()).good,
+            "other ways know its number"
+        );
         assert!(!compare("switches", 0, &recorded[4..], &traced, &ending).good, "a hole");
     }
 }

@@ -1,5 +1,6 @@
-//! The table of docs/recording.md: which ways to record work, by kernel and by who asks. Made of what the test `backends` brings back,
-//! which is kept in the tree, a file for each kernel: asking one kernel anew leaves the others' columns as they are.
+//! The table of docs/recording.md: which ways to record work, by kernel and by who asks. Made of
+//! what the test `backends` brings back, which is kept in the tree, a file for each kernel: asking
+//! one kernel anew leaves the others' columns as they are.
 
 use super::kernels::Kernel;
 use anyhow::{Context, Result, ensure};
@@ -9,14 +10,16 @@ use std::path::Path;
 
 /// The test whose answers these are.
 pub(super) const TEST: &str = "backends";
-/// What each kernel answered last: `KERNEL.txt`, the release in the first line, then lines such as `root|bpf|yes`.
+/// What each kernel answered last: `KERNEL.txt`, the release in the first line, then lines such as
+/// `root|bpf|yes`.
 const ANSWERS: &str = "guest-lab/guest/answers";
 /// The page, and what is around the table there.
 const PAGE: &str = "docs/recording.md";
 const BEGIN: &str = "<!-- made by `cargo xtask guest --table` -->\n";
 const END: &str = "<!-- end of the table -->\n";
 
-/// Keeps what a kernel answered in this run (`folder`: that of its boots), in place of what it answered before.
+/// Keeps what a kernel answered in this run (`folder`: that of its boots), in place of what it
+/// answered before.
 fn keep(tree: &Path, kernel: &str, release: &str, folder: &Path) -> Result<()> {
     let path = folder.join(TEST).join(TEST).join("table.txt");
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -27,8 +30,8 @@ fn keep(tree: &Path, kernel: &str, release: &str, folder: &Path) -> Result<()> {
     std::fs::write(&file, format!("{release}\n{text}")).with_context(|| file.display().to_string())
 }
 
-/// Keeps what these kernels answered in their boots under `runs`, writes the page anew, and prints its table. Returns how many answered
-/// nothing: those have the columns that they had.
+/// Keeps what these kernels answered in their boots under `runs`, writes the page anew, and prints
+/// its table. Returns how many answered nothing: those have the columns that they had.
 pub(super) fn renew(tree: &Path, kernels: &[Kernel], runs: &Path) -> Result<usize> {
     let mut bad = 0;
     for kernel in kernels {
@@ -43,7 +46,8 @@ pub(super) fn renew(tree: &Path, kernels: &[Kernel], runs: &Path) -> Result<usiz
 
 /// Returns what orders kernels: by version, PREEMPT_RT after the standard kernel.
 fn order(kernel: &str) -> (Vec<u32>, bool) {
-    let (version, realtime) = kernel.strip_suffix("-rt").map_or((kernel, false), |version| (version, true));
+    let (version, realtime) =
+        kernel.strip_suffix("-rt").map_or((kernel, false), |version| (version, true));
     (version.split('.').map(|part| part.parse().unwrap_or(u32::MAX)).collect(), realtime)
 }
 
@@ -78,7 +82,8 @@ impl Table {
         self.kernels.push(kernel.to_owned());
         for line in text.lines() {
             let mut words = line.split('|');
-            let (Some(who), Some(way), Some(answer)) = (words.next(), words.next(), words.next()) else {
+            let (Some(who), Some(way), Some(answer)) = (words.next(), words.next(), words.next())
+            else {
                 continue;
             };
             if !self.rows.iter().any(|row| row == who) {
@@ -93,8 +98,11 @@ impl Table {
 
     /// The table as Markdown: a row for each who, a column for each kernel.
     fn text(&self) -> String {
-        let mut text =
-            format!("| | {} |\n|---|{}\n", self.kernels.join(" | "), "---|".repeat(self.kernels.len()));
+        let mut text = format!(
+            "| | {} |\n|---|{}\n",
+            self.kernels.join(" | "),
+            "---|".repeat(self.kernels.len())
+        );
         for row in &self.rows {
             let _ = write!(text, "| {row} |");
             for kernel in 0..self.kernels.len() {
@@ -116,8 +124,10 @@ impl Table {
     fn write(&self, tree: &Path) -> Result<String> {
         let path = tree.join(PAGE);
         let page = std::fs::read_to_string(&path).with_context(|| PAGE.to_owned())?;
-        let (before, rest) = page.split_once(BEGIN).with_context(|| format!("{PAGE} has no line {BEGIN}"))?;
-        let (_, after) = rest.split_once(END).with_context(|| format!("{PAGE} has no line {END}"))?;
+        let (before, rest) =
+            page.split_once(BEGIN).with_context(|| format!("{PAGE} has no line {BEGIN}"))?;
+        let (_, after) =
+            rest.split_once(END).with_context(|| format!("{PAGE} has no line {END}"))?;
         ensure!(!self.rows.is_empty(), "no kernel answered");
         let text = self.text();
         std::fs::write(&path, format!("{before}{BEGIN}{text}{END}{after}"))?;

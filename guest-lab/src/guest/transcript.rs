@@ -11,11 +11,13 @@ pub(super) struct Told {
     pub(super) ended: bool,
     /// Seconds of the guest's time.
     pub(super) time_s: f64,
-    /// For each command that a fault is about: the command and what it printed, at most [`EVIDENCE`] lines of it.
+    /// For each command that a fault is about: the command and what it printed, at most
+    /// [`EVIDENCE`] lines of it.
     pub(super) evidence: Vec<String>,
 }
 
-/// So many lines of a command's output are shown below a fault: a log of CI is all that its reader has.
+/// So many lines of a command's output are shown below a fault: a log of CI is all that its reader
+/// has.
 const EVIDENCE: usize = 16;
 
 /// All tests of a boot.
@@ -43,7 +45,8 @@ pub(super) fn read(console: &str) -> Transcript {
             command.push(line);
         }
         // A line of the kernel may come in between; what a test says begins a line all the same.
-        let Some((word, text)) = line.strip_prefix('@').and_then(|rest| rest.split_once(' ')) else {
+        let Some((word, text)) = line.strip_prefix('@').and_then(|rest| rest.split_once(' '))
+        else {
             continue;
         };
         let name = || text.split(' ').next().unwrap_or_default().to_owned();
@@ -51,7 +54,8 @@ pub(super) fn read(console: &str) -> Transcript {
         match word {
             "up" => transcript.up_s = at,
             "test" => {
-                let begin = Told { name: name(), time_s: at.unwrap_or_default(), ..Told::default() };
+                let begin =
+                    Told { name: name(), time_s: at.unwrap_or_default(), ..Told::default() };
                 transcript.tests.push(begin);
             }
             "ok" | "bad" => {

@@ -1,4 +1,5 @@
-//! Watching over a guest that runs: one that takes too long is ended, and one that hangs is asked first where its CPUs are.
+//! Watching over a guest that runs: one that takes too long is ended, and one that hangs is asked
+//! first where its CPUs are.
 
 use super::machine::Clock;
 use anyhow::{Context, Result, ensure};
@@ -7,10 +8,12 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How often a guest under the host's clock gives a sign of life on its console (`guest-lab/guest/init.sh`).
+/// How often a guest under the host's clock gives a sign of life on its console
+/// (`guest-lab/guest/init.sh`).
 pub(super) const BEAT: Duration = Duration::from_secs(5);
 
-/// A guest that gave so many signs less than it should hangs: its kernel, or QEMU. A loaded host delays some.
+/// A guest that gave so many signs less than it should hangs: its kernel, or QEMU. A loaded host
+/// delays some.
 const MISSED: u32 = 24;
 
 /// QEMU answers within this when it is asked about a guest that hangs.
@@ -27,7 +30,8 @@ pub(super) enum Ended {
     Silent(Duration),
 }
 
-/// Waits until QEMU ends, or ends it. `console` is what the guest says, `monitor` where QEMU's answers go if it hangs.
+/// Waits until QEMU ends, or ends it. `console` is what the guest says, `monitor` where QEMU's
+/// answers go if it hangs.
 pub(super) fn wait(
     mut running: Running,
     clock: Clock,
@@ -43,8 +47,8 @@ pub(super) fn wait(
         let silent = heard.silent(length, begin.elapsed());
         // Under the virtual clock a second takes as long as the host needs for it.
         if clock == Clock::Host && silent > BEAT * MISSED {
-            let answers =
-                ask(&mut running).unwrap_or_else(|error| format!("QEMU does not answer: {error:#}\n"));
+            let answers = ask(&mut running)
+                .unwrap_or_else(|error| format!("QEMU does not answer: {error:#}\n"));
             std::fs::write(monitor, answers)?;
             running.end(Duration::ZERO);
             return Ok(Ended::Silent(silent));
@@ -74,8 +78,8 @@ impl Silence {
     }
 }
 
-/// Where each virtual CPU is, twice, and then an NMI, upon which the kernel panics and says on its console what it did
-/// (`unknown_nmi_panic`).
+/// Where each virtual CPU is, twice, and then an NMI, upon which the kernel panics and says on its
+/// console what it did (`unknown_nmi_panic`).
 fn ask(running: &mut Running) -> Result<String> {
     let mut monitor = running.stdin().context("no monitor")?;
     let mut answers = running.stdout().context("no monitor")?;
@@ -89,7 +93,8 @@ fn ask(running: &mut Running) -> Result<String> {
         writeln!(monitor, "{request}")?;
         std::thread::sleep(ANSWER / 4);
     }
-    // A kernel that panics ends QEMU. A QEMU that hangs itself takes no request: the caller ends it, with its process group.
+    // A kernel that panics ends QEMU. A QEMU that hangs itself takes no request: the caller ends
+    // it, with its process group.
     if !ends_soon(running)? {
         let _ = writeln!(monitor, "quit");
         ensure!(ends_soon(running)?, "it took no request");
@@ -124,10 +129,12 @@ mod tests {
 
     #[test]
     fn what_is_over_its_time_is_ended_and_what_ends_has_ended_itself() {
-        let start =
-            |words: &[&str]| Program { piped: true, ..Program::new(words.iter().copied()) }.start().unwrap();
+        let start = |words: &[&str]| {
+            Program { piped: true, ..Program::new(words.iter().copied()) }.start().unwrap()
+        };
         let none = Path::new("/no/console");
-        let over = wait(start(&["sleep", "600"]), Clock::Virtual, Duration::ZERO, none, none).unwrap();
+        let over =
+            wait(start(&["sleep", "600"]), Clock::Virtual, Duration::ZERO, none, none).unwrap();
         assert_eq!(over, Ended::Late);
         let limit = Duration::from_secs(600);
         assert_eq!(wait(start(&["true"]), Clock::Host, limit, none, none).unwrap(), Ended::Itself);
@@ -136,7 +143,8 @@ mod tests {
     #[test]
     fn a_monitor_is_asked_and_what_it_said_is_kept() {
         let script = "read a; read b; read c; read d; echo \"CPU#0 $a\"; read q; echo $q";
-        let mut running = Program { piped: true, ..Program::new(["sh", "-c", script]) }.start().unwrap();
+        let mut running =
+            Program { piped: true, ..Program::new(["sh", "-c", script]) }.start().unwrap();
         assert_eq!(ask(&mut running).unwrap(), "CPU#0 info cpus\nquit\n\n");
     }
 }

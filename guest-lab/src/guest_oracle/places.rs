@@ -42,13 +42,17 @@ impl Places {
             let _ = write!(text, "{:6.2} s", (window * self.window.0) as f64 / 1e9);
             for cpu in 0..self.running.len() {
                 let first = (window, cpu, TaskId(0));
-                let mut tasks: Vec<(f64, &str)> = (self.ran.range(first..=(window, cpu, TaskId(u32::MAX))))
-                    .map(|((.., task), ran)| (ran.0 as f64 / self.window.0 as f64, names[task.index()]))
-                    .filter(|(part, _)| *part >= MATTERS)
-                    .collect();
+                let mut tasks: Vec<(f64, &str)> = (self
+                    .ran
+                    .range(first..=(window, cpu, TaskId(u32::MAX))))
+                .map(|((.., task), ran)| (ran.0 as f64 / self.window.0 as f64, names[task.index()]))
+                .filter(|(part, _)| *part >= MATTERS)
+                .collect();
                 tasks.sort_by(|a, b| b.0.total_cmp(&a.0));
-                let shown: Vec<String> =
-                    tasks.iter().map(|(part, name)| format!("{name} {:.0}", part * 100.0)).collect();
+                let shown: Vec<String> = tasks
+                    .iter()
+                    .map(|(part, name)| format!("{name} {:.0}", part * 100.0))
+                    .collect();
                 let _ = write!(text, " | {:WIDTH$.WIDTH$}", shown.join(", "));
             }
             text = text.trim_end().to_owned() + "\n";
@@ -67,7 +71,8 @@ impl EventSink for Places {
     }
 }
 
-/// Returns the percentages of each CPU that tasks had in the recording and in the replay with `seed`.
+/// Returns the percentages of each CPU that tasks had in the recording and in the replay with
+/// `seed`.
 pub(super) fn show(path: &Path, seed: u64, window: Ns) -> Result<String> {
     let recording = Recording::open(path)?;
     let input = RecordedInput::open(path)?;

@@ -9,8 +9,8 @@ use std::fmt::Write;
 /// What each replay gave for the same pairs.
 type Replays = [(ReplayFrom, Vec<PairResult>)];
 
-/// The same pairs by several replays, as one table in Markdown: what came, and what each predicted with its error; below it, the median
-/// errors of each.
+/// The same pairs by several replays, as one table in Markdown: what came, and what each predicted
+/// with its error; below it, the median errors of each.
 pub(super) fn side_by_side(results: &Replays) -> String {
     let mut text = "| pair | class | figure | before | after |".to_owned();
     for (from, _) in results {
@@ -40,7 +40,8 @@ pub(super) fn side_by_side(results: &Replays) -> String {
 fn predicted_in(list: &[PairResult], pair: &str, row: &Figure) -> String {
     let result = list.iter().find(|result| result.name == pair);
     let figure = result.and_then(|result| result.figures.iter().find(|figure| figure.is_of(row)));
-    let doubt = if result.is_some_and(|result| result.distrust.is_empty()) { "" } else { " (not trusted)" };
+    let doubt =
+        if result.is_some_and(|result| result.distrust.is_empty()) { "" } else { " (not trusted)" };
     match figure {
         None => " - | - |".to_owned(),
         Some(figure) => {
@@ -60,7 +61,10 @@ fn medians(results: &Replays) -> String {
     for (place, (_, list)) in results.iter().enumerate() {
         let mut errors: BTreeMap<(Metric, bool), Vec<f64>> = BTreeMap::new();
         for figure in list.iter().flat_map(|result| &result.figures) {
-            errors.entry((figure.metric, figure.is_of_requests())).or_default().push(figure.off().abs());
+            errors
+                .entry((figure.metric, figure.is_of_requests()))
+                .or_default()
+                .push(figure.off().abs());
         }
         for (key, errors) in errors {
             let row = rows.entry(key).or_insert_with(|| vec![None; results.len()]);
@@ -71,8 +75,8 @@ fn medians(results: &Replays) -> String {
         let _ = write!(text, "| {metric}{} |", if requests { " of requests" } else { "" });
         let unit = if metric == Metric::Share { "points" } else { "%" };
         for median in medians {
-            let shown =
-                median.map_or_else(|| "-".to_owned(), |median| format!("{:.1} {unit}", median * 100.0));
+            let shown = median
+                .map_or_else(|| "-".to_owned(), |median| format!("{:.1} {unit}", median * 100.0));
             let _ = write!(text, " {shown} |");
         }
         text.push('\n');

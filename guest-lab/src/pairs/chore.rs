@@ -12,8 +12,8 @@ const SHIPPED: &str = "recordings/pairs";
 /// Of the intervals so many must hold what came (in per cent).
 const HOLD_PERCENT: usize = 90;
 
-/// Predicts every pair of recordings of a file, prints prediction, interval and claim beside what was recorded, and fails when a
-/// certain claim is wrong
+/// Predicts every pair of recordings of a file, prints prediction, interval and claim beside what
+/// was recorded, and fails when a certain claim is wrong
 #[derive(clap::Args, PartialEq, Debug)]
 pub struct PairsArgs {
     /// A file of pairs, or the folder of a pairs.toml [default: recordings/pairs]
@@ -47,7 +47,8 @@ fn replays(text: &str) -> Result<Replays, String> {
     }
 }
 
-/// Predicts each pair, and prints the table; fails when a certain claim is wrong, or too few intervals hold.
+/// Predicts each pair, and prints the table; fails when a certain claim is wrong, or too few
+/// intervals hold.
 ///
 /// # Errors
 /// What cannot be read or predicted.
@@ -71,11 +72,13 @@ pub fn command(asked: PairsArgs) -> Result<ExitCode> {
     let judged = |from: ReplayFrom| -> Result<Vec<PairResult>> {
         let one = |pair: &&Pair| {
             eprintln!("{} ...", pair.name);
-            super::judge(folder, pair, from, asked.jobs).with_context(|| format!("pair {:?}", pair.name))
+            super::judge(folder, pair, from, asked.jobs)
+                .with_context(|| format!("pair {:?}", pair.name))
         };
         chosen.iter().map(one).collect()
     };
-    let all = asked.replay.0.iter().map(|&from| Ok((from, judged(from)?))).collect::<Result<Vec<_>>>()?;
+    let all =
+        asked.replay.0.iter().map(|&from| Ok((from, judged(from)?))).collect::<Result<Vec<_>>>()?;
     let [(_, results)] = &all[..] else {
         print!("{}", super::side_by_side(&all));
         return Ok(ExitCode::SUCCESS);
@@ -110,7 +113,9 @@ fn figures(path: &Path) -> Result<String> {
     let line = |(class, of): (&String, &std::collections::BTreeMap<_, f64>)| {
         let of: Vec<String> = of
             .iter()
-            .map(|(metric, value): (&schedlab_study::metric::Metric, _)| format!("\"{metric}\" = {value:?}"))
+            .map(|(metric, value): (&schedlab_study::metric::Metric, _)| {
+                format!("\"{metric}\" = {value:?}")
+            })
             .collect();
         format!("{class:?} = {{ {} }}\n", of.join(", "))
     };

@@ -11,7 +11,10 @@ pub const PAGE: &str = "docs/predictions.md";
 /// Where each table begins, and the folder that it is made of.
 pub const TABLES: [(&str, &str); 2] = [
     ("<!-- made by `cargo xtask pairs --write` from recordings/pairs -->\n", "recordings/pairs"),
-    ("<!-- made by `cargo xtask pairs --write` from recordings/pairs/guest -->\n", "recordings/pairs/guest"),
+    (
+        "<!-- made by `cargo xtask pairs --write` from recordings/pairs/guest -->\n",
+        "recordings/pairs/guest",
+    ),
 ];
 const END: &str = "<!-- end of what is made -->\n";
 
@@ -20,7 +23,8 @@ const END: &str = "<!-- end of what is made -->\n";
 /// # Errors
 /// The lines around it are missing.
 pub fn table_of<'a>(page: &'a str, begin: &str) -> Result<&'a str> {
-    let (_, rest) = page.split_once(begin).with_context(|| format!("{PAGE} lacks the line {begin}"))?;
+    let (_, rest) =
+        page.split_once(begin).with_context(|| format!("{PAGE} lacks the line {begin}"))?;
     let at = rest.find(END).with_context(|| format!("{PAGE} lacks the line {END}"))?;
     Ok(&rest[..at])
 }
@@ -34,8 +38,8 @@ pub fn with_table(page: &str, begin: &str, table: &str) -> Result<String> {
     Ok(page.replacen(&format!("{begin}{old}"), &format!("{begin}{table}"), 1))
 }
 
-/// Returns the table of a folder: a line for each figure where there is one client and server (`recordings/pairs`), a line for each
-/// server where there are many.
+/// Returns the table of a folder: a line for each figure where there is one client and server
+/// (`recordings/pairs`), a line for each server where there are many.
 pub fn table(begin: &str, results: &[PairResult]) -> String {
     if begin == TABLES[0].0 { each(results) } else { by_server(results) }
 }
@@ -67,7 +71,9 @@ fn by_server(results: &[PairResult]) -> String {
     let mut text = "\n| kernel, server, CPUs | pairs | trusted | inside their interval | certain claims, wrong | median error: share | \
                     client's count | p99 of latency |\n|---|---|---|---|---|---|---|---|\n"
         .to_owned();
-    for (server, results) in servers.iter().map(|(server, of)| (*server, &of[..])).chain([("all", results)]) {
+    for (server, results) in
+        servers.iter().map(|(server, of)| (*server, &of[..])).chain([("all", results)])
+    {
         let summary = Summary::of(results);
         let error = |metric: Metric, unit: &str| {
             let error = summary.errors.get(&metric);

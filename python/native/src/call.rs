@@ -33,9 +33,12 @@ pub(crate) fn raised(error: StudyError) -> PyErr {
     }
 }
 
-/// Runs `work` on a thread of its own while other Python threads go on. At Ctrl-C the flag that it is given is set, and the
-/// exception is raised when it has returned.
-pub(crate) fn long<T: Send>(py: Python<'_>, work: impl FnOnce(Arc<AtomicBool>) -> T + Send) -> PyResult<T> {
+/// Runs `work` on a thread of its own while other Python threads go on. At Ctrl-C the flag that it
+/// is given is set, and the exception is raised when it has returned.
+pub(crate) fn long<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(Arc<AtomicBool>) -> T + Send,
+) -> PyResult<T> {
     watched(py, None, |stop, _| work(stop))
 }
 

@@ -1,5 +1,5 @@
-//! The Python module `schedlab._native`: recordings, comparisons, and tables that data frames take without a copy.
-//! What users call is in `python/schedlab`.
+//! The Python module `schedlab._native`: recordings, comparisons, and tables that data frames take
+//! without a copy. What users call is in `python/schedlab`.
 #![forbid(unsafe_code)]
 
 mod call;

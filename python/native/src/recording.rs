@@ -37,7 +37,10 @@ pub(crate) fn open(py: Python<'_>, path: PathBuf) -> PyResult<NativeRecording> {
         PyValueError::new_err(if bad.contains(&name) { bad } else { format!("{name}: {bad}") })
     })?;
     if recording.events.is_empty() {
-        return Err(PyValueError::new_err(format!("{}: the recording holds no events", path.display())));
+        return Err(PyValueError::new_err(format!(
+            "{}: the recording holds no events",
+            path.display()
+        )));
     }
     Ok(NativeRecording { recording, path, window: None, simulated: false })
 }
@@ -54,7 +57,9 @@ pub(crate) fn scenario(
     duration_ns: Option<u64>,
 ) -> PyResult<NativeRecording> {
     let Found::Scenario(mut scenario) = gallery::find(&name).map_err(|error| bad(&error))? else {
-        return Err(PyValueError::new_err(format!("{name} is a recording: read it with schedlab.open")));
+        return Err(PyValueError::new_err(format!(
+            "{name} is a recording: read it with schedlab.open"
+        )));
     };
     if duration_ns == Some(0) {
         return Err(PyValueError::new_err("duration: longer than 0"));
@@ -93,7 +98,8 @@ impl NativeRecording {
         Ok(NativeTable(batch.map_err(|error| bad(&error))?))
     }
 
-    /// Returns the part from `from_ns` to `to_ns`, as if it had been recorded then: what tasks did before is not known.
+    /// Returns the part from `from_ns` to `to_ns`, as if it had been recorded then: what tasks did
+    /// before is not known.
     fn part(&self, py: Python<'_>, from_ns: u64, to_ns: u64) -> PyResult<NativeRecording> {
         let to = Ns(to_ns).min(self.recording.duration);
         let from = Ns(from_ns);
@@ -108,17 +114,23 @@ impl NativeRecording {
         header.clock_start_ns = header.clock_start_ns.saturating_add(from.0);
         // The events are in order and repaired already: they stay as they are.
         let recording = long(py, |_| {
-            let events = self.recording.events.iter().filter(|event| within(event.at)).map(|event| {
-                let mut event = *event;
-                event.at = event.at.saturating_sub(from);
-                event
-            });
+            let events =
+                self.recording.events.iter().filter(|event| within(event.at)).map(|event| {
+                    let mut event = *event;
+                    event.at = event.at.saturating_sub(from);
+                    event
+                });
             let repairs = self.recording.repairs.clone();
             let facts = self.recording.facts.part(from, to);
             Recording { header, events: events.collect(), facts, duration: to - from, repairs }
         })?;
         let offset = self.window.map_or(0, |(from, _)| from);
         let window = Some((offset + from.0, offset + to.0));
-        Ok(NativeRecording { recording, path: self.path.clone(), window, simulated: self.simulated })
+        Ok(NativeRecording {
+            recording,
+            path: self.path.clone(),
+            window,
+            simulated: self.simulated,
+        })
     }
 }

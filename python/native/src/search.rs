@@ -14,7 +14,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// An input whose settings are swept. It is read here and never again: a worker's copy of the file may be gone by then.
+/// An input whose settings are swept. It is read here and never again: a worker's copy of the file
+/// may be gone by then.
 #[pyclass(frozen, module = "schedlab._native")]
 pub(crate) struct NativeSweep {
     input: Input,
@@ -31,7 +32,8 @@ impl NativeSweep {
         Ok(NativeSweep { input, duration })
     }
 
-    /// The measurements of the unchanged row and of each point (its scheduler or none, its settings), as `compare` has them.
+    /// The measurements of the unchanged row and of each point (its scheduler or none, its
+    /// settings), as `compare` has them.
     #[pyo3(signature = (points, only, seeds, seed, jobs))]
     fn rows(
         &self,
@@ -42,15 +44,18 @@ impl NativeSweep {
         seed: Option<u64>,
         jobs: usize,
     ) -> PyResult<NativeTable> {
-        let point =
-            |(scheduler, settings): &(Option<String>, String)| Point::parse(scheduler.as_deref(), settings);
+        let point = |(scheduler, settings): &(Option<String>, String)| {
+            Point::parse(scheduler.as_deref(), settings)
+        };
         let points = points.iter().map(point).collect::<Result<Vec<_>, _>>().map_err(raised)?;
         let wanted = |text: &String| Wanted::parse(text, None).map_err(PyValueError::new_err);
         let only = only.iter().map(wanted).collect::<PyResult<Vec<_>>>()?;
         let (repetitions, duration) = (Some(seeds), self.duration);
-        let options = Options { points, only, seed, repetitions, duration, jobs, ..Options::default() };
-        let study =
-            long(py, |stop| self.input.compare(None, &Options { stop: Some(stop), ..options }, &|_, _| {}))?;
+        let options =
+            Options { points, only, seed, repetitions, duration, jobs, ..Options::default() };
+        let study = long(py, |stop| {
+            self.input.compare(None, &Options { stop: Some(stop), ..options }, &|_, _| {})
+        })?;
         let study = study.map_err(raised)?;
         schedlab_tables::study::rows(&study).map(NativeTable).map_err(|error| bad(&error))
     }
@@ -98,14 +103,16 @@ impl NativeSearch {
         Ok(search)
     }
 
-    /// The losses of points, each a value for each dimension, with one seed; None: no setting of this machine, or refused.
+    /// The losses of points, each a value for each dimension, with one seed; None: no setting of
+    /// this machine, or refused.
     fn losses(
         &self,
         py: Python<'_>,
         values: Vec<Vec<String>>,
         jobs: usize,
     ) -> PyResult<Vec<Option<Vec<f64>>>> {
-        let work = |stop| Explorer::new(self.input.target(None), &self.with(jobs, stop))?.losses(&values);
+        let work =
+            |stop| Explorer::new(self.input.target(None), &self.with(jobs, stop))?.losses(&values);
         long(py, work)?.map_err(raised)
     }
 
@@ -129,7 +136,13 @@ impl NativeSearch {
     }
 
     /// The answer of the command line's own search, for up to three dimensions.
-    fn search(&self, py: Python<'_>, trials: usize, validate: Vec<String>, jobs: usize) -> PyResult<String> {
+    fn search(
+        &self,
+        py: Python<'_>,
+        trials: usize,
+        validate: Vec<String>,
+        jobs: usize,
+    ) -> PyResult<String> {
         let found = long(py, |stop| {
             let options = TuneOptions { trials, ..self.with(jobs, stop) };
             let others = others(&validate)?;

@@ -26,7 +26,8 @@ pub(crate) struct NativeStudy {
     request: CompareRequest,
 }
 
-/// Returns the options of [`compare`]: keyword, shape of the value, and what is between name and text of a mapping.
+/// Returns the options of [`compare`]: keyword, shape of the value, and what is between name and
+/// text of a mapping.
 #[pyfunction]
 pub(crate) fn compare_options() -> Vec<(&'static str, &'static str, &'static str)> {
     let of = |option: &CompareOption| match option.shape {
@@ -39,7 +40,8 @@ pub(crate) fn compare_options() -> Vec<(&'static str, &'static str, &'static str
     OPTIONS.iter().map(of).collect()
 }
 
-/// Plays a recording or a scenario, as `schedlab compare` does. `options`: keywords of [`compare_options`], each with one text.
+/// Plays a recording or a scenario, as `schedlab compare` does. `options`: keywords of
+/// [`compare_options`], each with one text.
 #[pyfunction]
 #[pyo3(signature = (input, options, report=None))]
 pub(crate) fn compare(
@@ -50,7 +52,8 @@ pub(crate) fn compare(
 ) -> PyResult<NativeStudy> {
     let mut request = CompareRequest::default();
     for (name, text) in &options {
-        let option = option(name).ok_or_else(|| PyValueError::new_err(format!("no option {name}")))?;
+        let option =
+            option(name).ok_or_else(|| PyValueError::new_err(format!("no option {name}")))?;
         request.set(option, text).map_err(|why| PyValueError::new_err(format!("{name}: {why}")))?;
     }
     let name = input;
@@ -68,7 +71,8 @@ pub(crate) fn compare(
     Ok(NativeStudy { study, name, input, request })
 }
 
-/// Compares two recordings, two folders of recordings, or two results, as `schedlab diff --json` does.
+/// Compares two recordings, two folders of recordings, or two results, as `schedlab diff --json`
+/// does.
 #[pyfunction]
 pub(crate) fn diff(
     py: Python<'_>,
@@ -81,7 +85,8 @@ pub(crate) fn diff(
     let gate = |text: &String| Gate::parse(text).map_err(|error| bad(&error));
     let gates = fail_if.iter().map(gate).collect::<PyResult<Vec<_>>>()?;
     let options = DiffOptions { least, seed, gates, ..DiffOptions::default() };
-    let found = long(py, |_| schedlab_study::diff::diff(Path::new(&before), Path::new(&after), &options))?;
+    let found =
+        long(py, |_| schedlab_study::diff::diff(Path::new(&before), Path::new(&after), &options))?;
     serde_json::to_string(&found.map_err(|error| bad(&error))?).map_err(|error| bad(&error))
 }
 
@@ -105,12 +110,21 @@ impl NativeStudy {
 
     /// The expectations of a scenario.
     fn expectations(&self) -> PyResult<NativeTable> {
-        schedlab_tables::study::expectations(&self.study).map(NativeTable).map_err(|error| bad(&error))
+        schedlab_tables::study::expectations(&self.study)
+            .map(NativeTable)
+            .map_err(|error| bad(&error))
     }
 
-    /// Writes the page that `compare --report` writes. What it needs beyond the numbers is observed in a second run of the same
-    /// input, which gives the same numbers. `command` and `made_on` stand on the page.
-    fn report(&self, py: Python<'_>, path: PathBuf, command: String, made_on: String) -> PyResult<()> {
+    /// Writes the page that `compare --report` writes. What it needs beyond the numbers is observed
+    /// in a second run of the same input, which gives the same numbers. `command` and `made_on`
+    /// stand on the page.
+    fn report(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        command: String,
+        made_on: String,
+    ) -> PyResult<()> {
         // What other calls of the session read may be written over.
         schedlab_files::begin_work();
         let page = long(py, |stop| {
@@ -135,7 +149,8 @@ impl NativeStudy {
             file.write_all(text.as_bytes())?;
             file.commit()
         };
-        write()
-            .map_err(|error| PyValueError::new_err(format!("{} cannot be written: {error}", path.display())))
+        write().map_err(|error| {
+            PyValueError::new_err(format!("{} cannot be written: {error}", path.display()))
+        })
     }
 }

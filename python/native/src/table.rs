@@ -11,7 +11,8 @@ pub(crate) struct NativeTable(pub(crate) RecordBatch);
 
 #[pymethods]
 impl NativeTable {
-    /// Arrow's PyCapsule protocol: pyarrow, polars, pandas, duckdb and others take the data from here without a copy.
+    /// Arrow's PyCapsule protocol: pyarrow, polars, pandas, duckdb and others take the data from
+    /// here without a copy.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,
@@ -21,7 +22,11 @@ impl NativeTable {
         // The protocol allows to answer with another schema than the requested one.
         drop(requested_schema);
         let batches = RecordBatchIterator::new([Ok(self.0.clone())], self.0.schema());
-        PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(batches)), c"arrow_array_stream")
+        PyCapsule::new_with_value(
+            py,
+            FFI_ArrowArrayStream::new(Box::new(batches)),
+            c"arrow_array_stream",
+        )
     }
 
     /// Names and meanings of the columns.

@@ -1,6 +1,7 @@
-//! `disturb --answers N -- schedlab colocate ... --json`: what `colocate` answers beside a disturber, N times with other stalls. The right
-//! answer is known beforehand (`--right`: settings of which each meets the goal, where the default does not); the only other answer that
-//! is no fault is that it cannot be told (exit code 3).
+//! `disturb --answers N -- schedlab colocate ... --json`: what `colocate` answers beside a
+//! disturber, N times with other stalls. The right answer is known beforehand (`--right`: settings
+//! of which each meets the goal, where the default does not); the only other answer that is no
+//! fault is that it cannot be told (exit code 3).
 
 use super::{DisturbArgs, Disturbed, beside, wait};
 use anyhow::{Context, Result, ensure};
@@ -21,10 +22,12 @@ const CANNOT_TELL: i32 = 3;
 /// What is asked about the answers; no times: nothing.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct Asked {
-    /// Run the command, a `schedlab colocate ... --json`, so many times beside other stalls, and judge the answers
+    /// Run the command, a `schedlab colocate ... --json`, so many times beside other stalls, and
+    /// judge the answers
     #[arg(long = "answers", value_name = "N", default_value_t = 0)]
     pub(super) times: u32,
-    /// The settings that are right, such as idle,group-idle; the only other good answer is that it cannot be told
+    /// The settings that are right, such as idle,group-idle; the only other good answer is that it
+    /// cannot be told
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(super) right: Vec<String>,
     /// The first line on how a setting does comes within this
@@ -94,7 +97,9 @@ fn judge(answer: &Answer, asked: &Asked) -> Result<&'static str, String> {
     }
     let chosen = result["chosen"].as_str().unwrap_or("nothing");
     match (status.code(), result["outcome"].as_str()) {
-        (Some(ANSWERED), Some("met")) if asked.right.iter().any(|right| right == chosen) => Ok("right"),
+        (Some(ANSWERED), Some("met")) if asked.right.iter().any(|right| right == chosen) => {
+            Ok("right")
+        }
         (Some(CANNOT_TELL), Some("cannot-say")) => Ok("cannot tell"),
         (code, outcome) => Err(format!(
             "wrong: {chosen}, {}, exit code {}",
@@ -147,14 +152,17 @@ pub(super) fn command(options: &DisturbArgs, cpus: &[CpuId]) -> Result<ExitCode>
         let once = DisturbArgs { seed, ..options.clone() };
         let (answer, taken) = beside(&once, cpus, |failed| ask(&once, failed))?;
         let time = begin.elapsed().as_secs_f64();
-        let away: Vec<String> =
-            taken.iter().map(|(_, sum)| format!("{:.1} %", sum.as_secs_f64() / time * 100.0)).collect();
+        let away: Vec<String> = taken
+            .iter()
+            .map(|(_, sum)| format!("{:.1} %", sum.as_secs_f64() / time * 100.0))
+            .collect();
         let verdict = judge(&answer, asked);
         let (words, fault) = match &verdict {
             Ok(words) => (*words, ""),
             Err(words) => (words.as_str(), "FAULT "),
         };
-        let chosen = answer.result.as_ref().and_then(|result| result["chosen"].as_str()).unwrap_or("-");
+        let chosen =
+            answer.result.as_ref().and_then(|result| result["chosen"].as_str()).unwrap_or("-");
         println!(
             "seed {seed}: {fault}{words} ({chosen}), first useful line after {}, over after {:.1} s, CPUs away {}",
             answer.first.map_or("-".to_owned(), |first| format!("{:.1} s", first.as_secs_f64())),
@@ -196,7 +204,9 @@ mod tests {
             within: Duration::from_secs(15),
         };
         let result = |chosen: &str, outcome: &str| {
-            format!(r#"{{"chosen": {chosen}, "outcome": "{outcome}", "given_back": {{"failed": []}}}}"#)
+            format!(
+                r#"{{"chosen": {chosen}, "outcome": "{outcome}", "given_back": {{"failed": []}}}}"#
+            )
         };
         let judge = |answer: &Answer| judge(answer, &asked);
         assert_eq!(judge(&answer(0, &result("\"idle\"", "met"))), Ok("right"));
@@ -218,7 +228,10 @@ mod tests {
             let fault = judge(&answer(status, &result)).unwrap_err();
             assert!(fault.contains(words), "{fault}");
         }
-        let late = Answer { first: Some(Duration::from_secs(16)), ..answer(0, &result("\"idle\"", "met")) };
+        let late = Answer {
+            first: Some(Duration::from_secs(16)),
+            ..answer(0, &result("\"idle\"", "met"))
+        };
         assert!(judge(&late).unwrap_err().contains("16.0s"));
         let silent = Answer { first: None, ..answer(3 << 8, &result("null", "cannot-say")) };
         assert_eq!(judge(&silent).unwrap_err(), "no useful line");
@@ -226,7 +239,9 @@ mod tests {
 
     #[test]
     fn a_line_is_useful_that_says_how_a_setting_does() {
-        assert!(is_useful("  3.0 s  so far: default misses the goal (46 % of 'batch share < 30%')"));
+        assert!(is_useful(
+            "  3.0 s  so far: default misses the goal (46 % of 'batch share < 30%')"
+        ));
         assert!(!is_useful("  3.0 s  so far: elevation is not tried: one CPU only"));
         assert!(!is_useful("  0.1 s  a look: default"));
     }

@@ -9,7 +9,8 @@ const KEYWORDS: [&str; 2] = [
     "    # Made by `cargo xtask docs` from OPTIONS (crates/study/src/compare/request.rs).\n",
     "    # End of what is made.\n",
 ];
-const MEANING: [&str; 2] = ["    The options are those of the command:\n", "    Ctrl-C ends it at once."];
+const MEANING: [&str; 2] =
+    ["    The options are those of the command:\n", "    Ctrl-C ends it at once."];
 /// As wide as the package's lines may be (python/pyproject.toml).
 const WIDTH: usize = 100;
 
@@ -62,10 +63,14 @@ mod tests {
     #[test]
     fn keywords_and_meaning_are_made_anew() {
         let [[begin, end], [first, last]] = [KEYWORDS, MEANING];
-        let file =
-            format!("def compare(\n{begin}    stale: int,\n{end}) -> Study:\n{first}stale\n{last} More.\n");
+        let file = format!(
+            "def compare(\n{begin}    stale: int,\n{end}) -> Study:\n{first}stale\n{last} More.\n"
+        );
         let made = compare(&file).unwrap();
-        assert!(made.contains("    seeds: int | None = None,\n") && !made.contains("stale"), "{made}");
+        assert!(
+            made.contains("    seeds: int | None = None,\n") && !made.contains("stale"),
+            "{made}"
+        );
         assert!(made.contains("    * ``costs``: Use this cost preset"), "{made}");
         assert!(made.lines().all(|line| line.chars().count() <= WIDTH), "{made}");
         assert_eq!(compare(&made).unwrap(), made, "it stays as it is");

@@ -1,4 +1,5 @@
-//! `docs/schema` and the tables of fields in the pages, from the types of the results: a field is described once, in its doc comment.
+//! `docs/schema` and the tables of fields in the pages, from the types of the results: a field is
+//! described once, in its doc comment.
 
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
@@ -117,7 +118,11 @@ pub(super) fn all() -> Vec<(&'static str, Value)> {
         schema["$comment"] = json!(MADE);
         (name, schema)
     };
-    schedlab_study::schemas::all().into_iter().chain(schedlab_lab::schemas::all()).map(made).collect()
+    schedlab_study::schemas::all()
+        .into_iter()
+        .chain(schedlab_lab::schemas::all())
+        .map(made)
+        .collect()
 }
 
 /// Returns the file of a schema.
@@ -167,15 +172,21 @@ fn table(text: &mut String, title: &str, schema: &Value) {
         for (name, field) in ordered(schema, fields) {
             let missing = if required(schema).any(|of| of == name) { "" } else { ", or missing" };
             let what = field.get("description").and_then(Value::as_str).unwrap_or_default();
-            let _ = writeln!(text, "| `{name}` | {}{missing} | {} |", holds(field), what.replace('|', "\\|"));
+            let _ = writeln!(
+                text,
+                "| `{name}` | {}{missing} | {} |",
+                holds(field),
+                what.replace('|', "\\|")
+            );
         }
     } else if let Some(values) = schema.get("oneOf").and_then(Value::as_array) {
         text.push_str("| value | what it means |\n|---|---|\n");
         for value in values {
             let what = value.get("description").and_then(Value::as_str).unwrap_or_default();
             let names = value.get("const").map(|one| vec![one.clone()]);
-            let names =
-                names.or_else(|| value.get("enum").and_then(Value::as_array).cloned()).unwrap_or_default();
+            let names = names
+                .or_else(|| value.get("enum").and_then(Value::as_array).cloned())
+                .unwrap_or_default();
             let names: Vec<String> =
                 names.iter().filter_map(Value::as_str).map(|name| format!("`{name}`")).collect();
             let _ = writeln!(text, "| {} | {} |", names.join(", "), what.replace('|', "\\|"));
@@ -199,11 +210,14 @@ fn ordered<'a>(schema: &'a Value, fields: &'a Map<String, Value>) -> Vec<(&'a St
 fn refs(schema: &Value, found: &mut VecDeque<String>) {
     match schema {
         Value::Object(map) => {
-            found.extend(map.get("$ref").and_then(Value::as_str).and_then(name_of).map(str::to_owned));
+            found.extend(
+                map.get("$ref").and_then(Value::as_str).and_then(name_of).map(str::to_owned),
+            );
             if let Some(fields) = map.get("properties").and_then(Value::as_object) {
                 ordered(schema, fields).into_iter().for_each(|(_, field)| refs(field, found));
             }
-            let inner = map.iter().filter(|(key, _)| !matches!(key.as_str(), "$defs" | "properties"));
+            let inner =
+                map.iter().filter(|(key, _)| !matches!(key.as_str(), "$defs" | "properties"));
             inner.for_each(|(_, value)| refs(value, found));
         }
         Value::Array(items) => items.iter().for_each(|item| refs(item, found)),

@@ -2,12 +2,14 @@
 
 use anyhow::{Context, Result};
 use schedlab_model::{
-    Bandwidth, CpuId, EventKind, Fact, FactKind, GroupId, GroupSpec, Limit, Ns, ObjectId, ObjectInfo,
-    ObjectKind, Outcome, PrevState, SchedEvent, TaskId, Topology, Transfer, Waker,
+    Bandwidth, CpuId, EventKind, Fact, FactKind, GroupId, GroupSpec, Limit, Ns, ObjectId,
+    ObjectInfo, ObjectKind, Outcome, PrevState, SchedEvent, TaskId, Topology, Transfer, Waker,
 };
 use schedlab_study::gate::Gate;
 use schedlab_trace::import::formats::{self, HEAD, recognise};
-use schedlab_trace::{Capabilities, Capability, GroupInfo, Header, Recording, TaskInfo, Writer, export};
+use schedlab_trace::{
+    Capabilities, Capability, GroupInfo, Header, Recording, TaskInfo, Writer, export,
+};
 use std::path::Path;
 
 /// Inputs of other targets' corpora are of no use; these are those of one.
@@ -83,11 +85,13 @@ fn lines(text: &str) -> Vec<Vec<u8>> {
 fn files(folder: &str) -> Result<Vec<Vec<u8>>> {
     let folder = crate::tree::root().join(folder);
     let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(Vec::new()) };
-    let mut paths: Vec<_> = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
+    let mut paths: Vec<_> =
+        entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
     paths.retain(|path| path.is_file());
     paths.sort();
     let read = |path| {
-        std::fs::read(&path).with_context(|| format!("{}: cannot be read", Path::new(&path).display()))
+        std::fs::read(&path)
+            .with_context(|| format!("{}: cannot be read", Path::new(&path).display()))
     };
     paths.into_iter().map(read).collect()
 }
@@ -96,7 +100,8 @@ fn at(at: u64, cpu: u32, kind: EventKind) -> SchedEvent {
     SchedEvent { at: Ns(at), cpu: CpuId(cpu), kind }
 }
 
-/// Two tasks that wake each other, a third that is created, throttled, moved and ends; calls, steal and loss.
+/// Two tasks that wake each other, a third that is created, throttled, moved and ends; calls, steal
+/// and loss.
 fn events(rounds: u64) -> Vec<SchedEvent> {
     let task = TaskId;
     let switch = |prev: Option<u32>, prev_state, next: Option<u32>| EventKind::Switch {
@@ -114,7 +119,11 @@ fn events(rounds: u64) -> Vec<SchedEvent> {
             at(t + 1_000, 0, switch(Some(0), PrevState::Sleeping, Some(1))),
             at(t + 1_500, 1, EventKind::New { task: task(2), parent: Some(task(1)) }),
             at(t + 1_600, 1, switch(None, PrevState::Runnable, Some(2))),
-            at(t + 2_000, 0, EventKind::Wake { task: task(0), waker: Waker::InlineSoftirq(task(1)) }),
+            at(
+                t + 2_000,
+                0,
+                EventKind::Wake { task: task(0), waker: Waker::InlineSoftirq(task(1)) },
+            ),
             at(t + 3_000, 0, switch(Some(1), PrevState::RunnableInKernel, Some(0))),
             at(t + 3_500, 1, switch(Some(2), PrevState::Runnable, None)),
             at(t + 3_600, 1, EventKind::Throttle { task: task(2) }),
@@ -151,18 +160,28 @@ fn objects() -> [ObjectInfo; 4] {
 
 /// A request and its answer in each round, a select, a futex, a sleep, a child and loss.
 fn facts(rounds: u64) -> Vec<Fact> {
-    let moved =
-        |object: u32, place: u64| Transfer { place: Some(place), ..Transfer::of(ObjectId(object), 40) };
+    let moved = |object: u32, place: u64| Transfer {
+        place: Some(place),
+        ..Transfer::of(ObjectId(object), 40)
+    };
     let mut out = Vec::new();
     for round in 0..rounds {
         let (t, place) = (1_000 + round * 100_000, (round + 1) * 40);
-        let fact =
-            |at: u64, task: u32, kind| Fact { at: Ns(t + at), cpu: CpuId(0), task: Some(TaskId(task)), kind };
+        let fact = |at: u64, task: u32, kind| Fact {
+            at: Ns(t + at),
+            cpu: CpuId(0),
+            task: Some(TaskId(task)),
+            kind,
+        };
         let (until, outcome) = (Limit::For(Ns::from_ms(1)), Outcome::Done);
         let futex = ObjectId(3);
         out.extend([
             fact(15, 0, FactKind::Send(moved(0, place))),
-            fact(1_100, 1, FactKind::Select { selector: Some(ObjectId(2)), ready: 1, until, outcome }),
+            fact(
+                1_100,
+                1,
+                FactKind::Select { selector: Some(ObjectId(2)), ready: 1, until, outcome },
+            ),
             fact(1_200, 1, FactKind::Receive(moved(0, place))),
             fact(2_010, 1, FactKind::Send(moved(1, place))),
             fact(3_100, 0, FactKind::Receive(moved(1, place))),
@@ -177,16 +196,22 @@ fn facts(rounds: u64) -> Vec<Fact> {
 }
 
 fn header() -> Header {
-    let group = |name: &str, parent| GroupSpec { name: name.to_owned(), parent, ..GroupSpec::default() };
+    let group =
+        |name: &str, parent| GroupSpec { name: name.to_owned(), parent, ..GroupSpec::default() };
     let mut limited = group("/batch", Some(GroupId::ROOT));
-    limited.bandwidth = Some(Bandwidth { quota: Ns::from_ms(5), period: Ns::from_ms(10), burst: Ns::ZERO });
+    limited.bandwidth =
+        Some(Bandwidth { quota: Ns::from_ms(5), period: Ns::from_ms(10), burst: Ns::ZERO });
     Header {
         backend: "fuzz".to_owned(),
         kernel: "6.18.44".to_owned(),
         hz: 250,
         topology: Topology::flat(2),
         capabilities: Capabilities(
-            Capabilities::simulator().0.into_iter().chain([Capability::Messages.name().to_owned()]).collect(),
+            Capabilities::simulator()
+                .0
+                .into_iter()
+                .chain([Capability::Messages.name().to_owned()])
+                .collect(),
         ),
         tasks: (0..3_u32).map(|i| TaskInfo::unknown(100 + i, 100 + i, format!("t{i}"))).collect(),
         groups: vec![GroupInfo { spec: group("/", None) }, GroupInfo { spec: limited }],

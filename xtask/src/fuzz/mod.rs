@@ -1,9 +1,11 @@
-//! `cargo xtask fuzz`: a mutation fuzzer over every parser, on a stable compiler. It knows the structure of its inputs
-//! (blocks and checksums of recordings, JSON, lines of text, protocol buffers) and keeps inputs whose answer is of a new
-//! kind (another message, another size), which replaces coverage.
+//! `cargo xtask fuzz`: a mutation fuzzer over every parser, on a stable compiler. It knows the
+//! structure of its inputs (blocks and checksums of recordings, JSON, lines of text, protocol
+//! buffers) and keeps inputs whose answer is of a new kind (another message, another size), which
+//! replaces coverage.
 //!
-//! The parent starts one worker process at a time, so that what kills a process (an overflow of the stack, no memory, a
-//! loop without end) is found too. Each input is written down before it is tried.
+//! The parent starts one worker process at a time, so that what kills a process (an overflow of the
+//! stack, no memory, a loop without end) is found too. Each input is written down before it is
+//! tried.
 
 mod corpus;
 mod mutate;
@@ -24,7 +26,8 @@ const TURN: Duration = Duration::from_secs(20);
 /// Address space of a worker, in KiB.
 const MEMORY_KIB: u64 = 6 << 20;
 
-/// Tries changed inputs on every parser, on a stable compiler; what crashes or hangs is kept in target/fuzz
+/// Tries changed inputs on every parser, on a stable compiler; what crashes or hangs is kept in
+/// target/fuzz
 #[derive(clap::Args)]
 pub(crate) struct FuzzArgs {
     /// Go on for this long
@@ -63,7 +66,9 @@ pub(crate) fn command(mut options: FuzzArgs) -> Result<ExitCode> {
     let (begin, mut tally, mut seed) = (Instant::now(), Tally::default(), options.seed);
     'all: loop {
         for target in &options.targets {
-            let Some(left) = options.time.checked_sub(begin.elapsed()).filter(|left| !left.is_zero()) else {
+            let Some(left) =
+                options.time.checked_sub(begin.elapsed()).filter(|left| !left.is_zero())
+            else {
                 break 'all;
             };
             seed += 1;
@@ -145,13 +150,20 @@ pub(crate) fn cpu_time(child: &Child) -> Duration {
 
 /// The input that a worker tried last.
 fn noted(current: &Path) -> Result<Vec<u8>> {
-    let bytes = std::fs::read(current).with_context(|| format!("{}: cannot be read", current.display()))?;
-    let (length, input) = bytes.split_at_checked(8).context("the worker died before its first input")?;
+    let bytes =
+        std::fs::read(current).with_context(|| format!("{}: cannot be read", current.display()))?;
+    let (length, input) =
+        bytes.split_at_checked(8).context("the worker died before its first input")?;
     let length = u64::from_le_bytes(length.try_into()?) as usize;
     Ok(input[..length.min(input.len())].to_vec())
 }
 
-fn start(options: &FuzzArgs, target: &'static targets::Target, seed: u64, turn: Duration) -> Result<Child> {
+fn start(
+    options: &FuzzArgs,
+    target: &'static targets::Target,
+    seed: u64,
+    turn: Duration,
+) -> Result<Child> {
     let folder = options.folder.to_str().context("the folder's name is not text")?;
     let (seed, turn) = (seed.to_string(), turn.as_millis().to_string());
     let mut command = limited(&["fuzz", "--worker", target.name, &seed, &turn, folder])?;

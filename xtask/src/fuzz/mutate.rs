@@ -64,7 +64,9 @@ pub(super) fn mutate(shape: Shape, dice: &mut Dice, pool: &[Vec<u8>]) -> Vec<u8>
             Shape::Text(words) => text(dice, input, &other, words),
             Shape::Json => json(dice, &input).unwrap_or_else(|| bytes(dice, input, &other)),
             Shape::JsonLines => json_lines(dice, input, &other),
-            Shape::Recording => slt::mutate(dice, &input).unwrap_or_else(|| bytes(dice, input, &other)),
+            Shape::Recording => {
+                slt::mutate(dice, &input).unwrap_or_else(|| bytes(dice, input, &other))
+            }
             Shape::Proto => proto(dice, &input, 0).unwrap_or_else(|| bytes(dice, input, &other)),
         };
     }
@@ -91,7 +93,9 @@ pub(super) fn bytes(dice: &mut Dice, mut input: Vec<u8>, other: &[u8]) -> Vec<u8
         }
         5 => input.insert(at, dice.next() as u8),
         6 => {
-            let value = dice.pick(&[0_u64, 1, 0x7f, 0xff, 0x7fff_ffff, 0xffff_ffff, u64::MAX]).to_le_bytes();
+            let value = dice
+                .pick(&[0_u64, 1, 0x7f, 0xff, 0x7fff_ffff, 0xffff_ffff, u64::MAX])
+                .to_le_bytes();
             let width = 1 << dice.below(4);
             for (byte, new) in input.iter_mut().skip(at).zip(&value[..width]) {
                 *byte = *new;
@@ -133,7 +137,8 @@ fn text(dice: &mut Dice, input: Vec<u8>, other: &[u8], known: &[&str]) -> Vec<u8
     match dice.below(8) {
         // A number for a number where there is one.
         0..=2 => {
-            let digits = |(a, b): &&(usize, usize)| text[*a..*b].starts_with(|c: char| c.is_ascii_digit());
+            let digits =
+                |(a, b): &&(usize, usize)| text[*a..*b].starts_with(|c: char| c.is_ascii_digit());
             let numbers: Vec<_> = words.iter().filter(digits).copied().collect();
             let (from, to) = if numbers.is_empty() { (from, to) } else { *dice.pick(&numbers) };
             text.replace_range(from..to, dice.pick::<&str>(&NUMBERS));
@@ -154,7 +159,10 @@ fn text(dice: &mut Dice, input: Vec<u8>, other: &[u8], known: &[&str]) -> Vec<u8
                 text.replace_range(from..to, &other[a..b]);
             }
         }
-        _ => text.insert(from, *dice.pick(&['\0', '"', '\'', '\\', '\u{e9}', '\u{1f600}', '\n', '%', ';'])),
+        _ => text.insert(
+            from,
+            *dice.pick(&['\0', '"', '\'', '\\', '\u{e9}', '\u{1f600}', '\n', '%', ';']),
+        ),
     }
     text.into_bytes()
 }
@@ -213,12 +221,15 @@ fn change(dice: &mut Dice, value: &mut Value, at: &mut usize) -> bool {
 }
 
 fn other(dice: &mut Dice, value: &mut Value) {
-    let number = |dice: &mut Dice| serde_json::from_str(dice.pick::<&str>(&NUMBERS)).unwrap_or(Value::Null);
+    let number =
+        |dice: &mut Dice| serde_json::from_str(dice.pick::<&str>(&NUMBERS)).unwrap_or(Value::Null);
     match (dice.below(6), &mut *value) {
         (0, _) => *value = Value::Null,
         (1, _) => *value = number(dice),
         (2 | 3, Value::Number(_)) => *value = number(dice),
-        (2, Value::String(text)) if text.len() < LONGEST / 64 => *text = text.repeat(2 + dice.below(40)),
+        (2, Value::String(text)) if text.len() < LONGEST / 64 => {
+            *text = text.repeat(2 + dice.below(40))
+        }
         (3, Value::String(text)) => text.extend(['\0', '\u{e9}', '"', '/']),
         (2, Value::Array(all)) if !all.is_empty() => {
             let again = dice.pick(all).clone();
@@ -239,7 +250,8 @@ fn other(dice: &mut Dice, value: &mut Value) {
 }
 
 fn json_lines(dice: &mut Dice, input: Vec<u8>, other: &[u8]) -> Vec<u8> {
-    let mut all: Vec<Vec<u8>> = input.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+    let mut all: Vec<Vec<u8>> =
+        input.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
     if all.is_empty() || dice.chance(30) {
         return text(dice, input, other, &[]);
     }
@@ -313,7 +325,8 @@ fn proto(dice: &mut Dice, input: &[u8], depth: usize) -> Option<Vec<u8>> {
         (None, 0) => {}
         (None, 1) => out.extend([field, field].concat()),
         (None, 2) => {
-            let number = *dice.pick(&[key & !7, (key & !7) + 8, 1 << 3, 117 << 3, u64::from(u32::MAX) << 3]);
+            let number =
+                *dice.pick(&[key & !7, (key & !7) + 8, 1 << 3, 117 << 3, u64::from(u32::MAX) << 3]);
             put_varint(&mut out, number | (key & 7));
             out.extend(&field[field.len().min(1)..]);
         }

@@ -1,5 +1,6 @@
-//! Mutations of recordings: the container is taken apart after `docs/recording-format.md`, the content of a block is
-//! changed, and the checksums are made right again, so that what lies behind them is reached.
+//! Mutations of recordings: the container is taken apart after `docs/recording-format.md`, the
+//! content of a block is changed, and the checksums are made right again, so that what lies behind
+//! them is reached.
 
 use super::mutate::{bytes, json};
 use crate::stress::Dice;
@@ -100,8 +101,16 @@ fn records(dice: &mut Dice, raw: &mut [u8], record: usize, fields: &[(usize, usi
         let row = dice.below(rows);
         let (column, width) = *dice.pick(fields);
         let small = dice.next() % 20;
-        let value =
-            *dice.pick(&[small, small, small, 0, u64::from(u32::MAX), u64::MAX, 1 << 40, u64::MAX - 5]);
+        let value = *dice.pick(&[
+            small,
+            small,
+            small,
+            0,
+            u64::from(u32::MAX),
+            u64::MAX,
+            1 << 40,
+            u64::MAX - 5,
+        ]);
         for (i, byte) in value.to_le_bytes().iter().take(width).enumerate() {
             raw[(column + i) * rows + row] = *byte;
         }

@@ -1,5 +1,5 @@
-//! What is fuzzed: each parser with what a program does with what it accepted. A target answers with a line; it must
-//! never panic, hang, or take memory without bound.
+//! What is fuzzed: each parser with what a program does with what it accepted. A target answers
+//! with a line; it must never panic, hang, or take memory without bound.
 
 use super::mutate::Shape;
 use anyhow::{Result, bail};
@@ -250,19 +250,24 @@ fn recording(input: &[u8]) -> String {
     let limits = ReadLimits { events: 200_000, block_bytes: 4 << 20, tasks: 5_000 };
     // In whatever order its blocks are.
     let listed = [true, false].map(|in_order| listed(input, limits, in_order));
-    said(Recording::read_limited(input, limits), |recording| format!("{listed:?} {}", used(&recording)))
+    said(Recording::read_limited(input, limits), |recording| {
+        format!("{listed:?} {}", used(&recording))
+    })
 }
 
-/// How many rows the listing of `input` has that is made while it is read; `None`: it cannot be listed.
+/// How many rows the listing of `input` has that is made while it is read; `None`: it cannot be
+/// listed.
 fn listed(input: &[u8], limits: ReadLimits, in_order: bool) -> Option<usize> {
     let mut rows: Vec<Row> = Vec::new();
-    let listed = Listing::new(&mut rows, in_order).together(5).all(|| Blocks::new(input, limits), limits);
+    let listed =
+        Listing::new(&mut rows, in_order).together(5).all(|| Blocks::new(input, limits), limits);
     listed.ok().map(|_| rows.len())
 }
 
 fn import(input: &[u8]) -> String {
     let of = |strict: bool| {
-        let options = ImportOptions { current_is_waker: strict, strict, ..ImportOptions::default() };
+        let options =
+            ImportOptions { current_is_waker: strict, strict, ..ImportOptions::default() };
         said(read(input, options), |imported| {
             format!("{} {}", imported.summary.odd.count.min(2), used(&imported.recording))
         })
@@ -287,15 +292,16 @@ fn scenario(input: &[u8]) -> String {
 fn rtapp(input: &[u8]) -> String {
     said(schedlab_study::rtapp::parse("fuzz", "fuzz.json", text(input), 2), |imported| {
         // What is written down must be what runs.
-        let again =
-            schedlab_study::scenario::parse("fuzz", "fuzz.toml", &imported.toml).expect("it is a scenario");
+        let again = schedlab_study::scenario::parse("fuzz", "fuzz.toml", &imported.toml)
+            .expect("it is a scenario");
         format!("{} {}", again.workload.tasks.len(), imported.notes.len())
     })
 }
 
 fn variant(input: &[u8]) -> String {
     let hog = |name: &str| TaskSpec::new(name, Program::hog());
-    let group = |name: &str, parent| GroupSpec { name: name.to_owned(), parent, ..GroupSpec::default() };
+    let group =
+        |name: &str, parent| GroupSpec { name: name.to_owned(), parent, ..GroupSpec::default() };
     let root = schedlab_model::GroupId::ROOT;
     let workload = Workload {
         tasks: vec![hog("redis-server"), hog("sysbench"), hog("worker-1")],
@@ -305,15 +311,24 @@ fn variant(input: &[u8]) -> String {
     let classes: Vec<String> = workload.tasks.iter().map(|task| task.name.clone()).collect();
     let delegation = &schedlab_study::delegation::DelegationSpec::default();
     let (workload, classes) = (&workload, &classes);
-    let subject =
-        Subject { workload, classes, pids: &[10, 20, 30], cpus: 4, vms: &[], delegation, kernel: None };
+    let subject = Subject {
+        workload,
+        classes,
+        pids: &[10, 20, 30],
+        cpus: 4,
+        vms: &[],
+        delegation,
+        kernel: None,
+    };
     said(Variant::parse(text(input)), |variant| {
         said(variant.apply(&subject), |applied| format!("{:?}", applied.workload.check(4).is_ok()))
     })
 }
 
 fn scheduler(input: &[u8]) -> String {
-    said(text(input).parse::<SchedulerSpec>(), |spec| said(registry::build(&spec, 4), |_| spec.name.clone()))
+    said(text(input).parse::<SchedulerSpec>(), |spec| {
+        said(registry::build(&spec, 4), |_| spec.name.clone())
+    })
 }
 
 fn expression(input: &[u8]) -> String {
@@ -321,14 +336,17 @@ fn expression(input: &[u8]) -> String {
     let mut answer = String::new();
     for line in all.lines().take(8) {
         answer += &said(Gate::parse(line), |gate| format!("{:?}", gate.op));
-        answer += &said(Gate::parse_with(line, Some("latency")), |gate| format!("{:?}", gate.metric));
+        answer +=
+            &said(Gate::parse_with(line, Some("latency")), |gate| format!("{:?}", gate.metric));
         answer += &said(RowGate::parse(line), |gate| format!("{}", gate.row.is_some()));
         answer += &said(line.parse::<StopConditions>(), |_| "until".to_owned());
         answer += &said(line.parse::<DemandChange>(), |_| "demand".to_owned());
         answer += &said(line.parse::<Ns>(), |ns| format!("{ns}").len().to_string());
         answer += &said(line.parse::<CpuSet>(), |set| format!("{set}").len().to_string());
         answer += &said(line.parse::<Policy>(), |policy| policy.to_string());
-        answer += &said(line.parse::<schedlab_live::actuators::Actuator>(), |actuator| actuator.to_string());
+        answer += &said(line.parse::<schedlab_live::actuators::Actuator>(), |actuator| {
+            actuator.to_string()
+        });
     }
     answer
 }
@@ -336,7 +354,8 @@ fn expression(input: &[u8]) -> String {
 fn journal(input: &[u8]) -> String {
     let text = String::from_utf8_lossy(input);
     said(schedlab_live::journal::Record::parse(Path::new("fuzz.journal"), &text), |record| {
-        record.map_or_else(|| "none".to_owned(), |record| format!("{}", record.entries.len().min(5)))
+        record
+            .map_or_else(|| "none".to_owned(), |record| format!("{}", record.entries.len().min(5)))
     })
 }
 

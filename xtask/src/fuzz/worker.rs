@@ -36,20 +36,23 @@ pub(super) fn run(args: &[String]) -> Result<ExitCode> {
     let first = pool.len();
     let (mut seen, mut places) = (BTreeSet::new(), BTreeSet::new());
     let current = folder.join(format!("{}.current", target.name));
-    let current = File::create(&current).with_context(|| format!("{}: cannot write", current.display()))?;
+    let current =
+        File::create(&current).with_context(|| format!("{}: cannot write", current.display()))?;
     let (begin, mut count) = (Instant::now(), 0_u64);
     while begin.elapsed() < time {
         let untouched = usize::try_from(count).unwrap_or(usize::MAX) < first;
         let input = if untouched {
             pool[count as usize].clone()
         } else {
-            // What it began with stays half of what is changed: it is accepted, most of the rest is not.
+            // What it began with stays half of what is changed: it is accepted, most of the rest is
+            // not.
             let known = if dice.chance(50) { first } else { pool.len() };
             mutate::mutate(target.shape, &mut dice, &pool[..known])
         };
         // Into an open file: making one anew for each input took most of the time.
         let length = (input.len() as u64).to_le_bytes();
-        let written = current.write_all_at(&length, 0).and_then(|()| current.write_all_at(&input, 8));
+        let written =
+            current.write_all_at(&length, 0).and_then(|()| current.write_all_at(&input, 8));
         written.context("the input cannot be noted")?;
         count += 1;
         match tried(target, &input) {
@@ -84,7 +87,8 @@ fn listen() {
         if !TRYING.get() {
             usual(info);
         }
-        let place = info.location().map_or_else(String::new, |at| format!("{}:{}", at.file(), at.line()));
+        let place =
+            info.location().map_or_else(String::new, |at| format!("{}:{}", at.file(), at.line()));
         let what = info.payload_as_str().unwrap_or("").lines().next().unwrap_or("").to_owned();
         PLACE.with_borrow_mut(|last| *last = format!("{place}: {what}"));
     }));
@@ -96,7 +100,9 @@ fn tried(target: &Target, input: &[u8]) -> Result<String, String> {
     let answer = catch_unwind(AssertUnwindSafe(|| (target.run)(input)));
     TRYING.set(false);
     // A place without its numbers: one fault is reported once.
-    answer.map_err(|_| PLACE.with_borrow(|last| last.split(": ").next().unwrap_or_default().to_owned()))
+    answer.map_err(|_| {
+        PLACE.with_borrow(|last| last.split(": ").next().unwrap_or_default().to_owned())
+    })
 }
 
 /// Answers that differ only in numbers and quoted words are of one kind.
@@ -131,7 +137,8 @@ fn smaller(target: &Target, dice: &mut Dice, mut input: Vec<u8>, place: &str) ->
 }
 
 fn report(target: &Target, folder: &Path, place: &str, input: Vec<u8>) -> Result<()> {
-    let name: String = place.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let name: String =
+        place.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     let file = folder.join(format!("{}-panic-{name}", target.name));
     let _ = tried(target, &input);
     let what = PLACE.with_borrow(String::clone);

@@ -1,4 +1,5 @@
-//! `cargo xtask checked`: what the oracles compare, with how many decisions, as `schedlab published` prints it.
+//! `cargo xtask checked`: what the oracles compare, with how many decisions, as
+//! `schedlab published` prints it.
 
 use super::{OracleArgs, Preset, Replayed, data, replay_one, run_one, xen};
 use crate::tree;
@@ -39,7 +40,8 @@ fn files(folder: &str) -> Result<Vec<(String, PathBuf)>> {
     Ok(files)
 }
 
-/// Decision logs of Xen's own code: how many decisions lie in scenarios that are identical to the last one.
+/// Decision logs of Xen's own code: how many decisions lie in scenarios that are identical to the
+/// last one.
 fn xen_logs() -> Result<Vec<Check>> {
     files("oracles/xen")?.iter().map(|(name, path)| xen_log(name, path)).collect()
 }
@@ -47,7 +49,8 @@ fn xen_logs() -> Result<Vec<Check>> {
 fn xen_log(name: &str, path: &Path) -> Result<Check> {
     let counted = xen::count(path)?;
     let stem = name.rsplit('/').next().unwrap_or_default();
-    let system = stem.trim_end_matches(".jsonl.zst").trim_start_matches("xen-").replacen('-', " ", 1);
+    let system =
+        stem.trim_end_matches(".jsonl.zst").trim_start_matches("xen-").replacen('-', " ", 1);
     Ok(Check {
         system: format!("Xen's code: {system}"),
         compared: "every decision: time, pCPU, from, to, slice, credit".to_owned(),
@@ -59,10 +62,12 @@ fn xen_log(name: &str, path: &Path) -> Result<Check> {
     })
 }
 
-/// Recorded kernels on one CPU, of files with this in their name: choices in replays, and whole scenarios.
+/// Recorded kernels on one CPU, of files with this in their name: choices in replays, and whole
+/// scenarios.
 fn kernels_on_one_cpu(only: &str) -> Result<Vec<Check>> {
     let mut checks = Vec::new();
-    for (name, path) in files("oracles/linux")?.into_iter().filter(|(name, _)| name.contains(only)) {
+    for (name, path) in files("oracles/linux")?.into_iter().filter(|(name, _)| name.contains(only))
+    {
         let records = data::read(&path)?;
         let (mut sum, mut inside) = (Replayed::default(), 0);
         for record in &records {
@@ -84,7 +89,8 @@ fn kernels_on_one_cpu(only: &str) -> Result<Vec<Check>> {
         });
         checks.push(Check {
             system,
-            compared: "shares within 0.5 points and mean waits within 15 % of every task".to_owned(),
+            compared: "shares within 0.5 points and mean waits within 15 % of every task"
+                .to_owned(),
             inside,
             all: scenarios,
             unit: "scenarios".to_owned(),

@@ -98,7 +98,8 @@ pub(crate) struct Measured {
     pub(crate) wait_p50_us: Option<f64>,
     #[serde(default)]
     pub(crate) wait_p99_us: Option<f64>,
-    /// The six most frequent run lengths, `(rounded length, count)`; interruptions by kernel threads merged.
+    /// The six most frequent run lengths, `(rounded length, count)`; interruptions by kernel
+    /// threads merged.
     pub(crate) run_len_merged_hist_us: Vec<(u64, u64)>,
 }
 
@@ -118,7 +119,8 @@ struct Raw {
 /// Reads a file of Linux scenarios.
 pub(crate) fn read(path: &Path) -> Result<Vec<Record>> {
     let shown = path.display();
-    let records = parse(&read_text(path)?).with_context(|| format!("{shown}: not an oracle file"))?;
+    let records =
+        parse(&read_text(path)?).with_context(|| format!("{shown}: not an oracle file"))?;
     ensure!(!records.is_empty(), "{shown}: holds no scenario");
     Ok(records)
 }
@@ -134,7 +136,8 @@ pub(crate) fn read_text(path: &Path) -> Result<String> {
             .with_context(|| format!("{shown}: not text; oracle files are JSON lines"));
     }
     let mut text = String::new();
-    let mut decoder = zstd::Decoder::new(&bytes[..]).with_context(|| format!("{shown}: not a zstd file"))?;
+    let mut decoder =
+        zstd::Decoder::new(&bytes[..]).with_context(|| format!("{shown}: not a zstd file"))?;
     decoder.read_to_string(&mut text).with_context(|| format!("{shown}: damaged zstd data"))?;
     Ok(text)
 }
@@ -145,7 +148,8 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Record>> {
         .enumerate()
         .filter(|(_, line)| !line.trim().is_empty())
         .map(|(number, line)| {
-            let raw: Raw = serde_json::from_str(line).with_context(|| format!("line {}", number + 1))?;
+            let raw: Raw =
+                serde_json::from_str(line).with_context(|| format!("line {}", number + 1))?;
             let id = raw.id.clone();
             record(raw).with_context(|| format!("line {} (scenario {id})", number + 1))
         })
@@ -153,7 +157,8 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Record>> {
 }
 
 fn record(raw: Raw) -> Result<Record> {
-    let tasks: Vec<TaskLine> = raw.scenario.iter().map(|line| task_line(line)).collect::<Result<_>>()?;
+    let tasks: Vec<TaskLine> =
+        raw.scenario.iter().map(|line| task_line(line)).collect::<Result<_>>()?;
     ensure!((1..=100_000).contains(&raw.knobs.hz), "HZ {} is outside 1 to 100000", raw.knobs.hz);
     let measured = tasks
         .iter()
@@ -166,11 +171,19 @@ fn record(raw: Raw) -> Result<Record> {
         .switches
         .into_iter()
         .map(|(at, prev, next, state)| {
-            Ok(Switch { at: us(at)?, runnable: state.starts_with('R'), prev: task(prev), next: task(next) })
+            Ok(Switch {
+                at: us(at)?,
+                runnable: state.starts_with('R'),
+                prev: task(prev),
+                next: task(next),
+            })
         })
         .collect::<Result<Vec<_>>>()?;
-    let wakeups =
-        raw.wakeups.into_iter().map(|(at, name)| Ok((us(at)?, name))).collect::<Result<Vec<_>>>()?;
+    let wakeups = raw
+        .wakeups
+        .into_iter()
+        .map(|(at, name)| Ok((us(at)?, name)))
+        .collect::<Result<Vec<_>>>()?;
     ensure!(switches.is_sorted_by_key(|s| s.at), "\"switches\" must be in ascending time");
     ensure!(wakeups.is_sorted_by_key(|w| w.0), "\"wakeups\" must be in ascending time");
     Ok(Record {
@@ -197,11 +210,13 @@ fn us(value: f64) -> Result<Ns> {
 }
 
 fn task_line(line: &str) -> Result<TaskLine> {
-    const SHAPE: &str = "must be `task NAME hog|closed|periodic A B CLASS NICE` with A and B in microseconds";
+    const SHAPE: &str =
+        "must be `task NAME hog|closed|periodic A B CLASS NICE` with A and B in microseconds";
     let words: Vec<&str> = line.split_whitespace().collect();
     let ["task", name, kind, a, b, class, nice] = words[..] else { bail!("`{line}` {SHAPE}") };
     let time = |word: &str| -> Result<Ns> {
-        let value: u64 = word.parse().with_context(|| format!("`{line}`: `{word}` is no time; {SHAPE}"))?;
+        let value: u64 =
+            word.parse().with_context(|| format!("`{line}`: `{word}` is no time; {SHAPE}"))?;
         Ok(Ns::from_us(value))
     };
     let kind = match kind {
@@ -243,7 +258,10 @@ pub(crate) mod tests {
     fn a_line_is_read_whole() {
         let record = parse(&line()).unwrap().remove(0);
         assert_eq!(record.tasks[1].policy, Policy::Fifo(5));
-        assert_eq!(record.tasks[1].kind, Kind::Closed { sleep: Ns::from_ms(10), work: Ns::from_ms(1) });
+        assert_eq!(
+            record.tasks[1].kind,
+            Kind::Closed { sleep: Ns::from_ms(10), work: Ns::from_ms(1) }
+        );
         assert_eq!(record.switches[0].prev, None);
         assert!(record.switches[1].runnable);
         assert_eq!(record.wakeups[0].0, Ns(2600));

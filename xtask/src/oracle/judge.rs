@@ -59,12 +59,14 @@ impl TaskJudgement {
     pub(crate) fn share_error(&self) -> f64 {
         (self.model.share - self.real.share).abs()
     }
-    /// Relative error of a figure, `None` when one of the two lacks it. Errors below a microsecond are none.
+    /// Relative error of a figure, `None` when one of the two lacks it. Errors below a microsecond
+    /// are none.
     pub(crate) fn relative(&self, figure: fn(&Measured) -> Option<f64>) -> Option<f64> {
         let (model, real) = (figure(&self.model)?, figure(&self.real)?);
         Some(if (model - real).abs() < 1.0 { 0.0 } else { (model - real) / real.max(1.0) })
     }
-    /// Whether the most frequent run lengths agree (to 0.1 ms), or each is among the other's two most frequent.
+    /// Whether the most frequent run lengths agree (to 0.1 ms), or each is among the other's two
+    /// most frequent.
     pub(crate) fn mode_equal(&self) -> bool {
         let near = |a: &[(u64, u64)], b: &[(u64, u64)]| match a.first() {
             None => b.is_empty(),
@@ -77,40 +79,52 @@ impl TaskJudgement {
 
 /// Compares a scenario's figures.
 pub(crate) fn judge(record: &Record, model: &[Measured], tolerance: Tolerance) -> Judgement {
-    let tasks = record.tasks.iter().zip(&record.measured).zip(model).map(|((line, real), model)| {
-        // Known from running the kernel itself with another start phase (README of the files).
-        let share = if record.id == "r20261212" { tolerance.share.max(0.012) } else { tolerance.share };
-        let chance = record.id == "rt_mix" && line.name == "c2";
-        let wait_inside = (real.nr_wakeups >= ENOUGH_WAKEUPS && !chance).then(|| {
-            let (model, real) = (model.wait_mean_us.unwrap_or(0.0), real.wait_mean_us.unwrap_or(0.0));
-            (model - real).abs() <= tolerance.wait * real + tolerance.wait_floor_us
+    let tasks =
+        record.tasks.iter().zip(&record.measured).zip(model).map(|((line, real), model)| {
+            // Known from running the kernel itself with another start phase (README of the files).
+            let share =
+                if record.id == "r20261212" { tolerance.share.max(0.012) } else { tolerance.share };
+            let chance = record.id == "rt_mix" && line.name == "c2";
+            let wait_inside = (real.nr_wakeups >= ENOUGH_WAKEUPS && !chance).then(|| {
+                let (model, real) =
+                    (model.wait_mean_us.unwrap_or(0.0), real.wait_mean_us.unwrap_or(0.0));
+                (model - real).abs() <= tolerance.wait * real + tolerance.wait_floor_us
+            });
+            let p99_inside = (real.nr_wakeups >= ENOUGH_FOR_P99).then(|| {
+                let (model, real) =
+                    (model.wait_p99_us.unwrap_or(0.0), real.wait_p99_us.unwrap_or(0.0));
+                (model - real).abs() <= (0.25 * real).max(1_000.0)
+            });
+            TaskJudgement {
+                name: line.name.clone(),
+                share_inside: (model.share - real.share).abs() <= share,
+                wait_inside,
+                p99_inside,
+                real: real.clone(),
+                model: model.clone(),
+            }
         });
-        let p99_inside = (real.nr_wakeups >= ENOUGH_FOR_P99).then(|| {
-            let (model, real) = (model.wait_p99_us.unwrap_or(0.0), real.wait_p99_us.unwrap_or(0.0));
-            (model - real).abs() <= (0.25 * real).max(1_000.0)
-        });
-        TaskJudgement {
-            name: line.name.clone(),
-            share_inside: (model.share - real.share).abs() <= share,
-            wait_inside,
-            p99_inside,
-            real: real.clone(),
-            model: model.clone(),
-        }
-    });
     Judgement { id: record.id.clone(), tasks: tasks.collect() }
 }
 
-/// What is suspected in a scenario that is outside: from the tasks that fail, and from how the replay went.
-pub(crate) fn suspect(record: &Record, judgement: &Judgement, eevdf: bool, replayed: &Replayed) -> String {
+/// What is suspected in a scenario that is outside: from the tasks that fail, and from how the
+/// replay went.
+pub(crate) fn suspect(
+    record: &Record,
+    judgement: &Judgement,
+    eevdf: bool,
+    replayed: &Replayed,
+) -> String {
     let failing = || {
         let lines = record.tasks.iter().zip(&judgement.tasks);
         lines.filter(|(_, task)| !task.share_inside || task.wait_inside == Some(false))
     };
     let rt = record.tasks.iter().any(|line| line.policy.is_realtime());
-    let rt_hog = record.tasks.iter().any(|line| line.policy.is_realtime() && line.kind == Kind::Hog);
-    let any =
-        |wanted: fn(&TaskLine, &TaskJudgement) -> bool| failing().any(|(line, task)| wanted(line, task));
+    let rt_hog =
+        record.tasks.iter().any(|line| line.policy.is_realtime() && line.kind == Kind::Hog);
+    let any = |wanted: fn(&TaskLine, &TaskJudgement) -> bool| {
+        failing().any(|(line, task)| wanted(line, task))
+    };
     let mut rules = Vec::new();
     if rt_hog {
         rules.push(if eevdf { "fair server" } else { "RT throttling" });
@@ -124,10 +138,14 @@ pub(crate) fn suspect(record: &Record, judgement: &Judgement, eevdf: bool, repla
     if any(|line, _| line.policy == Policy::Batch) {
         rules.push("wakeup of SCHED_BATCH");
     }
-    if any(|line, task| !task.share_inside && line.kind == Kind::Hog && line.policy.is_fair()) && !rt_hog {
+    if any(|line, task| !task.share_inside && line.kind == Kind::Hog && line.policy.is_fair())
+        && !rt_hog
+    {
         rules.push("weights, or sleepers' placement");
     }
-    if any(|_, task| task.wait_inside == Some(false) && task.real.wait_mean_us.unwrap_or(0.0) < 200.0) {
+    if any(|_, task| {
+        task.wait_inside == Some(false) && task.real.wait_mean_us.unwrap_or(0.0) < 200.0
+    }) {
         rules.push("short waits: wakeup preemption, costs of a wakeup");
     } else if any(|line, task| task.wait_inside == Some(false) && line.policy.is_fair()) && !rt {
         rules.push(if eevdf {
@@ -140,7 +158,9 @@ pub(crate) fn suspect(record: &Record, judgement: &Judgement, eevdf: bool, repla
     let (part, far) = (part(replayed.different.len()), part(replayed.beyond(20_000)));
     let verdict = if far < 0.5 { "so rather chance (ties) than a rule" } else { "so a rule" };
     let rules = if rules.is_empty() { "none".to_owned() } else { rules.join("; ") };
-    format!("{rules} (replay: {part:.1} % of the choices differ, {far:.1} % by more than 20 us: {verdict})")
+    format!(
+        "{rules} (replay: {part:.1} % of the choices differ, {far:.1} % by more than 20 us: {verdict})"
+    )
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! The figures of the oracle files, computed from simulated events the way they were computed from the trace:
-//! shares and run lengths from switch record to switch record, waits from wakeup record to switch record.
+//! The figures of the oracle files, computed from simulated events the way they were computed from
+//! the trace: shares and run lengths from switch record to switch record, waits from wakeup record
+//! to switch record.
 
 use super::data::Measured;
 use schedlab_model::{EventKind, EventSink, Ns, SchedEvent, TaskId};
@@ -98,10 +99,13 @@ impl Collected {
     }
 }
 
-/// The median of each figure over several runs (the upper one of an even number). Run lengths are added up.
+/// The median of each figure over several runs (the upper one of an even number). Run lengths are
+/// added up.
 pub(crate) fn median(runs: &[Vec<Measured>]) -> Vec<Measured> {
     let tasks = runs.first().map_or(0, Vec::len);
-    (0..tasks).map(|task| median_of(&runs.iter().map(|run| &run[task]).collect::<Vec<_>>())).collect()
+    (0..tasks)
+        .map(|task| median_of(&runs.iter().map(|run| &run[task]).collect::<Vec<_>>()))
+        .collect()
 }
 
 fn median_of(runs: &[&Measured]) -> Measured {
@@ -136,8 +140,9 @@ mod tests {
     fn shares_waits_and_run_lengths_count_from_record_to_record() {
         let mut collector = Collector::new(2);
         let (a, b) = (TaskId(0), TaskId(1));
-        let mut at =
-            |us: u64, kind| collector.event(&SchedEvent { at: Ns::from_us(us), cpu: CpuId(0), kind });
+        let mut at = |us: u64, kind| {
+            collector.event(&SchedEvent { at: Ns::from_us(us), cpu: CpuId(0), kind })
+        };
         let switch = |prev, next| EventKind::Switch { prev, prev_state: PrevState::Runnable, next };
         let wake = |task| EventKind::Wake { task, waker: Waker::HardIrq };
         at(0, wake(a));

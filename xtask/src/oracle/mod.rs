@@ -1,9 +1,10 @@
-//! `cargo xtask oracle FILE`: compares the presets with what real kernels did (`oracles/linux/README.md`).
+//! `cargo xtask oracle FILE`: compares the presets with what real kernels did
+//! (`oracles/linux/README.md`).
 //!
-//! Two modes. *Run* executes each scenario in the simulator and compares shares, waits and run lengths.
-//! *Replay* feeds a scheduler the recorded wakeups and switches and compares every choice with the recorded
-//! one; it needs no simulator, and it is the sharper test: in a run, a tie below a microsecond decides about
-//! everything after it.
+//! Two modes. *Run* executes each scenario in the simulator and compares shares, waits and run
+//! lengths. *Replay* feeds a scheduler the recorded wakeups and switches and compares every choice
+//! with the recorded one; it needs no simulator, and it is the sharper test: in a run, a tie below
+//! a microsecond decides about everything after it.
 
 pub(crate) mod checked;
 mod data;
@@ -42,9 +43,18 @@ pub(crate) fn command(options: &OracleArgs) -> Result<ExitCode> {
             ensure!(!records.is_empty(), "{}: has none of the scenarios of --only", file.display());
         }
         if !options.json {
-            show(&format!("{}: {} scenarios, kernel {}\n", file.display(), records.len(), records[0].kernel));
+            show(&format!(
+                "{}: {} scenarios, kernel {}\n",
+                file.display(),
+                records.len(),
+                records[0].kernel
+            ));
         }
-        passed &= if options.replay { replay_all(&records, options)? } else { run_all(&records, options)? };
+        passed &= if options.replay {
+            replay_all(&records, options)?
+        } else {
+            run_all(&records, options)?
+        };
     }
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
@@ -138,7 +148,8 @@ fn verdict(out: &mut String, judgements: &[Judgement], options: &OracleArgs) -> 
         let count = judgements.iter().filter(|judgement| inside(judgement)).count();
         let passed = wanted.is_none_or(|wanted| count as f64 >= wanted * all as f64);
         let verdict = if passed { "" } else { "  OUTSIDE" };
-        let wanted = wanted.map_or(String::new(), |wanted| format!(", {:.0} % wanted", wanted * 100.0));
+        let wanted =
+            wanted.map_or(String::new(), |wanted| format!(", {:.0} % wanted", wanted * 100.0));
         let part = 100.0 * count as f64 / all as f64;
         let _ = writeln!(
             out,

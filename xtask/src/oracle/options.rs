@@ -4,10 +4,12 @@ use anyhow::{Context, Result};
 use schedlab_model::Ns;
 use std::path::PathBuf;
 
-/// Compares a scheduler with what a real kernel did (oracles/linux, README there), or with decision logs of the real Xen schedulers
+/// Compares a scheduler with what a real kernel did (oracles/linux, README there), or with decision
+/// logs of the real Xen schedulers
 ///
-/// Of Xen (oracles/xen) every decision must be identical; the options are Linux's. With --replay, `uncalled` counts reschedules that the
-/// model would have turned into a switch and the kernel did not.
+/// Of Xen (oracles/xen) every decision must be identical; the options are Linux's. With --replay,
+/// `uncalled` counts reschedules that the model would have turned into a switch and the kernel did
+/// not.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct OracleArgs {
     /// What was recorded
@@ -18,14 +20,15 @@ pub(crate) struct OracleArgs {
     pub(crate) replay: bool,
     #[command(flatten)]
     pub(crate) tolerance: Tolerance,
-    /// Part of the scenarios that must be inside for every task [default: 85%]; with --replay, of the choices that must be equal
-    /// [default: 97%]
+    /// Part of the scenarios that must be inside for every task [default: 85%]; with --replay, of
+    /// the choices that must be equal [default: 97%]
     #[arg(long, value_name = "PART", value_parser = part)]
     pub(crate) pass: Option<f64>,
     /// Part of the scenarios whose shares must be inside
     #[arg(long, value_name = "PART", default_value = "95%", value_parser = part)]
     pub(crate) pass_shares: f64,
-    /// Judge the median of so many runs whose jobs cost up to 3us more or less; 1: a single run, no jitter
+    /// Judge the median of so many runs whose jobs cost up to 3us more or less; 1: a single run, no
+    /// jitter
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) jitter: u32,
     /// Another scheduler than that of the file's kernel, such as linux-6.12:base_slice_ns=3ms
@@ -99,7 +102,10 @@ mod tests {
         assert_eq!(options.pass, Some(0.85));
         let usual: OracleArgs = crate::parsed("f").unwrap();
         let files = usual.files.clone();
-        assert_eq!(format!("{usual:?}"), format!("{:?}", OracleArgs { files, ..OracleArgs::default() }));
+        assert_eq!(
+            format!("{usual:?}"),
+            format!("{:?}", OracleArgs { files, ..OracleArgs::default() })
+        );
     }
 
     #[test]

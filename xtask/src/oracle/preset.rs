@@ -38,7 +38,8 @@ impl Preset {
         Preset::new(spec)
     }
 
-    /// Returns it with what is known of its fair class; what is no Linux is priced as today's kernels are.
+    /// Returns it with what is known of its fair class; what is no Linux is priced as today's
+    /// kernels are.
     fn new(spec: SchedulerSpec) -> Result<Preset> {
         let eevdf = spec.family()?.linux().is_none_or(KernelRelease::has_eevdf);
         Ok(Preset { spec, eevdf })
@@ -50,7 +51,8 @@ impl Preset {
     }
 }
 
-/// The record's knobs under the names that the preset knows; what it does not have does not exist there.
+/// The record's knobs under the names that the preset knows; what it does not have does not exist
+/// there.
 fn settings(record: &Record, has: &[Knob]) -> Vec<(String, String)> {
     let k = &record.knobs;
     let ns = |value: Option<u64>| value.map(|value| format!("{value}ns"));
@@ -64,15 +66,24 @@ fn settings(record: &Record, has: &[Knob]) -> Vec<(String, String)> {
         ("sched_rt_runtime_us".to_owned(), Some(k.rt_runtime_us.to_string())),
         ("sched_rt_period_us".to_owned(), Some(k.rt_period_us.to_string())),
         ("sched_rr_timeslice_ms".to_owned(), Some(k.rr_timeslice_ms.to_string())),
-        ("fair_server_runtime_ns".to_owned(), ns(k.fair_server.as_ref().map(|server| server.runtime_ns))),
-        ("fair_server_period_ns".to_owned(), ns(k.fair_server.as_ref().map(|server| server.period_ns))),
+        (
+            "fair_server_runtime_ns".to_owned(),
+            ns(k.fair_server.as_ref().map(|server| server.runtime_ns)),
+        ),
+        (
+            "fair_server_period_ns".to_owned(),
+            ns(k.fair_server.as_ref().map(|server| server.period_ns)),
+        ),
     ];
     all.extend(k.features.iter().map(|feature| match feature.strip_prefix("NO_") {
         Some(off) => (format!("features.{off}"), Some("off".to_owned())),
         None => (format!("features.{feature}"), Some("on".to_owned())),
     }));
     let known = |name: &str| has.iter().any(|knob| knob.name == name);
-    all.into_iter().filter(|(name, _)| known(name)).filter_map(|(name, value)| Some((name, value?))).collect()
+    all.into_iter()
+        .filter(|(name, _)| known(name))
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -87,9 +98,11 @@ mod tests {
         let preset = Preset::of(&record, None).unwrap();
         assert_eq!(preset.spec.name, "linux-6.12");
         let text = preset.spec.to_string();
-        for knob in
-            ["base_slice_ns=700000ns", "fair_server_runtime_ns=50000000ns", "features.RUN_TO_PARITY=on"]
-        {
+        for knob in [
+            "base_slice_ns=700000ns",
+            "fair_server_runtime_ns=50000000ns",
+            "features.RUN_TO_PARITY=on",
+        ] {
             assert!(text.contains(knob), "{text}");
         }
         assert!(preset.build().is_ok());

@@ -1,19 +1,21 @@
-//! Replay: feeds a scheduler the recorded wakeups and switches, compares each choice with the recorded one,
-//! and then goes on with the recorded one. It needs no simulator: nothing that depends on a choice is computed.
+//! Replay: feeds a scheduler the recorded wakeups and switches, compares each choice with the
+//! recorded one, and then goes on with the recorded one. It needs no simulator: nothing that
+//! depends on a choice is computed.
 
 use super::data::{Record, Switch};
 use super::preset::Preset;
 use anyhow::{Result, ensure};
 use schedlab_model::{CpuId, Ns, Policy, TaskId, Topology, Waker};
 use schedlab_scheduler::{
-    Cmd, CpuView, Cx, GroupView, Out, Prev, Runnable, Scheduler, TaskView, Timer, Wake, WakeKind, World,
+    Cmd, CpuView, Cx, GroupView, Out, Prev, Runnable, Scheduler, TaskView, Timer, Wake, WakeKind,
+    World,
 };
 use std::collections::BTreeMap;
 
 const CPU: CpuId = CpuId(0);
 
-/// When the kernel brings its accounts up to date, relative to what the tracer writes, in ns. Read off the data
-/// (docs/sources/linux-facts.md, section 4); the accuracy of the files is 0.1 us.
+/// When the kernel brings its accounts up to date, relative to what the tracer writes, in ns. Read
+/// off the data (docs/sources/linux-facts.md, section 4); the accuracy of the files is 0.1 us.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offsets {
     /// From a wakeup's record.
@@ -38,8 +40,9 @@ impl Offsets {
             blocking: -600,
             switch: -500,
             tick: 4_000,
-            // Of 7.2: a fresh slice of 700 us lasts 704.5 from record to record, one that follows another 703.4, so
-            // HRTICK is accounted for 1.1 before the decision, 3.4 after the end of the slice (1 in the model).
+            // Of 7.2: a fresh slice of 700 us lasts 704.5 from record to record, one that follows
+            // another 703.4, so HRTICK is accounted for 1.1 before the decision, 3.4 after the end
+            // of the slice (1 in the model).
             hrtick: 2_400,
             hrtick_switch: -1_900,
         };
@@ -50,8 +53,8 @@ impl Offsets {
     }
 }
 
-/// A switch that is asked for and does not come within this time does not come at all: the kernel chose the
-/// running task again.
+/// A switch that is asked for and does not come within this time does not come at all: the kernel
+/// chose the running task again.
 const PATIENCE: Ns = Ns(6_000);
 
 /// The scheduler's slot for HRTICK.
@@ -78,7 +81,8 @@ pub(crate) struct Replayed {
     pub(crate) switches: u64,
     /// Differences among them.
     pub(crate) different: Vec<Difference>,
-    /// Reschedules that the model asked for, chose another task, and the recording has no switch there.
+    /// Reschedules that the model asked for, chose another task, and the recording has no switch
+    /// there.
     pub(crate) uncalled: Vec<Difference>,
     /// By what led to the switch: switches, differences, uncalled.
     pub(crate) by: BTreeMap<&'static str, [u64; 3]>,
@@ -122,16 +126,22 @@ enum Event<'a> {
 }
 
 /// Replays one scenario.
-pub(crate) fn replay(record: &Record, scheduler: &dyn Scheduler, offsets: Offsets) -> Result<Replayed> {
+pub(crate) fn replay(
+    record: &Record,
+    scheduler: &dyn Scheduler,
+    offsets: Offsets,
+) -> Result<Replayed> {
     let mut driver = Driver::new(record, scheduler, offsets);
     scheduler.init(&driver.cx(Ns::ZERO));
     driver.commands(Ns::ZERO);
-    let (mut wakeups, mut switches) = (record.wakeups.iter().peekable(), record.switches.iter().peekable());
+    let (mut wakeups, mut switches) =
+        (record.wakeups.iter().peekable(), record.switches.iter().peekable());
     while wakeups.peek().is_some() || switches.peek().is_some() {
         let wakeup = wakeups.peek().map_or(Ns::MAX, |w| shift(w.0, offsets.wakeup));
         let switch = switches.peek().map_or(Ns::MAX, |s| driver.accounted(s));
         let (timer_at, timer) = driver.next_timer(switches.peek().copied());
-        // A tick that leads to a switch is accounted for before it, whatever the 0.1 us of the files say.
+        // A tick that leads to a switch is accounted for before it, whatever the 0.1 us of the
+        // files say.
         let ticks_first = switches.peek().is_some_and(|s| s.runnable && driver.next_tick <= s.at);
         let switch = if ticks_first { switch.max(driver.next_tick) } else { switch };
         let at = wakeup.min(switch).min(driver.next_tick).min(timer_at);
@@ -170,7 +180,8 @@ struct Driver<'a> {
 impl<'a> Driver<'a> {
     fn new(record: &Record, scheduler: &'a dyn Scheduler, offsets: Offsets) -> Driver<'a> {
         let mut names: Vec<String> = record.tasks.iter().map(|t| t.name.clone()).collect();
-        let switched = record.switches.iter().flat_map(|s| [s.prev.as_ref(), s.next.as_ref()]).flatten();
+        let switched =
+            record.switches.iter().flat_map(|s| [s.prev.as_ref(), s.next.as_ref()]).flatten();
         for name in record.wakeups.iter().map(|w| &w.1).chain(switched) {
             if !names.contains(name) {
                 names.push(name.clone());
@@ -223,15 +234,16 @@ impl<'a> Driver<'a> {
         shift(switch.at, if blocks { self.offsets.blocking } else { self.offsets.switch })
     }
 
-    /// The timer that fires next. `switch` is the next recorded one: when it came about when HRTICK is due, HRTICK
-    /// was its cause, and comes before it whatever the 0.1 us of the files say.
+    /// The timer that fires next. `switch` is the next recorded one: when it came about when HRTICK
+    /// is due, HRTICK was its cause, and comes before it whatever the 0.1 us of the files say.
     fn next_timer(&self, switch: Option<&Switch>) -> (Ns, Option<Timer>) {
         let due = |(timer, at): (&Timer, &Ns)| {
             if *timer != HRTICK {
                 return (*at, *timer);
             }
             let at = shift(*at, self.offsets.hrtick);
-            let caused = switch.filter(|s| s.runnable).map(|s| shift(s.at, self.offsets.hrtick_switch));
+            let caused =
+                switch.filter(|s| s.runnable).map(|s| shift(s.at, self.offsets.hrtick_switch));
             (caused.filter(|caused| caused.0.abs_diff(at.0) <= NEAR.0).unwrap_or(at), *timer)
         };
         let first = self.timers.iter().map(due).min_by_key(|(at, _)| *at);
@@ -242,7 +254,9 @@ impl<'a> Driver<'a> {
         self.now = at;
         if let Some(asked) = self.pending {
             let answers = match &event {
-                Event::Switch(switch) => at.saturating_sub(asked) <= PATIENCE || switch.prev.is_none(),
+                Event::Switch(switch) => {
+                    at.saturating_sub(asked) <= PATIENCE || switch.prev.is_none()
+                }
                 _ => at.saturating_sub(asked) <= PATIENCE,
             };
             if !answers {
@@ -252,7 +266,9 @@ impl<'a> Driver<'a> {
         match &event {
             Event::Wakeup(_) => self.last = (at, "wakeup"),
             Event::Tick => self.last = (at, "tick"),
-            Event::Timer(timer) => self.last = (at, if *timer == HRTICK { "hrtick" } else { "timer" }),
+            Event::Timer(timer) => {
+                self.last = (at, if *timer == HRTICK { "hrtick" } else { "timer" })
+            }
             Event::Switch(_) => {}
         }
         match event {
@@ -308,7 +324,13 @@ impl<'a> Driver<'a> {
         self.pending = None;
         let Some(prev) = self.world.cpus[0].current() else { return };
         let at = asked.max(Ns(self.now.0.min(asked.0 + 2_000)));
-        let pick = self.scheduler.schedule_forced(&self.cx(at), CPU, Some(prev), Prev::Runnable, Some(prev));
+        let pick = self.scheduler.schedule_forced(
+            &self.cx(at),
+            CPU,
+            Some(prev),
+            Prev::Runnable,
+            Some(prev),
+        );
         let picked = pick.and_then(|pick| pick.task);
         if picked != Some(prev) {
             let difference = self.difference(asked, Some(prev), Some(prev), picked);
@@ -409,7 +431,8 @@ fn margin(recorded: schedlab_scheduler::Standing, picked: schedlab_scheduler::St
     if recorded.behind < 0 {
         return recorded.behind.unsigned_abs();
     }
-    // Both are eligible: either the order of the deadlines or the eligibility of the choice decides.
+    // Both are eligible: either the order of the deadlines or the eligibility of the choice
+    // decides.
     let deadlines = (left_r - recorded.behind) - (left_p - picked.behind);
     deadlines.unsigned_abs().min(picked.behind.unsigned_abs())
 }

@@ -53,7 +53,8 @@ pub(crate) fn task_lines(out: &mut String, judgement: &Judgement) {
 fn figures(m: &Measured) -> String {
     let us = |value: Option<f64>| value.map_or("-".to_owned(), |us| format!("{us:.1}"));
     let lengths = m.run_len_merged_hist_us.iter().take(3);
-    let lengths: Vec<String> = lengths.map(|(us, n)| format!("{:.1}ms x{n}", *us as f64 / 1e3)).collect();
+    let lengths: Vec<String> =
+        lengths.map(|(us, n)| format!("{:.1}ms x{n}", *us as f64 / 1e3)).collect();
     format!(
         "share {:.4}  wakeups {:4}  wait mean {:>8} p50 {:>8} p99 {:>8} us  runs {}",
         m.share,
@@ -70,19 +71,26 @@ pub(crate) fn run_sum(out: &mut String, judgements: &[Judgement]) {
     let tasks = || judgements.iter().flat_map(|j| &j.tasks);
     let judged = || tasks().filter(|task| task.wait_inside.is_some());
     let relative = |figure: fn(&Measured) -> Option<f64>| {
-        judged().filter_map(|task| task.relative(figure)).map(|e| 100.0 * e.abs()).collect::<Vec<_>>()
+        judged()
+            .filter_map(|task| task.relative(figure))
+            .map(|e| 100.0 * e.abs())
+            .collect::<Vec<_>>()
     };
     let shares = tasks().map(TaskJudgement::share_error).collect();
     let mut line = |what: &str, values: Vec<f64>, unit: &str| {
         let count = values.len();
         let (median, p95) = (rank(&values, 0.5), rank(&values, 0.95));
-        let _ = writeln!(out, "  {what:16} median {median:8.4}{unit}  p95 {p95:8.4}{unit}  ({count} tasks)");
+        let _ = writeln!(
+            out,
+            "  {what:16} median {median:8.4}{unit}  p95 {p95:8.4}{unit}  ({count} tasks)"
+        );
     };
     line("share", shares, "");
     line("wait mean", relative(|m| m.wait_mean_us), "%");
     line("wait p50", relative(|m| m.wait_p50_us), "%");
     line("wait p99", relative(|m| m.wait_p99_us), "%");
-    let (equal, all) = (judgements.iter().map(Judgement::equal_modes).sum::<usize>(), tasks().count());
+    let (equal, all) =
+        (judgements.iter().map(Judgement::equal_modes).sum::<usize>(), tasks().count());
     let p99 = tasks().filter(|task| task.p99_inside == Some(false)).count();
     let judged_p99 = tasks().filter(|task| task.p99_inside.is_some()).count();
     let _ = writeln!(out, "  most frequent run length equal for {equal} of {all} tasks");
@@ -143,8 +151,11 @@ pub(crate) fn replay_line(out: &mut String, id: &str, replayed: &Replayed) {
 
 /// What led to the switches of all scenarios.
 pub(crate) fn replay_causes(out: &mut String, replayed: &Replayed) {
-    let _ =
-        writeln!(out, "{:12} {:>8} {:>9} {:>9} {:>9}", "after", "switches", "equal", "different", "uncalled");
+    let _ = writeln!(
+        out,
+        "{:12} {:>8} {:>9} {:>9} {:>9}",
+        "after", "switches", "equal", "different", "uncalled"
+    );
     for (cause, [switches, different, uncalled]) in &replayed.by {
         let equal = 100.0 - 100.0 * *different as f64 / (*switches).max(1) as f64;
         let _ = writeln!(out, "{cause:12} {switches:8} {equal:8.2}% {different:9} {uncalled:9}");
@@ -155,7 +166,8 @@ pub(crate) fn replay_causes(out: &mut String, replayed: &Replayed) {
 pub(crate) fn differences(out: &mut String, replayed: &Replayed) {
     let mut list = |kind: &str, list: &[Difference]| {
         for d in list {
-            let margin = d.margin.map_or("of class".to_owned(), |ns| format!("{:.1} us", ns as f64 / 1e3));
+            let margin =
+                d.margin.map_or("of class".to_owned(), |ns| format!("{:.1} us", ns as f64 / 1e3));
             let at = d.at.0 as f64 / 1e3;
             let _ = writeln!(out, "    {kind} at {at:.1} us, margin {margin}: {}", d.text);
         }

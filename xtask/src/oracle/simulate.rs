@@ -39,7 +39,8 @@ pub(crate) fn simulate(record: &Record, preset: &Preset, jitter: u32) -> Result<
 /// Real-time tasks come first, then the others, all woken by one timer interrupt at the start.
 fn workload(record: &Record, costs: &Costs, jitter: bool) -> Workload {
     // The records are about 2 us apart and the first choice comes after the last of them.
-    let woken = Ns(2_600 + 2_100 * (record.tasks.len() as u64 - 1)).saturating_sub(costs.timer_to_wake_ns);
+    let woken =
+        Ns(2_600 + 2_100 * (record.tasks.len() as u64 - 1)).saturating_sub(costs.timer_to_wake_ns);
     let mut order: Vec<usize> = (0..record.tasks.len()).collect();
     order.sort_by_key(|&i| !record.tasks[i].policy.is_realtime());
     let mut workload = Workload::default();
@@ -48,7 +49,8 @@ fn workload(record: &Record, costs: &Costs, jitter: bool) -> Workload {
         (task.policy, task.nice) = (line.policy, line.nice);
         workload.tasks.push(task);
     }
-    // Equal wakeup times are served in task order; a nanosecond apart makes it the order of the start.
+    // Equal wakeup times are served in task order; a nanosecond apart makes it the order of the
+    // start.
     for (rank, &task) in order.iter().enumerate() {
         workload.tasks[task].start = Start::AsleepUntil(woken + Ns(rank as u64));
     }
@@ -66,7 +68,8 @@ fn program(line: &TaskLine, jitter: bool) -> Program {
             Kind::Closed { work, .. } | Kind::Periodic { work, .. } => work,
             Kind::Hog => Ns::ZERO,
         };
-        let draw = Draw::Uniform { low: work.saturating_sub(JITTER).max(Ns(1)), high: work + JITTER };
+        let draw =
+            Draw::Uniform { low: work.saturating_sub(JITTER).max(Ns(1)), high: work + JITTER };
         let amount = program.draw(draw);
         for op in &mut program.ops {
             if let Op::Run(length) = op {

@@ -15,7 +15,9 @@ fn inside(file: &str) -> (usize, usize) {
     let options = OracleArgs::default();
     let judgements: Vec<Judgement> = records(file)
         .iter()
-        .map(|record| run_one(record, &Preset::of(record, None).expect("a preset"), &options).expect("a run"))
+        .map(|record| {
+            run_one(record, &Preset::of(record, None).expect("a preset"), &options).expect("a run")
+        })
         .collect();
     let shares = judgements.iter().filter(|judgement| judgement.shares_inside()).count();
     (shares, judgements.iter().filter(|judgement| judgement.inside()).count())
@@ -25,7 +27,9 @@ fn inside(file: &str) -> (usize, usize) {
 fn equal(file: &str) -> u64 {
     let mut sum = Replayed::default();
     for record in records(file) {
-        sum.add(replay_one(&record, &Preset::of(&record, None).expect("a preset")).expect("a replay"));
+        sum.add(
+            replay_one(&record, &Preset::of(&record, None).expect("a preset")).expect("a replay"),
+        );
     }
     (sum.switches - sum.different.len() as u64) * 10_000 / sum.switches
 }
@@ -35,7 +39,10 @@ fn runs_stay_as_near_to_the_kernels_as_they_were() {
     // 43 of 45 is where the kernel itself is when it starts at another phase of the tick (95 % are 42.75).
     for file in ["6.1.192", "6.1.192.knobs8cpu", "6.12.95", "6.12.95.knobs8cpu"] {
         let (shares, both) = inside(&format!("{file}.jsonl.zst"));
-        assert!(shares >= 43 && both >= 41, "{file}: shares {shares}, shares and waits {both} of 45");
+        assert!(
+            shares >= 43 && both >= 41,
+            "{file}: shares {shares}, shares and waits {both} of 45"
+        );
     }
 }
 
@@ -46,30 +53,40 @@ fn runs_of_7_2_stay_as_near_as_they_were() {
     assert!(shares >= 45 && both >= 40, "shares {shares}, shares and waits {both} of 45");
 }
 
-/// Slices that end by a timer make ties of less than a microsecond all the time (ten equal hogs: one choice in three is
-/// equal); what counts is how few differ by more.
+/// Slices that end by a timer make ties of less than a microsecond all the time (ten equal hogs:
+/// one choice in three is equal); what counts is how few differ by more.
 #[test]
 fn replayed_choices_of_7_2_stay_as_equal_as_they_were() {
     let mut sum = Replayed::default();
     for record in records("7.2.13.jsonl.zst") {
-        sum.add(replay_one(&record, &Preset::of(&record, None).expect("a preset")).expect("a replay"));
+        sum.add(
+            replay_one(&record, &Preset::of(&record, None).expect("a preset")).expect("a replay"),
+        );
     }
     let far = sum.beyond(20_000) as f64 / sum.switches as f64;
-    assert!(sum.equal() > 0.895 && far < 0.016, "{} equal, {far} differ by more than 20 us", sum.equal());
+    assert!(
+        sum.equal() > 0.895 && far < 0.016,
+        "{} equal, {far} differ by more than 20 us",
+        sum.equal()
+    );
 }
 
 #[test]
 fn replayed_choices_stay_as_equal_as_they_were() {
-    for (file, least) in
-        [("6.1.192", 9940), ("6.1.192.knobs8cpu", 9950), ("6.12.95", 9840), ("6.12.95.knobs8cpu", 9900)]
-    {
+    for (file, least) in [
+        ("6.1.192", 9940),
+        ("6.1.192.knobs8cpu", 9950),
+        ("6.12.95", 9840),
+        ("6.12.95.knobs8cpu", 9900),
+    ] {
         let part = equal(&format!("{file}.jsonl.zst"));
         assert!(part >= least, "{file}: {part} of 10000 choices are equal, {least} were");
     }
 }
 
-/// The figures come from the rules: with one of them off, the replay is far worse. Both kinds of error count:
-/// switches to another task, and reschedules that would have switched where the kernel did not.
+/// The figures come from the rules: with one of them off, the replay is far worse. Both kinds of
+/// error count: switches to another task, and reschedules that would have switched where the kernel
+/// did not.
 #[test]
 fn a_wrong_rule_is_seen() {
     let records = records("6.12.95.jsonl.zst");

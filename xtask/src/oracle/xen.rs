@@ -1,11 +1,11 @@
-//! Xen's decision logs: runs each scenario of a `xen-*.jsonl` file on a free machine and compares every
-//! decision, value by value.
+//! Xen's decision logs: runs each scenario of a `xen-*.jsonl` file on a free machine and compares
+//! every decision, value by value.
 
 use super::data;
 use anyhow::{Context, Result, bail, ensure};
 use schedlab_model::{
-    Amount, ChannelId, ChannelSpec, CpuId, CpuSet, Draw, GroupId, GroupSpec, Ns, Op, Program, SourceKind,
-    SourceSpec, Start, TaskId, TaskSpec, Topology, Workload,
+    Amount, ChannelId, ChannelSpec, CpuId, CpuSet, Draw, GroupId, GroupSpec, Ns, Op, Program,
+    SourceKind, SourceSpec, Start, TaskId, TaskSpec, Topology, Workload,
 };
 use schedlab_scheduler::{Cx, Pick, Prev, Scheduler, SchedulerSpec, registry};
 use schedlab_sim::{Costs, Machine, RunOptions, TickSkew};
@@ -91,10 +91,14 @@ fn outcomes(path: &Path) -> Result<Vec<(Record, Vec<Decision>)>> {
 /// `xen-credit2-4.20.0.jsonl` → `4.20`.
 fn version_of(path: &Path) -> Result<String> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let version = name.split(".jsonl").next().and_then(|stem| stem.rsplit('-').next()).unwrap_or_default();
+    let version =
+        name.split(".jsonl").next().and_then(|stem| stem.rsplit('-').next()).unwrap_or_default();
     match version.rsplit_once('.') {
         Some((minor, _)) => Ok(minor.to_owned()),
-        None => bail!("{}: the name must end in a version, such as xen-credit-4.20.0.jsonl", path.display()),
+        None => bail!(
+            "{}: the name must end in a version, such as xen-credit-4.20.0.jsonl",
+            path.display()
+        ),
     }
 }
 
@@ -138,7 +142,10 @@ fn read(lines: &[String], version: &str) -> Result<Scenario> {
         reader.line(line).with_context(|| format!("scenario line `{line}`"))?;
     }
     let cores = reader.cpus / reader.sockets / reader.threads;
-    ensure!(cores * reader.sockets * reader.threads == reader.cpus, "CPUs do not fill the sockets evenly");
+    ensure!(
+        cores * reader.sockets * reader.threads == reader.cpus,
+        "CPUs do not fill the sockets evenly"
+    );
     let topology = Topology::regular(reader.sockets, 1, cores, reader.threads);
     let costs = Costs { timer_late_ns: Ns(1), ..Costs::default() };
     Ok(Scenario {
@@ -309,7 +316,12 @@ mod tests {
         let outcomes = outcomes(&path).unwrap();
         assert_eq!(outcomes.len(), 30);
         for (record, got) in outcomes {
-            assert_eq!(first_difference(&record.decisions, &got), None, "{file}, seed {}", record.seed);
+            assert_eq!(
+                first_difference(&record.decisions, &got),
+                None,
+                "{file}, seed {}",
+                record.seed
+            );
         }
     }
 
@@ -336,7 +348,8 @@ mod tests {
     /// The comparison would notice.
     #[test]
     fn another_rate_limit_differs() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../oracles/xen/xen-credit2-4.20.0.jsonl.zst");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../oracles/xen/xen-credit2-4.20.0.jsonl.zst");
         let text = data::read_text(&path).unwrap();
         let record: Record = serde_json::from_str(text.lines().next().unwrap()).unwrap();
         let mut scenario = read(&record.scenario, "4.20").unwrap();

@@ -57,15 +57,20 @@ pub(super) fn all(root: &Path, oracles: bool) -> Result<Vec<Case>> {
     add(&["published", "--json"], &[]);
     for scenario in &scenarios {
         add(&["compare", scenario, "--json"], &[]);
-        let (one, tasks) =
-            (&["show", scenario, "--tasks", "--json"], &["show", scenario, "--timehist", "--top", "500"]);
+        let (one, tasks) = (
+            &["show", scenario, "--tasks", "--json"],
+            &["show", scenario, "--timehist", "--top", "500"],
+        );
         add(one, &[]);
         add(tasks, &[]);
     }
     for recording in &recordings {
         add(&["compare", recording, "--json"], &[]);
         for variant in VARIANTS {
-            add(&["compare", recording, "--variant", variant, "--scheduler", "linux-6.1", "--json"], &[]);
+            add(
+                &["compare", recording, "--variant", variant, "--scheduler", "linux-6.1", "--json"],
+                &[],
+            );
         }
         for analysis in ANALYSES {
             let arguments: Vec<&str> =
@@ -95,7 +100,10 @@ fn export(recording: &str, add: &mut impl FnMut(&[&str], &[&str])) {
         &["export", recording, "--ftrace", "{out}/a.txt", "--perf-script", "{out}/b.txt"],
         &["a.txt", "b.txt"],
     );
-    add(&["export", recording, "--csv", "{out}/csv"], &["csv/events.csv", "csv/tasks.csv", "csv/waits.csv"]);
+    add(
+        &["export", recording, "--csv", "{out}/csv"],
+        &["csv/events.csv", "csv/tasks.csv", "csv/waits.csv"],
+    );
 }
 
 /// Real decisions of Xen and of Linux against the models.
@@ -135,7 +143,10 @@ mod tests {
     fn every_recording_and_scenario_is_asked() {
         let cases = all(&crate::tree::root(), true).unwrap();
         let with = |part: &str| cases.iter().filter(|case| case.name().contains(part)).count();
-        assert!(with("compare scenarios/two-hogs.toml") == 1 && with("compare recordings/two-yes.slt") == 4);
+        assert!(
+            with("compare scenarios/two-hogs.toml") == 1
+                && with("compare recordings/two-yes.slt") == 4
+        );
         assert!(with("show recordings/two-yes.slt") == ANALYSES.len() && with("oracle ") >= 14);
     }
 }

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-/// A text of at least this many words is a sentence, which may read differently; a shorter one is a name.
+/// A text of at least this many words is a sentence, which may read differently; a shorter one is a
+/// name.
 const SENTENCE_WORDS: usize = 4;
 
 /// What a comparison found.
@@ -26,7 +27,11 @@ impl Comparison {
             _ if old == new => self.same += 1,
             _ if name.is_empty() && self.lines(old, new) => {}
             _ => {
-                let at = old.iter().zip(new).position(|(a, b)| a != b).unwrap_or(old.len().min(new.len()));
+                let at = old
+                    .iter()
+                    .zip(new)
+                    .position(|(a, b)| a != b)
+                    .unwrap_or(old.len().min(new.len()));
                 let line = old[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
                 let name = if name.is_empty() { "output" } else { name };
                 self.differences.push(format!("{name}: differs from line {line} on"));
@@ -34,13 +39,15 @@ impl Comparison {
         }
     }
 
-    /// Whether two printed texts differ only in the words of their sentences. What a file holds is compared byte by byte.
+    /// Whether two printed texts differ only in the words of their sentences. What a file holds is
+    /// compared byte by byte.
     fn lines(&mut self, old: &[u8], new: &[u8]) -> bool {
         let (old, new) = (String::from_utf8_lossy(old), String::from_utf8_lossy(new));
         let (old, new): (Vec<_>, Vec<_>) = (old.lines().collect(), new.lines().collect());
         let pairs = || old.iter().zip(&new).filter(|(old, new)| old != new);
-        let reads_differently =
-            |old: &str, new: &str| is_sentence(old) && is_sentence(new) && numbers(old).eq(numbers(new));
+        let reads_differently = |old: &str, new: &str| {
+            is_sentence(old) && is_sentence(new) && numbers(old).eq(numbers(new))
+        };
         if old.len() != new.len() || !pairs().all(|(old, new)| reads_differently(old, new)) {
             return false;
         }
@@ -63,7 +70,11 @@ impl Comparison {
             }
             (Value::Array(old), Value::Array(new)) => {
                 if old.len() != new.len() {
-                    self.differences.push(format!("{path}: {} entries -> {}", old.len(), new.len()));
+                    self.differences.push(format!(
+                        "{path}: {} entries -> {}",
+                        old.len(),
+                        new.len()
+                    ));
                 }
                 for (index, (old, new)) in old.iter().zip(new).enumerate() {
                     self.values(&format!("{path}[{index}]"), old, new);
@@ -123,7 +134,10 @@ mod tests {
         assert!(found.differences.is_empty(), "{found:?}");
         assert_eq!((found.same, found.added, found.sentences.len()), (1, 1, 1));
         // Of two words it is a name.
-        assert_eq!(compare(r#"{"a": "batch idle"}"#, r#"{"a": "batch nice"}"#).differences.len(), 1);
+        assert_eq!(
+            compare(r#"{"a": "batch idle"}"#, r#"{"a": "batch nice"}"#).differences.len(),
+            1
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! `cargo xtask same-results OLD NEW`: a change that must change no result is held to that. Both programs do the same
-//! things with the same inputs, and every number and every name that OLD prints must be in what NEW prints.
+//! `cargo xtask same-results OLD NEW`: a change that must change no result is held to that. Both
+//! programs do the same things with the same inputs, and every number and every name that OLD
+//! prints must be in what NEW prints.
 
 mod cases;
 mod json;
@@ -25,14 +26,16 @@ struct State {
 }
 
 impl State {
-    /// Returns the programs of `path`: a `schedlab`, or a checkout in which it is built for release.
+    /// Returns the programs of `path`: a `schedlab`, or a checkout in which it is built for
+    /// release.
     fn at(path: &str) -> Result<State> {
         let path = std::fs::canonicalize(path)
             .with_context(|| format!("{path}: neither a program nor a checkout"))?;
         if path.is_file() {
             return Ok(State { schedlab: path, xtask: None });
         }
-        let [schedlab, xtask] = ["schedlab", "xtask"].map(|name| path.join("target/release").join(name));
+        let [schedlab, xtask] =
+            ["schedlab", "xtask"].map(|name| path.join("target/release").join(name));
         ensure!(
             schedlab.is_file(),
             "{} does not exist: build it with `cargo build --release -p schedlab-cli -p xtask`",
@@ -48,8 +51,10 @@ impl State {
             (None, true) => bail!("no xtask beside {}", self.schedlab.display()),
         };
         std::fs::create_dir_all(scratch)?;
-        let arguments =
-            case.arguments.iter().map(|text| text.replace(cases::OUT, &scratch.display().to_string()));
+        let arguments = case
+            .arguments
+            .iter()
+            .map(|text| text.replace(cases::OUT, &scratch.display().to_string()));
         Command::new(program)
             .args(arguments)
             .current_dir(root)
@@ -62,7 +67,8 @@ impl State {
     }
 }
 
-/// Runs two programs with the same inputs: every number, name and key that OLD gives must be in what NEW gives; sentences may differ
+/// Runs two programs with the same inputs: every number, name and key that OLD gives must be in
+/// what NEW gives; sentences may differ
 #[derive(clap::Args, Debug)]
 pub(crate) struct SameResultsArgs {
     /// The program before a change, or a checkout with what it built for release
@@ -93,8 +99,9 @@ pub(crate) fn command(args: &SameResultsArgs) -> Result<ExitCode> {
     for (case, comparison) in &found {
         report(case, comparison);
     }
-    let sum =
-        |of: fn(&Comparison) -> usize| found.iter().map(|(_, comparison)| of(comparison)).sum::<usize>();
+    let sum = |of: fn(&Comparison) -> usize| {
+        found.iter().map(|(_, comparison)| of(comparison)).sum::<usize>()
+    };
     println!(
         "same-results: {} cases, {failed} differ; {} values the same, {} keys new, {} sentences read differently",
         found.len(),
@@ -105,7 +112,8 @@ pub(crate) fn command(args: &SameResultsArgs) -> Result<ExitCode> {
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// Runs every case with both programs, two at a time for each CPU pair, and keeps the order of the cases.
+/// Runs every case with both programs, two at a time for each CPU pair, and keeps the order of the
+/// cases.
 fn compare_all<'a>(
     cases: &'a [Case],
     old: &State,
@@ -160,18 +168,19 @@ impl Said {
             // A program that refuses writes nothing: the exit code tells.
             files.push((name.clone(), std::fs::read(scratch.join(name)).unwrap_or_default()));
         }
-        let errors =
-            String::from_utf8_lossy(&output.stderr).replace(&scratch.display().to_string(), cases::OUT);
-        let printed =
-            String::from_utf8_lossy(&output.stdout).replace(&scratch.display().to_string(), cases::OUT);
+        let errors = String::from_utf8_lossy(&output.stderr)
+            .replace(&scratch.display().to_string(), cases::OUT);
+        let printed = String::from_utf8_lossy(&output.stdout)
+            .replace(&scratch.display().to_string(), cases::OUT);
         Ok(Said { code: output.status.code(), printed: printed.into_bytes(), errors, files })
     }
 
     fn compare(&self, new: &Said) -> Comparison {
         let mut comparison = Comparison::default();
         if self.code != new.code {
-            let code =
-                |said: &Said| format!("{:?} {}", said.code, said.errors.lines().next().unwrap_or_default());
+            let code = |said: &Said| {
+                format!("{:?} {}", said.code, said.errors.lines().next().unwrap_or_default())
+            };
             comparison.differences.push(format!("exit code: {} -> {}", code(self), code(new)));
         }
         comparison.texts("", &self.printed, &new.printed);

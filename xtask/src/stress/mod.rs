@@ -1,9 +1,10 @@
-//! `cargo xtask stress`: random scenarios (`schedlab generate`) under all assertions of the engine, an observer that knows
-//! only the events, and three runs each: twice alike, and once with every tick delivered (not nested machines); all three
-//! must give the same events. A scenario that fails is made as small as it goes and kept as a file for `schedlab compare`.
+//! `cargo xtask stress`: random scenarios (`schedlab generate`) under all assertions of the engine,
+//! an observer that knows only the events, and three runs each: twice alike, and once with every
+//! tick delivered (not nested machines); all three must give the same events. A scenario that fails
+//! is made as small as it goes and kept as a file for `schedlab compare`.
 //!
-//! Each case runs in another process ([`worker`]) within a limit of events and of CPU time, so that nothing that a case does
-//! ends the run.
+//! Each case runs in another process ([`worker`]) within a limit of events and of CPU time, so that
+//! nothing that a case does ends the run.
 
 mod options;
 mod planted;
@@ -25,7 +26,8 @@ const HANGS: Duration = Duration::from_secs(2);
 /// How often the run says where it is.
 const PROGRESS: Duration = Duration::from_secs(10);
 
-/// Runs cases from `--seed` on until the time is over or `--runs` are done; stops at the first failure.
+/// Runs cases from `--seed` on until the time is over or `--runs` are done; stops at the first
+/// failure.
 pub(crate) fn command(options: &StressArgs) -> Result<ExitCode> {
     if let Some(plant) = &options.worker {
         return worker::run(plant);
@@ -63,8 +65,8 @@ pub(crate) fn command(options: &StressArgs) -> Result<ExitCode> {
 
 /// `--file`: one scenario.
 fn one(options: &StressArgs, worker: &mut Worker, file: &PathBuf) -> Result<ExitCode> {
-    let text =
-        std::fs::read_to_string(file).with_context(|| format!("{}: cannot be read", file.display()))?;
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("{}: cannot be read", file.display()))?;
     Ok(match worker.trial(&text, options.case)? {
         Verdict::Ran(events) => {
             println!("stress: {}: {events} events, no failure", file.display());
@@ -124,10 +126,13 @@ fn keep(
     (mut small, how, spent): (Draft, String, String),
 ) -> Result<()> {
     let how = if how.is_empty() { what } else { &how };
-    small.comments.push("What is left of it when everything goes that it fails without.".to_owned());
+    small
+        .comments
+        .push("What is left of it when everything goes that it fails without.".to_owned());
     small.comments.push(format!("{}: {how}", fault.name()));
     let (text, path) = (small.to_toml(), options.folder.join(name));
-    std::fs::write(&path, &text).with_context(|| format!("{}: cannot be written", path.display()))?;
+    std::fs::write(&path, &text)
+        .with_context(|| format!("{}: cannot be written", path.display()))?;
     println!("stress: as small as it goes ({spent}): {}\n\n{text}", path.display());
     let plant = match options.plant.as_str() {
         "none" => String::new(),

@@ -7,8 +7,9 @@ use schedlab_scheduler::registry;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Runs random machines, workloads, schedulers and agents under every assertion of the engine; what fails is made small and kept
-/// in target/stress, as a scenario for `schedlab compare FILE --assert`
+/// Runs random machines, workloads, schedulers and agents under every assertion of the engine; what
+/// fails is made small and kept in target/stress, as a scenario for
+/// `schedlab compare FILE --assert`
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct StressArgs {
     /// Begin with this case; a failure names the case that repeats it
@@ -35,7 +36,8 @@ pub(crate) struct StressArgs {
     /// Go on after a failure
     #[arg(long)]
     pub(super) keep_going: bool,
-    /// A fault in a copy of each scheduler, which must be found: forgets, anywhere, tickless, unsteady, spins, panics, overflows
+    /// A fault in a copy of each scheduler, which must be found: forgets, anywhere, tickless,
+    /// unsteady, spins, panics, overflows
     #[arg(long, value_name = "FAULT", default_value = "none", value_parser = plant)]
     pub(super) plant: String,
     /// This scenario instead of random ones
@@ -80,7 +82,8 @@ pub(crate) fn time(value: &str) -> Result<Duration> {
             return Ok(Duration::from_secs(seconds * u64::from(count)));
         }
     }
-    let time: Ns = value.parse().with_context(|| format!("{value}: a time such as 10s, 5m or 1h"))?;
+    let time: Ns =
+        value.parse().with_context(|| format!("{value}: a time such as 10s, 5m or 1h"))?;
     Ok(Duration::from_nanos(time.0))
 }
 

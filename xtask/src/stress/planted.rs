@@ -1,5 +1,5 @@
-//! Faults planted in a copy of a scheduler: what the assertions are for. `cargo xtask stress --plant forgets --scheduler rr`
-//! must fail.
+//! Faults planted in a copy of a scheduler: what the assertions are for.
+//! `cargo xtask stress --plant forgets --scheduler rr` must fail.
 
 use anyhow::{Result, bail};
 use schedlab_model::{CpuId, Ns, TaskId};
@@ -44,7 +44,8 @@ pub(super) fn find(name: &str) -> Result<Planted> {
         return Ok(Planted::None);
     }
     let Some((fault, ..)) = ALL.iter().find(|(_, known, _)| *known == name) else {
-        let list: Vec<String> = ALL.iter().map(|(_, name, what)| format!("{name} ({what})")).collect();
+        let list: Vec<String> =
+            ALL.iter().map(|(_, name, what)| format!("{name} ({what})")).collect();
         bail!("--plant {name}: there are {}", list.join(", "));
     };
     Ok(*fault)

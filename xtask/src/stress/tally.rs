@@ -40,10 +40,15 @@ impl Tally {
     /// Lines on what ran where, and why the rest did not.
     pub(super) fn particulars(&self) -> String {
         let list = |counts: Vec<(&str, u64)>| -> String {
-            counts.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
+            counts
+                .iter()
+                .map(|(name, count)| format!("{name} {count}"))
+                .collect::<Vec<_>>()
+                .join(", ")
         };
         let places = list(self.places.iter().map(|(name, count)| (*name, *count)).collect());
-        let schedulers = list(self.schedulers.iter().map(|(name, count)| (name.as_str(), *count)).collect());
+        let schedulers =
+            list(self.schedulers.iter().map(|(name, count)| (name.as_str(), *count)).collect());
         let mut text = format!("  ran {places}\n  {schedulers}\n");
         for (why, count) in &self.why {
             text += &format!("  refused {count}: {why}\n");
@@ -56,7 +61,10 @@ impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Tally { done, ran, events, refused, failed, .. } = self;
         let events = *events as f64 / 1e6;
-        write!(f, "{done} cases, {ran} ran ({events:.1} M events), {refused} refused, {failed} failed")
+        write!(
+            f,
+            "{done} cases, {ran} ran ({events:.1} M events), {refused} refused, {failed} failed"
+        )
     }
 }
 

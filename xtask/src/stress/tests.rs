@@ -24,7 +24,9 @@ fn caught(scheduler: &str, fault: Planted) -> Option<(Fault, String, String)> {
     let build = builder(fault);
     (1..=60).find_map(|seed| {
         let draft = generate::draft(seed, Some(scheduler)).unwrap();
-        let Verdict::Failed(fault, how) = generate::trial(&draft.to_toml(), &build) else { return None };
+        let Verdict::Failed(fault, how) = generate::trial(&draft.to_toml(), &build) else {
+            return None;
+        };
         let mut left = 300;
         let small = generate::shrink(&draft, |smaller| {
             if left == 0 {
@@ -53,9 +55,11 @@ fn a_planted_fault_is_caught_and_shrunk() {
     assert!(small.matches("[[task]]").count() <= 2, "{small}");
     let (fault, how, _) = caught("rr", Planted::Anywhere).expect("a wrong pick is found");
     assert!(fault == Fault::Contract && how.contains("it picked"), "{how}");
-    let (fault, how, _) = caught("linux-6.1", Planted::Tickless).expect("ticks that matter are found");
+    let (fault, how, _) =
+        caught("linux-6.1", Planted::Tickless).expect("ticks that matter are found");
     assert!(fault == Fault::Ticks, "{how}");
-    let (fault, how, _) = caught("rr", Planted::Unsteady).expect("a run that cannot be repeated is found");
+    let (fault, how, _) =
+        caught("rr", Planted::Unsteady).expect("a run that cannot be repeated is found");
     assert!(fault == Fault::Unsteady, "{how}");
     let (fault, how, _) = caught("linux-2.6.22", Planted::Panics).expect("a panic is found");
     assert!(fault == Fault::Panic && how.contains("planted"), "{how}");
@@ -73,7 +77,8 @@ fn every_planted_fault_has_a_name() {
 #[test]
 fn what_was_found_is_repaired() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/stress/found");
-    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    let mut files: Vec<_> =
+        std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
     files.sort();
     assert!(files.len() >= 3, "{files:?}");
     for file in files {

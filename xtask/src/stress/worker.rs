@@ -1,6 +1,6 @@
-//! Trials in another process, so that a case that hangs, exhausts the stack or takes all memory is a failure like any
-//! other. Parent to worker: the length of a scenario in a line, then the scenario. Worker to parent: a line with what
-//! became of it.
+//! Trials in another process, so that a case that hangs, exhausts the stack or takes all memory is
+//! a failure like any other. Parent to worker: the length of a scenario in a line, then the
+//! scenario. Worker to parent: a line with what became of it.
 
 use super::planted;
 use crate::fuzz::{cpu_time, limited};

@@ -1,5 +1,5 @@
-//! What a text names exists: files, sections, chores of `cargo xtask`, targets of make. (Commands of `schedlab` are asked of the
-//! program itself, in `crates/cli/tests/it/documented.rs`.)
+//! What a text names exists: files, sections, chores of `cargo xtask`, targets of make. (Commands
+//! of `schedlab` are asked of the program itself, in `crates/cli/tests/it/documented.rs`.)
 
 use crate::finding::Finding;
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,7 +73,8 @@ impl Known {
             anchors.insert(file.clone(), of_page.iter().map(|heading| anchor(heading)).collect());
             headings.insert(file.clone(), of_page);
         }
-        let target = |line: &str| Some(line.split_once(':')?.0.to_owned()).filter(|name| is_target(name));
+        let target =
+            |line: &str| Some(line.split_once(':')?.0.to_owned()).filter(|name| is_target(name));
         let targets = makefile.lines().filter_map(target).collect();
         Known { paths, anchors, headings, targets, chores: crate::chores() }
     }
@@ -111,7 +112,9 @@ impl Known {
 
     /// The list of the documents names each of them.
     fn list(&self, content: &str, findings: &mut Vec<Finding>) {
-        for page in self.paths.iter().filter(|path| path.starts_with("docs/") && path.ends_with(".md")) {
+        for page in
+            self.paths.iter().filter(|path| path.starts_with("docs/") && path.ends_with(".md"))
+        {
             let name = page.strip_prefix("docs/").unwrap_or(page);
             // Fact sheets have a list of their own.
             let listed = name.starts_with("sources/") || content.contains(&format!("]({name})"));
@@ -132,7 +135,9 @@ impl Known {
             let path = if path.is_empty() { file.to_owned() } else { beside(file, path) };
             if !self.paths.contains(path.trim_end_matches('/')) {
                 say(format!("links to `{target}`, and there is no {path}"));
-            } else if !name.is_empty() && !self.anchors.get(&path).is_some_and(|all| all.contains(name)) {
+            } else if !name.is_empty()
+                && !self.anchors.get(&path).is_some_and(|all| all.contains(name))
+            {
                 say(format!("links to `#{name}`, which is no heading of {path}"));
             }
         }
@@ -153,7 +158,8 @@ impl Known {
         for word in words(text) {
             let Some(word) = plain_path(word) else { continue };
             let ours = word.split_once('/').is_some_and(|(first, _)| FOLDERS.contains(&first));
-            let by_its_end = BY_THEIR_END.iter().any(|end| word.ends_with(end) && word.len() > end.len());
+            let by_its_end =
+                BY_THEIR_END.iter().any(|end| word.ends_with(end) && word.len() > end.len());
             if ours && !self.has(word) || !ours && by_its_end && !self.ends(word) {
                 say(format!("names `{word}`, which does not exist"));
             }
@@ -174,11 +180,14 @@ impl Known {
         let name = name.trim_start_matches("../");
         let parts: Vec<&str> = name.split('*').collect();
         self.paths.iter().any(|known| {
-            let mut starts = std::iter::once(0).chain(known.match_indices('/').map(|(at, _)| at + 1));
+            let mut starts =
+                std::iter::once(0).chain(known.match_indices('/').map(|(at, _)| at + 1));
             // A path from a crate's name leaves out its folder `src`.
             let short = known.replace("/src/", "/");
-            let mut short_starts = std::iter::once(0).chain(short.match_indices('/').map(|(at, _)| at + 1));
-            starts.any(|at| fits(&known[at..], &parts)) || short_starts.any(|at| fits(&short[at..], &parts))
+            let mut short_starts =
+                std::iter::once(0).chain(short.match_indices('/').map(|(at, _)| at + 1));
+            starts.any(|at| fits(&known[at..], &parts))
+                || short_starts.any(|at| fits(&short[at..], &parts))
         })
     }
 
@@ -186,16 +195,20 @@ impl Known {
     fn sections(&self, text: &str, say: &mut dyn FnMut(String)) {
         for (at, _) in text.match_indices(".md") {
             let rest = text[at + 3..].trim_start_matches([')', '`', ',', ' ']);
-            let Some(rest) = rest.strip_prefix("section ").or_else(|| rest.strip_prefix('§')) else {
+            let Some(rest) = rest.strip_prefix("section ").or_else(|| rest.strip_prefix('§'))
+            else {
                 continue;
             };
-            let number: String = rest.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect();
+            let number: String =
+                rest.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect();
             let number = number.trim_end_matches('.');
             let begin = text[..at].rfind(|c: char| !is_of_path(c)).map_or(0, |at| at + 1);
             let name = format!("{}.md", &text[begin..at]);
             let name = name.trim_start_matches("../");
-            let page =
-                self.headings.iter().find(|(page, _)| **page == name || page.ends_with(&format!("/{name}")));
+            let page = self
+                .headings
+                .iter()
+                .find(|(page, _)| **page == name || page.ends_with(&format!("/{name}")));
             let Some((page, headings)) = page else { continue };
             let fits = |heading: &String| {
                 heading.strip_prefix(number).is_some_and(|rest| rest.starts_with(['.', ' ']))
@@ -209,12 +222,19 @@ impl Known {
     /// `cargo xtask CHORE --option` and `make TARGET` in code spans and blocks.
     fn chores(&self, text: &str, say: &mut dyn FnMut(String)) {
         for after in text.split("cargo xtask ").skip(1) {
-            let mut words =
-                after.split(['`', '#', '|', ')', ']']).next().unwrap_or_default().split_whitespace();
-            let Some(chore) = words.next().map(|word| word.trim_matches(['.', ',', ';', ':'])) else {
+            let mut words = after
+                .split(['`', '#', '|', ')', ']'])
+                .next()
+                .unwrap_or_default()
+                .split_whitespace();
+            let Some(chore) = words.next().map(|word| word.trim_matches(['.', ',', ';', ':']))
+            else {
                 continue;
             };
-            if chore.is_empty() || chore == "help" || !chore.starts_with(|c: char| c.is_ascii_lowercase()) {
+            if chore.is_empty()
+                || chore == "help"
+                || !chore.starts_with(|c: char| c.is_ascii_lowercase())
+            {
                 continue;
             }
             let Some(known) = self.chores.find_subcommand(chore) else {
@@ -222,10 +242,14 @@ impl Known {
                 continue;
             };
             // What comes behind `--` is another program's.
-            for option in words.take_while(|word| *word != "--").filter(|word| word.starts_with("--")) {
+            for option in
+                words.take_while(|word| *word != "--").filter(|word| word.starts_with("--"))
+            {
                 let option = option.trim_end_matches(['.', ',', ';', ':']);
                 let name = option.split('=').next().map(|name| name.trim_start_matches('-'));
-                if name != Some("help") && !known.get_arguments().any(|known| known.get_long() == name) {
+                if name != Some("help")
+                    && !known.get_arguments().any(|known| known.get_long() == name)
+                {
                     say(format!("`cargo xtask {chore}` has no option {option}"));
                 }
             }
@@ -348,8 +372,8 @@ mod tests {
             "README.md",
         ];
         let files: Vec<String> = files.map(str::to_owned).into();
-        let page =
-            "# Facts\n## 5. Machines\n### 5.1 The paper's table\n```sh\n# no heading\n```\n".to_owned();
+        let page = "# Facts\n## 5. Machines\n### 5.1 The paper's table\n```sh\n# no heading\n```\n"
+            .to_owned();
         let pages = [(files[0].clone(), page)];
         let known = Known::from_texts(&files, &pages, "test: build  ## Every test\n");
         let mut findings = Vec::new();
@@ -393,7 +417,8 @@ mod tests {
             );
         }
         let none = concat!("docs/", "none.md");
-        for (file, text) in [("a.rs", "    /// See {}."), ("a.toml", "# {}"), ("a.rs", "print(\"see {}\");")]
+        for (file, text) in
+            [("a.rs", "    /// See {}."), ("a.toml", "# {}"), ("a.rs", "print(\"see {}\");")]
         {
             assert_eq!(said(file, &text.replace("{}", none)).len(), 1, "{text}");
         }

@@ -18,16 +18,23 @@ pub(super) fn check(
     for target in metadata.packages.iter().flat_map(|package| &package.targets) {
         reach(root, &relative(root, &target.src_path), true, &known, &mut reached)?;
     }
-    for manifest in files.iter().filter(|file| file.starts_with("fuzz/") && file.ends_with("Cargo.toml")) {
+    for manifest in
+        files.iter().filter(|file| file.starts_with("fuzz/") && file.ends_with("Cargo.toml"))
+    {
         fuzz_targets(root, manifest, &known, &mut reached)?;
     }
     for file in files.iter().filter(|file| file.ends_with(".rs") && !reached.contains(*file)) {
-        findings.push(Finding::new(file, 0, "is dead: no `mod` reaches it from a target of its crate"));
+        findings.push(Finding::new(
+            file,
+            0,
+            "is dead: no `mod` reaches it from a target of its crate",
+        ));
     }
     Ok(())
 }
 
-/// `fuzz/` is a workspace of its own (it needs a nightly compiler), so its targets are read as text.
+/// `fuzz/` is a workspace of its own (it needs a nightly compiler), so its targets are read as
+/// text.
 fn fuzz_targets(
     root: &Path,
     manifest: &str,
@@ -36,7 +43,9 @@ fn fuzz_targets(
 ) -> Result<()> {
     let folder = manifest.trim_end_matches("Cargo.toml");
     for line in std::fs::read_to_string(root.join(manifest))?.lines() {
-        if let Some(path) = line.trim().strip_prefix("path = \"").and_then(|rest| rest.strip_suffix('"')) {
+        if let Some(path) =
+            line.trim().strip_prefix("path = \"").and_then(|rest| rest.strip_suffix('"'))
+        {
             let file = format!("{folder}{path}");
             if known.contains(file.as_str()) {
                 reach(root, &file, true, known, reached)?;
@@ -46,7 +55,8 @@ fn fuzz_targets(
     Ok(())
 }
 
-/// Adds `file` and every module file below it. `top`: its modules lie beside it, not in a folder of its name.
+/// Adds `file` and every module file below it. `top`: its modules lie beside it, not in a folder of
+/// its name.
 fn reach(
     root: &Path,
     file: &str,
@@ -79,9 +89,13 @@ fn modules(folder: &str, below: &str, items: &[syn::Item]) -> Vec<Vec<String>> {
         let syn::Item::Mod(module) = item else { continue };
         let name = module.ident.to_string();
         match (&module.content, path_attribute(&module.attrs)) {
-            (Some((_, inner)), _) => found.extend(modules(folder, &format!("{below}/{name}"), inner)),
+            (Some((_, inner)), _) => {
+                found.extend(modules(folder, &format!("{below}/{name}"), inner))
+            }
             (None, Some(path)) => found.push(vec![join(folder, &path)]),
-            (None, None) => found.push(vec![format!("{below}/{name}.rs"), format!("{below}/{name}/mod.rs")]),
+            (None, None) => {
+                found.push(vec![format!("{below}/{name}.rs"), format!("{below}/{name}/mod.rs")])
+            }
         }
     }
     found
@@ -90,7 +104,9 @@ fn modules(folder: &str, below: &str, items: &[syn::Item]) -> Vec<Vec<String>> {
 fn path_attribute(attributes: &[syn::Attribute]) -> Option<String> {
     attributes.iter().find_map(|attribute| {
         let syn::Meta::NameValue(pair) = &attribute.meta else { return None };
-        let syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) = &pair.value else { return None };
+        let syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) = &pair.value else {
+            return None;
+        };
         pair.path.is_ident("path").then(|| text.value())
     })
 }
@@ -115,7 +131,8 @@ mod tests {
     #[test]
     fn modules_are_found_beside_below_and_by_path() {
         let parsed =
-            syn::parse_file("mod a; mod b { mod c; } #[path = \"../d.rs\"] mod d; fn f() {}").unwrap();
+            syn::parse_file("mod a; mod b { mod c; } #[path = \"../d.rs\"] mod d; fn f() {}")
+                .unwrap();
         let found = modules("x/src", "x/src", &parsed.items);
         assert_eq!(found[0], ["x/src/a.rs", "x/src/a/mod.rs"]);
         assert_eq!(found[1][0], "x/src/b/c.rs");

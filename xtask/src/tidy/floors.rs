@@ -94,7 +94,11 @@ const fn floor(name: &'static str, own: &'static [&'static str]) -> Floor {
     Floor { name, own, external: None, pure: false, may_be_unsafe: false }
 }
 
-const fn pure(name: &'static str, own: &'static [&'static str], external: &'static [&'static str]) -> Floor {
+const fn pure(
+    name: &'static str,
+    own: &'static [&'static str],
+    external: &'static [&'static str],
+) -> Floor {
     Floor { name, own, external: Some(external), pure: true, may_be_unsafe: false }
 }
 
@@ -141,12 +145,18 @@ pub(super) const FLOORS: &[Floor] = &[
         may_be_unsafe: true,
         ..floor("schedlab-host", &["schedlab-model"])
     },
-    Floor { external: Some(&[]), ..floor("schedlab-replay", &["schedlab-model", "schedlab-trace"]) },
+    Floor {
+        external: Some(&[]),
+        ..floor("schedlab-replay", &["schedlab-model", "schedlab-trace"])
+    },
     // For tests only: nobody may depend on it but as a dev-dependency.
     floor("schedlab-testing", &[]),
     floor("schedlab-live", MEASURING),
     floor("schedlab-measure", MEASURING),
-    floor("schedlab-ext", &["schedlab-model", "schedlab-scheduler", "schedlab-host", "schedlab-live"]),
+    floor(
+        "schedlab-ext",
+        &["schedlab-model", "schedlab-scheduler", "schedlab-host", "schedlab-live"],
+    ),
     floor("schedlab-report", &["schedlab-model", "schedlab-stats", "schedlab-trace"]),
     floor("schedlab-study", PREDICTING),
     Floor {
@@ -254,7 +264,10 @@ mod tests {
     fn package(name: &str, uses: &[(&str, Option<&str>)]) -> Metadata {
         let dependencies = uses
             .iter()
-            .map(|(name, kind)| Dependency { name: (*name).to_owned(), kind: kind.map(str::to_owned) })
+            .map(|(name, kind)| Dependency {
+                name: (*name).to_owned(),
+                kind: kind.map(str::to_owned),
+            })
             .collect();
         let package = Package {
             name: name.to_owned(),
@@ -274,7 +287,10 @@ mod tests {
 
     #[test]
     fn arrows_go_down_only() {
-        assert_eq!(found("schedlab-sim", &[("schedlab-scheduler", None), ("schedlab-model", None)]), 0);
+        assert_eq!(
+            found("schedlab-sim", &[("schedlab-scheduler", None), ("schedlab-model", None)]),
+            0
+        );
         assert_eq!(found("schedlab-sim", &[("schedlab-trace", None)]), 1);
         assert_eq!(found("schedlab-host", &[("schedlab-scheduler", None)]), 1);
         assert_eq!(found("schedlab-model", &[("rand", None), ("serde", None)]), 1);

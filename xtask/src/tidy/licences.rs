@@ -1,4 +1,5 @@
-//! Permissive licences only. The list is that of deny.toml; this check needs no cargo-deny and no network.
+//! Permissive licences only. The list is that of deny.toml; this check needs no cargo-deny and no
+//! network.
 
 use crate::finding::Finding;
 use crate::tree;
@@ -26,12 +27,15 @@ pub(super) fn check(root: &Path, findings: &mut Vec<Finding>) -> Result<()> {
 
 /// The entries of `allow = [...]`.
 fn allow_list(text: &str) -> Result<Vec<String>> {
-    let Some((_, rest)) = text.split_once("allow = [") else { bail!("{DENY}: no `allow = [` list") };
+    let Some((_, rest)) = text.split_once("allow = [") else {
+        bail!("{DENY}: no `allow = [` list")
+    };
     let list = rest.split(']').next().unwrap_or_default();
     Ok(list.split('"').skip(1).step_by(2).map(str::to_owned).collect())
 }
 
-/// Whether an SPDX expression (`OR`, `AND`, `WITH`, parentheses; `/` as old crates write OR) is satisfied.
+/// Whether an SPDX expression (`OR`, `AND`, `WITH`, parentheses; `/` as old crates write OR) is
+/// satisfied.
 fn permitted(expression: &str, allowed: &[String]) -> bool {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
@@ -82,16 +86,22 @@ mod tests {
 
     #[test]
     fn expressions_are_understood() {
-        let allowed =
-            allow_list("[licenses]\nallow = [\n  \"MIT\",\n  \"Apache-2.0 WITH LLVM-exception\",\n]\n")
-                .unwrap();
+        let allowed = allow_list(
+            "[licenses]\nallow = [\n  \"MIT\",\n  \"Apache-2.0 WITH LLVM-exception\",\n]\n",
+        )
+        .unwrap();
         for good in ["MIT", "MIT/Apache-2.0", "GPL-2.0 OR MIT", "(MIT OR GPL-3.0) AND MIT"] {
             assert!(permitted(good, &allowed), "{good}");
         }
         assert!(permitted("Apache-2.0 WITH LLVM-exception", &allowed));
-        for bad in
-            ["", "GPL-2.0-only", "MIT AND GPL-2.0", "Apache-2.0", "(MIT OR GPL-3.0) AND GPL-3.0", "MIT )"]
-        {
+        for bad in [
+            "",
+            "GPL-2.0-only",
+            "MIT AND GPL-2.0",
+            "Apache-2.0",
+            "(MIT OR GPL-3.0) AND GPL-3.0",
+            "MIT )",
+        ] {
             assert!(!permitted(bad, &allowed), "{bad}");
         }
     }

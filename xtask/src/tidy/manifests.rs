@@ -12,7 +12,8 @@ pub(super) fn check(
     files: &[String],
     findings: &mut Vec<Finding>,
 ) -> Result<()> {
-    let read = |file: &str| std::fs::read_to_string(root.join(file)).with_context(|| file.to_owned());
+    let read =
+        |file: &str| std::fs::read_to_string(root.join(file)).with_context(|| file.to_owned());
     reasons("Cargo.toml", &read("Cargo.toml")?, findings);
     for package in &metadata.packages {
         let manifest = relative(root, &package.manifest_path);
@@ -20,7 +21,11 @@ pub(super) fn check(
     }
     for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
         if !files.iter().any(|file| file == licence) {
-            findings.push(Finding::new(licence, 0, "is missing, but Cargo.toml says MIT OR Apache-2.0"));
+            findings.push(Finding::new(
+                licence,
+                0,
+                "is missing, but Cargo.toml says MIT OR Apache-2.0",
+            ));
         }
     }
     Ok(())
@@ -41,7 +46,8 @@ fn reasons(file: &str, content: &str, findings: &mut Vec<Finding>) {
             explained = true;
         } else if inside && !explained && !line.starts_with("schedlab") && line.contains('=') {
             let name = line.split(['=', '.']).next().unwrap_or(line).trim();
-            let text = format!("dependency `{name}` has no comment above it that says what it is for");
+            let text =
+                format!("dependency `{name}` has no comment above it that says what it is for");
             findings.push(Finding::new(file, at + 1, text));
         }
     }
@@ -60,7 +66,8 @@ fn member(file: &str, content: &str, findings: &mut Vec<Finding>) {
         } else if section.ends_with("dependencies") && line.contains('=') {
             let shared = line.contains(".workspace = true") || line.contains("workspace = true");
             if !shared {
-                let text = "versions live in the workspace Cargo.toml: write `name.workspace = true` here";
+                let text =
+                    "versions live in the workspace Cargo.toml: write `name.workspace = true` here";
                 findings.push(Finding::new(file, at + 1, text));
             }
         }

@@ -1,5 +1,5 @@
-//! `cargo xtask tidy`: what the compiler and clippy do not check. Also a test of this crate, so that
-//! `cargo test` fails where the tree is untidy.
+//! `cargo xtask tidy`: what the compiler and clippy do not check. Also a test of this crate, so
+//! that `cargo test` fails where the tree is untidy.
 
 mod cited;
 mod dead;

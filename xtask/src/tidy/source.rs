@@ -8,8 +8,8 @@ use syn::visit::{self, Visit};
 /// A function longer than this does more than one thing.
 const FUNCTION_LINES_MAX: usize = 70;
 
-/// Names that the pure floors may not contain, in code or in macros. The lint in clippy.toml catches most
-/// of them too; this also sees types that are only stored, and whole modules.
+/// Names that the pure floors may not contain, in code or in macros. The lint in clippy.toml
+/// catches most of them too; this also sees types that are only stored, and whole modules.
 const NOT_PURE: &[(&[&str], &str)] = &[
     (&["Instant"], "no clock here: time comes from the caller as `Ns`"),
     (&["SystemTime"], "no clock here: time comes from the caller as `Ns`"),
@@ -24,11 +24,17 @@ const NOT_PURE: &[(&[&str], &str)] = &[
     (&["std", "env"], "no environment here: what a run depends on is an argument"),
 ];
 
-/// The files of the pure floors that may use floating point, with the reason. Never for time: a field,
-/// variable or function whose name ends in a unit of time is refused there too.
+/// The files of the pure floors that may use floating point, with the reason. Never for time: a
+/// field, variable or function whose name ends in a unit of time is refused there too.
 const FLOAT_FILES: &[(&str, &str)] = &[
-    ("crates/sim/src/rng.rs", "draws of exponential and log-normal lengths, with libm: same bits everywhere"),
-    ("crates/sim/src/metrics/", "shares and the Jain index of a finished run; nothing is decided by them"),
+    (
+        "crates/sim/src/rng.rs",
+        "draws of exponential and log-normal lengths, with libm: same bits everywhere",
+    ),
+    (
+        "crates/sim/src/metrics/",
+        "shares and the Jain index of a finished run; nothing is decided by them",
+    ),
 ];
 
 /// Endings of names that hold a time.
@@ -45,7 +51,8 @@ pub(super) fn check(file: &str, content: &str, findings: &mut Vec<Finding>) {
         }
     };
     let floor = floors::of_file(file);
-    let mut visitor = Visitor { file, findings, unsafe_allowed: floor.is_some_and(|f| f.may_be_unsafe) };
+    let mut visitor =
+        Visitor { file, findings, unsafe_allowed: floor.is_some_and(|f| f.may_be_unsafe) };
     visitor.visit_file(&parsed);
     if file.ends_with("/src/lib.rs")
         && let Some(floor) = floor
@@ -125,7 +132,11 @@ fn crate_attributes(file: &str, parsed: &syn::File, floor: &Floor, findings: &mu
     }
     for lint in ["clippy::disallowed_methods", "clippy::disallowed_types"] {
         if floor.pure && !has("deny", lint) {
-            findings.push(Finding::new(file, 1, format!("lacks `#![deny({lint})]` (the list: clippy.toml)")));
+            findings.push(Finding::new(
+                file,
+                1,
+                format!("lacks `#![deny({lint})]` (the list: clippy.toml)"),
+            ));
         }
     }
 }
@@ -138,9 +149,11 @@ pub(super) struct Token {
     after_colon: bool,
 }
 
-/// Returns the tokens of a file without its modules for tests; none when it cannot be parsed, which [`check`] says.
+/// Returns the tokens of a file without its modules for tests; none when it cannot be parsed, which
+/// [`check`] says.
 pub(super) fn product_tokens(content: &str) -> Vec<Token> {
-    let (Ok(parsed), Ok(tokens)) = (syn::parse_file(content), content.parse::<TokenStream>()) else {
+    let (Ok(parsed), Ok(tokens)) = (syn::parse_file(content), content.parse::<TokenStream>())
+    else {
         return Vec::new();
     };
     let mut flat = Vec::new();
@@ -185,7 +198,10 @@ fn expand_group(prefix: &str, start: usize, into: &mut Vec<Token>) {
         if !into[at].after_path {
             let line = into[at].line;
             into[at].after_path = true;
-            into.insert(at, Token { text: prefix.to_owned(), line, after_path: false, after_colon: false });
+            into.insert(
+                at,
+                Token { text: prefix.to_owned(), line, after_path: false, after_colon: false },
+            );
             at += 1;
         }
         at += 1;
@@ -200,7 +216,11 @@ fn names(file: &str, tokens: &[Token], findings: &mut Vec<Finding>) {
             })
         });
         if let Some((path, why)) = rule {
-            findings.push(Finding::new(file, token.line, format!("names `{}`: {why}", path.join("::"))));
+            findings.push(Finding::new(
+                file,
+                token.line,
+                format!("names `{}`: {why}", path.join("::")),
+            ));
         }
     }
 }
@@ -225,7 +245,8 @@ fn is_cfg_test(attribute: &syn::Attribute) -> bool {
         if list.path.is_ident("cfg") && list.tokens.to_string() == "test")
 }
 
-/// Floating point in a pure floor (tests may compute an expected ratio with it): only in the listed files, and there never for a time.
+/// Floating point in a pure floor (tests may compute an expected ratio with it): only in the listed
+/// files, and there never for a time.
 fn floats(file: &str, tokens: &[Token], findings: &mut Vec<Finding>) {
     let listed = FLOAT_FILES.iter().any(|(allowed, _)| file.starts_with(allowed));
     for (at, token) in tokens.iter().enumerate() {
@@ -299,7 +320,10 @@ mod tests {
         assert_eq!(found("crates/sim/src/a.rs", tests), [""; 0]);
         assert_eq!(found("crates/sim/src/metrics/a.rs", "struct S { share: f64 }\n"), [""; 0]);
         assert_eq!(found("crates/sim/src/metrics/a.rs", "struct S { wait_ns: f64 }\n").len(), 1);
-        assert_eq!(found("crates/sim/src/a.rs", "/// An Instant, a thread.\nuse std::fmt;\n"), [""; 0]);
+        assert_eq!(
+            found("crates/sim/src/a.rs", "/// An Instant, a thread.\nuse std::fmt;\n"),
+            [""; 0]
+        );
     }
 
     #[test]

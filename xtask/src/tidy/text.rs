@@ -5,7 +5,8 @@ use crate::finding::Finding;
 /// A file longer than this is often two ideas. It is a smell and not a law: see [`LONG_FILES`].
 const LINES_MAX: usize = 600;
 
-/// Files that may be longer, each with the reason why it is one idea all the same (a cohesive table, say).
+/// Files that may be longer, each with the reason why it is one idea all the same (a cohesive
+/// table, say).
 const LONG_FILES: &[(&str, &str)] = &[];
 
 /// Words that mean "not done", put together here so that this file does not contain them.
@@ -18,7 +19,8 @@ const UNFINISHED: &[(&str, &str)] = &[
     (concat!("unimpl", "emented!("), "implement it or return an error that says what is missing"),
 ];
 
-/// Returns whether the file is text of this project: data, recordings, licences and lock files are left alone.
+/// Returns whether the file is text of this project: data, recordings, licences and lock files are
+/// left alone.
 pub(super) fn is_checked(file: &str) -> bool {
     const TEXT: &[&str] = &[".rs", ".toml", ".md", ".sh", ".py", ".yml", ".c", ".h", ".svg"];
     let named = ["Makefile", ".ci/run", ".gitignore"].contains(&file);
@@ -40,15 +42,17 @@ pub(super) fn check(file: &str, content: &str, findings: &mut Vec<Finding>) {
         findings.push(Finding::new(file, lines, "does not end with a newline"));
     }
     if code {
-        let text =
-            "an example that no test compiles: make it a file under `examples`, or name another language";
+        let text = "an example that no test compiles: make it a file under `examples`, or name another language";
         findings.extend(examples(content).map(|line| Finding::new(file, line, text)));
     }
     for (at, line) in content.lines().enumerate() {
         if line.ends_with([' ', '\t', '\r']) {
             findings.push(Finding::new(file, at + 1, "ends in blanks"));
         }
-        if code && let Some((word, advice)) = unfinished(line).filter(|(word, _)| !is_shared(file, word)) {
+        if code
+            && let Some((word, advice)) =
+                unfinished(line).filter(|(word, _)| !is_shared(file, word))
+        {
             findings.push(Finding::new(file, at + 1, format!("contains `{word}`: {advice}")));
         }
     }

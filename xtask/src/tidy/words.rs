@@ -1,5 +1,6 @@
-//! Words that only this project's own history explains, or that a reader of another mother tongue looks up. What the program prints
-//! has none of them; comments and documents may have as many as [`ALLOWED`] says, which may only become fewer.
+//! Words that only this project's own history explains, or that a reader of another mother tongue
+//! looks up. What the program prints has none of them; comments and documents may have as many as
+//! [`ALLOWED`] says, which may only become fewer.
 
 use crate::finding::Finding;
 use anyhow::{Context, Result};
@@ -10,7 +11,8 @@ use std::path::Path;
 
 /// This file lists the words, and so has them.
 const OWN: &str = "xtask/src/tidy/words.rs";
-/// How many of them comments of code, documents and other files may still have: `KIND NUMBER` a line.
+/// How many of them comments of code, documents and other files may still have: `KIND NUMBER` a
+/// line.
 const ALLOWED: &str = "xtask/src/tidy/words.txt";
 /// A part of the tree that is about to be replaced; its words go with it.
 const REPLACED_SOON: &str = "crates/trace/src/replay";
@@ -87,11 +89,13 @@ impl Comments {
 }
 
 fn number_of(allowed: &str, kind: &str) -> usize {
-    let line = allowed.lines().filter_map(|line| line.split_once(' ')).find(|(name, _)| *name == kind);
+    let line =
+        allowed.lines().filter_map(|line| line.split_once(' ')).find(|(name, _)| *name == kind);
     line.and_then(|(_, number)| number.parse().ok()).unwrap_or(0)
 }
 
-/// Lowers the numbers of [`ALLOWED`] to what the tree at `root` has. Returns whether one became lower.
+/// Lowers the numbers of [`ALLOWED`] to what the tree at `root` has. Returns whether one became
+/// lower.
 pub(crate) fn lower(root: &Path) -> Result<bool> {
     let mut comments = Comments::default();
     for file in crate::tree::files(root)?.iter().filter(|file| super::text::is_checked(file)) {
@@ -126,16 +130,20 @@ fn kind(file: &str) -> &'static str {
 fn split(file: &str, content: &str) -> (Vec<Found>, Vec<Found>) {
     if let (true, Ok(tokens)) = (file.ends_with(".rs"), content.parse::<TokenStream>()) {
         let tests = file.contains("/tests/") || file.ends_with("/tests.rs");
-        let mut seen = Seen { docs_are_help: file.starts_with("crates/cli/src/"), ..Seen::default() };
+        let mut seen =
+            Seen { docs_are_help: file.starts_with("crates/cli/src/"), ..Seen::default() };
         seen.tokens(tokens, tests);
         return (seen.printed, without(in_text(content, 1), &seen.code));
     }
     if file.ends_with(".md") {
         return (Vec::new(), in_text(content, 1));
     }
-    let marks: &[&str] = if file.ends_with(".c") || file.ends_with(".h") { &["//", "* "] } else { &["#"] };
-    let comment = |line: &str| marks.iter().find_map(|mark| Some(line.split_once(mark)?.1.to_owned()));
-    let lines: Vec<String> = content.lines().map(|line| comment(line).unwrap_or_default()).collect();
+    let marks: &[&str] =
+        if file.ends_with(".c") || file.ends_with(".h") { &["//", "* "] } else { &["#"] };
+    let comment =
+        |line: &str| marks.iter().find_map(|mark| Some(line.split_once(mark)?.1.to_owned()));
+    let lines: Vec<String> =
+        content.lines().map(|line| comment(line).unwrap_or_default()).collect();
     (Vec::new(), in_text(&lines.join("\n"), 1))
 }
 
@@ -156,7 +164,8 @@ fn in_text(text: &str, first: usize) -> Vec<Found> {
         let line = line.to_lowercase();
         for (words, advice) in REFUSED {
             for word in *words {
-                let times = line.match_indices(word).filter(|(from, _)| is_whole(&line, *from, word.len()));
+                let times =
+                    line.match_indices(word).filter(|(from, _)| is_whole(&line, *from, word.len()));
                 all.extend(times.map(|_| Found { line: first + at, word, advice }));
             }
         }
@@ -189,10 +198,13 @@ impl Seen {
         for (at, token) in tokens.iter().enumerate() {
             match token {
                 TokenTree::Group(group) => {
-                    let attribute = group.delimiter() == Delimiter::Bracket && is_attribute(&tokens[..at]);
+                    let attribute =
+                        group.delimiter() == Delimiter::Bracket && is_attribute(&tokens[..at]);
                     match attribute.then(|| group.stream().to_string()) {
                         Some(text) if text.starts_with("doc") => self.docs(group.stream()),
-                        Some(text) if text.starts_with("cfg") && text.contains("test") => test_item = true,
+                        Some(text) if text.starts_with("cfg") && text.contains("test") => {
+                            test_item = true
+                        }
                         _ => self.tokens(group.stream(), test || test_item),
                     }
                     test_item &= group.delimiter() != Delimiter::Brace;

@@ -1,6 +1,8 @@
-//! `cargo xtask writers`: every place where the product writes, with what protects it; and the check that no other appears.
+//! `cargo xtask writers`: every place where the product writes, with what protects it; and the
+//! check that no other appears.
 //!
-//! What a user names is written by `crates/files` only. The other places write files of the kernel, or remove files in the run folder.
+//! What a user names is written by `crates/files` only. The other places write files of the kernel,
+//! or remove files in the run folder.
 
 use super::source::{self, Token};
 use crate::finding::Finding;
@@ -18,7 +20,10 @@ const PROTECTED: &[(&[&str], &str)] = &[
         &["NewFile", "create"],
         "a file with a random name, O_EXCL|O_NOFOLLOW, beside its place in a folder held open; renamed when whole; never over an input",
     ),
-    (&["NewFile", "growing"], "O_EXCL|O_NOFOLLOW at its place where nothing is; else as NewFile::create"),
+    (
+        &["NewFile", "growing"],
+        "O_EXCL|O_NOFOLLOW at its place where nothing is; else as NewFile::create",
+    ),
     (&["NewFile", "fresh"], "as NewFile::create; renamed only where nothing is (RENAME_NOREPLACE)"),
     (&["schedlab_files", "create_new"], "O_EXCL|O_NOFOLLOW, mode 0600, in a folder held open"),
     (
@@ -32,7 +37,10 @@ const PROTECTED: &[(&[&str], &str)] = &[
         "only if it still is the file that this run made (device, inode, birth)",
     ),
     (&["schedlab_files", "spare_folders"], "folders with a random name"),
-    (&["schedlab_files", "unnamed"], "O_TMPFILE, or O_EXCL with a random name that is removed at once"),
+    (
+        &["schedlab_files", "unnamed"],
+        "O_TMPFILE, or O_EXCL with a random name that is removed at once",
+    ),
     (&["TempDir", "with_prefix"], "a folder with a random name"),
     (&["Folder", "trusted"], "mode 0700; refused where another user can exchange a folder above"),
     (&["memfd_create"], "memory, without a name"),
@@ -103,12 +111,29 @@ const fn kernel(file: &'static str, call: &'static str, count: usize, what: &'st
 }
 
 /// The run folder can be written and exchanged by no other user (`Folder::trusted`).
-const fn run_dir(file: &'static str, call: &'static str, count: usize, what: &'static str) -> Place {
-    Place { file, call, count, what, why: "in the run folder, which no other user can write or exchange" }
+const fn run_dir(
+    file: &'static str,
+    call: &'static str,
+    count: usize,
+    what: &'static str,
+) -> Place {
+    Place {
+        file,
+        call,
+        count,
+        what,
+        why: "in the run folder, which no other user can write or exchange",
+    }
 }
 
 const fn memory(file: &'static str, call: &'static str, count: usize, what: &'static str) -> Place {
-    Place { file, call, count, what, why: "memory without a name, reached by the descriptor of this process" }
+    Place {
+        file,
+        call,
+        count,
+        what,
+        why: "memory without a name, reached by the descriptor of this process",
+    }
 }
 
 /// A claim is a link in a folder of the user who makes it.
@@ -143,9 +168,19 @@ const PLACES: &[Place] = &[
         2,
         "results, pages, logs: every -o, --report and --log",
     ),
-    place("crates/cli/src/stdin.rs", "schedlab_files::unnamed", 1, "standard input, to be read twice"),
+    place(
+        "crates/cli/src/stdin.rs",
+        "schedlab_files::unnamed",
+        1,
+        "standard input, to be read twice",
+    ),
     place("crates/cli/src/commands/import.rs", "NewFile::create", 1, "an imported recording"),
-    place("crates/cli/src/commands/man.rs", "schedlab_files::make_folder", 1, "the folder of manual pages"),
+    place(
+        "crates/cli/src/commands/man.rs",
+        "schedlab_files::make_folder",
+        1,
+        "the folder of manual pages",
+    ),
     place(
         "crates/cli/src/commands/calibrate.rs",
         "schedlab_files::make_folder",
@@ -153,14 +188,24 @@ const PLACES: &[Place] = &[
         "the folder of the preset this-machine",
     ),
     place("crates/trace/src/export.rs", "NewFile::create", 2, "exports"),
-    place("crates/trace/src/export.rs", "schedlab_files::make_folder", 1, "the folder of an export"),
+    place(
+        "crates/trace/src/export.rs",
+        "schedlab_files::make_folder",
+        1,
+        "the folder of an export",
+    ),
     place(
         "crates/trace/src/export.rs",
         "schedlab_files::remove_folder",
         1,
         "the folder of an export that failed",
     ),
-    place("crates/trace/src/writer.rs", "NewFile::create", 1, "a recording that is whole in memory"),
+    place(
+        "crates/trace/src/writer.rs",
+        "NewFile::create",
+        1,
+        "a recording that is whole in memory",
+    ),
     place("python/native/src/study.rs", "NewFile::create", 1, "the page of a comparison"),
     place("crates/lab/src/record.rs", "NewFile::growing", 1, "a recording while it is made"),
     place(
@@ -169,7 +214,12 @@ const PLACES: &[Place] = &[
         1,
         "the ring of the flight recorder",
     ),
-    place("crates/lab/src/experiment/measurement.rs", "memfd_create", 2, "the recording of an experiment"),
+    place(
+        "crates/lab/src/experiment/measurement.rs",
+        "memfd_create",
+        2,
+        "the recording of an experiment",
+    ),
     place("crates/lab/src/confirm/round.rs", "memfd_create", 2, "the recordings of rounds"),
     run_dir("crates/lab/src/colocate/trial.rs", "fs::remove_file", 1, "the recording of a trial"),
     kernel("crates/lab/src/colocate/awake.rs", "OpenOptions::new", 1, "/dev/cpu_dma_latency"),
@@ -185,7 +235,12 @@ const PLACES: &[Place] = &[
         1,
         "cgroup.procs of the group that a program starts in",
     ),
-    kernel("crates/host/src/sys/hold.rs", "libc::open", 1, "nothing: it reads /proc about its children"),
+    kernel(
+        "crates/host/src/sys/hold.rs",
+        "libc::open",
+        1,
+        "nothing: it reads /proc about its children",
+    ),
     kernel("crates/measure/src/latency.rs", "OpenOptions::new", 1, "/dev/cpu_dma_latency"),
     place("crates/live/src/journal.rs", "schedlab_files::create_new", 1, "the journal"),
     place(
@@ -196,9 +251,19 @@ const PLACES: &[Place] = &[
     ),
     place("crates/live/src/run_dir.rs", "Folder::trusted", 1, "the run folder"),
     place("crates/live/src/status_file.rs", "NewFile::create", 1, "the status of a driver"),
-    run_dir("crates/live/src/status_file.rs", "fs::remove_file", 2, "the status of a driver that is gone"),
+    run_dir(
+        "crates/live/src/status_file.rs",
+        "fs::remove_file",
+        2,
+        "the status of a driver that is gone",
+    ),
     place("crates/live/src/detach.rs", "NewFile::create", 1, "a request to give one process back"),
-    run_dir("crates/live/src/detach.rs", "fs::remove_file", 3, "requests that are answered or withdrawn"),
+    run_dir(
+        "crates/live/src/detach.rs",
+        "fs::remove_file",
+        3,
+        "requests that are answered or withdrawn",
+    ),
     run_dir(
         "crates/live/src/journal.rs",
         "fs::remove_file",
@@ -211,8 +276,18 @@ const PLACES: &[Place] = &[
         1,
         "the journal without a line that could not be written whole",
     ),
-    place("crates/live/src/memory.rs", "memfd_create", 2, "the journal's lines for owner and guardians"),
-    memory("crates/live/src/memory.rs", "OpenOptions::new", 1, "the same memory, by its descriptor"),
+    place(
+        "crates/live/src/memory.rs",
+        "memfd_create",
+        2,
+        "the journal's lines for owner and guardians",
+    ),
+    memory(
+        "crates/live/src/memory.rs",
+        "OpenOptions::new",
+        1,
+        "the same memory, by its descriptor",
+    ),
     memory(
         "crates/live/src/memory.rs",
         "set_len",
@@ -223,8 +298,18 @@ const PLACES: &[Place] = &[
     claims("fs::set_permissions", 1, "the folder of claims that was just made"),
     claims("fs::symlink", 1, "a claim"),
     claims("fs::remove_file", 4, "claims that are given up or count no more"),
-    run_dir("crates/live/src/keeper.rs", "fs::remove_file", 1, "a journal under which nothing was changed"),
-    kernel("crates/live/src/keeper.rs", "fs::write", 1, "a knob of a control group, journalled before"),
+    run_dir(
+        "crates/live/src/keeper.rs",
+        "fs::remove_file",
+        1,
+        "a journal under which nothing was changed",
+    ),
+    kernel(
+        "crates/live/src/keeper.rs",
+        "fs::write",
+        1,
+        "a knob of a control group, journalled before",
+    ),
     kernel("crates/live/src/keeper.rs", "fs::create_dir", 1, "a control group, journalled before"),
     kernel("crates/live/src/guardian.rs", "fs::write", 1, "oom_score_adj of the guardian itself"),
     run_dir(
@@ -233,7 +318,12 @@ const PLACES: &[Place] = &[
         2,
         "a journal whose changes are all given back, and what its owner had begun to write in its place",
     ),
-    kernel("crates/live/src/restore/groups.rs", "fs::remove_dir", 1, "a control group that schedlab made"),
+    kernel(
+        "crates/live/src/restore/groups.rs",
+        "fs::remove_dir",
+        1,
+        "a control group that schedlab made",
+    ),
     kernel(
         "crates/live/src/restore/groups.rs",
         "fs::write",
@@ -252,9 +342,17 @@ pub(crate) fn command() -> Result<ExitCode> {
     }
     println!("place | what it writes | how it is protected\n--- | --- | ---");
     for place in PLACES {
-        let at = lines.get(&(place.file.to_owned(), place.call.to_owned())).cloned().unwrap_or_default();
+        let at =
+            lines.get(&(place.file.to_owned(), place.call.to_owned())).cloned().unwrap_or_default();
         let at: Vec<String> = at.iter().map(ToString::to_string).collect();
-        println!("{}:{} `{}` | {} | {}", place.file, at.join(","), place.call, place.what, why(place));
+        println!(
+            "{}:{} `{}` | {} | {}",
+            place.file,
+            at.join(","),
+            place.call,
+            place.what,
+            why(place)
+        );
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -266,13 +364,16 @@ fn why(place: &Place) -> &'static str {
 
 /// Whether a file is compiled into what users run.
 fn is_product(file: &str) -> bool {
-    let source =
-        file.starts_with("crates/") && file.contains("/src/") || file.starts_with("python/native/src/");
-    let test = file.ends_with("/tests.rs") || file.contains("/tests/") || file.starts_with("crates/testing/");
+    let source = file.starts_with("crates/") && file.contains("/src/")
+        || file.starts_with("python/native/src/");
+    let test = file.ends_with("/tests.rs")
+        || file.contains("/tests/")
+        || file.starts_with("crates/testing/");
     source && file.ends_with(".rs") && !test && !file.starts_with(MODULE)
 }
 
-/// Returns the lines where each call that writes is named in a file, by file and call. Modules for tests do not count.
+/// Returns the lines where each call that writes is named in a file, by file and call. Modules for
+/// tests do not count.
 fn found(file: &str, content: &str) -> BTreeMap<(String, String), Vec<usize>> {
     let mut found: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     let tokens = source::product_tokens(content);
@@ -312,8 +413,10 @@ pub(super) fn check(contents: &BTreeMap<String, String>, findings: &mut Vec<Find
     for place in PLACES {
         let there = all.get(&(place.file.to_owned(), place.call.to_owned())).map_or(0, Vec::len);
         if there < place.count {
-            let text =
-                format!("PLACES lists `{}` {} times, and it is there {there} times", place.call, place.count);
+            let text = format!(
+                "PLACES lists `{}` {} times, and it is there {there} times",
+                place.call, place.count
+            );
             findings.push(Finding::new(place.file, 0, text));
         }
     }
@@ -343,14 +446,19 @@ mod tests {
             "fn f() { schedlab_files::NewFile::create(a); }\n",
         ] {
             assert!(new_findings("crates/lab/src/new.rs", code) > 0, "{code}");
-            for allowed in ["crates/files/src/new.rs", "crates/lab/tests/new.rs", "xtask/src/new.rs"] {
+            for allowed in
+                ["crates/files/src/new.rs", "crates/lab/tests/new.rs", "xtask/src/new.rs"]
+            {
                 assert_eq!(new_findings(allowed, code), 0, "{allowed}: {code}");
             }
             let test = format!("#[cfg(test)]\nmod tests {{\n{code}}}\n");
             assert_eq!(new_findings("crates/lab/src/new.rs", &test), 0, "{code}");
         }
         assert_eq!(
-            new_findings("crates/lab/src/new.rs", "fn f() { std::fs::read(a); std::fs::File::open(b); }\n"),
+            new_findings(
+                "crates/lab/src/new.rs",
+                "fn f() { std::fs::read(a); std::fs::File::open(b); }\n"
+            ),
             0
         );
         // One more in a file that is listed.
@@ -361,7 +469,12 @@ mod tests {
     #[test]
     fn every_place_says_what_protects_it() {
         for place in PLACES {
-            assert!(!place.what.is_empty() && !why(place).is_empty(), "{}: {}", place.file, place.call);
+            assert!(
+                !place.what.is_empty() && !why(place).is_empty(),
+                "{}: {}",
+                place.file,
+                place.call
+            );
         }
     }
 }

@@ -6,7 +6,9 @@ use crate::options::numbers;
 use crate::output;
 use crate::progress::Progress;
 use anyhow::bail;
-use schedlab_study::decision_cost::{self, DecisionCostOptions, DecisionCostResult, DecisionCostRow};
+use schedlab_study::decision_cost::{
+    self, DecisionCostOptions, DecisionCostResult, DecisionCostRow,
+};
 use schedlab_study::gallery::{self, Found};
 use std::fmt::Write as _;
 
@@ -23,9 +25,11 @@ pub(crate) struct BenchArgs {
 /// The benchmarks.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum What {
-    /// Simulate the cost of a decision against threads and CPUs: the evaluation of the SMP paper (Taniguchi, Ishikawa, Hiraki)
+    /// Simulate the cost of a decision against threads and CPUs: the evaluation of the SMP paper
+    /// (Taniguchi, Ishikawa, Hiraki)
     Model(Model),
-    /// Measure the cost of a decision on this machine: the simulator's schedulers under pinned threads and real locks
+    /// Measure the cost of a decision on this machine: the simulator's schedulers under pinned
+    /// threads and real locks
     Runqueue(runqueue::Runqueue),
 }
 
@@ -44,7 +48,8 @@ pub(crate) struct Model {
     /// Simulate this scenario, which has a [sweep] (docs/scenario-format.md)
     #[arg(value_name = "SCENARIO", default_value = decision_cost::SCENARIO)]
     scenario: String,
-    /// Use these numbers of threads: a list such as 2,64,1024, or powers of two from A to B: A..B [default: the scenario's]
+    /// Use these numbers of threads: a list such as 2,64,1024, or powers of two from A to B: A..B
+    /// [default: the scenario's]
     #[arg(long, value_name = "LIST")]
     tasks: Option<String>,
     /// Use these numbers of CPUs [default: the scenario's]
@@ -146,7 +151,8 @@ fn render(result: &DecisionCostResult) -> String {
     text + NOTES
 }
 
-/// What a decision costs where there are most threads, under the cheapest and the dearest scheduler, and how it grows.
+/// What a decision costs where there are most threads, under the cheapest and the dearest
+/// scheduler, and how it grows.
 fn answer(result: &DecisionCostResult) -> String {
     let Some(largest) = result.rows.iter().max_by_key(|row| (row.tasks, row.cpus)) else {
         return String::new();
@@ -171,8 +177,12 @@ fn answer(result: &DecisionCostResult) -> String {
     let same = |row: &&DecisionCostRow| {
         (row.cpus, &row.variant, &row.scheduler) == (most.cpus, &most.variant, &most.scheduler)
     };
-    let fewest =
-        result.rows.iter().filter(same).min_by_key(|row| row.tasks).filter(|row| row.tasks < most.tasks);
+    let fewest = result
+        .rows
+        .iter()
+        .filter(same)
+        .min_by_key(|row| row.tasks)
+        .filter(|row| row.tasks < most.tasks);
     let second = fewest.map_or(String::new(), |row| {
         format!(" With {} threads the latter costs {:.2} us.", row.tasks, row.cost_us)
     });
@@ -208,7 +218,8 @@ fn find<'a>(
 
 fn table_1(text: &mut String, result: &DecisionCostResult) {
     let rows = result.rows.iter().filter(|row| row.tasks == 1024 && row.variant == "default");
-    let mut head = "\nTable 1: cost of one schedule() / 100 ms, 1024 threads (the paper's definition)\n";
+    let mut head =
+        "\nTable 1: cost of one schedule() / 100 ms, 1024 threads (the paper's definition)\n";
     for row in rows {
         let Some(paper) = decision_cost::paper_us(&row.scheduler, row.cpus) else { continue };
         let _ = write!(
@@ -221,7 +232,8 @@ fn table_1(text: &mut String, result: &DecisionCostResult) {
         );
         head = "";
         let o1 = find(result, row, "linux-2.4-o1").filter(|_| row.scheduler == "linux-2.4");
-        if let (Some(o1), Some(paper_o1)) = (o1, decision_cost::paper_us("linux-2.4-o1", row.cpus)) {
+        if let (Some(o1), Some(paper_o1)) = (o1, decision_cost::paper_us("linux-2.4-o1", row.cpus))
+        {
             let _ = write!(
                 text,
                 "   standard : O(1) here {:.0} (without waiting {:.0}), paper {:.0}",
@@ -268,7 +280,8 @@ fn figures(text: &mut String, result: &DecisionCostResult) {
     }
 }
 
-/// Writes how far the total times of the schedulers are apart, by both readings of the paper's "no notable difference".
+/// Writes how far the total times of the schedulers are apart, by both readings of the paper's "no
+/// notable difference".
 fn totals(text: &mut String, result: &DecisionCostResult) {
     text.push_str(
         "\nTotal times (the paper: no notable difference; it prints none). In brackets: CPU time that the decisions of the \

@@ -59,15 +59,18 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<Exit> {
     output::check(&path)?;
     let signal = stop_signal()?;
     let progress = Progress::with_verb("measuring");
-    let request = CalibrateRequest { duration: args.duration, rounds: args.rounds, seed: args.seed };
-    let result = calibrate(&request, &mut |done, all| progress.set(done, all), &|| signal.requested())?;
+    let request =
+        CalibrateRequest { duration: args.duration, rounds: args.rounds, seed: args.seed };
+    let result =
+        calibrate(&request, &mut |done, all| progress.set(done, all), &|| signal.requested())?;
     drop(progress);
     let command: Vec<String> = std::env::args().collect();
     let machine = schedlab_host::machine();
     let preset = preset(&result, &machine, command.join(" "), env!("CARGO_PKG_VERSION"));
     output::write(Some(&path), &file_text(&preset))?;
-    let text =
-        |style: &Style| render(&result, &preset, style) + &format!("\nwritten to {}\n", path.display());
+    let text = |style: &Style| {
+        render(&result, &preset, style) + &format!("\nwritten to {}\n", path.display())
+    };
     let text = args.format.print(None, || Ok(&preset), text)?;
     output::write(None, &text)?;
     Ok(Exit::Done)
@@ -89,8 +92,11 @@ fn render(result: &Calibration, preset: &Preset, style: &Style) -> String {
                 );
             }
             None => {
-                let _ =
-                    writeln!(text, "{name:24} not measured: {}", lacks.as_deref().unwrap_or("no samples"));
+                let _ = writeln!(
+                    text,
+                    "{name:24} not measured: {}",
+                    lacks.as_deref().unwrap_or("no samples")
+                );
             }
         }
         let _ = writeln!(text, "  {}", style.dim(what));

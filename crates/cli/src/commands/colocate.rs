@@ -7,8 +7,8 @@ use crate::output;
 use crate::render::colocate as show;
 use anyhow::{anyhow, bail};
 use schedlab_lab::colocate::{
-    Client, ColocateAnswer, ColocateDryRun, ColocateObserver, ColocateOutput, ColocatePlan, FIGURES, Goal,
-    Round, SCHEMA, Tried, WorkloadSource, colocate, intentions,
+    Client, ColocateAnswer, ColocateDryRun, ColocateObserver, ColocateOutput, ColocatePlan,
+    FIGURES, Goal, Round, SCHEMA, Tried, WorkloadSource, colocate, intentions,
 };
 use schedlab_live::RunDir;
 use schedlab_live::actuators::Actuator;
@@ -49,7 +49,12 @@ tried when a goal about a `max` forbids that. At the end everything is as before
 guardian was killed too). Exit codes: 0 met, 1 no actuator meets the goal, 3 too little was seen for an answer.")]
 pub(crate) struct ColocateArgs {
     /// Start this server (by `/bin/sh`), and end it afterwards
-    #[arg(long, value_name = "COMMAND", required_unless_present = "serve_pid", conflicts_with = "serve_pid")]
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        required_unless_present = "serve_pid",
+        conflicts_with = "serve_pid"
+    )]
     serve: Option<String>,
     /// Take this running process and its children for the server (may be given several times)
     #[arg(long, value_name = "N")]
@@ -61,7 +66,8 @@ pub(crate) struct ColocateArgs {
     /// Take this running process and its children for the batch work (may be given several times)
     #[arg(long, value_name = "N", conflicts_with = "batch_cgroup")]
     batch_pid: Vec<u32>,
-    /// Take all processes of this control group for the batch work: its folder, or its path such as /batch
+    /// Take all processes of this control group for the batch work: its folder, or its path such as
+    /// /batch
     #[arg(long, value_name = "PATH")]
     batch_cgroup: Option<String>,
     /// Start this client, which keeps the server busy, and start it again when it ends
@@ -73,7 +79,8 @@ pub(crate) struct ColocateArgs {
     /// Send this many requests a second by --client
     #[arg(long, value_name = "RATE", default_value_t = 1000.0, requires = "client")]
     client_rate: f64,
-    /// Send in a closed loop instead: each connection waits for its reply. Hides stalls, shows throughput
+    /// Send in a closed loop instead: each connection waits for its reply. Hides stalls, shows
+    /// throughput
     #[arg(long, requires = "client", conflicts_with = "client_rate")]
     client_closed: bool,
     /// Use this many connections for --client
@@ -82,7 +89,8 @@ pub(crate) struct ColocateArgs {
     /// Send this request by --client
     #[arg(long, value_name = "WORDS", default_value = "PING", requires = "client")]
     client_request: String,
-    /// Confine server and batch work to these CPUs meanwhile, such as 0 or 0-3 [default: those that they may use]
+    /// Confine server and batch work to these CPUs meanwhile, such as 0 or 0-3 [default: those that
+    /// they may use]
     #[arg(long, value_name = "CPUS")]
     cpus: Option<CpuSet>,
     /// Meet this goal: '[SUBJECT] METRIC < VALUE' (may be given several times; all must be met)
@@ -91,8 +99,8 @@ pub(crate) struct ColocateArgs {
     /// Measure each round for this long
     #[arg(long, value_name = "TIME", default_value = "2s")]
     round: Ns,
-    /// Measure this many interleaved rounds with and without the chosen actuator [default: 3; with `alone` in a goal 5, and up
-    /// to eight times as many without an answer]
+    /// Measure this many interleaved rounds with and without the chosen actuator [default: 3; with
+    /// `alone` in a goal 5, and up to eight times as many without an answer]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
     rounds: Option<u8>,
     /// Try only these actuators, such as idle,nice
@@ -128,7 +136,10 @@ pub(crate) fn run(args: &ColocateArgs) -> anyhow::Result<Exit> {
         let answer = ColocateAnswer { schema: SCHEMA, figures, found: &found };
         Ok(serde_json::to_value(ColocateOutput::Answer(answer))?)
     };
-    output::write(None, &args.format.print(None, value, |style| show::answer(&plan, &found, style))?)?;
+    output::write(
+        None,
+        &args.format.print(None, value, |style| show::answer(&plan, &found, style))?,
+    )?;
     if !found.given_back.failed.is_empty() {
         return Ok(Exit::Untrusted);
     }
@@ -139,7 +150,8 @@ pub(crate) fn run(args: &ColocateArgs) -> anyhow::Result<Exit> {
     })
 }
 
-/// Prints progress on standard error, a terminal or not: a trial takes minutes, and what is known so far is an answer too.
+/// Prints progress on standard error, a terminal or not: a trial takes minutes, and what is known
+/// so far is an answer too.
 struct Live {
     goals: Vec<Goal>,
     begun: Instant,
@@ -194,15 +206,19 @@ fn plan(args: &ColocateArgs) -> anyhow::Result<ColocatePlan> {
         Ok(Goal(gate))
     });
     let goals = goals.collect::<anyhow::Result<Vec<_>>>()?;
-    if !(args.client_rate > 0.0 && args.client_rate <= 1e6) || args.client_request.trim().is_empty() {
-        bail!("--client-rate must be above 0 and at most 1000000 a second, and --client-request have a word");
+    if !(args.client_rate > 0.0 && args.client_rate <= 1e6) || args.client_request.trim().is_empty()
+    {
+        bail!(
+            "--client-rate must be above 0 and at most 1000000 a second, and --client-request have a word"
+        );
     }
     long_enough("--round", args.round)?;
-    let source = |command: &Option<String>, pids: &[u32], group: &Option<String>| match (command, group) {
-        (Some(command), _) => WorkloadSource::Command(command.clone()),
-        (_, Some(group)) => WorkloadSource::Group(group.clone()),
-        _ => WorkloadSource::Pids(pids.to_vec()),
-    };
+    let source =
+        |command: &Option<String>, pids: &[u32], group: &Option<String>| match (command, group) {
+            (Some(command), _) => WorkloadSource::Command(command.clone()),
+            (_, Some(group)) => WorkloadSource::Group(group.clone()),
+            _ => WorkloadSource::Pids(pids.to_vec()),
+        };
     Ok(ColocatePlan {
         serve: source(&args.serve, &args.serve_pid, &None),
         batch: source(&args.batch, &args.batch_pid, &args.batch_cgroup),
@@ -224,8 +240,8 @@ fn plan(args: &ColocateArgs) -> anyhow::Result<ColocatePlan> {
     })
 }
 
-/// Returns the number of rounds without --rounds. Five pairs are the fewest whose range holds the true median with 90 %
-/// (1 - 2/2^5).
+/// Returns the number of rounds without --rounds. Five pairs are the fewest whose range holds the
+/// true median with 90 % (1 - 2/2^5).
 fn usual_rounds(goals: &[Goal]) -> usize {
     if goals.iter().any(|goal| goal.0.against == Against::Alone) { 5 } else { 3 }
 }

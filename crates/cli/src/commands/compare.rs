@@ -60,20 +60,21 @@ A recording is first compared with its own simulation. What it misses there is o
 Exit codes: 0 done, 1 an expectation or a gate failed, 3 the simulation does not reproduce the recording, or the data \
 cannot carry a gate.")]
 pub(crate) struct CompareArgs {
-    /// Play this recording (.slt), scenario (.toml), rt-app workload (.json), or scenario of the gallery by name (`schedlab
-    /// list scenarios`)
+    /// Play this recording (.slt), scenario (.toml), rt-app workload (.json), or scenario of the
+    /// gallery by name (`schedlab list scenarios`)
     input: String,
     #[command(flatten)]
     request: RequestArgs,
-    /// Run each scheduler of a scenario three times first, under every assertion (same events again, every tick delivered, no task
-    /// forgotten); a failure ends with exit code 3
+    /// Run each scheduler of a scenario three times first, under every assertion (same events
+    /// again, every tick delivered, no task forgotten); a failure ends with exit code 3
     #[arg(long)]
     assert: bool,
-    /// Print the verdict, how sure it is, and one table of the numbers that it is about: at most 15 lines
+    /// Print the verdict, how sure it is, and one table of the numbers that it is about: at most 15
+    /// lines
     #[arg(long, conflicts_with_all = ["json", "format", "explain", "all_tasks"])]
     brief: bool,
-    /// Print only what sets the recommended variant without schedlab: commands (chrt, renice, taskset, control groups), systemd drop-ins,
-    /// a Kubernetes fragment, or xl commands for Xen
+    /// Print only what sets the recommended variant without schedlab: commands (chrt, renice,
+    /// taskset, control groups), systemd drop-ins, a Kubernetes fragment, or xl commands for Xen
     #[arg(long, value_name = "FORMAT", value_parser = Format::ALL.map(Format::name), conflicts_with_all = ["json", "format", "brief", "explain"])]
     deploy: Option<String>,
     /// Show every task group, also those with less than 1 % of a CPU
@@ -118,7 +119,8 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
     } else if let Some(name) = &args.deploy {
         let format = Format::ALL.into_iter().find(|format| format.name() == name);
         let format = format.context("--deploy: unknown format")?;
-        render::deploy::file(study.recommended(), format).map_err(|why| anyhow!("--deploy {name}: {why}"))?
+        render::deploy::file(study.recommended(), format)
+            .map_err(|why| anyhow!("--deploy {name}: {why}"))?
     } else {
         args.format.print(
             args.output.as_deref(),
@@ -157,7 +159,8 @@ fn write_rows(_: &Study, _: Option<&Path>) -> anyhow::Result<()> {
 
 fn text(args: &CompareArgs, study: &Study, scans: &[Scan], style: &Style) -> String {
     let curves: String = scans.iter().map(|scan| render::scan(study, scan, style)).collect();
-    let shown = render::Shown { all_tasks: args.all_tasks, all_rows: args.all, explain: args.explain };
+    let shown =
+        render::Shown { all_tasks: args.all_tasks, all_rows: args.all, explain: args.explain };
     let text = match args.brief {
         true => render::brief(study, style),
         false => render::study(study, style, shown),
@@ -189,7 +192,8 @@ fn read(args: &CompareArgs, request: &CompareRequest) -> anyhow::Result<Input> {
     Ok(request.read(found)?)
 }
 
-/// Runs every scheduler under all assertions. Returns whether they hold; prints those on standard error that do not.
+/// Runs every scheduler under all assertions. Returns whether they hold; prints those on standard
+/// error that do not.
 fn holds(asked: &[SchedulerSpec], scenario: &Scenario) -> bool {
     let schedulers = if asked.is_empty() { &scenario.schedulers[..] } else { asked };
     let _progress = Progress::with_verb("checking assertions");
@@ -202,7 +206,8 @@ fn holds(asked: &[SchedulerSpec], scenario: &Scenario) -> bool {
             }
             Verdict::Failed(fault, what) => {
                 all = false;
-                let _ = writeln!(std::io::stderr(), "--assert: {scheduler}: {}: {what}", fault.name());
+                let _ =
+                    writeln!(std::io::stderr(), "--assert: {scheduler}: {}: {what}", fault.name());
             }
         }
     }

@@ -19,7 +19,8 @@ use std::path::{Path, PathBuf};
 enum Drivers {
     /// By SCHED_FIFO priorities, above every fair thread: on any kernel
     Elevation,
-    /// In the kernel's class for schedulers, below every fair thread: Linux 6.12 and later, built with sched_ext
+    /// In the kernel's class for schedulers, below every fair thread: Linux 6.12 and later, built
+    /// with sched_ext
     SchedExt,
     /// In rounds of the one and rounds of the other
     Both,
@@ -56,10 +57,12 @@ a round, which ends it.")]
 pub(crate) struct ConfirmArgs {
     /// Predict from this recording (.slt) [default: the first round under the host's default]
     file: Option<PathBuf>,
-    /// Run the command under these schedulers, such as rr:slice_ns=5ms,layers (may be given several times)
+    /// Run the command under these schedulers, such as rr:slice_ns=5ms,layers (may be given several
+    /// times)
     #[arg(short, long = "scheduler", value_name = "SCHEDULERS")]
     schedulers: Vec<SchedulerList>,
-    /// Enforce the schedulers' decisions with this driver: elevation, sched-ext or both (docs/sched-ext.md)
+    /// Enforce the schedulers' decisions with this driver: elevation, sched-ext or both
+    /// (docs/sched-ext.md)
     #[arg(long, value_enum, value_name = "DRIVER", default_value = "elevation")]
     driver: Drivers,
     /// Try this variant: 'NAME: TASK policy=idle' (may be given several times)
@@ -100,22 +103,25 @@ pub(crate) fn run(args: &ConfirmArgs) -> anyhow::Result<Exit> {
         round: args.round,
         recorded_under: args.recorded_under.clone(),
         run_dir: RunDir::standard()?,
-        program: std::env::current_exe().context("finding the program that becomes the guardian")?,
+        program: std::env::current_exe()
+            .context("finding the program that becomes the guardian")?,
     };
     let signal = stop_signal()?;
     let (mut lines, progress) = (Lines::new(), Progress::new());
-    let mut watch =
-        |what: &str, done: usize, all: usize| lines.set(|| format!("round {} of {all}: {what}", done + 1));
+    let mut watch = |what: &str, done: usize, all: usize| {
+        lines.set(|| format!("round {} of {all}: {what}", done + 1))
+    };
     let simulating = |done, all| progress.set(done, all);
     let confirmed = confirm(&plan, &mut watch, &simulating, &|| signal.requested())?;
     drop((lines, progress));
-    let text = args.format.print(None, || Ok(&confirmed), |style| render::confirm(&confirmed, style))?;
+    let text =
+        args.format.print(None, || Ok(&confirmed), |style| render::confirm(&confirmed, style))?;
     output::write(None, &text)?;
     Ok(if confirmed.trusted { Exit::Done } else { Exit::Untrusted })
 }
 
-/// Returns what is missing. The command in a recording's header is printed and not run: the file may come from anywhere, and this
-/// program runs as root.
+/// Returns what is missing. The command in a recording's header is printed and not run: the file
+/// may come from anywhere, and this program runs as root.
 fn without_command(file: Option<&Path>) -> anyhow::Result<String> {
     let missing = "say what to run, after `--`: each round starts the command anew";
     let Some(file) = file else { return Ok(format!("{missing}, such as `-- ./bench.sh`")) };

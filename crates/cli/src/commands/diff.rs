@@ -32,11 +32,13 @@ change (+20%, -1ms), one without is the value itself (1ms, 50%, 300/s).
 
 Exit codes: 0 no gate failed, 1 a gate failed, 3 the data cannot carry a gate.")]
 pub(crate) struct DiffArgs {
-    /// Compare this recording (.slt), folder of recordings, or result of `compare --json` (.json) ...
+    /// Compare this recording (.slt), folder of recordings, or result of `compare --json` (.json)
+    /// ...
     before: PathBuf,
     /// ... with this one, made later
     after: PathBuf,
-    /// Fail (exit 1) when this holds: 'redis-server latency p99 > +20%' (may be given several times)
+    /// Fail (exit 1) when this holds: 'redis-server latency p99 > +20%' (may be given several
+    /// times)
     #[arg(long = "fail-if", value_name = "EXPR")]
     fail_if: Vec<String>,
     /// Call changes below this many per cent equal

@@ -24,7 +24,8 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
     let facts = facts(&found);
     let answer = answer(&found, &facts);
     let value = || {
-        let output = DoctorOutput { schema: SCHEMA, answer: &answer, capabilities: &found, facts: &facts };
+        let output =
+            DoctorOutput { schema: SCHEMA, answer: &answer, capabilities: &found, facts: &facts };
         Ok(serde_json::to_value(output)?)
     };
     let text = |style: &Style| {

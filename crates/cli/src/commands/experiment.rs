@@ -8,8 +8,8 @@ use crate::output;
 use crate::render::{Style, experiment as show};
 use anyhow::bail;
 use schedlab_lab::experiment::{
-    self, ClientKind, ExperimentKind, ExperimentObserver, ExperimentOutput, ExperimentPlan, ExperimentResult,
-    Network, PUBLISHED_CONNECTIONS,
+    self, ClientKind, ExperimentKind, ExperimentObserver, ExperimentOutput, ExperimentPlan,
+    ExperimentResult, Network, PUBLISHED_CONNECTIONS,
 };
 use schedlab_live::RunDir;
 use schedlab_measure::readers::MOST_READERS;
@@ -52,19 +52,21 @@ pub(crate) struct ExperimentArgs {
     /// Measure only this row (may be given several times)
     #[arg(long, value_name = "ROW")]
     only: Vec<String>,
-    /// redis-batch: send requests by redis-benchmark; by schedlab's client in a closed loop: closed (GET) or bitcount (BITCOUNT of
-    /// a 128 KiB key, where Redis is the bottleneck); or in an open loop: open:RATE
-    /// [default: redis-benchmark,bitcount,open:10000]
+    /// redis-batch: send requests by redis-benchmark; by schedlab's client in a closed loop: closed
+    /// (GET) or bitcount (BITCOUNT of a 128 KiB key, where Redis is the bottleneck); or in an open
+    /// loop: open:RATE [default: redis-benchmark,bitcount,open:10000]
     #[arg(long, value_name = "CLIENTS", value_delimiter = ',')]
     client: Vec<ClientKind>,
-    /// redis-batch: use this many connections; with few of them Redis may sleep between two requests [default: 32]
+    /// redis-batch: use this many connections; with few of them Redis may sleep between two
+    /// requests [default: 32]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     connections: Option<u16>,
-    /// redis-batch: connect client and server by veth, as two hosts, or by loopback, as one [default: veth]
+    /// redis-batch: connect client and server by veth, as two hosts, or by loopback, as one
+    /// [default: veth]
     #[arg(long, value_name = "NETWORK")]
     network: Option<Wire>,
-    /// smp: run these numbers of threads: a list such as 2,64,1024, or powers of two from A to B: A..B
-    /// [default: 2,16,128,1024]
+    /// smp: run these numbers of threads: a list such as 2,64,1024, or powers of two from A to B:
+    /// A..B [default: 2,16,128,1024]
     #[arg(long, value_name = "LIST")]
     tasks: Option<String>,
     /// Simulate with this cost preset, such as modern-vm
@@ -121,7 +123,11 @@ pub(crate) fn run(args: &ExperimentArgs) -> anyhow::Result<Exit> {
             false => args.client.clone(),
         },
         connections: args.connections.map_or(PUBLISHED_CONNECTIONS, usize::from),
-        network: if args.network == Some(Wire::Loopback) { Network::Loopback } else { Network::Veth },
+        network: if args.network == Some(Wire::Loopback) {
+            Network::Loopback
+        } else {
+            Network::Veth
+        },
         tasks: numbers("--tasks", args.tasks.as_deref().unwrap_or("2,16,128,1024"), MOST_READERS)?,
         costs: args.costs.clone(),
         shield: !args.no_shield,
@@ -159,7 +165,9 @@ pub(crate) fn run(args: &ExperimentArgs) -> anyhow::Result<Exit> {
 /// Refuses options that have no meaning for the chosen experiments.
 fn refuse_unused(args: &ExperimentArgs, all: &[ExperimentKind]) -> anyhow::Result<()> {
     if !args.only.is_empty() && (all.len() > 1 || all[0] == ExperimentKind::Smp) {
-        bail!("--only names rows of two-hogs, sleeper or redis-batch: name one of them (smp takes --tasks)");
+        bail!(
+            "--only names rows of two-hogs, sleeper or redis-batch: name one of them (smp takes --tasks)"
+        );
     }
     let given = [
         ("--client", !args.client.is_empty(), ExperimentKind::RedisBatch),
@@ -187,7 +195,11 @@ struct Live {
 impl ExperimentObserver for Live {
     fn plan(&mut self, kind: ExperimentKind, measurements: usize, about: Ns) {
         self.plan = Some((kind.name(), about, Instant::now()));
-        self.say(&format!("{}: {measurements} measurements, about {}", kind.name(), duration(about)));
+        self.say(&format!(
+            "{}: {measurements} measurements, about {}",
+            kind.name(),
+            duration(about)
+        ));
     }
 
     fn step(&mut self, what: &str, done: usize, all: usize) {
@@ -208,7 +220,8 @@ impl Live {
     }
 }
 
-/// Returns the time that is left of `about` after `done` of `all`: by the plan at first, then by the time so far.
+/// Returns the time that is left of `about` after `done` of `all`: by the plan at first, then by
+/// the time so far.
 fn left(about: Ns, done: usize, all: usize, taken: Duration) -> String {
     let rest = all.saturating_sub(done) as f64;
     let each = match done {

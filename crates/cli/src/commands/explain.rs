@@ -31,8 +31,9 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
         (false, Some(term)) => vec![term],
         (false, None) => {
             let all = terms();
-            let names =
-                all.iter().flat_map(|term| std::iter::once(term.name).chain(term.also.iter().copied()));
+            let names = all
+                .iter()
+                .flat_map(|term| std::iter::once(term.name).chain(term.also.iter().copied()));
             match nearest(&wanted.to_lowercase(), names) {
                 Some(right) => bail!("`{wanted}` is not in the list: did you mean `{right}`?"),
                 None => bail!("`{wanted}` is not in the list: `schedlab explain` prints it"),
@@ -43,14 +44,23 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
     let text = |style: &Style| {
         let mut text = String::new();
         for term in &found {
-            let also =
-                if term.also.is_empty() { String::new() } else { format!(" ({})", term.also.join(", ")) };
-            if wanted.is_empty() {
-                let first = term.meaning.split_inclusive(". ").next().unwrap_or_default().trim_end();
-                let _ = writeln!(text, "{}\n{}", style.bold(term.name), wrap(first, style.width, 2));
+            let also = if term.also.is_empty() {
+                String::new()
             } else {
+                format!(" ({})", term.also.join(", "))
+            };
+            if wanted.is_empty() {
+                let first =
+                    term.meaning.split_inclusive(". ").next().unwrap_or_default().trim_end();
                 let _ =
-                    writeln!(text, "{}{also}\n{}", style.bold(term.name), wrap(term.meaning, style.width, 0));
+                    writeln!(text, "{}\n{}", style.bold(term.name), wrap(first, style.width, 2));
+            } else {
+                let _ = writeln!(
+                    text,
+                    "{}{also}\n{}",
+                    style.bold(term.name),
+                    wrap(term.meaning, style.width, 0)
+                );
             }
         }
         text

@@ -52,8 +52,8 @@ pub(crate) struct ExportArgs {
     /// Write events.csv, tasks.csv and waits.csv into this folder
     #[arg(long, value_name = "DIR")]
     csv: Option<PathBuf>,
-    /// Write each table of docs/tables.md into this folder: events.parquet, tasks.parquet, latencies.parquet, slices.parquet,
-    /// migrations.parquet and blame.parquet
+    /// Write each table of docs/tables.md into this folder: events.parquet, tasks.parquet,
+    /// latencies.parquet, slices.parquet, migrations.parquet and blame.parquet
     #[cfg(feature = "parquet")]
     #[arg(long, value_name = "DIR")]
     parquet: Option<PathBuf>,
@@ -83,11 +83,19 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
         ("lttng", &args.lttng, export::lttng),
     ];
     let folders = [args.csv.as_deref(), args.parquet()];
-    if files.iter().all(|(_, path, _)| path.is_none()) && folders == [None, None] && args.rt_app.is_none() {
-        let options: Vec<String> = files.iter().map(|(name, ..)| format!("--{name} FILE")).collect();
-        bail!("say what to write: {}, --rt-app FILE, --csv DIR or --parquet DIR", options.join(", "));
+    if files.iter().all(|(_, path, _)| path.is_none())
+        && folders == [None, None]
+        && args.rt_app.is_none()
+    {
+        let options: Vec<String> =
+            files.iter().map(|(name, ..)| format!("--{name} FILE")).collect();
+        bail!(
+            "say what to write: {}, --rt-app FILE, --csv DIR or --parquet DIR",
+            options.join(", ")
+        );
     }
-    let paths = || files.iter().filter_map(|(_, path, _)| path.as_deref()).chain(args.rt_app.as_deref());
+    let paths =
+        || files.iter().filter_map(|(_, path, _)| path.as_deref()).chain(args.rt_app.as_deref());
     if paths().filter(|path| output::is_stdout(path)).count() > 1 {
         bail!("only one of the files can be standard output (`-`)");
     }
@@ -95,11 +103,12 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
         output::check(path)?;
     }
     let _progress = Progress::with_verb(&format!("exporting {}", args.input));
-    let mut recording = Recording::open(stdin::given(&args.input)?).map_err(|error| match error {
-        // This error names the file itself.
-        TraceError::File { .. } => error.into(),
-        _ => anyhow::Error::from(error).context(args.input.clone()),
-    })?;
+    let mut recording =
+        Recording::open(stdin::given(&args.input)?).map_err(|error| match error {
+            // This error names the file itself.
+            TraceError::File { .. } => error.into(),
+            _ => anyhow::Error::from(error).context(args.input.clone()),
+        })?;
     let mut tables: Vec<(&str, &Path, Exported)> = Vec::new();
     if let Some(path) = &args.rt_app {
         let workload = rtapp::export(&recording)?;
@@ -113,19 +122,22 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
     if let Some(folder) = args.parquet() {
         tables.push(("parquet", folder, parquet(&recording, folder)?));
     }
-    // Tables say what `show` says. A trace is read back as it is written: nothing is left in it to repair.
+    // Tables say what `show` says. A trace is read back as it is written: nothing is left in it to
+    // repair.
     if files.iter().any(|(_, path, _)| path.is_some()) {
         recording = recording.settled();
     }
     let mut made: Vec<(&str, &Path, Exported)> = Vec::new();
     for (format, path, write) in files {
         if let Some(path) = path {
-            let exported: Result<_, TraceError> = export::whole_file(path, |out| write(&recording, out));
+            let exported: Result<_, TraceError> =
+                export::whole_file(path, |out| write(&recording, out));
             made.push((format, path, exported?));
         }
     }
     made.extend(tables);
-    let text = args.format.print(None, || json(&recording, &made), |_| as_text(&recording, &made))?;
+    let text =
+        args.format.print(None, || json(&recording, &made), |_| as_text(&recording, &made))?;
     // One of the files may be standard output.
     match made.iter().find(|(_, path, _)| output::is_stdout(path)) {
         Some((_, path, _)) => output::say(path, &text)?,
@@ -155,7 +167,9 @@ fn parquet(recording: &Recording, folder: &Path) -> anyhow::Result<Exported> {
                 Ok(rows) => notes.push(format!("{file}: {rows} rows")),
                 Err(error) => failed = Some(error),
             }
-            Ok(failed.as_ref().map_or(Ok(()), |error| Err(std::io::Error::other(error.to_string()))))
+            Ok(failed
+                .as_ref()
+                .map_or(Ok(()), |error| Err(std::io::Error::other(error.to_string()))))
         },
     )?;
     Ok(Exported { notes, ..Exported::counted(recording) })
@@ -187,8 +201,13 @@ fn as_text(recording: &Recording, made: &[(&str, &Path, Exported)]) -> String {
     text
 }
 
-fn json(recording: &Recording, made: &[(&str, &Path, Exported)]) -> anyhow::Result<serde_json::Value> {
-    let files =
-        made.iter().map(|(format, path, exported)| ExportedFile::new(format, path, exported)).collect();
+fn json(
+    recording: &Recording,
+    made: &[(&str, &Path, Exported)],
+) -> anyhow::Result<serde_json::Value> {
+    let files = made
+        .iter()
+        .map(|(format, path, exported)| ExportedFile::new(format, path, exported))
+        .collect();
     Ok(serde_json::to_value(ExportOutput { schema: SCHEMA, files, repairs: &recording.repairs })?)
 }

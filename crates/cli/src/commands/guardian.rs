@@ -1,4 +1,5 @@
-//! `schedlab guardian`, which schedlab starts itself: the process that gives threads back when their owner dies.
+//! `schedlab guardian`, which schedlab starts itself: the process that gives threads back when
+//! their owner dies.
 
 use crate::exit::Exit;
 use schedlab_live::guardian::{GuardianOptions, run as guardian};

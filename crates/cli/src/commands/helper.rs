@@ -1,4 +1,5 @@
-//! `schedlab helper`, which schedlab starts itself: programs of an experiment that must run in a process of their own.
+//! `schedlab helper`, which schedlab starts itself: programs of an experiment that must run in a
+//! process of their own.
 
 use crate::exit::Exit;
 use crate::output;
@@ -12,7 +13,8 @@ use std::io::{BufRead as _, Write as _};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// How long the load client tries to connect: the server comes up, and its network is being set up, meanwhile.
+/// How long the load client tries to connect: the server comes up, and its network is being set up,
+/// meanwhile.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// `schedlab helper`
@@ -26,7 +28,8 @@ pub(crate) struct HelperArgs {
 /// The programs.
 #[derive(Debug, clap::Subcommand)]
 enum Which {
-    /// Connect to a server, say so, wait for a line, load the server, and write what was measured as JSON
+    /// Connect to a server, say so, wait for a line, load the server, and write what was measured
+    /// as JSON
     LoadClient(LoadClientArgs),
     /// Say that the program is there, wait for a line, and run the reader threads of the SMP paper
     Readers(ReadersArgs),
@@ -72,7 +75,8 @@ pub(crate) fn run(args: &HelperArgs) -> anyhow::Result<Exit> {
         }
         Which::Readers(args) => {
             say_ready();
-            let report = readers(&ReadersRequest { threads: args.threads, bytes: BYTES, reads: READS })?;
+            let report =
+                readers(&ReadersRequest { threads: args.threads, bytes: BYTES, reads: READS })?;
             output::write(None, &serde_json::to_string(&report)?)?;
             Ok(Exit::Done)
         }

@@ -40,19 +40,21 @@ Examples:
 The kind of the file is told by its content. What is lost, odd or repaired is counted; the last line says how much was repaired. \
 docs/exchange-formats.md lists every kind of file and what is kept of it.")]
 pub(crate) struct ImportArgs {
-    /// Read this trace (perf.data, a Perfetto trace, or the text of perf, ftrace, trace-cmd, atrace, systrace or LTTng) or rt-app
-    /// workload; `-` is standard input
+    /// Read this trace (perf.data, a Perfetto trace, or the text of perf, ftrace, trace-cmd,
+    /// atrace, systrace or LTTng) or rt-app workload; `-` is standard input
     input: String,
     /// Write this recording (.slt) or scenario (.toml); `-` is standard output
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Treat the running task as the waker even where the trace does not show whether an interrupt was
+    /// Treat the running task as the waker even where the trace does not show whether an interrupt
+    /// was
     #[arg(long)]
     current_is_waker: bool,
     /// Refuse the first line that is not understood, instead of counting such lines
     #[arg(long)]
     strict: bool,
-    /// Read time stamps that are whole numbers (trace_clock x86-tsc, counter) as ticks of a clock of this frequency
+    /// Read time stamps that are whole numbers (trace_clock x86-tsc, counter) as ticks of a clock
+    /// of this frequency
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u64).range(1..))]
     clock_hz: Option<u64>,
     /// Read task states that are numbers as those of this kernel release, such as 4.9
@@ -83,11 +85,13 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<Exit> {
     }
     let input = match args.input.as_str() {
         "-" => Input::Stream(Box::new(BufReader::with_capacity(CHUNK, crate::stdin::input()?))),
-        path => Input::File(schedlab_files::open(Path::new(path)).with_context(|| path.to_owned())?),
+        path => {
+            Input::File(schedlab_files::open(Path::new(path)).with_context(|| path.to_owned())?)
+        }
     };
     let progress = Progress::with_verb(&format!("reading {}", args.input));
-    let (summary, recording) =
-        write(input, &args.output, options).map_err(|error| anyhow!("{}: {error:#}", args.input))?;
+    let (summary, recording) = write(input, &args.output, options)
+        .map_err(|error| anyhow!("{}: {error:#}", args.input))?;
     drop(progress);
     let Some(recording) = recording else {
         // What went into a pipe cannot be read again.
@@ -100,11 +104,15 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     };
     let value = || json(args, &summary, Some(&recording));
-    output::write(None, &args.format.print(None, value, |_| told(&args.output, &recording, &summary))?)?;
+    output::write(
+        None,
+        &args.format.print(None, value, |_| told(&args.output, &recording, &summary))?,
+    )?;
     Ok(Exit::Done)
 }
 
-/// Returns what was read; `recording` is what it became without its events, and how many it has, unless that went into a pipe.
+/// Returns what was read; `recording` is what it became without its events, and how many it has,
+/// unless that went into a pipe.
 fn json(
     args: &ImportArgs,
     summary: &Summary,
@@ -114,8 +122,9 @@ fn json(
     Ok(serde_json::to_value(ImportOutput::Trace(trace))?)
 }
 
-/// Writes beside the file and renames: what was there before is there until everything is written, and was read back where that is
-/// possible. Returns what was imported, and the recording without its events, and how many it has.
+/// Writes beside the file and renames: what was there before is there until everything is written,
+/// and was read back where that is possible. Returns what was imported, and the recording without
+/// its events, and how many it has.
 fn write(
     input: Input<'_>,
     path: &Path,
@@ -157,8 +166,11 @@ fn about(text: &mut String, summary: &Summary) {
     if !summary.ignored.is_empty() {
         let ignored: Vec<String> =
             summary.ignored.iter().map(|(name, count)| format!("{name} ({count})")).collect();
-        let _ =
-            writeln!(text, "left out, because they say nothing about the schedule: {}", ignored.join(", "));
+        let _ = writeln!(
+            text,
+            "left out, because they say nothing about the schedule: {}",
+            ignored.join(", ")
+        );
     }
     losses(text, summary);
     odd(text, "lines skipped that are no events", &summary.odd);
@@ -172,7 +184,10 @@ fn losses(text: &mut String, summary: &Summary) {
     for Loss { cpu, count, from, to } in summary.losses.iter().take(LISTED) {
         let until = to.map_or("the end".to_owned(), |to| to.to_string());
         let events = if *count == 1 { "event is" } else { "events are" };
-        let _ = writeln!(text, "lost: {count} {events} missing on CPU {cpu} between {from} and {until}");
+        let _ = writeln!(
+            text,
+            "lost: {count} {events} missing on CPU {cpu} between {from} and {until}"
+        );
     }
     let more = summary.losses_in_all.saturating_sub(LISTED as u64);
     if more > 0 {
@@ -205,7 +220,10 @@ fn rtapp(args: &ImportArgs) -> anyhow::Result<Exit> {
         (args.machine.is_some(), "--machine"),
     ] {
         if given {
-            bail!("{option} has a meaning only for recordings, and {} is an rt-app workload", args.input);
+            bail!(
+                "{option} has a meaning only for recordings, and {} is an rt-app workload",
+                args.input
+            );
         }
     }
     let imported = if args.input == "-" {

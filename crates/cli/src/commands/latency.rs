@@ -21,8 +21,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How long a measurement is without --for.
 const USUAL: Ns = Ns::from_s(10);
-/// How long a row of --matrix is without --for: 30,000 expiries of a millisecond over five rounds, as many as the published
-/// table has (docs/sources/experiments.md).
+/// How long a row of --matrix is without --for: 30,000 expiries of a millisecond over five rounds,
+/// as many as the published table has (docs/sources/experiments.md).
 const USUAL_OF_A_ROW: Ns = Ns::from_s(6);
 
 /// `schedlab latency`
@@ -53,10 +53,12 @@ pub(crate) struct LatencyArgs {
     /// Use this many measuring threads, spread over the CPUs [default: one per CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: Option<u32>,
-    /// Measure under other, batch, idle, fifo:N, rr:N, or deadline:RUNTIME/DEADLINE/PERIOD (on all CPUs of a root domain)
+    /// Measure under other, batch, idle, fifo:N, rr:N, or deadline:RUNTIME/DEADLINE/PERIOD (on all
+    /// CPUs of a root domain)
     #[arg(long, value_name = "POLICY", default_value = "other")]
     policy: Policy,
-    /// Wake the threads by a timer (clock, timerfd), or by another thread of the same policy on the next CPU
+    /// Wake the threads by a timer (clock, timerfd), or by another thread of the same policy on the
+    /// next CPU
     #[arg(long, value_enum, default_value = "clock")]
     wake: WakeArg,
     /// Let this time pass between two expiries
@@ -74,7 +76,8 @@ pub(crate) struct LatencyArgs {
     /// Give the threads this timer slack, such as 1ns [default: as inherited, usually 50us]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     slack: Option<Ns>,
-    /// Hold /dev/cpu_dma_latency at this many microseconds (0: no idle states) [default: leave it alone]
+    /// Hold /dev/cpu_dma_latency at this many microseconds (0: no idle states) [default: leave it
+    /// alone]
     #[arg(long, value_name = "US", allow_hyphen_values = true, value_parser = clap::value_parser!(i32).range(0..))]
     dma_latency: Option<i32>,
     /// Do not lock memory
@@ -83,12 +86,12 @@ pub(crate) struct LatencyArgs {
     /// Let all threads expire in the same instants [default: their grids begin apart]
     #[arg(long)]
     aligned: bool,
-    /// Stop at the first wakeup that is later than this, and say what took the time (records interrupts and switches
-    /// meanwhile: needs root)
+    /// Stop at the first wakeup that is later than this, and say what took the time (records
+    /// interrupts and switches meanwhile: needs root)
     #[arg(long = "break", value_name = "TIME", conflicts_with = "matrix")]
     break_above: Option<Ns>,
-    /// Measure a table, {idle, loaded} x {other, fifo:49}, rows in random order, and check four published findings
-    /// (docs/sources/experiments.md)
+    /// Measure a table, {idle, loaded} x {other, fifo:49}, rows in random order, and check four
+    /// published findings (docs/sources/experiments.md)
     #[arg(long, conflicts_with_all = ["policy", "wake", "threads", "loops", "fail_if", "aligned"])]
     matrix: bool,
     /// With --matrix: measure each row this often, --for [6s] each
@@ -100,7 +103,8 @@ pub(crate) struct LatencyArgs {
     /// With --matrix: write a page (HTML) to this file too
     #[arg(long, value_name = "FILE", requires = "matrix")]
     report: Option<PathBuf>,
-    /// Exit with 1 when this holds, such as 'p99.9 > 200us' or 'cpu0 max > 1ms' (may be given several times)
+    /// Exit with 1 when this holds, such as 'p99.9 > 200us' or 'cpu0 max > 1ms' (may be given
+    /// several times)
     #[arg(long, value_name = "CONDITION")]
     fail_if: Vec<String>,
     #[command(flatten)]

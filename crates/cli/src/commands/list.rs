@@ -11,7 +11,9 @@ use schedlab_live::elevation::LiveSupport;
 use schedlab_scheduler::Knobs;
 use schedlab_scheduler::registry;
 use schedlab_study::gallery;
-use schedlab_study::listing::{ListOutput, ListedScenario, SCHEMA, ScenariosOutput, SchedulersOutput};
+use schedlab_study::listing::{
+    ListOutput, ListedScenario, SCHEMA, ScenariosOutput, SchedulersOutput,
+};
 #[cfg(feature = "machine")]
 use schedlab_study::listing::{LiveOutput, LiveScheduler};
 use schedlab_study::scenario::Scenario;
@@ -85,8 +87,18 @@ fn schedulers(verbose: bool, style: &Style) -> String {
             }
         }
         for knob in if verbose { (entry.knobs)() } else { Vec::new() } {
-            let _ = writeln!(text, "    {} = {}  ({})", style.bold(knob.name), knob.default, knob.allowed());
-            let _ = writeln!(text, "{}", wrap(&format!("{} [{}]", knob.doc, knob.source), style.width, 8));
+            let _ = writeln!(
+                text,
+                "    {} = {}  ({})",
+                style.bold(knob.name),
+                knob.default,
+                knob.allowed()
+            );
+            let _ = writeln!(
+                text,
+                "{}",
+                wrap(&format!("{} [{}]", knob.doc, knob.source), style.width, 8)
+            );
         }
     }
     if !verbose {
@@ -152,7 +164,8 @@ fn variants(scenario: &Scenario) -> Vec<&str> {
 }
 
 fn scenarios_output<'a>(all: &'a [(&str, Scenario)]) -> ScenariosOutput<'a> {
-    let scenarios = all.iter().map(|(name, scenario)| ListedScenario::new(name, scenario)).collect();
+    let scenarios =
+        all.iter().map(|(name, scenario)| ListedScenario::new(name, scenario)).collect();
     ScenariosOutput { schema: SCHEMA, scenarios }
 }
 
@@ -173,6 +186,7 @@ fn scenarios(all: &[(&str, Scenario)], verbose: bool, style: &Style) -> String {
             let _ = writeln!(text, "    expects:    {} things\n", scenario.expectations.len());
         }
     }
-    text += "\nRun one with `schedlab compare NAME`; write your own as docs/scenario-format.md says.\n";
+    text +=
+        "\nRun one with `schedlab compare NAME`; write your own as docs/scenario-format.md says.\n";
     text
 }

@@ -40,8 +40,8 @@ pub(crate) fn run(args: &ManArgs) -> anyhow::Result<Exit> {
         None => &whole,
         Some(name) => whole.find_subcommand(name).ok_or_else(|| {
             let names = whole.get_subcommands().map(Command::get_name);
-            let hint =
-                nearest(name, names).map_or(String::new(), |right| format!(": did you mean `{right}`?"));
+            let hint = nearest(name, names)
+                .map_or(String::new(), |right| format!(": did you mean `{right}`?"));
             anyhow!("there is no command `{name}`{hint}")
         })?,
     };

@@ -48,7 +48,8 @@ A recording that is there stays until the new one is whole; if the recorder is k
 
 Exit codes: 0 done, 1 the event of --until did not come, 3 more than one event in a hundred was lost.")]
 pub(crate) struct RecordArgs {
-    /// Write this recording (.slt); `-` is standard output [default: schedlab-DATE.slt, in this folder]
+    /// Write this recording (.slt); `-` is standard output [default: schedlab-DATE.slt, in this
+    /// folder]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Stop after this time, such as 5s
@@ -57,42 +58,49 @@ pub(crate) struct RecordArgs {
     /// Record every task of the machine, until --for or Ctrl-C, or until the command or --pid ends
     #[arg(long, conflicts_with = "cgroup")]
     all: bool,
-    /// Record this process and its children until it ends (may be given several times); with --all, all tasks
+    /// Record this process and its children until it ends (may be given several times); with --all,
+    /// all tasks
     #[arg(long, value_name = "N", conflicts_with = "run")]
     pid: Vec<u32>,
     /// Record the tasks of this control group: its directory, or its path such as /batch
     #[arg(long, value_name = "PATH", conflicts_with = "pid")]
     cgroup: Option<String>,
-    /// Keep only the last events in memory, such as 30s of them, and write them at the end (flight recorder)
+    /// Keep only the last events in memory, such as 30s of them, and write them at the end (flight
+    /// recorder)
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     ring: Option<Ns>,
-    /// End at this event: '[TASK] wait|run|block > TIME', such as 'redis-server wait > 10ms' or 'ran > 50ms'
+    /// End at this event: '[TASK] wait|run|block > TIME', such as 'redis-server wait > 10ms' or
+    /// 'ran > 50ms'
     #[arg(long, value_name = "EVENT")]
     until: Vec<String>,
-    /// Run this shell command after the event, when the recording is written; its name is in $SCHEDLAB_FILE
+    /// Run this shell command after the event, when the recording is written; its name is in
+    /// $SCHEDLAB_FILE
     #[arg(long, value_name = "COMMAND", requires = "until")]
     exec: Option<String>,
-    /// Begin again after each event, into FILE-1.slt, FILE-2.slt, ..., and keep the newest N. Stop with --for (total
-    /// time) or Ctrl-C. Events during a write are missed
+    /// Begin again after each event, into FILE-1.slt, FILE-2.slt, ..., and keep the newest N. Stop
+    /// with --for (total time) or Ctrl-C. Events during a write are missed
     #[arg(long, value_name = "N", requires = "until", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["json", "run"])]
     keep: Option<u32>,
     /// Go on for this long after the event
     #[arg(long, value_name = "TIME", requires = "until", allow_hyphen_values = true)]
     after: Option<Ns>,
-    /// End before the file would be larger than this, such as 500M; with --ring: memory for events [256M]
+    /// End before the file would be larger than this, such as 500M; with --ring: memory for events
+    /// [256M]
     #[arg(long, value_name = "SIZE")]
     max_size: Option<String>,
     /// Record by bpf, tracepoints, switches or own [default: the best that works]
     #[arg(long, value_name = "BACKEND")]
     backend: Option<Backend>,
-    /// Record what tasks exchange (sockets, pipes, futexes, sleeps) too: auto, on or off; auto leaves it out where the backend does not
-    /// see it, and of the whole machine while it makes more than a million system calls a second
+    /// Record what tasks exchange (sockets, pipes, futexes, sleeps) too: auto, on or off; auto
+    /// leaves it out where the backend does not see it, and of the whole machine while it makes
+    /// more than a million system calls a second
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     messages: Messages,
     /// Run the recorder itself on this CPU only
     #[arg(long, value_name = "CPU")]
     recorder_cpu: Option<u32>,
-    /// Do not measure what recording costs a switch (up to 300 ms); replays then use the usual cost of the backend
+    /// Do not measure what recording costs a switch (up to 300 ms); replays then use the usual cost
+    /// of the backend
     #[arg(long)]
     no_calibration: bool,
     /// Keep this line in the header of the recording
@@ -100,7 +108,8 @@ pub(crate) struct RecordArgs {
     note: String,
     #[command(flatten)]
     format: FormatArgs,
-    /// Run this command, and record the whole machine while it runs (with --backend own, only the command)
+    /// Run this command, and record the whole machine while it runs (with --backend own, only the
+    /// command)
     #[arg(last = true, value_name = "COMMAND")]
     run: Vec<String>,
 }
@@ -121,11 +130,19 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<Exit> {
 }
 
 /// Records again and again, each time until an event, and keeps the newest `keep` recordings.
-fn incidents(args: &RecordArgs, first: RecordPlan, keep: u32, signal: &StopSignal) -> anyhow::Result<Exit> {
+fn incidents(
+    args: &RecordArgs,
+    first: RecordPlan,
+    keep: u32,
+    signal: &StopSignal,
+) -> anyhow::Result<Exit> {
     if output::is_stdout(&first.output) {
-        bail!("--keep {keep}: several recordings do not fit in standard output: name a file with -o");
+        bail!(
+            "--keep {keep}: several recordings do not fit in standard output: name a file with -o"
+        );
     }
-    let (begun, mut kept, mut worst, mut elsewhere) = (Instant::now(), VecDeque::new(), Exit::Done, None);
+    let (begun, mut kept, mut worst, mut elsewhere) =
+        (Instant::now(), VecDeque::new(), Exit::Done, None);
     loop {
         let mut plan = first.clone();
         plan.output = numbered(&first.output, next_number(&first.output));
@@ -165,16 +182,21 @@ fn incidents(args: &RecordArgs, first: RecordPlan, keep: u32, signal: &StopSigna
     }
 }
 
-/// Returns the number after the highest that a file beside `file` has: what an earlier run caught stays.
+/// Returns the number after the highest that a file beside `file` has: what an earlier run caught
+/// stays.
 fn next_number(file: &Path) -> u64 {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder =
+        file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let end = file.extension().map_or(String::new(), |extension| format!(".{}", extension.to_string_lossy()));
+    let end = file
+        .extension()
+        .map_or(String::new(), |extension| format!(".{}", extension.to_string_lossy()));
     let number = |name: String| -> Option<u64> {
         name.strip_prefix(&stem)?.strip_prefix('-')?.strip_suffix(&end)?.parse().ok()
     };
     let names = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let highest = names.filter_map(|entry| number(entry.file_name().to_string_lossy().into_owned())).max();
+    let highest =
+        names.filter_map(|entry| number(entry.file_name().to_string_lossy().into_owned())).max();
     highest.unwrap_or(0).saturating_add(1)
 }
 
@@ -231,12 +253,13 @@ fn once(args: &RecordArgs, plan: &RecordPlan, signal: &StopSignal) -> anyhow::Re
     Ok(Made { exit, recorded })
 }
 
-/// Runs the command of `--exec` in a shell, with the recording's name in SCHEDLAB_FILE. What it prints goes to standard error:
-/// standard output is the report's.
+/// Runs the command of `--exec` in a shell, with the recording's name in SCHEDLAB_FILE. What it
+/// prints goes to standard error: standard output is the report's.
 fn exec(command: &str, file: &Path) -> anyhow::Result<()> {
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", command]).env("SCHEDLAB_FILE", file).stdout(std::io::stderr());
-    let status = shell.status().with_context(|| format!("--exec '{command}': sh cannot be started"))?;
+    let status =
+        shell.status().with_context(|| format!("--exec '{command}': sh cannot be started"))?;
     if !status.success() {
         bail!("--exec '{command}': {status}; the recording is in {}", file.display());
     }
@@ -261,7 +284,8 @@ impl RecordObserver for Live {
     fn started(&mut self, start: &RecordStart) {
         self.patience = None;
         let text = first_line(&start.capabilities);
-        // Standard output begins with the answer, which comes at the end. Without standard error the line is not needed.
+        // Standard output begins with the answer, which comes at the end. Without standard error
+        // the line is not needed.
         let _ = std::io::stderr().write_all(text.as_bytes());
     }
 
@@ -289,7 +313,8 @@ impl Patience {
             while over.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
                 let at = shared.lock().map_or(Preparing::Opening, |at| *at);
                 // Without standard error the line is not needed.
-                let _ = std::io::stderr().write_all(waiting(at, began.elapsed().as_secs()).as_bytes());
+                let _ =
+                    std::io::stderr().write_all(waiting(at, began.elapsed().as_secs()).as_bytes());
             }
         });
         Patience(at, sender)
@@ -300,7 +325,9 @@ impl Patience {
 fn waiting(at: Preparing, seconds: u64) -> String {
     let what = match at {
         Preparing::Opening => "making rings and loading programs into the kernel",
-        Preparing::Measuring => "measuring what recording costs here (`--no-calibration` leaves it out)",
+        Preparing::Measuring => {
+            "measuring what recording costs here (`--no-calibration` leaves it out)"
+        }
         Preparing::Beginning => "listing the tasks and switching recording on",
     };
     format!(
@@ -332,8 +359,11 @@ fn first_line(found: &RecordingCapabilities) -> String {
         lacks.extend((!found.calls).then_some("system calls"));
         lacks.extend((!found.limits).then_some("limits (show --throttle infers them)"));
     }
-    let mut lacks =
-        if lacks.is_empty() { String::new() } else { format!(" It does not see {}.", lacks.join(" and ")) };
+    let mut lacks = if lacks.is_empty() {
+        String::new()
+    } else {
+        format!(" It does not see {}.", lacks.join(" and "))
+    };
     if let (Backend::Bpf, Err(why)) = (found.backend, &found.messages) {
         lacks += &format!(" It does not record messages: {why}.");
     }
@@ -366,9 +396,11 @@ fn plan(args: &RecordArgs) -> anyhow::Result<RecordPlan> {
     })
 }
 
-/// Returns a name that no other recording of this folder has, as long as none begins in the same second.
+/// Returns a name that no other recording of this folder has, as long as none begins in the same
+/// second.
 fn by_date() -> PathBuf {
-    let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let since_1970 =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let date = schedlab_model::text::iso8601(since_1970.as_nanos() as u64).replace(':', "-");
     PathBuf::from(format!("schedlab-{date}.slt"))
 }
@@ -418,8 +450,8 @@ fn request(args: &RecordArgs) -> anyhow::Result<RecordRequest> {
     Ok(request)
 }
 
-/// Returns the capabilities that the output needs; `None`: all stay, because the next recording opens everything again (--keep), or a
-/// command of the user follows (--exec).
+/// Returns the capabilities that the output needs; `None`: all stay, because the next recording
+/// opens everything again (--keep), or a command of the user follows (--exec).
 fn kept(args: &RecordArgs) -> Option<Vec<Duty>> {
     if args.keep.is_some() || args.exec.is_some() {
         return None;
@@ -432,7 +464,8 @@ fn kept(args: &RecordArgs) -> Option<Vec<Duty>> {
     Some(to_write_in(folder).into_iter().collect())
 }
 
-/// Returns the report: first whether the event came and what the file holds, then what the recording cost.
+/// Returns the report: first whether the event came and what the file holds, then what the
+/// recording cost.
 fn text(args: &RecordArgs, file: &Path, recorded: &Recorded) -> String {
     let end = &recorded.end;
     let name = file.display().to_string();
@@ -442,8 +475,11 @@ fn text(args: &RecordArgs, file: &Path, recorded: &Recorded) -> String {
         None if !args.until.is_empty() => "The event of --until did not come.\n".to_owned(),
         None => String::new(),
     };
-    let lost =
-        if end.lost > 0 { format!("{} events were lost", end.lost) } else { "no event was lost".to_owned() };
+    let lost = if end.lost > 0 {
+        format!("{} events were lost", end.lost)
+    } else {
+        "no event was lost".to_owned()
+    };
     text += &match recorded.kept {
         Some(kept) => format!(
             "{path} holds the last {} of {}: {} events of {} threads; {lost}.\n",
@@ -474,8 +510,13 @@ fn text(args: &RecordArgs, file: &Path, recorded: &Recorded) -> String {
         Some(status) if !status.success() => text += &format!("the command ended with {status}\n"),
         _ => {}
     }
-    let replays = recorded.system_wide && matches!(recorded.backend, Backend::Bpf | Backend::Tracepoints);
-    text + &if replays { format!("next: schedlab compare {}\n", shell_word(&name)) } else { String::new() }
+    let replays =
+        recorded.system_wide && matches!(recorded.backend, Backend::Bpf | Backend::Tracepoints);
+    text + &if replays {
+        format!("next: schedlab compare {}\n", shell_word(&name))
+    } else {
+        String::new()
+    }
 }
 
 /// Returns how many facts were recorded and lost, where messages were.
@@ -495,7 +536,10 @@ fn facts(recorded: &Recorded) -> String {
 /// Returns what the recording cost, and by which way it was made.
 fn cost(recorded: &Recorded) -> String {
     let added = recorded.cost_ns_per_switch.map_or(String::new(), |cost| {
-        format!("Recording added {} to a context switch with its wakeup (measured before it); ", Ns(cost))
+        format!(
+            "Recording added {} to a context switch with its wakeup (measured before it); ",
+            Ns(cost)
+        )
     });
     let the = if added.is_empty() { "The" } else { "the" };
     format!(

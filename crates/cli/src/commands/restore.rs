@@ -1,4 +1,5 @@
-//! `schedlab restore`: gives back what a crashed schedlab left behind. Also the report that `detach` has in common with it.
+//! `schedlab restore`: gives back what a crashed schedlab left behind. Also the report that
+//! `detach` has in common with it.
 
 use crate::exit::Exit;
 use crate::format::FormatArgs;
@@ -46,8 +47,10 @@ fn as_text(done: &[Detached], style: &Style) -> String {
     for one in done {
         match one {
             Detached::Part { owner, process } => {
-                let _ =
-                    writeln!(text, "process {owner} gave process {process} back, and still manages the rest");
+                let _ = writeln!(
+                    text,
+                    "process {owner} gave process {process} back, and still manages the rest"
+                );
             }
             Detached::ByOwner { owner } => {
                 let _ = writeln!(text, "process {owner} gave everything back");
@@ -55,7 +58,8 @@ fn as_text(done: &[Detached], style: &Style) -> String {
             Detached::BySchedlab { owner, report, journal } => {
                 let _ = writeln!(text, "left behind by process {owner}, which is dead:");
                 for item in &report.items {
-                    let _ = writeln!(text, "  {}: {}", item.what, outcome_text(&item.outcome, style));
+                    let _ =
+                        writeln!(text, "  {}: {}", item.what, outcome_text(&item.outcome, style));
                 }
                 if report.items.is_empty() {
                     let _ = writeln!(text, "  nothing was changed");
@@ -74,7 +78,9 @@ fn outcome_text(outcome: &ItemOutcome, style: &Style) -> String {
         ItemOutcome::Restored => style.good("as before again"),
         ItemOutcome::AsBefore => "was as before".to_owned(),
         ItemOutcome::Gone => "gone".to_owned(),
-        ItemOutcome::ChangedByOthers => "changed by another program meanwhile; left as it is".to_owned(),
+        ItemOutcome::ChangedByOthers => {
+            "changed by another program meanwhile; left as it is".to_owned()
+        }
         ItemOutcome::Failed(reason) => style.bad(&format!("cannot be put back: {reason}")),
     }
 }

@@ -1,4 +1,5 @@
-//! `schedlab run`: a command under a schedlab scheduler. Also the options and the report that `attach` has in common with it.
+//! `schedlab run`: a command under a schedlab scheduler. Also the options and the report that
+//! `attach` has in common with it.
 
 use crate::exit::Exit;
 use crate::format::FormatArgs;
@@ -26,23 +27,28 @@ const CAPACITY: usize = 2_048;
 pub(crate) enum Driver {
     /// By SCHED_FIFO priorities, above every fair thread: on any kernel
     Elevation,
-    /// In the kernel's class for schedulers, below every fair thread: Linux 6.12 and later, built with sched_ext
+    /// In the kernel's class for schedulers, below every fair thread: Linux 6.12 and later, built
+    /// with sched_ext
     SchedExt,
 }
 
 /// The options of `run` and `attach`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ManageArgs {
-    /// Run the threads under this scheduler, such as shinjuku:quantum=200us (see `schedlab list schedulers --live`)
+    /// Run the threads under this scheduler, such as shinjuku:quantum=200us (see
+    /// `schedlab list schedulers --live`)
     #[arg(long, value_name = "SCHEDULER")]
     scheduler: String,
-    /// Enforce the scheduler's decisions with this driver: elevation or sched-ext (docs/sched-ext.md)
+    /// Enforce the scheduler's decisions with this driver: elevation or sched-ext
+    /// (docs/sched-ext.md)
     #[arg(long, value_enum, value_name = "DRIVER", default_value = "elevation")]
     driver: Driver,
-    /// Manage these CPUs, such as 0 or 1-3 (several: tried in QEMU guests only, docs/guests.md); one CPU of the machine must stay unmanaged
+    /// Manage these CPUs, such as 0 or 1-3 (several: tried in QEMU guests only, docs/guests.md);
+    /// one CPU of the machine must stay unmanaged
     #[arg(long, value_name = "CPUS", default_value = "0")]
     cpus: String,
-    /// Treat threads of this name as if they had this policy, such as sysbench=batch (may be given several times)
+    /// Treat threads of this name as if they had this policy, such as sysbench=batch (may be given
+    /// several times)
     #[arg(long = "task", value_name = "NAME=POLICY")]
     tasks: Vec<String>,
     /// Give a runnable thread back to the kernel when it waits longer than this
@@ -99,7 +105,8 @@ impl ManageArgs {
         if self.driver == Driver::SchedExt {
             return Err(not_built());
         }
-        let cpus: CpuSet = self.cpus.parse().map_err(|error| anyhow!("--cpus {}: {error}", self.cpus))?;
+        let cpus: CpuSet =
+            self.cpus.parse().map_err(|error| anyhow!("--cpus {}: {error}", self.cpus))?;
         if cpus.is_empty() {
             bail!("--cpus {}: name the CPUs to manage, such as --cpus 0", self.cpus);
         }
@@ -111,15 +118,21 @@ impl ManageArgs {
             scheduler: self.scheduler.clone(),
             cpus,
             starve_after: self.starve_after,
-            declared: self.tasks.iter().map(|text| declared(text)).collect::<anyhow::Result<_>>()?,
+            declared: self
+                .tasks
+                .iter()
+                .map(|text| declared(text))
+                .collect::<anyhow::Result<_>>()?,
             capacity: CAPACITY,
             run_dir: RunDir::standard()?,
-            program: std::env::current_exe().context("finding the program that becomes the guardian")?,
+            program: std::env::current_exe()
+                .context("finding the program that becomes the guardian")?,
             log_steps: if self.log.is_some() { LOG_STEPS } else { 0 },
         })
     }
 
-    /// Returns whether a signal has come, or the time is up: it begins with the first question, when the threads are managed.
+    /// Returns whether a signal has come, or the time is up: it begins with the first question,
+    /// when the threads are managed.
     pub(super) fn done(&self) -> anyhow::Result<impl FnMut() -> bool + Send + use<>> {
         let signal = stop_signal()?;
         let (mut start, limit) = (None, self.duration.map(|time| Duration::from_nanos(time.0)));
@@ -201,7 +214,8 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     options.command = Some(command.mark().to_owned());
     let command = Mutex::new(command);
     let held = || command.lock().unwrap_or_else(PoisonError::into_inner);
-    let result = args.manage.manage(&options, &[pid], || held().go_on(), || done() || held().ended());
+    let result =
+        args.manage.manage(&options, &[pid], || held().go_on(), || done() || held().ended());
     command.into_inner().unwrap_or_else(PoisonError::into_inner).end();
     args.manage.finish(&result?)
 }
@@ -258,7 +272,8 @@ fn as_text(report: &DriverReport, style: &Style) -> String {
         .sched_ext
         .as_ref()
         .map_or(String::new(), |ext| sched_ext_text(ext, percent(ext.kept_by_others_ns)));
-    // Now and then it happens on every machine: a quantum that is too short shows in most decisions.
+    // Now and then it happens on every machine: a quantum that is too short shows in most
+    // decisions.
     if counts.postponed * 4 > counts.decisions {
         let _ = writeln!(
             text,

@@ -27,7 +27,8 @@ use std::io::Write;
 use std::path::Path;
 
 /// Options that select a part of the events, which have no meaning for a summary of the whole run.
-const XEN_ALONE: [&str; 9] = ["report", "task", "cgroup", "cpu", "from", "to", "by", "top", "absolute"];
+const XEN_ALONE: [&str; 9] =
+    ["report", "task", "cgroup", "cpu", "from", "to", "by", "top", "absolute"];
 
 /// `schedlab show`
 #[derive(Debug, clap::Args)]
@@ -45,8 +46,8 @@ Examples:
 
 Several analyses may be asked for at once. An analysis that needs more than the recording has refuses by name.")]
 pub(crate) struct ShowArgs {
-    /// Analyse this recording (.slt), trace of another tool, scenario (.toml), or scenario of the gallery by name; `-` is standard
-    /// input
+    /// Analyse this recording (.slt), trace of another tool, scenario (.toml), or scenario of the
+    /// gallery by name; `-` is standard input
     pub(crate) input: String,
     #[command(flatten)]
     pub(crate) analyses: Analyses,
@@ -80,10 +81,12 @@ pub(crate) struct ShowArgs {
     /// Simulate this variant of a scenario [default: its first row]
     #[arg(long, value_name = "NAME")]
     pub(crate) variant: Option<String>,
-    /// Print a Xen host at the end of a scenario's run, as `xl sched-credit`, `xl sched-credit2` and `xl vcpu-list` do
+    /// Print a Xen host at the end of a scenario's run, as `xl sched-credit`, `xl sched-credit2`
+    /// and `xl vcpu-list` do
     #[arg(long, help_heading = "Xen", conflicts_with_all = XEN_ALONE)]
     pub(crate) xl: bool,
-    /// Print the time by run state of each vCPU, as `xenalyze --summary` does, in nanoseconds instead of cycles
+    /// Print the time by run state of each vCPU, as `xenalyze --summary` does, in nanoseconds
+    /// instead of cycles
     #[arg(long, help_heading = "Xen", conflicts_with_all = XEN_ALONE)]
     pub(crate) xenalyze: bool,
     /// Write a page to this file instead: one HTML file with charts, without other files
@@ -107,14 +110,16 @@ pub(crate) enum Together {
     Cgroup,
 }
 
-/// The chosen analyses, in the order of the list. Their options come from the list, so that a new analysis needs no line here.
+/// The chosen analyses, in the order of the list. Their options come from the list, so that a new
+/// analysis needs no line here.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Analyses(Vec<(usize, Option<usize>)>);
 
 impl clap::Args for Analyses {
     fn augment_args(command: Command) -> Command {
         ALL.iter().fold(command, |command, entry| {
-            let arg = Arg::new(entry.name).long(entry.name).help(entry.about).help_heading("Analyses");
+            let arg =
+                Arg::new(entry.name).long(entry.name).help(entry.about).help_heading("Analyses");
             command.arg(match entry.takes {
                 Some(value) => {
                     arg.value_name(value).value_parser(clap::value_parser!(u32).range(1..=100_000))
@@ -169,7 +174,8 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
             return list(args, path, &about);
         }
     }
-    let scheduler = args.scheduler.as_ref().map(|spec| schedlab_study::compare::modelled_by(spec).0);
+    let scheduler =
+        args.scheduler.as_ref().map(|spec| schedlab_study::compare::modelled_by(spec).0);
     let recording = open(found, scheduler.as_ref(), args.variant.as_deref(), args.to)?;
     drop(working);
     let scope = scope(&recording, &options(args))?;
@@ -201,7 +207,8 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
         drop(working);
         output::write(None, &paragraphs(&String::from_utf8(text)?))?;
     } else if format == ResultFormat::Json {
-        let mut json = Json::new(stdout, &args.input, &recording, &scope, clock, answer.found.as_ref())?;
+        let mut json =
+            Json::new(stdout, &args.input, &recording, &scope, clock, answer.found.as_ref())?;
         for (entry, scope) in &chosen {
             json.analysis(entry.name)?;
             entry.run(&recording, scope, &mut json)?;
@@ -215,7 +222,8 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The analyses that are asked for, each with what it looks at, once the recording is known to hold what they need.
+/// The analyses that are asked for, each with what it looks at, once the recording is known to hold
+/// what they need.
 fn chosen(
     args: &ShowArgs,
     recording: &Recording,
@@ -235,9 +243,16 @@ fn chosen(
 }
 
 /// Writes the page of a recording.
-fn report(args: &ShowArgs, path: &Path, recording: &Recording, scope: &Scope) -> anyhow::Result<Exit> {
+fn report(
+    args: &ShowArgs,
+    path: &Path,
+    recording: &Recording,
+    scope: &Scope,
+) -> anyhow::Result<Exit> {
     if !args.analyses.0.is_empty() {
-        bail!("--report always holds the same sections: leave out the analyses, or leave out --report");
+        bail!(
+            "--report always holds the same sections: leave out the analyses, or leave out --report"
+        );
     }
     output::check(path)?;
     let page = schedlab_study::page::of_recording(recording, &args.input, scope, &origin(None)?)?;
@@ -247,7 +262,11 @@ fn report(args: &ShowArgs, path: &Path, recording: &Recording, scope: &Scope) ->
 
 /// The only analysis as a Parquet file.
 #[cfg(feature = "parquet")]
-fn parquet(recording: &Recording, chosen: &[(&Entry, Scope)], clock: u64) -> anyhow::Result<Vec<u8>> {
+fn parquet(
+    recording: &Recording,
+    chosen: &[(&Entry, Scope)],
+    clock: u64,
+) -> anyhow::Result<Vec<u8>> {
     let [(entry, scope)] = chosen else { return Err(one_analysis()) };
     let mut table = ParquetTable::new(recording, clock);
     entry.run(recording, scope, &mut table)?;
@@ -278,7 +297,12 @@ struct Answers {
 const OF_WAITS: [&str; 4] = ["worst", "latency", "blame", "tasks"];
 
 impl Answers {
-    fn new(args: &ShowArgs, chosen: &[(&Entry, Scope)], recording: &Recording, scope: &Scope) -> Answers {
+    fn new(
+        args: &ShowArgs,
+        chosen: &[(&Entry, Scope)],
+        recording: &Recording,
+        scope: &Scope,
+    ) -> Answers {
         let about = |(entry, _): &(&Entry, Scope)| OF_WAITS.contains(&entry.name);
         let format = args.format.get();
         let shown = !matches!(format, ResultFormat::Csv | ResultFormat::Ndjson);
@@ -316,11 +340,15 @@ fn as_text<W: Write>(
     Ok(text.finish()?)
 }
 
-/// Returns the recording of which only the times on a CPU are asked for, which need not all of it in memory.
+/// Returns the recording of which only the times on a CPU are asked for, which need not all of it
+/// in memory.
 fn listed<'a>(args: &ShowArgs, found: &'a Found) -> Option<&'a Path> {
-    let alone = matches!(args.analyses.0[..], [(index, _)] if ALL[index].name == timehist::ENTRY.name);
-    let text =
-        args.format.is_table() && args.report.is_none() && args.scheduler.is_none() && args.variant.is_none();
+    let alone =
+        matches!(args.analyses.0[..], [(index, _)] if ALL[index].name == timehist::ENTRY.name);
+    let text = args.format.is_table()
+        && args.report.is_none()
+        && args.scheduler.is_none()
+        && args.variant.is_none();
     match found {
         Found::Recording(path) if alone && text => Some(path),
         _ => None,
@@ -386,10 +414,12 @@ fn xen(args: &ShowArgs, found: Found) -> anyhow::Result<Exit> {
         bail!("--xl and --xenalyze exclude other analyses: ask for those in a call of their own");
     }
     let working = Working::new(format!("simulating {}", args.input), true);
-    let host = schedlab_study::xen::observe(&scenario, args.scheduler.as_ref(), args.variant.as_deref())?;
+    let host =
+        schedlab_study::xen::observe(&scenario, args.scheduler.as_ref(), args.variant.as_deref())?;
     drop(working);
     let text = |_: &Style| {
-        let parts = [args.xl.then(|| render::xl(&host)), args.xenalyze.then(|| render::xenalyze(&host))];
+        let parts =
+            [args.xl.then(|| render::xl(&host)), args.xenalyze.then(|| render::xenalyze(&host))];
         parts.into_iter().flatten().collect::<Vec<_>>().join("\n")
     };
     output::write(None, &args.format.print(None, || Ok(&host), text)?)?;
@@ -400,8 +430,9 @@ fn xen(args: &ShowArgs, found: Found) -> anyhow::Result<Exit> {
 fn overview_of(recording: &Recording, scope: &Scope) -> Vec<(&'static Entry, Scope)> {
     let wanted = ALL.iter().filter(|entry| ["tasks", "worst"].contains(&entry.name));
     let possible = wanted.filter(|entry| entry.check(&recording.header).is_ok());
-    let mut chosen: Vec<_> =
-        possible.map(|entry| (entry, Scope { top: scope.top.or(Some(3)), ..scope.clone() })).collect();
+    let mut chosen: Vec<_> = possible
+        .map(|entry| (entry, Scope { top: scope.top.or(Some(3)), ..scope.clone() }))
+        .collect();
     chosen.reverse();
     chosen
 }

@@ -8,8 +8,8 @@ use crate::progress::Working;
 use anyhow::anyhow;
 use schedlab_host::StopSignal;
 use schedlab_measure::stress::{
-    GroupsOutput, GroupsRequest, HogReport, HogsOutput, HogsRequest, Round, SCHEMA, StressOutput, Transport,
-    Workers, run_groups, run_hogs,
+    GroupsOutput, GroupsRequest, HogReport, HogsOutput, HogsRequest, Round, SCHEMA, StressOutput,
+    Transport, Workers, run_groups, run_hogs,
 };
 use schedlab_model::Ns;
 use std::fmt::Write as _;
@@ -88,7 +88,8 @@ fn send(args: &StressArgs, groups: usize, signal: &StopSignal) -> anyhow::Result
         workers: if args.thread { Workers::Thread } else { Workers::Process },
     };
     let start = Instant::now();
-    let over = || args.duration.is_some_and(|wanted| start.elapsed() >= Duration::from_nanos(wanted.0));
+    let over =
+        || args.duration.is_some_and(|wanted| start.elapsed() >= Duration::from_nanos(wanted.0));
     let mut rounds = Vec::new();
     // This process forks and must have one thread: no progress line.
     let interrupted = loop {
@@ -107,7 +108,8 @@ fn send(args: &StressArgs, groups: usize, signal: &StopSignal) -> anyhow::Result
     args.format.print(None, value, |_| sent(&request, groups, &rounds))
 }
 
-/// Returns first how long the rounds took and what a round is, then the lines that hackbench prints.
+/// Returns first how long the rounds took and what a round is, then the lines that hackbench
+/// prints.
 fn sent(request: &GroupsRequest, groups: usize, rounds: &[Ns]) -> String {
     let mut sorted = rounds.to_vec();
     sorted.sort_unstable();
@@ -119,7 +121,12 @@ fn sent(request: &GroupsRequest, groups: usize, rounds: &[Ns]) -> String {
             // Of two values in the middle the lower one.
             let median = &sorted[(sorted.len() - 1) / 2];
             let rounds = sorted.len();
-            format!("A round took {} (median of {rounds}, {} to {}).", time(median), time(least), time(most))
+            format!(
+                "A round took {} (median of {rounds}, {} to {}).",
+                time(median),
+                time(least),
+                time(most)
+            )
         }
     };
     let _ = writeln!(
@@ -172,7 +179,8 @@ fn worked(reports: &[HogReport], elapsed: Duration) -> String {
         if least.is_finite() { least * 100.0 } else { 0.0 }
     );
     for HogReport { kind, cpu_ns, share, bytes } in reports {
-        let _ = write!(text, "{kind:6}  CPU {:8.3} s  {:5.1} %", cpu_ns.0 as f64 / 1e9, share * 100.0);
+        let _ =
+            write!(text, "{kind:6}  CPU {:8.3} s  {:5.1} %", cpu_ns.0 as f64 / 1e9, share * 100.0);
         if *bytes > 0 {
             let _ = write!(text, "  {:.2} GB/s", *bytes as f64 / elapsed.as_nanos().max(1) as f64);
         }
@@ -183,8 +191,8 @@ fn worked(reports: &[HogReport], elapsed: Duration) -> String {
 
 /// Reads a number of bytes up to 64 GiB: this is a load, not a test of the machine's limits.
 fn memory_size(text: &str) -> anyhow::Result<usize> {
-    let bytes =
-        schedlab_model::text::bytes(text).ok_or_else(|| anyhow!("give bytes with K, M or G, such as 64M"))?;
+    let bytes = schedlab_model::text::bytes(text)
+        .ok_or_else(|| anyhow!("give bytes with K, M or G, such as 64M"))?;
     if !(4096..=1 << 36).contains(&bytes) {
         return Err(anyhow!("from 4K to 64G"));
     }

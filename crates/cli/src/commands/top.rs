@@ -71,9 +71,12 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<Exit> {
     while shared.lock().start.is_none() && !recorder.is_finished() && !signal.requested() {
         sleep(LOOK);
     }
-    let limit = if args.once { Some(ONCE) } else { args.duration.map(|time| Duration::from_nanos(time.0)) };
+    let limit =
+        if args.once { Some(ONCE) } else { args.duration.map(|time| Duration::from_nanos(time.0)) };
     let over = || {
-        recorder.is_finished() || signal.requested() || limit.is_some_and(|limit| begun.elapsed() >= limit)
+        recorder.is_finished()
+            || signal.requested()
+            || limit.is_some_and(|limit| begun.elapsed() >= limit)
     };
     let shown = match driver.look() {
         // A recorder that could not begin reports its error before the terminal is changed.
@@ -91,13 +94,17 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<Exit> {
     if let Some(last) = shown? {
         let state = shared.lock().clone();
         let table = args.format.is_table();
-        output::write(None, &if table { text(&last, &state) } else { printer.next(&json(&last, &state)?)? })?;
+        output::write(
+            None,
+            &if table { text(&last, &state) } else { printer.next(&json(&last, &state)?)? },
+        )?;
     }
     Ok(Exit::Done)
 }
 
 fn start(driver: &WatchedDriver, shared: &SharedState, stop: &Arc<AtomicBool>) -> Recorder {
-    let (filter, shared, stop) = ((driver.filter(), driver.cpus()), shared.clone(), Arc::clone(stop));
+    let (filter, shared, stop) =
+        ((driver.filter(), driver.cpus()), shared.clone(), Arc::clone(stop));
     spawn(move || top::record(&filter, &shared, &|| stop.load(Ordering::Relaxed)))
 }
 

@@ -45,15 +45,19 @@ go on to more seeds; the answer comes from seeds that the search has not seen. A
 
 Exit codes: 0 done, 2 bad input, 3 the simulation does not reproduce the recording.")]
 pub(crate) struct TuneArgs {
-    /// Search this recording (.slt), scenario (.toml), or scenario of the gallery by name (`schedlab list scenarios`)
+    /// Search this recording (.slt), scenario (.toml), or scenario of the gallery by name
+    /// (`schedlab list scenarios`)
     input: String,
-    /// Make this number better: 'redis-server latency p99', or bring it within a bound: 'redis-server latency p99 < 1ms'
+    /// Make this number better: 'redis-server latency p99', or bring it within a bound:
+    /// 'redis-server latency p99 < 1ms'
     #[arg(long, value_name = "GOAL")]
     goal: String,
-    /// Show what it costs in this number: 'sysbench share', or stay within a bound: 'sysbench share > 30%' (may be given several times)
+    /// Show what it costs in this number: 'sysbench share', or stay within a bound: 'sysbench share
+    /// > 30%' (may be given several times)
     #[arg(long, visible_alias = "cost", value_name = "GOAL")]
     keep: Vec<String>,
-    /// Search these values: 'sysbench nice=0..19', 'base_slice_ns=0.3ms..30ms' (may be given up to three times)
+    /// Search these values: 'sysbench nice=0..19', 'base_slice_ns=0.3ms..30ms' (may be given up to
+    /// three times)
     #[arg(long, value_name = "SETTING=VALUES", required = true)]
     space: Vec<String>,
     /// Run each of the last settings with this many seeds
@@ -65,27 +69,31 @@ pub(crate) struct TuneArgs {
     /// Begin with this seed, of the sample and of the runs [default: 1, or what the scenario says]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Simulate this long, such as 2s; of a recording its first 2s are read, as if it had ended there [default: the whole recording, or
-    /// what the scenario says]
+    /// Simulate this long, such as 2s; of a recording its first 2s are read, as if it had ended
+    /// there [default: the whole recording, or what the scenario says]
     #[arg(long = "for", value_name = "TIME")]
     duration: Option<Ns>,
-    /// Begin with this scheduler, and change its knobs [default: the first of the scenario, or by the recorded kernel's version]
+    /// Begin with this scheduler, and change its knobs [default: the first of the scenario, or by
+    /// the recorded kernel's version]
     #[arg(short, long, value_name = "SCHEDULER")]
     scheduler: Option<SchedulerSpec>,
-    /// Replay the recording from its messages, or from the wakeups between its tasks [default: wakeups]
+    /// Replay the recording from its messages, or from the wakeups between its tasks [default:
+    /// wakeups]
     #[arg(long, value_name = "FROM", value_parser = replays())]
     replay: Option<String>,
-    /// Search for this server: whether the recording is good enough is asked for it and for what delays it (a program, a pid, a control
-    /// group (/path) or a unit (NAME.service))
+    /// Search for this server: whether the recording is good enough is asked for it and for what
+    /// delays it (a program, a pid, a control group (/path) or a unit (NAME.service))
     #[arg(long, value_name = "SERVER")]
     serve: Option<String>,
-    /// Check the result on this recording, which the search does not use (may be given several times)
+    /// Check the result on this recording, which the search does not use (may be given several
+    /// times)
     #[arg(long, value_name = "FILE")]
     validate: Vec<PathBuf>,
     /// Use this many worker threads; 0 = one per CPU. The result does not depend on it
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     jobs: usize,
-    /// Print only what sets the recommended setting without schedlab: shell, systemd, kubernetes, or xl for Xen
+    /// Print only what sets the recommended setting without schedlab: shell, systemd, kubernetes,
+    /// or xl for Xen
     #[arg(long, value_name = "FORMAT", value_parser = Format::ALL.map(Format::name), conflicts_with_all = ["json", "format"])]
     deploy: Option<String>,
     #[command(flatten)]
@@ -113,23 +121,27 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
         args.validate.iter().map(|path| path.display().to_string()).zip(&held_out).collect();
     drop(progress);
     let progress = Progress::with_verb("searching");
-    let mut tuned =
-        tune(input.target(chosen.as_ref()), &options, &held_out, &|done, all| progress.set(done, all))?;
+    let mut tuned = tune(input.target(chosen.as_ref()), &options, &held_out, &|done, all| {
+        progress.set(done, all)
+    })?;
     drop(progress);
     tuned.notes.extend(said.flatten());
     tuned.input.name = stdin::named(&tuned.input.name);
     let text = match &args.deploy {
         Some(name) => deployed(&tuned, name)?,
-        None => {
-            args.format.print(args.output.as_deref(), || Ok(&tuned), |style| render::tune(&tuned, style))?
-        }
+        None => args.format.print(
+            args.output.as_deref(),
+            || Ok(&tuned),
+            |style| render::tune(&tuned, style),
+        )?,
     };
     output::write(args.output.as_deref(), &text)?;
     Ok(if tuned.trusted { Exit::Done } else { Exit::Untrusted })
 }
 
 fn options(args: &TuneArgs) -> anyhow::Result<TuneOptions> {
-    let aim = |option: &str, text: &str| Aim::parse(text).map_err(|error| anyhow!("{option} {error}"));
+    let aim =
+        |option: &str, text: &str| Aim::parse(text).map_err(|error| anyhow!("{option} {error}"));
     Ok(TuneOptions {
         goal: aim("--goal", &args.goal)?,
         keep: args.keep.iter().map(|text| aim("--keep", text)).collect::<anyhow::Result<_>>()?,

@@ -44,6 +44,8 @@ fn as_text(file: &Path, verdict: &Verdict) -> String {
     );
     match &verdict.differs {
         None => format!("{head}: all the same\n"),
-        Some(first) => format!("{head}: the first that differs is in line {}: {}\n", first.line, first.what),
+        Some(first) => {
+            format!("{head}: the first that differs is in line {}: {}\n", first.line, first.what)
+        }
     }
 }

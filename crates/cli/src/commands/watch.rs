@@ -78,18 +78,24 @@ pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
         on_screen(&shared, &recorder, &signal)
     };
     stop.store(true, Ordering::Relaxed);
-    let end = recorder.join().map_err(|_| anyhow!("the recorder failed; this is a fault of schedlab"))??;
+    let end = recorder
+        .join()
+        .map_err(|_| anyhow!("the recorder failed; this is a fault of schedlab"))??;
     shown?;
     let mut state = shared.lock().clone();
     state.now = state.now.max(end.duration);
-    let text = if args.format.is_table() { summary(&state) } else { printer.next(&json(&state)?)? };
+    let text =
+        if args.format.is_table() { summary(&state) } else { printer.next(&json(&state)?)? };
     output::write(None, &text)?;
     Ok(if state.lost * 100 > state.events { Exit::Untrusted } else { Exit::Done })
 }
 
 fn start(args: &WatchArgs, shared: &SharedState, stop: &Arc<AtomicBool>) -> Recorder {
-    let scope =
-        if args.pid.is_empty() { RecordUntil::Stopped } else { RecordUntil::ProcessesEnd(args.pid.clone()) };
+    let scope = if args.pid.is_empty() {
+        RecordUntil::Stopped
+    } else {
+        RecordUntil::ProcessesEnd(args.pid.clone())
+    };
     let focus = match &args.cgroup {
         Some(path) => WatchFilter::Group(path.clone()),
         None if args.pid.is_empty() => WatchFilter::All,
@@ -105,7 +111,8 @@ fn start(args: &WatchArgs, shared: &SharedState, stop: &Arc<AtomicBool>) -> Reco
     spawn(move || watch(&request, &focus, &shared, &|| stop.load(Ordering::Relaxed)))
 }
 
-/// Waits until the recorder ends, a signal comes, or the reader is gone; prints the state every second with a `printer`.
+/// Waits until the recorder ends, a signal comes, or the reader is gone; prints the state every
+/// second with a `printer`.
 fn lines(
     shared: &SharedState,
     recorder: &Recorder,

@@ -1,6 +1,8 @@
-//! What a terminal shows as Markdown: paragraphs between the tables that [`Table`](crate::render) wrote.
+//! What a terminal shows as Markdown: paragraphs between the tables that [`Table`](crate::render)
+//! wrote.
 
-/// What [`Style`](crate::render::Style) writes for bold text, which becomes `**`: names hold any other sign.
+/// What [`Style`](crate::render::Style) writes for bold text, which becomes `**`: names hold any
+/// other sign.
 pub(crate) const BOLD: [char; 2] = ['\u{e000}', '\u{e001}'];
 /// What a line of a Markdown table begins with until it is one; no line of a paragraph does.
 pub(crate) const TABLE: char = '\u{e002}';
@@ -24,7 +26,8 @@ pub(crate) fn paragraphs(text: &str) -> String {
     out
 }
 
-/// Returns a line of which Markdown makes no markup, except code between backticks and what is bold.
+/// Returns a line of which Markdown makes no markup, except code between backticks and what is
+/// bold.
 pub(super) fn escaped(line: &str) -> String {
     let mut text = String::with_capacity(line.len() + 8);
     let balanced = line.matches('`').count().is_multiple_of(2);
@@ -52,7 +55,8 @@ mod tests {
     #[test]
     fn lines_are_paragraphs_and_rows_are_tables() {
         let [on, off] = BOLD;
-        let text = format!("{on}demo{off}: `a_b` and c_d <x>\n\n  - e\n{TABLE}| a |\n{TABLE}|---|\nend\n");
+        let text =
+            format!("{on}demo{off}: `a_b` and c_d <x>\n\n  - e\n{TABLE}| a |\n{TABLE}|---|\nend\n");
         let expected = "**demo**: `a_b` and c\\_d &lt;x>\n\n\\- e\n\n| a |\n|---|\n\nend\n";
         assert_eq!(paragraphs(&text), expected);
     }

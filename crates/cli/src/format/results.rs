@@ -73,7 +73,10 @@ const RESULTS: &[ResultShape] = &[
     shown("schedlab-tune/1", &[at(&["settings"])]),
     rows("schedlab-colocate/1", &[at(&["tried"]), at(&["would_try"])]),
     rows("schedlab-calibration/1", &[at(&["costs"])]),
-    ResultShape { columns: &["term", "also", "meaning"], ..rows("schedlab-explain/1", &[at(&["terms"])]) },
+    ResultShape {
+        columns: &["term", "also", "meaning"],
+        ..rows("schedlab-explain/1", &[at(&["terms"])])
+    },
     ResultShape {
         columns: &["name", "title", "summary"],
         ..rows("schedlab-list/1", &[at(&["schedulers"]), at(&["scenarios"])])

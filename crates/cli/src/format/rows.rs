@@ -10,10 +10,17 @@ use std::io::{self, Write};
 type Fields = Vec<(String, Value)>;
 
 /// Writes the rows of a result: those of each of its tables that it has.
-pub(super) fn write<W: Write>(tree: &Tree, shape: &ResultShape, sheet: &mut Sheet<W>) -> io::Result<()> {
+pub(super) fn write<W: Write>(
+    tree: &Tree,
+    shape: &ResultShape,
+    sheet: &mut Sheet<W>,
+) -> io::Result<()> {
     for rows_of in shape.rows {
-        let around: Fields =
-            rows_of.with.iter().filter_map(|key| Some(((*key).to_owned(), tree.get(key)?.value()))).collect();
+        let around: Fields = rows_of
+            .with
+            .iter()
+            .filter_map(|key| Some(((*key).to_owned(), tree.get(key)?.value())))
+            .collect();
         let mut rows = Vec::new();
         collect(tree, rows_of.path, &around, &mut rows);
         write_table(shape, rows_of, &rows, sheet)?;
@@ -66,14 +73,18 @@ fn write_table<W: Write>(
     columns.sort_by_key(|column| place(column).unwrap_or(usize::MAX));
     sheet.table(name, columns.clone())?;
     for row in &rows {
-        let of = |column: &String| row.iter().find(|(key, _)| key == column).map(|(_, value)| value.clone());
-        let values: Vec<Value> = columns.iter().map(|column| of(column).unwrap_or(Value::Null)).collect();
+        let of = |column: &String| {
+            row.iter().find(|(key, _)| key == column).map(|(_, value)| value.clone())
+        };
+        let values: Vec<Value> =
+            columns.iter().map(|column| of(column).unwrap_or(Value::Null)).collect();
         sheet.row(&values)?;
     }
     Ok(())
 }
 
-/// Collects what lies at the end of `path`, with the plain fields of what it lies in: those of `rows` are `row.NAME`.
+/// Collects what lies at the end of `path`, with the plain fields of what it lies in: those of
+/// `rows` are `row.NAME`.
 fn collect(tree: &Tree, path: &[&str], around: &Fields, rows: &mut Vec<(Fields, Tree)>) {
     let Some((key, rest)) = path.split_first() else {
         rows.push((around.clone(), tree.clone()));
@@ -93,7 +104,8 @@ fn collect(tree: &Tree, path: &[&str], around: &Fields, rows: &mut Vec<(Fields, 
     }
 }
 
-/// Returns the items of a list, or the entries of an object with their key as `name`. An item that is no object becomes one.
+/// Returns the items of a list, or the entries of an object with their key as `name`. An item that
+/// is no object becomes one.
 fn items(key: &str, list: Option<&Tree>) -> Vec<Tree> {
     let object = |field: &str, item: &Tree| match item {
         Tree::Object(_) => item.clone(),
@@ -115,10 +127,11 @@ fn items(key: &str, list: Option<&Tree>) -> Vec<Tree> {
     }
 }
 
-/// Adds the fields of a tree: those of an object in it are `OUTER.INNER`, a list of plain values is one text. Lists of objects are left
-/// out: they are tables of their own, and in JSON.
+/// Adds the fields of a tree: those of an object in it are `OUTER.INNER`, a list of plain values is
+/// one text. Lists of objects are left out: they are tables of their own, and in JSON.
 fn flatten(prefix: &str, tree: &Tree, pairs: &[&str], fields: &mut Fields) {
-    let named = |key: &str| if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") };
+    let named =
+        |key: &str| if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") };
     match tree {
         Tree::Object(all) => {
             for (key, value) in all.iter().filter(|(key, _)| key != "schema") {
@@ -129,7 +142,9 @@ fn flatten(prefix: &str, tree: &Tree, pairs: &[&str], fields: &mut Fields) {
             let ends = items.iter().enumerate();
             fields.extend(ends.map(|(at, item)| (named(&(at + 1).to_string()), item.value())));
         }
-        Tree::List(items) => fields.extend(one_text(items).map(|text| (prefix.to_owned(), text.into()))),
+        Tree::List(items) => {
+            fields.extend(one_text(items).map(|text| (prefix.to_owned(), text.into())))
+        }
         Tree::Leaf(value) => fields.push((prefix.to_owned(), value.clone())),
     }
 }

@@ -33,7 +33,8 @@ impl<W: Write> Sheet<W> {
         match self.format {
             ResultFormat::Csv => {
                 self.gap()?;
-                let head: Vec<String> = self.columns.iter().map(|column| csv_field(column)).collect();
+                let head: Vec<String> =
+                    self.columns.iter().map(|column| csv_field(column)).collect();
                 writeln!(self.out, "{}", head.join(","))
             }
             ResultFormat::Markdown => {
@@ -50,14 +51,18 @@ impl<W: Write> Sheet<W> {
     pub(crate) fn row(&mut self, values: &[Value]) -> io::Result<()> {
         let cells = || self.columns.iter().zip(values);
         let line = match self.format {
-            ResultFormat::Csv => cells().map(|(_, value)| csv_field_of(value)).collect::<Vec<_>>().join(","),
+            ResultFormat::Csv => {
+                cells().map(|(_, value)| csv_field_of(value)).collect::<Vec<_>>().join(",")
+            }
             ResultFormat::Markdown => {
-                let cells: Vec<String> =
-                    cells().map(|(column, value)| markdown_cell(&for_people(column, value))).collect();
+                let cells: Vec<String> = cells()
+                    .map(|(column, value)| markdown_cell(&for_people(column, value)))
+                    .collect();
                 format!("| {} |", cells.join(" | "))
             }
             _ => {
-                let all: Vec<_> = cells().map(|(column, value)| (column.clone(), value.clone())).collect();
+                let all: Vec<_> =
+                    cells().map(|(column, value)| (column.clone(), value.clone())).collect();
                 return self.object(&all);
             }
         };
@@ -171,7 +176,8 @@ mod tests {
     #[test]
     fn every_line_of_ndjson_names_its_schema_and_table() {
         let text = sheet(ResultFormat::Ndjson);
-        let rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let rows: Vec<Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(rows.len(), 3);
         assert_eq!(
             rows[0],

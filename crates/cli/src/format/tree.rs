@@ -34,9 +34,11 @@ impl Tree {
         match self {
             Tree::Leaf(value) => value.clone(),
             Tree::List(list) => list.iter().map(Tree::value).collect(),
-            Tree::Object(all) => {
-                all.iter().map(|(key, tree)| (key.clone(), tree.value())).collect::<Map<_, _>>().into()
-            }
+            Tree::Object(all) => all
+                .iter()
+                .map(|(key, tree)| (key.clone(), tree.value()))
+                .collect::<Map<_, _>>()
+                .into(),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! `compare --brief`: the verdict, how sure it is, and one table of the headline: at most [`LINES`] lines.
+//! `compare --brief`: the verdict, how sure it is, and one table of the headline: at most [`LINES`]
+//! lines.
 
 use super::style::{Style, wrap};
 use schedlab_model::Ns;
@@ -12,7 +13,8 @@ use unicode_width::UnicodeWidthStr;
 
 /// How many lines the output has at most.
 const LINES: usize = 15;
-/// The rows that are shown whatever room there is: the first, and the one that the verdict is about.
+/// The rows that are shown whatever room there is: the first, and the one that the verdict is
+/// about.
 const FEWEST: usize = 2;
 
 /// One line of the table: a name, and a value and a change for each figure.
@@ -46,14 +48,16 @@ pub(crate) fn brief(study: &Study, style: &Style) -> String {
 /// The reason of an exit code that is not 0, where expectations or gates are it.
 fn failed(study: &Study) -> Option<String> {
     let missed = study.expectations.iter().filter(|checked| !checked.holds).count();
-    let outcome = |wanted: GateOutcome| study.gates.iter().filter(|gated| gated.outcome == wanted).count();
+    let outcome =
+        |wanted: GateOutcome| study.gates.iter().filter(|gated| gated.outcome == wanted).count();
     let counted = [
         (missed, study.expectations.len(), "expectations failed"),
         (outcome(GateOutcome::Met), study.gates.len(), "gates FAILED"),
         (outcome(GateOutcome::CannotSay), study.gates.len(), "gates CANNOT SAY"),
     ];
     let some = counted.iter().filter(|(count, ..)| *count > 0);
-    let said: Vec<String> = some.map(|(count, of, what)| format!("{count} of {of} {what}")).collect();
+    let said: Vec<String> =
+        some.map(|(count, of, what)| format!("{count} of {of} {what}")).collect();
     (!said.is_empty()).then(|| said.join("; "))
 }
 
@@ -64,14 +68,18 @@ fn last(study: &Study, left_out: usize, style: &Style) -> String {
         0 => String::new(),
         _ => format!("{} of {of} rows; ", of - left_out),
     };
-    let unsure =
-        if study.headline.iter().any(|figure| unsure(study, figure)) { "; ~ not certain" } else { "" };
+    let unsure = if study.headline.iter().any(|figure| unsure(study, figure)) {
+        "; ~ not certain"
+    } else {
+        ""
+    };
     let seeds = match study.seeds.len() {
         1 => "1 seed".to_owned(),
         many => format!("{many} seeds"),
     };
     let length = Ns(study.duration_ns);
-    let runs = format!("{rows}{length} each, {seeds}{unsure}; all rows and numbers: without --brief");
+    let runs =
+        format!("{rows}{length} each, {seeds}{unsure}; all rows and numbers: without --brief");
     let first = wrap(&runs, style.width.saturating_sub(2), 2);
     first.lines().next().unwrap_or_default().to_owned()
 }
@@ -81,8 +89,9 @@ fn unsure(study: &Study, figure: &Figure) -> bool {
     changes.into_iter().any(|change| change.judgement == Judgement::CannotTell)
 }
 
-/// The rows that fit in `room` lines, in the order of the result: the first row, the one that the verdict is about, what was
-/// also recorded, then the best by the first figure. And how many are left out.
+/// The rows that fit in `room` lines, in the order of the result: the first row, the one that the
+/// verdict is about, what was also recorded, then the best by the first figure. And how many are
+/// left out.
 fn lines(study: &Study, room: usize) -> (Vec<Line>, usize) {
     let mut order: Vec<usize> = (0..study.rows.len()).collect();
     order.sort_by_key(|&index| rank(study, index));
@@ -102,11 +111,13 @@ fn lines(study: &Study, room: usize) -> (Vec<Line>, usize) {
         lines.push(Line { name: view::row_name(row, study), cells });
         for prediction in checks(study, row) {
             let recorded = |figure: &Figure| {
-                let subject = prediction.subjects.iter().find(|subject| subject.name == figure.subject)?;
+                let subject =
+                    prediction.subjects.iter().find(|subject| subject.name == figure.subject)?;
                 let cell = subject.cells.iter().find(|cell| cell.metric == figure.metric)?;
                 Some((figure.metric.show(cell.recorded), String::new()))
             };
-            let cells = study.headline.iter().map(|figure| recorded(figure).unwrap_or_default()).collect();
+            let cells =
+                study.headline.iter().map(|figure| recorded(figure).unwrap_or_default()).collect();
             lines.push(Line { name: "  what was recorded".to_owned(), cells });
         }
     }
@@ -118,8 +129,9 @@ fn checks<'a>(
     study: &'a Study,
     row: &'a Row,
 ) -> impl Iterator<Item = &'a schedlab_study::result::Prediction> {
-    let same =
-        |p: &&schedlab_study::result::Prediction| p.variant == row.variant && p.scheduler == row.scheduler;
+    let same = |p: &&schedlab_study::result::Prediction| {
+        p.variant == row.variant && p.scheduler == row.scheduler
+    };
     study.predictions.iter().filter(same)
 }
 
@@ -153,16 +165,21 @@ fn rank(study: &Study, index: usize) -> (u8, usize, usize) {
 /// A value and its change against the first row.
 fn value(figure: &Figure, row: &Row) -> (String, String) {
     let Some(cell) = figure.cell(row) else { return ("-".to_owned(), String::new()) };
-    let change = cell.change.map(|change| view::change(figure.metric, &change, true)).unwrap_or_default();
+    let change =
+        cell.change.map(|change| view::change(figure.metric, &change, true)).unwrap_or_default();
     (figure.metric.show(cell.value.median), change)
 }
 
-/// The table: over each column its subject, then its metric. Columns that do not fit are left out from the end.
+/// The table: over each column its subject, then its metric. Columns that do not fit are left out
+/// from the end.
 fn table(figures: &[Figure], lines: &[Line], style: &Style) -> String {
     let name = lines.iter().map(|line| line.name.width()).max().unwrap_or(0);
-    let mut text =
-        [format!("  {:name$}", ""), format!("  {:name$}", "")].map(|line| (line, 2 + name)).to_vec();
-    text.extend(lines.iter().map(|line| (format!("  {}{}", line.name, gap(name, &line.name)), 2 + name)));
+    let mut text = [format!("  {:name$}", ""), format!("  {:name$}", "")]
+        .map(|line| (line, 2 + name))
+        .to_vec();
+    text.extend(
+        lines.iter().map(|line| (format!("  {}{}", line.name, gap(name, &line.name)), 2 + name)),
+    );
     for (column, figure) in figures.iter().enumerate() {
         let heads = [figure.subject().to_owned(), figure.heading()];
         let widest = |of: &dyn Fn(&Line) -> usize| lines.iter().map(of).max().unwrap_or(0);

@@ -3,8 +3,8 @@
 use super::style::Style;
 use super::table::{Cell, Table};
 use schedlab_lab::colocate::{
-    Blamed, ColocatePlan, Colocation, FIGURES, GivenBack, Goal, Intent, KeptAwake, MOST_TIMES, Round, Tried,
-    WorkloadRole, advice, median_blame,
+    Blamed, ColocatePlan, Colocation, FIGURES, GivenBack, Goal, Intent, KeptAwake, MOST_TIMES,
+    Round, Tried, WorkloadRole, advice, median_blame,
 };
 use schedlab_live::actuators::Actuator;
 use schedlab_model::Ns;
@@ -29,10 +29,10 @@ pub(crate) fn intents(plan: &ColocatePlan, intents: &[Intent]) -> String {
         );
     }
     for intent in intents {
-        let what = intent
-            .skipped
-            .as_ref()
-            .map_or_else(|| advice(intent.actuator).what.to_owned(), |why| format!("not tried: {why}"));
+        let what = intent.skipped.as_ref().map_or_else(
+            || advice(intent.actuator).what.to_owned(),
+            |why| format!("not tried: {why}"),
+        );
         let _ = writeln!(text, "  {:<13} {what}", intent.actuator.name());
         for change in &intent.changes {
             let _ = writeln!(text, "    {change}");
@@ -62,8 +62,11 @@ pub(crate) fn answer(plan: &ColocatePlan, found: &Colocation, style: &Style) -> 
         (Some(how), GateOutcome::CannotSay) => unsure(&mut text, found, how, style),
         (Some(how), _) => writeln!(text, "\n{}: {}", style.good(how.name()), advice(how).what),
         (None, GateOutcome::CannotSay) => {
-            let lacks =
-                found.before.iter().chain(&found.after).flat_map(|round| round.lacks.iter().flatten());
+            let lacks = found
+                .before
+                .iter()
+                .chain(&found.after)
+                .flat_map(|round| round.lacks.iter().flatten());
             let why = lacks.map(String::as_str).next().unwrap_or("nothing was seen of the metric");
             writeln!(
                 text,
@@ -71,7 +74,9 @@ pub(crate) fn answer(plan: &ColocatePlan, found: &Colocation, style: &Style) -> 
                 style.bad("cannot say")
             )
         }
-        (None, _) => writeln!(text, "\n{}: none of these actuators meets the goal", style.bad("not met")),
+        (None, _) => {
+            writeln!(text, "\n{}: none of these actuators meets the goal", style.bad("not met"))
+        }
     };
     table(&mut text, plan, found, style);
     alone(&mut text, found, style);
@@ -81,7 +86,8 @@ pub(crate) fn answer(plan: &ColocatePlan, found: &Colocation, style: &Style) -> 
         let _ = writeln!(text, "systemd:\n{}\nKubernetes: {}", advice.systemd, advice.kubernetes);
     }
     if let Some(outcome) = found.kept_outcome {
-        let word = if outcome == GateOutcome::Met { style.good("met") } else { style.bad("not met") };
+        let word =
+            if outcome == GateOutcome::Met { style.good("met") } else { style.bad("not met") };
         let _ = writeln!(
             text,
             "\nkept for {} rounds: the goal was {word} in the median of them",
@@ -89,7 +95,11 @@ pub(crate) fn answer(plan: &ColocatePlan, found: &Colocation, style: &Style) -> 
         );
     }
     if found.batch_restarts > 0 {
-        let _ = writeln!(text, "the batch work ended {} times and was started again", found.batch_restarts);
+        let _ = writeln!(
+            text,
+            "the batch work ended {} times and was started again",
+            found.batch_restarts
+        );
     }
     as_before(&mut text, found, style);
     text
@@ -139,7 +149,9 @@ fn alone(text: &mut String, found: &Colocation, style: &Style) {
     if let Some(awake) = found.awake {
         let how = match awake {
             KeptAwake::Spinner => "a SCHED_IDLE thread kept the CPUs awake",
-            KeptAwake::NoLatency => "the kernel was asked for no latency of idle states, on all CPUs",
+            KeptAwake::NoLatency => {
+                "the kernel was asked for no latency of idle states, on all CPUs"
+            }
             KeptAwake::Not => {
                 "the CPUs could not be kept awake: the server's numbers alone contain the exit from idle"
             }
@@ -151,26 +163,33 @@ fn alone(text: &mut String, found: &Colocation, style: &Style) {
         let of = |round: &Round| round.figures.last().copied().flatten();
         Estimate::from_values(rounds.iter().filter_map(of).collect()).map(|share| share.median)
     };
-    if let (Some(how), Some(before), Some(after)) = (found.chosen, share(&found.before), share(&found.after))
+    if let (Some(how), Some(before), Some(after)) =
+        (found.chosen, share(&found.before), share(&found.after))
         && how != Actuator::Default
     {
-        let left =
-            Estimate::from_values(found.after.iter().filter_map(|round| round.batch_of_left).collect());
+        let left = Estimate::from_values(
+            found.after.iter().filter_map(|round| round.batch_of_left).collect(),
+        );
         let left = left.map_or_else(String::new, |left| {
             format!(", {} of what the server leaves", Metric::Share.show(left.median))
         });
         let (before, after) = (Metric::Share.show(before), Metric::Share.show(after));
-        let _ = writeln!(text, "cost for the batch work: {after} of a CPU, {before} by default{left}");
+        let _ =
+            writeln!(text, "cost for the batch work: {after} of a CPU, {before} by default{left}");
     }
 }
 
 /// Writes what is not as it was.
 fn as_before(text: &mut String, found: &Colocation, style: &Style) {
     for what in &found.given_back.changed_by_others {
-        let _ = writeln!(text, "{what}: another program changed it meanwhile; left as that program set it");
+        let _ = writeln!(
+            text,
+            "{what}: another program changed it meanwhile; left as that program set it"
+        );
     }
     for what in &found.given_back.failed {
-        let _ = writeln!(text, "{}: {what}. `schedlab restore` tries again", style.bad("not put back"));
+        let _ =
+            writeln!(text, "{}: {what}. `schedlab restore` tries again", style.bad("not put back"));
     }
     if found.given_back == GivenBack::default() {
         text.push_str("everything is as before\n");
@@ -206,8 +225,11 @@ pub(crate) fn so_far(goals: &[Goal], tried: &Tried) -> String {
 /// Writes a line for each actuator.
 fn tried(text: &mut String, plan: &ColocatePlan, found: &Colocation, style: &Style) {
     let goals = found.goals.join(" and ");
-    let _ =
-        writeln!(text, "goal: {goals} (met when true), on the CPUs {}, rounds of {}", found.cpus, plan.round);
+    let _ = writeln!(
+        text,
+        "goal: {goals} (met when true), on the CPUs {}, rounds of {}",
+        found.cpus, plan.round
+    );
     for one in &found.tried {
         let values = one.round.iter().flat_map(|round| round.goals.iter().zip(&plan.goals));
         let values: Vec<String> = values
@@ -215,14 +237,21 @@ fn tried(text: &mut String, plan: &ColocatePlan, found: &Colocation, style: &Sty
             .collect();
         let outcome = match (&one.skipped, one.outcome) {
             (Some(why), _) => style.dim(&format!("not tried: {why}")),
-            (None, Some(GateOutcome::Met)) => format!("{} {}", values.join(", "), style.good("met")),
-            (None, Some(GateOutcome::Not)) => format!("{} {}", values.join(", "), style.bad("missed")),
+            (None, Some(GateOutcome::Met)) => {
+                format!("{} {}", values.join(", "), style.good("met"))
+            }
+            (None, Some(GateOutcome::Not)) => {
+                format!("{} {}", values.join(", "), style.bad("missed"))
+            }
             _ => format!("{} cannot say", values.join(", ")),
         };
         let worst = one.round.iter().flat_map(|round| blamed(&round.blame));
         let worst = worst.take(2).collect::<Vec<_>>().join(", ");
-        let outcome =
-            if worst.is_empty() { outcome } else { format!("{outcome}; the server waited for {worst}") };
+        let outcome = if worst.is_empty() {
+            outcome
+        } else {
+            format!("{outcome}; the server waited for {worst}")
+        };
         let _ = writeln!(text, "  {:<13} {outcome}", one.actuator.name());
     }
 }
@@ -234,18 +263,22 @@ fn table(text: &mut String, plan: &ColocatePlan, found: &Colocation, style: &Sty
     }
     let mut rows = Vec::new();
     let alone = (!found.alone.is_empty()).then_some(&found.alone);
-    let mut row = |name: String, show: &dyn Fn(f64) -> String, of: &dyn Fn(&Round) -> Option<f64>| {
-        let cell = |rounds: &Vec<Round>| {
-            let range = Estimate::from_values(rounds.iter().filter_map(of).collect());
-            let range = range.map(|e| format!("{} ({} .. {})", show(e.median), show(e.low), show(e.high)));
-            Cell::plain(range.unwrap_or_else(|| "-".to_owned()))
+    let mut row =
+        |name: String, show: &dyn Fn(f64) -> String, of: &dyn Fn(&Round) -> Option<f64>| {
+            let cell = |rounds: &Vec<Round>| {
+                let range = Estimate::from_values(rounds.iter().filter_map(of).collect());
+                let range = range
+                    .map(|e| format!("{} ({} .. {})", show(e.median), show(e.low), show(e.high)));
+                Cell::plain(range.unwrap_or_else(|| "-".to_owned()))
+            };
+            let columns = alone.into_iter().chain([&found.before, &found.after]);
+            rows.push(std::iter::once(Cell::plain(name)).chain(columns.map(cell)).collect());
         };
-        let columns = alone.into_iter().chain([&found.before, &found.after]);
-        rows.push(std::iter::once(Cell::plain(name)).chain(columns.map(cell)).collect());
-    };
     for (index, goal) in plan.goals.iter().enumerate() {
         let show = |value| goal.0.metric.show(value);
-        row(format!("goal {goal}", goal = goal.0), &show, &|round| round.goals.get(index).copied().flatten());
+        row(format!("goal {goal}", goal = goal.0), &show, &|round| {
+            round.goals.get(index).copied().flatten()
+        });
     }
     for (index, (role, metric)) in FIGURES.into_iter().enumerate() {
         row(name(role, metric), &|value| metric.show(value), &|round| {
@@ -256,9 +289,13 @@ fn table(text: &mut String, plan: &ColocatePlan, found: &Colocation, style: &Sty
         round.batch_of_left
     });
     if plan.client.is_some() {
-        for metric in ["response p50", "response p99", "response p99.9", "response max", "throughput"] {
+        for metric in
+            ["response p50", "response p99", "response p99.9", "response max", "throughput"]
+        {
             let Ok(metric) = metric.parse::<Metric>() else { continue };
-            row(format!("client {metric}"), &|value| metric.show(value), &|round| round.client_value(metric));
+            row(format!("client {metric}"), &|value| metric.show(value), &|round| {
+                round.client_value(metric)
+            });
         }
     }
     let how = found.tried.last().map_or(Actuator::Default, |last| last.actuator);
@@ -276,7 +313,9 @@ fn table(text: &mut String, plan: &ColocatePlan, found: &Colocation, style: &Sty
         "\nmedian (range) over {rounds} interleaved rounds{more}; the range holds the true median with {sure:.0} %"
     );
     text.push_str(
-        &Table { head, rows, fixed: if alone.is_some() { 4 } else { 3 }, ..Table::default() }.render(style).0,
+        &Table { head, rows, fixed: if alone.is_some() { 4 } else { 3 }, ..Table::default() }
+            .render(style)
+            .0,
     );
     for (what, rounds) in [("default", &found.before), (how.name(), &found.after)] {
         let worst = median_blame(rounds.iter().map(|round| round.blame.as_slice()));

@@ -27,7 +27,8 @@ pub(crate) fn confirm(found: &Confirmed, style: &Style) -> String {
         let timers = match driver.calibrated {
             true => format!(", its timers {} late", schedlab_model::Ns(driver.timer_late_ns)),
             false => {
-                " (no calibration here: `schedlab calibrate` measures how late its timers are)".to_owned()
+                " (no calibration here: `schedlab calibrate` measures how late its timers are)"
+                    .to_owned()
             }
         };
         text.truncate(text.trim_end().len());
@@ -38,7 +39,17 @@ pub(crate) fn confirm(found: &Confirmed, style: &Style) -> String {
             schedlab_model::Ns(driver.wakeup_ns),
         );
     }
-    let head = ["", "task", "", "predicted", "claimed", "live", "error", "change predicted", "change live"];
+    let head = [
+        "",
+        "task",
+        "",
+        "predicted",
+        "claimed",
+        "live",
+        "error",
+        "change predicted",
+        "change live",
+    ];
     for setting in &found.settings {
         text += &(title(setting, style) + "\n");
         let rows: Vec<Vec<Cell>> = setting
@@ -98,16 +109,17 @@ fn title(setting: &SettingAnswer, style: &Style) -> String {
     };
     // Below a thousandth others are the kernel's own threads.
     let others = setting.others.filter(|others| others.median >= 0.001);
-    let others =
-        others.map_or_else(String::new, |others| format!("; others took {}", range(Metric::Share, others)));
+    let others = others.map_or_else(String::new, |others| {
+        format!("; others took {}", range(Metric::Share, others))
+    });
     format!("{} ({how}{others})", style.bold(&setting.name))
 }
 
 fn row(name: &str, cell: &MetricAnswer) -> Vec<Cell> {
     let metric = cell.metric;
-    let (before, after) = cell
-        .change
-        .map_or_else(Default::default, |(predicted, live)| (change(metric, predicted), change(metric, live)));
+    let (before, after) = cell.change.map_or_else(Default::default, |(predicted, live)| {
+        (change(metric, predicted), change(metric, live))
+    });
     vec![
         Cell::plain(name),
         Cell::plain(metric.to_string()),
@@ -125,10 +137,16 @@ fn row(name: &str, cell: &MetricAnswer) -> Vec<Cell> {
 }
 
 fn range(metric: Metric, value: Estimate) -> String {
-    format!("{} [{} .. {}]", metric.show(value.median), metric.show(value.low), metric.show(value.high))
+    format!(
+        "{} [{} .. {}]",
+        metric.show(value.median),
+        metric.show(value.low),
+        metric.show(value.high)
+    )
 }
 
-/// Returns the interval of a prediction with the largest part of its error: `78.2% .. 100.0% (reaction)`.
+/// Returns the interval of a prediction with the largest part of its error:
+/// `78.2% .. 100.0% (reaction)`.
 fn claimed(metric: Metric, bar: &ErrorBar) -> String {
     let part = bar.largest.map_or_else(String::new, |part| format!(" ({})", part.def().name));
     format!("{} .. {}{part}", metric.show(bar.low), metric.show(bar.high))

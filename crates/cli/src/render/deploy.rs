@@ -1,4 +1,5 @@
-//! How a setting is made without schedlab: under the verdict of `compare`, and alone with `--deploy FORMAT`.
+//! How a setting is made without schedlab: under the verdict of `compare`, and alone with
+//! `--deploy FORMAT`.
 
 use super::style::{Style, wrap};
 use schedlab_study::deploy::{Deployment, Format};
@@ -18,8 +19,13 @@ pub(super) fn block(study: &Study, style: &Style) -> String {
 pub(super) fn commands(deployment: &Deployment, style: &Style) -> String {
     let mut text = String::new();
     let Some((format, commands)) = first(deployment) else { return text };
-    let others: Vec<&str> = deployment.formats().into_iter().filter(|name| *name != format.name()).collect();
-    let more = if others.is_empty() { String::new() } else { format!(" (--deploy {})", others.join(", ")) };
+    let others: Vec<&str> =
+        deployment.formats().into_iter().filter(|name| *name != format.name()).collect();
+    let more = if others.is_empty() {
+        String::new()
+    } else {
+        format!(" (--deploy {})", others.join(", "))
+    };
     let _ = writeln!(text, "\n{}{}", style.bold("To set it without schedlab"), style.dim(&more));
     for line in commands.lines() {
         let _ = writeln!(text, "  {line}");
@@ -44,10 +50,11 @@ fn first(deployment: &Deployment) -> Option<(Format, &str)> {
     of(Format::Xl).or_else(|| of(Format::Shell)).or_else(|| of(Format::Systemd))
 }
 
-/// Returns the text of one format, to be written to a file: what it does and what to know are comments.
+/// Returns the text of one format, to be written to a file: what it does and what to know are
+/// comments.
 pub(crate) fn file(deployment: Option<&Deployment>, format: Format) -> Result<String, String> {
-    let deployment =
-        deployment.ok_or_else(|| "no setting that was tried gains anything for certain".to_owned())?;
+    let deployment = deployment
+        .ok_or_else(|| "no setting that was tried gains anything for certain".to_owned())?;
     let text = deployment.text(format).ok_or_else(|| match deployment.formats()[..] {
         [] => {
             let why = deployment.caveats.iter().map(|why| format!(". {why}")).collect::<String>();

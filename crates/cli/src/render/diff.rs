@@ -32,12 +32,14 @@ pub(crate) fn diff(diff: &Diff, style: &Style, all: bool) -> String {
     }
     let hidden = diff.subjects.iter().map(|subject| subject.cells.len()).sum::<usize>() - cells;
     if hidden > 0 {
-        let line = format!("{hidden} numbers did not change by more than chance (--all shows them)");
+        let line =
+            format!("{hidden} numbers did not change by more than chance (--all shows them)");
         text += &format!("\n{}\n", style.dim(&wrap(&line, style.width, 0)));
     }
     for (names, what) in [(&diff.gone, "only before"), (&diff.new, "only after")] {
         if !names.is_empty() {
-            text += &format!("{}\n", wrap(&format!("{what}: {}", names.join(", ")), style.width, 0));
+            text +=
+                &format!("{}\n", wrap(&format!("{what}: {}", names.join(", ")), style.width, 0));
         }
     }
     for note in &diff.notes {
@@ -47,8 +49,9 @@ pub(crate) fn diff(diff: &Diff, style: &Style, all: bool) -> String {
 }
 
 fn table(diff: &Diff, all: bool) -> (Table, usize) {
-    let head =
-        ["task", "tasks", "metric", "before", "after", "change", "interval"].map(String::from).to_vec();
+    let head = ["task", "tasks", "metric", "before", "after", "change", "interval"]
+        .map(String::from)
+        .to_vec();
     let mut rows = Vec::new();
     for subject in &diff.subjects {
         for cell in &subject.cells {

@@ -12,14 +12,19 @@ pub(crate) fn experiment(result: &ExperimentResult, style: &Style) -> String {
         text += &(style.dim(&wrap(condition, style.width, 2)) + "\n");
     }
     for sheet in &result.sheets {
-        let _ =
-            writeln!(text, "\n{}\n{}", style.bold(&sheet.title), style.dim(&format!("  {}", sheet.source)));
+        let _ = writeln!(
+            text,
+            "\n{}\n{}",
+            style.bold(&sheet.title),
+            style.dim(&format!("  {}", sheet.source))
+        );
         text += &table(sheet, style);
     }
     if !result.stream.is_empty() {
         text += "\nscheduled and descheduled, from the connection on (s on CPU: what)\n";
         for line in &result.stream {
-            let _ = writeln!(text, "  {:10.6} {:>3}: {}", line.at_ns as f64 / 1e9, line.cpu, line.what);
+            let _ =
+                writeln!(text, "  {:10.6} {:>3}: {}", line.at_ns as f64 / 1e9, line.cpu, line.what);
         }
     }
     list(&mut text, "what it shows", &result.findings, style);
@@ -56,7 +61,8 @@ fn table(sheet: &Sheet, style: &Style) -> String {
         before = &line.row;
     }
     let (text, left_out) =
-        Table { head: head.map(str::to_owned).to_vec(), rows, fixed: 2, ..Table::default() }.render(style);
+        Table { head: head.map(str::to_owned).to_vec(), rows, fixed: 2, ..Table::default() }
+            .render(style);
     match left_out.is_empty() {
         true => text,
         false => text + &format!("  (no room for: {})\n", left_out.join(", ")),
@@ -65,7 +71,8 @@ fn table(sheet: &Sheet, style: &Style) -> String {
 
 fn cells(line: &Line, name: &str) -> Vec<Cell> {
     let unit = line.figure.unit;
-    let shown = |value: Option<f64>| Cell::plain(value.map_or_else(String::new, |value| unit.show(value)));
+    let shown =
+        |value: Option<f64>| Cell::plain(value.map_or_else(String::new, |value| unit.show(value)));
     let interval = line.machine.as_ref().map_or_else(String::new, |found| match found.count {
         1 => "1 round".to_owned(),
         _ => format!("{} .. {}", unit.show(found.low), unit.show(found.high)),

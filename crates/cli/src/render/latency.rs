@@ -25,16 +25,21 @@ pub(crate) fn latency(result: &LatencyResult, style: &Style) -> String {
         Some(us) => format!("/dev/cpu_dma_latency held at {us} us"),
     };
     let wake = format!("{:?}", request.wake).to_lowercase();
-    let memory =
-        if request.lock && report.unlocked.is_none() { "memory locked" } else { "memory not locked" };
+    let memory = if request.lock && report.unlocked.is_none() {
+        "memory locked"
+    } else {
+        "memory not locked"
+    };
     text += &format!(
         "  policy {}, woken by {wake}, {slack}, {dma}, {memory}, {}\n\n",
         request.policy, report.elapsed
     );
-    let mut head: Vec<String> = ["", "interval", "samples", "min", "mean"].map(String::from).to_vec();
+    let mut head: Vec<String> =
+        ["", "interval", "samples", "min", "mean"].map(String::from).to_vec();
     head.extend(RUNGS.iter().map(|(name, _)| (*name).to_owned()));
     head.extend(["max", "missed", "steal", "foreign", "interrupts"].map(String::from));
-    let rows = result.rows.iter().enumerate().map(|(index, row)| cells(result, index, row)).collect();
+    let rows =
+        result.rows.iter().enumerate().map(|(index, row)| cells(result, index, row)).collect();
     let (table, left_out) = Table { head, rows, fixed: 1, ..Table::default() }.render(style);
     text += &table;
     if !left_out.is_empty() {
@@ -71,10 +76,12 @@ pub(crate) fn latency(result: &LatencyResult, style: &Style) -> String {
 /// Returns between which samples the percentiles of a row lie.
 fn intervals(row: &Row) -> Option<String> {
     let one = |((name, _), [low, high]): (&(&str, f64), &[Option<u64>; 2])| {
-        let end = |ns: &Option<u64>, none: &str| ns.map_or(none.to_owned(), |ns| Ns(ns).to_string());
+        let end =
+            |ns: &Option<u64>, none: &str| ns.map_or(none.to_owned(), |ns| Ns(ns).to_string());
         format!("{name} {}..{}", end(low, "below the smallest"), end(high, "beyond the largest"))
     };
-    let shown = RUNGS.iter().zip(&row.intervals_ns).zip(&row.rungs_ns).filter(|(_, rung)| rung.is_some());
+    let shown =
+        RUNGS.iter().zip(&row.intervals_ns).zip(&row.rungs_ns).filter(|(_, rung)| rung.is_some());
     let all: Vec<String> = shown.map(|(pair, _)| one(pair)).collect();
     (!all.is_empty()).then(|| format!("with 95 % ({}): {}", row.name, all.join(", ")))
 }
@@ -89,8 +96,12 @@ fn blame(budget: &Budget, style: &Style) -> String {
         + &format!(" at a wakeup {} late on CPU {} ({woken})\n", Ns(budget.total_ns), budget.cpu.0);
     for part in &budget.parts {
         let share = format!("{:5.1} %", budget.share(part) * 100.0);
-        let line =
-            format!("  {share} {:>9}  {} {}", Ns(part.ns).to_string(), part.cause.words(), part.called());
+        let line = format!(
+            "  {share} {:>9}  {} {}",
+            Ns(part.ns).to_string(),
+            part.cause.words(),
+            part.called()
+        );
         text += line.trim_end();
         text.push('\n');
     }
@@ -122,7 +133,9 @@ fn cells(result: &LatencyResult, index: usize, row: &Row) -> Vec<Cell> {
     cells.push(Cell::plain(missed.to_string()));
     let cpu = thread.and_then(|thread| report.cpus.iter().find(|cpu| cpu.cpu == thread.cpu.0));
     // Counted in clock ticks, which can give more than the time of a short run.
-    let part = |ns: u64| format!("{:.1} %", (ns as f64 * 100.0 / report.elapsed.0.max(1) as f64).min(100.0));
+    let part = |ns: u64| {
+        format!("{:.1} %", (ns as f64 * 100.0 / report.elapsed.0.max(1) as f64).min(100.0))
+    };
     cells.push(Cell::plain(cpu.map_or(String::new(), |cpu| part(cpu.steal_ns))));
     cells.push(Cell::plain(cpu.map_or(String::new(), |cpu| part(cpu.foreign_ns))));
     cells.push(Cell::plain(cpu.map_or(String::new(), |cpu| cpu.interrupts.to_string())));

@@ -47,7 +47,8 @@ fn line(one: &Published, figure: &Figure, style: &Style) -> String {
     text
 }
 
-/// Returns how far a simulated figure is off, and whether a single simulated run may give the published one.
+/// Returns how far a simulated figure is off, and whether a single simulated run may give the
+/// published one.
 fn off(deviation: &Deviation, style: &Style) -> String {
     let off = format!("   {:>11}", deviation.show());
     if deviation.near {
@@ -72,7 +73,13 @@ fn checked(gallery: &Gallery, style: &Style) -> String {
         let part = 100.0 * check.inside as f64 / check.all.max(1) as f64;
         let line = format!(
             "{}: {} of {} {} ({part:.1} %), {} scenarios; {} ({})",
-            check.system, check.inside, check.all, check.unit, check.scenarios, check.compared, check.command
+            check.system,
+            check.inside,
+            check.all,
+            check.unit,
+            check.scenarios,
+            check.compared,
+            check.command
         );
         let _ = writeln!(text, "{}", wrap(&line, style.width, 2));
     }
@@ -80,8 +87,11 @@ fn checked(gallery: &Gallery, style: &Style) -> String {
 }
 
 fn lost(gallery: &Gallery, style: &Style) -> String {
-    let mut lines =
-        gallery.sources.iter().flat_map(|one| one.lost.iter().map(move |text| (one, text))).peekable();
+    let mut lines = gallery
+        .sources
+        .iter()
+        .flat_map(|one| one.lost.iter().map(move |text| (one, text)))
+        .peekable();
     if lines.peek().is_none() {
         return String::new();
     }

@@ -35,7 +35,8 @@ pub(crate) fn scan(study: &Study, scan: &Scan, style: &Style) -> String {
             if found.iter().all(|(_, value)| value.is_none()) {
                 continue;
             }
-            let title = format!("{name}, {} over {} ({scheduler})", view::heading(metric, kind), scan.what);
+            let title =
+                format!("{name}, {} over {} ({scheduler})", view::heading(metric, kind), scan.what);
             let _ = writeln!(text, "{}", style.bold(&title));
             text += &bars(metric, &found, style);
             text.push('\n');
@@ -44,14 +45,16 @@ pub(crate) fn scan(study: &Study, scan: &Scan, style: &Style) -> String {
     text
 }
 
-/// What the curve of a subject is about: its first number in the headline, else its tail, else how much it had.
+/// What the curve of a subject is about: its first number in the headline, else its tail, else how
+/// much it had.
 fn metric(study: &Study, kind: Kind, name: &str) -> Metric {
     let tail = match kind {
         Kind::Source | Kind::Channel => Metric::Response(Stat::Percentile(99_000)),
         Kind::Machine => Metric::Utilisation,
         _ => Metric::Latency(Stat::Percentile(99_000)),
     };
-    let of_headline = study.headline.iter().filter(|figure| figure.kind == kind && figure.subject == name);
+    let of_headline =
+        study.headline.iter().filter(|figure| figure.kind == kind && figure.subject == name);
     let wanted = of_headline.map(|figure| figure.metric).chain([tail]);
     let has = |metric: &Metric| {
         study
@@ -59,7 +62,11 @@ fn metric(study: &Study, kind: Kind, name: &str) -> Metric {
             .iter()
             .any(|row| row.find(kind, name).is_some_and(|subject| subject.cell(*metric).is_some()))
     };
-    let last = if matches!(kind, Kind::Source | Kind::Channel) { Metric::Throughput } else { Metric::Share };
+    let last = if matches!(kind, Kind::Source | Kind::Channel) {
+        Metric::Throughput
+    } else {
+        Metric::Share
+    };
     wanted.into_iter().find(has).unwrap_or(last)
 }
 
@@ -74,7 +81,8 @@ fn bars(metric: Metric, found: &[(&str, Option<f64>)], style: &Style) -> String 
             let _ = writeln!(text, "  {pad}{name}  no value");
             continue;
         };
-        let eighths = if most > 0.0 { (value / most * room as f64 * 8.0).round() as usize } else { 0 };
+        let eighths =
+            if most > 0.0 { (value / most * room as f64 * 8.0).round() as usize } else { 0 };
         let part = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][eighths % 8];
         let bar = "█".repeat(eighths / 8) + part;
         let space = " ".repeat(room + 1 - bar.width().min(room + 1));
@@ -93,6 +101,9 @@ mod tests {
         let text = bars(Metric::Latency(Stat::Max), &found, &Style { width: 41, ..Style::plain() });
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0].matches('█').count(), 2 * lines[1].matches('█').count(), "{text}");
-        assert!(lines[2].ends_with("no value") && lines.iter().all(|line| line.width() <= 41), "{text}");
+        assert!(
+            lines[2].ends_with("no value") && lines.iter().all(|line| line.width() <= 41),
+            "{text}"
+        );
     }
 }

@@ -24,7 +24,8 @@ use listing::{Listing, width};
 pub(crate) use parquet::ParquetTable;
 pub(crate) use rows::Rows;
 
-/// Returns `redis-server[4711]`; with the process id for a thread that is not the first: `redis-server[4712/4711]`.
+/// Returns `redis-server[4711]`; with the process id for a thread that is not the first:
+/// `redis-server[4712/4711]`.
 fn task_names(header: &Header) -> Vec<String> {
     let name = |task: &schedlab_trace::TaskInfo| match task.tid == task.pid {
         true => format!("{}[{}]", task.comm, task.tid),
@@ -78,7 +79,8 @@ impl<W: Write> Text<W> {
         writeln!(self.out, "{text}")
     }
 
-    /// Writes under which sched_ext scheduler the recording was made, where one was loaded or one came or went.
+    /// Writes under which sched_ext scheduler the recording was made, where one was loaded or one
+    /// came or went.
     pub(crate) fn note_sched_ext(&mut self, recording: &Recording) -> io::Result<()> {
         let Some(words) = recording.header.ext_words() else { return Ok(()) };
         self.note(&format!("sched_ext: {words}"))
@@ -107,7 +109,9 @@ impl<W: Write> Text<W> {
         let Some(table) = self.table.take() else { return Ok(()) };
         self.write_rows(0)?;
         match table.layout {
-            Layout::Table if self.rows.is_empty() => writeln!(self.out, "{}", self.style.dim("  (none)"))?,
+            Layout::Table if self.rows.is_empty() => {
+                writeln!(self.out, "{}", self.style.dim("  (none)"))?
+            }
             Layout::Table => {
                 let head = table.columns.iter().map(|column| column.title.to_owned()).collect();
                 let rows = std::mem::take(&mut self.rows);
@@ -193,8 +197,9 @@ impl<W: Write> Text<W> {
         let mut lines = [String::new(), String::new(), String::new()];
         for (i, column) in columns.iter().enumerate() {
             let (width, title) = (width(column), column.title);
-            let (title, second) =
-                title.split_once(" [").map_or((title, String::new()), |(t, s)| (t, format!("[{s}")));
+            let (title, second) = title
+                .split_once(" [")
+                .map_or((title, String::new()), |(t, s)| (t, format!("[{s}")));
             let unit = match column.key {
                 "at_ns" => "(sec)",
                 key if key.ends_with("_ns") => "(msec)",
@@ -204,7 +209,11 @@ impl<W: Write> Text<W> {
             let number = column.key.ends_with("_ns");
             for (line, text) in lines.iter_mut().zip([title, unit, &"-".repeat(width)]) {
                 line.push_str(gap);
-                let _ = if number { write!(line, "{text:>width$}") } else { write!(line, "{text:width$}") };
+                let _ = if number {
+                    write!(line, "{text:>width$}")
+                } else {
+                    write!(line, "{text:width$}")
+                };
             }
         }
         for line in lines {
@@ -220,8 +229,12 @@ impl<W: Write> Text<W> {
             match cell {
                 Cell::None => {}
                 Cell::Count(count) if column.title.is_empty() => facts.push(format!("{count}.")),
-                Cell::Task(task) if facts.len() < 2 => facts.push(self.style.bold(self.listing.name(*task))),
-                Cell::Text(text) if text.contains(' ') => sentences.push(format!("{}: {text}", column.title)),
+                Cell::Task(task) if facts.len() < 2 => {
+                    facts.push(self.style.bold(self.listing.name(*task)))
+                }
+                Cell::Text(text) if text.contains(' ') => {
+                    sentences.push(format!("{}: {text}", column.title))
+                }
                 cell => facts.push(format!("{} {}", column.title, self.cell_text(cell, true))),
             }
         }
@@ -273,7 +286,10 @@ impl<W: Write> Output for Text<W> {
                     let named = |cell: &&Cell<'_>| matches!(cell, Cell::Text(_) | Cell::Task(_));
                     self.fixed = cells.iter().take_while(named).count().max(1);
                 }
-                let row = cells.iter().map(|cell| Field::plain(self.cell_text(cell, self.exact))).collect();
+                let row = cells
+                    .iter()
+                    .map(|cell| Field::plain(self.cell_text(cell, self.exact)))
+                    .collect();
                 self.rows.push(row);
                 Ok(())
             }
@@ -323,7 +339,8 @@ fn milliseconds(time: Ns) -> String {
     text
 }
 
-/// Writes at least `least` digits. Listings have millions of rows: this is several times faster than `format!`.
+/// Writes at least `least` digits. Listings have millions of rows: this is several times faster
+/// than `format!`.
 fn digits(line: &mut String, mut number: u64, least: usize) {
     let mut bytes = [b'0'; 20];
     let mut at = bytes.len();
@@ -362,7 +379,8 @@ pub(crate) fn overview(input: &str, recording: &Recording, style: &Style) -> Str
     );
     let sees: Vec<&str> = header.capabilities.0.iter().map(String::as_str).collect();
     say("sees", sees.join(", "));
-    let possible = schedlab_trace::analysis::show::ALL.iter().filter(|entry| entry.check(header).is_ok());
+    let possible =
+        schedlab_trace::analysis::show::ALL.iter().filter(|entry| entry.check(header).is_ok());
     let names: Vec<String> = possible.map(|entry| format!("--{}", entry.name)).collect();
     say("can be asked", names.join(" "));
     text
@@ -383,7 +401,10 @@ mod tests {
             assert_eq!(text, format!("{number:04}"));
             text.clear();
             seconds(&mut text, number);
-            assert_eq!(text, format!("{}.{:06}", number / 1_000_000_000, number % 1_000_000_000 / 1_000));
+            assert_eq!(
+                text,
+                format!("{}.{:06}", number / 1_000_000_000, number % 1_000_000_000 / 1_000)
+            );
         }
         assert_eq!(milliseconds(Ns(15_249_500)), "15.250");
     }

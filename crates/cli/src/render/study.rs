@@ -9,8 +9,8 @@ use schedlab_study::measurements::Kind;
 use schedlab_study::metric::{Metric, Unit};
 use schedlab_study::order;
 use schedlab_study::result::{
-    Cell as Measured, InputKind, Interval, Prediction, Replayed, ReplayedCell, Row, SelfReplay, Study,
-    Subject,
+    Cell as Measured, InputKind, Interval, Prediction, Replayed, ReplayedCell, Row, SelfReplay,
+    Study, Subject,
 };
 use schedlab_study::view::{self, TASK_COLUMNS, main_subjects};
 use std::fmt::Write as _;
@@ -51,11 +51,14 @@ pub(crate) fn study(study: &Study, style: &Style, show: Shown) -> String {
         text += &predicted(study, prediction, &main, style);
     }
     if folded > 0 {
-        let by = study
-            .headline
-            .first()
-            .map_or(String::new(), |figure| format!(", by {} {}", figure.subject(), figure.heading()));
-        let line = format!("{} of {} rows are shown{by} (--all shows them)", order.len(), study.rows.len());
+        let by = study.headline.first().map_or(String::new(), |figure| {
+            format!(", by {} {}", figure.subject(), figure.heading())
+        });
+        let line = format!(
+            "{} of {} rows are shown{by} (--all shows them)",
+            order.len(),
+            study.rows.len()
+        );
         let _ = writeln!(text, "{}", style.dim(&wrap(&line, style.width, 0)));
     }
     text += &footer(study, &main, hidden, left_out, style);
@@ -93,14 +96,22 @@ fn head(study: &Study, style: &Style) -> String {
     let only = study.rows.first().map(|row| row.scheduler.as_str());
     let only = only.filter(|only| study.rows.iter().all(|row| row.scheduler == *only));
     let scheduler = only.map_or(String::new(), |only| format!("{only}, "));
-    let runs = wrap(&format!("{scheduler}{cpus}, HZ={hz}, {duration} each, {seeds}"), style.width, 0);
+    let runs =
+        wrap(&format!("{scheduler}{cpus}, HZ={hz}, {duration} each, {seeds}"), style.width, 0);
     format!("{title}\n{}\n\n", style.dim(&runs))
 }
 
-fn self_replay(study: &Study, replay: &SelfReplay, main: &[(Kind, String)], style: &Style) -> String {
+fn self_replay(
+    study: &Study,
+    replay: &SelfReplay,
+    main: &[(Kind, String)],
+    style: &Style,
+) -> String {
     let scheduler = replay.scheduler.split(':').next().unwrap_or_default();
-    let title =
-        format!("Self-replay: the recording against its simulation under {scheduler} ({})", replay.why);
+    let title = format!(
+        "Self-replay: the recording against its simulation under {scheduler} ({})",
+        replay.why
+    );
     let mut text = format!("{}\n", style.bold(&wrap(&title, style.width, 0)));
     text += &replayed(study, &replay.subjects, main, style);
     let outside = replay.wakes_by_softirq + replay.wakes_by_hardirq + replay.wakes_unknown;
@@ -119,14 +130,20 @@ fn self_replay(study: &Study, replay: &SelfReplay, main: &[(Kind, String)], styl
 }
 
 /// Returns recorded against simulated (or predicted) values, one line for each task group.
-fn replayed(study: &Study, subjects: &[Replayed], main: &[(Kind, String)], style: &Style) -> String {
+fn replayed(
+    study: &Study,
+    subjects: &[Replayed],
+    main: &[(Kind, String)],
+    style: &Style,
+) -> String {
     let mut rows = Vec::new();
     let columns: Vec<Column> = TASK_COLUMNS
         .iter()
         .flat_map(|&metric| {
             let cells = subjects.iter().flat_map(|subject| &subject.cells);
-            let found =
-                cells.filter(|cell| cell.metric == metric).any(|cell| cell.recorded_interval.is_some());
+            let found = cells
+                .filter(|cell| cell.metric == metric)
+                .any(|cell| cell.recorded_interval.is_some());
             std::iter::once(Column::Value(metric)).chain(found.then_some(Column::Interval(metric)))
         })
         .collect();
@@ -144,9 +161,11 @@ fn replayed(study: &Study, subjects: &[Replayed], main: &[(Kind, String)], style
     }
     let mut names = vec!["task".to_owned()];
     names.extend(columns.iter().map(|column| column.heading(Kind::Class)));
-    // The interval of the latency's tail comes behind the columns up to it; other intervals are the first to go.
+    // The interval of the latency's tail comes behind the columns up to it; other intervals are the
+    // first to go.
     let rank = |column: &Column| {
-        let place = TASK_COLUMNS.iter().position(|metric| *metric == column.metric()).unwrap_or(0) as u8;
+        let place =
+            TASK_COLUMNS.iter().position(|metric| *metric == column.metric()).unwrap_or(0) as u8;
         match column {
             Column::Value(_) if place <= TAIL => place,
             Column::Value(_) => place + 1,
@@ -158,7 +177,12 @@ fn replayed(study: &Study, subjects: &[Replayed], main: &[(Kind, String)], style
     Table { head: names, rows, fixed: 1, ranks, ..Table::default() }.render(style).0
 }
 
-fn predicted(study: &Study, prediction: &Prediction, main: &[(Kind, String)], style: &Style) -> String {
+fn predicted(
+    study: &Study,
+    prediction: &Prediction,
+    main: &[(Kind, String)],
+    style: &Style,
+) -> String {
     let title = format!(
         "Prediction: {} recorded against what was predicted for `{}` under {}",
         prediction.file, prediction.variant, prediction.scheduler
@@ -187,14 +211,16 @@ fn subject(
 ) -> (String, Vec<String>) {
     let (columns, column_ranks) = with_intervals(study, kind, name);
     // The verdict speaks of two figures at most.
-    let of_headline = study.headline.iter().filter(|figure| figure.kind == kind && figure.subject == name);
+    let of_headline =
+        study.headline.iter().filter(|figure| figure.kind == kind && figure.subject == name);
     let lead = of_headline.count().min(2);
     // One run of each row, without a recording, has no error.
     let sure = study.seeds.len() == 1 && study.self_replay.is_none();
     let mut tasks = 1;
     let mut rows = Vec::new();
     // What all rows have in common needs no column.
-    let differ = |name: fn(&Row) -> &str| study.rows.iter().any(|row| name(row) != name(&study.rows[0]));
+    let differ =
+        |name: fn(&Row) -> &str| study.rows.iter().any(|row| name(row) != name(&study.rows[0]));
     let variants = differ(|row| &row.variant);
     let schedulers = differ(|row| &row.scheduler) || !variants;
     for row in order.iter().map(|&index| &study.rows[index]) {
@@ -251,9 +277,12 @@ impl Column {
 
     fn cell(self, cell: &Measured, sure: bool) -> Cell {
         let Column::Value(metric) = self else {
-            return Cell::plain(cell.interval.map_or_else(String::new, |interval| view::interval(&interval)));
+            return Cell::plain(
+                cell.interval.map_or_else(String::new, |interval| view::interval(&interval)),
+            );
         };
-        let (change, look) = cell.change.map_or_else(Default::default, |c| shown_change(metric, &c, sure));
+        let (change, look) =
+            cell.change.map_or_else(Default::default, |c| shown_change(metric, &c, sure));
         Cell { value: metric.show(cell.value.median), change, look }
     }
 }
@@ -278,18 +307,21 @@ impl Column {
     }
 }
 
-/// Returns the columns with their ranks. Intervals of the headline's percentiles stay longer than columns that it does not name; the others
-/// are the first to go.
+/// Returns the columns with their ranks. Intervals of the headline's percentiles stay longer than
+/// columns that it does not name; the others are the first to go.
 fn with_intervals(study: &Study, kind: Kind, name: &str) -> (Vec<Column>, Vec<u8>) {
-    let headline = study.headline.iter().filter(|figure| figure.kind == kind && figure.subject == name);
+    let headline =
+        study.headline.iter().filter(|figure| figure.kind == kind && figure.subject == name);
     let first = headline.count() as u8;
     let found = || study.rows.iter().filter_map(|row| row.find(kind, name));
     let mut columns = Vec::new();
     for (metric, rank) in order::columns(study, kind, name) {
         columns.push((Column::Value(metric), if rank < first { rank } else { first + rank }));
-        let has = |subject: &Subject| subject.cell(metric).is_some_and(|cell| cell.interval.is_some());
+        let has =
+            |subject: &Subject| subject.cell(metric).is_some_and(|cell| cell.interval.is_some());
         if found().any(has) {
-            columns.push((Column::Interval(metric), if rank < first { first + rank } else { LAST }));
+            columns
+                .push((Column::Interval(metric), if rank < first { first + rank } else { LAST }));
         }
     }
     columns.into_iter().unzip()
@@ -320,16 +352,20 @@ fn footer(
 ) -> String {
     let mut text = String::new();
     let judged = |wanted: Judgement| {
-        let cells = study.rows.iter().flat_map(|row| &row.subjects).flat_map(|subject| &subject.cells);
+        let cells =
+            study.rows.iter().flat_map(|row| &row.subjects).flat_map(|subject| &subject.cells);
         cells.filter_map(|cell| cell.change).any(|change| change.judgement == wanted)
     };
     let mut legend = Vec::new();
     if study.rows.len() > 1 {
-        legend.push("changes are against the first row, ± their error; CPU share in points".to_owned());
+        legend.push(
+            "changes are against the first row, ± their error; CPU share in points".to_owned(),
+        );
     }
     if intervals(study) {
         legend.push(
-            "interval: holds the percentile with 95 %, by order statistics over all runs of a row".to_owned(),
+            "interval: holds the percentile with 95 %, by order statistics over all runs of a row"
+                .to_owned(),
         );
     }
     if judged(Judgement::CannotTell) {
@@ -339,8 +375,10 @@ fn footer(
         legend.push("same: in every run".to_owned());
     }
     let checked = study.predictions.iter().map(|prediction| &prediction.subjects);
-    let mut replayed = study.self_replay.iter().map(|replay| &replay.subjects).chain(checked).flatten();
-    let few = |subject: &Replayed| TASK_COLUMNS.iter().any(|metric| view::few(study, subject, *metric));
+    let mut replayed =
+        study.self_replay.iter().map(|replay| &replay.subjects).chain(checked).flatten();
+    let few =
+        |subject: &Replayed| TASK_COLUMNS.iter().any(|metric| view::few(study, subject, *metric));
     if replayed.any(|subject| few(subject) && main.iter().any(|(_, name)| *name == subject.name)) {
         legend.push(view::ABOUT_FEW.to_owned());
     }
@@ -351,10 +389,12 @@ fn footer(
     left_out.retain(|heading| !heading.ends_with(INTERVAL));
     left_out.sort();
     left_out.dedup();
-    left_out
-        .extend((left_out.len() < all && intervals(study)).then(|| "intervals of percentiles".to_owned()));
+    left_out.extend(
+        (left_out.len() < all && intervals(study)).then(|| "intervals of percentiles".to_owned()),
+    );
     if !left_out.is_empty() {
-        let list = format!("no room for: {} (a wider terminal or --json shows them)", left_out.join(", "));
+        let list =
+            format!("no room for: {} (a wider terminal or --json shows them)", left_out.join(", "));
         let _ = writeln!(text, "{}", style.dim(&wrap(&list, style.width, 0)));
     }
     if let Some(about) = view::about_silent(study) {
@@ -448,7 +488,10 @@ fn of_the_self_replay(replay: &SelfReplay, say: &mut dyn FnMut(&str)) {
         ));
     }
     if !replay.left_out.is_empty() {
-        say(&format!("settings of the kernel that the model does not have: {}", replay.left_out.join(", ")));
+        say(&format!(
+            "settings of the kernel that the model does not have: {}",
+            replay.left_out.join(", ")
+        ));
     }
 }
 
@@ -463,12 +506,16 @@ fn explanation(study: &Study, style: &Style) -> String {
     if study.costs.is_empty() {
         say("costs of the machine: none (switches, wakeups, ticks and migrations are free)");
     } else {
-        let fitted =
-            if study.self_replay.is_some() { "fitted to this recording" } else { "from the scenario" };
+        let fitted = if study.self_replay.is_some() {
+            "fitted to this recording"
+        } else {
+            "from the scenario"
+        };
         say(&format!("costs of the machine, {fitted}:"));
         for (name, ns) in &study.costs {
-            let doc =
-                schedlab_sim::Costs::knobs().find(|(known, _)| known == name).map_or("", |(_, doc)| doc);
+            let doc = schedlab_sim::Costs::knobs()
+                .find(|(known, _)| known == name)
+                .map_or("", |(_, doc)| doc);
             say(&format!("  {name} = {}: {doc}", Ns(*ns)));
         }
     }
@@ -480,7 +527,8 @@ fn explanation(study: &Study, style: &Style) -> String {
         }
         known.push(&row.scheduler);
         let spec = row.scheduler.parse::<schedlab_scheduler::SchedulerSpec>();
-        let built = spec.and_then(|spec| schedlab_scheduler::registry::build(&spec, study.input.cpus.max(1)));
+        let built = spec
+            .and_then(|spec| schedlab_scheduler::registry::build(&spec, study.input.cpus.max(1)));
         for what in built.iter().flat_map(|scheduler| scheduler.fitted()) {
             say(&format!("fitted in {}: {what}", row.scheduler));
         }
@@ -488,7 +536,12 @@ fn explanation(study: &Study, style: &Style) -> String {
     of_the_scenario(study).iter().for_each(|line| say(line));
     view::about_errors(study).iter().for_each(|line| say(line));
     for row in &study.rows {
-        say(&format!("event hashes of {}, {}: {}", row.scheduler, row.variant, row.event_hashes.join(" ")));
+        say(&format!(
+            "event hashes of {}, {}: {}",
+            row.scheduler,
+            row.variant,
+            row.event_hashes.join(" ")
+        ));
     }
     text
 }

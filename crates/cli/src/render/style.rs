@@ -39,8 +39,11 @@ impl Style {
         let forbidden = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
         let asked = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-        let measured =
-            if terminal { terminal_size::terminal_size().map(|(w, _)| usize::from(w.0)) } else { None };
+        let measured = if terminal {
+            terminal_size::terminal_size().map(|(w, _)| usize::from(w.0))
+        } else {
+            None
+        };
         let width = asked.or(measured).unwrap_or(DEFAULT_WIDTH).clamp(NARROWEST, 400);
         let colors = match chosen {
             ColorWhen::Auto => terminal && !forbidden && !dumb,
@@ -65,7 +68,11 @@ impl Style {
     }
     pub(crate) fn bold(&self, text: &str) -> String {
         let [on, off] = BOLD;
-        if self.markdown && !text.is_empty() { format!("{on}{text}{off}") } else { self.paint("1", text) }
+        if self.markdown && !text.is_empty() {
+            format!("{on}{text}{off}")
+        } else {
+            self.paint("1", text)
+        }
     }
     pub(crate) fn dim(&self, text: &str) -> String {
         self.paint("2", text)

@@ -38,8 +38,9 @@ impl Cell {
     }
 }
 
-/// A table. The first `fixed` columns are always shown, aligned left, and cut where the `lead` columns of the lowest ranks would have no
-/// room beside them; of the others as many as fit, those of the lowest rank first.
+/// A table. The first `fixed` columns are always shown, aligned left, and cut where the `lead`
+/// columns of the lowest ranks would have no room beside them; of the others as many as fit, those
+/// of the lowest rank first.
 #[derive(Default)]
 pub(crate) struct Table {
     pub(crate) head: Vec<String>,
@@ -63,9 +64,11 @@ impl Table {
         let mut widths: Vec<(usize, usize)> =
             (0..self.head.len()).map(|column| self.widths(column)).collect();
         let empty = |column: usize| self.rows.iter().all(|row| row[column].value.is_empty());
-        let mut others: Vec<usize> = (self.fixed..self.head.len()).filter(|&column| !empty(column)).collect();
+        let mut others: Vec<usize> =
+            (self.fixed..self.head.len()).filter(|&column| !empty(column)).collect();
         others.sort_by_key(|&column| self.ranks.get(column).copied().unwrap_or(u8::MAX));
-        let lead: usize = others.iter().take(self.lead.max(1)).map(|&column| 2 + total(widths[column])).sum();
+        let lead: usize =
+            others.iter().take(self.lead.max(1)).map(|&column| 2 + total(widths[column])).sum();
         self.cut_names(&mut widths, style.width.saturating_sub(lead));
         let mut shown: Vec<usize> = (0..self.fixed).collect();
         let mut used: usize = shown.iter().map(|&column| 2 + total(widths[column])).sum();
@@ -86,7 +89,11 @@ impl Table {
         for &column in &shown {
             // The heading is over the values, not over their changes.
             text += "  ";
-            text += &pad(&cut(&self.head[column], widths[column].0), widths[column].0, column < self.fixed);
+            text += &pad(
+                &cut(&self.head[column], widths[column].0),
+                widths[column].0,
+                column < self.fixed,
+            );
             text += &" ".repeat(total(widths[column]) - widths[column].0);
         }
         let mut text = style.dim(text.trim_end()) + "\n";
@@ -107,14 +114,14 @@ impl Table {
         let columns: Vec<usize> = (0..self.head.len())
             .filter(|&column| {
                 column < self.fixed
-                    || self
-                        .rows
-                        .iter()
-                        .any(|row| !row[column].value.trim().is_empty() || !row[column].change.is_empty())
+                    || self.rows.iter().any(|row| {
+                        !row[column].value.trim().is_empty() || !row[column].change.is_empty()
+                    })
             })
             .collect();
         let line = |cells: Vec<String>| format!("{MARKDOWN_ROW}| {} |\n", cells.join(" | "));
-        let mut text = line(columns.iter().map(|&column| markdown_cell(&self.head[column])).collect());
+        let mut text =
+            line(columns.iter().map(|&column| markdown_cell(&self.head[column])).collect());
         let rule = columns.iter().map(|&column| if column < self.fixed { "---|" } else { "---:|" });
         text += &format!("{MARKDOWN_ROW}|{}\n", rule.collect::<String>());
         for row in &self.rows {
@@ -194,8 +201,11 @@ mod tests {
     use super::*;
 
     fn table() -> Table {
-        let cell =
-            |value: &str, change: &str| Cell { value: value.into(), change: change.into(), look: Look::Good };
+        let cell = |value: &str, change: &str| Cell {
+            value: value.into(),
+            change: change.into(),
+            look: Look::Good,
+        };
         Table {
             head: ["task", "share", "p99"].map(String::from).to_vec(),
             rows: vec![

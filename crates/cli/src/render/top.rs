@@ -36,7 +36,8 @@ pub(crate) fn draw(frame: &mut Frame<'_>, snapshot: &Snapshot, state: &WatchStat
 }
 
 fn header(snapshot: &Snapshot, state: &WatchState, view: View) -> Paragraph<'static> {
-    let backend = state.start.as_ref().map_or("starting", |start| start.capabilities.backend.name());
+    let backend =
+        state.start.as_ref().map_or("starting", |start| start.capabilities.backend.name());
     let mut spans = vec![
         Span::styled("schedlab top", Style::new().add_modifier(Modifier::BOLD)),
         Span::raw(format!(
@@ -65,7 +66,10 @@ fn numbers(snapshot: &Snapshot, view: View) -> Paragraph<'static> {
                 "each s: {:.0} decisions, {:.0} switches, {:.0} wakeups, ",
                 rates.decisions, rates.switches, rates.wakeups
             )),
-            Span::styled(format!("{:.1} stale; ", rates.stale), attention(view, rates.stale >= 1.0)),
+            Span::styled(
+                format!("{:.1} stale; ", rates.stale),
+                attention(view, rates.stale >= 1.0),
+            ),
             Span::styled(
                 format!("agents {:.1} %", 100.0 * rates.agents),
                 attention(view, rates.agents >= 0.1),
@@ -119,8 +123,9 @@ fn gains(frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
         Constraint::Length(12),
         Constraint::Length(8),
     ];
-    let agents =
-        snapshot.rates.map_or_else(|| "-".to_owned(), |rates| format!("{:.1} %", 100.0 * rates.agents));
+    let agents = snapshot
+        .rates
+        .map_or_else(|| "-".to_owned(), |rates| format!("{:.1} %", 100.0 * rates.agents));
     let head = dim_head(vec![
         Cell::from("task"),
         right("threads"),
@@ -129,14 +134,17 @@ fn gains(frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
         right("wait now"),
         right("now/bef."),
     ]);
-    let title =
-        format!("Gain: mean wait before a turn, as the kernel counts it; agents take {agents} of a CPU ");
+    let title = format!(
+        "Gain: mean wait before a turn, as the kernel counts it; agents take {agents} of a CPU "
+    );
     frame.render_widget(Table::new(rows, widths).header(head).block(block(title)), area);
 }
 
 fn factor(gain: &Gain) -> String {
     match (gain.before, gain.now) {
-        (Some(before), Some(now)) if before > Ns::ZERO => format!("x{:.2}", now.0 as f64 / before.0 as f64),
+        (Some(before), Some(now)) if before > Ns::ZERO => {
+            format!("x{:.2}", now.0 as f64 / before.0 as f64)
+        }
         _ => "-".to_owned(),
     }
 }
@@ -166,7 +174,8 @@ pub(crate) fn text(snapshot: &Snapshot, state: &WatchState) -> String {
     }
     text += &worst_lines(state, 10);
     for gain in &snapshot.gains {
-        let time = |time: Option<Ns>| time.map_or_else(|| "no turns".to_owned(), |time| time.to_string());
+        let time =
+            |time: Option<Ns>| time.map_or_else(|| "no turns".to_owned(), |time| time.to_string());
         text += &format!(
             "{}: mean wait before a turn {} before, {} now; {:.1} % of the CPU\n",
             gain.name,
@@ -217,7 +226,8 @@ mod tests {
     }
 
     fn screen(width: u16, height: u16) -> Vec<String> {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recordings/redis-other-other-closed8.slt");
+        let path =
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../../recordings/redis-other-other-closed8.slt");
         let state = replayed(&Recording::open(path).unwrap(), &WatchFilter::All);
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|frame| draw(frame, &snapshot(), &state, View::default())).unwrap();

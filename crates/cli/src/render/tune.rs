@@ -1,4 +1,5 @@
-//! A search as text: the answer, the settings that none is better than, how to make the recommended one and how to try it.
+//! A search as text: the answer, the settings that none is better than, how to make the recommended
+//! one and how to try it.
 
 use super::deploy;
 use super::style::{Style, wrap};
@@ -31,8 +32,11 @@ pub(crate) fn tune(tuned: &Tuned, style: &Style) -> String {
         style.bold("Settings that no other is better than in everything that was asked for")
     );
     let shown = shown(tuned);
-    text +=
-        &table(&tuned.asked, shown.iter().map(|&place| (mark(tuned, place), &tuned.settings[place])), style);
+    text += &table(
+        &tuned.asked,
+        shown.iter().map(|&place| (mark(tuned, place), &tuned.settings[place])),
+        style,
+    );
     let more = tuned.settings.len() - shown.len();
     if more > 0 {
         let line = format!("{more} more of the last round are in --json");
@@ -82,9 +86,15 @@ fn mark(tuned: &Tuned, place: usize) -> String {
     .to_owned()
 }
 
-fn table<'a>(asked: &[Asked], rows: impl Iterator<Item = (String, &'a Tried)>, style: &Style) -> String {
-    let numbers = asked.iter().map(|asked| format!("{} {}", asked.figure.subject(), asked.figure.metric));
-    let bound = |place: usize| format!("within {}", if place == 0 { "the goal" } else { "what is kept" });
+fn table<'a>(
+    asked: &[Asked],
+    rows: impl Iterator<Item = (String, &'a Tried)>,
+    style: &Style,
+) -> String {
+    let numbers =
+        asked.iter().map(|asked| format!("{} {}", asked.figure.subject(), asked.figure.metric));
+    let bound =
+        |place: usize| format!("within {}", if place == 0 { "the goal" } else { "what is kept" });
     let mut head = vec!["setting".to_owned()];
     head.extend(numbers);
     let rows: Vec<(String, &Tried)> = rows.collect();
@@ -125,7 +135,8 @@ fn number(cell: &Option<Measured>) -> Cell {
         Some(Judgement::Worse) => Look::Bad,
         _ => Look::Dim,
     };
-    let change = cell.change.map(|change| view::change(cell.metric, &change, false)).unwrap_or_default();
+    let change =
+        cell.change.map(|change| view::change(cell.metric, &change, false)).unwrap_or_default();
     Cell { value, change, look }
 }
 
@@ -133,9 +144,14 @@ fn number(cell: &Option<Measured>) -> Cell {
 fn confirmation(confirm: &Confirm, style: &Style) -> String {
     let Some(line) = confirm.line() else {
         let why = confirm.why_not.as_deref().unwrap_or_default();
-        return format!("\n{}\n{}\n", style.bold("To try it on the real threads"), wrap(why, style.width, 0));
+        return format!(
+            "\n{}\n{}\n",
+            style.bold("To try it on the real threads"),
+            wrap(why, style.width, 0)
+        );
     };
-    let command = if confirm.command.is_empty() { "COMMAND".to_owned() } else { as_typed(&confirm.command) };
+    let command =
+        if confirm.command.is_empty() { "COMMAND".to_owned() } else { as_typed(&confirm.command) };
     format!("\n{}\n  {line} -- {command}\n", style.bold("To try it on the real threads"))
 }
 
@@ -150,7 +166,12 @@ fn about(tuned: &Tuned) -> String {
         .rounds
         .iter()
         .map(|round| {
-            format!("{} with {} for {}", round.settings, seeds(round.seeds as usize), Ns(round.duration_ns))
+            format!(
+                "{} with {} for {}",
+                round.settings,
+                seeds(round.seeds as usize),
+                Ns(round.duration_ns)
+            )
         })
         .collect();
     let rounds = if rounds.is_empty() {

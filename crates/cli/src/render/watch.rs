@@ -107,7 +107,8 @@ pub(super) fn colored(view: View, color: Color) -> Style {
 }
 
 fn header(state: &WatchState, view: View) -> Paragraph<'static> {
-    let backend = state.start.as_ref().map_or("starting", |start| start.capabilities.backend.name());
+    let backend =
+        state.start.as_ref().map_or("starting", |start| start.capabilities.backend.name());
     let lost = match state.lost {
         0 => Span::raw("lost 0"),
         lost => Span::styled(format!("LOST {lost}"), colored(view, Color::Red)),
@@ -169,7 +170,11 @@ pub(super) fn waits(
     let right = |text: String| Cell::from(Text::from(text).right_aligned());
     // Intervals are what a narrow screen has no room for.
     let wide = area.width >= WITH_INTERVALS;
-    let cells = |name: Cell<'static>, share: String, numbers: [String; 4], interval: String, bars: String| {
+    let cells = |name: Cell<'static>,
+                 share: String,
+                 numbers: [String; 4],
+                 interval: String,
+                 bars: String| {
         let share = shares.then(|| right(share));
         let numbers = numbers.into_iter().map(right);
         let cells = std::iter::once(name).chain(share).chain(numbers);
@@ -187,13 +192,15 @@ pub(super) fn waits(
     };
     let share = shares.then_some(6);
     let numbers = [if shares { 6 } else { 7 }].into_iter().chain([if shares { 7 } else { 8 }; 3]);
-    let columns = share.into_iter().chain(numbers).chain(wide.then_some(INTERVAL)).chain([BINS as u16]);
+    let columns =
+        share.into_iter().chain(numbers).chain(wide.then_some(INTERVAL)).chain([BINS as u16]);
     let columns = columns.map(Constraint::Length);
     let widths = std::iter::once(Constraint::Min(15)).chain(columns);
     // Each mark of the scale is over the column in which its decade begins.
     let names = ["waits", "p50", "p99", "max"].map(str::to_owned);
     let scale = "1us      1ms     1s".to_owned();
-    let head = cells(Cell::from("task"), "CPU%".to_owned(), names, "p99 interval".to_owned(), scale);
+    let head =
+        cells(Cell::from("task"), "CPU%".to_owned(), names, "p99 interval".to_owned(), scale);
     let table = Table::new(rows.iter().map(row), widths)
         .header(head.style(Style::new().add_modifier(Modifier::DIM)))
         .block(block(title.to_owned()));
@@ -208,7 +215,8 @@ fn interval(waits: &Durations) -> String {
     }
 }
 
-/// Returns the bars of a histogram over logarithmic bins; the height is the square root of the part, so that tails are visible.
+/// Returns the bars of a histogram over logarithmic bins; the height is the square root of the
+/// part, so that tails are visible.
 pub(super) fn histogram(line: &TaskWaits) -> String {
     let mut bins = [0u64; BINS];
     for (edge, count) in line.waits.buckets() {
@@ -226,7 +234,8 @@ pub(super) fn histogram(line: &TaskWaits) -> String {
     bins.iter().map(bar).collect()
 }
 
-/// Draws the longest waits: those that go on first, in at most half of the rows; then those that ended, the longest first.
+/// Draws the longest waits: those that go on first, in at most half of the rows; then those that
+/// ended, the longest first.
 pub(super) fn worst(frame: &mut Frame<'_>, area: Rect, state: &WatchState, view: View) {
     let ongoing = |wait: &schedlab_lab::watch::OngoingWait| {
         let why = match &wait.running {
@@ -256,9 +265,14 @@ pub(super) fn worst(frame: &mut Frame<'_>, area: Rect, state: &WatchState, view:
         ])
     };
     let room = area.height.saturating_sub(1) as usize;
-    let open = state.ongoing.len().min(room.div_ceil(2).max(room.saturating_sub(state.worst.len())));
-    let rows =
-        state.ongoing.iter().take(open).map(ongoing).chain(state.worst.iter().take(room - open).map(row));
+    let open =
+        state.ongoing.len().min(room.div_ceil(2).max(room.saturating_sub(state.worst.len())));
+    let rows = state
+        .ongoing
+        .iter()
+        .take(open)
+        .map(ongoing)
+        .chain(state.worst.iter().take(room - open).map(row));
     let widths = [
         Constraint::Length(7),
         Constraint::Length(23),
@@ -266,8 +280,10 @@ pub(super) fn worst(frame: &mut Frame<'_>, area: Rect, state: &WatchState, view:
         Constraint::Length(8),
         Constraint::Min(20),
     ];
-    frame
-        .render_widget(Table::new(rows, widths).block(block("Longest waits, and what ran meanwhile ")), area);
+    frame.render_widget(
+        Table::new(rows, widths).block(block("Longest waits, and what ran meanwhile ")),
+        area,
+    );
 }
 
 pub(super) fn delays(frame: &mut Frame<'_>, area: Rect, state: &WatchState) {
@@ -282,8 +298,12 @@ pub(super) fn delays(frame: &mut Frame<'_>, area: Rect, state: &WatchState) {
         ])
     };
     let rows = pairs.into_iter().take(area.height.saturating_sub(1) as usize).map(row);
-    let widths = [Constraint::Length(7), Constraint::Min(8), Constraint::Length(7), Constraint::Min(8)];
-    frame.render_widget(Table::new(rows, widths).block(block("Delays: running task, waiting task ")), area);
+    let widths =
+        [Constraint::Length(7), Constraint::Min(8), Constraint::Length(7), Constraint::Min(8)];
+    frame.render_widget(
+        Table::new(rows, widths).block(block("Delays: running task, waiting task ")),
+        area,
+    );
 }
 
 fn limits(frame: &mut Frame<'_>, area: Rect, state: &WatchState) {
@@ -340,7 +360,10 @@ pub(super) fn worst_lines(state: &WatchState, count: usize) -> String {
     let line = |(name, line): (&String, &TaskWaits)| {
         let waits = &line.waits;
         let (count, p50, p99, max) = (waits.count(), waits.p50(), waits.p99(), waits.max());
-        format!("{name}: {count} waits, p50 {p50}, p99 {p99} (95 %: {}), max {max}\n", interval(waits))
+        format!(
+            "{name}: {count} waits, p50 {p50}, p99 {p99} (95 %: {}), max {max}\n",
+            interval(waits)
+        )
     };
     largest(state, Sort::P99, count).into_iter().map(line).collect()
 }
@@ -358,15 +381,20 @@ pub(crate) fn summary(state: &WatchState) -> String {
     text += &worst_lines(state, 5);
     for wait in state.ongoing.iter().take(3) {
         let (task, tid) = &wait.task;
-        let why =
-            wait.running.as_ref().map_or("a limit holds it back".to_owned(), |name| format!("{name} runs"));
-        text += &format!("waits still, for {}: {task} {tid} on CPU {}; {why}\n", wait.age, wait.cpu.0);
+        let why = wait
+            .running
+            .as_ref()
+            .map_or("a limit holds it back".to_owned(), |name| format!("{name} runs"));
+        text +=
+            &format!("waits still, for {}: {task} {tid} on CPU {}; {why}\n", wait.age, wait.cpu.0);
     }
     for worst in state.worst.iter().take(3) {
         let (task, tid) = &worst.task;
         let (culprit, time) = &worst.culprit;
-        text +=
-            &format!("waited {}: {task} {tid} on CPU {}; {culprit} ran {time}\n", worst.length, worst.cpu.0);
+        text += &format!(
+            "waited {}: {task} {tid} on CPU {}; {culprit} ran {time}\n",
+            worst.length, worst.cpu.0
+        );
     }
     text
 }
@@ -388,7 +416,8 @@ mod tests {
     }
 
     fn recorded() -> WatchState {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recordings/redis-other-other-closed8.slt");
+        let path =
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../../recordings/redis-other-other-closed8.slt");
         replayed(&Recording::open(path).unwrap(), &WatchFilter::All)
     }
 
@@ -421,7 +450,10 @@ mod tests {
         assert!(lines[2].contains("p99 interval"), "{lines:#?}");
         let (low, high) = state.lines["redis-server"].waits.interval(990_000);
         let both = format!("{}..{}", low.unwrap(), high.unwrap());
-        assert!(lines.iter().any(|line| line.contains("redis-server") && line.contains(&both)), "{lines:#?}");
+        assert!(
+            lines.iter().any(|line| line.contains("redis-server") && line.contains(&both)),
+            "{lines:#?}"
+        );
         assert!(summary(&state).contains(&format!("(95 %: {both})")), "{}", summary(&state));
     }
 
@@ -463,7 +495,10 @@ mod tests {
         state.lost = 12;
         let view = View { paused: true, sort: Sort::Cpu, help: false, colors: false };
         let text = screen(100, 30, &state, view).join("\n");
-        assert!(text.contains("LOST 12") && text.contains("PAUSED") && text.contains("sort (CPU)"), "{text}");
+        assert!(
+            text.contains("LOST 12") && text.contains("PAUSED") && text.contains("sort (CPU)"),
+            "{text}"
+        );
         let first = largest(&state, Sort::Cpu, 1)[0].0;
         assert!(["redis-server", "sysbench"].contains(&first.as_str()), "{first}");
     }

@@ -12,7 +12,11 @@ pub(crate) fn xl(host: &Host) -> String {
     let _ = writeln!(out, "{}", pool(&host.pool));
     let _ = writeln!(out, "{:<33} {:>4} {:>6} {:>4}", "Name", "ID", "Weight", "Cap");
     for domain in &host.domains {
-        let _ = writeln!(out, "{:<33} {:>4} {:>6} {:>4}", domain.name, domain.id, domain.weight, domain.cap);
+        let _ = writeln!(
+            out,
+            "{:<33} {:>4} {:>6} {:>4}",
+            domain.name, domain.id, domain.weight, domain.cap
+        );
     }
     let _ = writeln!(out, "\n# xl vcpu-list");
     let columns = ("Name", "ID", "VCPU", "CPU", "State", "Time(s)", "Affinity (Hard / Soft)");
@@ -71,7 +75,10 @@ pub(crate) fn xenalyze(host: &Host) -> String {
         host.seed,
         seconds(host.duration_ns)
     );
-    let _ = writeln!(out, "# state: times, total, mean {{5%|50%|95%}} of a stay, in ns (xenalyze: cycles)");
+    let _ = writeln!(
+        out,
+        "# state: times, total, mean {{5%|50%|95%}} of a stay, in ns (xenalyze: cycles)"
+    );
     for domain in &host.domains {
         let _ = writeln!(out, "|-- Domain {} ({}) --|", domain.id, domain.name);
         for vcpu in &domain.vcpus {
@@ -86,20 +93,27 @@ pub(crate) fn xenalyze(host: &Host) -> String {
             tally(&mut out, "offline", &states.offline);
             let _ = writeln!(out, "  pCPUs:");
             for runs in &states.pcpus {
-                let _ =
-                    writeln!(out, "   [{}]: {:>8} {:>8.2}s", runs.cpu, runs.times, seconds(runs.total_ns));
+                let _ = writeln!(
+                    out,
+                    "   [{}]: {:>8} {:>8.2}s",
+                    runs.cpu,
+                    runs.times,
+                    seconds(runs.total_ns)
+                );
             }
         }
     }
     out
 }
 
-/// Writes one line; states in which the vCPU never was are left out. The two kinds of waiting are indented.
+/// Writes one line; states in which the vCPU never was are left out. The two kinds of waiting are
+/// indented.
 fn tally(out: &mut String, name: &str, tally: &Tally) {
     if tally.times == 0 {
         return;
     }
-    let name = if ["wake", "preempt"].contains(&name) { format!("  {name}") } else { name.to_owned() };
+    let name =
+        if ["wake", "preempt"].contains(&name) { format!("  {name}") } else { name.to_owned() };
     let _ = writeln!(
         out,
         "   {name:>10}: {:>8} {:>8.2}s {:>9} {{{:>9}|{:>9}|{:>9}}}",

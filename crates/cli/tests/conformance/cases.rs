@@ -2,10 +2,12 @@
 
 use schedlab_model::{Amount, Ns, Op, Policy, Program, Start, TaskId, TaskSpec, Workload};
 
-/// One workload, and the order of the tasks' turns under each scheduler. Times are ms; a task keeps its letter.
+/// One workload, and the order of the tasks' turns under each scheduler. Times are ms; a task keeps
+/// its letter.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
-    /// Letter, start (`None`: another task spawns it), operations, policy as the scheduler takes it.
+    /// Letter, start (`None`: another task spawns it), operations, policy as the scheduler takes
+    /// it.
     tasks: &'static [(&'static str, Option<u64>, &'static [Do], &'static str)],
     /// No wait for the CPU may be longer under schedulers that begin so.
     pub(crate) bounds: &'static [(&'static str, u64)],
@@ -97,13 +99,19 @@ pub(crate) const CASES: &[Case] = &[
     },
     Case {
         name: "block",
-        tasks: &[("a", Some(0), &[Run(4), Sleep(5), Run(4)], D20), ("b", Some(1), &[Run(14)], D200)],
+        tasks: &[
+            ("a", Some(0), &[Run(4), Sleep(5), Run(4)], D20),
+            ("b", Some(1), &[Run(14)], D200),
+        ],
         bounds: &[("edf", 8), ("fifo", 14)],
         expected: &[("fifo-per-cpu", "a b a"), ("rr:slice_ns=30ms", "a b a"), ("edf", "a b a b")],
     },
     Case {
         name: "block_of_other_policies",
-        tasks: &[("a", Some(0), &[Run(4), Sleep(5), Run(4)], OTHER), ("b", Some(1), &[Run(14)], OTHER)],
+        tasks: &[
+            ("a", Some(0), &[Run(4), Sleep(5), Run(4)], OTHER),
+            ("b", Some(1), &[Run(14)], OTHER),
+        ],
         bounds: &[("layers", 14), ("shinjuku", 14)],
         expected: &[
             ("layers", "a b a"),

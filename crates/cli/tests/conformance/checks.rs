@@ -7,10 +7,12 @@ use schedlab_sim::{Machine, RunOptions, run};
 
 /// The events of the workload in the simulator, on one free CPU.
 pub(crate) fn simulate(case: &Case, scheduler: &str) -> Vec<SchedEvent> {
-    let scheduler = registry::build(&scheduler.parse().expect("a scheduler"), 1).expect("it exists");
+    let scheduler =
+        registry::build(&scheduler.parse().expect("a scheduler"), 1).expect("it exists");
     let mut events = Vec::new();
     let options = RunOptions::for_time(Ns::from_ms(200));
-    run(&Machine::flat(1), &case.workload(), &*scheduler, &options, &mut events).expect("a clean run");
+    run(&Machine::flat(1), &case.workload(), &*scheduler, &options, &mut events)
+        .expect("a clean run");
     events
 }
 
@@ -27,8 +29,8 @@ pub(crate) fn order(events: &[SchedEvent], names: &[&str]) -> String {
     turns.join(" ")
 }
 
-/// How much longer the tasks were on the CPU than they computed: interrupts had it meanwhile, or a hypervisor, whose steal is told
-/// in ticks of 10 ms only.
+/// How much longer the tasks were on the CPU than they computed: interrupts had it meanwhile, or a
+/// hypervisor, whose steal is told in ticks of 10 ms only.
 pub(crate) fn overrun(case: &Case, events: &[SchedEvent]) -> Ns {
     let (mut since, mut sum) = (None, Ns::ZERO);
     for event in events {
@@ -41,7 +43,12 @@ pub(crate) fn overrun(case: &Case, events: &[SchedEvent]) -> Ns {
 }
 
 /// The invariants, and the bound of waits.
-pub(crate) fn check(case: &Case, scheduler: &str, events: &[SchedEvent], slack: Ns) -> Result<(), String> {
+pub(crate) fn check(
+    case: &Case,
+    scheduler: &str,
+    events: &[SchedEvent],
+    slack: Ns,
+) -> Result<(), String> {
     let names = case.names();
     let mut on_cpu: Vec<Option<u32>> = vec![None; names.len()];
     let mut dead = vec![false; names.len()];
@@ -74,7 +81,10 @@ pub(crate) fn check(case: &Case, scheduler: &str, events: &[SchedEvent], slack: 
                     ));
                 }
                 if let Some(other) = on_cpu.iter().position(Option::is_some) {
-                    return Err(format!("{name} and {} run at once, at {}", names[other], event.at));
+                    return Err(format!(
+                        "{name} and {} run at once, at {}",
+                        names[other], event.at
+                    ));
                 }
                 on_cpu[next] = Some(event.cpu.0);
                 if let Some(since) = waits_since[next].take() {
@@ -88,11 +98,14 @@ pub(crate) fn check(case: &Case, scheduler: &str, events: &[SchedEvent], slack: 
 }
 
 fn bound(case: &Case, scheduler: &str, longest: (Ns, &str), slack: Ns) -> Result<(), String> {
-    let Some((_, most)) = case.bounds.iter().find(|(prefix, _)| scheduler.starts_with(prefix)) else {
+    let Some((_, most)) = case.bounds.iter().find(|(prefix, _)| scheduler.starts_with(prefix))
+    else {
         return Ok(());
     };
     match longest.0 <= Ns::from_ms(*most) + slack {
         true => Ok(()),
-        false => Err(format!("{} waited for {}; at most {most} ms is allowed", longest.1, longest.0)),
+        false => {
+            Err(format!("{} waited for {}; at most {most} ms is allowed", longest.1, longest.0))
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! The workload on real threads: a player's process under `schedlab attach`, recorded by our recorder.
+//! The workload on real threads: a player's process under `schedlab attach`, recorded by our
+//! recorder.
 
 use crate::cases::{self, Case};
 use crate::player;
@@ -39,17 +40,20 @@ impl Stage {
     }
 
     fn with(case: &Case, scheduler: &str, more: &[&str]) -> Stage {
-        let folder =
-            schedlab_testing::temp_dir().join(format!("schedlab-conformance-{}", std::process::id()));
+        let folder = schedlab_testing::temp_dir()
+            .join(format!("schedlab-conformance-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).expect("the temporary folder is writable");
         let file = folder.join("workload.json");
-        std::fs::write(&file, serde_json::to_string(&case.workload()).expect("JSON")).expect("writable");
+        std::fs::write(&file, serde_json::to_string(&case.workload()).expect("JSON"))
+            .expect("writable");
         let mut player = Command::new(std::env::current_exe().expect("this program"));
         player.arg(player::COMMAND).arg(&file).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut player = player.spawn().expect("this program");
         let mut line = String::new();
-        BufReader::new(player.stdout.take().expect("piped")).read_line(&mut line).expect("it speaks");
+        BufReader::new(player.stdout.take().expect("piped"))
+            .read_line(&mut line)
+            .expect("it speaks");
         let pid = player.id().to_string();
         let mut attached = Command::new(env!("CARGO_BIN_EXE_schedlab"));
         attached.args(["attach", "--scheduler", scheduler, "--cpus", "0", "--pid", &pid, "--json"]);
@@ -107,11 +111,14 @@ impl Drop for Stage {
 
 /// What came of a workload on real threads.
 pub(crate) struct Played {
-    /// The events of its tasks, numbered as in the workload, from its time 0 on; or what went wrong.
+    /// The events of its tasks, numbered as in the workload, from its time 0 on; or what went
+    /// wrong.
     pub(crate) events: Result<Vec<SchedEvent>, Failed>,
-    /// For how long others kept the CPU from them, whom no driver can hold off: foreign real-time threads, a hypervisor.
+    /// For how long others kept the CPU from them, whom no driver can hold off: foreign real-time
+    /// threads, a hypervisor.
     pub(crate) others: Ns,
-    /// Times that the driver gave the CPU away. (It has no need to in an undisturbed run, which is shorter than the period.)
+    /// Times that the driver gave the CPU away. (It has no need to in an undisturbed run, which is
+    /// shorter than the period.)
     pub(crate) yield_windows: u64,
 }
 
@@ -158,9 +165,10 @@ pub(crate) fn run(case: &Case, scheduler: &str) -> Result<Played, Failed> {
     Ok(Played { events: events(case, &recording, pid, &report), others, yield_windows })
 }
 
-/// The time on the managed CPU, while a thread of the player `pid` wanted it, of threads that are neither of the player nor of the
-/// process with the agents, and in a real-time class (or unknown: gone before the recorder could ask); and stolen time. On the
-/// other CPUs, too, for who hears there of wakeups and exits tells the agent (but unknown ones are ordinary tasks there).
+/// The time on the managed CPU, while a thread of the player `pid` wanted it, of threads that are
+/// neither of the player nor of the process with the agents, and in a real-time class (or unknown:
+/// gone before the recorder could ask); and stolen time. On the other CPUs, too, for who hears
+/// there of wakeups and exits tells the agent (but unknown ones are ordinary tasks there).
 fn others(recording: &Recording, pid: u32, agents: u32) -> Ns {
     let tasks = &recording.header.tasks;
     let foreign = |task: TaskId, cpu: CpuId| {
@@ -172,20 +180,26 @@ fn others(recording: &Recording, pid: u32, agents: u32) -> Ns {
     let (mut since, mut sum): (BTreeMap<CpuId, Ns>, Ns) = (BTreeMap::new(), Ns::ZERO);
     for event in &recording.events {
         match event.kind {
-            EventKind::Wake { task, .. } | EventKind::New { task, .. } if tasks[task.index()].pid == pid => {
+            EventKind::Wake { task, .. } | EventKind::New { task, .. }
+                if tasks[task.index()].pid == pid =>
+            {
                 wants.insert(task);
             }
             EventKind::Steal { ns } if !wants.is_empty() => sum += ns,
             EventKind::Switch { prev, prev_state, next } => {
                 for (task, on) in [(prev, prev_state.is_runnable() == Some(true)), (next, true)] {
-                    let Some(task) = task.filter(|task| tasks[task.index()].pid == pid) else { continue };
+                    let Some(task) = task.filter(|task| tasks[task.index()].pid == pid) else {
+                        continue;
+                    };
                     if on {
                         wants.insert(task)
                     } else {
                         wants.remove(&task)
                     };
                 }
-                sum += since.remove(&event.cpu).map_or(Ns::ZERO, |since| event.at.saturating_sub(since));
+                sum += since
+                    .remove(&event.cpu)
+                    .map_or(Ns::ZERO, |since| event.at.saturating_sub(since));
                 if next.is_some_and(|next| foreign(next, event.cpu)) && !wants.is_empty() {
                     since.insert(event.cpu, event.at);
                 }
@@ -216,7 +230,8 @@ fn events(
     of_tasks(case, recording, pid)
 }
 
-/// Who is who, by name; a thread that another one made may still have that one's name in the recording.
+/// Who is who, by name; a thread that another one made may still have that one's name in the
+/// recording.
 fn numbers(case: &Case, recording: &Recording, pid: u32) -> BTreeMap<TaskId, TaskId> {
     let names = case.names();
     let tasks = recording.header.tasks.iter().enumerate().filter(|(_, info)| info.pid == pid);
@@ -227,7 +242,8 @@ fn numbers(case: &Case, recording: &Recording, pid: u32) -> BTreeMap<TaskId, Tas
     let mut numbers: BTreeMap<TaskId, TaskId> = named.collect();
     let spawned = case.workload().tasks.iter().position(|task| task.start == Start::Spawned);
     for event in &recording.events {
-        if let (EventKind::New { task, parent: Some(parent) }, Some(spawned)) = (event.kind, spawned)
+        if let (EventKind::New { task, parent: Some(parent) }, Some(spawned)) =
+            (event.kind, spawned)
             && numbers.contains_key(&parent)
         {
             numbers.insert(task, TaskId::from(spawned));
@@ -279,7 +295,8 @@ fn of_tasks(case: &Case, recording: &Recording, pid: u32) -> Result<Vec<SchedEve
     Ok(events)
 }
 
-/// A hog under first in first out, and one that waits: it is given back to the kernel after `--starve-after`.
+/// A hog under first in first out, and one that waits: it is given back to the kernel after
+/// `--starve-after`.
 pub(crate) fn starved() -> Result<(), Failed> {
     let mut stage = Stage::with(&cases::STARVED, "fifo-per-cpu", &["--starve-after", "50ms"]);
     stage.go();
@@ -290,17 +307,20 @@ pub(crate) fn starved() -> Result<(), Failed> {
     }
 }
 
-/// Another program sends a managed thread to another CPU: it has its own policy there, and stays where it was sent.
+/// Another program sends a managed thread to another CPU: it has its own policy there, and stays
+/// where it was sent.
 pub(crate) fn sent_away() -> Result<(), Failed> {
     let mut stage = Stage::new(&cases::STARVED, "rr:slice_ns=5ms");
     let tids = threads::of_process(stage.player.id());
-    let hog = tids.into_iter().find(|tid| threads::identity(*tid).is_some_and(|one| one.comm == "h"));
+    let hog =
+        tids.into_iter().find(|tid| threads::identity(*tid).is_some_and(|one| one.comm == "h"));
     let hog = hog.ok_or("the hog has a name")?;
     stage.go();
     std::thread::sleep(Duration::from_millis(150));
     let there = CpuSet::single(CpuId(1));
     threads::set_affinity(hog, &there)?;
-    stage.wait("it is as before", || threads::scheduling(hog).is_ok_and(|now| now.policy.is_fair()));
+    stage
+        .wait("it is as before", || threads::scheduling(hog).is_ok_and(|now| now.policy.is_fair()));
     let (affinity, report) = (threads::affinity(hog)?, stage.end());
     if affinity != there || report["counts"]["changed_by_others"] != 1 {
         return Err(format!("on {affinity}: {report}").into());

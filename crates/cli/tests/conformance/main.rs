@@ -1,5 +1,6 @@
-//! One body of checks over the simulator and over real threads under the live driver: the same workload, the same
-//! expectations about which task runs after which, for first in first out, round robin, EDF, Shinjuku and layers.
+//! One body of checks over the simulator and over real threads under the live driver: the same
+//! workload, the same expectations about which task runs after which, for first in first out, round
+//! robin, EDF, Shinjuku and layers.
 //!
 //! This program is the tests, and also the process whose threads play the workload ([`player`]).
 
@@ -35,7 +36,9 @@ fn main() -> ExitCode {
                 move || judged(|| on_threads(case, scheduler, expected)),
             );
             trials.push(Trial::test(name("simulator"), simulated));
-            trials.push(Trial::test(name("live"), lived).with_ignored_flag(live::missing().is_some()));
+            trials.push(
+                Trial::test(name("live"), lived).with_ignored_flag(live::missing().is_some()),
+            );
         }
     }
     trials.push(
@@ -52,8 +55,9 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// What is seen of a hypervisor's stalls is not all of them: a judgement may be repeated. And a driver that a guardian ended,
-/// because no thread could beat for 100 ms, has no report, which is a panic.
+/// What is seen of a hypervisor's stalls is not all of them: a judgement may be repeated. And a
+/// driver that a guardian ended, because no thread could beat for 100 ms, has no report, which is a
+/// panic.
 fn judged(attempt: impl Fn() -> Result<(), Failed>) -> Result<(), Failed> {
     settles(3, || settles_ok(3, &attempt))
 }
@@ -65,9 +69,9 @@ fn in_simulator(case: &Case, scheduler: &str, expected: &str) -> Result<(), Fail
 
 /// Ticks of agents, interrupts: bounds of waits may be exceeded by this much.
 const SLACK: Ns = Ns::from_ms(15);
-/// Slices are wall time, and the expected orders hold where a task has its CPU in it. When a thread that the driver cannot
-/// hold off takes more than this, an order says nothing about the driver, and the workload is played again. Each case leaves
-/// at least 3 ms.
+/// Slices are wall time, and the expected orders hold where a task has its CPU in it. When a thread
+/// that the driver cannot hold off takes more than this, an order says nothing about the driver,
+/// and the workload is played again. Each case leaves at least 3 ms.
 const DISTURBED: Ns = Ns::from_ms(1);
 /// Who takes the CPU in every one of them is no disturbance any more.
 const PLAYS: u32 = 25;

@@ -1,4 +1,5 @@
-//! Threads that do what a workload says: the operations of the simulator's tasks, with real CPU time and real sleeps.
+//! Threads that do what a workload says: the operations of the simulator's tasks, with real CPU
+//! time and real sleeps.
 
 use rustix::time::{ClockId, clock_gettime};
 use schedlab_host::threads;
@@ -11,7 +12,8 @@ use std::time::{Duration, Instant};
 
 /// The word that makes this program a player.
 pub(crate) const COMMAND: &str = "play-workload";
-/// Between the word to begin and the workload's time 0: every task sleeps, so that this gap can be seen in a recording.
+/// Between the word to begin and the workload's time 0: every task sleeps, so that this gap can be
+/// seen in a recording.
 const PAUSE: Duration = Duration::from_millis(80);
 
 /// When the time 0 is; `None`: not said yet.
@@ -80,9 +82,10 @@ fn act(play: &Arc<Play>, op: &Op) {
     }
 }
 
-/// A thread that another one made is taken on when its entry in the journal is on the disk, which may take a busy disk longer
-/// than any sleep of a workload: what it does after a sleep it does under management. (A minute: only a driver that never takes
-/// it on takes that long, and then the test finds too few threads managed.)
+/// A thread that another one made is taken on when its entry in the journal is on the disk, which
+/// may take a busy disk longer than any sleep of a workload: what it does after a sleep it does
+/// under management. (A minute: only a driver that never takes it on takes that long, and then the
+/// test finds too few threads managed.)
 fn until_managed() {
     for _ in 0..12_000 {
         if threads::fifo_priority(0).is_ok_and(|priority| priority.is_some()) {

@@ -1,4 +1,5 @@
-//! Every command begins with its answer: the analyses of `show`, `record`, `stress`, `bench`; and percentiles have their intervals.
+//! Every command begins with its answer: the analyses of `show`, `record`, `stress`, `bench`; and
+//! percentiles have their intervals.
 
 use super::{Folder, Ran, root, schedlab};
 use schedlab_model::Ns;
@@ -37,22 +38,38 @@ fn expected(name: &str, tables: &Value) -> Vec<String> {
     match name {
         "slices" => {
             let row = row("slices");
-            vec![text(&row["task"]), time(&row["run_ns"]), time(&row["mean_ns"]), time(&row["max_ns"])]
+            vec![
+                text(&row["task"]),
+                time(&row["run_ns"]),
+                time(&row["mean_ns"]),
+                time(&row["max_ns"]),
+            ]
         }
         "throttle" => vec!["No limit held a task back.".to_owned()],
         "states" => {
             let row = row("states");
-            vec![text(&row["task"]), format!("{} of {}", time(&row["running_ns"]), time(&row["lifetime_ns"]))]
+            vec![
+                text(&row["task"]),
+                format!("{} of {}", time(&row["running_ns"]), time(&row["lifetime_ns"])),
+            ]
         }
         "runqueue" => {
             let rows = tables["runqueue"].as_array().unwrap().iter();
-            let row =
-                rows.max_by(|a, b| a["mean"].as_f64().partial_cmp(&b["mean"].as_f64()).unwrap()).unwrap();
-            vec![format!("CPU {} has the longest", row["cpu"]), format!("and {} at most", row["most"])]
+            let row = rows
+                .max_by(|a, b| a["mean"].as_f64().partial_cmp(&b["mean"].as_f64()).unwrap())
+                .unwrap();
+            vec![
+                format!("CPU {} has the longest", row["cpu"]),
+                format!("and {} at most", row["most"]),
+            ]
         }
         "conservation" => {
             let (all, longest) = (row("violations"), row("longest"));
-            vec![time(&all["time_ns"]), format!("{} times", all["times"]), time(&longest["length_ns"])]
+            vec![
+                time(&all["time_ns"]),
+                format!("{} times", all["times"]),
+                time(&longest["length_ns"]),
+            ]
         }
         "wakes" => {
             let row = row("wakes");
@@ -71,11 +88,14 @@ fn expected(name: &str, tables: &Value) -> Vec<String> {
     }
 }
 
-/// Listings (`--timehist`, `--stream`) are the list that was asked for; all others begin with what their tables say. (That of
-/// `--messages`, for which this recording is too old, is tested beside it: `crates/trace/tests/it/messages.rs`.)
+/// Listings (`--timehist`, `--stream`) are the list that was asked for; all others begin with what
+/// their tables say. (That of `--messages`, for which this recording is too old, is tested beside
+/// it: `crates/trace/tests/it/messages.rs`.)
 #[test]
 fn every_analysis_begins_with_its_answer() {
-    for entry in ALL.iter().filter(|entry| !["timehist", "stream", "messages"].contains(&entry.name)) {
+    for entry in
+        ALL.iter().filter(|entry| !["timehist", "stream", "messages"].contains(&entry.name))
+    {
         let option = format!("--{}", entry.name);
         let mut arguments = vec!["show", RECORDING, &option];
         arguments.extend(entry.takes.map(|_| "3"));
@@ -104,12 +124,15 @@ fn a_limit_that_held_tasks_back_is_named_first() {
     let value = json(&[&capped[..], &["--json"]].concat());
     let row = &value["analyses"][0]["tables"]["throttled"][0];
     let text = first(&ran.stdout);
-    for wanted in [row["limit"].as_str().unwrap(), row["task"].as_str().unwrap(), &time(&row["time_ns"])] {
+    for wanted in
+        [row["limit"].as_str().unwrap(), row["task"].as_str().unwrap(), &time(&row["time_ns"])]
+    {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
 }
 
-/// An interval holds its percentile, has a column where there is room for it, and none on a narrow terminal.
+/// An interval holds its percentile, has a column where there is room for it, and none on a narrow
+/// terminal.
 #[test]
 fn percentiles_of_show_have_intervals() {
     for (option, table, percentile) in
@@ -118,16 +141,22 @@ fn percentiles_of_show_have_intervals() {
         let value = json(&["show", RECORDING, option, "--json"]);
         let rows = value["analyses"][0]["tables"][table].as_array().unwrap();
         let row = rows.iter().find(|row| row["task"] == "redload").unwrap();
-        let (interval, p99) = (&row[format!("{percentile}_interval_ns")], &row[format!("{percentile}_ns")]);
+        let (interval, p99) =
+            (&row[format!("{percentile}_interval_ns")], &row[format!("{percentile}_ns")]);
         let ends = [0, 1].map(|end| interval[end].as_u64().expect("7192 wakeups are enough"));
         assert!(ends[0] <= p99.as_u64().unwrap() && p99.as_u64().unwrap() <= ends[1], "{row}");
         // 133 wakeups do not tell where p99 ends.
         let few = rows.iter().find(|row| row["task"] == "redis-server").unwrap();
         assert!(few[format!("{percentile}_interval_ns")][1].is_null(), "{few}");
         let shown = format!("{}..{}", Ns(ends[0]), Ns(ends[1]));
-        let heading = format!("{} interval", if option == "--tasks" { "latency p99" } else { "wakeup p99" });
+        let heading =
+            format!("{} interval", if option == "--tasks" { "latency p99" } else { "wakeup p99" });
         let ran = wide("180", &["show", RECORDING, option]);
-        assert!(ran.stdout.contains(&heading) && ran.stdout.contains(&shown), "{shown}: {}", ran.stdout);
+        assert!(
+            ran.stdout.contains(&heading) && ran.stdout.contains(&shown),
+            "{shown}: {}",
+            ran.stdout
+        );
         let narrow = wide("80", &["show", RECORDING, option]).stdout;
         let head = narrow.lines().find(|line| line.starts_with("  task ")).unwrap();
         assert!(head.contains("p99") && !head.contains("interval"), "{narrow}");
@@ -158,7 +187,8 @@ fn the_headline_of_a_comparison_has_its_interval_at_100_columns() {
     assert!(head.contains("p99") && !head.contains("interval"), "{head}");
 }
 
-/// What was recorded has its interval, and what is simulated for it starts from what was recorded, as the value does.
+/// What was recorded has its interval, and what is simulated for it starts from what was recorded,
+/// as the value does.
 #[test]
 fn intervals_of_a_recording_are_about_the_values_beside_them() {
     let ran = wide("200", &["compare", RECORDING]);
@@ -169,20 +199,30 @@ fn intervals_of_a_recording_are_about_the_values_beside_them() {
         let cells = subject["cells"].as_array().unwrap();
         cells.iter().find(|cell| cell["metric"] == metric).unwrap().clone()
     };
-    let end = |interval: &serde_json::Value, name: &str| interval[name].as_f64().expect("enough wakeups");
+    let end =
+        |interval: &serde_json::Value, name: &str| interval[name].as_f64().expect("enough wakeups");
     let cell = found(&value["self_replay"]["subjects"], "redload", "latency p99");
     for (kind, value) in [("recorded_interval", "recorded"), ("simulated_interval", "simulated")] {
         let (interval, value) = (&cell[kind], cell[value].as_f64().unwrap());
         assert!(end(interval, "low") <= value && value <= end(interval, "high"), "{cell}");
     }
-    let ends = |kind: &str| ["low", "high"].map(|name| Ns(end(&cell[kind], name).round() as u64).to_string());
+    let ends = |kind: &str| {
+        ["low", "high"].map(|name| Ns(end(&cell[kind], name).round() as u64).to_string())
+    };
     let ([a, b], [c, d]) = (ends("recorded_interval"), ends("simulated_interval"));
     assert!(ran.stdout.contains("latency p99 interval"), "{}", ran.stdout);
-    assert!(ran.stdout.contains(&format!("{a}..{b} -> {c}..{d}")), "{a} {b} {c} {d}: {}", ran.stdout);
+    assert!(
+        ran.stdout.contains(&format!("{a}..{b} -> {c}..{d}")),
+        "{a} {b} {c} {d}: {}",
+        ran.stdout
+    );
     // Recorded: 23.2 us; the runs alone say 24 to 30.
     let cell = found(&value["rows"][0]["subjects"], "redis-server", "latency p50");
     let median = cell["value"]["median"].as_f64().unwrap();
-    assert!(end(&cell["interval"], "low") <= median && median <= end(&cell["interval"], "high"), "{cell}");
+    assert!(
+        end(&cell["interval"], "low") <= median && median <= end(&cell["interval"], "high"),
+        "{cell}"
+    );
 }
 
 #[test]
@@ -199,8 +239,17 @@ fn a_time_of_lost_work_has_its_interval() {
 fn a_quoted_limit_is_read_as_without_quotes() {
     let row = |limit: &str| {
         let variant = format!("capped: sysbench group=/batch ; /batch cpu.max={limit}");
-        let value =
-            json(&["compare", RECORDING, "--seeds", "1", "--for", "500ms", "--variant", &variant, "--json"]);
+        let value = json(&[
+            "compare",
+            RECORDING,
+            "--seeds",
+            "1",
+            "--for",
+            "500ms",
+            "--variant",
+            &variant,
+            "--json",
+        ]);
         value["rows"].as_array().unwrap().last().unwrap()["event_hashes"].clone()
     };
     let plain = row("25%");
@@ -216,8 +265,9 @@ fn loads_and_benchmarks_begin_with_their_answer() {
     assert_eq!(ran.code, 0, "{ran:?}");
     let round = ran.stdout.lines().find_map(|line| line.strip_prefix("Time: ")).unwrap();
     let said = first(&ran.stdout);
-    let wanted =
-        format!("A round took {round} s. In a round 4 tasks in 1 group send 12 messages of 100 bytes.");
+    let wanted = format!(
+        "A round took {round} s. In a round 4 tasks in 1 group send 12 messages of 100 bytes."
+    );
     assert!(said.starts_with(&wanted), "{wanted}: {said}");
     let ran = schedlab(&["stress", "--hogs", "2", "--for", "20ms"]);
     assert!(ran.stdout.starts_with("2 threads had "), "{ran:?}");
@@ -225,15 +275,20 @@ fn loads_and_benchmarks_begin_with_their_answer() {
     let value = json(&[&model[..], &["--json"]].concat());
     let cost = |tasks: u64, scheduler: &str| {
         let rows = value["rows"].as_array().unwrap().iter();
-        let row = rows.clone().find(|row| row["tasks"] == tasks && row["scheduler"] == scheduler).unwrap();
+        let row = rows
+            .clone()
+            .find(|row| row["tasks"] == tasks && row["scheduler"] == scheduler)
+            .unwrap();
         format!("{:.2} us", row["cost_us"].as_f64().unwrap())
     };
     let said = first(&schedlab(&model).stdout);
     assert!(said.starts_with("With 64 threads on 2 CPUs a decision costs "), "{said}");
-    assert!(said.contains(&format!("{} under linux-2.4. With 2 threads", cost(64, "linux-2.4"))), "{said}");
+    assert!(
+        said.contains(&format!("{} under linux-2.4. With 2 threads", cost(64, "linux-2.4"))),
+        "{said}"
+    );
     assert!(said.contains(&format!("the latter costs {}.", cost(2, "linux-2.4"))), "{said}");
-    let real =
-        "bench runqueue --tasks 64 --threads 1 --lock tas --stride 64 --for 5ms --rounds 3 --costs modern";
+    let real = "bench runqueue --tasks 64 --threads 1 --lock tas --stride 64 --for 5ms --rounds 3 --costs modern";
     let ran = schedlab(&real.split(' ').collect::<Vec<_>>());
     assert_eq!(ran.code, 0, "{ran:?}");
     let said = first(&ran.stdout);
@@ -241,7 +296,8 @@ fn loads_and_benchmarks_begin_with_their_answer() {
     assert!(said.contains("Of the claims about linux-2.4 "), "{said}");
 }
 
-/// `record` says whether the event came; `--exec` runs once for each that did, and not where none came.
+/// `record` says whether the event came; `--exec` runs once for each that did, and not where none
+/// came.
 #[test]
 fn a_command_runs_after_each_event_only() {
     let folder = Folder::new("exec");
@@ -268,13 +324,25 @@ fn a_command_runs_after_each_event_only() {
     // With --keep it runs for each event, after its file is there; the newest two stay.
     std::fs::remove_file(&log).unwrap();
     let command = format!("test -s \"$SCHEDLAB_FILE\" && echo \"$SCHEDLAB_FILE\" >> '{log}'");
-    let many = ["record", "--ring", "1s", "--no-calibration", "--keep", "2", "--exec", &command, "-o", &file];
+    let many = [
+        "record",
+        "--ring",
+        "1s",
+        "--no-calibration",
+        "--keep",
+        "2",
+        "--exec",
+        &command,
+        "-o",
+        &file,
+    ];
     let ran = schedlab(&[&many[..], &["--until", "ran > 1us", "--for", "2s"]].concat());
     assert!(matches!(ran.code, 0 | 3), "{ran:?}");
     let told = ran.stdout.matches("caught: ").count();
     let written = std::fs::read_to_string(&log).unwrap();
     assert_eq!(written.lines().count(), told, "{written}: {ran:?}");
-    let kept: Vec<String> = folder.names().into_iter().filter(|name| name.starts_with("x-")).collect();
+    let kept: Vec<String> =
+        folder.names().into_iter().filter(|name| name.starts_with("x-")).collect();
     let newest: Vec<&str> =
         written.lines().rev().take(2).map(|path| path.rsplit('/').next().unwrap()).collect();
     assert_eq!(kept.len(), told.min(2), "{kept:?}: {ran:?}");
@@ -282,7 +350,8 @@ fn a_command_runs_after_each_event_only() {
 
     // The event does not come: exit 1, the answer first, no command.
     std::fs::remove_file(&log).unwrap();
-    let ran = schedlab(&[&ring[..], &["--until", "nosuchtask ran > 1s", "--for", "300ms"]].concat());
+    let ran =
+        schedlab(&[&ring[..], &["--until", "nosuchtask ran > 1s", "--for", "300ms"]].concat());
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.stdout.starts_with("The event of --until did not come.\n"), "{ran:?}");
     assert!(!std::path::Path::new(&log).exists(), "the command ran: {ran:?}");
@@ -290,5 +359,8 @@ fn a_command_runs_after_each_event_only() {
     let fails = ["record", "--ring", "1s", "--no-calibration", "--exec", "exit 7", "-o", &file];
     let ran = schedlab(&[&fails[..], &comes].concat());
     assert_eq!(ran.code, 2, "{ran:?}");
-    assert!(ran.stderr.contains("--exec 'exit 7': exit status: 7; the recording is in "), "{ran:?}");
+    assert!(
+        ran.stderr.contains("--exec 'exit 7': exit status: 7; the recording is in "),
+        "{ran:?}"
+    );
 }

@@ -21,13 +21,25 @@ fn scenarios() {
     let folder = Folder::new("scenarios");
     let task = "[[task]]\nname = \"a\"\n";
     let cases = [
-        ("wrong unit", SCENARIO.replace("100ms", "100 furlongs"), ":2:12: duration: `100 furlongs`"),
+        (
+            "wrong unit",
+            SCENARIO.replace("100ms", "100 furlongs"),
+            ":2:12: duration: `100 furlongs`",
+        ),
         ("no unit", SCENARIO.replace("\"100ms\"", "100"), "write \"100ms\""),
         ("negative time", SCENARIO.replace("100ms", "-100ms"), "is negative"),
         ("unknown key", SCENARIO.replace("duration", "durration"), "did you mean `duration`?"),
-        ("absent CPU", format!("{SCENARIO}cpus = \"2\"\n"), "CPU 2 does not exist: the machine has CPUs 0-1"),
+        (
+            "absent CPU",
+            format!("{SCENARIO}cpus = \"2\"\n"),
+            "CPU 2 does not exist: the machine has CPUs 0-1",
+        ),
         ("endless", SCENARIO.replace("duration = \"100ms\"\n", ""), "this workload never ends"),
-        ("unknown scheduler", SCENARIO.replace("linux-6.18", "linux6.18"), "did you mean `linux-6.18`?"),
+        (
+            "unknown scheduler",
+            SCENARIO.replace("linux-6.18", "linux6.18"),
+            "did you mean `linux-6.18`?",
+        ),
         (
             "unknown knob",
             SCENARIO.replace("linux-6.18", "linux-6.18:base_slise_ns=3ms"),
@@ -59,8 +71,9 @@ fn scenarios() {
 #[test]
 fn options_of_compare() {
     let folder = Folder::new("options");
-    let text =
-        SCENARIO.replace("cpus = 2", "cpus = 1").replace("name = \"yes\"", "name = \"yes\"\ncount = 2");
+    let text = SCENARIO
+        .replace("cpus = 2", "cpus = 1")
+        .replace("name = \"yes\"", "name = \"yes\"\ncount = 2");
     let path = folder.write("yes.toml", format!("warmup = \"50ms\"\n{text}"));
     for (options, part) in [
         (&["--scheduler", "linux6.18"][..], "did you mean `linux-6.18`?"),
@@ -120,7 +133,8 @@ fn foreign_and_empty_recordings() {
     }
 }
 
-/// A recording that was cut off opens up to its last whole block; inside the header nothing can be used.
+/// A recording that was cut off opens up to its last whole block; inside the header nothing can be
+/// used.
 #[test]
 fn recordings_cut_off_anywhere() {
     let folder = Folder::new("cut");
@@ -141,7 +155,10 @@ fn recordings_cut_off_anywhere() {
     }
     // The header alone is not a recording to compare.
     let header = folder.write("header.slt", &whole[..3000]);
-    refused(&schedlab(&["compare", &header]), "holds no events: it is cut off before its first whole block");
+    refused(
+        &schedlab(&["compare", &header]),
+        "holds no events: it is cut off before its first whole block",
+    );
     let whole = folder.write("whole.slt", &whole);
     assert!(!schedlab(&["compare", &whole, "--seeds", "1"]).stdout.contains("cut off"));
     assert!(opened > 0, "no cut recording could be opened");
@@ -181,7 +198,10 @@ fn outputs_that_cannot_be_written() {
     ] {
         let ran = schedlab(options);
         assert_eq!(ran.code, 2, "{ran:?}");
-        assert!(ran.stderr.contains("cannot be written") || ran.stderr.contains("is a directory"), "{ran:?}");
+        assert!(
+            ran.stderr.contains("cannot be written") || ran.stderr.contains("is a directory"),
+            "{ran:?}"
+        );
     }
     assert!(folder.names().is_empty(), "something was left behind: {:?}", folder.names());
 }
@@ -214,13 +234,17 @@ fn record_says_what_it_needs() {
         &schedlab(&["record", "-o", &out, "--all", "--backend", "magic"]),
         "use bpf, tracepoints, switches",
     );
-    refused(&schedlab(&["record", "-o", &out, "--for", "1s", "--pid", "4194304"]), "no process 4194304");
+    refused(
+        &schedlab(&["record", "-o", &out, "--for", "1s", "--pid", "4194304"]),
+        "no process 4194304",
+    );
     let own = ["record", "-o", &out, "--all", "--backend", "own", "--", "true"];
     refused(&schedlab(&own), "--all asks for every task");
     assert!(folder.names().is_empty(), "{:?}", folder.names());
 }
 
-/// As a user without rights: refused by name, with what would help, or (where the kernel allows it) recorded.
+/// As a user without rights: refused by name, with what would help, or (where the kernel allows it)
+/// recorded.
 #[test]
 fn missing_permission() {
     let folder = Folder::new("permission");
@@ -236,8 +260,8 @@ fn missing_permission() {
     command.args(["record", "--for", "10ms", "--all", "--backend", "tracepoints", "-o"]).arg(&out);
     command.current_dir(&folder.0);
     // Only root can become another user; other users have no rights to lose.
-    let root =
-        std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
+    let root = std::fs::metadata("/proc/self")
+        .is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
     if root {
         command.uid(65_534).gid(65_534);
     }

@@ -34,12 +34,15 @@ fn a_small_run_has_rows_a_model_and_claims() {
     let rows = value["rows"].as_array().unwrap();
     // Two schedulers, two locks, two numbers of tasks.
     assert_eq!(rows.len(), 8);
-    let list = rows.iter().find(|row| row["scheduler"] == "linux-2.4" && row["tasks"] == 1024).unwrap();
+    let list =
+        rows.iter().find(|row| row["scheduler"] == "linux-2.4" && row["tasks"] == 1024).unwrap();
     assert!(list["looked"].as_f64().unwrap() >= 1024.0, "{list}");
     assert_eq!((&list["stride"], &list["lock"]), (&64.into(), &"tas".into()));
     let modelled = value["model"].as_array().unwrap();
     assert!(
-        modelled.iter().any(|point| point["tasks"] == 1024 && point["cost_ns"].as_f64().unwrap() > 1024.0)
+        modelled
+            .iter()
+            .any(|point| point["tasks"] == 1024 && point["cost_ns"].as_f64().unwrap() > 1024.0)
     );
     // One thread: the comparison with O(1), for each lock.
     assert_eq!(value["claims"].as_array().unwrap().len(), 2);

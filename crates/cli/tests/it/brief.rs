@@ -5,7 +5,12 @@ use std::process::Command;
 
 fn brief(arguments: &[&str], columns: &str) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_schedlab"));
-    command.arg("compare").args(arguments).arg("--brief").current_dir(root()).env("COLUMNS", columns);
+    command
+        .arg("compare")
+        .args(arguments)
+        .arg("--brief")
+        .current_dir(root())
+        .env("COLUMNS", columns);
     super::ran(&mut command)
 }
 
@@ -34,7 +39,8 @@ fn a_recording_with_what_really_came() {
     );
     fits(&ran, 0, 100);
     let lines: Vec<&str> = ran.stdout.lines().collect();
-    let at = lines.iter().position(|line| line.trim_start().starts_with("batch idle ")).expect("a row");
+    let at =
+        lines.iter().position(|line| line.trim_start().starts_with("batch idle ")).expect("a row");
     assert!(lines[at + 1].trim_start().starts_with("what was recorded"), "{}", ran.stdout);
     assert!(ran.stdout.contains("redis-server"), "{}", ran.stdout);
 }
@@ -51,13 +57,20 @@ fn sixteen_rows_are_folded() {
 
 #[test]
 fn a_change_that_is_open_is_said_to_be_so_first() {
-    let ran = brief(&["recordings/pairs/guest/6.1-java.slt", "--variant", "n: batch nice=1"], "100");
+    let ran =
+        brief(&["recordings/pairs/guest/6.1-java.slt", "--variant", "n: batch nice=1"], "100");
     fits(&ran, 0, 100);
     let said = |ran: &Ran| ran.stdout.replace('\n', " ");
     let text = said(&ran);
-    assert!(text.starts_with("No change can be told: ") && text.contains(" is within the error. "), "{text}");
+    assert!(
+        text.starts_with("No change can be told: ") && text.contains(" is within the error. "),
+        "{text}"
+    );
     // What a policy does not change is no change at all.
-    let ran = brief(&["recordings/pairs/guest/6.1-apache.slt", "--variant", "n: batch policy=batch"], "100");
+    let ran = brief(
+        &["recordings/pairs/guest/6.1-apache.slt", "--variant", "n: batch policy=batch"],
+        "100",
+    );
     assert!(said(&ran).contains("; nothing changes."), "{ran:?}");
 }
 

@@ -11,14 +11,19 @@ struct Home(PathBuf);
 
 impl Home {
     fn new(name: &str) -> Home {
-        let folder = schedlab_testing::temp_dir().join(format!("schedlab-{name}-{}", std::process::id()));
+        let folder =
+            schedlab_testing::temp_dir().join(format!("schedlab-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         Home(folder)
     }
 
     fn schedlab(&self, arguments: &[&str]) -> super::Ran {
         let mut command = Command::new(env!("CARGO_BIN_EXE_schedlab"));
-        command.args(arguments).current_dir(root()).stdin(Stdio::null()).env("XDG_DATA_HOME", &self.0);
+        command
+            .args(arguments)
+            .current_dir(root())
+            .stdin(Stdio::null())
+            .env("XDG_DATA_HOME", &self.0);
         ran(&mut command)
     }
 }
@@ -52,7 +57,12 @@ fn a_made_preset_is_taken() {
     // The scenario's expectations may fail with other costs: that is not the question.
     assert!(taken.code <= 1, "{taken:?}");
     let scan = preset["simulator"]["scan_hot_ns"].as_u64().unwrap();
-    let line = taken.stdout.lines().find(|line| line.contains("scan_hot_ns")).unwrap_or_default().to_owned();
+    let line = taken
+        .stdout
+        .lines()
+        .find(|line| line.contains("scan_hot_ns"))
+        .unwrap_or_default()
+        .to_owned();
     assert!(scan > 0 && line.contains(&scan.to_string()), "{scan}: {taken:?}");
 }
 
@@ -62,14 +72,31 @@ fn a_scenario_may_name_it_and_bad_ones_are_refused() {
     let scenario = home.0.join("here.toml");
     let text = std::fs::read_to_string(root().join("scenarios/two-hogs.toml")).unwrap();
     let at = text.find("[machine]").expect("the scenario has a machine") + "[machine]".len();
-    let kept = text[at..].lines().filter(|line| !line.starts_with("costs =")).collect::<Vec<_>>().join("\n");
-    std::fs::write(&scenario, format!("{}\ncosts = \"this-machine\"\n{kept}", &text[..at])).unwrap();
+    let kept = text[at..]
+        .lines()
+        .filter(|line| !line.starts_with("costs ="))
+        .collect::<Vec<_>>()
+        .join("\n");
+    std::fs::write(&scenario, format!("{}\ncosts = \"this-machine\"\n{kept}", &text[..at]))
+        .unwrap();
     let asked = home.schedlab(&["compare", scenario.to_str().unwrap()]);
     assert_eq!(asked.code, 2);
-    assert!(asked.stderr.contains("schedlab calibrate") && asked.stderr.contains("here.toml"), "{asked:?}");
+    assert!(
+        asked.stderr.contains("schedlab calibrate") && asked.stderr.contains("here.toml"),
+        "{asked:?}"
+    );
     std::fs::create_dir_all(home.0.join("schedlab")).unwrap();
     std::fs::write(home.0.join("schedlab/this-machine.toml"), "schema = \"other\"").unwrap();
-    let broken = home.schedlab(&["bench", "model", "--costs", "this-machine", "--tasks", "2", "--cpus", "2"]);
+    let broken = home.schedlab(&[
+        "bench",
+        "model",
+        "--costs",
+        "this-machine",
+        "--tasks",
+        "2",
+        "--cpus",
+        "2",
+    ]);
     assert_eq!(broken.code, 2);
     assert!(broken.stderr.contains("not a calibration"), "{broken:?}");
     for (arguments, words) in [

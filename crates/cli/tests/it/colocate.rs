@@ -39,7 +39,9 @@ impl Pinned {
     /// The letter of `/proc/PID/stat`.
     fn state(&self) -> char {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("it lives");
-        stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next()).expect("a letter")
+        stat.rsplit_once(')')
+            .and_then(|(_, rest)| rest.trim_start().chars().next())
+            .expect("a letter")
     }
     fn policy(&self) -> String {
         policy_of(&self.pid())
@@ -68,8 +70,10 @@ fn command(folder: &Folder, arguments: &[&str]) -> Command {
 
 /// Short rounds for this server and this batch work on CPU 0.
 fn trial(folder: &Folder, server: &Pinned, batch: &Pinned, more: &[&str]) -> Command {
-    let mut command =
-        command(folder, &["--serve-pid", &server.pid(), "--batch-pid", &batch.pid(), "--cpus", "0"]);
+    let mut command = command(
+        folder,
+        &["--serve-pid", &server.pid(), "--batch-pid", &batch.pid(), "--cpus", "0"],
+    );
     command.args(["--round", "1s", "--rounds", "1"]).args(more);
     command
 }
@@ -96,19 +100,24 @@ fn goal_is_reached() {
     let goals = [&goals[..], &["--keep-for", "500ms"]].concat();
     let ran: Ran = ran(&mut trial(&folder, &server, &batch, &goals));
     all_is_as_before(&folder, [&server, &batch]);
-    let value: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
+    let value: serde_json::Value =
+        serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
     let nothing = serde_json::json!({ "changed_by_others": [], "failed": [] });
     always(value["given_back"] == nothing, || format!("{ran:?}"));
     assert_eq!((ran.code, value["outcome"].as_str()), (0, Some("met")), "{ran:?}");
     assert_eq!(value["chosen"], "default", "it meets them already: {ran:?}");
     // Scripts that measure beside it wait for this line.
-    assert!(ran.stderr.contains("keeping default for 500ms; then everything is put back\n"), "{ran:?}");
+    assert!(
+        ran.stderr.contains("keeping default for 500ms; then everything is put back\n"),
+        "{ran:?}"
+    );
     assert_eq!(value["kept"].as_array().map(Vec::len), Some(1), "{ran:?}");
     let blamed = value["before"][0]["blame"].as_array().expect("what the server waited for");
     assert!(blamed.iter().all(|one| one["ns_per_s"].as_f64() > Some(0.0)), "{ran:?}");
 }
 
-/// Only what SCHED_IDLE does tells the two rounds apart: a spinner that has no equal share any more.
+/// Only what SCHED_IDLE does tells the two rounds apart: a spinner that has no equal share any
+/// more.
 #[test]
 fn sched_idle_is_found_when_the_default_misses_the_goal() {
     let Some(_turn) = turn("sched_idle_is_found_when_the_default_misses_the_goal") else { return };
@@ -120,35 +129,47 @@ fn sched_idle_is_found() {
     let (server, batch) = (Pinned::python(SPINNER), Pinned::python(SPINNER));
     let ran: Ran = ran(&mut trial(&folder, &server, &batch, &["--goal", "batch share < -60%"]));
     all_is_as_before(&folder, [&server, &batch]);
-    assert!(ran.code == 0 && ran.stdout.contains("idle: the batch threads run under SCHED_IDLE"), "{ran:?}");
+    assert!(
+        ran.code == 0 && ran.stdout.contains("idle: the batch threads run under SCHED_IDLE"),
+        "{ran:?}"
+    );
     assert!(ran.stdout.contains("CPUSchedulingPolicy=idle"), "{ran:?}");
 }
 
-/// The actuator elevation: schedlab's own scheduler in a process of its own, which gives all threads back.
+/// The actuator elevation: schedlab's own scheduler in a process of its own, which gives all
+/// threads back.
 #[test]
 fn elevation_keeps_the_batch_from_a_server_that_does_not_sleep() {
-    let Some(_turn) = turn("elevation_keeps_the_batch_from_a_server_that_does_not_sleep") else { return };
+    let Some(_turn) = turn("elevation_keeps_the_batch_from_a_server_that_does_not_sleep") else {
+        return;
+    };
     settles(3, elevation_keeps_the_batch);
 }
 
 fn elevation_keeps_the_batch() {
     let folder = Folder::new("colocate-elevation");
-    let (server, batch) = (Pinned::python(SPINNER), Pinned::start(&["sh", "-c", "while :; do :; done"]));
+    let (server, batch) =
+        (Pinned::python(SPINNER), Pinned::start(&["sh", "-c", "while :; do :; done"]));
     // Never met: what is asked for is the round under the agent.
     let more = ["--try", "elevation", "--goal", "batch share < 0%", "--json"];
     let ran: Ran = ran(&mut trial(&folder, &server, &batch, &more));
     // When the agent's guardian ended it, it may be at it still.
-    wait_until("the batch is as before", || batch.policy() == "SCHED_OTHER" && folder.names().is_empty());
+    wait_until("the batch is as before", || {
+        batch.policy() == "SCHED_OTHER" && folder.names().is_empty()
+    });
     all_is_as_before(&folder, [&server, &batch]);
-    let value: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
+    let value: serde_json::Value =
+        serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
     let all = value["tried"].as_array().expect("rungs");
-    let rung = all.iter().find(|one| one["actuator"] == "elevation").expect("the actuator elevation");
+    let rung =
+        all.iter().find(|one| one["actuator"] == "elevation").expect("the actuator elevation");
     let share = |figure: usize| rung["round"]["figures"][figure].as_f64().unwrap_or(-1.0);
     assert_eq!((ran.code, rung["skipped"].as_str()), (1, None), "{ran:?}");
     assert!(share(4) > 0.5 && (0.0..0.3).contains(&share(5)), "server and batch: {ran:?}");
 }
 
-/// Elevation tells server and batch work apart by name: where names are equal it is not tried, with the reason.
+/// Elevation tells server and batch work apart by name: where names are equal it is not tried, with
+/// the reason.
 #[test]
 fn elevation_is_not_tried_on_threads_of_one_name() {
     let Some(_turn) = turn("elevation_is_not_tried_on_threads_of_one_name") else { return };
@@ -156,7 +177,10 @@ fn elevation_is_not_tried_on_threads_of_one_name() {
     let (server, batch) = (Pinned::python(SPINNER), Pinned::python(SPINNER));
     let more = ["--try", "elevation", "--goal", "batch share < -99%"];
     let ran: Ran = ran(&mut trial(&folder, &server, &batch, &more));
-    assert!(ran.code == 1 && ran.stdout.contains("of the batch work are named `python3`"), "{ran:?}");
+    assert!(
+        ran.code == 1 && ran.stdout.contains("of the batch work are named `python3`"),
+        "{ran:?}"
+    );
 }
 
 #[test]
@@ -173,10 +197,12 @@ fn client_sees_the_server() {
     let listens = || std::fs::read_to_string(&port).unwrap_or_default();
     wait_until("the server listens", || !listens().is_empty());
     let address = format!("127.0.0.1:{}", listens());
-    let goal = ["--goal", "client throughput > 1/s", "--goal", "client response p50 < 100s", "--json"];
+    let goal =
+        ["--goal", "client throughput > 1/s", "--goal", "client response p50 < 100s", "--json"];
     let more = [&["--client", address.as_str(), "--client-rate", "200"][..], &goal].concat();
     let ran: Ran = ran(&mut trial(&folder, &server, &batch, &more));
-    let value: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
+    let value: serde_json::Value =
+        serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
     assert_eq!((ran.code, value["outcome"].as_str()), (0, Some("met")), "{ran:?}");
     let count = value["before"][0]["client"]["response"]["count"].as_u64();
     assert!(count > Some(50), "about 200 requests of one second: {ran:?}");
@@ -195,14 +221,18 @@ fn goal_about_the_server_alone() {
     let more = ["--goal", "server latency p50 < alone + 100s", "--json"];
     let ran: Ran = ran(&mut trial(&folder, &server, &batch, &more));
     all_is_as_before(&folder, [&server, &batch]);
-    let value: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
+    let value: serde_json::Value =
+        serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
     assert_eq!((ran.code, value["chosen"].as_str()), (0, Some("default")), "{ran:?}");
     assert_eq!(
         (&value["distances"][0]["pairs"], &value["distances"][0]["outcome"]),
         (&1.into(), &"met".into())
     );
     let batch_share = |rounds: &str| value[rounds][0]["figures"][5].as_f64().unwrap_or(0.0);
-    assert!(batch_share("alone") < 0.001 && batch_share("before") > batch_share("alone"), "{ran:?}");
+    assert!(
+        batch_share("alone") < 0.001 && batch_share("before") > batch_share("alone"),
+        "{ran:?}"
+    );
     assert_eq!(value["awake"], "spinner", "the server is in the session of the test: {ran:?}");
     assert!(
         value["stood_still_ns"].as_u64() >= Some(2_000_000_000),
@@ -221,7 +251,9 @@ fn kill_9_while_the_batch_stands_still_lets_it_go_on() {
     child.kill().expect("a child of this test");
     child.wait().expect("a child of this test");
     wait_until("the guardian lets it go on", || batch.state() != 'T');
-    wait_until("the journals are gone", || !folder.names().iter().any(|name| name.ends_with(".journal")));
+    wait_until("the journals are gone", || {
+        !folder.names().iter().any(|name| name.ends_with(".journal"))
+    });
 }
 
 #[test]
@@ -239,7 +271,9 @@ fn kill_9_leaves_all_as_before() {
     child.kill().expect("a child of this test");
     child.wait().expect("a child of this test");
     wait_until("the guardian put it back", || batch.policy() == "SCHED_OTHER");
-    wait_until("the journals are gone", || !folder.names().iter().any(|name| name.ends_with(".journal")));
+    wait_until("the journals are gone", || {
+        !folder.names().iter().any(|name| name.ends_with(".journal"))
+    });
 }
 
 /// Reading a round back while the setting is kept must not take CPU time from the measured threads.
@@ -252,8 +286,18 @@ fn colocate_keeps_off_the_cpus_of_the_trial() {
     std::fs::write(&left, "of a process that was killed").expect("a folder");
     let server = Pinned::python(SERVER);
     let spins = "while :; do :; done";
-    let mut command = command(&folder, &["--serve-pid", &server.pid(), "--batch", spins, "--try", "idle"]);
-    command.args(["--goal", "batch share < -60%", "--round", "1s", "--rounds", "1", "--keep-for", "60s"]);
+    let mut command =
+        command(&folder, &["--serve-pid", &server.pid(), "--batch", spins, "--try", "idle"]);
+    command.args([
+        "--goal",
+        "batch share < -60%",
+        "--round",
+        "1s",
+        "--rounds",
+        "1",
+        "--keep-for",
+        "60s",
+    ]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("schedlab");
     let (mut batch, mut guardians) = (Vec::new(), Vec::new());
     wait_until("the batch is SCHED_IDLE", || {
@@ -261,12 +305,15 @@ fn colocate_keeps_off_the_cpus_of_the_trial() {
             started_by(child.id()).into_iter().partition(|pid| words_of(*pid).contains(spins));
         batch.first().is_some_and(|pid| policy_of(&pid.to_string()) == "SCHED_IDLE")
     });
-    let (own, child_cpus, batch_cpus) = (cpus_of(std::process::id()), cpus_of(child.id()), cpus_of(batch[0]));
+    let (own, child_cpus, batch_cpus) =
+        (cpus_of(std::process::id()), cpus_of(child.id()), cpus_of(batch[0]));
     assert!(!left.exists(), "it goes with the next trial");
     let guardians: Vec<CpuSet> = guardians.into_iter().map(cpus_of).collect();
     child.kill().expect("a child of this test");
     child.wait().expect("a child of this test");
-    wait_until("the journals are gone", || !folder.names().iter().any(|name| name.ends_with(".journal")));
+    wait_until("the journals are gone", || {
+        !folder.names().iter().any(|name| name.ends_with(".journal"))
+    });
     let aside = own.without(&CpuSet::single(CpuId(0)));
     let aside = if aside.is_empty() { own } else { aside };
     assert_eq!(child_cpus, aside);
@@ -277,7 +324,8 @@ fn colocate_keeps_off_the_cpus_of_the_trial() {
 /// Where the first thread of a process may run.
 fn cpus_of(pid: u32) -> CpuSet {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
-    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("a list");
+    let list =
+        status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("a list");
     list.trim().parse().expect("CPUs")
 }
 
@@ -287,20 +335,38 @@ fn a_dry_run_changes_nothing() {
     let (server, batch) = (Pinned::python(SERVER), Pinned::python(SPINNER));
     let ran = ran(&mut command(
         &folder,
-        &["--serve-pid", &server.pid(), "--batch-pid", &batch.pid(), "--goal", "p99 < 1ms", "--dry-run"],
+        &[
+            "--serve-pid",
+            &server.pid(),
+            "--batch-pid",
+            &batch.pid(),
+            "--goal",
+            "p99 < 1ms",
+            "--dry-run",
+        ],
     ));
     let line = format!("thread {} ", batch.pid());
-    assert!(ran.code == 0 && ran.stdout.contains(&line) && ran.stdout.contains("-> idle"), "{ran:?}");
-    assert_eq!((server.policy(), batch.policy()), ("SCHED_OTHER".to_owned(), "SCHED_OTHER".to_owned()));
+    assert!(
+        ran.code == 0 && ran.stdout.contains(&line) && ran.stdout.contains("-> idle"),
+        "{ran:?}"
+    );
+    assert_eq!(
+        (server.policy(), batch.policy()),
+        ("SCHED_OTHER".to_owned(), "SCHED_OTHER".to_owned())
+    );
     assert!(folder.names().is_empty(), "{:?}", folder.names());
     // A set of CPUs is fine for all settings but the agent's.
     if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() >= 2) {
         let set = ["--cpus", "0-1", "--goal", "p99 < alone + 10%", "--dry-run"];
-        let workloads = ["--serve-pid", &server.pid(), "--batch-pid", &batch.pid()].map(str::to_owned);
+        let workloads =
+            ["--serve-pid", &server.pid(), "--batch-pid", &batch.pid()].map(str::to_owned);
         let ran = crate::ran(command(&folder, &set).args(workloads));
-        for part in
-            ["CPUs 1\n", "manages one CPU", "server and batch work on the CPUs 0-1", "are stopped (SIGSTOP)"]
-        {
+        for part in [
+            "CPUs 1\n",
+            "manages one CPU",
+            "server and batch work on the CPUs 0-1",
+            "are stopped (SIGSTOP)",
+        ] {
             assert!(ran.code == 0 && ran.stdout.contains(part), "{part}: {ran:?}");
         }
     }
@@ -318,21 +384,45 @@ fn bad_input_is_refused() {
     let folder = Folder::new("colocate-bad");
     for (arguments, expected) in [
         (&["--serve", "true", "--batch", "true", "--goal", "p99 1ms"][..], "--goal"),
-        (&["--serve", "true", "--batch", "true", "--goal", "utilisation > 1%"], "about the machine"),
+        (
+            &["--serve", "true", "--batch", "true", "--goal", "utilisation > 1%"],
+            "about the machine",
+        ),
         (&["--serve", "true", "--batch", "true"], "--goal"),
         (&["--serve", "true", "--batch", "true", "--goal", "p99 < alone 10%"], "alone + 10%"),
         (
             &["--serve", "sleep 9", "--batch", "sleep 9", "--goal", "batch share > alone"],
             "the batch work is stopped",
         ),
-        (&["--serve", "true", "--batch", "true", "--goal", "client response p99 < 1ms"], "--client IP:PORT"),
         (
-            &["--serve", "sleep 9", "--batch", "sleep 9", "--client", "127.0.0.1:1", "--goal", "p99 < 1ms"],
+            &["--serve", "true", "--batch", "true", "--goal", "client response p99 < 1ms"],
+            "--client IP:PORT",
+        ),
+        (
+            &[
+                "--serve",
+                "sleep 9",
+                "--batch",
+                "sleep 9",
+                "--client",
+                "127.0.0.1:1",
+                "--goal",
+                "p99 < 1ms",
+            ],
             "Does the server listen there?",
         ),
-        (&["--serve-pid", "8388608", "--batch", "true", "--goal", "p99 < 1ms"], "no thread 8388608"),
-        (&["--serve", "true", "--batch", "true", "--goal", "p99 < 1ms", "--try", "lottery"], "group-idle"),
-        (&["--serve", "sleep 9", "--batch-cgroup", "/no/such", "--goal", "p99 < 1ms"], "no control group"),
+        (
+            &["--serve-pid", "8388608", "--batch", "true", "--goal", "p99 < 1ms"],
+            "no thread 8388608",
+        ),
+        (
+            &["--serve", "true", "--batch", "true", "--goal", "p99 < 1ms", "--try", "lottery"],
+            "group-idle",
+        ),
+        (
+            &["--serve", "sleep 9", "--batch-cgroup", "/no/such", "--goal", "p99 < 1ms"],
+            "no control group",
+        ),
     ] {
         let ran = ran(&mut command(&folder, arguments));
         assert!(ran.code == 2 && ran.stderr.contains(expected), "{arguments:?}: {ran:?}");

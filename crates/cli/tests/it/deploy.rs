@@ -14,7 +14,8 @@ fn commands_set_the_recommended_variant() {
     let ran = deploy("batch idle: sysbench policy=idle", "shell");
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.stdout.starts_with("# run sysbench under SCHED_IDLE\n"), "{}", ran.stdout);
-    let command = "for pid in $(pgrep -x -- sysbench); do chrt --idle --all-tasks --pid 0 $pid; done\n";
+    let command =
+        "for pid in $(pgrep -x -- sysbench); do chrt --idle --all-tasks --pid 0 $pid; done\n";
     assert!(ran.stdout.contains(command), "{}", ran.stdout);
     assert!(ran.stdout.contains("weight 3 against the 1024"), "what to know: {}", ran.stdout);
     let parsed = Command::new("sh").args(["-n", "-c", &ran.stdout]).status().expect("a shell");
@@ -25,7 +26,11 @@ fn commands_set_the_recommended_variant() {
 fn a_fragment_wraps_the_program() {
     let ran = deploy("batch nice: sysbench nice=19", "kubernetes");
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.stdout.contains("command: [\"nice\", \"-n\", \"19\", PROGRAM, ARGUMENTS]"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("command: [\"nice\", \"-n\", \"19\", PROGRAM, ARGUMENTS]"),
+        "{}",
+        ran.stdout
+    );
 }
 
 #[test]
@@ -41,8 +46,10 @@ fn a_format_that_the_setting_has_not_is_refused_with_those_that_it_has() {
 
 #[test]
 fn drop_ins_are_valid_where_systemd_can_say() {
-    let present =
-        Command::new("systemd-analyze").arg("--version").output().is_ok_and(|out| out.status.success());
+    let present = Command::new("systemd-analyze")
+        .arg("--version")
+        .output()
+        .is_ok_and(|out| out.status.success());
     let variants = [
         "idle: sysbench policy=idle nice=19",
         "slow: sysbench group=/batch ; /batch cpu.max=10ms/100ms cpu.weight=10",
@@ -56,14 +63,22 @@ fn drop_ins_are_valid_where_systemd_can_say() {
             let name = path.split(".d/").next().expect("a unit");
             assert!(text.starts_with("[Service]") || text.starts_with("[Slice]"), "{unit}");
             // A unit that is nothing but the drop-in and a program.
-            let program = if name.ends_with(".service") { "\n[Service]\nExecStart=/bin/true\n" } else { "" };
+            let program =
+                if name.ends_with(".service") { "\n[Service]\nExecStart=/bin/true\n" } else { "" };
             let unit = folder.write(name, format!("{text}\n{program}"));
-            let checked = present.then(|| Command::new("systemd-analyze").arg("verify").arg(&unit).output());
+            let checked =
+                present.then(|| Command::new("systemd-analyze").arg("verify").arg(&unit).output());
             if let Some(Ok(checked)) = checked {
                 let said = String::from_utf8_lossy(&checked.stderr);
                 // Other units of this machine may have faults of their own.
-                assert!(!said.lines().any(|line| line.contains(name) && line.contains("Unknown")), "{said}");
-                assert!(!said.lines().any(|line| line.contains(name) && line.contains("nvalid")), "{said}");
+                assert!(
+                    !said.lines().any(|line| line.contains(name) && line.contains("Unknown")),
+                    "{said}"
+                );
+                assert!(
+                    !said.lines().any(|line| line.contains(name) && line.contains("nvalid")),
+                    "{said}"
+                );
             }
         }
     }
@@ -85,12 +100,17 @@ fn the_main_figure_of_each_seed_experiment_is_in_its_own_output() {
         let head = |line: &&str| line.starts_with("  scheduler ") || line.starts_with("  variant ");
         let heads: Vec<&str> = ran.stdout.lines().filter(head).collect();
         for heading in headings {
-            assert!(heads.iter().any(|line| line.contains(heading)), "{scenario}: {heading}: {}", ran.stdout);
+            assert!(
+                heads.iter().any(|line| line.contains(heading)),
+                "{scenario}: {heading}: {}",
+                ran.stdout
+            );
         }
     }
 }
 
-/// What the first row leaves out is no part of a setting, and a cost that is neither good nor bad is told as a range.
+/// What the first row leaves out is no part of a setting, and a cost that is neither good nor bad
+/// is told as a range.
 #[test]
 fn the_verdict_speaks_of_what_the_scenario_is_about() {
     let outcome = |scenario: &str| {
@@ -103,7 +123,10 @@ fn the_verdict_speaks_of_what_the_scenario_is_about() {
     // The ping that is alone has less work beside it: a bound, and no load to give advice for.
     let said = outcome("xen-ping");
     assert!(said.starts_with("Cap /background at 200 % of a pCPU"), "{said}");
-    assert!(said.contains("network-bound, cap 200") && said.contains("response mean 635us -> "), "{said}");
+    assert!(
+        said.contains("network-bound, cap 200") && said.contains("response mean 635us -> "),
+        "{said}"
+    );
     // SCHED_FIFO does it without another kernel; what that kernel adds is said beside it.
     let ran = schedlab(&["compare", "cyclictest", "--json"]);
     let value: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
@@ -112,20 +135,27 @@ fn the_verdict_speaks_of_what_the_scenario_is_about() {
     assert!(said.contains("cyclictest-1000 run-queue latency max 35.3ms -> 472us"), "{said}");
     let beside = value["verdict"]["beside"].as_array().expect("sentences");
     let more = |text: &serde_json::Value| {
-        text.as_str().is_some_and(|text| text.starts_with("More needs another kernel (rt, hackbench, fifo)"))
+        text.as_str()
+            .is_some_and(|text| text.starts_with("More needs another kernel (rt, hackbench, fifo)"))
     };
     assert!(beside.iter().any(more), "{beside:?}");
-    let row =
-        |name: &str| value["rows"].as_array().unwrap().iter().find(|row| row["variant"] == name).unwrap();
+    let row = |name: &str| {
+        value["rows"].as_array().unwrap().iter().find(|row| row["variant"] == name).unwrap()
+    };
     assert_eq!(row("standard, idle, fifo")["bound"], "it has fewer tasks");
     assert!(row("rt, hackbench, fifo").get("bound").is_none());
 }
 
-/// A load that the first row does not have is no bound: it has a first row of its own, and the same setting is told for it.
+/// A load that the first row does not have is no bound: it has a first row of its own, and the same
+/// setting is told for it.
 #[test]
 fn another_load_is_no_bound() {
-    let twice =
-        ["--variant", "busy: yes-1 demand=x2", "--variant", "busy nice: yes-1 demand=x2 ; yes-2 nice=19"];
+    let twice = [
+        "--variant",
+        "busy: yes-1 demand=x2",
+        "--variant",
+        "busy nice: yes-1 demand=x2 ; yes-2 nice=19",
+    ];
     let nice = ["--variant", "quiet nice: yes-2 nice=19", "--scheduler", "linux-6.18", "--json"];
     let arguments = [&["compare", "two-hogs"][..], &nice, &twice].concat();
     let ran = schedlab(&arguments);
@@ -151,7 +181,8 @@ fn a_flight_recorder_goes_on() {
     let folder = Folder::new("keep");
     let file = folder.0.join("x.slt").display().to_string();
     let condition = ["--until", "ran > 1us", "--for", "1500ms"];
-    let mut arguments = vec!["record", "--ring", "1s", "--keep", "2", "--no-calibration", "-o", &file];
+    let mut arguments =
+        vec!["record", "--ring", "1s", "--keep", "2", "--no-calibration", "-o", &file];
     arguments.extend(condition);
     let ran = schedlab(&arguments);
     if ran.code == 2 {
@@ -164,7 +195,8 @@ fn a_flight_recorder_goes_on() {
     // Without one the exit code says so, and nothing is left.
     let never = ["--until", "nosuchtask ran > 1s", "--for", "300ms"];
     let file = folder.0.join("y.slt").display().to_string();
-    let mut arguments = vec!["record", "--ring", "1s", "--keep", "2", "--no-calibration", "-o", &file];
+    let mut arguments =
+        vec!["record", "--ring", "1s", "--keep", "2", "--no-calibration", "-o", &file];
     arguments.extend(never);
     let ran = schedlab(&arguments);
     assert_eq!(ran.code, 1, "{ran:?}");
@@ -178,7 +210,11 @@ fn what_is_so_already_is_not_deployed() {
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.stdout.contains("renice -n 19") && !ran.stdout.contains("chrt"), "{}", ran.stdout);
     let ran = deploy("batch nice: sysbench policy=other nice=19", "systemd");
-    assert!(ran.stdout.contains("Nice=19") && !ran.stdout.contains("CPUSchedulingPolicy"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("Nice=19") && !ran.stdout.contains("CPUSchedulingPolicy"),
+        "{}",
+        ran.stdout
+    );
     let ran = deploy("batch idle: sysbench policy=idle nice=0", "shell");
     assert!(ran.stdout.contains("chrt --idle") && !ran.stdout.contains("renice"), "{}", ran.stdout);
     // Against a first row that is not the scenario's workload a setting of the scenario is one.

@@ -1,10 +1,11 @@
 //! The documents say what the program prints. Each fenced block of a page has a language:
 //!
-//! * `console`: lines that begin with `$ ` are run, what is below them is compared with what they print (`SCHEDLAB_DOCS=write`, which
-//!   `cargo xtask docs` sets, writes it into the page instead). A comment above the block may say `<!-- run: tolerance 5% -->`,
-//!   `<!-- run: exit 1 -->`, or why it is not run: `<!-- recorded: WHERE; WHY -->`.
-//! * `sh`: commands without output. What only reads and writes files is run, on shipped recordings under the names that the page uses;
-//!   of everything else the options are read.
+//! * `console`: lines that begin with `$ ` are run, what is below them is compared with what they
+//!   print (`SCHEDLAB_DOCS=write`, which `cargo xtask docs` sets, writes it into the page instead).
+//!   A comment above the block may say `<!-- run: tolerance 5% -->`, `<!-- run: exit 1 -->`, or why
+//!   it is not run: `<!-- recorded: WHERE; WHY -->`.
+//! * `sh`: commands without output. What only reads and writes files is run, on shipped recordings
+//!   under the names that the page uses; of everything else the options are read.
 //! * any other language: not output. A block without a language is an error.
 
 mod page;
@@ -62,7 +63,10 @@ fn check(name: &str, text: &str) -> Checked {
     let blocks = match page::blocks(&lines) {
         Ok(blocks) => blocks,
         Err((line, problem)) => {
-            return Checked { problems: vec![format!("{name}:{line}: {problem}")], text: text.to_owned() };
+            return Checked {
+                problems: vec![format!("{name}:{line}: {problem}")],
+                text: text.to_owned(),
+            };
         }
     };
     let (mut problems, mut written, mut copied) = (Vec::new(), Vec::new(), 0);
@@ -108,7 +112,8 @@ fn check(name: &str, text: &str) -> Checked {
     Checked { problems, text: written.join("\n") + "\n" }
 }
 
-/// Returns tolerance and exit code of a block that is to be run, `None` for one that is not, or why the block is wrong.
+/// Returns tolerance and exit code of a block that is to be run, `None` for one that is not, or why
+/// the block is wrong.
 fn kind(block: &Block) -> Result<Option<(f64, i32)>, String> {
     match (block.language.as_str(), &block.marker) {
         ("console", Marker::Run { tolerance, exit }) => Ok(Some((*tolerance, *exit))),
@@ -141,7 +146,9 @@ fn every_block_of_output_is_what_the_program_prints() {
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                while let Some(name) = pages.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
+                while let Some(name) =
+                    pages.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
+                {
                     let text = std::fs::read_to_string(root().join(name)).expect("readable");
                     let mut found = check(&name.display().to_string(), &text);
                     if write && found.text != text {
@@ -162,7 +169,8 @@ fn every_block_of_output_is_what_the_program_prints() {
     );
 }
 
-/// The test above can fail: a word, a number or a line of a guide is changed, and it is found with its place.
+/// The test above can fail: a word, a number or a line of a guide is changed, and it is found with
+/// its place.
 #[test]
 fn an_edited_block_of_a_guide_is_found() {
     let text = std::fs::read_to_string(root().join("docs/guide/redis.md")).expect("readable");
@@ -170,18 +178,26 @@ fn an_edited_block_of_a_guide_is_found() {
     let end = begin + text[begin + 3..].find("```").expect("closed") + 6;
     let block = &text[begin..end];
     assert_eq!(check("redis.md", block).problems, [""; 0]);
-    let row =
-        block.lines().find(|line| line.contains("redis-server  sysbench")).expect("it waits for sysbench");
-    for edited in
-        [row.replace("sysbench", "sysbnech"), row.replace("99.97%", "99.79%"), format!("{row}\n{row}")]
-    {
+    let row = block
+        .lines()
+        .find(|line| line.contains("redis-server  sysbench"))
+        .expect("it waits for sysbench");
+    for edited in [
+        row.replace("sysbench", "sysbnech"),
+        row.replace("99.97%", "99.79%"),
+        format!("{row}\n{row}"),
+    ] {
         let checked = check("redis.md", &block.replace(row, &edited));
         assert!(
             checked.problems.len() == 1 && checked.problems[0].starts_with("redis.md:1: "),
             "{:?}",
             checked.problems
         );
-        assert_eq!(checked.text.trim_end(), block.trim_end(), "what `cargo xtask docs` would write");
+        assert_eq!(
+            checked.text.trim_end(),
+            block.trim_end(),
+            "what `cargo xtask docs` would write"
+        );
     }
     let unmarked = block.replace("```console", "```");
     assert!(check("redis.md", &unmarked).problems[0].contains("without a language"));
@@ -195,7 +211,8 @@ struct Documented {
     exit: i32,
 }
 
-/// Returns the command lines without output of all pages: those of `sh` blocks, and those of recorded blocks.
+/// Returns the command lines without output of all pages: those of `sh` blocks, and those of
+/// recorded blocks.
 fn in_blocks() -> Vec<Documented> {
     let mut all = Vec::new();
     for name in pages() {
@@ -218,7 +235,11 @@ fn in_blocks() -> Vec<Documented> {
                 let found = shell::invocations(command)
                     .into_iter()
                     .map(|one| Invocation { run: one.run && !recorded, ..one });
-                all.extend(found.map(|invocation| Documented { place: place.clone(), invocation, exit }));
+                all.extend(found.map(|invocation| Documented {
+                    place: place.clone(),
+                    invocation,
+                    exit,
+                }));
             }
         }
     }
@@ -232,7 +253,8 @@ fn in_help() -> Vec<Documented> {
     assert!(names.len() > 15, "{names:?}");
     let mut all = Vec::new();
     for name in names.iter().map(String::as_str).filter(|name| *name != "help").chain([""]) {
-        let arguments: Vec<&str> = [name, "--help"].into_iter().filter(|word| !word.is_empty()).collect();
+        let arguments: Vec<&str> =
+            [name, "--help"].into_iter().filter(|word| !word.is_empty()).collect();
         for command in shell::examples(&schedlab(&arguments).stdout) {
             let place = format!("schedlab {name} --help");
             let found = shell::invocations(&command);
@@ -289,7 +311,8 @@ fn tells_its_verdict(ran: &Ran) -> bool {
     }
 }
 
-/// Reads the options of a command that is not run: `--help` ends it, after what is left of it was read.
+/// Reads the options of a command that is not run: `--help` ends it, after what is left of it was
+/// read.
 fn options_of(invocation: &Invocation) -> Ran {
     let own = invocation.words.iter().take_while(|word| *word != "--");
     schedlab(&own.map(String::as_str).chain(["--help"]).collect::<Vec<_>>())
@@ -312,7 +335,11 @@ fn every_command_that_a_sentence_names_exists() {
                 let ran = options_of(&one);
                 // A sentence may name an option without its value.
                 if ran.code != 0 && !ran.stderr.contains("a value is required for") {
-                    failed.push(format!("{}:{line}: `{span}`: {}", name.display(), ran.stderr.trim()));
+                    failed.push(format!(
+                        "{}:{line}: `{span}`: {}",
+                        name.display(),
+                        ran.stderr.trim()
+                    ));
                 }
             }
         }
@@ -327,7 +354,8 @@ fn a_global_agent_finds_a_cpu_on_every_shipped_recording() {
     for file in super::files("recordings", "slt") {
         let path = file.display().to_string();
         let variant = "agents: delegation mode=global";
-        let ran = schedlab(&["compare", &path, "--seeds", "1", "--for", "300ms", "--variant", variant]);
+        let ran =
+            schedlab(&["compare", &path, "--seeds", "1", "--for", "300ms", "--variant", variant]);
         assert!([0, 3].contains(&ran.code), "{path}: {}", ran.stderr);
         assert!(ran.stdout.contains("agents"), "{path}: {}", ran.stdout);
     }
@@ -341,7 +369,8 @@ fn a_variant_that_is_not_admitted_does_not_end_the_others() {
                 [\"run 1ms\", \"sleep 1ms\"]\n[[task]]\nname = \"b\"\nprogram = \"hog\"\n";
     let path = folder.write("s.toml", text);
     let deadline = "too much: a policy=deadline:99ms/100ms/100ms";
-    let ran = schedlab(&["compare", &path, "--variant", deadline, "--variant", "idle: b policy=idle"]);
+    let ran =
+        schedlab(&["compare", &path, "--variant", deadline, "--variant", "idle: b policy=idle"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.stdout.contains("left out") && ran.stdout.contains("idle"), "{ran:?}");
 }
@@ -367,7 +396,9 @@ fn limits_of_the_other_system_are_refused() {
         assert_eq!(ran.code, 2, "{ran:?}");
         assert!(ran.stderr.contains(advice), "{ran:?}");
     }
-    for (path, setting) in [(&linux, "cpu.max=25%"), (&linux, "cpu.max=25000 100000"), (&xen, "cap=25")] {
+    for (path, setting) in
+        [(&linux, "cpu.max=25%"), (&linux, "cpu.max=25000 100000"), (&xen, "cap=25")]
+    {
         let ran = schedlab(&["compare", path, "--variant", &format!("x: /g {setting}")]);
         assert_eq!(ran.code, 0, "{setting}: {ran:?}");
     }

@@ -1,5 +1,5 @@
-//! The error that is printed is the error that is described: its parts add up, its interval is possible, and every output names its
-//! largest part.
+//! The error that is printed is the error that is described: its parts add up, its interval is
+//! possible, and every output names its largest part.
 
 use super::{Folder, schedlab};
 use serde_json::Value;
@@ -21,8 +21,14 @@ fn check(what: &str, (value, error): (f64, f64), bar: &Value, (least, most): (f6
     assert!((whole - error).abs() <= 1e-9 * whole.max(1.0), "{what}: {bar} is not {error}");
     let (low, high) = (number(&bar["low"]), number(&bar["high"]));
     let near = 1e-9 * value.abs().max(1.0);
-    assert!(least - near <= low && low <= value + near, "{what}: {low} of {value} in {least}..{most}");
-    assert!(value - near <= high && high <= most + near, "{what}: {high} of {value} in {least}..{most}");
+    assert!(
+        least - near <= low && low <= value + near,
+        "{what}: {low} of {value} in {least}..{most}"
+    );
+    assert!(
+        value - near <= high && high <= most + near,
+        "{what}: {high} of {value} in {least}..{most}"
+    );
     let largest = parts.iter().copied().fold(0.0, f64::max);
     match bar["largest"].as_str() {
         Some(name) => assert_eq!(number(&bar["parts"][name.replace('-', "_")]), largest, "{what}"),
@@ -39,7 +45,8 @@ fn json(arguments: &[&str]) -> Value {
 /// The value of the same number in another row.
 fn value_of(row: &Value, subject: &Value, cell: &Value) -> f64 {
     let is = |one: &&Value| one["name"] == subject["name"] && one["kind"] == subject["kind"];
-    let found = row["subjects"].as_array().unwrap().iter().find(is).expect("a change is from a number");
+    let found =
+        row["subjects"].as_array().unwrap().iter().find(is).expect("a change is from a number");
     let cells = found["cells"].as_array().unwrap();
     number(&cells.iter().find(|one| one["metric"] == cell["metric"]).unwrap()["value"]["median"])
 }
@@ -51,22 +58,25 @@ fn check_all(study: &Value) -> usize {
     for row in study["rows"].as_array().unwrap() {
         for subject in row["subjects"].as_array().unwrap() {
             for cell in subject["cells"].as_array().unwrap() {
-                let most = match (cell["metric"].as_str().unwrap(), subject["kind"].as_str().unwrap()) {
-                    ("utilisation" | "idle-waiting" | "idle-capped", _) => 1.0,
-                    ("share", _) => number(&subject["tasks"]).min(cpus),
-                    _ => f64::INFINITY,
-                };
+                let most =
+                    match (cell["metric"].as_str().unwrap(), subject["kind"].as_str().unwrap()) {
+                        ("utilisation" | "idle-waiting" | "idle-capped", _) => 1.0,
+                        ("share", _) => number(&subject["tasks"]).min(cpus),
+                        _ => f64::INFINITY,
+                    };
                 let what = format!("{} {}", subject["name"], cell["metric"]);
                 let value = number(&cell["value"]["median"]);
                 if let Some(bar) = cell.get("error_bar") {
-                    let error = cell.get("error").map_or_else(|| number(&bar["parts"]["seeds"]), number);
+                    let error =
+                        cell.get("error").map_or_else(|| number(&bar["parts"]["seeds"]), number);
                     check(&what, (value, error), bar, (0.0, most));
                     seen += 1;
                     cut += usize::from(number(&bar["high"]) - number(&bar["low"]) < 1.99 * error);
                 }
                 let change = &cell["change"];
                 if !change.is_null() {
-                    let (difference, error) = (number(&change["difference"]), number(&change["error"]));
+                    let (difference, error) =
+                        (number(&change["difference"]), number(&change["error"]));
                     let base = value_of(&study["rows"][0], subject, cell);
                     let possible = (-base, most - base);
                     check(&what, (difference, error), &change["error_bar"], possible);
@@ -101,9 +111,15 @@ fn every_output_names_the_largest_part() {
     let cell = cells.iter().find(|cell| cell["metric"] == figure["metric"]).unwrap();
     let largest = cell["change"]["error_bar"]["largest"].as_str().unwrap();
     let named = format!("({largest})");
-    assert!(study["verdict"]["certainty"].as_str().unwrap().contains(&named), "{}", study["verdict"]);
+    assert!(
+        study["verdict"]["certainty"].as_str().unwrap().contains(&named),
+        "{}",
+        study["verdict"]
+    );
     let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    for options in [&["--brief"][..], &[], &["--explain"], &["--format", "markdown"], &["--report", &page]] {
+    for options in
+        [&["--brief"][..], &[], &["--explain"], &["--format", "markdown"], &["--report", &page]]
+    {
         let ran = schedlab(&[&asked, options].concat());
         assert!(ran.code == 0 && plain(&ran.stdout).contains(&named), "{options:?}: {ran:?}");
     }
@@ -116,7 +132,10 @@ fn every_output_names_the_largest_part() {
     }
     let gate = ["--fail-if", "batch idle: redis-server share > 97%"];
     let judged = schedlab(&[&asked, &gate[..]].concat());
-    assert!(plain(&judged.stdout).contains("the bound lies within the error, of which"), "{judged:?}");
+    assert!(
+        plain(&judged.stdout).contains("the bound lies within the error, of which"),
+        "{judged:?}"
+    );
     // No task has more than one CPU, so that this is no question of the error.
     let gate = ["--fail-if", "batch idle: redis-server share > 101%"];
     let judged = schedlab(&[&asked, &gate[..]].concat());

@@ -1,5 +1,6 @@
-//! `schedlab experiment` with the real programs: what it says, and that nothing is left of it, whatever ends it.
-//! Needs root, two CPUs, and the programs. No test looks at how long anything took.
+//! `schedlab experiment` with the real programs: what it says, and that nothing is left of it,
+//! whatever ends it. Needs root, two CPUs, and the programs. No test looks at how long anything
+//! took.
 
 use crate::{Folder, Ran, ran, root};
 use rustix::process::{Pid, Signal, kill_process};
@@ -45,7 +46,9 @@ fn experiment(folder: &Folder, arguments: &[&str]) -> Value {
     let Ran { code, stdout, stderr } = ran(command(folder, arguments).arg("--json"));
     // Whatever was measured.
     let left = (marked(folder), names(&folder.0.join("run").display().to_string()), Machine::now());
-    always(left.0.is_empty() && left.1.is_empty() && left.2 == before, || format!("{left:?} {before:?}"));
+    always(left.0.is_empty() && left.1.is_empty() && left.2 == before, || {
+        format!("{left:?} {before:?}")
+    });
     assert_eq!(code, 0, "{stderr}");
     let value: Value = serde_json::from_str(&stdout).expect("JSON");
     assert_eq!(value["schema"], "schedlab-experiment/1");
@@ -88,9 +91,11 @@ fn names(folder: &str) -> Vec<String> {
 
 impl Machine {
     fn now() -> Machine {
-        let sysctls = names("/proc/sys/kernel").into_iter().filter(|name| name.starts_with("sched_"));
+        let sysctls =
+            names("/proc/sys/kernel").into_iter().filter(|name| name.starts_with("sched_"));
         let read = |name: String| {
-            let content = fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
+            let content =
+                fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
             (name, content)
         };
         let own = schedlab_host::threads::scheduling(std::process::id());
@@ -106,8 +111,12 @@ impl Machine {
 /// Control groups that process `pid` made.
 fn groups(pid: u32) -> Vec<String> {
     let name = format!("schedlab-{pid}");
-    let folders =
-        ["/sys/fs/cgroup", "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/cpuacct,cpu"];
+    let folders = [
+        "/sys/fs/cgroup",
+        "/sys/fs/cgroup/cpu",
+        "/sys/fs/cgroup/cpu,cpuacct",
+        "/sys/fs/cgroup/cpuacct,cpu",
+    ];
     let paths = folders.map(|folder| format!("{folder}/{name}"));
     paths.into_iter().filter(|path| Path::new(path).exists()).collect()
 }
@@ -138,13 +147,15 @@ fn lines(result: &Value) -> &Vec<Value> {
 }
 
 fn value<'a>(result: &'a Value, row: &str, figure: &str) -> &'a Value {
-    let found = lines(result).iter().find(|line| line["row"] == row && line["figure"]["name"] == figure);
+    let found =
+        lines(result).iter().find(|line| line["row"] == row && line["figure"]["name"] == figure);
     found.unwrap_or_else(|| panic!("no {figure} of {row} in {result}"))
 }
 
 #[test]
 fn two_hogs_are_printed_beside_published_and_simulated() {
-    let Some(_turn) = turn("two_hogs_are_printed_beside_published_and_simulated", ExperimentKind::TwoHogs)
+    let Some(_turn) =
+        turn("two_hogs_are_printed_beside_published_and_simulated", ExperimentKind::TwoHogs)
     else {
         return;
     };
@@ -153,8 +164,17 @@ fn two_hogs_are_printed_beside_published_and_simulated() {
 
 fn two_hogs() {
     let folder = Folder::new("experiment-hogs");
-    let arguments =
-        ["two-hogs", "--rounds", "1", "--for", "300ms", "--only", "as it is", "--only", "SCHED_IDLE"];
+    let arguments = [
+        "two-hogs",
+        "--rounds",
+        "1",
+        "--for",
+        "300ms",
+        "--only",
+        "as it is",
+        "--only",
+        "SCHED_IDLE",
+    ];
     let page = folder.0.join("page.html").display().to_string();
     let result = experiment(&folder, &[&arguments[..], &["--report", &page]].concat());
     let text = fs::read_to_string(&page).expect("a page");
@@ -166,7 +186,10 @@ fn two_hogs() {
         "{turn}"
     );
     let share = value(&result, "SCHED_IDLE", "share of yes-1");
-    assert!(share["machine"]["median"].as_f64().is_some_and(|share| (0.0..=1.0).contains(&share)), "{share}");
+    assert!(
+        share["machine"]["median"].as_f64().is_some_and(|share| (0.0..=1.0).contains(&share)),
+        "{share}"
+    );
     // One round proves nothing.
     assert_eq!(share["against"]["difference"]["told_apart"], false);
 }
@@ -190,7 +213,10 @@ fn simulated_column() {
     let folder = Folder::new("experiment-costs");
     let arguments = ["sleeper", "--rounds", "1", "--for", "500ms", "--only", "beside yes"];
     let without = experiment(&folder, &arguments);
-    assert!(without["doubts"].to_string().contains("`schedlab calibrate` measures them"), "{without}");
+    assert!(
+        without["doubts"].to_string().contains("`schedlab calibrate` measures them"),
+        "{without}"
+    );
     let other = experiment(&folder, &[&arguments[..], &["--costs", "modern-vm"]].concat());
     assert!(other["conditions"].to_string().contains("preset modern-vm (--costs)"), "{other}");
     let file = folder.0.join("data/schedlab/this-machine.toml");
@@ -199,13 +225,19 @@ fn simulated_column() {
     let with = experiment(&folder, &arguments);
     let said = with["conditions"].to_string();
     assert!(
-        said.contains("preset this-machine: measured 2026-11-21T12:00:00Z") && said.contains("25 %"),
+        said.contains("preset this-machine: measured 2026-11-21T12:00:00Z")
+            && said.contains("25 %"),
         "{said}"
     );
     assert!(with["doubts"].to_string().contains("another kernel (5.0 #1"), "{with}");
     // From a wakeup to its switch it takes 5 ms: the costs are really those of the file.
     let wait = |result: &Value| value(result, "beside yes", "wait p50")["simulated"].as_f64();
-    assert!(wait(&with) > Some(4e6) && wait(&without) < Some(4e6), "{:?} {:?}", wait(&with), wait(&without));
+    assert!(
+        wait(&with) > Some(4e6) && wait(&without) < Some(4e6),
+        "{:?} {:?}",
+        wait(&with),
+        wait(&without)
+    );
     // One that cannot be read is not passed over.
     fs::write(&file, "schema = 7").expect("a calibration");
     let odd = ran(&mut command(&folder, &arguments));
@@ -214,7 +246,8 @@ fn simulated_column() {
 
 #[test]
 fn the_sleeper_shows_its_stream_and_its_system_calls() {
-    let Some(_turn) = turn("the_sleeper_shows_its_stream_and_its_system_calls", ExperimentKind::Sleeper)
+    let Some(_turn) =
+        turn("the_sleeper_shows_its_stream_and_its_system_calls", ExperimentKind::Sleeper)
     else {
         return;
     };
@@ -223,21 +256,31 @@ fn the_sleeper_shows_its_stream_and_its_system_calls() {
 
 fn sleeper() {
     let folder = Folder::new("experiment-sleeper");
-    let result = experiment(&folder, &["sleeper", "--rounds", "1", "--for", "500ms", "--only", "beside yes"]);
-    assert!(result["asleep"][0]["call"].as_str().is_some_and(|call| call.starts_with("accept")), "{result}");
+    let result = experiment(
+        &folder,
+        &["sleeper", "--rounds", "1", "--for", "500ms", "--only", "beside yes"],
+    );
+    assert!(
+        result["asleep"][0]["call"].as_str().is_some_and(|call| call.starts_with("accept")),
+        "{result}"
+    );
     let stream = result["stream"].as_array().expect("a stream");
     let said = |word: &str| {
         stream.iter().any(|line| line["what"].as_str().is_some_and(|what| what.starts_with(word)))
     };
     assert!(said("scheduled") && said("descheduled"), "{stream:?}");
-    assert_eq!(value(&result, "beside yes", "scheduled without a client")["machine"]["median"], 0.0);
+    assert_eq!(
+        value(&result, "beside yes", "scheduled without a client")["machine"]["median"],
+        0.0
+    );
     let cost = value(&result, "beside yes", "CPU time per line");
     assert!(cost["machine"]["median"].as_f64().is_some_and(|ns| ns > 0.0), "{cost}");
 }
 
 #[test]
 fn redis_is_loaded_by_each_client_over_two_hosts() {
-    let Some(_turn) = turn("redis_is_loaded_by_each_client_over_two_hosts", ExperimentKind::RedisBatch)
+    let Some(_turn) =
+        turn("redis_is_loaded_by_each_client_over_two_hosts", ExperimentKind::RedisBatch)
     else {
         return;
     };
@@ -267,22 +310,24 @@ fn redis_is_loaded() {
     assert!(requests["simulated"].as_f64().is_some_and(|rate| rate > 0.0), "{requests}");
     // Whether the client is the bottleneck is said, in one way or the other, for each.
     let said = format!("{}{}", result["findings"], result["doubts"]);
-    for client in
-        ["closed", "open:2000", "redis-benchmark", "bitcount"].map(|name| format!("{name}: the client"))
+    for client in ["closed", "open:2000", "redis-benchmark", "bitcount"]
+        .map(|name| format!("{name}: the client"))
     {
         assert!(said.contains(&client), "{client}: {said}");
     }
     assert!(result["conditions"].to_string().contains("two hosts"), "{result}");
 }
 
-/// Redis does not sleep under this client, so that the kernel's own limit on real-time tasks must show. So many connections
-/// keep it busy for 15 ms and more while the hypervisor has the client's CPU. Where not even that is enough, three times, the
-/// program must have said that Redis slept, and this test that it could not judge.
+/// Redis does not sleep under this client, so that the kernel's own limit on real-time tasks must
+/// show. So many connections keep it busy for 15 ms and more while the hypervisor has the client's
+/// CPU. Where not even that is enough, three times, the program must have said that Redis slept,
+/// and this test that it could not judge.
 #[test]
 fn the_limit_on_real_time_tasks_is_named_and_is_in_every_column() {
-    let Some(_turn) =
-        turn("the_limit_on_real_time_tasks_is_named_and_is_in_every_column", ExperimentKind::RedisBatch)
-    else {
+    let Some(_turn) = turn(
+        "the_limit_on_real_time_tasks_is_named_and_is_in_every_column",
+        ExperimentKind::RedisBatch,
+    ) else {
         return;
     };
     let mut attempts = 0;
@@ -295,8 +340,17 @@ fn the_limit_on_real_time_tasks_is_named_and_is_in_every_column() {
 #[expect(clippy::print_stderr, reason = "a test that could not judge says so by name")]
 fn limit_on_real_time_tasks(last: bool) {
     let folder = Folder::new("experiment-limit");
-    let arguments =
-        ["redis-batch", "--rounds", "1", "--for", "2200ms", "--only", "dedicated", "--only", "redis FIFO"];
+    let arguments = [
+        "redis-batch",
+        "--rounds",
+        "1",
+        "--for",
+        "2200ms",
+        "--only",
+        "dedicated",
+        "--only",
+        "redis FIFO",
+    ];
     let client = ["--client", "bitcount", "--connections", "512"];
     let result = experiment(&folder, &[&arguments[..], &client].concat());
     assert!(result["conditions"].to_string().contains("512 connections"), "{result}");
@@ -306,7 +360,8 @@ fn limit_on_real_time_tasks(last: bool) {
         return;
     }
     assert!(
-        findings.contains("bitcount, redis FIFO: ") && findings.contains(", 50 ms: in 1 of 1 rounds"),
+        findings.contains("bitcount, redis FIFO: ")
+            && findings.contains(", 50 ms: in 1 of 1 rounds"),
         "{result}"
     );
     let first = value(&result, "redis FIFO", "a fair task went first for");
@@ -317,8 +372,9 @@ fn limit_on_real_time_tasks(last: bool) {
     let waited = [&stall["machine"]["median"], &stall["simulated"]].map(serde_json::Value::as_f64);
     assert!(waited.iter().all(|waited| *waited >= Some(40e6)), "{stall}");
     // A fair server cannot be overtaken by a fair task.
-    let fair =
-        lines(&result).iter().find(|line| line["row"] == "dedicated" && line["figure"] == first["figure"]);
+    let fair = lines(&result)
+        .iter()
+        .find(|line| line["row"] == "dedicated" && line["figure"] == first["figure"]);
     assert_eq!((fair, first["article"].is_null()), (None, true));
 }
 
@@ -383,14 +439,19 @@ fn moments(count: u64) -> impl Iterator<Item = Duration> {
 
 #[test]
 fn a_kill_at_any_moment_leaves_nothing() {
-    let Some(_turn) = turn("a_kill_at_any_moment_leaves_nothing", ExperimentKind::RedisBatch) else { return };
+    let Some(_turn) = turn("a_kill_at_any_moment_leaves_nothing", ExperimentKind::RedisBatch)
+    else {
+        return;
+    };
     let before = Machine::now();
-    let kills = std::env::var("SCHEDLAB_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(20);
+    let kills =
+        std::env::var("SCHEDLAB_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(20);
     let (mut with_group, mut with_children) = (0, 0);
     for (number, moment) in moments(kills).enumerate() {
         let folder = Folder::new(&format!("experiment-kill-{number}"));
         let mut child = start(&folder);
-        // Every second one is killed at a moment after the first programs run, the others counted from their start.
+        // Every second one is killed at a moment after the first programs run, the others counted
+        // from their start.
         let runs = || marked(&folder).len() > 3 && !groups(child.id()).is_empty();
         for _ in (0..6000).take_while(|_| number % 2 == 1 && !runs()) {
             std::thread::sleep(Duration::from_millis(10));
@@ -412,7 +473,9 @@ fn a_kill_at_any_moment_leaves_nothing() {
 
 #[test]
 fn ctrl_c_puts_everything_back() {
-    let Some(_turn) = turn("ctrl_c_puts_everything_back", ExperimentKind::RedisBatch) else { return };
+    let Some(_turn) = turn("ctrl_c_puts_everything_back", ExperimentKind::RedisBatch) else {
+        return;
+    };
     let (folder, before) = (Folder::new("experiment-ctrl-c"), Machine::now());
     let mut command = command(&folder, &LONG);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
@@ -445,7 +508,8 @@ fn restore_removes_the_group_when_the_guardian_died_too() {
         lines.filter_map(|line| line.split(' ').next()?.parse().ok()).collect()
     };
     let mut waited = 0;
-    // There are two: the second one would put everything back when the first and the owner are gone.
+    // There are two: the second one would put everything back when the first and the owner are
+    // gone.
     while groups(pid).is_empty() || guardians().len() < 2 {
         assert!(waited < 12_000, "no control group: {:?}", marked(&folder));
         std::thread::sleep(Duration::from_millis(10));

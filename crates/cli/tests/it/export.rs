@@ -5,11 +5,16 @@ use std::process::Command;
 
 fn number(text: &str, before: &str, after: &str) -> u64 {
     let rest = text.split(before).nth(1).unwrap_or_else(|| panic!("no `{before}` in {text}"));
-    rest.split(after).next().unwrap().trim().parse().unwrap_or_else(|_| panic!("no number in {text}"))
+    rest.split(after)
+        .next()
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap_or_else(|_| panic!("no number in {text}"))
 }
 
-/// Google's own schema reads the trace and finds as many switches as the recording has. Skipped by name without
-/// the package `perfetto` of PyPI; `SCHEDLAB_PYTHON` names a Python that has it.
+/// Google's own schema reads the trace and finds as many switches as the recording has. Skipped by
+/// name without the package `perfetto` of PyPI; `SCHEDLAB_PYTHON` names a Python that has it.
 #[test]
 #[allow(clippy::print_stderr)] // a test that is skipped says its name
 fn perfetto_export_parses_with_the_published_schema() {
@@ -18,8 +23,13 @@ fn perfetto_export_parses_with_the_published_schema() {
         .args(["-c", "import perfetto.protos.perfetto.trace.perfetto_trace_pb2"])
         .output();
     if !probe.is_ok_and(|output| output.status.success()) {
-        assert!(std::env::var_os("CI").is_none(), "CI installs perfetto, but `{python}` does not have it");
-        eprintln!("skipped: perfetto_export_parses_with_the_published_schema (pip install perfetto)");
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "CI installs perfetto, but `{python}` does not have it"
+        );
+        eprintln!(
+            "skipped: perfetto_export_parses_with_the_published_schema (pip install perfetto)"
+        );
         return;
     }
     let folder = Folder::new("perfetto");
@@ -36,7 +46,8 @@ fn perfetto_export_parses_with_the_published_schema() {
         assert_eq!(number(&text, "wakings=", " "), number(&ran.stdout, "switches, ", " wakeups"));
         assert_eq!(number(&text, "disorder=", " "), 0, "{text}");
         assert!(
-            number(&text, "threads=", " ") >= threads && number(&text, "chained=", "\n") + 8 >= switches,
+            number(&text, "threads=", " ") >= threads
+                && number(&text, "chained=", "\n") + 8 >= switches,
             "{text}"
         );
     }
@@ -46,7 +57,8 @@ fn perfetto_export_parses_with_the_published_schema() {
 fn what_goes_out_comes_in_again() {
     let folder = Folder::new("round-trip");
     let path = |name: &str| folder.0.join(name).display().to_string();
-    let (trace, text, perf, tables) = (path("a.pftrace"), path("a.txt"), path("a.perf"), path("tables"));
+    let (trace, text, perf, tables) =
+        (path("a.pftrace"), path("a.txt"), path("a.perf"), path("tables"));
     let input = "recordings/hackbench.slt";
     let ran = schedlab(&[
         "export",
@@ -82,8 +94,10 @@ fn what_goes_out_comes_in_again() {
         waits.starts_with("began_ns,ended_ns,wait_ns,cpu,task,tid,comm,why\n")
             && waits.lines().count() > 1000
     );
-    let mut names: Vec<_> =
-        std::fs::read_dir(&tables).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> = std::fs::read_dir(&tables)
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     assert_eq!(names, ["events.csv", "tasks.csv", "waits.csv"]);
 }
@@ -104,7 +118,8 @@ fn an_export_that_cannot_be_written_leaves_nothing() {
     assert_eq!(folder.names(), ["broken.pftrace", "file"]);
 }
 
-/// A timer of rt-app goes on from its last expiry: absolute timers of several periods that run once are moments.
+/// A timer of rt-app goes on from its last expiry: absolute timers of several periods that run once
+/// are moments.
 #[test]
 fn an_rt_app_workload_of_a_recording_is_taken_back() {
     let folder = Folder::new("rt-app-back");
@@ -121,7 +136,8 @@ fn an_rt_app_workload_of_a_recording_is_taken_back() {
             "redis-other-other-closed8" => "redis-server",
             _ => continue,
         };
-        // What it runs is what was recorded: the largest consumer has its share, the machine is as busy.
+        // What it runs is what was recorded: the largest consumer has its share, the machine is as
+        // busy.
         let ran = schedlab(&[
             "compare",
             &scenario,
@@ -151,14 +167,22 @@ fn an_rt_app_workload_of_a_recording_is_taken_back() {
 fn tables_go_out_as_parquet() {
     let folder = Folder::new("parquet");
     let tables = folder.0.join("tables").display().to_string();
-    let ran =
-        schedlab(&["export", "recordings/redis-other-other-closed8.slt", "--parquet", &tables, "--json"]);
+    let ran = schedlab(&[
+        "export",
+        "recordings/redis-other-other-closed8.slt",
+        "--parquet",
+        &tables,
+        "--json",
+    ]);
     assert_eq!(ran.code, 0, "{ran:?}");
     super::schema::fits("export", &ran.stdout);
     let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(json["files"][0]["format"], "parquet");
     let notes = json["files"][0]["notes"].as_array().unwrap();
-    assert!(notes.iter().any(|note| note.as_str().unwrap().starts_with("latencies.parquet: ")), "{notes:?}");
+    assert!(
+        notes.iter().any(|note| note.as_str().unwrap().starts_with("latencies.parquet: ")),
+        "{notes:?}"
+    );
     let all = ["blame", "events", "latencies", "migrations", "slices", "tasks"]
         .map(|name| format!("{name}.parquet"));
     let mut names: Vec<_> =
@@ -174,7 +198,8 @@ fn tables_go_out_as_parquet() {
     assert_eq!(ran.code, 2, "{ran:?}");
 }
 
-/// A trace without wakeups cannot tell waiting from sleeping: its waits are no table, and that is said.
+/// A trace without wakeups cannot tell waiting from sleeping: its waits are no table, and that is
+/// said.
 #[test]
 fn a_table_for_which_something_is_missing_is_named() {
     let folder = Folder::new("parquet-lacks");

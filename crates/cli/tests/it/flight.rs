@@ -1,5 +1,6 @@
-//! The flight recorder on the built binary: a real-time hog of 60 ms, planted on threads of this test, is caught.
-//! Machines that do not allow the recording or the policy skip by name; with `CI=true` that is a failure.
+//! The flight recorder on the built binary: a real-time hog of 60 ms, planted on threads of this
+//! test, is caught. Machines that do not allow the recording or the policy skip by name; with
+//! `CI=true` that is a failure.
 #![allow(clippy::print_stderr)]
 
 use schedlab_model::{EventKind, Ns};
@@ -10,7 +11,8 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Longer than what a hypervisor usually takes at once, so that the wait that is caught is the hog's doing.
+/// Longer than what a hypervisor usually takes at once, so that the wait that is caught is the
+/// hog's doing.
 const HOG: Duration = Duration::from_millis(60);
 const CAUGHT: Duration = Duration::from_millis(45);
 /// The hog rests this long, so that real-time throttling has no part in it.
@@ -61,8 +63,8 @@ fn make_fifo(tid: &AtomicU64, priority: &str) -> bool {
     chrt.status().is_ok_and(|status| status.success())
 }
 
-/// Sleeps a millisecond again and again, until it is told to end. It is real-time too, below the hog: whatever else
-/// this machine does, only the hog makes it wait.
+/// Sleeps a millisecond again and again, until it is told to end. It is real-time too, below the
+/// hog: whatever else this machine does, only the hog makes it wait.
 fn victim(tid: &AtomicU64, over: &AtomicBool) {
     tid.store(u64::from(become_thread("sl-victim")), Ordering::SeqCst);
     while !over.load(Ordering::Relaxed) {
@@ -70,8 +72,8 @@ fn victim(tid: &AtomicU64, over: &AtomicBool) {
     }
 }
 
-/// One time that the hog had CPU 0, on the monotonic clock in nanoseconds, and what of it the hog used by its own
-/// account (without what a hypervisor took).
+/// One time that the hog had CPU 0, on the monotonic clock in nanoseconds, and what of it the hog
+/// used by its own account (without what a hypervisor took).
 #[derive(Clone, Copy, Debug)]
 struct Spin {
     begin: u64,
@@ -79,8 +81,9 @@ struct Spin {
     used: u64,
 }
 
-/// From its order on, takes CPU 0 again and again until it is over: a hypervisor that has the CPU itself when the hog
-/// begins makes the victim wake late, and its wait short, once or twice, but not for all that time.
+/// From its order on, takes CPU 0 again and again until it is over: a hypervisor that has the CPU
+/// itself when the hog begins makes the victim wake late, and its wait short, once or twice, but
+/// not for all that time.
 fn hog(tid: &AtomicU64, order: &AtomicBool, over: &AtomicBool) -> Vec<Spin> {
     tid.store(u64::from(become_thread("sl-hog")), Ordering::SeqCst);
     while !order.load(Ordering::SeqCst) {
@@ -106,7 +109,8 @@ fn a_planted_hog_is_caught() {
 }
 
 fn planted_hog_is_caught() {
-    let path = schedlab_testing::temp_dir().join(format!("schedlab-incident-{}.slt", std::process::id()));
+    let path =
+        schedlab_testing::temp_dir().join(format!("schedlab-incident-{}.slt", std::process::id()));
     let (over, order) = (AtomicBool::new(false), AtomicBool::new(false));
     let (tid, victim_tid) = (AtomicU64::new(0), AtomicU64::new(0));
     let (mut spins, mut out) = (Vec::new(), None);
@@ -116,7 +120,16 @@ fn planted_hog_is_caught() {
         let mut fifo = make_fifo(&victim_tid, "1");
         let spinner = scope.spawn(|| hog(&tid, &order, &over));
         let mut recorder = Command::new(env!("CARGO_BIN_EXE_schedlab"))
-            .args(["record", "--ring", "3s", "--until", "sl-victim wait > 45ms", "--for", "20s", "--json"])
+            .args([
+                "record",
+                "--ring",
+                "3s",
+                "--until",
+                "sl-victim wait > 45ms",
+                "--for",
+                "20s",
+                "--json",
+            ])
             .args(["--backend", "bpf", "-o"])
             .arg(&path)
             .stdout(Stdio::piped())
@@ -150,15 +163,18 @@ fn planted_hog_is_caught() {
 /// The recording has the whole wait, and the task that ran meanwhile.
 fn check(recording: &Recording, told: &serde_json::Value, spins: &[Spin], hog: u32) {
     assert!(recording.duration <= Ns::from_ms(3000));
-    let (from, length) =
-        (told["caught"]["from_ns"].as_u64().unwrap(), told["caught"]["length_ns"].as_u64().unwrap());
+    let (from, length) = (
+        told["caught"]["from_ns"].as_u64().unwrap(),
+        told["caught"]["length_ns"].as_u64().unwrap(),
+    );
     let clock = recording.header.clock_start_ns;
     let mut ran = 0;
     let mut since = None;
     for event in recording.events.iter().filter(|event| event.cpu.0 == 0) {
         let EventKind::Switch { prev, next, .. } = event.kind else { continue };
-        let is_hog =
-            |task: Option<schedlab_model::TaskId>| task.is_some_and(|task| recording.task(task).tid == hog);
+        let is_hog = |task: Option<schedlab_model::TaskId>| {
+            task.is_some_and(|task| recording.task(task).tid == hog)
+        };
         if let Some(begin) = since.take().filter(|_| is_hog(prev)) {
             let (begin, end) = (from.max(begin), (from + length).min(event.at.0));
             ran += end.saturating_sub(begin);
@@ -170,7 +186,8 @@ fn check(recording: &Recording, told: &serde_json::Value, spins: &[Spin], hog: u
     let spin = spins.iter().find(|spin| spin.begin < woken + length && woken < spin.end);
     let spin = spin.unwrap_or_else(|| panic!("the victim woke at {woken}, in none of {spins:?}"));
     eprintln!("the victim waited {length} ns, {ran} ns of them for the hog: {spin:?}");
-    // From the victim's wakeup to the hog's end: the recording has between what the hog used of it and what passed.
+    // From the victim's wakeup to the hog's end: the recording has between what the hog used of it
+    // and what passed.
     let (passed, before) = (spin.end - woken, woken.saturating_sub(spin.begin));
     assert!(ran + 100_000 > spin.used.saturating_sub(before), "{ran} and {spin:?}");
     assert!(ran < passed + 100_000, "{ran} and {passed}");

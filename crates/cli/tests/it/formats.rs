@@ -41,7 +41,10 @@ fn markdown_rows(what: &str, text: &str) -> usize {
     let mut rows = 0;
     for part in text.split("\n\n").filter(|part| part.starts_with("| ")) {
         let widths: Vec<usize> = part.lines().map(bars).collect();
-        assert!(part.lines().nth(1).is_some_and(|rule| rule.starts_with("|---|")), "{what}: {part}");
+        assert!(
+            part.lines().nth(1).is_some_and(|rule| rule.starts_with("|---|")),
+            "{what}: {part}"
+        );
         assert!(widths.iter().all(|width| *width == widths[0]), "{what}: {widths:?} in {part}");
         rows += widths.len() - 2;
     }
@@ -52,9 +55,13 @@ fn markdown_rows(what: &str, text: &str) -> usize {
 /// Returns how many lines there are; each is an object that names its schema and its table.
 fn ndjson_rows(what: &str, text: &str) -> usize {
     for line in text.lines() {
-        let row: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{what}: {error}: {line}"));
+        let row: Value =
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{what}: {error}: {line}"));
         let named = |key: &str| row[key].as_str().is_some_and(|name| !name.is_empty());
-        assert!(row["schema"].as_str().is_some_and(|name| name.starts_with("schedlab-")), "{what}: {line}");
+        assert!(
+            row["schema"].as_str().is_some_and(|name| name.starts_with("schedlab-")),
+            "{what}: {line}"
+        );
         assert!(named("table"), "{what}: {line}");
     }
     text.lines().count()
@@ -80,7 +87,16 @@ fn in_every_format(command: &[&str], rows: bool) {
 fn predictions_and_recordings_have_every_format() {
     for command in [
         &["compare", "two-hogs", "--for", "1500ms"][..],
-        &["compare", RECORDING, "--seeds", "1", "--for", "300ms", "--variant", "i: sysbench policy=idle"],
+        &[
+            "compare",
+            RECORDING,
+            "--seeds",
+            "1",
+            "--for",
+            "300ms",
+            "--variant",
+            "i: sysbench policy=idle",
+        ],
         &["show", RECORDING],
         &["show", RECORDING, "--worst=3", "--latency", "--blame", "--states"],
         &["show", RECORDING, "--timehist", "--to", "20ms"],
@@ -117,8 +133,9 @@ fn small_results_have_every_format() {
     for command in ["status", "restore", "detach"] {
         for format in ["table", "markdown", "csv", "json", "ndjson"] {
             let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_schedlab"));
-            let ran =
-                super::ran(program.args([command, "--format", format]).env("SCHEDLAB_RUN_DIR", &nothing));
+            let ran = super::ran(
+                program.args([command, "--format", format]).env("SCHEDLAB_RUN_DIR", &nothing),
+            );
             assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{command} as {format}");
         }
     }
@@ -149,7 +166,8 @@ fn live_results_have_every_format() {
         in_every_format(command, true);
     }
     for format in ["table", "markdown", "csv", "json", "ndjson"] {
-        let own = ["record", "-o", &file, "--backend", "own", "--no-calibration", "--format", format];
+        let own =
+            ["record", "-o", &file, "--backend", "own", "--no-calibration", "--format", format];
         let ran = schedlab(&[&own[..], &["--", "sleep", "0.05"]].concat());
         if ran.code == 2 {
             super::skip("record", &ran.stderr);
@@ -170,7 +188,11 @@ fn live_results_have_every_format() {
         match format {
             "csv" => {
                 csv_holds("watch", &ran.stdout);
-                assert_eq!(ran.stdout.matches("at_ns").count(), 1, "one heading for all states: {ran:?}");
+                assert_eq!(
+                    ran.stdout.matches("at_ns").count(),
+                    1,
+                    "one heading for all states: {ran:?}"
+                );
             }
             "ndjson" => assert!(ndjson_rows("watch", &ran.stdout) > 0),
             _ => {}
@@ -213,12 +235,23 @@ fn bytes(arguments: &[&str]) -> (Vec<u8>, String) {
 
 #[test]
 fn one_table_is_a_parquet_file() {
-    for analysis in
-        ["--tasks", "--latency", "--worst=3", "--blame", "--states", "--slices", "--migrations", "--wakes"]
-    {
+    for analysis in [
+        "--tasks",
+        "--latency",
+        "--worst=3",
+        "--blame",
+        "--states",
+        "--slices",
+        "--migrations",
+        "--wakes",
+    ] {
         let (file, said) = bytes(&["show", RECORDING, analysis, "--format", "parquet"]);
         assert!(file.starts_with(b"PAR1") && file.ends_with(b"PAR1"), "{analysis}");
-        assert_eq!(said.contains("without antagonists"), analysis == "--blame", "{analysis}: {said}");
+        assert_eq!(
+            said.contains("without antagonists"),
+            analysis == "--blame",
+            "{analysis}: {said}"
+        );
     }
     let folder = Folder::new("parquet-rows");
     let rows = folder.0.join("rows.parquet").display().to_string();

@@ -1,11 +1,13 @@
-//! Every scenario of the gallery: its expectations hold, and its events are those whose hash is checked in, whatever machine made them.
+//! Every scenario of the gallery: its expectations hold, and its events are those whose hash is
+//! checked in, whatever machine made them.
 
 use super::{files, root, schedlab};
 use std::path::Path;
 
 /// `NAME HASH` of each scenario, written by `cargo xtask gallery`.
 const HASHES: &str = "crates/cli/tests/gallery-hashes.txt";
-/// Scenarios that are played on one thread too: nested machines, agents, recordings' kinds of tasks, a sweep.
+/// Scenarios that are played on one thread too: nested machines, agents, recordings' kinds of
+/// tasks, a sweep.
 const ON_ONE_THREAD: [&str; 4] = ["xen-ping", "elevation", "redis-batch", "two-hogs"];
 
 /// A test for each part of the gallery, so that they run side by side.
@@ -40,7 +42,8 @@ fn holds(file: &Path) {
     let scenario = schedlab_study::scenario::load(file).expect(&path);
     let off = study.expectations.iter().filter(|one| one.deviation.is_some_and(|one| !one.near));
     for one in off {
-        let expectation = scenario.expectations.iter().find(|known| known.line == one.line).expect("its own");
+        let expectation =
+            scenario.expectations.iter().find(|known| known.line == one.line).expect("its own");
         let publication = expectation.publication.as_ref().expect("published has one");
         let named = publication.cause.is_some() || publication.fitted;
         assert!(named, "{path}:{}: more than 10 % off, and no `cause`", one.line);
@@ -72,7 +75,8 @@ fn one_thread_and_two_give_the_same_bytes() {
 fn the_hashes_are_of_the_gallery() {
     let text = std::fs::read_to_string(root().join(HASHES)).expect(HASHES);
     let names: Vec<&str> = text.lines().filter_map(|line| Some(line.split_once(' ')?.0)).collect();
-    let known: Vec<&str> = schedlab_study::gallery::built_in().iter().map(|(name, _)| *name).collect();
+    let known: Vec<&str> =
+        schedlab_study::gallery::built_in().iter().map(|(name, _)| *name).collect();
     assert_eq!(names, known);
 }
 
@@ -93,17 +97,22 @@ fn published_figures_stand_beside_ours() {
     assert_eq!(ran.code, 0, "{ran:?}");
     // The answer comes first, in two sentences: fitted figures are not among those that are inside.
     assert!(
-        ran.stdout.starts_with("1 of 6 figures that papers, articles and talks publish are inside 10 %"),
+        ran.stdout
+            .starts_with("1 of 6 figures that papers, articles and talks publish are inside 10 %"),
         "{}",
         ran.stdout
     );
     let plain = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        plain.contains("4 more were used to fit inputs and are no evidence. Of the 5 that are not,"),
+        plain
+            .contains("4 more were used to fit inputs and are no evidence. Of the 5 that are not,"),
         "{plain}"
     );
     assert!(ran.stdout.contains("published        539us   here        995us"), "{}", ran.stdout);
-    assert!(plain.contains("prices of the machine: a slice of 5 us costs the agent 4 us"), "{plain}");
+    assert!(
+        plain.contains("prices of the machine: a slice of 5 us costs the agent 4 us"),
+        "{plain}"
+    );
     // How far off: of 539 us 995.3 are 84.7 % too much.
     let far = ran.stdout.lines().find(|line| line.contains("here        995us")).expect("printed");
     assert!(far.contains("+84.7 %   off"), "{far}");
@@ -127,7 +136,11 @@ fn published_figures_stand_beside_ours() {
 fn a_figure_of_several_tasks_counts_once() {
     let scenario = schedlab_study::gallery::load("two-hogs").expect("there").expect("valid");
     let published = schedlab_study::published::figures(&scenario, 2).expect("runs");
-    let share = published.figures.iter().find(|one| one.figure == "two hogs: share of each").expect("there");
+    let share = published
+        .figures
+        .iter()
+        .find(|one| one.figure == "two hogs: share of each")
+        .expect("there");
     assert_eq!((published.figures.len(), share.lines), (2, 2));
     let far = share.checked.deviation.expect("a number").difference.abs();
     let lines = schedlab_study::compare::compare_scenario(
@@ -136,7 +149,8 @@ fn a_figure_of_several_tasks_counts_once() {
         &|_, _| (),
     );
     let lines = lines.expect("runs").expectations;
-    let same = lines.iter().filter(|one| one.line == share.checked.line).filter_map(|one| one.deviation);
+    let same =
+        lines.iter().filter(|one| one.line == share.checked.line).filter_map(|one| one.deviation);
     assert!(same.into_iter().all(|one| one.difference.abs() <= far));
 }
 
@@ -152,7 +166,10 @@ fn every_published_figure_stands_once() {
             let source = publication.source.clone();
             assert!(source.is_some(), "{place}: add published_in");
             let paper = source.as_deref() != Some("xen-code");
-            assert!(!paper || publication.figure.is_some(), "{place}: name the figure of the paper");
+            assert!(
+                !paper || publication.figure.is_some(),
+                "{place}: name the figure of the paper"
+            );
             let of = [&one.task, &one.source, &one.channel, &one.scheduler, &one.variant];
             let own = || format!("{name}: {} of {of:?}", one.metric);
             let figure = publication.figure.clone().unwrap_or_else(own);

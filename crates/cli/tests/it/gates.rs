@@ -57,29 +57,39 @@ fn a_bound_beyond_the_interval_is_decided() {
 
 #[test]
 fn gates_stand_in_the_json() {
-    let mut arguments = vec!["compare", RECORDING, "--json", "--variant", "idle: sysbench policy=idle"];
+    let mut arguments =
+        vec!["compare", RECORDING, "--json", "--variant", "idle: sysbench policy=idle"];
     arguments.extend(SHORT);
     arguments.extend(["--fail-if", "idle: sysbench share > 10%"]);
     let ran = schedlab(&arguments);
     assert_eq!(ran.code, 1, "{ran:?}");
     let value: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
     let gate = &value["gates"][0];
-    assert_eq!((gate["outcome"].as_str(), gate["variant"].as_str()), (Some("met"), Some("idle")), "{gate}");
+    assert_eq!(
+        (gate["outcome"].as_str(), gate["variant"].as_str()),
+        (Some("met"), Some("idle")),
+        "{gate}"
+    );
 }
 
 #[test]
 fn the_verdict_begins_with_the_server() {
     let recording = "recordings/redis-other-other-closed8.slt";
-    let mut arguments = vec!["compare", recording, "--json", "--variant", "idle: sysbench policy=idle"];
+    let mut arguments =
+        vec!["compare", recording, "--json", "--variant", "idle: sysbench policy=idle"];
     // Of a part the generator alone is not certain.
     arguments.extend(["--seeds", "2"]);
     let ran = schedlab(&arguments);
     let value: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
     let outcome = value["verdict"]["outcome"].as_str().expect("text");
     // The load generator gains more, and no gate is about it.
-    assert!(outcome.starts_with("Run sysbench under SCHED_IDLE (idle): redis-server "), "{outcome}");
-    // Of each the number that is felt first of those that are certain. Activations that several requests share are not requests, so
-    // that the generator's share is told in place of its throughput.
+    assert!(
+        outcome.starts_with("Run sysbench under SCHED_IDLE (idle): redis-server "),
+        "{outcome}"
+    );
+    // Of each the number that is felt first of those that are certain. Activations that several
+    // requests share are not requests, so that the generator's share is told in place of its
+    // throughput.
     let told = ["redis-server CPU share", "redload CPU share"].map(|what| outcome.contains(what));
     assert_eq!(told, [true, true], "{outcome}");
 }
@@ -88,7 +98,10 @@ fn the_verdict_begins_with_the_server() {
 fn gates_about_no_task_are_refused_at_once() {
     for (gate, part) in [
         ("sysbnch share < 50%", "did you mean `sysbench`?"),
-        ("ide: sysbench share < 50%", "no variant or scheduler `ide`; there are: as recorded, idle"),
+        (
+            "ide: sysbench share < 50%",
+            "no variant or scheduler `ide`; there are: as recorded, idle",
+        ),
         ("sysbench share < -5% against nothing", "no variant or scheduler `nothing`"),
         ("sysbench share < 50% against idle", "`against` needs a change"),
         ("sysbench latency > 1ms", "which number"),

@@ -1,11 +1,11 @@
-//! Names are data: threads, control groups, programs and files with control characters, markup and formulas in their names, in every
-//! view.
+//! Names are data: threads, control groups, programs and files with control characters, markup and
+//! formulas in their names, in every view.
 
 use super::{Folder, Ran, ran, root, schedlab};
 use schedlab_model::text::{is_hostile, shown};
 use schedlab_model::{
-    CpuId, EventKind, EventSink, Fact, FactKind, GroupId, GroupSpec, Ns, ObjectInfo, ObjectKind, PrevState,
-    SchedEvent, TaskId, Transfer, Waker,
+    CpuId, EventKind, EventSink, Fact, FactKind, GroupId, GroupSpec, Ns, ObjectInfo, ObjectKind,
+    PrevState, SchedEvent, TaskId, Transfer, Waker,
 };
 use schedlab_trace::{Capabilities, Capability, GroupInfo, Header, TaskInfo, Writer};
 use std::process::{Command, Stdio};
@@ -83,7 +83,8 @@ fn recording(folder: &Folder) -> String {
         let at = Ns::from_ms(step);
         let wake = EventKind::Wake { task: next, waker: on.map_or(Waker::Unknown, Waker::Task) };
         writer.event(&SchedEvent { at, cpu: CpuId(0), kind: wake });
-        let kind = EventKind::Switch { prev: on, prev_state: PrevState::Sleeping, next: Some(next) };
+        let kind =
+            EventKind::Switch { prev: on, prev_state: PrevState::Sleeping, next: Some(next) };
         writer.event(&SchedEvent { at: at + Ns(9_000), cpu: CpuId(0), kind });
         on = Some(next);
     }
@@ -127,7 +128,16 @@ fn every_view_of_a_recording_escapes_names() {
     for command in [
         vec!["compare", &file, "--seeds", "1"],
         vec!["compare", &file, "--seeds", "1", "--json"],
-        vec!["compare", &file, "--seeds", "1", "--report", &page, "--variant", "\u{1b}[1mx: 10 nice=5"],
+        vec![
+            "compare",
+            &file,
+            "--seeds",
+            "1",
+            "--report",
+            &page,
+            "--variant",
+            "\u{1b}[1mx: 10 nice=5",
+        ],
         vec!["diff", &file, &file],
         vec!["compare", &file, "--seeds", "1", "--format", "csv"],
         vec!["compare", &file, "--seeds", "1", "--format", "markdown"],
@@ -187,7 +197,8 @@ fn every_export_escapes_names() {
     }
 }
 
-/// What is printed to be pasted, of each name in each form: a shell reads it as it is meant, or there is none.
+/// What is printed to be pasted, of each name in each form: a shell reads it as it is meant, or
+/// there is none.
 #[test]
 fn deploy_lines_of_every_name_are_safe() {
     let folder = Folder::new("hostile-deploy");
@@ -198,16 +209,24 @@ fn deploy_lines_of_every_name_are_safe() {
         let own = shown(name).into_owned();
         let variant = format!("v: \"{own}\" nice=19");
         for form in ["shell", "systemd", "kubernetes", "xl"] {
-            let arguments = ["compare", &file, "--seeds", "1", "--variant", &variant, "--deploy", form];
+            let arguments =
+                ["compare", &file, "--seeds", "1", "--variant", &variant, "--deploy", form];
             let ran = schedlab(&arguments);
             harmless_run(&format!("{own:?} {form}"), &ran);
             assert!(matches!(ran.code, 0 | 2 | 3), "{own:?} {form}: {ran:?}");
             if form == "shell" {
                 // Without any tool in its path the shell can do nothing but parse and expand.
                 let mut shell = Command::new("/bin/sh");
-                shell.args(["-c", &ran.stdout]).env_clear().env("PATH", &bin).current_dir(&folder.0);
+                shell
+                    .args(["-c", &ran.stdout])
+                    .env_clear()
+                    .env("PATH", &bin)
+                    .current_dir(&folder.0);
                 let said = shell.stdin(Stdio::null()).output().unwrap();
-                assert!(!String::from_utf8_lossy(&said.stderr).contains("touch"), "{own:?}: {said:?}");
+                assert!(
+                    !String::from_utf8_lossy(&said.stderr).contains("touch"),
+                    "{own:?}: {said:?}"
+                );
             }
         }
     }
@@ -221,8 +240,8 @@ fn names_in_foreign_files_are_escaped() {
     let hostile = r"\u001b[31mx\nFORGED\u202e";
     let result = schedlab(&["compare", "two-hogs", "--json", "--seeds", "1"]);
     assert!(result.stdout.contains("yes-1"), "{result:?}");
-    let result =
-        folder.write("a.json", result.stdout.replace("yes-1", hostile).replace("linux-6.18", hostile));
+    let result = folder
+        .write("a.json", result.stdout.replace("yes-1", hostile).replace("linux-6.18", hostile));
     for format in ["table", "json", "markdown", "csv", "ndjson"] {
         harmless_run(format, &schedlab(&["diff", &result, &result, "--all", "--format", format]));
     }
@@ -232,7 +251,8 @@ fn names_in_foreign_files_are_escaped() {
     let workload = folder.write("w.json", workload);
     harmless_run("rt-app", &schedlab(&["compare", &workload]));
     harmless_run("rt-app", &schedlab(&["show", &workload, "--tasks"]));
-    let raw = hostile.replace(r"\u001b", "\u{1b}").replace(r"\n", "\n").replace(r"\u202e", "\u{202e}");
+    let raw =
+        hostile.replace(r"\u001b", "\u{1b}").replace(r"\n", "\n").replace(r"\u202e", "\u{202e}");
     for (name, text) in [
         ("log.calls", format!("schedlab-calls/1 {raw}\n{raw}\n")),
         ("latency.json", format!("{{\"schema\": \"{hostile}\"}}")),
@@ -261,9 +281,13 @@ fn names_in_foreign_files_are_escaped() {
 fn a_name_that_is_no_text_is_refused_or_shown() {
     use std::os::unix::ffi::OsStrExt;
     let bytes = std::ffi::OsStr::from_bytes(b"/tmp/\xff\x1b[31m\nFORGED.slt");
-    for command in
-        [&["show"][..], &["compare"], &["import"], &["verify"], &["record", "--all", "--for", "1ms", "-o"]]
-    {
+    for command in [
+        &["show"][..],
+        &["compare"],
+        &["import"],
+        &["verify"],
+        &["record", "--all", "--for", "1ms", "-o"],
+    ] {
         let mut run = Command::new(env!("CARGO_BIN_EXE_schedlab"));
         let done = ran(run.args(command).arg(bytes).current_dir(root()).stdin(Stdio::null()));
         harmless_run(&format!("{command:?}"), &done);
@@ -285,7 +309,11 @@ fn messages_about_long_inputs_are_short() {
     };
     let too_long = |what: &str, ran: &Ran| {
         assert_eq!(ran.code, 2, "{what}: {}", ran.stderr.chars().take(300).collect::<String>());
-        assert!(ran.stderr.chars().count() < 3_000, "{what}: {} characters", ran.stderr.chars().count());
+        assert!(
+            ran.stderr.chars().count() < 3_000,
+            "{what}: {} characters",
+            ran.stderr.chars().count()
+        );
     };
     for (what, name, rest) in [
         ("control", format!("{long}\\u0007"), String::new()),
@@ -298,7 +326,10 @@ fn messages_about_long_inputs_are_short() {
     }
     let words = "x y ".repeat(20_000);
     for text in [&long, &words] {
-        too_long("variant", &schedlab(&["compare", "two-hogs", "--variant", &format!("a: {text} nice=5")]));
+        too_long(
+            "variant",
+            &schedlab(&["compare", "two-hogs", "--variant", &format!("a: {text} nice=5")]),
+        );
         too_long("scheduler", &schedlab(&["compare", "two-hogs", "--scheduler", text]));
         too_long("gate", &schedlab(&["compare", "two-hogs", "--fail-if", text]));
         too_long("input", &schedlab(&["compare", text]));
@@ -309,12 +340,16 @@ fn messages_about_long_inputs_are_short() {
         }
         too_long(
             "costs",
-            &schedlab(&["compare", &scenario("a", &format!("[delegation]\ncosts = \"{}\"\n", text.trim()))]),
+            &schedlab(&[
+                "compare",
+                &scenario("a", &format!("[delegation]\ncosts = \"{}\"\n", text.trim())),
+            ]),
         );
     }
 }
 
-/// A path that a file names is read like any other input: no device, no pipe, no end that never comes.
+/// A path that a file names is read like any other input: no device, no pipe, no end that never
+/// comes.
 #[test]
 fn a_path_that_a_file_names_is_a_small_regular_file() {
     let folder = Folder::new("paths");
@@ -358,7 +393,10 @@ fn living_threads_are_escaped() {
     let made = ran(record.current_dir(root()).stdin(Stdio::null()));
     harmless_run("record", &made);
     if made.code == 2 {
-        assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "recording must work here: {made:?}");
+        assert!(
+            std::env::var("CI").map_or(true, |ci| ci != "true"),
+            "recording must work here: {made:?}"
+        );
         eprintln!("SKIPPED living_threads_are_escaped: nothing can be recorded here");
         return;
     }
@@ -366,7 +404,9 @@ fn living_threads_are_escaped() {
     harmless_run("show", &show);
     assert!(show.stdout.contains(r"\x1b[31mlive\x07"), "{show:?}");
     let mut child = Command::new("sh").args(["-c", script]).arg(&program).spawn().unwrap();
-    for command in [&["watch", "--json", "--for", "1s"][..], &["top", "--json", "--for", "1s"], &["status"]] {
+    for command in
+        [&["watch", "--json", "--for", "1s"][..], &["top", "--json", "--for", "1s"], &["status"]]
+    {
         harmless_run(command[0], &schedlab(command));
     }
     let _ = child.kill();
@@ -419,12 +459,16 @@ fn every_command_is_looked_at_or_has_a_reason() {
     let help = schedlab(&["--help"]).stdout;
     // Groups of commands, a line each, and the names of the others in one line.
     let commands = help.split_once("Usage:").unwrap().1.split_once("\nOptions:").unwrap().0;
-    let name = |line: &str| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')).map(str::to_owned);
+    let name = |line: &str| {
+        line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')).map(str::to_owned)
+    };
     let others = commands.lines().find_map(|line| line.strip_prefix("Others: ")).unwrap();
     let others = others.split(" (").next().unwrap_or_default().split(", ").map(str::to_owned);
     let names = commands.lines().filter_map(name);
-    let mut found: Vec<String> =
-        names.map(|line| line.split(' ').next().unwrap_or_default().to_owned()).chain(others).collect();
+    let mut found: Vec<String> = names
+        .map(|line| line.split(' ').next().unwrap_or_default().to_owned())
+        .chain(others)
+        .collect();
     let mut listed: Vec<&str> = LOOKED_AT.to_vec();
     listed.extend(NOT_LOOKED_AT.iter().map(|(name, _)| *name));
     found.sort();
@@ -432,7 +476,8 @@ fn every_command_is_looked_at_or_has_a_reason() {
     assert_eq!(found, listed);
 }
 
-/// Commands that have a name on their command line, or read one from a file, and are in no other test of this file.
+/// Commands that have a name on their command line, or read one from a file, and are in no other
+/// test of this file.
 #[test]
 fn the_other_commands_escape_names() {
     let folder = Folder::new("hostile-others");
@@ -456,7 +501,11 @@ fn the_other_commands_escape_names() {
         harmless_run(&format!("{command:?}"), &schedlab(&command));
     }
     let mut doctor = Command::new(env!("CARGO_BIN_EXE_schedlab"));
-    doctor.arg("doctor").env("SCHEDLAB_RUN_DIR", &scenarios).current_dir(root()).stdin(Stdio::null());
+    doctor
+        .arg("doctor")
+        .env("SCHEDLAB_RUN_DIR", &scenarios)
+        .current_dir(root())
+        .stdin(Stdio::null());
     harmless_run("doctor", &ran(&mut doctor));
 }
 
@@ -477,7 +526,8 @@ fn managed_threads_are_escaped() {
         .unwrap();
     let is_managed = || ran(&mut live(&["status", "--json"])).stdout.contains(&pid);
     let begun = std::time::Instant::now();
-    while !is_managed() && begun.elapsed().as_secs() < 60 && attached.try_wait().unwrap().is_none() {
+    while !is_managed() && begun.elapsed().as_secs() < 60 && attached.try_wait().unwrap().is_none()
+    {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     for arguments in [
@@ -497,7 +547,10 @@ fn managed_threads_are_escaped() {
     }
     let mut run = live(&["run", "--scheduler", "rr", "--for", "2s", "--"]);
     harmless_run("run", &ran(run.arg(&program).arg("0.1")));
-    harmless_run("run", &ran(live(&["run", "--scheduler", "rr", "--"]).arg(folder.0.join("\u{1b}[31mnone"))));
+    harmless_run(
+        "run",
+        &ran(live(&["run", "--scheduler", "rr", "--"]).arg(folder.0.join("\u{1b}[31mnone"))),
+    );
     child.kill().unwrap();
     child.wait().unwrap();
 }

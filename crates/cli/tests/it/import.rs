@@ -1,4 +1,5 @@
-//! Traces of other tools at the command line: options, standard input, what is told, and perf's own files.
+//! Traces of other tools at the command line: options, standard input, what is told, and perf's own
+//! files.
 
 use super::{Folder, Ran, ran, root, schedlab, skip};
 use std::fs::File;
@@ -56,11 +57,17 @@ fn what_is_odd_or_lost_is_told_and_strict_refuses_it() {
     let refused = schedlab(&["import", &odd, "-o", &out, "--strict"]);
     assert!(refused.code == 2 && refused.stderr.contains("line 2"), "{refused:?}");
     let lost = schedlab(&["import", &field("trace-cmd-events-dropped.txt"), "-o", &out]);
-    assert!(lost.stdout.contains("204600 events are missing on CPU 1 between 150us and 400us"), "{lost:?}");
+    assert!(
+        lost.stdout.contains("204600 events are missing on CPU 1 between 150us and 400us"),
+        "{lost:?}"
+    );
     // Every analysis says it, of the file and of the recording.
     for input in [&out, &field("trace-cmd-events-dropped.txt")] {
         let shown = schedlab(&["show", input, "--latency"]);
-        assert!(shown.stdout.contains("events are missing: 204600 on cpu1 from 150us to 400us"), "{shown:?}");
+        assert!(
+            shown.stdout.contains("events are missing: 204600 on cpu1 from 150us to 400us"),
+            "{shown:?}"
+        );
     }
     for (option, value, file) in [
         ("--clock-hz", "1000000000", "ftrace-tsc-clock.txt"),
@@ -70,7 +77,8 @@ fn what_is_odd_or_lost_is_told_and_strict_refuses_it() {
         let read = schedlab(&["import", &field(file), "-o", &out, option, value]);
         assert_eq!(read.code, 0, "{read:?}");
     }
-    let refused = schedlab(&["import", &field("trace-cmd-raw-state.txt"), "-o", &out, "--kernel", "new"]);
+    let refused =
+        schedlab(&["import", &field("trace-cmd-raw-state.txt"), "-o", &out, "--kernel", "new"]);
     assert!(refused.code == 2 && refused.stderr.contains("4.9"), "{refused:?}");
 }
 
@@ -117,21 +125,28 @@ fn perf_data_says_what_perf_script_prints() {
         rows
     };
     let (direct, printed) = (tasks(&data), tasks(&text));
-    let switches = |rows: &[(u64, u64, u64)]| rows.iter().map(|row| (row.0, row.1)).collect::<Vec<_>>();
+    let switches =
+        |rows: &[(u64, u64, u64)]| rows.iter().map(|row| (row.0, row.1)).collect::<Vec<_>>();
     assert_eq!(switches(&direct), switches(&printed));
-    // Some virtual machines do not tell the switches of process 1. When such a switch was, the wakeups before it prove, and the text
-    // does not say which of them interrupts did: each may touch the run time of two tasks.
+    // Some virtual machines do not tell the switches of process 1. When such a switch was, the
+    // wakeups before it prove, and the text does not say which of them interrupts did: each may
+    // touch the run time of two tasks.
     let out = folder.0.join("a.slt").display().to_string();
     let imported = schedlab(&["import", &data, "-o", &out, "--json"]);
     let imported: serde_json::Value = serde_json::from_str(&imported.stdout).unwrap();
     let missing = imported["repairs"]["inconsistent_switches"].as_u64().unwrap_or_default();
     let differ = direct.iter().zip(&printed).filter(|(a, b)| a.2 != b.2).count();
-    assert!(differ as u64 <= 2 * missing, "{missing} switches are missing:\n{direct:?}\n{printed:?}");
+    assert!(
+        differ as u64 <= 2 * missing,
+        "{missing} switches are missing:\n{direct:?}\n{printed:?}"
+    );
 }
 
-/// A zstd frame that begins with `start` and goes on with `blocks` times 128 KiB of one byte, 4 bytes each.
+/// A zstd frame that begins with `start` and goes on with `blocks` times 128 KiB of one byte, 4
+/// bytes each.
 fn bomb(start: &[u8], byte: u8, blocks: usize) -> Vec<u8> {
-    let header = |kind: u32, size: usize| (kind << 1 | (size as u32) << 3).to_le_bytes()[..3].to_vec();
+    let header =
+        |kind: u32, size: usize| (kind << 1 | (size as u32) << 3).to_le_bytes()[..3].to_vec();
     // RFC 8878: the magic number, a frame without a size, a window of 128 KiB.
     let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x38];
     frame.extend(header(0, start.len()));
@@ -141,7 +156,8 @@ fn bomb(start: &[u8], byte: u8, blocks: usize) -> Vec<u8> {
     frame
 }
 
-/// Half a megabyte that unfolds to 16 GiB, as a text and as a perf.data: refused with the limit, in bounded memory.
+/// Half a megabyte that unfolds to 16 GiB, as a text and as a perf.data: refused with the limit, in
+/// bounded memory.
 #[test]
 fn a_decompression_bomb_is_refused_in_little_memory() {
     let folder = Folder::new("bomb");
@@ -153,11 +169,18 @@ fn a_decompression_bomb_is_refused_in_little_memory() {
             // 1.5 GiB of address space.
             let mut limited = Command::new("sh");
             limited
-                .args(["-c", "ulimit -v 1572864; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_schedlab")])
+                .args([
+                    "-c",
+                    "ulimit -v 1572864; exec \"$0\" \"$@\"",
+                    env!("CARGO_BIN_EXE_schedlab"),
+                ])
                 .args(&command);
             let refused = ran(&mut limited);
             assert_eq!(refused.code, 2, "{refused:?}");
-            assert!(refused.stderr.contains("unfold") && refused.stderr.contains("250 times"), "{refused:?}");
+            assert!(
+                refused.stderr.contains("unfold") && refused.stderr.contains("250 times"),
+                "{refused:?}"
+            );
             assert!(!std::path::Path::new(&out).exists());
         }
     }

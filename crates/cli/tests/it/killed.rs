@@ -1,5 +1,6 @@
-//! kill -9 of the recorder at any moment leaves no file or one that opens. Rounds and seed are fixed:
-//! `SCHEDLAB_KILLS=50 cargo test -p schedlab-cli --test it killed:: -- --nocapture` does fifty.
+//! kill -9 of the recorder at any moment leaves no file or one that opens. Rounds and seed are
+//! fixed: `SCHEDLAB_KILLS=50 cargo test -p schedlab-cli --test it killed:: -- --nocapture` does
+//! fifty.
 #![allow(clippy::print_stderr)]
 
 use schedlab_trace::{Index, Recording, TraceError};
@@ -23,8 +24,10 @@ fn next(state: &mut u64) -> u64 {
 
 #[test]
 fn a_killed_recorder_leaves_a_file_that_opens() {
-    let rounds = std::env::var("SCHEDLAB_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(8);
-    let folder = schedlab_testing::temp_dir().join(format!("schedlab-killed-{}", std::process::id()));
+    let rounds =
+        std::env::var("SCHEDLAB_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(8);
+    let folder =
+        schedlab_testing::temp_dir().join(format!("schedlab-killed-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     // Something to record: a pipe between two processes.
     let script = "while :; do echo x | cat >/dev/null; done";
@@ -42,14 +45,17 @@ fn a_killed_recorder_leaves_a_file_that_opens() {
             .spawn()
             .unwrap();
         let moment = Duration::from_millis(next(&mut seed) % 1800);
-        // Any moment; every second one is counted from when there is a file, however long that takes here.
+        // Any moment; every second one is counted from when there is a file, however long that
+        // takes here.
         while round % 2 == 1 && !path.exists() && recorder.try_wait().unwrap().is_none() {
             std::thread::sleep(Duration::from_millis(5));
         }
         std::thread::sleep(moment);
         if recorder.try_wait().unwrap().is_some() {
             assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "it must record here");
-            eprintln!("SKIPPED a_killed_recorder_leaves_a_file_that_opens: this machine cannot be recorded");
+            eprintln!(
+                "SKIPPED a_killed_recorder_leaves_a_file_that_opens: this machine cannot be recorded"
+            );
             return;
         }
         recorder.kill().unwrap();
@@ -58,9 +64,13 @@ fn a_killed_recorder_leaves_a_file_that_opens() {
             Ok(recording) => {
                 assert!(recording.repairs.cut_off, "round {round}");
                 // Repair adds a switch where one is missing and drops what is there twice.
-                let repaired = recording.repairs.inconsistent_switches + recording.repairs.duplicates;
+                let repaired =
+                    recording.repairs.inconsistent_switches + recording.repairs.duplicates;
                 let listed = Index::open(&path).unwrap().events();
-                assert!(listed.abs_diff(recording.events.len() as u64) <= repaired, "round {round}");
+                assert!(
+                    listed.abs_diff(recording.events.len() as u64) <= repaired,
+                    "round {round}"
+                );
                 opened += 1;
                 events += recording.events.len();
             }

@@ -19,7 +19,10 @@ fn json_has_every_expiry_and_whole_histograms() {
             let samples = thread["latency"]["count"].as_u64().unwrap();
             assert_eq!(samples + thread["withheld"].as_u64().unwrap(), 30, "{wake}: {thread}");
             let buckets = thread["latency"]["buckets"].as_array().unwrap();
-            assert_eq!(buckets.iter().map(|bucket| bucket[1].as_u64().unwrap()).sum::<u64>(), samples);
+            assert_eq!(
+                buckets.iter().map(|bucket| bucket[1].as_u64().unwrap()).sum::<u64>(),
+                samples
+            );
         }
         assert_eq!(value["rows"].as_array().unwrap().len(), threads.len() + 1);
         for row in value["rows"].as_array().unwrap() {
@@ -28,7 +31,10 @@ fn json_has_every_expiry_and_whole_histograms() {
             assert_eq!(rungs.len(), intervals.len(), "{row}");
             let [low, high] = [0, 1].map(|end| intervals[0][end].as_u64().unwrap());
             let median = rungs[0].as_u64().unwrap();
-            assert!(row["min_ns"].as_u64().unwrap() <= low && low <= median && median <= high, "{row}");
+            assert!(
+                row["min_ns"].as_u64().unwrap() <= low && low <= median && median <= high,
+                "{row}"
+            );
             assert!(high <= row["max_ns"].as_u64().unwrap(), "{row}");
             // No sample of thirty is certain to be beyond p99.
             assert!(intervals[2][1].is_null(), "{row}");
@@ -38,7 +44,8 @@ fn json_has_every_expiry_and_whole_histograms() {
 
 #[test]
 fn text_has_the_ladder_and_a_verdict() {
-    let ran = schedlab(&["latency", "--loops", "40", "--cpus", "all", "--threads", "1", "--no-lock"]);
+    let ran =
+        schedlab(&["latency", "--loops", "40", "--cpus", "all", "--threads", "1", "--no-lock"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     for expected in
         ["policy other", "p50", "max", "cpu0", "all", "Half of 40 wakeups", "p90 needs 100 samples"]
@@ -74,7 +81,10 @@ struct File(std::path::PathBuf);
 
 impl File {
     fn named(name: &str) -> File {
-        File(schedlab_testing::temp_dir().join(format!("schedlab-latency-{}-{name}", std::process::id())))
+        File(
+            schedlab_testing::temp_dir()
+                .join(format!("schedlab-latency-{}-{name}", std::process::id())),
+        )
     }
     fn text(&self) -> &str {
         self.0.to_str().unwrap()
@@ -105,8 +115,12 @@ impl Drop for File {
 
 #[test]
 fn results_of_several_machines_are_one_table_and_one_page() {
-    let (first, second, page, whole) =
-        (File::measured("a.json"), File::measured("b.json"), File::named("m.html"), File::named("m.json"));
+    let (first, second, page, whole) = (
+        File::measured("a.json"),
+        File::measured("b.json"),
+        File::named("m.html"),
+        File::named("m.json"),
+    );
     let (a, b) = (format!("old={}", first.text()), format!("new={}", second.text()));
     let ran = schedlab(&["latency", "merge", &a, &b, "--report", page.text()]);
     assert_eq!(ran.code, 0, "{ran:?}");
@@ -124,8 +138,12 @@ fn results_of_several_machines_are_one_table_and_one_page() {
     let value: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(value["schema"], "schedlab-latency-matrix/1");
     assert_eq!(value["systems"].as_array().unwrap().len(), 2);
-    let rounds: Vec<usize> =
-        value["cells"].as_array().unwrap().iter().map(|c| c["rounds"].as_array().unwrap().len()).collect();
+    let rounds: Vec<usize> = value["cells"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| c["rounds"].as_array().unwrap().len())
+        .collect();
     assert_eq!(rounds, [1, 2]);
     // The files do not say what ran beside: no finding can be checked.
     assert_eq!(value["findings"].as_array().unwrap().len(), 0);
@@ -175,7 +193,10 @@ fn a_matrix_has_its_four_rows_beside_the_published_maxima() {
     let ran = schedlab(&arguments);
     if ran.code == 2 && ran.stderr.contains("CAP_SYS_NICE") {
         assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "CI runs as root");
-        super::skip("a_matrix_has_its_four_rows_beside_the_published_maxima", "no real-time policy here");
+        super::skip(
+            "a_matrix_has_its_four_rows_beside_the_published_maxima",
+            "no real-time policy here",
+        );
         return;
     }
     assert_eq!(ran.code, 0, "{ran:?}");
@@ -184,16 +205,23 @@ fn a_matrix_has_its_four_rows_beside_the_published_maxima() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|row| format!("{} {} {}", row["load"], row["policy"], row["article_max_ns"]).replace('"', ""))
+        .map(|row| {
+            format!("{} {} {}", row["load"], row["policy"], row["article_max_ns"]).replace('"', "")
+        })
         .collect();
     let published = ["9602000", "369000", "101095000", "446000"];
     assert_eq!(rows.len(), 4, "{rows:?}");
-    for (row, start) in rows.iter().zip(["idle other", "idle fifo:49", "loaded other", "loaded fifo:49"]) {
+    for (row, start) in
+        rows.iter().zip(["idle other", "idle fifo:49", "loaded other", "loaded fifo:49"])
+    {
         assert!(row.starts_with(start), "{rows:?}");
     }
     assert_eq!(value["findings"].as_array().unwrap().len(), 4);
     let realtime = value["systems"][0]["realtime"] == true;
-    assert!(realtime || rows.iter().zip(published).all(|(row, max)| row.ends_with(max)), "{rows:?}");
+    assert!(
+        realtime || rows.iter().zip(published).all(|(row, max)| row.ends_with(max)),
+        "{rows:?}"
+    );
     for cell in value["cells"].as_array().unwrap() {
         assert!(cell["rounds"][0]["samples"]["count"].as_u64().unwrap() >= 30, "{cell}");
     }

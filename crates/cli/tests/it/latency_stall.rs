@@ -1,5 +1,6 @@
-//! `schedlab latency` beside a planted stall: a thread of this test that is real-time and above the measuring one. Needs
-//! CAP_SYS_NICE (and perf tracepoints for the blame); skips by name without, which is a failure where CI=true.
+//! `schedlab latency` beside a planted stall: a thread of this test that is real-time and above the
+//! measuring one. Needs CAP_SYS_NICE (and perf tracepoints for the blame); skips by name without,
+//! which is a failure where CI=true.
 
 #![allow(clippy::print_stderr)] // a test that is skipped says its name
 
@@ -10,7 +11,8 @@ use schedlab_testing::settles;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Disturbances of 4 ms come as often as the hog on a bad machine: that all of so many tries meet one is as good as never.
+/// Disturbances of 4 ms come as often as the hog on a bad machine: that all of so many tries meet
+/// one is as good as never.
 const TRIES: u32 = 25;
 
 /// Below it and above it.
@@ -22,8 +24,8 @@ fn place() -> CpuId {
     affinity(0).unwrap().iter().next().unwrap()
 }
 
-/// Runs `work` while a thread of the test holds its CPU for `long` again and again; `None`: not allowed here. The thread ends
-/// when `work` does.
+/// Runs `work` while a thread of the test holds its CPU for `long` again and again; `None`: not
+/// allowed here. The thread ends when `work` does.
 fn beside_hog<T>(long: Duration, work: impl FnOnce() -> T) -> Option<T> {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -93,10 +95,13 @@ fn break_blames_a_planted_hog_by_name() {
         "--no-lock",
         "--json",
     ];
-    // Another program that holds the CPU for so long is named rightly, which proves nothing: the hog is named some time.
+    // Another program that holds the CPU for so long is named rightly, which proves nothing: the
+    // hog is named some time.
     let mut seen = String::new();
     for _ in 0..TRIES {
-        let Some(ran) = beside_hog(Duration::from_millis(5), || schedlab(&arguments)) else { return };
+        let Some(ran) = beside_hog(Duration::from_millis(5), || schedlab(&arguments)) else {
+            return;
+        };
         assert_eq!(ran.code, 1, "{ran:?}");
         let value: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
         if value["blame"].is_null() {
@@ -105,14 +110,20 @@ fn break_blames_a_planted_hog_by_name() {
             return;
         }
         let blame = &value["blame"];
-        let (total, parts) = (blame["total_ns"].as_u64().unwrap(), blame["parts"].as_array().unwrap());
+        let (total, parts) =
+            (blame["total_ns"].as_u64().unwrap(), blame["parts"].as_array().unwrap());
         let sum: u64 = parts.iter().map(|part| part["ns"].as_u64().unwrap()).sum();
         assert_eq!(sum, total, "the budget adds up: {blame}");
-        let by = |part: &&serde_json::Value| part["cause"] == "preempted" && part["who"] == "planted-hog";
+        let by = |part: &&serde_json::Value| {
+            part["cause"] == "preempted" && part["who"] == "planted-hog"
+        };
         let hog: u64 = parts.iter().filter(by).map(|part| part["ns"].as_u64().unwrap()).sum();
         if hog * 10 >= total * 9 {
             assert!(total > 3_000_000, "{blame}");
-            assert!(value["verdict"][0].as_str().unwrap().contains("preempted by planted-hog"), "{value}");
+            assert!(
+                value["verdict"][0].as_str().unwrap().contains("preempted by planted-hog"),
+                "{value}"
+            );
             return;
         }
         seen = blame.to_string();

@@ -1,4 +1,5 @@
-//! What `record` and `watch` hold while they record: the capabilities of each of their threads, from /proc.
+//! What `record` and `watch` hold while they record: the capabilities of each of their threads,
+//! from /proc.
 
 use super::{Folder, schedlab, skip};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
@@ -28,13 +29,14 @@ impl Running {
         Running(command.spawn().expect("the program starts"))
     }
 
-    /// Waits until every thread has given up what it does not need; returns the capabilities that each has.
+    /// Waits until every thread has given up what it does not need; returns the capabilities that
+    /// each has.
     fn settled(&mut self) -> Vec<u64> {
         let begun = Instant::now();
         loop {
             let threads = fs::read_dir(format!("/proc/{}/task", self.0.id())).expect("it runs");
-            let status =
-                threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("status")).ok());
+            let status = threads
+                .filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("status")).ok());
             let held: Vec<(bool, u64)> = status.filter_map(|status| read(&status)).collect();
             if !held.is_empty() && held.iter().all(|(settled, _)| *settled) {
                 return held.into_iter().map(|(_, held)| held).collect();
@@ -57,7 +59,9 @@ impl Running {
 
 /// Returns whether a thread has `no_new_privs`, and its permitted capabilities.
 fn read(status: &str) -> Option<(bool, u64)> {
-    let value = |name: &str| Some(status.lines().find_map(|line| line.strip_prefix(name))?.trim().to_owned());
+    let value = |name: &str| {
+        Some(status.lines().find_map(|line| line.strip_prefix(name))?.trim().to_owned())
+    };
     Some((value("NoNewPrivs:")? == "1", u64::from_str_radix(&value("CapPrm:")?, 16).ok()?))
 }
 
@@ -84,7 +88,10 @@ fn a_recorder_gives_up_what_it_does_not_need() {
     let (code, said) = own.end();
     assert!(matches!(code, Some(0 | 3)) && fs::metadata(&out).unwrap().len() > 0, "{said}");
     if !geteuid().is_root() {
-        return skip("a_recorder_gives_up_what_it_does_not_need", "only root has a capability to keep");
+        return skip(
+            "a_recorder_gives_up_what_it_does_not_need",
+            "only root has a capability to keep",
+        );
     }
     // A folder of another user, and a command.
     let other = folder.0.join("other");
@@ -92,13 +99,28 @@ fn a_recorder_gives_up_what_it_does_not_need() {
     std::os::unix::fs::chown(&other, Some(65_534), Some(65_534)).unwrap();
     let out = other.join("x.slt").display().to_string();
     let mut foreign = Running::start(&[&base[..], &[&out, "--", "sleep", "100"]].concat());
-    assert!(foreign.settled().iter().all(|held| *held == DAC_OVERRIDE | KILL), "{:?}", foreign.settled());
+    assert!(
+        foreign.settled().iter().all(|held| *held == DAC_OVERRIDE | KILL),
+        "{:?}",
+        foreign.settled()
+    );
     let (code, said) = foreign.end();
-    assert!(matches!(code, Some(0 | 3)) && fs::metadata(&out).unwrap().len() > 0, "{code:?} {said}");
+    assert!(
+        matches!(code, Some(0 | 3)) && fs::metadata(&out).unwrap().len() > 0,
+        "{code:?} {said}"
+    );
     // The command has what its user has.
     let out = folder.0.join("command.slt").display().to_string();
-    let ran =
-        schedlab(&["record", "--no-calibration", "-o", &out, "--", "grep", "CapPrm", "/proc/self/status"]);
+    let ran = schedlab(&[
+        "record",
+        "--no-calibration",
+        "-o",
+        &out,
+        "--",
+        "grep",
+        "CapPrm",
+        "/proc/self/status",
+    ]);
     let mine = fs::read_to_string("/proc/self/status").unwrap();
     let mine = mine.lines().find(|line| line.starts_with("CapPrm")).unwrap();
     assert!(ran.stdout.contains(mine), "{ran:?}");

@@ -1,7 +1,9 @@
-//! Real threads under schedlab schedulers. Needs root and the kernel's events; touches only threads that the tests start.
+//! Real threads under schedlab schedulers. Needs root and the kernel's events; touches only threads
+//! that the tests start.
 //!
-//! A guardian ends a driver that does not beat for 100 ms, as it must, and a hypervisor may take the CPU from it for so long: a
-//! run that was ended for that is repeated ([`settles`]). What must hold whatever happens is told to [`always`].
+//! A guardian ends a driver that does not beat for 100 ms, as it must, and a hypervisor may take
+//! the CPU from it for so long: a run that was ended for that is repeated ([`settles`]). What must
+//! hold whatever happens is told to [`always`].
 
 use crate::{Folder, Ran, ran, root};
 use schedlab_testing::{Turn, always, settles};
@@ -69,7 +71,8 @@ impl Drop for Children {
 /// Policy and CPUs of a thread as the kernel says now; `None`: it is gone.
 pub(super) fn state(pid: u32) -> Option<(i64, String)> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?.trim().to_owned();
+    let cpus =
+        status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?.trim().to_owned();
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The 41st field of the file is the policy: the 39th after the name.
     let policy = stat.rsplit_once(')')?.1.split_whitespace().nth(38)?.parse().ok()?;
@@ -131,7 +134,8 @@ fn two_hogs_take_turns() {
         .iter()
         .filter_map(|thread| thread["chosen_ns"].as_u64().filter(|ns| *ns > 100_000_000))
         .collect();
-    // A second in slices of 20 ms: neither is more than two slices ahead by more than the CPU was given away.
+    // A second in slices of 20 ms: neither is more than two slices ahead by more than the CPU was
+    // given away.
     assert!(hogs.len() == 2 && hogs[0].abs_diff(hogs[1]) < 150_000_000, "{hogs:?}");
     super::schema::fits("run", &run.stdout);
     let verified = schedlab(&folder, &["verify", &log]);
@@ -139,7 +143,10 @@ fn two_hogs_take_turns() {
     let verified = schedlab(&folder, &["verify", &log, "--json"]);
     super::schema::fits("verify", &verified.stdout);
     let rows = schedlab(&folder, &["verify", &log, "--format", "csv"]);
-    assert!(rows.stdout.starts_with("scheduler,") || rows.stdout.contains(",scheduler"), "{rows:?}");
+    assert!(
+        rows.stdout.starts_with("scheduler,") || rows.stdout.contains(",scheduler"),
+        "{rows:?}"
+    );
 }
 
 #[test]
@@ -154,8 +161,19 @@ fn an_edited_log_is_caught() {
     let path = log.display().to_string();
     // It ends by itself, when a task has run for certain.
     let script = "i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done; sleep 0.05; /bin/true";
-    let arguments =
-        ["run", "--scheduler", "fifo-centralized", "--for", "60s", "--log", &path, "--", "sh", "-c", script];
+    let arguments = [
+        "run",
+        "--scheduler",
+        "fifo-centralized",
+        "--for",
+        "60s",
+        "--log",
+        &path,
+        "--",
+        "sh",
+        "-c",
+        script,
+    ];
     let run = schedlab(&folder, &arguments);
     assert_eq!(run.code, 0, "{run:?}");
     let text = std::fs::read_to_string(&log).expect("it was written");
@@ -177,11 +195,14 @@ fn attach_and_detach() {
     let target = Children::start("while :; do :; done");
     let before = state(target.pid()).expect("it lives");
     let pid = target.pid().to_string();
-    let mut attached = command(&folder, &["attach", "--scheduler", "fifo-centralized", "--pid", &pid])
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("the program can be started");
-    wait_until("it is SCHED_FIFO", || state(target.pid()).is_some_and(|now| now.0 == 1 && now.1 == "0"));
+    let mut attached =
+        command(&folder, &["attach", "--scheduler", "fifo-centralized", "--pid", &pid])
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("the program can be started");
+    wait_until("it is SCHED_FIFO", || {
+        state(target.pid()).is_some_and(|now| now.0 == 1 && now.1 == "0")
+    });
     let detached = schedlab(&folder, &["detach"]);
     assert!(detached.code == 0 && detached.stdout.contains("gave everything back"), "{detached:?}");
     is_as_before(&target, &before);
@@ -197,18 +218,22 @@ fn whichever_process_is_killed_everything_is_given_back() {
         let target = Children::start("while :; do :; done");
         let before = state(target.pid()).expect("it lives");
         let pid = target.pid().to_string();
-        let mut attached = command(&folder, &["attach", "--scheduler", "rr:slice_ns=1ms", "--pid", &pid])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the program can be started");
+        let mut attached =
+            command(&folder, &["attach", "--scheduler", "rr:slice_ns=1ms", "--pid", &pid])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("the program can be started");
         std::thread::sleep(std::time::Duration::from_millis(delay_ms));
         attached.kill().expect("a child of this test");
         attached.wait().expect("a child of this test");
         wait_until("everything is as before", || state(target.pid()) == Some(before.clone()));
         let journals = || std::fs::read_dir(folder.0.join("run")).map_or(0, Iterator::count);
-        // A journal without a guardian (it was killed before that one watched) is what `restore` is for.
-        wait_until("the journal goes", || schedlab(&folder, &["restore"]).code == 0 && journals() <= round);
+        // A journal without a guardian (it was killed before that one watched) is what `restore` is
+        // for.
+        wait_until("the journal goes", || {
+            schedlab(&folder, &["restore"]).code == 0 && journals() <= round
+        });
     }
 }
 
@@ -220,13 +245,15 @@ fn one_process_is_given_back_and_the_other_goes_on() {
 
 fn one_of_two_is_given_back() {
     let folder = Folder::new("live-part");
-    let (first, second) = (Children::start("while :; do :; done"), Children::start("while :; do :; done"));
+    let (first, second) =
+        (Children::start("while :; do :; done"), Children::start("while :; do :; done"));
     let before = [first.pid(), second.pid()].map(|pid| state(pid).expect("it lives"));
     let pids = format!("{},{}", first.pid(), second.pid());
-    let mut attached = command(&folder, &["attach", "--scheduler", "rr:slice_ns=5ms", "--pid", &pids])
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("the program can be started");
+    let mut attached =
+        command(&folder, &["attach", "--scheduler", "rr:slice_ns=5ms", "--pid", &pids])
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("the program can be started");
     let managed = |pid: u32| state(pid).is_some_and(|(policy, _)| policy == 1);
     wait_until("both are managed", || managed(first.pid()) && managed(second.pid()));
     let stranger = schedlab(&folder, &["detach", "--pid", &std::process::id().to_string()]);
@@ -252,14 +279,17 @@ fn one_of_two_is_given_back() {
 
 /// The processes of a shell's children.
 pub(crate) fn children_of(pid: u32) -> Vec<u32> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let text =
+        std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
 }
 
-/// What a process started: its children, and of a holder, which is between a program and what it starts, the children.
+/// What a process started: its children, and of a holder, which is between a program and what it
+/// starts, the children.
 pub(crate) fn started_by(pid: u32) -> Vec<u32> {
     let is_holder = |pid: u32| {
-        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == "sched-holder")
+        std::fs::read_to_string(format!("/proc/{pid}/comm"))
+            .is_ok_and(|comm| comm.trim() == "sched-holder")
     };
     let own = |child: u32| if is_holder(child) { children_of(child) } else { vec![child] };
     children_of(pid).into_iter().flat_map(own).collect()
@@ -272,7 +302,9 @@ pub(crate) fn words_of(pid: u32) -> String {
 
 #[test]
 fn children_born_under_management_get_what_their_parent_had() {
-    let Some(_turn) = turn("children_born_under_management_get_what_their_parent_had") else { return };
+    let Some(_turn) = turn("children_born_under_management_get_what_their_parent_had") else {
+        return;
+    };
     settles(3, children_get_what_their_parent_had);
 }
 
@@ -306,7 +338,9 @@ fn children_get_what_their_parent_had() {
 
 fn folder_names(folder: &Folder) -> Vec<String> {
     let entries = std::fs::read_dir(folder.0.join("run")).expect("it was made");
-    entries.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned())).collect()
+    entries
+        .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
+        .collect()
 }
 
 #[test]
@@ -351,8 +385,19 @@ fn linux_is_told_who_woke_whom() {
     let folder = Folder::new("live-wakers");
     let log = folder.0.join("run.calls").display().to_string();
     let script = "yes | head -c 30000000 >/dev/null";
-    let arguments =
-        ["run", "--scheduler", "linux-6.18", "--for", "5s", "--log", &log, "--", "sh", "-c", script];
+    let arguments = [
+        "run",
+        "--scheduler",
+        "linux-6.18",
+        "--for",
+        "5s",
+        "--log",
+        &log,
+        "--",
+        "sh",
+        "-c",
+        script,
+    ];
     let run = schedlab(&folder, &arguments);
     assert_eq!(run.code, 0, "{run:?}");
     let text = std::fs::read_to_string(&log).expect("it was written");
@@ -366,8 +411,9 @@ fn capabilities(pid: u32) -> Vec<(String, u64)> {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let of = |path: std::path::PathBuf| {
         let status = std::fs::read_to_string(path.join("status")).ok()?;
-        let value =
-            |key: &str| Some(status.lines().find_map(|line| line.strip_prefix(key))?.trim().to_owned());
+        let value = |key: &str| {
+            Some(status.lines().find_map(|line| line.strip_prefix(key))?.trim().to_owned())
+        };
         Some((value("Name:")?, u64::from_str_radix(&value("CapEff:")?, 16).ok()?))
     };
     threads.filter_map(|entry| of(entry.ok()?.path())).collect()
@@ -388,14 +434,18 @@ fn the_driver_gives_up() {
         .spawn()
         .expect("the program can be started");
     wait_until("it is managed", || state(target.pid()).is_some_and(|(policy, _)| policy == 1));
-    let (nice, lock, perfmon, kill, see) = (1_u64 << 23, 1_u64 << 14, 1_u64 << 38, 1_u64 << 5, 1_u64 << 19);
+    let (nice, lock, perfmon, kill, see) =
+        (1_u64 << 23, 1_u64 << 14, 1_u64 << 38, 1_u64 << 5, 1_u64 << 19);
     let seen = capabilities(attached.id());
     for (name, most) in [
         ("sched-agent", nice | lock),
         ("sched-detector", nice | lock),
         ("sched-supervise", nice | lock | perfmon | kill | see),
     ] {
-        let found = seen.iter().find(|(comm, _)| comm == name).unwrap_or_else(|| panic!("{name}: {seen:?}"));
+        let found = seen
+            .iter()
+            .find(|(comm, _)| comm == name)
+            .unwrap_or_else(|| panic!("{name}: {seen:?}"));
         assert_eq!(found.1 & !most, 0, "{name} has more than it needs: {:x}", found.1);
     }
     assert_eq!(schedlab(&folder, &["detach"]).code, 0);
@@ -404,14 +454,17 @@ fn the_driver_gives_up() {
 
 #[test]
 fn threads_and_children_that_come_and_go_are_taken_and_given_back() {
-    let Some(_turn) = turn("threads_and_children_that_come_and_go_are_taken_and_given_back") else { return };
+    let Some(_turn) = turn("threads_and_children_that_come_and_go_are_taken_and_given_back") else {
+        return;
+    };
     settles(3, threads_and_children_come_and_go);
 }
 
 fn threads_and_children_come_and_go() {
     let folder = Folder::new("live-forks");
     let script = "i=0; while [ $i -lt 100 ]; do /bin/true & i=$((i+1)); done; wait";
-    let arguments = ["run", "--scheduler", "layers", "--for", "120s", "--json", "--", "sh", "-c", script];
+    let arguments =
+        ["run", "--scheduler", "layers", "--for", "120s", "--json", "--", "sh", "-c", script];
     let run = schedlab(&folder, &arguments);
     assert_eq!(run.code, 0, "{run:?}");
     let left = schedlab(&folder, &["status"]);
@@ -429,8 +482,10 @@ fn killed_at_random_moments_nothing_is_left() {
     let Some(_turn) = turn("killed_at_random_moments_nothing_is_left") else { return };
     let script = root().join("experiments/live_kills.py");
     let mut python = Command::new("python3");
-    let output =
-        python.arg(script).args(["--rounds", "25", "--binary", env!("CARGO_BIN_EXE_schedlab")]).output();
+    let output = python
+        .arg(script)
+        .args(["--rounds", "25", "--binary", env!("CARGO_BIN_EXE_schedlab")])
+        .output();
     let Ok(output) = output else {
         assert!(std::env::var_os("CI").is_none(), "CI has python3");
         crate::skip("killed_at_random_moments_nothing_is_left", "python3 is missing");
@@ -446,7 +501,8 @@ fn an_ordinary_user_is_told_what_is_missing() {
     // Where a user without rights can reach both.
     let folder = Folder::new("live-user");
     let program = folder.0.join("schedlab");
-    std::fs::copy(env!("CARGO_BIN_EXE_schedlab"), &program).expect("the temporary folder is writable");
+    std::fs::copy(env!("CARGO_BIN_EXE_schedlab"), &program)
+        .expect("the temporary folder is writable");
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&folder.0, open).expect("a file of this test");
     let rooms = folder.0.join("rooms");
@@ -454,7 +510,15 @@ fn an_ordinary_user_is_told_what_is_missing() {
     std::os::unix::fs::chown(&rooms, Some(65_534), Some(65_534)).expect("root");
     let as_other_user = |arguments: &[&str]| {
         let mut command = Command::new("setpriv");
-        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all", "--"]);
+        command.args([
+            "--reuid",
+            "65534",
+            "--regid",
+            "65534",
+            "--clear-groups",
+            "--inh-caps=-all",
+            "--",
+        ]);
         command.arg(&program).args(arguments).current_dir("/").stdin(Stdio::null());
         ran(command.env("SCHEDLAB_RUN_DIR", rooms.join("run")).env("HOME", "/"))
     };
@@ -471,7 +535,10 @@ fn an_ordinary_user_is_told_what_is_missing() {
         assert!(refused.code == 2 && said, "{arguments:?}: {refused:?}");
     }
     let matrix = as_other_user(&["list", "schedulers", "--live"]);
-    assert!(matrix.code == 0 && matrix.stdout.contains("no: to know when tasks wake"), "{matrix:?}");
+    assert!(
+        matrix.code == 0 && matrix.stdout.contains("no: to know when tasks wake"),
+        "{matrix:?}"
+    );
     for (arguments, word) in [
         (&["status"][..], "nothing is managed"),
         (&["restore"], "nothing has to be given back"),
@@ -491,28 +558,70 @@ fn what_cannot_be_run_is_refused_by_name() {
     let folder = Folder::new("live-refused");
     let recording = root().join("recordings/hackbench.slt").display().to_string();
     let all = schedlab_host::machine().online.to_string();
-    let (cannot, own) = (format!("CPUs {all} cannot all be managed"), std::process::id().to_string());
+    let (cannot, own) =
+        (format!("CPUs {all} cannot all be managed"), std::process::id().to_string());
     for (arguments, word) in [
         (vec!["run", "--scheduler", "lottery", "--", "true"], "unknown scheduler `lottery`"),
-        (vec!["run", "--scheduler", "rr", "--cpus", &all, "--", "true"], "one CPU must stay unmanaged"),
+        (
+            vec!["run", "--scheduler", "rr", "--cpus", &all, "--", "true"],
+            "one CPU must stay unmanaged",
+        ),
         (vec!["run", "--scheduler", "rr", "--cpus", &all, "--", "true"], cannot.as_str()),
-        (vec!["attach", "--scheduler", "rr", "--cpus", &all, "--pid", &own], "cannot all be managed"),
-        (vec!["run", "--scheduler", "rr", "--cpus", "400", "--", "true"], "CPU 400 cannot be managed"),
+        (
+            vec!["attach", "--scheduler", "rr", "--cpus", &all, "--pid", &own],
+            "cannot all be managed",
+        ),
+        (
+            vec!["run", "--scheduler", "rr", "--cpus", "400", "--", "true"],
+            "CPU 400 cannot be managed",
+        ),
         (vec!["run", "--scheduler", "rr", "--task", "x", "--", "true"], "NAME=POLICY"),
         (vec!["attach", "--scheduler", "rr", "--pid", "8388609"], "no thread 8388609"),
-        // Built without it, or on a kernel without it: either is said by name, and the command does not start.
-        (vec!["run", "--driver", "sched-ext", "--scheduler", "rr", "--", "true"], "--driver sched-ext"),
+        // Built without it, or on a kernel without it: either is said by name, and the command does
+        // not start.
         (
-            vec!["confirm", "--driver", "both", "--scheduler", "rr", "--scheduler", "layers", "--", "yes"],
+            vec!["run", "--driver", "sched-ext", "--scheduler", "rr", "--", "true"],
+            "--driver sched-ext",
+        ),
+        (
+            vec![
+                "confirm",
+                "--driver",
+                "both",
+                "--scheduler",
+                "rr",
+                "--scheduler",
+                "layers",
+                "--",
+                "yes",
+            ],
             "--driver sched-ext",
         ),
         (vec!["verify", "README.md"], "line 1"),
-        (vec!["run", "--scheduler", "rr", "--", "/no/such"], "cannot start `/no/such`: No such file"),
-        (vec!["confirm", "--scheduler", "rr", "--", "/etc/passwd"], "cannot start `/etc/passwd`: Permission"),
-        (vec!["confirm", "--driver", "both", "--scheduler", "rr,layers", "--", "true"], "--driver sched-ext"),
-        (vec!["confirm", "--driver", "sched-ext", "--scheduler", "rr", "--", "true"], "--driver sched-ext"),
-        (vec!["confirm", "--scheduler", "rr,,layers", "--", "true"], "a comma has no scheduler beside it"),
-        (vec!["confirm", "--scheduler", "rr,lottery", "--", "sleep", "5"], "unknown scheduler `lottery`"),
+        (
+            vec!["run", "--scheduler", "rr", "--", "/no/such"],
+            "cannot start `/no/such`: No such file",
+        ),
+        (
+            vec!["confirm", "--scheduler", "rr", "--", "/etc/passwd"],
+            "cannot start `/etc/passwd`: Permission",
+        ),
+        (
+            vec!["confirm", "--driver", "both", "--scheduler", "rr,layers", "--", "true"],
+            "--driver sched-ext",
+        ),
+        (
+            vec!["confirm", "--driver", "sched-ext", "--scheduler", "rr", "--", "true"],
+            "--driver sched-ext",
+        ),
+        (
+            vec!["confirm", "--scheduler", "rr,,layers", "--", "true"],
+            "a comma has no scheduler beside it",
+        ),
+        (
+            vec!["confirm", "--scheduler", "rr,lottery", "--", "sleep", "5"],
+            "unknown scheduler `lottery`",
+        ),
         (vec!["confirm", "--scheduler", "rr"], "say what to run, after `--`"),
         (vec!["confirm", recording.as_str(), "--scheduler", "rr"], "was made with: hackbench"),
     ] {
@@ -527,6 +636,9 @@ fn what_cannot_be_run_is_refused_by_name() {
         && std::fs::read_to_string("/proc/2/comm").is_ok_and(|comm| comm.trim() == "kthreadd")
     {
         let refused = schedlab(&folder, &["attach", "--scheduler", "rr", "--pid", "2"]);
-        assert!(refused.code == 2 && refused.stderr.contains("belongs to the kernel"), "{refused:?}");
+        assert!(
+            refused.code == 2 && refused.stderr.contains("belongs to the kernel"),
+            "{refused:?}"
+        );
     }
 }

@@ -24,7 +24,8 @@ fn chosen(report: &Value, name: &str) -> u64 {
     of_name.filter_map(|thread| thread["chosen_ns"].as_u64()).sum()
 }
 
-/// Pitfall 2: a thread that yields is alone at its priority, so no agent hears of it. It goes on, and the task that waits for it waits.
+/// Pitfall 2: a thread that yields is alone at its priority, so no agent hears of it. It goes on,
+/// and the task that waits for it waits.
 #[test]
 fn a_yield_is_not_seen_and_the_yielding_thread_goes_on() {
     let Some(_turn) = turn("a_yield_is_not_seen_and_the_yielding_thread_goes_on") else { return };
@@ -70,15 +71,18 @@ open(sys.argv[1], 'w').write(str(yields))
     let yields: u64 =
         std::fs::read_to_string(&yielder).expect("it came to its end").parse().expect("a number");
     assert!(yields > 1_000, "{yields}");
-    // The other one wanted the CPU all the while. (The kernel gives it some in yield windows; the scheduler never chose it then.)
+    // The other one wanted the CPU all the while. (The kernel gives it some in yield windows; the
+    // scheduler never chose it then.)
     let threads = report["threads"].as_array().expect("threads");
-    let own = threads.iter().filter_map(|thread| thread["chosen_ns"].as_u64()).max().expect("threads");
+    let own =
+        threads.iter().filter_map(|thread| thread["chosen_ns"].as_u64()).max().expect("threads");
     let other = chosen(&report, "sh");
     assert!(own > 400_000_000 && other < own / 4, "{own} {other}: {report}");
 }
 
-/// Pitfall 6: the owner of a lock waits behind a thread of a better layer for ever, and with it the task that wants the lock.
-/// `--starve-after` bounds it: both are given back to the kernel, and come to their ends.
+/// Pitfall 6: the owner of a lock waits behind a thread of a better layer for ever, and with it the
+/// task that wants the lock. `--starve-after` bounds it: both are given back to the kernel, and
+/// come to their ends.
 #[test]
 fn a_lock_whose_owner_waits_is_free_in_the_end() {
     let Some(_turn) = turn("a_lock_whose_owner_waits_is_free_in_the_end") else { return };
@@ -157,8 +161,8 @@ impl Drop for Group {
     }
 }
 
-/// Pitfall 11: what the control group of a thread forbids is refused with the call, the thread and the reason, and nothing is
-/// changed.
+/// Pitfall 11: what the control group of a thread forbids is refused with the call, the thread and
+/// the reason, and nothing is changed.
 #[test]
 fn what_a_control_group_forbids_is_refused_with_the_reason() {
     let test = "what_a_control_group_forbids_is_refused_with_the_reason";
@@ -169,7 +173,8 @@ fn what_a_control_group_forbids_is_refused_with_the_reason() {
         group.take(target.pid());
         let before = state(target.pid());
         let pid = target.pid().to_string();
-        let refused = schedlab(&folder, &["attach", "--scheduler", "rr", "--cpus", "0", "--pid", &pid]);
+        let refused =
+            schedlab(&folder, &["attach", "--scheduler", "rr", "--cpus", "0", "--pid", &pid]);
         assert_eq!(refused.code, 2, "{refused:?}");
         for word in words.iter().copied().chain([pid.as_str(), "(sh)"]) {
             assert!(refused.stderr.contains(word), "{word}: {refused:?}");
@@ -177,20 +182,23 @@ fn what_a_control_group_forbids_is_refused_with_the_reason() {
         assert_eq!(state(target.pid()), before);
         assert_eq!(schedlab(&folder, &["status"]).stdout, "nothing is managed\n");
     };
-    let Some(elsewhere) = Group::new("cpuset", &[("cpuset.cpus", "1"), ("cpuset.mems", "0")]) else {
+    let Some(elsewhere) = Group::new("cpuset", &[("cpuset.cpus", "1"), ("cpuset.mems", "0")])
+    else {
         assert!(std::env::var_os("CI").is_none(), "{test}: CI has control groups of version 1");
         crate::skip(test, "needs cpuset of control groups, version 1");
         return;
     };
     refused(&elsewhere, &["sched_setaffinity", "os error 22", "cpuset"]);
-    // A new group has no real-time budget, where the kernel keeps such a thing at all (CONFIG_RT_GROUP_SCHED).
+    // A new group has no real-time budget, where the kernel keeps such a thing at all
+    // (CONFIG_RT_GROUP_SCHED).
     let Some(poor) = Group::new("cpu", &[]) else { return };
     if poor.0.join("cpu.rt_runtime_us").exists() {
         refused(&poor, &["sched_setattr", "os error 1", "CONFIG_RT_GROUP_SCHED"]);
     }
 }
 
-/// A thread that is gone between its being listed and its being changed is no error, however many there are.
+/// A thread that is gone between its being listed and its being changed is no error, however many
+/// there are.
 #[test]
 fn threads_that_end_while_they_are_taken_on_are_no_error() {
     let Some(_turn) = turn("threads_that_end_while_they_are_taken_on_are_no_error") else { return };
@@ -212,15 +220,19 @@ fn threads_that_end_are_no_error() {
     }
 }
 
-/// A name that a thread gives itself makes no event that is followed: the report has it all the same.
+/// A name that a thread gives itself makes no event that is followed: the report has it all the
+/// same.
 #[test]
 fn a_thread_that_renames_itself_is_reported_by_its_last_name() {
-    let Some(_turn) = turn("a_thread_that_renames_itself_is_reported_by_its_last_name") else { return };
+    let Some(_turn) = turn("a_thread_that_renames_itself_is_reported_by_its_last_name") else {
+        return;
+    };
     settles(3, || {
         let folder = Folder::new("live-rename");
         // It is managed by its first name for half a second, and lives when the time is over.
         let script = "sleep 0.5; printf later >/proc/$$/comm; sleep 3; :";
-        let arguments = ["run", "--scheduler", "rr", "--for", "2s", "--json", "--", "sh", "-c", script];
+        let arguments =
+            ["run", "--scheduler", "rr", "--for", "2s", "--json", "--", "sh", "-c", script];
         let run = ran(&mut command(&folder, &arguments));
         assert_eq!(run.code, 0, "{run:?}");
         let result: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
@@ -234,8 +246,8 @@ fn a_thread_that_renames_itself_is_reported_by_its_last_name() {
     });
 }
 
-/// A real-time thread of another program keeps the CPU that shall be managed: that is refused by its name, where it once hung
-/// until that thread ended.
+/// A real-time thread of another program keeps the CPU that shall be managed: that is refused by
+/// its name, where it once hung until that thread ended.
 #[test]
 fn a_cpu_that_another_real_time_thread_keeps_is_refused() {
     let Some(_turn) = turn("a_cpu_that_another_real_time_thread_keeps_is_refused") else { return };
@@ -248,8 +260,14 @@ fn a_cpu_that_another_real_time_thread_keeps_is_refused() {
     let pid = hog.pid();
     drop(hog);
     let says = |text: &str| run.stderr.contains(text);
-    assert!(run.code == 2 && says("CPU 0 gave a thread of SCHED_FIFO 5 nothing for 3000 ms"), "{run:?}");
-    assert!(says(&format!("thread {pid} (sh) has fifo:50")) && says("manage other CPUs (--cpus)"), "{run:?}");
+    assert!(
+        run.code == 2 && says("CPU 0 gave a thread of SCHED_FIFO 5 nothing for 3000 ms"),
+        "{run:?}"
+    );
+    assert!(
+        says(&format!("thread {pid} (sh) has fifo:50")) && says("manage other CPUs (--cpus)"),
+        "{run:?}"
+    );
     let left = schedlab(&folder, &["status"]);
     assert_eq!(left.stdout, "nothing is managed\n");
 }

@@ -1,4 +1,5 @@
-//! Two hogs on one CPU: the turns that perf(1) records under the live driver beside those of the simulator.
+//! Two hogs on one CPU: the turns that perf(1) records under the live driver beside those of the
+//! simulator.
 
 use super::live::turn;
 use super::{Folder, skip};
@@ -28,11 +29,13 @@ struct Turns {
     count: usize,
 }
 
-/// In a yield window (6 ms of each 100 ms) the kernel may let the other hog run, too, though it is SCHED_IDLE then: for a tick or
-/// two, when it finds that the chosen one has had more than its share. That ends no turn of the scheduler's.
+/// In a yield window (6 ms of each 100 ms) the kernel may let the other hog run, too, though it is
+/// SCHED_IDLE then: for a tick or two, when it finds that the chosen one has had more than its
+/// share. That ends no turn of the scheduler's.
 const GIFT: Ns = Ns::from_ms(7);
 
-/// A turn ends when the other one begins and goes on for longer than a yield window; who else ran in between does not count.
+/// A turn ends when the other one begins and goes on for longer than a yield window; who else ran
+/// in between does not count.
 fn turns(stretches: &[Stretch]) -> Turns {
     let whole = joined(stretches.iter().map(|one| (one.who, one.to.saturating_sub(one.from))));
     // The time of an interruption is no task's.
@@ -65,13 +68,15 @@ fn joined(stretches: impl Iterator<Item = (u32, Ns)>) -> Vec<(u32, Ns)> {
 }
 
 fn simulated(scheduler: &str, length: Ns) -> Turns {
-    let scheduler = registry::build(&scheduler.parse().expect("a scheduler"), 1).expect("it exists");
+    let scheduler =
+        registry::build(&scheduler.parse().expect("a scheduler"), 1).expect("it exists");
     let tasks = ["a", "b"].map(|name| TaskSpec::new(name, Program::hog())).to_vec();
     let workload = Workload { tasks, ..Workload::default() };
     let mut events: Vec<SchedEvent> = Vec::new();
     // The tick of this kernel: old schedulers count in ticks.
     let machine = Machine { hz: schedlab_host::machine().hz, ..Machine::flat(1) };
-    run(&machine, &workload, &*scheduler, &RunOptions::for_time(length), &mut events).expect("a clean run");
+    run(&machine, &workload, &*scheduler, &RunOptions::for_time(length), &mut events)
+        .expect("a clean run");
     let switches = events.iter().filter_map(|event| match event.kind {
         EventKind::Switch { next, .. } => Some((event.at, next.map(|task| task.0))),
         _ => None,
@@ -96,7 +101,8 @@ fn stretches(switches: impl Iterator<Item = (Ns, Option<u32>)>, end: Ns) -> Vec<
 fn switch(line: &str, name: &str) -> Option<(Ns, Option<u32>)> {
     let (time, rest) = line.trim().split_once(": sched:sched_switch:")?;
     let (seconds, micros) = time.trim().split_once('.')?;
-    let at = seconds.parse::<u64>().ok()? * 1_000_000_000 + format!("{micros:0<9}").parse::<u64>().ok()?;
+    let at = seconds.parse::<u64>().ok()? * 1_000_000_000
+        + format!("{micros:0<9}").parse::<u64>().ok()?;
     let next = rest.split_once("next_comm=")?.1;
     let (comm, next) = next.split_once(" next_pid=")?;
     let pid = next.split_whitespace().next()?.parse().ok()?;
@@ -106,31 +112,42 @@ fn switch(line: &str, name: &str) -> Option<(Ns, Option<u32>)> {
 /// What perf saw of two hogs under `schedlab run`.
 fn recorded(folder: &Folder, scheduler: &str) -> Option<Turns> {
     let data = folder.0.join("perf.data");
-    // A name of its own: others may run yes(1), too. When a guardian ends the driver (a hypervisor may take the CPU from
-    // it for too long), its command goes on: that must end by itself and hold no end of perf's output.
+    // A name of its own: others may run yes(1), too. When a guardian ends the driver (a hypervisor
+    // may take the CPU from it for too long), its command goes on: that must end by itself and hold
+    // no end of perf's output.
     let hog = folder.0.join(HOG);
-    let script = format!("for i in 1 2; do timeout --foreground 20 {HOG} >/dev/null 2>&1 & done; wait");
+    let script =
+        format!("for i in 1 2; do timeout --foreground 20 {HOG} >/dev/null 2>&1 & done; wait");
     let _ = std::fs::remove_file(&hog);
     std::fs::copy("/usr/bin/yes", &hog).expect("coreutils");
     let path = format!("{}:/usr/bin:/bin", folder.0.display());
     // The other hog waits for as long as a turn lasts.
     let patience = ["--starve-after", "1s"];
-    let arguments =
-        [&["run", "--scheduler", scheduler][..], &patience, &["--for", "4s", "--", "sh", "-c", &script]];
+    let arguments = [
+        &["run", "--scheduler", scheduler][..],
+        &patience,
+        &["--for", "4s", "--", "sh", "-c", &script],
+    ];
     let arguments = arguments.concat();
     // perf(1) starts it, so that nothing comes before perf is ready, however busy the machine is.
     let mut perf = Command::new("perf");
     perf.args(["record", "-q", "-e", "sched:sched_switch", "-C", "0", "-o"]).arg(&data).arg("--");
-    perf.arg(env!("CARGO_BIN_EXE_schedlab")).args(arguments).env("SCHEDLAB_RUN_DIR", folder.0.join("run"));
-    let recorded = perf.env("PATH", path).stdin(Stdio::null()).stdout(Stdio::null()).output().ok()?;
+    perf.arg(env!("CARGO_BIN_EXE_schedlab"))
+        .args(arguments)
+        .env("SCHEDLAB_RUN_DIR", folder.0.join("run"));
+    let recorded =
+        perf.env("PATH", path).stdin(Stdio::null()).stdout(Stdio::null()).output().ok()?;
     assert!(recorded.status.success(), "{scheduler}: {recorded:?}");
-    let script =
-        Command::new("perf").args(["script", "-F", "time,event,trace", "--ns", "-i"]).arg(&data).output();
+    let script = Command::new("perf")
+        .args(["script", "-F", "time,event,trace", "--ns", "-i"])
+        .arg(&data)
+        .output();
     let text = String::from_utf8_lossy(&script.expect("perf was there").stdout).into_owned();
     let switches: Vec<_> = text.lines().filter_map(|line| switch(line, HOG)).collect();
     // While they come up, and while they are given back, they are the kernel's.
     let begin = switches.iter().find(|(_, next)| next.is_some())?.0 + Ns::from_ms(300);
-    let steady = switches.into_iter().filter(|(at, _)| (begin..begin + Ns::from_ms(1_600)).contains(at));
+    let steady =
+        switches.into_iter().filter(|(at, _)| (begin..begin + Ns::from_ms(1_600)).contains(at));
     Some(turns(&stretches(steady, begin + Ns::from_ms(1_600))))
 }
 
@@ -146,9 +163,13 @@ fn turns_of_two_hogs_agree_with_the_simulators() {
             let predicted = simulated(scheduler, Ns::from_ms(1_600));
             eprintln!("{scheduler}: by perf {live:?}, simulated {predicted:?}");
             let off = (live.median_ms - predicted.median_ms).abs() / predicted.median_ms;
-            // In a yield window the chosen one goes on in the fair class: turns of any length stay whole.
+            // In a yield window the chosen one goes on in the fair class: turns of any length stay
+            // whole.
             assert!(off < 0.15, "{scheduler}: by perf {live:?}, simulated {predicted:?}");
-            assert!((live.share - predicted.share).abs() < 0.08, "{scheduler}: {live:?}, {predicted:?}");
+            assert!(
+                (live.share - predicted.share).abs() < 0.08,
+                "{scheduler}: {live:?}, {predicted:?}"
+            );
             assert!(live.count > 10, "{scheduler}: {live:?}");
             true
         });

@@ -1,4 +1,5 @@
-//! Work of more than a second shows progress on a terminal and ends at once on Ctrl-C, also inside one program that has no end.
+//! Work of more than a second shows progress on a terminal and ends at once on Ctrl-C, also inside
+//! one program that has no end.
 
 use super::Folder;
 use super::terminal::Terminal;
@@ -27,9 +28,12 @@ fn progress_comes_and_ctrl_c_ends_it() {
         let file = folder.write(&format!("{name}.toml"), scenario(programs, "23h"));
         for command in ["compare", "show", "tune --goal \"a share\" --space \"a nice=0,5\""] {
             let (verb, rest) = command.split_once(' ').unwrap_or((command, ""));
-            let mut terminal = match Terminal::run(&folder.0, &format!("{verb} {file} {rest}"), &[]) {
+            let mut terminal = match Terminal::run(&folder.0, &format!("{verb} {file} {rest}"), &[])
+            {
                 Some(terminal) => terminal,
-                None => return eprintln!("SKIPPED progress_comes_and_ctrl_c_ends_it: no script(1)"),
+                None => {
+                    return eprintln!("SKIPPED progress_comes_and_ctrl_c_ends_it: no script(1)");
+                }
             };
             assert!(terminal.shows("Ctrl-C ends it"), "{name} {command}: {}", terminal.text());
             let pressed = Instant::now();

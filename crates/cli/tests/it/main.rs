@@ -83,7 +83,10 @@ fn ran(command: &mut Command) -> Ran {
 
 /// The repository.
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository is there")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .expect("the repository is there")
 }
 
 /// The files of a folder with this ending, sorted.
@@ -101,7 +104,8 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Folder {
-        let path = schedlab_testing::temp_dir().join(format!("schedlab-{name}-{}", std::process::id()));
+        let path =
+            schedlab_testing::temp_dir().join(format!("schedlab-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).expect("the temporary folder is writable");
         Folder(path)

@@ -6,15 +6,26 @@ use std::process::{Command, Stdio};
 
 #[test]
 fn every_command_has_examples() {
-    for command in
-        ["record", "compare", "show", "list", "import", "doctor", "generate", "explain", "completions", "man"]
-    {
+    for command in [
+        "record",
+        "compare",
+        "show",
+        "list",
+        "import",
+        "doctor",
+        "generate",
+        "explain",
+        "completions",
+        "man",
+    ] {
         let ran = schedlab(&[command, "--help"]);
         assert_eq!(ran.code, 0);
         assert!(ran.stdout.contains("Examples:\n  "), "{command}: {}", ran.stdout);
     }
     assert!(
-        schedlab(&["--help"]).stdout.contains("Exit codes: 0 done, 1 an expectation failed, 2 bad input")
+        schedlab(&["--help"])
+            .stdout
+            .contains("Exit codes: 0 done, 1 an expectation failed, 2 bad input")
     );
 }
 
@@ -53,7 +64,8 @@ fn json_has_the_schema_and_the_numbers_of_the_table() {
     let study = schedlab(&["compare", &path, "--json"]).stdout;
     let study: schedlab_study::result::Study = serde_json::from_str(&study).unwrap();
     assert_eq!(study.schema, schedlab_study::result::SCHEMA);
-    let yes = study.rows[0].find(schedlab_study::measurements::Kind::Class, "yes").expect("it runs");
+    let yes =
+        study.rows[0].find(schedlab_study::measurements::Kind::Class, "yes").expect("it runs");
     let share = yes.cell("share".parse().unwrap()).unwrap().value;
     assert!((share.median - 1.0 / 3.0).abs() < 0.002 && share.low == share.high, "{share:?}");
     let table = schedlab(&["compare", &path]).stdout;
@@ -84,7 +96,10 @@ fn no_line_is_wider_than_the_terminal() {
         (&["show", recording][..], "latency p99"),
         (&["show", recording, "--latency"], "wakeup p99"),
         (&["show", recording, "--slices"], "slice max"),
-        (&["compare", recording, "--seeds", "1", "--variant", "idle: sysbench policy=idle"], "CPU share"),
+        (
+            &["compare", recording, "--seeds", "1", "--variant", "idle: sysbench policy=idle"],
+            "CPU share",
+        ),
         (&["diff", recording, recording], ""),
         (&["doctor"], ""),
         (&["explain"], ""),
@@ -95,14 +110,20 @@ fn no_line_is_wider_than_the_terminal() {
             let ran = ran(&mut command);
             // A command that is to be copied, a path or a setting of the kernel is one word.
             let can_break = |line: &&str| {
-                line.trim().contains("  ") || line.split_whitespace().all(|word| word.chars().count() < 30)
+                line.trim().contains("  ")
+                    || line.split_whitespace().all(|word| word.chars().count() < 30)
             };
-            let wide = ran.stdout.lines().filter(|line| line.chars().count() > width).find(can_break);
+            let wide =
+                ran.stdout.lines().filter(|line| line.chars().count() > width).find(can_break);
             let copied = wide.is_some_and(|line| {
                 line.contains("lift: ") || line.contains(" = ") || line.contains("$(pgrep ")
             });
             assert!(wide.is_none() || copied, "{arguments:?} at {width}: {wide:?}");
-            assert!(ran.stdout.contains(stays), "{arguments:?} at {width} has no {stays}: {}", ran.stdout);
+            assert!(
+                ran.stdout.contains(stays),
+                "{arguments:?} at {width} has no {stays}: {}",
+                ran.stdout
+            );
         }
     }
 }
@@ -112,15 +133,21 @@ fn no_line_is_wider_than_the_terminal() {
 fn no_two_columns_have_one_name() {
     let recording = "recordings/redis-other-other-closed8.slt";
     for entry in schedlab_trace::analysis::show::ALL {
-        let option =
-            if entry.takes.is_some() { format!("--{}=3", entry.name) } else { format!("--{}", entry.name) };
+        let option = if entry.takes.is_some() {
+            format!("--{}=3", entry.name)
+        } else {
+            format!("--{}", entry.name)
+        };
         let mut command = Command::new(env!("CARGO_BIN_EXE_schedlab"));
         command.args(["show", recording, &option]).env("COLUMNS", "400").current_dir(root());
         let ran = ran(&mut command);
-        for line in
-            ran.stdout.lines().filter(|line| line.starts_with("  task ") || line.starts_with("  CPU "))
+        for line in ran
+            .stdout
+            .lines()
+            .filter(|line| line.starts_with("  task ") || line.starts_with("  CPU "))
         {
-            let heads: Vec<&str> = line.split("  ").map(str::trim).filter(|head| !head.is_empty()).collect();
+            let heads: Vec<&str> =
+                line.split("  ").map(str::trim).filter(|head| !head.is_empty()).collect();
             let mut once = heads.clone();
             once.sort_unstable();
             once.dedup();
@@ -131,16 +158,45 @@ fn no_two_columns_have_one_name() {
 
 #[test]
 fn a_scan_is_a_table_and_a_curve() {
-    let ran = schedlab(&["compare", "recordings/two-yes.slt", "--seeds", "1", "--scan", "yes nice=0..12"]);
+    let ran = schedlab(&[
+        "compare",
+        "recordings/two-yes.slt",
+        "--seeds",
+        "1",
+        "--scan",
+        "yes nice=0..12",
+    ]);
     assert!([0, 3].contains(&ran.code), "{ran:?}");
     assert!(ran.stdout.contains("over yes nice") && ran.stdout.contains('█'), "{}", ran.stdout);
-    assert!(ran.stdout.contains("of 14 rows are shown"), "thirteen values and the recording: {}", ran.stdout);
+    assert!(
+        ran.stdout.contains("of 14 rows are shown"),
+        "thirteen values and the recording: {}",
+        ran.stdout
+    );
     // Hogs that never sleep have no latency: the curve is of what the verdict is about.
-    let hogs = schedlab(&["compare", "two-hogs", "--scheduler", "linux-6.18", "--scan", "yes-2 nice=0,5,10"]);
+    let hogs = schedlab(&[
+        "compare",
+        "two-hogs",
+        "--scheduler",
+        "linux-6.18",
+        "--scan",
+        "yes-2 nice=0,5,10",
+    ]);
     assert!(hogs.stdout.contains("yes-1, CPU share over yes-2 nice"), "{}", hogs.stdout);
-    let all =
-        schedlab(&["compare", "recordings/two-yes.slt", "--seeds", "1", "--scan", "yes nice=0..12", "--all"]);
-    assert!(!all.stdout.contains("rows are shown") && all.stdout.contains("yes nice=12"), "{}", all.stdout);
+    let all = schedlab(&[
+        "compare",
+        "recordings/two-yes.slt",
+        "--seeds",
+        "1",
+        "--scan",
+        "yes nice=0..12",
+        "--all",
+    ]);
+    assert!(
+        !all.stdout.contains("rows are shown") && all.stdout.contains("yes nice=12"),
+        "{}",
+        all.stdout
+    );
 }
 
 /// Kernels that sources name and that have no preset of their own.
@@ -149,7 +205,11 @@ fn a_kernel_is_taken_for_the_preset_that_models_it() {
     for (kernel, preset) in [("linux-6.2", "linux-6.1"), ("linux-4.19", "linux-")] {
         let ran = schedlab(&["compare", "two-hogs", "--for", "1500ms", "--scheduler", kernel]);
         assert!([0, 1].contains(&ran.code), "{ran:?}");
-        assert!(ran.stdout.contains(&format!("{kernel} is simulated as {preset}")), "{}", ran.stdout);
+        assert!(
+            ran.stdout.contains(&format!("{kernel} is simulated as {preset}")),
+            "{}",
+            ran.stdout
+        );
     }
 }
 
@@ -165,20 +225,27 @@ fn words_are_explained() {
 fn completions_and_manual_pages_are_made() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let ran = schedlab(&["completions", shell]);
-        assert!(ran.code == 0 && ran.stdout.contains("compare") && ran.stdout.contains("fail-if"), "{shell}");
+        assert!(
+            ran.code == 0 && ran.stdout.contains("compare") && ran.stdout.contains("fail-if"),
+            "{shell}"
+        );
     }
     let folder = Folder::new("man");
     let place = folder.0.join("man1").display().to_string();
     assert_eq!(schedlab(&["man", "--all", &place]).code, 0);
     let page = std::fs::read_to_string(folder.0.join("man1/schedlab-compare.1")).unwrap();
-    assert!(page.starts_with(".") && page.contains(".SH OPTIONS") && page.contains("fail"), "{page}");
+    assert!(
+        page.starts_with(".") && page.contains(".SH OPTIONS") && page.contains("fail"),
+        "{page}"
+    );
     assert!(schedlab(&["man", "compar"]).stderr.contains("did you mean `compare`?"));
 }
 
 #[test]
 fn colours_are_what_was_asked_for() {
-    let coloured =
-        |option: &str| schedlab(&["compare", "fifo-rr", "--color", option]).stdout.contains('\u{1b}');
+    let coloured = |option: &str| {
+        schedlab(&["compare", "fifo-rr", "--color", option]).stdout.contains('\u{1b}')
+    };
     assert!(coloured("always") && !coloured("never") && !coloured("auto"));
 }
 
@@ -186,8 +253,13 @@ fn colours_are_what_was_asked_for() {
 #[test]
 fn a_dash_is_standard_output() {
     let ran = schedlab(&["export", "recordings/two-yes.slt", "--ftrace", "-"]);
-    assert!(ran.stdout.contains("sched_switch") && ran.stderr.contains("switches"), "{}", ran.stderr);
-    let page = schedlab(&["compare", "two-hogs", "--for", "1500ms", "--report", "-", "-o", "/dev/null"]);
+    assert!(
+        ran.stdout.contains("sched_switch") && ran.stderr.contains("switches"),
+        "{}",
+        ran.stderr
+    );
+    let page =
+        schedlab(&["compare", "two-hogs", "--for", "1500ms", "--report", "-", "-o", "/dev/null"]);
     assert!(page.stdout.starts_with("<!doctype html>"), "{page:?}");
     let both = schedlab(&["compare", "two-hogs", "--report", "-"]);
     assert!(both.code == 2 && both.stderr.contains("standard output"), "{both:?}");
@@ -228,7 +300,8 @@ fn a_failed_expectation_is_named() {
 #[test]
 fn what_is_shown_as_one_number_is_no_range() {
     let folder = Folder::new("range");
-    // Beside a task of 1 us in 50 ms the hog has a little less than all, and not the same under both.
+    // Beside a task of 1 us in 50 ms the hog has a little less than all, and not the same under
+    // both.
     let path = folder.write(
         "equal.toml",
         "schedulers = [\"linux-6.12\", \"rr\"]\nduration = \"2s\"\nheadline = [\"h share\"]\n[machine]\ncpus = 1\n[[task]]\n\
@@ -236,7 +309,11 @@ fn what_is_shown_as_one_number_is_no_range() {
     );
     let ran = schedlab(&["compare", &path]);
     let first = ran.stdout.lines().next().unwrap_or_default();
-    assert_eq!((ran.code, first), (0, "h CPU share is 100.0% in every row that has it."), "{ran:?}");
+    assert_eq!(
+        (ran.code, first),
+        (0, "h CPU share is 100.0% in every row that has it."),
+        "{ran:?}"
+    );
 }
 
 #[test]
@@ -254,9 +331,18 @@ fn the_seed_changes_what_is_drawn() {
 
 #[test]
 fn explain_names_every_cost_in_use() {
-    let ran = schedlab(&["compare", "redis-batch", "--explain", "--scheduler", "linux-6.18", "--for", "3s"]);
+    let ran = schedlab(&[
+        "compare",
+        "redis-batch",
+        "--explain",
+        "--scheduler",
+        "linux-6.18",
+        "--for",
+        "3s",
+    ]);
     assert!(ran.stdout.contains("How these numbers come about"), "{ran:?}");
-    let study = schedlab(&["compare", "redis-batch", "--json", "--scheduler", "linux-6.18", "--for", "3s"]);
+    let study =
+        schedlab(&["compare", "redis-batch", "--json", "--scheduler", "linux-6.18", "--for", "3s"]);
     let study: schedlab_study::result::Study = serde_json::from_str(&study.stdout).unwrap();
     for (name, _) in &study.costs {
         assert!(ran.stdout.contains(name), "{name}");
@@ -267,6 +353,7 @@ fn explain_names_every_cost_in_use() {
 fn doctor_works_for_every_user() {
     let ran = schedlab(&["doctor"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    let value: serde_json::Value = serde_json::from_str(&schedlab(&["doctor", "--json"]).stdout).unwrap();
+    let value: serde_json::Value =
+        serde_json::from_str(&schedlab(&["doctor", "--json"]).stdout).unwrap();
     assert!(!value.is_null());
 }

@@ -1,5 +1,5 @@
-//! The pages that the program writes, in a real browser: every width, light and dark. Skips by name where there is no Chromium; with
-//! CI=true that is a failure.
+//! The pages that the program writes, in a real browser: every width, light and dark. Skips by name
+//! where there is no Chromium; with CI=true that is a failure.
 
 use super::{Folder, root, schedlab};
 use schedlab_testing::chromium;
@@ -29,8 +29,11 @@ fn looked_at(name: &str, arguments: &[&str]) -> Option<Vec<serde_json::Value>> {
             "<iframe style=\"width:{width}px;height:900px\" src=\"page.html#width={width}&theme={theme}\"></iframe>"
         )
     };
-    let frames: String =
-        WIDTHS.iter().flat_map(|width| THEMES.map(|theme| frame(*width, theme))).collect::<Vec<_>>().join("");
+    let frames: String = WIDTHS
+        .iter()
+        .flat_map(|width| THEMES.map(|theme| frame(*width, theme)))
+        .collect::<Vec<_>>()
+        .join("");
     // The document says what all frames found, as JSON.
     let outer = format!(
         "<!doctype html><html><head><script>const all = []; addEventListener('message', (e) => {{ all.push(e.data); \
@@ -38,7 +41,13 @@ fn looked_at(name: &str, arguments: &[&str]) -> Option<Vec<serde_json::Value>> {
     );
     folder.write("frames.html", outer);
     let output = Command::new(browser)
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=60000", "--dump-dom"])
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--virtual-time-budget=60000",
+            "--dump-dom",
+        ])
         .arg("--window-size=2000,1200")
         .arg(format!("--user-data-dir={}", folder.0.join("profile").display()))
         .arg(format!("file://{}", folder.0.join("frames.html").display()))
@@ -46,10 +55,16 @@ fn looked_at(name: &str, arguments: &[&str]) -> Option<Vec<serde_json::Value>> {
         .output()
         .unwrap();
     let dom = String::from_utf8_lossy(&output.stdout).into_owned();
-    let title =
-        dom.split("<title>").nth(1).and_then(|rest| rest.split("</title>").next()).unwrap_or_default();
-    let plain =
-        title.replace("&lt;", "<").replace("&gt;", ">").replace("&nbsp;", "\u{a0}").replace("&amp;", "&");
+    let title = dom
+        .split("<title>")
+        .nth(1)
+        .and_then(|rest| rest.split("</title>").next())
+        .unwrap_or_default();
+    let plain = title
+        .replace("&lt;", "<")
+        .replace("&gt;", ">")
+        .replace("&nbsp;", "\u{a0}")
+        .replace("&amp;", "&");
     let told: Vec<serde_json::Value> = serde_json::from_str(&plain).unwrap_or_default();
     assert_eq!(told.len(), WIDTHS.len() * THEMES.len(), "{arguments:?}: {title}");
     for one in &told {
@@ -69,10 +84,17 @@ fn sections(told: &serde_json::Value) -> Vec<&str> {
 
 #[test]
 fn a_comparison_begins_with_verdict_deployment_ladder_and_table() {
-    let Some(told) = looked_at("page-batch", &["compare", "redis-batch", "--for", "1500ms"]) else { return };
+    let Some(told) = looked_at("page-batch", &["compare", "redis-batch", "--for", "1500ms"]) else {
+        return;
+    };
     for one in &told {
         let all = sections(one);
-        let first = ["verdict", "Set it without schedlab", "From the median to the maximum", "What changes"];
+        let first = [
+            "verdict",
+            "Set it without schedlab",
+            "From the median to the maximum",
+            "What changes",
+        ];
         assert_eq!(all[..4], first, "{one}");
         let rest = &all[4..];
         // An expectation of a run that is cut short may fail: then the section on trust is open.
@@ -88,7 +110,11 @@ fn a_recording_begins_with_its_answer_a_ladder_and_its_tasks() {
     let Some(told) = looked_at("page-recording", &["show", &recording]) else { return };
     for one in &told {
         let all = sections(one);
-        assert_eq!(all[..3], ["verdict", "From the median to the maximum", "Tasks by name"], "{one}");
+        assert_eq!(
+            all[..3],
+            ["verdict", "From the median to the maximum", "Tasks by name"],
+            "{one}"
+        );
         assert!(all[3..].iter().all(|title| title.ends_with(" (folded)")), "{one}");
         assert_ne!(one["lines"], "0", "{one}");
     }
@@ -97,10 +123,14 @@ fn a_recording_begins_with_its_answer_a_ladder_and_its_tasks() {
 /// The page is about this machine: real threads, the smallest run that there is.
 #[test]
 fn a_latency_matrix_is_laid_out_at_every_width() {
-    let short = ["latency", "--matrix", "--rounds", "1", "--for", "300ms", "--groups", "1", "--no-lock"];
+    let short =
+        ["latency", "--matrix", "--rounds", "1", "--for", "300ms", "--groups", "1", "--no-lock"];
     if schedlab(&short).code == 2 {
         assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "CI runs as root");
-        return super::skip("a_latency_matrix_is_laid_out_at_every_width", "no real-time policy here");
+        return super::skip(
+            "a_latency_matrix_is_laid_out_at_every_width",
+            "no real-time policy here",
+        );
     }
     let Some(told) = looked_at("page-matrix", &short) else { return };
     for one in &told {
@@ -108,7 +138,10 @@ fn a_latency_matrix_is_laid_out_at_every_width() {
         assert_eq!(all[0], "verdict", "{one}");
         let place = |title: &str| all.iter().position(|section| section.contains(title));
         let (table, findings) = (place("The table"), place("findings"));
-        assert!(table.is_some() && table < findings, "this machine first, then what was published: {one}");
+        assert!(
+            table.is_some() && table < findings,
+            "this machine first, then what was published: {one}"
+        );
     }
 }
 
@@ -121,7 +154,8 @@ fn the_demo_is_laid_out_at_every_width() {
         "--variant",
         "redis fifo: redis-server policy=fifo:1",
     ];
-    let arguments = [&["compare", &recording, "--for", "1s", "--seeds", "2"][..], &variants].concat();
+    let arguments =
+        [&["compare", &recording, "--for", "1s", "--seeds", "2"][..], &variants].concat();
     let Some(told) = looked_at("page-demo", &arguments) else { return };
     for one in &told {
         assert_eq!(sections(one)[..2], ["verdict", "Set it without schedlab"], "{one}");

@@ -1,5 +1,6 @@
-//! How a recording ends when it is interrupted: properly on a signal, with a file that opens when it is killed.
-//! Records own tasks only, which every user may; machines without perf events skip by name.
+//! How a recording ends when it is interrupted: properly on a signal, with a file that opens when
+//! it is killed. Records own tasks only, which every user may; machines without perf events skip by
+//! name.
 #![allow(clippy::print_stderr)]
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
@@ -8,13 +9,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Starts a recording of a shell that writes its process id and then sleeps often: for longer than the recorder waits for events.
+/// Starts a recording of a shell that writes its process id and then sleeps often: for longer than
+/// the recorder waits for events.
 fn start(name: &str) -> (Child, PathBuf, PathBuf) {
-    let folder = schedlab_testing::temp_dir().join(format!("schedlab-{name}-{}", std::process::id()));
+    let folder =
+        schedlab_testing::temp_dir().join(format!("schedlab-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let (file, pid) = (folder.join("x.slt"), folder.join("pid"));
-    let script =
-        "echo $$ > $0.part; mv $0.part $0; i=0; while [ $i -lt 20000 ]; do sleep 0.01; i=$((i+1)); done";
+    let script = "echo $$ > $0.part; mv $0.part $0; i=0; while [ $i -lt 20000 ]; do sleep 0.01; i=$((i+1)); done";
     let child = Command::new(env!("CARGO_BIN_EXE_schedlab"))
         .args(["record", "--backend", "own-tasks", "-o"])
         .arg(&file)

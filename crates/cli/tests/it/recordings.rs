@@ -8,7 +8,8 @@ use schedlab_study::result::Study;
 fn every_recording_replays_the_same_on_one_thread_and_two() {
     for file in files("recordings", "slt") {
         let path = file.display().to_string();
-        let run = |jobs: &str| schedlab(&["compare", &path, "--json", "--seeds", "2", "--jobs", jobs]);
+        let run =
+            |jobs: &str| schedlab(&["compare", &path, "--json", "--seeds", "2", "--jobs", jobs]);
         let (one, two) = (run("1"), run("2"));
         assert!(one.code == 0 || one.code == 3, "{path}: {}", one.stderr);
         assert!(one.stdout == two.stdout, "{path} depends on the number of threads");
@@ -19,9 +20,9 @@ fn every_recording_replays_the_same_on_one_thread_and_two() {
     }
 }
 
-/// A closed loop over loopback is seen as a loop: with 8 connections the server is always busy, so when it needs
-/// twice the CPU time, its clients get half as many replies. Were their requests counted as arrivals by the clock,
-/// they would get as many as before.
+/// A closed loop over loopback is seen as a loop: with 8 connections the server is always busy, so
+/// when it needs twice the CPU time, its clients get half as many replies. Were their requests
+/// counted as arrivals by the clock, they would get as many as before.
 #[test]
 fn a_loop_is_seen_as_a_loop() {
     let path = "recordings/redis-other-other-closed8.slt";
@@ -36,12 +37,14 @@ fn a_loop_is_seen_as_a_loop() {
     assert!((0.45..0.55).contains(&ratio), "throughput changed to {ratio}");
 }
 
-/// A server that is always busy blocks some 25 times in three seconds: a p99 of these is one of them, and its error is no
-/// judgement of the method. The batch job beside it in the same column has none, the client thousands.
+/// A server that is always busy blocks some 25 times in three seconds: a p99 of these is one of
+/// them, and its error is no judgement of the method. The batch job beside it in the same column
+/// has none, the client thousands.
 #[test]
 fn percentiles_of_a_few_activations_are_not_judged() {
     let ran = schedlab(&["compare", "recordings/redis-other-other-closed8.slt", "--seeds", "1"]);
-    let line = |name: &str| ran.stdout.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
+    let line =
+        |name: &str| ran.stdout.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
     let (server, client) = (line("redis-server"), line("redload"));
     let few = |line: &str| line.split_whitespace().any(|word| word == "few");
     assert!(few(server), "{server}");

@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 fn page(name: &str, arguments: &[&str]) -> String {
-    let file =
-        schedlab_testing::temp_dir().join(format!("schedlab-report-{}-{name}.html", std::process::id()));
+    let file = schedlab_testing::temp_dir()
+        .join(format!("schedlab-report-{}-{name}.html", std::process::id()));
     let path = file.to_str().unwrap();
     let ran = schedlab(&[arguments, &["--report", path]].concat());
     assert!(matches!(ran.code, 0 | 1 | 3), "{ran:?}");
@@ -17,14 +17,22 @@ fn page(name: &str, arguments: &[&str]) -> String {
 
 #[test]
 fn of_a_recording() {
-    let arguments =
-        ["compare", "recordings/two-yes.slt", "--seeds", "2", "--variant", "one idle: yes policy=idle"];
+    let arguments = [
+        "compare",
+        "recordings/two-yes.slt",
+        "--seeds",
+        "2",
+        "--variant",
+        "one idle: yes policy=idle",
+    ];
     let html = page("recording", &arguments);
     let order = ["What changes", "Distributions", "Who ran when", "Where the numbers come from"];
-    let places: Vec<usize> = order.iter().map(|text| html.find(&format!("-h\">{text}")).unwrap()).collect();
+    let places: Vec<usize> =
+        order.iter().map(|text| html.find(&format!("-h\">{text}")).unwrap()).collect();
     assert!(html.find("class=\"outcome\"").unwrap() < places[0], "the verdict is first");
     assert!(places.is_sorted(), "{places:?}");
-    for fact in ["one idle: yes policy=idle", "recorded by", "CLOCK_MONOTONIC", "6.18.44", "seeds"] {
+    for fact in ["one idle: yes policy=idle", "recorded by", "CLOCK_MONOTONIC", "6.18.44", "seeds"]
+    {
         assert!(html.contains(fact), "{fact}");
     }
     assert!(html.len() < 2_000_000, "{} bytes", html.len());
@@ -81,7 +89,8 @@ fn an_unwritable_page_is_refused_before_the_work() {
 
 #[test]
 fn of_a_recording_that_is_only_shown() {
-    let html = page("show", &["show", "recordings/two-yes.slt", "--from", "100ms", "--to", "900ms"]);
+    let html =
+        page("show", &["show", "recordings/two-yes.slt", "--from", "100ms", "--to", "900ms"]);
     for part in [
         "of 800ms for a CPU, ",
         "Who ran when",

@@ -1,5 +1,5 @@
-//! The script of docs/guide/sched-ext.md, with real recordings and a scheduler that only says that it is loaded: this machine's kernel
-//! need not have sched_ext.
+//! The script of docs/guide/sched-ext.md, with real recordings and a scheduler that only says that
+//! it is loaded: this machine's kernel need not have sched_ext.
 
 use super::{Folder, Ran, root};
 use std::path::Path;
@@ -17,7 +17,9 @@ fn gate(folder: &Folder, scheduler: &str, gate: &str) -> Ran {
     let program = Path::new(env!("CARGO_BIN_EXE_schedlab")).parent().expect("in a folder");
     let path = std::env::var("PATH").unwrap_or_default();
     let mut command = Command::new("sh");
-    command.arg(root().join("docs/guide/sched-ext-gate.sh")).args([scheduler, LOAD, gate, "3", "out"]);
+    command
+        .arg(root().join("docs/guide/sched-ext-gate.sh"))
+        .args([scheduler, LOAD, gate, "3", "out"]);
     command.current_dir(&folder.0).stdin(Stdio::null());
     command.env("PATH", format!("{}:{path}", program.display())).env("SCHED_EXT", "class");
     super::ran(&mut command)
@@ -43,7 +45,10 @@ fn the_gate_of_the_guide_tells_by_its_exit_code() {
         return super::skip("the_gate_of_the_guide_tells_by_its_exit_code", &dead.stderr);
     }
     assert_eq!(dead.code, 2, "{dead:?}");
-    assert!(dead.stderr.contains("round 1: the scheduler did not come up: state disabled"), "{dead:?}");
+    assert!(
+        dead.stderr.contains("round 1: the scheduler did not come up: state disabled"),
+        "{dead:?}"
+    );
 
     let bad = gate(&folder, "sh scheduler.sh", "sh share > 1%");
     assert_eq!(bad.code, 1, "{bad:?}");

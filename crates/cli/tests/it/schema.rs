@@ -5,12 +5,16 @@ use serde_json::Value;
 
 /// Returns where and why a value does not fit a schema of JSON Schema 2020-12.
 fn misfits(schema: &Value, value: &Value) -> Vec<String> {
-    let validator = jsonschema::validator_for(schema).unwrap_or_else(|error| panic!("{error}: {schema}"));
-    validator.iter_errors(value).map(|error| format!("{}: {error}", error.instance_path())).collect()
+    let validator =
+        jsonschema::validator_for(schema).unwrap_or_else(|error| panic!("{error}: {schema}"));
+    validator
+        .iter_errors(value)
+        .map(|error| format!("{}: {error}", error.instance_path()))
+        .collect()
 }
 
-/// Readers of a result have to expect new fields; here, a field that a type does not describe is a fault. Schemas that are not made
-/// from types yet do not list all.
+/// Readers of a result have to expect new fields; here, a field that a type does not describe is a
+/// fault. Schemas that are not made from types yet do not list all.
 fn strict(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
@@ -29,7 +33,8 @@ fn schema_of(value: &Value) -> Value {
     let name = value["schema"].as_str().unwrap_or_else(|| panic!("no schema is named: {value}"));
     let file = name.strip_prefix("schedlab-").expect(name).replace('/', "-") + ".json";
     let path = root().join("docs/schema").join(&file);
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("docs/schema/{file}: {error}"));
+    let text = std::fs::read_to_string(&path)
+        .unwrap_or_else(|error| panic!("docs/schema/{file}: {error}"));
     let mut schema: Value = serde_json::from_str(&text).expect(&file);
     // An output of several forms (`anyOf`) has its name in each of them.
     assert!(text.contains(&format!("\"const\": \"{name}\"")), "{file}");
@@ -39,7 +44,8 @@ fn schema_of(value: &Value) -> Value {
 
 #[track_caller]
 pub(super) fn fits(what: &str, text: &str) {
-    let value: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{what}: {error}: {text}"));
+    let value: Value =
+        serde_json::from_str(text).unwrap_or_else(|error| panic!("{what}: {error}: {text}"));
     assert_eq!(misfits(&schema_of(&value), &value), Vec::<String>::new(), "{what}");
 }
 
@@ -113,16 +119,52 @@ fn live_json_output_is_what_its_schema_says() {
     let file = folder.0.join("x.slt").display().to_string();
     let preset = folder.0.join("x.toml").display().to_string();
     for command in [
-        &["record", "-o", &file, "--backend", "own", "--no-calibration", "--json", "--", "sleep", "0.1"][..],
+        &[
+            "record",
+            "-o",
+            &file,
+            "--backend",
+            "own",
+            "--no-calibration",
+            "--json",
+            "--",
+            "sleep",
+            "0.1",
+        ][..],
         &["watch", "--json", "--for", "1s"],
         &["latency", "--for", "300ms", "--json"],
         &["calibrate", "--for", "500ms", "--rounds", "3", "-o", &preset, "--json"],
-        &["bench", "runqueue", "--tasks", "2", "--threads", "1", "--rounds", "3", "--for", "1ms", "--json"],
-        &["colocate", "--serve", "sleep 9", "--batch", "sleep 9", "--dry-run", "--cpus", "0", "--json"],
+        &[
+            "bench",
+            "runqueue",
+            "--tasks",
+            "2",
+            "--threads",
+            "1",
+            "--rounds",
+            "3",
+            "--for",
+            "1ms",
+            "--json",
+        ],
+        &[
+            "colocate",
+            "--serve",
+            "sleep 9",
+            "--batch",
+            "sleep 9",
+            "--dry-run",
+            "--cpus",
+            "0",
+            "--json",
+        ],
     ] {
         let ran = schedlab(command);
         if !done(&ran) {
-            assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "it must work here: {ran:?}");
+            assert!(
+                std::env::var("CI").map_or(true, |ci| ci != "true"),
+                "it must work here: {ran:?}"
+            );
             eprintln!("SKIPPED {}: {}", command[0], ran.stderr);
             continue;
         }
@@ -169,7 +211,8 @@ fn a_misfit_is_found() {
     }
 }
 
-/// Every schema that a command can name has its file; the live ones, which need root and time, are checked in `live.rs`.
+/// Every schema that a command can name has its file; the live ones, which need root and time, are
+/// checked in `live.rs`.
 #[test]
 fn every_schema_has_its_file() {
     let code = root().join("crates");

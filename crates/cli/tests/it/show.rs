@@ -47,7 +47,10 @@ fn the_worst_wait_is_named_with_its_culprit() {
     assert!(!ran.stdout.contains("2. "), "{}", ran.stdout);
     let value = json(&["show", &file, "--worst", "2", "--json"]);
     let worst = &value["analyses"][0]["tables"]["worst"];
-    assert_eq!((&worst[0]["waited_ns"], &worst[1]["waited_ns"]), (&15_234_000.into(), &1_000_000.into()));
+    assert_eq!(
+        (&worst[0]["waited_ns"], &worst[1]["waited_ns"]),
+        (&15_234_000.into(), &1_000_000.into())
+    );
     assert_eq!(value["analyses"][0]["tables"]["meanwhile"][0]["who"]["tid"], 10);
 }
 
@@ -58,7 +61,12 @@ fn timehist_prints_the_columns_of_perf() {
     let ran = schedlab(&["show", &file, "--timehist", "--absolute"]);
     let rows: Vec<Vec<&str>> =
         ran.stdout.lines().skip(4).map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(rows[0], ["100.000000", "[0000]", "<idle>", "0.000", "0.000", "0.000"], "{}", ran.stdout);
+    assert_eq!(
+        rows[0],
+        ["100.000000", "[0000]", "<idle>", "0.000", "0.000", "0.000"],
+        "{}",
+        ran.stdout
+    );
     assert_eq!(rows[1], ["100.016234", "[0000]", "hog[10]", "0.000", "0.000", "16.234", "R"]);
     assert_eq!(rows[2], ["100.016734", "[0000]", "srv[11]", "0.000", "15.234", "0.500", "S"]);
     assert_eq!(rows[4], ["100.018500", "[0000]", "srv[11]", "1.266", "1.000", "0.500", "D"]);
@@ -76,7 +84,12 @@ fn timehist_is_the_same_however_it_is_read() {
     assert_eq!(whole.code, 0, "{}", whole.stderr);
     assert!(whole.stdout.lines().count() > 5_000);
     let piped = std::process::Command::new("sh")
-        .args(["-c", "cat \"$1\" | \"$0\" show /dev/stdin --timehist", env!("CARGO_BIN_EXE_schedlab"), file])
+        .args([
+            "-c",
+            "cat \"$1\" | \"$0\" show /dev/stdin --timehist",
+            env!("CARGO_BIN_EXE_schedlab"),
+            file,
+        ])
         .current_dir(super::root())
         .output()
         .unwrap();
@@ -90,7 +103,11 @@ fn timehist_is_the_same_however_it_is_read() {
     std::fs::write(&bad, bytes).unwrap();
     let ran = schedlab(&["show", &bad.display().to_string(), "--timehist"]);
     assert_eq!(ran.code, 2, "{}", ran.stderr);
-    assert!(ran.stderr.contains("is damaged") && ran.stderr.contains("`head -c "), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("is damaged") && ran.stderr.contains("`head -c "),
+        "{}",
+        ran.stderr
+    );
     let shown = ran.stdout.trim_end();
     assert!(whole.stdout.starts_with(shown), "the rows before the damage are shown");
     assert!(shown.lines().count() > 1_000, "{}", shown.lines().count());
@@ -101,13 +118,23 @@ fn a_recording_with_system_calls_says_in_which_one_tasks_blocked() {
     let folder = Folder::new("show-syscalls");
     let file = imported(&folder, PERF);
     let value = json(&["show", &file, "--syscalls", "--stream", "--json"]);
-    let calls =
-        &value["analyses"].as_array().unwrap().iter().find(|a| a["name"] == "syscalls").unwrap()["tables"];
+    let calls = &value["analyses"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|a| a["name"] == "syscalls")
+        .unwrap()["tables"];
     assert_eq!(calls["syscalls"][0]["syscall"], "poll");
     assert_eq!(calls["syscalls"][0]["time_ns"], 266_000);
     let stream = schedlab(&["show", &file, "--stream"]).stdout;
-    let line = stream.lines().find(|line| line.contains("srv[11]") && line.contains("descheduled")).unwrap();
-    assert!(line.contains("0.500") && line.contains("Sleeping") && line.ends_with("poll"), "{line}");
+    let line = stream
+        .lines()
+        .find(|line| line.contains("srv[11]") && line.contains("descheduled"))
+        .unwrap();
+    assert!(
+        line.contains("0.500") && line.contains("Sleeping") && line.ends_with("poll"),
+        "{line}"
+    );
     // Without them it refuses, and says what is missing.
     let without: Vec<&str> = PERF.lines().filter(|line| !line.contains("raw_syscalls")).collect();
     let ran = schedlab(&["show", &imported(&folder, &without.join("\n")), "--syscalls"]);
@@ -123,7 +150,9 @@ fn every_analysis_answers_for_every_recording_and_for_scenarios() {
     for input in inputs {
         let mut arguments = vec!["show".to_owned(), input.clone(), "--json".to_owned()];
         // Listings of every file would take long: their rows are tested elsewhere.
-        let wanted = ALL.iter().filter(|e| !["syscalls", "timehist", "stream", "messages"].contains(&e.name));
+        let wanted = ALL
+            .iter()
+            .filter(|e| !["syscalls", "timehist", "stream", "messages"].contains(&e.name));
         for entry in wanted {
             arguments.push(format!("--{}", entry.name));
             arguments.extend(entry.takes.map(|_| "3".to_owned()));
@@ -160,14 +189,16 @@ fn messages_are_shown_where_they_were_recorded() {
 /// Two analyses that count the same thing must agree.
 fn consistent(value: &serde_json::Value, input: &str) {
     let table = |analysis: &str, table: &str| {
-        let found = value["analyses"].as_array().unwrap().iter().find(|a| a["name"] == analysis).unwrap();
+        let found =
+            value["analyses"].as_array().unwrap().iter().find(|a| a["name"] == analysis).unwrap();
         found["tables"][table].as_array().unwrap().clone()
     };
     let sum = |rows: &[serde_json::Value], keys: &[&str]| -> u64 {
         rows.iter().flat_map(|row| keys.iter().map(|key| row[*key].as_u64().unwrap_or(0))).sum()
     };
     let waited = sum(&table("states", "states"), &["runnable_ns", "preempted_ns", "throttled_ns"]);
-    let blamed: u64 = table("blame", "antagonists").iter().map(|row| row["time_ns"].as_u64().unwrap()).sum();
+    let blamed: u64 =
+        table("blame", "antagonists").iter().map(|row| row["time_ns"].as_u64().unwrap()).sum();
     assert!(blamed <= waited, "{input}: {blamed} of {waited}");
     let run = |analysis: &str, name: &str| sum(&table(analysis, name), &["run_ns", "running_ns"]);
     let (states, latency) = (run("states", "states"), run("latency", "tasks"));
@@ -187,7 +218,8 @@ fn mistakes_are_answered() {
         (&["--worst", "x"], "--worst"),
         (&["--scheduler", "linux-6.18"], "--scheduler has a meaning only for scenarios"),
     ] {
-        let all: Vec<&str> = ["show", "recordings/two-yes.slt"].iter().chain(arguments).copied().collect();
+        let all: Vec<&str> =
+            ["show", "recordings/two-yes.slt"].iter().chain(arguments).copied().collect();
         let ran = schedlab(&all);
         assert_eq!(ran.code, 2, "{ran:?}");
         assert!(ran.stderr.contains(expected), "{expected}: {}", ran.stderr);
@@ -199,7 +231,9 @@ fn mistakes_are_answered() {
 fn without_an_option_there_is_an_overview() {
     let ran = schedlab(&["show", "recordings/two-yes.slt"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    for expected in ["recorded by: bpf", "can be asked: --worst", "What every task got", "Longest waits"] {
+    for expected in
+        ["recorded by: bpf", "can be asked: --worst", "What every task got", "Longest waits"]
+    {
         assert!(ran.stdout.contains(expected), "{expected}: {}", ran.stdout);
     }
 }

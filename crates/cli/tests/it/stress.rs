@@ -6,13 +6,15 @@ use serde_json::Value;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-const ENDLESS: [&str; 8] = ["stress", "--groups", "2", "--fds", "2", "--messages", "1000000000", "--json"];
+const ENDLESS: [&str; 8] =
+    ["stress", "--groups", "2", "--fds", "2", "--messages", "1000000000", "--json"];
 
 #[test]
 fn processes_and_threads_over_pipes_and_sockets() {
-    for (flags, transport, workers) in
-        [(["--process", "--socket"], "socket", "process"), (["--thread", "--pipe"], "pipe", "thread")]
-    {
+    for (flags, transport, workers) in [
+        (["--process", "--socket"], "socket", "process"),
+        (["--thread", "--pipe"], "pipe", "thread"),
+    ] {
         let load = ["stress", "--groups", "2", "--fds", "3", "--messages", "10", "--json"];
         let ran = schedlab(&[&load[..], &flags].concat());
         assert_eq!(ran.code, 0, "{ran:?}");
@@ -22,7 +24,10 @@ fn processes_and_threads_over_pipes_and_sockets() {
             (&value["request"]["transport"], &value["request"]["workers"]),
             (&transport.into(), &workers.into())
         );
-        assert_eq!((value["tasks"].as_u64(), value["messages_per_round"].as_u64()), (Some(12), Some(180)));
+        assert_eq!(
+            (value["tasks"].as_u64(), value["messages_per_round"].as_u64()),
+            (Some(12), Some(180))
+        );
         assert_eq!(value["rounds_ns"].as_array().map(Vec::len), Some(1));
         assert_eq!(value["interrupted"], false);
     }
@@ -95,7 +100,8 @@ fn what_makes_no_sense_is_refused() {
 fn stat(pid: u32) -> Option<(u32, u64)> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    (!["Z", "X"].contains(&fields[0])).then(|| (fields[1].parse().unwrap(), fields[19].parse().unwrap()))
+    (!["Z", "X"].contains(&fields[0]))
+        .then(|| (fields[1].parse().unwrap(), fields[19].parse().unwrap()))
 }
 
 fn running(pid: u32, started: u64) -> bool {
@@ -107,7 +113,8 @@ fn wait_for_workers(child: &Child, wanted: usize) -> Vec<(u32, u64)> {
     loop {
         let pids = std::fs::read_dir("/proc").unwrap();
         let pids = pids.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
-        let stats = pids.filter_map(|pid| stat(pid).map(|(parent, started)| (parent, pid, started)));
+        let stats =
+            pids.filter_map(|pid| stat(pid).map(|(parent, started)| (parent, pid, started)));
         let found: Vec<_> = stats
             .filter(|(parent, ..)| *parent == child.id())
             .map(|(_, pid, started)| (pid, started))

@@ -15,7 +15,11 @@ pub(crate) struct Terminal {
 
 impl Terminal {
     /// Runs `schedlab` with these arguments in one. `None`: there is no script(1).
-    pub(crate) fn run(folder: &Path, arguments: &str, environment: &[(&str, &Path)]) -> Option<Terminal> {
+    pub(crate) fn run(
+        folder: &Path,
+        arguments: &str,
+        environment: &[(&str, &Path)],
+    ) -> Option<Terminal> {
         std::fs::create_dir_all(folder).expect("the temporary folder is writable");
         let (typescript, pid) = (folder.join("typescript"), folder.join("pid"));
         // Nothing of a run before.
@@ -50,7 +54,8 @@ impl Terminal {
 
     /// Waits until these words are on the screen. False: the program ended without them.
     pub(crate) fn shows(&mut self, words: &str) -> bool {
-        while !self.text().contains(words) && self.script.try_wait().expect("a child of this test").is_none()
+        while !self.text().contains(words)
+            && self.script.try_wait().expect("a child of this test").is_none()
         {
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -75,14 +80,17 @@ impl Terminal {
         self.text()
     }
 
-    /// Waits for the end. The screen that the program took must be given back, the terminal's settings be as before, and
-    /// its exit code this one. All that was written.
+    /// Waits for the end. The screen that the program took must be given back, the terminal's
+    /// settings be as before, and its exit code this one. All that was written.
     pub(crate) fn left_whole(mut self, code: i32) -> String {
         self.script.wait().expect("a child of this test");
         let text = self.text();
         let (enter, leave) = (text.find("\u{1b}[?1049h"), text.rfind("\u{1b}[?1049l"));
         assert!(enter.is_some() && leave > enter, "{text:?}");
-        assert!(text.rfind("\u{1b}[?25h") >= text.rfind("\u{1b}[?25l"), "the cursor is hidden: {text:?}");
+        assert!(
+            text.rfind("\u{1b}[?25h") >= text.rfind("\u{1b}[?25l"),
+            "the cursor is hidden: {text:?}"
+        );
         assert!(text.contains(&format!("WHOLE-{code}")), "{text:?}");
         text
     }

@@ -1,4 +1,5 @@
-//! `top` in a terminal, beside a driver of its own. Needs root; touches only threads that the test starts.
+//! `top` in a terminal, beside a driver of its own. Needs root; touches only threads that the test
+//! starts.
 
 use super::live::{command, turn};
 use super::terminal::Terminal;
@@ -11,7 +12,8 @@ struct Driver(Child, Child);
 
 impl Driver {
     fn start(folder: &Folder) -> Driver {
-        let target = Command::new("sh").args(["-c", "while :; do sleep 0.01; done"]).spawn().expect("sh(1)");
+        let target =
+            Command::new("sh").args(["-c", "while :; do sleep 0.01; done"]).spawn().expect("sh(1)");
         let arguments = ["attach", "--scheduler", "rr", "--pid", &target.id().to_string()];
         let mut command = command(folder, &arguments);
         let child = command.stdout(Stdio::null()).spawn().expect("the program can be started");
@@ -88,7 +90,8 @@ fn the_terminal_is_whole_however_top_is_left() {
     for exit in ways {
         let driver = Driver::start(&folder);
         let environment = [("SCHEDLAB_RUN_DIR", run.as_path())];
-        let Some(mut terminal) = Terminal::run(&folder.0.join("terminal"), "top", &environment) else {
+        let Some(mut terminal) = Terminal::run(&folder.0.join("terminal"), "top", &environment)
+        else {
             skip(test, "script(1) is missing");
             return;
         };

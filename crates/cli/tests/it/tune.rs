@@ -38,10 +38,18 @@ fn the_batch_job_of_the_scenario_becomes_idle() {
 /// The last round is a comparison of these variants with these seeds.
 #[test]
 fn the_numbers_of_a_recording_are_those_of_compare() {
-    let options = ["--goal", "redis-server share", "--space", "sysbench policy=batch,idle", "--seeds", "2"];
+    let options =
+        ["--goal", "redis-server share", "--space", "sysbench policy=batch,idle", "--seeds", "2"];
     let found = json(RECORDING, &options);
-    let ran =
-        schedlab(&["compare", RECORDING, "--seeds", "2", "--variant", "sysbench policy=idle", "--json"]);
+    let ran = schedlab(&[
+        "compare",
+        RECORDING,
+        "--seeds",
+        "2",
+        "--variant",
+        "sysbench policy=idle",
+        "--json",
+    ]);
     let compared: Value = serde_json::from_str(&ran.stdout).expect("JSON");
     let rows = compared["rows"].as_array().unwrap();
     let subjects = rows[1]["subjects"].as_array().unwrap();
@@ -79,7 +87,10 @@ fn a_search_gives_the_same_bytes_on_one_thread_and_on_two() {
     assert!([0, 3].contains(&one.code), "{one:?}");
     assert_eq!(one.stdout, two.stdout);
     let found: Value = serde_json::from_str(&one.stdout).expect("JSON");
-    assert_eq!((&found["search"]["how"], &found["search"]["settings"]), (&"sample".into(), &16.into()));
+    assert_eq!(
+        (&found["search"]["how"], &found["search"]["settings"]),
+        (&"sample".into(), &16.into())
+    );
     // The seeds of the numbers are not those of the search.
     assert_eq!(found["seeds"], serde_json::json!([9, 10]));
     assert_eq!(found["settings"].as_array().map(Vec::len), Some(13));
@@ -91,14 +102,21 @@ fn what_was_found_is_tried_on_a_recording_that_the_search_did_not_see() {
     let space = ["--space", "sysbench policy=batch,idle", "--seeds", "1", "--validate", other];
     let found = json(RECORDING, &[&["--goal", "redis-server share"][..], &space].concat());
     let held_out = &found["validated"][0];
-    assert_eq!((&held_out["file"], &held_out["holds"][0]), (&other.into(), &"holds".into()), "{held_out}");
+    assert_eq!(
+        (&held_out["file"], &held_out["holds"][0]),
+        (&other.into(), &"holds".into()),
+        "{held_out}"
+    );
     let ran = tune(
         RECORDING,
-        &[&["--goal", "redload share"][..], &space[..4], &["--validate", "recordings/two-yes.slt"]].concat(),
+        &[&["--goal", "redload share"][..], &space[..4], &["--validate", "recordings/two-yes.slt"]]
+            .concat(),
     );
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(
-        ran.stderr.contains("--validate recordings/two-yes.slt: --goal 'redload share': nothing is called"),
+        ran.stderr.contains(
+            "--validate recordings/two-yes.slt: --goal 'redload share': nothing is called"
+        ),
         "{ran:?}"
     );
 }
@@ -106,11 +124,21 @@ fn what_was_found_is_tried_on_a_recording_that_the_search_did_not_see() {
 /// p99 of a few dozen activations says nothing, and neither does the answer.
 #[test]
 fn a_gain_that_is_not_certain_is_none() {
-    let options =
-        ["--goal", "redis-server latency p99", "--space", "sysbench policy=batch,idle", "--seeds", "2"];
+    let options = [
+        "--goal",
+        "redis-server latency p99",
+        "--space",
+        "sysbench policy=batch,idle",
+        "--seeds",
+        "2",
+    ];
     let ran = tune(RECORDING, &options);
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.stdout.starts_with("No setting of the space gains anything for certain"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.starts_with("No setting of the space gains anything for certain"),
+        "{}",
+        ran.stdout
+    );
     assert!(ran.stdout.contains("fewer than two values lie beyond latency p99"), "{}", ran.stdout);
     let deploy = tune(RECORDING, &[&options[..], &["--deploy", "shell"]].concat());
     assert_eq!(deploy.code, 2, "{deploy:?}");
@@ -118,12 +146,21 @@ fn a_gain_that_is_not_certain_is_none() {
 
 #[test]
 fn more_cpus_are_no_setting() {
-    let options =
-        ["--goal", "clients response p99", "--space", "sysbench cpus=0,1", "--for", "1500ms", "--seeds", "1"];
+    let options = [
+        "--goal",
+        "clients response p99",
+        "--space",
+        "sysbench cpus=0,1",
+        "--for",
+        "1500ms",
+        "--seeds",
+        "1",
+    ];
     let ran = tune("redis-batch", &options);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(
-        ran.stdout.contains("no setting of this machine under its load, or refused: sysbench cpus=1"),
+        ran.stdout
+            .contains("no setting of this machine under its load, or refused: sysbench cpus=1"),
         "{}",
         ran.stdout
     );
@@ -152,13 +189,19 @@ fn every_kind_of_setting_is_a_dimension() {
             RECORDING,
             share,
             "sysbench group=/batch ; /batch cpu.max=10%,50%",
-            ["sysbench group=/batch ; /batch cpu.max=10%", "sysbench group=/batch ; /batch cpu.max=50%"],
+            [
+                "sysbench group=/batch ; /batch cpu.max=10%",
+                "sysbench group=/batch ; /batch cpu.max=50%",
+            ],
         ),
         (
             RECORDING,
             share,
             "sysbench group=/batch ; /batch cpu.weight=1,1000",
-            ["sysbench group=/batch ; /batch cpu.weight=1", "sysbench group=/batch ; /batch cpu.weight=1000"],
+            [
+                "sysbench group=/batch ; /batch cpu.weight=1",
+                "sysbench group=/batch ; /batch cpu.weight=1000",
+            ],
         ),
         (
             "two-hogs",
@@ -166,7 +209,12 @@ fn every_kind_of_setting_is_a_dimension() {
             "scheduler=linux-6.1:latency_ns=6ms,linux-6.18",
             ["linux-6.18", "linux-6.1:latency_ns=6ms"],
         ),
-        ("xen-bare-weights", "hog-1 share", "/d1 weight=128,512", ["/d1 weight=128", "/d1 weight=512"]),
+        (
+            "xen-bare-weights",
+            "hog-1 share",
+            "/d1 weight=128,512",
+            ["/d1 weight=128", "/d1 weight=512"],
+        ),
         ("xen-bare-weights", "hog-1 share", "/d2 cap=10,30", ["/d2 cap=10", "/d2 cap=30"]),
         (
             "xen-bare-weights",

@@ -17,7 +17,10 @@ fn it_says_that_it_needs_a_terminal() {
 fn lines_of_json_name_this_machines_tasks() {
     let ran = schedlab(&["watch", "--json", "--for", "3500ms"]);
     if ran.code == 2 {
-        assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "recording must work here: {ran:?}");
+        assert!(
+            std::env::var("CI").map_or(true, |ci| ci != "true"),
+            "recording must work here: {ran:?}"
+        );
         eprintln!("SKIPPED: nothing can be recorded here");
         return;
     }
@@ -38,7 +41,8 @@ fn a_process_that_does_not_exist_is_an_answer() {
 #[test]
 #[allow(clippy::print_stderr)]
 fn the_terminal_comes_back_whole_after_a_signal() {
-    let folder = schedlab_testing::temp_dir().join(format!("schedlab-watch-{}", std::process::id()));
+    let folder =
+        schedlab_testing::temp_dir().join(format!("schedlab-watch-{}", std::process::id()));
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let Some(mut terminal) = Terminal::run(&folder, "watch --for 60s", &[]) else {
             eprintln!("SKIPPED: no script(1) here");

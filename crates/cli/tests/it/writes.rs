@@ -1,5 +1,6 @@
-//! kill -9 and a full disk at any moment of every command that writes: what was there before is there afterwards, or the whole new
-//! file. Rounds and seed are fixed: `cargo xtask torture-writes --rounds 500` does five hundred.
+//! kill -9 and a full disk at any moment of every command that writes: what was there before is
+//! there afterwards, or the whole new file. Rounds and seed are fixed:
+//! `cargo xtask torture-writes --rounds 500` does five hundred.
 #![allow(clippy::print_stderr)]
 
 mod hostile;
@@ -15,7 +16,8 @@ use std::time::{Duration, Instant};
 /// What is at the output before each round: no file of any kind that a command writes.
 const BEFORE: &[u8] = b"what was here before\n";
 
-/// A command that writes. In its arguments `OUT` is the output, `TEXT` a trace, `LATENCY` a measurement.
+/// A command that writes. In its arguments `OUT` is the output, `TEXT` a trace, `LATENCY` a
+/// measurement.
 struct Writer {
     arguments: &'static [&'static str],
     /// The files in the output, when it is a folder.
@@ -56,7 +58,18 @@ const WRITERS: &[Writer] = &[
     writer(&["compare", "two-hogs", "--for", "1500ms", "--format", "csv", "-o", "OUT"]),
     writer(&["compare", "two-hogs", "--for", "1500ms", "--report", "OUT"]),
     writer(&["published", "two-hogs", "--report", "OUT"]),
-    writer(&["tune", YES, "--goal", "yes share", "--space", "yes nice=0,5", "--seeds", "1", "-o", "OUT"]),
+    writer(&[
+        "tune",
+        YES,
+        "--goal",
+        "yes share",
+        "--space",
+        "yes nice=0,5",
+        "--seeds",
+        "1",
+        "-o",
+        "OUT",
+    ]),
     writer(&["show", YES, "--report", "OUT"]),
     writer(&["diff", YES, YES, "-o", "OUT"]),
     writer(&["export", YES, "--ftrace", "OUT"]),
@@ -66,7 +79,10 @@ const WRITERS: &[Writer] = &[
     writer(&["export", YES, "--systrace", "OUT"]),
     writer(&["export", YES, "--lttng", "OUT"]),
     writer(&["export", YES, "--rt-app", "OUT"]),
-    Writer { files: &["events.csv", "tasks.csv", "waits.csv"], ..writer(&["export", YES, "--csv", "OUT"]) },
+    Writer {
+        files: &["events.csv", "tasks.csv", "waits.csv"],
+        ..writer(&["export", YES, "--csv", "OUT"])
+    },
     Writer {
         files: &[
             "blame.parquet",
@@ -89,7 +105,18 @@ const WRITERS: &[Writer] = &[
     gives(Gives::Json, &["latency", "merge", "LATENCY", "--json", "-o", "OUT"]),
     writer(&["latency", "merge", "LATENCY", "--report", "OUT"]),
     gives(Gives::Costs, &["calibrate", "--for", "500ms", "--rounds", "3", "-o", "OUT"]),
-    recorder(&["record", "--backend", "own", "--no-calibration", "-o", "OUT", "--", "sh", "-c", LOAD]),
+    recorder(&[
+        "record",
+        "--backend",
+        "own",
+        "--no-calibration",
+        "-o",
+        "OUT",
+        "--",
+        "sh",
+        "-c",
+        LOAD,
+    ]),
     recorder(&["record", "--no-calibration", "-o", "OUT", "--", "sh", "-c", LOAD]),
     recorder(RING),
 ];
@@ -135,13 +162,15 @@ struct Ground {
 
 impl Ground {
     fn new() -> Ground {
-        let folder = schedlab_testing::temp_dir().join(format!("schedlab-writes-{}", std::process::id()));
+        let folder =
+            schedlab_testing::temp_dir().join(format!("schedlab-writes-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let place = |name: &str| folder.join(name).display().to_string();
         let mut made = schedlab(&["export", YES, "--perf-script", &place("in.txt")]);
         assert!(made.status().unwrap().success());
         // Where nothing can be measured, what reads it fails undisturbed and is skipped.
-        let _ = schedlab(&["latency", "--for", "50ms", "--json", "-o", &place("latency.json")]).status();
+        let _ = schedlab(&["latency", "--for", "50ms", "--json", "-o", &place("latency.json")])
+            .status();
         let probe = "mount -t tmpfs -o size=64k tmpfs /mnt";
         let namespaces = Command::new("unshare")
             .args(["-rm", "sh", "-c", probe])
@@ -171,7 +200,8 @@ impl Ground {
         }
     }
 
-    /// Runs `writer` undisturbed. Returns the time it took and its files; `None` when it cannot work here.
+    /// Runs `writer` undisturbed. Returns the time it took and its files; `None` when it cannot
+    /// work here.
     fn whole(&self, writer: &Writer) -> Option<(Duration, Vec<Vec<u8>>)> {
         let out = self.folder.join("whole").join("out");
         self.prepare(writer, &out);
@@ -188,7 +218,8 @@ impl Ground {
         let arguments = self.arguments(writer, &out);
         match how {
             Disturbance::Kill(permille) => {
-                let mut child = Ended(schedlab(&arguments).process_group_of_its_own().spawn().unwrap());
+                let mut child =
+                    Ended(schedlab(&arguments).process_group_of_its_own().spawn().unwrap());
                 std::thread::sleep(took * permille as u32 / 1000);
                 let _ = child.0.kill();
                 child.0.wait().unwrap();
@@ -196,11 +227,14 @@ impl Ground {
             Disturbance::Limit(blocks) => {
                 let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\"");
                 let mut command = quiet("sh");
-                command.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_schedlab")]).args(&arguments);
+                command
+                    .args(["-c", &script, "sh", env!("CARGO_BIN_EXE_schedlab")])
+                    .args(&arguments);
                 command.status().unwrap();
             }
             Disturbance::Full(size) => {
-                // The round's files are copied into the full file system, and what is left is copied out of it.
+                // The round's files are copied into the full file system, and what is left is
+                // copied out of it.
                 let script = "mkdir -p \"$1.copy\" && cp -r \"$1/.\" \"$1.copy\" && mount -t tmpfs -o size=$2k tmpfs \"$1\" && \
                               cp -r \"$1.copy/.\" \"$1\"; d=$1; shift 2; \"$@\"; rm -rf \"$d.copy\"; cp -r \"$d\" \"$d.copy\"";
                 let round = out.parent().unwrap();
@@ -238,12 +272,15 @@ impl Writer {
     /// Whether `file` is whole: as an undisturbed run leaves it.
     fn is_whole(&self, file: &Path, got: &[u8], whole: &[u8]) -> bool {
         match self.gives {
-            Gives::Recording => Recording::open(file).is_ok_and(|recording| !recording.repairs.cut_off),
+            Gives::Recording => {
+                Recording::open(file).is_ok_and(|recording| !recording.repairs.cut_off)
+            }
             Gives::Json => serde_json::from_slice::<serde_json::Value>(got).is_ok(),
             Gives::Costs => asked(got).is_some_and(|asked_for| Some(asked_for) == asked(whole)),
             // A page says when and how it was made.
             Gives::Same => {
-                got == whole || got.starts_with(b"<!doctype") && got.trim_ascii_end().ends_with(b"</html>")
+                got == whole
+                    || got.starts_with(b"<!doctype") && got.trim_ascii_end().ends_with(b"</html>")
             }
         }
     }
@@ -254,11 +291,13 @@ impl Writer {
     }
 }
 
-/// Returns what a calibration measured or says it could not, if the file is whole: each cost that has a spread undisturbed has its
-/// spread, which stands behind all costs. Which of them could be measured differs between runs.
+/// Returns what a calibration measured or says it could not, if the file is whole: each cost that
+/// has a spread undisturbed has its spread, which stands behind all costs. Which of them could be
+/// measured differs between runs.
 fn asked(file: &[u8]) -> Option<BTreeSet<String>> {
     const COUNTS: &str = "hot_lines";
-    let preset: Preset = toml::from_str(std::str::from_utf8(file).ok()?.strip_suffix('\n')?).ok()?;
+    let preset: Preset =
+        toml::from_str(std::str::from_utf8(file).ok()?.strip_suffix('\n')?).ok()?;
     let sure = preset.costs.keys().all(|cost| cost == COUNTS || preset.spread.contains_key(cost));
     sure.then(|| preset.costs.into_keys().chain(preset.lacks.into_keys()).collect())
 }
@@ -287,8 +326,10 @@ fn schedlab<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> Command {
 
 #[test]
 fn what_was_there_stays_or_the_whole_new_file_is_there() {
-    let rounds =
-        std::env::var("SCHEDLAB_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(2 * WRITERS.len());
+    let rounds = std::env::var("SCHEDLAB_ROUNDS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(2 * WRITERS.len());
     let ground = Ground::new();
     let whole: Vec<_> = WRITERS.iter().map(|writer| ground.whole(writer)).collect();
     let mut seed = 20_261_125;
@@ -296,19 +337,26 @@ fn what_was_there_stays_or_the_whole_new_file_is_there() {
     for round in 0..rounds {
         let index = round % WRITERS.len();
         let (writer, Some((took, whole))) = (&WRITERS[index], &whole[index]) else {
-            assert!(!WRITERS[index].works_anywhere(), "{:?} fails undisturbed", WRITERS[index].arguments);
+            assert!(
+                !WRITERS[index].works_anywhere(),
+                "{:?} fails undisturbed",
+                WRITERS[index].arguments
+            );
             skipped += 1;
             continue;
         };
         let size = whole.iter().map(Vec::len).max().unwrap_or(0) as u64;
         let how = match next(&mut seed) % 4 {
             0 => Disturbance::Limit(next(&mut seed) % (size / 512 + 2)),
-            1 if ground.namespaces => Disturbance::Full(16 + next(&mut seed) % (size * 2 / 1024 + 16)),
+            1 if ground.namespaces => {
+                Disturbance::Full(16 + next(&mut seed) % (size * 2 / 1024 + 16))
+            }
             _ => Disturbance::Kill(next(&mut seed) % 1100),
         };
         let out = ground.disturbed(writer, *took, how);
         for (file, whole) in writer.places(&out).iter().zip(whole) {
-            let got = std::fs::read(file).unwrap_or_else(|error| panic!("round {round}, {how:?}: {error}"));
+            let got = std::fs::read(file)
+                .unwrap_or_else(|error| panic!("round {round}, {how:?}: {error}"));
             let before = got == BEFORE;
             assert!(
                 before || writer.is_whole(file, &got, whole),
@@ -333,7 +381,9 @@ fn options_that_write(command: &[&str]) -> Vec<String> {
     let help = String::from_utf8(output.stdout).unwrap();
     let mut found = Vec::new();
     for (line, next) in help.lines().zip(help.lines().skip(1).chain([""])) {
-        let Some((_, rest)) = line.split_once("--").filter(|_| line.starts_with("  ")) else { continue };
+        let Some((_, rest)) = line.split_once("--").filter(|_| line.starts_with("  ")) else {
+            continue;
+        };
         let option = rest.split([' ', '=']).next().unwrap_or_default();
         let about = rest.split_once("  ").map_or(next, |(_, about)| about).trim();
         if about.starts_with("Write ") && rest.contains('<') {
@@ -389,7 +439,8 @@ fn every_option_that_writes_is_disturbed() {
         &["detach"],
         &["restore"],
     ];
-    let found: Vec<String> = commands.iter().flat_map(|command| options_that_write(command)).collect();
+    let found: Vec<String> =
+        commands.iter().flat_map(|command| options_that_write(command)).collect();
     assert!(found.len() > 20, "{found:?}");
     let missing: Vec<&String> = found.iter().filter(|option| !listed(option)).collect();
     assert!(missing.is_empty(), "not in WRITERS: {missing:?}");
@@ -398,7 +449,8 @@ fn every_option_that_writes_is_disturbed() {
 /// `record -o FILE -- nosuchcommand` destroyed the recording that was there.
 #[test]
 fn a_command_that_does_not_exist_costs_no_recording() {
-    let folder = schedlab_testing::temp_dir().join(format!("schedlab-nosuch-{}", std::process::id()));
+    let folder =
+        schedlab_testing::temp_dir().join(format!("schedlab-nosuch-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("x.slt");
     let record = |file: &Path| {
@@ -410,15 +462,18 @@ fn a_command_that_does_not_exist_costs_no_recording() {
     assert_eq!(record(&path), Some(2));
     assert_eq!(std::fs::read(&path).unwrap(), BEFORE);
     assert_eq!(record(&folder.join("new.slt")), Some(2));
-    let left: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let left: Vec<_> =
+        std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["x.slt"], "nothing else is left");
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// A recorder that is killed while it replaces a recording: the old one is there, and what was recorded is beside it.
+/// A recorder that is killed while it replaces a recording: the old one is there, and what was
+/// recorded is beside it.
 #[test]
 fn what_a_killed_recorder_had_is_beside_the_old_recording() {
-    let folder = schedlab_testing::temp_dir().join(format!("schedlab-beside-{}", std::process::id()));
+    let folder =
+        schedlab_testing::temp_dir().join(format!("schedlab-beside-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("x.slt");
     std::fs::write(&path, BEFORE).unwrap();

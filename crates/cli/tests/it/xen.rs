@@ -2,8 +2,8 @@
 
 use super::{Folder, schedlab};
 
-/// A hog with a cap of half a pCPU alone on one, another one pinned to the second: golden vector G3 of the Credit
-/// scheduler (runs 60 ms, is parked 60 ms).
+/// A hog with a cap of half a pCPU alone on one, another one pinned to the second: golden vector G3
+/// of the Credit scheduler (runs 60 ms, is parked 60 ms).
 const CAPPED: &str = r#"
 title = "A capped hog"
 schedulers = ["xen-credit", "xen-credit2"]
@@ -64,7 +64,9 @@ batch                                2     0     1   -b-       0.2  1 / 1
     ];
     assert_eq!(head, want, "{ran:?}");
     assert!(
-        ran.stdout.contains("web                                  1     0     0   r--       1.2  0 / all"),
+        ran.stdout.contains(
+            "web                                  1     0     0   r--       1.2  0 / all"
+        ),
         "{ran:?}"
     );
 }
@@ -105,7 +107,10 @@ fn domains_with_kernels_show_their_vcpus() {
     let host: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(host["schema"], "schedlab-xen/1");
     let domains = host["domains"].as_array().unwrap();
-    assert_eq!((&domains[0]["name"], domains[0]["vcpus"].as_array().unwrap().len()), (&"dom0".into(), 4));
+    assert_eq!(
+        (&domains[0]["name"], domains[0]["vcpus"].as_array().unwrap().len()),
+        (&"dom0".into(), 4)
+    );
     // A vCPU is in one state at any time.
     for vcpu in domains.iter().flat_map(|domain| domain["vcpus"].as_array().unwrap()) {
         let states = ["running", "runnable", "blocked", "offline"];

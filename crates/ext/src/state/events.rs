@@ -1,7 +1,9 @@
 //! What the kernel told: events, and answers to questions.
 
 use super::placing::order;
-use super::{At, By, CpuSet, Fate, KEPT, KernelState, Notice, Ns, State, StepKind, Threads, What, WokenBy};
+use super::{
+    At, By, CpuSet, Fate, KEPT, KernelState, Notice, Ns, State, StepKind, Threads, What, WokenBy,
+};
 use crate::wire::{Ask, Event};
 use schedlab_model::CpuId;
 
@@ -20,7 +22,9 @@ impl<T: Threads> State<T> {
                 self.notices.push(Notice::Born(event.tid));
                 return;
             }
-            What::Online | What::Offline => return self.set_online(event.cpu, event.what == What::Online),
+            What::Online | What::Offline => {
+                return self.set_online(event.cpu, event.what == What::Online);
+            }
             What::End => {
                 self.ended = true;
                 return;
@@ -32,15 +36,19 @@ impl<T: Threads> State<T> {
             self.taken.remove(&event.tid);
         }
         let known = self.by_tid.get(&event.tid).copied();
-        let first =
-            matches!(event.what, What::Enqueue(_) | What::Running) && !self.freed.contains(&event.tid);
-        let Some(task) = known.or_else(|| if first { self.join(event.tid) } else { None }) else { return };
+        let first = matches!(event.what, What::Enqueue(_) | What::Running)
+            && !self.freed.contains(&event.tid);
+        let Some(task) = known.or_else(|| if first { self.join(event.tid) } else { None }) else {
+            return;
+        };
         self.tasks[task as usize].unsure = None;
         match event.what {
             What::Enqueue(by) => self.held(task, event.seq, by),
             What::Running => self.running(task, event),
             What::Stopping { runnable } => self.stopping(task, event.cpu, runnable),
-            What::Quiescent { ends } => self.blocked(task, if ends { Fate::Exited } else { Fate::Blocked }),
+            What::Quiescent { ends } => {
+                self.blocked(task, if ends { Fate::Exited } else { Fate::Blocked })
+            }
             What::Yield => {
                 if let Some(slot) = self.runs_on(task) {
                     self.step(StepKind::Yield { cpu: slot as u32 });
@@ -98,7 +106,8 @@ impl<T: Threads> State<T> {
         };
         self.counts.wakeups += 1;
         self.step(StepKind::Wake { task, by });
-        // A scheduler asks for what it wants; one that leaves an idle CPU to its next tick would leave it for ever.
+        // A scheduler asks for what it wants; one that leaves an idle CPU to its next tick would
+        // leave it for ever.
         let allowed = self.on_line(&self.tasks[task as usize].allowed);
         let idle = allowed.iter().map(CpuId::index).find(|slot| self.current(*slot).is_none());
         if let Some(idle) = idle.filter(|_| !self.slots.iter().any(|slot| slot.decide)) {

@@ -15,18 +15,23 @@ fn about(task: &Task, cpu: u32, ask: Ask) -> Decision {
 }
 
 impl<T: Threads> State<T> {
-    /// Asks which thread runs on a CPU. One that turns out to sleep is told to the core, which chooses again.
+    /// Asks which thread runs on a CPU. One that turns out to sleep is told to the core, which
+    /// chooses again.
     pub(super) fn decide(&mut self, slot: usize, fate: Fate) {
         let mut fate = fate;
         for _ in 0..DECISIONS_MAX {
             let prev = self.current(slot);
             self.counts.decisions += 1;
-            let Some(decision) = self.step(StepKind::Decide { cpu: slot as u32, prev: fate }) else { return };
+            let Some(decision) = self.step(StepKind::Decide { cpu: slot as u32, prev: fate })
+            else {
+                return;
+            };
             let now = self.now;
             let one = &mut self.slots[slot];
             one.slice = decision.slice.filter(|_| decision.task.is_some());
             one.slice_ends = one.slice.map(|slice| now + slice);
-            one.begun = decision.task.is_some_and(|task| self.tasks[task as usize].at == At::Running(slot));
+            one.begun =
+                decision.task.is_some_and(|task| self.tasks[task as usize].at == At::Running(slot));
             if decision.task != prev {
                 self.counts.switches += 1;
                 one.kept_since = None;
@@ -65,8 +70,9 @@ impl<T: Threads> State<T> {
         all
     }
 
-    /// Names the thread that a CPU takes when its own blocks, where the scheduler can tell and the kernel was told otherwise. When that happens,
-    /// the event is decided as any other; mostly the answer then runs already. Else it takes the CPU back.
+    /// Names the thread that a CPU takes when its own blocks, where the scheduler can tell and the
+    /// kernel was told otherwise. When that happens, the event is decided as any other; mostly the
+    /// answer then runs already. Else it takes the CPU back.
     fn ahead(&mut self, slot: usize) -> Option<Decision> {
         let cpu = self.slots[slot].cpu.0;
         let busy = self.slots[slot].online && self.current(slot).is_some();
@@ -81,7 +87,8 @@ impl<T: Threads> State<T> {
         Some(Decision { tid, seq, cpu, ask: Ask::Ahead, status: Status::Open })
     }
 
-    /// A thread runs on a CPU: was it taken ahead of a decision? Once the kernel took it, its name there means nothing.
+    /// A thread runs on a CPU: was it taken ahead of a decision? Once the kernel took it, its name
+    /// there means nothing.
     pub(super) fn ran_ahead(&mut self, slot: usize, event: &Event) {
         if self.slots[slot].ahead == Some((event.tid, event.seq)) {
             self.slots[slot].ahead = None;
@@ -137,7 +144,8 @@ impl<T: Threads> State<T> {
             Status::Done => {
                 self.tasks[task as usize].at = At::Sent(slot);
                 // The thread that runs there gives way without being asked.
-                let other = self.slots[slot].actual.map(|other| (other, self.tasks[other as usize].seq));
+                let other =
+                    self.slots[slot].actual.map(|other| (other, self.tasks[other as usize].seq));
                 (self.slots[slot].kept_since, self.slots[slot].displaced) = (Some(now), other);
             }
             Status::Early => {
@@ -151,11 +159,13 @@ impl<T: Threads> State<T> {
             Status::NotCpu => {
                 self.counts.stale += 1;
                 self.affinity_changed(task);
-                // What forbids it is not what the thread asked for: its cpuset, say, or a section without migration. Later again.
+                // What forbids it is not what the thread asked for: its cpuset, say, or a section
+                // without migration. Later again.
                 self.slots[slot].busy_until = now + BEAT;
             }
             Status::Busy | Status::Refused => {
-                // An earlier decision waits there, behind a thread that has to make room for it first.
+                // An earlier decision waits there, behind a thread that has to make room for it
+                // first.
                 self.counts.stale += 1;
                 (self.slots[slot].busy_until, self.slots[slot].displaced) = (now + BEAT, None);
             }

@@ -1,5 +1,6 @@
-//! The state beside a kernel that does not exist: it keeps the rules of `bpf/ext.bpf.c` and of the kernel's sched_ext class as far as the
-//! driver sees them, has CPUs that other classes take, tells events before they are true, and loses some.
+//! The state beside a kernel that does not exist: it keeps the rules of `bpf/ext.bpf.c` and of the
+//! kernel's sched_ext class as far as the driver sees them, has CPUs that other classes take, tells
+//! events before they are true, and loses some.
 
 mod fake;
 
@@ -8,8 +9,8 @@ use fake::{Fake, Known};
 use proptest::prelude::*;
 use schedlab_live::logged_core::CoreOptions;
 
-/// Schedulers with one queue for all CPUs, which keep none idle while a thread could run there; then those in which every thread has turns,
-/// which shinjuku is, too.
+/// Schedulers with one queue for all CPUs, which keep none idle while a thread could run there;
+/// then those in which every thread has turns, which shinjuku is, too.
 const SCHEDULERS: [&str; 5] =
     ["fifo-centralized", "layers", "shinjuku:quantum=1ms", "rr:slice_ns=1ms", "linux-6.12"];
 const CONSERVING: usize = 3;
@@ -25,10 +26,15 @@ struct Play {
 
 impl Play {
     fn new(scheduler: &str, cpus: usize) -> Play {
-        let options = CoreOptions { scheduler: scheduler.to_owned(), cpus, tasks: 64, hz: 250, seed: 1 };
+        let options =
+            CoreOptions { scheduler: scheduler.to_owned(), cpus, tasks: 64, hz: 250, seed: 1 };
         let core = LoggedCore::new(&options).expect("a scheduler of the registry");
-        let rules =
-            Rules { hz: 250, starve_after: Ns::from_s(3_600), log_steps: 1 << 20, start: Ns::from_s(9) };
+        let rules = Rules {
+            hz: 250,
+            starve_after: Ns::from_s(3_600),
+            log_steps: 1 << 20,
+            start: Ns::from_s(9),
+        };
         // CPU 0 is the agent's.
         let managed: CpuSet = (1..=cpus as u32).map(CpuId).collect();
         let kernel = Fake::new(cpus + 1, rules.start);
@@ -118,7 +124,10 @@ fn two_hogs_take_turns_of_a_slice() {
     for pair in turns.windows(2) {
         assert_ne!(pair[0].0, pair[1].0);
     }
-    assert!(turns[1..turns.len() - 1].iter().all(|(_, rounds)| (49..=51).contains(rounds)), "{turns:?}");
+    assert!(
+        turns[1..turns.len() - 1].iter().all(|(_, rounds)| (49..=51).contains(rounds)),
+        "{turns:?}"
+    );
     assert_eq!((play.state.counts.stale, play.state.ext.displaced), (0, 0));
     play.verify();
 }
@@ -206,7 +215,11 @@ fn what_a_child_is_and_what_becomes_of_threads_is_heard() {
     play.rounds(1, Ns::from_us(50));
     let child = play.kernel.fork(10);
     play.rounds(2, Ns::from_us(50));
-    assert_eq!([play.kernel.running(1), play.kernel.running(2)].iter().flatten().count(), 2, "both run");
+    assert_eq!(
+        [play.kernel.running(1), play.kernel.running(2)].iter().flatten().count(),
+        2,
+        "both run"
+    );
     play.kernel.exit(child);
     play.rounds(1, Ns::from_us(50));
     assert_eq!(play.state.managed(), [10]);
@@ -250,7 +263,10 @@ fn the_next_thread_runs_before_the_agent_hears_that_its_cpu_is_free() {
         let first = play.kernel.running(1).expect("one runs");
         play.kernel.block(first);
         let second = play.kernel.running(1);
-        assert!(second.is_some_and(|second| second != first), "{scheduler}: {second:?} after {first}");
+        assert!(
+            second.is_some_and(|second| second != first),
+            "{scheduler}: {second:?} after {first}"
+        );
         play.rounds(2, Ns::from_us(50));
         assert_eq!(play.kernel.running(1), second, "{scheduler}: the decision is the same");
         // And the one behind it, which was named meanwhile.
@@ -382,7 +398,8 @@ impl Play {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(schedlab_testing::cases(400)))]
 
-    /// Whatever happens: no CPU that a thread could have stays idle, the scheduler keeps its contract, and the log repeats.
+    /// Whatever happens: no CPU that a thread could have stays idle, the scheduler keeps its
+    /// contract, and the log repeats.
     #[test]
     fn no_thread_is_lost(
         which in 0..SCHEDULERS.len(),

@@ -1,14 +1,17 @@
-//! Folders that another user prepared. As root these tests play that user (65534, nobody) with files that they give away; without root
-//! only what needs no second user is asked.
+//! Folders that another user prepared. As root these tests play that user (65534, nobody) with
+//! files that they give away; without root only what needs no second user is asked.
 #![allow(clippy::print_stderr)]
 
-use schedlab_files::{Folder, NewFile, Refused, TempDir, claim, create_new, make_folder, open, remove_if};
+use schedlab_files::{
+    Folder, NewFile, Refused, TempDir, claim, create_new, make_folder, open, remove_if,
+};
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
-/// The other user: the number that Debian gives `nobody`, which owns no file (base-passwd; overflowuid of the kernel).
+/// The other user: the number that Debian gives `nobody`, which owns no file (base-passwd;
+/// overflowuid of the kernel).
 const NOBODY: u32 = 65534;
 
 fn folder() -> TempDir {
@@ -119,8 +122,14 @@ fn links_of_other_users_lead_to_their_own_only() {
     // Twice around: a link of root to a link of theirs.
     link(&foreign, &root.join("ours"), 0);
     let owner = NOBODY;
-    assert_eq!(refused(NewFile::create(&planted)), Refused::Planted { link: planted.clone(), owner });
-    assert_eq!(refused(NewFile::growing(&planted)), Refused::Planted { link: planted.clone(), owner });
+    assert_eq!(
+        refused(NewFile::create(&planted)),
+        Refused::Planted { link: planted.clone(), owner }
+    );
+    assert_eq!(
+        refused(NewFile::growing(&planted)),
+        Refused::Planted { link: planted.clone(), owner }
+    );
     assert_eq!(refused(claim(&planted)), Refused::Planted { link: planted.clone(), owner });
     for path in [
         foreign,
@@ -150,7 +159,8 @@ fn links_of_other_users_lead_to_their_own_only() {
     assert_eq!(names(root), ["ours", "sticky", "theirs", "victim"]);
 }
 
-/// What works on every machine: `/var/run -> /run`, a user's own link as output, also in /tmp, and one that leads nowhere yet.
+/// What works on every machine: `/var/run -> /run`, a user's own link as output, also in /tmp, and
+/// one that leads nowhere yet.
 #[test]
 fn own_links_work() {
     let folder = folder();
@@ -189,15 +199,24 @@ fn own_links_work() {
 fn pipes_of_other_users_are_refused_and_never_waited_for() {
     let folder = folder();
     let path = folder.path().join("pipe");
-    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0)
-        .unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &path,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RWXU,
+        0,
+    )
+    .unwrap();
     let reader = path.clone();
     let reader = std::thread::spawn(move || fs::read(reader).unwrap());
     put(&path).unwrap();
     assert_eq!(reader.join().unwrap(), b"new", "a pipe of our own is written at once");
     if is_root("pipes_of_other_users_are_refused_and_never_waited_for") {
         chown(&path, Some(NOBODY), None).unwrap();
-        assert_eq!(refused(NewFile::create(&path)), Refused::Pipe { path: path.clone(), owner: NOBODY });
+        assert_eq!(
+            refused(NewFile::create(&path)),
+            Refused::Pipe { path: path.clone(), owner: NOBODY }
+        );
     }
     put(Path::new("/dev/null")).unwrap();
     assert!(!fs::metadata("/dev/null").unwrap().is_file());
@@ -212,8 +231,10 @@ fn open_files_of_this_process_are_written_where_they_are() {
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
     put(Path::new(&path)).unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"new");
-    let (out, thread) =
-        (NewFile::create(Path::new("/dev/stdout")), NewFile::create(Path::new("/proc/thread-self/fd/1")));
+    let (out, thread) = (
+        NewFile::create(Path::new("/dev/stdout")),
+        NewFile::create(Path::new("/proc/thread-self/fd/1")),
+    );
     assert!(out.is_ok() && thread.is_ok(), "{out:?} {thread:?}");
 }
 
@@ -298,6 +319,9 @@ fn a_trusted_folder_has_no_folder_above_that_others_change() {
             matches!(refused(Folder::trusted(&place)), Refused::Changeable { folder, .. } if folder == root.join("a"))
         );
         std::os::unix::fs::lchown(root.join("link"), Some(NOBODY), None).unwrap();
-        assert!(matches!(refused(Folder::trusted(&root.join("link/b"))), Refused::Changeable { .. }));
+        assert!(matches!(
+            refused(Folder::trusted(&root.join("link/b"))),
+            Refused::Changeable { .. }
+        ));
     }
 }

@@ -35,7 +35,13 @@ pub(super) fn facts(found: &Capabilities) -> Vec<Fact> {
 fn lockdown(found: &Capabilities) -> Option<Fact> {
     let mode = found.surroundings.lockdown.as_deref()?;
     if mode == "none" {
-        return Some(fact(Level::Good, "kernel lockdown", "none", "debugfs shows and takes settings", None));
+        return Some(fact(
+            Level::Good,
+            "kernel lockdown",
+            "none",
+            "debugfs shows and takes settings",
+            None,
+        ));
     }
     Some(fact(
         Level::Limit,
@@ -64,7 +70,11 @@ fn throttling(found: &Capabilities) -> Option<Fact> {
     Some(fact(
         Level::Note,
         "who stops runaway real-time tasks",
-        if readable { "the fair server" } else { "the fair server, whose parameters are hidden here" },
+        if readable {
+            "the fair server"
+        } else {
+            "the fair server, whose parameters are hidden here"
+        },
         "a FIFO task that never sleeps loses 50 ms of each second to waiting fair tasks, whatever sched_rt_runtime_us says: \
          a maximum near 50 ms is this, and no fault of the machine",
         readable.then_some(super::NO_FAIR_SERVER),
@@ -117,11 +127,18 @@ fn groups(found: &Capabilities) -> Vec<Fact> {
 }
 
 /// CONFIG_RT_GROUP_SCHED: the smallest budget on the way up.
-fn budget(found: &Capabilities, own: &[GroupFacts], folder: &dyn Fn(&GroupFacts) -> String) -> Option<Fact> {
+fn budget(
+    found: &Capabilities,
+    own: &[GroupFacts],
+    folder: &dyn Fn(&GroupFacts) -> String,
+) -> Option<Fact> {
     if !found.rt_group_sched {
         return None;
     }
-    let group = own.iter().find(|group| group.path != "/" && group.rt_runtime_us.is_some()).or(own.last())?;
+    let group = own
+        .iter()
+        .find(|group| group.path != "/" && group.rt_runtime_us.is_some())
+        .or(own.last())?;
     let runtime = group.rt_runtime_us?;
     let lift = format!("sh -c 'echo 200000 > {}/cpu.rt_runtime_us'", folder(group));
     Some(match (runtime, group.path.as_str()) {
@@ -164,8 +181,7 @@ fn idle(found: &Capabilities) -> Fact {
         (None, _) => "no driver: halt".to_owned(),
     };
     let polls = deep.is_empty() && driver.is_some();
-    let lift =
-        "sh -c 'for f in /sys/devices/system/cpu/cpu*/cpuidle/state[1-9]*/disable; do echo 1 > $f; done'";
+    let lift = "sh -c 'for f in /sys/devices/system/cpu/cpu*/cpuidle/state[1-9]*/disable; do echo 1 > $f; done'";
     fact(
         if polls { Level::Good } else { Level::Note },
         "idle states",
@@ -203,10 +219,15 @@ mod tests {
             autogroup_nice: None,
         };
         let limited = GroupFacts {
-            bandwidth: Some(Bandwidth { quota: Ns::from_ms(50), period: Ns::from_ms(100), burst: Ns::ZERO }),
+            bandwidth: Some(Bandwidth {
+                quota: Ns::from_ms(50),
+                period: Ns::from_ms(100),
+                burst: Ns::ZERO,
+            }),
             ..bare("/ci")
         };
-        found.surroundings.groups = vec![limited, GroupFacts { rt_runtime_us: Some(950_000), ..bare("/") }];
+        found.surroundings.groups =
+            vec![limited, GroupFacts { rt_runtime_us: Some(950_000), ..bare("/") }];
         (found.cgroup_cpu, found.rt_group_sched) = ("v1 /cg/cpu".to_owned(), true);
         let quota = find(&found, "CPU quota").unwrap();
         assert_eq!(quota.lift.as_deref(), Some("sh -c 'echo -1 > /cg/cpu/ci/cpu.cfs_quota_us'"));

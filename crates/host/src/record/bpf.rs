@@ -1,9 +1,10 @@
-//! Tier 1: BPF programs on the scheduler's tracepoints. The object is built from `bpf/sched.bpf.c` and carried
-//! in the binary; it is fitted to the running kernel when it is loaded (CO-RE), which needs the kernel's type
-//! information (`/sys/kernel/btf/vmlinux`) and Linux 5.18.
+//! Tier 1: BPF programs on the scheduler's tracepoints. The object is built from `bpf/sched.bpf.c`
+//! and carried in the binary; it is fitted to the running kernel when it is loaded (CO-RE), which
+//! needs the kernel's type information (`/sys/kernel/btf/vmlinux`) and Linux 5.18.
 //!
-//! Each CPU has a ring in one array that user space maps: a record costs one store of 32 bytes and no lock, no
-//! reservation and no wakeup. What that costs against other ways: `experiments/recorder_cost.py`.
+//! Each CPU has a ring in one array that user space maps: a record costs one store of 32 bytes and
+//! no lock, no reservation and no wakeup. What that costs against other ways:
+//! `experiments/recorder_cost.py`.
 
 mod decode;
 mod messages;
@@ -21,8 +22,8 @@ use aya_obj::btf::BtfKind;
 pub(crate) use decode::OUTSIDE;
 use decode::{Decoder, RECORD, SEQUENCE};
 use messages::{
-    COUNTED_FOR, COUNTER, FACT, FACT_CALLS, FACT_CONTROL, FACT_HEAD, FACT_LOST, FACT_PROGRAMS, FACT_SEQUENCE,
-    FACT_TAIL,
+    COUNTED_FOR, COUNTER, FACT, FACT_CALLS, FACT_CONTROL, FACT_HEAD, FACT_LOST, FACT_PROGRAMS,
+    FACT_SEQUENCE, FACT_TAIL,
 };
 use schedlab_model::CpuSet;
 use std::cell::RefCell;
@@ -51,8 +52,8 @@ const TAIL: usize = 64;
 /// Memory of all rings together.
 const ALL_RINGS: usize = 1 << 30;
 
-/// Each program and its tracepoint: programs that end a context first, so that none can be entered unseen.
-/// Those that the kernel does not have are left out, unless they are needed.
+/// Each program and its tracepoint: programs that end a context first, so that none can be entered
+/// unseen. Those that the kernel does not have are left out, unless they are needed.
 const PROGRAMS: [(&str, &str, bool); 27] = [
     ("irq_handler_exit", "irq_handler_exit", false),
     ("local_timer_exit", "local_timer_exit", false),
@@ -84,7 +85,8 @@ const PROGRAMS: [(&str, &str, bool); 27] = [
     ("on_waking", "sched_waking", true),
 ];
 
-/// A function that the kernel has where a throttled task leaves the queue by itself, and says so (Linux 6.18).
+/// A function that the kernel has where a throttled task leaves the queue by itself, and says so
+/// (Linux 6.18).
 const TASKS_ARE_THROTTLED: &str = "throttle_cfs_rq_work";
 
 /// What the kernel's side records.
@@ -133,8 +135,8 @@ fn read_release() -> String {
     std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
 }
 
-/// What the kernel answered, or, where its release says enough, which one is needed. (Before 5.18 it knows no typed arguments of
-/// BPF programs: "arg#0 type is not a struct".)
+/// What the kernel answered, or, where its release says enough, which one is needed. (Before 5.18
+/// it knows no typed arguments of BPF programs: "arg#0 type is not a struct".)
 fn too_old(release: &str, error: HostError) -> HostError {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
     let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else { return error };
@@ -166,7 +168,8 @@ impl Loaded {
         };
         let filter = only.number();
         let sockets_by_calls = !messages::has_socket_tracepoints(&btf);
-        let (calls, by_calls) = (messages::interesting_calls(sockets_by_calls), u8::from(sockets_by_calls));
+        let (calls, by_calls) =
+            (messages::interesting_calls(sockets_by_calls), u8::from(sockets_by_calls));
         // Seeded by the system.
         let salt: u64 = RandomState::new().hash_one(cpus);
         let mut loader = EbpfLoader::new();
@@ -185,13 +188,18 @@ impl Loaded {
             .override_global("filter", &filter, true)
             .override_global("group_id", &group, true);
         let release = read_release();
-        let ebpf =
-            loader.load(&OBJECT.0).map_err(|e| too_old(&release, failed("loading BPF programs")(&e)))?;
+        let ebpf = loader
+            .load(&OBJECT.0)
+            .map_err(|e| too_old(&release, failed("loading BPF programs")(&e)))?;
         let limits = btf.id_by_type_name_kind(TASKS_ARE_THROTTLED, BtfKind::Func).is_ok();
-        let hooks =
-            if sockets_by_calls { MessageHooks::SystemCalls } else { MessageHooks::SocketTracepoints };
+        let hooks = if sockets_by_calls {
+            MessageHooks::SystemCalls
+        } else {
+            MessageHooks::SocketTracepoints
+        };
         let messages = (fact_slots > 0).then_some(hooks);
-        let mut loaded = Loaded { ebpf, links: Vec::new(), limits, messages, fact_links: Vec::new() };
+        let mut loaded =
+            Loaded { ebpf, links: Vec::new(), limits, messages, fact_links: Vec::new() };
         if let Only::Processes(list) = only {
             loaded.fill("processes", list)?;
         }
@@ -229,8 +237,9 @@ impl Loaded {
         }
         for (name, tracepoint) in self.fact_programs() {
             let link = self.program(name).map_err(std::io::Error::other)?.attach();
-            let link =
-                link.map_err(|error| std::io::Error::other(format!("attaching to {tracepoint}: {error}")))?;
+            let link = link.map_err(|error| {
+                std::io::Error::other(format!("attaching to {tracepoint}: {error}"))
+            })?;
             self.fact_links.push((name, link));
         }
         Ok(())
@@ -240,23 +249,30 @@ impl Loaded {
     fn count_calls(&mut self, controls: &Shared, cpus: usize) -> Result<u64, HostError> {
         let (name, tracepoint) = COUNTER;
         let program = self.program(name)?;
-        let link = program.attach().map_err(|e| failed(&format!("attaching to {tracepoint}"))(&e))?;
+        let link =
+            program.attach().map_err(|e| failed(&format!("attaching to {tracepoint}"))(&e))?;
         let sum = || -> u64 {
-            let calls = |cpu: usize| controls.long(cpu * FACT_CONTROL + FACT_CALLS).load(Ordering::Relaxed);
+            let calls =
+                |cpu: usize| controls.long(cpu * FACT_CONTROL + FACT_CALLS).load(Ordering::Relaxed);
             (0..cpus).map(calls).sum()
         };
         let before = sum();
         std::thread::sleep(COUNTED_FOR);
         let calls = sum() - before;
-        // Attached before the counter goes: a tracepoint whose last program went gets another one only after a grace period.
+        // Attached before the counter goes: a tracepoint whose last program went gets another one
+        // only after a grace period.
         self.attach_facts().map_err(HostError::io("attaching the programs for messages"))?;
-        self.program(name)?.detach(link).map_err(|e| failed(&format!("leaving {tracepoint}"))(&e))?;
+        self.program(name)?
+            .detach(link)
+            .map_err(|e| failed(&format!("leaving {tracepoint}"))(&e))?;
         Ok(calls)
     }
 
     fn program(&mut self, name: &str) -> Result<&mut BtfTracePoint, HostError> {
-        let missing =
-            || HostError::Form { what: "the BPF object".to_owned(), detail: format!("no program {name}") };
+        let missing = || HostError::Form {
+            what: "the BPF object".to_owned(),
+            detail: format!("no program {name}"),
+        };
         let program = self.ebpf.program_mut(name).ok_or_else(missing)?;
         program.try_into().map_err(|_| missing())
     }
@@ -264,7 +280,8 @@ impl Loaded {
     fn fill(&mut self, map: &str, keys: &[u32]) -> Result<(), HostError> {
         let full = |e: &dyn std::error::Error| failed(&format!("filling the BPF map {map}"))(e);
         let Some(found) = self.ebpf.map_mut(map) else { return Ok(()) };
-        let mut found: HashMap<&mut MapData, u32, u8> = HashMap::try_from(found).map_err(|e| full(&e))?;
+        let mut found: HashMap<&mut MapData, u32, u8> =
+            HashMap::try_from(found).map_err(|e| full(&e))?;
         keys.iter().try_for_each(|key| found.insert(key, 1, 0)).map_err(|e| full(&e))
     }
 
@@ -275,7 +292,8 @@ impl Loaded {
                 detail: format!("no array {map}"),
             });
         };
-        Shared::map(data.fd().as_fd(), bytes).map_err(HostError::io(format!("mapping the BPF array {map}")))
+        Shared::map(data.fd().as_fd(), bytes)
+            .map_err(HostError::io(format!("mapping the BPF array {map}")))
     }
 
     fn attach(&mut self) -> std::io::Result<()> {
@@ -288,7 +306,9 @@ impl Loaded {
                 Ok(link) => self.links.push((name, link)),
                 Err(ProgramError::NotLoaded) if !needed => {}
                 Err(error) => {
-                    return Err(std::io::Error::other(format!("attaching to {tracepoint}: {error}")));
+                    return Err(std::io::Error::other(format!(
+                        "attaching to {tracepoint}: {error}"
+                    )));
                 }
             }
         }
@@ -343,8 +363,8 @@ pub(crate) struct OpenedBpf {
     pub(crate) messages: Result<MessageHooks, String>,
 }
 
-/// Loads the programs and opens a ring for each CPU of `cpus`, in their order. `count`: where [`Messages::Auto`] depends on how many
-/// system calls there are.
+/// Loads the programs and opens a ring for each CPU of `cpus`, in their order. `count`: where
+/// [`Messages::Auto`] depends on how many system calls there are.
 pub(crate) fn open(
     cpus: &CpuSet,
     ring_bytes: usize,
@@ -366,11 +386,18 @@ pub(crate) fn open(
     };
     match with {
         Ok(opened) => Ok(opened),
-        Err(why) => Ok(OpenedBpf { messages: Err(why), ..open_with(cpus, ring_bytes, only, false)? }),
+        Err(why) => {
+            Ok(OpenedBpf { messages: Err(why), ..open_with(cpus, ring_bytes, only, false)? })
+        }
     }
 }
 
-fn open_with(cpus: &CpuSet, ring_bytes: usize, only: &Only, facts: bool) -> Result<OpenedBpf, HostError> {
+fn open_with(
+    cpus: &CpuSet,
+    ring_bytes: usize,
+    only: &Only,
+    facts: bool,
+) -> Result<OpenedBpf, HostError> {
     let count = cpus.iter().last().map_or(1, |last| last.index() + 1);
     let bytes = ring_bytes.clamp(64 << 10, ALL_RINGS / count);
     // The largest power of two that fits.
@@ -414,7 +441,8 @@ fn open_with(cpus: &CpuSet, ring_bytes: usize, only: &Only, facts: bool) -> Resu
     Ok(OpenedBpf { rings, limits, messages })
 }
 
-/// Returns how messages would be seen here, or why not, when the programs can be loaded (they are unloaded again).
+/// Returns how messages would be seen here, or why not, when the programs can be loaded (they are
+/// unloaded again).
 pub(crate) fn probe(cpus: &CpuSet) -> Result<Result<MessageHooks, String>, HostError> {
     open(cpus, 0, &Only::All, Messages::Auto, false).map(|opened| opened.messages)
 }
@@ -422,7 +450,8 @@ pub(crate) fn probe(cpus: &CpuSet) -> Result<Result<MessageHooks, String>, HostE
 impl OpenedBpf {
     /// Why the machine makes too many system calls to look at all of them, if it does.
     fn too_many_calls(&self) -> Result<Option<String>, HostError> {
-        let Some((ring, facts)) = self.rings.first().and_then(|ring| Some((ring, ring.facts.as_ref()?)))
+        let Some((ring, facts)) =
+            self.rings.first().and_then(|ring| Some((ring, ring.facts.as_ref()?)))
         else {
             return Ok(None);
         };
@@ -484,8 +513,8 @@ impl super::CpuSource for BpfRing {
 
     fn drain(&mut self, out: &mut VecDeque<RawEvent>) {
         let head = self.control(HEAD).load(Ordering::Acquire);
-        // x86 shows the stores of another CPU in their order. Elsewhere a record counts when the look before
-        // saw the head beyond it: a poll's time is enough for any store to arrive.
+        // x86 shows the stores of another CPU in their order. Elsewhere a record counts when the
+        // look before saw the head beyond it: a poll's time is enough for any store to arrive.
         let end = if cfg!(target_arch = "x86_64") || self.stopped { head } else { self.seen };
         self.seen = head;
         while self.tail != end {
@@ -523,7 +552,8 @@ impl super::CpuSource for BpfRing {
         self.slots * RECORD
     }
 
-    /// A tracepoint whose last program went gets another one only after a grace period (`tracepoint_add_func`).
+    /// A tracepoint whose last program went gets another one only after a grace period
+    /// (`tracepoint_add_func`).
     fn begins_once(&self) -> bool {
         true
     }
@@ -540,7 +570,10 @@ mod tests {
             source: std::io::Error::other("arg#0 type is not a struct"),
         };
         let old = too_old("5.10.0-36-amd64", answer()).to_string();
-        assert!(old.contains("5.18") && old.contains("5.10.0-36-amd64") && !old.contains("arg#0"), "{old}");
+        assert!(
+            old.contains("5.18") && old.contains("5.10.0-36-amd64") && !old.contains("arg#0"),
+            "{old}"
+        );
         for release in ["5.18.0", "6.1.0-56-amd64", "unknown"] {
             assert!(too_old(release, answer()).to_string().contains("arg#0"), "{release}");
         }

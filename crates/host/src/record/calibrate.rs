@@ -1,4 +1,5 @@
-//! What this kernel's tracepoints can be trusted with, measured before each recording (some milliseconds).
+//! What this kernel's tracepoints can be trusted with, measured before each recording (some
+//! milliseconds).
 
 use super::raw::Records;
 use crate::sys::perf::{Target, What};
@@ -14,14 +15,14 @@ pub(crate) const PREEMPT_LEVELS: i64 = 0x0f;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Calibration {
-    /// Levels that stand in `common_preempt_count` when the traced code holds none: recording itself holds
-    /// one on kernels up to at least 6.18. Measured with the exit of a thread of our own, which the kernel
-    /// reports while it holds nothing. `None`: no such record came.
+    /// Levels that stand in `common_preempt_count` when the traced code holds none: recording
+    /// itself holds one on kernels up to at least 6.18. Measured with the exit of a thread of our
+    /// own, which the kernel reports while it holds nothing. `None`: no such record came.
     pub(crate) own_levels: Option<i64>,
-    /// CPUs on which a switch away from the idle task was seen. There are virtual machines in which whatever
-    /// happens while certain tasks run is not recorded (seen on a Firecracker guest with 6.18, neither by
-    /// perf nor by ftrace: the idle task of CPU 1 and the threads of process 1, from which it was cloned);
-    /// and a CPU that never idles proves nothing.
+    /// CPUs on which a switch away from the idle task was seen. There are virtual machines in which
+    /// whatever happens while certain tasks run is not recorded (seen on a Firecracker guest with 6.18,
+    /// neither by perf nor by ftrace: the idle task of CPU 1 and the threads of process 1, from
+    /// which it was cloned); and a CPU that never idles proves nothing.
     pub(crate) idle_seen: CpuSet,
 }
 
@@ -34,7 +35,8 @@ struct Probe {
     preempt_count: Field,
 }
 
-/// Lets one thread sleep shortly on each CPU and looks at what its switches and its exit leave in the rings.
+/// Lets one thread sleep shortly on each CPU and looks at what its switches and its exit leave in
+/// the rings.
 pub(crate) fn calibrate(fs: &PseudoFs, cpus: &CpuSet) -> Result<Calibration, HostError> {
     let switch = fs.tracepoint("sched/sched_switch")?;
     let exit = fs.tracepoint("sched/sched_process_exit")?;
@@ -78,14 +80,17 @@ fn one(probe: &Probe, cpu: CpuId, result: &mut Calibration) -> std::io::Result<(
         ring.drain(&mut bytes);
         let mut exited = false;
         for record in Records::new(&bytes) {
-            let Some(raw) = record.body.get(20..).filter(|_| record.kind == abi::PERF_RECORD_SAMPLE) else {
+            let Some(raw) =
+                record.body.get(20..).filter(|_| record.kind == abi::PERF_RECORD_SAMPLE)
+            else {
                 continue;
             };
             let is = |field: Field, value: i64| field.number(raw) == Some(value);
             if super::raw::u64_at(record.body, 0) == Some(exit_id) {
                 if is(probe.pid, i64::from(tid)) {
                     exited = true;
-                    result.own_levels = probe.preempt_count.number(raw).map(|count| count & PREEMPT_LEVELS);
+                    result.own_levels =
+                        probe.preempt_count.number(raw).map(|count| count & PREEMPT_LEVELS);
                 }
             } else if is(probe.prev_pid, 0) && is(probe.next_pid, i64::from(tid)) {
                 result.idle_seen.insert(cpu);
@@ -99,7 +104,8 @@ fn one(probe: &Probe, cpu: CpuId, result: &mut Calibration) -> std::io::Result<(
     Ok(())
 }
 
-/// ksoftirqd, and on PREEMPT_RT the timer and interrupt threads: what they run came from interrupts.
+/// ksoftirqd, and on PREEMPT_RT the timer and interrupt threads: what they run came from
+/// interrupts.
 pub(crate) fn softirq_threads() -> Vec<u32> {
     let serves = |tid: &u32| {
         let comm = crate::proc::text(&format!("/proc/{tid}/comm")).unwrap_or_default();

@@ -10,8 +10,8 @@ use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// A started command, in a process group of its own. It ends with this value and with this process, whatever ends that, and so does whatever it
-/// starts ([`crate::program`]).
+/// A started command, in a process group of its own. It ends with this value and with this process,
+/// whatever ends that, and so does whatever it starts ([`crate::program`]).
 #[derive(Debug)]
 pub struct Command(HeldProgram);
 
@@ -66,7 +66,8 @@ impl Command {
         !matches!(self.0.ended(), Ok(None))
     }
 
-    /// Ends it with whatever it started: its group gets SIGTERM when it still runs, and what is left after two seconds SIGKILL.
+    /// Ends it with whatever it started: its group gets SIGTERM when it still runs, and what is
+    /// left after two seconds SIGKILL.
     pub fn end(mut self) -> Option<ExitStatus> {
         if !self.ended() {
             self.signal(Signal::TERM);
@@ -131,7 +132,8 @@ mod tests {
         assert_eq!(why("/bin"), Err(Some(libc::EACCES)));
         assert_eq!(why("/etc/passwd"), Err(Some(libc::EACCES)));
         for stopped in [false, true] {
-            let error = Command::start(&["/no/such".to_owned()], stopped).expect_err("it does not exist");
+            let error =
+                Command::start(&["/no/such".to_owned()], stopped).expect_err("it does not exist");
             assert!(error.to_string().contains("cannot start `/no/such`: No such file"), "{error}");
         }
     }

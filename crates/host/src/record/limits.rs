@@ -1,9 +1,11 @@
-//! Which tasks a limit holds back: `cpu.max` of their control group, or the limits on real-time tasks.
+//! Which tasks a limit holds back: `cpu.max` of their control group, or the limits on real-time
+//! tasks.
 //!
-//! The kernel says of a control group's limit when it takes the CPU away; it is over when the task runs again (what it
-//! waits in a queue after its release is not told apart). Of the other limits (the budget of a deadline task,
-//! `sched_rt_runtime_us`, the fair server) it is seen that a runnable task loses its CPU to one of a lower class,
-//! which nothing else does; it is held back as long as lower classes run there.
+//! The kernel says of a control group's limit when it takes the CPU away; it is over when the task
+//! runs again (what it waits in a queue after its release is not told apart). Of the other limits
+//! (the budget of a deadline task, `sched_rt_runtime_us`, the fair server) it is seen that a
+//! runnable task loses its CPU to one of a lower class, which nothing else does; it is held back as
+//! long as lower classes run there.
 
 use schedlab_model::CpuId;
 use std::collections::BTreeSet;
@@ -73,7 +75,8 @@ impl Limits {
         self.displaced.push(Displaced { tid, class, cpu, held: true });
     }
 
-    /// `tid` is gone, or somewhere else, and waits for other reasons. Whether it was held until now.
+    /// `tid` is gone, or somewhere else, and waits for other reasons. Whether it was held until
+    /// now.
     pub(crate) fn forget(&mut self, tid: u32) -> bool {
         let mut held = false;
         self.displaced.retain(|task| {
@@ -83,7 +86,8 @@ impl Limits {
         held | self.groups.remove(&tid)
     }
 
-    /// What the switch of `cpu` to `next` of a class (`None`: not known) changes. Comes before the switch.
+    /// What the switch of `cpu` to `next` of a class (`None`: not known) changes. Comes before the
+    /// switch.
     pub(crate) fn switch(&mut self, cpu: CpuId, next: u32, class: Option<Class>) -> Vec<Change> {
         let mut changes = Vec::new();
         if self.groups.is_empty() && self.displaced.is_empty() {
@@ -96,7 +100,11 @@ impl Limits {
             let held = class.is_some_and(|class| class > task.class);
             if held != task.held {
                 task.held = held;
-                changes.push(if held { Change::Held(task.tid) } else { Change::Released(task.tid) });
+                changes.push(if held {
+                    Change::Held(task.tid)
+                } else {
+                    Change::Released(task.tid)
+                });
             }
         }
         changes

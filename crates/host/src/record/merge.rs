@@ -39,7 +39,8 @@ pub(crate) struct Merger {
 /// Most events for which a queue has touched memory at the beginning, for one CPU and for all.
 const TOUCHED: (usize, usize) = (8192, 1 << 19);
 
-/// Empty queues whose memory is there: a page fault in the middle of a recording may wait for the memory lock.
+/// Empty queues whose memory is there: a page fault in the middle of a recording may wait for the
+/// memory lock.
 fn touched_queues(cpus: usize) -> Vec<VecDeque<RawEvent>> {
     let each = TOUCHED.0.min(TOUCHED.1 / cpus.max(1));
     let nothing = RawEvent { at: 0, kind: RawKind::Lost { count: 0 } };
@@ -61,7 +62,8 @@ pub(crate) struct Over {
 
 impl Merger {
     pub(crate) fn new(origin: u64, cpus: usize, mut tasks: Tasks, stand_ins: bool) -> Merger {
-        let stand_ins: Vec<_> = (0..cpus).map(|cpu| stand_ins.then(|| tasks.stand_in(cpu as u32))).collect();
+        let stand_ins: Vec<_> =
+            (0..cpus).map(|cpu| stand_ins.then(|| tasks.stand_in(cpu as u32))).collect();
         Merger {
             origin,
             queues: touched_queues(cpus),
@@ -97,8 +99,9 @@ impl Merger {
         self.tasks.look_again(tid);
     }
 
-    /// Reads every ring and hands out the events up to `horizon` (CLOCK_MONOTONIC nanoseconds): the time at
-    /// which the last round began, since every event before it was complete before this round.
+    /// Reads every ring and hands out the events up to `horizon` (CLOCK_MONOTONIC nanoseconds): the
+    /// time at which the last round began, since every event before it was complete before this
+    /// round.
     pub(crate) fn round(
         &mut self,
         sources: &mut [(CpuId, Box<dyn CpuSource>)],
@@ -135,10 +138,13 @@ impl Merger {
     fn hand_out_to(&mut self, horizon: u64, sink: &mut dyn RecordSink) {
         loop {
             let fact = self.oldest_fact(horizon);
-            // At the same time the event comes first: a task is switched to before it does anything.
+            // At the same time the event comes first: a task is switched to before it does
+            // anything.
             let event = self.oldest(fact.map_or(horizon, |(at, _)| at));
             match (event, fact) {
-                (Some((cpu, event)), _) if event.at >= self.origin => self.hand_out(cpu, event, sink),
+                (Some((cpu, event)), _) if event.at >= self.origin => {
+                    self.hand_out(cpu, event, sink)
+                }
                 (Some(_), _) => {}
                 (None, Some((_, cpu))) => self.hand_out_fact(cpu, sink),
                 (None, None) => return,
@@ -148,15 +154,22 @@ impl Merger {
 
     /// The CPU with the oldest fact, and its time, when it is not later than `horizon`.
     fn oldest_fact(&self, horizon: u64) -> Option<(u64, usize)> {
-        let fronts =
-            self.facts_of.iter().enumerate().filter_map(|(cpu, queue)| Some((queue.front()?.at, cpu)));
+        let fronts = self
+            .facts_of
+            .iter()
+            .enumerate()
+            .filter_map(|(cpu, queue)| Some((queue.front()?.at, cpu)));
         fronts.min().filter(|(at, _)| *at <= horizon)
     }
 
     fn hand_out_fact(&mut self, cpu: usize, sink: &mut dyn RecordSink) {
-        let Some(raw) = self.facts_of[cpu].pop_front().filter(|raw| raw.at >= self.origin) else { return };
+        let Some(raw) = self.facts_of[cpu].pop_front().filter(|raw| raw.at >= self.origin) else {
+            return;
+        };
         let at = Ns(raw.at.saturating_sub(self.origin)).max(self.last);
-        let Some(fact) = self.messages.fact(at, CpuId::from(cpu), &raw, &mut self.tasks) else { return };
+        let Some(fact) = self.messages.fact(at, CpuId::from(cpu), &raw, &mut self.tasks) else {
+            return;
+        };
         self.tell_fresh(sink);
         if self.messages.has_fresh() {
             self.messages.fresh().iter().for_each(|(id, object)| sink.object(*id, object));
@@ -173,10 +186,14 @@ impl Merger {
         }
     }
 
-    /// The oldest event of all rings, when it is not later than `horizon`. Few CPUs have events at a time,
-    /// so a plain scan of the fronts is as quick as a heap up to some tens of CPUs.
+    /// The oldest event of all rings, when it is not later than `horizon`. Few CPUs have events at
+    /// a time, so a plain scan of the fronts is as quick as a heap up to some tens of CPUs.
     fn oldest(&mut self, horizon: u64) -> Option<(CpuId, RawEvent)> {
-        let fronts = self.queues.iter().enumerate().filter_map(|(cpu, queue)| Some((queue.front()?.at, cpu)));
+        let fronts = self
+            .queues
+            .iter()
+            .enumerate()
+            .filter_map(|(cpu, queue)| Some((queue.front()?.at, cpu)));
         let (at, cpu) = fronts.min()?;
         if at > horizon {
             return None;
@@ -187,7 +204,8 @@ impl Merger {
     fn hand_out(&mut self, cpu: CpuId, event: RawEvent, sink: &mut dyn RecordSink) {
         let at = Ns(event.at.saturating_sub(self.origin)).max(self.last);
         self.limits(at, cpu, event.kind, sink);
-        let Some(kind) = self.translate(cpu, event.kind).and_then(|kind| self.wanted(cpu, kind)) else {
+        let Some(kind) = self.translate(cpu, event.kind).and_then(|kind| self.wanted(cpu, kind))
+        else {
             return;
         };
         self.emit(SchedEvent { at, cpu, kind }, sink);
@@ -198,8 +216,11 @@ impl Merger {
         let changes = match kind {
             RawKind::Switch { next, next_prio, .. } => {
                 let known = next != OUTSIDE && next_prio != UNKNOWN_PRIO;
-                let class =
-                    if next == 0 { Some(Class::Idle) } else { known.then(|| Class::of_priority(next_prio)) };
+                let class = if next == 0 {
+                    Some(Class::Idle)
+                } else {
+                    known.then(|| Class::of_priority(next_prio))
+                };
                 self.limits.switch(cpu, next, class)
             }
             RawKind::Migrate { tid, .. } | RawKind::Exit { tid } if self.limits.forget(tid) => {
@@ -210,7 +231,9 @@ impl Merger {
         for change in changes {
             let known = match change {
                 Change::Held(tid) => self.task(tid, &NONE).map(|task| EventKind::Throttle { task }),
-                Change::Released(tid) => self.task(tid, &NONE).map(|task| EventKind::Unthrottle { task }),
+                Change::Released(tid) => {
+                    self.task(tid, &NONE).map(|task| EventKind::Unthrottle { task })
+                }
             };
             if let Some(kind) = known.and_then(|kind| self.wanted(cpu, kind)) {
                 self.emit(SchedEvent { at, cpu, kind }, sink);
@@ -311,9 +334,11 @@ impl Merger {
                 self.tasks.ended(task, self.last);
                 EventKind::Exit { task }
             }
-            RawKind::Migrate { tid, from, to } => {
-                EventKind::Migrate { task: self.task(tid, &NONE)?, from: CpuId(from), to: CpuId(to) }
-            }
+            RawKind::Migrate { tid, from, to } => EventKind::Migrate {
+                task: self.task(tid, &NONE)?,
+                from: CpuId(from),
+                to: CpuId(to),
+            },
             RawKind::Regroup { tid } => {
                 let task = self.task(tid, &NONE)?;
                 EventKind::Regroup { task, group: self.tasks.regroup(task)? }
@@ -333,7 +358,9 @@ impl Merger {
                 let prev = std::mem::replace(&mut self.running[cpu.index()], next);
                 EventKind::Switch { prev, prev_state: PrevState::Unknown, next }
             }
-            RawKind::Call { tid, number } => EventKind::SyscallEnter { task: self.task(tid, &NONE)?, number },
+            RawKind::Call { tid, number } => {
+                EventKind::SyscallEnter { task: self.task(tid, &NONE)?, number }
+            }
             RawKind::Held { tid } => self.held(tid, None)?,
             RawKind::Displaced { tid, class } => self.held(tid, Some((class, cpu)))?,
             RawKind::Comm { tid, comm } => {
@@ -357,8 +384,9 @@ impl Merger {
     }
 
     fn waker(&mut self, context: Context) -> Waker {
-        let mut known =
-            |tid, make: fn(TaskId) -> Waker| self.tasks.of(tid, Hint::default()).map_or(Waker::Unknown, make);
+        let mut known = |tid, make: fn(TaskId) -> Waker| {
+            self.tasks.of(tid, Hint::default()).map_or(Waker::Unknown, make)
+        };
         match context {
             Context::Task(tid) => known(tid, Waker::Task),
             Context::Inline(tid) => known(tid, Waker::InlineSoftirq),
@@ -406,7 +434,10 @@ mod tests {
 
     fn ring(cpu: usize, times: &[u64], on: &Rc<RefCell<Vec<u64>>>) -> (CpuId, Box<dyn CpuSource>) {
         let event = |at: &u64| RawEvent { at: *at, kind: RawKind::Lost { count: 1 } };
-        (CpuId::from(cpu), Box::new(Ring { events: times.iter().map(event).collect(), on: Rc::clone(on) }))
+        (
+            CpuId::from(cpu),
+            Box::new(Ring { events: times.iter().map(event).collect(), on: Rc::clone(on) }),
+        )
     }
 
     #[derive(Default)]
@@ -433,7 +464,8 @@ mod tests {
 
     #[test]
     fn a_recording_holds_what_all_cpus_saw() {
-        // CPU 0 was on from 900 on, CPU 1 from 1000 on; they are switched off after 2000, CPU 0 first.
+        // CPU 0 was on from 900 on, CPU 1 from 1000 on; they are switched off after 2000, CPU 0
+        // first.
         let on = Rc::default();
         let mut sources = vec![ring(0, &[900, 1500], &on), ring(1, &[1100, 2000, 2500], &on)];
         let mut merger = Merger::new(1000, 2, Tasks::new(true), false);

@@ -1,4 +1,5 @@
-//! From what the programs saw at objects to [`Fact`]s: which object, its place in 64 bits, and how the operation ended.
+//! From what the programs saw at objects to [`Fact`]s: which object, its place in 64 bits, and how
+//! the operation ended.
 
 mod objects;
 mod unix_names;
@@ -10,7 +11,8 @@ use schedlab_model::{
     CpuId, Fact, FactKind, Limit, Ns, ObjectId, ObjectInfo, ObjectKind, Outcome, TaskId, Transfer,
 };
 
-/// One fact of one CPU, in thread ids and the kernel's numbers; the fields are those of `struct fact` in `bpf/facts.h`.
+/// One fact of one CPU, in thread ids and the kernel's numbers; the fields are those of
+/// `struct fact` in `bpf/facts.h`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct RawFact {
     /// CLOCK_MONOTONIC, nanoseconds.
@@ -95,8 +97,9 @@ impl RawFact {
     }
 }
 
-/// Errors of system calls, as their negative results (include/uapi/asm-generic/errno*.h; those from 512 on, include/linux/errno.h,
-/// a program never sees: a signal interrupted the call, which may begin again).
+/// Errors of system calls, as their negative results (include/uapi/asm-generic/errno*.h; those from
+/// 512 on, include/linux/errno.h, a program never sees: a signal interrupted the call, which may
+/// begin again).
 const EINTR: i32 = -4;
 const EAGAIN: i32 = -11;
 const ETIMEDOUT: i32 = -110;
@@ -117,7 +120,8 @@ fn outcome(result: i32) -> Outcome {
 /// Turns what the programs saw into facts.
 pub(crate) struct Messages {
     objects: Objects,
-    /// CLOCK_MONOTONIC of the recording's time 0; and what CLOCK_REALTIME and CLOCK_BOOTTIME showed then.
+    /// CLOCK_MONOTONIC of the recording's time 0; and what CLOCK_REALTIME and CLOCK_BOOTTIME showed
+    /// then.
     monotonic: u64,
     realtime: u64,
     boottime: u64,
@@ -148,7 +152,13 @@ impl Messages {
     }
 
     /// Returns what the fact is; `None` when it is none, such as a wake that failed.
-    pub(crate) fn fact(&mut self, at: Ns, cpu: CpuId, raw: &RawFact, tasks: &mut Tasks) -> Option<Fact> {
+    pub(crate) fn fact(
+        &mut self,
+        at: Ns,
+        cpu: CpuId,
+        raw: &RawFact,
+        tasks: &mut Tasks,
+    ) -> Option<Fact> {
         let task = |tasks: &mut Tasks, tid: u32| tasks.of(tid, Hint::default());
         if raw.kind == kind::LOST {
             return Some(Fact { at, cpu, task: None, kind: FactKind::Lost { count: raw.value } });
@@ -193,14 +203,18 @@ impl Messages {
                 requeue: (raw.other != 0).then(|| self.objects.named(raw.object_kind(), raw.other)),
             },
             kind::SLEEP => FactKind::Sleep { until, outcome: outcome(n) },
-            kind::ARM => FactKind::Arm { timer: self.objects.of(raw), first: until, every: Ns(raw.other) },
+            kind::ARM => {
+                FactKind::Arm { timer: self.objects.of(raw), first: until, every: Ns(raw.other) }
+            }
             kind::OPEN => FactKind::Open { object: self.objects.begun(raw) },
             kind::CLOSE => FactKind::Close { object: self.objects.closed(raw) },
             kind::ACCEPT => FactKind::Accept {
                 listener: self.objects.named(ObjectKind::Listener, raw.value),
                 object: self.objects.accepted(raw),
             },
-            kind::CONNECT => FactKind::Connect { object: self.objects.begun(raw), outcome: outcome(n) },
+            kind::CONNECT => {
+                FactKind::Connect { object: self.objects.begun(raw), outcome: outcome(n) }
+            }
             kind::SIGNAL => FactKind::Signal { from: other, number: n as u32 },
             kind::CHILD => FactKind::Child { child: other },
             kind::IN_CALL => FactKind::Preempted { call: n as u32 },
@@ -211,7 +225,8 @@ impl Messages {
     fn transfer(&mut self, raw: &RawFact) -> Transfer {
         let object = self.objects.of(raw);
         let place = raw.has(flag::HAS_PLACE).then(|| self.objects.place(raw));
-        let streams = matches!(raw.object_kind(), ObjectKind::Tcp | ObjectKind::Unix | ObjectKind::Pipe);
+        let streams =
+            matches!(raw.object_kind(), ObjectKind::Tcp | ObjectKind::Unix | ObjectKind::Pipe);
         let ended = streams && raw.kind == kind::RECEIVE && raw.n == 0;
         Transfer {
             place,
@@ -237,7 +252,8 @@ impl Messages {
     }
 }
 
-/// Whether a call with this limit would have waited, so that nothing ready means that its time was over.
+/// Whether a call with this limit would have waited, so that nothing ready means that its time was
+/// over.
 fn waits(until: Limit) -> bool {
     !matches!(until, Limit::None | Limit::For(Ns::ZERO))
 }
@@ -277,7 +293,12 @@ mod tests {
         let limited = Limit::For(Ns(5));
         assert_eq!(
             told(&mut messages, &timed),
-            FactKind::Select { selector: None, ready: 0, until: limited, outcome: Outcome::TimedOut }
+            FactKind::Select {
+                selector: None,
+                ready: 0,
+                until: limited,
+                outcome: Outcome::TimedOut
+            }
         );
         assert_eq!(messages.kind(&raw(kind::FUTEX_WAKE, 13, EAGAIN), None), None);
         assert_eq!(messages.kind(&raw(200, 1, 0), None), None, "of an unknown kind");
@@ -287,11 +308,13 @@ mod tests {
     fn deadlines_are_times_of_the_recording() {
         let origin = super::super::clock(ClockId::Monotonic) - 5_000_000;
         let mut messages = Messages::new(origin);
-        let mut at =
-            |limit, value| match told(&mut messages, &RawFact { limit, value, ..raw(kind::SLEEP, 0, 0) }) {
-                FactKind::Sleep { until: Limit::At(at), .. } => at,
-                other => panic!("{other:?}"),
-            };
+        let mut at = |limit, value| match told(
+            &mut messages,
+            &RawFact { limit, value, ..raw(kind::SLEEP, 0, 0) },
+        ) {
+            FactKind::Sleep { until: Limit::At(at), .. } => at,
+            other => panic!("{other:?}"),
+        };
         assert_eq!(at(2, origin + 77), Ns(77));
         assert_eq!(at(2, origin - 77), Ns::ZERO, "long ago");
         let now = super::super::clock(ClockId::Realtime);

@@ -50,7 +50,9 @@ pub(super) fn open(
         }
         match open_one(backend, request, machine) {
             Ok(opened) => return Ok(opened),
-            Err(error @ (HostError::Spawn { .. } | HostError::NoGroup { .. })) => return Err(error),
+            Err(error @ (HostError::Spawn { .. } | HostError::NoGroup { .. })) => {
+                return Err(error);
+            }
             Err(error) => reasons.push((backend, error.to_string())),
         }
     }
@@ -73,8 +75,9 @@ fn open_one(
     machine: &MachineFacts,
 ) -> Result<(Opened, Option<Command>), HostError> {
     if request.messages == Messages::On && backend != Backend::Bpf {
-        let source =
-            io::Error::other("only the backend bpf sees them (`--messages off` records without them)");
+        let source = io::Error::other(
+            "only the backend bpf sees them (`--messages off` records without them)",
+        );
         return Err(HostError::Io { what: "recording messages".to_owned(), source });
     }
     let sources = match backend {
@@ -99,8 +102,8 @@ fn open_one(
         messages: sources.messages,
         steal_grain: Some(proc::STEAL_GRAIN),
     };
-    let filter_here =
-        request.filter != RecordFilter::All && matches!(backend, Backend::Tracepoints | Backend::Switches);
+    let filter_here = request.filter != RecordFilter::All
+        && matches!(backend, Backend::Tracepoints | Backend::Switches);
     Ok((Opened { capabilities, sources: sources.list, filter_here }, sources.command))
 }
 
@@ -146,7 +149,8 @@ fn open_tracepoints(request: &RecordRequest, machine: &MachineFacts) -> Result<S
     for cpu in machine.online.iter() {
         list.push((cpu, Box::new(points.open(cpu.0, request.ring_bytes).map_err(failed(cpu))?)));
     }
-    let idle_unproven = machine.online.iter().filter(|cpu| !points.idle_seen.contains(*cpu)).collect();
+    let idle_unproven =
+        machine.online.iter().filter(|cpu| !points.idle_seen.contains(*cpu)).collect();
     Ok(Sources { wake_rule: points.wake_rule, idle_unproven, ..Sources::of(list) })
 }
 
@@ -166,7 +170,8 @@ fn switch_recorders(
     machine: &MachineFacts,
     target: impl Fn(CpuId) -> Target,
 ) -> Result<Vec<(CpuId, SwitchRecorder)>, (CpuId, io::Error)> {
-    let open = |cpu: CpuId, bytes: usize| SwitchRecorder::open(target(cpu), bytes).map(|ring| (cpu, ring));
+    let open =
+        |cpu: CpuId, bytes: usize| SwitchRecorder::open(target(cpu), bytes).map(|ring| (cpu, ring));
     shared_fairly(ring_bytes, &|bytes| {
         machine.online.iter().map(|cpu| open(cpu, bytes).map_err(|error| (cpu, error))).collect()
     })
@@ -175,15 +180,18 @@ fn switch_recorders(
 /// The smallest ring that is asked for.
 const LEAST_RING: usize = 128 << 10;
 
-/// Opens the rings of all CPUs with `bytes` each, or with less: users have a limit on locked memory for all of them
-/// (`perf_event_mlock_kb` for each CPU, and RLIMIT_MEMLOCK), and where the first CPUs took all of it the others would have none.
+/// Opens the rings of all CPUs with `bytes` each, or with less: users have a limit on locked memory
+/// for all of them (`perf_event_mlock_kb` for each CPU, and RLIMIT_MEMLOCK), and where the first
+/// CPUs took all of it the others would have none.
 fn shared_fairly<T>(
     mut bytes: usize,
     all: &dyn Fn(usize) -> Result<T, (CpuId, io::Error)>,
 ) -> Result<T, (CpuId, io::Error)> {
     loop {
         match all(bytes) {
-            Err((_, error)) if error.kind() == io::ErrorKind::PermissionDenied && bytes > LEAST_RING => {
+            Err((_, error))
+                if error.kind() == io::ErrorKind::PermissionDenied && bytes > LEAST_RING =>
+            {
                 bytes /= 2;
             }
             other => return other,
@@ -193,7 +201,9 @@ fn shared_fairly<T>(
 
 fn open_own(request: &RecordRequest, machine: &MachineFacts) -> Result<Sources, HostError> {
     let arguments = match (&request.until, &request.filter) {
-        (RecordUntil::CommandEnds(_) | RecordUntil::ProcessesEnd(_), _) if request.whole_machine => {
+        (RecordUntil::CommandEnds(_) | RecordUntil::ProcessesEnd(_), _)
+            if request.whole_machine =>
+        {
             let source = io::Error::other(
                 "it sees only the tasks that it was started for, and --all asks for every task",
             );
@@ -225,17 +235,27 @@ fn open_own(request: &RecordRequest, machine: &MachineFacts) -> Result<Sources, 
     }
 }
 
-/// The threads of processes that run already. The kernel allows it for processes that their user may trace.
-fn open_threads(request: &RecordRequest, machine: &MachineFacts, pids: &[u32]) -> Result<Sources, HostError> {
-    let refused =
-        |thread: u32| HostError::io(format!("opening perf events of thread {thread} (is it yours?)"));
+/// The threads of processes that run already. The kernel allows it for processes that their user
+/// may trace.
+fn open_threads(
+    request: &RecordRequest,
+    machine: &MachineFacts,
+    pids: &[u32],
+) -> Result<Sources, HostError> {
+    let refused = |thread: u32| {
+        HostError::io(format!("opening perf events of thread {thread} (is it yours?)"))
+    };
     let mut list: Vec<(CpuId, SwitchRecorder)> = Vec::new();
     let mut known: Vec<u32> = Vec::new();
-    // What is created by a thread that is watched is watched; what another one created meanwhile comes in the next look.
+    // What is created by a thread that is watched is watched; what another one created meanwhile
+    // comes in the next look.
     loop {
         let threads = proc::threads(Some(pids));
-        let fresh: Vec<u32> =
-            threads.into_iter().map(|(_, thread)| thread).filter(|thread| !known.contains(thread)).collect();
+        let fresh: Vec<u32> = threads
+            .into_iter()
+            .map(|(_, thread)| thread)
+            .filter(|thread| !known.contains(thread))
+            .collect();
         if fresh.is_empty() {
             break;
         }
@@ -274,8 +294,8 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    /// The limits of a user of a machine with four CPUs: 4 x 516 KiB, and RLIMIT_MEMLOCK of 8 MiB. A ring halves itself when the
-    /// rest does not hold it ([`Ring::map`](crate::sys::Ring::map)).
+    /// The limits of a user of a machine with four CPUs: 4 x 516 KiB, and RLIMIT_MEMLOCK of 8 MiB.
+    /// A ring halves itself when the rest does not hold it ([`Ring::map`](crate::sys::Ring::map)).
     #[test]
     fn every_cpu_has_its_part_of_the_memory() {
         let refused = || io::Error::from(io::ErrorKind::PermissionDenied);
@@ -298,6 +318,10 @@ mod tests {
         let rings = shared_fairly(8 << 20, &open).expect("there is enough for all");
         assert!(rings.iter().all(|size| *size >= LEAST_RING) && rings.len() == 4, "{rings:?}");
         let never = |_: usize| -> Result<(), _> { Err((CpuId(3), refused())) };
-        assert_eq!(shared_fairly(8 << 20, &never).unwrap_err().0, CpuId(3), "a real refusal stays one");
+        assert_eq!(
+            shared_fairly(8 << 20, &never).unwrap_err().0,
+            CpuId(3),
+            "a real refusal stays one"
+        );
     }
 }

@@ -1,13 +1,16 @@
-//! What the recorder costs a context switch on this machine, now: measured before a recording begins.
+//! What the recorder costs a context switch on this machine, now: measured before a recording
+//! begins.
 //!
-//! Two threads of our own, bound to one CPU, wake each other over pipes: each message is a wakeup and a switch. Their CPU
-//! time with the recording on, less that with it off, by message, is the price of both. On and off take turns, so that what
-//! else the machine does meanwhile falls on both; the median of the turns is the figure. It takes some milliseconds of CPU
-//! time and at most [`LONGEST`] of elapsed time.
+//! Two threads of our own, bound to one CPU, wake each other over pipes: each message is a wakeup
+//! and a switch. Their CPU time with the recording on, less that with it off, by message, is the
+//! price of both. On and off take turns, so that what else the machine does meanwhile falls on
+//! both; the median of the turns is the figure. It takes some milliseconds of CPU time and at most
+//! [`LONGEST`] of elapsed time.
 //!
-//! Tiers that begin anew only after an RCU grace period ([`CpuSource::begins_once`]) are off in the first turns and on in all
-//! others, and stay on. A grace period takes some 10 ms on a quiet machine; where groups of great weight keep all CPUs busy,
-//! the kernel's threads that bring it to its end wait behind them, and one took 12 s.
+//! Tiers that begin anew only after an RCU grace period ([`CpuSource::begins_once`]) are off in the
+//! first turns and on in all others, and stay on. A grace period takes some 10 ms on a quiet
+//! machine; where groups of great weight keep all CPUs busy, the kernel's threads that bring it to
+//! its end wait behind them, and one took 12 s.
 
 use super::CpuSource;
 use rustix::time::{ClockId, clock_gettime};
@@ -27,15 +30,21 @@ const LONGEST: Duration = Duration::from_millis(250);
 /// A dearer switch than this is another thing's doing.
 const MOST_NS: u64 = 50_000;
 
-/// CPU time in nanoseconds that recording adds to a wakeup and its switch; `None` where it could not be measured. The
-/// recording is off afterwards, unless it begins only once, and the rings are empty.
-pub(super) fn per_switch(sources: &mut [(CpuId, Box<dyn CpuSource>)], cpu: CpuId) -> io::Result<Option<u64>> {
+/// CPU time in nanoseconds that recording adds to a wakeup and its switch; `None` where it could
+/// not be measured. The recording is off afterwards, unless it begins only once, and the rings are
+/// empty.
+pub(super) fn per_switch(
+    sources: &mut [(CpuId, Box<dyn CpuSource>)],
+    cpu: CpuId,
+) -> io::Result<Option<u64>> {
     let began = Instant::now();
     if sources.iter().any(|(_, source)| source.begins_once()) {
         // Half of the time each; the messages stop by themselves when it is over.
-        let off = several(|turn| turn < TURNS && began.elapsed() < LONGEST / 2, || messages(cpu, began))?;
+        let off =
+            several(|turn| turn < TURNS && began.elapsed() < LONGEST / 2, || messages(cpu, began))?;
         sources.iter_mut().try_for_each(|(_, source)| source.enable())?;
-        let on = several(|turn| turn < off.len() && began.elapsed() < LONGEST, || messages(cpu, began))?;
+        let on =
+            several(|turn| turn < off.len() && began.elapsed() < LONGEST, || messages(cpu, began))?;
         empty(sources);
         return Ok(between(&off, &on));
     }
@@ -56,13 +65,17 @@ pub(super) fn per_switch(sources: &mut [(CpuId, Box<dyn CpuSource>)], cpu: CpuId
 
 /// The distance of the medians, when there are enough turns of both.
 fn between(off: &[u64], on: &[u64]) -> Option<u64> {
-    let median = |turns: &[u64]| turns.get(turns.len() / 2).filter(|_| turns.len() >= FEWEST).copied();
+    let median =
+        |turns: &[u64]| turns.get(turns.len() / 2).filter(|_| turns.len() >= FEWEST).copied();
     let cost = median(on)?.saturating_sub(median(off)?);
     (cost <= MOST_NS).then_some(cost)
 }
 
 /// The turns that came to an end, in ascending order.
-fn several(more: impl Fn(usize) -> bool, turn: impl Fn() -> io::Result<Option<u64>>) -> io::Result<Vec<u64>> {
+fn several(
+    more: impl Fn(usize) -> bool,
+    turn: impl Fn() -> io::Result<Option<u64>>,
+) -> io::Result<Vec<u64>> {
     let mut turns = Vec::new();
     while more(turns.len()) {
         let Some(time) = turn()? else { break };
@@ -98,7 +111,8 @@ fn messages(cpu: CpuId, began: Instant) -> io::Result<Option<u64>> {
     let other = std::thread::spawn(move || side(cpu, began, to_it, from_it, false));
     let own = std::thread::spawn(move || side(cpu, began, to_us, from_us, true));
     let ended = |side: std::thread::JoinHandle<io::Result<Option<u64>>>| {
-        side.join().map_err(|_| io::Error::other("a thread of the recorder's calibration ended early"))?
+        side.join()
+            .map_err(|_| io::Error::other("a thread of the recorder's calibration ended early"))?
     };
     let (other, own) = (ended(other), ended(own));
     let both = other?.zip(own?);
@@ -182,7 +196,10 @@ mod tests {
         let mut sources: Vec<(CpuId, Box<dyn CpuSource>)> = vec![(CpuId(0), Box::new(told))];
         per_switch(&mut sources, CpuId(0)).unwrap();
         let log = log.borrow();
-        assert!(!log.is_empty() && log.chunks(3).all(|turn| turn == ["on", "off", "emptied"]), "{log:?}");
+        assert!(
+            !log.is_empty() && log.chunks(3).all(|turn| turn == ["on", "off", "emptied"]),
+            "{log:?}"
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! What the rings say, still in thread ids, before it becomes [`SchedEvent`](schedlab_model::SchedEvent)s.
+//! What the rings say, still in thread ids, before it becomes
+//! [`SchedEvent`](schedlab_model::SchedEvent)s.
 
 use super::limits::Class;
 use schedlab_model::PrevState;
@@ -63,7 +64,8 @@ pub(crate) enum RawKind {
     Lost {
         count: u64,
     },
-    /// Own-tasks recording: a task of this process stopped or began to run; who else ran is not known.
+    /// Own-tasks recording: a task of this process stopped or began to run; who else ran is not
+    /// known.
     Out {
         tid: u32,
         state: PrevState,
@@ -84,15 +86,17 @@ pub(crate) enum RawKind {
     Held {
         tid: u32,
     },
-    /// Before the switch of a runnable task to one of a lower class: only a limit of its own class does that.
+    /// Before the switch of a runnable task to one of a lower class: only a limit of its own class
+    /// does that.
     Displaced {
         tid: u32,
         class: Class,
     },
 }
 
-/// The fixed part of a perf record and its body, cut from `bytes` in turn. A length that cannot be right
-/// ends the walk: the rest of that drain is given up and reported as one lost record by the caller.
+/// The fixed part of a perf record and its body, cut from `bytes` in turn. A length that cannot be
+/// right ends the walk: the rest of that drain is given up and reported as one lost record by the
+/// caller.
 pub(crate) struct Records<'a> {
     bytes: &'a [u8],
 }

@@ -1,5 +1,6 @@
-//! Tiers 3 and 4: perf context-switch records. No tracefs, and for one's own children no privilege at all.
-//! They tell who ran where and whether it was preempted; not when a task was woken, nor by which.
+//! Tiers 3 and 4: perf context-switch records. No tracefs, and for one's own children no privilege
+//! at all. They tell who ran where and whether it was preempted; not when a task was woken, nor by
+//! which.
 
 use super::raw::{RawEvent, RawKind, Record, Records, u32_at, u64_at};
 use super::tracepoints::comm_from;
@@ -129,11 +130,14 @@ mod tests {
     #[test]
     fn an_out_record_is_the_whole_switch() {
         let body = body(&[20, 20], 10, 99);
-        let misc = (abi::PERF_RECORD_MISC_SWITCH_OUT | abi::PERF_RECORD_MISC_SWITCH_OUT_PREEMPT) as u16;
+        let misc =
+            (abi::PERF_RECORD_MISC_SWITCH_OUT | abi::PERF_RECORD_MISC_SWITCH_OUT_PREEMPT) as u16;
         let record = Record { kind: abi::PERF_RECORD_SWITCH_CPU_WIDE, misc, body: &body };
         let event = decode(record, false).unwrap();
         assert_eq!(event.at, 99);
-        let RawKind::Switch { prev: 10, next: 20, prev_state, .. } = event.kind else { panic!("{event:?}") };
+        let RawKind::Switch { prev: 10, next: 20, prev_state, .. } = event.kind else {
+            panic!("{event:?}")
+        };
         assert_eq!(prev_state, PrevState::Runnable);
         let record = Record { misc: 0, ..record };
         assert_eq!(decode(record, false), None, "the IN record repeats it");

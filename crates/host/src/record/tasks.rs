@@ -92,7 +92,8 @@ impl Tasks {
         match &self.keep {
             Keep::All => true,
             Keep::Processes(list) => {
-                list.binary_search(&facts.process).is_ok() || parent.is_some_and(|parent| self.kept(parent))
+                list.binary_search(&facts.process).is_ok()
+                    || parent.is_some_and(|parent| self.kept(parent))
             }
             Keep::Below(path) => {
                 let below = self.groups.path(facts.group).strip_prefix(path.trim_end_matches('/'));
@@ -147,7 +148,8 @@ impl Tasks {
             return None;
         }
         let facts = TaskFacts { group, ..facts.clone() };
-        let kept = self.is_kept(&facts, None) || matches!(self.keep, Keep::Processes(_)) && self.kept(id);
+        let kept =
+            self.is_kept(&facts, None) || matches!(self.keep, Keep::Processes(_)) && self.kept(id);
         let known = self.all.get_mut(&id)?;
         (known.facts, known.kept) = (facts, kept);
         self.touch(id);
@@ -200,7 +202,8 @@ impl Tasks {
         self.ended.push_back((id, at));
     }
 
-    /// Forgets the tasks that ended more than [`AFTER_THE_END`] before `now`: a long recording meets any number.
+    /// Forgets the tasks that ended more than [`AFTER_THE_END`] before `now`: a long recording
+    /// meets any number.
     pub(crate) fn forget(&mut self, now: Ns) {
         while let Some(&(id, at)) = self.ended.front() {
             if at.saturating_add(AFTER_THE_END) > now {
@@ -217,7 +220,8 @@ impl Tasks {
 
     fn add(&mut self, tid: u32, hint: Hint) -> TaskId {
         let id = TaskId(self.next);
-        let asked = self.ask.then(|| proc::task(id, tid, &mut self.groups, self.default_slice)).flatten();
+        let asked =
+            self.ask.then(|| proc::task(id, tid, &mut self.groups, self.default_slice)).flatten();
         let mut facts = asked.unwrap_or_else(|| self.guess(id, tid, hint));
         if hint.comm[0] != 0 {
             facts.comm = comm_text(&hint.comm);
@@ -251,9 +255,16 @@ impl Tasks {
     /// For a thread that is gone already: what its parent had, else what its priority tells.
     fn guess(&self, id: TaskId, tid: u32, hint: Hint) -> TaskFacts {
         if let Some(parent) = hint.parent.and_then(|parent| self.all.get(&parent)) {
-            return TaskFacts { id, tid, process: tid, from: FactSource::Parent, ..parent.facts.clone() };
+            return TaskFacts {
+                id,
+                tid,
+                process: tid,
+                from: FactSource::Parent,
+                ..parent.facts.clone()
+            };
         }
-        let (policy, nice) = hint.priority.map_or((Policy::Other, Nice::ZERO), proc::from_kernel_priority);
+        let (policy, nice) =
+            hint.priority.map_or((Policy::Other, Nice::ZERO), proc::from_kernel_priority);
         TaskFacts { policy, nice, ..bare(id, tid) }
     }
 }
@@ -286,7 +297,10 @@ mod tests {
     #[test]
     fn a_thread_id_used_twice_is_two_tasks() {
         let mut tasks = Tasks::new(false);
-        let hint = |name: &[u8]| Hint { comm: super::super::tracepoints::comm_from(name), ..Hint::default() };
+        let hint = |name: &[u8]| Hint {
+            comm: super::super::tracepoints::comm_from(name),
+            ..Hint::default()
+        };
         let first = tasks.of(77, hint(b"make")).unwrap();
         assert_eq!(tasks.of(77, Hint::default()), Some(first));
         let second = tasks.created(77, hint(b"cc"));
@@ -314,7 +328,11 @@ mod tests {
         assert!(tasks.all.len() <= 2002 && tasks.by_tid.len() <= 2002, "{} tasks", tasks.all.len());
         assert_eq!(tasks.of(1, Hint::default()), Some(lives));
         tasks.fresh();
-        assert_eq!(tasks.created(7, Hint::default()), TaskId(10_001), "numbers are never used again");
+        assert_eq!(
+            tasks.created(7, Hint::default()),
+            TaskId(10_001),
+            "numbers are never used again"
+        );
     }
 
     #[test]

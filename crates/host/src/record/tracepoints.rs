@@ -1,20 +1,23 @@
-//! Tier 2: perf tracepoints, one ring per CPU. Ids and layouts come from tracefs; the context of a wakeup
-//! from the record's own flags and from marker events on the same ring.
+//! Tier 2: perf tracepoints, one ring per CPU. Ids and layouts come from tracefs; the context of a
+//! wakeup from the record's own flags and from marker events on the same ring.
 //!
-//! **Who woke?** `sched_waking` runs in the waker's context, and its `common_flags` say whether that is a
-//! task, a softirq or a hard interrupt. A softirq is one of two things. At the *exit of an interrupt* it is
-//! the outside world that merely borrows the current task's time. *Inside a task's system call* (a send over
-//! loopback runs the receive side when bottom halves are switched on again) it is that task's own doing.
-//! `softirq_entry` tells them apart by its `common_preempt_count`: the inline path enters with one level
-//! still held, the exit of an interrupt with exactly what the interrupted code held, which is none in user
-//! space. What the interrupted code can hold too is settled by the end of an interrupt handler right before
-//! ([`EXIT_WINDOW_NS`], nothing else recorded in between, and the same number of levels). ksoftirqd and the idle task are always the
-//! outside. (The recording holds levels of its own, which are measured first.)
+//! **Who woke?** `sched_waking` runs in the waker's context, and its `common_flags` say whether
+//! that is a task, a softirq or a hard interrupt. A softirq is one of two things. At the *exit of
+//! an interrupt* it is the outside world that merely borrows the current task's time. *Inside a
+//! task's system call* (a send over loopback runs the receive side when bottom halves are switched
+//! on again) it is that task's own doing. `softirq_entry` tells them apart by its
+//! `common_preempt_count`: the inline path enters with one level still held, the exit of an
+//! interrupt with exactly what the interrupted code held, which is none in user space. What the
+//! interrupted code can hold too is settled by the end of an interrupt handler right before
+//! ([`EXIT_WINDOW_NS`], nothing else recorded in between, and the same number of levels). ksoftirqd
+//! and the idle task are always the outside. (The recording holds levels of its own, which are
+//! measured first.)
 //!
-//! **Tasks that leave no trace.** There are machines on which whatever happens while certain tasks run is not
-//! recorded (see [`Calibration`](super::calibrate::Calibration)). When the calibration did not see the idle
-//! task of every CPU, context-switch records are taken along: their "in" records, written by the next task,
-//! tell who began to run. Wakeups from within such a task stay unseen; the capabilities name the idle CPUs.
+//! **Tasks that leave no trace.** There are machines on which whatever happens while certain tasks
+//! run is not recorded (see [`Calibration`](super::calibrate::Calibration)). When the calibration
+//! did not see the idle task of every CPU, context-switch records are taken along: their "in"
+//! records, written by the next task, tell who began to run. Wakeups from within such a task stay
+//! unseen; the capabilities name the idle CPUs.
 
 use super::calibrate::{PREEMPT_LEVELS, calibrate, softirq_threads};
 use super::raw::{Comm, Context, RawEvent, RawKind, Record, Records, u32_at, u64_at};
@@ -26,8 +29,9 @@ use crate::tracefs::{Field, PseudoFs, Tracepoint};
 use perf_event_open_sys::bindings as abi;
 use schedlab_model::{CpuSet, PrevState};
 
-/// A softirq that begins this soon after the end of an interrupt handler on the same CPU counts as that
-/// interrupt's. Between the two stand only a few hundred instructions; 5 us leaves room for a hypervisor.
+/// A softirq that begins this soon after the end of an interrupt handler on the same CPU counts as
+/// that interrupt's. Between the two stand only a few hundred instructions; 5 us leaves room for a
+/// hypervisor.
 pub(crate) const EXIT_WINDOW_NS: u64 = 5_000;
 
 const FLAG_HARDIRQ: i64 = 0x08;
@@ -90,7 +94,11 @@ impl Tracepoints {
         let mut points = vec![
             (switch.id, switch_layout(&switch)?),
             named(fs, "sched/sched_waking", |p| {
-                Ok(Layout::Waking { common: common(p)?, tid: p.field("pid")?, comm: p.field("comm")? })
+                Ok(Layout::Waking {
+                    common: common(p)?,
+                    tid: p.field("pid")?,
+                    comm: p.field("comm")?,
+                })
             })?,
             named(fs, "sched/sched_wakeup_new", |p| {
                 Ok(Layout::New { common: common(p)?, tid: p.field("pid")?, comm: p.field("comm")? })
@@ -103,19 +111,19 @@ impl Tracepoints {
             named(fs, "sched/sched_process_exit", |p| Ok(Layout::Exit { tid: p.field("pid")? }))?,
         ];
         points.extend(
-            named(fs, "cgroup/cgroup_attach_task", |p| Ok(Layout::Attach { tid: p.field("pid")? })).ok(),
+            named(fs, "cgroup/cgroup_attach_task", |p| Ok(Layout::Attach { tid: p.field("pid")? }))
+                .ok(),
         );
         let calibration = calibrate(fs, cpus)?;
         let softirq = calibration.own_levels.and_then(|_| {
             named(fs, "irq/softirq_entry", |p| Ok(Layout::Softirq { common: common(p)? })).ok()
         });
-        let wake_rule = if softirq.is_some() { "softirq-entry+preempt-count+irq-exit" } else { "none" };
+        let wake_rule =
+            if softirq.is_some() { "softirq-entry+preempt-count+irq-exit" } else { "none" };
         points.extend(softirq);
-        points.extend(
-            MARKERS
-                .iter()
-                .filter_map(|name| named(fs, name, |p| Ok(Layout::IrqExit { common: common(p)? })).ok()),
-        );
+        points.extend(MARKERS.iter().filter_map(|name| {
+            named(fs, name, |p| Ok(Layout::IrqExit { common: common(p)? })).ok()
+        }));
         Ok(Tracepoints {
             points,
             states: StateBits::parse(&switch.print),
@@ -147,7 +155,12 @@ impl Tracepoints {
             event.write_into(&ring)?;
             others.push(event);
         }
-        Ok(CpuRecorder { ring, others, decoder: Decoder::new(self.clone(), ids), bytes: Vec::new() })
+        Ok(CpuRecorder {
+            ring,
+            others,
+            decoder: Decoder::new(self.clone(), ids),
+            bytes: Vec::new(),
+        })
     }
 }
 
@@ -184,8 +197,8 @@ fn switch_layout(p: &Tracepoint) -> Result<Layout, HostError> {
     })
 }
 
-/// Which bit of `prev_state` means what; read from the tracepoint's print format, since it has changed
-/// between kernels.
+/// Which bit of `prev_state` means what; read from the tracepoint's print format, since it has
+/// changed between kernels.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct StateBits {
     letters: Vec<(i64, char)>,
@@ -210,8 +223,17 @@ impl StateBits {
             .collect();
         if letters.is_empty() {
             // Linux 4.14 and later, should the print format ever lose its table.
-            letters =
-                [(1, 'S'), (2, 'D'), (4, 'T'), (8, 't'), (16, 'X'), (32, 'Z'), (64, 'P'), (128, 'I')].into();
+            letters = [
+                (1, 'S'),
+                (2, 'D'),
+                (4, 'T'),
+                (8, 't'),
+                (16, 'X'),
+                (32, 'Z'),
+                (64, 'P'),
+                (128, 'I'),
+            ]
+            .into();
         }
         let highest = letters.iter().map(|&(bits, _)| bits).max().unwrap_or(128);
         StateBits { letters, preempted: highest << 1 }
@@ -244,8 +266,8 @@ pub(crate) struct CpuRecorder {
 
 impl super::CpuSource for CpuRecorder {
     fn enable(&mut self) -> std::io::Result<()> {
-        // Switches first: a wakeup whose switch went unseen would look like a long wait. Wakeups last: the first
-        // should find its context known.
+        // Switches first: a wakeup whose switch went unseen would look like a long wait. Wakeups
+        // last: the first should find its context known.
         self.ring.event.enable()?;
         self.others.iter().rev().try_for_each(Event::enable)
     }
@@ -342,7 +364,8 @@ impl Decoder {
         }
     }
 
-    /// A task that begins to run where no tracepoint said so: the thread that ran before leaves no trace.
+    /// A task that begins to run where no tracepoint said so: the thread that ran before leaves no
+    /// trace.
     fn unseen_switch(&mut self, record: Record<'_>) -> Option<RawEvent> {
         let (out, prev) =
             (u32::from(record.misc) & abi::PERF_RECORD_MISC_SWITCH_OUT, u32_at(record.body, 4)?);
@@ -350,7 +373,8 @@ impl Decoder {
         if out != 0 || self.current == Some(next) {
             return None;
         }
-        // A task that is nearly gone has no number any more: the tracepoint has just told who it is.
+        // A task that is nearly gone has no number any more: the tracepoint has just told who it
+        // is.
         if next == u32::MAX || next == 0 && self.switched {
             return None;
         }
@@ -358,7 +382,8 @@ impl Decoder {
         self.last_irq_exit = None;
         let prev_state = if prev == 0 { PrevState::Runnable } else { PrevState::Unknown };
         let (none, next_prio) = ([0; 16], UNKNOWN_PRIO);
-        let kind = RawKind::Switch { prev, prev_comm: none, prev_state, next, next_comm: none, next_prio };
+        let kind =
+            RawKind::Switch { prev, prev_comm: none, prev_state, next, next_comm: none, next_prio };
         Some(RawEvent { at, kind })
     }
 
@@ -378,9 +403,11 @@ impl Decoder {
                 let context = self.context(*common, raw)?;
                 Some(RawKind::Wake { tid: wakee, comm, context })
             }
-            Layout::New { common, tid: child, comm } => {
-                Some(RawKind::New { tid: tid(*child)?, parent: tid(common.pid)?, comm: comm.comm(raw)? })
-            }
+            Layout::New { common, tid: child, comm } => Some(RawKind::New {
+                tid: tid(*child)?,
+                parent: tid(common.pid)?,
+                comm: comm.comm(raw)?,
+            }),
             Layout::Migrate { tid: task, from, to } => {
                 Some(RawKind::Migrate { tid: tid(*task)?, from: tid(*from)?, to: tid(*to)? })
             }
@@ -400,8 +427,10 @@ impl Decoder {
     }
 
     fn origin(&self, at: u64, current: u32, levels: i64) -> Softirq {
-        // Levels that the interrupted code did not hold were taken by a task on its way into the softirq.
-        let of_irq = |(exit, held): (u64, i64)| at.saturating_sub(exit) < EXIT_WINDOW_NS && held == levels;
+        // Levels that the interrupted code did not hold were taken by a task on its way into the
+        // softirq.
+        let of_irq =
+            |(exit, held): (u64, i64)| at.saturating_sub(exit) < EXIT_WINDOW_NS && held == levels;
         let thread = current == 0 || self.points.softirq_threads.binary_search(&current).is_ok();
         if thread || levels <= self.points.own_levels || self.last_irq_exit.is_some_and(of_irq) {
             Softirq::Outside

@@ -1,9 +1,10 @@
-//! The CPU's cycle counter: what is as short as a scheduler's decision cannot be timed with a system clock.
+//! The CPU's cycle counter: what is as short as a scheduler's decision cannot be timed with a
+//! system clock.
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The counter, after everything before it in the program has been done. On other machines than x86-64: nanoseconds
-/// of CLOCK_MONOTONIC.
+/// The counter, after everything before it in the program has been done. On other machines than
+/// x86-64: nanoseconds of CLOCK_MONOTONIC.
 #[inline]
 pub fn now() -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -26,7 +27,8 @@ fn monotonic() -> u64 {
 pub struct Rate {
     /// Counts of the counter in a microsecond.
     pub per_us: f64,
-    /// What two reads one after the other are apart, in counts: subtract it from what lies between them.
+    /// What two reads one after the other are apart, in counts: subtract it from what lies between
+    /// them.
     pub overhead: u64,
 }
 

@@ -6,8 +6,8 @@ use std::os::unix::process::CommandExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::{fs, io};
 
-/// A forked copy of this process that runs one closure. Killed and reaped on drop, if it still runs; the
-/// kernel kills it when the thread that started it dies, however that dies.
+/// A forked copy of this process that runs one closure. Killed and reaped on drop, if it still
+/// runs; the kernel kills it when the thread that started it dies, however that dies.
 #[derive(Debug)]
 pub struct Worker {
     pid: Pid,
@@ -15,12 +15,13 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Forks. The child runs `work`, then exits with success if that said true; it runs no destructor and no exit handler,
-    /// and Ctrl-C ends it at once.
+    /// Forks. The child runs `work`, then exits with success if that said true; it runs no
+    /// destructor and no exit handler, and Ctrl-C ends it at once.
     ///
     /// # Errors
-    /// What `fork(2)` answers (`EAGAIN`: too many processes), and `InvalidInput` if this process has more than one
-    /// thread: a lock that another thread holds would stay taken in the child for ever.
+    /// What `fork(2)` answers (`EAGAIN`: too many processes), and `InvalidInput` if this process
+    /// has more than one thread: a lock that another thread holds would stay taken in the child for
+    /// ever.
     pub fn fork(work: impl FnOnce() -> bool) -> io::Result<Worker> {
         if fs::read_dir("/proc/self/task")?.count() != 1 {
             return Err(io::Error::new(
@@ -33,12 +34,14 @@ impl Worker {
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
-                let done = catch_unwind(AssertUnwindSafe(|| prepare(parent) && work())).unwrap_or(false);
+                let done =
+                    catch_unwind(AssertUnwindSafe(|| prepare(parent) && work())).unwrap_or(false);
                 // SAFETY: ends the process; nothing of the parent's is flushed or dropped twice.
                 unsafe { libc::_exit(i32::from(!done)) }
             }
             pid => {
-                let pid = Pid::from_raw(pid).ok_or_else(|| io::Error::other("fork gave no process id"))?;
+                let pid = Pid::from_raw(pid)
+                    .ok_or_else(|| io::Error::other("fork gave no process id"))?;
                 Ok(Worker { pid, reaped: false })
             }
         }
@@ -60,8 +63,9 @@ impl Worker {
     }
 }
 
-/// Lets the kernel kill (SIGKILL) the program that `command` starts when the thread that starts it dies, however that dies.
-/// What the program starts itself is not reached: give it a process group, and end that, for the usual end.
+/// Lets the kernel kill (SIGKILL) the program that `command` starts when the thread that starts it
+/// dies, however that dies. What the program starts itself is not reached: give it a process group,
+/// and end that, for the usual end.
 pub fn die_with_us(command: &mut std::process::Command) {
     let parent = rustix::process::getpid();
     let bind = move || {
@@ -85,14 +89,16 @@ pub fn inherits(command: &mut std::process::Command, fd: &impl AsFd) -> i32 {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
     };
-    // SAFETY: one system call about a number; nothing is allocated and no lock is taken. A number that is no open file is an error.
+    // SAFETY: one system call about a number; nothing is allocated and no lock is taken. A number
+    // that is no open file is an error.
     unsafe {
         command.pre_exec(keep);
     }
     number
 }
 
-/// Lets the program that `command` starts begin on `cpus`, wherever the thread that starts it is bound.
+/// Lets the program that `command` starts begin on `cpus`, wherever the thread that starts it is
+/// bound.
 pub fn begins_on(command: &mut std::process::Command, cpus: &schedlab_model::CpuSet) {
     let mask = crate::threads::mask(cpus);
     let bind = move || Ok(rustix::thread::sched_setaffinity(None, &mask)?);

@@ -1,8 +1,9 @@
-//! The holder: a process between schedlab and a program that it starts. Whatever the program starts ends with schedlab, whatever ends that: the
-//! kernel gives the holder all descendants whose parents ended (`PR_SET_CHILD_SUBREAPER`), and the end of a pipe tells it that schedlab is gone.
+//! The holder: a process between schedlab and a program that it starts. Whatever the program starts
+//! ends with schedlab, whatever ends that: the kernel gives the holder all descendants whose
+//! parents ended (`PR_SET_CHILD_SUBREAPER`), and the end of a pipe tells it that schedlab is gone.
 //!
-//! It is a copy of this process that never becomes another program, so it makes system calls only: nothing is allocated and no lock is taken, which
-//! another thread may have held when it was made.
+//! It is a copy of this process that never becomes another program, so it makes system calls only:
+//! nothing is allocated and no lock is taken, which another thread may have held when it was made.
 
 use libc::{c_int, c_void, pid_t};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -13,9 +14,11 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The entry of the environment of a program and what it starts, by which they are found when the holder is gone, too.
+/// The entry of the environment of a program and what it starts, by which they are found when the
+/// holder is gone, too.
 pub(crate) const MARK: &str = "SCHEDLAB_COMMAND";
-/// What a guardian calls itself: it gets time to give back what its owner changed, and ends by itself then.
+/// What a guardian calls itself: it gets time to give back what its owner changed, and ends by
+/// itself then.
 pub(crate) const GUARDIAN: &std::ffi::CStr = c"sched-guardian";
 /// How long it gets, in rounds of [`PAUSE`].
 const ROUNDS_OF_A_GUARDIAN: u32 = 6_000;
@@ -52,7 +55,8 @@ pub(crate) fn start(
     super::huge_pages::begins_without(command);
     let mark = next_mark();
     command.env(MARK, &mark);
-    // SAFETY: between fork and exec there are system calls only; nothing is allocated and no lock is taken.
+    // SAFETY: between fork and exec there are system calls only; nothing is allocated and no lock
+    // is taken.
     unsafe {
         command.pre_exec(move || {
             split(first, second)?;
@@ -67,7 +71,8 @@ pub(crate) fn start(
     Ok(HeldProgram { holder, lifeline: Some(lifeline), report, pid, status: None, mark })
 }
 
-/// Returns a mark that no other program of this boot has: number and start time of this process, and a count.
+/// Returns a mark that no other program of this boot has: number and start time of this process,
+/// and a count.
 fn next_mark() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let pid = std::process::id();
@@ -111,8 +116,11 @@ impl HeldProgram {
 
     /// Ends whatever is left of the program and what it started.
     pub(crate) fn end_all(&mut self) {
-        if self.lifeline.take().is_some() && !self.holder.wait().is_ok_and(|status| status.success()) {
-            // The holder was killed: the kernel killed the program with it, and has given what that started to process 1.
+        if self.lifeline.take().is_some()
+            && !self.holder.wait().is_ok_and(|status| status.success())
+        {
+            // The holder was killed: the kernel killed the program with it, and has given what that
+            // started to process 1.
             crate::presence::end_marked(&self.mark);
         }
     }
@@ -154,7 +162,8 @@ unsafe fn split(lifeline: c_int, report: c_int) -> io::Result<()> {
 /// # Safety
 /// As [`split`].
 unsafe fn hold(program: pid_t, lifeline: c_int, report: c_int) -> ! {
-    // SAFETY: system calls about this process, its descriptors and its children, with memory of this function.
+    // SAFETY: system calls about this process, its descriptors and its children, with memory of
+    // this function.
     unsafe {
         let mut all = MaybeUninit::<libc::sigset_t>::zeroed().assume_init();
         libc::sigfillset(&raw mut all);
@@ -190,7 +199,9 @@ unsafe fn hold(program: pid_t, lifeline: c_int, report: c_int) -> ! {
                 libc::_exit(0);
             }
             let mut information = [0_u8; mem::size_of::<libc::signalfd_siginfo>()];
-            while libc::read(signals, information.as_mut_ptr().cast::<c_void>(), information.len()) > 0 {}
+            while libc::read(signals, information.as_mut_ptr().cast::<c_void>(), information.len())
+                > 0
+            {}
         }
     }
 }
@@ -199,7 +210,8 @@ unsafe fn hold(program: pid_t, lifeline: c_int, report: c_int) -> ! {
 /// As [`split`].
 unsafe fn tell(number: c_int) {
     let bytes = number.to_ne_bytes();
-    // SAFETY: it writes these bytes. Where schedlab is gone that fails, and the lifeline tells the rest.
+    // SAFETY: it writes these bytes. Where schedlab is gone that fails, and the lifeline tells the
+    // rest.
     unsafe { libc::write(REPORT, bytes.as_ptr().cast::<c_void>(), bytes.len()) };
 }
 

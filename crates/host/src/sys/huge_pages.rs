@@ -1,5 +1,6 @@
-//! Keeping huge pages away from this process while it measures: khugepaged holds a process's memory lock
-//! (`mmap_lock`) while it collapses pages, and a page fault waits for it, for seconds on a slow machine.
+//! Keeping huge pages away from this process while it measures: khugepaged holds a process's memory
+//! lock (`mmap_lock`) while it collapses pages, and a page fault waits for it, for seconds on a
+//! slow machine.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -9,8 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// How many hold it. The flag itself is of the process (PR_SET_THP_DISABLE, prctl(2)).
 static HOLDERS: AtomicUsize = AtomicUsize::new(0);
 
-/// While one of these lives, the kernel makes no huge pages of this process's memory. Programs that it starts inherit the flag
-/// (prctl(2)): those whose behaviour is measured begin without it ([`begins_without`]).
+/// While one of these lives, the kernel makes no huge pages of this process's memory. Programs that
+/// it starts inherit the flag (prctl(2)): those whose behaviour is measured begin without it
+/// ([`begins_without`]).
 #[derive(Debug)]
 pub struct NoHugePages {
     counted: bool,

@@ -1,4 +1,5 @@
-//! Starting a program whose process is prepared before its first instruction: it has a holder ([`super::hold`]), and begins with its policy, CPUs, control group and network namespace.
+//! Starting a program whose process is prepared before its first instruction: it has a holder
+//! ([`super::hold`]), and begins with its policy, CPUs, control group and network namespace.
 
 use super::hold::{self, HeldProgram};
 use super::sched::{Attributes, set_attributes};
@@ -41,7 +42,10 @@ fn prepare(preparation: &Preparation) -> io::Result<()> {
         // SAFETY: only this process, which has one thread, gets another network.
         Net::New => check(unsafe { libc::unshare(libc::CLONE_NEWNET) })?,
         Net::Of(file) => {
-            rustix::thread::move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
+            rustix::thread::move_into_link_name_space(
+                file.as_fd(),
+                Some(LinkNameSpaceType::Network),
+            )?;
         }
     }
     if let Some(group) = &preparation.group {

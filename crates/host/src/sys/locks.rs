@@ -1,5 +1,5 @@
-//! Spinning locks as kernels have had them, behind safe types: for measurements only. A thread that waits burns its
-//! CPU; if the holder is not running, it burns it for nothing.
+//! Spinning locks as kernels have had them, behind safe types: for measurements only. A thread that
+//! waits burns its CPU; if the holder is not running, it burns it for nothing.
 
 use std::cell::{RefCell, UnsafeCell};
 use std::hint::spin_loop;
@@ -20,7 +20,8 @@ pub trait RawLock: Default + Send + Sync + 'static {
     fn release(&self, token: Self::Token);
 }
 
-/// One word: test, then test and set (Linux up to 2.6.24 on x86). The task that is quickest gets it.
+/// One word: test, then test and set (Linux up to 2.6.24 on x86). The task that is quickest gets
+/// it.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct Tas(AtomicBool);
@@ -46,8 +47,8 @@ impl RawLock for Tas {
     }
 }
 
-/// Draw a number and wait until it is called (Linux 2.6.25 to 4.1 on x86): first come, first served; all wait on one
-/// word.
+/// Draw a number and wait until it is called (Linux 2.6.25 to 4.1 on x86): first come, first
+/// served; all wait on one word.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct Ticket {
@@ -91,8 +92,8 @@ struct Node {
     waits: AtomicBool,
 }
 
-/// A queue of waiters, each spinning on a line of its own (Mellor-Crummey and Scott 1991; the slow path of Linux's
-/// queued spin locks since 4.2).
+/// A queue of waiters, each spinning on a line of its own (Mellor-Crummey and Scott 1991; the slow
+/// path of Linux's queued spin locks since 4.2).
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct Mcs {
@@ -110,7 +111,8 @@ struct Spare(Vec<NonNull<Node>>);
 impl Drop for Spare {
     fn drop(&mut self) {
         for node in self.0.drain(..) {
-            // SAFETY: it came from `Box::leak` in `place` and is in no queue: nothing else knows it.
+            // SAFETY: it came from `Box::leak` in `place` and is in no queue: nothing else knows
+            // it.
             drop(unsafe { Box::from_raw(node.as_ptr()) });
         }
     }
@@ -136,13 +138,15 @@ impl RawLock for Mcs {
     #[inline]
     fn acquire(&self) -> Place {
         let own = place();
-        // SAFETY: `own` came from `place` and stays allocated until `put_back`, which comes after the release.
+        // SAFETY: `own` came from `place` and stays allocated until `put_back`, which comes after
+        // the release.
         let node = unsafe { own.as_ref() };
         node.next.store(ptr::null_mut(), Ordering::Relaxed);
         node.waits.store(true, Ordering::Relaxed);
         let before = self.tail.swap(own.as_ptr(), Ordering::AcqRel);
         if let Some(before) = NonNull::new(before) {
-            // SAFETY: the one before us cannot leave the queue before it has seen its `next`, which we set here.
+            // SAFETY: the one before us cannot leave the queue before it has seen its `next`, which
+            // we set here.
             unsafe { before.as_ref() }.next.store(own.as_ptr(), Ordering::Release);
             while node.waits.load(Ordering::Acquire) {
                 spin_loop();
@@ -159,8 +163,12 @@ impl RawLock for Mcs {
         let own = place();
         // SAFETY: as in `acquire`.
         unsafe { own.as_ref() }.next.store(ptr::null_mut(), Ordering::Relaxed);
-        let took =
-            self.tail.compare_exchange(ptr::null_mut(), own.as_ptr(), Ordering::Acquire, Ordering::Relaxed);
+        let took = self.tail.compare_exchange(
+            ptr::null_mut(),
+            own.as_ptr(),
+            Ordering::Acquire,
+            Ordering::Relaxed,
+        );
         if took.is_ok() {
             return Some(Place(own));
         }
@@ -202,8 +210,8 @@ pub struct Spin<R: RawLock, T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached by one thread at a time, which the lock sees to; so it must be fit to be handed from
-// thread to thread, and no more.
+// SAFETY: the value is reached by one thread at a time, which the lock sees to; so it must be fit
+// to be handed from thread to thread, and no more.
 unsafe impl<R: RawLock, T: Send> Sync for Spin<R, T> {}
 
 impl<R: RawLock, T> Spin<R, T> {
@@ -267,15 +275,16 @@ mod tests {
     /// Two halves that are equal whenever the lock is free.
     fn counts<R: RawLock>() {
         let both = Spin::<R, (u64, u64)>::new((0, 0));
-        // Waiters that spin while the next in line has no CPU spin for whole slices: more would take minutes beside a load.
+        // Waiters that spin while the next in line has no CPU spin for whole slices: more would
+        // take minutes beside a load.
         let per_thread = 200;
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
                     for i in 0..per_thread {
                         // A miss of try_lock is fine, a second holder is not.
-                        let mut held =
-                            if i % 3 == 0 { both.try_lock() } else { None }.unwrap_or_else(|| both.lock());
+                        let mut held = if i % 3 == 0 { both.try_lock() } else { None }
+                            .unwrap_or_else(|| both.lock());
                         assert_eq!(held.0, held.1);
                         held.0 += 1;
                         // Gives the others a chance to come in between, if they can.

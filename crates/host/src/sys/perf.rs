@@ -1,5 +1,5 @@
-//! perf events and their rings: open, map, drain. The layout comes from the kernel's ABI header; which
-//! records a ring holds is decided by the callers.
+//! perf events and their rings: open, map, drain. The layout comes from the kernel's ABI header;
+//! which records a ring holds is decided by the callers.
 
 use perf_event_open_sys as abi;
 use perf_event_open_sys::bindings as b;
@@ -26,8 +26,8 @@ pub(crate) enum What {
 pub(crate) enum Target {
     /// Every task on this CPU.
     Cpu(i32),
-    /// This task and the children it creates later, while they are on this CPU. User space only, so that
-    /// no privilege is needed.
+    /// This task and the children it creates later, while they are on this CPU. User space only, so
+    /// that no privilege is needed.
     Tree { pid: i32, cpu: i32 },
 }
 
@@ -95,10 +95,11 @@ impl Event {
             Target::Cpu(cpu) => (-1, cpu),
             Target::Tree { pid, cpu } => (pid, cpu),
         };
-        // SAFETY: `attr` is a fully initialised perf_event_attr whose `size` is right and which lives over
-        // the call; the kernel only reads it (and writes `size` on E2BIG).
-        let fd =
-            unsafe { abi::perf_event_open(&mut attr, pid, cpu, -1, u64::from(b::PERF_FLAG_FD_CLOEXEC) as _) };
+        // SAFETY: `attr` is a fully initialised perf_event_attr whose `size` is right and which
+        // lives over the call; the kernel only reads it (and writes `size` on E2BIG).
+        let fd = unsafe {
+            abi::perf_event_open(&mut attr, pid, cpu, -1, u64::from(b::PERF_FLAG_FD_CLOEXEC) as _)
+        };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -108,8 +109,11 @@ impl Event {
 
     /// Takes only records that match, in the kernel: `pid == 4 || pid == 5`.
     pub(crate) fn filter(&self, expression: &CStr) -> io::Result<()> {
-        // SAFETY: the descriptor is an open perf event; the kernel only reads the text, up to its end mark.
-        check(unsafe { abi::ioctls::SET_FILTER(self.file.as_raw_fd(), expression.as_ptr().cast_mut()) })
+        // SAFETY: the descriptor is an open perf event; the kernel only reads the text, up to its
+        // end mark.
+        check(unsafe {
+            abi::ioctls::SET_FILTER(self.file.as_raw_fd(), expression.as_ptr().cast_mut())
+        })
     }
 
     /// Starts recording.
@@ -131,8 +135,8 @@ impl Event {
 
     /// As [`write_into`](Self::write_into), by a descriptor of the event that owns the ring.
     pub(crate) fn write_into_fd(&self, ring: &impl AsRawFd) -> io::Result<()> {
-        // SAFETY: both descriptors are open files; this request takes the other descriptor by value, and the kernel
-        // refuses one that is no perf event.
+        // SAFETY: both descriptors are open files; this request takes the other descriptor by
+        // value, and the kernel refuses one that is no perf event.
         check(unsafe { abi::ioctls::SET_OUTPUT(self.file.as_raw_fd(), ring.as_raw_fd()) })
     }
 
@@ -149,7 +153,8 @@ fn check(result: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The ring of one event (and of those that write into it), mapped. Records are consumed as they are read.
+/// The ring of one event (and of those that write into it), mapped. Records are consumed as they
+/// are read.
 pub(crate) struct Ring {
     /// The event that owns the ring.
     pub(crate) event: Event,
@@ -160,13 +165,13 @@ pub(crate) struct Ring {
     size: usize,
 }
 
-// SAFETY: the mapping belongs to this value alone and is not tied to the thread that made it; every access
-// goes through `&mut self` (data) or an atomic (head, tail).
+// SAFETY: the mapping belongs to this value alone and is not tied to the thread that made it; every
+// access goes through `&mut self` (data) or an atomic (head, tail).
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Maps a ring of at least `bytes` (rounded up to a power of two of pages). When the memory limit
-    /// (`perf_event_mlock_kb`, RLIMIT_MEMLOCK) forbids it, halves down to 128 KiB.
+    /// Maps a ring of at least `bytes` (rounded up to a power of two of pages). When the memory
+    /// limit (`perf_event_mlock_kb`, RLIMIT_MEMLOCK) forbids it, halves down to 128 KiB.
     pub(crate) fn map(event: Event, bytes: usize) -> io::Result<Ring> {
         let page = rustix::param::page_size();
         let mut size = bytes.max(page).next_power_of_two();
@@ -180,8 +185,8 @@ impl Ring {
     }
 
     fn map_exactly(event: &Event, page: usize, size: usize) -> io::Result<NonNull<u8>> {
-        // SAFETY: a fresh shared mapping at an address of the kernel's choice; no existing memory is
-        // affected. The descriptor is an open perf event.
+        // SAFETY: a fresh shared mapping at an address of the kernel's choice; no existing memory
+        // is affected. The descriptor is an open perf event.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -210,13 +215,14 @@ impl Ring {
     }
 
     fn control(&self, offset: usize) -> &AtomicU64 {
-        // SAFETY: `offset` is that of data_head or data_tail inside the first page of the mapping, which is
-        // 8-byte aligned and lives as long as `self`; the kernel accesses the words atomically too.
+        // SAFETY: `offset` is that of data_head or data_tail inside the first page of the mapping,
+        // which is 8-byte aligned and lives as long as `self`; the kernel accesses the words
+        // atomically too.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
     }
 
-    /// Appends everything that is in the ring to `out` and frees its room. Whole records only: the kernel
-    /// moves the head past complete records.
+    /// Appends everything that is in the ring to `out` and frees its room. Whole records only: the
+    /// kernel moves the head past complete records.
     pub(crate) fn drain(&mut self, out: &mut Vec<u8>) {
         let head = self.control(std::mem::offset_of!(b::perf_event_mmap_page, data_head));
         let tail = self.control(std::mem::offset_of!(b::perf_event_mmap_page, data_tail));
@@ -227,11 +233,12 @@ impl Ring {
         let from = (start as usize) & (self.size - 1);
         let first = length.min(self.size - from);
         for (offset, count) in [(from, first), (0, length - first)] {
-            // SAFETY: `offset + count` is within the data area, which starts one page into the mapping.
-            // The kernel does not write the bytes between tail and head before the tail is moved below,
-            // so nothing changes them while the slice exists.
-            let part =
-                unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(self.page + offset), count) };
+            // SAFETY: `offset + count` is within the data area, which starts one page into the
+            // mapping. The kernel does not write the bytes between tail and head before the tail is
+            // moved below, so nothing changes them while the slice exists.
+            let part = unsafe {
+                std::slice::from_raw_parts(self.base.as_ptr().add(self.page + offset), count)
+            };
             out.extend_from_slice(part);
         }
         // Release: the copies above are done before the kernel may write there again.

@@ -34,9 +34,11 @@ pub(crate) struct Attributes {
 pub(crate) fn attributes(tid: u32) -> io::Result<Attributes> {
     let mut attributes = Attributes::default();
     let size = size_of::<Attributes>() as libc::c_uint;
-    // SAFETY: the kernel writes at most `size` bytes through the pointer, which is valid for that many.
-    let result =
-        unsafe { libc::syscall(libc::SYS_sched_getattr, tid as libc::pid_t, &raw mut attributes, size, 0) };
+    // SAFETY: the kernel writes at most `size` bytes through the pointer, which is valid for that
+    // many.
+    let result = unsafe {
+        libc::syscall(libc::SYS_sched_getattr, tid as libc::pid_t, &raw mut attributes, size, 0)
+    };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(attributes) }
 }
 
@@ -45,8 +47,9 @@ pub(crate) fn set_attributes(tid: u32, mut attributes: Attributes) -> io::Result
     // The first version of the structure: clamps of utilisation are none of our business.
     attributes.size = 48;
     // SAFETY: the kernel reads `size` bytes, which the structure has.
-    let result =
-        unsafe { libc::syscall(libc::SYS_sched_setattr, tid as libc::pid_t, &raw const attributes, 0) };
+    let result = unsafe {
+        libc::syscall(libc::SYS_sched_setattr, tid as libc::pid_t, &raw const attributes, 0)
+    };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
@@ -56,8 +59,8 @@ pub(crate) fn spawn(command: &mut Command, stopped: bool) -> io::Result<HeldProg
     if !stopped {
         return hold::start(command, || Ok(()));
     }
-    // `Command::spawn` returns when the child has called exec, which a stopped child never does: so exec
-    // goes through a shell that stops itself first.
+    // `Command::spawn` returns when the child has called exec, which a stopped child never does: so
+    // exec goes through a shell that stops itself first.
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", "kill -STOP $$; exec \"$0\" \"$@\""]).arg(command.get_program());
     shell.args(command.get_args());
@@ -67,7 +70,8 @@ pub(crate) fn spawn(command: &mut Command, stopped: bool) -> io::Result<HeldProg
 /// Whether a stopped child has reached its stop, within a second.
 pub(crate) fn wait_until_stopped(pid: u32) -> io::Result<()> {
     for _ in 0..1000 {
-        let stat = String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/stat"))?).into_owned();
+        let stat =
+            String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/stat"))?).into_owned();
         let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
         if state == Some('T') {
             return Ok(());

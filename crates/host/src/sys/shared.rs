@@ -5,8 +5,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// One mapping, for reading and writing. The kernel's side changes it at any time: everything is read through
-/// atomics.
+/// One mapping, for reading and writing. The kernel's side changes it at any time: everything is
+/// read through atomics.
 #[derive(Debug)]
 pub(crate) struct Shared {
     base: NonNull<u8>,
@@ -18,7 +18,8 @@ impl Shared {
     pub(crate) fn map(map: BorrowedFd<'_>, bytes: usize) -> io::Result<Shared> {
         let page = rustix::param::page_size();
         let bytes = bytes.next_multiple_of(page);
-        // SAFETY: a fresh shared mapping at an address of the kernel's choice; no existing memory is affected.
+        // SAFETY: a fresh shared mapping at an address of the kernel's choice; no existing memory
+        // is affected.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -41,8 +42,8 @@ impl Shared {
     /// The word at `offset`, which must be a multiple of 8 inside the mapping.
     pub(crate) fn long(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(8) && offset + 8 <= self.bytes, "outside of the mapping");
-        // SAFETY: inside the mapping (checked above), aligned (the mapping starts on a page), and alive as long
-        // as `self`; the programs access it by single aligned instructions.
+        // SAFETY: inside the mapping (checked above), aligned (the mapping starts on a page), and
+        // alive as long as `self`; the programs access it by single aligned instructions.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
     }
 

@@ -6,8 +6,9 @@ use std::{io, mem};
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 const SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// While it lives, SIGINT, SIGTERM and SIGHUP do not end the process but are remembered, so that a recording
-/// can be closed properly. The second one ends the process as usual. The old behaviour comes back on drop.
+/// While it lives, SIGINT, SIGTERM and SIGHUP do not end the process but are remembered, so that a
+/// recording can be closed properly. The second one ends the process as usual. The old behaviour
+/// comes back on drop.
 #[derive(Debug)]
 pub struct StopSignal {
     previous: Vec<Action>,
@@ -40,8 +41,8 @@ impl StopSignal {
             action.sa_flags = libc::SA_RESTART | libc::SA_RESETHAND;
             // SAFETY: as above.
             let mut old: libc::sigaction = unsafe { mem::zeroed() };
-            // SAFETY: both structures are initialised and live over the call; the handler only stores to
-            // an atomic, which is allowed in a signal handler.
+            // SAFETY: both structures are initialised and live over the call; the handler only
+            // stores to an atomic, which is allowed in a signal handler.
             if unsafe { libc::sigaction(signal, &action, &mut old) } != 0 {
                 return Err(io::Error::last_os_error());
             }

@@ -1,4 +1,5 @@
-//! What the tests that record this machine share: what was recorded, and what a machine that allows none of it gets.
+//! What the tests that record this machine share: what was recorded, and what a machine that allows
+//! none of it gets.
 #![allow(clippy::print_stderr, reason = "what is skipped says so by name")]
 
 use schedlab_host::{GroupFacts, HostError, RecordSink, RecordStart, TaskFacts};

@@ -1,6 +1,7 @@
-//! What the BPF recorder says of limits and system calls, on tasks that this test starts: a spinner in a control group
-//! with a small `cpu.max`, and a thread that blocks in calls whose numbers are known. Where that is not allowed the
-//! tests say so by name and pass, except under `CI=true` as root.
+//! What the BPF recorder says of limits and system calls, on tasks that this test starts: a spinner
+//! in a control group with a small `cpu.max`, and a thread that blocks in calls whose numbers are
+//! known. Where that is not allowed the tests say so by name and pass, except under `CI=true` as
+//! root.
 #![allow(clippy::print_stderr)]
 
 use crate::common::{Kept, Tids, looking, skip};
@@ -26,8 +27,11 @@ fn bpf(
         }
     });
     let duration = Some(Ns::from_ms(60_000));
-    let request =
-        RecordRequest { backend: Some(Backend::Bpf), duration, ..RecordRequest::new(RecordUntil::Stopped) };
+    let request = RecordRequest {
+        backend: Some(Backend::Bpf),
+        duration,
+        ..RecordRequest::new(RecordUntil::Stopped)
+    };
     record(&request, &mut seen, &|| over.get())?;
     Ok(seen)
 }
@@ -53,12 +57,16 @@ impl Group {
     /// With 1 ms of CPU time in each 50 ms.
     fn new() -> Result<Group, String> {
         let v1 = Path::new("/sys/fs/cgroup/cpu");
-        let (root, v1) =
-            if v1.join("cgroup.procs").exists() { (v1, true) } else { (Path::new("/sys/fs/cgroup"), false) };
+        let (root, v1) = if v1.join("cgroup.procs").exists() {
+            (v1, true)
+        } else {
+            (Path::new("/sys/fs/cgroup"), false)
+        };
         let path = root.join(format!("schedlab-limits-{}", std::process::id()));
         std::fs::create_dir(&path).map_err(fail("making a control group"))?;
         let group = Group(path);
-        let write = |file: &str, text: &str| std::fs::write(group.0.join(file), text).map_err(fail(file));
+        let write =
+            |file: &str, text: &str| std::fs::write(group.0.join(file), text).map_err(fail(file));
         if v1 {
             write("cpu.cfs_period_us", "50000")?;
             write("cpu.cfs_quota_us", "1000")?;
@@ -83,8 +91,9 @@ impl Drop for Group {
 
 /// The first switch after the first event on its CPU.
 fn next_switch(events: &[SchedEvent]) -> Option<EventKind> {
-    let switch =
-        |event: &&SchedEvent| event.cpu == events[0].cpu && matches!(event.kind, EventKind::Switch { .. });
+    let switch = |event: &&SchedEvent| {
+        event.cpu == events[0].cpu && matches!(event.kind, EventKind::Switch { .. })
+    };
     events.iter().find(switch).map(|event| event.kind)
 }
 
@@ -96,7 +105,11 @@ fn cpu_max_is_seen_to_hold_and_to_release() {
         Ok(group) => group,
         Err(why) => return skip(TEST, &why),
     };
-    let spin = Command::new("sh").args(["-c", "while :; do :; done"]).stdin(Stdio::null()).spawn().unwrap();
+    let spin = Command::new("sh")
+        .args(["-c", "while :; do :; done"])
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
     let spinner = Spinner(spin);
     let tid = spinner.0.id();
     if let Err(error) = std::fs::write(group.0.join("cgroup.procs"), tid.to_string()) {
@@ -159,10 +172,17 @@ fn a_task_that_blocks_is_in_its_system_call() {
         for (index, tid) in tids.iter().enumerate() {
             let over = &over;
             scope.spawn(move || {
-                tid.store(rustix::thread::gettid().as_raw_nonzero().get() as u32, Ordering::Release);
+                tid.store(
+                    rustix::thread::gettid().as_raw_nonzero().get() as u32,
+                    Ordering::Release,
+                );
                 while !over.load(Ordering::Relaxed) {
                     let time = Duration::from_millis(1);
-                    if index == 0 { std::thread::sleep(time) } else { std::thread::park_timeout(time) }
+                    if index == 0 {
+                        std::thread::sleep(time)
+                    } else {
+                        std::thread::park_timeout(time)
+                    }
                 }
             });
         }

@@ -1,6 +1,6 @@
-//! What the BPF recorder says of messages, on threads that this test starts and whose exchanges are known exactly: sends equal
-//! receives, in number, bytes and object. Where recording is not allowed the tests say so by name and pass, except under `CI=true`
-//! as root.
+//! What the BPF recorder says of messages, on threads that this test starts and whose exchanges are
+//! known exactly: sends equal receives, in number, bytes and object. Where recording is not allowed
+//! the tests say so by name and pass, except under `CI=true` as root.
 #![allow(clippy::print_stderr, reason = "what is skipped says so by name")]
 
 use crate::common::{Tids, skip};
@@ -8,11 +8,12 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::thread::{clock_nanosleep_absolute, futex, nanosleep};
 use rustix::time::{ClockId, clock_gettime};
 use schedlab_host::{
-    Backend, GroupFacts, Messages, RecordFilter, RecordRequest, RecordSink, RecordStart, RecordUntil,
-    TaskFacts, record,
+    Backend, GroupFacts, Messages, RecordFilter, RecordRequest, RecordSink, RecordStart,
+    RecordUntil, TaskFacts, record,
 };
 use schedlab_model::{
-    EventSink, Fact, FactKind, Limit, Ns, ObjectId, ObjectInfo, ObjectKind, Outcome, SchedEvent, Transfer,
+    EventSink, Fact, FactKind, Limit, Ns, ObjectId, ObjectInfo, ObjectKind, Outcome, SchedEvent,
+    Transfer,
 };
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -39,8 +40,13 @@ impl EventSink for Sink<'_> {
 
     fn fact(&mut self, fact: &Fact) {
         let mut kind = fact.kind;
-        kind.each_object(&mut |id| assert!(id.index() < self.told.objects.len(), "{id} comes first"));
-        assert!(self.told.facts.last().is_none_or(|last| last.at <= fact.at), "facts come in order");
+        kind.each_object(&mut |id| {
+            assert!(id.index() < self.told.objects.len(), "{id} comes first")
+        });
+        assert!(
+            self.told.facts.last().is_none_or(|last| last.at <= fact.at),
+            "facts come in order"
+        );
         self.told.facts.push(*fact);
     }
 }
@@ -59,7 +65,11 @@ impl RecordSink for Sink<'_> {
         match self.told.objects.get_mut(id.index()) {
             Some(known) => *known = object.clone(),
             None => {
-                assert_eq!(id.index(), self.told.objects.len(), "objects come in the order of their numbers");
+                assert_eq!(
+                    id.index(),
+                    self.told.objects.len(),
+                    "objects come in the order of their numbers"
+                );
                 self.told.objects.push(object.clone());
             }
         }
@@ -139,15 +149,16 @@ fn wake_at(futex: &AtomicU32, flags: futex::Flags) {
 #[allow(unsafe_code, reason = "a mapping cannot be made without it")]
 fn twice_mapped() -> [&'static AtomicU32; 2] {
     use rustix::mm::{MapFlags, ProtFlags, mmap};
-    let file =
-        rustix::fs::memfd_create("schedlab-messages", rustix::fs::MemfdFlags::CLOEXEC).expect("memory");
+    let file = rustix::fs::memfd_create("schedlab-messages", rustix::fs::MemfdFlags::CLOEXEC)
+        .expect("memory");
     rustix::fs::ftruncate(&file, 8192).expect("memory");
     [0, 0].map(|_| {
         let both = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a fresh mapping of a file that nothing else uses, which stays until the process ends; atomics are all that
-        // touches it.
+        // SAFETY: a fresh mapping of a file that nothing else uses, which stays until the process
+        // ends; atomics are all that touches it.
         unsafe {
-            let base = mmap(std::ptr::null_mut(), 8192, both, MapFlags::SHARED, &file, 0).expect("a mapping");
+            let base = mmap(std::ptr::null_mut(), 8192, both, MapFlags::SHARED, &file, 0)
+                .expect("a mapping");
             &*base.cast::<u8>().add(4100).cast::<AtomicU32>()
         }
     })
@@ -160,9 +171,12 @@ fn exchange_in_pairs(threads: &mut Threads) {
     threads.pipe = both(|| write_all_sizes(out), || read_to_end(input));
     let counter = eventfd(0, EventfdFlags::SEMAPHORE).expect("an eventfd");
     let (counter, add) = (&counter, 3u64.to_ne_bytes());
-    let adds = || (0..10).for_each(|_| assert_eq!(rustix::io::write(counter, &add).expect("room"), 8));
-    let takes =
-        || (0..30).for_each(|_| assert_eq!(rustix::io::read(counter, &mut [0; 8]).expect("8 bytes"), 8));
+    let adds =
+        || (0..10).for_each(|_| assert_eq!(rustix::io::write(counter, &add).expect("room"), 8));
+    let takes = || {
+        (0..30)
+            .for_each(|_| assert_eq!(rustix::io::read(counter, &mut [0; 8]).expect("8 bytes"), 8))
+    };
     threads.event = both(adds, takes);
     let word = AtomicU32::new(0);
     let private = futex::Flags::PRIVATE;
@@ -197,7 +211,8 @@ fn exchange() -> Threads {
     let now = clock_gettime(ClockId::Monotonic);
     let deadline = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64 + 2_000_000;
     let second = 1_000_000_000;
-    let until = Timespec { tv_sec: (deadline / second) as i64, tv_nsec: (deadline % second) as i64 };
+    let until =
+        Timespec { tv_sec: (deadline / second) as i64, tv_nsec: (deadline % second) as i64 };
     clock_nanosleep_absolute(rustix::thread::ClockId::Monotonic, &until).expect("it sleeps");
     threads.deadline = deadline;
     let (input, _open) = std::io::pipe().expect("a pipe");
@@ -253,7 +268,9 @@ fn record_exchange() -> Result<(Threads, Told), String> {
 impl Told {
     /// The facts of a thread.
     fn of(&self, tid: u32) -> impl Iterator<Item = &Fact> {
-        self.facts.iter().filter(move |fact| fact.task.is_some_and(|task| self.tids.get(&task) == Some(&tid)))
+        self.facts
+            .iter()
+            .filter(move |fact| fact.task.is_some_and(|task| self.tids.get(&task) == Some(&tid)))
     }
 
     /// What a thread sent or received, at objects of this kind.
@@ -295,7 +312,10 @@ fn a_stream(told: &Told, [writer, reader]: [u32; 2], kind: ObjectKind) -> Object
     assert_eq!(object(&sent), object(&received), "both ends name the same object");
     let last = received.last().expect("the end");
     assert_eq!((last.bytes, last.outcome), (0, Outcome::End));
-    assert!(sent.iter().all(|moved| moved.outcome == Outcome::Done && !moved.partial && !moved.by_kernel));
+    assert!(
+        sent.iter()
+            .all(|moved| moved.outcome == Outcome::Done && !moved.partial && !moved.by_kernel)
+    );
     object(&sent)
 }
 
@@ -305,19 +325,25 @@ fn a_socket_pair_and_a_pipe_carry_what_was_sent() {
     let pair = a_stream(told, threads.pair, ObjectKind::Unix);
     let peer = told.objects[pair.index()].peer.expect("the other direction");
     assert_eq!(told.objects[peer.index()].peer, Some(pair));
-    let opened = |id: ObjectId| told.facts.iter().any(|fact| fact.kind == FactKind::Open { object: id });
+    let opened =
+        |id: ObjectId| told.facts.iter().any(|fact| fact.kind == FactKind::Open { object: id });
     assert!(opened(pair) && opened(peer));
     let pipe = a_stream(told, threads.pipe, ObjectKind::Pipe);
     let info = &told.objects[pipe.index()];
-    assert!(opened(pipe) && info.to.starts_with("pipe:[") && info.capacity == Some(65_536), "{info:?}");
+    assert!(
+        opened(pipe) && info.to.starts_with("pipe:[") && info.capacity == Some(65_536),
+        "{info:?}"
+    );
 }
 
 #[test]
 fn an_eventfd_is_a_counter() {
     let (threads, told) = threads!("an_eventfd_is_a_counter");
     let [adds, takes] = threads.event;
-    let (added, taken) =
-        (told.moved(adds, ObjectKind::Eventfd, true), told.moved(takes, ObjectKind::Eventfd, false));
+    let (added, taken) = (
+        told.moved(adds, ObjectKind::Eventfd, true),
+        told.moved(takes, ObjectKind::Eventfd, false),
+    );
     assert_eq!((added.len(), taken.len()), (10, 30));
     assert_eq!((bytes(&added), bytes(&taken)), (30, 30));
     assert_eq!(object(&added), object(&taken));
@@ -340,7 +366,9 @@ fn a_futex_has_one_name(threads: &Threads, told: &Told) {
         let waited: Vec<_> = told
             .of(waits)
             .filter_map(|fact| match fact.kind {
-                FactKind::FutexWait { futex, outcome, .. } if told.objects[futex.index()].kind == kind => {
+                FactKind::FutexWait { futex, outcome, .. }
+                    if told.objects[futex.index()].kind == kind =>
+                {
                     Some((futex, outcome))
                 }
                 _ => None,
@@ -349,7 +377,9 @@ fn a_futex_has_one_name(threads: &Threads, told: &Told) {
         let woken: Vec<_> = told
             .of(wakes)
             .filter_map(|fact| match fact.kind {
-                FactKind::FutexWake { futex, woken, .. } if told.objects[futex.index()].kind == kind => {
+                FactKind::FutexWake { futex, woken, .. }
+                    if told.objects[futex.index()].kind == kind =>
+                {
                     Some((futex, woken))
                 }
                 _ => None,
@@ -381,15 +411,24 @@ fn a_connection_over_loopback_has_two_directions_with_places() {
     for moved in [&asked, &heard, &answered, &read] {
         let moved: Vec<_> = moved.iter().filter(|moved| moved.bytes > 0).collect();
         let place = |moved: &Transfer| moved.place.expect("TCP counts");
-        let follow = |pair: &[&Transfer]| place(pair[1]) == place(pair[0]) + u64::from(pair[1].bytes);
+        let follow =
+            |pair: &[&Transfer]| place(pair[1]) == place(pair[0]) + u64::from(pair[1].bytes);
         assert!(moved.windows(2).all(follow), "{moved:?}");
     }
-    let last =
-        |moved: &[Transfer]| moved.iter().rev().find(|moved| moved.bytes > 0).and_then(|moved| moved.place);
+    let last = |moved: &[Transfer]| {
+        moved.iter().rev().find(|moved| moved.bytes > 0).and_then(|moved| moved.place)
+    };
     assert_eq!(last(&asked), last(&heard), "both ends count alike");
-    let has = |tid: u32, wanted: &dyn Fn(&FactKind) -> bool| told.of(tid).any(|fact| wanted(&fact.kind));
-    assert!(has(client, &|kind| matches!(kind, FactKind::Connect { object, .. } if *object == there)));
-    assert!(has(server, &|kind| matches!(kind, FactKind::Accept { object, .. } if *object == there)));
+    let has =
+        |tid: u32, wanted: &dyn Fn(&FactKind) -> bool| told.of(tid).any(|fact| wanted(&fact.kind));
+    assert!(has(
+        client,
+        &|kind| matches!(kind, FactKind::Connect { object, .. } if *object == there)
+    ));
+    assert!(has(
+        server,
+        &|kind| matches!(kind, FactKind::Accept { object, .. } if *object == there)
+    ));
     assert!(has(client, &|kind| matches!(kind, FactKind::Close { object } if *object == there)));
 }
 
@@ -407,7 +446,10 @@ fn sleeps_say_how_long_or_until_when() {
     let expected = [(Limit::For(Ns(1_234_567)), Outcome::Done), (until, Outcome::Done)];
     assert!(sleeps.windows(2).any(|pair| pair == expected), "{sleeps:?} {expected:?}");
     let timed_out = |fact: &Fact| {
-        matches!(fact.kind, FactKind::Select { selector: None, ready: 0, outcome: Outcome::TimedOut, .. })
+        matches!(
+            fact.kind,
+            FactKind::Select { selector: None, ready: 0, outcome: Outcome::TimedOut, .. }
+        )
     };
     assert!(told.of(threads.sleeper).any(timed_out));
 }
@@ -415,12 +457,14 @@ fn sleeps_say_how_long_or_until_when() {
 #[test]
 fn a_child_is_signalled_and_waited_for() {
     let (threads, told) = threads!("a_child_is_signalled_and_waited_for");
-    let is = |task: Option<_>, tid: u32| task.is_some_and(|task| told.tids.get(&task) == Some(&tid));
+    let is =
+        |task: Option<_>, tid: u32| task.is_some_and(|task| told.tids.get(&task) == Some(&tid));
     let killed = |fact: &&Fact| {
         matches!(fact.kind, FactKind::Signal { from, number: 9 } if is(from, threads.parent))
             && is(fact.task, threads.child)
     };
     assert!(told.facts.iter().any(|fact| killed(&fact)));
-    let waited = |fact: &Fact| matches!(fact.kind, FactKind::Child { child } if is(child, threads.child));
+    let waited =
+        |fact: &Fact| matches!(fact.kind, FactKind::Child { child } if is(child, threads.child));
     assert!(told.of(threads.parent).any(waited));
 }

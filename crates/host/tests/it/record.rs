@@ -1,5 +1,5 @@
-//! Records this machine for real. Where that is not allowed the tests say so by name and pass, except under
-//! `CI=true` as root, where it must work.
+//! Records this machine for real. Where that is not allowed the tests say so by name and pass,
+//! except under `CI=true` as root, where it must work.
 #![allow(clippy::print_stderr)]
 
 use crate::common::{Kept, Tids, allowed, gettid, kept};
@@ -17,14 +17,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 type Keep = Kept<fn(&SchedEvent, &Tids)>;
 
 /// The recording, or `None` (said by name) when this machine does not allow it.
-fn recorded(test: &str, request: &RecordRequest, stop: &dyn Fn() -> bool) -> Option<(Keep, RecordEnd)> {
+fn recorded(
+    test: &str,
+    request: &RecordRequest,
+    stop: &dyn Fn() -> bool,
+) -> Option<(Keep, RecordEnd)> {
     let mut keep = kept();
     let end = allowed(test, record(request, &mut keep, stop))?;
     Some((keep, end))
 }
 
 fn request(until: RecordUntil, backend: Backend) -> RecordRequest {
-    RecordRequest { backend: Some(backend), duration: Some(Ns::from_ms(1000)), ..RecordRequest::new(until) }
+    RecordRequest {
+        backend: Some(backend),
+        duration: Some(Ns::from_ms(1000)),
+        ..RecordRequest::new(until)
+    }
 }
 
 struct Ended(Vec<Child>);
@@ -78,12 +86,18 @@ fn two_spinners_share(test: &str, backend: Backend) {
         text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
     };
     let before: Vec<u64> = pids.iter().map(used).collect();
-    let enough =
-        || pids.iter().zip(&before).all(|(pid, before)| used(pid).saturating_sub(*before) >= 300_000_000);
+    let enough = || {
+        pids.iter()
+            .zip(&before)
+            .all(|(pid, before)| used(pid).saturating_sub(*before) >= 300_000_000)
+    };
     let mut wanted = request(RecordUntil::ProcessesEnd(pids.clone()), backend);
     wanted.duration = Some(Ns::from_s(120));
     let Some((keep, _)) = recorded(test, &wanted, &enough) else { return };
-    assert!(keep.events.windows(2).all(|pair| pair[0].at <= pair[1].at), "events are in time order");
+    assert!(
+        keep.events.windows(2).all(|pair| pair[0].at <= pair[1].at),
+        "events are in time order"
+    );
     let times = run_times(&keep.events);
     let of = |pid: u32| {
         let task = keep.of_tid(pid).expect("the spinner has facts");
@@ -114,11 +128,13 @@ fn switch_records_show_how_two_spinners_share() {
     settles(3, || two_spinners_share(test, Backend::Switches));
 }
 
-/// 100 echoes over loopback: the server's wakeups come from softirqs inside the client's system calls.
+/// 100 echoes over loopback: the server's wakeups come from softirqs inside the client's system
+/// calls.
 #[test]
 fn loopback_wakes_name_the_sender() {
     let _turn = turn();
-    // Softirqs that are too many at once are left to ksoftirqd: the more, the longer the CPU was away.
+    // Softirqs that are too many at once are left to ksoftirqd: the more, the longer the CPU was
+    // away.
     settles(3, || echoes_name_the_sender("loopback_wakes_name_the_sender"));
 }
 
@@ -147,8 +163,9 @@ fn echoes_name_the_sender(test: &str) {
     drop(go.take());
     echoes.join().unwrap();
     let Some((keep, _)) = kept else { return };
-    let named =
-        |name: &str| keep.tasks.values().find(|task| task.comm == name).expect("both ends were seen").id;
+    let named = |name: &str| {
+        keep.tasks.values().find(|task| task.comm == name).expect("both ends were seen").id
+    };
     let (server, client) = (named("echo-server"), named("echo-client"));
     let wakers: Vec<Waker> = keep
         .events
@@ -198,14 +215,15 @@ fn own_tasks_need_no_privilege() {
     let command = vec!["sh".to_owned(), "-c".to_owned(), script];
     let mut wanted = request(RecordUntil::CommandEnds(command), Backend::OwnTasks);
     wanted.duration = Some(Ns::from_s(20));
-    let Some((keep, end)) = recorded("own_tasks_need_no_privilege", &wanted, &|| false) else { return };
+    let Some((keep, end)) = recorded("own_tasks_need_no_privilege", &wanted, &|| false) else {
+        return;
+    };
     assert!(end.exit.unwrap().success());
     let capabilities = &keep.start.as_ref().unwrap().capabilities;
     assert!(!capabilities.system_wide && !capabilities.wakeups);
     let pid = end.command_pid.unwrap();
     let own = keep.of_tid(pid).expect("the command has facts").id;
-    let is_own =
-        |event: &&SchedEvent| matches!(event.kind, EventKind::Switch { next: Some(t), .. } if t == own);
+    let is_own = |event: &&SchedEvent| matches!(event.kind, EventKind::Switch { next: Some(t), .. } if t == own);
     assert!(keep.events.iter().filter(is_own).count() >= 1);
     let foreign = |task: &TaskFacts| !task.stand_in && task.comm.contains("ksoftirqd");
     assert!(!keep.tasks.values().any(foreign));
@@ -240,11 +258,13 @@ fn a_process_that_runs_already_needs_no_privilege_either() {
     let Some((keep, _)) = seen else { return };
     let capabilities = &keep.start.as_ref().unwrap().capabilities;
     assert!(
-        !capabilities.system_wide && !capabilities.wakeups && !capabilities.calls && !capabilities.limits
+        !capabilities.system_wide
+            && !capabilities.wakeups
+            && !capabilities.calls
+            && !capabilities.limits
     );
     let own = keep.of_tid(pid).expect("it has facts").id;
-    let runs =
-        |event: &&SchedEvent| matches!(event.kind, EventKind::Switch { next: Some(t), .. } if t == own);
+    let runs = |event: &&SchedEvent| matches!(event.kind, EventKind::Switch { next: Some(t), .. } if t == own);
     assert!(keep.events.iter().filter(runs).count() >= 5, "it waits for each of its children");
     let born = |event: &&SchedEvent| matches!(event.kind, EventKind::New { parent: Some(p), .. } if p == own);
     assert!(keep.events.iter().filter(born).count() >= 5, "its children are recorded");
@@ -284,8 +304,8 @@ fn the_recorder_stands_in_the_file_as_it_runs() {
     }
 }
 
-/// The recorder's own cost is known before a recording begins, where it is asked for, and none of the events of measuring it
-/// are in the recording.
+/// The recorder's own cost is known before a recording begins, where it is asked for, and none of
+/// the events of measuring it are in the recording.
 #[test]
 fn the_cost_of_recording_is_measured() {
     let _turn = turn();
@@ -302,7 +322,10 @@ fn cost_of_recording(test: &str, backend: Backend) {
     // On a machine full of other work the measurement gives up, and says so by giving nothing.
     eprintln!("{backend:?}: {:?} ns", start.cost_ns_per_switch);
     assert!(start.cost_ns_per_switch.is_none_or(|ns| ns < 50_000));
-    assert!(keep.events.windows(2).all(|pair| pair[0].at <= pair[1].at), "events are in time order");
+    assert!(
+        keep.events.windows(2).all(|pair| pair[0].at <= pair[1].at),
+        "events are in time order"
+    );
     wanted.measure_cost = false;
     let Some((keep, _)) = recorded(test, &wanted, &|| false) else { return };
     assert_eq!(keep.start.unwrap().cost_ns_per_switch, None);

@@ -1,5 +1,5 @@
-//! The same run seen by BPF, tracepoints and context-switch records at once. Where that is not allowed the test
-//! says so by name and passes, except under `CI=true` as root, where it must work.
+//! The same run seen by BPF, tracepoints and context-switch records at once. Where that is not
+//! allowed the test says so by name and passes, except under `CI=true` as root, where it must work.
 #![allow(clippy::print_stderr)]
 
 use crate::common::{Kept, Tids, allowed, gettid, looking, now, pin_to};
@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// What one recorder saw, with thread ids instead of its own numbers and the clock instead of its own zero.
+/// What one recorder saw, with thread ids instead of its own numbers and the clock instead of its
+/// own zero.
 type Seen = Kept<Box<dyn FnMut(&SchedEvent, &Tids) + Send>>;
 
 /// Counts itself in `begun` when the recorder hands out its first event.
@@ -27,8 +28,8 @@ fn counted(begun: &Arc<AtomicU32>) -> Seen {
     }))
 }
 
-/// Waits until `recorders` record, however long loading takes here. A recorder that cannot start is not waited for
-/// for ever: its own error comes out later.
+/// Waits until `recorders` record, however long loading takes here. A recorder that cannot start is
+/// not waited for for ever: its own error comes out later.
 fn begun(recorders: u32, begun: &AtomicU32, ended: impl Fn() -> bool) {
     while begun.load(Ordering::Acquire) < recorders && !ended() {
         std::thread::sleep(Duration::from_millis(10));
@@ -36,7 +37,8 @@ fn begun(recorders: u32, begun: &AtomicU32, ended: impl Fn() -> bool) {
 }
 
 const ECHOES: usize = 3000;
-/// Two recorders look at the clock at one switch this near to each other, or a hypervisor came between them.
+/// Two recorders look at the clock at one switch this near to each other, or a hypervisor came
+/// between them.
 const SAME_MOMENT_NS: u64 = 100_000;
 
 /// (CPU, who stopped, who runs now) of a switch.
@@ -69,8 +71,9 @@ impl Seen {
         all
     }
 
-    /// Tasks that leave no trace: there are machines on which nothing is told of what happens while they run (threads of
-    /// process 1 in some virtual machines). They are switched to and never from, or it is not known in which state.
+    /// Tasks that leave no trace: there are machines on which nothing is told of what happens while
+    /// they run (threads of process 1 in some virtual machines). They are switched to and never
+    /// from, or it is not known in which state.
     fn untraced(&self) -> BTreeSet<u32> {
         let known = self.traced();
         let mut all = BTreeSet::new();
@@ -85,7 +88,9 @@ impl Seen {
                 _ => None,
             })
             .collect();
-        all.into_iter().filter(|tid| !known.contains(tid) && !last.values().any(|one| one == tid)).collect()
+        all.into_iter()
+            .filter(|tid| !known.contains(tid) && !last.values().any(|one| one == tid))
+            .collect()
     }
 
     /// Who was seen to leave a CPU, in a state that was told.
@@ -99,8 +104,8 @@ impl Seen {
         self.events.iter().filter_map(told).collect()
     }
 
-    /// When `cpu` is seen to leave a thread that was not the last to come: who had come, and leaves no trace. A thread may have
-    /// the last word on a CPU and leave no trace all the same.
+    /// When `cpu` is seen to leave a thread that was not the last to come: who had come, and leaves
+    /// no trace. A thread may have the last word on a CPU and leave no trace all the same.
     fn gaps(&self, cpu: CpuId) -> Vec<(Ns, u32)> {
         let (mut on, mut gaps) = (None, Vec::new());
         for event in self.events.iter().filter(|event| event.cpu == cpu) {
@@ -165,8 +170,9 @@ impl Seen {
     }
 }
 
-/// Echoes over loopback between two threads on CPU 0, a thread that works beside them, and one that sleeps.
-/// The thread ids of client, server, worker and sleeper, and the time from the first to the last echo.
+/// Echoes over loopback between two threads on CPU 0, a thread that works beside them, and one that
+/// sleeps. The thread ids of client, server, worker and sleeper, and the time from the first to the
+/// last echo.
 fn load() -> ([u32; 4], u64, u64) {
     let over = AtomicBool::new(false);
     let tids: [AtomicU32; 4] = [const { AtomicU32::new(0) }; 4];
@@ -217,7 +223,8 @@ fn load() -> ([u32; 4], u64, u64) {
     (tids.map(AtomicU32::into_inner), window.0, window.1)
 }
 
-/// Prints how far apart `values` are, and returns the part of them (in percent) that is at most 5 us.
+/// Prints how far apart `values` are, and returns the part of them (in percent) that is at most 5
+/// us.
 fn within_5_us(what: &str, mut values: Vec<u64>) -> usize {
     values.sort_unstable();
     let at = |percent: usize| values[(values.len() - 1) * percent / 100];
@@ -246,15 +253,19 @@ fn same_run(test: &str) {
         let recorders = tiers.map(|backend| {
             let (over, count) = (&over, Arc::clone(&count));
             scope.spawn(move || {
-                let request =
-                    RecordRequest { backend: Some(backend), ..RecordRequest::new(RecordUntil::Stopped) };
+                let request = RecordRequest {
+                    backend: Some(backend),
+                    ..RecordRequest::new(RecordUntil::Stopped)
+                };
                 let mut seen = counted(&count);
                 let end = record(&request, &mut seen, &|| over.load(Ordering::Relaxed));
                 (seen, end)
             })
         });
         // All three have begun when the client sends its first byte.
-        begun(tiers.len() as u32, &count, || recorders.iter().any(|recorder| recorder.is_finished()));
+        begun(tiers.len() as u32, &count, || {
+            recorders.iter().any(|recorder| recorder.is_finished())
+        });
         ran = load();
         std::thread::sleep(Duration::from_millis(50));
         over.store(true, Ordering::Relaxed);
@@ -272,9 +283,11 @@ fn same_run(test: &str) {
     eprintln!("these leave no trace: {untraced:?}");
     let steps = |seen: &Seen, tier: Backend| -> Vec<Step> {
         // Context-switch records have no number of a task that is nearly gone.
-        let who = |tid: u32| if tier == Backend::Switches && !ours.contains(&tid) { 0 } else { tid };
+        let who =
+            |tid: u32| if tier == Backend::Switches && !ours.contains(&tid) { 0 } else { tid };
         let steps = seen.switches(&ours, from, to).into_iter().map(|(step, _)| step);
-        let steps = steps.filter(|(_, prev, next)| !untraced.contains(prev) && !untraced.contains(next));
+        let steps =
+            steps.filter(|(_, prev, next)| !untraced.contains(prev) && !untraced.contains(next));
         steps.map(|(cpu, prev, next)| (cpu, who(prev), who(next))).collect()
     };
     let bpf = steps(&seen[0], Backend::Bpf);
@@ -283,9 +296,16 @@ fn same_run(test: &str) {
     for (other, tier) in seen.iter().zip(tiers).skip(1) {
         // An instant at the edge of the window may fall on either side of it.
         let (bpf, steps) = (steps(&seen[0], tier), steps(other, tier));
-        assert!(steps.len().abs_diff(bpf.len()) <= 2, "{}: {} and {}", tier.name(), steps.len(), bpf.len());
+        assert!(
+            steps.len().abs_diff(bpf.len()) <= 2,
+            "{}: {} and {}",
+            tier.name(),
+            steps.len(),
+            bpf.len()
+        );
         let inner = &bpf[2..bpf.len() - 2];
-        let found = (0..=4).any(|at| steps.get(at..at + inner.len()).is_some_and(|part| part == inner));
+        let found =
+            (0..=4).any(|at| steps.get(at..at + inner.len()).is_some_and(|part| part == inner));
         assert!(found, "the switches by {} are not those by bpf", tier.name());
     }
     let waits: Vec<_> = seen.iter().map(|seen| seen.waits(&ours, from, to)).collect();
@@ -304,14 +324,17 @@ fn same_run(test: &str) {
     }
 }
 
-/// Waits by tier: BPF, tracepoints, context switches (which know only those after a preemption). Each switch that BPF could not
-/// see may be the end or the beginning of a wait.
+/// Waits by tier: BPF, tracepoints, context switches (which know only those after a preemption).
+/// Each switch that BPF could not see may be the end or the beginning of a wait.
 fn compare_waits(waits: &[Vec<Wait>], unseen: usize) {
-    for (what, tier, kinds) in [("tracepoints", 1, &[true, false][..]), ("switches", 2, &[false][..])] {
+    for (what, tier, kinds) in
+        [("tracepoints", 1, &[true, false][..]), ("switches", 2, &[false][..])]
+    {
         let (mut apart, mut alone) = (Vec::new(), 0);
         for theirs in waits[tier].iter().filter(|wait| kinds.contains(&wait.woken)) {
             let same = |ours: &&Wait| (ours.tid, ours.woken) == (theirs.tid, theirs.woken);
-            let ours = waits[0].iter().filter(same).min_by_key(|ours| ours.end.abs_diff(theirs.end));
+            let ours =
+                waits[0].iter().filter(same).min_by_key(|ours| ours.end.abs_diff(theirs.end));
             match ours.filter(|ours| ours.end.abs_diff(theirs.end) < SAME_MOMENT_NS) {
                 Some(ours) => apart.push(ours.length.abs_diff(theirs.length)),
                 None => alone += 1,
@@ -319,17 +342,23 @@ fn compare_waits(waits: &[Vec<Wait>], unseen: usize) {
         }
         let ours = waits[0].iter().filter(|wait| kinds.contains(&wait.woken)).count();
         // An instant at the edge of the window may fall on either side of it.
-        assert!(alone <= 1 + 2 * unseen, "{what}: {alone} waits that bpf has not, {unseen} switches unseen");
+        assert!(
+            alone <= 1 + 2 * unseen,
+            "{what}: {alone} waits that bpf has not, {unseen} switches unseen"
+        );
         let missing = ours.saturating_sub(apart.len());
-        assert!(missing <= 1 + 2 * unseen, "{what}: {missing} of {ours} missing, {unseen} switches unseen");
+        assert!(
+            missing <= 1 + 2 * unseen,
+            "{what}: {missing} of {ours} missing, {unseen} switches unseen"
+        );
         // The rest is a hypervisor or an interrupt between the two recorders' looks at the clock.
         let near = within_5_us(what, apart);
         assert!(near >= 95, "{what}: only {near} % within 5 us of bpf");
     }
 }
 
-/// How often a thread that sleeps again and again stopped for it, by the kernel's own count read within and around the time
-/// from `from` to `to`.
+/// How often a thread that sleeps again and again stopped for it, by the kernel's own count read
+/// within and around the time from `from` to `to`.
 struct Slept {
     cpu: CpuId,
     tid: u32,
@@ -345,8 +374,9 @@ fn stops() -> usize {
     count.and_then(|count| count.trim().parse().ok()).expect("Linux counts them")
 }
 
-/// Sleeps on `cpu` until it has really stopped so often. A timer that fires before the sleeper is off its CPU, because the
-/// hypervisor was away in between, say, stops no thread: there is no such switch, and none that a recorder could miss.
+/// Sleeps on `cpu` until it has really stopped so often. A timer that fires before the sleeper is
+/// off its CPU, because the hypervisor was away in between, say, stops no thread: there is no such
+/// switch, and none that a recorder could miss.
 fn sleep_on(cpu: CpuId, times: usize) -> Slept {
     pin_to(cpu.index());
     let (outer, from, inner) = (stops(), now(), stops());
@@ -371,9 +401,11 @@ fn sleepers(test: &str) {
     let count = Arc::new(AtomicU32::new(0));
     let mut seen = counted(&count);
     let mut all = Vec::new();
-    let request = RecordRequest { backend: Some(Backend::Bpf), ..RecordRequest::new(RecordUntil::Stopped) };
+    let request =
+        RecordRequest { backend: Some(Backend::Bpf), ..RecordRequest::new(RecordUntil::Stopped) };
     let end = std::thread::scope(|scope| {
-        let recorder = scope.spawn(|| record(&request, &mut seen, &|| over.load(Ordering::Relaxed)));
+        let recorder =
+            scope.spawn(|| record(&request, &mut seen, &|| over.load(Ordering::Relaxed)));
         begun(1, &count, || recorder.is_finished());
         for cpu in schedlab_host::machine().online.iter() {
             all.push(scope.spawn(move || sleep_on(cpu, SLEEPS)).join().unwrap());
@@ -413,7 +445,8 @@ fn check_sleeper(seen: &Seen, slept: &Slept) {
         slept.times
     );
     assert!(begun.iter().all(|step| step.0 == cpu.0), "{cpu}: {begun:?}");
-    // Nothing is told of what happens while a thread runs that leaves no trace: not the wakeup, and not the switch to the woken.
+    // Nothing is told of what happens while a thread runs that leaves no trace: not the wakeup, and
+    // not the switch to the woken.
     assert!(begun.len() + unseen >= times, "{cpu}: {} and {unseen}", begun.len());
     let timer = by.get("HardIrq").copied().unwrap_or(0) as usize;
     assert!(timer + unseen >= times * 9 / 10, "{cpu}: {by:?}");
@@ -428,7 +461,11 @@ fn who_leaves_no_trace_may_have_the_last_word() {
     let switch = |at| SchedEvent {
         at: Ns(at),
         cpu: CpuId(0),
-        kind: EventKind::Switch { prev: Some(ours), prev_state: PrevState::Sleeping, next: Some(hidden) },
+        kind: EventKind::Switch {
+            prev: Some(ours),
+            prev_state: PrevState::Sleeping,
+            next: Some(hidden),
+        },
     };
     // Between the two `hidden` made way for `ours`, which no thread saw.
     seen.events = vec![switch(5), switch(7)];

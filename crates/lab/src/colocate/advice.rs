@@ -26,8 +26,12 @@ pub fn advice(how: Actuator) -> Advice {
     let (what, setting) = match how {
         Actuator::Default => ("nothing is changed", ""),
         Actuator::Idle => ("the batch threads run under SCHED_IDLE", "BATCH policy=idle"),
-        Actuator::GroupIdle => ("cpu.idle = 1 for the control group of the batch", "/BATCH cpu.idle=on"),
-        Actuator::QuotaOff => ("no cpu.max for the control groups of the server", "/SERVER cpu.max=max"),
+        Actuator::GroupIdle => {
+            ("cpu.idle = 1 for the control group of the batch", "/BATCH cpu.idle=on")
+        }
+        Actuator::QuotaOff => {
+            ("no cpu.max for the control groups of the server", "/SERVER cpu.max=max")
+        }
         Actuator::GroupWeight => (
             "the least weight for the control group of the batch (cpu.weight 1, cpu.shares 2)",
             "/BATCH cpu.weight=1",
@@ -63,7 +67,9 @@ fn apart() -> Advice {
     let text = |text: &str| text.to_owned();
     Advice {
         what: "the batch threads keep to the last half of the managed CPUs",
-        bites: text("The batch cannot use what the server leaves on the other half: this wastes CPU time."),
+        bites: text(
+            "The batch cannot use what the server leaves on the other half: this wastes CPU time.",
+        ),
         systemd: text(
             "# /etc/systemd/system/BATCH.service.d/schedlab.conf\n[Service]\nAllowedCPUs=LAST_HALF",
         ),
@@ -76,8 +82,7 @@ fn apart() -> Advice {
 
 /// A setting that schedlab itself makes.
 fn elevation() -> Advice {
-    let command =
-        "schedlab attach --scheduler layers --cpus CPU --pid SERVER_PID,BATCH_PID --task BATCH=batch";
+    let command = "schedlab attach --scheduler layers --cpus CPU --pid SERVER_PID,BATCH_PID --task BATCH=batch";
     Advice {
         what: "server and batch run under schedlab's own scheduler `layers`: batch runs only when no server thread is runnable",
         bites: "A schedlab agent must run as root and uses CPU time (`schedlab top` shows how much); 6 ms of each 100 ms \
@@ -104,6 +109,8 @@ mod tests {
             assert_eq!(advice.kubernetes.is_empty(), nothing, "{how:?}");
             assert!(!advice.bites.is_empty(), "{how:?}");
         }
-        assert!(advice(Actuator::Idle).shell.starts_with("chrt --idle --all-tasks --pid 0 BATCH_PID\n"));
+        assert!(
+            advice(Actuator::Idle).shell.starts_with("chrt --idle --all-tasks --pid 0 BATCH_PID\n")
+        );
     }
 }

@@ -56,9 +56,11 @@ pub struct Colocation {
     pub cpus: CpuSet,
     /// Every actuator, in the order of the trial.
     pub tried: Vec<Tried>,
-    /// The mildest actuator that meets the goals; with an outcome of `cannot-say` the mildest that may meet them.
+    /// The mildest actuator that meets the goals; with an outcome of `cannot-say` the mildest that
+    /// may meet them.
     pub chosen: Option<Actuator>,
-    /// Whether the goals are met, over the confirming rounds of the chosen actuator, or of the last candidate.
+    /// Whether the goals are met, over the confirming rounds of the chosen actuator, or of the last
+    /// candidate.
     pub outcome: GateOutcome,
     /// The interleaved rounds under the host's default.
     pub before: Vec<Round>,

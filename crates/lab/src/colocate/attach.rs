@@ -1,5 +1,6 @@
-//! The actuator `elevation`: server and batch work under schedlab's scheduler `layers` on one CPU, by `schedlab attach`. It runs
-//! in a process of its own, because its threads are real-time and its memory is locked.
+//! The actuator `elevation`: server and batch work under schedlab's scheduler `layers` on one CPU,
+//! by `schedlab attach`. It runs in a process of its own, because its threads are real-time and its
+//! memory is locked.
 
 use super::error::ColocateError;
 use schedlab_host::{begins_on, die_with_us, threads};
@@ -19,17 +20,22 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct AttachedDriver(Child);
 
-/// Returns why it cannot be tried with these CPUs: the agent manages one, and must have another to be ended from.
+/// Returns why it cannot be tried with these CPUs: the agent manages one, and must have another to
+/// be ended from.
 pub(super) fn unfit(cpus: &CpuSet, online: &CpuSet) -> Option<String> {
     if cpus.count() != 1 {
         return Some("manages one CPU: give one with --cpus".to_owned());
     }
-    online.without(cpus).is_empty().then(|| "one CPU must stay unmanaged, and there is one only".to_owned())
+    online
+        .without(cpus)
+        .is_empty()
+        .then(|| "one CPU must stay unmanaged, and there is one only".to_owned())
 }
 
 /// Returns the names of the batch threads: `attach` tells batch from server by name.
 fn names(server: &Side, batch: &Side) -> Result<BTreeSet<String>, String> {
-    let of = |side: &Side| side.threads().into_iter().map(|thread| thread.comm).collect::<BTreeSet<_>>();
+    let of =
+        |side: &Side| side.threads().into_iter().map(|thread| thread.comm).collect::<BTreeSet<_>>();
     let (server, batch) = (of(server), of(batch));
     match server.intersection(&batch).next() {
         Some(both) => Err(format!(
@@ -49,7 +55,8 @@ impl AttachedDriver {
         batch: &Side,
     ) -> Result<AttachedDriver, ColocateError> {
         let names = names(server, batch).map_err(ColocateError::Skip)?;
-        let pids: Vec<String> = server.pids().iter().chain(&batch.pids()).map(u32::to_string).collect();
+        let pids: Vec<String> =
+            server.pids().iter().chain(&batch.pids()).map(u32::to_string).collect();
         let mut command = Command::new(program);
         command.args(["attach", "--scheduler", "layers", "--cpus", &cpus.to_string()]);
         command.args(["--pid", &pids.join(",")]);
@@ -63,7 +70,8 @@ impl AttachedDriver {
         die_with_us(&mut command);
         // `attach` binds its own threads, and refuses CPUs that it may not use.
         begins_on(&mut command, home);
-        let failed = |error: std::io::Error| ColocateError::Input(format!("starting the agent: {error}"));
+        let failed =
+            |error: std::io::Error| ColocateError::Input(format!("starting the agent: {error}"));
         let mut driver = AttachedDriver(command.spawn().map_err(failed)?);
         let begun = Instant::now();
         while !is_managed(server) {
@@ -72,7 +80,9 @@ impl AttachedDriver {
             }
             if begun.elapsed() > PATIENCE {
                 drop(driver);
-                return Err(ColocateError::Skip("the agent did not begin to manage the threads".to_owned()));
+                return Err(ColocateError::Skip(
+                    "the agent did not begin to manage the threads".to_owned(),
+                ));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -96,7 +106,8 @@ impl AttachedDriver {
 
     /// Ends it; all threads are as before then.
     pub(super) fn end(mut self) -> Result<(), ColocateError> {
-        let failed = |error: std::io::Error| ColocateError::Input(format!("ending the agent: {error}"));
+        let failed =
+            |error: std::io::Error| ColocateError::Input(format!("ending the agent: {error}"));
         signal(&self.0, rustix::process::Signal::INT);
         let asked = Instant::now();
         loop {
@@ -140,6 +151,7 @@ fn signal(child: &Child, signal: rustix::process::Signal) {
 /// Returns whether a thread of the server runs in the FIFO band.
 fn is_managed(server: &Side) -> bool {
     let mut threads = server.threads().into_iter();
-    threads
-        .any(|thread| threads::scheduling(thread.tid).is_ok_and(|now| matches!(now.policy, Policy::Fifo(_))))
+    threads.any(|thread| {
+        threads::scheduling(thread.tid).is_ok_and(|now| matches!(now.policy, Policy::Fifo(_)))
+    })
 }

@@ -1,8 +1,9 @@
 //! Keeps CPUs awake while the server runs alone on them.
 //!
-//! A CPU without the batch work would fall asleep between requests, and leaving the idle state cost the server more than the batch
-//! work did at times. So a SCHED_IDLE thread spins on each CPU. Where the server is in another control group or autogroup, that
-//! thread would get an equal share with the server's group; there the kernel is asked for no latency of idle states instead
+//! A CPU without the batch work would fall asleep between requests, and leaving the idle state cost
+//! the server more than the batch work did at times. So a SCHED_IDLE thread spins on each CPU.
+//! Where the server is in another control group or autogroup, that thread would get an equal share
+//! with the server's group; there the kernel is asked for no latency of idle states instead
 //! (`/dev/cpu_dma_latency`, on all CPUs; the request ends with this process).
 
 use schedlab_host::threads::{self, Scheduling};
@@ -78,13 +79,15 @@ fn spin(cpu: &CpuSet, stop: &AtomicBool) {
     }
 }
 
-/// Returns whether the server's threads are in the same control group and autogroup as this process: SCHED_IDLE counts within a
-/// group only.
+/// Returns whether the server's threads are in the same control group and autogroup as this
+/// process: SCHED_IDLE counts within a group only.
 fn shares_group_with_schedlab(server: &Side) -> bool {
     let own = std::process::id();
-    let on = fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled").is_ok_and(|on| on.trim() == "1");
+    let on = fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled")
+        .is_ok_and(|on| on.trim() == "1");
     let group = |pid: u32| {
-        let session = if on { fs::read_to_string(format!("/proc/{pid}/autogroup")).ok() } else { None };
+        let session =
+            if on { fs::read_to_string(format!("/proc/{pid}/autogroup")).ok() } else { None };
         (schedlab_host::cpu_groups_of(pid), session)
     };
     let own = group(own);

@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 /// How much of the server's waiting a program caused.
 #[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct Blamed {
-    /// The program's name; `idle` for a CPU that was leaving idle, `a limit` where a limit held the server back.
+    /// The program's name; `idle` for a CPU that was leaving idle, `a limit` where a limit held the
+    /// server back.
     pub who: String,
     /// Waiting time in each second of the round.
     pub ns_per_s: f64,
@@ -21,10 +22,12 @@ pub struct Blamed {
 /// Programs that are kept.
 const TOP: usize = 3;
 
-/// Returns the programs that delayed the server most in a round; `server` says of each task whether it belongs to the server.
+/// Returns the programs that delayed the server most in a round; `server` says of each task whether
+/// it belongs to the server.
 pub(super) fn blame(recording: &Recording, server: &[bool]) -> Vec<Blamed> {
     let scope = Scope::default();
-    let blame = Followed::over(recording, &scope, Blame::new(&recording.header, &scope, By::Thread));
+    let blame =
+        Followed::over(recording, &scope, Blame::new(&recording.header, &scope, By::Thread));
     let mut sums: BTreeMap<String, Ns> = BTreeMap::new();
     for (line, _) in server.iter().enumerate().filter(|(_, is)| **is) {
         let Some(row) = blame.rows.get(line) else { continue };
@@ -55,7 +58,8 @@ pub fn median_blame<'a>(rounds: impl Iterator<Item = &'a [Blamed]> + Clone) -> V
     let median = |(who, mut values): (&str, Vec<f64>)| {
         // A program that is not among the largest of a round counts as 0 there.
         values.resize(count, 0.0);
-        let median = schedlab_stats::Estimate::from_values(values).map_or(0.0, |estimate| estimate.median);
+        let median =
+            schedlab_stats::Estimate::from_values(values).map_or(0.0, |estimate| estimate.median);
         Blamed { who: who.to_owned(), ns_per_s: median }
     };
     worst(values.into_iter().map(median).collect())
@@ -75,8 +79,11 @@ mod tests {
     #[test]
     fn the_median_over_rounds_counts_programs_that_are_missing_as_0() {
         let one = |who: &str, ns_per_s| Blamed { who: who.to_owned(), ns_per_s };
-        let rounds =
-            [vec![one("batch", 9.0), one("cron", 50.0)], vec![one("batch", 7.0)], vec![one("batch", 8.0)]];
+        let rounds = [
+            vec![one("batch", 9.0), one("cron", 50.0)],
+            vec![one("batch", 7.0)],
+            vec![one("batch", 8.0)],
+        ];
         assert_eq!(median_blame(rounds.iter().map(Vec::as_slice)), [one("batch", 8.0)]);
     }
 }

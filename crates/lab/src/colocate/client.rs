@@ -1,4 +1,5 @@
-//! schedlab's own client beside a trial. In an open loop every request that a stall of the server hits measures it.
+//! schedlab's own client beside a trial. In an open loop every request that a stall of the server
+//! hits measures it.
 
 use super::error::ColocateError;
 use super::samples::needed;
@@ -16,7 +17,8 @@ use std::time::{Duration, Instant};
 pub struct Client {
     /// The server's address. It speaks Redis's protocol (RESP).
     pub address: SocketAddr,
-    /// Requests a second, at the times of a Poisson process; `None`: closed loop, each connection waits for its reply.
+    /// Requests a second, at the times of a Poisson process; `None`: closed loop, each connection
+    /// waits for its reply.
     pub rate_per_s: Option<f64>,
     /// Connections; in an open loop used in turn.
     pub connections: usize,
@@ -60,7 +62,8 @@ impl Client {
         }
     }
 
-    /// Measures one round of `length`, on `cpus` where that is allowed. The same `seed` sends at the same times.
+    /// Measures one round of `length`, on `cpus` where that is allowed. The same `seed` sends at
+    /// the same times.
     pub(super) fn round(
         &self,
         length: Ns,
@@ -68,17 +71,21 @@ impl Client {
         seed: u64,
     ) -> Result<ClientMeasurements, ColocateError> {
         if let Some(cpus) = cpus {
-            // Where that is refused the client shares the CPU with the server: its doubts say when it was too slow.
+            // Where that is refused the client shares the CPU with the server: its doubts say when
+            // it was too slow.
             let _ = threads::set_affinity(0, &cpus);
         }
-        // Other work on the client's CPU would look like a delay of the server. The client sleeps between replies, and its thread
-        // ends with the round; where the kernel refuses the policy, the client's lag and doubts show it.
+        // Other work on the client's CPU would look like a delay of the server. The client sleeps
+        // between replies, and its thread ends with the round; where the kernel refuses the policy,
+        // the client's lag and doubts show it.
         if let Ok(now) = threads::scheduling(0) {
             let _ = threads::set_scheduling(0, &now.with_policy(Policy::Fifo(1)));
         }
         let request = LoadRequest {
             address: self.address,
-            kind: self.rate_per_s.map_or(LoopKind::Closed, |rate_per_s| LoopKind::Open { rate_per_s, seed }),
+            kind: self
+                .rate_per_s
+                .map_or(LoopKind::Closed, |rate_per_s| LoopKind::Open { rate_per_s, seed }),
             connections: self.connections,
             duration: length,
             warmup: Ns::ZERO,

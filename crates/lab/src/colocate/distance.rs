@@ -1,7 +1,8 @@
 //! How far the server under a setting is from the server alone.
 //!
-//! A machine does not stay the same for long: a round alone is measured beside each round of a setting, and what is judged is the
-//! median of their distances, pair by pair, with its interval ([`median_interval`]).
+//! A machine does not stay the same for long: a round alone is measured beside each round of a
+//! setting, and what is judged is the median of their distances, pair by pair, with its interval
+//! ([`median_interval`]).
 
 use super::plan::Goal;
 use super::round::Round;
@@ -15,7 +16,8 @@ use serde::Serialize;
 pub struct Distance {
     /// The goal as it was given.
     pub goal: String,
-    /// Median over the pairs, with its interval: as a part of the value alone (0.1 is 10 % more), or in the metric's unit.
+    /// Median over the pairs, with its interval: as a part of the value alone (0.1 is 10 % more),
+    /// or in the metric's unit.
     pub of: OrderInterval,
     /// Whether it is a part of the value alone.
     pub relative: bool,
@@ -25,9 +27,10 @@ pub struct Distance {
     pub outcome: GateOutcome,
 }
 
-/// Returns the distances of the goals that have one. `rounds` and `alone` are pairs, in their order. `looked` are the distances
-/// of an earlier look at fewer of these pairs that did not tell: the error of both looks together is at most the sum of their
-/// errors (union bound), which the confidence pays.
+/// Returns the distances of the goals that have one. `rounds` and `alone` are pairs, in their
+/// order. `looked` are the distances of an earlier look at fewer of these pairs that did not tell:
+/// the error of both looks together is at most the sum of their errors (union bound), which the
+/// confidence pays.
 pub(super) fn distances(
     goals: &[Goal],
     rounds: &[Round],
@@ -56,13 +59,15 @@ pub(super) fn distances(
     against.filter_map(of).collect()
 }
 
-/// Returns the outcome of goal `index` for one round, with the last round alone as its pair: `cannot-say` when the distance is as
-/// near to the bound as the rounds alone are to each other.
+/// Returns the outcome of goal `index` for one round, with the last round alone as its pair:
+/// `cannot-say` when the distance is as near to the bound as the rounds alone are to each other.
 pub(super) fn first_look(goal: &Goal, index: usize, round: &Round, alone: &[Round]) -> GateOutcome {
     let gate = &goal.0;
     let value = |round: &Round| round.goals.get(index).copied().flatten();
     let all: Vec<f64> = alone.iter().filter_map(value).collect();
-    let (Some(now), Some(last)) = (value(round), all.last().copied()) else { return GateOutcome::CannotSay };
+    let (Some(now), Some(last)) = (value(round), all.last().copied()) else {
+        return GateOutcome::CannotSay;
+    };
     let Some((found, bound)) = gate.distance(now, last) else { return GateOutcome::CannotSay };
     let noise = all.iter().filter_map(|one| gate.distance(*one, last)).map(|(off, _)| off.abs());
     let noise = noise.fold(0.0, f64::max);
@@ -84,13 +89,19 @@ mod tests {
         // The machine became twice as slow meanwhile, for both rounds of a pair.
         let alone = rounds(&[100.0, 110.0, 200.0, 210.0, 190.0]);
         let judged = |factors: [f64; 5]| {
-            let values: Vec<f64> =
-                alone.iter().zip(factors).map(|(round, factor)| round.goals[0].unwrap() * factor).collect();
+            let values: Vec<f64> = alone
+                .iter()
+                .zip(factors)
+                .map(|(round, factor)| round.goals[0].unwrap() * factor)
+                .collect();
             distances(&goals, &rounds(&values), &alone, &[]).remove(0)
         };
         let near = judged([1.05, 1.02, 1.07, 0.99, 1.03]);
         assert_eq!((near.outcome, near.pairs), (GateOutcome::Met, 5));
-        assert!((near.of.median - 0.03).abs() < 1e-9 && (near.of.high - 0.07).abs() < 1e-9, "{near:?}");
+        assert!(
+            (near.of.median - 0.03).abs() < 1e-9 && (near.of.high - 0.07).abs() < 1e-9,
+            "{near:?}"
+        );
         assert!((near.of.confidence - 0.9375).abs() < 1e-9, "all of five: 1 - 2/2^5");
         assert_eq!(judged([1.05, 1.02, 1.17, 0.99, 1.03]).outcome, GateOutcome::CannotSay);
         assert_eq!(judged([1.5, 1.2, 1.7, 1.3, 1.2]).outcome, GateOutcome::Not);
@@ -112,21 +123,31 @@ mod tests {
         assert_eq!((first[0].outcome, second.outcome), (GateOutcome::CannotSay, GateOutcome::Met));
         // All of five; all of ten but one at each end: 2/2^5 and 2 (1 + 10)/2^10.
         assert!((once.of.confidence - (1.0 - 22.0 / 1024.0)).abs() < 1e-9);
-        assert!((second.of.confidence - (once.of.confidence - 2.0 / 32.0)).abs() < 1e-9, "{second:?}");
+        assert!(
+            (second.of.confidence - (once.of.confidence - 2.0 / 32.0)).abs() < 1e-9,
+            "{second:?}"
+        );
         assert_eq!((second.of.low, second.of.high), (once.of.low, once.of.high));
     }
 
     #[test]
     fn a_first_look_knows_the_noise() {
         let goals = goal("p99 < alone + 10%");
-        let look = |value: f64, alone: &[f64]| first_look(&goals[0], 0, &rounds(&[value])[0], &rounds(alone));
+        let look = |value: f64, alone: &[f64]| {
+            first_look(&goals[0], 0, &rounds(&[value])[0], &rounds(alone))
+        };
         assert_eq!(look(105.0, &[99.0, 100.0]), GateOutcome::Met);
-        assert_eq!(look(105.0, &[80.0, 100.0]), GateOutcome::CannotSay, "rounds alone differ by 20 %");
+        assert_eq!(
+            look(105.0, &[80.0, 100.0]),
+            GateOutcome::CannotSay,
+            "rounds alone differ by 20 %"
+        );
         assert_eq!(look(115.0, &[80.0, 100.0]), GateOutcome::CannotSay);
         assert_eq!(look(140.0, &[80.0, 100.0]), GateOutcome::Not);
         assert_eq!(look(140.0, &[]), GateOutcome::CannotSay);
         let more = goal("throughput > alone - 5%");
-        let look = |value: f64| first_look(&more[0], 0, &rounds(&[value])[0], &rounds(&[99.0, 100.0]));
+        let look =
+            |value: f64| first_look(&more[0], 0, &rounds(&[value])[0], &rounds(&[99.0, 100.0]));
         assert_eq!(
             [look(100.0), look(80.0), look(95.5)],
             [GateOutcome::Met, GateOutcome::Not, GateOutcome::CannotSay]

@@ -35,7 +35,8 @@ pub fn intentions(plan: &ColocatePlan) -> Result<Vec<Intent>, ColocateError> {
     let online = schedlab_host::machine().online;
     let cpus = plan.cpus.unwrap_or_else(|| server.cpus(&online));
     let intent = |how: Actuator| {
-        let needs_agent = || (how == Actuator::Elevation).then(|| attach::unfit(&cpus, &online)).flatten();
+        let needs_agent =
+            || (how == Actuator::Elevation).then(|| attach::unfit(&cpus, &online)).flatten();
         let skipped = plan
             .rules_out(how)
             .or_else(|| changes_nothing(how, &server, &cpus).map(str::to_owned))
@@ -49,8 +50,15 @@ pub fn intentions(plan: &ColocatePlan) -> Result<Vec<Intent>, ColocateError> {
     Ok(LADDER.into_iter().filter(|how| *how != Actuator::Default).map(intent).collect())
 }
 
-fn changes(plan: &ColocatePlan, how: Actuator, server: &Side, batch: &Side, cpus: &CpuSet) -> Vec<String> {
-    let (source, side) = if how.acts_on_server() { (&plan.serve, server) } else { (&plan.batch, batch) };
+fn changes(
+    plan: &ColocatePlan,
+    how: Actuator,
+    server: &Side,
+    batch: &Side,
+    cpus: &CpuSet,
+) -> Vec<String> {
+    let (source, side) =
+        if how.acts_on_server() { (&plan.serve, server) } else { (&plan.batch, batch) };
     let mut changes = Vec::new();
     if let WorkloadSource::Command(command) = source {
         changes.push(format!("every thread of `{command}`: {}", advice(how).what));
@@ -70,10 +78,13 @@ fn changes(plan: &ColocatePlan, how: Actuator, server: &Side, batch: &Side, cpus
     if let Some(cpus) = how.batch_cpus(cpus) {
         let threads = side.threads();
         changes.extend(
-            threads.iter().map(|thread| format!("thread {} ({}): CPUs {cpus}", thread.tid, thread.comm)),
+            threads
+                .iter()
+                .map(|thread| format!("thread {} ({}): CPUs {cpus}", thread.tid, thread.comm)),
         );
     }
-    let mut files = batch.group.as_ref().map(|group| how.files(group, cpus.count())).unwrap_or_default();
+    let mut files =
+        batch.group.as_ref().map(|group| how.files(group, cpus.count())).unwrap_or_default();
     if how == Actuator::QuotaOff {
         files.extend(server.limits());
     }

@@ -7,10 +7,11 @@ use super::round::Round;
 use schedlab_stats::Estimate;
 use schedlab_study::gate::{Against, Evidence, GateOutcome};
 
-/// Pairs of rounds that must say that a goal is missed before a setting is given up. In a round of a second a p99 of some
-/// thousand requests differs by a tenth from the next one (measured).
+/// Pairs of rounds that must say that a goal is missed before a setting is given up. In a round of
+/// a second a p99 of some thousand requests differs by a tenth from the next one (measured).
 const LOOKS: usize = 3;
-/// A setting under which the server is worse than alone by this factor is given up after one pair (chosen).
+/// A setting under which the server is worse than alone by this factor is given up after one pair
+/// (chosen).
 const FAR: f64 = 2.0;
 
 /// Returns the worse of two outcomes: missed, then unknown, then met.
@@ -22,13 +23,19 @@ pub(super) fn worse(one: GateOutcome, other: GateOutcome) -> GateOutcome {
     }
 }
 
-/// Returns whether the medians of the goals' values over these rounds meet all goals. Goals against the server alone count
-/// only where `alone` has rounds.
-pub(super) fn judge(goals: &[Goal], rounds: &[Round], before: &[Round], alone: &[Round]) -> GateOutcome {
+/// Returns whether the medians of the goals' values over these rounds meet all goals. Goals against
+/// the server alone count only where `alone` has rounds.
+pub(super) fn judge(
+    goals: &[Goal],
+    rounds: &[Round],
+    before: &[Round],
+    alone: &[Round],
+) -> GateOutcome {
     let mut all = GateOutcome::Met;
     for (index, goal) in goals.iter().enumerate() {
         let median = |rounds: &[Round]| {
-            let values = rounds.iter().filter_map(|round| round.goals.get(index).copied().flatten());
+            let values =
+                rounds.iter().filter_map(|round| round.goals.get(index).copied().flatten());
             Estimate::from_values(values.collect()).map(|estimate| estimate.median)
         };
         let lacks = rounds.iter().find_map(|round| round.lacks_of_goal(index));
@@ -37,7 +44,8 @@ pub(super) fn judge(goals: &[Goal], rounds: &[Round], before: &[Round], alone: &
             Against::Alone if alone.is_empty() && lacks.is_none() => continue,
             Against::Alone => alone,
         };
-        let evidence = Evidence { before: median(than), after: median(rounds), told_apart: true, lacks };
+        let evidence =
+            Evidence { before: median(than), after: median(rounds), told_apart: true, lacks };
         all = worse(all, goal.0.judge(&evidence));
     }
     all
@@ -52,9 +60,10 @@ fn judge_pair(goals: &[Goal], round: &Round, before: &[Round], alone: &[Round]) 
     all
 }
 
-/// Returns the last round that was measured, and the outcome of a setting's first rounds. The first of them is `round`, with the
-/// last round alone as its pair. A setting whose pair misses the goals, but not by far, gets more of them from `pair`; it is given up
-/// when [`LOOKS`] pairs agree, and cannot be judged yet where they do not.
+/// Returns the last round that was measured, and the outcome of a setting's first rounds. The first
+/// of them is `round`, with the last round alone as its pair. A setting whose pair misses the
+/// goals, but not by far, gets more of them from `pair`; it is given up when [`LOOKS`] pairs agree,
+/// and cannot be judged yet where they do not.
 pub(super) fn judge_first_pairs(
     goals: &[Goal],
     mut round: Round,
@@ -77,19 +86,21 @@ pub(super) fn judge_first_pairs(
     Ok((round, outcome))
 }
 
-/// Returns whether only goals against the server alone are missed, and all of them by less than [`FAR`].
+/// Returns whether only goals against the server alone are missed, and all of them by less than
+/// [`FAR`].
 fn is_near(goals: &[Goal], round: &Round, before: &[Round], alone: &[Round]) -> bool {
     let value = |round: &Round, index: usize| round.goals.get(index).copied().flatten();
     let far = |index: usize| {
-        let (Some(now), Some(last)) = (value(round, index), alone.last().and_then(|one| value(one, index)))
+        let (Some(now), Some(last)) =
+            (value(round, index), alone.last().and_then(|one| value(one, index)))
         else {
             return true;
         };
         now > last * FAR || last > now * FAR
     };
     let against = (0..goals.len()).filter(|index| goals[*index].is_against_alone());
-    let mut missed =
-        against.filter(|index| first_look(&goals[*index], *index, round, alone) == GateOutcome::Not);
+    let mut missed = against
+        .filter(|index| first_look(&goals[*index], *index, round, alone) == GateOutcome::Not);
     judge(goals, std::slice::from_ref(round), before, &[]) == GateOutcome::Met && !missed.any(far)
 }
 
@@ -111,7 +122,11 @@ mod tests {
 
     #[test]
     fn too_few_values_cannot_say() {
-        let few = Round { goals: vec![Some(1.0)], lacks: vec![Some("few".to_owned())], ..Round::default() };
+        let few = Round {
+            goals: vec![Some(1.0)],
+            lacks: vec![Some("few".to_owned())],
+            ..Round::default()
+        };
         assert_eq!(judge(&goal("p99 < 1ms"), &[few], &[], &[]), GateOutcome::CannotSay);
     }
 
@@ -133,7 +148,10 @@ mod tests {
     fn one_bad_pair_does_not_give_up_a_setting_that_is_near() {
         let goals = goal("p99 < alone + 10%");
         assert_eq!(looked(&goals, 125.0, &[(104.0, 100.0)]), (1, GateOutcome::CannotSay));
-        assert_eq!(looked(&goals, 125.0, &[(120.0, 100.0), (104.0, 100.0)]), (2, GateOutcome::CannotSay));
+        assert_eq!(
+            looked(&goals, 125.0, &[(120.0, 100.0), (104.0, 100.0)]),
+            (2, GateOutcome::CannotSay)
+        );
         assert_eq!(looked(&goals, 125.0, &[(120.0, 100.0), (130.0, 100.0)]), (2, GateOutcome::Not));
         // Missed by far, or met at once: one pair is enough.
         assert_eq!(looked(&goals, 205.0, &[]), (0, GateOutcome::Not));
@@ -141,8 +159,13 @@ mod tests {
         // Another goal, which no further pair changes, is missed.
         let both = [goals, goal("p99 < 50ns")].concat();
         let mut alone = rounds(&[99.0, 100.0]);
-        let round = Round { goals: vec![Some(125.0); 2], lacks: vec![None, None], ..Round::default() };
-        let mut never = || -> Result<(Round, Round), ColocateError> { panic!("nothing more is asked for") };
-        assert_eq!(judge_first_pairs(&both, round, &[], &mut alone, &mut never).unwrap().1, GateOutcome::Not);
+        let round =
+            Round { goals: vec![Some(125.0); 2], lacks: vec![None, None], ..Round::default() };
+        let mut never =
+            || -> Result<(Round, Round), ColocateError> { panic!("nothing more is asked for") };
+        assert_eq!(
+            judge_first_pairs(&both, round, &[], &mut alone, &mut never).unwrap().1,
+            GateOutcome::Not
+        );
     }
 }

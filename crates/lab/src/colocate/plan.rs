@@ -9,13 +9,14 @@ use schedlab_study::gate::{Against, Bound, Gate, Op};
 use schedlab_study::metric::{Metric, Stat};
 use std::path::PathBuf;
 
-/// A condition that has to hold: a [`Gate`] with the opposite verdict. A gate fails a build when its condition is true; a goal is
-/// met when its condition is true.
+/// A condition that has to hold: a [`Gate`] with the opposite verdict. A gate fails a build when
+/// its condition is true; a goal is met when its condition is true.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Goal(pub Gate);
 
 impl Goal {
-    /// Returns whether a single stall of the server of this length misses the goal, whatever else is measured.
+    /// Returns whether a single stall of the server of this length misses the goal, whatever else
+    /// is measured.
     fn forbids(&self, stall: Ns) -> bool {
         let of_server = self.0.subject.as_deref() != Some("batch");
         let longest = matches!(
@@ -84,12 +85,14 @@ impl ColocatePlan {
         ))
     }
 
-    /// Returns why the server cannot be measured alone: a goal about the batch work, or a process that belongs to both.
+    /// Returns why the server cannot be measured alone: a goal about the batch work, or a process
+    /// that belongs to both.
     pub(super) fn refuses_alone(&self, server: &Side, batch: &Side) -> Option<String> {
         if !self.needs_alone() {
             return None;
         }
-        let of_batch = |goal: &&Goal| goal.is_against_alone() && goal.0.subject.as_deref() == Some("batch");
+        let of_batch =
+            |goal: &&Goal| goal.is_against_alone() && goal.0.subject.as_deref() == Some("batch");
         if let Some(goal) = self.goals.iter().find(of_batch) {
             return Some(format!(
                 "--goal '{}': `alone` is about the server; the batch work is stopped while the server is measured alone",
@@ -117,7 +120,9 @@ pub(super) fn changes_nothing(how: Actuator, server: &Side, cpus: &CpuSet) -> Op
         Actuator::QuotaOff => {
             server.limits().is_empty().then_some("no control group of the server has a cpu.max")
         }
-        Actuator::Apart => how.batch_cpus(cpus).is_none().then_some("needs two managed CPUs or more"),
+        Actuator::Apart => {
+            how.batch_cpus(cpus).is_none().then_some("needs two managed CPUs or more")
+        }
         _ => None,
     }
 }

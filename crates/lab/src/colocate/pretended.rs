@@ -9,6 +9,7 @@ pub(super) fn goal(text: &str) -> Vec<Goal> {
 }
 
 pub(super) fn rounds(values: &[f64]) -> Vec<Round> {
-    let round = |value: &f64| Round { goals: vec![Some(*value)], lacks: vec![None], ..Round::default() };
+    let round =
+        |value: &f64| Round { goals: vec![Some(*value)], lacks: vec![None], ..Round::default() };
     values.iter().map(round).collect()
 }

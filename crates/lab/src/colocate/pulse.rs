@@ -1,8 +1,10 @@
 //! Heartbeats for the guardians of a trial, from a thread of its own.
 //!
-//! `colocate` is for machines on which other threads are in the way, and the trial's own thread is fair: behind a real-time hog of
-//! another program it may wait for minutes. That is no hang. So a thread above the server's priority beats, and it stops when the
-//! trial's thread hangs: it has used CPU time, or slept, for too long without a word. Time in which it waits for a CPU does not count.
+//! `colocate` is for machines on which other threads are in the way, and the trial's own thread is
+//! fair: behind a real-time hog of another program it may wait for minutes. That is no hang. So a
+//! thread above the server's priority beats, and it stops when the trial's thread hangs: it has
+//! used CPU time, or slept, for too long without a word. Time in which it waits for a CPU does not
+//! count.
 
 use schedlab_host::threads::{self, Served};
 use schedlab_live::guardian::send_heartbeat;
@@ -16,9 +18,11 @@ use std::time::{Duration, Instant};
 
 /// Between two beats.
 const BEAT: Duration = Duration::from_millis(100);
-/// CPU time without a word of the trial's thread that looks like an endless loop. Reading back the largest round takes some seconds.
+/// CPU time without a word of the trial's thread that looks like an endless loop. Reading back the
+/// largest round takes some seconds.
 const SPINS: Ns = Ns::from_s(60);
-/// Sleep without a word that looks like a deadlock. The thread waits for its client, whose threads are fair, too.
+/// Sleep without a word that looks like a deadlock. The thread waits for its client, whose threads
+/// are fair, too.
 const SLEEPS: Duration = Duration::from_secs(600);
 /// As the guardian: above the server's priority under `fifo` (1).
 const PRIORITY: u8 = 2;
@@ -51,8 +55,9 @@ impl Pulse {
         let (theirs, (ready, started)) = (shared.clone(), channel());
         let builder = std::thread::Builder::new().name(OwnThread::Pulse.name().to_owned());
         let body = move || {
-            let urgent = threads::scheduling(0)
-                .and_then(|now| threads::set_scheduling(0, &now.with_policy(Policy::Fifo(PRIORITY))));
+            let urgent = threads::scheduling(0).and_then(|now| {
+                threads::set_scheduling(0, &now.with_policy(Policy::Fifo(PRIORITY)))
+            });
             let _ = ready.send(urgent.is_ok());
             beat(&theirs, of);
         };
@@ -116,7 +121,8 @@ impl Silence {
         Silence { served, since }
     }
 
-    /// Whether the thread hangs: it ran or slept for too long. Without the kernel's account of it (CONFIG_SCHED_INFO) all time counts.
+    /// Whether the thread hangs: it ran or slept for too long. Without the kernel's account of it
+    /// (CONFIG_SCHED_INFO) all time counts.
     fn is_hang(&self, served: Option<Served>, runnable: bool, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.since);
         let (Some(before), Some(served)) = (self.served, served) else { return passed > SLEEPS };

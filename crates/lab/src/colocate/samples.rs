@@ -3,7 +3,8 @@
 use schedlab_study::metric::{Metric, Stat};
 use schedlab_trace::analysis::TaskSummary;
 
-/// Returns the number of values that a statistic needs: for a percentile so many that one lies beyond it.
+/// Returns the number of values that a statistic needs: for a percentile so many that one lies
+/// beyond it.
 pub(super) fn needed(stat: Stat) -> u64 {
     match stat {
         Stat::Percentile(thousandths) => u64::from(100_000_u32.div_ceil(100_000 - thousandths)),

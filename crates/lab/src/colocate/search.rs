@@ -1,11 +1,13 @@
 //! Which setting is chosen.
 //!
-//! The settings are tried in stages: those of the stock kernel, the mildest first; schedlab's own scheduler; those that are known to
-//! stall the server. The first that meets the goals in its interleaved rounds is chosen. Before the next stage, settings that the
-//! rounds did not decide get more of them: a setting must not lose to a harsher one only because the machine was noisy. A setting that
-//! its last rounds do not decide either is not known to miss the goals: the mildest of those is chosen then, and the answer says
-//! that it is not sure. Where nothing can be said of a milder setting, for want of values, no setting that stalls the server is tried
-//! unless the user names it.
+//! The settings are tried in stages: those of the stock kernel, the mildest first; schedlab's own
+//! scheduler; those that are known to stall the server. The first that meets the goals in its
+//! interleaved rounds is chosen. Before the next stage, settings that the rounds did not decide get
+//! more of them: a setting must not lose to a harsher one only because the machine was noisy. A
+//! setting that its last rounds do not decide either is not known to miss the goals: the mildest of
+//! those is chosen then, and the answer says that it is not sure. Where nothing can be said of a
+//! milder setting, for want of values, no setting that stalls the server is tried unless the user
+//! names it.
 
 use super::answer::{ColocateObserver, Colocation, Tried};
 use super::distance::{Distance, distances};
@@ -18,17 +20,20 @@ use schedlab_live::LiveError;
 use schedlab_live::actuators::{Actuator, LADDER};
 use schedlab_study::gate::GateOutcome;
 
-/// A setting's pairs of rounds are judged after so many times the rounds of the plan, until their interval tells: at once ...
+/// A setting's pairs of rounds are judged after so many times the rounds of the plan, until their
+/// interval tells: at once ...
 const LOOKS: [usize; 2] = [1, 2];
-/// ... and when nothing milder than the next stage meets the goals. Each look is one more at the same rounds, which costs it
-/// confidence ([`distances`]); so there are few of them, each at twice as many rounds.
+/// ... and when nothing milder than the next stage meets the goals. Each look is one more at the
+/// same rounds, which costs it confidence ([`distances`]); so there are few of them, each at twice
+/// as many rounds.
 const LATER_LOOKS: [usize; 2] = [4, MOST_TIMES];
 /// Goals against the server alone get so many times the rounds of the plan at most.
 pub const MOST_TIMES: usize = 8;
 
 /// Measures rounds: a [`Trial`], or numbers that a test pretends.
 pub(super) trait Rounds {
-    /// Measures one round under `how`. Returns how many threads and files were changed, and the values.
+    /// Measures one round under `how`. Returns how many threads and files were changed, and the
+    /// values.
     fn round(&mut self, how: Actuator) -> Result<(usize, Round), ColocateError>;
     /// Measures one round in which the batch work is stopped.
     fn alone(&mut self) -> Result<Round, ColocateError>;
@@ -106,7 +111,8 @@ pub(super) fn search(
             }
             let tried = attempt(rounds, plan, how, found, &mut alone, observer)?;
             let lacks = tried.round.iter().any(|round| round.lacks.iter().any(Option::is_some));
-            // Where rounds alone differ from each other as much as this one from the bound, more of them can decide.
+            // Where rounds alone differ from each other as much as this one from the bound, more of
+            // them can decide.
             let near = !alone.is_empty() && !lacks && tried.outcome == Some(GateOutcome::CannotSay);
             let candidate = tried.outcome == Some(GateOutcome::Met) || near;
             if how == Actuator::Default && tried.outcome == Some(GateOutcome::CannotSay) && !near {
@@ -149,7 +155,8 @@ pub(super) fn search(
     Ok(())
 }
 
-/// Gives the undecided settings of a stage more rounds. The first that meets the goals is chosen, else the mildest that may.
+/// Gives the undecided settings of a stage more rounds. The first that meets the goals is chosen,
+/// else the mildest that may.
 fn decide(
     mut open: Vec<Candidate>,
     rounds: &mut dyn Rounds,
@@ -174,8 +181,8 @@ fn decide(
     Ok(())
 }
 
-/// Returns that `how`, which stalls the server at times, is not tried: nothing can be said of milder settings, and the user does not
-/// name it.
+/// Returns that `how`, which stalls the server at times, is not tried: nothing can be said of
+/// milder settings, and the user does not name it.
 fn stalls_for_nothing(how: Actuator, plan: &ColocatePlan, unseen: &[Actuator]) -> Option<Tried> {
     let stall = how.stall().filter(|_| !unseen.is_empty() && !plan.only.contains(&how))?;
     let milder: Vec<&str> = unseen.iter().map(|how| how.name()).collect();
@@ -218,7 +225,8 @@ fn attempt(
                 observer.alone();
                 Ok((round, rounds.alone()?))
             };
-            let (round, outcome) = judge_first_pairs(&plan.goals, round, &[before], alone, &mut pair)?;
+            let (round, outcome) =
+                judge_first_pairs(&plan.goals, round, &[before], alone, &mut pair)?;
             (tried.changed, tried.round, tried.outcome) = (changed, Some(round), Some(outcome));
         }
         // The kernel may allow another actuator.
@@ -236,10 +244,19 @@ fn attempt(
 impl Candidate {
     fn new(how: Actuator) -> Candidate {
         let (before, after, alone, distances) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Candidate { how, before, after, alone, distances, outcome: GateOutcome::CannotSay, open: true }
+        Candidate {
+            how,
+            before,
+            after,
+            alone,
+            distances,
+            outcome: GateOutcome::CannotSay,
+            open: true,
+        }
     }
 
-    /// Measures interleaved rounds, and judges them after each of so many times the rounds of the plan, until they decide.
+    /// Measures interleaved rounds, and judges them after each of so many times the rounds of the
+    /// plan, until they decide.
     fn look(
         &mut self,
         rounds: &mut dyn Rounds,
@@ -290,7 +307,8 @@ impl Candidate {
         let rest = judge(&plan.goals, &self.after, &self.before, &[]);
         let all = plan.goals.iter().filter(|goal| goal.is_against_alone()).count();
         // Nothing was seen of a goal without a distance, which no further round would change.
-        let rest = if self.distances.len() < all { worse(rest, GateOutcome::CannotSay) } else { rest };
+        let rest =
+            if self.distances.len() < all { worse(rest, GateOutcome::CannotSay) } else { rest };
         self.outcome = self.distances.iter().fold(rest, |all, one| worse(all, one.outcome));
         self.open = self.outcome == GateOutcome::CannotSay && rest == GateOutcome::Met;
     }

@@ -21,13 +21,14 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The guardian kills an owner whose heartbeats stop for longer. They come from a thread of their own ([`Pulse`]), however long the
-/// trial's own thread waits for a CPU.
+/// The guardian kills an owner whose heartbeats stop for longer. They come from a thread of their
+/// own ([`Pulse`]), however long the trial's own thread waits for a CPU.
 const SILENCE: Duration = Duration::from_secs(30);
-/// Above the server's priority (1), so that the guardian can put everything back whatever the server does.
+/// Above the server's priority (1), so that the guardian can put everything back whatever the
+/// server does.
 const GUARDIAN_PRIORITY: u8 = 2;
-/// While a setting is kept, this many lengths of a round follow each round unrecorded: recording, and reading it back, costs the
-/// measured threads CPU time.
+/// While a setting is kept, this many lengths of a round follow each round unrecorded: recording,
+/// and reading it back, costs the measured threads CPU time.
 const REST: u64 = 4;
 /// Time between two checks of guardians and commands.
 const TEND: Duration = Duration::from_millis(20);
@@ -53,8 +54,9 @@ pub(super) struct Trial<'a> {
     /// How long the batch work was stopped, and how the CPUs were kept awake then.
     pub(super) stood_still: Duration,
     pub(super) awake: Option<KeptAwake>,
-    /// Keeps this thread and the guardians that it starts off the CPUs of the trial: reading a round back while a setting was kept
-    /// took 2.3 % of them from server and batch work (measured).
+    /// Keeps this thread and the guardians that it starts off the CPUs of the trial: reading a
+    /// round back while a setting was kept took 2.3 % of them from server and batch work
+    /// (measured).
     _aside: Confined,
 }
 
@@ -123,7 +125,8 @@ impl<'a> Trial<'a> {
             run_dir: self.plan.run_dir.clone(),
             purpose: format!("colocate: {what}"),
             program: self.plan.program.clone(),
-            // Without the right to a real-time heartbeat nothing real-time is set either, and only the end of this process counts.
+            // Without the right to a real-time heartbeat nothing real-time is set either, and only
+            // the end of this process counts.
             silence: self.pulse.as_ref().filter(|pulse| pulse.is_urgent()).map(|_| SILENCE),
             priority,
             starve: None,
@@ -139,7 +142,8 @@ impl<'a> Trial<'a> {
         Ok(keeper)
     }
 
-    /// Measures one round under `how`. Returns how many threads and files were changed, and the values.
+    /// Measures one round under `how`. Returns how many threads and files were changed, and the
+    /// values.
     pub(super) fn round(&mut self, how: Actuator) -> Result<(usize, Round), ColocateError> {
         let mut held = self.set(how)?;
         let changed = held.changed;
@@ -151,11 +155,13 @@ impl<'a> Trial<'a> {
     /// Measures one round in which the batch work is stopped and the CPUs are kept awake.
     pub(super) fn alone(&mut self) -> Result<Round, ColocateError> {
         let begun = Instant::now();
-        let mut keeper = self.keeper("the batch work is stopped while the server is measured alone", None)?;
+        let mut keeper =
+            self.keeper("the batch work is stopped while the server is measured alone", None)?;
         actuators::freeze(&mut keeper, &self.batch.side)?;
         let awake = AwakeCpus::start(&self.server.side, &self.cpus);
         self.awake = Some(awake.how);
-        let mut held = AppliedSetting { keeper: Some(keeper), frozen: true, ..AppliedSetting::default() };
+        let mut held =
+            AppliedSetting { keeper: Some(keeper), frozen: true, ..AppliedSetting::default() };
         let result = self.measure(Actuator::Default, &mut held);
         drop(awake);
         self.release(held)?;
@@ -163,7 +169,8 @@ impl<'a> Trial<'a> {
         Ok(result?.1)
     }
 
-    /// Keeps `how`, which is set, for `time` or until `stop` says so, and measures a round now and then.
+    /// Keeps `how`, which is set, for `time` or until `stop` says so, and measures a round now and
+    /// then.
     pub(super) fn keep(
         &mut self,
         how: Actuator,
@@ -177,7 +184,8 @@ impl<'a> Trial<'a> {
                 Ok((length, round)) => {
                     each(&round);
                     rounds.push(round);
-                    let rest = Ns(self.plan.round.0 * REST).min(time.saturating_sub(passed + length));
+                    let rest =
+                        Ns(self.plan.round.0 * REST).min(time.saturating_sub(passed + length));
                     passed += length + rest;
                     self.rest(how, &mut held, rest)?;
                 }
@@ -191,7 +199,12 @@ impl<'a> Trial<'a> {
     }
 
     /// Records nothing for `time`, and keeps guardians, server and batch work alive.
-    fn rest(&mut self, how: Actuator, held: &mut AppliedSetting, time: Ns) -> Result<(), ColocateError> {
+    fn rest(
+        &mut self,
+        how: Actuator,
+        held: &mut AppliedSetting,
+        time: Ns,
+    ) -> Result<(), ColocateError> {
         let begun = Instant::now();
         let mut seen = BTreeSet::new();
         while begun.elapsed() < Duration::from_nanos(time.0) && !(self.stop)() {
@@ -212,8 +225,13 @@ impl<'a> Trial<'a> {
                     return Err(ColocateError::Skip(why));
                 }
                 let (program, run_dir) = (&self.plan.program, &self.plan.run_dir);
-                held.driver =
-                    Some(AttachedDriver::start(program, run_dir, (&self.cpus, &self.home), server, batch)?);
+                held.driver = Some(AttachedDriver::start(
+                    program,
+                    run_dir,
+                    (&self.cpus, &self.home),
+                    server,
+                    batch,
+                )?);
                 held.changed = server.threads().len() + batch.threads().len();
             }
             _ => {
@@ -239,7 +257,11 @@ impl<'a> Trial<'a> {
         ended
     }
 
-    fn measure(&mut self, how: Actuator, held: &mut AppliedSetting) -> Result<(Ns, Round), ColocateError> {
+    fn measure(
+        &mut self,
+        how: Actuator,
+        held: &mut AppliedSetting,
+    ) -> Result<(Ns, Round), ColocateError> {
         let file = RoundFile::of_this_process(self.plan.run_dir.path());
         let mut request = RecordRequest::new(RecordUntil::Stopped);
         request.duration = Some(self.plan.round);
@@ -257,7 +279,8 @@ impl<'a> Trial<'a> {
         let (length, seed) = (self.plan.round, self.rounds);
         let client = self.plan.client.clone();
         let aside = (!aside.is_empty()).then_some(aside);
-        let client = client.map(|client| std::thread::spawn(move || client.round(length, aside, seed)));
+        let client =
+            client.map(|client| std::thread::spawn(move || client.round(length, aside, seed)));
         {
             let tending = RefCell::new((&mut *self, &mut *held, &mut processes.batch));
             record(&plan, &mut (), &|| {
@@ -280,16 +303,22 @@ impl<'a> Trial<'a> {
         }
         processes.server.extend(self.server.side.pids());
         processes.batch.extend(self.batch.side.pids());
-        let recording = Recording::open(&file.0)
-            .map_err(|error| ColocateError::Input(format!("the round cannot be read back: {error}")))?;
+        let recording = Recording::open(&file.0).map_err(|error| {
+            ColocateError::Input(format!("the round cannot be read back: {error}"))
+        })?;
         let client = client.transpose()?;
-        let round =
-            Round::from_recording(&recording, &processes, client, &self.plan.goals, self.cpus.count())?;
+        let round = Round::from_recording(
+            &recording,
+            &processes,
+            client,
+            &self.plan.goals,
+            self.cpus.count(),
+        )?;
         Ok((recording.duration.max(Ns(1)), round))
     }
 
-    /// To be called every 20 ms: checks that guardians and server run, and starts batch work and load
-    /// again that ended.
+    /// To be called every 20 ms: checks that guardians and server run, and starts batch work and
+    /// load again that ended.
     fn tend(
         &mut self,
         how: Actuator,
@@ -297,7 +326,9 @@ impl<'a> Trial<'a> {
         batch: &mut BTreeSet<u32>,
     ) -> Result<(), ColocateError> {
         if held.driver.as_mut().is_some_and(|agent| !agent.runs()) {
-            return Err(ColocateError::Input("the agent has ended; see `schedlab status`".to_owned()));
+            return Err(ColocateError::Input(
+                "the agent has ended; see `schedlab status`".to_owned(),
+            ));
         }
         self.pulse.iter().for_each(Pulse::word);
         for keeper in [held.keeper.as_mut(), self.confined.as_mut()].into_iter().flatten() {
@@ -308,7 +339,9 @@ impl<'a> Trial<'a> {
                 "the server ended ({status}): give a command that stays in the foreground, and look at its output above"
             )));
         }
-        if let (WorkloadSource::Pids(_), true) = (&self.plan.serve, self.server.side.pids().is_empty()) {
+        if let (WorkloadSource::Pids(_), true) =
+            (&self.plan.serve, self.server.side.pids().is_empty())
+        {
             return Err(ColocateError::Input("the server ended".to_owned()));
         }
         if let Some(load) = &mut self.load {
@@ -347,9 +380,11 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// Returns whether a thread has the custom slice: kernels before 6.12 accept the value and ignore it.
+/// Returns whether a thread has the custom slice: kernels before 6.12 accept the value and ignore
+/// it.
 fn has_slice(server: &actuators::Side) -> bool {
-    let has = |tid| threads::scheduling(tid).is_ok_and(|now| now.slice == Some(actuators::SERVER_SLICE));
+    let has =
+        |tid| threads::scheduling(tid).is_ok_and(|now| now.slice == Some(actuators::SERVER_SLICE));
     server.threads().into_iter().any(|thread| has(thread.tid))
 }
 
@@ -364,7 +399,11 @@ impl RoundFile {
 
     /// Removes the files of processes that were killed.
     fn sweep(run_dir: &Path) {
-        let names = std::fs::read_dir(run_dir).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        let names = std::fs::read_dir(run_dir)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.file_name());
         for name in names.filter_map(|name| name.into_string().ok()) {
             let pid = name.strip_prefix("colocate-").and_then(|rest| rest.strip_suffix(".slt"));
             let dead = |pid: u32| threads::identity(pid).is_none();

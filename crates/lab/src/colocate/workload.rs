@@ -1,4 +1,5 @@
-//! The workloads of a trial (server, batch work, load): given by command, by process or by control group.
+//! The workloads of a trial (server, batch work, load): given by command, by process or by control
+//! group.
 
 use super::error::ColocateError;
 use schedlab_host::program::Running;
@@ -113,7 +114,8 @@ fn group_folder(path: &str) -> Result<PathBuf, ColocateError> {
     let root = Path::new("/sys/fs/cgroup");
     let relative = path.trim_start_matches('/');
     let mut candidates = vec![root.join(relative), root.join("unified").join(relative)];
-    candidates.extend(["cpu", "cpu,cpuacct"].map(|controller| root.join(controller).join(relative)));
+    candidates
+        .extend(["cpu", "cpu,cpuacct"].map(|controller| root.join(controller).join(relative)));
     if Path::new(path).starts_with(root) {
         candidates = vec![PathBuf::from(path)];
     }

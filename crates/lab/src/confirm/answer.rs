@@ -40,12 +40,13 @@ pub struct Confirmed {
     pub round_ns: u64,
     /// The scheduler that represented the host's.
     pub simulated_as: String,
-    /// Whether the simulator repeats the base recording well enough for predictions to mean something.
+    /// Whether the simulator repeats the base recording well enough for predictions to mean
+    /// something.
     pub trusted: bool,
     /// Why the simulator does not repeat it well enough (exit code 3).
     pub distrust: Vec<String>,
-    /// Costs of the elevation driver on this machine, which predictions under schedulers contain; `None`: no scheduler was asked for under
-    /// it.
+    /// Costs of the elevation driver on this machine, which predictions under schedulers contain;
+    /// `None`: no scheduler was asked for under it.
     pub driver: Option<DriverCosts>,
     /// The same of the sched_ext driver.
     pub driver_sched_ext: Option<DriverCosts>,
@@ -64,7 +65,8 @@ pub struct SettingAnswer {
     pub agents: Option<Estimate>,
     /// Threads that the driver gave back before the end; under a scheduler only.
     pub given_back: u64,
-    /// Rounds that were begun again because the driver had been killed, mostly by its guardian; under a scheduler only.
+    /// Rounds that were begun again because the driver had been killed, mostly by its guardian;
+    /// under a scheduler only.
     pub repeated: u64,
     /// CPU time of other programs on the CPUs of the rounds, as a part of one CPU.
     pub others: Option<Estimate>,
@@ -90,8 +92,8 @@ pub struct MetricAnswer {
     pub predicted: Estimate,
     /// As measured, over the rounds.
     pub live: Estimate,
-    /// Between which values the prediction claims that a second recording lies, and what its error is made of; missing where it claims
-    /// nothing.
+    /// Between which values the prediction claims that a second recording lies, and what its error
+    /// is made of; missing where it claims nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_bar: Option<ErrorBar>,
     /// Predicted minus live, of the medians.
@@ -100,11 +102,13 @@ pub struct MetricAnswer {
     pub relative: Option<f64>,
     /// Whether the intervals of `predicted` and `live` overlap.
     pub overlap: bool,
-    /// The change against the host's default, predicted and measured: ratios of medians, for shares differences.
+    /// The change against the host's default, predicted and measured: ratios of medians, for shares
+    /// differences.
     pub change: Option<(f64, f64)>,
 }
 
-/// Returns what was predicted beside what was measured, by setting. `measured` has the rounds of each setting.
+/// Returns what was predicted beside what was measured, by setting. `measured` has the rounds of
+/// each setting.
 pub(super) fn answers(
     settings: &[RoundSetting],
     measured: &[Vec<RoundMeasurements>],
@@ -129,17 +133,19 @@ pub(super) fn answers(
     let one = |(setting, rounds): (&RoundSetting, &Vec<RoundMeasurements>)| {
         let predicted = row(setting);
         let task = |name: &String| {
-            // A real agent interrupts the run of a task while it works, a simulated one does not: runs and switches of both
-            // cannot be compared.
+            // A real agent interrupts the run of a task while it works, a simulated one does not:
+            // runs and switches of both cannot be compared.
             let same = |metric: &&Metric| match setting {
                 RoundSetting::Live(..) => matches!(metric, Metric::Share | Metric::Latency(_)),
                 _ => true,
             };
             let metrics = METRICS.iter().filter(same);
-            let cells: Vec<MetricAnswer> =
-                metrics.filter_map(|metric| answer(*metric, name, predicted?, rounds, base)).collect();
+            let cells: Vec<MetricAnswer> = metrics
+                .filter_map(|metric| answer(*metric, name, predicted?, rounds, base))
+                .collect();
             let share = cells.iter().find(|cell| cell.metric == Metric::Share);
-            let worth = share.is_some_and(|cell| cell.live.median.max(cell.predicted.median) >= WORTH_A_ROW);
+            let worth = share
+                .is_some_and(|cell| cell.live.median.max(cell.predicted.median) >= WORTH_A_ROW);
             worth.then(|| TaskAnswer { name: name.clone(), cells })
         };
         SettingAnswer {
@@ -234,11 +240,15 @@ mod tests {
         let (before, after) = (row(0.5, 0.5, 0.5), row(0.2, 0.3, 0.35));
         let base = vec![live(0.48), live(0.52), live(0.5)];
         let measured = vec![live(0.4), live(0.42), live(0.36)];
-        let answer = answer(Metric::Share, "hog", &after, &measured, (Some(&before), &base)).unwrap();
+        let answer =
+            answer(Metric::Share, "hog", &after, &measured, (Some(&before), &base)).unwrap();
         assert!((answer.error + 0.1).abs() < 1e-9 && !answer.overlap, "{answer:?}");
         assert!((answer.relative.unwrap() + 0.25).abs() < 1e-9);
         let (predicted, live) = answer.change.unwrap();
         assert!((predicted + 0.2).abs() < 1e-9 && (live + 0.1).abs() < 1e-9);
-        assert!(super::answer(Metric::Share, "no such task", &after, &measured, (None, &base)).is_none());
+        assert!(
+            super::answer(Metric::Share, "no such task", &after, &measured, (None, &base))
+                .is_none()
+        );
     }
 }

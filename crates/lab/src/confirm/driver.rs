@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 /// How long a driver has to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A running `schedlab run`, which ends its command and gives everything back when it is asked to. When it is killed, its guardian
-/// gives the threads back, and the holder of the command ends that.
+/// A running `schedlab run`, which ends its command and gives everything back when it is asked to.
+/// When it is killed, its guardian gives the threads back, and the holder of the command ends that.
 pub(super) struct Driver(Option<Child>);
 
 impl Driver {

@@ -1,8 +1,9 @@
-//! The costs of the driver on this machine, which a prediction under `schedlab run` contains: two threads that wake each other
-//! and block are run under the driver for a moment ([`ping_pong`]).
+//! The costs of the driver on this machine, which a prediction under `schedlab run` contains: two
+//! threads that wake each other and block are run under the driver for a moment ([`ping_pong`]).
 //!
-//! The simulator's per-CPU agents ([`schedlab_sim::DelegationCosts`]) get two prices from it. The agent's answer to a wakeup
-//! is two messages there (the task that runs is preempted, and the wakeup itself); a block is one message and a transaction:
+//! The simulator's per-CPU agents ([`schedlab_sim::DelegationCosts`]) get two prices from it. The
+//! agent's answer to a wakeup is two messages there (the task that runs is preempted, and the
+//! wakeup itself); a block is one message and a transaction:
 //!
 //! | price | from | |
 //! |---|---|---|
@@ -10,11 +11,12 @@
 //! | `txn_local_ns` | block to next - `msg_consume_ns` | switches and system calls are in these two sums, so their own prices are 0 |
 //! | `timer_late_ns` | calibrated `timer_fifo_ns` | 0 without a calibration |
 //!
-//! Nothing is fitted to the workload, of which the two threads are no part. How well two threads with two eventfds represent other
-//! programs is part of the error that `confirm` prints.
+//! Nothing is fitted to the workload, of which the two threads are no part. How well two threads
+//! with two eventfds represent other programs is part of the error that `confirm` prints.
 //!
-//! Each driver is measured by itself. Under sched_ext the agent is on another CPU: a block waits for it all the same, and a wakeup
-//! takes from the task that runs only what the part in the kernel does.
+//! Each driver is measured by itself. Under sched_ext the agent is on another CPU: a block waits
+//! for it all the same, and a wakeup takes from the task that runs only what the part in the kernel
+//! does.
 //!
 //! [`ping_pong`]: schedlab_live::elevation::ping_pong
 
@@ -46,8 +48,8 @@ pub struct DriverCosts {
     pub calibrated: bool,
 }
 
-/// Block to next and a whole turn of each measurement (ns). They are taken between the rounds, so that other load on the machine
-/// hits both.
+/// Block to next and a whole turn of each measurement (ns). They are taken between the rounds, so
+/// that other load on the machine hits both.
 #[derive(Debug)]
 pub(super) struct Plays {
     driver: LiveDriver,
@@ -67,13 +69,18 @@ impl Plays {
     }
 
     /// Returns the costs from all measurements.
-    pub(super) fn costs(mut self, plan: &ConfirmPlan) -> Result<(LiveDriver, DriverCosts), ConfirmError> {
+    pub(super) fn costs(
+        mut self,
+        plan: &ConfirmPlan,
+    ) -> Result<(LiveDriver, DriverCosts), ConfirmError> {
         while self.all.len() < PLAYS {
             self.play(plan)?;
         }
         let kept = preset::kept()?;
         let known = |name: &str| {
-            kept.as_ref().and_then(|preset| preset.costs.get(name)).map_or(0, |ns| ns.max(0.0).round() as u64)
+            kept.as_ref()
+                .and_then(|preset| preset.costs.get(name))
+                .map_or(0, |ns| ns.max(0.0).round() as u64)
         };
         let middle = |of: fn(&(u64, u64)) -> u64| {
             let mut all: Vec<u64> = self.all.iter().map(of).collect();
@@ -120,11 +127,15 @@ fn play(plan: &ConfirmPlan, driver: LiveDriver) -> Result<(u64, u64), ConfirmErr
     command.arg(&plan.program).args(["helper", "ping-pong", "--for", &TIME.to_string()]);
     command.env("SCHEDLAB_RUN_DIR", plan.run_dir.path()).stdin(Stdio::null());
     let failed = |why: &str| {
-        ConfirmError::Input(format!("measuring what the driver costs here (schedlab run): {}", why.trim()))
+        ConfirmError::Input(format!(
+            "measuring what the driver costs here (schedlab run): {}",
+            why.trim()
+        ))
     };
     die_with_us(&mut command);
     let output = command.output().map_err(|error| failed(&error.to_string()))?;
-    let (out, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (out, error) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let line = out.lines().next().unwrap_or_default();
     let numbers: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     match numbers[..] {
@@ -152,12 +163,16 @@ mod tests {
             spec.set(key, value, 2).expect("a setting of delegation");
         }
         let sums = spec.costs;
-        // A wakeup on a busy CPU: the message that its task was preempted, and that of the wakeup; waking and switching are in it.
+        // A wakeup on a busy CPU: the message that its task was preempted, and that of the wakeup;
+        // waking and switching are in it.
         let message = sums.msg_produce_ns + sums.msg_consume_ns;
         assert_eq!(message + message + sums.agent_wake_ns + sums.ctx_switch_ns * 2, Ns(5_000));
         // A block: its message, the transaction, two switches.
-        let block =
-            message + sums.agent_wake_ns + sums.syscall_ns + sums.txn_local_ns + sums.ctx_switch_ns * 2;
+        let block = message
+            + sums.agent_wake_ns
+            + sums.syscall_ns
+            + sums.txn_local_ns
+            + sums.ctx_switch_ns * 2;
         assert_eq!((block, sums.timer_late_ns), (Ns(12_000), Ns(30_000)));
     }
 }

@@ -49,17 +49,21 @@ impl RoundMeasurements {
         }
     }
 
-    /// Returns the values of the tasks of `processes`, and of their children; `driver` is the process of the driver.
+    /// Returns the values of the tasks of `processes`, and of their children; `driver` is the
+    /// process of the driver.
     pub(super) fn from_recording(
         recording: &Recording,
         processes: &BTreeSet<u32>,
         cpus: &CpuSet,
         driver: Option<u32>,
     ) -> Result<RoundMeasurements, ConfirmError> {
-        let summary = Summary::of(recording).map_err(|error| ConfirmError::Input(error.to_string()))?;
+        let summary =
+            Summary::of(recording).map_err(|error| ConfirmError::Input(error.to_string()))?;
         let own = of_processes(recording, processes);
         let mut sums: BTreeMap<String, TaskSummary> = BTreeMap::new();
-        for (index, task) in recording.header.tasks.iter().enumerate().filter(|(index, _)| own[*index]) {
+        for (index, task) in
+            recording.header.tasks.iter().enumerate().filter(|(index, _)| own[*index])
+        {
             sums.entry(task.comm.clone()).or_default().merge(&summary.tasks[index]);
         }
         let values = sums.into_iter().map(|(name, sum)| {
@@ -111,8 +115,8 @@ mod tests {
             let kind = EventKind::Switch { prev, prev_state: PrevState::Runnable, next };
             SchedEvent { at: Ns(at), cpu: CpuId(cpu), kind }
         };
-        // On CPU 1: task 2 (others) until 100, the command until 400, the driver until 500, idle until 600, others until 700, and the
-        // command until 950.
+        // On CPU 1: task 2 (others) until 100, the command until 400, the driver until 500, idle
+        // until 600, others until 700, and the command until 950.
         let events = vec![
             switch(50, 0, Some(1), None),
             switch(100, 1, Some(1), Some(0)),

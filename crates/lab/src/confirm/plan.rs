@@ -29,7 +29,8 @@ impl LiveDriver {
 /// What to confirm.
 #[derive(Clone, Debug)]
 pub struct ConfirmPlan {
-    /// The recording that predictions are made from; `None`: the first round under the host's default.
+    /// The recording that predictions are made from; `None`: the first round under the host's
+    /// default.
     pub base: Option<PathBuf>,
     /// Schedulers, which `schedlab run` runs.
     pub schedulers: Vec<SchedulerSpec>,

@@ -23,7 +23,8 @@ use std::time::{Duration, Instant};
 const COME_UP: Duration = Duration::from_millis(300);
 /// How long a driver has to begin to manage the command.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The guardian kills an owner whose heartbeats stop for longer; they come every 20 ms while a round is recorded.
+/// The guardian kills an owner whose heartbeats stop for longer; they come every 20 ms while a
+/// round is recorded.
 const SILENCE: Duration = Duration::from_secs(30);
 /// How often a round is begun again whose driver was killed.
 const AGAIN: u64 = 2;
@@ -89,14 +90,18 @@ impl<'a> Rounds<'a> {
     fn soft(&self, setting: Option<&RoundSetting>) -> Result<Recorded, ConfirmError> {
         let mut keeper = Keeper::start(&KeeperOptions {
             run_dir: self.plan.run_dir.clone(),
-            purpose: format!("confirm: {}", setting.map_or_else(|| "default".to_owned(), RoundSetting::name)),
+            purpose: format!(
+                "confirm: {}",
+                setting.map_or_else(|| "default".to_owned(), RoundSetting::name)
+            ),
             program: self.plan.program.clone(),
             silence: Some(SILENCE),
             priority: Some(GUARDIAN_PRIORITY),
             starve: None,
         })?;
         let started = OwnCommand::start(&self.command, true);
-        let mut command = Running(Some(started.map_err(|error| ConfirmError::Input(error.to_string()))?));
+        let mut command =
+            Running(Some(started.map_err(|error| ConfirmError::Input(error.to_string()))?));
         command.0.iter().try_for_each(|command| keeper.ends_with(command.mark()))?;
         let first = Keeper::target(command.pid())?;
         keeper.confine(&first, &self.plan.cpus)?;
@@ -121,8 +126,8 @@ impl<'a> Rounds<'a> {
         Ok(recorded)
     }
 
-    /// Runs a round under a scheduler, again when its driver was killed: its guardian does that when a hypervisor took the CPU away
-    /// for too long.
+    /// Runs a round under a scheduler, again when its driver was killed: its guardian does that
+    /// when a hypervisor took the CPU away for too long.
     fn driven_again(&self, driver: LiveDriver, spec: &str) -> Result<Recorded, ConfirmError> {
         let mut repeated = 0;
         loop {
@@ -141,7 +146,17 @@ impl<'a> Rounds<'a> {
         let failed = |error: std::io::Error| ConfirmError::Input(format!("schedlab run: {error}"));
         let cpu = self.plan.cpus.to_string();
         let mut command = Command::new(&self.plan.program);
-        command.args(["run", "--json", "--driver", by.word(), "--scheduler", spec, "--cpus", &cpu, "--"]);
+        command.args([
+            "run",
+            "--json",
+            "--driver",
+            by.word(),
+            "--scheduler",
+            spec,
+            "--cpus",
+            &cpu,
+            "--",
+        ]);
         command.args(&self.command);
         command.env("SCHEDLAB_RUN_DIR", self.plan.run_dir.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -159,11 +174,13 @@ impl<'a> Rounds<'a> {
             std::thread::sleep(Duration::from_millis(5));
         };
         let mut tend = |processes: &mut BTreeSet<u32>| -> Result<bool, ConfirmError> {
-            let threads = DriverStatus::read(&journal).map(|status| status.threads).unwrap_or_default();
+            let threads =
+                DriverStatus::read(&journal).map(|status| status.threads).unwrap_or_default();
             processes.extend(threads.iter().map(|taken| taken.thread.process));
             Ok(driver.ended())
         };
-        let live = self.come_up(&mut tend).and_then(|()| self.record(Some(first.process), &mut tend));
+        let live =
+            self.come_up(&mut tend).and_then(|()| self.record(Some(first.process), &mut tend));
         // When the driver was killed, that is why the round failed.
         let report = driver.end()?;
         let (recording, mut live) = live?;
@@ -225,21 +242,27 @@ impl<'a> Rounds<'a> {
         if let Some(error) = failed {
             return Err(error);
         }
-        let recording = Recording::open(file.path())
-            .map_err(|error| ConfirmError::Input(format!("the round cannot be read back: {error}")))?;
+        let recording = Recording::open(file.path()).map_err(|error| {
+            ConfirmError::Input(format!("the round cannot be read back: {error}"))
+        })?;
         if recording.events.iter().any(|event| matches!(event.kind, EventKind::Lost { .. })) {
             return Err(ConfirmError::Input(
                 "events were lost in a round: make it shorter (--for)".to_owned(),
             ));
         }
-        let measured = RoundMeasurements::from_recording(&recording, &processes, &self.plan.cpus, driver)?;
+        let measured =
+            RoundMeasurements::from_recording(&recording, &processes, &self.plan.cpus, driver)?;
         Ok((file, measured))
     }
 }
 
 /// Returns the threads of these processes.
 fn members(processes: &[u32]) -> Vec<Identity> {
-    processes.iter().flat_map(|pid| threads::of_process(*pid)).filter_map(threads::identity).collect()
+    processes
+        .iter()
+        .flat_map(|pid| threads::of_process(*pid))
+        .filter_map(threads::identity)
+        .collect()
 }
 
 /// The command of a round, which ends with this.

@@ -39,8 +39,8 @@ pub(super) fn all(plan: &ConfirmPlan) -> Result<Vec<RoundSetting>, ConfirmError>
     check_online(&plan.cpus).map_err(ConfirmError::Input)?;
     let mut all = vec![RoundSetting::Default];
     for text in &plan.variants {
-        let variant =
-            Variant::parse(text).map_err(|source| StudyError::Variant { variant: text.clone(), source })?;
+        let variant = Variant::parse(text)
+            .map_err(|source| StudyError::Variant { variant: text.clone(), source })?;
         variant.clauses.iter().try_for_each(|clause| possible(&variant, clause))?;
         all.push(RoundSetting::Soft(variant));
     }
@@ -73,7 +73,10 @@ fn possible(variant: &Variant, clause: &Clause) -> Result<(), ConfirmError> {
     for setting in &clause.settings {
         match setting {
             Setting::Task(
-                TaskSetting::Policy(_) | TaskSetting::Nice(_) | TaskSetting::Slice(_) | TaskSetting::Cpus(_),
+                TaskSetting::Policy(_)
+                | TaskSetting::Nice(_)
+                | TaskSetting::Slice(_)
+                | TaskSetting::Cpus(_),
             ) => {}
             Setting::Knob(name, _) => {
                 return refuse(&format!("the knob {name} is the kernel's own and stays as it is"));
@@ -118,11 +121,17 @@ impl RoundSetting {
     }
 }
 
-/// Makes the settings of `variant` on the threads of `family` that it names, where they differ from the present ones.
-pub(super) fn apply(keeper: &mut Keeper, variant: &Variant, family: &[Identity]) -> Result<(), LiveError> {
+/// Makes the settings of `variant` on the threads of `family` that it names, where they differ from
+/// the present ones.
+pub(super) fn apply(
+    keeper: &mut Keeper,
+    variant: &Variant,
+    family: &[Identity],
+) -> Result<(), LiveError> {
     for thread in family {
-        let meant =
-            |clause: &&Clause| glob(&clause.target, &thread.comm) || clause.target == thread.tid.to_string();
+        let meant = |clause: &&Clause| {
+            glob(&clause.target, &thread.comm) || clause.target == thread.tid.to_string()
+        };
         for clause in variant.clauses.iter().filter(meant) {
             match set(keeper, thread, &clause.settings) {
                 // The thread may end at any time.

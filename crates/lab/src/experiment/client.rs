@@ -68,8 +68,12 @@ impl Client {
             )),
             _ => testbed.own(&own_command(networks.address, kind, connections, time, seed)),
         };
-        let program =
-            Program { network: networks.client, piped: true, cpus: Some(testbed.others), ..program };
+        let program = Program {
+            network: networks.client,
+            piped: true,
+            cpus: Some(testbed.others),
+            ..program
+        };
         let what = program.command.join(" ");
         let mut running = testbed.launch(program, scheduling(Policy::Fifo(CLIENT_PRIORITY), 0))?;
         let mut out = None;
@@ -108,7 +112,10 @@ impl Client {
     }
 
     /// Waits for its end. Returns what it measured.
-    pub(super) fn finish(mut self, testbed: &Testbed<'_>) -> Result<ClientFigures, ExperimentError> {
+    pub(super) fn finish(
+        mut self,
+        testbed: &Testbed<'_>,
+    ) -> Result<ClientFigures, ExperimentError> {
         let what = self.what.clone();
         let odd = |happened: String| ExperimentError::Program { what: what.clone(), happened };
         let Some(mut out) = self.out.take() else {
@@ -118,8 +125,8 @@ impl Client {
         testbed.finish(self.running, &what)?;
         let mut text = String::new();
         out.read_to_string(&mut text).map_err(|error| odd(error.to_string()))?;
-        let report: LoadReport =
-            serde_json::from_str(&text).map_err(|error| odd(format!("says something odd: {error}")))?;
+        let report: LoadReport = serde_json::from_str(&text)
+            .map_err(|error| odd(format!("says something odd: {error}")))?;
         Ok(from_report(&report))
     }
 
@@ -131,7 +138,13 @@ impl Client {
 /// The line that a helper process writes when it is ready.
 pub const READY: &str = "ready\n";
 
-fn own_command(address: &str, kind: ClientKind, connections: usize, time: Ns, seed: u64) -> Vec<String> {
+fn own_command(
+    address: &str,
+    kind: ClientKind,
+    connections: usize,
+    time: Ns,
+    seed: u64,
+) -> Vec<String> {
     let text = ["helper", "load-client", "--address"].map(str::to_owned).into_iter();
     let rest = [
         format!("{address}:{PORT}"),
@@ -149,14 +162,20 @@ fn own_command(address: &str, kind: ClientKind, connections: usize, time: Ns, se
     text.chain(rest).collect()
 }
 
-fn benchmark_command(address: &str, connections: usize, threads: usize, requests: u64) -> Vec<String> {
+fn benchmark_command(
+    address: &str,
+    connections: usize,
+    threads: usize,
+    requests: u64,
+) -> Vec<String> {
     let text = format!(
         "redis-benchmark -h {address} -p {PORT} -c {connections} -t get --threads {threads} -n {requests} --csv"
     );
     text.split(' ').map(str::to_owned).collect()
 }
 
-/// Reads the line of `redis-benchmark --csv`: rps, mean, min, p50, p95, p99, max; times in milliseconds.
+/// Reads the line of `redis-benchmark --csv`: rps, mean, min, p50, p95, p99, max; times in
+/// milliseconds.
 fn from_csv(text: &str) -> Option<ClientFigures> {
     let line = text.lines().rev().find(|line| line.starts_with("\"GET\""))?;
     let values: Vec<f64> = line

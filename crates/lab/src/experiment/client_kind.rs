@@ -1,4 +1,5 @@
-//! Which client sends requests to Redis: `redis-benchmark`, or schedlab's own, which measures from the intended send time.
+//! Which client sends requests to Redis: `redis-benchmark`, or schedlab's own, which measures from
+//! the intended send time.
 
 use schedlab_measure::{LoadRequest, LoopKind};
 use schedlab_model::Ns;
@@ -18,8 +19,8 @@ pub enum ClientKind {
     RedisBenchmark,
     /// schedlab's own, closed loop.
     Closed,
-    /// schedlab's own, closed loop, with a request that costs the server much and the client little: the server is the bottleneck,
-    /// also where the client has one CPU only.
+    /// schedlab's own, closed loop, with a request that costs the server much and the client
+    /// little: the server is the bottleneck, also where the client has one CPU only.
     Bitcount,
     /// schedlab's own, open loop: so many requests a second, whatever the server does.
     Open(f64),
@@ -46,9 +47,9 @@ impl FromStr for ClientKind {
             None if text == "closed" => Ok(ClientKind::Closed),
             None if text == "bitcount" => Ok(ClientKind::Bitcount),
             None if text == "open" => Ok(ClientKind::Open(10_000.0)),
-            Some(("open", number)) => rate(number)
-                .map(ClientKind::Open)
-                .ok_or_else(|| format!("`{text}`: a rate is a number from 1 to 1000000 requests a second")),
+            Some(("open", number)) => rate(number).map(ClientKind::Open).ok_or_else(|| {
+                format!("`{text}`: a rate is a number from 1 to 1000000 requests a second")
+            }),
             _ => Err(format!(
                 "there is no client `{text}`: use redis-benchmark, closed, bitcount, or open:RATE such as open:10000"
             )),
@@ -56,11 +57,13 @@ impl FromStr for ClientKind {
     }
 }
 
-/// Bytes of the key that BITCOUNT counts: some 30 us of Redis' CPU time, and an answer of ten bytes.
+/// Bytes of the key that BITCOUNT counts: some 30 us of Redis' CPU time, and an answer of ten
+/// bytes.
 const BITS: usize = 128 << 10;
 
 impl ClientKind {
-    /// The clients of `redis-batch` by default: the published one, one under which Redis is never idle, and one that misses no stall.
+    /// The clients of `redis-batch` by default: the published one, one under which Redis is never
+    /// idle, and one that misses no stall.
     pub const USUAL: [ClientKind; 3] =
         [ClientKind::RedisBenchmark, ClientKind::Bitcount, ClientKind::Open(10_000.0)];
 
@@ -76,11 +79,19 @@ impl ClientKind {
     }
 
     /// Returns the load of schedlab's own client at `address`, with `time` as warm-up and duration.
-    pub fn load(self, address: SocketAddr, connections: usize, time: (Ns, Ns), seed: u64) -> LoadRequest {
+    pub fn load(
+        self,
+        address: SocketAddr,
+        connections: usize,
+        time: (Ns, Ns),
+        seed: u64,
+    ) -> LoadRequest {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let (warmup, duration) = time;
         let (request, prepare) = match self {
-            ClientKind::Bitcount => ("BITCOUNT bits", vec![words(&format!("SETRANGE bits {} x", BITS - 1))]),
+            ClientKind::Bitcount => {
+                ("BITCOUNT bits", vec![words(&format!("SETRANGE bits {} x", BITS - 1))])
+            }
             _ => ("GET key:1", Vec::new()),
         };
         LoadRequest {
@@ -104,7 +115,9 @@ mod tests {
 
     #[test]
     fn clients_have_names() {
-        for kind in ClientKind::USUAL.into_iter().chain([ClientKind::Closed, ClientKind::Open(25_000.0)]) {
+        for kind in
+            ClientKind::USUAL.into_iter().chain([ClientKind::Closed, ClientKind::Open(25_000.0)])
+        {
             assert_eq!(kind.to_string().parse(), Ok(kind));
         }
         assert!("open:0".parse::<ClientKind>().unwrap_err().contains("rate"));

@@ -133,8 +133,9 @@ impl Collected {
         for row in rows {
             for &figure in figures {
                 let rounds = self.values(row, figure);
-                let difference = schedlab_stats::difference(self.values(base, figure), rounds, seed)
-                    .filter(|_| *row != base);
+                let difference =
+                    schedlab_stats::difference(self.values(base, figure), rounds, seed)
+                        .filter(|_| *row != base);
                 let line = Line {
                     row: (*row).to_owned(),
                     figure,
@@ -142,7 +143,8 @@ impl Collected {
                     machine: schedlab_stats::interval(rounds, seed),
                     rounds: rounds.to_vec(),
                     simulated: simulated(row, figure.name),
-                    against: difference.map(|difference| Against { row: base.to_owned(), difference }),
+                    against: difference
+                        .map(|difference| Against { row: base.to_owned(), difference }),
                 };
                 if line.published.is_some() || line.machine.is_some() || line.simulated.is_some() {
                     lines.push(line);
@@ -152,7 +154,8 @@ impl Collected {
         lines
     }
 
-    /// Returns a line for each figure that drifts, and one for each row with figures of which a round is far from the others.
+    /// Returns a line for each figure that drifts, and one for each row with figures of which a
+    /// round is far from the others.
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut all = Vec::new();
         let mut far: Vec<(&str, Vec<String>)> = Vec::new();
@@ -175,7 +178,10 @@ impl Collected {
             }
         }
         let line = |(row, figures): (&str, Vec<String>)| {
-            format!("{row}: figures with a round (its number) far from the others: {}", figures.join(", "))
+            format!(
+                "{row}: figures with a round (its number) far from the others: {}",
+                figures.join(", ")
+            )
         };
         all.extend(far.into_iter().map(line));
         all
@@ -222,6 +228,9 @@ mod tests {
         (0..8).for_each(|value| collected.add("b", P99, Some(f64::from(value))));
         let far = "a: figures with a round (its number) far from the others: p99 (6), max (6)";
         let told = collected.warnings();
-        assert!(told[0].starts_with("b, p99 rises") && told[1] == far && told.len() == 2, "{told:?}");
+        assert!(
+            told[0].starts_with("b, p99 rises") && told[1] == far && told.len() == 2,
+            "{told:?}"
+        );
     }
 }

@@ -45,7 +45,8 @@ impl RecordObserver for BeginWhenReady<'_, '_> {
                 }
             }
             Some(begun) => {
-                let up = now.saturating_sub(begun) >= self.measurement.warm_up.0 + self.measurement.time.0;
+                let up = now.saturating_sub(begun)
+                    >= self.measurement.warm_up.0 + self.measurement.time.0;
                 self.time_is_up.set(self.time_is_up.get() || up);
             }
         }
@@ -58,7 +59,8 @@ pub(super) fn now_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Records the whole machine during a measurement. Returns its window. The file has no name, so that it ends with this process.
+/// Records the whole machine during a measurement. Returns its window. The file has no name, so
+/// that it ends with this process.
 pub(super) fn record_measurement(
     testbed: &Testbed<'_>,
     kind: ExperimentKind,
@@ -70,8 +72,10 @@ pub(super) fn record_measurement(
     let mut request = RecordRequest::new(RecordUntil::Stopped);
     // The recorder must not disturb the measured threads.
     request.recorder_cpu = testbed.others.lowest();
-    let plan = RecordPlan::new(request, path.clone(), format!("schedlab experiment {}", kind.name()));
-    let (stopped, failed, up) = (Cell::new(false), Rc::new(Cell::new(None)), Rc::new(Cell::new(false)));
+    let plan =
+        RecordPlan::new(request, path.clone(), format!("schedlab experiment {}", kind.name()));
+    let (stopped, failed, up) =
+        (Cell::new(false), Rc::new(Cell::new(None)), Rc::new(Cell::new(false)));
     let (warm_up, time, over) = (measurement.warm_up, measurement.time, measurement.over);
     let mut begin = BeginWhenReady {
         measurement: &mut measurement,
@@ -92,8 +96,8 @@ pub(super) fn record_measurement(
     RecordedWindow::new(recording, from, from.saturating_add(time))
 }
 
-/// Time for starting and ending programs and recorder in each measurement, about (measured on an idle machine; a busy one takes
-/// longer).
+/// Time for starting and ending programs and recorder in each measurement, about (measured on an
+/// idle machine; a busy one takes longer).
 const AROUND: Ns = Ns::from_ms(900);
 
 /// Returns how long `count` measurements of `time` take, about.

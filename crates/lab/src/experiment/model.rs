@@ -23,7 +23,8 @@ pub(super) struct MachineModel {
 }
 
 impl MachineModel {
-    /// Returns the model of `machine` with these prices, under the scheduler that represents the kernel of a recording.
+    /// Returns the model of `machine` with these prices, under the scheduler that represents the
+    /// kernel of a recording.
     pub(super) fn from_header(
         header: &Header,
         machine: &MachineFacts,
@@ -37,16 +38,22 @@ impl MachineModel {
             machine.hz,
             prices.about
         );
-        let section =
-            format!("[machine]\ncpus = {}\nhz = {}\n{}\n", machine.online.count(), machine.hz, prices.line);
+        let section = format!(
+            "[machine]\ncpus = {}\nhz = {}\n{}\n",
+            machine.online.count(),
+            machine.hz,
+            prices.line
+        );
         Ok(MachineModel { scheduler, machine: section, about })
     }
 
     /// Returns the scenario of `text` on this machine; `head` has the keys before the sections.
     pub(super) fn scenario(&self, head: &str, text: &str) -> Result<Scenario, ExperimentError> {
         let name = &self.scheduler.name;
-        let all =
-            format!("title = \"experiment\"\nschedulers = [\"{name}\"]\n{head}\n{}\n{text}", self.machine);
+        let all = format!(
+            "title = \"experiment\"\nschedulers = [\"{name}\"]\n{head}\n{}\n{text}",
+            self.machine
+        );
         Ok(scenario::parse("experiment", "experiment", &all).map_err(StudyError::from)?)
     }
 

@@ -6,7 +6,8 @@ use schedlab_report::{Cell, Column, Facts, Page, Part, Section, Table, Tone};
 use schedlab_study::page::Origin;
 use schedlab_study::view::spaced;
 
-/// Returns the page of some experiments: the first finding of each as the verdict, the tables, reasons and doubts.
+/// Returns the page of some experiments: the first finding of each as the verdict, the tables,
+/// reasons and doubts.
 pub fn of_experiments(experiments: &[ExperimentResult], origin: &Origin) -> Page {
     let mut page = Page::new(match experiments {
         [one] => one.title.clone(),
@@ -17,9 +18,13 @@ pub fn of_experiments(experiments: &[ExperimentResult], origin: &Origin) -> Page
     let first = experiments.iter().filter_map(|one| Some(title(one, one.findings.first()?, named)));
     let doubts: usize = experiments.iter().map(|one| one.doubts.len()).sum();
     let sure = match doubts {
-        0 => "No doubts: intervals are 95 % bootstrap intervals of the median over the rounds.".to_owned(),
-        1 => "One doubt is listed below. Intervals: 95 %, bootstrap, median over the rounds.".to_owned(),
-        _ => format!("{doubts} doubts are listed below. Intervals: 95 %, bootstrap, median over the rounds."),
+        0 => "No doubts: intervals are 95 % bootstrap intervals of the median over the rounds."
+            .to_owned(),
+        1 => "One doubt is listed below. Intervals: 95 %, bootstrap, median over the rounds."
+            .to_owned(),
+        _ => format!(
+            "{doubts} doubts are listed below. Intervals: 95 %, bootstrap, median over the rounds."
+        ),
     };
     page.verdict(first.collect::<Vec<_>>().join(". "), sure);
     for one in experiments {
@@ -89,7 +94,11 @@ fn table(sheet: &Sheet) -> Table {
 /// Returns the cells; a row has its name at its first figure only.
 fn cells(lines: &[Line]) -> Vec<Vec<Cell>> {
     let before = std::iter::once(None).chain(lines.iter().map(|line| Some(line.row.as_str())));
-    lines.iter().zip(before).map(|(line, before)| row(line, before != Some(line.row.as_str()))).collect()
+    lines
+        .iter()
+        .zip(before)
+        .map(|(line, before)| row(line, before != Some(line.row.as_str())))
+        .collect()
 }
 
 fn row(line: &Line, first: bool) -> Vec<Cell> {
@@ -99,15 +108,19 @@ fn row(line: &Line, first: bool) -> Vec<Cell> {
     };
     let here = number(line.machine.map(|found| found.median));
     let here = match &line.machine {
-        Some(found) if found.count > 1 => here
-            .note(format!("{} … {}", spaced(unit.show(found.low)), spaced(unit.show(found.high))), Tone::Dim),
+        Some(found) if found.count > 1 => here.note(
+            format!("{} … {}", spaced(unit.show(found.low)), spaced(unit.show(found.high))),
+            Tone::Dim,
+        ),
         _ => here,
     };
     let against = line.against.as_ref().map_or_else(Cell::default, |against| {
         let change = &against.difference;
         let sign = if change.median > 0.0 { "+" } else { "" };
         match change.told_apart {
-            true => Cell::number(spaced(format!("{sign}{}", unit.show(change.median))), change.median),
+            true => {
+                Cell::number(spaced(format!("{sign}{}", unit.show(change.median))), change.median)
+            }
             false => Cell::text("").note("cannot tell", Tone::Dim),
         }
     });

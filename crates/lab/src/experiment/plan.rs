@@ -28,8 +28,12 @@ pub enum ExperimentKind {
 
 impl ExperimentKind {
     /// All of them.
-    pub const ALL: [ExperimentKind; 4] =
-        [ExperimentKind::TwoHogs, ExperimentKind::Sleeper, ExperimentKind::RedisBatch, ExperimentKind::Smp];
+    pub const ALL: [ExperimentKind; 4] = [
+        ExperimentKind::TwoHogs,
+        ExperimentKind::Sleeper,
+        ExperimentKind::RedisBatch,
+        ExperimentKind::Smp,
+    ];
 
     /// Returns its name on the command line.
     pub const fn name(self) -> &'static str {
@@ -99,7 +103,8 @@ pub struct ExperimentPlan {
 
 /// Is told how an experiment goes.
 pub trait ExperimentObserver {
-    /// Called first, with the number of measurements and the time that they take together, about, without the simulator.
+    /// Called first, with the number of measurements and the time that they take together, about,
+    /// without the simulator.
     fn plan(&mut self, _kind: ExperimentKind, _measurements: usize, _about: Ns) {}
     /// Called when measurement `done` of `all` begins.
     fn step(&mut self, _what: &str, _done: usize, _all: usize) {}
@@ -129,7 +134,9 @@ pub(super) fn chosen<'a, T>(
 #[non_exhaustive]
 pub enum ExperimentError {
     /// Programs are not installed.
-    #[error("not installed: {programs}. On Debian: apt-get install --no-install-recommends {packages}")]
+    #[error(
+        "not installed: {programs}. On Debian: apt-get install --no-install-recommends {packages}"
+    )]
     Missing {
         /// The names of the programs.
         programs: String,

@@ -4,7 +4,8 @@ use super::plan::ExperimentError;
 use schedlab_host::MachineFacts;
 use schedlab_study::preset;
 
-/// Costs for machines without a calibration: those of the gallery's scenarios, about those of a fast machine.
+/// Costs for machines without a calibration: those of the gallery's scenarios, about those of a
+/// fast machine.
 const COSTS: &str = "cost = { tick_ns = \"750ns\", tick_switch_ns = \"900ns\", wakeup_switch_ns = \"900ns\", \
                      block_switch_ns = \"900ns\", switch_enter_ns = \"600ns\", timer_late_ns = \"1us\" }";
 
@@ -20,8 +21,12 @@ pub(super) struct Prices {
 }
 
 impl Prices {
-    /// Returns the prices of the preset `asked`; without one those of this machine's calibration, or [`COSTS`] where there is none.
-    pub(super) fn choose(asked: Option<&str>, machine: &MachineFacts) -> Result<Prices, ExperimentError> {
+    /// Returns the prices of the preset `asked`; without one those of this machine's calibration,
+    /// or [`COSTS`] where there is none.
+    pub(super) fn choose(
+        asked: Option<&str>,
+        machine: &MachineFacts,
+    ) -> Result<Prices, ExperimentError> {
         let name = match asked {
             Some(name) => name,
             None if preset::kept()?.is_some() => preset::THIS_MACHINE,
@@ -39,7 +44,11 @@ impl Prices {
         let line = format!("costs = \"{name}\"");
         if name != preset::THIS_MACHINE {
             preset::costs(name)?;
-            return Ok(Prices { line, about: format!("costs of the preset {name} (--costs)"), doubt: None });
+            return Ok(Prices {
+                line,
+                about: format!("costs of the preset {name} (--costs)"),
+                doubt: None,
+            });
         }
         let made = preset::this_machine()?.provenance;
         let about = format!(
@@ -56,8 +65,10 @@ impl Prices {
 /// Returns why a calibration does not fit the machine that uses it.
 fn stale(made: &preset::Provenance, machine: &MachineFacts) -> Option<String> {
     let now = format!("{} {}", machine.kernel, machine.version);
-    let other =
-        [("kernel", made.kernel.as_str(), now.as_str()), ("CPU", made.cpu.as_str(), machine.model.as_str())];
+    let other = [
+        ("kernel", made.kernel.as_str(), now.as_str()),
+        ("CPU", made.cpu.as_str(), machine.model.as_str()),
+    ];
     let (what, then, now) = other.into_iter().find(|(_, then, now)| then != now)?;
     Some(format!(
         "the calibration was made with another {what} ({then}; now: {now}): `schedlab calibrate` makes a new one"
@@ -98,7 +109,10 @@ mod tests {
     fn a_preset_by_name_is_taken_and_an_unknown_one_refused() {
         let machine = schedlab_host::machine();
         let prices = Prices::choose(Some("modern-vm"), &machine).unwrap();
-        assert!(prices.line == "costs = \"modern-vm\"" && prices.about.contains("modern-vm"), "{prices:?}");
+        assert!(
+            prices.line == "costs = \"modern-vm\"" && prices.about.contains("modern-vm"),
+            "{prices:?}"
+        );
         let odd = Prices::choose(Some("modern-vw"), &machine).unwrap_err().to_string();
         assert!(odd.contains("did you mean \"modern-vm\"?"), "{odd}");
     }

@@ -1,5 +1,5 @@
-//! The program of the SMP paper on the live kernel: 2 … 1024 threads of one process read 4 MB fifty times, on all CPUs (Taniguchi,
-//! Ishikawa, Hiraki; docs/sources/linux-facts.md, section 5.1).
+//! The program of the SMP paper on the live kernel: 2 … 1024 threads of one process read 4 MB fifty
+//! times, on all CPUs (Taniguchi, Ishikawa, Hiraki; docs/sources/linux-facts.md, section 5.1).
 
 use super::client::READY;
 use super::figures::{Collected, Figure, Sheet, Unit};
@@ -50,7 +50,8 @@ pub(super) fn run(
             "--only: the rows of this experiment are its numbers of threads (--tasks)".to_owned(),
         ));
     }
-    let names: Vec<String> = plan.tasks.iter().map(|threads| format!("{threads} threads")).collect();
+    let names: Vec<String> =
+        plan.tasks.iter().map(|threads| format!("{threads} threads")).collect();
     let all = names.len() * plan.rounds;
     observer.plan(ExperimentKind::Smp, all, about(testbed, plan)?);
     let rows: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -78,7 +79,8 @@ pub(super) fn run(
     Ok(result(plan, &rows, rounds, (&simulated, &priced), cpus))
 }
 
-/// Returns how long all rounds take, about: from a first run with few threads, which is not counted.
+/// Returns how long all rounds take, about: from a first run with few threads, which is not
+/// counted.
 fn about(testbed: &Testbed<'_>, plan: &ExperimentPlan) -> Result<Ns, ExperimentError> {
     let few = plan.tasks.iter().copied().min().unwrap_or(1);
     let report = measure(testbed, few)?.report;
@@ -110,7 +112,9 @@ fn measure(testbed: &Testbed<'_>, threads: u32) -> Result<Round, ExperimentError
     let mut running = testbed.launch(program, scheduling(Policy::Other, 0))?;
     let pid = running.pid();
     let (input, out) = (running.stdin(), running.stdout());
-    let (Some(mut input), Some(out)) = (input, out) else { return Err(odd("has no pipes".to_owned())) };
+    let (Some(mut input), Some(out)) = (input, out) else {
+        return Err(odd("has no pipes".to_owned()));
+    };
     let mut out = BufReader::new(out);
     let mut line = String::new();
     if out.read_line(&mut line).is_err() || line != READY {
@@ -118,7 +122,9 @@ fn measure(testbed: &Testbed<'_>, threads: u32) -> Result<Round, ExperimentError
     }
     let running = RefCell::new(running);
     let measurement = Measurement {
-        begin: &mut || input.write_all(b"go\n").map_err(|error| odd(format!("does not listen: {error}"))),
+        begin: &mut || {
+            input.write_all(b"go\n").map_err(|error| odd(format!("does not listen: {error}")))
+        },
         warm_up: Ns::ZERO,
         time: LONGEST,
         over: &|| !matches!(running.borrow_mut().ended(), Ok(None)),
@@ -127,12 +133,16 @@ fn measure(testbed: &Testbed<'_>, threads: u32) -> Result<Round, ExperimentError
     let mut text = String::new();
     end(running.into_inner(), &odd)?;
     out.read_to_string(&mut text).map_err(|error| odd(error.to_string()))?;
-    let report = serde_json::from_str(&text).map_err(|error| odd(format!("says something odd: {error}")))?;
+    let report =
+        serde_json::from_str(&text).map_err(|error| odd(format!("says something odd: {error}")))?;
     Ok(Round { report, window, pid })
 }
 
 /// Waits for the end of the program, which has ended already or used up its time.
-fn end(mut running: Running, odd: &dyn Fn(String) -> ExperimentError) -> Result<(), ExperimentError> {
+fn end(
+    mut running: Running,
+    odd: &dyn Fn(String) -> ExperimentError,
+) -> Result<(), ExperimentError> {
     let until = Instant::now() + Duration::from_secs(1);
     loop {
         match running.ended() {
@@ -150,7 +160,8 @@ fn add_waits(into: &mut Collected, row: &str, all: &TaskSummary, threads: f64) {
     into.add(row, SWITCHES, Some(all.switches as f64 / threads));
 }
 
-/// Simulates a row: one thread creates all others, each after the CPU time that a creation took here, and each reads as long as here.
+/// Simulates a row: one thread creates all others, each after the CPU time that a creation took
+/// here, and each reads as long as here.
 fn simulate(
     into: &mut Collected,
     model: &MachineModel,
@@ -158,11 +169,14 @@ fn simulate(
     threads: u32,
     (read_ns, create_ns): (f64, f64),
 ) -> Result<(), ExperimentError> {
-    let [work, create] = [read_ns * f64::from(READS), create_ns].map(|ns| ns.round().max(1.0) as u64);
+    let [work, create] =
+        [read_ns * f64::from(READS), create_ns].map(|ns| ns.round().max(1.0) as u64);
     // More than all threads can take on one CPU.
-    let longest = Ns((work + create).saturating_mul(u64::from(threads)).saturating_mul(2) + 1_000_000_000);
-    let creations: Vec<String> =
-        (0..threads).map(|thread| format!("\"run {create}ns\", \"spawn reader-{thread}\"")).collect();
+    let longest =
+        Ns((work + create).saturating_mul(u64::from(threads)).saturating_mul(2) + 1_000_000_000);
+    let creations: Vec<String> = (0..threads)
+        .map(|thread| format!("\"run {create}ns\", \"spawn reader-{thread}\""))
+        .collect();
     let mut text =
         format!("[[task]]\nname = \"{CREATOR}\"\nprogram = [{}, \"exit\"]\n", creations.join(", "));
     for thread in 0..threads {
@@ -171,7 +185,8 @@ fn simulate(
         );
     }
     let seen = model.run(&format!("duration = \"{}ns\"", longest.0), &text)?;
-    let exits = seen.recording.events.iter().filter(|event| matches!(event.kind, EventKind::Exit { .. }));
+    let exits =
+        seen.recording.events.iter().filter(|event| matches!(event.kind, EventKind::Exit { .. }));
     let last = exits.map(|event| event.at).max();
     into.add(name, TOTAL, last.map(|at| at.0 as f64 / 1e9));
     add_waits(into, name, &seen.sum(|task| task.comm != CREATOR), f64::from(threads));

@@ -1,4 +1,5 @@
-//! A Redis server and `sysbench cpu` on one CPU, loaded by `redis-benchmark` as published and by schedlab's own client.
+//! A Redis server and `sysbench cpu` on one CPU, loaded by `redis-benchmark` as published and by
+//! schedlab's own client.
 
 mod findings;
 mod measure;
@@ -41,22 +42,29 @@ pub(super) fn run(
     };
     if plan.clients.contains(&ClientKind::RedisBenchmark) {
         let (_, _, figures) = measure(testbed, &setup, &ROWS[0], ClientKind::RedisBenchmark, 0)?;
-        // So many requests take about the time of the plan on a CPU of its own, and twice that on a shared one.
+        // So many requests take about the time of the plan on a CPU of its own, and twice that on a
+        // shared one.
         let wanted = figures.throughput * plan.time.0 as f64 / 1e9;
         setup.amount.requests = (wanted as u64).clamp(1000, 50_000_000);
     }
-    let mut here: Vec<ClientRounds> = plan.clients.iter().map(|_| ClientRounds::default()).collect();
+    let mut here: Vec<ClientRounds> =
+        plan.clients.iter().map(|_| ClientRounds::default()).collect();
     let mut doubts = Vec::new();
     let each: Vec<(&Row, usize)> =
         rows.iter().flat_map(|row| (0..plan.clients.len()).map(|client| (*row, client))).collect();
-    let names: Vec<String> =
-        each.iter().map(|(row, client)| format!("{}, {}", row.name, plan.clients[*client])).collect();
+    let names: Vec<String> = each
+        .iter()
+        .map(|(row, client)| format!("{}, {}", row.name, plan.clients[*client]))
+        .collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let rounds = in_turns(testbed, plan, observer, &names, &mut |turn, _| {
         let (row, client) = each[turn.row];
-        let (window, recorded, figures) = measure(testbed, &setup, row, plan.clients[client], turn.seed)?;
+        let (window, recorded, figures) =
+            measure(testbed, &setup, row, plan.clients[client], turn.seed)?;
         add_values(&mut here[client].figures, row.name, &recorded, &figures, setup.events);
-        here[client].overtaken.extend(recorded.overtaken.into_iter().map(|waits| (row.name, waits)));
+        here[client]
+            .overtaken
+            .extend(recorded.overtaken.into_iter().map(|waits| (row.name, waits)));
         let unanswered = figures.doubts.iter().filter(|doubt| !judged_here(doubt));
         doubts.extend(unanswered.map(|doubt| format!("{}: {doubt}", names[turn.row])));
         Ok(window)
@@ -66,7 +74,8 @@ pub(super) fn run(
     result(testbed, plan, &rows, &here, &rounds.model, (doubts, setup.events))
 }
 
-/// Returns whether a doubt of the client is about the client itself, which [`bottleneck`] judges over all rounds.
+/// Returns whether a doubt of the client is about the client itself, which [`bottleneck`] judges
+/// over all rounds.
 fn judged_here(doubt: &str) -> bool {
     doubt.contains("bottleneck") || doubt.contains("the client's own")
 }
@@ -111,14 +120,23 @@ fn result(
         sheets.push(Sheet {
             title: format!("client {kind}, {title}"),
             source: source.to_owned(),
-            lines: collected.lines(&names, &FIGURES, base(&names), &published_value, &simulated, plan.seed),
+            lines: collected.lines(
+                &names,
+                &FIGURES,
+                base(&names),
+                &published_value,
+                &simulated,
+                plan.seed,
+            ),
         });
         conditions.extend(prediction.about.iter().map(|text| format!("{kind}: {text}")));
         bottleneck(*kind, collected, &names, &mut findings, &mut doubts);
         findings.extend(limited(*kind, heard, &names, limit_of(&testbed.machine.kernel)));
         client_stalls(*kind, collected, &names, &mut doubts);
         milder(*kind, collected, &mut findings);
-        reasons.extend(kind.closed().then(|| little((*kind, plan.connections), collected, &names)).flatten());
+        reasons.extend(
+            kind.closed().then(|| little((*kind, plan.connections), collected, &names)).flatten(),
+        );
         doubts.extend(collected.warnings().into_iter().map(|warning| format!("{kind}: {warning}")));
     }
     reasons.extend(why(testbed));

@@ -9,7 +9,8 @@ use serde::Serialize;
 /// Version of the JSON: docs/experiment-schema.md.
 pub const SCHEMA: &str = "schedlab-experiment/1";
 
-/// The JSON of `experiment`: real programs on this machine, the published figures and the simulator, side by side.
+/// The JSON of `experiment`: real programs on this machine, the published figures and the
+/// simulator, side by side.
 #[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct ExperimentOutput<'a> {
     /// Always [`SCHEMA`].
@@ -30,7 +31,8 @@ pub struct ExperimentResult {
     pub conditions: Vec<String>,
     /// The tables: published, this machine, simulated.
     pub sheets: Vec<Sheet>,
-    /// When the task of `sleeper` was scheduled and descheduled, from the connection on; empty in other experiments.
+    /// When the task of `sleeper` was scheduled and descheduled, from the connection on; empty in
+    /// other experiments.
     pub stream: Vec<StreamLine>,
     /// In which system calls the task of `sleeper` waits; empty in other experiments.
     pub asleep: Vec<Asleep>,

@@ -37,8 +37,8 @@ fn turns(rows: usize, rounds: usize, seed: u64) -> Vec<Turn> {
     orders.flat_map(turn).collect()
 }
 
-/// Measures each of the rows, which have these names, in every round. `measure` notes the values of a measurement, and returns what
-/// was recorded.
+/// Measures each of the rows, which have these names, in every round. `measure` notes the values of
+/// a measurement, and returns what was recorded.
 pub(super) fn in_turns(
     testbed: &Testbed<'_>,
     plan: &ExperimentPlan,
@@ -53,11 +53,15 @@ pub(super) fn in_turns(
         let window = measure(*turn, &mut here)?;
         lost += window.lost();
         if model.is_none() {
-            model =
-                Some(MachineModel::from_header(&window.recording.header, &testbed.machine, &testbed.prices)?);
+            model = Some(MachineModel::from_header(
+                &window.recording.header,
+                &testbed.machine,
+                &testbed.prices,
+            )?);
         }
     }
-    let model = model.ok_or_else(|| ExperimentError::Input("--rounds 0: give at least 1".to_owned()))?;
+    let model =
+        model.ok_or_else(|| ExperimentError::Input("--rounds 0: give at least 1".to_owned()))?;
     let mut doubts = here.warnings();
     if lost > 0 {
         doubts.push(format!("{lost} events were lost"));

@@ -1,5 +1,5 @@
-//! A task that mostly waits: `nc -l` beside `yes`. When it is scheduled and descheduled, in which system call it waits, and what an
-//! input line costs.
+//! A task that mostly waits: `nc -l` beside `yes`. When it is scheduled and descheduled, in which
+//! system call it waits, and what an input line costs.
 
 use super::figures::{Collected, Figure, Sheet, Unit};
 use super::measurement::{Measurement, now_ns, record_measurement, time_of};
@@ -86,10 +86,17 @@ pub(super) fn run(
             add_waits(&mut simulated, row.name, &seen.sum(|info| info.comm == "nc"));
         }
     }
-    let of_model =
-        |row: &str, figure: &str| simulated.median(row, *FIGURES.iter().find(|known| known.name == figure)?);
-    let lines =
-        here.lines(&names, &FIGURES, "beside yes", &|_, figure| published(figure), &of_model, plan.seed);
+    let of_model = |row: &str, figure: &str| {
+        simulated.median(row, *FIGURES.iter().find(|known| known.name == figure)?)
+    };
+    let lines = here.lines(
+        &names,
+        &FIGURES,
+        "beside yes",
+        &|_, figure| published(figure),
+        &of_model,
+        plan.seed,
+    );
     Ok(ExperimentResult {
         name: ExperimentKind::Sleeper,
         title: "A task that sleeps beside one that never does: nc -l, and yes".to_owned(),
@@ -131,15 +138,22 @@ const REASONS: [&str; 2] = [
      between processors, which takes longer now and then on a virtual machine, by an exit to the host",
 ];
 
-/// Returns what was published: a task that waits for a connection is not scheduled at all (docs/sources/experiments.md, section 1).
+/// Returns what was published: a task that waits for a connection is not scheduled at all
+/// (docs/sources/experiments.md, section 1).
 fn published(figure: &str) -> Option<f64> {
     (figure == SILENT.name).then_some(0.0)
 }
 
-fn measure(testbed: &Testbed<'_>, row: &Row, time: Ns, seed: u64) -> Result<Round, ExperimentError> {
+fn measure(
+    testbed: &Testbed<'_>,
+    row: &Row,
+    time: Ns,
+    seed: u64,
+) -> Result<Round, ExperimentError> {
     let port = free_port()?;
     let words = ["nc", "-l", "127.0.0.1", &port.to_string()].map(str::to_owned);
-    let program = Program { cpus: Some(CpuSet::single(testbed.cpu)), piped: true, ..Program::new(words) };
+    let program =
+        Program { cpus: Some(CpuSet::single(testbed.cpu)), piped: true, ..Program::new(words) };
     let mut nc = testbed.launch(program, scheduling(Policy::Other, 0))?;
     // `nc` reads its standard input too: this end stays open and sends nothing.
     let _silent = nc.stdin();
@@ -148,8 +162,10 @@ fn measure(testbed: &Testbed<'_>, row: &Row, time: Ns, seed: u64) -> Result<Roun
     let pid = nc.pid();
     testbed.wait("nc -l", || listens(pid, port))?;
     let (begin, over) = (AtomicBool::new(false), AtomicBool::new(false));
-    let (sender, asleep_before) =
-        (LineSender { port, pid, time, seed, cpus: testbed.others }, state(pid, "before a connection"));
+    let (sender, asleep_before) = (
+        LineSender { port, pid, time, seed, cpus: testbed.others },
+        state(pid, "before a connection"),
+    );
     let (window, sent) = std::thread::scope(|scope| {
         let sending = scope.spawn(|| sender.send(&begin, &over));
         let measurement = Measurement {
@@ -170,19 +186,27 @@ fn measure(testbed: &Testbed<'_>, row: &Row, time: Ns, seed: u64) -> Result<Roun
     let sent = sent.map_err(|_| failed("lost its client, whose thread panicked".to_owned()))?;
     let sent = sent.map_err(|error| failed(format!("does not take lines: {error}")))?;
     let connected = Ns(sent.connected_ns.saturating_sub(window.recording.header.clock_start_ns));
-    Ok(Round { window, pid, lines: sent.lines, connected, asleep: vec![asleep_before, sent.asleep] })
+    Ok(Round {
+        window,
+        pid,
+        lines: sent.lines,
+        connected,
+        asleep: vec![asleep_before, sent.asleep],
+    })
 }
 
 /// Returns a port that was free a moment ago.
 fn free_port() -> Result<u16, ExperimentError> {
-    let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+    let bound =
+        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     bound
         .map(|address| address.port())
         .map_err(|error| ExperimentError::Input(format!("no free port: {error}")))
 }
 
 fn state(pid: u32, when: &'static str) -> Asleep {
-    let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let read =
+        |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
     let stat = read("stat");
     let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
     let call = read("syscall").split_whitespace().next().and_then(|word| word.parse::<u32>().ok());
@@ -190,8 +214,10 @@ fn state(pid: u32, when: &'static str) -> Asleep {
         when,
         state: state.unwrap_or("?").to_owned(),
         wchan: read("wchan").trim().to_owned(),
-        call: call
-            .map_or_else(|| "unknown (needs root)".to_owned(), |call| syscalls::name(call).into_owned()),
+        call: call.map_or_else(
+            || "unknown (needs root)".to_owned(),
+            |call| syscalls::name(call).into_owned(),
+        ),
     }
 }
 
@@ -261,7 +287,11 @@ fn add_waits(into: &mut Collected, row: &str, task: &schedlab_trace::analysis::T
     let latency = &task.wake_latency;
     for (figure, quantile) in [(P50, 500_000), (P90, 900_000), (P99, 990_000)] {
         let needed = schedlab_stats::samples_needed(f64::from(quantile) / 1e6);
-        into.add(row, figure, (latency.count() >= needed).then(|| latency.quantile(quantile).0 as f64));
+        into.add(
+            row,
+            figure,
+            (latency.count() >= needed).then(|| latency.quantile(quantile).0 as f64),
+        );
     }
     into.add(row, MAX, (latency.count() > 0).then(|| latency.max().0 as f64));
 }
@@ -286,7 +316,9 @@ fn stream_of(round: &Round) -> Vec<StreamLine> {
                 What::Scheduled(Some((waited, true))) => {
                     format!("scheduled    after {waited}, preempted before")
                 }
-                What::Scheduled(Some((waited, false))) => format!("scheduled    {waited} after its wakeup"),
+                What::Scheduled(Some((waited, false))) => {
+                    format!("scheduled    {waited} after its wakeup")
+                }
                 What::Scheduled(None) => "scheduled".to_owned(),
                 What::Descheduled { ran, state, .. } => {
                     let ran = ran.map_or_else(String::new, |ran| format!("after {ran}, "));
@@ -299,12 +331,19 @@ fn stream_of(round: &Round) -> Vec<StreamLine> {
     lines
 }
 
-/// Simulates a row. As in the experiment the client is on another CPU: its wakeups are interrupts between processors.
-fn simulate(model: &MachineModel, row: &Row, cost_ns: f64) -> Result<RecordedWindow, ExperimentError> {
+/// Simulates a row. As in the experiment the client is on another CPU: its wakeups are interrupts
+/// between processors.
+fn simulate(
+    model: &MachineModel,
+    row: &Row,
+    cost_ns: f64,
+) -> Result<RecordedWindow, ExperimentError> {
     let beside = match row.beside {
         None => String::new(),
         Some(policy) => {
-            format!("[[task]]\nname = \"yes\"\ncpus = \"0\"\npolicy = \"{policy}\"\nprogram = \"hog\"\n")
+            format!(
+                "[[task]]\nname = \"yes\"\ncpus = \"0\"\npolicy = \"{policy}\"\nprogram = \"hog\"\n"
+            )
         }
     };
     let text = format!(
@@ -320,7 +359,10 @@ fn findings(here: &Collected, asleep: &[Asleep]) -> Vec<String> {
     let mut all: Vec<String> = asleep
         .iter()
         .map(|one| {
-            format!("{}: state {}, in the system call {} ({})", one.when, one.state, one.call, one.wchan)
+            format!(
+                "{}: state {}, in the system call {} ({})",
+                one.when, one.state, one.call, one.wchan
+            )
         })
         .collect();
     if let Some(silent) = here.median("beside yes", SILENT) {
@@ -328,7 +370,9 @@ fn findings(here: &Collected, asleep: &[Asleep]) -> Vec<String> {
             "while no client connects, nc is scheduled {silent:.0} times: a task that waits costs nothing"
         ));
     }
-    if let (Some(cost), Some(wait)) = (here.median("beside yes", PER_LINE), here.median("beside yes", P50)) {
+    if let (Some(cost), Some(wait)) =
+        (here.median("beside yes", PER_LINE), here.median("beside yes", P50))
+    {
         all.push(format!(
             "a line costs {} of CPU; beside a hog nc waits {} in the median: a task that sleeps has a claim to the CPU when it wakes",
             Unit::Time.show(cost),

@@ -1,8 +1,9 @@
 //! What an experiment runs on: the CPUs, a control group of its own, networks, and the way back.
 //!
-//! Nothing of it outlives the process. Programs and what they start have a holder that ends them ([`schedlab_host::program`]), namespaces and the
-//! devices in them with the processes inside, recordings are files without a name, and the control group is in the journal of a
-//! [`Keeper`], whose guardian removes it when this process is killed. No sysctl is changed.
+//! Nothing of it outlives the process. Programs and what they start have a holder that ends them
+//! ([`schedlab_host::program`]), namespaces and the devices in them with the processes inside,
+//! recordings are files without a name, and the control group is in the journal of a [`Keeper`],
+//! whose guardian removes it when this process is killed. No sysctl is changed.
 
 use super::plan::{ExperimentError, ExperimentKind, ExperimentPlan, Network};
 use super::prices::Prices;
@@ -59,8 +60,8 @@ impl<'a> Testbed<'a> {
         stop: &'a dyn Fn() -> bool,
     ) -> Result<Testbed<'a>, ExperimentError> {
         let machine = schedlab_host::machine();
-        let allowed =
-            schedlab_host::threads::affinity(0).map_or(machine.online, |own| own.and(&machine.online));
+        let allowed = schedlab_host::threads::affinity(0)
+            .map_or(machine.online, |own| own.and(&machine.online));
         let Some(cpu) = allowed.lowest().filter(|_| allowed.count() > 1) else {
             return Err(ExperimentError::Input(format!(
                 "an experiment needs two CPUs, one for the measured programs and one for client and recorder; this process may \
@@ -92,9 +93,10 @@ impl<'a> Testbed<'a> {
         if plan.shield {
             testbed.make_group();
         } else {
-            testbed
-                .notes
-                .push("no control group of its own (--no-shield): other work has its full share".to_owned());
+            testbed.notes.push(
+                "no control group of its own (--no-shield): other work has its full share"
+                    .to_owned(),
+            );
         }
         Ok(testbed)
     }
@@ -142,7 +144,11 @@ impl<'a> Testbed<'a> {
     }
 
     /// Starts a program on the measured CPU.
-    pub(super) fn start(&self, words: &[&str], how: Scheduling) -> Result<Running, ExperimentError> {
+    pub(super) fn start(
+        &self,
+        words: &[&str],
+        how: Scheduling,
+    ) -> Result<Running, ExperimentError> {
         self.launch(
             Program { cpus: Some(CpuSet::single(self.cpu)), ..Program::new(words.iter().copied()) },
             how,
@@ -150,11 +156,18 @@ impl<'a> Testbed<'a> {
     }
 
     /// Starts `program`, scheduled like this, in the control group of the testbed.
-    pub(super) fn launch(&self, program: Program, how: Scheduling) -> Result<Running, ExperimentError> {
-        // In a group of its own a real-time thread needs a budget (RT_GROUP_SCHED), and is stopped when it is used up.
+    pub(super) fn launch(
+        &self,
+        program: Program,
+        how: Scheduling,
+    ) -> Result<Running, ExperimentError> {
+        // In a group of its own a real-time thread needs a budget (RT_GROUP_SCHED), and is stopped
+        // when it is used up.
         let group = self.group.clone().filter(|_| how.policy.is_fair());
         let program = Program { scheduling: Some(how), group, ..program };
-        program.start().map_err(|source| ExperimentError::Start { what: program.command.join(" "), source })
+        program
+            .start()
+            .map_err(|source| ExperimentError::Start { what: program.command.join(" "), source })
     }
 
     /// Returns the command `schedlab` with these arguments.
@@ -169,7 +182,11 @@ impl<'a> Testbed<'a> {
         self.ip(server, &["link", "set", "lo", "up"])?;
         if network == Network::Loopback {
             self.notes.push("client and server talk over loopback".to_owned());
-            return Ok(Networks { server: Net::Of(server), client: Net::Of(server), address: "127.0.0.1" });
+            return Ok(Networks {
+                server: Net::Of(server),
+                client: Net::Of(server),
+                address: "127.0.0.1",
+            });
         }
         let client = self.hold_namespace()?;
         let pid = client.to_string();
@@ -177,7 +194,9 @@ impl<'a> Testbed<'a> {
             server,
             &["link", "add", "slserver", "type", "veth", "peer", "name", "slclient", "netns", &pid],
         )?;
-        for (holder, device, address) in [(server, "slserver", SERVER), (client, "slclient", CLIENT)] {
+        for (holder, device, address) in
+            [(server, "slserver", SERVER), (client, "slclient", CLIENT)]
+        {
             self.ip(holder, &["addr", "add", &format!("{address}/24"), "dev", device])?;
             self.ip(holder, &["link", "set", device, "up"])?;
         }
@@ -190,8 +209,11 @@ impl<'a> Testbed<'a> {
 
     /// Starts a process that holds a new network namespace.
     fn hold_namespace(&mut self) -> Result<u32, ExperimentError> {
-        let program =
-            Program { network: Net::New, cpus: Some(self.others), ..Program::new(["sleep", "infinity"]) };
+        let program = Program {
+            network: Net::New,
+            cpus: Some(self.others),
+            ..Program::new(["sleep", "infinity"])
+        };
         let holder = self.launch(program, scheduling(Policy::Other, 0))?;
         let pid = holder.pid();
         self.holders.push(holder);
@@ -200,17 +222,23 @@ impl<'a> Testbed<'a> {
 
     fn ip(&self, within: u32, words: &[&str]) -> Result<(), ExperimentError> {
         let ip = program::find("ip").unwrap_or_else(|| PathBuf::from("ip"));
-        let command =
-            std::iter::once(ip.display().to_string()).chain(words.iter().map(|word| (*word).to_owned()));
-        let program = Program { network: Net::Of(within), cpus: Some(self.others), ..Program::new(command) };
+        let command = std::iter::once(ip.display().to_string())
+            .chain(words.iter().map(|word| (*word).to_owned()));
+        let program =
+            Program { network: Net::Of(within), cpus: Some(self.others), ..Program::new(command) };
         let what = program.command.join(" ");
         let running = self.launch(program, scheduling(Policy::Other, 0))?;
         self.finish(running, &what).map(drop)
     }
 
     /// Waits for the end of a program. Returns what it wrote, up to the 64 KiB of a pipe.
-    pub(super) fn finish(&self, mut running: Running, what: &str) -> Result<String, ExperimentError> {
-        let happened = |happened: String| ExperimentError::Program { what: what.to_owned(), happened };
+    pub(super) fn finish(
+        &self,
+        mut running: Running,
+        what: &str,
+    ) -> Result<String, ExperimentError> {
+        let happened =
+            |happened: String| ExperimentError::Program { what: what.to_owned(), happened };
         let mut out = running.stdout();
         let until = Instant::now() + PATIENCE;
         let status = loop {
@@ -223,13 +251,18 @@ impl<'a> Testbed<'a> {
         };
         let mut text = String::new();
         if let Some(out) = &mut out {
-            std::io::Read::read_to_string(out, &mut text).map_err(|error| happened(error.to_string()))?;
+            std::io::Read::read_to_string(out, &mut text)
+                .map_err(|error| happened(error.to_string()))?;
         }
         if status.success() { Ok(text) } else { Err(happened(format!("ended with {status}"))) }
     }
 
     /// Waits until `ready`; fails after [`PATIENCE`].
-    pub(super) fn wait(&self, what: &str, mut ready: impl FnMut() -> bool) -> Result<(), ExperimentError> {
+    pub(super) fn wait(
+        &self,
+        what: &str,
+        mut ready: impl FnMut() -> bool,
+    ) -> Result<(), ExperimentError> {
         let until = Instant::now() + PATIENCE;
         while !ready() {
             if Instant::now() > until {
@@ -275,7 +308,8 @@ pub(super) struct Networks {
     pub(super) address: &'static str,
 }
 
-/// Returns the folder in which a control group for CPU time can be made, the file of its weight, and the greatest weight.
+/// Returns the folder in which a control group for CPU time can be made, the file of its weight,
+/// and the greatest weight.
 fn controller() -> Option<(PathBuf, &'static str, &'static str)> {
     let root = Path::new("/sys/fs/cgroup");
     let enabled = std::fs::read_to_string(root.join("cgroup.subtree_control")).unwrap_or_default();
@@ -287,7 +321,8 @@ fn controller() -> Option<(PathBuf, &'static str, &'static str)> {
     found.map(|folder| (folder, "cpu.shares", "262144"))
 }
 
-/// Returns whether a process listens at `port` in the network of process `pid`: `/proc/PID/net/tcp` has state 0A.
+/// Returns whether a process listens at `port` in the network of process `pid`: `/proc/PID/net/tcp`
+/// has state 0A.
 pub(super) fn listens(pid: u32, port: u16) -> bool {
     let text = std::fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap_or_default();
     let here = format!(":{port:04X}");

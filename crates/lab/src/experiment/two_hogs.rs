@@ -72,12 +72,18 @@ fn measure(
 ) -> Result<(RecordedWindow, [u32; 2]), ExperimentError> {
     let first = testbed.start(&["yes"], scheduling(Policy::Other, 0))?;
     let second = testbed.start(&["yes"], scheduling(row.policy, row.nice))?;
-    let measurement = Measurement { begin: &mut || Ok(()), warm_up: WARM_UP, time, over: &|| false };
+    let measurement =
+        Measurement { begin: &mut || Ok(()), warm_up: WARM_UP, time, over: &|| false };
     let seen = record_measurement(testbed, ExperimentKind::TwoHogs, measurement)?;
     Ok((seen, [first.pid(), second.pid()]))
 }
 
-fn add_values(into: &mut Collected, row: &str, seen: &RecordedWindow, [first, second]: [TaskSummary; 2]) {
+fn add_values(
+    into: &mut Collected,
+    row: &str,
+    seen: &RecordedWindow,
+    [first, second]: [TaskSummary; 2],
+) {
     let both = first.run.0 + second.run.0;
     into.add(row, SHARE, (both > 0).then(|| first.run.0 as f64 / both as f64));
     into.add(row, TURN, usual_turn(&first));
@@ -95,7 +101,8 @@ fn simulate(model: &MachineModel, row: &Row) -> Result<RecordedWindow, Experimen
     model.run("duration = \"20s\"\nwarmup = \"1s\"", &text)
 }
 
-/// Returns what was published of two `yes` on Linux 6.2 with 32 CPUs (docs/sources/experiments.md, section 1).
+/// Returns what was published of two `yes` on Linux 6.2 with 32 CPUs (docs/sources/experiments.md,
+/// section 1).
 fn published(row: &str, figure: &str) -> Option<f64> {
     match (row, figure) {
         ("as it is", "share of yes-1") => Some(0.5),
@@ -124,12 +131,16 @@ fn result(
         name: ExperimentKind::TwoHogs,
         title: "Two hogs share one CPU: yes >/dev/null, twice".to_owned(),
         conditions: vec![
-            format!("{} rounds of {}, rows in random order (seed {})", plan.rounds, plan.time, plan.seed),
+            format!(
+                "{} rounds of {}, rows in random order (seed {})",
+                plan.rounds, plan.time, plan.seed
+            ),
             model.about.clone(),
         ],
         sheets: vec![Sheet {
             title: "Two `yes` on one CPU; the row says how the second one is scheduled".to_owned(),
-            source: "published: Linux 6.2 (CFS), 32 CPUs, HZ=250 (docs/sources/experiments.md)".to_owned(),
+            source: "published: Linux 6.2 (CFS), 32 CPUs, HZ=250 (docs/sources/experiments.md)"
+                .to_owned(),
             lines,
         }],
         stream: Vec::new(),
@@ -153,7 +164,8 @@ fn findings(testbed: &Testbed<'_>, here: &Collected, rows: &[&str]) -> Vec<Strin
         ));
     }
     // Weights of nice values: sched_prio_to_weight in kernel/sched/core.c, and WEIGHT_IDLEPRIO.
-    for (row, weight) in [("nice 5", 335.0), ("nice 19", 15.0), ("SCHED_IDLE", 3.0), ("SCHED_BATCH", 1024.0)]
+    for (row, weight) in
+        [("nice 5", 335.0), ("nice 19", 15.0), ("SCHED_IDLE", 3.0), ("SCHED_BATCH", 1024.0)]
     {
         if let Some(share) = here.median(row, SHARE).filter(|_| rows.contains(&row)) {
             let due = 1024.0 / (1024.0 + weight);

@@ -1,15 +1,17 @@
-//! The waits of some threads for a CPU, including those in which a limit held them back; and where a fair task ran on the CPU of a
-//! runnable real-time thread, which only a limit on the real-time class causes (since Linux 6.12 the fair server,
-//! kernel/sched/deadline.c; before, real-time throttling, kernel/sched/rt.c).
+//! The waits of some threads for a CPU, including those in which a limit held them back; and where
+//! a fair task ran on the CPU of a runnable real-time thread, which only a limit on the real-time
+//! class causes (since Linux 6.12 the fair server, kernel/sched/deadline.c; before, real-time
+//! throttling, kernel/sched/rt.c).
 
 use schedlab_model::{Ns, SchedEvent, TaskId};
 use schedlab_trace::analysis::follow::{Followed, Follower, Listener, Occupant, Wait};
 use schedlab_trace::analysis::{Occupancy, Scope};
 use schedlab_trace::{Recording, TaskInfo};
 
-/// Fair tasks that run this long on the CPU of a waiting real-time thread got it from the limit. Chosen: the limit gives 50 ms of
-/// each second, less what fair tasks had of that second before; switches and sections in which the kernel does not preempt take
-/// 10 ms at most, even in a virtual machine (docs/measuring.md).
+/// Fair tasks that run this long on the CPU of a waiting real-time thread got it from the limit.
+/// Chosen: the limit gives 50 ms of each second, less what fair tasks had of that second before;
+/// switches and sections in which the kernel does not preempt take 10 ms at most, even in a virtual
+/// machine (docs/measuring.md).
 pub(super) const LIMIT: Ns = Ns::from_ms(40);
 
 /// A wait of a real-time thread, and the CPU time of fair tasks in it.
@@ -90,7 +92,8 @@ impl Listener for Search<'_> {
     }
 }
 
-/// Returns the waits of the marked tasks within `window`. A wait that the window cuts is left out: its beginning or end is not known.
+/// Returns the waits of the marked tasks within `window`. A wait that the window cuts is left out:
+/// its beginning or end is not known.
 pub(super) fn waits(recording: &Recording, window: (Ns, Ns), waiting: &[bool]) -> Waits {
     let search = Search {
         tasks: &recording.header.tasks,
@@ -138,14 +141,16 @@ mod tests {
 
     /// Returns the waits of the tasks of this name.
     fn of(recording: &Recording, window: (Ns, Ns), comm: &str) -> Waits {
-        let waiting: Vec<bool> = recording.header.tasks.iter().map(|info| info.comm == comm).collect();
+        let waiting: Vec<bool> =
+            recording.header.tasks.iter().map(|info| info.comm == comm).collect();
         waits(recording, window, &waiting)
     }
 
     #[test]
     fn a_wait_is_laid_to_the_fair_tasks_that_ran_in_it() {
-        // The FIFO task loses the CPU at 10 to the batch job, which loses it to a stranger at 40; the FIFO task runs again at 64. A second
-        // real-time task then takes the CPU for 20 ms: that is no limit.
+        // The FIFO task loses the CPU at 10 to the batch job, which loses it to a stranger at 40;
+        // the FIFO task runs again at 64. A second real-time task then takes the CPU for 20 ms:
+        // that is no limit.
         let tasks = vec![
             task("redis", Policy::Fifo(1)),
             task("batch", Policy::Other),
@@ -181,14 +186,20 @@ mod tests {
             prev_state: PrevState::Sleeping,
             next: Some(TaskId(1)),
         };
-        let events =
-            vec![switch(0, 1, 0), event(1, sleep), event(2, wake), switch(60, 1, 0), switch(61, 0, 1)];
+        let events = vec![
+            switch(0, 1, 0),
+            event(1, sleep),
+            event(2, wake),
+            switch(60, 1, 0),
+            switch(61, 0, 1),
+        ];
         let found = of(&recording(tasks, events), ALL, "redis");
         assert_eq!(found, Waits { longest: Ns::from_ms(58), overtaken: Vec::new() });
     }
 
-    /// The BPF recorder calls the time in which the fair server holds a task back throttled, which is no run-queue latency. For the
-    /// task, and for the clients that wait for its answer, it is a wait.
+    /// The BPF recorder calls the time in which the fair server holds a task back throttled, which
+    /// is no run-queue latency. For the task, and for the clients that wait for its answer, it is a
+    /// wait.
     #[test]
     fn a_throttled_wait_is_a_wait() {
         let tasks = vec![task("redis", Policy::Fifo(1)), task("batch", Policy::Other)];

@@ -17,13 +17,21 @@ pub(super) struct RecordedWindow {
 
 impl RecordedWindow {
     /// Returns the window from `from` to `to` of a recording, recorded or simulated.
-    pub(super) fn new(recording: Recording, from: Ns, to: Ns) -> Result<RecordedWindow, ExperimentError> {
+    pub(super) fn new(
+        recording: Recording,
+        from: Ns,
+        to: Ns,
+    ) -> Result<RecordedWindow, ExperimentError> {
         Summary::check(&recording.header)?;
         let to = to.min(recording.duration);
         let from = from.min(to);
         let (tasks, cpus) = (recording.header.tasks.len(), recording.header.topology.cpus());
         let mut summary = Summary::new(tasks, cpus, from);
-        recording.events.iter().take_while(|event| event.at < to).for_each(|event| summary.event(event));
+        recording
+            .events
+            .iter()
+            .take_while(|event| event.at < to)
+            .for_each(|event| summary.event(event));
         summary.finish(to);
         Ok(RecordedWindow { recording, summary, window: (from, to) })
     }
@@ -36,7 +44,8 @@ impl RecordedWindow {
         sum
     }
 
-    /// Returns for each task whether it is a thread of a process, or of one that ended early and that the process created.
+    /// Returns for each task whether it is a thread of a process, or of one that ended early and
+    /// that the process created.
     fn threads(&self, pid: u32) -> Vec<bool> {
         threads_of(&self.recording.header.tasks, &self.recording.events, pid)
     }
@@ -50,12 +59,17 @@ impl RecordedWindow {
     pub(super) fn process(&self, pid: u32) -> TaskSummary {
         let of = self.threads(pid);
         let mut sum = TaskSummary::default();
-        self.summary.tasks.iter().zip(of).filter(|(_, of)| *of).for_each(|(task, _)| sum.merge(task));
+        self.summary
+            .tasks
+            .iter()
+            .zip(of)
+            .filter(|(_, of)| *of)
+            .for_each(|(task, _)| sum.merge(task));
         sum
     }
 
-    /// Returns what the threads got together that a process created in the recording, by the events alone: short-lived threads
-    /// end before the recorder can ask for their process.
+    /// Returns what the threads got together that a process created in the recording, by the events
+    /// alone: short-lived threads end before the recorder can ask for their process.
     pub(super) fn created_by(&self, pid: u32) -> TaskSummary {
         let tasks = &self.recording.header.tasks;
         let is_of = |parent: TaskId| tasks.get(parent.index()).is_some_and(|info| info.pid == pid);
@@ -87,7 +101,8 @@ impl RecordedWindow {
             if let Some((began, true)) = since {
                 foreign += event.at.min(to).saturating_sub(began.max(from));
             }
-            let is_own = |task: TaskId| tasks.get(task.index()).is_some_and(|info| own.contains(&info.pid));
+            let is_own =
+                |task: TaskId| tasks.get(task.index()).is_some_and(|info| own.contains(&info.pid));
             since = Some((event.at, next.is_some_and(|task| !is_own(task))));
         }
         self.share(foreign)
@@ -95,13 +110,15 @@ impl RecordedWindow {
 
     /// Returns the number of lost events.
     pub(super) fn lost(&self) -> u64 {
-        let count = |kind: &EventKind| if let EventKind::Lost { count } = kind { *count } else { 0 };
+        let count =
+            |kind: &EventKind| if let EventKind::Lost { count } = kind { *count } else { 0 };
         self.recording.events.iter().map(|event| count(&event.kind)).sum()
     }
 }
 
-/// Returns the length of a turn such that half of the CPU time was used in turns of that length or longer, in nanoseconds. The
-/// median would count the short pieces between two interruptions as turns of their own.
+/// Returns the length of a turn such that half of the CPU time was used in turns of that length or
+/// longer, in nanoseconds. The median would count the short pieces between two interruptions as
+/// turns of their own.
 pub(super) fn usual_turn(task: &TaskSummary) -> Option<f64> {
     let mut turns: Vec<(Ns, u64)> = task.run_length.buckets().collect();
     turns.sort_unstable();

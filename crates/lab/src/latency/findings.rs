@@ -1,5 +1,5 @@
-//! Four findings about cyclictest on standard and PREEMPT_RT kernels (docs/sources/experiments.md, section 2), checked against what was
-//! measured.
+//! Four findings about cyclictest on standard and PREEMPT_RT kernels (docs/sources/experiments.md,
+//! section 2), checked against what was measured.
 
 use super::load::Load;
 use super::matrix::{Cell, Matrix, System};
@@ -55,7 +55,10 @@ pub fn findings(matrix: &Matrix) -> Vec<Finding> {
     let cell = |system: Option<&System>, load, fifo| {
         let name = &system?.name;
         matrix.cells.iter().find(|cell| {
-            cell.system == *name && cell.load == load && cell.fifo() == fifo && !cell.rounds.is_empty()
+            cell.system == *name
+                && cell.load == load
+                && cell.fifo() == fifo
+                && !cell.rounds.is_empty()
         })
     };
     let of = |load, fifo| cell(standard, load, fifo).map(Cell::all);
@@ -89,7 +92,8 @@ fn other_idle(samples: Option<Samples>, disturbed: Option<f64>) -> Finding {
         _ if disturbed.is_some() => Truth::CannotTell,
         _ => Truth::DoesNot,
     };
-    let mut because = format!("{} on average, {} at worst of {}", Ns(mean), Ns(max), samples.count());
+    let mut because =
+        format!("{} on average, {} at worst of {}", Ns(mean), Ns(max), samples.count());
     if let Some(part) = disturbed {
         because += &format!("; but other programs had {:.0} % of the CPUs", part * 100.0);
     }
@@ -98,13 +102,19 @@ fn other_idle(samples: Option<Samples>, disturbed: Option<f64>) -> Finding {
 
 fn other_loaded(samples: Option<Samples>) -> Finding {
     let says = "SCHED_OTHER under load: tens to hundreds of milliseconds at worst";
-    let Some(samples) = samples else { return missing(says, "SCHED_OTHER, loaded, standard kernel") };
+    let Some(samples) = samples else {
+        return missing(says, "SCHED_OTHER, loaded, standard kernel");
+    };
     let truth = match samples.max() / MS {
         10.. => Truth::Holds,
         _ if samples.count() < LOOPS => Truth::CannotTell,
         _ => Truth::DoesNot,
     };
-    Finding { says, truth, because: format!("{} at worst of {}", Ns(samples.max()), samples.count()) }
+    Finding {
+        says,
+        truth,
+        because: format!("{} at worst of {}", Ns(samples.max()), samples.count()),
+    }
 }
 
 fn fifo(idle: Option<&Samples>, loaded: Option<&Samples>, virtual_machine: bool) -> Finding {
@@ -127,8 +137,7 @@ fn fifo(idle: Option<&Samples>, loaded: Option<&Samples>, virtual_machine: bool)
         because += &format!("; {LOOPS} expiries each are needed");
         Truth::CannotTell
     } else if virtual_machine {
-        because +=
-            "; in a virtual machine these contain the host's own delays, which cannot be told apart inside";
+        because += "; in a virtual machine these contain the host's own delays, which cannot be told apart inside";
         Truth::CannotTell
     } else {
         Truth::DoesNot
@@ -148,8 +157,9 @@ fn order(standard: [Option<&Samples>; 2], realtime: [Option<Samples>; 2]) -> Fin
         maximum(false, Load::Idle).0 as f64 / maximum(true, Load::Idle).0 as f64
     );
     let ([_, Some(old)], [_, Some(new)]) = (standard, &realtime) else {
-        let because =
-            format!("one kernel only (docs/guide/realtime.md says how to compare two); {published}");
+        let because = format!(
+            "one kernel only (docs/guide/realtime.md says how to compare two); {published}"
+        );
         return Finding { says, truth: Truth::CannotTell, because };
     };
     let times = old.max() as f64 / new.max().max(1) as f64;
@@ -161,7 +171,8 @@ fn order(standard: [Option<&Samples>; 2], realtime: [Option<Samples>; 2]) -> Fin
     } else {
         Truth::DoesNot
     };
-    let because = format!("under load {} to {}, {times:.1} times; {published}", Ns(old.max()), Ns(new.max()));
+    let because =
+        format!("under load {} to {}, {times:.1} times; {published}", Ns(old.max()), Ns(new.max()));
     Finding { says, truth, because }
 }
 
@@ -193,7 +204,10 @@ mod tests {
         assert_eq!(other_idle(Some(samples(30_000, 500, 9_602)), None).truth, Truth::DoesNot);
         assert_eq!(other_idle(Some(samples(30_000, 50, 200)), None).truth, Truth::DoesNot);
         assert_eq!(other_idle(Some(samples(3_000, 50, 200)), None).truth, Truth::CannotTell);
-        assert_eq!(other_idle(Some(samples(30_000, 500, 9_602)), Some(0.4)).truth, Truth::CannotTell);
+        assert_eq!(
+            other_idle(Some(samples(30_000, 500, 9_602)), Some(0.4)).truth,
+            Truth::CannotTell
+        );
         assert_eq!(other_loaded(Some(samples(30_000, 50, 900))).truth, Truth::DoesNot);
         let (good, bad) = (samples(30_000, 5, 400), samples(30_000, 5, 5_000));
         assert_eq!(fifo(Some(&good), Some(&bad), false).truth, Truth::DoesNot);

@@ -1,4 +1,5 @@
-//! `latency --matrix`: {idle, loaded} x {other, fifo:49}, measured in turns; and results of several systems in one table.
+//! `latency --matrix`: {idle, loaded} x {other, fifo:49}, measured in turns; and results of several
+//! systems in one table.
 
 use super::findings::{Finding, findings};
 use super::load::Load;
@@ -6,7 +7,9 @@ use super::merge::{Difference, differences};
 use super::published::{self, PublishedMaximum};
 use super::single::expiries;
 use schedlab_measure::stress::{GroupsRequest, StressError, Transport, Workers, run_groups};
-use schedlab_measure::{LatencyError, LatencyLine, LatencyReport, LatencyRequest, Samples, Wake, latency};
+use schedlab_measure::{
+    LatencyError, LatencyLine, LatencyReport, LatencyRequest, Samples, Wake, latency,
+};
 use schedlab_model::{CpuId, Ns, Policy};
 use schedlab_stats::{OrderInterval, median_interval, turns};
 use schemars::JsonSchema;
@@ -59,7 +62,8 @@ pub struct System {
     pub realtime: bool,
     /// Whether a hypervisor is below; `None`: the file does not say.
     pub virtual_machine: Option<bool>,
-    /// Whether the CPUs are emulated (QEMU without KVM): times in microseconds are the emulator's, not the kernel's.
+    /// Whether the CPUs are emulated (QEMU without KVM): times in microseconds are the emulator's,
+    /// not the kernel's.
     #[serde(default)]
     pub emulated: bool,
     /// The program that measured.
@@ -80,7 +84,8 @@ pub struct Round {
     pub missed: u64,
     /// The part of the CPUs' time that the hypervisor took, 0 … 1.
     pub steal: f64,
-    /// The part that other programs had, neither measuring threads nor schedlab's load, 0 … 1. `None`: not known.
+    /// The part that other programs had, neither measuring threads nor schedlab's load, 0 … 1.
+    /// `None`: not known.
     #[serde(default)]
     pub foreign: Option<f64>,
 }
@@ -114,7 +119,8 @@ pub struct Matrix {
     pub stopped: bool,
 }
 
-/// The JSON of `latency --matrix` and `latency merge`: a result, and what follows from it. Only the result is read again.
+/// The JSON of `latency --matrix` and `latency merge`: a result, and what follows from it. Only the
+/// result is read again.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct MatrixOutput<'a> {
     /// The result.
@@ -122,7 +128,8 @@ pub struct MatrixOutput<'a> {
     pub matrix: &'a Matrix,
     /// The values of each cell.
     pub rows: Vec<MatrixRow>,
-    /// Each cell of a further system against the same cell of the first system; by wakeups where one of them is cyclictest's.
+    /// Each cell of a further system against the same cell of the first system; by wakeups where
+    /// one of them is cyclictest's.
     pub differences: Vec<Difference>,
     /// Whether the four published findings hold; empty where no row states its load.
     pub findings: Vec<Finding>,
@@ -168,7 +175,8 @@ pub struct MatrixRow {
     pub p99_ns: OrderInterval,
     /// 99.9 % of all rounds together; `None`: too few samples.
     pub p999_ns: Option<u64>,
-    /// The two samples between which that lies with 95 %, by order statistics; `None` at an end: too few samples for one.
+    /// The two samples between which that lies with 95 %, by order statistics; `None` at an end:
+    /// too few samples for one.
     pub p999_interval_ns: [Option<u64>; 2],
     /// Largest of a round, over the rounds.
     pub max_ns: OrderInterval,
@@ -206,7 +214,8 @@ impl Cell {
         matches!(self.policy, Policy::Fifo(_) | Policy::Rr(_))
     }
 
-    /// Returns the part of the CPUs that other programs had during an idle row, when that was more than 5 % (chosen).
+    /// Returns the part of the CPUs that other programs had during an idle row, when that was more
+    /// than 5 % (chosen).
     pub fn disturbed(&self) -> Option<f64> {
         let known: Vec<f64> = self.rounds.iter().filter_map(|round| round.foreign).collect();
         let mean = known.iter().sum::<f64>() / known.len().max(1) as f64;
@@ -215,7 +224,8 @@ impl Cell {
 
     fn over_rounds(&self, value: impl Fn(&Samples) -> u64) -> OrderInterval {
         let values = self.rounds.iter().filter(|round| round.samples.count() > 0);
-        median_interval(values.map(|round| value(&round.samples) as f64).collect()).unwrap_or_default()
+        median_interval(values.map(|round| value(&round.samples) as f64).collect())
+            .unwrap_or_default()
     }
 }
 
@@ -244,7 +254,8 @@ impl Matrix {
                 p999_interval_ns: all.interval(0.999),
                 max_ns: cell.over_rounds(Samples::max),
                 worst_ns: all.max(),
-                published_max_ns: published::max(realtime, cell.load, cell.fifo()).filter(|_| comparable),
+                published_max_ns: published::max(realtime, cell.load, cell.fifo())
+                    .filter(|_| comparable),
             }
         };
         self.cells.iter().map(row).collect()
@@ -274,11 +285,16 @@ impl Matrix {
             let name = format!("{}, {}, {}", cell.system, cell.load.as_str(), cell.policy);
             let steal = cell.rounds.iter().map(|round| round.steal).fold(0.0, f64::max);
             if steal > 0.05 {
-                doubts
-                    .push(format!("{name}: {:.0} % of a round was stolen by the hypervisor", steal * 100.0));
+                doubts.push(format!(
+                    "{name}: {:.0} % of a round was stolen by the hypervisor",
+                    steal * 100.0
+                ));
             }
             if let Some(part) = cell.disturbed() {
-                doubts.push(format!("{name}: {:.0} % of the CPUs went to other programs", part * 100.0));
+                doubts.push(format!(
+                    "{name}: {:.0} % of the CPUs went to other programs",
+                    part * 100.0
+                ));
             }
             let missed: u64 = cell.rounds.iter().map(|round| round.missed).sum();
             if missed > 0 {
@@ -288,7 +304,8 @@ impl Matrix {
                 ));
             }
             if cell.rounds.len() < 5 {
-                doubts.push(format!("{name}: {} rounds; an interval wants five", cell.rounds.len()));
+                doubts
+                    .push(format!("{name}: {} rounds; an interval wants five", cell.rounds.len()));
             }
         }
         doubts
@@ -418,7 +435,8 @@ fn under_load(
     };
     let enough = AtomicBool::new(false);
     thread::scope(|scope| {
-        let load = scope.spawn(|| run_groups(&groups, &|| enough.load(Ordering::Relaxed) || stop()));
+        let load =
+            scope.spawn(|| run_groups(&groups, &|| enough.load(Ordering::Relaxed) || stop()));
         thread::sleep(SETTLE);
         let early = load.is_finished();
         let report = match early {
@@ -427,11 +445,13 @@ fn under_load(
         };
         let gone = report.is_some() && load.is_finished();
         enough.store(true, Ordering::Relaxed);
-        let ended =
-            load.join().unwrap_or_else(|_| Err(StressError::Request("its thread panicked".to_owned())));
+        let ended = load
+            .join()
+            .unwrap_or_else(|_| Err(StressError::Request("its thread panicked".to_owned())));
         thread::sleep(SETTLE / 4);
         ended?;
-        let ended_early = || MatrixError::Request("the load ended by itself: measure again".to_owned());
+        let ended_early =
+            || MatrixError::Request("the load ended by itself: measure again".to_owned());
         let report = report.ok_or_else(ended_early)??;
         if gone && !report.stopped { Err(ended_early()) } else { Ok(report) }
     })

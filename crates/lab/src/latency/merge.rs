@@ -1,5 +1,6 @@
-//! `latency merge`: results of several machines or kernels, side by side. Reads what `latency --json`, `latency --matrix
-//! --json` and `latency merge --json` write, and what `cyclictest --json` writes.
+//! `latency merge`: results of several machines or kernels, side by side. Reads what
+//! `latency --json`, `latency --matrix --json` and `latency merge --json` write, and what
+//! `cyclictest --json` writes.
 
 use super::load::Load;
 use super::matrix::{Cell, Matrix, Round, SCHEMA, System};
@@ -57,7 +58,8 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Returns whether the interval of the difference excludes 0 with a confidence above 90 % (five rounds or more).
+    /// Returns whether the interval of the difference excludes 0 with a confidence above 90 % (five
+    /// rounds or more).
     pub fn told(&self) -> bool {
         let of = &self.difference_ns;
         of.confidence > 0.9 && (of.low > 0.0 || of.high < 0.0)
@@ -67,7 +69,8 @@ impl Difference {
 /// Reads all `sources` into one result, in their order.
 ///
 /// # Errors
-/// A file that cannot be read or has no known format; one name for two kernels; one name for several systems of a file.
+/// A file that cannot be read or has no known format; one name for two kernels; one name for
+/// several systems of a file.
 pub fn merge(sources: &[ResultFile]) -> Result<Matrix, MergeError> {
     let mut whole = Matrix {
         schema: SCHEMA.to_owned(),
@@ -96,8 +99,9 @@ pub fn merge(sources: &[ResultFile]) -> Result<Matrix, MergeError> {
             }
         }
         for cell in one.cells {
-            let same =
-                |c: &&mut Cell| (&c.system, c.load, c.policy) == (&cell.system, cell.load, cell.policy);
+            let same = |c: &&mut Cell| {
+                (&c.system, c.load, c.policy) == (&cell.system, cell.load, cell.policy)
+            };
             match whole.cells.iter_mut().find(same) {
                 Some(known) => known.rounds.extend(cell.rounds),
                 None => whole.cells.push(cell),
@@ -110,29 +114,35 @@ pub fn merge(sources: &[ResultFile]) -> Result<Matrix, MergeError> {
 /// A rung: its name, and its value.
 type Rung = (&'static str, fn(&Samples) -> u64);
 
-/// Returns every row of every further system against the row of the first, where both have it. Where cyclictest measured one of
-/// them, both are counted by wakeups, as cyclictest does.
+/// Returns every row of every further system against the row of the first, where both have it.
+/// Where cyclictest measured one of them, both are counted by wakeups, as cyclictest does.
 pub fn differences(matrix: &Matrix) -> Vec<Difference> {
     let Some(base) = matrix.systems.first() else { return Vec::new() };
     let of_base = |cell: &Cell| {
-        matrix.cells.iter().find(|c| c.system == base.name && (c.load, c.policy) == (cell.load, cell.policy))
+        matrix
+            .cells
+            .iter()
+            .find(|c| c.system == base.name && (c.load, c.policy) == (cell.load, cell.policy))
     };
     let rungs: [Rung; 3] =
         [("p50", |s| s.quantile(0.5)), ("p99", |s| s.quantile(0.99)), ("max", Samples::max)];
     let mut found = Vec::new();
     for cell in matrix.cells.iter().filter(|cell| cell.system != base.name) {
         let Some(first) = of_base(cell) else { continue };
-        let by_cyclictest = [&base.name, &cell.system]
-            .into_iter()
-            .any(|name| matrix.system(name).is_some_and(|system| system.tool.starts_with("cyclictest")));
-        let counted =
-            |round| -> &Samples { if by_cyclictest { Round::by_wakeup(round) } else { &round.samples } };
+        let by_cyclictest = [&base.name, &cell.system].into_iter().any(|name| {
+            matrix.system(name).is_some_and(|system| system.tool.starts_with("cyclictest"))
+        });
+        let counted = |round| -> &Samples {
+            if by_cyclictest { Round::by_wakeup(round) } else { &round.samples }
+        };
         for (rung, value) in rungs {
             let pairs = cell.rounds.iter().zip(&first.rounds);
-            let pairs = pairs.map(|(own, other)| (value(counted(own)) as f64, value(counted(other)) as f64));
+            let pairs = pairs
+                .map(|(own, other)| (value(counted(own)) as f64, value(counted(other)) as f64));
             let pairs: Vec<(f64, f64)> = pairs.filter(|(_, other)| *other > 0.0).collect();
             let ratio = median_interval(pairs.iter().map(|(own, other)| own / other).collect());
-            let difference = median_interval(pairs.iter().map(|(own, other)| own - other).collect());
+            let difference =
+                median_interval(pairs.iter().map(|(own, other)| own - other).collect());
             let (Some(ratio), Some(difference_ns)) = (ratio, difference) else { continue };
             found.push(Difference {
                 system: cell.system.clone(),
@@ -160,12 +170,11 @@ fn rename(matrix: &mut Matrix, name: &str) -> Result<(), String> {
     Ok(())
 }
 
-const KINDS: &str =
-    "what `schedlab latency --json`, `schedlab latency --matrix --json` or `cyclictest --json=FILE` writes";
+const KINDS: &str = "what `schedlab latency --json`, `schedlab latency --matrix --json` or `cyclictest --json=FILE` writes";
 
 fn read(path: &Path) -> Result<Matrix, String> {
-    let text =
-        schedlab_files::read_to_string(path, MOST).map_err(|error| format!("{error}; give {KINDS}"))?;
+    let text = schedlab_files::read_to_string(path, MOST)
+        .map_err(|error| format!("{error}; give {KINDS}"))?;
     // The message is one line, whatever the file says.
     parse(&text).map_err(|error| shown(&error).into_owned())
 }
@@ -203,21 +212,33 @@ fn unknown(schema: &str) -> String {
 }
 
 fn matrix(value: Value) -> Result<Matrix, String> {
-    let matrix: Matrix = serde_json::from_value(value).map_err(|error| format!("damaged: {error}"))?;
+    let matrix: Matrix =
+        serde_json::from_value(value).map_err(|error| format!("damaged: {error}"))?;
     if let Some(cell) = matrix.cells.iter().find(|cell| matrix.system(&cell.system).is_none()) {
-        return Err(format!("damaged: a row is of '{}', which is none of its systems", cell.system));
+        return Err(format!(
+            "damaged: a row is of '{}', which is none of its systems",
+            cell.system
+        ));
     }
     Ok(matrix)
 }
 
 fn one_row(system: System, policy: Policy, round: Round, stopped: bool) -> Matrix {
-    let cell = Cell { system: system.name.clone(), load: Load::Unstated, policy, rounds: vec![round] };
-    Matrix { schema: SCHEMA.to_owned(), request: None, systems: vec![system], cells: vec![cell], stopped }
+    let cell =
+        Cell { system: system.name.clone(), load: Load::Unstated, policy, rounds: vec![round] };
+    Matrix {
+        schema: SCHEMA.to_owned(),
+        request: None,
+        systems: vec![system],
+        cells: vec![cell],
+        stopped,
+    }
 }
 
 fn single(value: Value) -> Result<Matrix, String> {
     let kernel = value.get("kernel").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let report: LatencyReport = serde_json::from_value(value).map_err(|error| format!("damaged: {error}"))?;
+    let report: LatencyReport =
+        serde_json::from_value(value).map_err(|error| format!("damaged: {error}"))?;
     let name = kernel.split_whitespace().next().unwrap_or("unknown").to_owned();
     let realtime = is_realtime(&kernel);
     let system = System {
@@ -235,18 +256,22 @@ fn cyclictest(value: &Value) -> Result<Matrix, String> {
     let text = |path: &str| value.pointer(path).and_then(Value::as_str).unwrap_or_default();
     let command = text("/cmdline:");
     let kernel = format!("{} {}", text("/sysinfo/release"), text("/sysinfo/version"));
-    let unit = if value.get("resolution_in_ns").and_then(Value::as_u64) == Some(1) { 1 } else { 1000 };
+    let unit =
+        if value.get("resolution_in_ns").and_then(Value::as_u64) == Some(1) { 1 } else { 1000 };
     let mut samples = Samples::default();
-    let threads = value.get("thread").and_then(Value::as_object).ok_or("damaged: `thread` is no object")?;
+    let threads =
+        value.get("thread").and_then(Value::as_object).ok_or("damaged: `thread` is no object")?;
     for (number, thread) in threads {
         let damaged = |what: &str| format!("damaged: thread {number}: {what}");
         let get = |key: &str| thread.get(key).and_then(Value::as_u64);
         let histogram = thread.get("histogram").and_then(Value::as_object);
-        let histogram = histogram.ok_or_else(|| damaged("no histogram; give cyclictest -h 10000 or more"))?;
+        let histogram =
+            histogram.ok_or_else(|| damaged("no histogram; give cyclictest -h 10000 or more"))?;
         let mut buckets = BTreeMap::new();
         for (time, count) in histogram {
             let time: u64 = time.parse().map_err(|_| damaged("a time that is no number"))?;
-            buckets.insert(time, count.as_u64().ok_or_else(|| damaged("a count that is no number"))?);
+            buckets
+                .insert(time, count.as_u64().ok_or_else(|| damaged("a count that is no number"))?);
         }
         let cycles = get("cycles").ok_or_else(|| damaged("no `cycles`"))?;
         let inside = buckets.values().fold(0u64, |sum, count| sum.saturating_add(*count));
@@ -261,12 +286,19 @@ fn cyclictest(value: &Value) -> Result<Matrix, String> {
             samples.add_many(time.saturating_mul(unit).saturating_add(unit / 2), *count)
         });
     }
-    let realtime =
-        value.pointer("/sysinfo/realtime").and_then(Value::as_u64) == Some(1) || is_realtime(&kernel);
+    let realtime = value.pointer("/sysinfo/realtime").and_then(Value::as_u64) == Some(1)
+        || is_realtime(&kernel);
     let name = text("/sysinfo/release").to_owned();
     let tool = format!("cyclictest {}", text("/rt_test_version:"));
     let system = System { name, kernel, realtime, virtual_machine: None, emulated: false, tool };
-    let round = Round { elapsed: Ns::ZERO, samples, uncorrected: None, missed: 0, steal: 0.0, foreign: None };
+    let round = Round {
+        elapsed: Ns::ZERO,
+        samples,
+        uncorrected: None,
+        missed: 0,
+        steal: 0.0,
+        foreign: None,
+    };
     Ok(one_row(system, policy(command)?, round, false))
 }
 
@@ -276,7 +308,8 @@ fn policy(command: &str) -> Result<Policy, String> {
     let value = |short: &str, long: &str| {
         words.iter().enumerate().find_map(|(index, word)| {
             let behind = word.strip_prefix(long).map(|rest| rest.trim_start_matches('='));
-            let behind = behind.or_else(|| word.strip_prefix(short).filter(|_| !word.starts_with("--")))?;
+            let behind =
+                behind.or_else(|| word.strip_prefix(short).filter(|_| !word.starts_with("--")))?;
             if behind.is_empty() { words.get(index + 1).copied() } else { Some(behind) }
         })
     };
@@ -291,7 +324,8 @@ fn policy(command: &str) -> Result<Policy, String> {
         "fifo" | "rr" => format!("{name}:{}", priority.unwrap_or("1")),
         other => other.to_owned(),
     };
-    text.parse().map_err(|error| format!("its command `{command}` has no policy that is known: {error}"))
+    text.parse()
+        .map_err(|error| format!("its command `{command}` has no policy that is known: {error}"))
 }
 
 #[cfg(test)]

@@ -14,7 +14,8 @@ use schedlab_study::view::spaced;
 /// Returns the page of a result.
 pub fn of_matrix(matrix: &Matrix, origin: &Origin) -> Page {
     let several = matrix.systems.len() > 1;
-    let mut page = Page::new(if several { "Wakeup latency, side by side" } else { "Wakeup latency" });
+    let mut page =
+        Page::new(if several { "Wakeup latency, side by side" } else { "Wakeup latency" });
     let names: Vec<&str> = matrix.systems.iter().map(|system| system.name.as_str()).collect();
     page.subtitle(names.join(" · "));
     let (outcome, certainty) = verdict(matrix);
@@ -55,8 +56,8 @@ fn verdict(matrix: &Matrix) -> (String, String) {
     (summary(matrix), certainty)
 }
 
-/// Returns what the table says, in sentences: of the first system, then of the published findings; where no row says what ran
-/// beside it, of the differences between the systems.
+/// Returns what the table says, in sentences: of the first system, then of the published findings;
+/// where no row says what ran beside it, of the differences between the systems.
 pub fn summary(matrix: &Matrix) -> String {
     let found = findings(matrix);
     if found.is_empty() {
@@ -71,7 +72,11 @@ pub fn summary(matrix: &Matrix) -> String {
     let mut sentences: Vec<String> =
         [fifo_sentence(&rows), other_sentence(&rows)].into_iter().flatten().collect();
     let count = |truth| found.iter().filter(|finding| finding.truth == truth).count();
-    sentences.push(findings_sentence(count(Truth::Holds), count(Truth::DoesNot), count(Truth::CannotTell)));
+    sentences.push(findings_sentence(
+        count(Truth::Holds),
+        count(Truth::DoesNot),
+        count(Truth::CannotTell),
+    ));
     sentences.join(" ")
 }
 
@@ -80,7 +85,11 @@ fn fifo_sentence(rows: &[MatrixRow]) -> Option<String> {
     let fifo = |row: &&MatrixRow| matches!(row.policy, Policy::Fifo(_)) && row.count > 0;
     let worst = rows.iter().filter(fifo).map(|row| row.p99_ns.median).reduce(f64::max)?;
     let loads: Vec<&str> = rows.iter().filter(fifo).map(|row| row.load.as_str()).collect();
-    Some(format!("SCHED_FIFO wakes within {} in 99 of 100 cases, {}.", Ns(worst as u64), loads.join(" or ")))
+    Some(format!(
+        "SCHED_FIFO wakes within {} in 99 of 100 cases, {}.",
+        Ns(worst as u64),
+        loads.join(" or ")
+    ))
 }
 
 /// `SCHED_OTHER is up to 61ms late, loaded.`
@@ -109,13 +118,15 @@ fn time(ns: f64) -> String {
 }
 
 fn estimate(of: &OrderInterval) -> Cell {
-    Cell::number(time(of.median), of.median).note(format!("{} … {}", time(of.low), time(of.high)), Tone::Dim)
+    Cell::number(time(of.median), of.median)
+        .note(format!("{} … {}", time(of.low), time(of.high)), Tone::Dim)
 }
 
 /// Rows in the order of the table: by load, then policy, then system.
 fn ordered(matrix: &Matrix) -> Vec<MatrixRow> {
     let mut rows = matrix.rows();
-    let place = |row: &MatrixRow| matrix.systems.iter().position(|system| system.name == row.system);
+    let place =
+        |row: &MatrixRow| matrix.systems.iter().position(|system| system.name == row.system);
     rows.sort_by_key(|row| {
         (row.load, row.policy.to_string().starts_with("fifo"), row.policy.to_string(), place(row))
     });
@@ -148,19 +159,22 @@ fn table(matrix: &Matrix) -> Section {
             estimate(&row.p50_ns),
             estimate(&row.p99_ns),
             row.p999_ns.map_or_else(dash, |ns| {
-                let [low, high] =
-                    row.p999_interval_ns.map(|end| end.map_or("?".to_owned(), |ns| time(ns as f64)));
+                let [low, high] = row
+                    .p999_interval_ns
+                    .map(|end| end.map_or("?".to_owned(), |ns| time(ns as f64)));
                 Cell::number(time(ns as f64), ns as f64).note(format!("{low} … {high}"), Tone::Dim)
             }),
             estimate(&row.max_ns),
             Cell::number(time(row.worst_ns as f64), row.worst_ns as f64),
-            row.published_max_ns.map_or_else(dash, |ns| Cell::number(time(ns.0 as f64), ns.0 as f64)),
+            row.published_max_ns
+                .map_or_else(dash, |ns| Cell::number(time(ns.0 as f64), ns.0 as f64)),
             estimate(&row.mean_ns),
             Cell::number(row.count.to_string(), row.count as f64),
         ]);
         cells
     };
-    let numbers = ["p50", "p99", "p99.9", "max of a round", "max of all", "published", "mean", "samples"];
+    let numbers =
+        ["p50", "p99", "p99.9", "max of a round", "max of all", "published", "mean", "samples"];
     section.push(Table {
         caption: format!(
             "Medians over the rounds; below each the interval that holds the true median with {:.0} % or more. p99.9 is of all rounds \
@@ -194,7 +208,8 @@ fn published_table() -> Table {
         ]
     };
     Table {
-        caption: "Two CPUs, cyclictest at 1000 and 1500 µs, 30 000 loops; the load is hackbench".to_owned(),
+        caption: "Two CPUs, cyclictest at 1000 and 1500 µs, 30 000 loops; the load is hackbench"
+            .to_owned(),
         columns: ["kernel", "load", "policy"]
             .map(Column::text)
             .into_iter()
@@ -226,8 +241,10 @@ fn side_by_side(matrix: &Matrix) -> Section {
             Cell::text(one.rung),
             Cell::number(format!("{:.3}", ratio.median), ratio.median)
                 .note(format!("{:.3} … {:.3}", ratio.low, ratio.high), Tone::Dim),
-            Cell::number(signed(difference.median), difference.median)
-                .note(format!("{} … {}", signed(difference.low), signed(difference.high)), Tone::Dim),
+            Cell::number(signed(difference.median), difference.median).note(
+                format!("{} … {}", signed(difference.low), signed(difference.high)),
+                Tone::Dim,
+            ),
             Cell::text("").note(word, tone),
         ]
     };
@@ -286,7 +303,8 @@ fn distributions(matrix: &Matrix) -> Section {
             true => format!("{} · {}", cell.policy, cell.system),
             false => cell.policy.to_string(),
         };
-        let buckets: Vec<(Ns, u64)> = cell.all().buckets().into_iter().map(|(ns, n)| (Ns(ns), n)).collect();
+        let buckets: Vec<(Ns, u64)> =
+            cell.all().buckets().into_iter().map(|(ns, n)| (Ns(ns), n)).collect();
         Curve::of_buckets(&name, style(matrix, cell), &buckets)
     };
     let measure = |load: Load| Measure {
@@ -295,7 +313,8 @@ fn distributions(matrix: &Matrix) -> Section {
         curves: matrix.cells.iter().filter(|cell| cell.load == load).filter_map(curve).collect(),
     };
     let measures = [Load::Idle, Load::Loaded, Load::Unstated].map(measure);
-    let measures: Vec<Measure> = measures.into_iter().filter(|measure| !measure.curves.is_empty()).collect();
+    let measures: Vec<Measure> =
+        measures.into_iter().filter(|measure| !measure.curves.is_empty()).collect();
     if !measures.is_empty() {
         section.push(Cdf { title: "Wakeup latency".to_owned(), measures });
     }
@@ -340,13 +359,15 @@ fn provenance(matrix: &Matrix, origin: &Origin) -> Section {
         );
         facts.add(
             "timer slack",
-            request.slack.map_or("as inherited, usually 50 µs".to_owned(), |slack| slack.to_string()),
+            request
+                .slack
+                .map_or("as inherited, usually 50 µs".to_owned(), |slack| slack.to_string()),
         );
         facts.add(
             "idle states",
-            request
-                .dma_latency_us
-                .map_or("as they are".to_owned(), |us| format!("/dev/cpu_dma_latency held at {us} µs")),
+            request.dma_latency_us.map_or("as they are".to_owned(), |us| {
+                format!("/dev/cpu_dma_latency held at {us} µs")
+            }),
         );
     }
     facts.add(

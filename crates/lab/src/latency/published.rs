@@ -1,9 +1,10 @@
 //! Published maxima of cyclictest on a standard and a PREEMPT_RT kernel.
 //!
-//! Linux 4.19 of Debian with CONFIG_PREEMPT_VOLUNTARY beside 4.19 with PREEMPT_RT, on one machine with two CPUs; two threads at
-//! intervals of 1000 and 1500 us, 30,000 loops, policy other or FIFO at priority 49; idle, and beside hackbench. The table with its
-//! conditions is in docs/sources/experiments.md, section 2. Another machine has other microseconds: only magnitudes can be
-//! compared.
+//! Linux 4.19 of Debian with CONFIG_PREEMPT_VOLUNTARY beside 4.19 with PREEMPT_RT, on one machine
+//! with two CPUs; two threads at intervals of 1000 and 1500 us, 30,000 loops, policy other or FIFO
+//! at priority 49; idle, and beside hackbench. The table with its conditions is in
+//! docs/sources/experiments.md, section 2. Another machine has other microseconds: only magnitudes
+//! can be compared.
 
 use super::load::Load;
 use schedlab_model::Ns;

@@ -1,7 +1,10 @@
-//! One measurement and what it means: the ladder with the samples that its rungs need, a verdict in words, gates.
+//! One measurement and what it means: the ladder with the samples that its rungs need, a verdict in
+//! words, gates.
 
 use schedlab_host::marks::Tracer;
-use schedlab_measure::{Budget, LatencyError, LatencyLine, LatencyReport, LatencyRequest, Samples, latency};
+use schedlab_measure::{
+    Budget, LatencyError, LatencyLine, LatencyReport, LatencyRequest, Samples, latency,
+};
 use schedlab_model::{CpuId, Ns};
 use schedlab_study::gate::{Bound, Evidence, Gate, GateError, GateOutcome};
 use schedlab_study::metric::{Metric, Stat};
@@ -21,7 +24,8 @@ const DISTURBED: f64 = 0.05;
 /// Shortest run for which counters that move by clock ticks of 10 ms say something.
 const TICKS_COUNT_FROM: Ns = Ns::from_ms(200);
 
-/// The result of `schedlab latency`: wakeup latencies of measuring threads, and what they mean. Times are nanoseconds.
+/// The result of `schedlab latency`: wakeup latencies of measuring threads, and what they mean.
+/// Times are nanoseconds.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct LatencyResult {
     /// Always [`SCHEMA`].
@@ -40,12 +44,13 @@ pub struct LatencyResult {
     pub doubts: Vec<String>,
     /// The outcome of the conditions.
     pub gates: Vec<Judged>,
-    /// Where the time of the wakeup that ended the run went; `None`: no wakeup ended it, or nothing can be recorded here (`doubts` says
-    /// why).
+    /// Where the time of the wakeup that ended the run went; `None`: no wakeup ended it, or nothing
+    /// can be recorded here (`doubts` says why).
     pub blame: Option<Budget>,
 }
 
-/// Length of the ring of `--break`, nanoseconds. Of a wakeup that is later than this a part is unknown.
+/// Length of the ring of `--break`, nanoseconds. Of a wakeup that is later than this a part is
+/// unknown.
 const RING_NS: u64 = 5_000_000_000;
 
 /// A measurement, and the causes of the late wakeup that ended it.
@@ -57,8 +62,8 @@ pub struct Measured {
     pub blame: Option<Result<Budget, String>>,
 }
 
-/// Measures as [`latency`](schedlab_measure::latency) does; when the request has a `break_above`, interrupts, softirqs and
-/// switches of all CPUs are recorded meanwhile in a ring.
+/// Measures as [`latency`](schedlab_measure::latency) does; when the request has a `break_above`,
+/// interrupts, softirqs and switches of all CPUs are recorded meanwhile in a ring.
 ///
 /// # Errors
 /// As for [`latency`](schedlab_measure::latency). That nothing can be recorded is no error.
@@ -80,8 +85,9 @@ pub fn measure(
     };
     let report = latency(request, &mut both, stop)?;
     let rt_runtime = schedlab_host::rt_runtime();
-    let budget =
-        |tracer: Tracer, broke| Budget::of(broke, request.policy, report.slack, rt_runtime, &tracer.finish());
+    let budget = |tracer: Tracer, broke| {
+        Budget::of(broke, request.policy, report.slack, rt_runtime, &tracer.finish())
+    };
     let blame = report.broke.as_ref().map(|broke| tracer.map(|tracer| budget(tracer, broke)));
     Ok(Measured { report, blame })
 }
@@ -99,7 +105,8 @@ pub struct Row {
     pub mean_ns: u64,
     /// p50, p90, p99, p99.9 and p99.99; `None`: fewer than ten samples lie beyond.
     pub rungs_ns: Vec<Option<u64>>,
-    /// Between which samples each of them lies with 95 %, by order statistics; `None` at an end: the samples are too few for one.
+    /// Between which samples each of them lies with 95 %, by order statistics; `None` at an end:
+    /// the samples are too few for one.
     pub intervals_ns: Vec<[Option<u64>; 2]>,
     /// Largest.
     pub max_ns: u64,
@@ -122,8 +129,9 @@ pub struct Judged {
 
 impl Row {
     fn from_samples(name: String, samples: &Samples) -> Row {
-        let rung =
-            |&(_, q): &(&str, f64)| (samples.count() >= Samples::needed(q)).then(|| samples.quantile(q));
+        let rung = |&(_, q): &(&str, f64)| {
+            (samples.count() >= Samples::needed(q)).then(|| samples.quantile(q))
+        };
         Row {
             name,
             count: samples.count(),
@@ -144,13 +152,15 @@ pub fn gates(texts: &[String]) -> Result<Vec<Gate>, String> {
     let gate = |text: &String| {
         let odd = |error: GateError| {
             let what = error.what();
-            format!("'{text}': {what}; write METRIC OP TIME, such as 'p99.9 > 200us' or 'cpu1 max >= 1ms'")
+            format!(
+                "'{text}': {what}; write METRIC OP TIME, such as 'p99.9 > 200us' or 'cpu1 max >= 1ms'"
+            )
         };
         let gate = Gate::parse_with(text, Some("latency")).map_err(odd)?;
         match (gate.metric, gate.bound) {
-            (Metric::Latency(Stat::Mode), _) => {
-                Err(format!("'{text}': the most frequent value is not measured; take p50, p99.9 or max"))
-            }
+            (Metric::Latency(Stat::Mode), _) => Err(format!(
+                "'{text}': the most frequent value is not measured; take p50, p99.9 or max"
+            )),
             (Metric::Latency(_), Bound::Value(_)) => Ok(gate),
             (Metric::Latency(_), _) => Err(format!(
                 "'{text}': there is nothing before to compare with; write a time, as in 'p99.9 > 200us'"
@@ -172,7 +182,9 @@ pub fn check_subjects(gates: &[Gate], cpus: &[CpuId]) -> Result<(), String> {
     let covers = |gate: &Gate| gate.subject.is_none() || names.iter().any(|name| gate.covers(name));
     match gates.iter().find(|gate| !covers(gate)) {
         None => Ok(()),
-        Some(gate) => Err(format!("'{gate}': there is no such thread; there are {}", names.join(", "))),
+        Some(gate) => {
+            Err(format!("'{gate}': there is no such thread; there are {}", names.join(", ")))
+        }
     }
 }
 
@@ -184,7 +196,8 @@ pub fn judge(measured: Measured, gates: &[Gate]) -> LatencyResult {
         report.threads.iter().map(|thread| (thread.cpu.to_string(), &thread.latency)).collect();
     named.push(("all".to_owned(), &all));
     let judged = gates.iter().flat_map(|gate| judged(gate, &named)).collect();
-    let rows = named.iter().map(|(name, samples)| Row::from_samples(name.clone(), samples)).collect();
+    let rows =
+        named.iter().map(|(name, samples)| Row::from_samples(name.clone(), samples)).collect();
     let (mut verdict, mut doubts) = (verdict(&report, &all), doubts(&report, &all));
     let blame = match blame {
         None => None,
@@ -199,12 +212,22 @@ pub fn judge(measured: Measured, gates: &[Gate]) -> LatencyResult {
             None
         }
     };
-    LatencyResult { schema: SCHEMA, kernel: kernel(), rows, verdict, doubts, gates: judged, report, blame }
+    LatencyResult {
+        schema: SCHEMA,
+        kernel: kernel(),
+        rows,
+        verdict,
+        doubts,
+        gates: judged,
+        report,
+        blame,
+    }
 }
 
 /// Returns release and version of the running kernel, as `uname -rv`.
 pub fn kernel() -> String {
-    let read = |name| std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
+    let read =
+        |name| std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
     format!("{} {}", read("osrelease").trim(), read("version").trim())
 }
 
@@ -260,7 +283,8 @@ fn verdict(report: &LatencyReport, all: &Samples) -> Vec<String> {
     let Some(worst) = worst.filter(|_| all.count() > 0) else {
         return vec!["Nothing was measured: it ended before the first expiry.".to_owned()];
     };
-    let highest = RUNGS.iter().rev().find(|(_, q)| all.count() >= Samples::needed(*q)).unwrap_or(&RUNGS[0]);
+    let highest =
+        RUNGS.iter().rev().find(|(_, q)| all.count() >= Samples::needed(*q)).unwrap_or(&RUNGS[0]);
     let most = match highest.1 > 0.5 {
         true => format!("{} of them at most {}; ", highest.0, Ns(all.quantile(highest.1))),
         false => String::new(),
@@ -338,9 +362,10 @@ fn doubts(report: &LatencyReport, all: &Samples) -> Vec<String> {
     }
     let time = report.elapsed.0.max(1) as f64;
     for cpu in &report.cpus {
-        for (what, ns) in
-            [("was stolen by the hypervisor", cpu.steal_ns), ("went to other programs", cpu.foreign_ns)]
-        {
+        for (what, ns) in [
+            ("was stolen by the hypervisor", cpu.steal_ns),
+            ("went to other programs", cpu.foreign_ns),
+        ] {
             let part = ns as f64 / time;
             if part > DISTURBED && report.elapsed >= TICKS_COUNT_FROM {
                 doubts.push(format!("{:.0} % of CPU {} {what}", part.min(1.0) * 100.0, cpu.cpu));
@@ -349,7 +374,10 @@ fn doubts(report: &LatencyReport, all: &Samples) -> Vec<String> {
     }
     let highest = RUNGS.iter().find(|(_, q)| all.count() < Samples::needed(*q));
     if let Some((name, q)) = highest {
-        doubts.push(format!("{name} needs {} samples and is left out: measure longer", Samples::needed(*q)));
+        doubts.push(format!(
+            "{name} needs {} samples and is left out: measure longer",
+            Samples::needed(*q)
+        ));
     }
     doubts
 }

@@ -2,9 +2,12 @@
 
 use super::{replaces, stop_conditions::Caught};
 use schedlab_files::{FileId, NewFile};
-use schedlab_model::{EventKind, EventSink, Fact, Ns, ObjectId, ObjectInfo, ObjectKind, SchedEvent, TaskId};
+use schedlab_model::{
+    EventKind, EventSink, Fact, Ns, ObjectId, ObjectInfo, ObjectKind, SchedEvent, TaskId,
+};
 use schedlab_trace::{
-    CpuTime, GroupInfo, Header, Packed, PackedFacts, TaskInfo, TraceError, Writer, renumber, renumber_fact,
+    CpuTime, GroupInfo, Header, Packed, PackedFacts, TaskInfo, TraceError, Writer, renumber,
+    renumber_fact,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::io::BufWriter;
@@ -13,7 +16,8 @@ use std::path::Path;
 /// Events that are packed together, at most.
 const PACK: usize = 16 * 1024;
 
-/// Memory for the packed events, in bytes. What does not fit is dropped from the oldest end, and the result says so.
+/// Memory for the packed events, in bytes. What does not fit is dropped from the oldest end, and
+/// the result says so.
 pub(super) const MEMORY: usize = 256 << 20;
 
 /// A task, and when it ended.
@@ -103,8 +107,11 @@ impl FlightRecorder {
 
     /// Packs the pending events and drops those that are too old.
     pub(super) fn pack(&mut self) -> Result<(), TraceError> {
-        let now =
-            self.pending.last().map(|event| event.at).max(self.pending_facts.last().map(|fact| fact.at));
+        let now = self
+            .pending
+            .last()
+            .map(|event| event.at)
+            .max(self.pending_facts.last().map(|fact| fact.at));
         if let Some(pack) = Packed::pack(&self.pending)? {
             self.bytes += pack.bytes();
             self.packs.push_back(pack);
@@ -120,13 +127,17 @@ impl FlightRecorder {
         let begin = self.packs.front().map_or(now, Packed::first);
         let begin = self.fact_packs.front().map_or(begin, |pack| pack.first().min(begin));
         self.objects.retain(|_, known| known.at >= begin);
-        // A task that ended before the oldest event is named by none of them; its last switch follows its end.
+        // A task that ended before the oldest event is named by none of them; its last switch
+        // follows its end.
         let margin = Ns::from_ms(1000);
-        self.tasks.retain(|_, known| known.ended.is_none_or(|ended| ended.saturating_add(margin) >= begin));
+        self.tasks.retain(|_, known| {
+            known.ended.is_none_or(|ended| ended.saturating_add(margin) >= begin)
+        });
         Ok(())
     }
 
-    /// Drops the oldest pack when it is too old, or too much for the memory. Returns whether it did.
+    /// Drops the oldest pack when it is too old, or too much for the memory. Returns whether it
+    /// did.
     fn drop_oldest(&mut self, oldest: Ns) -> bool {
         let (events, facts) =
             (self.packs.front().map(Packed::last), self.fact_packs.front().map(PackedFacts::last));
@@ -149,7 +160,8 @@ impl FlightRecorder {
         true
     }
 
-    /// Writes the facts that are kept into a file whose time 0 is `begin`; tasks have the numbers that its events gave them.
+    /// Writes the facts that are kept into a file whose time 0 is `begin`; tasks have the numbers
+    /// that its events gave them.
     fn write_facts<W: std::io::Write>(
         &self,
         writer: &mut Writer<W>,
@@ -203,9 +215,9 @@ impl FlightRecorder {
         ObjectInfo { peer: None, ..info }
     }
 
-    /// Writes the events and facts that are kept: times begin with the oldest event within `keep`, tasks are numbered anew, and the time
-    /// of `caught` moves with them. Returns what is in the file, and whether memory was short. When it fails, all is kept, to be
-    /// written elsewhere.
+    /// Writes the events and facts that are kept: times begin with the oldest event within `keep`,
+    /// tasks are numbered anew, and the time of `caught` moves with them. Returns what is in the
+    /// file, and whether memory was short. When it fails, all is kept, to be written elsewhere.
     pub(super) fn write(
         &mut self,
         place: &Place<'_>,
@@ -308,11 +320,14 @@ mod tests {
             let at = u64::from(id) * 100;
             flight.event(&switch(at, id.saturating_sub(1), id)).unwrap();
             let exit = EventKind::Exit { task: TaskId(id) };
-            flight.event(&SchedEvent { at: Ns::from_us(at + 50), cpu: CpuId(0), kind: exit }).unwrap();
+            flight
+                .event(&SchedEvent { at: Ns::from_us(at + 50), cpu: CpuId(0), kind: exit })
+                .unwrap();
         }
         assert!(flight.tasks.len() < 40_000, "{} tasks", flight.tasks.len());
         assert!(flight.bytes() < 400_000, "{} bytes", flight.bytes());
-        let path = schedlab_testing::temp_dir().join(format!("schedlab-flight-{}.slt", std::process::id()));
+        let path = schedlab_testing::temp_dir()
+            .join(format!("schedlab-flight-{}.slt", std::process::id()));
         let end = Ns::from_us(20_000_000);
         let mut caught = Caught {
             condition: super::super::stop_conditions::StopCondition {
@@ -326,7 +341,13 @@ mod tests {
         };
         let header = Header { clock_start_ns: 7, ..Header::default() };
         let written = flight
-            .write(&Place { path: &path, fresh: true }, &header, end, CpuTime::default(), Some(&mut caught))
+            .write(
+                &Place { path: &path, fresh: true },
+                &header,
+                end,
+                CpuTime::default(),
+                Some(&mut caught),
+            )
             .unwrap();
         let recording = Recording::open(&path).unwrap();
         assert!(recording.repairs.is_clean(), "{}", recording.repairs);
@@ -351,7 +372,8 @@ mod tests {
             flight.task(TaskId(id % 4), TaskInfo::unknown(id % 4 + 1, 1, "t"));
             // A connection of two directions for each message.
             for (object, peer) in [(2 * id, 2 * id + 1), (2 * id + 1, 2 * id)] {
-                let info = ObjectInfo { peer: Some(ObjectId(peer)), ..ObjectInfo::of(ObjectKind::Tcp) };
+                let info =
+                    ObjectInfo { peer: Some(ObjectId(peer)), ..ObjectInfo::of(ObjectKind::Tcp) };
                 flight.object(ObjectId(object), info);
             }
             flight.event(&switch(u64::from(id) * 100, id % 4, (id + 1) % 4)).unwrap();
@@ -364,8 +386,8 @@ mod tests {
             fact(3, FactKind::Sleep { until, outcome: schedlab_model::Outcome::Done });
         }
         assert!(flight.objects.len() < 60_000, "{} objects", flight.objects.len());
-        let path =
-            schedlab_testing::temp_dir().join(format!("schedlab-flight-facts-{}.slt", std::process::id()));
+        let path = schedlab_testing::temp_dir()
+            .join(format!("schedlab-flight-facts-{}.slt", std::process::id()));
         let end = Ns::from_us(4_000_000);
         let place = Place { path: &path, fresh: true };
         flight.write(&place, &Header::default(), end, CpuTime::default(), None).unwrap();
@@ -377,7 +399,9 @@ mod tests {
         let FactKind::Send(first) = facts.list[0].kind else { panic!("{:?}", facts.list[0]) };
         assert_eq!((facts.list[0].at, first.bytes), (Ns::ZERO, 30_000));
         assert_eq!(facts.object(first.object).peer, Some(ObjectId(1)));
-        let FactKind::Sleep { until, .. } = facts.list[5].kind else { panic!("{:?}", facts.list[5]) };
+        let FactKind::Sleep { until, .. } = facts.list[5].kind else {
+            panic!("{:?}", facts.list[5])
+        };
         assert_eq!(until, Limit::At(Ns(100_007)));
     }
 

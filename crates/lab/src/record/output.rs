@@ -40,7 +40,8 @@ pub struct RecordOutput {
     pub cost_ns_per_switch: Option<u64>,
     /// Time that a hypervisor took away, all CPUs together.
     pub stolen_ns: u64,
-    /// Time in which the CPUs were neither idle nor stolen, all together (`/proc/stat`, grain 10 ms a CPU).
+    /// Time in which the CPUs were neither idle nor stolen, all together (`/proc/stat`, grain 10 ms
+    /// a CPU).
     pub busy_ns: u64,
     /// Whether it ended because the file had the size that `--max-size` allows.
     pub full: bool,

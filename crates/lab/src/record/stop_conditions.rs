@@ -1,7 +1,8 @@
 //! `--until 'redis-server wait > 10ms'`: the conditions at which a recording stops.
 //!
-//! `[TASK] wait|run|block > TIME`, several joined by `or`. A stretch that still goes on counts as soon as it is longer than the
-//! limit; the recorder then goes on until the stretch ends (at most a second), so that its whole length is in the recording.
+//! `[TASK] wait|run|block > TIME`, several joined by `or`. A stretch that still goes on counts as
+//! soon as it is longer than the limit; the recorder then goes on until the stretch ends (at most a
+//! second), so that its whole length is in the recording.
 
 use schedlab_model::text::glob;
 use schedlab_model::{CpuId, EventKind, Ns, SchedEvent, TaskId};
@@ -96,15 +97,17 @@ impl Word {
     }
 }
 
-/// Splits a condition at blanks and at `>`, which also ends a word. `'...'` and `"..."` are one word each.
+/// Splits a condition at blanks and at `>`, which also ends a word. `'...'` and `"..."` are one
+/// word each.
 fn words(text: &str) -> Result<Vec<Word>, String> {
     let mut words: Vec<Word> = Vec::new();
     let mut rest = text.trim_start();
     while let Some(first) = rest.chars().next() {
         let (word, after) = match first {
             '\'' | '"' => {
-                let (name, after) =
-                    rest[1..].split_once(first).ok_or_else(|| format!("the quote {first} has no end"))?;
+                let (name, after) = rest[1..]
+                    .split_once(first)
+                    .ok_or_else(|| format!("the quote {first} has no end"))?;
                 (Word { text: name.to_owned(), quoted: true }, after)
             }
             // `>=` counts as `>`: no clock is fine enough for the difference.
@@ -124,7 +127,8 @@ fn words(text: &str) -> Result<Vec<Word>, String> {
 }
 
 fn condition(words: &[Word]) -> Result<StopCondition, String> {
-    let joined = |words: &[Word]| words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
+    let joined =
+        |words: &[Word]| words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
     let at = words.iter().position(|word| word.is(">"));
     let Some(at) = at else {
         let others = ["<", "<=", "=", "=="];
@@ -183,7 +187,11 @@ impl fmt::Display for Caught {
         let ((name, tid), past) = (&self.task, self.condition.measure.past());
         match self.length {
             Some(length) => write!(f, "{name} ({tid}) {past} {length} from {} on", self.from),
-            None => write!(f, "{name} ({tid}) {past} from {} on, and longer than was recorded", self.from),
+            None => write!(
+                f,
+                "{name} ({tid}) {past} from {} on, and longer than was recorded",
+                self.from
+            ),
         }
     }
 }
@@ -238,8 +246,12 @@ impl StopWatcher {
             None => info.pid != self.own_process && info.tid != 0,
             Some(task) => glob(task, &info.comm) || *task == info.tid.to_string(),
         };
-        let watched =
-            self.conditions.iter().enumerate().filter(|(_, c)| !stand_in && meant(c)).map(|(at, _)| at);
+        let watched = self
+            .conditions
+            .iter()
+            .enumerate()
+            .filter(|(_, c)| !stand_in && meant(c))
+            .map(|(at, _)| at);
         let watched: Vec<usize> = watched.collect();
         let track = self.tasks.entry(id).or_default();
         (track.watched, track.tid) = (watched, info.tid);
@@ -266,8 +278,11 @@ impl StopWatcher {
             }
             EventKind::Wake { task, .. } => {
                 // A wakeup of a task that runs or waits already changes nothing.
-                let blocked = |track: &Track| track.now.is_none_or(|now| now.measure == StretchKind::Block);
-                if self.tasks.get(&task).is_some_and(blocked) && !self.running.values().any(|&t| t == task) {
+                let blocked =
+                    |track: &Track| track.now.is_none_or(|now| now.measure == StretchKind::Block);
+                if self.tasks.get(&task).is_some_and(blocked)
+                    && !self.running.values().any(|&t| t == task)
+                {
                     self.turn(task, at, Some(StretchKind::Wait));
                 }
             }
@@ -292,7 +307,10 @@ impl StopWatcher {
     /// Ends the stretch of `task` at `at`, and begins one of kind `measure`.
     fn turn(&mut self, task: TaskId, at: Ns, measure: Option<StretchKind>) {
         let Some(track) = self.tasks.get_mut(&task) else { return };
-        let ended = std::mem::replace(&mut track.now, measure.map(|measure| Stretch { measure, since: at }));
+        let ended = std::mem::replace(
+            &mut track.now,
+            measure.map(|measure| Stretch { measure, since: at }),
+        );
         let Some(ended) = ended.filter(|_| self.caught.is_none()) else { return };
         let length = at.saturating_sub(ended.since);
         let met = |&&at: &&usize| {
@@ -314,10 +332,16 @@ impl StopWatcher {
             let track = self.tasks.get(&task).cloned().unwrap_or_default();
             if track.now.is_none_or(|stretch| stretch.since != since) {
                 self.overdue = None;
-            } else if now.saturating_sub(since) > self.conditions[condition].limit.saturating_add(LINGER) {
+            } else if now.saturating_sub(since)
+                > self.conditions[condition].limit.saturating_add(LINGER)
+            {
                 let condition = self.conditions[condition].clone();
-                self.caught =
-                    Some(Caught { condition, task: (track.name, track.tid), from: since, length: None });
+                self.caught = Some(Caught {
+                    condition,
+                    task: (track.name, track.tid),
+                    from: since,
+                    length: None,
+                });
             }
             return;
         }
@@ -376,7 +400,9 @@ mod tests {
     fn caught(text: &str) -> Option<(String, u32)> {
         let mut watcher = watcher(text);
         events().iter().for_each(|event| watcher.event(event));
-        watcher.caught().map(|caught| (caught.task.0.clone(), (caught.length.unwrap().0 / 1_000_000) as u32))
+        watcher
+            .caught()
+            .map(|caught| (caught.task.0.clone(), (caught.length.unwrap().0 / 1_000_000) as u32))
     }
 
     #[test]
@@ -388,7 +414,10 @@ mod tests {
         assert_eq!(caught("ran > 19ms"), Some(("batch-7".to_owned(), 20)));
         assert_eq!(caught("10 block > 1ms"), Some(("redis-server".to_owned(), 2)));
         assert_eq!(caught("11 block > 1ms"), None);
-        assert_eq!(caught("redis-server wait > 1s or batch-7 run > 15ms"), Some(("batch-7".to_owned(), 20)));
+        assert_eq!(
+            caught("redis-server wait > 1s or batch-7 run > 15ms"),
+            Some(("batch-7".to_owned(), 20))
+        );
         assert_eq!(caught("schedlab wait > 0ms"), None);
         assert_eq!(caught("'redis-server' wait>10ms"), Some(("redis-server".to_owned(), 18)));
         let parsed = |text: &str| text.parse::<StopConditions>().map(|found| found.0);
@@ -417,7 +446,11 @@ mod tests {
     fn lost_events_end_what_is_known() {
         let mut watcher = watcher("redis-server wait > 10ms");
         events()[..3].iter().for_each(|event| watcher.event(event));
-        watcher.event(&SchedEvent { at: Ns::from_ms(20), cpu: CpuId(0), kind: EventKind::Lost { count: 5 } });
+        watcher.event(&SchedEvent {
+            at: Ns::from_ms(20),
+            cpu: CpuId(0),
+            kind: EventKind::Lost { count: 5 },
+        });
         watcher.event(&events()[3]);
         assert_eq!(watcher.caught(), None);
     }

@@ -8,7 +8,8 @@ use serde::Serialize;
 /// Version of the JSON: docs/watch-schema.md.
 pub const SCHEMA: &str = "schedlab-watch/1";
 
-/// The JSON of `watch`: what the scheduler did until now. All sums count from the start, all times are nanoseconds.
+/// The JSON of `watch`: what the scheduler did until now. All sums count from the start, all times
+/// are nanoseconds.
 #[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize)]
 pub struct WatchOutput {
     /// Always [`SCHEMA`].
@@ -51,7 +52,8 @@ pub struct WatchedTask {
     pub p50_ns: u64,
     /// 99th percentile.
     pub p99_ns: u64,
-    /// The two waits between which the true median lies with 95 %, by order statistics; `None` at an end: the waits are too few for it.
+    /// The two waits between which the true median lies with 95 %, by order statistics; `None` at
+    /// an end: the waits are too few for it.
     pub p50_interval_ns: [Option<u64>; 2],
     /// The same of the 99th percentile.
     pub p99_interval_ns: [Option<u64>; 2],
@@ -130,11 +132,8 @@ impl From<&WatchState> for WatchOutput {
             ran: ran.clone(),
             time_ns: time.0,
         };
-        let throttled = |((task, limit), (times, time)): (&(String, String), &(u64, Ns))| Throttled {
-            task: task.clone(),
-            limit: limit.clone(),
-            times: *times,
-            time_ns: time.0,
+        let throttled = |((task, limit), (times, time)): (&(String, String), &(u64, Ns))| {
+            Throttled { task: task.clone(), limit: limit.clone(), times: *times, time_ns: time.0 }
         };
         WatchOutput {
             schema: SCHEMA,

@@ -1,10 +1,11 @@
-//! Numbers for the tasks of a recording that has no end: those of ended tasks are used again, so that tables stay as large as the tasks
-//! that live.
+//! Numbers for the tasks of a recording that has no end: those of ended tasks are used again, so
+//! that tables stay as large as the tasks that live.
 
 use schedlab_model::{Ns, TaskId};
 use std::collections::{BTreeMap, VecDeque};
 
-/// A task's last switch follows its end, and rings of other CPUs may lag (host/src/record/tasks.rs forgets after the same time).
+/// A task's last switch follows its end, and rings of other CPUs may lag (host/src/record/tasks.rs
+/// forgets after the same time).
 const AFTER_THE_END: Ns = Ns(2_000_000_000);
 
 /// From the recorder's task ids, which are never used again, to places in tables.
@@ -33,7 +34,8 @@ impl Slots {
         slot
     }
 
-    /// Notes that `id` has the thread id `tid` at `now`: an earlier task with it has ended, even if its end was lost.
+    /// Notes that `id` has the thread id `tid` at `now`: an earlier task with it has ended, even if
+    /// its end was lost.
     pub(super) fn has_thread(&mut self, id: TaskId, tid: u32, now: Ns) {
         if tid == 0 {
             return;
@@ -53,7 +55,8 @@ impl Slots {
         self.ended.front().is_some_and(|&(_, _, at)| at.saturating_add(AFTER_THE_END) <= now)
     }
 
-    /// Returns the next place to be emptied, of a task that left its CPU before `since`; it is free from then on.
+    /// Returns the next place to be emptied, of a task that left its CPU before `since`; it is free
+    /// from then on.
     pub(super) fn release(&mut self, since: Ns) -> Option<TaskId> {
         while self.any_due(since) {
             let (id, tid, _) = self.ended.pop_front()?;

@@ -38,9 +38,13 @@ fn a_wait_its_culprit_and_what_was_lost() {
 #[test]
 fn a_wait_that_goes_on_has_an_age_and_is_in_no_sum() {
     let whole = recording();
-    let part = |events| Recording::from_parts(whole.header.clone(), events, Ns::from_ms(6)).unwrap();
+    let part =
+        |events| Recording::from_parts(whole.header.clone(), events, Ns::from_ms(6)).unwrap();
     let mut events = whole.events[..2].to_vec();
-    assert!(replayed(&part(events.clone()), &WatchFilter::All).ongoing.is_empty(), "it has just begun");
+    assert!(
+        replayed(&part(events.clone()), &WatchFilter::All).ongoing.is_empty(),
+        "it has just begun"
+    );
     let kind = EventKind::Steal { ns: Ns(1) };
     events.push(SchedEvent { at: Ns::from_us(3_100), cpu: CpuId(0), kind });
     let state = replayed(&part(events.clone()), &WatchFilter::All);
@@ -52,7 +56,10 @@ fn a_wait_that_goes_on_has_an_age_and_is_in_no_sum() {
         running: Some("hog".to_owned()),
     };
     assert_eq!(state.ongoing, [expected]);
-    assert!(state.worst.is_empty() && !state.lines.contains_key("server"), "it counts when it ends");
+    assert!(
+        state.worst.is_empty() && !state.lines.contains_key("server"),
+        "it counts when it ends"
+    );
     assert!(replayed(&part(events.clone()), &WatchFilter::Processes(vec![11])).ongoing.is_empty());
     let task = TaskId(1);
     let kind = EventKind::Throttle { task };
@@ -61,8 +68,8 @@ fn a_wait_that_goes_on_has_an_age_and_is_in_no_sum() {
     assert!(replayed(&whole, &WatchFilter::All).ongoing.is_empty(), "it is over");
 }
 
-/// 100,000 tasks that end, a hundred at a time, beside a server that lives: the tables are as large as the tasks that live or ended
-/// in the last seconds, and the sums are those of all.
+/// 100,000 tasks that end, a hundred at a time, beside a server that lives: the tables are as large
+/// as the tasks that live or ended in the last seconds, and the sums are those of all.
 #[test]
 fn tables_do_not_grow_with_the_tasks_that_ended() {
     const ENDED: u32 = 100_000;
@@ -75,7 +82,8 @@ fn tables_do_not_grow_with_the_tasks_that_ended() {
     for number in 1..=ENDED {
         let (id, at) = (TaskId(number), Ns::from_ms(u64::from(number)));
         watcher.meet(id, TaskInfo::unknown(100 + number % 30_000, 100 + number, "cc1"));
-        let mut event = |us: u64, kind| watcher.event(&SchedEvent { at: at + Ns::from_us(us), cpu, kind });
+        let mut event =
+            |us: u64, kind| watcher.event(&SchedEvent { at: at + Ns::from_us(us), cpu, kind });
         event(0, EventKind::New { task: id, parent: Some(server) });
         let on = |prev, prev_state, next| EventKind::Switch { prev, prev_state, next };
         event(10, on(Some(server), PrevState::Sleeping, Some(id)));
@@ -122,7 +130,10 @@ fn a_starving_task_does_not_make_the_tables_grow() {
         }
     }
     let places = watcher.followed.follower().places();
-    assert!(places < 90_000, "{places}: the last 10,000 switches, and what comes between two looks");
+    assert!(
+        places < 90_000,
+        "{places}: the last 10,000 switches, and what comes between two looks"
+    );
     let state = watcher.shared.lock();
     assert_eq!(state.ongoing[0].task.0, "starving");
 }

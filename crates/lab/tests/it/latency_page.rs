@@ -1,4 +1,5 @@
-//! The page of `latency --matrix` in a real browser. Skips by name where there is no Chromium; with CI=true that is a failure.
+//! The page of `latency --matrix` in a real browser. Skips by name where there is no Chromium; with
+//! CI=true that is a failure.
 #![allow(clippy::print_stderr)]
 
 use schedlab_lab::latency::{Cell, Load, MATRIX_SCHEMA, Matrix, Round, System, of_matrix};
@@ -27,9 +28,13 @@ fn matrix() -> Matrix {
     };
     let systems = vec![system("standard", false), system("rt", true)];
     let mut cells = Vec::new();
-    for (name, maxima) in [("standard", [9_602, 369, 101_095, 446]), ("rt", [7_399, 75, 150_414, 41])] {
+    for (name, maxima) in
+        [("standard", [9_602, 369, 101_095, 446]), ("rt", [7_399, 75, 150_414, 41])]
+    {
         let rows = [(Load::Idle, Policy::Other), (Load::Idle, Policy::Fifo(49))];
-        let rows = rows.into_iter().chain([(Load::Loaded, Policy::Other), (Load::Loaded, Policy::Fifo(49))]);
+        let rows = rows
+            .into_iter()
+            .chain([(Load::Loaded, Policy::Other), (Load::Loaded, Policy::Fifo(49))]);
         for ((load, policy), max) in rows.zip(maxima) {
             let usual = if policy == Policy::Other { 55 } else { 5 };
             let round = || Round {
@@ -73,7 +78,8 @@ fn emulated_cpus_are_named_in_the_doubts_and_beside_the_system() {
 fn a_browser_shows_table_findings_and_a_curve_for_every_row() {
     let html = of_matrix(&matrix(), &Origin::default()).render().unwrap();
     assert!(!html.contains("<b>hostile"));
-    let folder = schedlab_testing::temp_dir().join(format!("schedlab-latency-page-{}", std::process::id()));
+    let folder =
+        schedlab_testing::temp_dir().join(format!("schedlab-latency-page-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let file = folder.join("page.html");
     std::fs::write(&file, html).unwrap();
@@ -105,6 +111,8 @@ fn a_browser_shows_table_findings_and_a_curve_for_every_row() {
     // One curve a row, by load.
     assert_eq!(body("Wakeup latency: idle").matches("<tr>").count(), 4);
     assert_eq!(body("Wakeup latency: loaded").matches("<tr>").count(), 4);
-    assert!(dom.contains("101&nbsp;ms") && dom.contains("Of the four published findings 4 hold here."));
+    assert!(
+        dom.contains("101&nbsp;ms") && dom.contains("Of the four published findings 4 hold here.")
+    );
     std::fs::remove_dir_all(folder).unwrap();
 }

@@ -29,8 +29,8 @@ fn claims_of(owner: &Identity, journal: &Path) -> Claims {
 }
 
 fn journal(name: &str) -> PathBuf {
-    let path =
-        schedlab_testing::temp_dir().join(format!("schedlab-claims-test-{}-{name}", std::process::id()));
+    let path = schedlab_testing::temp_dir()
+        .join(format!("schedlab-claims-test-{}-{name}", std::process::id()));
     fs::write(&path, "").expect("a file of this test");
     path
 }
@@ -44,13 +44,17 @@ fn a_process_has_one_holder_and_its_family_too() {
     of_first.take(&target.identity()).expect("it is free");
     of_first.take(&target.identity()).expect("it has it");
     let refused = of_second.take(&target.identity()).expect_err("it is taken").to_string();
-    let words = [format!("process {} (sleep)", target.0.id()), format!("process {} (a test)", first.0.id())];
+    let words = [
+        format!("process {} (sleep)", target.0.id()),
+        format!("process {} (a test)", first.0.id()),
+    ];
     assert!(words.iter().all(|word| refused.contains(word.as_str())), "{refused}");
     of_first.release(target.0.id());
     of_second.take(&target.identity()).expect("it was released");
     of_second.release(target.0.id());
     // What descends from a process that another one has belongs to that one, too.
-    let parent = Sleeper(Command::new("sh").args(["-c", "sleep 600 & wait"]).spawn().expect("sh(1)"));
+    let parent =
+        Sleeper(Command::new("sh").args(["-c", "sleep 600 & wait"]).spawn().expect("sh(1)"));
     let child = loop {
         match threads::children(parent.0.id())[..] {
             [child] => break threads::identity(child).expect("it lives"),
@@ -78,15 +82,18 @@ fn a_dead_holder_counts_until_its_journal_is_gone() {
     claims_of(&dead, &file).take(&target.identity()).expect("it is free");
     let own = threads::identity(std::process::id()).expect("we live");
     let mut own_claims = claims_of(&own, &file.with_extension("own"));
-    let refused =
-        own_claims.take(&target.identity()).expect_err("what it left is not given back").to_string();
+    let refused = own_claims
+        .take(&target.identity())
+        .expect_err("what it left is not given back")
+        .to_string();
     assert!(refused.contains("is dead") && refused.contains("schedlab restore"), "{refused}");
     fs::remove_file(&file).expect("a file of this test");
     own_claims.take(&target.identity()).expect("nothing can give it back any more");
     own_claims.release(target.0.id());
 }
 
-/// Who gives back removes the claims last. When it is killed just before that, the next one must not stop at "all is given back".
+/// Who gives back removes the claims last. When it is killed just before that, the next one must
+/// not stop at "all is given back".
 #[test]
 fn what_is_left_of_changes_that_were_given_back_is_removed() {
     let folder = schedlab_files::TempDir::with_prefix("schedlab-claims-").expect("a folder");
@@ -130,7 +137,8 @@ fn a_cpu_is_kept_by_those_only_who_can_manage_it() {
         purpose: String::new(),
     };
     let own = threads::identity(std::process::id()).expect("we live");
-    let (uid, is_root) = (rustix::process::geteuid().as_raw(), rustix::process::geteuid().is_root());
+    let (uid, is_root) =
+        (rustix::process::geteuid().as_raw(), rustix::process::geteuid().is_root());
     assert_eq!(can_manage(&holder(key(&own)), uid), is_root);
     assert!(!can_manage(&holder(key(&own)), uid + 1), "it belongs to another user than the folder");
     assert!(!is_of(Path::new("/tmp"), 0), "every user can write there");
@@ -167,7 +175,9 @@ fn what_another_user_claims_is_no_command() {
             boot: threads::boot_id(),
             owner,
             guardian: None,
-            journal: Some(PathBuf::from("/tmp/x; touch PWN #`touch PWN`'$(touch PWN)/1-2-0.journal")),
+            journal: Some(PathBuf::from(
+                "/tmp/x; touch PWN #`touch PWN`'$(touch PWN)/1-2-0.journal",
+            )),
             purpose: "a\u{1b}[2Jtest\nerror: forged".repeat(100),
         };
         let text = holder.describe();

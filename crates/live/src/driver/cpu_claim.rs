@@ -1,12 +1,14 @@
-//! One driver for a CPU: two of them would end each other's turns, and use up each other's yield windows, until the
-//! kernel throttles both. The claim is one of [`crate::claims`], and ends with the driver's process, whatever ends that.
+//! One driver for a CPU: two of them would end each other's turns, and use up each other's yield
+//! windows, until the kernel throttles both. The claim is one of [`crate::claims`], and ends with
+//! the driver's process, whatever ends that.
 
 use crate::LiveError;
 use crate::claims::CpuLink;
 use schedlab_model::CpuId;
 use std::time::{Duration, Instant};
 
-/// How long to wait for a driver that is about to end: one that was killed takes a while to be gone.
+/// How long to wait for a driver that is about to end: one that was killed takes a while to be
+/// gone.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 const STEP: Duration = Duration::from_millis(20);
 
@@ -24,7 +26,9 @@ impl CpuClaim {
         loop {
             match CpuLink::take(cpu.0)? {
                 Ok(link) => return Ok(CpuClaim(link)),
-                Err(by) if begun.elapsed() >= patience => return Err(LiveError::Claimed { cpu: cpu.0, by }),
+                Err(by) if begun.elapsed() >= patience => {
+                    return Err(LiveError::Claimed { cpu: cpu.0, by });
+                }
                 Err(_) => std::thread::sleep(STEP),
             }
         }

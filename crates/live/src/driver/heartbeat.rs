@@ -1,7 +1,7 @@
-//! Tells the guardian that the agents make rounds: a thread on the unmanaged CPUs, so that no turn of a managed
-//! thread pays for it (a beat is an interrupt of another CPU). It beats only when every agent has made a round since
-//! the last beat. It has the guardian's priority, above the supervisor's, which may share its CPU and be busy for
-//! longer than the guardian waits.
+//! Tells the guardian that the agents make rounds: a thread on the unmanaged CPUs, so that no turn
+//! of a managed thread pays for it (a beat is an interrupt of another CPU). It beats only when
+//! every agent has made a round since the last beat. It has the guardian's priority, above the
+//! supervisor's, which may share its CPU and be busy for longer than the guardian waits.
 
 use super::{GUARDIAN, HEARTBEAT, become_fifo};
 use crate::LiveError;
@@ -34,14 +34,19 @@ impl Heartbeat {
     ///
     /// # Errors
     /// When the thread cannot be started, or gets no real-time priority.
-    pub fn start(rounds: Arc<dyn Rounds>, pipe: OwnedFd, cpus: CpuSet) -> Result<Heartbeat, LiveError> {
+    pub fn start(
+        rounds: Arc<dyn Rounds>,
+        pipe: OwnedFd,
+        cpus: CpuSet,
+    ) -> Result<Heartbeat, LiveError> {
         let stop = Arc::new(AtomicBool::new(false));
         let (ready, started) = channel();
         let theirs = stop.clone();
         let builder = std::thread::Builder::new().name(OwnThread::Heartbeat.name().to_owned());
         let thread = builder.spawn(move || {
             let prepared = become_fifo("the heartbeat", GUARDIAN, &cpus).and_then(|()| {
-                keep_only(&[]).map_err(LiveError::io("giving up capabilities of the heartbeat (capset)"))
+                keep_only(&[])
+                    .map_err(LiveError::io("giving up capabilities of the heartbeat (capset)"))
             });
             let go = prepared.is_ok();
             // The other end waits for it.
@@ -52,7 +57,8 @@ impl Heartbeat {
         });
         let thread = thread.map_err(LiveError::io("starting the heartbeat"))?;
         let heartbeat = Heartbeat { stop, thread: Some(thread) };
-        let ended = || Err(LiveError::AgentDied { why: "its heartbeat ended before it began".to_owned() });
+        let ended =
+            || Err(LiveError::AgentDied { why: "its heartbeat ended before it began".to_owned() });
         started.recv().unwrap_or_else(|_| ended())?;
         Ok(heartbeat)
     }

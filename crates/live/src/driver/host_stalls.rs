@@ -1,5 +1,6 @@
-//! How long this machine keeps a real-time thread from its CPU although nothing on it goes first: the host of a virtual machine that
-//! runs others, or interrupts. Heartbeats come later by so much, and no agent is to blame.
+//! How long this machine keeps a real-time thread from its CPU although nothing on it goes first:
+//! the host of a virtual machine that runs others, or interrupts. Heartbeats come later by so much,
+//! and no agent is to blame.
 
 use super::{GUARDIAN, HEARTBEAT, SILENCE, become_fifo};
 use crate::LiveError;
@@ -13,14 +14,16 @@ use std::time::{Duration, Instant};
 const MEASURED: Duration = Duration::from_millis(150);
 /// Between two looks.
 const STEP: Duration = Duration::from_millis(1);
-/// A silence may last so many times longer than the longest stall that was met: longer ones come, if rarely.
+/// A silence may last so many times longer than the longest stall that was met: longer ones come,
+/// if rarely.
 const TIMES: u32 = 4;
 /// But no longer than this: until then a hanging agent keeps its CPU.
 const LONGEST: Duration = Duration::from_secs(3);
 /// So many threads that keep a CPU are named.
 const SHOWN: usize = 3;
 
-/// Returns the longest time for which one of `cpus` kept a thread of the guardian's priority waiting.
+/// Returns the longest time for which one of `cpus` kept a thread of the guardian's priority
+/// waiting.
 ///
 /// # Errors
 /// A CPU gave that thread nothing: one of a higher real-time priority keeps it.
@@ -90,8 +93,9 @@ fn occupants(cpu: CpuId) -> String {
             Policy::Deadline { .. } => true,
             _ => false,
         };
-        let here =
-            above && threads::is_runnable(tid) && threads::affinity(tid).is_ok_and(|at| at.contains(cpu));
+        let here = above
+            && threads::is_runnable(tid)
+            && threads::affinity(tid).is_ok_and(|at| at.contains(cpu));
         let identity = threads::identity(tid).filter(|_| here)?;
         Some(format!("thread {tid} ({}) has {policy}", identity.comm))
     };

@@ -2,9 +2,11 @@
 
 use schedlab_model::Ns;
 
-/// When a supervisor writes the status file and looks at every thread and request: ten times a second, and less often where that would be
-/// more than a tenth of a CPU. It has a real-time priority: on a slow machine, or with many threads, the fair class of its CPU would starve,
-/// and a kernel with a fair server takes the CPU from the agent, too, for 50 ms of a second (seen in a guest whose CPUs are emulated).
+/// When a supervisor writes the status file and looks at every thread and request: ten times a
+/// second, and less often where that would be more than a tenth of a CPU. It has a real-time
+/// priority: on a slow machine, or with many threads, the fair class of its CPU would starve, and a
+/// kernel with a fair server takes the CPU from the agent, too, for 50 ms of a second (seen in a
+/// guest whose CPUs are emulated).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Looks {
     began: Ns,

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 /// An agent that works for so long without a sleep is ended by the kernel (RLIMIT_RTTIME).
 const SPINS: Duration = Duration::from_secs(5);
-/// While it lives, a thread of this process that is SCHED_FIFO and does not sleep for five seconds ends the process
-/// (RLIMIT_RTTIME, setrlimit(2)), so that even an agent that spins comes to an end. Only the soft limit is set, so
-/// that it can be taken back. The programs that schedlab starts were started before, or are not real-time.
+/// While it lives, a thread of this process that is SCHED_FIFO and does not sleep for five seconds
+/// ends the process (RLIMIT_RTTIME, setrlimit(2)), so that even an agent that spins comes to an
+/// end. Only the soft limit is set, so that it can be taken back. The programs that schedlab starts
+/// were started before, or are not real-time.
 #[derive(Debug)]
 pub struct RtLimit(Rlimit);
 
@@ -36,7 +37,8 @@ impl Drop for RtLimit {
 /// Returns CLOCK_MONOTONIC.
 pub fn monotonic() -> Ns {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    Ns(u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0))
+    Ns(u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000
+        + u64::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 /// From here on no page of this process waits for a disk.
@@ -45,7 +47,8 @@ pub fn monotonic() -> Ns {
 /// When the kernel refuses.
 pub fn lock_memory() -> Result<(), LiveError> {
     let all = rustix::mm::MlockAllFlags::CURRENT | rustix::mm::MlockAllFlags::FUTURE;
-    rustix::mm::mlockall(all).map_err(|error| LiveError::io("locking memory (mlockall)")(error.into()))
+    rustix::mm::mlockall(all)
+        .map_err(|error| LiveError::io("locking memory (mlockall)")(error.into()))
 }
 
 /// Makes the calling thread, `who` in an error, one of FIFO `priority` on these CPUs.
@@ -66,7 +69,8 @@ pub fn become_fifo(who: &str, priority: u8, cpus: &CpuSet) -> Result<(), LiveErr
 /// Returns the CPU time of the calling thread.
 pub fn cpu_time() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
+        + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
 /// Returns the CPUs that stay unmanaged.
@@ -74,13 +78,17 @@ pub fn cpu_time() -> u64 {
 /// # Errors
 /// When a managed CPU is not one that this process may use, or when none is left.
 pub fn check_cpus(managed: &CpuSet) -> Result<CpuSet, LiveError> {
-    let allowed = threads::affinity(0).map_err(LiveError::io("reading the CPUs of this process"))?;
+    let allowed =
+        threads::affinity(0).map_err(LiveError::io("reading the CPUs of this process"))?;
     if let Some(cpu) = managed.without(&allowed).lowest() {
         return Err(LiveError::Cpu { cpu: cpu.0, allowed: allowed.to_string() });
     }
     let others = allowed.without(managed);
     if others.is_empty() || managed.is_empty() {
-        return Err(LiveError::OneCpu { managed: managed.to_string(), allowed: allowed.to_string() });
+        return Err(LiveError::OneCpu {
+            managed: managed.to_string(),
+            allowed: allowed.to_string(),
+        });
     }
     Ok(others)
 }

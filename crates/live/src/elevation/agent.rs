@@ -1,12 +1,13 @@
 //! The agents: a thread on each managed CPU that asks the scheduler and sets priorities.
 //!
-//! An agent sleeps until an event, its block detector, a timer, another agent or the supervisor wakes it, for
-//! [`HEARTBEAT`](super::HEARTBEAT) at most. While it runs, no managed thread runs on its CPU: its priority is higher.
-//! It opens no file and writes none; it reads `/proc/…/stat` through descriptors that are open already. What the
-//! agents know and decide is the [state](super::agent_state), whose lock an agent holds for one round.
+//! An agent sleeps until an event, its block detector, a timer, another agent or the supervisor
+//! wakes it, for [`HEARTBEAT`](super::HEARTBEAT) at most. While it runs, no managed thread runs on
+//! its CPU: its priority is higher. It opens no file and writes none; it reads `/proc/…/stat`
+//! through descriptors that are open already. What the agents know and decide is the
+//! [state](super::agent_state), whose lock an agent holds for one round.
 //!
-//! The agent of a CPU hears of what happens on that CPU; the first one also of what happens on the CPUs that are not
-//! managed.
+//! The agent of a CPU hears of what happens on that CPU; the first one also of what happens on the
+//! CPUs that are not managed.
 
 use super::agent_state::{AgentState, NewThread};
 use super::block_detector::BlockDetector;
@@ -23,7 +24,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex};
 
-/// Descriptors that are waited for at once: the wake descriptor, the block detector's, and a ring for each CPU.
+/// Descriptors that are waited for at once: the wake descriptor, the block detector's, and a ring
+/// for each CPU.
 const WATCHED: usize = 66;
 
 /// What the supervisor tells an agent.
@@ -65,7 +67,8 @@ pub(super) struct Shared {
     pub(super) unguarded: AtomicBool,
     /// Orders that were carried out.
     pub(super) orders_done: AtomicU64,
-    /// The thread whose wakeups show that events come (0: none yet), and how many of them were heard.
+    /// The thread whose wakeups show that events come (0: none yet), and how many of them were
+    /// heard.
     pub(super) probe: AtomicU32,
     pub(super) probed: AtomicU64,
     /// The counts of all agents, renewed at each heartbeat of the first one.
@@ -154,8 +157,8 @@ pub(super) struct Woke {
     pub(super) free: bool,
 }
 
-/// Sleeps until the wake descriptor, the block detector or an event, at most for `time`. Allocates nothing: the
-/// descriptors are on the stack.
+/// Sleeps until the wake descriptor, the block detector or an event, at most for `time`. Allocates
+/// nothing: the descriptors are on the stack.
 pub(super) fn wait_for(
     wake_fd: Option<&OwnedFd>,
     free: BorrowedFd<'_>,
@@ -166,7 +169,8 @@ pub(super) fn wait_for(
     let mut fds: [PollFd<'_>; WATCHED] = std::array::from_fn(|place| match place {
         0 => PollFd::from_borrowed_fd(wake_fd, PollFlags::IN),
         1 => PollFd::from_borrowed_fd(free, PollFlags::IN),
-        // On a machine with more CPUs than places, wakeups of the last ones are found at the next heartbeat.
+        // On a machine with more CPUs than places, wakeups of the last ones are found at the next
+        // heartbeat.
         _ => PollFd::from_borrowed_fd(follower.fd(place - 2).unwrap_or(free), PollFlags::IN),
     });
     let used = (2 + follower.cpus()).min(WATCHED);
@@ -178,8 +182,8 @@ pub(super) fn wait_for(
 }
 
 impl Agent {
-    /// Runs the loop until the supervisor says stop; returns the CPU time used. The threads are still pinned at its
-    /// end: the keeper restores that.
+    /// Runs the loop until the supervisor says stop; returns the CPU time used. The threads are
+    /// still pinned at its end: the keeper restores that.
     pub(super) fn run(mut self) -> u64 {
         let shared = self.shared.clone();
         let line = &shared.agents[self.slot];
@@ -187,8 +191,12 @@ impl Agent {
         let mut until = Ns::ZERO;
         while !shared.stop.load(Ordering::Relaxed) {
             let now = monotonic().saturating_sub(self.start);
-            let woke =
-                wait_for(Some(&line.wake_fd), self.free.as_fd(), &self.follower, until.saturating_sub(now));
+            let woke = wait_for(
+                Some(&line.wake_fd),
+                self.free.as_fd(),
+                &self.follower,
+                until.saturating_sub(now),
+            );
             line.rounds.fetch_add(1, Ordering::Relaxed);
             if woke.rung {
                 let _ = rustix::io::read(&line.wake_fd, &mut [0; 8]);
@@ -200,7 +208,8 @@ impl Agent {
                 break;
             }
         }
-        // The threads leave the real-time class at once, so that the block detector, which is below them, can end.
+        // The threads leave the real-time class at once, so that the block detector, which is below
+        // them, can end.
         if let Some(state) = state.lock() {
             state.leave_real_time(self.slot);
         }
@@ -243,7 +252,14 @@ impl Agent {
                 Order::Join(thread) => {
                     let (process, taken_for) = (thread.identity.process, thread.taken_for);
                     let (nice, affinity, cpu) = (thread.before.nice, thread.affinity, thread.cpu);
-                    state.join(NewThread { control: *thread, process, taken_for, nice, affinity, cpu });
+                    state.join(NewThread {
+                        control: *thread,
+                        process,
+                        taken_for,
+                        nice,
+                        affinity,
+                        cpu,
+                    });
                 }
                 Order::Follow(batch) => self.follower.take(batch),
                 Order::Policy(tid, policy) => {
@@ -272,7 +288,9 @@ impl Agent {
                 }
                 Followed::Woken { tid, by } => {
                     let by = match by {
-                        Doer::Thread(waker) => state.task_of(waker).map_or(WokenBy::Unknown, WokenBy::Task),
+                        Doer::Thread(waker) => {
+                            state.task_of(waker).map_or(WokenBy::Unknown, WokenBy::Task)
+                        }
                         Doer::SoftIrq => WokenBy::SoftIrq,
                         Doer::HardIrq => WokenBy::HardIrq,
                     };
@@ -287,8 +305,8 @@ impl Agent {
                     let _ = self.notices.send(Notice::Execed(tid));
                 }
                 Followed::Exited { tid } => {
-                    // The thread still runs to its end: when it is off the CPU, the block detector or a look finds it
-                    // gone.
+                    // The thread still runs to its end: when it is off the CPU, the block detector
+                    // or a look finds it gone.
                     let _ = tid;
                 }
                 Followed::Lost => state.look_at_all(),

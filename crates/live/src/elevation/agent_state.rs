@@ -1,28 +1,32 @@
-//! What all agents share: the scheduler's core, the managed threads, and what each CPU is about to do. One lock
-//! guards it, which an agent holds for one round; no other thread takes it.
+//! What all agents share: the scheduler's core, the managed threads, and what each CPU is about to
+//! do. One lock guards it, which an agent holds for one round; no other thread takes it.
 //!
-//! Each managed CPU has a [`CpuSlot`]: its block detector, slice, timers and yield window. An agent serves its own
-//! slot. When the scheduler wants a decision on another CPU, the agent notes that in the other slot and wakes its
-//! agent, which decides and changes the priorities of the threads on its own CPU: a tenth of what it costs from
-//! another CPU (measured, docs/live-safety.md, 13). Only where a task must leave a CPU for good (it was released, or
-//! another process changed it) the agent that notices decides for that CPU, too.
+//! Each managed CPU has a [`CpuSlot`]: its block detector, slice, timers and yield window. An agent
+//! serves its own slot. When the scheduler wants a decision on another CPU, the agent notes that in
+//! the other slot and wakes its agent, which decides and changes the priorities of the threads on
+//! its own CPU: a tenth of what it costs from another CPU (measured, docs/live-safety.md, 13). Only
+//! where a task must leave a CPU for good (it was released, or another process changed it) the
+//! agent that notices decides for that CPU, too.
 //!
-//! Threads are changed through [`ThreadControl`], and CPUs tell their state through [`CpuControl`]: the tests put
-//! threads and CPUs there that do not exist, and check every single change (`agent_state/tests.rs`).
+//! Threads are changed through [`ThreadControl`], and CPUs tell their state through [`CpuControl`]:
+//! the tests put threads and CPUs there that do not exist, and check every single change
+//! (`agent_state/tests.rs`).
 
 use super::control::{CpuControl, Interference, State, ThreadControl};
 use super::yield_window::{YieldWindow, YieldWindows};
 use super::{Counts, HEARTBEAT, LogLine};
 use crate::driver::LONGEST_PAUSE;
-use crate::logged_core::{Answer, Decision, Fate, LoggedCore, LoggedTimer, Step, StepKind, WokenBy};
+use crate::logged_core::{
+    Answer, Decision, Fate, LoggedCore, LoggedTimer, Step, StepKind, WokenBy,
+};
 use schedlab_model::{CpuId, CpuSet, Nice, Ns, Policy};
 use schedlab_scheduler::decision_core::{Breach, DECISIONS_MAX};
 use std::collections::BTreeMap;
 
 /// How many sleeping threads are looked at in one heartbeat at most, in case an event was missed.
 const LOOKS: usize = 16;
-/// Within how many heartbeats every thread is looked at, when there are not too many: a look costs some microseconds
-/// of the managed CPU.
+/// Within how many heartbeats every thread is looked at, when there are not too many: a look costs
+/// some microseconds of the managed CPU.
 const LOOK_ROUND: usize = 10;
 
 /// A thread that comes under management.
@@ -174,10 +178,12 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
 
     /// Ends a round; returns when the agent must wake at the latest.
     ///
-    /// Timers, slices and ticks let the threads have the CPU at least for as long as the round took, so that they take half of
-    /// it at most; a wakeup ends the sleep at once. Otherwise a quantum below the cost of a decision would leave nothing to
-    /// the threads, no yield window would ever be over, and what the kernel has below the bands would never run: under
-    /// PREEMPT_RT its RCU threads (SCHED_FIFO 1), without which this driver itself cannot open or close an event.
+    /// Timers, slices and ticks let the threads have the CPU at least for as long as the round
+    /// took, so that they take half of it at most; a wakeup ends the sleep at once. Otherwise a
+    /// quantum below the cost of a decision would leave nothing to the threads, no yield window
+    /// would ever be over, and what the kernel has below the bands would never run: under
+    /// PREEMPT_RT its RCU threads (SCHED_FIFO 1), without which this driver itself cannot open or
+    /// close an event.
     pub(super) fn leave(&mut self, slot: usize) -> Ns {
         let used = (self.rules.used)();
         self.count_window(slot, used, true);
@@ -210,9 +216,11 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         self.by_tid.get(&tid).copied()
     }
 
-    /// Returns whether a followed thread is managed, or about to be. False: it was, and is no longer.
+    /// Returns whether a followed thread is managed, or about to be. False: it was, and is no
+    /// longer.
     pub(super) fn may_join(&self, tid: u32) -> bool {
-        self.task_of(tid).is_some() || !self.threads.iter().any(|thread| thread.control.tid() == tid)
+        self.task_of(tid).is_some()
+            || !self.threads.iter().any(|thread| thread.control.tid() == tid)
     }
 
     /// Returns when the agent of a slot must wake at the latest.
@@ -239,8 +247,8 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         self.wake_agent(slot);
     }
 
-    /// Plays a step, keeps it for the log, and notes what is asked for. `None`: it was no decision, or the scheduler
-    /// broke its contract, now or before.
+    /// Plays a step, keeps it for the log, and notes what is asked for. `None`: it was no decision,
+    /// or the scheduler broke its contract, now or before.
     fn step(&mut self, at: Ns, what: StepKind) -> Option<Decision> {
         if self.breach.is_some() {
             return None;
@@ -283,7 +291,8 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
     /// Takes on a thread that is journalled, pinned and parked. False: there is no room.
     pub(super) fn join(&mut self, new: NewThread<T>) -> bool {
         let NewThread { control, process, taken_for: policy, nice, affinity, cpu } = new;
-        let Some(task) = self.core.next_task().filter(|task| *task as usize == self.threads.len()) else {
+        let Some(task) = self.core.next_task().filter(|task| *task as usize == self.threads.len())
+        else {
             let mut control = control;
             control.give_back();
             self.counts.refused += 1;
@@ -293,14 +302,22 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
             let slots = self.slots.iter().enumerate().filter(|(_, slot)| wanted(slot.cpu));
             slots.map(|(number, _)| CpuId(number as u32)).collect()
         };
-        // A thread that may run on none of the managed CPUs runs there all the same: that is what management is.
+        // A thread that may run on none of the managed CPUs runs there all the same: that is what
+        // management is.
         let mine = numbered(&|cpu| affinity.contains(cpu));
         let affinity = if mine.is_empty() { numbered(&|_| true) } else { mine };
         let slot = self.slots.iter().position(|slot| slot.cpu == cpu).unwrap_or(0);
         self.by_tid.insert(control.tid(), task);
         let runnable = control.state() == State::Runnable;
         let placement = Placement::Band;
-        self.threads.push(Managed { control, slot, waits_since: None, left: false, placement, woke: None });
+        self.threads.push(Managed {
+            control,
+            slot,
+            waits_since: None,
+            left: false,
+            placement,
+            woke: None,
+        });
         let now = self.now();
         self.step(now, StepKind::Join { task, policy, nice, affinity, process });
         if runnable {
@@ -328,7 +345,8 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         if self.current(slot).is_none() {
             self.ask(slot);
         }
-        // It slept when the yield window opened. Where a decision is wanted, that decision places it.
+        // It slept when the yield window opened. Where a decision is wanted, that decision places
+        // it.
         if self.is_yielded(slot) && !self.slots[slot].decide {
             self.place(task, false);
         }
@@ -381,7 +399,8 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
             State::Sleeping => self.decide(slot, Fate::Blocked),
             State::Gone => self.forget(task),
             State::Runnable => {
-                // The thread blocked and was woken before this look; or another process took its priority away.
+                // The thread blocked and was woken before this look; or another process took its
+                // priority away.
                 self.counts.stale += 1;
                 match self.threads[task as usize].control.interference() {
                     Interference::None => self.decide(slot, Fate::Runnable),
@@ -422,13 +441,14 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         }
     }
 
-    /// Once in a heartbeat: looks at a few sleeping threads in turn, in case a wakeup left no event, and releases
-    /// those that wait too long. False: it is not time yet.
+    /// Once in a heartbeat: looks at a few sleeping threads in turn, in case a wakeup left no
+    /// event, and releases those that wait too long. False: it is not time yet.
     pub(super) fn look_around(&mut self, slot: usize) -> bool {
         let now = self.now();
         let one = &mut self.slots[slot];
         // A change by another process cannot be told from those of a yield window: that waits.
-        if now.saturating_sub(one.looked) < Ns(HEARTBEAT.as_nanos() as u64) || one.window.is_some() {
+        if now.saturating_sub(one.looked) < Ns(HEARTBEAT.as_nanos() as u64) || one.window.is_some()
+        {
             return false;
         }
         one.looked = now;
@@ -480,7 +500,9 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
             // The end of the running thread is seen when it is off the CPU.
             State::Gone if runs => {}
             State::Gone => self.forget(task),
-            _ if interference != Interference::None && !given_away => self.leave_alone(task, interference),
+            _ if interference != Interference::None && !given_away => {
+                self.leave_alone(task, interference)
+            }
             State::Runnable if !runs => {
                 self.counts.wakeups_found += u64::from(self.woken(task, WokenBy::Unknown));
             }
@@ -498,7 +520,8 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
             self.decide(slot, fate);
         }
         if self.slots[slot].decide {
-            let endless = Breach::EndlessDecisions { cpu: CpuId(slot as u32), limit: DECISIONS_MAX };
+            let endless =
+                Breach::EndlessDecisions { cpu: CpuId(slot as u32), limit: DECISIONS_MAX };
             self.breach.get_or_insert(endless);
         }
     }
@@ -535,7 +558,8 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
                 }
                 self.make_way(next);
                 let one = &mut self.slots[slot];
-                one.idle += one.idle_since.take().map_or(Ns::ZERO, |since| now.saturating_sub(since));
+                one.idle +=
+                    one.idle_since.take().map_or(Ns::ZERO, |since| now.saturating_sub(since));
             }
             None => self.slots[slot].idle_since = Some(now),
         }
@@ -543,9 +567,9 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         let thread = &mut self.threads[prev as usize];
         let waits = fate == Fate::Runnable;
         (thread.waits_since, thread.woke) = (waits.then_some(now), thread.woke.filter(|_| !waits));
-        // In a yield window the class of a thread is changed only if it wants the CPU: a sleeping one is placed when
-        // it wakes, the others by `arrange`. And a thread that is in the fair class already is not above the next
-        // one.
+        // In a yield window the class of a thread is changed only if it wants the CPU: a sleeping
+        // one is placed when it wakes, the others by `arrange`. And a thread that is in the fair
+        // class already is not above the next one.
         if fate != Fate::Exited && !thread.left && thread.placement == Placement::Band {
             thread.control.park();
         }
@@ -558,7 +582,8 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         }
     }
 
-    /// Places a real thread as the scheduler wants it: in front, or with those that wait. False: the kernel refused.
+    /// Places a real thread as the scheduler wants it: in front, or with those that wait. False:
+    /// the kernel refused.
     pub(super) fn place(&mut self, task: u32, front: bool) -> bool {
         let is_yielded = self.is_yielded(self.threads[task as usize].slot);
         let thread = &mut self.threads[task as usize];

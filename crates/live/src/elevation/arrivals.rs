@@ -1,5 +1,5 @@
-//! Threads that go to another CPU, and what waits for them there: on PREEMPT_RT they may be on their way for a while
-//! ([`super::senders`]).
+//! Threads that go to another CPU, and what waits for them there: on PREEMPT_RT they may be on
+//! their way for a while ([`super::senders`]).
 
 use super::agent_state::{AgentState, Placement};
 use super::control::{CpuControl, ThreadControl};
@@ -29,15 +29,16 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         }
     }
 
-    /// Sends a parked thread to a CPU. False: the kernel refused, or the thread has an affinity of its own by now. It stays where
-    /// it is, not raised: the block detector of the CPU that chose it fires, and the look at it lets it go.
+    /// Sends a parked thread to a CPU. False: the kernel refused, or the thread has an affinity of
+    /// its own by now. It stays where it is, not raised: the block detector of the CPU that chose
+    /// it fires, and the look at it lets it go.
     pub(super) fn move_to(&mut self, task: u32, slot: usize) -> bool {
         let thread = &mut self.threads[task as usize];
         if thread.slot == slot {
             return true;
         }
-        // It blocked in a yield window and woke, and its CPU has not decided since: it stops running beside the chosen thread there
-        // before it leaves.
+        // It blocked in a yield window and woke, and its CPU has not decided since: it stops
+        // running beside the chosen thread there before it leaves.
         if thread.placement == Placement::OwnPolicy && thread.control.set_behind() {
             thread.placement = Placement::Behind;
         }
@@ -49,8 +50,9 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         sent
     }
 
-    /// Lets a raised thread out of the kernel's lock that keeps it on a CPU that it shall leave: the thread that is raised there goes behind
-    /// it, among equals, and has the CPU again when it is gone.
+    /// Lets a raised thread out of the kernel's lock that keeps it on a CPU that it shall leave:
+    /// the thread that is raised there goes behind it, among equals, and has the CPU again when it
+    /// is gone.
     pub(super) fn make_way(&mut self, task: u32) {
         let leaves = self.threads[task as usize].control.leaves();
         let from = leaves.and_then(|cpu| self.slots.iter().position(|slot| slot.cpu == cpu));

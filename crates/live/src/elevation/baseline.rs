@@ -1,5 +1,6 @@
-//! The least that an agent does to hand a CPU from one thread to another: the system calls of the real one, without
-//! scheduler, log, timers and threads that come and go. `benches/dispatch.rs` measures what the driver adds to it.
+//! The least that an agent does to hand a CPU from one thread to another: the system calls of the
+//! real one, without scheduler, log, timers and threads that come and go. `benches/dispatch.rs`
+//! measures what the driver adds to it.
 
 use super::agent::wait_for;
 use super::block_detector::BlockDetector;
@@ -15,17 +16,24 @@ use schedlab_model::{CpuId, CpuSet, Ns};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Runs two threads on `cpu` in turn, each until it blocks, until `stop`. With `windows` the CPU is given to the fair
-/// class as the driver must do it, so that the kernel does not throttle real-time threads. The calling thread becomes
-/// the agent for good: give it one of its own. The threads keep the policy and the CPU that they get here, and there
-/// is no guardian: they must belong to a process that the caller started for this and that ends soon.
+/// Runs two threads on `cpu` in turn, each until it blocks, until `stop`. With `windows` the CPU is
+/// given to the fair class as the driver must do it, so that the kernel does not throttle real-time
+/// threads. The calling thread becomes the agent for good: give it one of its own. The threads keep
+/// the policy and the CPU that they get here, and there is no guardian: they must belong to a
+/// process that the caller started for this and that ends soon.
 ///
 /// # Errors
 /// When the kernel refuses priorities or events, or a thread does not exist.
-pub fn hand_over(cpu: CpuId, pair: [u32; 2], windows: bool, stop: &AtomicBool) -> Result<(), LiveError> {
+pub fn hand_over(
+    cpu: CpuId,
+    pair: [u32; 2],
+    windows: bool,
+    stop: &AtomicBool,
+) -> Result<(), LiveError> {
     let managed = CpuSet::single(cpu);
     let all = threads::affinity(0).map_err(LiveError::io("reading the CPUs of this process"))?;
-    let no_events = |error: schedlab_host::HostError| LiveError::NoEvents { reason: error.to_string() };
+    let no_events =
+        |error: schedlab_host::HostError| LiveError::NoEvents { reason: error.to_string() };
     let mut follower = Follower::open(&all.or(&managed)).map_err(no_events)?;
     let mut adder = follower.adder().map_err(no_events)?;
     for tid in pair {
@@ -64,7 +72,9 @@ pub fn hand_over(cpu: CpuId, pair: [u32; 2], windows: bool, stop: &AtomicBool) -
             }
         }
         follower.read(|_| {});
-        if let Some(windows) = windows.filter(|windows| monotonic().saturating_sub(began) >= windows.period) {
+        if let Some(windows) =
+            windows.filter(|windows| monotonic().saturating_sub(began) >= windows.period)
+        {
             taken[runs].set_own();
             taken[1 - runs].set_behind();
             std::thread::sleep(std::time::Duration::from_nanos(windows.length.0));

@@ -1,5 +1,5 @@
-//! The thread below the running one: when it gets the CPU, the running one has blocked (or ended, or was changed). It
-//! does nothing but tell the agent.
+//! The thread below the running one: when it gets the CPU, the running one has blocked (or ended,
+//! or was changed). It does nothing but tell the agent.
 
 use super::BLOCK_DETECTOR;
 use crate::LiveError;
@@ -45,8 +45,8 @@ impl BlockDetector {
         });
         let (ready, started) = std::sync::mpsc::channel();
         let theirs = shared.clone();
-        let thread =
-            std::thread::Builder::new().name(OwnThread::Detector.name().to_owned()).spawn(move || {
+        let thread = std::thread::Builder::new().name(OwnThread::Detector.name().to_owned()).spawn(
+            move || {
                 let prepared = become_fifo("a block detector", BLOCK_DETECTOR, &cpus);
                 let go = prepared.is_ok();
                 // The other end waits for it.
@@ -55,11 +55,13 @@ impl BlockDetector {
                     theirs.say();
                 }
                 theirs.cpu_ns.store(cpu_time(), Ordering::Relaxed);
-            });
+            },
+        );
         let thread = thread.map_err(LiveError::io("starting the block detector"))?;
         let detector = BlockDetector { shared, thread: Some(thread), armed: false };
-        let ended =
-            || Err(LiveError::AgentDied { why: "its block detector ended before it began".to_owned() });
+        let ended = || {
+            Err(LiveError::AgentDied { why: "its block detector ended before it began".to_owned() })
+        };
         started.recv().unwrap_or_else(|_| ended())?;
         Ok(detector)
     }
@@ -108,7 +110,8 @@ impl Shared {
     /// Waits until it is armed; false: it shall end.
     fn wait(&self) -> bool {
         let armed = read(&self.arm, &mut [0; 8]);
-        (armed.is_ok() || armed == Err(rustix::io::Errno::INTR)) && !self.stop.load(Ordering::Relaxed)
+        (armed.is_ok() || armed == Err(rustix::io::Errno::INTR))
+            && !self.stop.load(Ordering::Relaxed)
     }
 
     fn say(&self) {

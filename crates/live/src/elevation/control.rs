@@ -21,7 +21,8 @@ pub(super) enum Interference {
     Cpus,
 }
 
-/// What the agents can do to a thread, and ask the kernel about it. Each is some system calls without allocation.
+/// What the agents can do to a thread, and ask the kernel about it. Each is some system calls
+/// without allocation.
 pub(super) trait ThreadControl {
     /// Returns the thread id.
     fn tid(&self) -> u32;
@@ -35,17 +36,19 @@ pub(super) trait ThreadControl {
     fn set_own(&self) -> bool;
     /// Puts the thread behind the chosen one in a yield window.
     fn set_behind(&self) -> bool;
-    /// Sends the thread to another CPU. `No`: the kernel refused, or the thread is not where it was sent before: it, or another
-    /// process, changed its affinity.
+    /// Sends the thread to another CPU. `No`: the kernel refused, or the thread is not where it was
+    /// sent before: it, or another process, changed its affinity.
     fn send_to(&mut self, cpu: CpuId) -> Sent;
     /// Returns the CPU that the thread has not left yet, though it was sent away from it.
     fn leaves(&self) -> Option<CpuId>;
-    /// Asks what another process did to the thread. `None` for a thread that is gone: its end is seen elsewhere.
+    /// Asks what another process did to the thread. `None` for a thread that is gone: its end is
+    /// seen elsewhere.
     fn interference(&self) -> Interference;
-    /// Asks whether the thread has a policy of a yield window, or a priority of the band. True for a thread that is
-    /// gone.
+    /// Asks whether the thread has a policy of a yield window, or a priority of the band. True for
+    /// a thread that is gone.
     fn is_as_in_window(&self) -> bool;
-    /// Returns a nice value that another process gave the thread. It stays with the thread when it is given back.
+    /// Returns a nice value that another process gave the thread. It stays with the thread when it
+    /// is given back.
     fn new_nice(&mut self) -> Option<Nice>;
     /// Gives the thread back as it was before.
     fn give_back(&mut self);

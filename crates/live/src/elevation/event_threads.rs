@@ -1,21 +1,25 @@
 //! PREEMPT_RT: the kernel's threads that pass events on.
 //!
-//! A perf event wakes who waits for it from an irq_work (`perf_pending_irq`, kernel/events/core.c), which PREEMPT_RT runs in a thread of each
-//! CPU, `irq_work/N`, SCHED_FIFO 1 (kernel/irq_work.c). That is no more than a parked thread has and less than the raised one: an
-//! agent would hear of a wakeup only when the CPU is free, or at its next heartbeat. So these threads of the managed CPUs have the
-//! agents' priority while their CPU is managed. Their work is short, and it is what the agent waits for.
+//! A perf event wakes who waits for it from an irq_work (`perf_pending_irq`, kernel/events/core.c),
+//! which PREEMPT_RT runs in a thread of each CPU, `irq_work/N`, SCHED_FIFO 1 (kernel/irq_work.c).
+//! That is no more than a parked thread has and less than the raised one: an agent would hear of a
+//! wakeup only when the CPU is free, or at its next heartbeat. So these threads of the managed CPUs
+//! have the agents' priority while their CPU is managed. Their work is short, and it is what the
+//! agent waits for.
 
 use super::AGENT;
 use crate::{Keeper, LiveError};
 use schedlab_host::threads::{self, Identity, Scheduling};
 use schedlab_model::{CpuId, Policy};
 
-/// Journals and raises the threads that pass on events of these CPUs. Where there are none, events need none.
+/// Journals and raises the threads that pass on events of these CPUs. Where there are none, events
+/// need none.
 ///
 /// # Errors
 /// When the kernel refuses, or the journal cannot be written.
 pub(super) fn raise(keeper: &mut Keeper, cpus: &[CpuId]) -> Result<(), LiveError> {
-    let all: Vec<Identity> = threads::processes().into_iter().filter_map(threads::identity).collect();
+    let all: Vec<Identity> =
+        threads::processes().into_iter().filter_map(threads::identity).collect();
     for cpu in cpus {
         let Some(thread) = of_cpu(&all, *cpu) else { continue };
         let before = threads::scheduling(thread.tid);
@@ -54,8 +58,11 @@ mod tests {
             process: tid,
             ..threads::identity(std::process::id()).expect("this process")
         };
-        let all =
-            [named(1, "irq_work/1", false), named(2, "irq_work/11", true), named(3, "irq_work/1", true)];
+        let all = [
+            named(1, "irq_work/1", false),
+            named(2, "irq_work/11", true),
+            named(3, "irq_work/1", true),
+        ];
         assert_eq!(of_cpu(&all, CpuId(1)).map(|one| one.tid), Some(3));
         assert_eq!(of_cpu(&all, CpuId(0)), None);
     }

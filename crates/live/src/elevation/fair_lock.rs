@@ -1,7 +1,8 @@
 //! The lock of the agents: the agent that has waited longest has it next.
 //!
-//! The standard library's lock gives no turns: who lets it go and asks again has it before the one that was woken for it is there. Two agents
-//! that find timers due again and again kept the third from it for 100 ms, and the guardian ended the run (Linux 7.2-rt under emulation,
+//! The standard library's lock gives no turns: who lets it go and asks again has it before the one
+//! that was woken for it is there. Two agents that find timers due again and again kept the third
+//! from it for 100 ms, and the guardian ended the run (Linux 7.2-rt under emulation,
 //! `cargo xtask guest 7.2-rt --test agents`).
 
 use parking_lot::{Mutex, MutexGuard};
@@ -73,7 +74,8 @@ mod tests {
 
     /// Whether a thread of this process sleeps.
     fn sleeps(tid: u32) -> bool {
-        let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap_or_default();
+        let stat =
+            std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap_or_default();
         stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
     }
 

@@ -1,6 +1,6 @@
-//! Whether the kernel tells of wakeups at all. A driver that is told of none takes every sleeping thread for asleep, and
-//! these threads starve. So whenever no wakeup was heard for a while, a thread of its own is woken, of which an agent must
-//! hear.
+//! Whether the kernel tells of wakeups at all. A driver that is told of none takes every sleeping
+//! thread for asleep, and these threads starve. So whenever no wakeup was heard for a while, a
+//! thread of its own is woken, of which an agent must hear.
 
 use super::agent::Shared;
 use crate::LiveError;
@@ -16,7 +16,8 @@ use std::time::Duration;
 
 /// No wakeup for so long: it is time to ask whether any would be heard.
 const QUIET: Ns = Ns::from_ms(400);
-/// A wakeup is heard within microseconds, but the CPU of the agent may be away, on a virtual machine for long.
+/// A wakeup is heard within microseconds, but the CPU of the agent may be away, on a virtual
+/// machine for long.
 const PATIENCE: Ns = Ns::from_ms(500);
 /// At the beginning, when nothing depends on it yet.
 const PATIENCE_FIRST: Ns = Ns::from_ms(3000);
@@ -58,7 +59,8 @@ impl Hearing {
         self.tid
     }
 
-    /// Shows that events come before anything depends on them. `beat`: the guardian must not take that for silence.
+    /// Shows that events come before anything depends on them. `beat`: the guardian must not take
+    /// that for silence.
     ///
     /// # Errors
     /// [`LiveError::Deaf`] when they do not; what `beat` answers.
@@ -111,7 +113,8 @@ impl Hearing {
             beat()?;
             std::thread::sleep(Duration::from_millis(1));
         }
-        // Where its CPU was kept from it for so long that it never slept, and at the end of all, nothing is shown.
+        // Where its CPU was kept from it for so long that it never slept, and at the end of all,
+        // nothing is shown.
         if !rung || shared.stop.load(Ordering::Relaxed) {
             return Ok(());
         }

@@ -1,5 +1,6 @@
-//! Two threads that wake each other and block: the cost of a driver is what their turns take longer.
-//! `benches/dispatch.rs` measures the driver with it, and `schedlab confirm` prices its predictions.
+//! Two threads that wake each other and block: the cost of a driver is what their turns take
+//! longer. `benches/dispatch.rs` measures the driver with it, and `schedlab confirm` prices its
+//! predictions.
 
 use crate::driver::monotonic;
 use rustix::event::{EventfdFlags, eventfd};
@@ -19,7 +20,8 @@ const KEPT: usize = 1 << 18;
 pub struct PingPong {
     /// From the last step of the thread that blocks to the first of the next one: p50 and p99.
     pub block_to_next: (Ns, Ns),
-    /// A whole turn without its burst: the same, and the wakeup of the other thread, which waits. p50 and p99.
+    /// A whole turn without its burst: the same, and the wakeup of the other thread, which waits.
+    /// p50 and p99.
     pub cycle: (Ns, Ns),
     /// The part of the time that was no burst.
     pub overhead: f64,
@@ -41,8 +43,8 @@ struct Turns {
     cycle: Vec<u64>,
 }
 
-/// Makes two threads of this process take turns of `burst` CPU time each, for `time`. `begin` gets their thread ids
-/// before the first turn.
+/// Makes two threads of this process take turns of `burst` CPU time each, for `time`. `begin` gets
+/// their thread ids before the first turn.
 ///
 /// # Panics
 /// When the kernel gives no eventfd, or no thread.
@@ -84,11 +86,13 @@ fn turns(own: usize, burst: u64, bells: &[OwnedFd; 2], times: &Times, end: &Atom
         let now = clock_gettime(ClockId::ThreadCPUTime);
         now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
     };
-    let mut round = Turns { block_to_next: Vec::with_capacity(KEPT), cycle: Vec::with_capacity(KEPT) };
+    let mut round =
+        Turns { block_to_next: Vec::with_capacity(KEPT), cycle: Vec::with_capacity(KEPT) };
     loop {
         read(&bells[own], &mut [0; 8]).expect("an eventfd");
         let now = monotonic().0;
-        let (left, back) = (times.left.load(Ordering::Relaxed), times.back.swap(now, Ordering::Relaxed));
+        let (left, back) =
+            (times.left.load(Ordering::Relaxed), times.back.swap(now, Ordering::Relaxed));
         if back > 0 && round.cycle.len() < round.cycle.capacity() {
             round.block_to_next.extend((left > 0).then(|| now.saturating_sub(left)));
             // What a turn costs beside its burst.
@@ -99,7 +103,8 @@ fn turns(own: usize, burst: u64, bells: &[OwnedFd; 2], times: &Times, end: &Atom
             let until = used() + burst;
             while used() < until {}
         }
-        // Until this one blocks: a thread that comes before then was let in front of it, and has no block to measure.
+        // Until this one blocks: a thread that comes before then was let in front of it, and has no
+        // block to measure.
         times.left.store(0, Ordering::Relaxed);
         write(&bells[1 - own], &1_u64.to_ne_bytes()).expect("an eventfd");
         if over {

@@ -1,10 +1,12 @@
 //! Threads that send managed threads to another CPU while the agent that wants it goes on.
 //!
-//! sched_setaffinity(2) waits until the thread has left its CPU, and on PREEMPT_RT that may last: a thread inside of a kernel lock
-//! keeps its CPU (`migrate_disable`; `affine_move_task` in kernel/sched/core.c), and one that is parked behind a raised thread does not get
-//! out of the lock. The agent that waits holds the agents' lock: the agent that would take the raised thread away waits for it, and in the end the
-//! guardian ends the run. So on PREEMPT_RT an agent does not make that call; a thread of this module does, on an unmanaged CPU, and the
-//! agent waits [`PATIENCE`] at most.
+//! sched_setaffinity(2) waits until the thread has left its CPU, and on PREEMPT_RT that may last: a
+//! thread inside of a kernel lock keeps its CPU (`migrate_disable`; `affine_move_task` in
+//! kernel/sched/core.c), and one that is parked behind a raised thread does not get out of the
+//! lock. The agent that waits holds the agents' lock: the agent that would take the raised thread
+//! away waits for it, and in the end the guardian ends the run. So on PREEMPT_RT an agent does not
+//! make that call; a thread of this module does, on an unmanaged CPU, and the agent waits
+//! [`PATIENCE`] at most.
 
 use crate::LiveError;
 use crate::driver::{GUARDIAN, become_fifo};
@@ -17,9 +19,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-/// So long an agent waits for a thread to be on its new CPU before it goes on without. As a rule that takes some 20 us.
+/// So long an agent waits for a thread to be on its new CPU before it goes on without. As a rule
+/// that takes some 20 us.
 const PATIENCE: Duration = Duration::from_millis(1);
-/// Senders for each managed CPU. A thread that is inside of a lock keeps one of them; the others serve the rest.
+/// Senders for each managed CPU. A thread that is inside of a lock keeps one of them; the others
+/// serve the rest.
 const FOR_EACH_CPU: usize = 2;
 
 const ON_THE_WAY: u8 = 0;
@@ -39,7 +43,8 @@ pub(super) enum Sent {
 /// The journey of one thread. It is changed under the lock of the [`Queue`].
 #[derive(Debug)]
 pub(super) struct Journey {
-    /// Where it was pinned. With another affinity it is not sent: it, or another process, gave it that.
+    /// Where it was pinned. With another affinity it is not sent: it, or another process, gave it
+    /// that.
     from: CpuSet,
     /// Where it goes to, which may change on the way.
     to: Mutex<CpuSet>,
@@ -125,7 +130,8 @@ impl std::fmt::Debug for Post {
 }
 
 impl Post {
-    /// Pins a thread to a CPU, and waits until it is there, but not for long. The thread's last journey, if it goes on, leads there now.
+    /// Pins a thread to a CPU, and waits until it is there, but not for long. The thread's last
+    /// journey, if it goes on, leads there now.
     pub(super) fn send(
         &self,
         tid: u32,
@@ -136,10 +142,17 @@ impl Post {
         let journey = match last.filter(|last| self.redirect(last, to)) {
             Some(last) => last.clone(),
             None => {
-                let journey =
-                    Arc::new(Journey { from, to: Mutex::new(to), state: AtomicU8::new(ON_THE_WAY) });
+                let journey = Arc::new(Journey {
+                    from,
+                    to: Mutex::new(to),
+                    state: AtomicU8::new(ON_THE_WAY),
+                });
                 let agent = std::thread::current();
-                self.queue.lock().requests.push_back(Request { tid, journey: journey.clone(), agent });
+                self.queue.lock().requests.push_back(Request {
+                    tid,
+                    journey: journey.clone(),
+                    agent,
+                });
                 self.queue.changed.notify_one();
                 journey
             }
@@ -166,7 +179,8 @@ impl Post {
     }
 }
 
-/// The senders. When this value is dropped, they have ended: the threads that are on their way must be in the fair class by then.
+/// The senders. When this value is dropped, they have ended: the threads that are on their way must
+/// be in the fair class by then.
 pub(super) struct Senders {
     queue: Arc<Queue>,
     threads: Vec<JoinHandle<()>>,
@@ -183,7 +197,8 @@ impl Senders {
         arrived: Arc<dyn Fn(&CpuSet) + Send + Sync>,
     ) -> Result<Senders, LiveError> {
         let ready = move || {
-            keep_only(&[Duty::Schedule]).map_err(LiveError::io("giving up capabilities (capset)"))?;
+            keep_only(&[Duty::Schedule])
+                .map_err(LiveError::io("giving up capabilities (capset)"))?;
             // The supervisor, which is below, looks through /proc for tens of milliseconds.
             become_fifo("a sender", GUARDIAN, &others)
         };
@@ -216,9 +231,11 @@ impl Senders {
                     arrived(&to);
                 }
             };
-            let thread = std::thread::Builder::new().name(OwnThread::Sender.name().to_owned()).spawn(work);
+            let thread =
+                std::thread::Builder::new().name(OwnThread::Sender.name().to_owned()).spawn(work);
             senders.threads.push(thread.map_err(LiveError::io("starting a sender"))?);
-            let ended = || Err(LiveError::AgentDied { why: "a sender ended before it began".to_owned() });
+            let ended =
+                || Err(LiveError::AgentDied { why: "a sender ended before it began".to_owned() });
             started.recv().unwrap_or_else(|_| ended())?;
         }
         Ok(senders)
@@ -244,8 +261,8 @@ mod tests {
     use super::*;
     use std::sync::mpsc::{Receiver, channel};
 
-    /// Senders of pretended threads: thread 1 arrives at once, 2 is refused, others stay inside of a lock until `out` says that
-    /// they are out of it.
+    /// Senders of pretended threads: thread 1 arrives at once, 2 is refused, others stay inside of
+    /// a lock until `out` says that they are out of it.
     fn senders(count: usize, out: &Arc<(Mutex<bool>, Condvar)>, arrived: Told) -> Senders {
         let out = out.clone();
         let pin = move |tid: u32, was: &CpuSet, _: &CpuSet| {

@@ -1,5 +1,5 @@
-//! The supervisor: everything around the agents that may touch files. It brings threads under management, keeps the
-//! guardian informed, and ends the run.
+//! The supervisor: everything around the agents that may touch files. It brings threads under
+//! management, keeps the guardian informed, and ends the run.
 
 mod agent_threads;
 mod lineage;
@@ -10,8 +10,8 @@ use super::hearing::Hearing;
 use super::threads::Thread;
 use super::{AGENT, Counts, DriverOptions, DriverReport, HEARTBEAT, PARKED, RUNNING, ThreadReport};
 use crate::driver::{
-    CpuClaim, Heartbeat, Looks, PATIENCE, RtLimit, become_fifo, check_cpus, check_scheduler, cpu_time,
-    longest_stall, monotonic, silence,
+    CpuClaim, Heartbeat, Looks, PATIENCE, RtLimit, become_fifo, check_cpus, check_scheduler,
+    cpu_time, longest_stall, monotonic, silence,
 };
 use crate::journal::{Confined, Setting};
 use crate::logged_core::CoreOptions;
@@ -38,12 +38,13 @@ const GENERATIONS: usize = 8;
 /// Births that are remembered; beyond that, those of threads that have ended are forgotten.
 const BIRTHS: usize = 4096;
 
-/// Runs the threads of `processes`, and those that they make, under the scheduler of `options` until `done` says so
-/// or all are gone; then everything is restored. `begin` is called once, when all are managed.
+/// Runs the threads of `processes`, and those that they make, under the scheduler of `options`
+/// until `done` says so or all are gone; then everything is restored. `begin` is called once, when
+/// all are managed.
 ///
 /// # Errors
-/// When the scheduler cannot run live or breaks its contract, a thread cannot be managed, or the kernel refuses
-/// real-time priorities. Everything is restored then.
+/// When the scheduler cannot run live or breaks its contract, a thread cannot be managed, or the
+/// kernel refuses real-time priorities. Everything is restored then.
 pub fn manage(
     options: &DriverOptions,
     processes: &[u32],
@@ -51,7 +52,8 @@ pub fn manage(
     mut done: impl FnMut() -> bool + Send,
 ) -> Result<DriverReport, LiveError> {
     let work = move || {
-        // A process that is named must exist now. If it ends while it is taken on, that is no error.
+        // A process that is named must exist now. If it ends while it is taken on, that is no
+        // error.
         processes.iter().try_for_each(|process| Keeper::target(*process).map(drop))?;
         let mut supervisor = Supervisor::start(options)?;
         for process in processes {
@@ -66,8 +68,9 @@ pub fn manage(
     // In a thread of its own: it takes a real-time priority and gives up capabilities for good.
     std::thread::scope(|scope| {
         let builder = std::thread::Builder::new().name(OwnThread::Supervisor.name().to_owned());
-        let supervisor =
-            builder.spawn_scoped(scope, work).map_err(LiveError::io("starting the supervisor's thread"))?;
+        let supervisor = builder
+            .spawn_scoped(scope, work)
+            .map_err(LiveError::io("starting the supervisor's thread"))?;
         supervisor.join().unwrap_or_else(|panic| Err(LiveError::died(&*panic)))
     })
 }
@@ -98,7 +101,8 @@ struct Supervisor<'a> {
     lineage: Lineage,
     /// What the agents told, and was not served yet.
     noticed: BTreeSet<Notice>,
-    /// Processes that were given back while others stay managed; their children are not taken on again.
+    /// Processes that were given back while others stay managed; their children are not taken on
+    /// again.
     released: BTreeSet<u32>,
     /// By CPU slot: adds threads to those that its agent follows.
     adders: Vec<Adder>,
@@ -129,20 +133,23 @@ impl<'a> Supervisor<'a> {
             (options.scheduler.clone(), options.capacity, schedlab_host::machine().hz);
         let core = CoreOptions { scheduler, cpus: cpus.len(), tasks, hz, seed: 1 };
         check_scheduler(&core, &options.declared)?;
-        // Agents open events before anything is given up; this thread opens more for each thread that it takes on.
-        let follow =
-            least_duty(cpus[0]).map_err(|error| LiveError::NoEvents { reason: error.to_string() })?;
+        // Agents open events before anything is given up; this thread opens more for each thread
+        // that it takes on.
+        let follow = least_duty(cpus[0])
+            .map_err(|error| LiveError::NoEvents { reason: error.to_string() })?;
         let small_pages = NoHugePages::hold();
         let stall = longest_stall(&options.cpus)?;
         let silence = silence(stall);
-        let claims = cpus.iter().map(|cpu| CpuClaim::take(*cpu, PATIENCE)).collect::<Result<_, _>>()?;
+        let claims =
+            cpus.iter().map(|cpu| CpuClaim::take(*cpu, PATIENCE)).collect::<Result<_, _>>()?;
         let start = monotonic();
         let (agents, adders, notices) = AgentThreads::start(options, &core, &others, start)?;
         let shared = agents.shared.clone();
-        // Before there is a guardian that counts the silence: on a busy machine an ordinary thread may wait that
-        // long.
+        // Before there is a guardian that counts the silence: on a busy machine an ordinary thread
+        // may wait that long.
         become_fifo("the supervisor", AGENT, &others)?;
-        // Locking the memory takes its time: the guardian, which waits for heartbeats, is started after that.
+        // Locking the memory takes its time: the guardian, which waits for heartbeats, is started
+        // after that.
         let mut keeper = Keeper::start(&options.keeper("", silence))?;
         options.command.iter().try_for_each(|mark| keeper.ends_with(mark))?;
         if agents.post().is_some() {
@@ -253,27 +260,30 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Returns how a thread was scheduled before, and where it could run. A thread that was born under management
-    /// inherited what was made of its `parent` (a process): it gets what that one had, and keeps an affinity that it gave itself
-    /// meanwhile. `None`: it is gone.
+    /// Returns how a thread was scheduled before, and where it could run. A thread that was born
+    /// under management inherited what was made of its `parent` (a process): it gets what that one
+    /// had, and keeps an affinity that it gave itself meanwhile. `None`: it is gone.
     fn origin(&self, thread: &Identity, parent: u32) -> Option<(Scheduling, CpuSet)> {
         let inherited = self.origins.get(&parent).or_else(|| self.origins.values().next());
         match inherited {
             Some(&(scheduling, cpus)) if thread.started >= self.began => {
                 let now = host::affinity(thread.tid).ok()?;
-                let own = now != cpus && self.birthplace(thread).is_none_or(|cpu| now != CpuSet::single(cpu));
+                let own = now != cpus
+                    && self.birthplace(thread).is_none_or(|cpu| now != CpuSet::single(cpu));
                 Some((scheduling, if own { now } else { cpus }))
             }
             _ => Some((host::scheduling(thread.tid).ok()?, host::affinity(thread.tid).ok()?)),
         }
     }
 
-    /// Returns the CPU to which the maker of a thread was pinned; that of its nearest forebear that a followed thread made, if its own
-    /// maker was not followed yet. `None`: it was made before anything was pinned.
+    /// Returns the CPU to which the maker of a thread was pinned; that of its nearest forebear that
+    /// a followed thread made, if its own maker was not followed yet. `None`: it was made before
+    /// anything was pinned.
     fn birthplace(&self, thread: &Identity) -> Option<CpuId> {
         let mut forebear = thread.clone();
         for _ in 0..GENERATIONS {
-            let known = self.born_on.get(&forebear.tid).or_else(|| self.born_on.get(&forebear.process));
+            let known =
+                self.born_on.get(&forebear.tid).or_else(|| self.born_on.get(&forebear.process));
             if known.is_some() || forebear.started < self.began {
                 return known.copied();
             }
@@ -299,8 +309,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Waits until each agent has read what happened before this call: a thread that was found in /proc is as a rule seen before
-    /// its birth is heard of.
+    /// Waits until each agent has read what happened before this call: a thread that was found in
+    /// /proc is as a rule seen before its birth is heard of.
     fn hear_of_births(&mut self) -> Result<(), LiveError> {
         let rounds = |shared: &Shared| -> Vec<u64> {
             shared.agents.iter().map(|agent| agent.rounds.load(Ordering::Relaxed)).collect()
@@ -324,7 +334,8 @@ impl<'a> Supervisor<'a> {
         if self.shared.unguarded.load(Ordering::Relaxed) {
             return Err(self.keeper.unguarded()?);
         }
-        let Some(identity) = host::identity(tid).filter(|identity| !self.taken.contains(identity)) else {
+        let Some(identity) = host::identity(tid).filter(|identity| !self.taken.contains(identity))
+        else {
             return Ok(false);
         };
         if identity.started >= self.began && !self.born_on.contains_key(&tid) {
@@ -337,15 +348,17 @@ impl<'a> Supervisor<'a> {
             // A real-time or deadline policy of its own goes before the bands: it is left alone.
             return Ok(false);
         }
-        // Before it is in a band: opening an event may wait for an RCU grace period, and PREEMPT_RT's rcuc threads
-        // (SCHED_FIFO 1) come to none behind an endless loop in a band that no agent takes the CPU from yet.
+        // Before it is in a band: opening an event may wait for an RCU grace period, and
+        // PREEMPT_RT's rcuc threads (SCHED_FIFO 1) come to none behind an endless loop in a band
+        // that no agent takes the CPU from yet.
         self.follow(tid)?;
         for _ in 0..PINS {
             match self.pin(&identity) {
                 Err(LiveError::NoThread { .. }) => return Ok(false),
                 Ok(None) => {}
                 Ok(Some(thread)) => {
-                    let taken = StatusThread { thread: identity.clone(), before: host::served(tid) };
+                    let taken =
+                        StatusThread { thread: identity.clone(), before: host::served(tid) };
                     self.threads.push(KnownThread { taken, own: thread.before.policy });
                     self.order(Order::Join(Box::new(thread)));
                     // It may have become another program before its events were followed.
@@ -358,7 +371,8 @@ impl<'a> Supervisor<'a> {
         Ok(false)
     }
 
-    /// Journals, pins and parks a thread that is followed. `None`: it, or another process, changed its affinity meanwhile.
+    /// Journals, pins and parks a thread that is followed. `None`: it, or another process, changed
+    /// its affinity meanwhile.
     fn pin(&mut self, identity: &Identity) -> Result<Option<Thread>, LiveError> {
         let gone = || LiveError::NoThread { tid: identity.tid };
         let present = host::affinity(identity.tid).map_err(|_| gone())?;
@@ -385,7 +399,8 @@ impl<'a> Supervisor<'a> {
 
     /// Returns the managed CPUs in turn, of those where the thread may run, if there are any.
     fn next_cpu(&self, affinity: &CpuSet) -> CpuId {
-        let allowed: Vec<CpuId> = self.cpus.iter().copied().filter(|cpu| affinity.contains(*cpu)).collect();
+        let allowed: Vec<CpuId> =
+            self.cpus.iter().copied().filter(|cpu| affinity.contains(*cpu)).collect();
         let among = if allowed.is_empty() { &self.cpus } else { &allowed };
         among[self.threads.len() % among.len()]
     }
@@ -397,8 +412,11 @@ impl<'a> Supervisor<'a> {
             let no_events =
                 |error: schedlab_host::HostError| LiveError::NoEvents { reason: error.to_string() };
             let added = match self.adders[slot].add(&BTreeSet::from([tid]), &self.own) {
-                // An agent that ends takes its rings along, and the kernel refuses them (EINVAL): why it ended is the error, not this.
-                Err(_) if self.shared.stop.load(Ordering::Relaxed) || self.agents.is_dead() => return Ok(()),
+                // An agent that ends takes its rings along, and the kernel refuses them (EINVAL):
+                // why it ended is the error, not this.
+                Err(_) if self.shared.stop.load(Ordering::Relaxed) || self.agents.is_dead() => {
+                    return Ok(());
+                }
                 other => other.map_err(no_events)?,
             };
             if let Some(batch) = added {
@@ -406,7 +424,8 @@ impl<'a> Supervisor<'a> {
                 told += 1;
             }
         }
-        // One agent takes its orders one after the other. Several must have begun to listen before the thread joins.
+        // One agent takes its orders one after the other. Several must have begun to listen before
+        // the thread joins.
         if told > 1 { self.wait_until_done() } else { Ok(()) }
     }
 
@@ -415,7 +434,8 @@ impl<'a> Supervisor<'a> {
         self.take_notices();
         self.lineage.forget();
         for notice in std::mem::take(&mut self.noticed) {
-            let (Notice::Born(Birth { child: tid, .. }) | Notice::Execed(tid) | Notice::LetGo(tid)) = notice;
+            let (Notice::Born(Birth { child: tid, .. }) | Notice::Execed(tid) | Notice::LetGo(tid)) =
+                notice;
             let Some(identity) = host::identity(tid) else { continue };
             match notice {
                 Notice::LetGo(_) => self.keeper.let_go(&identity)?,
@@ -442,7 +462,8 @@ impl<'a> Supervisor<'a> {
         Ok(self.processes.iter().any(|process| host::has_living_thread(*process)))
     }
 
-    /// Looks at every name: a thread that gives itself another (`prctl(PR_SET_NAME)`) makes no event that is followed.
+    /// Looks at every name: a thread that gives itself another (`prctl(PR_SET_NAME)`) makes no
+    /// event that is followed.
     fn rename(&mut self) {
         let anew = |kept: &KnownThread| {
             let was = &kept.taken.thread;
@@ -454,7 +475,9 @@ impl<'a> Supervisor<'a> {
 
     /// A thread may run another program: its name, and what is declared for that, may be another.
     fn renamed(&mut self, identity: Identity) {
-        let Some(kept) = self.threads.iter_mut().find(|kept| kept.taken.thread == identity) else { return };
+        let Some(kept) = self.threads.iter_mut().find(|kept| kept.taken.thread == identity) else {
+            return;
+        };
         let was = std::mem::replace(&mut kept.taken.thread.comm, identity.comm.clone());
         let own = kept.own;
         let now = self.options.policy_of(&identity.comm, own);
@@ -489,7 +512,8 @@ impl<'a> Supervisor<'a> {
     }
 
     fn wait_until_done(&mut self) -> Result<(), LiveError> {
-        while self.shared.orders_done.load(Ordering::Acquire) < self.sent && !self.agents.is_dead() {
+        while self.shared.orders_done.load(Ordering::Acquire) < self.sent && !self.agents.is_dead()
+        {
             self.keeper.beat()?;
             std::thread::sleep(HEARTBEAT / 10);
         }
@@ -499,8 +523,10 @@ impl<'a> Supervisor<'a> {
     /// Writes the status file.
     fn publish(&self, now: Ns) {
         let Some(journal) = self.keeper.journal() else { return };
-        let counts = self.shared.counts.lock().map_or_else(|_| Counts::default(), |counts| counts.clone());
-        let living = self.threads.iter().map(|kept| &kept.taken).filter(|taken| taken.thread.lives());
+        let counts =
+            self.shared.counts.lock().map_or_else(|_| Counts::default(), |counts| counts.clone());
+        let living =
+            self.threads.iter().map(|kept| &kept.taken).filter(|taken| taken.thread.lives());
         let elapsed = now.saturating_sub(self.start);
         self.options.publish(journal, elapsed, counts, living.cloned().collect());
     }
@@ -508,7 +534,8 @@ impl<'a> Supervisor<'a> {
     fn end(mut self) -> Result<DriverReport, LiveError> {
         self.rename();
         self.agents.stop();
-        // Closing tracepoints takes the kernel a tenth of a second: the guardian must not take that for silence.
+        // Closing tracepoints takes the kernel a tenth of a second: the guardian must not take that
+        // for silence.
         while !self.agents.has_ended() {
             self.keeper.beat()?;
             std::thread::sleep(HEARTBEAT / 2);
@@ -531,6 +558,15 @@ impl<'a> Supervisor<'a> {
         };
         let threads = threads.iter().map(|(thread, chosen)| report((thread, chosen))).collect();
         let (silence, stall) = (self.silence, self.stall);
-        Ok(DriverReport { elapsed, counts, threads, core: self.core, log, restored, silence, stall })
+        Ok(DriverReport {
+            elapsed,
+            counts,
+            threads,
+            core: self.core,
+            log,
+            restored,
+            silence,
+            stall,
+        })
     }
 }

@@ -17,7 +17,8 @@ pub(super) struct Thread {
     pub(super) before: Scheduling,
     /// Where it could run before.
     pub(super) affinity: CpuSet,
-    /// What it is given back: every CPU, if it follows its cpuset ([`Entry::Affinity`](crate::journal::Entry::Affinity)).
+    /// What it is given back: every CPU, if it follows its cpuset
+    /// ([`Entry::Affinity`](crate::journal::Entry::Affinity)).
     home: CpuSet,
     /// The policy that the scheduler takes it for.
     pub(super) taken_for: Policy,
@@ -39,9 +40,11 @@ impl Thread {
         taken_for: Policy,
         cpu: CpuId,
     ) -> Option<Thread> {
-        let stat = File::open(format!("/proc/{}/task/{}/stat", identity.process, identity.tid)).ok()?;
+        let stat =
+            File::open(format!("/proc/{}/task/{}/stat", identity.process, identity.tid)).ok()?;
         let (post, journey) = (None, None);
-        let home = if threads::follows_cpuset(identity.tid, &affinity) { CpuSet::ALL } else { affinity };
+        let home =
+            if threads::follows_cpuset(identity.tid, &affinity) { CpuSet::ALL } else { affinity };
         Some(Thread { identity, before, affinity, home, taken_for, cpu, stat, post, journey })
     }
 
@@ -50,14 +53,15 @@ impl Thread {
         Thread { post, ..self }
     }
 
-    /// Returns whether the thread itself, or another process, gave it an affinity. On its way it has the one of where it was, or
-    /// already that of where it goes.
+    /// Returns whether the thread itself, or another process, gave it an affinity. On its way it
+    /// has the one of where it was, or already that of where it goes.
     fn is_confined(&self) -> bool {
         self.leaves().is_none()
             && threads::affinity(self.identity.tid).is_ok_and(|now| now != CpuSet::single(self.cpu))
     }
 
-    /// Gives the thread its affinity of before. On its way it has that in the end: its sender would write over it.
+    /// Gives the thread its affinity of before. On its way it has that in the end: its sender would
+    /// write over it.
     fn give_cpus_back(&self) {
         let redirected = match (&self.post, &self.journey) {
             (Some(post), Some((_, journey))) => post.redirect(journey, self.home),
@@ -77,7 +81,8 @@ impl Thread {
                 Sent::No
             };
         };
-        let (sent, journey) = post.send(tid, (self.cpu, cpu), self.journey.as_ref().map(|(_, last)| last));
+        let (sent, journey) =
+            post.send(tid, (self.cpu, cpu), self.journey.as_ref().map(|(_, last)| last));
         if sent != Sent::No {
             // On the way already, it has not left the CPU where that way began.
             self.journey = Some((self.leaves().unwrap_or(self.cpu), journey));
@@ -89,8 +94,8 @@ impl Thread {
         threads::set_fifo(self.identity.tid, priority).is_ok()
     }
 
-    /// Returns the scheduling of this thread at a priority of the band. Children begin unmanaged, until they are
-    /// taken on.
+    /// Returns the scheduling of this thread at a priority of the band. Children begin unmanaged,
+    /// until they are taken on.
     pub(super) fn band(&self, priority: u8) -> Scheduling {
         Scheduling {
             policy: Policy::Fifo(priority),
@@ -101,12 +106,16 @@ impl Thread {
         }
     }
 
-    /// Returns the scheduling behind the chosen thread of a yield window; `None`: the thread's own policy could not
-    /// be told from it.
+    /// Returns the scheduling behind the chosen thread of a yield window; `None`: the thread's own
+    /// policy could not be told from it.
     fn behind(&self) -> Option<Scheduling> {
         // The flag tells it from a SCHED_IDLE that another process set
         // ([`Setting::FifoBand`](crate::journal::Setting)).
-        let behind = Scheduling { slice: None, reset_on_fork: true, ..self.before.with_policy(Policy::Idle) };
+        let behind = Scheduling {
+            slice: None,
+            reset_on_fork: true,
+            ..self.before.with_policy(Policy::Idle)
+        };
         matches!(self.before.policy, Policy::Other | Policy::Batch).then_some(behind)
     }
 }
@@ -147,7 +156,9 @@ impl ThreadControl for Thread {
     fn is_as_in_window(&self) -> bool {
         let set_here = |now: Scheduling| {
             now.policy == self.before.policy
-                || self.behind().is_some_and(|behind| behind.policy == now.policy && now.reset_on_fork)
+                || self
+                    .behind()
+                    .is_some_and(|behind| behind.policy == now.policy && now.reset_on_fork)
                 || matches!(now.policy, Policy::Fifo(PARKED..=RUNNING))
         };
         threads::scheduling(self.identity.tid).map_or(true, set_here)
@@ -159,7 +170,8 @@ impl ThreadControl for Thread {
     }
 
     fn interference(&self) -> Interference {
-        let in_band = |priority: Option<u8>| priority.is_some_and(|now| (PARKED..=RUNNING).contains(&now));
+        let in_band =
+            |priority: Option<u8>| priority.is_some_and(|now| (PARKED..=RUNNING).contains(&now));
         let tid = self.identity.tid;
         if !threads::fifo_priority(tid).map_or(true, in_band) {
             Interference::Policy
@@ -181,7 +193,8 @@ impl ThreadControl for Thread {
     }
 
     fn send_to(&mut self, cpu: CpuId) -> Sent {
-        // What the thread itself, or another process, asked for since its last look is not written over.
+        // What the thread itself, or another process, asked for since its last look is not written
+        // over.
         let sent = if self.is_confined() { Sent::No } else { self.pin_to(cpu) };
         if sent != Sent::No {
             self.cpu = cpu;
@@ -207,19 +220,22 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// A thread narrows its own affinity between two looks of the driver, and the scheduler picks it elsewhere.
+    /// A thread narrows its own affinity between two looks of the driver, and the scheduler picks
+    /// it elsewhere.
     #[test]
     fn a_thread_that_confined_itself_is_not_sent_elsewhere() {
         let allowed = threads::affinity(0).expect("our own");
         let cpus: Vec<CpuId> = allowed.iter().collect();
         let [first, .., last] = cpus[..] else { return };
         let mut child = Command::new("sleep").arg("600").spawn().expect("sleep(1)");
-        let pin =
-            |cpu: CpuId| threads::set_affinity(child.id(), &CpuSet::single(cpu)).expect("an allowed CPU");
+        let pin = |cpu: CpuId| {
+            threads::set_affinity(child.id(), &CpuSet::single(cpu)).expect("an allowed CPU")
+        };
         let identity = threads::identity(child.id()).expect("it lives");
         let before = threads::scheduling(child.id()).expect("it lives");
         pin(first);
-        let mut thread = Thread::open(identity, before, allowed, before.policy, first).expect("it lives");
+        let mut thread =
+            Thread::open(identity, before, allowed, before.policy, first).expect("it lives");
         let there = [thread.send_to(last), thread.send_to(first)];
         pin(last);
         let (sent, now) = (thread.send_to(first), threads::affinity(child.id()).expect("it lives"));

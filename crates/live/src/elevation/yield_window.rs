@@ -1,15 +1,16 @@
-//! Yield windows: each managed CPU is given to the fair class now and then, so that the kernel's own throttling of
-//! real-time threads never strikes and the rest of the system gets on.
+//! Yield windows: each managed CPU is given to the fair class now and then, so that the kernel's
+//! own throttling of real-time threads never strikes and the rest of the system gets on.
 //!
-//! The scheduler goes on deciding in a yield window. For its length the bands move down into the fair class: the
-//! chosen thread has its own policy, the waiting ones have SCHED_IDLE. So the rest of the system competes with one
-//! managed thread at most, a turn is not cut, a woken thread is placed as always, and batch work does not delay the
-//! thread that it waits behind.
+//! The scheduler goes on deciding in a yield window. For its length the bands move down into the
+//! fair class: the chosen thread has its own policy, the waiting ones have SCHED_IDLE. So the rest
+//! of the system competes with one managed thread at most, a turn is not cut, a woken thread is
+//! placed as always, and batch work does not delay the thread that it waits behind.
 //!
-//! A thread that wakes during a yield window and is picked runs in its FIFO band as usual, because beside a
-//! SCHED_IDLE thread the fair class would let it wait for a tick at times; the window is extended by that run, up to
-//! `strict`. Where managed threads are in control groups (or autogroups) of their own, SCHED_IDLE counts within its
-//! group only: there the kernel shares a window between the groups.
+//! A thread that wakes during a yield window and is picked runs in its FIFO band as usual, because
+//! beside a SCHED_IDLE thread the fair class would let it wait for a tick at times; the window is
+//! extended by that run, up to `strict`. Where managed threads are in control groups (or
+//! autogroups) of their own, SCHED_IDLE counts within its group only: there the kernel shares a
+//! window between the groups.
 
 use super::agent_state::{AgentState, Placement};
 use super::control::{CpuControl, Interference, State, ThreadControl};
@@ -17,7 +18,8 @@ use crate::logged_core::Fate;
 use schedlab_model::Ns;
 use std::fs;
 
-/// How often a CPU is given to the fair class, and for how long, unless it was idle that long anyway.
+/// How often a CPU is given to the fair class, and for how long, unless it was idle that long
+/// anyway.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct YieldWindows {
     /// How often.
@@ -26,13 +28,15 @@ pub struct YieldWindows {
     pub length: Ns,
 }
 
-/// Share of each CPU, in per cent, that the kernel reserves for fair tasks when its limits cannot be read:
-/// `sched_rt_runtime_us` of 950,000 (Documentation/scheduler/sched-rt-group.rst), and the fair server's 50 ms a
-/// second since Linux 6.12 (`sched_init_dl_servers`, kernel/sched/deadline.c), which is shown in debugfs only.
+/// Share of each CPU, in per cent, that the kernel reserves for fair tasks when its limits cannot
+/// be read: `sched_rt_runtime_us` of 950,000 (Documentation/scheduler/sched-rt-group.rst), and the
+/// fair server's 50 ms a second since Linux 6.12 (`sched_init_dl_servers`,
+/// kernel/sched/deadline.c), which is shown in debugfs only.
 const KEPT_PERCENT: u64 = 5;
-/// What is given beyond that, in per cent of the period: the driver's account is not the kernel's, which counts
-/// interrupts and switches. (Measured with `perf` at 4000 wakeups a second: of windows of 6 ms the fair class had 5.0
-/// to 5.5 ms when the agent's time was part of them, and the kernel's fair server took its 50 ms at once.)
+/// What is given beyond that, in per cent of the period: the driver's account is not the kernel's,
+/// which counts interrupts and switches. (Measured with `perf` at 4000 wakeups a second: of windows
+/// of 6 ms the fair class had 5.0 to 5.5 ms when the agent's time was part of them, and the
+/// kernel's fair server took its 50 ms at once.)
 const MORE_PERCENT: u64 = 2;
 /// Windows come at least as often as this, however long the kernel's period is.
 const LONGEST: Ns = Ns::from_ms(100);
@@ -49,9 +53,10 @@ impl YieldWindows {
         YieldWindows::from_rt_limits(read("sched_rt_period_us"), read("sched_rt_runtime_us"))
     }
 
-    /// Returns the windows for the kernel's period and runtime of real-time threads (us); -1 or nothing: no limit of
-    /// that kind. The period is a tenth of the kernel's, so that no second period of the kernel is without a window;
-    /// the length is at least 5 % of it, because the fair server has its own account, and at most half.
+    /// Returns the windows for the kernel's period and runtime of real-time threads (us); -1 or
+    /// nothing: no limit of that kind. The period is a tenth of the kernel's, so that no second
+    /// period of the kernel is without a window; the length is at least 5 % of it, because the fair
+    /// server has its own account, and at most half.
     pub fn from_rt_limits(period_us: Option<i64>, runtime_us: Option<i64>) -> YieldWindows {
         let known = period_us.and_then(|us| u64::try_from(us).ok()).filter(|us| *us > 0);
         let period_us = known.unwrap_or(1_000_000);
@@ -63,14 +68,14 @@ impl YieldWindows {
     }
 }
 
-/// A yield window that is open. The agent's own time is no part of it: with thousands of wakeups a second that was a
-/// tenth of a window, and the kernel's throttling struck.
+/// A yield window that is open. The agent's own time is no part of it: with thousands of wakeups a
+/// second that was a tenth of a window, and the kernel's throttling struck.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct YieldWindow {
     /// Time that the fair class shall still have.
     left: Ns,
-    /// Since when the fair class has the CPU, and the agent's CPU time then; `None` during a round of the agent, and
-    /// while a thread is raised.
+    /// Since when the fair class has the CPU, and the agent's CPU time then; `None` during a round
+    /// of the agent, and while a thread is raised.
     yielded_since: Option<(Ns, Ns)>,
     /// From then on no thread is raised in this window.
     strict: Ns,
@@ -84,10 +89,12 @@ impl YieldWindow {
         self.raised.or(self.yielded_since.map(|(since, _)| since + self.left))
     }
 
-    /// Takes off what the fair class had: not what the agent used until it slept, and since it woke.
+    /// Takes off what the fair class had: not what the agent used until it slept, and since it
+    /// woke.
     fn count(&mut self, now: Ns, used: Ns) {
-        let had =
-            |(since, before): (Ns, Ns)| now.saturating_sub(since).saturating_sub(used.saturating_sub(before));
+        let had = |(since, before): (Ns, Ns)| {
+            now.saturating_sub(since).saturating_sub(used.saturating_sub(before))
+        };
         self.left = self.left.saturating_sub(self.yielded_since.take().map_or(Ns::ZERO, had));
     }
 
@@ -96,10 +103,11 @@ impl YieldWindow {
         self.yielded_since = self.raised.is_none().then_some((now, used));
     }
 
-    /// Raises a thread for the length of a window (`turn`) at most, and never for less: towards a fixed end the agent
-    /// would have to be woken before the next tick. (Measured at 250 ticks a second: turns in the last 3 to 4 ms
-    /// before such an end took some 12 us longer, all of it in the agent's going to sleep and waking. Probably each
-    /// sleep programs the CPU's timer then; that was not traced.)
+    /// Raises a thread for the length of a window (`turn`) at most, and never for less: towards a
+    /// fixed end the agent would have to be woken before the next tick. (Measured at 250 ticks a
+    /// second: turns in the last 3 to 4 ms before such an end took some 12 us longer, all of it in
+    /// the agent's going to sleep and waking. Probably each sleep programs the CPU's timer then;
+    /// that was not traced.)
     fn raise(&mut self, now: Ns, turn: Ns) {
         if now < self.strict {
             self.raised = Some(now + turn);
@@ -137,8 +145,8 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         }
     }
 
-    /// Brings the account of a window up to date at the beginning and (`done`) at the end of a round of the CPU's
-    /// agent.
+    /// Brings the account of a window up to date at the beginning and (`done`) at the end of a
+    /// round of the CPU's agent.
     pub(super) fn count_window(&mut self, slot: usize, used: Ns, done: bool) {
         if let Some(window) = &mut self.slots[slot].window {
             let now = (self.rules.clock)();
@@ -161,8 +169,8 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         }
     }
 
-    /// Opens a window on a CPU when the fair class had no chance in this period, and ends the turn of a raised thread
-    /// and the window when their time is over.
+    /// Opens a window on a CPU when the fair class had no chance in this period, and ends the turn
+    /// of a raised thread and the window when their time is over.
     pub(super) fn update_window(&mut self, slot: usize) {
         let now = self.now();
         let YieldWindows { period, length } = self.rules.windows;
@@ -201,8 +209,8 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         self.counts.yield_windows += 1;
         self.counts.yielded_ns += length.0;
         let YieldWindows { period, length: turn } = self.rules.windows;
-        // A window, and the turns of threads that are raised in it, take half of a period at most: the last turn ends
-        // then.
+        // A window, and the turns of threads that are raised in it, take half of a period at most:
+        // the last turn ends then.
         let strict = now + Ns(period.0 / 2).saturating_sub(turn);
         let mut window = YieldWindow { left: length, yielded_since: None, strict, raised: None };
         let front = self.current(slot);
@@ -211,8 +219,8 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         }
         let one = &mut self.slots[slot];
         one.window = Some(window);
-        // The window belongs to the period that it begins: after that period the share would be less than promised,
-        // and too little at times.
+        // The window belongs to the period that it begins: after that period the share would be
+        // less than promised, and too little at times.
         one.period_began = now;
         if self.is_yielded(slot) {
             self.arrange(slot);
@@ -246,13 +254,15 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         // What the block detector told meanwhile is about the window.
         let _ = self.slots[slot].control.fired();
         if self.current(slot).is_some() {
-            // First the detector, then the look: one of both sees it when the chosen thread blocks now.
+            // First the detector, then the look: one of both sees it when the chosen thread blocks
+            // now.
             self.arm(slot);
             self.look_at_chosen(slot);
         }
     }
 
-    /// Looks at the chosen thread in a window, where no detector tells that it blocks: at each round of the agent.
+    /// Looks at the chosen thread in a window, where no detector tells that it blocks: at each
+    /// round of the agent.
     pub(super) fn look_at_chosen_in_window(&mut self, slot: usize) {
         if self.is_yielded(slot) {
             self.look_at_chosen(slot);

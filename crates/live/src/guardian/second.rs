@@ -1,11 +1,12 @@
-//! The second guardian: a child of the guardian that sleeps until that one ends, and does its work when it was killed
-//! together with the owner. It leads a session of its own, as the guardian does: a signal to a whole process group,
-//! or to the two largest processes, does not reach it. It also looks for the end of the owner by itself, now and then: a guardian that was stopped
-//! (SIGSTOP) does nothing about that.
+//! The second guardian: a child of the guardian that sleeps until that one ends, and does its work
+//! when it was killed together with the owner. It leads a session of its own, as the guardian does:
+//! a signal to a whole process group, or to the two largest processes, does not reach it. It also
+//! looks for the end of the owner by itself, now and then: a guardian that was stopped (SIGSTOP)
+//! does nothing about that.
 
 use super::{
-    Duration, ENDED, GuardianEnd, GuardianOptions, Held, Instant, PATIENCE, QUIT, is_ready, owner_lives,
-    stop_owner,
+    Duration, ENDED, GuardianEnd, GuardianOptions, Held, Instant, PATIENCE, QUIT, is_ready,
+    owner_lives, stop_owner,
 };
 use crate::LiveError;
 use crate::journal::Record;
@@ -19,7 +20,8 @@ const ALONE: Duration = Duration::from_secs(5);
 const STEP: Duration = Duration::from_millis(5);
 /// How often while the guardian lives.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
-/// A second guardian that was told to go and does not is left behind; it ends with the guardian's pipe.
+/// A second guardian that was told to go and does not is left behind; it ends with the guardian's
+/// pipe.
 const GOING: Duration = Duration::from_secs(1);
 
 /// Runs the second guardian.
@@ -68,7 +70,8 @@ pub(super) fn wait(
 pub(super) struct Second {
     child: Child,
     pipe: ChildStdin,
-    /// It says nothing more; its end is the end of the process. `None`: no other could be started after that.
+    /// It says nothing more; its end is the end of the process. `None`: no other could be started
+    /// after that.
     out: Option<ChildStdout>,
 }
 
@@ -80,7 +83,11 @@ impl Second {
         let watch = GuardianOptions { second: true, starve: None, ..watch.clone() };
         let mut command = Command::new(std::env::current_exe().map_err(failed)?);
         // It inherits the memory that this one inherited.
-        command.args(watch.arguments()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        command
+            .args(watch.arguments())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit());
         let mut child = command.spawn().map_err(failed)?;
         let mut out = child.stdout.take();
         match child.stdin.take().filter(|_| is_ready(out.as_mut())) {

@@ -1,6 +1,6 @@
-//! Finds an agent that beats and does not do its work: a thread that it put into a real-time class, or into sched_ext's, is runnable,
-//! and gets no CPU. The agent itself gives such a thread back much earlier; that it did not shows that it is not to be
-//! trusted.
+//! Finds an agent that beats and does not do its work: a thread that it put into a real-time class,
+//! or into sched_ext's, is runnable, and gets no CPU. The agent itself gives such a thread back
+//! much earlier; that it did not shows that it is not to be trusted.
 
 use crate::journal::{Entry, Setting};
 use crate::memory::Memory;
@@ -42,8 +42,8 @@ struct Wait {
 }
 
 impl Wait {
-    /// Notes one look: whether the thread is runnable in the band, and its CPU time so far. Returns for how long it
-    /// has waited.
+    /// Notes one look: whether the thread is runnable in the band, and its CPU time so far. Returns
+    /// for how long it has waited.
     fn seen(&mut self, now: Instant, runnable: bool, ran: Ns) -> Duration {
         self.since = (runnable && ran == self.ran).then(|| self.since.unwrap_or(now));
         self.ran = ran;
@@ -65,9 +65,10 @@ impl Starving<'_> {
         }
     }
 
-    /// Looks at one thread when it is time to; returns a sentence about one that has waited longer than the limit. One at each heartbeat: the
-    /// guardian goes before an agent that shares its CPU, as sched_ext's does, and a look reads two files. (In a guest whose CPUs are emulated
-    /// 33 threads at once took that agent's CPU for 40 to 60 ms, and two with five files each for 12.)
+    /// Looks at one thread when it is time to; returns a sentence about one that has waited longer
+    /// than the limit. One at each heartbeat: the guardian goes before an agent that shares its
+    /// CPU, as sched_ext's does, and a look reads two files. (In a guest whose CPUs are emulated 33
+    /// threads at once took that agent's CPU for 40 to 60 ms, and two with five files each for 12.)
     pub(super) fn look(&mut self) -> Option<String> {
         if self.round.is_empty() {
             if self.looked.elapsed() < LOOK.min(self.limit / 4) {
@@ -82,7 +83,8 @@ impl Starving<'_> {
         let tid = self.round.pop_front()?;
         self.last = tid;
         let waiter = self.threads.get_mut(&tid)?;
-        let (Some(runnable), Some(served)) = (waiter.thread.runnable(), threads::served(tid)) else {
+        let (Some(runnable), Some(served)) = (waiter.thread.runnable(), threads::served(tid))
+        else {
             self.threads.remove(&tid);
             return None;
         };
@@ -94,7 +96,8 @@ impl Starving<'_> {
         Some(format!("thread {tid} ({name}) was runnable and got no CPU for more than {ms} ms"))
     }
 
-    /// Reads what was written since the last look. A line that is not whole yet is read the next time.
+    /// Reads what was written since the last look. A line that is not whole yet is read the next
+    /// time.
     fn read_on(&mut self) {
         let Ok((at, text)) = self.journal.read_from(self.read) else { return };
         let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
@@ -102,26 +105,34 @@ impl Starving<'_> {
         // The first line is the journal's head.
         for entry in whole.lines().filter_map(|line| serde_json::from_str::<Entry>(line).ok()) {
             match entry {
-                Entry::Scheduling { thread, set: set @ (Setting::FifoBand(..) | Setting::Ext), .. } => {
+                Entry::Scheduling {
+                    thread,
+                    set: set @ (Setting::FifoBand(..) | Setting::Ext),
+                    ..
+                } => {
                     // Entries come again when the journal is written anew.
                     let known = self.threads.get(&thread.tid).filter(|one| one.thread == thread);
                     let wait = known.map_or_else(Wait::default, |one| one.wait);
                     self.threads.insert(thread.tid, Waiter { thread, set, wait });
                 }
                 Entry::LetGo { thread } => self.threads.retain(|_, one| one.thread != thread),
-                Entry::Released { process } => self.threads.retain(|_, one| one.thread.process != process),
+                Entry::Released { process } => {
+                    self.threads.retain(|_, one| one.thread.process != process)
+                }
                 _ => {}
             }
         }
     }
 }
 
-/// Returns whether a thread is held by what a driver set: in its band, not in the fair class of a yield window.
+/// Returns whether a thread is held by what a driver set: in its band, not in the fair class of a
+/// yield window.
 fn holds(tid: u32, set: Setting) -> bool {
     match set {
-        Setting::FifoBand(low, high) => {
-            threads::fifo_priority(tid).ok().flatten().is_some_and(|now| (low..=high).contains(&now))
-        }
+        Setting::FifoBand(low, high) => threads::fifo_priority(tid)
+            .ok()
+            .flatten()
+            .is_some_and(|now| (low..=high).contains(&now)),
         Setting::Ext => threads::scheduling(tid).is_ok_and(|now| now.ext),
         Setting::To(_) => false,
     }
@@ -138,7 +149,8 @@ mod tests {
         let mut starving = Starving::for_journal(&memory, Duration::from_secs(600));
         let thread = threads::identity(std::process::id()).expect("this process");
         for tid in 1..=5 {
-            let waiter = Waiter { thread: thread.clone(), set: Setting::Ext, wait: Wait::default() };
+            let waiter =
+                Waiter { thread: thread.clone(), set: Setting::Ext, wait: Wait::default() };
             starving.threads.insert(tid, waiter);
         }
         starving.looked = Instant::now().checked_sub(LOOK).expect("the machine runs for longer");

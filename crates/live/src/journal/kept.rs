@@ -1,11 +1,12 @@
-//! What of a journal still says something: a driver that runs for days makes entries for each thread that its processes create, and most of those have
-//! ended.
+//! What of a journal still says something: a driver that runs for days makes entries for each
+//! thread that its processes create, and most of those have ended.
 
 use super::Entry;
 use schedlab_host::threads::Identity;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Leaves out the entries about threads that ended, and those that say nothing beside the others. What is given back is the same.
+/// Leaves out the entries about threads that ended, and those that say nothing beside the others.
+/// What is given back is the same.
 pub(super) fn kept(entries: Vec<Entry>) -> Vec<Entry> {
     let mut last = Last::default();
     for (place, entry) in entries.iter().enumerate() {
@@ -47,7 +48,8 @@ struct Said {
     there: BTreeMap<Identity, bool>,
     /// Threads whose timer slack is kept.
     slacks: BTreeSet<Identity>,
-    /// Entries that are kept, without what was before: of several about one thing the first one counts.
+    /// Entries that are kept, without what was before: of several about one thing the first one
+    /// counts.
     all: BTreeSet<String>,
 }
 
@@ -77,7 +79,9 @@ impl Said {
                     && self.is_new(&("affinity", thread, set, one_of))
             }
             Entry::Process { thread, .. } => self.counts(place, thread) && self.is_new(entry),
-            Entry::Stopped { thread } => self.counts(place, thread) && self.is_new(&("stopped", thread)),
+            Entry::Stopped { thread } => {
+                self.counts(place, thread) && self.is_new(&("stopped", thread))
+            }
             Entry::File { path, set, .. } => self.is_new(&("file", path, set)),
             Entry::Made { .. } | Entry::Command { .. } => self.is_new(entry),
         }
@@ -129,7 +133,13 @@ mod tests {
 
     fn affinity(thread: &Identity, cpu: u32) -> Entry {
         let set = CpuSet::single(schedlab_model::CpuId(cpu));
-        Entry::Affinity { thread: thread.clone(), before: CpuSet::ALL, set, one_of: false, follows: true }
+        Entry::Affinity {
+            thread: thread.clone(),
+            before: CpuSet::ALL,
+            set,
+            one_of: false,
+            follows: true,
+        }
     }
 
     fn entry(thread: &Identity, kind: u8, value: u8) -> Entry {
@@ -151,7 +161,11 @@ mod tests {
                 timer_slack: None,
                 follows: false,
             },
-            _ => Entry::File { path: format!("/{value}").into(), before: "1".into(), set: "2".into() },
+            _ => Entry::File {
+                path: format!("/{value}").into(),
+                before: "1".into(),
+                set: "2".into(),
+            },
         }
     }
 
@@ -195,7 +209,11 @@ mod tests {
         let of_memory = Record::parse(journal.path(), &text).expect("readable").expect("a head");
         assert_eq!(of_file.entries, of_memory.entries);
         assert_eq!(of_file.entries[..2], living, "what is there stays");
-        assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1, "nothing lies beside it");
+        assert_eq!(
+            std::fs::read_dir(folder.path()).expect("a folder").count(),
+            1,
+            "nothing lies beside it"
+        );
     }
 
     /// Killed between its two steps, a journal says what it said.
@@ -208,8 +226,9 @@ mod tests {
         );
         let line = serde_json::to_string(&policy(&own, 5, 0)).expect("JSON");
         let text = format!("{head}\n{line}\n{head}\n{line}\n");
-        let record =
-            Record::parse(std::path::Path::new("1-2-0.journal"), &text).expect("readable").expect("a head");
+        let record = Record::parse(std::path::Path::new("1-2-0.journal"), &text)
+            .expect("readable")
+            .expect("a head");
         assert_eq!((record.entries.len(), record.faults.len()), (2, 0));
     }
 }

@@ -16,7 +16,8 @@ pub(super) struct Slacks {
 }
 
 impl Slacks {
-    /// Returns what a thread had; `before`: how it was scheduled. `None`: it is not known, or the thread was real-time and had none.
+    /// Returns what a thread had; `before`: how it was scheduled. `None`: it is not known, or the
+    /// thread was real-time and had none.
     pub(super) fn of_thread(&mut self, thread: &Identity, before: &Scheduling) -> Option<Ns> {
         if !before.policy.is_fair() {
             return None;
@@ -39,10 +40,12 @@ impl Slacks {
         Some(slack)
     }
 
-    /// A thread that was born of a real-time one has none, as its parent at that moment: it gets what its process, or its parent's, had.
+    /// A thread that was born of a real-time one has none, as its parent at that moment: it gets
+    /// what its process, or its parent's, had.
     fn now_or_inherited(&self, thread: &Identity) -> Option<Ns> {
         let now = threads::timer_slack(thread.tid).ok()?;
-        let inherited = || [thread.process, thread.parent].iter().find_map(|pid| self.processes.get(pid));
+        let inherited =
+            || [thread.process, thread.parent].iter().find_map(|pid| self.processes.get(pid));
         Some(if now == Ns::ZERO { inherited().copied().unwrap_or(now) } else { now })
     }
 

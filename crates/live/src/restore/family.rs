@@ -5,7 +5,8 @@ use schedlab_host::threads::{Identity, read_identity};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-/// Returns the process of `thread` and those that descend from it, as far as their parents still live. Empty: it is gone, or nothing can be read.
+/// Returns the process of `thread` and those that descend from it, as far as their parents still
+/// live. Empty: it is gone, or nothing can be read.
 pub fn family(thread: &Identity) -> Vec<u32> {
     let all = every_process().unwrap_or_default();
     family_among(thread, &all).into_iter().map(|one| one.process).collect()
@@ -35,11 +36,15 @@ pub(super) fn family_among(thread: &Identity, all: &[Identity]) -> Vec<Identity>
     loop {
         let mut new = BTreeSet::new();
         for one in all.iter().filter(|one| !members.contains_key(&one.process)) {
-            let Some(parent) = members.get(&one.parent).filter(|parent| parent.started <= one.started) else {
+            let Some(parent) =
+                members.get(&one.parent).filter(|parent| parent.started <= one.started)
+            else {
                 continue;
             };
-            // A parent that ended since the look has no children: a later process of its number may have.
-            let is_there = asked.entry(parent.process).or_insert_with(|| parent.exists().unwrap_or(false));
+            // A parent that ended since the look has no children: a later process of its number may
+            // have.
+            let is_there =
+                asked.entry(parent.process).or_insert_with(|| parent.exists().unwrap_or(false));
             if *is_there {
                 new.insert(one);
             }
@@ -74,17 +79,24 @@ mod tests {
             std::thread::yield_now();
         }
         let found = children(&first);
-        // The number is that of a process that started at another time: the shell is a stranger to it, with its children.
+        // The number is that of a process that started at another time: the shell is a stranger to
+        // it, with its children.
         let earlier = Identity { started: first.started - 1, ..first.clone() };
         let strangers = family(&earlier);
         // A child is older than what has its parent's number now.
         let all = every_process().expect("readable");
         let mut later: Vec<Identity> = all.clone();
-        later.iter_mut().filter(|one| one.process == first.process).for_each(|one| one.started += 1_000_000);
+        later
+            .iter_mut()
+            .filter(|one| one.process == first.process)
+            .for_each(|one| one.started += 1_000_000);
         let younger = Identity { started: first.started + 1_000_000, ..first.clone() };
         let of_younger = family_among(&younger, &later);
         for pid in found.iter().copied().chain([shell.id()]) {
-            identity(pid).expect("of this test").signal(rustix::process::Signal::KILL).expect("of this test");
+            identity(pid)
+                .expect("of this test")
+                .signal(rustix::process::Signal::KILL)
+                .expect("of this test");
         }
         shell.wait().expect("of this test");
         assert_eq!((found.len(), strangers), (2, Vec::new()));

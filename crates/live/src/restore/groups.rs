@@ -6,17 +6,19 @@ use std::path::{Component, Path};
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
-/// Returns whether a path is one that schedlab writes to: below the mount points of control groups, without a way
-/// out.
+/// Returns whether a path is one that schedlab writes to: below the mount points of control groups,
+/// without a way out.
 pub(crate) fn is_group_file(path: &Path) -> bool {
-    path.starts_with("/sys/fs/cgroup") && path.components().all(|part| !matches!(part, Component::ParentDir))
+    path.starts_with("/sys/fs/cgroup")
+        && path.components().all(|part| !matches!(part, Component::ParentDir))
 }
 
 /// How the name of every control group begins that schedlab makes.
 pub const OWN_GROUP: &str = "schedlab-";
 /// Members of a removed control group may take so long to die.
 const LAST_BREATH: Duration = Duration::from_secs(5);
-/// One without members is busy for so long at most, unless it has groups inside, which are not schedlab's.
+/// One without members is busy for so long at most, unless it has groups inside, which are not
+/// schedlab's.
 const BUSY: Duration = Duration::from_millis(500);
 
 /// Returns whether a path is a control group that schedlab makes, and may remove.

@@ -1,4 +1,5 @@
-//! The journal, the descriptors, the numbers and the other instance: whatever happens to them, everything is given back.
+//! The journal, the descriptors, the numbers and the other instance: whatever happens to them,
+//! everything is given back.
 
 use super::{Folder, Target, held, idle, kill, one_cpu, options, wait};
 use libtest_mimic::Failed;
@@ -44,7 +45,8 @@ fn use_up(line: &str) {
         }
         "limit" => {
             let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-            setrlimit(Resource::Nofile, Rlimit { current: Some(0), maximum }).expect("less is allowed");
+            setrlimit(Resource::Nofile, Rlimit { current: Some(0), maximum })
+                .expect("less is allowed");
             println!("limited");
         }
         _ => {}
@@ -53,7 +55,8 @@ fn use_up(line: &str) {
 
 type Damage = (&'static str, fn(&Path));
 
-/// The journal is removed, cut, overwritten, or replaced; then the owner ends as usual, dies, or dies with its guardian.
+/// The journal is removed, cut, overwritten, or replaced; then the owner ends as usual, dies, or
+/// dies with its guardian.
 pub(crate) fn journal_gone() -> Result<(), Failed> {
     let damage: [Damage; 5] = [
         ("removed", |path| std::fs::remove_file(path).expect("of this test")),
@@ -63,7 +66,9 @@ pub(crate) fn journal_gone() -> Result<(), Failed> {
         }),
         ("empty", |path| std::fs::write(path, "").expect("of this test")),
         ("garbled", |path| {
-            let text = std::fs::read_to_string(path).expect("of this test").replace("scheduling", "sch\0dul");
+            let text = std::fs::read_to_string(path)
+                .expect("of this test")
+                .replace("scheduling", "sch\0dul");
             std::fs::write(path, text).expect("of this test");
         }),
         ("folder", |path| {
@@ -116,7 +121,8 @@ pub(crate) fn two_instances() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Starts a program whose process has a number that is free now. `None`: that needs root, or others were faster each time.
+/// Starts a program whose process has a number that is free now. `None`: that needs root, or others
+/// were faster each time.
 fn start_with_number(number: u32, command: &mut Command) -> Option<Target> {
     for _ in 0..2_000 {
         std::fs::write("/proc/sys/kernel/ns_last_pid", (number - 1).to_string()).ok()?;
@@ -180,7 +186,8 @@ pub(crate) fn no_descriptors() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The guardian is stopped and the owner dies: the second guardian does its work. And an owner that ends as usual does not wait for it.
+/// The guardian is stopped and the owner dies: the second guardian does its work. And an owner that
+/// ends as usual does not wait for it.
 pub(crate) fn stopped_guardian() -> Result<(), Failed> {
     for killed in [true, false] {
         let folder = Folder::new("stopped");
@@ -201,7 +208,8 @@ pub(crate) fn stopped_guardian() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A group that cannot be removed, because another one is in it: owner and guardian try, then it is told.
+/// A group that cannot be removed, because another one is in it: owner and guardian try, then it is
+/// told.
 pub(crate) fn incomplete() -> Result<(), Failed> {
     let root = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"].map(Path::new);
     let Some(root) = root.into_iter().find(|root| root.join("cgroup.procs").exists()) else {

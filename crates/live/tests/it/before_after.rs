@@ -1,4 +1,5 @@
-//! Whatever a keeper did, all that the kernel shows of a thread's scheduling is as before: every file of `/proc/PID` that has to do with it.
+//! Whatever a keeper did, all that the kernel shows of a thread's scheduling is as before: every
+//! file of `/proc/PID` that has to do with it.
 
 use super::{Folder, Target};
 use libtest_mimic::Failed;
@@ -22,13 +23,15 @@ fn keeper(folder: &Folder) -> Keeper {
 /// All that the kernel shows. Counters and times are left out: they go on.
 pub(crate) fn everything(pid: u32) -> BTreeMap<String, String> {
     let read = |file: &str| {
-        std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_else(|error| error.to_string())
+        std::fs::read_to_string(format!("/proc/{pid}/{file}"))
+            .unwrap_or_else(|error| error.to_string())
     };
     let mut all = BTreeMap::new();
     for file in ["timerslack_ns", "oom_score_adj", "autogroup", "cgroup", "cpuset", "limits"] {
         all.insert(file.to_owned(), read(file));
     }
-    // SigQ counts the signals of all processes of the user; memory comes and goes with the page cache, and is counted for each CPU by itself.
+    // SigQ counts the signals of all processes of the user; memory comes and goes with the page
+    // cache, and is counted for each CPU by itself.
     let counts = [
         "voluntary_ctxt_switches",
         "nonvoluntary_ctxt_switches",
@@ -39,19 +42,32 @@ pub(crate) fn everything(pid: u32) -> BTreeMap<String, String> {
         "VmHWM",
         "Rss",
     ];
-    for line in read("status").lines().filter(|line| !counts.iter().any(|name| line.starts_with(name))) {
+    for line in
+        read("status").lines().filter(|line| !counts.iter().any(|name| line.starts_with(name)))
+    {
         let (name, value) = line.split_once(':').unwrap_or((line, ""));
         all.insert(format!("status {name}"), value.trim().to_owned());
     }
-    let settings =
-        ["policy", "prio", "se.slice", "se.load.weight", "uclamp.", "effective uclamp", "ext.enabled", "dl."];
-    for line in read("sched").lines().filter(|line| settings.iter().any(|name| line.starts_with(name))) {
+    let settings = [
+        "policy",
+        "prio",
+        "se.slice",
+        "se.load.weight",
+        "uclamp.",
+        "effective uclamp",
+        "ext.enabled",
+        "dl.",
+    ];
+    for line in
+        read("sched").lines().filter(|line| settings.iter().any(|name| line.starts_with(name)))
+    {
         let (name, value) = line.split_once(':').unwrap_or((line, ""));
         all.insert(format!("sched {}", name.trim()), value.trim().to_owned());
     }
     // Priority, nice value, real-time priority and policy: fields 18, 19, 40 and 41 of the file.
     let stat = read("stat");
-    let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
+    let fields: Vec<&str> =
+        stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
     for (name, at) in [("priority", 15), ("nice", 16), ("rt_priority", 37), ("policy", 38)] {
         all.insert(format!("stat {name}"), fields.get(at).copied().unwrap_or("none").to_owned());
     }
@@ -63,12 +79,14 @@ pub(crate) fn everything(pid: u32) -> BTreeMap<String, String> {
 
 /// What a tool of util-linux prints; nothing where there is none.
 fn said(command: &mut Command) -> String {
-    command
-        .output()
-        .map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).into_owned())
+    command.output().map_or_else(
+        |_| String::new(),
+        |output| String::from_utf8_lossy(&output.stdout).into_owned(),
+    )
 }
 
-/// Returns whether the kernel clamps utilisation (CONFIG_UCLAMP_TASK), and uclampset(1) of util-linux is there.
+/// Returns whether the kernel clamps utilisation (CONFIG_UCLAMP_TASK), and uclampset(1) of
+/// util-linux is there.
 fn has_clamps() -> bool {
     let sched = std::fs::read_to_string("/proc/self/sched").unwrap_or_default();
     sched.contains("uclamp.min") && Command::new("uclampset").arg("--version").output().is_ok()
@@ -91,18 +109,10 @@ struct Thread {
 fn thread() -> impl Strategy<Value = Thread> {
     let slice = prop::option::of(200_u64..20_000);
     let clamps = prop::option::of((0_u16..512, 512_u16..=1024));
-    (0_u8..5, -5_i8..20, any::<bool>(), slice, 1_u64..2_000_000, 0_u8..4, any::<bool>(), clamps).prop_map(
-        |(policy, nice, reset_on_fork, slice_us, slack, io_class, pinned, clamps)| Thread {
-            policy,
-            nice,
-            reset_on_fork,
-            slice_us,
-            slack,
-            io_class,
-            pinned,
-            clamps,
-        },
-    )
+    (0_u8..5, -5_i8..20, any::<bool>(), slice, 1_u64..2_000_000, 0_u8..4, any::<bool>(), clamps)
+        .prop_map(|(policy, nice, reset_on_fork, slice_us, slack, io_class, pinned, clamps)| {
+            Thread { policy, nice, reset_on_fork, slice_us, slack, io_class, pinned, clamps }
+        })
 }
 
 #[derive(Clone, Debug)]
@@ -156,7 +166,12 @@ impl Thread {
             threads::set_affinity(pid, &super::one_cpu(pid)).expect("of this test");
         }
         if self.io_class > 0 {
-            said(Command::new("ionice").args(["-c", &self.io_class.to_string(), "-p", &pid.to_string()]));
+            said(Command::new("ionice").args([
+                "-c",
+                &self.io_class.to_string(),
+                "-p",
+                &pid.to_string(),
+            ]));
         }
     }
 }
@@ -168,22 +183,31 @@ fn carry_out(keeper: &mut Keeper, target: &Target, steps: &[Step]) {
     keeper.adopt_process(&thread, band, None).expect("noted");
     for step in steps {
         match step {
-            Step::Fifo(priority) => keeper.schedule(&thread, &now().with_policy(Policy::Fifo(*priority))),
+            Step::Fifo(priority) => {
+                keeper.schedule(&thread, &now().with_policy(Policy::Fifo(*priority)))
+            }
             Step::Band | Step::Window => {
                 keeper.declare(&thread, band).expect("noted");
-                let (policy, reset_on_fork) =
-                    if matches!(step, Step::Band) { (Policy::Fifo(1), true) } else { (Policy::Idle, true) };
-                keeper.apply(&thread, &Scheduling { slice: None, reset_on_fork, ..now().with_policy(policy) })
+                let (policy, reset_on_fork) = if matches!(step, Step::Band) {
+                    (Policy::Fifo(1), true)
+                } else {
+                    (Policy::Idle, true)
+                };
+                keeper.apply(
+                    &thread,
+                    &Scheduling { slice: None, reset_on_fork, ..now().with_policy(policy) },
+                )
             }
-            Step::Idle => {
-                keeper.schedule(&thread, &Scheduling { slice: None, ..now().with_policy(Policy::Idle) })
-            }
+            Step::Idle => keeper
+                .schedule(&thread, &Scheduling { slice: None, ..now().with_policy(Policy::Idle) }),
             Step::Batch => keeper.schedule(&thread, &now().with_policy(Policy::Batch)),
-            Step::Nice => {
-                keeper.schedule(&thread, &Scheduling { nice: Nice::new(19).expect("valid"), ..now() })
-            }
+            Step::Nice => keeper
+                .schedule(&thread, &Scheduling { nice: Nice::new(19).expect("valid"), ..now() }),
             Step::Slice => {
-                let wanted = Scheduling { slice: Some(Ns::from_us(100)), ..now().with_policy(Policy::Other) };
+                let wanted = Scheduling {
+                    slice: Some(Ns::from_us(100)),
+                    ..now().with_policy(Policy::Other)
+                };
                 keeper.schedule(&thread, &wanted)
             }
             Step::Confine => keeper.confine(&thread, &super::one_cpu(thread.tid)),
@@ -191,7 +215,12 @@ fn carry_out(keeper: &mut Keeper, target: &Target, steps: &[Step]) {
                 let affinity = threads::affinity(thread.tid).expect("it lives");
                 let within = Confined { cpus: affinity, one_of: true };
                 keeper
-                    .confine_within(&thread, (affinity, affinity), within, &super::one_cpu(thread.tid))
+                    .confine_within(
+                        &thread,
+                        (affinity, affinity),
+                        within,
+                        &super::one_cpu(thread.tid),
+                    )
                     .map(drop)
             }
             Step::Stop => keeper.stop(&thread).map(drop),
@@ -212,7 +241,9 @@ pub(crate) fn all_as_before() -> Result<(), Failed> {
     }
     let mut runner = TestRunner::new_with_rng(
         Config { cases: CASES, failure_persistence: None, ..Config::default() },
-        proptest::test_runner::TestRng::deterministic_rng(proptest::test_runner::RngAlgorithm::ChaCha),
+        proptest::test_runner::TestRng::deterministic_rng(
+            proptest::test_runner::RngAlgorithm::ChaCha,
+        ),
     );
     let tested = runner.run(&(thread(), steps()), |(thread, steps)| {
         let (folder, target) = (Folder::new("property"), Target::start());
@@ -276,7 +307,8 @@ pub(crate) fn follows_its_cpuset() -> Result<(), Failed> {
 
 /// `cpu.idle` takes a group's weight with it.
 pub(crate) fn weight_of_a_group() -> Result<(), Failed> {
-    let path = Path::new("/sys/fs/cgroup/cpu").join(format!("schedlab-test-{}", std::process::id()));
+    let path =
+        Path::new("/sys/fs/cgroup/cpu").join(format!("schedlab-test-{}", std::process::id()));
     if std::fs::create_dir(&path).is_err() || !path.join("cpu.idle").exists() {
         let _ = std::fs::remove_dir(&path);
         println!(
@@ -289,7 +321,8 @@ pub(crate) fn weight_of_a_group() -> Result<(), Failed> {
     let mut keeper = keeper(&folder);
     let made = keeper.write_group(&path.join("cpu.idle"), "1");
     let report = keeper.finish()?;
-    let read = |file: &str| std::fs::read_to_string(path.join(file)).map(|text| text.trim().to_owned());
+    let read =
+        |file: &str| std::fs::read_to_string(path.join(file)).map(|text| text.trim().to_owned());
     let found = [read("cpu.idle")?, read("cpu.shares")?];
     std::fs::remove_dir(&path)?;
     made?;

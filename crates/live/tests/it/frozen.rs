@@ -33,7 +33,9 @@ fn family() -> (Target, u32) {
     shell.args(["-c", "sleep 600 & echo $!; wait"]).stdout(Stdio::piped());
     let mut shell = shell.spawn().expect("sh(1)");
     let mut line = String::new();
-    BufReader::new(shell.stdout.take().expect("piped")).read_line(&mut line).expect("it says its child");
+    BufReader::new(shell.stdout.take().expect("piped"))
+        .read_line(&mut line)
+        .expect("it says its child");
     (Target(shell), line.trim().parse().expect("a number"))
 }
 
@@ -74,7 +76,8 @@ pub(crate) fn killed_while_frozen() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Owner and guardians are killed: `restore` continues them. A process that was stopped before stays stopped.
+/// Owner and guardians are killed: `restore` continues them. A process that was stopped before
+/// stays stopped.
 pub(crate) fn all_killed_while_frozen() -> Result<(), Failed> {
     let folder = Folder::new("frozen-all");
     let (shell, child) = family();
@@ -121,13 +124,14 @@ fn kill(pid: u32) {
     signal(pid, rustix::process::Signal::KILL);
 }
 
-/// A control group whose members are frozen, and cannot even die: as an owner that the threads it manages keep from
-/// the CPU.
+/// A control group whose members are frozen, and cannot even die: as an owner that the threads it
+/// manages keep from the CPU.
 pub(crate) struct Freezer(PathBuf);
 
 impl Freezer {
     pub(crate) fn new() -> Option<Freezer> {
-        let path = Path::new("/sys/fs/cgroup/freezer").join(format!("schedlab-test-{}", std::process::id()));
+        let path = Path::new("/sys/fs/cgroup/freezer")
+            .join(format!("schedlab-test-{}", std::process::id()));
         std::fs::create_dir(&path).ok()?;
         Some(Freezer(path))
     }

@@ -1,5 +1,5 @@
-//! Whatever dies, everything is restored. This program is the tests, and also the keeper and the guardian that they
-//! kill.
+//! Whatever dies, everything is restored. This program is the tests, and also the keeper and the
+//! guardian that they kill.
 
 #![expect(
     clippy::print_stdout,
@@ -31,8 +31,8 @@ mod torture;
 
 use frozen::Freezer;
 
-/// For how long a keeper may be silent: long beside everything that takes it from its CPU, and the guardian from its
-/// own, because it must not be silent before it is told to.
+/// For how long a keeper may be silent: long beside everything that takes it from its CPU, and the
+/// guardian from its own, because it must not be silent before it is told to.
 const SILENCE_MS: &str = "2000";
 /// The time between its heartbeats.
 const BEAT: Duration = Duration::from_millis(20);
@@ -55,12 +55,18 @@ fn main() -> ExitCode {
                 ("tortured_keepers_leave_nothing", torture::torture),
                 ("what_happens_to_the_journal_changes_nothing", attacked::journal_gone),
                 ("a_second_instance_refuses_and_names_the_first", attacked::two_instances),
-                ("a_stranger_with_the_number_of_a_member_is_left_alone", attacked::number_of_a_member),
+                (
+                    "a_stranger_with_the_number_of_a_member_is_left_alone",
+                    attacked::number_of_a_member,
+                ),
                 ("without_a_free_descriptor_everything_is_given_back", attacked::no_descriptors),
                 ("a_stopped_guardian_keeps_nothing", attacked::stopped_guardian),
                 ("what_cannot_be_given_back_is_told", attacked::incomplete),
                 ("all_that_the_kernel_shows_of_a_thread_is_as_before", before_after::all_as_before),
-                ("a_thread_that_followed_its_cpuset_follows_it_again", before_after::follows_its_cpuset),
+                (
+                    "a_thread_that_followed_its_cpuset_follows_it_again",
+                    before_after::follows_its_cpuset,
+                ),
                 ("a_group_that_was_idle_has_its_weight_again", before_after::weight_of_a_group),
                 ("a_finished_keeper_leaves_nothing", finished),
                 ("a_killed_keeper_is_cleaned_up_after", killed_keeper),
@@ -70,7 +76,10 @@ fn main() -> ExitCode {
                 ("an_owner_that_beats_and_starves_is_killed", starving::starves_and_beats),
                 ("restore_works_when_all_are_dead", both_killed),
                 ("a_stopped_process_goes_on_when_the_owner_is_killed", frozen::killed_while_frozen),
-                ("restore_continues_stopped_processes_when_all_died", frozen::all_killed_while_frozen),
+                (
+                    "restore_continues_stopped_processes_when_all_died",
+                    frozen::all_killed_while_frozen,
+                ),
                 ("what_was_changed_in_a_yield_window_is_put_back", killed_in_a_yield_window),
                 ("restore_does_not_wait_for_a_killed_owner_to_get_the_cpu", killed_and_stuck),
                 ("a_later_thread_of_the_same_number_is_left_alone", number_used_again),
@@ -87,8 +96,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// `keep RUN_DIR PID SILENCE_MS`: makes PID a SCHED_IDLE task on one CPU, prints its guardian, and then obeys:
-/// `beat`, `finish`. With a limit to its silence it sends heartbeats by itself, until it is told to `hush`.
+/// `keep RUN_DIR PID SILENCE_MS`: makes PID a SCHED_IDLE task on one CPU, prints its guardian, and
+/// then obeys: `beat`, `finish`. With a limit to its silence it sends heartbeats by itself, until
+/// it is told to `hush`.
 fn keep(arguments: &[String]) -> ExitCode {
     let [run_dir, pid, silence] = arguments else { return ExitCode::FAILURE };
     let options = KeeperOptions {
@@ -98,7 +108,9 @@ fn keep(arguments: &[String]) -> ExitCode {
     let mut keeper = Keeper::start(&options).expect("a keeper");
     let thread = Keeper::target(pid.parse().expect("a number")).expect("it lives");
     let now = threads::scheduling(thread.tid).expect("readable");
-    keeper.adopt_process(&thread, Setting::To(idle(&now)), Some(one_cpu(thread.tid))).expect("noted");
+    keeper
+        .adopt_process(&thread, Setting::To(idle(&now)), Some(one_cpu(thread.tid)))
+        .expect("noted");
     keeper.schedule(&thread, &idle(&now)).expect("allowed");
     keeper.confine(&thread, &one_cpu(thread.tid)).expect("allowed");
     println!("guardian {}", keeper.guardian().expect("it has one"));
@@ -124,7 +136,10 @@ fn keep(arguments: &[String]) -> ExitCode {
                 println!("hushed");
             }
             "beat" => {
-                println!("{}", keeper.beat().map_or_else(|error| error.to_string(), |()| "ok".to_owned()))
+                println!(
+                    "{}",
+                    keeper.beat().map_or_else(|error| error.to_string(), |()| "ok".to_owned())
+                )
             }
             "finish" => {
                 let report = keeper.finish().expect("a readable journal");
@@ -173,7 +188,10 @@ impl Target {
         self.0.id()
     }
     fn state(&self) -> (Scheduling, CpuSet) {
-        (threads::scheduling(self.pid()).expect("it lives"), threads::affinity(self.pid()).expect("it lives"))
+        (
+            threads::scheduling(self.pid()).expect("it lives"),
+            threads::affinity(self.pid()).expect("it lives"),
+        )
     }
     fn waits_until(&self, state: (Scheduling, CpuSet)) {
         wait("it is put back", || self.state() == state);
@@ -202,7 +220,8 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Folder {
-        let path = schedlab_testing::temp_dir().join(format!("schedlab-live-{}-{name}", std::process::id()));
+        let path = schedlab_testing::temp_dir()
+            .join(format!("schedlab-live-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         Folder(path)
     }
@@ -346,7 +365,9 @@ fn guardian_and_owner_killed() -> Result<(), Failed> {
     let (target, before, mut kept) = held(&folder, "none");
     let second = kept.second();
     kept.kill_guardian();
-    assert!(threads::is_runnable(second) || threads::identity(second).is_some_and(|one| one.lives()));
+    assert!(
+        threads::is_runnable(second) || threads::identity(second).is_some_and(|one| one.lives())
+    );
     // It leaves an owner that lives alone, which will notice.
     assert_ne!(target.state(), before);
     kept.kill();
@@ -375,8 +396,8 @@ fn both_killed() -> Result<(), Failed> {
     Ok(())
 }
 
-/// In a yield window, threads of the band are SCHED_IDLE with reset-on-fork; any other SCHED_IDLE was set by another
-/// process.
+/// In a yield window, threads of the band are SCHED_IDLE with reset-on-fork; any other SCHED_IDLE
+/// was set by another process.
 fn killed_in_a_yield_window() -> Result<(), Failed> {
     for in_window in [false, true] {
         let folder = Folder::new(if in_window { "window" } else { "no-window" });
@@ -398,12 +419,14 @@ fn killed_in_a_yield_window() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Writes a journal with one entry about `target`, which looks as if it had been changed to SCHED_IDLE.
+/// Writes a journal with one entry about `target`, which looks as if it had been changed to
+/// SCHED_IDLE.
 fn journal_of(folder: &Folder, edit: impl Fn(&mut Entry), target: &Target) -> PathBuf {
     let mut journal = Journal::create(&folder.run_dir(), "a test").expect("writable");
     let thread = threads::identity(target.pid()).expect("it lives");
     let before = target.state().0;
-    let mut entry = Entry::Scheduling { thread, before, set: Setting::To(idle(&before)), timer_slack: None };
+    let mut entry =
+        Entry::Scheduling { thread, before, set: Setting::To(idle(&before)), timer_slack: None };
     edit(&mut entry);
     journal.note(&entry).expect("writable");
     threads::set_scheduling(target.pid(), &idle(&before)).expect("our child");
@@ -414,13 +437,16 @@ fn outcome_of(path: &Path) -> ItemOutcome {
     restore(path).expect("readable").items.first().expect("one item").outcome.clone()
 }
 
-/// The owner was killed and cannot die: `restore` must restore first and wait then, or it would wait for ever.
+/// The owner was killed and cannot die: `restore` must restore first and wait then, or it would
+/// wait for ever.
 fn killed_and_stuck() -> Result<(), Failed> {
     let Some(freezer) = Freezer::new() else {
         if std::env::var_os("CI").is_some() {
             return Err("CI is root and has the freezer of control groups (version 1)".into());
         }
-        eprintln!("SKIPPED killed_and_stuck: needs root and the freezer of control groups (version 1)");
+        eprintln!(
+            "SKIPPED killed_and_stuck: needs root and the freezer of control groups (version 1)"
+        );
         return Ok(());
     };
     let folder = Folder::new("stuck");
@@ -438,7 +464,9 @@ fn killed_and_stuck() -> Result<(), Failed> {
     freezer.thaw();
     kept.child.wait().expect("our child");
     let done = restoring.join().expect("no panic")?;
-    let [Detached::BySchedlab { report, .. }] = &done[..] else { return Err(format!("{done:?}").into()) };
+    let [Detached::BySchedlab { report, .. }] = &done[..] else {
+        return Err(format!("{done:?}").into());
+    };
     assert!(report.complete() && report.count(&ItemOutcome::Restored) == 2, "{report:?}");
     assert_eq!(folder.journals(), [] as [PathBuf; 0]);
     Ok(())
@@ -462,7 +490,11 @@ fn number_used_again() -> Result<(), Failed> {
 fn changed_by_others() -> Result<(), Failed> {
     let (folder, target) = (Folder::new("others"), Target::start());
     let path = journal_of(&folder, |_| {}, &target);
-    let theirs = Scheduling { policy: Policy::Batch, nice: Nice::new(3).expect("valid"), ..target.state().0 };
+    let theirs = Scheduling {
+        policy: Policy::Batch,
+        nice: Nice::new(3).expect("valid"),
+        ..target.state().0
+    };
     threads::set_scheduling(target.pid(), &theirs)?;
     assert_eq!(outcome_of(&path), ItemOutcome::ChangedByOthers);
     assert_eq!(target.state().0, theirs);
@@ -506,7 +538,8 @@ fn cut_off() -> Result<(), Failed> {
         assert!(record.is_none_or(|record| record.entries.is_empty()), "{end}");
     }
     assert_eq!(Record::parse(&path, &text)?.expect("a head").entries.len(), 1);
-    let broken = Record::parse(&path, &text.replace("\"scheduling\"", "\"lottery\""))?.expect("a head");
+    let broken =
+        Record::parse(&path, &text.replace("\"scheduling\"", "\"lottery\""))?.expect("a head");
     assert!(broken.entries.is_empty() && broken.faults[0].line == 2, "{broken:?}");
     Ok(())
 }
@@ -531,14 +564,18 @@ fn made_group() -> Result<(), Failed> {
         return Ok(());
     };
     let mut keeper = Keeper::start(&options(folder.run_dir()))?;
-    for odd in
-        [root.join("schedlab"), PathBuf::from("/tmp/schedlab-x"), root.join("../cgroup/cpu/../schedlab-x")]
-    {
+    for odd in [
+        root.join("schedlab"),
+        PathBuf::from("/tmp/schedlab-x"),
+        root.join("../cgroup/cpu/../schedlab-x"),
+    ] {
         assert!(matches!(keeper.make_group(&odd), Err(LiveError::Group { .. })), "{odd:?}");
     }
     let path = root.join(format!("schedlab-test-{}", std::process::id()));
     match keeper.make_group(&path) {
-        Err(LiveError::Group { source, .. }) if source.kind() == std::io::ErrorKind::PermissionDenied => {
+        Err(LiveError::Group { source, .. })
+            if source.kind() == std::io::ErrorKind::PermissionDenied =>
+        {
             println!("skipped: a_group_that_was_made_goes_with_all_its_members (needs root)");
             return Ok(());
         }
@@ -551,7 +588,8 @@ fn made_group() -> Result<(), Failed> {
 }
 
 fn refused() -> Result<(), Failed> {
-    let kernel = threads::processes().into_iter().filter_map(threads::identity).find(|thread| thread.kernel);
+    let kernel =
+        threads::processes().into_iter().filter_map(threads::identity).find(|thread| thread.kernel);
     if let Some(kernel) = kernel {
         assert!(matches!(Keeper::target(kernel.tid), Err(LiveError::KernelThread { .. })));
     }
@@ -559,11 +597,16 @@ fn refused() -> Result<(), Failed> {
     let folder = Folder::new("refused");
     let mut keeper = Keeper::start(&options(folder.run_dir()))?;
     for path in ["/etc/passwd", "/sys/fs/cgroup/../../../etc/passwd"] {
-        assert!(matches!(keeper.write_group(Path::new(path), "x"), Err(LiveError::Group { .. })), "{path}");
+        assert!(
+            matches!(keeper.write_group(Path::new(path), "x"), Err(LiveError::Group { .. })),
+            "{path}"
+        );
     }
     keeper.finish()?;
-    let missing =
-        Keeper::start(&KeeperOptions { program: PathBuf::from("/bin/false"), ..options(folder.run_dir()) });
+    let missing = Keeper::start(&KeeperOptions {
+        program: PathBuf::from("/bin/false"),
+        ..options(folder.run_dir())
+    });
     assert!(matches!(missing, Err(LiveError::Guardian { .. })) && folder.journals().is_empty());
     Ok(())
 }

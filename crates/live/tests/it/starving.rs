@@ -10,7 +10,8 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-/// An owner sends heartbeats while a thread that it made SCHED_FIFO is kept from the CPU by another one.
+/// An owner sends heartbeats while a thread that it made SCHED_FIFO is kept from the CPU by another
+/// one.
 pub(crate) fn starves_and_beats() -> Result<(), Failed> {
     let folder = Folder::new("starves");
     let hogs = [Target::hog(), Target::hog()];
@@ -45,8 +46,8 @@ pub(crate) fn starves_and_beats() -> Result<(), Failed> {
     Ok(())
 }
 
-/// `starve RUN_DIR PID PID`: makes both SCHED_FIFO on one CPU, the first above the second, and sends heartbeats for
-/// ever.
+/// `starve RUN_DIR PID PID`: makes both SCHED_FIFO on one CPU, the first above the second, and
+/// sends heartbeats for ever.
 pub(crate) fn starve(arguments: &[String]) -> ExitCode {
     let [run_dir, hogs @ ..] = arguments else { return ExitCode::FAILURE };
     let mut keeper = Keeper::start(&KeeperOptions {

@@ -1,6 +1,7 @@
-//! A live torture: a keeper changes a family of processes, and at a random moment something happens to it: kills, stops, limits, a journal that is
-//! removed, cut or garbled, numbers that are used again, a second instance, a full disk. After each round everything must be as before, and nothing
-//! may be left. Seeded: `cargo xtask torture-live --rounds 2000 --seed 7`.
+//! A live torture: a keeper changes a family of processes, and at a random moment something happens
+//! to it: kills, stops, limits, a journal that is removed, cut or garbled, numbers that are used
+//! again, a second instance, a full disk. After each round everything must be as before, and
+//! nothing may be left. Seeded: `cargo xtask torture-live --rounds 2000 --seed 7`.
 
 use super::before_after::everything;
 use super::{Folder, Kept, Target, wait};
@@ -19,7 +20,8 @@ use std::time::{Duration, Instant};
 
 /// Rounds in the usual tests.
 const ROUNDS: u64 = 24;
-/// So many rounds go on at the same time where there are more than the usual ones: a round waits most of its time.
+/// So many rounds go on at the same time where there are more than the usual ones: a round waits
+/// most of its time.
 const AT_ONCE: usize = 6;
 
 /// What happens to the journal's file.
@@ -71,7 +73,8 @@ struct Random(u64);
 
 impl Random {
     fn next(&mut self, below: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % below
     }
     fn one<T: Copy>(&mut self, of: &[T]) -> T {
@@ -110,7 +113,8 @@ pub(crate) fn torture() -> Result<(), Failed> {
     std::thread::scope(|scope| {
         let all: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
         // A panic goes on as one of the test.
-        let ended = all.into_iter().map(|one| one.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        let ended =
+            all.into_iter().map(|one| one.join().unwrap_or_else(|panic| resume_unwind(panic)));
         ended.collect::<Vec<_>>().into_iter().collect::<Result<(), String>>()
     })?;
     let Told { counts, longest } = told.into_inner().expect("no other panics with it");
@@ -164,7 +168,9 @@ impl Round {
         let mounted = full_disk && {
             let mut mount = Command::new("mount");
             // A page for the journal, one for the folder.
-            mount.args(["-t", "tmpfs", "-o", "size=4k,mode=0700", "schedlab-torture"]).arg(&folder.0);
+            mount
+                .args(["-t", "tmpfs", "-o", "size=4k,mode=0700", "schedlab-torture"])
+                .arg(&folder.0);
             mount.status().is_ok_and(|status| status.success())
         };
         let mut shell = Command::new("sh");
@@ -185,7 +191,9 @@ impl Round {
 
     /// Returns what is not as before, or left.
     fn fault(&self, kept: &[Identity]) -> Option<String> {
-        for (pid, before) in [(self.family.pid(), &self.before[0]), (self.child.process, &self.before[1])] {
+        for (pid, before) in
+            [(self.family.pid(), &self.before[0]), (self.child.process, &self.before[1])]
+        {
             let now = everything(pid);
             let differ = before.iter().filter(|(name, value)| now.get(*name) != Some(value));
             let differ: Vec<String> = differ
@@ -198,15 +206,20 @@ impl Round {
         if let Some(one) = kept.iter().find(|one| one.lives()) {
             return Some(format!("process {} ({}) is left", one.process, one.comm));
         }
-        let files: Vec<_> =
-            std::fs::read_dir(&self.folder.0).into_iter().flatten().flatten().map(|one| one.path()).collect();
+        let files: Vec<_> = std::fs::read_dir(&self.folder.0)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|one| one.path())
+            .collect();
         if !files.is_empty() {
             return Some(format!("files are left: {files:?}"));
         }
         let claims = std::fs::read_dir("/run/schedlab-claims").into_iter().flatten().flatten();
         let own = self.folder.0.display().to_string();
         let left = |path: &Path| {
-            std::fs::read_link(path).is_ok_and(|text| text.to_string_lossy().contains(&format!("{own}/")))
+            std::fs::read_link(path)
+                .is_ok_and(|text| text.to_string_lossy().contains(&format!("{own}/")))
         };
         claims
             .map(|one| one.path())
@@ -229,8 +242,10 @@ fn one_round(round: u64, random: &mut Random, what: &mut Vec<String>) -> Result<
     let silence = if end == End::OwnerStoppedAndSilent { "200" } else { "none" };
     let mut kept = Kept::start(&world.folder, world.family.pid(), silence);
     let second = kept.second();
-    let all: Vec<Identity> =
-        [kept.child.id(), kept.guardian, second].into_iter().filter_map(threads::identity).collect();
+    let all: Vec<Identity> = [kept.child.id(), kept.guardian, second]
+        .into_iter()
+        .filter_map(threads::identity)
+        .collect();
     for _ in 0..random.next(4) {
         let change = random.one(&CHANGES);
         if kept.say(change) != "ok" {
@@ -278,16 +293,20 @@ fn damage_to(damage: Damage, path: &Path) {
             file.set_len(file.metadata().expect("of this test").len() / 2).expect("of this test");
         }
         Damage::Garbled => {
-            let text = std::fs::read_to_string(path).expect("of this test").replace("before", "bef\0re");
+            let text =
+                std::fs::read_to_string(path).expect("of this test").replace("before", "bef\0re");
             std::fs::write(path, text).expect("of this test");
         }
     }
 }
 
 fn end_it(end: End, kept: &mut Kept, all: &[Identity]) -> Result<(), String> {
-    let [owner, guardian, second] = all else { return Err("one of the three is gone already".to_owned()) };
-    let send =
-        |one: &Identity, signal: Signal| one.signal(signal).map_err(|error| format!("{}: {error}", one.comm));
+    let [owner, guardian, second] = all else {
+        return Err("one of the three is gone already".to_owned());
+    };
+    let send = |one: &Identity, signal: Signal| {
+        one.signal(signal).map_err(|error| format!("{}: {error}", one.comm))
+    };
     let gone = |one: &Identity| wait("it is gone", || !one.lives());
     match end {
         End::Finish => drop(kept.say("finish")),
@@ -333,7 +352,8 @@ fn end_it(end: End, kept: &mut Kept, all: &[Identity]) -> Result<(), String> {
         }
         End::SecondKilledThenBoth => {
             send(second, Signal::KILL)?;
-            let is_new = || threads::children(kept.guardian).iter().any(|pid| *pid != second.process);
+            let is_new =
+                || threads::children(kept.guardian).iter().any(|pid| *pid != second.process);
             wait("the guardian starts another one", is_new);
             send(guardian, Signal::KILL)?;
             send(owner, Signal::KILL)?;
@@ -354,12 +374,15 @@ fn end_it(end: End, kept: &mut Kept, all: &[Identity]) -> Result<(), String> {
 /// Another instance, in another folder, must be refused, and leaves nothing.
 fn second_instance(world: &Round, kept: &Kept, round: u64) -> Result<(), String> {
     let folder = Folder::new(&format!("torture-second-{round}"));
-    let mut keeper = Keeper::start(&super::options(folder.run_dir())).map_err(|error| error.to_string())?;
+    let mut keeper =
+        Keeper::start(&super::options(folder.run_dir())).map_err(|error| error.to_string())?;
     let thread = Keeper::target(world.family.pid()).map_err(|error| error.to_string())?;
     let refused = keeper.confine(&thread, &super::one_cpu(thread.tid));
     keeper.finish().map_err(|error| error.to_string())?;
     match refused {
-        Err(error @ LiveError::Taken { .. }) if error.to_string().contains(&kept.child.id().to_string()) => {
+        Err(error @ LiveError::Taken { .. })
+            if error.to_string().contains(&kept.child.id().to_string()) =>
+        {
             Ok(())
         }
         other => Err(format!("a second instance was not refused: {other:?}")),
@@ -370,7 +393,12 @@ fn second_instance(world: &Round, kept: &Kept, round: u64) -> Result<(), String>
 fn full_disk(world: &Round) -> Result<Duration, String> {
     let began = Instant::now();
     let mut owner = Command::new(std::env::current_exe().expect("this program"))
-        .args(["keep", &world.folder.0.display().to_string(), &world.family.pid().to_string(), "none"])
+        .args([
+            "keep",
+            &world.folder.0.display().to_string(),
+            &world.family.pid().to_string(),
+            "none",
+        ])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -380,7 +408,9 @@ fn full_disk(world: &Round) -> Result<Duration, String> {
     // It changes the thread again and again until nothing can be noted, which it does not survive.
     if let Some(mut input) = owner.stdin.take() {
         use std::io::Write as _;
-        while owner.try_wait().is_ok_and(|status| status.is_none()) && writeln!(input, "nice\nfifo").is_ok() {
+        while owner.try_wait().is_ok_and(|status| status.is_none())
+            && writeln!(input, "nice\nfifo").is_ok()
+        {
             std::thread::sleep(Duration::from_millis(1));
         }
     }

@@ -54,7 +54,8 @@ fn toggle(place: &Place, tid: u32, there: Policy) -> io::Result<Vec<f64>> {
     let before = scheduling(tid)?;
     let changed = before.with_policy(there);
     let mut next = [changed, before].into_iter().cycle();
-    let samples = place.calls(1, || next.next().map_or(Ok(()), |wanted| set_scheduling(tid, &wanted)));
+    let samples =
+        place.calls(1, || next.next().map_or(Ok(()), |wanted| set_scheduling(tid, &wanted)));
     set_scheduling(tid, &before)?;
     samples
 }
@@ -64,7 +65,8 @@ pub(super) fn setattr_self(place: &Place) -> io::Result<Vec<f64>> {
 }
 
 pub(super) fn setattr_fifo(place: &Place) -> io::Result<Vec<f64>> {
-    let told = |error: io::Error| io::Error::new(error.kind(), format!("needs policy fifo:1: {error}"));
+    let told =
+        |error: io::Error| io::Error::new(error.kind(), format!("needs policy fifo:1: {error}"));
     toggle(place, 0, Policy::Fifo(1)).map_err(told)
 }
 
@@ -107,7 +109,9 @@ impl Helper {
         let start = Instant::now();
         while helper.tid() == 0 {
             if start.elapsed() > Duration::from_secs(5) {
-                return Err(io::Error::other("no CPU time for a helping thread: the machine is overloaded"));
+                return Err(io::Error::other(
+                    "no CPU time for a helping thread: the machine is overloaded",
+                ));
             }
             std::thread::yield_now();
         }
@@ -161,7 +165,8 @@ fn masks(place: &Place, tid: u32, masks: [&[CpuId]; 2]) -> io::Result<Vec<f64>> 
     let before = affinity(tid)?;
     let masks = masks.map(mask);
     let (pid, mut next) = (Pid::from_raw(tid as i32), masks.iter().cycle());
-    let samples = place.calls(1, || next.next().map_or(Ok(()), |mask| Ok(sched_setaffinity(pid, mask)?)));
+    let samples =
+        place.calls(1, || next.next().map_or(Ok(()), |mask| Ok(sched_setaffinity(pid, mask)?)));
     set_affinity(tid, &before)?;
     samples
 }
@@ -188,9 +193,11 @@ pub(super) fn affinity_sleeping(place: &Place) -> io::Result<Vec<f64>> {
 pub(super) fn affinity_remote(place: &Place) -> io::Result<Vec<f64>> {
     let other = place.other()?;
     let helper = Helper::start(other, Policy::Other, Does::Spins)?;
-    // Here it would be queued behind us; only the call that drives it away from where it runs is timed.
+    // Here it would be queued behind us; only the call that drives it away from where it runs is
+    // timed.
     let _ = become_policy(Policy::Fifo(1));
-    let (pid, here, there) = (Pid::from_raw(helper.tid() as i32), mask(&[place.cpu]), mask(&[other]));
+    let (pid, here, there) =
+        (Pid::from_raw(helper.tid() as i32), mask(&[place.cpu]), mask(&[other]));
     place.fill(|| {
         let start = Instant::now();
         sched_setaffinity(pid, &here)?;

@@ -1,4 +1,5 @@
-//! Caches and locks: records that a scheduler walks through, a working set after another's, a lock that changes hands.
+//! Caches and locks: records that a scheduler walks through, a working set after another's, a lock
+//! that changes hands.
 
 use super::Place;
 use schedlab_host::threads::set_affinity;

@@ -1,8 +1,11 @@
-//! What recording adds to a switch: the same round trips while the whole machine is recorded, and while it is not.
+//! What recording adds to a switch: the same round trips while the whole machine is recorded, and
+//! while it is not.
 
 use super::switches::Echo;
 use super::{Place, on};
-use schedlab_host::{GroupFacts, RecordRequest, RecordSink, RecordStart, RecordUntil, TaskFacts, record};
+use schedlab_host::{
+    GroupFacts, RecordRequest, RecordSink, RecordStart, RecordUntil, TaskFacts, record,
+};
 use schedlab_model::{EventSink, Ns, SchedEvent};
 use schedlab_stats::median;
 use std::io;

@@ -51,7 +51,8 @@ mod tests {
         let rounds: Vec<Vec<f64>> = (1..=5).map(|round| vec![f64::from(round); 200]).collect();
         let spread = Spread::from_rounds(&rounds, &mut random).unwrap();
         assert_eq!((spread.median_ns, spread.count, spread.rounds), (3.0, 1000, 5));
-        // The median of five draws out of five is below 2 with probability 0.058, and below 1.5 with 0.058 as well.
+        // The median of five draws out of five is below 2 with probability 0.058, and below 1.5
+        // with 0.058 as well.
         assert_eq!((spread.low_ns, spread.high_ns), (1.0, 5.0));
         assert_eq!(spread.p99_ns, 5.0);
         let same = Spread::from_rounds(&vec![vec![7.0; 10]; 20], &mut random).unwrap();

@@ -179,7 +179,8 @@ pub(super) fn yields(place: &Place) -> io::Result<Vec<f64>> {
         Ok(if theirs + 1 >= TURNS { took / f64::from(TURNS + theirs) } else { f64::NAN })
     });
     stop.store(true, Ordering::Relaxed);
-    let ended = other.join().unwrap_or_else(|_| Err(io::Error::other("the second thread ended early")));
+    let ended =
+        other.join().unwrap_or_else(|_| Err(io::Error::other("the second thread ended early")));
     let samples: Vec<f64> = samples?.into_iter().filter(|sample| sample.is_finite()).collect();
     ended?;
     if samples.is_empty() {

@@ -28,26 +28,30 @@ const UNFIT: u64 = u64::MAX;
 
 impl Sleeper {
     fn start(cpu: CpuId, priority: u8) -> io::Result<Sleeper> {
-        let (bell, woke) = (Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?), Arc::new(AtomicU64::new(0)));
+        let (bell, woke) =
+            (Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?), Arc::new(AtomicU64::new(0)));
         let stop = Arc::new(AtomicBool::new(false));
         let (bell_in, woke_in, stop_in) = (Arc::clone(&bell), Arc::clone(&woke), Arc::clone(&stop));
-        let thread = std::thread::Builder::new().name("sl-sleeper".to_owned()).spawn(move || {
-            let ready =
-                set_affinity(0, &CpuSet::single(cpu)).and_then(|()| become_policy(Policy::Fifo(priority)));
-            woke_in.store(if ready.is_ok() { now() } else { UNFIT }, Ordering::Release);
-            ready?;
-            while !stop_in.load(Ordering::Acquire) {
-                read(&*bell_in, &mut [0u8; 8])?;
-                woke_in.store(now(), Ordering::Release);
-            }
-            Ok(())
-        })?;
+        let thread =
+            std::thread::Builder::new().name("sl-sleeper".to_owned()).spawn(move || {
+                let ready = set_affinity(0, &CpuSet::single(cpu))
+                    .and_then(|()| become_policy(Policy::Fifo(priority)));
+                woke_in.store(if ready.is_ok() { now() } else { UNFIT }, Ordering::Release);
+                ready?;
+                while !stop_in.load(Ordering::Acquire) {
+                    read(&*bell_in, &mut [0u8; 8])?;
+                    woke_in.store(now(), Ordering::Release);
+                }
+                Ok(())
+            })?;
         let mut sleeper = Sleeper { bell, woke, stop, thread: Some(thread) };
         let first = sleeper.after(0)?;
         if first == UNFIT {
             let thread = sleeper.thread.take();
             let error = thread.and_then(|thread| thread.join().ok()?.err());
-            return Err(error.unwrap_or_else(|| io::Error::other("the woken thread could not be made")));
+            return Err(
+                error.unwrap_or_else(|| io::Error::other("the woken thread could not be made"))
+            );
         }
         // Time to reach its first read.
         std::thread::sleep(Duration::from_micros(200));
@@ -98,7 +102,8 @@ pub(super) fn nobody(place: &Place) -> io::Result<Vec<f64>> {
 }
 
 pub(super) fn call(place: &Place) -> io::Result<Vec<f64>> {
-    // The sleeper is below us on the same CPU: it is woken, queued, and does not run before we sleep.
+    // The sleeper is below us on the same CPU: it is woken, queued, and does not run before we
+    // sleep.
     become_policy(Policy::Fifo(2))?;
     let sleeper = Sleeper::start(place.cpu, 1)?;
     place.fill(|| {
@@ -160,8 +165,8 @@ const PHASES: usize = 64;
 /// Ticks that are looked at in a round, at least.
 const TICKS: u32 = 12;
 
-/// Gaps in a thread that only reads the cycle counter. The tick is what comes again at one phase of its period: other
-/// interrupts, other threads and the hypervisor come at any.
+/// Gaps in a thread that only reads the cycle counter. The tick is what comes again at one phase of
+/// its period: other interrupts, other threads and the hypervisor come at any.
 pub(super) fn tick(place: &Place) -> io::Result<Vec<f64>> {
     let rate = cycles_rate();
     let _ = become_policy(Policy::Fifo(1));
@@ -185,7 +190,8 @@ pub(super) fn tick(place: &Place) -> io::Result<Vec<f64>> {
     Ok(ticks)
 }
 
-/// The longest gap of each period in the phase in which most periods have one; empty when fewer than half have.
+/// The longest gap of each period in the phase in which most periods have one; empty when fewer
+/// than half have.
 fn recurring(gaps: &[(f64, f64)], period: f64, periods: u32) -> Vec<f64> {
     let mut longest = vec![vec![0f64; periods as usize + 1]; PHASES];
     for (at, gap) in gaps {
@@ -214,7 +220,8 @@ mod tests {
     #[test]
     fn the_tick_is_what_comes_back() {
         // A tick of 900 ns at 1.5 ms of every 4 ms, and other gaps here and there.
-        let mut gaps: Vec<(f64, f64)> = (0..10).map(|i| (f64::from(i) * 4e6 + 1.5e6, 900.0)).collect();
+        let mut gaps: Vec<(f64, f64)> =
+            (0..10).map(|i| (f64::from(i) * 4e6 + 1.5e6, 900.0)).collect();
         gaps.extend((0..9).map(|i| (f64::from(i * i) * 0.47e6, 40_000.0)));
         let ticks = recurring(&gaps, 4e6, 10);
         assert_eq!(ticks.len(), 10);

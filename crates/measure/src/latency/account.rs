@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
 
-/// What one CPU did during a run. Times have the resolution of the kernel's clock tick (usually 10 ms).
+/// What one CPU did during a run. Times have the resolution of the kernel's clock tick (usually 10
+/// ms).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, JsonSchema, Serialize, Deserialize)]
 pub struct CpuUse {
     /// Number of the CPU.
@@ -14,7 +15,8 @@ pub struct CpuUse {
     pub busy_ns: u64,
     /// CPU time of the measuring threads and their wakers there.
     pub own_ns: u64,
-    /// `busy_ns` without `own_ns`: other programs' (a load that schedlab itself made counts as this).
+    /// `busy_ns` without `own_ns`: other programs' (a load that schedlab itself made counts as
+    /// this).
     pub foreign_ns: u64,
     /// Time that the hypervisor gave to other machines.
     pub steal_ns: u64,
@@ -51,11 +53,13 @@ impl Account {
         account
     }
 
-    /// What the CPUs in `own` did since `self`; `own` says how much of that CPU time was this program's.
+    /// What the CPUs in `own` did since `self`; `own` says how much of that CPU time was this
+    /// program's.
     pub(crate) fn until(&self, after: &Account, own: &BTreeMap<u32, u64>) -> Vec<CpuUse> {
         let tick = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
         let of = |counters: &Account, cpu| counters.ticks.get(&cpu).copied().unwrap_or_default();
-        let interrupts = |counters: &Account, cpu| counters.interrupts.get(&cpu).copied().unwrap_or(0);
+        let interrupts =
+            |counters: &Account, cpu| counters.interrupts.get(&cpu).copied().unwrap_or(0);
         let uses = own.iter().map(|(&cpu, &own_ns)| {
             let (before, after_ticks) = (of(self, cpu), of(after, cpu));
             let busy_ns = after_ticks.0.saturating_sub(before.0) * tick;
@@ -79,11 +83,17 @@ fn columns(text: &str) -> BTreeMap<u32, u64> {
     let cpus: Vec<u32> = head.filter_map(|word| word.strip_prefix("CPU")?.parse().ok()).collect();
     let mut sums: BTreeMap<u32, u64> = cpus.iter().map(|&cpu| (cpu, 0)).collect();
     for line in lines {
-        let counts: Vec<u64> =
-            line.split_whitespace().skip(1).map_while(|word| word.parse().ok()).take(cpus.len()).collect();
+        let counts: Vec<u64> = line
+            .split_whitespace()
+            .skip(1)
+            .map_while(|word| word.parse().ok())
+            .take(cpus.len())
+            .collect();
         // ERR and MIS have one number for the whole machine.
         if counts.len() == cpus.len() {
-            cpus.iter().zip(counts).for_each(|(cpu, count)| *sums.entry(*cpu).or_default() += count);
+            cpus.iter()
+                .zip(counts)
+                .for_each(|(cpu, count)| *sums.entry(*cpu).or_default() += count);
         }
     }
     sums

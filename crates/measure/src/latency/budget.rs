@@ -1,10 +1,12 @@
-//! Where the time between an expiry and the thread that it woke went: every nanosecond to one cause.
+//! Where the time between an expiry and the thread that it woke went: every nanosecond to one
+//! cause.
 //!
-//! The stretch is cut at every mark of its CPU, and each piece is laid to the innermost thing that went on: an
-//! interrupt, a softirq, the idle task, another thread, or the thread itself. What another thread's time means depends
-//! on when it was: before the wakeup the timer was late; after it the thread stood in the run queue, behind one that
-//! goes first (preempted), behind its like (run queue), or, where the scheduler picked one that may not go first,
-//! because it was throttled. The pieces are disjoint and cover the stretch, so the budget adds up to the whole.
+//! The stretch is cut at every mark of its CPU, and each piece is laid to the innermost thing that
+//! went on: an interrupt, a softirq, the idle task, another thread, or the thread itself. What
+//! another thread's time means depends on when it was: before the wakeup the timer was late; after
+//! it the thread stood in the run queue, behind one that goes first (preempted), behind its like
+//! (run queue), or, where the scheduler picked one that may not go first, because it was throttled.
+//! The pieces are disjoint and cover the stretch, so the budget adds up to the whole.
 
 use super::Broke;
 use schedlab_host::marks::{Mark, MarkKind, Marks};
@@ -13,19 +15,23 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A choice of a lower thread or of idling can be throttling from this length on; shorter ones come about between a
-/// wakeup from elsewhere and its arrival in the queue. (A choice, not a measurement.)
+/// A choice of a lower thread or of idling can be throttling from this length on; shorter ones come
+/// about between a wakeup from elsewhere and its arrival in the queue. (A choice, not a
+/// measurement.)
 const THROTTLED_FROM: u64 = 100_000;
 
-/// Real-time throttling and the fair server act on real-time threads that had most of a second before (defaults: 950 ms,
-/// `sched_rt_runtime_us` and `fair_server/cpuN/runtime`). Where those had less than this part of the allowed time, a real-time
-/// thread that is passed over was not held back by either.
+/// Real-time throttling and the fair server act on real-time threads that had most of a second
+/// before (defaults: 950 ms, `sched_rt_runtime_us` and `fair_server/cpuN/runtime`). Where those had
+/// less than this part of the allowed time, a real-time thread that is passed over was not held
+/// back by either.
 const USED_UP: f64 = 0.9;
 /// The period of both, nanoseconds (`sched_rt_period_us`).
 const PERIOD: u64 = 1_000_000_000;
 
 /// Why time passed.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, JsonSchema, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
     /// An interrupt handler ran; `who` is its name.
@@ -34,17 +40,18 @@ pub enum Cause {
     Softirq,
     /// `who` ran, which goes first: a higher priority, or real-time against fair.
     Preempted,
-    /// `who` ran, which does not go first: its turn (fair, or equal priority), or it was in a section of the kernel that cannot be
-    /// preempted.
+    /// `who` ran, which does not go first: its turn (fair, or equal priority), or it was in a
+    /// section of the kernel that cannot be preempted.
     RunQueue,
     /// The CPU was idle: it left an idle state, or the interrupt itself was late (a hypervisor).
     IdleExit,
-    /// The scheduler chose a lower thread or idling although this thread was ready, for 100 us or longer: real-time throttling, a fair
-    /// server, a group's or a deadline budget.
+    /// The scheduler chose a lower thread or idling although this thread was ready, for 100 us or
+    /// longer: real-time throttling, a fair server, a group's or a deadline budget.
     Throttled,
     /// The timer waited for its slack (fair policies).
     TimerSlack,
-    /// `who` ran and the wakeup had not come: interrupts were off, or the timer (a hypervisor) or the waker was late.
+    /// `who` ran and the wakeup had not come: interrupts were off, or the timer (a hypervisor) or
+    /// the waker was late.
     LateWakeup,
     /// The thread itself, from its switch-in until it read the clock.
     Own,
@@ -107,20 +114,31 @@ impl Budget {
         part.ns as f64 / self.total_ns.max(1) as f64
     }
 
-    /// Of the wakeup `broke`, whose thread has `policy` and timer slack `slack`. `rt_runtime`: what real-time threads may have of
-    /// each second (`sched_rt_runtime_us`); `None`: no limit.
-    pub fn of(broke: &Broke, policy: Policy, slack: Ns, rt_runtime: Option<Ns>, marks: &Marks) -> Budget {
+    /// Of the wakeup `broke`, whose thread has `policy` and timer slack `slack`. `rt_runtime`: what
+    /// real-time threads may have of each second (`sched_rt_runtime_us`); `None`: no limit.
+    pub fn of(
+        broke: &Broke,
+        policy: Policy,
+        slack: Ns,
+        rt_runtime: Option<Ns>,
+        marks: &Marks,
+    ) -> Budget {
         let (due, ran) = (broke.due_ns, broke.ran_ns.max(broke.due_ns));
         let within = |mark: &&Mark| (due..=ran).contains(&mark.at);
         let switched_in =
             |mark: &Mark| matches!(mark.kind, MarkKind::Switch { next, .. } if next == broke.tid);
-        let last_in =
-            |list: &Vec<Mark>| list.iter().filter(within).rev().find(|mark| switched_in(mark)).map(|m| m.at);
+        let last_in = |list: &Vec<Mark>| {
+            list.iter().filter(within).rev().find(|mark| switched_in(mark)).map(|m| m.at)
+        };
         let cpu = marks.cpus.iter().filter_map(|(cpu, list)| Some((last_in(list)?, *cpu))).max();
         let cpu = cpu.map_or(broke.cpu, |(_, cpu)| cpu);
-        let waking = |mark: &&Mark| matches!(mark.kind, MarkKind::Waking { tid } if tid == broke.tid);
-        let woken =
-            marks.cpus.values().filter_map(|list| Some(list.iter().filter(within).find(waking)?.at)).min();
+        let waking =
+            |mark: &&Mark| matches!(mark.kind, MarkKind::Waking { tid } if tid == broke.tid);
+        let woken = marks
+            .cpus
+            .values()
+            .filter_map(|list| Some(list.iter().filter(within).find(waking)?.at))
+            .min();
         let slack_until = if policy.is_fair() { due.saturating_add(slack.0) } else { due };
         let none = Vec::new();
         let list = marks.cpus.get(&cpu).unwrap_or(&none);
@@ -141,7 +159,8 @@ impl Budget {
         };
         let mut at = due;
         state.current = list.iter().find_map(|mark| match mark.kind {
-            // The task that left the CPU first after the expiry had it then, unless an earlier switch says more.
+            // The task that left the CPU first after the expiry had it then, unless an earlier
+            // switch says more.
             MarkKind::Switch { prev, .. } if mark.at >= due => prev,
             _ => None,
         });
@@ -212,8 +231,8 @@ fn priority(policy: Policy) -> i32 {
     }
 }
 
-/// Whether a limit can hold back a thread of `policy` that is due at `due`. Limits of groups and of deadline threads act at any
-/// time, those of real-time threads only after these have run for long.
+/// Whether a limit can hold back a thread of `policy` that is due at `due`. Limits of groups and of
+/// deadline threads act at any time, those of real-time threads only after these have run for long.
 fn may_be_throttled(policy: Policy, rt_runtime: Option<Ns>, list: &[Mark], due: u64) -> bool {
     let (Policy::Fifo(_) | Policy::Rr(_)) = policy else { return true };
     let Some(allowed) = rt_runtime else { return false };
@@ -294,7 +313,8 @@ impl State {
     /// Lays the time from `from` to `to`, in which nothing changed, to its cause.
     fn spend(&mut self, from: u64, to: u64) {
         let edges = [self.slack_until, self.woken.unwrap_or(from)];
-        let mut cuts: Vec<u64> = edges.into_iter().filter(|edge| (from + 1..to).contains(edge)).collect();
+        let mut cuts: Vec<u64> =
+            edges.into_iter().filter(|edge| (from + 1..to).contains(edge)).collect();
         cuts.sort_unstable();
         cuts.push(to);
         let mut at = from;
@@ -333,7 +353,9 @@ impl State {
                 Some(prio) if prio < self.prio && !(prio >= 100 && self.prio >= 100) => {
                     (Cause::Preempted, who)
                 }
-                Some(prio) if prio >= 100 && self.prio < 100 && passed_over => (Cause::Throttled, who),
+                Some(prio) if prio >= 100 && self.prio < 100 && passed_over => {
+                    (Cause::Throttled, who)
+                }
                 _ => (Cause::RunQueue, who),
             },
         }
@@ -403,7 +425,8 @@ mod tests {
                 (2_000_000, switch(8, ME, 50)),
             ];
             list.sort_by_key(|(at, _)| *at);
-            Budget::of(&broke(1_000_000), policy.parse().unwrap(), Ns::ZERO, LIMIT, &marks(&list)).parts[0]
+            Budget::of(&broke(1_000_000), policy.parse().unwrap(), Ns::ZERO, LIMIT, &marks(&list))
+                .parts[0]
                 .cause
         };
         assert_eq!(of(120, "other", true), Cause::RunQueue);
@@ -420,8 +443,11 @@ mod tests {
     fn idle_slack_and_loss() {
         let idle = marks(&[(1_060_000, WAKING), (1_080_000, switch(0, ME, 120))]);
         let budget = Budget::of(&broke(100_000), Policy::Other, Ns::from_us(50), LIMIT, &idle);
-        let expected =
-            [(Cause::TimerSlack, "", 50_000), (Cause::IdleExit, "", 30_000), (Cause::Own, "", 20_000)];
+        let expected = [
+            (Cause::TimerSlack, "", 50_000),
+            (Cause::IdleExit, "", 30_000),
+            (Cause::Own, "", 20_000),
+        ];
         assert_eq!(parts(&budget), expected);
         let lost = marks(&[(900_000, switch(0, 8, 120)), (1_010_000, MarkKind::Lost)]);
         let budget = Budget::of(&broke(100_000), Policy::Fifo(1), Ns::ZERO, LIMIT, &lost);
@@ -430,14 +456,19 @@ mod tests {
         let budget = [(0, switch(8, 9, 50)), (1_000_000, WAKING), (1_100_000, switch(9, 0, 120))];
         let budget = Budget::of(&broke(950_000), Policy::Fifo(1), Ns::ZERO, LIMIT, &marks(&budget));
         assert_eq!(parts(&budget)[0], (Cause::Throttled, "", 850_000));
-        assert_eq!(parts(&Budget::of(&broke(0), Policy::Other, Ns::ZERO, LIMIT, &Marks::default())), []);
+        assert_eq!(
+            parts(&Budget::of(&broke(0), Policy::Other, Ns::ZERO, LIMIT, &Marks::default())),
+            []
+        );
     }
 
     #[test]
     fn a_limit_that_is_not_used_up_is_no_cause() {
-        let list = [(900_000, switch(0, 9, 50)), (1_000_000, WAKING), (1_100_000, switch(9, 0, 120))];
+        let list =
+            [(900_000, switch(0, 9, 50)), (1_000_000, WAKING), (1_100_000, switch(9, 0, 120))];
         let of = |limit| {
-            Budget::of(&broke(950_000), Policy::Fifo(80), Ns::ZERO, limit, &marks(&list)).parts[0].cause
+            Budget::of(&broke(950_000), Policy::Fifo(80), Ns::ZERO, limit, &marks(&list)).parts[0]
+                .cause
         };
         assert_eq!(of(LIMIT), Cause::IdleExit, "100 us of real-time threads before");
         assert_eq!(of(None), Cause::IdleExit, "no limit at all");
@@ -447,10 +478,15 @@ mod tests {
     #[test]
     fn a_thread_that_still_ran_did_not_return_to_user_space() {
         // It was due while it ran; it went to sleep late, and was woken at once.
-        let list = [(2_600_000, switch(ME, 0, 120)), (2_630_000, WAKING), (2_660_000, switch(0, ME, 19))];
-        let budget = Budget::of(&broke(1_680_000), Policy::Fifo(80), Ns::ZERO, LIMIT, &marks(&list));
-        let expected =
-            [(Cause::StillRan, "", 1_600_000), (Cause::IdleExit, "", 60_000), (Cause::Own, "", 20_000)];
+        let list =
+            [(2_600_000, switch(ME, 0, 120)), (2_630_000, WAKING), (2_660_000, switch(0, ME, 19))];
+        let budget =
+            Budget::of(&broke(1_680_000), Policy::Fifo(80), Ns::ZERO, LIMIT, &marks(&list));
+        let expected = [
+            (Cause::StillRan, "", 1_600_000),
+            (Cause::IdleExit, "", 60_000),
+            (Cause::Own, "", 20_000),
+        ];
         assert_eq!(parts(&budget), expected);
         assert_eq!(
             budget.blame(),

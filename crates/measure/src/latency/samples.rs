@@ -1,4 +1,5 @@
-//! All samples of a run: a whole histogram, not percentiles of it, so that runs can be put together later.
+//! All samples of a run: a whole histogram, not percentiles of it, so that runs can be put together
+//! later.
 
 use crate::Ladder;
 use crate::ladder::histogram;
@@ -19,8 +20,9 @@ pub struct Samples {
     sum: u64,
 }
 
-/// All samples of a run as JSON: a whole histogram. Smallest, largest and sum are exact, buckets have three significant digits
-/// (HdrHistogram, 1 ns to 1 h), so that histograms of several runs can be added without loss.
+/// All samples of a run as JSON: a whole histogram. Smallest, largest and sum are exact, buckets
+/// have three significant digits (HdrHistogram, 1 ns to 1 h), so that histograms of several runs
+/// can be added without loss.
 #[derive(JsonSchema, Serialize, Deserialize)]
 struct Written {
     /// Number of samples.
@@ -84,14 +86,14 @@ impl Samples {
         self.sum / self.count().max(1)
     }
 
-    /// The smallest value that at least the part `quantile` (0 … 1) of all samples does not exceed, nanoseconds,
-    /// with three significant digits.
+    /// The smallest value that at least the part `quantile` (0 … 1) of all samples does not exceed,
+    /// nanoseconds, with three significant digits.
     pub fn quantile(&self, quantile: f64) -> u64 {
         self.histogram.value_at_quantile(quantile).min(self.max)
     }
 
-    /// Returns between which samples the quantile (0 to 1) of all that could have been measured lies with 95 %; `None` at an end: the
-    /// samples are too few for one.
+    /// Returns between which samples the quantile (0 to 1) of all that could have been measured
+    /// lies with 95 %; `None` at an end: the samples are too few for one.
     pub fn interval(&self, quantile: f64) -> [Option<u64>; 2] {
         let ends = schedlab_stats::quantile_interval(quantile, &self.buckets());
         ends.map(|end| end.map(|ns| ns.max(self.min)))
@@ -107,7 +109,8 @@ impl Samples {
             .sum()
     }
 
-    /// Buckets that are not empty, ascending: largest value in nanoseconds (of the last bucket the exact one), and count.
+    /// Buckets that are not empty, ascending: largest value in nanoseconds (of the last bucket the
+    /// exact one), and count.
     pub fn buckets(&self) -> Vec<(u64, u64)> {
         self.histogram
             .iter_recorded()
@@ -128,7 +131,8 @@ impl Samples {
 
 impl From<Samples> for Written {
     fn from(samples: Samples) -> Written {
-        let buckets = samples.histogram.iter_recorded().map(|v| (v.value_iterated_to(), v.count_at_value()));
+        let buckets =
+            samples.histogram.iter_recorded().map(|v| (v.value_iterated_to(), v.count_at_value()));
         Written {
             count: samples.count(),
             min_ns: samples.min(),
@@ -143,7 +147,8 @@ impl TryFrom<Written> for Samples {
     type Error = String;
 
     fn try_from(written: Written) -> Result<Samples, String> {
-        let mut samples = Samples { sum: written.sum_ns, max: written.max_ns, ..Samples::default() };
+        let mut samples =
+            Samples { sum: written.sum_ns, max: written.max_ns, ..Samples::default() };
         let mut count = 0u64;
         for (ns, times) in written.buckets {
             if ns > LONGEST * 2 {
@@ -153,7 +158,10 @@ impl TryFrom<Written> for Samples {
             samples.histogram.saturating_record_n(ns, times);
         }
         if count != written.count {
-            return Err(format!("the buckets have {count} samples, `count` says {}", written.count));
+            return Err(format!(
+                "the buckets have {count} samples, `count` says {}",
+                written.count
+            ));
         }
         if count > 0 {
             samples.min = written.min_ns;
@@ -187,9 +195,13 @@ mod tests {
         let mut samples = Samples::default();
         assert_eq!(samples.interval(0.5), [None, None]);
         (1..=1_000u64).for_each(|us| samples.add(us * 1000));
-        // Of 1000 values the median lies between the 469th and the 532nd with 95 % (binomial: 500 +- 1.96 times 15.8).
+        // Of 1000 values the median lies between the 469th and the 532nd with 95 % (binomial: 500 +- 1.96
+        // times 15.8).
         let [low, high] = samples.interval(0.5).map(Option::unwrap);
-        assert!((467_000..=470_500).contains(&low) && (530_500..=533_500).contains(&high), "{low} {high}");
+        assert!(
+            (467_000..=470_500).contains(&low) && (530_500..=533_500).contains(&high),
+            "{low} {high}"
+        );
         // Beyond p99.9 of a thousand there may be none.
         assert_eq!(samples.interval(0.999)[1], None);
         assert!(samples.interval(0.99)[1].is_some_and(|high| high <= samples.max()));
@@ -199,7 +211,8 @@ mod tests {
     fn of_an_exponential_distribution() {
         // The k-th of n values of the inverse distribution function: quantile q is -ln(1-q) ms.
         let mut samples = Samples::default();
-        (0..100_000u32).for_each(|k| samples.add((-(1.0 - (f64::from(k) + 0.5) / 1e5).ln() * 1e6) as u64));
+        (0..100_000u32)
+            .for_each(|k| samples.add((-(1.0 - (f64::from(k) + 0.5) / 1e5).ln() * 1e6) as u64));
         for quantile in [0.5f64, 0.99, 0.999] {
             let exact = -(1.0 - quantile).ln() * 1e6;
             assert!((samples.quantile(quantile) as f64 / exact - 1.0).abs() < 5e-3, "{quantile}");
@@ -220,7 +233,12 @@ mod tests {
             format!(r#"{{"count":{count},"min_ns":1,"max_ns":9,"sum_ns":9,"buckets":[[{ns},3]]}}"#)
         };
         assert!(serde_json::from_str::<Samples>(&text(3, 5)).is_ok());
-        assert!(serde_json::from_str::<Samples>(&text(4, 5)).unwrap_err().to_string().contains("`count`"));
+        assert!(
+            serde_json::from_str::<Samples>(&text(4, 5))
+                .unwrap_err()
+                .to_string()
+                .contains("`count`")
+        );
         assert!(serde_json::from_str::<Samples>(&text(3, u64::MAX)).is_err());
     }
 

@@ -31,13 +31,17 @@ fn every_way_to_wake_gives_every_expiry_once() {
             assert_eq!(thread.latency.max(), thread.uncorrected.max(), "{wake:?}");
             assert_eq!((thread.migrations, thread.withheld * u64::from(!wake.has_waker())), (0, 0));
         }
-        assert_eq!(report.all().count(), report.threads.iter().map(|t| t.latency.count()).sum::<u64>());
+        assert_eq!(
+            report.all().count(),
+            report.threads.iter().map(|t| t.latency.count()).sum::<u64>()
+        );
     }
 }
 
 #[test]
 fn it_stops_when_asked() {
-    let endless = LatencyRequest { duration: Some(Ns::from_s(3000)), loops: None, ..request(Wake::Pipe) };
+    let endless =
+        LatencyRequest { duration: Some(Ns::from_s(3000)), loops: None, ..request(Wake::Pipe) };
     let report = latency(&endless, &mut |_| {}, &|| true).unwrap();
     assert!(report.stopped);
 }
@@ -76,7 +80,8 @@ fn the_first_worse_one_ends_everybody() {
         ..request(Wake::Clock)
     };
     for wake in [Wake::Clock, Wake::Pipe] {
-        let report = latency(&LatencyRequest { wake, ..endless.clone() }, &mut |_| {}, &|| false).unwrap();
+        let report =
+            latency(&LatencyRequest { wake, ..endless.clone() }, &mut |_| {}, &|| false).unwrap();
         let broke = report.broke.expect("one broke it");
         assert!(!report.stopped && broke.ran_ns > broke.due_ns, "{broke:?}");
         let thread = &report.threads[broke.thread as usize];

@@ -20,7 +20,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wake {
-    /// Absolute `clock_nanosleep` on CLOCK_MONOTONIC; the timer wakes the thread from its interrupt.
+    /// Absolute `clock_nanosleep` on CLOCK_MONOTONIC; the timer wakes the thread from its
+    /// interrupt.
     Clock,
     /// `read` of a periodic timerfd, which knows no timer slack.
     Timerfd,
@@ -41,7 +42,8 @@ impl Wake {
     }
 }
 
-/// How many messages may wait; few enough for every kind of channel to take them without blocking the waker.
+/// How many messages may wait; few enough for every kind of channel to take them without blocking
+/// the waker.
 const WAITING: usize = 128;
 
 /// CLOCK_MONOTONIC, nanoseconds.
@@ -92,8 +94,9 @@ impl Timer {
         Ok(Timer::Fd(fd))
     }
 
-    /// Waits for the expiry at `next`, or for a signal, and gives the time after. Not inlined, and nothing between the
-    /// return to user space and the clock: after a sleep every line and page of code that is touched first is cold.
+    /// Waits for the expiry at `next`, or for a signal, and gives the time after. Not inlined, and
+    /// nothing between the return to user space and the clock: after a sleep every line and page of
+    /// code that is touched first is cold.
     #[inline(never)]
     pub(super) fn wait(&self, next: u64) -> io::Result<u64> {
         let until = timespec(next);
@@ -182,8 +185,8 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Sleeps until something was sent, and gives the times at which what is there was sent to `take` together
-    /// with the time of waking. `false`: closed and empty.
+    /// Sleeps until something was sent, and gives the times at which what is there was sent to
+    /// `take` together with the time of waking. `false`: closed and empty.
     pub(super) fn receive(&self, take: &mut dyn FnMut(u64, u64)) -> io::Result<bool> {
         let word = match &self.channel {
             Channel::Futex(word) => word.load(Ordering::Acquire),
@@ -191,7 +194,8 @@ impl Mailbox {
         };
         let taken = self.taken.load(Ordering::Relaxed);
         if let Channel::Futex(of) = &self.channel {
-            if self.posted.load(Ordering::Acquire) == taken && !self.closed.load(Ordering::Acquire) {
+            if self.posted.load(Ordering::Acquire) == taken && !self.closed.load(Ordering::Acquire)
+            {
                 uninterrupted(futex::wait(of, futex::Flags::PRIVATE, word, None))?;
             }
         } else {

@@ -155,8 +155,9 @@ impl Job<'_> {
         }
     }
 
-    /// Where the grid of this thread begins. Threads on one grid would expire in the same instants and meet each other
-    /// in interrupts and idle exits; the golden section keeps any number of them apart, whatever their intervals.
+    /// Where the grid of this thread begins. Threads on one grid would expire in the same instants
+    /// and meet each other in interrupts and idle exits; the golden section keeps any number of
+    /// them apart, whatever their intervals.
     fn begin(&self, base: u64) -> u64 {
         const GOLDEN: u64 = 618_034;
         let part = self.index as u64 * GOLDEN % 1_000_000;
@@ -165,7 +166,8 @@ impl Job<'_> {
 
     fn grid(&self, base: u64) -> Grid {
         let base = self.begin(base);
-        let last = self.request.duration.map_or(u64::MAX, |duration| base.saturating_add(duration.0));
+        let last =
+            self.request.duration.map_or(u64::MAX, |duration| base.saturating_add(duration.0));
         let left = self.request.loops.unwrap_or(u64::MAX);
         Grid { next: base + self.interval.0, interval: self.interval.0, last, left }
     }
@@ -192,8 +194,8 @@ impl Job<'_> {
         }
     }
 
-    /// The waker: sends on the grid until the end. Gives how many expiries it did not send (late itself, or the
-    /// reader far behind), and its CPU time.
+    /// The waker: sends on the grid until the end. Gives how many expiries it did not send (late
+    /// itself, or the reader far behind), and its CPU time.
     pub(super) fn wake(&self, base: u64, mailbox: &Mailbox) -> io::Result<(u64, u64)> {
         let cpu_before = own_cpu();
         let mut withheld = 0;
@@ -233,8 +235,8 @@ struct Grid {
 }
 
 impl Grid {
-    /// Moves the whole grid behind `now` by whole intervals: a thread that gets its CPU late for the first time is late by its
-    /// own start, which is no wakeup latency.
+    /// Moves the whole grid behind `now` by whole intervals: a thread that gets its CPU late for
+    /// the first time is late by its own start, which is no wakeup latency.
     fn begin_after(&mut self, now: u64) {
         let moved = if now < self.next { 0 } else { (now - self.next) / self.interval + 1 };
         self.next += moved * self.interval;
@@ -290,7 +292,11 @@ mod tests {
             (first, late)
         };
         assert_eq!(late_by(400), (1000, vec![2000, 1000, 0]), "in time: the grid stays");
-        assert_eq!(late_by(1000), (2000, vec![2000, 1000, 0]), "that expiry cannot be waited for any more");
+        assert_eq!(
+            late_by(1000),
+            (2000, vec![2000, 1000, 0]),
+            "that expiry cannot be waited for any more"
+        );
         assert_eq!(late_by(28_100), (29_000, vec![2000, 1000, 0]), "as many expiries, later");
     }
 

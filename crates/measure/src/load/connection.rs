@@ -83,7 +83,11 @@ impl AsFd for Connection {
 
 fn written(result: io::Result<usize>) -> io::Result<usize> {
     match result {
-        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(0),
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) =>
+        {
+            Ok(0)
+        }
         other => other,
     }
 }

@@ -4,8 +4,8 @@ use super::{Client, LoadRequest, LoopKind};
 use crate::Ladder;
 use serde::{Deserialize, Serialize};
 
-/// Above this part of one CPU the client may be what limits the throughput. (A client that waits for replies
-/// is rarely above it; the share, not the limit, is printed.)
+/// Above this part of one CPU the client may be what limits the throughput. (A client that waits
+/// for replies is rarely above it; the share, not the limit, is printed.)
 const BUSY: f64 = 0.80;
 
 /// The result of a load.
@@ -23,7 +23,8 @@ pub struct LoadReport {
     pub unanswered: u64,
     /// Replies to requests of the counted part, per second of it.
     pub throughput_per_s: f64,
-    /// From the intended send time (open loop), or from the send (closed loop, where there is no intention).
+    /// From the intended send time (open loop), or from the send (closed loop, where there is no
+    /// intention).
     pub latency: Ladder,
     /// From the actual send: what a client without correction would print.
     pub uncorrected: Ladder,

@@ -127,8 +127,8 @@ pub(super) fn meter() -> Meter {
     METER.get()
 }
 
-/// A lock that writes down how long it was waited for and held. Writing costs time too: the task that wants to know how long a
-/// decision takes uses the lock as it is.
+/// A lock that writes down how long it was waited for and held. Writing costs time too: the task
+/// that wants to know how long a decision takes uses the lock as it is.
 #[derive(Debug, Default)]
 struct Metered<R>(R);
 
@@ -159,7 +159,11 @@ impl<R: RawLock> RawLock for Metered<R> {
 fn got(asked: u64) -> u64 {
     let now = cycles();
     let meter = METER.get();
-    METER.set(Meter { taken: meter.taken + 1, wait: meter.wait + now.saturating_sub(asked), ..meter });
+    METER.set(Meter {
+        taken: meter.taken + 1,
+        wait: meter.wait + now.saturating_sub(asked),
+        ..meter
+    });
     now
 }
 
@@ -197,10 +201,12 @@ fn with_meter<S: Layout>(name: &str, cpus: usize, knobs: &Knobs, lock: LockKind)
     }
 }
 
-/// Declares the schedulers that several threads may call at once, each by its name and what makes it.
+/// Declares the schedulers that several threads may call at once, each by its name and what makes
+/// it.
 macro_rules! concurrent {
     ($($name:literal => $new:ident,)*) => {
-        /// Which schedulers of `schedlab_scheduler::registry`: those that keep everything behind their locks.
+        /// Which schedulers of `schedlab_scheduler::registry`: those that keep everything behind
+        /// their locks.
         pub const SCHEDULERS: &[&str] = &[$($name),*];
 
         fn with_locks<R: RawLock, S: Layout>(name: &str, cpus: usize, knobs: &Knobs) -> Option<Shared> {

@@ -65,11 +65,17 @@ impl Seat<'_> {
         if self.policy != Policy::Other {
             become_policy(self.policy)?;
         }
-        let mut table =
-            Table { seat: self, out: Out::new(1), told: Vec::new(), now: Ns::from_s(1), current: None };
+        let mut table = Table {
+            seat: self,
+            out: Out::new(1),
+            told: Vec::new(),
+            now: Ns::from_s(1),
+            current: None,
+        };
         let preempted = involuntary();
         self.ready.fetch_add(1, Ordering::AcqRel);
-        // Asleep, so that others can get ready on this CPU when there are too few; then awake together.
+        // Asleep, so that others can get ready on this CPU when there are too few; then awake
+        // together.
         while !self.go.load(Ordering::Acquire) {
             std::thread::sleep(Duration::from_micros(20));
         }
@@ -115,7 +121,8 @@ impl Table<'_> {
                         tally.samples.push(exit.saturating_sub(entry));
                     }
                     // A round has 20 calls at least, however long they are, or 16 times its time.
-                    let over = exit >= end && (tally.calls >= 20 || exit - begin > 16 * self.seat.budget);
+                    let over =
+                        exit >= end && (tally.calls >= 20 || exit - begin > 16 * self.seat.budget);
                     if over {
                         tally.elapsed = exit - first;
                         return Ok(tally);
@@ -145,7 +152,11 @@ impl Table<'_> {
     }
 
     /// The slice ends, and the next task is chosen. Entry and return of `schedule`.
-    fn decide<const METERED: bool>(&mut self, tally: &mut Tally, counted: bool) -> io::Result<(u64, u64)> {
+    fn decide<const METERED: bool>(
+        &mut self,
+        tally: &mut Tally,
+        counted: bool,
+    ) -> io::Result<(u64, u64)> {
         let Seat { cpu, world, scheduler, .. } = *self.seat;
         self.now += SLICE;
         let cx = Cx { now: self.now, cpu, world, out: &self.out };

@@ -1,8 +1,9 @@
-//! Groups of senders and receivers: hackbench's shape, and the same amount of work for the same numbers.
+//! Groups of senders and receivers: hackbench's shape, and the same amount of work for the same
+//! numbers.
 //!
-//! In each group every one of `fds` senders sends `messages` messages of `size` bytes to every one of `fds`
-//! receivers, one system call a message. Every thread is started first and waits; the clock runs from the signal to
-//! go until the last one has ended and is reaped.
+//! In each group every one of `fds` senders sends `messages` messages of `size` bytes to every one
+//! of `fds` receivers, one system call a message. Every thread is started first and waits; the
+//! clock runs from the signal to go until the last one has ended and is reaped.
 
 use super::{StressError, resources};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -94,12 +95,15 @@ pub enum Round {
     Stopped,
 }
 
-/// Sends all messages once. `stop` is asked every 50 ms; when it says true, every thread is ended and reaped.
+/// Sends all messages once. `stop` is asked every 50 ms; when it says true, every thread is ended
+/// and reaped.
 ///
-/// Raises this process's soft limit of open files to its hard limit if the load needs more than it allows.
+/// Raises this process's soft limit of open files to its hard limit if the load needs more than it
+/// allows.
 ///
 /// # Errors
-/// Numbers out of range; no more processes, threads or descriptors; a worker that failed. No thread is left behind.
+/// Numbers out of range; no more processes, threads or descriptors; a worker that failed. No thread
+/// is left behind.
 pub fn run_groups(request: &GroupsRequest, stop: &dyn Fn() -> bool) -> Result<Round, StressError> {
     request.check()?;
     allow_descriptors(request);
@@ -114,7 +118,8 @@ pub fn run_groups(request: &GroupsRequest, stop: &dyn Fn() -> bool) -> Result<Ro
             return Err(error);
         }
     }
-    let Gates { ready: (ready, ready_in), go: (go_out, mut go), done: (done, done_in), stopping } = gates;
+    let Gates { ready: (ready, ready_in), go: (go_out, mut go), done: (done, done_in), stopping } =
+        gates;
     drop((ready_in, done_in));
     let mut waiting = request.tasks();
     while waiting > 0 {
@@ -147,7 +152,8 @@ pub fn run_groups(request: &GroupsRequest, stop: &dyn Fn() -> bool) -> Result<Ro
     }
 }
 
-/// Three pipes that hold every thread together, and the word to stop (threads only: processes are killed).
+/// Three pipes that hold every thread together, and the word to stop (threads only: processes are
+/// killed).
 struct Gates {
     ready: (PipeReader, PipeWriter),
     go: (PipeReader, PipeWriter),
@@ -240,8 +246,8 @@ impl Crew {
         Ok(())
     }
 
-    /// Waits for all of them; processes are killed before if the work is not wanted any more. How many failed, of
-    /// how many.
+    /// Waits for all of them; processes are killed before if the work is not wanted any more. How
+    /// many failed, of how many.
     fn end(self, stopped: bool) -> (usize, usize) {
         match self {
             Crew::Processes(all) if stopped => (0, all.len()),
@@ -271,15 +277,21 @@ fn start_group(request: &GroupsRequest, gates: &Gates, crew: &mut Crew) -> Resul
     let GroupsRequest { fds, messages, size, .. } = *request;
     let mut writers = Vec::new();
     for _ in 0..fds {
-        let (reader, writer) = pair(request.transport).map_err(resources("make a pipe or socket pair"))?;
-        crew.start(gates, size, move |message, _| receive(&reader, fds as u64 * messages, message))?;
+        let (reader, writer) =
+            pair(request.transport).map_err(resources("make a pipe or socket pair"))?;
+        crew.start(gates, size, move |message, _| {
+            receive(&reader, fds as u64 * messages, message)
+        })?;
         writers.push(writer);
     }
-    // Threads share the descriptors; the last sender closes them, which ends receivers that wait in vain.
+    // Threads share the descriptors; the last sender closes them, which ends receivers that wait in
+    // vain.
     let writers = Arc::new(writers);
     for _ in 0..fds {
         let writers = Arc::clone(&writers);
-        crew.start(gates, size, move |message, stopping| send(&writers, messages, message, stopping))?;
+        crew.start(gates, size, move |message, stopping| {
+            send(&writers, messages, message, stopping)
+        })?;
     }
     Ok(())
 }
@@ -298,9 +310,10 @@ fn pair(transport: Transport) -> io::Result<(File, File)> {
     Ok((File::from(reader), File::from(writer)))
 }
 
-/// [`send`] and [`receive`] call the system through the C library, as hackbench does: each page that a worker touches
-/// between two switches is looked up anew after them (address translations are lost), which without the library made a
-/// message some 20 % cheaper than hackbench's on a virtual machine.
+/// [`send`] and [`receive`] call the system through the C library, as hackbench does: each page
+/// that a worker touches between two switches is looked up anew after them (address translations
+/// are lost), which without the library made a message some 20 % cheaper than hackbench's on a
+/// virtual machine.
 fn send(writers: &[File], messages: u64, message: &[u8], stopping: &AtomicBool) -> io::Result<()> {
     for _ in 0..messages {
         for writer in writers {
@@ -343,7 +356,8 @@ fn allow_descriptors(request: &GroupsRequest) {
     let needed = (pairs + posts + 64) as u64;
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|current| current < needed) {
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+        let _ =
+            setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     }
 }
 
@@ -352,7 +366,14 @@ mod tests {
     use super::*;
 
     fn request(transport: Transport) -> GroupsRequest {
-        GroupsRequest { groups: 2, fds: 3, messages: 20, size: 100, transport, workers: Workers::Thread }
+        GroupsRequest {
+            groups: 2,
+            fds: 3,
+            messages: 20,
+            size: 100,
+            transport,
+            workers: Workers::Thread,
+        }
     }
 
     #[test]
@@ -361,7 +382,10 @@ mod tests {
             let round = run_groups(&request(transport), &|| false).unwrap();
             assert!(matches!(round, Round::Done(time) if time.0 > 0));
         }
-        assert_eq!((request(Transport::Pipe).tasks(), request(Transport::Pipe).total_messages()), (12, 360));
+        assert_eq!(
+            (request(Transport::Pipe).tasks(), request(Transport::Pipe).total_messages()),
+            (12, 360)
+        );
     }
 
     #[test]

@@ -37,11 +37,15 @@ pub struct HogReport {
 
 const LINE_WORDS: usize = 8;
 
-/// Runs the threads until the time is over or `stop`, asked every 20 ms, says so. All have ended when it returns.
+/// Runs the threads until the time is over or `stop`, asked every 20 ms, says so. All have ended
+/// when it returns.
 ///
 /// # Errors
 /// Nothing to run, or too much; no more threads or memory.
-pub fn run_hogs(request: &HogsRequest, stop: &dyn Fn() -> bool) -> Result<Vec<HogReport>, StressError> {
+pub fn run_hogs(
+    request: &HogsRequest,
+    stop: &dyn Fn() -> bool,
+) -> Result<Vec<HogReport>, StressError> {
     if (request.hogs == 0 && request.memory_bytes == 0) || request.hogs > 10_000 {
         return Err(StressError::Request(
             "a load takes 1 to 10000 hogs, or memory to stream through".to_owned(),
@@ -64,13 +68,16 @@ pub fn run_hogs(request: &HogsRequest, stop: &dyn Fn() -> bool) -> Result<Vec<Ho
             buffer.resize(words, 1);
             let stopping = Arc::clone(&stopping);
             threads.push(
-                Builder::new().name("memory".to_owned()).spawn(move || stream(&mut buffer, &stopping))?,
+                Builder::new()
+                    .name("memory".to_owned())
+                    .spawn(move || stream(&mut buffer, &stopping))?,
             );
         }
         Ok(())
     })();
     let start = Instant::now();
-    let over = || request.duration.is_some_and(|wanted| start.elapsed() >= Duration::from_nanos(wanted.0));
+    let over =
+        || request.duration.is_some_and(|wanted| start.elapsed() >= Duration::from_nanos(wanted.0));
     while spawned.is_ok() && !over() && !stop() {
         let left = request.duration.map_or(u64::MAX, |wanted| wanted.0);
         sleep(Duration::from_nanos(left.min(20_000_000)));
@@ -142,6 +149,9 @@ mod tests {
     fn stops_when_asked_and_refuses_nothing() {
         let request = HogsRequest { hogs: 1, ..HogsRequest::default() };
         assert_eq!(run_hogs(&request, &|| true).unwrap().len(), 1);
-        assert!(matches!(run_hogs(&HogsRequest::default(), &|| true), Err(StressError::Request(_))));
+        assert!(matches!(
+            run_hogs(&HogsRequest::default(), &|| true),
+            Err(StressError::Request(_))
+        ));
     }
 }

@@ -41,7 +41,11 @@ pub struct GroupsOutput<'a> {
 
 impl<'a> GroupsOutput<'a> {
     /// Returns what the rounds of a load did.
-    pub fn new(request: &'a GroupsRequest, rounds_ns: &'a [Ns], interrupted: bool) -> GroupsOutput<'a> {
+    pub fn new(
+        request: &'a GroupsRequest,
+        rounds_ns: &'a [Ns],
+        interrupted: bool,
+    ) -> GroupsOutput<'a> {
         GroupsOutput {
             schema: SCHEMA,
             load: "groups",

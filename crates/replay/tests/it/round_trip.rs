@@ -1,11 +1,12 @@
-//! Made-up workloads are simulated with their facts, and what is made of the recording is simulated again: it completes, the
-//! account of each object closes, and three rounds have three times the messages.
+//! Made-up workloads are simulated with their facts, and what is made of the recording is simulated
+//! again: it completes, the account of each object closes, and three rounds have three times the
+//! messages.
 
 use proptest::prelude::*;
 use schedlab_model::{
-    Act, Arrival, Coroutine, CoroutineStep, CpuId, CpuSet, EventSink, Executor, ExecutorId, Fact, FactKind,
-    Holds, Ns, ObjectId, ObjectInfo, ObjectKind, ObjectSpec, Op, Program, SchedEvent, Script, ScriptId, Step,
-    TaskId, TaskSpec, Topology, Workload,
+    Act, Arrival, Coroutine, CoroutineStep, CpuId, CpuSet, EventSink, Executor, ExecutorId, Fact,
+    FactKind, Holds, Ns, ObjectId, ObjectInfo, ObjectKind, ObjectSpec, Op, Program, SchedEvent,
+    Script, ScriptId, Step, TaskId, TaskSpec, Topology, Workload,
 };
 use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_sim::{Machine, Outcome, RunOptions, run};
@@ -37,16 +38,19 @@ impl EventSink for Both {
 
 fn simulate(workload: &Workload, ms: u64) -> (Outcome, Both) {
     let mut both = Both::default();
-    let scheduler = registry::build(&SchedulerSpec::named("linux-6.18"), CPUS).expect("a scheduler");
+    let scheduler =
+        registry::build(&SchedulerSpec::named("linux-6.18"), CPUS).expect("a scheduler");
     let options = RunOptions::for_time(Ns(ms * MS));
-    let outcome = run(&Machine::flat(CPUS), workload, &*scheduler, &options, &mut both).expect("a clean run");
+    let outcome =
+        run(&Machine::flat(CPUS), workload, &*scheduler, &options, &mut both).expect("a clean run");
     (outcome, both)
 }
 
 /// Returns the recording of a run.
 fn recording(workload: &Workload, ms: u64) -> (Outcome, Recording) {
     let (outcome, both) = simulate(workload, ms);
-    let mut recording = Recording { duration: Ns(ms * MS), events: both.events, ..Recording::default() };
+    let mut recording =
+        Recording { duration: Ns(ms * MS), events: both.events, ..Recording::default() };
     let header = &mut recording.header;
     header.topology = Topology::flat(CPUS);
     header.capabilities.0.insert(Capability::Messages.name().to_owned());
@@ -71,7 +75,8 @@ fn recording(workload: &Workload, ms: u64) -> (Outcome, Recording) {
 
 /// Returns the recording played again for so long.
 fn replayed(recording: &Recording, ms: u64) -> Outcome {
-    let replayed = schedlab_replay::replay(recording, RecorderCost::default()).expect("it has facts");
+    let replayed =
+        schedlab_replay::replay(recording, RecorderCost::default()).expect("it has facts");
     simulate(&replayed.workload, ms).0
 }
 
@@ -131,7 +136,8 @@ fn client(workload: &mut Workload, pair: Pair) -> u32 {
     let number = workload.exchange.objects.len() as u32;
     workload.exchange.objects.extend([object(Holds::Stream), object(Holds::Stream)]);
     let part = pair.bytes.div_ceil(pair.parts);
-    let mut steps: Vec<Step> = (0..pair.parts).map(|_| step(pair.asks * US, send(number, part))).collect();
+    let mut steps: Vec<Step> =
+        (0..pair.parts).map(|_| step(pair.asks * US, send(number, part))).collect();
     steps.push(step(0, receive(number + 1, pair.bytes)));
     add(workload, pair.client, steps);
     number
@@ -143,8 +149,10 @@ fn threads(pairs: &[Pair]) -> Workload {
     for &pair in pairs {
         let number = client(&mut workload, pair);
         let asked = pair.bytes.div_ceil(pair.parts) * pair.parts;
-        let steps =
-            vec![step(0, receive(number, asked)), step(pair.works * US, send(number + 1, pair.bytes))];
+        let steps = vec![
+            step(0, receive(number, asked)),
+            step(pair.works * US, send(number + 1, pair.bytes)),
+        ];
         add(&mut workload, pair.server, steps);
     }
     workload
@@ -156,8 +164,13 @@ fn event_loop(pairs: &[Pair]) -> Workload {
     let mut coroutines = vec![Coroutine::default()];
     for &pair in pairs {
         let number = client(&mut workload, Pair { parts: 1, ..pair });
-        let turn =
-            |step, later| CoroutineStep { step, later, looked: false, after_others: false, first: false };
+        let turn = |step, later| CoroutineStep {
+            step,
+            later,
+            looked: false,
+            after_others: false,
+            first: false,
+        };
         let steps = vec![
             turn(step(10 * US, receive(number, pair.bytes)), true),
             turn(step(pair.works * US, send(number + 1, pair.bytes)), false),
@@ -175,14 +188,16 @@ fn event_loop(pairs: &[Pair]) -> Workload {
     workload
 }
 
-/// Threads in a ring: each waits for the one before it, works, and hands on; the first has begun. `sleeps`: it also sleeps.
+/// Threads in a ring: each waits for the one before it, works, and hands on; the first has begun.
+/// `sleeps`: it also sleeps.
 fn ring(stages: &[(u64, u32, bool)], holds: &Holds) -> Workload {
     let mut workload = Workload::default();
     for (number, &(works, cpu, sleeps)) in stages.iter().enumerate() {
         let initial = u64::from(number == 0);
         workload.exchange.objects.push(ObjectSpec { initial, ..object(holds.clone()) });
         let next = (number + 1) % stages.len();
-        let mut steps = vec![step(0, receive(number as u32, 1)), step(works * US, send(next as u32, 1))];
+        let mut steps =
+            vec![step(0, receive(number as u32, 1)), step(works * US, send(next as u32, 1))];
         if sleeps {
             steps.insert(1, step(US, Act::Sleep(Ns(works * US))));
         }
@@ -199,7 +214,8 @@ fn apart(mut workload: Workload) -> Workload {
     workload
 }
 
-/// What was recorded comes out again, task by task and object by object: within `tolerance`, and so much CPU time as a part of all.
+/// What was recorded comes out again, task by task and object by object: within `tolerance`, and so
+/// much CPU time as a part of all.
 fn assert_alike(recorded: &Outcome, again: &Outcome, tolerance: f64) {
     assert!(again.stuck.is_empty(), "{:?}", again.stuck);
     for (before, after) in recorded.metrics.objects.iter().zip(&again.metrics.objects) {
@@ -215,13 +231,14 @@ fn assert_alike(recorded: &Outcome, again: &Outcome, tolerance: f64) {
     }
 }
 
-/// The account of each object closes: what went in, what was in it and what came out differ by no more than what is under way, which is
-/// one message of each side.
+/// The account of each object closes: what went in, what was in it and what came out differ by no
+/// more than what is under way, which is one message of each side.
 fn assert_closed(workload: &Workload, outcome: &Outcome) {
     for (spec, object) in workload.exchange.objects.iter().zip(&outcome.metrics.objects) {
         let under_way = object.messages.abs_diff(object.receives);
         let most = 8 + spec.initial;
-        let parts = object.messages.max(object.receives) / object.messages.min(object.receives).max(1);
+        let parts =
+            object.messages.max(object.receives) / object.messages.min(object.receives).max(1);
         assert!(
             parts > 1 || under_way <= most,
             "{} messages and {} receives",
@@ -231,11 +248,14 @@ fn assert_closed(workload: &Workload, outcome: &Outcome) {
     }
 }
 
-/// Where no task waits for a CPU, one round has the messages of the recording, and three have three times as many.
+/// Where no task waits for a CPU, one round has the messages of the recording, and three have three
+/// times as many.
 fn three_rounds(workload: &Workload) {
     let workload = &apart(workload.clone());
     let (recorded, recording) = recording(workload, 60);
-    let again = schedlab_replay::replay(&recording, RecorderCost::default()).expect("it has facts").workload;
+    let again = schedlab_replay::replay(&recording, RecorderCost::default())
+        .expect("it has facts")
+        .workload;
     let once = simulate(&again, 60).0;
     assert_closed(&again, &once);
     assert_alike(&recorded, &once, 0.01);
@@ -245,16 +265,18 @@ fn three_rounds(workload: &Workload) {
         assert_alike(&long, &thrice, 0.02);
         return;
     }
-    // Which connection is served first when several are ready depends on where in their turns the rounds meet, and settles anew: the loop
-    // does as much, for now one and now another.
-    let all =
-        |outcome: &Outcome| outcome.metrics.objects.iter().map(|object| object.receives).sum::<u64>() as f64;
+    // Which connection is served first when several are ready depends on where in their turns the
+    // rounds meet, and settles anew: the loop does as much, for now one and now another.
+    let all = |outcome: &Outcome| {
+        outcome.metrics.objects.iter().map(|object| object.receives).sum::<u64>() as f64
+    };
     let (a, b) = (all(&long), all(&thrice));
     assert!((a - b).abs() <= 10.0 + 0.1 * a, "{a} receives became {b}");
     assert_alike(&long, &thrice, 0.3);
 }
 
-/// Where tasks wait for CPUs, which of them is a turn ahead at the end differs; none is left behind, and none waits for ever.
+/// Where tasks wait for CPUs, which of them is a turn ahead at the end differs; none is left
+/// behind, and none waits for ever.
 fn goes_on(workload: &Workload) {
     let (recorded, recording) = recording(workload, 60);
     let once = replayed(&recording, 60);
@@ -296,7 +318,8 @@ proptest! {
         goes_on(&ring(&stages, &holds));
     }
 
-    /// With facts lost at random the replay is made and played all the same, and says how many were lost.
+    /// With facts lost at random the replay is made and played all the same, and says how many were
+    /// lost.
     #[test]
     fn lost_facts_do_no_harm(pairs in prop::collection::vec(pair(), 1..4), lost in 1usize..40, seed in 0usize..40) {
         let (_, mut recording) = recording(&threads(&pairs), 60);
@@ -322,7 +345,8 @@ fn a_hog_beside_a_loop_stays_a_hog() {
     let mut workload = threads(&pairs);
     task(&mut workload, 0, Op::Run(schedlab_model::Amount::Fixed(Ns::from_s(10))));
     let (recorded, recording) = recording(&workload, 100);
-    let report = schedlab_replay::replay(&recording, RecorderCost::default()).expect("it has facts").report;
+    let report =
+        schedlab_replay::replay(&recording, RecorderCost::default()).expect("it has facts").report;
     assert_eq!(report.endless, [TaskId(2)]);
     assert_alike(&recorded, &replayed(&recording, 100), 0.03);
     assert!(recording.facts.list.iter().any(|fact| matches!(fact.kind, FactKind::Send(_))));
@@ -337,7 +361,8 @@ fn what_no_recorded_task_sent_comes_at_its_times() {
     workload.exchange.arrivals = (1..50).map(arrival).collect();
     add(&mut workload, 0, vec![step(0, receive(0, 10)), step(300 * US, send(1, 10))]);
     let (recorded, recording) = recording(&workload, 60);
-    let replayed = schedlab_replay::replay(&recording, RecorderCost::default()).expect("it has facts");
+    let replayed =
+        schedlab_replay::replay(&recording, RecorderCost::default()).expect("it has facts");
     assert_eq!(replayed.report.arrivals, 49);
     let again = simulate(&replayed.workload, 60).0;
     assert_eq!(again.metrics.objects[1].messages, recorded.metrics.objects[1].messages);

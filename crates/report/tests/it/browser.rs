@@ -1,5 +1,5 @@
-//! The page in a real browser: what the scripts make of it, and what one sees. Skips by name where there is no
-//! Chromium; with CI=true that is a failure.
+//! The page in a real browser: what the scripts make of it, and what one sees. Skips by name where
+//! there is no Chromium; with CI=true that is a failure.
 #![allow(clippy::print_stderr)]
 
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId, Waker};
@@ -26,7 +26,8 @@ fn lanes(tasks: [&str; 3]) -> Lanes {
         let mut on = [None; 2];
         for step in 0..400u64 {
             let (at, cpu) = (Ns(step * pace), (step % 2) as usize);
-            let next = [None, Some(TaskId(0)), Some(TaskId(1)), Some(TaskId(2))][(step as usize * 7 / 3) % 4];
+            let next = [None, Some(TaskId(0)), Some(TaskId(1)), Some(TaskId(2))]
+                [(step as usize * 7 / 3) % 4];
             if next == Some(TaskId(2)) {
                 let kind = EventKind::Wake { task: TaskId(2), waker: Waker::Task(TaskId(1)) };
                 recorder.event(&SchedEvent { at, cpu: CpuId(cpu as u32), kind });
@@ -65,7 +66,12 @@ fn page(text: &str) -> Page {
         caption: owned(),
         columns: vec![Column::text(text), Column::number("number")],
         rows: [3.0, 1.0, 2.0]
-            .map(|n| vec![Cell::head(text).swatch(2), Cell::number(format!("{n}"), n).note(text, Tone::Good)])
+            .map(|n| {
+                vec![
+                    Cell::head(text).swatch(2),
+                    Cell::number(format!("{n}"), n).note(text, Tone::Good),
+                ]
+            })
             .to_vec(),
         fold: None,
     });
@@ -95,7 +101,11 @@ fn page(text: &str) -> Page {
         about: owned(),
         from_ns: Ns(0),
         step_ns: Ns::from_ms(1),
-        traces: vec![Trace { name: owned(), style: 1, values: (0..100).map(|i| f64::from(i % 7)).collect() }],
+        traces: vec![Trace {
+            name: owned(),
+            style: 1,
+            values: (0..100).map(|i| f64::from(i % 7)).collect(),
+        }],
     });
     charts.push(lanes([text, "client", "server"]));
     page.push(charts);
@@ -103,7 +113,8 @@ fn page(text: &str) -> Page {
 }
 
 fn file(name: &str, html: &str) -> PathBuf {
-    let folder = schedlab_testing::temp_dir().join(format!("schedlab-page-{}-{name}", std::process::id()));
+    let folder =
+        schedlab_testing::temp_dir().join(format!("schedlab-page-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let file = folder.join("page.html");
     std::fs::write(&file, html).unwrap();
@@ -166,10 +177,12 @@ fn screenshots_show_charts_in_light_dark_and_narrow() {
     for (hash, size) in
         [("theme=light", "1200,2600"), ("theme=dark", "1200,2600"), ("theme=light", "400,3600")]
     {
-        let (picture, window) = (format!("--screenshot={}", shot.display()), format!("--window-size={size}"));
+        let (picture, window) =
+            (format!("--screenshot={}", shot.display()), format!("--window-size={size}"));
         run(browser, &file, hash, &[&picture, &window]);
         let (width, all) = pixels(&shot);
-        let count = |what: &dyn Fn(&[u8; 3]) -> bool| all.iter().filter(|pixel| what(pixel)).count();
+        let count =
+            |what: &dyn Fn(&[u8; 3]) -> bool| all.iter().filter(|pixel| what(pixel)).count();
         papers.push(all[width * 900]);
         // Lanes and curves: thousands of pixels that are no grey.
         let vivid = count(&|p| p.iter().max().unwrap() - p.iter().min().unwrap() > 60);
@@ -195,8 +208,9 @@ fn large() -> Page {
         _ => format!("run {run}"),
     };
     let buckets = |scale: u64| (1..300).map(|i| (Ns(i * i * scale), 3_000 / i)).collect::<Vec<_>>();
-    let curves =
-        (0..16).map(|run| Curve::of_buckets(&name(run), run + 1, &buckets(100 + 40 * run as u64)).unwrap());
+    let curves = (0..16).map(|run| {
+        Curve::of_buckets(&name(run), run + 1, &buckets(100 + 40 * run as u64)).unwrap()
+    });
     let measure = Measure {
         name: "response time".to_owned(),
         about: "From the request to the answer.".to_owned(),
@@ -278,7 +292,10 @@ const CHECK: &str = include_str!("check.js");
 /// The attribute of the document's root that a check left there.
 fn attribute<'a>(dom: &'a str, name: &str) -> &'a str {
     let head = &dom[..dom.find("<head").unwrap_or(dom.len())];
-    head.split(&format!("data-{name}=\"")).nth(1).and_then(|rest| rest.split('"').next()).unwrap_or_default()
+    head.split(&format!("data-{name}=\""))
+        .nth(1)
+        .and_then(|rest| rest.split('"').next())
+        .unwrap_or_default()
 }
 
 #[test]
@@ -310,15 +327,23 @@ fn nothing_is_wider_than_its_box_and_no_two_keys_look_alike() {
     std::fs::remove_dir_all(file.parent().unwrap()).unwrap();
 }
 
-/// One CPU: `server` is woken by an interrupt at 1 ms, while `hog` runs, and runs from 4 ms to 5 ms; then `hog` again until 10 ms.
+/// One CPU: `server` is woken by an interrupt at 1 ms, while `hog` runs, and runs from 4 ms to 5
+/// ms; then `hog` again until 10 ms.
 fn one_wait() -> Page {
     let (hog, server) = (TaskId(0), TaskId(1));
     let mut recorder = LaneRecorder::new(1, Ns::ZERO, 1_000);
-    let mut tell = |ms: u64, kind| recorder.event(&SchedEvent { at: Ns::from_ms(ms), cpu: CpuId(0), kind });
+    let mut tell =
+        |ms: u64, kind| recorder.event(&SchedEvent { at: Ns::from_ms(ms), cpu: CpuId(0), kind });
     tell(0, EventKind::Switch { prev: None, prev_state: PrevState::Sleeping, next: Some(hog) });
     tell(1, EventKind::Wake { task: server, waker: Waker::HardIrq });
-    tell(4, EventKind::Switch { prev: Some(hog), prev_state: PrevState::Runnable, next: Some(server) });
-    tell(5, EventKind::Switch { prev: Some(server), prev_state: PrevState::Sleeping, next: Some(hog) });
+    tell(
+        4,
+        EventKind::Switch { prev: Some(hog), prev_state: PrevState::Runnable, next: Some(server) },
+    );
+    tell(
+        5,
+        EventKind::Switch { prev: Some(server), prev_state: PrevState::Sleeping, next: Some(hog) },
+    );
     let run = recorder.finish("recorded", 0, Ns::from_ms(10));
     let task = |name: &str| LaneTask { name: name.to_owned(), class: name.to_owned() };
     let mut page = Page::new("one wait");
@@ -363,8 +388,13 @@ fn hover_names_task_and_time_and_a_click_on_a_wait_says_who_ran_meanwhile() {
     assert_eq!(attribute(&dom, "errors"), "");
     let head = &dom[..dom.len().min(1200)];
     let span = attribute(&dom, "span").replace("&nbsp;", " ");
-    for part in ["block: ", "CPU 0: server", "ran 1.00 ms from 0.004000 s", "waited 3.00 ms", "an interrupt"]
-    {
+    for part in [
+        "block: ",
+        "CPU 0: server",
+        "ran 1.00 ms from 0.004000 s",
+        "waited 3.00 ms",
+        "an interrupt",
+    ] {
         assert!(span.contains(part), "{part}: {span}: {head}");
     }
     assert!(attribute(&dom, "wait").contains("CPU 0: server"), "{head}");

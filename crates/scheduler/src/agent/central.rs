@@ -1,8 +1,9 @@
 //! One queue for all CPUs, in levels; the part that the agent schedulers share.
 //!
-//! An activation enters at the tail of its level. A CPU takes the first task of the best level that may run there. A task
-//! whose time is used up goes to the tail of the level that the rules name; one that was preempted before that stays the
-//! first of its level and keeps what is left of its time.
+//! An activation enters at the tail of its level. A CPU takes the first task of the best level that
+//! may run there. A task whose time is used up goes to the tail of the level that the rules name;
+//! one that was preempted before that stays the first of its level and keeps what is left of its
+//! time.
 
 use crate::{Change, Cmd, Cx, Lock, Locks, Needs, Pick, Prev, Runnable, Scheduler, Wake, Work};
 use schedlab_model::{CpuId, CpuSet, Ns, Policy, TaskId};
@@ -20,7 +21,8 @@ pub(super) trait Rules: Send + 'static {
     fn expired(&mut self, level: usize) -> usize {
         level
     }
-    /// A task runs for the first time in its activation, after it waited for `wait`: the level at which it goes on.
+    /// A task runs for the first time in its activation, after it waited for `wait`: the level at
+    /// which it goes on.
     fn begins(&mut self, level: usize, _wait: Ns) -> usize {
         level
     }
@@ -40,7 +42,8 @@ struct State<R> {
     queues: Vec<VecDeque<TaskId>>,
     tasks: Vec<Account>,
     cpus: Vec<Seat>,
-    /// CPUs that were not asked, by what runs there: a set for each level, and the idle ones behind them.
+    /// CPUs that were not asked, by what runs there: a set for each level, and the idle ones behind
+    /// them.
     open: Vec<CpuSet>,
 }
 
@@ -75,16 +78,17 @@ impl Seat {
 
 impl<R: Rules> State<R> {
     fn fill(&mut self, cx: &Cx<'_>) {
-        self.queues =
-            (0..self.rules.levels()).map(|_| VecDeque::with_capacity(cx.world.tasks.len())).collect();
+        self.queues = (0..self.rules.levels())
+            .map(|_| VecDeque::with_capacity(cx.world.tasks.len()))
+            .collect();
         self.tasks = vec![Account::default(); cx.world.tasks.len()];
         self.cpus = vec![Seat::IDLE; cx.world.cpus.len()];
         self.open = vec![CpuSet::EMPTY; self.rules.levels() + 1];
         self.open[self.rules.levels()] = cx.world.all_cpus();
     }
 
-    /// From now on `seat` is what is known of `cpu`. What runs there has its level for as long as it runs, but for
-    /// [`Change::Attributes`].
+    /// From now on `seat` is what is known of `cpu`. What runs there has its level for as long as
+    /// it runs, but for [`Change::Attributes`].
     fn set_seat(&mut self, cpu: usize, seat: Seat) {
         let old = std::mem::replace(&mut self.cpus[cpu], seat);
         let kind = |seat: Seat| seat.level.min(self.open.len() - 1);
@@ -122,8 +126,8 @@ impl<R: Rules> State<R> {
         }
     }
 
-    /// Asks the CPU that should run `task` to decide: an idle one (its last one, then the lowest), else the one that
-    /// runs the worst level, if that is worse than the task's own.
+    /// Asks the CPU that should run `task` to decide: an idle one (its last one, then the lowest),
+    /// else the one that runs the worst level, if that is worse than the task's own.
     fn ask(&mut self, cx: &Cx<'_>, task: TaskId) {
         let view = cx.task(task);
         let level = self.tasks[task.index()].level;
@@ -183,15 +187,23 @@ impl<R: Rules> State<R> {
             account.level = self.rules.begins(account.level, cx.now.saturating_sub(account.since));
         }
         account.since = cx.now;
-        let left = self.rules.slice(account.level).map(|slice| slice.saturating_sub(account.used).max(Ns(1)));
+        let left = self
+            .rules
+            .slice(account.level)
+            .map(|slice| slice.saturating_sub(account.used).max(Ns(1)));
         Pick { slice_ns: left, note: account.level as i64, ..Pick::run(task) }
     }
 }
 
 impl<L: Locks, R: Rules> Central<L, R> {
     pub(super) fn new(rules: R) -> Central<L, R> {
-        let state =
-            State { rules, queues: Vec::new(), tasks: Vec::new(), cpus: Vec::new(), open: Vec::new() };
+        let state = State {
+            rules,
+            queues: Vec::new(),
+            tasks: Vec::new(),
+            cpus: Vec::new(),
+            open: Vec::new(),
+        };
         Central { state: L::Lock::new(state) }
     }
 }
@@ -199,7 +211,8 @@ impl<L: Locks, R: Rules> Central<L, R> {
 impl<L: Locks, R: Rules> Scheduler for Central<L, R> {
     fn needs(&self) -> Needs {
         let state = self.state.lock();
-        let exact_slices = (0..state.rules.levels()).any(|level| state.rules.slice(level).is_some());
+        let exact_slices =
+            (0..state.rules.levels()).any(|level| state.rules.slice(level).is_some());
         Needs { wakeups: true, exact_slices, ..Needs::default() }
     }
 
@@ -234,7 +247,8 @@ impl<L: Locks, R: Rules> Scheduler for Central<L, R> {
         let pick = next.map_or(Pick::IDLE, |task| state.run(cx, task));
         let level = next.map_or(usize::MAX, |task| state.tasks[task.index()].level);
         state.set_seat(cpu.index(), Seat { runs: next, level, asked: false });
-        // The task that took its place may have been pinned here: then another CPU can be free for it.
+        // The task that took its place may have been pinned here: then another CPU can be free for
+        // it.
         if let Some(prev) = prev.filter(|prev| state.tasks[prev.index()].queued) {
             state.ask(cx, prev);
         }
@@ -248,11 +262,15 @@ impl<L: Locks, R: Rules> Scheduler for Central<L, R> {
     fn changed(&self, cx: &Cx<'_>, change: Change) {
         let mut state = self.state.lock();
         match change {
-            Change::Affinity(task) => match state.cpus.iter().position(|seat| seat.runs == Some(task)) {
-                Some(cpu) if !cx.task(task).affinity.contains(cpu.into()) => cx.push(Cmd::Displace(task)),
-                None if state.tasks[task.index()].queued => state.ask(cx, task),
-                _ => {}
-            },
+            Change::Affinity(task) => {
+                match state.cpus.iter().position(|seat| seat.runs == Some(task)) {
+                    Some(cpu) if !cx.task(task).affinity.contains(cpu.into()) => {
+                        cx.push(Cmd::Displace(task))
+                    }
+                    None if state.tasks[task.index()].queued => state.ask(cx, task),
+                    _ => {}
+                }
+            }
             Change::Attributes(task) if state.rules.follows_policy() => {
                 let level = state.rules.woken(cx, task);
                 if state.tasks[task.index()].queued {
@@ -281,7 +299,8 @@ impl<L: Locks, R: Rules> Scheduler for Central<L, R> {
         for (task, view) in views() {
             if let Some(cpu) = view.on_cpu() {
                 let level = state.rules.woken(cx, task.into());
-                state.tasks[task] = Account { level, begun: true, since: cx.now, ..Account::default() };
+                state.tasks[task] =
+                    Account { level, begun: true, since: cx.now, ..Account::default() };
                 state.set_seat(cpu.index(), Seat { runs: Some(task.into()), level, asked: false });
             }
         }
@@ -294,7 +313,9 @@ impl<L: Locks, R: Rules> Scheduler for Central<L, R> {
 
     fn explain(&self, _cx: &Cx<'_>, cpu: CpuId) -> String {
         match self.state.try_lock() {
-            Some(state) => format!("runs {:?}, queues {:?}", state.cpus[cpu.index()].runs, state.queues),
+            Some(state) => {
+                format!("runs {:?}, queues {:?}", state.cpus[cpu.index()].runs, state.queues)
+            }
             None => "locked".to_owned(),
         }
     }

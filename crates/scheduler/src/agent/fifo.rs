@@ -1,4 +1,5 @@
-//! First in, first out, as ghOSt's two example policies have it: every CPU for itself, or one queue for all.
+//! First in, first out, as ghOSt's two example policies have it: every CPU for itself, or one queue
+//! for all.
 //!
 //! | rule | where it is from | state | test |
 //! |---|---|---|---|

@@ -1,8 +1,10 @@
-//! FILTER of SFS: short functions run first in first out and are done within one slice; what is longer falls through the
-//! filter to turns, as under a fair scheduler. Approximates shortest-remaining-time-first without knowing lengths.
+//! FILTER of SFS: short functions run first in first out and are done within one slice; what is
+//! longer falls through the filter to turns, as under a fair scheduler. Approximates
+//! shortest-remaining-time-first without knowing lengths.
 //!
-//! For serverless functions: many short, few long. Worked example (`a_long_function_falls_through_the_filter`): a function
-//! of 100 ms with a slice of 10 ms falls after its first 10 ms, and a 1 ms function that comes later overtakes it.
+//! For serverless functions: many short, few long. Worked example
+//! (`a_long_function_falls_through_the_filter`): a function of 100 ms with a slice of 10 ms falls
+//! after its first 10 ms, and a 1 ms function that comes later overtakes it.
 //!
 //! | rule | where it is from | state | test |
 //! |---|---|---|---|
@@ -79,8 +81,8 @@ impl Rules for Filter {
         let gaps = self.arrivals.len() as u64 - 1;
         if let Some(first) = self.arrivals.front().filter(|_| gaps >= self.window as u64) {
             // No shorter than a microsecond: a burst of one instant must not make the slice vanish.
-            self.adapted =
-                Ns((cx.now.saturating_sub(*first).0 / gaps).saturating_mul(self.cpus)).max(Ns(1_000));
+            self.adapted = Ns((cx.now.saturating_sub(*first).0 / gaps).saturating_mul(self.cpus))
+                .max(Ns(1_000));
         }
         0
     }
@@ -91,7 +93,11 @@ impl Rules for Filter {
         1
     }
     fn begins(&mut self, level: usize, wait: Ns) -> usize {
-        if level == 0 && wait > Ns(self.filter_slice().0.saturating_mul(self.overload)) { 1 } else { level }
+        if level == 0 && wait > Ns(self.filter_slice().0.saturating_mul(self.overload)) {
+            1
+        } else {
+            level
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Strict layers: a batch task runs only where no latency-critical task wants to.
 //!
-//! For a server and batch work on the same CPUs. What `SCHED_IDLE` promises and the fair class gives only on average
-//! holds at every instant here: a latency task that wakes takes a CPU from a batch task at once, and is never preempted
-//! by one. Worked example (`a_latency_task_takes_a_batch_tasks_cpu_at_once`): a server that wakes every 10 ms for 1 ms
+//! For a server and batch work on the same CPUs. What `SCHED_IDLE` promises and the fair class
+//! gives only on average holds at every instant here: a latency task that wakes takes a CPU from a
+//! batch task at once, and is never preempted by one. Worked example
+//! (`a_latency_task_takes_a_batch_tasks_cpu_at_once`): a server that wakes every 10 ms for 1 ms
 //! beside a batch hog never waits, and the hog gets nine tenths.
 //!
 //! | rule | where it is from | state | test |

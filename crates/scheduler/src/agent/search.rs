@@ -1,11 +1,11 @@
-//! The policy of ghOSt's Search experiment: one agent for a large machine sends every thread to the nearest idle CPU, and
-//! gives a free CPU to the thread that has run least and is at home nearby.
+//! The policy of ghOSt's Search experiment: one agent for a large machine sends every thread to the
+//! nearest idle CPU, and gives a free CPU to the thread that has run least and is at home nearby.
 //!
-//! Used at Google for a query server on machines with several NUMA nodes and many core complexes (CCX, one last-level
-//! cache each), where CFS balances too slowly and across caches. Worked example
-//! (`a_woken_thread_goes_to_the_nearest_idle_cpu`, `sim/tests/it/search.rs`): on two sockets of two CCX of two cores a thread
-//! that ran on CPU 0 wakes while CPU 0 is busy; it goes to CPU 1 (its CCX); with that busy too to CPU 2 (its node), and
-//! only then to CPU 4.
+//! Used at Google for a query server on machines with several NUMA nodes and many core complexes
+//! (CCX, one last-level cache each), where CFS balances too slowly and across caches. Worked
+//! example (`a_woken_thread_goes_to_the_nearest_idle_cpu`, `sim/tests/it/search.rs`): on two
+//! sockets of two CCX of two cores a thread that ran on CPU 0 wakes while CPU 0 is busy; it goes to
+//! CPU 1 (its CCX); with that busy too to CPU 2 (its node), and only then to CPU 4.
 //!
 //! | rule | where it is from | state | test |
 //! |---|---|---|---|
@@ -21,7 +21,8 @@
 
 use crate::registry::{Entry, Family};
 use crate::{
-    CellLocks, Change, Cmd, Cx, Lock, Locks, Needs, Pick, Prev, Runnable, Scheduler, Timer, Wake, Work,
+    CellLocks, Change, Cmd, Cx, Lock, Locks, Needs, Pick, Prev, Runnable, Scheduler, Timer, Wake,
+    Work,
 };
 use crate::{FlagKnob, KnobDefault, NumberKnob, TimeKnob, Times, rows};
 use schedlab_model::{CpuId, Ns, TaskId};
@@ -146,7 +147,8 @@ impl State {
         }
     }
 
-    /// Asks the nearest idle CPU for a queued thread. `patient`: not one beyond its CCX, but for a timer.
+    /// Asks the nearest idle CPU for a queued thread. `patient`: not one beyond its CCX, but for a
+    /// timer.
     fn place(&mut self, cx: &Cx<'_>, task: TaskId, patient: bool) {
         let view = cx.task(task);
         let idle = |(cpu, seat): (usize, &Seat)| {
@@ -195,7 +197,8 @@ impl State {
         self.push(cx, prev);
     }
 
-    /// The thread for `cpu`: of the first `scan` that may run there the nearest, among equals the first; with its key.
+    /// The thread for `cpu`: of the first `scan` that may run there the nearest, among equals the
+    /// first; with its key.
     fn best(&self, cx: &Cx<'_>, cpu: CpuId) -> Option<(u64, TaskId)> {
         let mut best: Option<(Distance, u64, TaskId)> = None;
         let mut seen = 0;
@@ -295,11 +298,15 @@ impl<L: Locks> Scheduler for Search<L> {
         let mut state = self.state.lock();
         match change {
             Change::Created { task, .. } => state.tasks[task.index()] = Account::default(),
-            Change::Affinity(task) => match state.cpus.iter().position(|seat| seat.runs == Some(task)) {
-                Some(cpu) if !cx.task(task).affinity.contains(cpu.into()) => cx.push(Cmd::Displace(task)),
-                None if state.tasks[task.index()].queued => state.place(cx, task, false),
-                _ => {}
-            },
+            Change::Affinity(task) => {
+                match state.cpus.iter().position(|seat| seat.runs == Some(task)) {
+                    Some(cpu) if !cx.task(task).affinity.contains(cpu.into()) => {
+                        cx.push(Cmd::Displace(task))
+                    }
+                    None if state.tasks[task.index()].queued => state.place(cx, task, false),
+                    _ => {}
+                }
+            }
             Change::Online(cpu, true) => cx.push(Cmd::Resched(cpu)),
             _ => {}
         }
@@ -325,7 +332,9 @@ impl<L: Locks> Scheduler for Search<L> {
 
     fn explain(&self, _cx: &Cx<'_>, cpu: CpuId) -> String {
         match self.state.try_lock() {
-            Some(state) => format!("runs {:?}, queue {:?}", state.cpus[cpu.index()].runs, state.queue),
+            Some(state) => {
+                format!("runs {:?}, queue {:?}", state.cpus[cpu.index()].runs, state.queue)
+            }
             None => "locked".to_owned(),
         }
     }

@@ -1,9 +1,11 @@
-//! Shinjuku: one queue, and a task that runs longer than a quantum goes to its tail, so that short requests never wait
-//! for a long one. Batch tasks take the CPUs that are idle otherwise, and lose them at once.
+//! Shinjuku: one queue, and a task that runs longer than a quantum goes to its tail, so that short
+//! requests never wait for a long one. Batch tasks take the CPUs that are idle otherwise, and lose
+//! them at once.
 //!
-//! Used for request servers with two or more kinds of requests of very different length (RocksDB: 4 us reads, 10 ms
-//! scans). Worked example (`a_short_request_waits_for_a_quantum_at_most`): a 10 ms request runs, a 4 us request comes at
-//! 1.03 ms; with a quantum of 30 us it starts at 1.05 ms, without preemption at 10 ms.
+//! Used for request servers with two or more kinds of requests of very different length (RocksDB: 4
+//! us reads, 10 ms scans). Worked example (`a_short_request_waits_for_a_quantum_at_most`): a 10 ms
+//! request runs, a 4 us request comes at 1.03 ms; with a quantum of 30 us it starts at 1.05 ms,
+//! without preemption at 10 ms.
 //!
 //! | rule | where it is from | state | test |
 //! |---|---|---|---|

@@ -1,4 +1,5 @@
-//! A scheduler that does what its test tells it, behind a driver that writes down what it is asked for.
+//! A scheduler that does what its test tells it, behind a driver that writes down what it is asked
+//! for.
 
 use super::*;
 use crate::{CpuView, GroupView, TaskView};
@@ -130,7 +131,11 @@ fn each_command_is_one_call_of_the_driver() {
         assert_eq!(notes.take(), [asked]);
     }
     // These ask for nothing where every tick is delivered.
-    scheduler.next.borrow_mut().extend([Cmd::TickDue(cpu), Cmd::Moved(task, cpu), Cmd::Call(cpu, 5)]);
+    scheduler.next.borrow_mut().extend([
+        Cmd::TickDue(cpu),
+        Cmd::Moved(task, cpu),
+        Cmd::Call(cpu, 5),
+    ]);
     wake(&mut core, 0, &mut notes).expect("it names what exists");
     assert_eq!(notes.take(), [] as [&str; 0]);
     assert_eq!((core.take_call(Some(CpuId(0))), core.take_call(Some(cpu))), (None, Some((cpu, 5))));

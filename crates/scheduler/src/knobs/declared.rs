@@ -1,4 +1,5 @@
-//! Knobs as declarations: a scheduler writes down each of its knobs once, and reads the value through what it wrote.
+//! Knobs as declarations: a scheduler writes down each of its knobs once, and reads the value
+//! through what it wrote.
 //!
 //! ```text
 //! const SLICE: TimeKnob = TimeKnob {
@@ -14,13 +15,15 @@
 use super::{Knob, KnobKind, KnobValue, Knobs, Steps};
 use schedlab_model::Ns;
 
-/// The default of a knob that holds a `T`. `C` is what the default depends on, such as the version of the real system.
+/// The default of a knob that holds a `T`. `C` is what the default depends on, such as the version
+/// of the real system.
 pub enum KnobDefault<T: 'static, C: 'static = ()> {
     /// The same everywhere.
     Is(T),
     /// Depends on `C` alone; lists show its value.
     By(fn(&C) -> T),
-    /// Depends on what a list does not know (the CPUs of a machine, another knob): the value, and the text of the lists.
+    /// Depends on what a list does not know (the CPUs of a machine, another knob): the value, and
+    /// the text of the lists.
     InWords(fn(&C) -> T, fn(&C) -> String),
 }
 
@@ -261,7 +264,8 @@ impl<W: Word, C> Typed<C> for WordKnob<W, C> {
     }
 }
 
-/// Returns a time in the largest unit in which it is whole, as a knob takes it: `750us`, `4ms`, `0`.
+/// Returns a time in the largest unit in which it is whole, as a knob takes it: `750us`, `4ms`,
+/// `0`.
 pub(crate) fn exact_time(time: Ns) -> String {
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")];
     let whole = units.iter().find(|(unit, _)| time.0 > 0 && time.0.is_multiple_of(*unit));
@@ -293,7 +297,10 @@ mod tests {
         name: "scan",
         unit: "tasks",
         allowed: (1, 9),
-        default: KnobDefault::InWords(|version| i64::from(*version), |_| "as the version".to_owned()),
+        default: KnobDefault::InWords(
+            |version| i64::from(*version),
+            |_| "as the version".to_owned(),
+        ),
         doc: "",
         source: "",
     };
@@ -301,8 +308,9 @@ mod tests {
     #[test]
     fn defaults_are_stated_once() {
         assert_eq!(rows(&[&SLICE], &())[0].default, "1500us");
-        let defaults =
-            |version| rows(&[&TIES, &SCAN], &version).into_iter().map(|row| row.default).collect::<Vec<_>>();
+        let defaults = |version| {
+            rows(&[&TIES, &SCAN], &version).into_iter().map(|row| row.default).collect::<Vec<_>>()
+        };
         assert_eq!(defaults(2), ["running", "as the version"]);
         assert_eq!(defaults(3), ["id", "as the version"]);
         let unset = Knobs::default();

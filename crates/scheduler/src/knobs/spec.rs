@@ -4,8 +4,9 @@ use schedlab_model::CpuSet;
 use std::fmt;
 use std::str::FromStr;
 
-/// A scheduler by name, with knobs: `linux-6.18` or `linux-6.18:base_slice_ns=2.8ms,features.RUN_TO_PARITY=off`; of Xen's also
-/// with cpupools behind it: `xen-credit:tslice=5ms/2-3:xen-null`.
+/// A scheduler by name, with knobs: `linux-6.18` or
+/// `linux-6.18:base_slice_ns=2.8ms,features.RUN_TO_PARITY=off`; of Xen's also with cpupools behind
+/// it: `xen-credit:tslice=5ms/2-3:xen-null`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct SchedulerSpec {
     /// Name in the registry.
@@ -85,8 +86,9 @@ impl FromStr for SchedulerSpec {
         let mut parts = text.split('/');
         let mut spec = one(parts.next().unwrap_or_default())?;
         for part in parts {
-            let (cpus, pool) =
-                part.split_once(':').ok_or_else(|| wrong(format!("`{part}` is not CPUS:SCHEDULER")))?;
+            let (cpus, pool) = part
+                .split_once(':')
+                .ok_or_else(|| wrong(format!("`{part}` is not CPUS:SCHEDULER")))?;
             let cpus = cpus.parse().map_err(|error| wrong(format!("{error}")))?;
             spec.pools.push((cpus, one(pool)?));
         }
@@ -94,8 +96,8 @@ impl FromStr for SchedulerSpec {
     }
 }
 
-/// Schedulers with a comma between them: `rr:slice_ns=5ms,layers`. A comma before `knob=value` separates the knobs of one scheduler, and
-/// one among the CPUs of a pool (`rr/0,2:layers`) those.
+/// Schedulers with a comma between them: `rr:slice_ns=5ms,layers`. A comma before `knob=value`
+/// separates the knobs of one scheduler, and one among the CPUs of a pool (`rr/0,2:layers`) those.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SchedulerList(pub Vec<SchedulerSpec>);
 
@@ -108,7 +110,8 @@ impl FromStr for SchedulerList {
             let is_knob = part.find('=').is_some_and(|at| !part[..at].contains(':'));
             match specs.last_mut() {
                 Some(spec)
-                    if is_knob || spec.rsplit_once('/').is_some_and(|(_, pool)| !pool.contains(':')) =>
+                    if is_knob
+                        || spec.rsplit_once('/').is_some_and(|(_, pool)| !pool.contains(':')) =>
                 {
                     spec.push(',');
                     spec.push_str(part);

@@ -1,10 +1,10 @@
 //! Load balancing, the deed: when CPUs look for work elsewhere, and how tasks move.
 //!
-//! Four occasions: a CPU runs out of work (newidle), its periodic balance is due at a tick, a busy CPU's tick
-//! finds that idle CPUs should balance (NOHZ kick), and a task that runs must be pushed off (active balance).
-//! Idle CPUs have no ticks: the kick is a timer of the machine, set to the first tick edge at which a busy CPU
-//! would kick. Tasks are taken under the lock of the source and put under the lock of the target, one after the
-//! other: never two run queues at once.
+//! Four occasions: a CPU runs out of work (newidle), its periodic balance is due at a tick, a busy
+//! CPU's tick finds that idle CPUs should balance (NOHZ kick), and a task that runs must be pushed
+//! off (active balance). Idle CPUs have no ticks: the kick is a timer of the machine, set to the
+//! first tick edge at which a busy CPU would kick. Tasks are taken under the lock of the source and
+//! put under the lock of the target, one after the other: never two run queues at once.
 //!
 //! | rule | where the real system has it | here | test |
 //! |---|---|---|---|
@@ -70,7 +70,8 @@ impl State {
     }
 }
 
-/// When a CPU balanced a domain last before the start, ns: at most the first interval of a busy CPU ago.
+/// When a CPU balanced a domain last before the start, ns: at most the first interval of a busy CPU
+/// ago.
 fn before_the_start(phase: u64, level: u32, domain: &Domain) -> i64 {
     let interval = domain.min_interval.0 * domain.busy_factor;
     -((phase.rotate_left(16 * level) % interval.max(1)) as i64)
@@ -150,7 +151,15 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     }
 
     /// Time between two balances of a domain, in ns.
-    fn interval(&self, cx: &Cx<'_>, smp: &Smp, cpu: CpuId, level: usize, idle: Idle, state: &State) -> u64 {
+    fn interval(
+        &self,
+        cx: &Cx<'_>,
+        smp: &Smp,
+        cpu: CpuId,
+        level: usize,
+        idle: Idle,
+        state: &State,
+    ) -> u64 {
         let tick = cx.world.tick_ns.0;
         let busy = idle != Idle::Yes && !smp.summary.only_idle_tasks(cpu);
         let domain = &smp.domains.all[smp.domains.of_cpu[cpu.index()][level].domain];
@@ -160,7 +169,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         ticks.clamp(1, longest.max(1)) * tick
     }
 
-    /// A CPU is about to become idle: looks for a task, near first. Gives whether there is something to run.
+    /// A CPU is about to become idle: looks for a task, near first. Gives whether there is
+    /// something to run.
     pub(super) fn newidle(&self, cx: &Cx<'_>, cpu: CpuId) -> bool {
         let Some(smp) = self.smp.get() else { return false };
         if !cx.cpu(cpu).online {
@@ -284,7 +294,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         }
     }
 
-    /// There was too much elsewhere, and nothing moved. Gives whether a running task is on its way instead.
+    /// There was too much elsewhere, and nothing moved. Gives whether a running task is on its way
+    /// instead.
     fn failed(
         &self,
         cx: &Cx<'_>,
@@ -301,8 +312,10 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             state.interval_ms = attempt.domain.min_interval.0 / 1_000_000;
             state.failed
         };
-        let stuck = matches!(amount, Amount::Tasks(_)) && failed > attempt.domain.cache_nice_tries + 2;
-        let (there, here) = (smp.summary.capacity(from, cx.now), smp.summary.capacity(attempt.to, cx.now));
+        let stuck =
+            matches!(amount, Amount::Tasks(_)) && failed > attempt.domain.cache_nice_tries + 2;
+        let (there, here) =
+            (smp.summary.capacity(from, cx.now), smp.summary.capacity(attempt.to, cx.now));
         let pressed = attempt.idle != Idle::No
             && smp.summary.fair(from) == 1
             && there * attempt.domain.imbalance_pct < here * 100;
@@ -312,8 +325,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         self.push_running(cx, from, attempt.to, level)
     }
 
-    /// Active balance: the least recently run task of `from` that may run on `to` goes there, the running one
-    /// included.
+    /// Active balance: the least recently run task of `from` that may run on `to` goes there, the
+    /// running one included.
     fn push_running(&self, cx: &Cx<'_>, from: CpuId, to: CpuId, level: usize) -> bool {
         let env = &self.env(cx);
         let running = self.rqs[from.index()].lock().curr_of(Class::Fair).is_some();
@@ -322,7 +335,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         }
         let moved = self.locked(from, |rq| {
             rq.touch::<F>(env, false);
-            let movable = |rq: &Rq, id: &EntityId| cx.task(TaskId(rq.entity(*id).task)).affinity.contains(to);
+            let movable =
+                |rq: &Rq, id: &EntityId| cx.task(TaskId(rq.entity(*id).task)).affinity.contains(to);
             if !movable(rq, &rq.curr) || rq.pushed != NONE {
                 return None;
             }
@@ -343,8 +357,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         true
     }
 
-    /// Moves what may and should move from `from` to the attempt's CPU. Gives how many moved, and whether all
-    /// or some were pinned.
+    /// Moves what may and should move from `from` to the attempt's CPU. Gives how many moved, and
+    /// whether all or some were pinned.
     fn pull(
         &self,
         cx: &Cx<'_>,
@@ -465,7 +479,10 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     /// A task that would not be eligible there moves after a failure only.
     fn waits_for_failure(&self, rq: &Rq, id: EntityId, attempt: &Attempt<'_>) -> bool {
         let busy = || self.smp.get().is_some_and(|smp| smp.summary.fair(attempt.to) > 0);
-        self.t.version.ineligible_tasks_move_later() && attempt.failed == 0 && busy() && !F::eligible(rq, id)
+        self.t.version.ineligible_tasks_move_later()
+            && attempt.failed == 0
+            && busy()
+            && !F::eligible(rq, id)
     }
 
     /// Whether this waiting task has left the caches, or does not have to.
@@ -526,7 +543,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     #[inline(never)]
     fn arm_next_kick(&self, cx: &Cx<'_>, smp: &Smp) {
         let from = smp.next_kick.load(Relaxed).max(cx.now.0 + 1);
-        let Some(at) = smp.edges.first(cx.world, from, |cpu| self.kicks(cx, smp, cpu)) else { return };
+        let Some(at) = smp.edges.first(cx.world, from, |cpu| self.kicks(cx, smp, cpu)) else {
+            return;
+        };
         smp.kick_armed.store(true, Relaxed);
         cx.push(Cmd::Arm(KICK, Ns(at)));
     }
@@ -578,10 +597,15 @@ fn candidates(rq: &Rq) -> Vec<EntityId> {
 /// The same with the running task.
 fn looked_at(rq: &Rq) -> Vec<EntityId> {
     let takes = |(_, e): &(usize, &Entity)| {
-        e.on_rq && e.task != NONE && e.class == Class::Fair && !e.delayed && !rq.is_throttled(e.queue)
+        e.on_rq
+            && e.task != NONE
+            && e.class == Class::Fair
+            && !e.delayed
+            && !rq.is_throttled(e.queue)
     };
-    let mut found: Vec<(u32, EntityId)> =
-        (rq.entities.iter().enumerate().filter(takes)).map(|(id, e)| (e.stamp, id as EntityId)).collect();
+    let mut found: Vec<(u32, EntityId)> = (rq.entities.iter().enumerate().filter(takes))
+        .map(|(id, e)| (e.stamp, id as EntityId))
+        .collect();
     found.sort_unstable();
     found.into_iter().map(|(_, id)| id).collect()
 }

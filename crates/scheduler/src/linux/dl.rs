@@ -1,14 +1,16 @@
-//! The deadline class (SCHED_DEADLINE, 3.14 and later): each task has a reservation, `deadline:RUNTIME/DEADLINE/PERIOD`,
-//! that it is guaranteed and cannot exceed; among those with budget the earliest absolute deadline runs. It comes
-//! before RT and fair tasks, whatever their priority.
+//! The deadline class (SCHED_DEADLINE, 3.14 and later): each task has a reservation,
+//! `deadline:RUNTIME/DEADLINE/PERIOD`, that it is guaranteed and cannot exceed; among those with
+//! budget the earliest absolute deadline runs. It comes before RT and fair tasks, whatever their
+//! priority.
 //!
 //! # Worked example
-//! `deadline:4ms/10ms/10ms` beside a hog, HZ=1000, one CPU. The task wants 6 ms every 20 ms. It wakes at 0: budget 4,
-//! deadline 10. At the tick of 4 ms the budget is used up: it is throttled and the hog runs. At 10 ms (deadline − 10 +
-//! period 10) its budget is renewed, the deadline is 20, and it preempts the hog; at 12 ms its job is done, 2 ms of
-//! budget are left. At 20 ms it wakes: the deadline is not in the past, but 2 ms in 0 ms is more than 4 in 10, so
-//! it gets a new period: budget 4, deadline 30. So it runs 0–4, 10–12, 20–24, 30–32 … and answers in 12 ms.
-//! Test: `the_worked_example`.
+//! `deadline:4ms/10ms/10ms` beside a hog, HZ=1000, one CPU. The task wants 6 ms every 20 ms. It
+//! wakes at 0: budget 4, deadline 10. At the tick of 4 ms the budget is used up: it is throttled
+//! and the hog runs. At 10 ms (deadline − 10 + period 10) its budget is renewed, the deadline is
+//! 20, and it preempts the hog; at 12 ms its job is done, 2 ms of budget are left. At 20 ms it
+//! wakes: the deadline is not in the past, but 2 ms in 0 ms is more than 4 in 10, so it gets a new
+//! period: budget 4, deadline 30. So it runs 0–4, 10–12, 20–24, 30–32 … and answers in 12 ms. Test:
+//! `the_worked_example`.
 //!
 //! # Fidelity
 //! | rule | real place (kernel/sched/deadline.c and core.c, 6.1 to 6.18) | here | test |
@@ -65,7 +67,8 @@ enum Due {
 /// Deadline tasks of one CPU.
 #[derive(Default)]
 pub(super) struct DlQueue {
-    /// Those with budget, the running one included, earliest deadline first; equal ones in order of arrival.
+    /// Those with budget, the running one included, earliest deadline first; equal ones in order of
+    /// arrival.
     queue: Vec<(i64, EntityId)>,
     /// Tasks that wait for a time of their own, with or without wanting the CPU.
     timers: Vec<(u64, EntityId, Due)>,
@@ -228,7 +231,9 @@ pub(super) fn fired(env: Env<'_>, rq: &mut Rq) {
     let now = env.cx.now.0;
     loop {
         let due = rq.dl.timers.iter().enumerate().filter(|(_, timer)| timer.0 <= now);
-        let Some(index) = due.min_by_key(|(index, timer)| (timer.0, *index)).map(|(index, _)| index) else {
+        let Some(index) =
+            due.min_by_key(|(index, timer)| (timer.0, *index)).map(|(index, _)| index)
+        else {
             break;
         };
         let (_, id, what) = rq.dl.timers.remove(index);
@@ -330,7 +335,8 @@ pub(super) fn hrtick_fired(env: Env<'_>, rq: &mut Rq) {
     set_hrtick(env, rq);
 }
 
-/// What others may know of this CPU: the earliest deadline, and the earliest of those that wait and may move.
+/// What others may know of this CPU: the earliest deadline, and the earliest of those that wait and
+/// may move.
 pub(super) fn facts(rq: &Rq) -> (i64, i64) {
     let earliest = rq.dl.first().map_or(NEVER, |first| first.0);
     let curr = rq.curr;

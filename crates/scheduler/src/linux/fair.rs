@@ -1,5 +1,5 @@
-//! The fair class without its rules: the walk over the levels of the group hierarchy. What happens in one
-//! queue is the business of [`FairRules`]: CFS or EEVDF.
+//! The fair class without its rules: the walk over the levels of the group hierarchy. What happens
+//! in one queue is the business of [`FairRules`]: CFS or EEVDF.
 
 pub(super) mod bandwidth;
 pub(super) mod cfs;
@@ -29,9 +29,10 @@ const HRTICK_LEAST: u64 = 10_000;
 /// 7.1+: a timer that is set this near to its new time stays as it is, ns.
 const HRTICK_NEAR: u64 = 5_000;
 
-/// 7.1+: how much run time beyond its slice a task has when the HRTICK comes, ns. It is set from the time at the end
-/// of `schedule`, while run time counts from its beginning. Chosen, not fitted: with 0 exact slices make ties that a
-/// kernel never sees. On the machine of the oracle 7.2.13 the whole lateness was measured (`Costs::oracle_7_2`).
+/// 7.1+: how much run time beyond its slice a task has when the HRTICK comes, ns. It is set from
+/// the time at the end of `schedule`, while run time counts from its beginning. Chosen, not fitted:
+/// with 0 exact slices make ties that a kernel never sees. On the machine of the oracle 7.2.13 the
+/// whole lateness was measured (`Costs::oracle_7_2`).
 pub(super) const HRTICK_LATE: u64 = 1_000;
 
 /// Why an entity comes onto a queue.
@@ -56,8 +57,8 @@ pub(super) enum Dequeue {
     Save,
 }
 
-/// What CFS and EEVDF have to say about one queue of entities. All times of `rq` are up to date with its
-/// clock when these are called, unless said otherwise.
+/// What CFS and EEVDF have to say about one queue of entities. All times of `rq` are up to date
+/// with its clock when these are called, unless said otherwise.
 pub(super) trait FairRules: Sized + Send + 'static {
     /// Charges the running entity of `queue` (if any) up to `rq.clock`.
     fn update_curr(env: Env<'_>, rq: &mut Rq, queue: QueueId);
@@ -71,15 +72,15 @@ pub(super) trait FairRules: Sized + Send + 'static {
         ticks: u64,
         tick_ns: u64,
     );
-    /// Puts `entity` onto its queue (into `waiting`, unless it is the running one), places it, and keeps
-    /// `load`, `nr` and `idle_nr`.
+    /// Puts `entity` onto its queue (into `waiting`, unless it is the running one), places it, and
+    /// keeps `load`, `nr` and `idle_nr`.
     fn enqueue(env: Env<'_>, rq: &mut Rq, entity: EntityId, why: Enqueue);
     /// The opposite. `false`: it stays queued for now (`delayed`).
     fn dequeue(env: Env<'_>, rq: &mut Rq, entity: EntityId, why: Dequeue) -> bool;
     /// A blocked but `delayed` entity of a task is woken.
     fn wake_delayed(env: Env<'_>, rq: &mut Rq, entity: EntityId);
-    /// The entity of `queue` that should run; the running one, if it is queued, competes. `None`: the queue
-    /// has changed (a delayed entity left it), ask again from the root.
+    /// The entity of `queue` that should run; the running one, if it is queued, competes. `None`:
+    /// the queue has changed (a delayed entity left it), ask again from the root.
     fn pick(env: Env<'_>, rq: &mut Rq, queue: QueueId) -> Option<EntityId>;
     /// `entity` was picked and did not run until now: takes it out of `waiting`.
     fn set_next(env: Env<'_>, rq: &mut Rq, entity: EntityId);
@@ -87,28 +88,29 @@ pub(super) trait FairRules: Sized + Send + 'static {
     fn put_prev(env: Env<'_>, rq: &mut Rq, entity: EntityId);
     /// A tick while `entity` runs: charges it, then checks its slice.
     fn tick(env: Env<'_>, rq: &mut Rq, entity: EntityId);
-    /// The run-queue time from which on a `tick` of the running `entity` could matter, ns; `u64::MAX` = never. Too
-    /// early is slow, too late is wrong.
+    /// The run-queue time from which on a `tick` of the running `entity` could matter, ns;
+    /// `u64::MAX` = never. Too early is slow, too late is wrong.
     fn tick_at(env: Env<'_>, rq: &Rq, entity: EntityId) -> u64;
-    /// The task of `woken` became runnable while the fair task of `curr` runs: asks for a reschedule if it
-    /// should preempt. `new`: it was just created.
+    /// The task of `woken` became runnable while the fair task of `curr` runs: asks for a
+    /// reschedule if it should preempt. `new`: it was just created.
     fn wakeup_preempt(env: Env<'_>, rq: &mut Rq, curr: EntityId, woken: EntityId, new: bool);
     /// The running task of `entity` called `sched_yield`.
     fn yielded(env: Env<'_>, rq: &mut Rq, entity: EntityId);
     /// A new task, whose entity is not queued, is placed; `parent` runs on this CPU.
     fn fork(env: Env<'_>, rq: &mut Rq, entity: EntityId, parent: Option<EntityId>);
-    /// Real time until the slice of the running `entity` is used up, ns; negative: it was used up before.
+    /// Real time until the slice of the running `entity` is used up, ns; negative: it was used up
+    /// before.
     fn slice_left(env: Env<'_>, rq: &Rq, entity: EntityId) -> i64;
     /// The weight of `entity`, queued or not, becomes `load`.
     fn reweight(env: Env<'_>, rq: &mut Rq, entity: EntityId, load: weights::Load);
-    /// As `dequeue`, `pick`, `put_prev` and `set_next` when the running task `curr` of a [`plain`] CPU
-    /// blocks, the counts of [`dequeue`] included. Gives who runs next, or [`NONE`].
+    /// As `dequeue`, `pick`, `put_prev` and `set_next` when the running task `curr` of a [`plain`]
+    /// CPU blocks, the counts of [`dequeue`] included. Gives who runs next, or [`NONE`].
     #[inline(always)]
     fn block_plain(env: Env<'_>, rq: &mut Rq, curr: EntityId) -> EntityId {
         plain::block_by_steps::<Self>(env, rq, curr)
     }
-    /// As `pick`, `put_prev` and `set_next` when the running task of a plain CPU goes on or gives way, or nothing ran. Gives who
-    /// runs next, or [`NONE`].
+    /// As `pick`, `put_prev` and `set_next` when the running task of a plain CPU goes on or gives
+    /// way, or nothing ran. Gives who runs next, or [`NONE`].
     #[inline(always)]
     fn change_plain(env: Env<'_>, rq: &mut Rq) -> EntityId {
         plain::change_by_steps::<Self>(env, rq)
@@ -166,8 +168,14 @@ pub(super) fn enqueue<F: FairRules>(env: Env<'_>, rq: &mut Rq, task: EntityId, w
     }
 }
 
-/// Dequeues a task's entity and the group entities above it that become empty. `false`: it stays, delayed.
-pub(super) fn dequeue<F: FairRules>(env: Env<'_>, rq: &mut Rq, task: EntityId, why: Dequeue) -> bool {
+/// Dequeues a task's entity and the group entities above it that become empty. `false`: it stays,
+/// delayed.
+pub(super) fn dequeue<F: FairRules>(
+    env: Env<'_>,
+    rq: &mut Rq,
+    task: EntityId,
+    why: Dequeue,
+) -> bool {
     let was_delayed = rq.entity(task).delayed;
     if !F::dequeue(env, rq, task, why) {
         rq.delayed += u32::from(!was_delayed && !bandwidth::keeps_back(env, rq, task));
@@ -250,15 +258,27 @@ pub(super) fn dequeue_delayed<F: FairRules>(env: Env<'_>, rq: &mut Rq, entity: E
     }
 }
 
-/// The entity has left its queue: counts `tasks` tasks less on every level, and dequeues the group entities
-/// above it that became empty. `false`: a level is throttled, so that those above knew nothing of it.
-fn dequeued<F: FairRules>(env: Env<'_>, rq: &mut Rq, task: EntityId, why: Dequeue, tasks: u32) -> bool {
+/// The entity has left its queue: counts `tasks` tasks less on every level, and dequeues the group
+/// entities above it that became empty. `false`: a level is throttled, so that those above knew
+/// nothing of it.
+fn dequeued<F: FairRules>(
+    env: Env<'_>,
+    rq: &mut Rq,
+    task: EntityId,
+    why: Dequeue,
+    tasks: u32,
+) -> bool {
     let mut idle = u32::from(rq.entity(task).idle) * tasks;
     let mut entity = task;
     let mut leaving = true;
     while entity != NONE {
         if leaving && entity != task {
-            leaving = F::dequeue(env, rq, entity, if why == Dequeue::Save { Dequeue::Sleep } else { why });
+            leaving = F::dequeue(
+                env,
+                rq,
+                entity,
+                if why == Dequeue::Save { Dequeue::Sleep } else { why },
+            );
         }
         let id = rq.entity(entity).queue;
         let queue = rq.queue_mut(id);
@@ -279,8 +299,8 @@ fn dequeued<F: FairRules>(env: Env<'_>, rq: &mut Rq, task: EntityId, why: Dequeu
     true
 }
 
-/// The running fair task `prev` makes place for `next`; nothing happens to levels that both share, and
-/// nothing at all when they are the same.
+/// The running fair task `prev` makes place for `next`; nothing happens to levels that both share,
+/// and nothing at all when they are the same.
 pub(super) fn change<F: FairRules>(
     env: Env<'_>,
     rq: &mut Rq,
@@ -295,7 +315,8 @@ pub(super) fn change<F: FairRules>(
     }
 }
 
-/// The fair task to run: chosen level by level. A running fair task competes if it was not put back.
+/// The fair task to run: chosen level by level. A running fair task competes if it was not put
+/// back.
 pub(super) fn pick<F: FairRules>(env: Env<'_>, rq: &mut Rq) -> Option<EntityId> {
     'again: loop {
         let mut queue = ROOT;
@@ -373,7 +394,8 @@ pub(super) fn charge_ticks<F: FairRules>(env: Env<'_>, rq: &mut Rq, first_edge: 
     }
 }
 
-/// The run-queue time from which on a tick could matter to the running fair task, ns; `u64::MAX` = never.
+/// The run-queue time from which on a tick could matter to the running fair task, ns; `u64::MAX` =
+/// never.
 #[inline]
 pub(super) fn tick_at<F: FairRules>(env: Env<'_>, rq: &Rq, curr: EntityId) -> u64 {
     let (mut entity, mut at) = (curr, u64::MAX);

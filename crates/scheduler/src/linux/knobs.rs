@@ -3,7 +3,9 @@
 pub(super) mod balance;
 
 use super::version::{Feature, Version};
-use crate::{FlagKnob, Knob, KnobDefault, Knobs, NumberKnob, Row, TimeKnob, Times, Typed, exact_time};
+use crate::{
+    FlagKnob, Knob, KnobDefault, Knobs, NumberKnob, Row, TimeKnob, Times, Typed, exact_time,
+};
 use schedlab_model::Ns;
 
 /// What defaults depend on.
@@ -24,7 +26,8 @@ impl Setup {
         };
         format!("{} times {by}", exact_time(base))
     }
-    /// A default that grows with the CPUs, up to 200 ms as long as it counts all of them (`update_sysctl` of 2.6.32).
+    /// A default that grows with the CPUs, up to 200 ms as long as it counts all of them
+    /// (`update_sysctl` of 2.6.32).
     fn scaled_period(&self, base: Ns) -> Ns {
         let scaled = Ns(base.0 * self.factor);
         if self.version.scaling_counts_eight_cpus() { scaled } else { scaled.min(Ns::from_ms(200)) }
@@ -107,7 +110,8 @@ const ALL: &[&dyn Row<Setup>] = &[
     &RT_RUNTIME,
 ];
 
-/// What the kernel allows for times of the fair class (`min_sched_granularity_ns`, `max_sched_granularity_ns`).
+/// What the kernel allows for times of the fair class (`min_sched_granularity_ns`,
+/// `max_sched_granularity_ns`).
 const FAIR_TIMES: Times = Times::between(Ns::from_us(100), Ns::from_s(1));
 
 pub(super) const TUNABLE_SCALING: Versioned<NumberKnob<Setup>> = only(
@@ -311,7 +315,12 @@ impl Typed<Setup> for Feature {
     fn read_as(&self, name: &str, knobs: &Knobs, setup: &Setup) -> bool {
         let default = setup.version.default_of(*self);
         default.is_some_and(|default| {
-            let knob = FlagKnob::<Setup> { name: "", default: KnobDefault::Is(default), doc: "", source: "" };
+            let knob = FlagKnob::<Setup> {
+                name: "",
+                default: KnobDefault::Is(default),
+                doc: "",
+                source: "",
+            };
             knob.read_as(name, knobs, setup)
         })
     }

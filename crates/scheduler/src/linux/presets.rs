@@ -11,7 +11,8 @@ fn make<F: FairRules>(version: Version, cpus: usize, knobs: &Knobs) -> Box<dyn S
     Box::new(Linux::<CellLocks, F>::new(version, cpus, knobs))
 }
 
-/// Entries of the registry, each under the name of its version: name, rules of its fair class, one line.
+/// Entries of the registry, each under the name of its version: name, rules of its fair class, one
+/// line.
 macro_rules! presets {
     ($($version:ident, $name:literal, $rules:ident, $summary:literal;)*) => {
         $(

@@ -6,7 +6,8 @@ use std::str::FromStr;
 /// A release of the Linux kernel, such as 2.6.24 or 6.18.0. Older ones are smaller.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KernelRelease {
-    /// 8 bits of the major number, 8 of the minor one, 16 of the patch level: one comparison decides.
+    /// 8 bits of the major number, 8 of the minor one, 16 of the patch level: one comparison
+    /// decides.
     packed: u32,
 }
 
@@ -35,8 +36,8 @@ impl KernelRelease {
     pub const fn has_eevdf(self) -> bool {
         self.since(6, 6, 0)
     }
-    /// Returns whether a fair server gives starved fair tasks their time (`kernel/sched/deadline.c`, 6.12);
-    /// before, RT throttling does.
+    /// Returns whether a fair server gives starved fair tasks their time
+    /// (`kernel/sched/deadline.c`, 6.12); before, RT throttling does.
     pub const fn has_fair_server(self) -> bool {
         self.since(6, 12, 0)
     }
@@ -75,13 +76,15 @@ impl FromStr for KernelRelease {
         let error = || KernelReleaseError(text.to_owned());
         let mut numbers = text.split(|c: char| !c.is_ascii_digit());
         let mut number = || numbers.next().and_then(|digits| digits.parse::<u16>().ok());
-        let small = |number: Option<u16>| number.and_then(|n| u8::try_from(n).ok()).ok_or_else(error);
+        let small =
+            |number: Option<u16>| number.and_then(|n| u8::try_from(n).ok()).ok_or_else(error);
         let (major, minor) = (small(number())?, small(number())?);
         Ok(KernelRelease::new(major, minor, number().unwrap_or(0)))
     }
 }
 
-/// The kernels from a release on (up to that of the next row), and the preset that models them best.
+/// The kernels from a release on (up to that of the next row), and the preset that models them
+/// best.
 #[derive(Clone, Copy, Debug)]
 pub struct ModelledBy {
     /// The first of these kernels.
@@ -99,7 +102,11 @@ const MODELS: &[ModelledBy] = &[
     row((2, 5, 0), "linux-2.6.0", "development of 2.6; linux-2.6.0 is the nearest model"),
     row((2, 6, 0), "linux-2.6.0", "O(1), early constants"),
     row((2, 6, 8), "linux-2.6.22", "O(1), with the constants that it had up to 2.6.22"),
-    row((2, 6, 23), "linux-2.6.24", "the first CFS, not by vruntime; linux-2.6.24 is the nearest model"),
+    row(
+        (2, 6, 23),
+        "linux-2.6.24",
+        "the first CFS, not by vruntime; linux-2.6.24 is the nearest model",
+    ),
     row((2, 6, 24), "linux-2.6.24", "CFS by vruntime"),
     row((2, 6, 28), "linux-2.6.32", "not modelled by itself; linux-2.6.32 is the nearest"),
     row((2, 6, 32), "linux-2.6.32", "CFS with gentle sleepers"),
@@ -153,8 +160,8 @@ mod tests {
     #[test]
     fn releases_are_ordered_by_age() {
         let all = [
-            "2.4.37", "2.6.9", "2.6.24", "3.0", "3.0.27", "4.14", "5.9", "5.15", "6.1.192", "6.2", "6.12",
-            "7.2",
+            "2.4.37", "2.6.9", "2.6.24", "3.0", "3.0.27", "4.14", "5.9", "5.15", "6.1.192", "6.2",
+            "6.12", "7.2",
         ];
         assert!(all.map(release).is_sorted());
         assert!(release("6.17").since(6, 17, 0) && !release("6.16.12").since(6, 17, 0));
@@ -166,7 +173,8 @@ mod tests {
         for row in MODELS {
             assert!(crate::registry::find(row.preset).is_ok(), "{}", row.preset);
         }
-        let minors = |major: u8, from: u8, to: u8| (from..=to).map(move |minor| format!("{major}.{minor}"));
+        let minors =
+            |major: u8, from: u8, to: u8| (from..=to).map(move |minor| format!("{major}.{minor}"));
         let of_2_6 = (0..=39).map(|patch| format!("2.6.{patch}"));
         let all = ["2.4.0".to_owned(), "2.4.37".to_owned()].into_iter().chain(of_2_6);
         let later = [(3, 19), (4, 20), (5, 19), (6, 19), (7, 2)];

@@ -1,11 +1,12 @@
 //! The RT class: FIFO and RR, and its throttling.
 //!
 //! # Worked example
-//! One FIFO hog and one fair hog, HZ=250, 6.1. RT tasks may use 950 ms of each period of 1 s. At the tick of
-//! 952 ms (the first at which the time used is *more* than 950 ms) RT is throttled and the fair hog runs until
-//! the period ends at 1000 ms. 952 − 950 = 2 ms are carried over, so the next throttling is due after 948 ms;
-//! there the time used is 950 ms to the nanosecond or a little less, so it is 952 again when nothing costs
-//! anything, and from then on 948 and 952 alternate (measured: 947.7 and 951.7). Test: `rt_throttling_alternates`.
+//! One FIFO hog and one fair hog, HZ=250, 6.1. RT tasks may use 950 ms of each period of 1 s. At
+//! the tick of 952 ms (the first at which the time used is *more* than 950 ms) RT is throttled and
+//! the fair hog runs until the period ends at 1000 ms. 952 − 950 = 2 ms are carried over, so the
+//! next throttling is due after 948 ms; there the time used is 950 ms to the nanosecond or a little
+//! less, so it is 952 again when nothing costs anything, and from then on 948 and 952 alternate
+//! (measured: 947.7 and 951.7). Test: `rt_throttling_alternates`.
 //!
 //! # Fidelity
 //! | rule | real place (6.1, `kernel/sched/rt.c`) | here | test |
@@ -30,10 +31,12 @@ use crate::linux::version::Feature;
 use schedlab_model::{Policy, TaskId};
 use std::collections::VecDeque;
 
-/// RT tasks of one CPU: a list for each priority 1 … 99 and a bitmap. The running task stays in its list.
+/// RT tasks of one CPU: a list for each priority 1 … 99 and a bitmap. The running task stays in its
+/// list.
 pub(super) struct RtQueue {
     lists: Vec<VecDeque<EntityId>>,
-    /// Bit by priority: its list has tasks. (Not a `u128`, whose alignment would move the run queue behind its lock.)
+    /// Bit by priority: its list has tasks. (Not a `u128`, whose alignment would move the run queue
+    /// behind its lock.)
     occupied: [u64; 2],
     /// RT run time in the present period, ns; overruns are carried over.
     pub(super) time: u64,
@@ -200,7 +203,8 @@ pub(super) fn period_step(env: Env<'_>, rq: &mut Rq, periods: u64) -> PeriodStep
     let mut kick = false;
     let budget = &env.budgets[rq.cpu.index()];
     if rq.rt.time > 0 {
-        if rq.rt.throttled && env.t.has(Feature::RT_RUNTIME_SHARE) && rq.rt.time > budget.runtime() {
+        if rq.rt.throttled && env.t.has(Feature::RT_RUNTIME_SHARE) && rq.rt.time > budget.runtime()
+        {
             period::borrow(env, rq.cpu);
         }
         rq.rt.time = rq.rt.time.saturating_sub(budget.runtime().saturating_mul(periods));
@@ -222,7 +226,8 @@ pub(super) fn period_step(env: Env<'_>, rq: &mut Rq, periods: u64) -> PeriodStep
     PeriodStep { idle: rq.rt.time == 0 && rq.rt_nr == 0 }
 }
 
-/// A tick while `curr` runs: charges it; RR counts its slice down and goes to the tail when it is used up.
+/// A tick while `curr` runs: charges it; RR counts its slice down and goes to the tail when it is
+/// used up.
 pub(super) fn tick(env: Env<'_>, rq: &mut Rq, curr: EntityId) {
     update_curr(env, rq);
     let counted = counted_now(env, rq);
@@ -231,8 +236,8 @@ pub(super) fn tick(env: Env<'_>, rq: &mut Rq, curr: EntityId) {
     if !matches!(entity.policy, Policy::Rr(_)) {
         return;
     }
-    // An edge that was counted as left out has been taken off already (and, if it was the last one, a new slice
-    // given): what is left to do is what happens at the end of a slice.
+    // An edge that was counted as left out has been taken off already (and, if it was the last one,
+    // a new slice given): what is left to do is what happens at the end of a slice.
     let ended = if counted { entity.rr_ticks == slice_ticks(env) } else { entity.rr_ticks <= 1 };
     if !counted {
         entity.rr_ticks = entity.rr_ticks.saturating_sub(1);
@@ -278,7 +283,8 @@ pub(super) fn tick_due(env: Env<'_>, rq: &Rq, curr: EntityId) -> u64 {
         && counted_now(env, rq)
         && entity.rr_ticks == slice_ticks(env)
     {
-        // Its slice ended in this instant, and the other came since: the tick that is still to come matters.
+        // Its slice ended in this instant, and the other came since: the tick that is still to come
+        // matters.
         return 1;
     }
     if matches!(entity.policy, Policy::Rr(_)) && rq.rt.list(entity.rt_priority).len() > 1 {
@@ -289,7 +295,8 @@ pub(super) fn tick_due(env: Env<'_>, rq: &Rq, curr: EntityId) -> u64 {
         && env.t.rt_runtime < env.t.rt_period
         && env.t.has(Feature::RT_RUNTIME_SHARE)
     {
-        // Others read how much is used here, and may take from it at any time, also when it is a whole period by now.
+        // Others read how much is used here, and may take from it at any time, also when it is a
+        // whole period by now.
         return 1;
     }
     if env.t.version.rt_throttling && runtime < env.t.rt_period {

@@ -129,7 +129,8 @@ pub(super) struct SmpTunables {
     pub(super) group_imbalance: bool,
     /// No balance between nodes.
     pub(super) missing_domains: bool,
-    /// Which tasks are put on a CPU that is busy and has room: the bits of [`packing`](crate::linux::balance::packing).
+    /// Which tasks are put on a CPU that is busy and has room: the bits of
+    /// [`packing`](crate::linux::balance::packing).
     pub(super) vcpu_pack: u8,
 }
 
@@ -156,7 +157,8 @@ impl SmpTunables {
     }
 }
 
-/// By how much the defaults grow with the number of CPUs (of 8 at most since 2.6.33, `get_update_sysctl_factor`).
+/// By how much the defaults grow with the number of CPUs (of 8 at most since 2.6.33,
+/// `get_update_sysctl_factor`).
 fn factor(version: &Version, cpus: usize, scaling: i64) -> u64 {
     if !version.scaling_counts_eight_cpus() {
         return 1 + u64::from(cpus.max(1).ilog2());
@@ -174,7 +176,9 @@ mod tests {
     use super::*;
     use crate::linux::version::{V2_6_24, V2_6_32, V3_0, V6_1, V6_6};
 
-    /// `sysctl_sched_*` and `get_update_sysctl_factor` (kernel/sched_fair.c 2.6.24 to 3.0, kernel/sched/fair.c 6.1 and 6.6): latency, least slice (or request) and wakeup granularity by version and CPUs.
+    /// `sysctl_sched_*` and `get_update_sysctl_factor` (kernel/sched_fair.c 2.6.24 to 3.0,
+    /// kernel/sched/fair.c 6.1 and 6.6): latency, least slice (or request) and wakeup granularity
+    /// by version and CPUs.
     #[test]
     fn defaults_of_every_version() {
         let of = |version, cpus| {
@@ -196,7 +200,10 @@ mod tests {
         );
         assert_eq!(of(V3_0, 8), of(V6_1, 8));
         let slice = |cpus| Tunables::new(V6_6, cpus, &Knobs::default()).base_slice;
-        assert_eq!([1, 2, 4, 8, 32].map(slice), [750_000, 1_500_000, 2_250_000, 3_000_000, 3_000_000]);
+        assert_eq!(
+            [1, 2, 4, 8, 32].map(slice),
+            [750_000, 1_500_000, 2_250_000, 3_000_000, 3_000_000]
+        );
     }
 
     /// docs/sources/linux-facts.md, A5.

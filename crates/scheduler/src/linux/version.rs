@@ -119,7 +119,11 @@ pub(super) const V2_6_24: Version = Version {
     release: KernelRelease::new(2, 6, 24),
     rt_throttling: false,
     rt_runtime_us: -1,
-    features: &[(Feature::START_DEBIT, true), (Feature::WAKEUP_PREEMPTION, true), (Feature::HRTICK, false)],
+    features: &[
+        (Feature::START_DEBIT, true),
+        (Feature::WAKEUP_PREEMPTION, true),
+        (Feature::HRTICK, false),
+    ],
 };
 
 /// CFS as of 2.6.32.
@@ -233,8 +237,12 @@ const EEVDF_7: &[(Feature, bool)] = &[
 ];
 
 /// EEVDF as of 7.2 (settings read back from Debian's 7.2.13).
-pub(super) const V7_2: Version =
-    Version { release: KernelRelease::new(7, 2, 0), rt_runtime_us: 1_000_000, features: EEVDF_7, ..V6_18 };
+pub(super) const V7_2: Version = Version {
+    release: KernelRelease::new(7, 2, 0),
+    rt_runtime_us: 1_000_000,
+    features: EEVDF_7,
+    ..V6_18
+};
 
 impl Version {
     /// Returns the default of a feature; `None` when the version does not have it.

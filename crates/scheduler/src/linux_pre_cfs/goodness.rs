@@ -1,4 +1,5 @@
-//! What the 2.4 scheduler and the multi-queue patch share: time slices, goodness, task records, per-CPU ticks.
+//! What the 2.4 scheduler and the multi-queue patch share: time slices, goodness, task records,
+//! per-CPU ticks.
 
 use super::records::{Byte, Half, Links, Word};
 use crate::{Cx, Knob, KnobDefault, NumberKnob, Work, rows};
@@ -50,7 +51,8 @@ pub(super) struct Record {
     pub(super) everywhere: Byte,
     /// It exists.
     pub(super) alive: Byte,
-    /// The task with which the first slice is shared: what is left of it goes back there at an early exit.
+    /// The task with which the first slice is shared: what is left of it goes back there at an
+    /// early exit.
     pub(super) parent: Half,
 }
 
@@ -64,7 +66,11 @@ impl Record {
         self.rt.set(i64::from(view.policy.rt_priority()));
         self.rr.set(i64::from(matches!(view.policy, Policy::Rr(_))));
         self.allow(cx, task);
-        self.mm.set(if view.process == u32::MAX { -2 - i64::from(task.0) } else { i64::from(view.process) });
+        self.mm.set(if view.process == u32::MAX {
+            -2 - i64::from(task.0)
+        } else {
+            i64::from(view.process)
+        });
     }
 
     /// A new task: half of its parent's slice, or a fresh one.
@@ -85,7 +91,8 @@ impl Record {
         }
     }
 
-    /// Half of what is left, and a fresh slice; a slice shared at the fork is no other task's any more.
+    /// Half of what is left, and a fresh slice; a slice shared at the fork is no other task's any
+    /// more.
     #[inline]
     pub(super) fn recharge(&self) {
         self.parent.set(super::records::NIL);
@@ -135,8 +142,8 @@ impl Record {
     }
 }
 
-/// Recharges every task that exists; `false`: that changed nothing. Then the best goodness stays 0, which a negative penalty
-/// can make of more than nothing, and searching again would never end.
+/// Recharges every task that exists; `false`: that changed nothing. Then the best goodness stays 0,
+/// which a negative penalty can make of more than nothing, and searching again would never end.
 pub(super) fn recharge_all<'a>(cx: &Cx<'_>, all: impl Iterator<Item = &'a Record>) -> bool {
     let (mut count, mut changed) = (0, false);
     for record in all.filter(|record| record.alive.flag()) {
@@ -166,9 +173,15 @@ pub(super) fn knobs() -> Vec<Knob> {
     rows(&[&PROC_CHANGE_PENALTY], &())
 }
 
-/// Charges the tick edges of `cpu` since the last call to the task that runs there. `seen` is the number of edges
-/// charged so far. Returns whether the slice is used up (the tick asks for a decision).
-pub(super) fn charge_ticks(cx: &Cx<'_>, cpu: CpuId, seen: &mut u64, record: Option<&Record>) -> bool {
+/// Charges the tick edges of `cpu` since the last call to the task that runs there. `seen` is the
+/// number of edges charged so far. Returns whether the slice is used up (the tick asks for a
+/// decision).
+pub(super) fn charge_ticks(
+    cx: &Cx<'_>,
+    cpu: CpuId,
+    seen: &mut u64,
+    record: Option<&Record>,
+) -> bool {
     let ticks = cx.ticks(cpu);
     // With real threads another CPU may have looked a little later than this call began.
     let new = ticks.saturating_sub(*seen);

@@ -1,4 +1,5 @@
-//! On which list the tasks of the multi-queue scheduler wait: the patch's rule, or one that tests an explanation.
+//! On which list the tasks of the multi-queue scheduler wait: the patch's rule, or one that tests
+//! an explanation.
 
 use crate::{KnobDefault, WordKnob, words};
 

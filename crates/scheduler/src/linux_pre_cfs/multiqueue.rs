@@ -1,13 +1,14 @@
-//! `linux-2.4-mq`: the decision of 2.4 from per-CPU lists (Kravetz and Franke, "2.5.0 Multi-Queue Scheduler",
-//! December 2001).
+//! `linux-2.4-mq`: the decision of 2.4 from per-CPU lists (Kravetz and Franke, "2.5.0 Multi-Queue
+//! Scheduler", December 2001).
 //!
-//! Each CPU has a list and a lock of its own and advertises its best task that another CPU could take. A
-//! decision searches its own list, then compares with the advertisements of the others and steals when one is
-//! better by more than the affinity bonus. No lock but the own one is waited for; the second is only tried.
+//! Each CPU has a list and a lock of its own and advertises its best task that another CPU could
+//! take. A decision searches its own list, then compares with the advertisements of the others and
+//! steals when one is better by more than the affinity bonus. No lock but the own one is waited
+//! for; the second is only tried.
 //!
 //! # Example
-//! 256 hogs that all start on one of two CPUs end up 128 and 128, by 128 steals in the first epoch (test
-//! `hogs_spread_by_stealing`).
+//! 256 hogs that all start on one of two CPUs end up 128 and 128, by 128 steals in the first epoch
+//! (test `hogs_spread_by_stealing`).
 //!
 //! # Fidelity
 //! | rule | the patch | here | test |
@@ -25,7 +26,8 @@ use super::goodness::{self, NOTHING, Record, charge_ticks};
 use super::lists::{LISTS, Lists};
 use super::records::{List, NIL, Word};
 use crate::{
-    Change, Cmd, Cx, Knob, Knobs, Lock, Locks, Needs, Pick, Prev, Runnable, Scheduler, Wake, Work, rows,
+    Change, Cmd, Cx, Knob, Knobs, Lock, Locks, Needs, Pick, Prev, Runnable, Scheduler, Wake, Work,
+    rows,
 };
 use schedlab_model::{CpuId, Policy, TaskId};
 use std::sync::OnceLock;
@@ -70,7 +72,8 @@ pub(super) fn knobs_mq() -> Vec<Knob> {
 
 /// `linux-2.4-mq`, which several threads may call at once if the locks are real ones.
 pub fn new_mq<L: Locks>(cpus: usize, knobs: &Knobs) -> impl Scheduler + use<L> {
-    let queue = |_| L::Lock::new(Queue { list: List::EMPTY, curr: None, mm: NIL, idle_yield: false });
+    let queue =
+        |_| L::Lock::new(Queue { list: List::EMPTY, curr: None, mm: NIL, idle_yield: false });
     let board = |_| Board {
         max_na: Word::new(NOTHING),
         max_task: Word::new(NIL),
@@ -108,7 +111,11 @@ impl<L: Locks> MultiQueue<L> {
     fn create(&self, cx: &Cx<'_>, task: TaskId, parent: Option<TaskId>) {
         let parent = parent.filter(|parent| self.record(cx, *parent).alive.flag());
         self.charge_all(cx);
-        self.record(cx, task).born(cx, task, parent.map(|parent| (parent, self.record(cx, parent))));
+        self.record(cx, task).born(
+            cx,
+            task,
+            parent.map(|parent| (parent, self.record(cx, parent))),
+        );
         if let Some(parent) = parent
             && self.record(cx, parent).counter.get() == 0
         {
@@ -116,8 +123,8 @@ impl<L: Locks> MultiQueue<L> {
         }
     }
 
-    /// Charges tick edges to the task that runs on `cpu`; true when its slice is used up. Takes no lock, as the
-    /// tick of 2.4 did not.
+    /// Charges tick edges to the task that runs on `cpu`; true when its slice is used up. Takes no
+    /// lock, as the tick of 2.4 did not.
     fn charge(&self, cx: &Cx<'_>, cpu: CpuId) -> bool {
         let board = &self.boards[cpu.index()];
         let runs = board.runs.get();
@@ -128,7 +135,8 @@ impl<L: Locks> MultiQueue<L> {
         used_up
     }
 
-    /// Before counters of tasks that run elsewhere are read or changed: the driver leaves out ticks.
+    /// Before counters of tasks that run elsewhere are read or changed: the driver leaves out
+    /// ticks.
     fn charge_all(&self, cx: &Cx<'_>) {
         for cpu in self.cpu_ids() {
             self.charge(cx, cpu);
@@ -169,8 +177,8 @@ impl<L: Locks> MultiQueue<L> {
         }
     }
 
-    /// Whether a task waits on the list of `cpu`, whose lock the caller holds: another CPU may have taken it since its
-    /// home was looked up.
+    /// Whether a task waits on the list of `cpu`, whose lock the caller holds: another CPU may have
+    /// taken it since its home was looked up.
     fn waits_on(&self, cx: &Cx<'_>, task: TaskId, cpu: CpuId) -> bool {
         let record = self.record(cx, task);
         record.listed.flag() && !record.running.flag() && self.home(cx, task) == cpu
@@ -203,7 +211,8 @@ impl<L: Locks> MultiQueue<L> {
             let task = TaskId(id as u32);
             let record = &records[id as usize];
             cx.touch(task, false);
-            if (queue.curr == Some(task) || !record.running.flag()) && record.runs_on(cx, task, cpu) {
+            if (queue.curr == Some(task) || !record.running.flag()) && record.runs_on(cx, task, cpu)
+            {
                 let base = record.base();
                 let bonus = base > 0 && !record.rt.flag() && record.same_mm(queue.mm);
                 let goodness = base + i64::from(bonus);
@@ -225,7 +234,13 @@ impl<L: Locks> MultiQueue<L> {
     }
 
     /// Looks at the advertisements of the others and takes the best that beats `goodness`.
-    fn steal(&self, cx: &Cx<'_>, cpu: CpuId, queue: &mut Queue, local: &mut (Option<TaskId>, i64)) -> bool {
+    fn steal(
+        &self,
+        cx: &Cx<'_>,
+        cpu: CpuId,
+        queue: &mut Queue,
+        local: &mut (Option<TaskId>, i64),
+    ) -> bool {
         let mut offers: Vec<(i64, CpuId)> = Vec::with_capacity(self.boards.len());
         for peer in self.cpu_ids().filter(|peer| *peer != cpu) {
             cx.did(Work::RemoteLine, 1);
@@ -331,8 +346,8 @@ impl<L: Locks> MultiQueue<L> {
         }
     }
 
-    /// Chooses a CPU for a task that became runnable (or was preempted) and enqueues it there. `queued`: it is on a list, as
-    /// preempted ones are, unless another CPU takes it meanwhile.
+    /// Chooses a CPU for a task that became runnable (or was preempted) and enqueues it there.
+    /// `queued`: it is on a list, as preempted ones are, unless another CPU takes it meanwhile.
     fn reschedule_idle(&self, cx: &Cx<'_>, task: TaskId, queued: bool) {
         let record = self.record(cx, task);
         let home = self.home(cx, task);
@@ -361,8 +376,11 @@ impl<L: Locks> MultiQueue<L> {
                 return self.put_on(cx, cpu, task, true, queued);
             }
         }
-        let place =
-            if allowed(home) { home } else { self.cpu_ids().find(|cpu| allowed(*cpu)).unwrap_or(home) };
+        let place = if allowed(home) {
+            home
+        } else {
+            self.cpu_ids().find(|cpu| allowed(*cpu)).unwrap_or(home)
+        };
         self.put_on(cx, place, task, false, queued);
     }
 
@@ -376,7 +394,8 @@ impl<L: Locks> MultiQueue<L> {
         let record = self.record(cx, task);
         queue.curr.is_none_or(|curr| {
             let current = self.record(cx, curr);
-            record.goodness(cpu, queue.mm, self.penalty) > current.goodness(cpu, queue.mm, self.penalty)
+            record.goodness(cpu, queue.mm, self.penalty)
+                > current.goodness(cpu, queue.mm, self.penalty)
         })
     }
 
@@ -386,13 +405,15 @@ impl<L: Locks> MultiQueue<L> {
         if self.lists == Lists::First { first().unwrap_or(cpu) } else { cpu }
     }
 
-    /// Moves the task to the list for `chosen` (it may be on another) and asks for a decision of that CPU.
+    /// Moves the task to the list for `chosen` (it may be on another) and asks for a decision of
+    /// that CPU.
     fn put_on(&self, cx: &Cx<'_>, chosen: CpuId, task: TaskId, decide: bool, queued: bool) {
         let home = self.home(cx, task);
         let cpu = self.list_for(cx, chosen, task);
         let listed = self.record(cx, task).listed.flag();
         if queued && !listed {
-            // Another CPU is between taking it off one list and putting it on the next: it is theirs.
+            // Another CPU is between taking it off one list and putting it on the next: it is
+            // theirs.
             return;
         }
         if listed && home != cpu {
@@ -477,7 +498,9 @@ impl<L: Locks> Scheduler for MultiQueue<L> {
         }
         let next = self.choose(cx, cpu, queue);
         let board = &self.boards[cpu.index()];
-        board.curr_na.set(next.map_or(NOTHING, |task| self.record(cx, task).base().max(NOTHING + 1)));
+        board
+            .curr_na
+            .set(next.map_or(NOTHING, |task| self.record(cx, task).base().max(NOTHING + 1)));
         queue.curr = next;
         board.runs.set(next.map_or(NIL, |task| i64::from(task.0)));
         if let Some(task) = next {

@@ -1,9 +1,10 @@
-//! The O(1) scheduler: `linux-2.4-o1` (the patch of early 2002 on 2.4), `linux-2.6.0` and `linux-2.6.22` (its last
-//! version).
+//! The O(1) scheduler: `linux-2.4-o1` (the patch of early 2002 on 2.4), `linux-2.6.0` and
+//! `linux-2.6.22` (its last version).
 //!
-//! Each CPU has two priority arrays. A decision takes the head of the best list of the *active* one, found by
-//! a bitmap; a task whose slice ends goes to the *expired* one, unless it is interactive; when nothing is
-//! active the arrays change places. So a decision costs the same with 2 and with 1024 tasks.
+//! Each CPU has two priority arrays. A decision takes the head of the best list of the *active*
+//! one, found by a bitmap; a task whose slice ends goes to the *expired* one, unless it is
+//! interactive; when nothing is active the arrays change places. So a decision costs the same with
+//! 2 and with 1024 tasks.
 //!
 //! # Example
 //! Two hogs alternate with whole slices: 150 ms under `linux-2.4-o1` at HZ=100, 102 ms under
@@ -30,7 +31,9 @@ mod estimate;
 mod version;
 
 use super::records::{Byte, Half, Links, NIL, Word};
-use crate::{Change, Cmd, Cx, Knob, KnobDefault, Knobs, Lock, Locks, Needs, Pick, Prev, Runnable, Scheduler};
+use crate::{
+    Change, Cmd, Cx, Knob, KnobDefault, Knobs, Lock, Locks, Needs, Pick, Prev, Runnable, Scheduler,
+};
 use crate::{Wake, WordKnob, Work, rows, words};
 use array::Array;
 use schedlab_model::{CpuId, Policy, TaskId};
@@ -187,7 +190,8 @@ impl<L: Locks> O1<L> {
 
     fn create(&self, cx: &Cx<'_>, task: TaskId, parent: Option<TaskId>) {
         let record = self.record(cx, task);
-        let parent = parent.map(|id| (id, self.record(cx, id))).filter(|(_, parent)| parent.alive.flag());
+        let parent =
+            parent.map(|id| (id, self.record(cx, id))).filter(|(_, parent)| parent.alive.flag());
         record.alive.set(1);
         record.array.set(NIL);
         record.parent.set(NIL);
@@ -247,7 +251,11 @@ impl<L: Locks> O1<L> {
         let record = &records[task.index()];
         let array = record.array.get();
         if array != NIL {
-            rq.arrays[array as usize].dequeue(|id| &records[id as usize].links, task, record.prio.get());
+            rq.arrays[array as usize].dequeue(
+                |id| &records[id as usize].links,
+                task,
+                record.prio.get(),
+            );
             record.array.set(NIL);
         }
     }
@@ -269,7 +277,8 @@ impl<L: Locks> O1<L> {
         self.publish(cx, cpu, rq);
     }
 
-    /// Tells the others how long the queue is. They look for work only while a CPU has two tasks or more.
+    /// Tells the others how long the queue is. They look for work only while a CPU has two tasks or
+    /// more.
     fn publish(&self, cx: &Cx<'_>, cpu: CpuId, rq: &Rq) {
         let before = self.lens[cpu.index()].get();
         self.lens[cpu.index()].set(rq.nr_running as i64);
@@ -280,8 +289,8 @@ impl<L: Locks> O1<L> {
         }
     }
 
-    /// `cpu` has two tasks or more now. That is news for CPUs that knew of no other one: for all when it is the
-    /// first, for the first when it is the second.
+    /// `cpu` has two tasks or more now. That is news for CPUs that knew of no other one: for all
+    /// when it is the first, for the first when it is the second.
     fn crowds(&self, cx: &Cx<'_>, cpu: CpuId) {
         let before = self.crowded.get();
         self.crowded.add(1);
@@ -422,9 +431,10 @@ impl<L: Locks> Scheduler for O1<L> {
             cx.push(Cmd::Moved(task, cpu));
         }
         self.activate(cx, cpu, &mut rq, task, array);
-        let better = rq.curr.is_none_or(|curr| record.prio.get() < self.record(cx, curr).prio.get());
-        // Who wakes in passing sleeps at once: the decision comes. No other task asks for one on an idle CPU, such as behind agents
-        // that hear of the waker's sleep first.
+        let better =
+            rq.curr.is_none_or(|curr| record.prio.get() < self.record(cx, curr).prio.get());
+        // Who wakes in passing sleeps at once: the decision comes. No other task asks for one on an
+        // idle CPU, such as behind agents that hear of the waker's sleep first.
         let waits = wake.sync && cpu == cx.cpu && self.version.is_26() && rq.curr.is_some();
         if better && !waits {
             cx.push(Cmd::Resched(cpu));
@@ -500,7 +510,8 @@ impl<L: Locks> Scheduler for O1<L> {
                 if self.others_busy(cpu) {
                     self.pull(cx, cpu, &mut rq, true);
                 }
-                // Who was queued before has asked for a decision, which may be on its way: this tick must not be faster.
+                // Who was queued before has asked for a decision, which may be on its way: this
+                // tick must not be faster.
                 if rq.nr_running > before {
                     cx.push(Cmd::Resched(cpu));
                 }

@@ -1,5 +1,5 @@
-//! Task records and lists that several CPUs may read while another writes: relaxed words, as the kernels of
-//! that time did it.
+//! Task records and lists that several CPUs may read while another writes: relaxed words, as the
+//! kernels of that time did it.
 
 use schedlab_model::TaskId;
 use std::sync::atomic::{AtomicI8, AtomicI32, AtomicI64, Ordering::Relaxed};

@@ -1,13 +1,14 @@
 //! `linux-2.4`: one list, one lock, goodness.
 //!
-//! Every runnable task, running or not, is on one list. A decision scans it for the task with the best
-//! goodness: ticks left in its slice, nice, a bonus for the CPU where it ran last and for the address space
-//! that is loaded. When all runnable tasks have used up their slices, every task of the system is recharged.
+//! Every runnable task, running or not, is on one list. A decision scans it for the task with the
+//! best goodness: ticks left in its slice, nice, a bonus for the CPU where it ran last and for the
+//! address space that is loaded. When all runnable tasks have used up their slices, every task of
+//! the system is recharged.
 //!
 //! # Example
-//! Two CPU hogs of different processes at HZ=100 run 120 ms each in turn: at the recharge the one that just
-//! ran wins by its loaded address space. Two threads of one process alternate every 60 ms (test
-//! `two_processes_run_120_ms_and_two_threads_60_ms`).
+//! Two CPU hogs of different processes at HZ=100 run 120 ms each in turn: at the recharge the one
+//! that just ran wins by its loaded address space. Two threads of one process alternate every 60 ms
+//! (test `two_processes_run_120_ms_and_two_threads_60_ms`).
 //!
 //! # Fidelity
 //! | rule | Linux 2.4.17 | here | test |
@@ -51,7 +52,8 @@ pub(super) struct Standard<L: Locks> {
 
 /// `linux-2.4`, which several threads may call at once if the locks are real ones.
 pub fn new_2_4<L: Locks>(cpus: usize, knobs: &Knobs) -> impl Scheduler + use<L> {
-    let cpu = |_| Cpu { curr: None, mm: NIL, last_schedule: Ns::ZERO, ticks_seen: 0, idle_yield: false };
+    let cpu =
+        |_| Cpu { curr: None, mm: NIL, last_schedule: Ns::ZERO, ticks_seen: 0, idle_yield: false };
     let state = State::<L> {
         penalty: knobs.get(&goodness::PROC_CHANGE_PENALTY),
         tasks: Vec::new(),
@@ -74,12 +76,14 @@ impl<L: Locks> State<L> {
         while self.tasks.len() <= task.index() {
             self.tasks.push(L::Slot::default());
         }
-        let known = parent.filter(|parent| self.tasks.get(parent.index()).is_some_and(|p| p.alive.flag()));
+        let known =
+            parent.filter(|parent| self.tasks.get(parent.index()).is_some_and(|p| p.alive.flag()));
         self.charge_all(cx);
         self.task(task).born(cx, task, known.map(|parent| (parent, self.task(parent))));
         if let Some(parent) = known
             && self.task(parent).counter.get() == 0
-            && let Some(cpu) = self.cpu_ids().find(|cpu| self.cpus[cpu.index()].curr == Some(parent))
+            && let Some(cpu) =
+                self.cpu_ids().find(|cpu| self.cpus[cpu.index()].curr == Some(parent))
         {
             cx.push(Cmd::Resched(cpu));
         }
@@ -91,7 +95,8 @@ impl<L: Locks> State<L> {
         charge_ticks(cx, cpu, &mut at.ticks_seen, at.curr.map(|task| &*self.tasks[task.index()]))
     }
 
-    /// Before counters of tasks that run elsewhere are read or changed: the driver leaves out ticks.
+    /// Before counters of tasks that run elsewhere are read or changed: the driver leaves out
+    /// ticks.
     fn charge_all(&mut self, cx: &Cx<'_>) {
         for cpu in self.cpu_ids() {
             self.charge(cx, cpu);
@@ -286,7 +291,14 @@ impl<L: Locks> State<L> {
 
 impl<L: Locks> Scheduler for Standard<L> {
     fn needs(&self) -> Needs {
-        Needs { wakeups: true, ticks: true, saved: true, one_lock: true, own_marks: true, ..Needs::default() }
+        Needs {
+            wakeups: true,
+            ticks: true,
+            saved: true,
+            one_lock: true,
+            own_marks: true,
+            ..Needs::default()
+        }
     }
 
     fn stands_in(&self, policy: Policy) -> Option<&'static str> {
@@ -393,6 +405,10 @@ impl<L: Locks> Scheduler for Standard<L> {
 
     fn explain(&self, _cx: &Cx<'_>, cpu: CpuId) -> String {
         let state = self.state.lock();
-        format!("linux-2.4 {cpu}: curr {:?}, {} on the list", state.cpus[cpu.index()].curr, state.list.len)
+        format!(
+            "linux-2.4 {cpu}: curr {:?}, {} on the list",
+            state.cpus[cpu.index()].curr,
+            state.list.len
+        )
     }
 }

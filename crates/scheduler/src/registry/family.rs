@@ -1,4 +1,5 @@
-//! The system that a scheduler models, which decides what its settings are called and what its tasks stand for.
+//! The system that a scheduler models, which decides what its settings are called and what its
+//! tasks stand for.
 
 use crate::linux::KernelRelease;
 use crate::{KnobError, SchedulerSpec};
@@ -116,6 +117,9 @@ mod tests {
         assert!(XenScheduler::Credit2.has_shares() && !XenScheduler::Rtds.has_shares());
         assert_eq!((of("layers"), of("edf")), (Family::Agent, Family::Textbook));
         let error = Family::named_by("xen-credit3").unwrap_err().to_string();
-        assert!(error.contains("did you mean `xen-credit2`?") || error.contains("`xen-credit`"), "{error}");
+        assert!(
+            error.contains("did you mean `xen-credit2`?") || error.contains("`xen-credit`"),
+            "{error}"
+        );
     }
 }

@@ -1,11 +1,13 @@
-//! Global earliest deadline first: one ready set for all CPUs, the `m` earliest deadlines run. The theory's scheduler
-//! (Liu and Layland 1973), without budgets; what Linux makes of it is `linux::dl`.
+//! Global earliest deadline first: one ready set for all CPUs, the `m` earliest deadlines run. The
+//! theory's scheduler (Liu and Layland 1973), without budgets; what Linux makes of it is
+//! `linux::dl`.
 //!
 //! # Worked example
-//! Buttazzo's pair on one CPU: a needs 2 of each 5, b needs 4 of each 7, together 34/35. At 0 a goes first (deadline 5
-//! against 7) and ends at 2; b runs from 2. At 5 a's second job comes with deadline 10: b's is 7, it runs on to 6. Then
-//! a, 6 to 8. So a answers in 2, then in 3; over 35 units no task is late, the largest responses are 4 and 6, and one
-//! preemption is needed. Test: `buttazzo_edf_pair`.
+//! Buttazzo's pair on one CPU: a needs 2 of each 5, b needs 4 of each 7, together 34/35. At 0 a
+//! goes first (deadline 5 against 7) and ends at 2; b runs from 2. At 5 a's second job comes with
+//! deadline 10: b's is 7, it runs on to 6. Then a, 6 to 8. So a answers in 2, then in 3; over 35
+//! units no task is late, the largest responses are 4 and 6, and one preemption is needed. Test:
+//! `buttazzo_edf_pair`.
 //!
 //! # Fidelity
 //! | rule | where it is from | state | test |
@@ -18,8 +20,8 @@
 
 use crate::registry::{Entry, Family};
 use crate::{
-    CellLocks, Change, Cmd, Cx, KnobDefault, Lock, Locks, Needs, Pick, Prev, Scheduler, TournamentTree, Wake,
-    WordKnob, rows, words,
+    CellLocks, Change, Cmd, Cx, KnobDefault, Lock, Locks, Needs, Pick, Prev, Scheduler,
+    TournamentTree, Wake, WordKnob, rows, words,
 };
 use schedlab_model::{CpuId, Policy, TaskId};
 
@@ -81,7 +83,8 @@ fn unpack(packed: u128) -> Urgency {
     ((packed >> 32) as u64, packed as u32)
 }
 
-/// The ready tasks. Mostly few wait: up to `NEAR` stand in a sorted list, and what comes beyond goes into a tree.
+/// The ready tasks. Mostly few wait: up to `NEAR` stand in a sorted list, and what comes beyond
+/// goes into a tree.
 struct Ready {
     /// The most urgent last.
     near: Vec<Urgency>,
@@ -143,7 +146,11 @@ impl Ready {
 
     fn iter(&self) -> impl Iterator<Item = Urgency> {
         let far = self.far.keys().filter(|key| **key != u128::MAX).map(|key| unpack(*key));
-        self.near.iter().copied().chain(far.take(if self.far.top() == u128::MAX { 0 } else { usize::MAX }))
+        self.near.iter().copied().chain(far.take(if self.far.top() == u128::MAX {
+            0
+        } else {
+            usize::MAX
+        }))
     }
 }
 
@@ -163,8 +170,8 @@ struct State {
     cpus: Vec<Urgency>,
     /// Idle CPUs, a bit each.
     idle: Vec<u64>,
-    /// `cpus` the other way round: the least urgent wins, of equals the CPU with the smallest number. Asked only while
-    /// no CPU is idle, so what has changed is kept in `stale` until then.
+    /// `cpus` the other way round: the least urgent wins, of equals the CPU with the smallest
+    /// number. Asked only while no CPU is idle, so what has changed is kept in `stale` until then.
     lazy: TournamentTree<u128>,
     /// The same for few CPUs, which are compared one by one: key, task and CPU as one number.
     few: [u128; FEW],
@@ -173,8 +180,8 @@ struct State {
     arrivals: u64,
 }
 
-/// The largest of eight numbers. Which one it is cannot be foreseen, so this is not a loop, which would be compiled to
-/// branches.
+/// The largest of eight numbers. Which one it is cannot be foreseen, so this is not a loop, which
+/// would be compiled to branches.
 #[inline(always)]
 fn last_of(numbers: &[u128]) -> u128 {
     let &[a, b, c, d, e, f, g, h] = numbers else { return 0 };
@@ -223,8 +230,11 @@ impl State {
     fn least_urgent_of_all(&mut self) -> usize {
         if self.cpus.len() <= FEW {
             let (low, high) = (&self.few[..FEW / 2], &self.few[FEW / 2..]);
-            let last =
-                if self.cpus.len() <= FEW / 2 { last_of(low) } else { last_of(low).max(last_of(high)) };
+            let last = if self.cpus.len() <= FEW / 2 {
+                last_of(low)
+            } else {
+                last_of(low).max(last_of(high))
+            };
             return last as u16 as usize;
         }
         while let Some(cpu) = self.stale.pop() {
@@ -277,15 +287,24 @@ impl State {
         self.ready().filter(|job| self.may_run(cx, job.1, cpu)).min()
     }
 
-    /// The CPU for a job that became ready: idle, the last one first, or the one with the least urgent job.
+    /// The CPU for a job that became ready: idle, the last one first, or the one with the least
+    /// urgent job.
     #[inline]
-    fn place(&mut self, cx: &Cx<'_>, task: TaskId, beats: impl Fn(Urgency) -> bool) -> Option<CpuId> {
+    fn place(
+        &mut self,
+        cx: &Cx<'_>,
+        task: TaskId,
+        beats: impl Fn(Urgency) -> bool,
+    ) -> Option<CpuId> {
         let last = cx.task(task).last_cpu();
         if self.cpus[last.index()] == IDLE && self.may_run(cx, task.0, last) {
             return Some(last);
         }
-        let cpu =
-            if self.jobs[task.index()].anywhere { self.laziest() } else { self.least_urgent(cx, task)? };
+        let cpu = if self.jobs[task.index()].anywhere {
+            self.laziest()
+        } else {
+            self.least_urgent(cx, task)?
+        };
         beats(self.cpus[cpu]).then(|| cpu.into())
     }
 
@@ -295,8 +314,9 @@ impl State {
         allowed.min_by_key(|cpu| std::cmp::Reverse(self.cpus[*cpu]))
     }
 
-    /// Whether CPUs whose task left in this very instant, and which decide after this one, will take every
-    /// waiting job that `beats` the one here: then a preemption here would be undone at once.
+    /// Whether CPUs whose task left in this very instant, and which decide after this one, will
+    /// take every waiting job that `beats` the one here: then a preemption here would be undone at
+    /// once.
     #[inline]
     fn others_take(&self, cx: &Cx<'_>, beats: impl Fn(Urgency) -> bool) -> bool {
         cx.out.others_may_decide() && self.leaving_take(cx, beats)
@@ -357,7 +377,9 @@ impl<L: Locks> Scheduler for GlobalEdf<L> {
 
     fn schedule(&self, cx: &Cx<'_>, cpu: CpuId, prev: Option<TaskId>, why: Prev) -> Pick {
         let mut state = self.state.lock();
-        let stays = prev.filter(|_| why == Prev::Runnable).map(|task| (state.jobs[task.index()].key, task.0));
+        let stays = prev
+            .filter(|_| why == Prev::Runnable)
+            .map(|task| (state.jobs[task.index()].key, task.0));
         let best = state.best(cx, cpu);
         let next = match (stays, best) {
             (Some(own), Some(other))

@@ -1,9 +1,11 @@
-//! Round robin on every CPU for itself: one first-in-first-out queue each, fixed slices, no balancing. The scheduler of
-//! the first time-sharing systems and of textbooks; here the plain thing to compare with.
+//! Round robin on every CPU for itself: one first-in-first-out queue each, fixed slices, no
+//! balancing. The scheduler of the first time-sharing systems and of textbooks; here the plain
+//! thing to compare with.
 //!
 //! # Worked example
-//! Two hogs and a task that wakes at 5 ms for 1 ms, on one CPU, slices of 4 ms: a 0–4, b 4–8, a 8–12; the third task goes
-//! to the end at 5 (behind a), runs 12–13 and has waited 7 ms; then b 13–17, a, b … Test: `rr_takes_turns_of_4_ms`.
+//! Two hogs and a task that wakes at 5 ms for 1 ms, on one CPU, slices of 4 ms: a 0–4, b 4–8, a
+//! 8–12; the third task goes to the end at 5 (behind a), runs 12–13 and has waited 7 ms; then b
+//! 13–17, a, b … Test: `rr_takes_turns_of_4_ms`.
 //!
 //! # Fidelity
 //! | rule | where it is from | state | test |
@@ -65,7 +67,8 @@ struct State {
 impl State {
     fn place(&mut self, cx: &Cx<'_>, task: TaskId) {
         let allowed = cx.task(task).affinity;
-        let placed = self.placed.iter().enumerate().filter(|(cpu, _)| allowed.contains((*cpu).into()));
+        let placed =
+            self.placed.iter().enumerate().filter(|(cpu, _)| allowed.contains((*cpu).into()));
         if let Some((cpu, _)) = placed.min_by_key(|(cpu, tasks)| (**tasks, *cpu)) {
             self.home[task.index()] = cpu.into();
             self.placed[cpu] += 1;
@@ -104,14 +107,21 @@ impl State {
 
 impl<L: Locks> Scheduler for RoundRobin<L> {
     fn needs(&self) -> Needs {
-        Needs { wakeups: true, exact_slices: self.slice.is_some(), own_marks: true, ..Needs::default() }
+        Needs {
+            wakeups: true,
+            exact_slices: self.slice.is_some(),
+            own_marks: true,
+            ..Needs::default()
+        }
     }
 
     fn init(&self, cx: &Cx<'_>) {
         let mut state = self.state.lock();
         let cpus = cx.world.cpus.len();
         *state = State {
-            queues: (0..cpus).map(|_| VecDeque::with_capacity(cx.world.tasks.len() / cpus + 1)).collect(),
+            queues: (0..cpus)
+                .map(|_| VecDeque::with_capacity(cx.world.tasks.len() / cpus + 1))
+                .collect(),
             placed: vec![0; cpus],
             home: vec![CpuId(0); cx.world.tasks.len()],
         };
@@ -124,7 +134,11 @@ impl<L: Locks> Scheduler for RoundRobin<L> {
     }
 
     fn leave(&self, _cx: &Cx<'_>, task: TaskId) {
-        self.state.lock().queues.iter_mut().for_each(|queue| queue.retain(|queued| *queued != task));
+        self.state
+            .lock()
+            .queues
+            .iter_mut()
+            .for_each(|queue| queue.retain(|queued| *queued != task));
     }
 
     fn yielded(&self, _cx: &Cx<'_>, _task: TaskId) {}

@@ -1,15 +1,17 @@
 //! Xen's ARINC 653 scheduler (`sched=arinc653`): a table of windows, repeated in major frames.
 //!
-//! Each vCPU runs in its own window of the frame and nowhere else; a window whose vCPU sleeps is left idle. One window is
-//! open at a time in the whole pool, so the scheduler is made for one pCPU.
+//! Each vCPU runs in its own window of the frame and nowhere else; a window whose vCPU sleeps is
+//! left idle. One window is open at a time in the whole pool, so the scheduler is made for one
+//! pCPU.
 //!
-//! The real table comes from a tool of the host (a system call; there is no `xl` command) and lists domains' vCPUs with run
-//! times; without one the vCPUs of dom0 get 10 ms each, in the order in which they are made. Here it has every task, in the
-//! order of the file, with its `slice` as its run time, or the knob `window`.
+//! The real table comes from a tool of the host (a system call; there is no `xl` command) and lists
+//! domains' vCPUs with run times; without one the vCPUs of dom0 get 10 ms each, in the order in
+//! which they are made. Here it has every task, in the order of the file, with its `slice` as its
+//! run time, or the knob `window`.
 //!
 //! # Example
-//! Two hogs, windows of 3 and 5 ms, a major frame of 10 ms: runs at 0 to 3 and 3 to 8, idle to 10, and again (test
-//! `arinc653_runs_each_window_and_idles_through_the_rest`).
+//! Two hogs, windows of 3 and 5 ms, a major frame of 10 ms: runs at 0 to 3 and 3 to 8, idle to 10,
+//! and again (test `arinc653_runs_each_window_and_idles_through_the_rest`).
 //!
 //! # Fidelity
 //! Read in `xen/common/sched/arinc653.c` of RELEASE-4.20.0 and RELEASE-4.22.0.
@@ -29,7 +31,8 @@ use super::one_lock::{OneLock, XenRules};
 use super::release::{VERSION, XenRelease};
 use crate::registry::{Entry, Family, XenScheduler};
 use crate::{
-    CellLocks, Cmd, Cx, KnobDefault, Knobs, Pick, Prev, Rejection, TaskView, TimeKnob, Times, World, rows,
+    CellLocks, Cmd, Cx, KnobDefault, Knobs, Pick, Prev, Rejection, TaskView, TimeKnob, Times,
+    World, rows,
 };
 use schedlab_model::{CpuId, CpuSet, Ns, TaskId};
 
@@ -95,7 +98,8 @@ impl Arinc653 {
         }
     }
 
-    /// Returns the run times of all tasks, and the major frame. A vCPU that may run nowhere, of another cpupool, has no window.
+    /// Returns the run times of all tasks, and the major frame. A vCPU that may run nowhere, of
+    /// another cpupool, has no window.
     fn table(&self, world: &World) -> (Vec<i64>, i64) {
         let window = |task: &TaskView| match task.affinity.is_empty() {
             true => 0,
@@ -118,8 +122,11 @@ impl Arinc653 {
     /// Opens the window of this moment.
     fn advance(&mut self, now: i64) {
         if now >= self.next_frame {
-            let late =
-                if self.release.arinc653_keeps_frames() { (now - self.next_frame) % self.frame } else { 0 };
+            let late = if self.release.arinc653_keeps_frames() {
+                (now - self.next_frame) % self.frame
+            } else {
+                0
+            };
             self.index = 0;
             self.next_frame = now - late + self.frame;
             self.next_switch = now - late + self.windows.first().copied().unwrap_or(self.frame);
@@ -203,10 +210,16 @@ impl XenRules for Arinc653 {
         let now = now(cx);
         self.advance(now);
         let owner = (self.index < self.windows.len()).then(|| TaskId::from(self.index));
-        let runs = |task: &TaskId| self.has(*task) && self.is_runnable(*task) && self.core(*task).cpu == cpu;
+        let runs = |task: &TaskId| {
+            self.has(*task) && self.is_runnable(*task) && self.core(*task).cpu == cpu
+        };
         let next = owner.filter(runs);
         self.curr[cpu.index()] = next;
-        Pick { task: next, slice_ns: Some(Ns((self.next_switch - now) as u64)), note: self.index as i64 }
+        Pick {
+            task: next,
+            slice_ns: Some(Ns((self.next_switch - now) as u64)),
+            note: self.index as i64,
+        }
     }
 
     fn saved(&mut self, cx: &Cx<'_>, prev: TaskId) {
@@ -244,6 +257,9 @@ impl XenRules for Arinc653 {
 
     fn explain(&self, _cx: &Cx<'_>, cpu: CpuId) -> String {
         let (index, curr) = (self.index, self.curr[cpu.index()]);
-        format!("arinc653 {cpu}: window {index}, runs {curr:?}, next window at {} ns", self.next_switch)
+        format!(
+            "arinc653 {cpu}: window {index}, runs {curr:?}, next window at {} ns",
+            self.next_switch
+        )
     }
 }

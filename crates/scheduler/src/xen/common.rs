@@ -1,4 +1,5 @@
-//! What Xen's schedulers share: the state of a unit that Xen's core keeps, CPU-set walks, affinity steps.
+//! What Xen's schedulers share: the state of a unit that Xen's core keeps, CPU-set walks, affinity
+//! steps.
 
 use super::release::XenRelease;
 use crate::{Cx, FlagKnob, KnobDefault, Prev, Runnable, TaskView, TimeKnob, Times, Wake, WakeKind};
@@ -233,7 +234,8 @@ pub(super) enum Step {
     Hard,
 }
 
-/// Per pCPU: SMT siblings, socket, NUMA node, and the CPUs with which it may share a Credit2 run queue.
+/// Per pCPU: SMT siblings, socket, NUMA node, and the CPUs with which it may share a Credit2 run
+/// queue.
 #[derive(Debug)]
 pub(super) struct Places {
     pub(super) siblings: Vec<CpuSet>,
@@ -251,13 +253,17 @@ impl Places {
     pub(super) fn of(topology: &Topology) -> Places {
         let each = || (0..topology.cpus()).map(CpuId::from);
         let node: Vec<u32> = topology.places().iter().map(|place| place.node).collect();
-        let siblings: Vec<CpuSet> = each().map(|cpu| topology.sharing(cpu, |place| place.core)).collect();
+        let siblings: Vec<CpuSet> =
+            each().map(|cpu| topology.sharing(cpu, |place| place.core)).collect();
         let nodes = node.iter().max().map_or(1, |max| max + 1);
         let members = |of: u32| each().filter(|cpu| node[cpu.index()] == of).collect();
         Places {
             of_node: (0..nodes).map(members).collect(),
             flat: siblings.iter().all(|core| core.count() == 1)
-                && topology.places().iter().all(|place| place.socket == topology.places()[0].socket),
+                && topology
+                    .places()
+                    .iter()
+                    .all(|place| place.socket == topology.places()[0].socket),
             siblings,
             sockets: each().map(|cpu| topology.sharing(cpu, |place| place.socket)).collect(),
             socket: topology.places().iter().map(|place| place.socket).collect(),

@@ -1,11 +1,12 @@
 //! Xen's cpupools: parts of the host's pCPUs, each with a scheduler of its own.
 //!
-//! Written behind the scheduler of Pool-0: `xen-credit:tslice=5ms/2-3:xen-null` gives pCPUs 2 and 3 to a pool under null, and leaves
-//! the others to Credit. Each pool's scheduler sees a host of its own: its pCPUs, numbered from 0, and its vCPUs.
+//! Written behind the scheduler of Pool-0: `xen-credit:tslice=5ms/2-3:xen-null` gives pCPUs 2 and 3
+//! to a pool under null, and leaves the others to Credit. Each pool's scheduler sees a host of its
+//! own: its pCPUs, numbered from 0, and its vCPUs.
 //!
 //! # Example
-//! `xen-credit/2-3:xen-null` on four pCPUs: two domains with `cpus = "2-3"` have a pCPU each to themselves, whatever the other
-//! domains do on 0 and 1 (test `a_pool_is_a_host_of_its_own`).
+//! `xen-credit/2-3:xen-null` on four pCPUs: two domains with `cpus = "2-3"` have a pCPU each to
+//! themselves, whatever the other domains do on 0 and 1 (test `a_pool_is_a_host_of_its_own`).
 //!
 //! # Fidelity
 //! Read in `xen/common/sched/cpupool.c` and `core.c` of RELEASE-4.20.0.
@@ -19,8 +20,8 @@
 
 use crate::registry::Family;
 use crate::{
-    Change, Cmd, CpuView, Cx, KnobError, Needs, Pick, Prev, Rejection, Scheduler, SchedulerSpec, Standing,
-    TaskView, Timer, Wake, World, registry,
+    Change, Cmd, CpuView, Cx, KnobError, Needs, Pick, Prev, Rejection, Scheduler, SchedulerSpec,
+    Standing, TaskView, Timer, Wake, World, registry,
 };
 use schedlab_model::{CpuId, CpuSet, GroupId, Ns, Policy, TaskId, Topology};
 use std::cell::RefCell;
@@ -65,7 +66,10 @@ pub(crate) fn check(spec: &SchedulerSpec) -> Result<(), KnobError> {
 }
 
 /// Makes the scheduler of Pool-0 and those of the pools behind it, for a host with `cpus` pCPUs.
-pub(crate) fn build(spec: &SchedulerSpec, cpus: usize) -> Result<Box<dyn Scheduler + Send>, KnobError> {
+pub(crate) fn build(
+    spec: &SchedulerSpec,
+    cpus: usize,
+) -> Result<Box<dyn Scheduler + Send>, KnobError> {
     check(spec)?;
     let wrong = |why: String| KnobError::Pool { spec: spec.to_string(), why };
     let host = CpuSet::first(cpus);
@@ -81,31 +85,36 @@ pub(crate) fn build(spec: &SchedulerSpec, cpus: usize) -> Result<Box<dyn Schedul
     }
     let first = SchedulerSpec { pools: Vec::new(), ..spec.clone() };
     let mut timers = 0;
-    let pools = [(left, first)].into_iter().chain(spec.pools.iter().cloned()).map(|(cpus, spec)| {
-        let scheduler = registry::build_to_send(&spec, cpus.count())?;
-        let (first, needs) = (timers, scheduler.needs());
-        if !needs.own_marks {
-            return Err(wrong(format!(
-                "{} looks at its tasks while they run, which a pool does not show",
-                spec.name
-            )));
-        }
-        timers += needs.global_timers;
-        let world = World {
-            tasks: Vec::new(),
-            cpus: Vec::new(),
-            groups: Vec::new(),
-            topology: Topology::flat(1),
-            hz: 1,
-            tick_ns: Ns::from_ms(1000),
-        };
-        Ok(Pool { cpus, scheduler, timers: first, world: RefCell::new(world) })
-    });
-    Ok(Box::new(CpuPools { pools: pools.collect::<Result<_, KnobError>>()?, of_task: RefCell::default() }))
+    let pools =
+        [(left, first)].into_iter().chain(spec.pools.iter().cloned()).map(|(cpus, spec)| {
+            let scheduler = registry::build_to_send(&spec, cpus.count())?;
+            let (first, needs) = (timers, scheduler.needs());
+            if !needs.own_marks {
+                return Err(wrong(format!(
+                    "{} looks at its tasks while they run, which a pool does not show",
+                    spec.name
+                )));
+            }
+            timers += needs.global_timers;
+            let world = World {
+                tasks: Vec::new(),
+                cpus: Vec::new(),
+                groups: Vec::new(),
+                topology: Topology::flat(1),
+                hz: 1,
+                tick_ns: Ns::from_ms(1000),
+            };
+            Ok(Pool { cpus, scheduler, timers: first, world: RefCell::new(world) })
+        });
+    Ok(Box::new(CpuPools {
+        pools: pools.collect::<Result<_, KnobError>>()?,
+        of_task: RefCell::default(),
+    }))
 }
 
 impl Pool {
-    /// The pool's number of one of the host's pCPUs; its first for one of another pool, on which a waker may run.
+    /// The pool's number of one of the host's pCPUs; its first for one of another pool, on which a
+    /// waker may run.
     fn local(&self, cpu: CpuId) -> CpuId {
         if self.cpus.contains(cpu) { CpuId(self.cpus.count_below(cpu.0) as u32) } else { CpuId(0) }
     }
@@ -151,7 +160,8 @@ impl Pool {
         let mut seen = TaskView::default();
         seen.alive = view.alive && is_its;
         seen.old_sleeper = view.old_sleeper;
-        seen.began_on = view.began_on.filter(|cpu| self.cpus.contains(*cpu)).map(|cpu| self.local(cpu));
+        seen.began_on =
+            view.began_on.filter(|cpu| self.cpus.contains(*cpu)).map(|cpu| self.local(cpu));
         seen.nice = view.nice;
         seen.group = view.group;
         seen.policy = view.policy;
@@ -196,7 +206,8 @@ impl Pool {
 impl CpuPools {
     /// The pool that holds all pCPUs that the task may use; else Pool-0.
     fn choose(&self, view: &TaskView) -> usize {
-        let holds = |pool: &Pool| !view.affinity.is_empty() && view.affinity.without(&pool.cpus).is_empty();
+        let holds =
+            |pool: &Pool| !view.affinity.is_empty() && view.affinity.without(&pool.cpus).is_empty();
         self.pools.iter().position(holds).unwrap_or(0)
     }
 
@@ -257,13 +268,19 @@ impl Scheduler for CpuPools {
 
     fn rejects(&self, world: &World) -> Option<Rejection> {
         let mut of_group: Vec<Option<usize>> = vec![None; world.groups.len()];
-        for (index, view) in world.tasks.iter().enumerate().filter(|(_, view)| view.group != GroupId::ROOT) {
+        for (index, view) in
+            world.tasks.iter().enumerate().filter(|(_, view)| view.group != GroupId::ROOT)
+        {
             let pool = self.choose(view);
             let first = of_group[view.group.index()].get_or_insert(pool);
             if *first != pool {
                 let why = format!(
                     "the vCPUs of a domain are in one cpupool: give all tasks of the group CPUs of one of {}",
-                    self.pools.iter().map(|pool| pool.cpus.to_string()).collect::<Vec<_>>().join(" or ")
+                    self.pools
+                        .iter()
+                        .map(|pool| pool.cpus.to_string())
+                        .collect::<Vec<_>>()
+                        .join(" or ")
                 );
                 return Some(Rejection { task: Some(TaskId::from(index)), why });
             }
@@ -320,7 +337,8 @@ impl Scheduler for CpuPools {
             Timer::Task(task) => (self.of(task), timer),
             Timer::Global(slot) => {
                 // A pool without such timers begins where the one behind it does.
-                let pool = self.pools.iter().rfind(|pool| pool.timers <= slot).expect("a pool armed it");
+                let pool =
+                    self.pools.iter().rfind(|pool| pool.timers <= slot).expect("a pool armed it");
                 (pool, Timer::Global(slot - pool.timers))
             }
         };

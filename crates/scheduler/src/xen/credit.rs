@@ -1,11 +1,12 @@
 //! Xen's Credit scheduler (`sched=credit`, the default until 4.11).
 //!
-//! Each domain earns credit in proportion to its weight once per time slice and its vCPUs burn it while they
-//! run; a vCPU with credit left is UNDER, one in debt OVER, and one that wakes UNDER is boosted above both.
+//! Each domain earns credit in proportion to its weight once per time slice and its vCPUs burn it
+//! while they run; a vCPU with credit left is UNDER, one in debt OVER, and one that wakes UNDER is
+//! boosted above both.
 //!
 //! # Example
-//! Two hogs on one pCPU alternate every 30 ms; each is dispatched with 150 or 0 credits (golden vector G1,
-//! test `credit_two_hogs_alternate_every_slice`).
+//! Two hogs on one pCPU alternate every 30 ms; each is dispatched with 150 or 0 credits (golden
+//! vector G1, test `credit_two_hogs_alternate_every_slice`).
 //!
 //! # Fidelity
 //! | rule | real system | here | test |

@@ -1,12 +1,12 @@
 //! Xen's Credit2 scheduler (`sched=credit2`, the default since 4.12).
 //!
-//! pCPUs share run queues that are sorted by credit. A running vCPU burns credit in inverse proportion to its
-//! weight; when the best one has none left, every task of the queue gets 10 ms anew. There is no boost, no
-//! periodic tick and no global accounting.
+//! pCPUs share run queues that are sorted by credit. A running vCPU burns credit in inverse
+//! proportion to its weight; when the best one has none left, every task of the queue gets 10 ms
+//! anew. There is no boost, no periodic tick and no global accounting.
 //!
 //! # Example
-//! One hog with a cap of 50 runs 0 … 5 ms, is parked until 10 ms, runs 10 … 15 ms, … (golden vector G4, test
-//! `credit2_a_cap_of_half_a_cpu_runs_half_of_each_period`).
+//! One hog with a cap of 50 runs 0 … 5 ms, is parked until 10 ms, runs 10 … 15 ms, … (golden vector
+//! G4, test `credit2_a_cap_of_half_a_cpu_runs_half_of_each_period`).
 //!
 //! # Fidelity
 //! | rule | real system | here | test |
@@ -210,13 +210,15 @@ impl XenRules for Credit2 {
             self.unit_mut(task).delayed_add = true;
             requeues = true;
         }
-        let inflight =
-            |state: &Credit2| if requeues { current.map_or(0, |t| state.unit(t).credit) } else { 0 };
+        let inflight = |state: &Credit2| {
+            if requeues { current.map_or(0, |t| state.unit(t).credit) } else { 0 }
+        };
         match next {
             Some(task) => self.dispatch(cx, cpu, task, current),
             None => self.go_idle(cx, cpu),
         }
-        let seen = if self.settings.release.credit2_slice_sees_previous() { inflight(self) } else { 0 };
+        let seen =
+            if self.settings.release.credit2_slice_sees_previous() { inflight(self) } else { 0 };
         self.curr[cpu.index()] = next;
         if next != current
             && let Some(task) = next
@@ -304,7 +306,8 @@ impl XenRules for Credit2 {
             queue.list.clear();
             queue.load = 0;
             queue.tickled = CpuSet::EMPTY;
-            queue.idle = queue.active.iter().filter(|cpu| self.curr[cpu.index()].is_none()).collect();
+            queue.idle =
+                queue.active.iter().filter(|cpu| self.curr[cpu.index()].is_none()).collect();
             queue.smt_idle = CpuSet::EMPTY;
         }
         for (index, view) in cx.world.tasks.iter().enumerate().filter(|(_, view)| view.alive) {

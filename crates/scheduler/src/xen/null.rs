@@ -1,11 +1,12 @@
-//! Xen's null scheduler (`sched=null`): each vCPU has a pCPU of its own, and nothing is ever decided.
+//! Xen's null scheduler (`sched=null`): each vCPU has a pCPU of its own, and nothing is ever
+//! decided.
 //!
-//! For hosts with no more vCPUs than pCPUs (embedded systems, a cpupool for one large guest). A vCPU that finds no free
-//! pCPU waits in a queue, and does not run before one is free.
+//! For hosts with no more vCPUs than pCPUs (embedded systems, a cpupool for one large guest). A
+//! vCPU that finds no free pCPU waits in a queue, and does not run before one is free.
 //!
 //! # Example
-//! Three hogs on two pCPUs: the first two have one each, the third never runs, until one of them ends (test
-//! `null_gives_each_vcpu_a_pcpu_and_lets_the_rest_wait`).
+//! Three hogs on two pCPUs: the first two have one each, the third never runs, until one of them
+//! ends (test `null_gives_each_vcpu_a_pcpu_and_lets_the_rest_wait`).
 //!
 //! # Fidelity
 //! Read in `xen/common/sched/null.c` of RELEASE-4.20.0; what is modelled is the same in 4.12 to 4.22.
@@ -77,7 +78,8 @@ impl Null {
     /// The pCPU for a unit: its own if that is free or its own already, else the first free one.
     fn pick(&self, task: TaskId) -> Option<CpuId> {
         let core = &self.unit(task).core;
-        let owned = (0..self.owner.len()).filter(|cpu| self.owner[*cpu].is_some_and(|owner| owner != task));
+        let owned =
+            (0..self.owner.len()).filter(|cpu| self.owner[*cpu].is_some_and(|owner| owner != task));
         let free = minus(&self.pool, &owned.map(CpuId::from).collect());
         core.steps().find_map(|(_, mask)| {
             let left = mask.and(&free);
@@ -100,7 +102,8 @@ impl Null {
         cx.push(Cmd::Moved(task, cpu));
     }
 
-    /// Takes the pCPU (or the place in the wait queue) from a unit. Who waits for that pCPU gets it.
+    /// Takes the pCPU (or the place in the wait queue) from a unit. Who waits for that pCPU gets
+    /// it.
     fn release(&mut self, cx: &Cx<'_>, task: TaskId) {
         if !std::mem::take(&mut self.unit_mut(task).assigned) {
             take(&mut self.waiting, task);
@@ -113,7 +116,8 @@ impl Null {
             core.soft_useful() && core.soft.and(&core.hard).contains(cpu)
         };
         let hard = |task: &&TaskId| self.unit(**task).core.hard.contains(cpu);
-        let next = self.waiting.iter().find(soft).or_else(|| self.waiting.iter().find(hard)).copied();
+        let next =
+            self.waiting.iter().find(soft).or_else(|| self.waiting.iter().find(hard)).copied();
         if let Some(next) = next {
             take(&mut self.waiting, next);
             self.assign(cx, next, cpu);

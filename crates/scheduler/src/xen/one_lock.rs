@@ -1,4 +1,5 @@
-//! What makes a Xen scheduler a [`Scheduler`]: all of it is behind one lock, and Xen's core does the same around each.
+//! What makes a Xen scheduler a [`Scheduler`]: all of it is behind one lock, and Xen's core does
+//! the same around each.
 
 use super::common::Units;
 use crate::{Change, Cx, Lock, Locks, Needs, Pick, Prev, Rejection, Scheduler, Timer, Wake, Work};

@@ -1,15 +1,15 @@
 //! Xen's RTDS (`sched=rtds`): global earliest deadline first over deferrable servers.
 //!
-//! Each vCPU has a budget in each period, whose end is its deadline. While it runs the budget burns; while it sleeps the
-//! budget is kept, until the period ends. A vCPU without budget waits for its next period, or, with `extratime`, goes on
-//! with a full budget, one priority level lower.
+//! Each vCPU has a budget in each period, whose end is its deadline. While it runs the budget
+//! burns; while it sleeps the budget is kept, until the period ends. A vCPU without budget waits
+//! for its next period, or, with `extratime`, goes on with a full budget, one priority level lower.
 //!
-//! A task of policy `deadline:BUDGET/PERIOD/PERIOD` has these parameters (`xl sched-rtds -v N -b BUDGET -p PERIOD`), all
-//! others have those of the knobs.
+//! A task of policy `deadline:BUDGET/PERIOD/PERIOD` has these parameters
+//! (`xl sched-rtds -v N -b BUDGET -p PERIOD`), all others have those of the knobs.
 //!
 //! # Example
-//! Two hogs on one pCPU without extratime, 4 ms in 10 and 4 ms in 10: the first runs from 0 to 4, the second from 4 to 8,
-//! then no task does until 10 (test `rtds_two_reservations_on_one_pcpu`).
+//! Two hogs on one pCPU without extratime, 4 ms in 10 and 4 ms in 10: the first runs from 0 to 4,
+//! the second from 4 to 8, then no task does until 10 (test `rtds_two_reservations_on_one_pcpu`).
 //!
 //! # Fidelity
 //! Read in `xen/common/sched/rt.c` of RELEASE-4.20.0; what is modelled is the same in 4.12 to 4.22.
@@ -32,8 +32,8 @@ use super::common::{Core, Table, Units, cycle, minus, now, read_current, take, t
 use super::one_lock::{OneLock, XenRules};
 use crate::registry::{Entry, Family, XenScheduler};
 use crate::{
-    CellLocks, Change, Cmd, Cx, FlagKnob, KnobDefault, Knobs, Needs, Pick, Prev, Runnable, TimeKnob, Timer,
-    Times, rows,
+    CellLocks, Change, Cmd, Cx, FlagKnob, KnobDefault, Knobs, Needs, Pick, Prev, Runnable,
+    TimeKnob, Timer, Times, rows,
 };
 use schedlab_model::{CpuId, CpuSet, Ns, Policy, TaskId};
 
@@ -384,9 +384,9 @@ impl XenRules for Rtds {
 
     fn refuses(policy: Policy) -> Option<&'static str> {
         match policy {
-            Policy::Deadline { deadline, period, .. } if deadline != period => {
-                Some("a deadline of RTDS is the end of the period: write deadline:BUDGET/PERIOD/PERIOD")
-            }
+            Policy::Deadline { deadline, period, .. } if deadline != period => Some(
+                "a deadline of RTDS is the end of the period: write deadline:BUDGET/PERIOD/PERIOD",
+            ),
             Policy::Deadline { runtime, .. } if runtime < LEAST => {
                 Some("RTDS takes budgets and periods of 10 us and more")
             }

@@ -1,6 +1,7 @@
-//! The agents' end: the scheduler with the world as its agents know it. It learns from messages only, so its calls
-//! come in an order that every scheduler knows from the kernel, and what it believes may be out of date. The calls
-//! themselves and the commands are those of every driver with agents ([`DecisionCore`]).
+//! The agents' end: the scheduler with the world as its agents know it. It learns from messages
+//! only, so its calls come in an order that every scheduler knows from the kernel, and what it
+//! believes may be out of date. The calls themselves and the commands are those of every driver
+//! with agents ([`DecisionCore`]).
 
 use super::kernel::{Message, News, Order, What};
 use crate::engine::Step;
@@ -97,8 +98,8 @@ pub(super) struct AgentView<'a> {
 }
 
 impl<'a> AgentView<'a> {
-    /// `machine` and `workload` are the enclave's: its CPUs only. `outer`: their numbers in the whole machine, which
-    /// has `cpus`.
+    /// `machine` and `workload` are the enclave's: its CPUs only. `outer`: their numbers in the
+    /// whole machine, which has `cpus`.
     pub(super) fn new(
         scheduler: &'a dyn Scheduler,
         machine: &Machine,
@@ -130,7 +131,8 @@ impl<'a> AgentView<'a> {
         })
     }
 
-    /// Lets the scheduler place the tasks of the enclave; those outside of it do not exist for the agents.
+    /// Lets the scheduler place the tasks of the enclave; those outside of it do not exist for the
+    /// agents.
     pub(super) fn start(&mut self, outside: &[bool]) -> Step {
         for (view, outside) in self.core.world_mut().tasks.iter_mut().zip(outside) {
             view.alive &= !outside;
@@ -192,7 +194,8 @@ impl<'a> AgentView<'a> {
         self.core.take_work()
     }
 
-    /// Returns whether a task is queued, and the CPU on which the agents have it, for the kernel's comparison.
+    /// Returns whether a task is queued, and the CPU on which the agents have it, for the kernel's
+    /// comparison.
     pub(super) fn sees(&self, task: TaskId) -> (bool, Option<CpuId>) {
         let view = &self.core.world().tasks[task.index()];
         let on = view.on_cpu().map(|cpu| self.outer[cpu.index()]);
@@ -209,18 +212,25 @@ impl<'a> AgentView<'a> {
     fn checked<T>(&self, now: u64, cpu: usize, result: Result<T, Breach>) -> Step<T> {
         result.map_err(|breach| {
             let (at, state) = (Ns(now), self.core.explain(Ns(now), cpu.into()));
-            Box::new(SimError::Scheduler { at, cpu: self.outer[cpu], what: breach.to_string(), state })
+            Box::new(SimError::Scheduler {
+                at,
+                cpu: self.outer[cpu],
+                what: breach.to_string(),
+                state,
+            })
         })
     }
 }
 
 /// What agents read, and what they decide.
 impl AgentView<'_> {
-    /// Returns whether a message has to wait for a decision: a task that was started anew while the decision that its
-    /// first life is over is still to come.
+    /// Returns whether a message has to wait for a decision: a task that was started anew while the
+    /// decision that its first life is over is still to come.
     pub(super) fn holds_up(&self, message: &Message) -> bool {
         match message.what {
-            What::Task(task, _, News::New { .. }) => self.core.world().tasks[task.index()].on_cpu().is_some(),
+            What::Task(task, _, News::New { .. }) => {
+                self.core.world().tasks[task.index()].on_cpu().is_some()
+            }
             _ => false,
         }
     }
@@ -296,7 +306,9 @@ impl AgentView<'_> {
                     }
                 }
             }
-            News::Preempted | News::LatchFailed => on.into_iter().for_each(|on| self.asked.decide_soon(on)),
+            News::Preempted | News::LatchFailed => {
+                on.into_iter().for_each(|on| self.asked.decide_soon(on))
+            }
             News::Yielded => {
                 if let Some(on) = on {
                     self.core.note_yield(on.into());
@@ -338,10 +350,10 @@ impl AgentView<'_> {
         self.checked(now, at, done)
     }
 
-    /// Whether a waker that said it would leave its CPU at once (`sync`) is still on one for the agents, so that they
-    /// are to decide for it. A task of the kernel's own scheduler never is, and the news that it left may have been
-    /// read already: a scheduler that counts on that decision (2.4) would leave the woken task waiting for it for
-    /// ever.
+    /// Whether a waker that said it would leave its CPU at once (`sync`) is still on one for the
+    /// agents, so that they are to decide for it. A task of the kernel's own scheduler never is,
+    /// and the news that it left may have been read already: a scheduler that counts on that
+    /// decision (2.4) would leave the woken task waiting for it for ever.
     fn decides_soon(&self, waker: Waker) -> bool {
         matches!(waker, Waker::Task(waker) if self.core.world().tasks[waker.index()].on_cpu().is_some())
     }
@@ -357,8 +369,14 @@ impl AgentView<'_> {
         self.checked(now, call.0.index(), done)
     }
 
-    /// Decides for `cpu`. `None`: what runs there may go on. `ran(task)`: its run time so far (status word).
-    pub(super) fn decide(&mut self, now: u64, cpu: usize, ran: impl Fn(TaskId) -> Ns) -> Step<Option<Order>> {
+    /// Decides for `cpu`. `None`: what runs there may go on. `ran(task)`: its run time so far
+    /// (status word).
+    pub(super) fn decide(
+        &mut self,
+        now: u64,
+        cpu: usize,
+        ran: impl Fn(TaskId) -> Ns,
+    ) -> Step<Option<Order>> {
         let world = self.core.world();
         let why = match world.cpus[cpu].current() {
             None => Prev::Idle,
@@ -387,8 +405,8 @@ impl AgentView<'_> {
         Ok(wanted.then(|| self.order(cpu, pick.task)))
     }
 
-    /// Whether a task really runs on `cpu`, as far as messages and commits say. That need not be the task that the
-    /// scheduler has there: transactions fail.
+    /// Whether a task really runs on `cpu`, as far as messages and commits say. That need not be
+    /// the task that the scheduler has there: transactions fail.
     fn is_occupied(&self, cpu: usize) -> bool {
         self.real.contains(&Some(cpu))
     }

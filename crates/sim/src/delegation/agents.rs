@@ -56,7 +56,8 @@ pub(super) struct Agents<'a> {
     flights: VecDeque<(u64, usize)>,
     pub(super) view: AgentView<'a>,
     pub(super) stopped: bool,
-    /// Transactions that failed in one instant, or right after the wait for that: when last, and how many.
+    /// Transactions that failed in one instant, or right after the wait for that: when last, and
+    /// how many.
     failures: (u64, u32),
     /// Since when the CPU time of spinning agents is not counted yet.
     spun_from: u64,
@@ -93,7 +94,9 @@ impl<'a> Agents<'a> {
         };
         let places = topology.places();
         let sibling = |&cpu: &usize| {
-            (0..cpus).filter(|other| *other != cpu && places[*other].core == places[cpu].core).collect()
+            (0..cpus)
+                .filter(|other| *other != cpu && places[*other].core == places[cpu].core)
+                .collect()
         };
         Agents {
             mode,
@@ -262,7 +265,8 @@ impl<'a> Agents<'a> {
         Ok(true)
     }
 
-    /// Returns decisions for the CPUs that need one, up to a group; `None`: no CPU has to do anything else.
+    /// Returns decisions for the CPUs that need one, up to a group; `None`: no CPU has to do
+    /// anything else.
     fn decide<S: EventSink>(
         &mut self,
         own: Option<usize>,
@@ -272,8 +276,9 @@ impl<'a> Agents<'a> {
         let mut orders: Vec<Order> = Vec::new();
         while orders.len() < self.group {
             let Some(cpu) = self.view.next_ask(own) else { break };
-            // A CPU has one transaction at a time. Deciding for it again waits for the commit: otherwise tasks that
-            // the scheduler lets change places would be decided for again and again, and no time would pass.
+            // A CPU has one transaction at a time. Deciding for it again waits for the commit:
+            // otherwise tasks that the scheduler lets change places would be decided for again and
+            // again, and no time would pass.
             let outer = self.view.outer(cpu);
             if orders.iter().any(|order| order.cpu == outer) {
                 break;
@@ -284,14 +289,20 @@ impl<'a> Agents<'a> {
         Ok((!orders.is_empty()).then_some(orders))
     }
 
-    fn commit_cost<S: EventSink>(&self, a: usize, orders: &[Order], engine: &Engine<'_, S, false>) -> u64 {
+    fn commit_cost<S: EventSink>(
+        &self,
+        a: usize,
+        orders: &[Order],
+        engine: &Engine<'_, S, false>,
+    ) -> u64 {
         let costs = &self.costs;
         if !self.spins() {
             return (costs.syscall_ns + costs.txn_local_ns).0;
         }
         let places = engine.topology().places();
         let node = places[self.agents[a].cpu].node;
-        let far = orders.iter().filter(|order| places[order.cpu.index()].node != node).count() as u64;
+        let far =
+            orders.iter().filter(|order| places[order.cpu.index()].node != node).count() as u64;
         let each = costs.txn_remote_ns * orders.len() as u64 + costs.txn_node_ns * far;
         (costs.syscall_ns + costs.ipi_send_ns + each).0
     }
@@ -313,7 +324,13 @@ impl<'a> Agents<'a> {
         self.agents[a].until += waits;
     }
 
-    fn start<S: EventSink>(&mut self, a: usize, engine: &mut Engine<'_, S, false>, doing: Doing, cost: u64) {
+    fn start<S: EventSink>(
+        &mut self,
+        a: usize,
+        engine: &mut Engine<'_, S, false>,
+        doing: Doing,
+        cost: u64,
+    ) {
         let shared = self.siblings[a].iter().any(|cpu| engine.occupant(*cpu).is_some());
         let agent = &mut self.agents[a];
         let mut cost = cost + std::mem::take(&mut agent.owes);
@@ -357,7 +374,8 @@ impl<'a> Agents<'a> {
             Doing::Returns => self.rest(a, engine),
         }
         let (calls, work) = self.view.take_work();
-        self.agents[a].owes += self.costs.policy_call_ns.0 * calls + self.costs.policy_work_ns.0 * work;
+        self.agents[a].owes +=
+            self.costs.policy_call_ns.0 * calls + self.costs.policy_work_ns.0 * work;
         for (task, throttled) in self.view.take_throttles() {
             engine.set_throttled(task, throttled)?;
         }
@@ -373,9 +391,10 @@ impl<'a> Agents<'a> {
         kernel: &Kernel<'_>,
     ) {
         let (now, local) = (engine.time(), !self.spins());
-        // Messages about other CPUs' tasks do not invalidate what an agent knows of its own CPU, but ghOSt's barrier
-        // does not ask which task a message is about.
-        let unread = local && self.agents[a].queue.front().is_some_and(|message| message.visible <= now);
+        // Messages about other CPUs' tasks do not invalidate what an agent knows of its own CPU,
+        // but ghOSt's barrier does not ask which task a message is about.
+        let unread =
+            local && self.agents[a].queue.front().is_some_and(|message| message.visible <= now);
         let cx = engine.context(self.agents[a].cpu);
         let results = kernel.commit(&cx, orders, local, began, unread);
         for (order, result) in orders.iter().zip(results) {
@@ -387,7 +406,8 @@ impl<'a> Agents<'a> {
                 Ok(()) => {
                     self.view.committed(order);
                     if !local {
-                        self.flights.push_back((now + self.costs.ipi_flight_ns.0, order.cpu.index()));
+                        self.flights
+                            .push_back((now + self.costs.ipi_flight_ns.0, order.cpu.index()));
                     } else {
                         self.rest(a, engine);
                         engine.ask_cpu(order.cpu.index());
@@ -397,10 +417,11 @@ impl<'a> Agents<'a> {
         }
     }
 
-    /// Returns how long an agent waits before it tries again what failed. Only agents whose work costs nothing wait:
-    /// without it they would try for ever in one instant, while the task that they want is in the kernel on a CPU
-    /// that it cannot leave yet. What fails right after such a wait counts on: a task that stays in the kernel for
-    /// milliseconds is asked for once in a microsecond, not a hundred times.
+    /// Returns how long an agent waits before it tries again what failed. Only agents whose work
+    /// costs nothing wait: without it they would try for ever in one instant, while the task that
+    /// they want is in the kernel on a CPU that it cannot leave yet. What fails right after such a
+    /// wait counts on: a task that stays in the kernel for milliseconds is asked for once in a
+    /// microsecond, not a hundred times.
     fn patience(&mut self, now: u64) -> u64 {
         let (at, count) = &mut self.failures;
         let goes_on = *at == now || *count > RETRIES && now <= *at + RETRY;

@@ -32,7 +32,8 @@ prices! {
     syscall_ns,
     /// The smallest context switch: to an agent, and to a task that a transaction latched.
     ctx_switch_ns,
-    /// A switch of the kernel's own scheduler: tasks outside of the enclave, and all of them after the fall-back.
+    /// A switch of the kernel's own scheduler: tasks outside of the enclave, and all of them after
+    /// the fall-back.
     cfs_switch_ns,
     /// The kernel writes a message; the CPU on which it happens pays.
     msg_produce_ns,
@@ -40,7 +41,8 @@ prices! {
     msg_consume_ns,
     /// Waking the sleeping agent of a CPU, its switch excluded.
     agent_wake_ns,
-    /// Checking and latching a transaction for the agent's own CPU, system call and switch excluded.
+    /// Checking and latching a transaction for the agent's own CPU, system call and switch
+    /// excluded.
     txn_local_ns,
     /// The agent's part of one transaction for another CPU.
     txn_remote_ns,
@@ -54,11 +56,13 @@ prices! {
     txn_target_group_ns,
     /// Added to the agent's part for a CPU of another NUMA node.
     txn_node_ns,
-    /// Added to every microsecond of an agent's work while a task runs on the other thread of its core.
+    /// Added to every microsecond of an agent's work while a task runs on the other thread of its
+    /// core.
     smt_ns,
     /// The agent's own code, for every call of the scheduler.
     policy_call_ns,
-    /// The same, for every unit of work that the scheduler counts (entries scanned, tree steps, locks, moves).
+    /// The same, for every unit of work that the scheduler counts (entries scanned, tree steps,
+    /// locks, moves).
     policy_work_ns,
     /// How late an agent's timer fires (ticks, slices, timers of the scheduler).
     timer_late_ns,
@@ -86,15 +90,18 @@ impl DelegationCosts {
         PRESETS.iter().find(|(known, _)| *known == name).map(|(_, costs)| costs())
     }
 
-    /// Returns the prices of ghOSt on two Xeon Platinum 8173M (SOSP 2021, Table 3; docs/sources/machine-costs.md, 3).
+    /// Returns the prices of ghOSt on two Xeon Platinum 8173M (SOSP 2021, Table 3;
+    /// docs/sources/machine-costs.md, 3).
     ///
-    /// Published: `syscall_ns`, `ctx_switch_ns`, `cfs_switch_ns`. Remainders, exact by construction: `agent_wake_ns`
-    /// (725 less 410 less 265), `txn_local_ns` (888 less 72 less 410), `txn_target_ns` (1064 less 410; the 1064 are
-    /// the part of Table 3 that was not verified) and `ipi_flight_ns` (1772 less 668 less 1064). **Fitted**:
-    /// `txn_remote_ns` and `ipi_send_ns`, two unknowns from 668 (one) and 3964 ns (ten transactions);
-    /// `txn_target_group_ns` from 5688 ns (ten, end to end); the halves of the 265 ns of a message. **Chosen, no
-    /// published value**: `txn_node_ns` (three lines from the other socket), `smt_ns` (a core shared by two threads
-    /// gives each 70 %). The table excludes the policy's own code, so `policy_*` are 0.
+    /// Published: `syscall_ns`, `ctx_switch_ns`, `cfs_switch_ns`. Remainders, exact by
+    /// construction: `agent_wake_ns` (725 less 410 less 265), `txn_local_ns` (888 less 72 less
+    /// 410), `txn_target_ns` (1064 less 410; the 1064 are the part of Table 3 that was not
+    /// verified) and `ipi_flight_ns` (1772 less 668 less 1064). **Fitted**: `txn_remote_ns` and
+    /// `ipi_send_ns`, two unknowns from 668 (one) and 3964 ns (ten transactions);
+    /// `txn_target_group_ns` from 5688 ns (ten, end to end); the halves of the 265 ns of a message. **Chosen,
+    /// no published value**: `txn_node_ns` (three lines from the other socket), `smt_ns` (a core
+    /// shared by two threads gives each 70 %). The table excludes the policy's own code, so
+    /// `policy_*` are 0.
     pub fn ghost_2021() -> DelegationCosts {
         DelegationCosts {
             syscall_ns: Ns(72),
@@ -115,15 +122,17 @@ impl DelegationCosts {
         }
     }
 
-    /// Returns the prices of priority elevation from user space on a virtual machine (2 vCPUs, AMD EPYC, Linux 6.18):
-    /// an agent per CPU, no patched kernel, "messages" are records of tracepoints. Medians of
-    /// docs/sources/machine-costs.md, 4.
+    /// Returns the prices of priority elevation from user space on a virtual machine (2 vCPUs, AMD
+    /// EPYC, Linux 6.18): an agent per CPU, no patched kernel, "messages" are records of
+    /// tracepoints. Medians of docs/sources/machine-costs.md, 4.
     ///
-    /// Measured: `syscall_ns`; a block to the dispatcher's first instruction 1362 (the sum of `agent_wake_ns`,
-    /// `ctx_switch_ns` and the message); elevation to the worker's first instruction 1742 (the sum of `txn_local_ns`,
-    /// `ctx_switch_ns` and the call). Remote elevation 6941 for the caller and 13,225 end to end. Split by hand: the
-    /// switch (680, half of a block's way) and the two halves of a message. A timer is 15.6 us late there; it is 0
-    /// here, because the published experiment ran on bare metal with slices of 5 us: set `timer_late_ns` for a VM.
+    /// Measured: `syscall_ns`; a block to the dispatcher's first instruction 1362 (the sum of
+    /// `agent_wake_ns`, `ctx_switch_ns` and the message); elevation to the worker's first
+    /// instruction 1742 (the sum of `txn_local_ns`, `ctx_switch_ns` and the call). Remote elevation
+    /// 6941 for the caller and 13,225 end to end. Split by hand: the switch (680, half of a block's
+    /// way) and the two halves of a message. A timer is 15.6 us late there; it is 0 here, because
+    /// the published experiment ran on bare metal with slices of 5 us: set `timer_late_ns` for a
+    /// VM.
     pub fn elevation_vm() -> DelegationCosts {
         DelegationCosts {
             syscall_ns: Ns(140),
@@ -146,8 +155,9 @@ impl DelegationCosts {
         let message = self.msg_produce_ns + self.msg_consume_ns;
         let remote = |count: u64| self.syscall_ns + self.ipi_send_ns + self.txn_remote_ns * count;
         let target = self.txn_target_ns + self.ctx_switch_ns;
-        let end =
-            |count: u64| remote(count) + self.ipi_flight_ns + target + self.txn_target_group_ns * (count - 1);
+        let end = |count: u64| {
+            remote(count) + self.ipi_flight_ns + target + self.txn_target_group_ns * (count - 1)
+        };
         [
             ("deliver_local", message + self.agent_wake_ns + self.ctx_switch_ns),
             ("deliver_global", message),

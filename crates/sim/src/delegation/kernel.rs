@@ -1,9 +1,11 @@
-//! The kernel's end: a scheduler that decides nothing. It writes messages, runs what transactions latched, and keeps
-//! the kernel's own scheduler above the tasks of the enclave.
+//! The kernel's end: a scheduler that decides nothing. It writes messages, runs what transactions
+//! latched, and keeps the kernel's own scheduler above the tasks of the enclave.
 
 use super::{DelegationCosts, DelegationMetrics, Failed};
 use schedlab_model::{CpuId, Ns, Policy, TaskId};
-use schedlab_scheduler::{Change, Cx, Needs, Pick, Prev, Rejection, Scheduler, Timer, Wake, WakeKind, World};
+use schedlab_scheduler::{
+    Change, Cx, Needs, Pick, Prev, Rejection, Scheduler, Timer, Wake, WakeKind, World,
+};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
@@ -47,7 +49,8 @@ pub(super) enum News {
     Preempted,
     Yielded,
     LatchFailed,
-    /// A late periodic job begins; not a message of ghOSt's but of the table that applications share with agents.
+    /// A late periodic job begins; not a message of ghOSt's but of the table that applications
+    /// share with agents.
     Released(Ns),
 }
 
@@ -132,7 +135,8 @@ pub(super) struct Kernel<'a> {
 }
 
 impl<'a> Kernel<'a> {
-    /// `inner`: by CPU, the agents' number of it; `outside`: by task, whether the kernel's `own` scheduler keeps it.
+    /// `inner`: by CPU, the agents' number of it; `outside`: by task, whether the kernel's `own`
+    /// scheduler keeps it.
     pub(super) fn new(
         policy: &'a dyn Scheduler,
         own: &'a dyn Scheduler,
@@ -178,7 +182,8 @@ impl<'a> Kernel<'a> {
         with(&mut self.state.borrow_mut().metrics)
     }
 
-    /// Commits a transaction group of an agent. The CPUs of those that succeeded still have to be asked.
+    /// Commits a transaction group of an agent. The CPUs of those that succeeded still have to be
+    /// asked.
     pub(super) fn commit(
         &self,
         cx: &Cx<'_>,
@@ -215,14 +220,19 @@ impl<'a> Kernel<'a> {
         results
     }
 
-    /// Checks whether the tasks that the agents' view has on the CPUs are those that run, and those it has queued
-    /// wait. `seen(task)` is (queued, CPU) there.
-    pub(super) fn agrees(&self, seen: impl Fn(TaskId) -> (bool, Option<CpuId>)) -> Result<(), String> {
+    /// Checks whether the tasks that the agents' view has on the CPUs are those that run, and those
+    /// it has queued wait. `seen(task)` is (queued, CPU) there.
+    pub(super) fn agrees(
+        &self,
+        seen: impl Fn(TaskId) -> (bool, Option<CpuId>),
+    ) -> Result<(), String> {
         let state = self.state.borrow();
         if state.cpus.iter().any(|cpu| cpu.latch.is_some()) {
             return Ok(());
         }
-        for (t, task) in state.tasks.iter().enumerate().filter(|(_, task)| task.class == Class::Enclave) {
+        for (t, task) in
+            state.tasks.iter().enumerate().filter(|(_, task)| task.class == Class::Enclave)
+        {
             let (queued, on) = seen(t.into());
             let (waits, runs) = (task.runnable && task.on.is_none(), task.on);
             if queued != waits || (on != runs && !state.cpus.iter().any(|cpu| cpu.taken)) {
@@ -237,12 +247,13 @@ impl<'a> Kernel<'a> {
 
     /// Returns whether a task of the enclave has waited for longer than `limit`.
     pub(super) fn starves(&self, now: u64, limit: u64) -> bool {
-        let waits = |task: &Task| task.class == Class::Enclave && task.runnable && task.on.is_none();
+        let waits =
+            |task: &Task| task.class == Class::Enclave && task.runnable && task.on.is_none();
         self.state.borrow().tasks.iter().any(|task| waits(task) && now - task.since > limit)
     }
 
-    /// The enclave is destroyed: its tasks belong to the kernel's own scheduler from now on. Those that run follow
-    /// when their CPUs decide.
+    /// The enclave is destroyed: its tasks belong to the kernel's own scheduler from now on. Those
+    /// that run follow when their CPUs decide.
     pub(super) fn destroy(&self, cx: &Cx<'_>) {
         let waiting: Vec<TaskId> = {
             let state = &mut *self.state.borrow_mut();
@@ -342,8 +353,9 @@ impl State {
         }
     }
 
-    /// Returns what runs on `cpu` now that the kernel's own scheduler does not want it, and what the way there costs.
-    /// `prev`: the task of the enclave that ran; `may_stay`: it still wants to.
+    /// Returns what runs on `cpu` now that the kernel's own scheduler does not want it, and what
+    /// the way there costs. `prev`: the task of the enclave that ran; `may_stay`: it still wants
+    /// to.
     fn run_latched(
         &mut self,
         cx: &Cx<'_>,
@@ -356,7 +368,9 @@ impl State {
         let Some(latch) = self.cpus[cpu.index()].latch.take() else { return (stay, Ns::ZERO) };
         let fits = |task: TaskId| {
             let record = &self.tasks[task.index()];
-            record.runnable && record.class == Class::Enclave && record.on.is_none_or(|on| on == cpu)
+            record.runnable
+                && record.class == Class::Enclave
+                && record.on.is_none_or(|on| on == cpu)
         };
         if let Some(task) = latch.task.filter(|task| !fits(*task)) {
             self.settle(latch, None);
@@ -406,8 +420,8 @@ impl State {
 }
 
 impl Kernel<'_> {
-    /// Tells the agent what the end of `prev`'s run means; returns whether it could go on. Adds to the cost of the
-    /// call.
+    /// Tells the agent what the end of `prev`'s run means; returns whether it could go on. Adds to
+    /// the cost of the call.
     fn leaves(&self, cx: &Cx<'_>, cpu: CpuId, prev: TaskId, why: Prev) -> bool {
         let state = &mut *self.state.borrow_mut();
         let yielded = std::mem::take(&mut state.cpus[cpu.index()].yielded);
@@ -501,7 +515,8 @@ impl Scheduler for Kernel<'_> {
         let mut outside = prev.filter(|task| !self.in_enclave(*task));
         if let Some(task) = inside.filter(|_| self.state.borrow().dead) {
             self.adopt(cx, task, why);
-            // For the kernel's own scheduler this task was never there, so its switch is one away from idle.
+            // For the kernel's own scheduler this task was never there, so its switch is one away
+            // from idle.
             (inside, outside) = (None, None);
         } else if outside.is_some_and(|task| !matches!(self.class(task), Class::Own(true))) {
             outside = None;
@@ -509,7 +524,12 @@ impl Scheduler for Kernel<'_> {
         let may_stay = inside.is_some_and(|task| self.leaves(cx, cpu, task, why));
         let mut pick = Pick::IDLE;
         if self.own_used() {
-            pick = self.own.schedule(cx, cpu, outside, if outside.is_some() { why } else { Prev::Idle });
+            pick = self.own.schedule(
+                cx,
+                cpu,
+                outside,
+                if outside.is_some() { why } else { Prev::Idle },
+            );
         }
         let state = &mut *self.state.borrow_mut();
         if pick.task.is_some() {

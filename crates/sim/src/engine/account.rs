@@ -7,7 +7,8 @@ use crate::metrics::ConservationMeter;
 use schedlab_model::{EventSink, Ns};
 
 impl Task<'_> {
-    /// Counts the task's time as `bucket` from `now` on. Returns how long it counted as the one before.
+    /// Counts the task's time as `bucket` from `now` on. Returns how long it counted as the one
+    /// before.
     #[inline(always)]
     pub(super) fn set_bucket(
         &mut self,
@@ -43,8 +44,8 @@ impl Task<'_> {
         length
     }
 
-    /// As [`set_bucket`](Self::set_bucket), in two steps, where it is known what the time counted as until `now`:
-    /// this is the first. Not for time that is throttled.
+    /// As [`set_bucket`](Self::set_bucket), in two steps, where it is known what the time counted
+    /// as until `now`: this is the first. Not for time that is throttled.
     #[inline(always)]
     pub(super) fn leaves(&mut self, bucket: Bucket, now: u64) -> u64 {
         debug_assert_eq!(self.bucket, bucket);
@@ -151,7 +152,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             metrics.work_ns += Ns(if FREE { task.sums[Bucket::Run as usize] } else { worked });
             into(metrics, task);
             // Every switch to it ends a wait, which is recorded but after a yield.
-            metrics.switches = metrics.wake_latency.count() + metrics.preempt_wait.count() + extra.came_back;
+            metrics.switches =
+                metrics.wake_latency.count() + metrics.preempt_wait.count() + extra.came_back;
             metrics.lifetime_ns += Ns(std::mem::take(&mut extra.lived));
             metrics.yields += std::mem::take(&mut extra.yields);
             let stolen = std::mem::take(&mut extra.stolen);

@@ -1,5 +1,5 @@
-//! What delegation (`crate::delegation`) reads and changes of an engine: agents take CPU time, and ask CPUs to
-//! decide.
+//! What delegation (`crate::delegation`) reads and changes of an engine: agents take CPU time, and
+//! ask CPUs to decide.
 
 use super::slots::OfCpu;
 use super::state::{Cause, State};
@@ -71,7 +71,8 @@ impl<'a, S: EventSink> Engine<'a, S, false> {
     /// Returns the CPU time of a task up to now.
     pub(crate) fn run_time(&self, task: TaskId) -> Ns {
         let view = &self.world.tasks[task.index()];
-        let running = view.on_cpu().map_or(Ns::ZERO, |_| Ns(self.clock.now).saturating_sub(view.entered()));
+        let running =
+            view.on_cpu().map_or(Ns::ZERO, |_| Ns(self.clock.now).saturating_sub(view.entered()));
         view.ran() + running
     }
 
@@ -124,9 +125,13 @@ impl<'a, S: EventSink> Engine<'a, S, false> {
 }
 
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
-    /// Lets `task` go if the agents had throttled it: a transaction that was under way then still puts it on `cpu`,
-    /// because the kernel knows nothing of their limits. They take it off again.
+    /// Lets `task` go if the agents had throttled it: a transaction that was under way then still
+    /// puts it on `cpu`, because the kernel knows nothing of their limits. They take it off again.
     pub(super) fn runs_all_the_same(&mut self, cpu: usize, task: TaskId) -> Step {
-        if self.features.by_agents.contains(&task) { self.throttle(cpu, task, false) } else { Ok(()) }
+        if self.features.by_agents.contains(&task) {
+            self.throttle(cpu, task, false)
+        } else {
+            Ok(())
+        }
     }
 }

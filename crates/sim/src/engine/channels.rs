@@ -69,9 +69,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let mut count = token.count;
         self.output.metrics.channels[channel].sent += u64::from(count);
         while count > 0 {
-            let Some(&(waiter, want)) = self.traffic.channels[channel].waiters.front() else { break };
+            let Some(&(waiter, want)) = self.traffic.channels[channel].waiters.front() else {
+                break;
+            };
             // It waits, so at least one is missing.
-            let missing = u64::from(want.least()).saturating_sub(self.traffic.channels[channel].len).max(1);
+            let missing =
+                u64::from(want.least()).saturating_sub(self.traffic.channels[channel].len).max(1);
             if missing > u64::from(count) {
                 break;
             }
@@ -89,7 +92,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let room = match (c.capacity, sender) {
             // The outside world does not wait for room.
             (None, _) | (_, Sender::Outside | Sender::Interrupt { .. }) => count,
-            (Some(capacity), _) => u64::from(capacity).saturating_sub(c.len).min(u64::from(count)) as u32,
+            (Some(capacity), _) => {
+                u64::from(capacity).saturating_sub(c.len).min(u64::from(count)) as u32
+            }
         };
         if room > 0 {
             token.count = room;
@@ -135,7 +140,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     pub(super) fn send(&mut self, cpu: usize, t: usize, channel: usize, count: u32) -> Step<Flow> {
         self.tasks[t].pc += 1;
         self.tasks[t].fresh = false;
-        let token = Token { origin: Origin::Inside, sent: self.clock.now, entered: self.clock.now, count };
+        let token =
+            Token { origin: Origin::Inside, sent: self.clock.now, entered: self.clock.now, count };
         let left = self.put(channel, token, Sender::Task { t, cpu })?;
         if left == 0 {
             return Ok(self.after_own_call(cpu));
@@ -144,7 +150,13 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         Ok(Flow::Block(Waits::Room(channel as u32)))
     }
 
-    pub(super) fn receive(&mut self, cpu: usize, t: usize, channel: usize, want: Want) -> Step<Flow> {
+    pub(super) fn receive(
+        &mut self,
+        cpu: usize,
+        t: usize,
+        channel: usize,
+        want: Want,
+    ) -> Step<Flow> {
         let missing = self.traffic.channels[channel].len < u64::from(want.least());
         if missing && !self.admit_for(cpu, t, channel, want)? {
             if self.pay_exit(t) {
@@ -204,7 +216,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if let Some(b) = branches.iter().position(|branch| (branch.from..branch.to).contains(&pc)) {
             // The branch goes on behind this operation the next time.
             let next = pc + 1;
-            self.extras[t].cursors[b] = if next == branches[b].to { branches[b].from } else { next };
+            self.extras[t].cursors[b] =
+                if next == branches[b].to { branches[b].from } else { next };
         }
         for (b, branch) in branches.iter().enumerate() {
             let channel = branch.channel.index();
@@ -223,13 +236,16 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             return Ok(Flow::Cpu);
         }
         for branch in branches {
-            self.traffic.channels[branch.channel.index()].waiters.push_back((t as u32, Want::Count(1)));
+            self.traffic.channels[branch.channel.index()]
+                .waiters
+                .push_back((t as u32, Want::Count(1)));
         }
         Ok(Flow::Block(Waits::Select))
     }
 
-    /// Lets blocked senders put in what finds room now, or at least one token when `anyway` (a channel without room
-    /// hands over directly). Returns whether something came in. `t` on `cpu` made the room.
+    /// Lets blocked senders put in what finds room now, or at least one token when `anyway` (a
+    /// channel without room hands over directly). Returns whether something came in. `t` on `cpu`
+    /// made the room.
     fn admit(&mut self, cpu: usize, t: usize, channel: usize, anyway: bool) -> Step<bool> {
         let mut came = false;
         while let Some(&(sender, left)) = self.traffic.channels[channel].senders.front() {
@@ -240,8 +256,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 break;
             }
             came = true;
-            let token =
-                Token { origin: Origin::Inside, sent: self.clock.now, entered: self.clock.now, count };
+            let token = Token {
+                origin: Origin::Inside,
+                sent: self.clock.now,
+                entered: self.clock.now,
+                count,
+            };
             self.insert(channel, token)?;
             self.output.metrics.channels[channel].sent += u64::from(count);
             if count < left {
@@ -254,7 +274,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         Ok(came)
     }
 
-    /// Ends the oldest unfinished request that `t` received from this channel, or else that any task did.
+    /// Ends the oldest unfinished request that `t` received from this channel, or else that any
+    /// task did.
     pub(super) fn finish_request(&mut self, t: usize, channel: usize) -> Step {
         let taken = &mut self.traffic.channels[channel].taken;
         let own = taken.iter().position(|(receiver, _)| *receiver == t as u32);

@@ -63,9 +63,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 if let Timer::Global(n) = timer {
                     self.due.global_armed_on[usize::from(n)] = cpu as u32;
                 }
-                let (late, slop) = (self.input.costs.timer_late_ns.0, self.input.costs.timer_slop_ns.0);
+                let (late, slop) =
+                    (self.input.costs.timer_late_ns.0, self.input.costs.timer_slop_ns.0);
                 let fires =
-                    at.0.max(self.clock.now).saturating_add(late).max(self.clock.now.saturating_add(slop));
+                    at.0.max(self.clock.now)
+                        .saturating_add(late)
+                        .max(self.clock.now.saturating_add(slop));
                 self.due.slots.arm(slot, fires);
             }
             Cmd::Disarm(timer) => {
@@ -115,7 +118,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     fn timer_slot(&self, cpu: usize, timer: Timer) -> Step<usize> {
         let slot = match timer {
             Timer::Cpu(target, n) => self.due.layout.cpu_timer(target.index(), n),
-            Timer::Task(task) if task.index() < self.tasks.len() => self.due.layout.task_timer(task.index()),
+            Timer::Task(task) if task.index() < self.tasks.len() => {
+                self.due.layout.task_timer(task.index())
+            }
             Timer::Task(_) => None,
             Timer::Global(n) => self.due.layout.global(n),
         };
@@ -147,7 +152,10 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             let bucket = self.tasks[t].waiting_bucket();
             self.set_bucket(t, bucket);
         }
-        self.emit(cpu, if throttled { EventKind::Throttle { task } } else { EventKind::Unthrottle { task } });
+        self.emit(
+            cpu,
+            if throttled { EventKind::Throttle { task } } else { EventKind::Unthrottle { task } },
+        );
         Ok(())
     }
 
@@ -253,7 +261,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let (timer, cpu) = match what {
             Fires::CpuTimer(cpu, n) => (Timer::Cpu(CpuId(cpu as u32), n), cpu),
             Fires::TaskTimer(t) => (Timer::Task(t.into()), self.tasks[t].cpu as usize),
-            Fires::Global(n) => (Timer::Global(n), self.due.global_armed_on[usize::from(n)] as usize),
+            Fires::Global(n) => {
+                (Timer::Global(n), self.due.global_armed_on[usize::from(n)] as usize)
+            }
             _ => return Ok(()),
         };
         self.count_step(None)?;
@@ -289,16 +299,21 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 return self.fault(cpu, what);
             }
             state => {
-                return self
-                    .fault(cpu, format!("it picked {task} `{name}`, which is not runnable ({state:?})"));
+                return self.fault(
+                    cpu,
+                    format!("it picked {task} `{name}`, which is not runnable ({state:?})"),
+                );
             }
         }
         let affinity = &self.world.tasks[task.index()].affinity;
         if !affinity.contains(CpuId(cpu as u32)) {
-            return self
-                .fault(cpu, format!("it picked {task} `{name}`, which may run on CPUs {affinity} only"));
+            return self.fault(
+                cpu,
+                format!("it picked {task} `{name}`, which may run on CPUs {affinity} only"),
+            );
         }
-        // A decision may fetch the task from where it was throttled; its commands are carried out before the switch.
+        // A decision may fetch the task from where it was throttled; its commands are carried out
+        // before the switch.
         if self.out.unthrottles(task) {
             return Ok(());
         }
@@ -312,7 +327,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         match slice {
             Some(ns) => {
                 c.slice_armed = true;
-                let (late, slop) = (self.input.costs.timer_late_ns.0, self.input.costs.timer_slop_ns.0);
+                let (late, slop) =
+                    (self.input.costs.timer_late_ns.0, self.input.costs.timer_slop_ns.0);
                 self.arm_in(cpu, OfCpu::Slice, ns.0.saturating_add(late).max(slop));
             }
             None if c.slice_armed => {

@@ -35,7 +35,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             },
         };
         let pick = self.input.scheduler.schedule(&self.cx(cpu), CpuId(cpu as u32), prev, why);
-        let mut price = if !FREE && self.features.prices.is_some() { self.price_decision(cpu) } else { 0 };
+        let mut price =
+            if !FREE && self.features.prices.is_some() { self.price_decision(cpu) } else { 0 };
         if !FREE && let Some(call_cost) = self.features.call_cost {
             price += call_cost.take();
         }
@@ -49,7 +50,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         self.apply(cpu, prev, why, pick, price)
     }
 
-    /// Returns whether the decision has to wait because a switch is under way; else cancels other requests that are.
+    /// Returns whether the decision has to wait because a switch is under way; else cancels other
+    /// requests that are.
     fn not_yet(&mut self, cpu: usize) -> bool {
         let c = &mut self.cpus[cpu];
         if c.switching.is_some() {
@@ -197,7 +199,13 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             self.switched_out(cpu, task.index(), yielded, cause);
             let record = &mut self.tasks[task.index()];
             let (waited, counts) = (&mut record.waited, &mut record.counts);
-            self.output.values.record_run(&mut self.output.metrics.tasks, task.index(), waited, ran, counts);
+            self.output.values.record_run(
+                &mut self.output.metrics.tasks,
+                task.index(),
+                waited,
+                ran,
+                counts,
+            );
         }
         if let Some(task) = next {
             self.switched_in(cpu, task.index(), prev.is_some());
@@ -231,7 +239,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 self.world.tasks[t].alive = false;
                 Bucket::Out
             }
-            // It may have been picked elsewhere while its context was being saved; it waits until then.
+            // It may have been picked elsewhere while its context was being saved; it waits until
+            // then.
             _ => {
                 if yielded {
                     self.extras[t].yields += 1;
@@ -286,8 +295,16 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
     }
 
-    /// The costs of coming back: rest of the switch, return from the call or the interrupt, cold caches.
-    fn charge_entry(&mut self, cpu: usize, t: usize, waited: u64, from: Option<usize>, after_other: bool) {
+    /// The costs of coming back: rest of the switch, return from the call or the interrupt, cold
+    /// caches.
+    fn charge_entry(
+        &mut self,
+        cpu: usize,
+        t: usize,
+        waited: u64,
+        from: Option<usize>,
+        after_other: bool,
+    ) {
         let costs = &self.input.costs;
         let task = &mut self.tasks[t];
         let mut debt = costs.switch_enter_ns.0;
@@ -315,7 +332,10 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             } else {
                 0
             };
-        } else if after_other && costs.refill_wait_ns > Ns::ZERO && waited >= costs.refill_wait_after_ns.0 {
+        } else if after_other
+            && costs.refill_wait_ns > Ns::ZERO
+            && waited >= costs.refill_wait_after_ns.0
+        {
             debt += costs.refill_wait_ns.0;
         }
         self.extras[t].debt += debt;
@@ -351,13 +371,15 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         self.after_call(cpu, Cause::Wakeup)
     }
 
-    /// The current task's program goes on: at once when it needs CPU time, else when the instant is decided.
+    /// The current task's program goes on: at once when it needs CPU time, else when the instant is
+    /// decided.
     #[inline]
     fn start_program(&mut self, cpu: usize) {
         let Some(task) = self.cpus[cpu].current else { return };
         let (record, owes) = (&self.tasks[task.index()], self.owes(task.index()));
         let c = &mut self.cpus[cpu];
-        // Without costs an activation in which nothing was done starts when the instant is decided (`fast_path`).
+        // Without costs an activation in which nothing was done starts when the instant is decided
+        // (`fast_path`).
         let prepared = FREE && record.fresh;
         if record.left + owes + c.debt > 0 && !prepared {
             self.arm_work(cpu);
@@ -403,7 +425,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             return Ok(());
         }
         if rest != 0 {
-            return self.internal(format!("{task} `{}` finished {rest} ns too early", self.name(task)));
+            return self
+                .internal(format!("{task} `{}` finished {rest} ns too early", self.name(task)));
         }
         self.advance(cpu, task.index())
     }

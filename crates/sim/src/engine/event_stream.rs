@@ -17,8 +17,8 @@ impl<S: EventSink> EventStream<'_, S> {
         EventStream { sink, hash: EventHash::default(), events: 0, last: 0 }
     }
 
-    /// Hands an event to the sink. Its kind is known where this is called: inlined, most of the hash is computed
-    /// beforehand.
+    /// Hands an event to the sink. Its kind is known where this is called: inlined, most of the
+    /// hash is computed beforehand.
     #[inline(always)]
     pub(super) fn note(&mut self, now: u64, cpu: usize, kind: EventKind) {
         let event = SchedEvent { at: Ns(now), cpu: CpuId(cpu as u32), kind };

@@ -1,4 +1,5 @@
-//! Objects at which tasks exchange messages, the scripts that use them, and the executors that serve many of them.
+//! Objects at which tasks exchange messages, the scripts that use them, and the executors that
+//! serve many of them.
 //!
 //! | rule | Linux 6.12 | here |
 //! |---|---|---|

@@ -1,6 +1,7 @@
-//! The fast path: decisions on a machine without costs. As in [`dispatch`](super::dispatch), but the decision and the
-//! switch are one moment, so each record is looked up once. What happens rarely (nothing changes, the decision gave
-//! commands) goes the plain way. `tests/it/paths.rs` holds both to the same events.
+//! The fast path: decisions on a machine without costs. As in [`dispatch`](super::dispatch), but
+//! the decision and the switch are one moment, so each record is looked up once. What happens
+//! rarely (nothing changes, the decision gave commands) goes the plain way. `tests/it/paths.rs`
+//! holds both to the same events.
 
 use super::program::length;
 use super::slots::OfCpu;
@@ -11,7 +12,8 @@ use schedlab_model::{Amount, CpuId, EventKind, EventSink, Ns, Op, PrevState, Tas
 use schedlab_scheduler::{Pick, Prev, Runnable, Wake, WakeKind};
 
 impl Cpu {
-    /// Brings the account of the CPU and of its current task up to `now`: nothing but the program takes time.
+    /// Brings the account of the CPU and of its current task up to `now`: nothing but the program
+    /// takes time.
     #[inline(always)]
     pub(super) fn charge(&mut self, task: &mut Task<'_>, now: u64) {
         let elapsed = now - std::mem::replace(&mut self.accounted, now);
@@ -37,8 +39,8 @@ struct Onset {
 }
 
 impl Task<'_> {
-    /// What follows a wakeup is mostly a run: it is made the present operation when the task blocks, while the
-    /// program is at hand. Until it runs the activation stays fresh.
+    /// What follows a wakeup is mostly a run: it is made the present operation when the task
+    /// blocks, while the program is at hand. Until it runs the activation stays fresh.
     #[inline(always)]
     fn prepare(&mut self) {
         let ended = self.pc as usize == self.ops().len() && self.repeat_from != u32::MAX;
@@ -244,7 +246,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     #[inline(always)]
     pub(super) fn work_done_fast(&mut self, cpu: usize) -> Step {
         let c = &mut self.cpus[cpu];
-        let Some(current) = c.current else { return self.internal(format!("work on idle cpu{cpu}")) };
+        let Some(current) = c.current else {
+            return self.internal(format!("work on idle cpu{cpu}"));
+        };
         let task = &mut self.tasks[current.index()];
         c.charge(task, self.clock.now);
         let rest = task.left;
@@ -326,8 +330,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         Ok(())
     }
 
-    /// The current task blocks on its own timer; the activation that follows is `released` at that time (or when it
-    /// is woken).
+    /// The current task blocks on its own timer; the activation that follows is `released` at that
+    /// time (or when it is woken).
     #[inline(always)]
     fn sleeps(&mut self, cpu: usize, t: usize, until: u64, released: u64) {
         let task = &mut self.tasks[t];

@@ -31,25 +31,30 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         for (i, cpu) in self.output.metrics.cpus.iter().enumerate() {
             let sum = cpu.busy_ns + cpu.overhead_ns + cpu.idle_ns + cpu.steal_ns;
             if sum != elapsed {
-                return self
-                    .internal(format!("cpu{i}: busy + overhead + idle + steal = {sum}, elapsed {elapsed}"));
+                return self.internal(format!(
+                    "cpu{i}: busy + overhead + idle + steal = {sum}, elapsed {elapsed}"
+                ));
             }
             busy += cpu.busy_ns;
             not_idle += cpu.busy_ns + cpu.overhead_ns;
         }
         let (mut work, mut ran) = (Ns::ZERO, Ns::ZERO);
         for (i, task) in self.output.metrics.tasks.iter().enumerate() {
-            let sum = task.cpu_ns + task.stolen_ns + task.wait_ns + task.throttled_ns + task.sleep_ns;
+            let sum =
+                task.cpu_ns + task.stolen_ns + task.wait_ns + task.throttled_ns + task.sleep_ns;
             if sum != task.lifetime_ns {
-                return self
-                    .internal(format!("task{i}: parts add up to {sum}, lifetime {}", task.lifetime_ns));
+                return self.internal(format!(
+                    "task{i}: parts add up to {sum}, lifetime {}",
+                    task.lifetime_ns
+                ));
             }
             work += task.work_ns;
             ran += task.cpu_ns;
         }
         if work != busy || ran > not_idle {
-            return self
-                .internal(format!("programs advanced {work}, CPUs were busy {busy}; tasks ran {ran}"));
+            return self.internal(format!(
+                "programs advanced {work}, CPUs were busy {busy}; tasks ran {ran}"
+            ));
         }
         Ok(())
     }
@@ -86,12 +91,15 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                     Waits::Channel(channel) => WaitsFor::Receive(ChannelId(channel)),
                     Waits::Select => {
                         let branches = &self.input.workload.tasks[t].program.branches;
-                        WaitsFor::Receive(branches.first().map_or(ChannelId(0), |branch| branch.channel))
+                        WaitsFor::Receive(
+                            branches.first().map_or(ChannelId(0), |branch| branch.channel),
+                        )
                     }
                     Waits::Room(channel) => WaitsFor::Room(ChannelId(channel)),
-                    Waits::Lock(lock) => {
-                        WaitsFor::Lock(LockId(lock), self.traffic.locks[lock as usize].owner.map(TaskId))
-                    }
+                    Waits::Lock(lock) => WaitsFor::Lock(
+                        LockId(lock),
+                        self.traffic.locks[lock as usize].owner.map(TaskId),
+                    ),
                     Waits::Object(object) => WaitsFor::Object(ObjectId(object)),
                     Waits::Executor(executor) => WaitsFor::Executor(ExecutorId(executor)),
                     Waits::Timer | Waits::Nothing | Waits::Interrupts => return None,

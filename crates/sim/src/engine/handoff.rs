@@ -35,7 +35,8 @@ impl<'a> Handoffs<'a> {
         // The streams of the runtimes come behind those of the tasks.
         let first = workload.tasks.len();
         let stream = |i: usize| Stream::new(seed, Entity::Task, first + i, 2);
-        let runtimes = workload.handoffs.iter().enumerate().map(|(i, handoff)| (handoff, stream(i)));
+        let runtimes =
+            workload.handoffs.iter().enumerate().map(|(i, handoff)| (handoff, stream(i)));
         Some(Handoffs { numbers, threads, runtimes: runtimes.collect() })
     }
 
@@ -58,7 +59,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let Some(number) = handoffs.number(t) else { return };
         let task = &self.tasks[t];
         let (handoff, stream) = &mut handoffs.runtimes[handoffs.threads[number].1 as usize];
-        let waits = matches!(task.state, State::Ready | State::Running) && task.since == Since::Preemption;
+        let waits =
+            matches!(task.state, State::Ready | State::Running) && task.since == Since::Preemption;
         if !waits || stream.below(1_000) >= u64::from(handoff.permille) {
             return;
         }
@@ -68,7 +70,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// `t` runs again: its work stays with it.
     pub(super) fn has_a_cpu(&mut self, t: usize) {
-        if let Some(number) = self.features.handoffs.as_ref().and_then(|handoffs| handoffs.number(t)) {
+        if let Some(number) =
+            self.features.handoffs.as_ref().and_then(|handoffs| handoffs.number(t))
+        {
             self.due.slots.disarm(self.due.layout.handoff(number));
         }
     }
@@ -98,7 +102,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             return Ok(());
         }
         let rest = stream.draw(&handoff.rest, 1);
-        let other = self.traffic.channels[parked].waiters.remove(at).map_or(t, |(other, _)| other as usize);
+        let other =
+            self.traffic.channels[parked].waiters.remove(at).map_or(t, |(other, _)| other as usize);
         if let Ok([from, to]) = self.tasks.get_disjoint_mut([t, other]) {
             from.swap_programs(to);
             from.left = rest;

@@ -17,7 +17,8 @@ pub(crate) enum Fires {
     Global(u8),
     Source(usize),
     Client(usize),
-    /// A thread has waited for its CPU for so long that its work goes on elsewhere; by its number among such threads.
+    /// A thread has waited for its CPU for so long that its work goes on elsewhere; by its number
+    /// among such threads.
     Handoff(usize),
     /// The timer of an executor.
     Executor(usize),
@@ -120,7 +121,8 @@ impl Layout {
     pub(crate) fn warmup(&self) -> usize {
         self.warmup_at
     }
-    /// Returns the slots of tasks, sources, clients and executors: what can still wake a task without the scheduler.
+    /// Returns the slots of tasks, sources, clients and executors: what can still wake a task
+    /// without the scheduler.
     pub(crate) fn outside(&self) -> impl Iterator<Item = usize> + use<> {
         let timers = self.executors_at..self.warmup_at;
         (self.tasks_at..self.cpu_timers_at).chain(self.sources_at..self.handoffs_at).chain(timers)

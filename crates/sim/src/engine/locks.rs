@@ -1,4 +1,5 @@
-//! Mutexes: a wait for one belongs to the activation in which it happens, as the kernel and rt-app count it.
+//! Mutexes: a wait for one belongs to the activation in which it happens, as the kernel and rt-app
+//! count it.
 //!
 //! | rule | Linux 6.12 | here |
 //! |---|---|---|
@@ -59,7 +60,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             None => Flow::Next,
         };
         if inherits {
-            // What was lent through this mutex goes back; the new owner gets it from those that still wait.
+            // What was lent through this mutex goes back; the new owner gets it from those that
+            // still wait.
             self.lend(cpu, t)?;
             if let Some(owner) = owner {
                 self.lend(cpu, owner as usize)?;
@@ -75,13 +77,18 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         (0..waiters.len()).rev().max_by_key(|&place| rank(place)).unwrap_or(0)
     }
 
-    /// Gives the task the policy that its waiters make it have, and passes it on along the chain of mutexes for which owners wait.
+    /// Gives the task the policy that its waiters make it have, and passes it on along the chain of
+    /// mutexes for which owners wait.
     fn lend(&mut self, cpu: usize, t: usize) -> Step {
         let mut t = t;
         // A circle of owners, which a scenario is checked for, would go on for ever.
         for _ in 0..self.tasks.len() {
             let own = self.input.workload.tasks[t].policy;
-            let held = self.traffic.locks.iter().filter(|lock| lock.inherits && lock.owner == Some(t as u32));
+            let held = self
+                .traffic
+                .locks
+                .iter()
+                .filter(|lock| lock.inherits && lock.owner == Some(t as u32));
             let best = held
                 .flat_map(|lock| &lock.waiters)
                 .map(|&waiter| lent(self.world.tasks[waiter as usize].policy))

@@ -41,8 +41,8 @@ pub(crate) type Step<T = ()> = Result<T, Box<SimError>>;
 /// Runs `workload` on `machine` under `scheduler` and hands every event to `sink`.
 ///
 /// # Errors
-/// Bad input (workload, machine, a circle of wakeups in which no time passes) and a scheduler that breaks
-/// its contract, each as a [`SimError`] that names the culprit.
+/// Bad input (workload, machine, a circle of wakeups in which no time passes) and a scheduler that
+/// breaks its contract, each as a [`SimError`] that names the culprit.
 pub fn run(
     machine: &Machine,
     workload: &Workload,
@@ -58,19 +58,32 @@ pub fn run(
     let no_debts = workload.tasks.iter().all(|task| task.entry == schedlab_model::Ns::ZERO);
     let hands_over = !workload.handoffs.is_empty();
     let exchanges = !workload.exchange.is_empty();
-    let free =
-        machine.is_free() && no_debts && !hands_over && !exchanges && !machine.preemption.matters(workload);
-    // Four engines, compiled once, here: with one for each caller's sink they were a fifth of the build.
+    let free = machine.is_free()
+        && no_debts
+        && !hands_over
+        && !exchanges
+        && !machine.preemption.matters(workload);
+    // Four engines, compiled once, here: with one for each caller's sink they were a fifth of the
+    // build.
     match (free && !options.plain_path, sink.ignores_all()) {
-        (true, true) => Engine::<(), true>::new(machine, workload, scheduler, options, &mut ())?.run(),
-        (false, true) => Engine::<(), false>::new(machine, workload, scheduler, options, &mut ())?.run(),
-        (true, false) => Engine::<_, true>::new(machine, workload, scheduler, options, &mut sink)?.run(),
-        (false, false) => Engine::<_, false>::new(machine, workload, scheduler, options, &mut sink)?.run(),
+        (true, true) => {
+            Engine::<(), true>::new(machine, workload, scheduler, options, &mut ())?.run()
+        }
+        (false, true) => {
+            Engine::<(), false>::new(machine, workload, scheduler, options, &mut ())?.run()
+        }
+        (true, false) => {
+            Engine::<_, true>::new(machine, workload, scheduler, options, &mut sink)?.run()
+        }
+        (false, false) => {
+            Engine::<_, false>::new(machine, workload, scheduler, options, &mut sink)?.run()
+        }
     }
 }
 
-/// The state of a run. `FREE`: all costs and delays of the machine are zero, so a decision takes effect in the
-/// instant in which it is asked for; what only prices need is then left out when this is compiled.
+/// The state of a run. `FREE`: all costs and delays of the machine are zero, so a decision takes
+/// effect in the instant in which it is asked for; what only prices need is then left out when this
+/// is compiled.
 pub(crate) struct Engine<'a, S, const FREE: bool> {
     clock: Clock,
     input: Input<'a>,
@@ -132,7 +145,8 @@ struct Told {
 struct Due {
     slots: Slots,
     layout: Layout,
-    /// The slots of the present instant (arming sequence, number), and the index of the next one to be served.
+    /// The slots of the present instant (arming sequence, number), and the index of the next one to
+    /// be served.
     batch: Vec<(u64, u32)>,
     batch_at: usize,
     /// By global timer: the CPU that armed it last.
@@ -196,7 +210,10 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     }
 
     fn run(mut self) -> Result<Outcome, SimError> {
-        self.start().and_then(|()| self.drive()).and_then(|()| self.finish()).map_err(|error| *error)
+        self.start()
+            .and_then(|()| self.drive())
+            .and_then(|()| self.finish())
+            .map_err(|error| *error)
     }
 
     fn drive(&mut self) -> Step {
@@ -218,7 +235,11 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     #[inline]
     fn go_to(&mut self, at: u64) {
         if at > self.clock.now {
-            self.output.conservation.advance(self.clock.now, at, &mut self.output.metrics.work_conservation);
+            self.output.conservation.advance(
+                self.clock.now,
+                at,
+                &mut self.output.metrics.work_conservation,
+            );
             self.clock.now = at;
             self.clock.steps = 0;
         }
@@ -263,7 +284,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             && !self.due.slots.more()
     }
 
-    /// Serves what fires in this instant, in order. Here alone, so that the most frequent events are inlined.
+    /// Serves what fires in this instant, in order. Here alone, so that the most frequent events
+    /// are inlined.
     #[inline(always)]
     fn drain(&mut self) -> Step {
         let Some((first, another)) = self.due.slots.begin() else { return Ok(()) };
@@ -279,7 +301,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 First::Other(slot) => self.fire(slot)?,
             }
         }
-        // A tick may put the tick of a higher CPU into what is left of the batch, or into an empty one.
+        // A tick may put the tick of a higher CPU into what is left of the batch, or into an empty
+        // one.
         if self.due.batch.is_empty() { Ok(()) } else { self.serve_batch() }
     }
 
@@ -327,7 +350,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             Fires::Tick(cpu) => self.tick(cpu),
             Fires::Task(task) if FREE => self.wake_fast(task),
             Fires::Task(task) => self.task_timer(task),
-            Fires::CpuTimer(..) | Fires::TaskTimer(_) | Fires::Global(_) => self.scheduler_timer(what),
+            Fires::CpuTimer(..) | Fires::TaskTimer(_) | Fires::Global(_) => {
+                self.scheduler_timer(what)
+            }
             Fires::Source(source) => self.source_fires(source),
             Fires::Client(client) => self.client_fires(client),
             Fires::Handoff(thread) => self.hand_over(thread),
@@ -360,7 +385,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     #[cold]
     fn fault<T>(&self, cpu: usize, what: String) -> Step<T> {
         let state = self.input.scheduler.explain(&self.cx(cpu), CpuId(cpu as u32));
-        Err(Box::new(SimError::Scheduler { at: Ns(self.clock.now), cpu: CpuId(cpu as u32), what, state }))
+        Err(Box::new(SimError::Scheduler {
+            at: Ns(self.clock.now),
+            cpu: CpuId(cpu as u32),
+            what,
+            state,
+        }))
     }
 
     /// Returns the error for a simulator that broke its own rules.

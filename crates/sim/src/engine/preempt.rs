@@ -1,8 +1,9 @@
-//! Kernel sections: where a decision that was asked for may take effect. The rules and what is left out are in
-//! `crate::preemption`.
+//! Kernel sections: where a decision that was asked for may take effect. The rules and what is left
+//! out are in `crate::preemption`.
 //!
-//! A decision that comes while the current task may not be preempted is *held*: nothing happens to scheduler or task.
-//! At every boundary of the task's program it is looked at again, and taken when the model allows it there.
+//! A decision that comes while the current task may not be preempted is *held*: nothing happens to
+//! scheduler or task. At every boundary of the task's program it is looked at again, and taken when
+//! the model allows it there.
 
 use super::program::Flow;
 use super::slots::{NEVER, OfCpu};
@@ -62,7 +63,11 @@ pub(crate) struct Preempt {
 
 impl Preempt {
     /// `None` when no task can be held up and none waits for a tick.
-    pub(super) fn new(preemption: &Preemption, workload: &Workload, cpus: usize) -> Option<Preempt> {
+    pub(super) fn new(
+        preemption: &Preemption,
+        workload: &Workload,
+        cpus: usize,
+    ) -> Option<Preempt> {
         let cpu = |_| OnCpu {
             held: None,
             since: 0,
@@ -100,7 +105,9 @@ impl Preempt {
 fn places(old: Place, op: Option<&Op>, model: PreemptModel) -> (Place, Place) {
     let between = if old == Place::User { Place::User } else { PLAIN };
     match op {
-        None | Some(Op::Run(_) | Op::Serve { .. } | Op::Yield | Op::Exit) => (Place::User, Place::User),
+        None | Some(Op::Run(_) | Op::Serve { .. } | Op::Yield | Op::Exit) => {
+            (Place::User, Place::User)
+        }
         Some(Op::Repeat { .. } | Op::Done(_) | Op::SkipMissed { .. }) => (between, between),
         Some(Op::Kernel { section, .. }) => (between, Place::Kernel(*section)),
         Some(Op::CondResched) if model == PreemptModel::Voluntary => (Place::User, PLAIN),
@@ -156,8 +163,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
     }
 
-    /// Returns whether a decision that is asked for waits, because the request of another CPU sends no interrupt
-    /// (`Lazy`).
+    /// Returns whether a decision that is asked for waits, because the request of another CPU sends
+    /// no interrupt (`Lazy`).
     pub(super) fn is_put_off(&mut self, cpu: usize, cause: Cause, from: Option<usize>) -> bool {
         let c = &self.cpus[cpu];
         let Some(p) = &mut self.features.preempt else { return false };
@@ -168,7 +175,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         };
         p.cpus[cpu].urgent |= urgent;
         let remote = from.is_some_and(|from| from != cpu);
-        let runs = self.tasks[current.index()].state == State::Running && !c.stopped && c.switching.is_none();
+        let runs = self.tasks[current.index()].state == State::Running
+            && !c.stopped
+            && c.switching.is_none();
         if p.model != PreemptModel::Lazy || !remote || p.cpus[cpu].urgent || c.queued || !runs {
             return false;
         }
@@ -183,7 +192,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
     }
 
-    /// The program of `t` on `cpu` comes to its next operation. Returns whether it stops there for a decision.
+    /// The program of `t` on `cpu` comes to its next operation. Returns whether it stops there for
+    /// a decision.
     pub(super) fn boundary(&mut self, cpu: usize, t: usize) -> Step<bool> {
         let task = &self.tasks[t];
         let op = task.ops().get(task.pc as usize);
@@ -231,14 +241,21 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         Ok(())
     }
 
-    /// Returns whether an interrupt on `cpu` that is to wake `t` is off, or left to its thread. `here`: it is a device's, which
-    /// interrupts this CPU and no other.
-    pub(super) fn is_masked(&mut self, cpu: usize, t: usize, waker: Waker, here: bool) -> Step<bool> {
+    /// Returns whether an interrupt on `cpu` that is to wake `t` is off, or left to its thread.
+    /// `here`: it is a device's, which interrupts this CPU and no other.
+    pub(super) fn is_masked(
+        &mut self,
+        cpu: usize,
+        t: usize,
+        waker: Waker,
+        here: bool,
+    ) -> Step<bool> {
         let c = &self.cpus[cpu];
         let Some(p) = &mut self.features.preempt else { return Ok(false) };
         let off = |task: TaskId| p.places[task.index()] == Place::Kernel(Section::IrqsOff);
-        let runs =
-            |task: TaskId| self.tasks[task.index()].state == State::Running && c.occupant == Some(task);
+        let runs = |task: TaskId| {
+            self.tasks[task.index()].state == State::Running && c.occupant == Some(task)
+        };
         if c.current.is_some_and(|task| runs(task) && off(task)) {
             p.cpus[cpu].masked.push(Masked { task: t as u32, waker, here });
             return Ok(true);
@@ -254,7 +271,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         Ok(true)
     }
 
-    /// An interrupt on `cpu` returns: what waits there for a way into the kernel need not wait longer.
+    /// An interrupt on `cpu` returns: what waits there for a way into the kernel need not wait
+    /// longer.
     pub(super) fn interrupt_returns(&mut self, cpu: usize) {
         if self.features.preempt.as_ref().is_some_and(|p| p.cpus[cpu].held.is_some())
             && self.cpus[cpu].switching.is_none()

@@ -1,21 +1,21 @@
-//! The price of the scheduler's own work: the units that it counted ([`Work`]) and the task records that it touched,
-//! priced by [`Costs`], with one queue for a lock that all CPUs share.
+//! The price of the scheduler's own work: the units that it counted ([`Work`]) and the task records
+//! that it touched, priced by [`Costs`], with one queue for a lock that all CPUs share.
 //!
 //! The rules are those of docs/sources/linux-facts.md, 5.3:
-//! * A record that is scanned is *hot* when this CPU touched it at most `hot_lines` touches ago, no other CPU wrote
-//!   it since, and no task filled the cache meanwhile. (Counting touches instead of distinct lines makes the cache
-//!   look a little smaller than it is.)
-//! * A task that ran `stream_after_ns` filled the cache; its CPU then counts as one that streams memory until it
-//!   decides after a shorter run, but not while it decides or waits for the lock: a CPU that spins on a line of its
-//!   own cache loads nothing. A miss costs `line_bus_ns` times the root of the number of such CPUs on the same bus,
-//!   the searching one included.
-//! * A shared lock is served first in, first out. What the scheduler does under it is done in the order of the
-//!   requests, which is the order of service; so the decision is computed at once and takes effect after the wait.
-//!   While it waits the CPU is busy.
+//! * A record that is scanned is *hot* when this CPU touched it at most `hot_lines` touches ago, no
+//!   other CPU wrote it since, and no task filled the cache meanwhile. (Counting touches instead of
+//!   distinct lines makes the cache look a little smaller than it is.)
+//! * A task that ran `stream_after_ns` filled the cache; its CPU then counts as one that streams
+//!   memory until it decides after a shorter run, but not while it decides or waits for the lock: a
+//!   CPU that spins on a line of its own cache loads nothing. A miss costs `line_bus_ns` times the
+//!   root of the number of such CPUs on the same bus, the searching one included.
+//! * A shared lock is served first in, first out. What the scheduler does under it is done in the
+//!   order of the requests, which is the order of service; so the decision is computed at once and
+//!   takes effect after the wait. While it waits the CPU is busy.
 //! * Recharging all tasks is done without the lock, as 2.4 does it (`schedule`, kernel/sched.c).
 //!
-//! Omitted: contention of per-CPU locks (a few microseconds in all published measurements), and the traffic of the
-//! lock's own line other than the hand-off.
+//! Omitted: contention of per-CPU locks (a few microseconds in all published measurements), and the
+//! traffic of the lock's own line other than the hand-off.
 
 use super::Engine;
 use crate::Costs;
@@ -101,8 +101,8 @@ impl Prices {
         })
     }
 
-    /// Returns how many CPUs of the bus of `cpu` load from memory at `at`, when it searches: it, and those that
-    /// stream and are neither deciding nor waiting to.
+    /// Returns how many CPUs of the bus of `cpu` load from memory at `at`, when it searches: it,
+    /// and those that stream and are neither deciding nor waiting to.
     fn streaming(&self, cpu: usize, at: u64) -> u64 {
         let all = self.caches.len();
         let bus = if self.costs.bus_cpus == 0 { all } else { self.costs.bus_cpus as usize };
@@ -133,8 +133,8 @@ impl Prices {
         else {
             return true;
         };
-        let near =
-            line.touch > cache.flushed && cache.touches - line.touch <= u64::from(self.costs.hot_lines);
+        let near = line.touch > cache.flushed
+            && cache.touches - line.touch <= u64::from(self.costs.hot_lines);
         let own = written.0 == cpu as u32 || written.1 <= line.stamp;
         *line = Line { touch: cache.touches, stamp: self.stamp };
         if write {
@@ -151,7 +151,10 @@ impl Prices {
         };
         let (scans, accounts) = (new(Work::Scan), new(Work::Account));
         let (locks, steps) = (new(Work::Lock), new(Work::TreeStep));
-        let remote = new(Work::RemoteLock) + new(Work::TryLockMiss) + new(Work::RemoteLine) + new(Work::Move);
+        let remote = new(Work::RemoteLock)
+            + new(Work::TryLockMiss)
+            + new(Work::RemoteLine)
+            + new(Work::Move);
         let touched = std::mem::take(&mut self.touched);
         let mut missed = 0;
         for &(_, task, write) in &touched {
@@ -215,7 +218,8 @@ fn by_root(ns: Ns, n: u64) -> u64 {
 }
 
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
-    /// Returns the price of the decision that `cpu` has just made: what to wait for, and what to do.
+    /// Returns the price of the decision that `cpu` has just made: what to wait for, and what to
+    /// do.
     #[cold]
     #[inline(never)]
     pub(super) fn price_decision(&mut self, cpu: usize) -> u64 {
@@ -253,8 +257,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
     }
 
-    /// Takes out the work that was counted and not paid yet: a decision that is still to come pays it, not a tick
-    /// that comes before, which may be left out.
+    /// Takes out the work that was counted and not paid yet: a decision that is still to come pays
+    /// it, not a tick that comes before, which may be left out.
     pub(super) fn set_aside_work(&mut self) -> Option<Owed> {
         let prices = self.features.prices.as_mut()?;
         self.out.take_touches(&mut prices.touched);
@@ -278,8 +282,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         prices.touched = touched;
     }
 
-    /// The price of a wakeup, a tick, or (`tail`) the end of a switch, which belongs to the decision. The CPU
-    /// where it happens pays.
+    /// The price of a wakeup, a tick, or (`tail`) the end of a switch, which belongs to the
+    /// decision. The CPU where it happens pays.
     #[cold]
     #[inline(never)]
     pub(super) fn price_call(&mut self, cpu: usize, tail: bool) {
@@ -291,7 +295,11 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if self.ticks.handled.is_none() {
             need += bill.locks * prices.costs.wake_hold_ns.0;
         }
-        let hold = if bill.locks > 0 { prices.hold(self.clock.now, need) } else { Hold { wait: 0, held: 0 } };
+        let hold = if bill.locks > 0 {
+            prices.hold(self.clock.now, need)
+        } else {
+            Hold { wait: 0, held: 0 }
+        };
         let cost = hold.wait + if hold.held > 0 { hold.held } else { need } + bill.unlocked;
         if tail {
             self.output.metrics.decisions.cost_ns += Ns(cost);
@@ -322,10 +330,12 @@ mod tests {
 
     #[test]
     fn records_stay_hot_until_too_many_others_came_or_another_cpu_wrote() {
-        let costs = Costs { line_ns: Ns(100), hot_lines: 3, stream_after_ns: Ns(50), ..Costs::default() };
+        let costs =
+            Costs { line_ns: Ns(100), hot_lines: 3, stream_after_ns: Ns(50), ..Costs::default() };
         let mut prices = Prices::new(&costs, 2, 8, false).unwrap();
-        let scan =
-            |prices: &mut Prices, n: u32| (0..n).filter(|task| prices.touch(0, TaskId(*task), false)).count();
+        let scan = |prices: &mut Prices, n: u32| {
+            (0..n).filter(|task| prices.touch(0, TaskId(*task), false)).count()
+        };
         assert_eq!((scan(&mut prices, 3), scan(&mut prices, 3)), (0, 3));
         assert_eq!((scan(&mut prices, 4), scan(&mut prices, 4)), (3, 0));
         let mut prices = Prices::new(&costs, 2, 8, false).unwrap();
@@ -345,7 +355,8 @@ mod tests {
         assert_eq!(fixed, [13_160, 14_470]);
     }
 
-    /// CPUs load a bus while their tasks stream: not those of another bus, and not those that decide or wait to.
+    /// CPUs load a bus while their tasks stream: not those of another bus, and not those that
+    /// decide or wait to.
     #[test]
     fn a_cpu_that_waits_for_the_lock_loads_no_bus() {
         let costs = Costs { stream_after_ns: Ns(50), line_ns: Ns(1), ..Costs::p3_xeon_700() };
@@ -355,7 +366,10 @@ mod tests {
         assert_eq!((prices.streaming(0, 0), prices.streaming(7, 0)), (4, 4));
         // CPU 1 gets the lock at 100 and is done at 200.
         prices.caches[1].decided_at = 200;
-        assert_eq!((prices.streaming(0, 150), prices.streaming(5, 150), prices.streaming(0, 200)), (3, 4, 4));
+        assert_eq!(
+            (prices.streaming(0, 150), prices.streaming(5, 150), prices.streaming(0, 200)),
+            (3, 4, 4)
+        );
         // The searching CPU loads its bus even after a short run of its own.
         prices.note_run(0, 10);
         assert_eq!(prices.streaming(0, 200), 4);

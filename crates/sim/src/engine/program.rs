@@ -4,7 +4,9 @@ use super::slots::OfCpu;
 use super::state::{Cause, Extra, State, Task, Waits, Want};
 use super::{Engine, Step};
 use crate::metrics::Kind;
-use schedlab_model::{Amount, ChannelId, CpuId, EventKind, EventSink, Ns, Op, Policy, Start, TaskId};
+use schedlab_model::{
+    Amount, ChannelId, CpuId, EventKind, EventSink, Ns, Op, Policy, Start, TaskId,
+};
 use schedlab_scheduler::{Change, Runnable};
 
 /// What the program does after an operation.
@@ -27,7 +29,9 @@ pub(super) enum Flow {
 pub(super) fn length(extra: &mut Extra<'_>, amount: Amount) -> u64 {
     match amount {
         Amount::Fixed(ns) => ns.0,
-        Amount::Draw(index) => extra.stream.draw(&extra.program.draws[index as usize], index as usize),
+        Amount::Draw(index) => {
+            extra.stream.draw(&extra.program.draws[index as usize], index as usize)
+        }
     }
 }
 
@@ -48,8 +52,8 @@ impl Task<'_> {
         self.fresh = true;
     }
 
-    /// Returns when the activation is due that begins after waiting for `waits`; `u64::MAX`: when it is woken. Worked
-    /// out while the program is at hand.
+    /// Returns when the activation is due that begins after waiting for `waits`; `u64::MAX`: when
+    /// it is woken. Worked out while the program is at hand.
     #[inline]
     pub(super) fn next_release(&self, waits: Waits) -> u64 {
         match self.ops().get(self.pc as usize) {
@@ -68,7 +72,8 @@ impl Task<'_> {
 }
 
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
-    /// Lets the program of `t`, which runs on `cpu` and owes nothing, go on until it needs time or leaves.
+    /// Lets the program of `t`, which runs on `cpu` and owes nothing, go on until it needs time or
+    /// leaves.
     pub(super) fn advance(&mut self, cpu: usize, t: usize) -> Step {
         loop {
             self.count_step(Some(t))?;
@@ -156,7 +161,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             Op::SleepUntil(at) => Ok(self.sleep_until_time(t, at.0)),
             Op::Receive(channel) => self.receive(cpu, t, channel.index(), Want::Count(1)),
             Op::ReceiveAll(channel) => self.receive(cpu, t, channel.index(), Want::All),
-            Op::ReceiveCount { channel, count } => self.receive(cpu, t, channel.index(), Want::Count(count)),
+            Op::ReceiveCount { channel, count } => {
+                self.receive(cpu, t, channel.index(), Want::Count(count))
+            }
             Op::Select => self.select(cpu, t),
             Op::Send { channel, count } => self.send(cpu, t, channel.index(), count),
             Op::Done(channel) => {
@@ -254,8 +261,11 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             return false;
         }
         let task = &mut self.tasks[t];
-        let cost =
-            if self.extras[t].realtime { self.input.costs.rt_exit_ns } else { self.input.costs.fair_exit_ns };
+        let cost = if self.extras[t].realtime {
+            self.input.costs.rt_exit_ns
+        } else {
+            self.input.costs.fair_exit_ns
+        };
         if task.exit_paid || cost == Ns::ZERO {
             task.exit_paid = false;
             return false;
@@ -285,7 +295,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             if self.pay_exit(t) {
                 return Ok(Flow::Cpu);
             }
-            // The operation is done when the task wakes; `release_time` reads the job's number then.
+            // The operation is done when the task wakes; `release_time` reads the job's number
+            // then.
             self.sleep_until(t, due);
             return Ok(Flow::Block(Waits::Timer));
         }
@@ -305,7 +316,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         Ok(if self.extras[t].debt > 0 { Flow::Cpu } else { Flow::Next })
     }
 
-    /// Ends the activation: its response time is known. One in which nothing was done does not count.
+    /// Ends the activation: its response time is known. One in which nothing was done does not
+    /// count.
     #[inline(always)]
     fn end_activation(&mut self, t: usize) {
         let task = &mut self.tasks[t];

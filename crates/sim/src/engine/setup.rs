@@ -7,15 +7,17 @@ use super::preempt::Preempt;
 use super::prices::Prices;
 use super::slots::NEVER;
 use super::slots::Slots;
-use super::state::{Channel, Client, Cpu, Extra, Fifo, Mutex, Origin, Source, State, Task, Token, Waits};
+use super::state::{
+    Channel, Client, Cpu, Extra, Fifo, Mutex, Origin, Source, State, Task, Token, Waits,
+};
 use super::{
     Clock, Due, Engine, Features, Input, Output, Queues, Step, Ticks, Told, Traffic, layout::Layout,
 };
 use crate::metrics::{ConservationMeter, PendingValues};
 use crate::rng::{Entity, Stream};
 use crate::{
-    ChannelMetrics, CpuMetrics, Machine, Metrics, ObjectMetrics, RunOptions, SimError, SourceMetrics,
-    TaskMetrics,
+    ChannelMetrics, CpuMetrics, Machine, Metrics, ObjectMetrics, RunOptions, SimError,
+    SourceMetrics, TaskMetrics,
 };
 use schedlab_model::{
     CpuSet, EventSink, GroupId, LockId, Ns, Op, SourceKind, Start, TaskSpec, Workload, random,
@@ -41,23 +43,29 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
         let threads = handoffs.as_ref().map_or(0, |handoffs| handoffs.threads());
         let exchange = Exchanges::new(workload).map(Box::new);
         let inside = (threads, exchange.as_ref().map_or(0, |exchange| exchange.executors()));
-        let layout = Layout::new(cpus, workload.tasks.len(), (sources.len(), clients.len()), inside, &needs);
+        let layout =
+            Layout::new(cpus, workload.tasks.len(), (sources.len(), clients.len()), inside, &needs);
         let slots = Slots::new(cpus, workload.tasks.len(), layout.others());
         options.check(Ns(slots.latest()))?;
         let masks: Vec<CpuSet> = world.tasks.iter().map(|view| view.affinity).collect();
         let all = world.all_cpus();
         let task = |(spec, view): (&'a TaskSpec, _)| Task::new(&spec.program, view, &all);
         let tasks = workload.tasks.iter().zip(&world.tasks).map(task).collect();
-        let prices = Prices::new(&machine.costs, cpus, workload.tasks.len(), needs.one_lock).map(Box::new);
+        let prices =
+            Prices::new(&machine.costs, cpus, workload.tasks.len(), needs.one_lock).map(Box::new);
         let out = Out::new(options.seed);
         let out = if prices.is_some() { out.with_touches() } else { out };
         let steps_max = 1_000_000 + 1_000 * workload.tasks.len() as u64;
         Ok(Engine {
             clock: Clock { now: 0, end: options.duration.0, steps: 0, steps_max },
             input: Input { scheduler, workload, machine, options, costs: machine.costs },
-            ticks: Ticks { wanted: needs.ticks, asked: needs.ticks && !options.every_tick, handled: None },
-            // With every tick the views are kept for all, so that stress finds a scheduler that reads them all the
-            // same.
+            ticks: Ticks {
+                wanted: needs.ticks,
+                asked: needs.ticks && !options.every_tick,
+                handled: None,
+            },
+            // With every tick the views are kept for all, so that stress finds a scheduler that
+            // reads them all the same.
             told: Told { saved: needs.saved, views: !needs.own_marks || options.every_tick },
             due: due(slots, layout, usize::from(needs.global_timers)),
             queues: Queues::new(cpus),
@@ -187,7 +195,12 @@ pub(crate) fn world(machine: &Machine, workload: &Workload) -> Result<World, Sim
     })
 }
 
-fn view(index: usize, spec: &TaskSpec, workload: &Workload, cpus: usize) -> Result<TaskView, SimError> {
+fn view(
+    index: usize,
+    spec: &TaskSpec,
+    workload: &Workload,
+    cpus: usize,
+) -> Result<TaskView, SimError> {
     let mut affinity = spec.affinity.and(&CpuSet::first(cpus));
     let mut group: Option<GroupId> = Some(spec.group);
     while let Some(spec) = group.and_then(|group| workload.groups.get(group.index())) {
@@ -243,7 +256,11 @@ fn channels(workload: &Workload) -> Vec<Channel> {
     let mut channels: Vec<Channel> = workload
         .channels
         .iter()
-        .map(|spec| Channel { capacity: spec.capacity, len: u64::from(spec.initial), ..Channel::default() })
+        .map(|spec| Channel {
+            capacity: spec.capacity,
+            len: u64::from(spec.initial),
+            ..Channel::default()
+        })
         .collect();
     let ops = workload.tasks.iter().flat_map(|task| &task.program.ops);
     for op in ops {

@@ -1,10 +1,11 @@
-//! One next-event slot per entity under tournament trees: moving or cancelling an event is one store and a
-//! climb; nothing is queued, nothing is left behind, memory never grows.
+//! One next-event slot per entity under tournament trees: moving or cancelling an event is one
+//! store and a climb; nothing is queued, nothing is left behind, memory never grows.
 //!
-//! Three trees: the CPUs', which is small and changes at nearly every event, the tasks', and that of everything else
-//! (timers, sources), where a change is rare. The smallest of their roots comes next. (A calendar of stretches of
-//! time was tried instead: nothing is climbed, but no branch predictor foresees the place of an entry. Side by side
-//! it was 6 % faster under global EDF and 10 % slower under round robin; with 512 CPUs two runs did not agree.)
+//! Three trees: the CPUs', which is small and changes at nearly every event, the tasks', and that
+//! of everything else (timers, sources), where a change is rare. The smallest of their roots comes
+//! next. (A calendar of stretches of time was tried instead: nothing is climbed, but no branch
+//! predictor foresees the place of an entry. Side by side it was 6 % faster under global EDF and 10
+//! % slower under round robin; with 512 CPUs two runs did not agree.)
 
 use schedlab_scheduler::TournamentTree;
 
@@ -35,7 +36,8 @@ pub(crate) enum First {
     Other(usize),
 }
 
-/// Sequence numbers below this belong to tick slots (the CPU's number), which go before everything else.
+/// Sequence numbers below this belong to tick slots (the CPU's number), which go before everything
+/// else.
 const FIRST_SEQ: u64 = 1 << 16;
 
 /// The slots of one CPU: the key of each, and its place in the order of an instant. One cache line.
@@ -54,8 +56,9 @@ impl Line {
     }
 }
 
-/// All slots: `PER_CPU` of each CPU, then one of each task, then the others one by one, numbered in this order. A key
-/// is the time, and in `bits` bits below it the number of the slot; inside an instant the arming sequence decides.
+/// All slots: `PER_CPU` of each CPU, then one of each task, then the others one by one, numbered in
+/// this order. A key is the time, and in `bits` bits below it the number of the slot; inside an
+/// instant the arming sequence decides.
 #[derive(Debug)]
 pub(crate) struct Slots {
     lines: Vec<Line>,
@@ -206,8 +209,9 @@ impl Slots {
         self.more = true;
     }
 
-    /// Takes out a slot that fires in the present instant. The second says whether yet another one does. Which kind
-    /// of slot it is no branch predictor foresees: it is asked once, and each kind goes its own way from there.
+    /// Takes out a slot that fires in the present instant. The second says whether yet another one
+    /// does. Which kind of slot it is no branch predictor foresees: it is asked once, and each kind
+    /// goes its own way from there.
     #[inline(always)]
     pub(crate) fn begin(&mut self) -> Option<(First, bool)> {
         self.more = false;
@@ -234,7 +238,8 @@ impl Slots {
         Some((first, self.top() >> self.bits == self.now))
     }
 
-    /// Takes out every slot of the instant after the first, which `begin` took, and gives back all in order.
+    /// Takes out every slot of the instant after the first, which `begin` took, and gives back all
+    /// in order.
     #[inline(never)]
     pub(crate) fn collect(&mut self, first: First, into: &mut Vec<(u64, u32)>) {
         let mut next = Some((first, true));
@@ -265,8 +270,8 @@ impl Slots {
     }
 }
 
-/// Sorts by sequence number. Mostly few slots fire together, in an order that no branch can foresee: each is put
-/// where as many stand before it as are smaller.
+/// Sorts by sequence number. Mostly few slots fire together, in an order that no branch can
+/// foresee: each is put where as many stand before it as are smaller.
 fn in_order(batch: &mut [(u64, u32)]) {
     const FEW: usize = 16;
     if batch.len() > FEW {

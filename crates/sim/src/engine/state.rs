@@ -107,8 +107,9 @@ impl Since {
     }
 }
 
-/// The hot part of a task: two cache lines side by side, which a processor that reads lines in pairs brings at once,
-/// and a third that is needed when the program goes on. What is in the way here costs more than what is computed.
+/// The hot part of a task: two cache lines side by side, which a processor that reads lines in
+/// pairs brings at once, and a third that is needed when the program goes on. What is in the way
+/// here costs more than what is computed.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Task<'a> {
@@ -124,8 +125,8 @@ pub(crate) struct Task<'a> {
     pub(crate) exit_paid: bool,
     /// Why it was switched out last while runnable.
     pub(crate) preempted_by: Cause,
-    /// The CPU on which it is or was current last, or where it was placed first: events about it happen there unless
-    /// something else is said.
+    /// The CPU on which it is or was current last, or where it was placed first: events about it
+    /// happen there unless something else is said.
     pub(crate) cpu: u32,
     /// The CPU of its run queue, for the event stream.
     pub(crate) home: u32,
@@ -135,7 +136,8 @@ pub(crate) struct Task<'a> {
     pub(crate) pc: u32,
     /// Of the first 32 CPUs, those on which it may run; all bits: it may run everywhere.
     pub(crate) allowed: u32,
-    /// Where the program goes on behind its end, so that it need not be looked at; `u32::MAX`: it exits.
+    /// Where the program goes on behind its end, so that it need not be looked at; `u32::MAX`: it
+    /// exits.
     pub(crate) repeat_from: u32,
     /// CPU time that the present operation still needs.
     pub(crate) left: u64,
@@ -148,21 +150,24 @@ pub(crate) struct Task<'a> {
     pub(crate) counts: Counts,
     /// While it runs: how long it waited before, for the log when it stops.
     pub(crate) waited: Waited,
-    /// Release of the present activation; while blocked that of the next one, if it is known (else `u64::MAX`).
+    /// Release of the present activation; while blocked that of the next one, if it is known (else
+    /// `u64::MAX`).
     pub(crate) released: u64,
     /// Next job of `NextPeriod`.
     pub(crate) job: u64,
     /// What it waits for while blocked.
     pub(crate) waits: Waits,
     // Third line.
-    /// A copy of a program as short as that of most tasks of a loop: elsewhere it would be in two lines.
+    /// A copy of a program as short as that of most tasks of a loop: elsewhere it would be in two
+    /// lines.
     short: [Op; SHORT],
 }
 
 /// Operations of a short program.
 const SHORT: usize = 2;
 
-const _: () = assert!(offset_of!(Task<'_>, short) == 2 * 64, "what every event touches are two lines");
+const _: () =
+    assert!(offset_of!(Task<'_>, short) == 2 * 64, "what every event touches are two lines");
 const _: () = assert!(size_of::<[Op; SHORT]>() == 64, "a short program is one line");
 
 impl<'a> Task<'a> {
@@ -182,7 +187,8 @@ impl<'a> Task<'a> {
             home: view.last_cpu().0,
             last_ran_on: u32::MAX,
             pc: 0,
-            // One bit less for those that may run on the first 32 CPUs, but not on all: they are asked for.
+            // One bit less for those that may run on the first 32 CPUs, but not on all: they are
+            // asked for.
             allowed: if everywhere { u32::MAX } else { first & !(u32::from(first == u32::MAX)) },
             left: 0,
             bucket_from: 0,
@@ -226,7 +232,8 @@ pub(crate) struct Extra<'a> {
     pub(crate) program: &'a Program,
     /// Kernel work that goes before what the present operation still needs.
     pub(crate) debt: u64,
-    /// Program work since the metrics were brought up to date; where nothing costs time it is the time run.
+    /// Program work since the metrics were brought up to date; where nothing costs time it is the
+    /// time run.
     pub(crate) worked: u64,
     /// When its context is saved, if it was decided off already.
     pub(crate) saving_until: u64,

@@ -17,27 +17,38 @@ pub(super) struct Rest {
 }
 
 impl Machine {
-    /// Returns what is left at `to` of a debt that was `owed` at `from`: it is worked off before anything else, and
-    /// every tick edge after `from` and up to `to` adds the cost of a tick.
+    /// Returns what is left at `to` of a debt that was `owed` at `from`: it is worked off before
+    /// anything else, and every tick edge after `from` and up to `to` adds the cost of a tick.
     #[inline]
-    pub(super) fn rest_of_debt(&self, world: &World, cpu: usize, from: u64, to: u64, owed: u64) -> Rest {
+    pub(super) fn rest_of_debt(
+        &self,
+        world: &World,
+        cpu: usize,
+        from: u64,
+        to: u64,
+        owed: u64,
+    ) -> Rest {
         let cost = self.costs.tick_ns.0;
         let elapsed = to - from;
         let cpu = CpuId(cpu as u32);
-        let edges =
-            if cost == 0 { 0 } else { world.ticks_until(cpu, Ns(to)) - world.ticks_until(cpu, Ns(from)) };
+        let edges = if cost == 0 {
+            0
+        } else {
+            world.ticks_until(cpu, Ns(to)) - world.ticks_until(cpu, Ns(from))
+        };
         if edges == 0 {
             return Rest { added: 0, left: owed.saturating_sub(elapsed) };
         }
-        // Each tick costs less than a period, so apart from the debt as a whole only the last can be unfinished.
+        // Each tick costs less than a period, so apart from the debt as a whole only the last can
+        // be unfinished.
         let added = edges * cost;
         let last_edge = world.tick_edge(cpu, world.ticks_until(cpu, Ns(to))).0;
         let of_last = cost.saturating_sub(to - last_edge);
         Rest { added, left: (owed + added).saturating_sub(elapsed).max(of_last) }
     }
 
-    /// Returns when `need` of kernel and program work that starts at `from` is done, ticks included. A tick at the
-    /// very end comes first.
+    /// Returns when `need` of kernel and program work that starts at `from` is done, ticks
+    /// included. A tick at the very end comes first.
     #[inline]
     pub(super) fn done_at(&self, world: &World, cpu: usize, from: u64, need: u64) -> u64 {
         let cost = self.costs.tick_ns.0;
@@ -129,8 +140,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
     }
 
-    /// Several calls mostly come between two edges, and only the answer after the last of them counts: the next edge
-    /// is armed, and whether it matters is asked when it comes. `false`: few calls come here, ask at once.
+    /// Several calls mostly come between two edges, and only the answer after the last of them
+    /// counts: the next edge is armed, and whether it matters is asked when it comes. `false`: few
+    /// calls come here, ask at once.
     #[inline]
     fn ask_later(&mut self, cpu: usize) -> bool {
         let c = &mut self.cpus[cpu];
@@ -156,7 +168,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         self.cpus[cpu].next_edge = self.edge_in(CpuId(cpu as u32), 1);
     }
 
-    /// Asks about the edge of this instant, as of just before it; if it does not matter, the one that does is armed.
+    /// Asks about the edge of this instant, as of just before it; if it does not matter, the one
+    /// that does is armed.
     fn does_not_matter(&mut self, cpu: usize) -> bool {
         const FEW: u8 = 3;
         const A_WHILE: u8 = 16;
@@ -172,7 +185,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             return false;
         }
         let next = self.clock.now.saturating_add(self.world.tick_ns.0);
-        // Where many calls come it will mostly be asked about the next one, whatever the answer is now.
+        // Where many calls come it will mostly be asked about the next one, whatever the answer is
+        // now.
         let at = match due {
             _ if !few => next,
             u64::MAX => NEVER,
@@ -184,12 +198,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         true
     }
 
-    /// The tick of a lower CPU changed this one's queue in an instant in which this one has an edge too: with
-    /// every tick delivered, that edge would still come.
+    /// The tick of a lower CPU changed this one's queue in an instant in which this one has an edge
+    /// too: with every tick delivered, that edge would still come.
     fn tick_in_this_instant(&mut self, cpu: usize) {
         let entry = (cpu as u64, self.due.layout.tick(cpu) as u32);
-        let at =
-            self.due.batch_at + self.due.batch[self.due.batch_at..].partition_point(|other| *other < entry);
+        let at = self.due.batch_at
+            + self.due.batch[self.due.batch_at..].partition_point(|other| *other < entry);
         if self.due.batch.get(at) != Some(&entry) {
             self.due.batch.insert(at, entry);
         }
@@ -208,7 +222,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     pub(super) fn edge_in(&self, cpu: CpuId, due: u64) -> u64 {
         let edge = self.world.ticks_until(cpu, Ns(self.clock.now)).saturating_add(due);
         let offset = self.world.tick_ns.0.checked_mul(edge - 1);
-        offset.and_then(|ns| ns.checked_add(self.world.cpus[cpu.index()].tick_phase.0)).unwrap_or(NEVER)
+        offset
+            .and_then(|ns| ns.checked_add(self.world.cpus[cpu.index()].tick_phase.0))
+            .unwrap_or(NEVER)
     }
 }
 
@@ -234,7 +250,8 @@ mod tests {
     }
 
     proptest! {
-        /// Nanosecond by nanosecond: the debt is worked off first, an edge adds to it, then the program runs.
+        /// Nanosecond by nanosecond: the debt is worked off first, an edge adds to it, then the
+        /// program runs.
         #[test]
         fn closed_forms_agree_with_counting(
             cost in 0u64..999, from in 0u64..5_000, owed in 0u64..3_000, left in 0u64..4_000, cut in 0u64..9_000,

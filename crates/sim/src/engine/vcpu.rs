@@ -1,6 +1,7 @@
-//! The two ends of a vCPU. In the engine of a guest it is a CPU that does not always run: what would happen on it
-//! waits until it runs again ([`GuestCpus`]). In the engine of the hypervisor it is a task that waits for an event
-//! and then runs until its guest has nothing to do. `crate::nested` ties both together.
+//! The two ends of a vCPU. In the engine of a guest it is a CPU that does not always run: what
+//! would happen on it waits until it runs again ([`GuestCpus`]). In the engine of the hypervisor it
+//! is a task that waits for an event and then runs until its guest has nothing to do.
+//! `crate::nested` ties both together.
 
 use super::channels::Sender;
 use super::layout::Fires;
@@ -46,14 +47,16 @@ struct Vcpu {
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// Makes the CPUs vCPUs; none runs.
     pub(crate) fn become_guest(&mut self) {
-        self.features.guest = Some(Box::new(GuestCpus { vcpus: vec![Vcpu::default(); self.cpus.len()] }));
+        self.features.guest =
+            Some(Box::new(GuestCpus { vcpus: vec![Vcpu::default(); self.cpus.len()] }));
     }
 
     fn vcpu(&mut self, cpu: usize) -> Option<&mut Vcpu> {
         self.features.guest.as_mut().map(|guest| &mut guest.vcpus[cpu])
     }
 
-    /// Returns whether `cpu` is a vCPU that does not run. Asking means that there is something to do: it is wanted.
+    /// Returns whether `cpu` is a vCPU that does not run. Asking means that there is something to
+    /// do: it is wanted.
     pub(super) fn is_off(&mut self, cpu: usize) -> bool {
         match self.vcpu(cpu) {
             Some(vcpu) if !vcpu.on => {
@@ -74,7 +77,10 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             | Fires::Handoff(_)
             | Fires::Executor(_)
             | Fires::Arrival => return false,
-            Fires::Slice(cpu) | Fires::Resched(cpu) | Fires::Tick(cpu) | Fires::CpuTimer(cpu, _) => cpu,
+            Fires::Slice(cpu)
+            | Fires::Resched(cpu)
+            | Fires::Tick(cpu)
+            | Fires::CpuTimer(cpu, _) => cpu,
             Fires::Task(t) if self.tasks[t].state != State::Absent => self.tasks[t].home as usize,
             Fires::Task(t) | Fires::TaskTimer(t) => self.tasks[t].cpu as usize,
             Fires::Global(n) => self.due.global_armed_on[usize::from(n)] as usize,
@@ -99,7 +105,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         off
     }
 
-    /// The vCPU runs from now on; first it owes `debt` of the hypervisor's work. What waited happens now.
+    /// The vCPU runs from now on; first it owes `debt` of the hypervisor's work. What waited
+    /// happens now.
     pub(crate) fn power_on(&mut self, cpu: usize, debt: u64) -> Step {
         self.count_stolen(cpu);
         self.account(cpu);
@@ -120,7 +127,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         for (seq, slot) in held {
             let what = self.due.layout.fires(slot as usize);
             // A tick that was armed anew for a later edge is not due any more.
-            let moved = matches!(what, Fires::Tick(_)) && self.due.slots.cpu_at(cpu, OfCpu::Tick).is_some();
+            let moved =
+                matches!(what, Fires::Tick(_)) && self.due.slots.cpu_at(cpu, OfCpu::Tick).is_some();
             if !moved && self.due.slots.is_current(seq, slot as usize) && !self.hold(seq, slot) {
                 self.fire(slot as usize)?;
             }
@@ -134,7 +142,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         Ok(())
     }
 
-    /// The vCPU does not run any more: the hypervisor took it away (`stolen`), or it has nothing to do.
+    /// The vCPU does not run any more: the hypervisor took it away (`stolen`), or it has nothing to
+    /// do.
     pub(crate) fn power_off(&mut self, cpu: usize, stolen: bool) -> Step {
         self.account(cpu);
         let rest = self.due.slots.cpu_at(cpu, OfCpu::Work).map(|at| at - self.clock.now);
@@ -176,13 +185,17 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// Returns whether something waits for a vCPU that does not run.
     pub(crate) fn is_wanted(&self, cpu: usize) -> bool {
-        self.features.guest.as_ref().is_some_and(|guest| !guest.vcpus[cpu].on && guest.vcpus[cpu].wanted)
+        self.features
+            .guest
+            .as_ref()
+            .is_some_and(|guest| !guest.vcpus[cpu].on && guest.vcpus[cpu].wanted)
     }
 
     /// Returns what a vCPU that executes still has to do before it can sleep; `None`: it is busy.
     pub(crate) fn idle_after(&self, cpu: usize) -> Option<u64> {
         let c = &self.cpus[cpu];
-        let settled = c.current.is_none() && c.switching.is_none() && !c.queued && c.resched_at == NEVER;
+        let settled =
+            c.current.is_none() && c.switching.is_none() && !c.queued && c.resched_at == NEVER;
         let passed = self.clock.now - c.accounted;
         settled.then(|| c.debt.saturating_sub(passed))
     }
@@ -232,19 +245,21 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     }
 
     pub(super) fn bring(&mut self, channel: usize, count: u32, sender: Sender) -> Step {
-        let token = Token { origin: Origin::Inside, sent: self.clock.now, entered: self.clock.now, count };
+        let token =
+            Token { origin: Origin::Inside, sent: self.clock.now, entered: self.clock.now, count };
         self.put(channel, token, sender).map(drop)
     }
 }
 
 /// The hypervisor's end.
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
-    /// Returns the pCPU on which the vCPU `task` executes, and what the hypervisor does there first; `None`: it does
-    /// not.
+    /// Returns the pCPU on which the vCPU `task` executes, and what the hypervisor does there
+    /// first; `None`: it does not.
     pub(crate) fn executes(&self, task: TaskId) -> Option<(usize, u64)> {
         let record = &self.tasks[task.index()];
         let c = &self.cpus[record.cpu as usize];
-        let here = record.state == State::Running && c.occupant == Some(task) && c.switching.is_none();
+        let here =
+            record.state == State::Running && c.occupant == Some(task) && c.switching.is_none();
         let runs = here && !c.stopped && record.left >= FOR_EVER / 2;
         runs.then(|| (record.cpu as usize, self.extras[task.index()].debt + c.debt))
     }
@@ -258,7 +273,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     }
 
     /// Puts tokens into a channel, on behalf of the vCPU that executes on `from` or of the outside.
-    pub(crate) fn send_in(&mut self, channel: usize, count: u32, from: Option<(usize, TaskId)>) -> Step {
+    pub(crate) fn send_in(
+        &mut self,
+        channel: usize,
+        count: u32,
+        from: Option<(usize, TaskId)>,
+    ) -> Step {
         let sender = match from {
             Some((cpu, task)) => Sender::Task { t: task.index(), cpu },
             None => Sender::Outside,

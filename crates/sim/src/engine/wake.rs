@@ -37,7 +37,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
     }
 
-    /// Wakes the task by an interrupt, on the CPU to whose run queue it belongs: where it ran last, or was moved to.
+    /// Wakes the task by an interrupt, on the CPU to whose run queue it belongs: where it ran last,
+    /// or was moved to.
     pub(super) fn wake_from_outside(&mut self, t: usize, waker: Waker) -> Step {
         let cpu = self.tasks[t].home as usize;
         if !FREE && self.features.preempt.is_some() && self.is_masked(cpu, t, waker, false)? {
@@ -57,7 +58,10 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// Wakes the task by the interrupt of a device that `cpu` serves.
     pub(super) fn interrupt(&mut self, cpu: usize, t: usize) -> Step {
-        if !FREE && self.features.preempt.is_some() && self.is_masked(cpu, t, Waker::SoftIrq, true)? {
+        if !FREE
+            && self.features.preempt.is_some()
+            && self.is_masked(cpu, t, Waker::SoftIrq, true)?
+        {
             return Ok(());
         }
         if !FREE {
@@ -74,8 +78,11 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     pub(super) fn create(&mut self, t: usize, parent: Option<TaskId>, cpu: usize) -> Step {
         let task = TaskId::from(t);
         let allowed = self.world.tasks[t].affinity;
-        let place =
-            if allowed.contains(CpuId(cpu as u32)) { Some(CpuId(cpu as u32)) } else { allowed.lowest() };
+        let place = if allowed.contains(CpuId(cpu as u32)) {
+            Some(CpuId(cpu as u32))
+        } else {
+            allowed.lowest()
+        };
         let Some(place) = place else { return self.internal(format!("{task} may run nowhere")) };
         self.world.tasks[t].alive = true;
         self.world.tasks[t].set_last_cpu(place);
@@ -128,7 +135,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 self.extras[t].deferred = Some((cpu as u32, waker, sync));
                 Ok(())
             }
-            state => self.internal(format!("{task} `{}` is woken while {state:?}", self.name(task))),
+            state => {
+                self.internal(format!("{task} `{}` is woken while {state:?}", self.name(task)))
+            }
         }
     }
 

@@ -1,5 +1,5 @@
-//! Measures, incrementally, how long CPUs idle while tasks wait that may run there: tasks with the same mask are one
-//! class.
+//! Measures, incrementally, how long CPUs idle while tasks wait that may run there: tasks with the
+//! same mask are one class.
 
 use super::WorkConservation;
 use schedlab_model::{CpuSet, Ns};
@@ -40,7 +40,12 @@ impl ConservationMeter {
         let mut class_of = Vec::with_capacity(masks.len());
         for mask in masks {
             let class = classes.iter().position(|c| c.mask == *mask).unwrap_or_else(|| {
-                classes.push(Class { mask: *mask, waiting: 0, idle: mask.count() as u32, throttled: 0 });
+                classes.push(Class {
+                    mask: *mask,
+                    waiting: 0,
+                    idle: mask.count() as u32,
+                    throttled: 0,
+                });
                 classes.len() - 1
             });
             class_of.push(class as u32);
@@ -163,19 +168,23 @@ impl ConservationMeter {
         }
     }
 
-    /// Returns the idle CPUs that throttled tasks would use: each task one on which it may run. The classes with the fewest CPUs
-    /// choose first, which is the most that can be used where masks do not overlap in part.
+    /// Returns the idle CPUs that throttled tasks would use: each task one on which it may run. The
+    /// classes with the fewest CPUs choose first, which is the most that can be used where masks do
+    /// not overlap in part.
     fn idle_for_throttled(&self) -> u64 {
         if self.uniform {
             return u64::from(self.idle_cpus.min(self.throttled));
         }
-        let mut classes: Vec<&Class> = self.classes.iter().filter(|class| class.throttled > 0).collect();
+        let mut classes: Vec<&Class> =
+            self.classes.iter().filter(|class| class.throttled > 0).collect();
         classes.sort_by_key(|class| class.mask.count());
         let mut free: Vec<bool> = self.idle.clone();
         let mut used = 0;
         for class in classes {
-            let allowed = class.mask.iter().map(|cpu| cpu.index()).filter(|cpu| *cpu < self.idle.len());
-            let taken: Vec<usize> = allowed.filter(|cpu| free[*cpu]).take(class.throttled as usize).collect();
+            let allowed =
+                class.mask.iter().map(|cpu| cpu.index()).filter(|cpu| *cpu < self.idle.len());
+            let taken: Vec<usize> =
+                allowed.filter(|cpu| free[*cpu]).take(class.throttled as usize).collect();
             used += taken.len() as u64;
             taken.into_iter().for_each(|cpu| free[cpu] = false);
         }

@@ -3,13 +3,14 @@
 use schedlab_model::Ns;
 use std::collections::BTreeMap;
 
-/// Count, exact sum, extremes and quantiles of times, in bounded memory: a high-dynamic-range histogram. Below
-/// 128 ns every nanosecond has a bucket; above, every octave has 128 (a bucket is at most 0.8 % wide) up to about
-/// 4.9 hours; longer times count as that. Memory is there for the octaves between the smallest and the largest
-/// value, 256 bytes each.
+/// Count, exact sum, extremes and quantiles of times, in bounded memory: a high-dynamic-range
+/// histogram. Below 128 ns every nanosecond has a bucket; above, every octave has 128 (a bucket is
+/// at most 0.8 % wide) up to about 4.9 hours; longer times count as that. Memory is there for the
+/// octaves between the smallest and the largest value, 256 bytes each.
 ///
-/// Our own and not the `hdrhistogram` crate, because recording is the hottest thing that the simulator does: a
-/// run keeps hundreds of these, and how many cache lines they fill decides its speed.
+/// Our own and not the `hdrhistogram` crate, because recording is the hottest thing that the
+/// simulator does: a run keeps hundreds of these, and how many cache lines they fill decides its
+/// speed.
 #[derive(Clone, Debug)]
 pub struct Distribution {
     count: u64,
@@ -108,9 +109,11 @@ impl Distribution {
 
     /// Returns every bucket that is not empty, ascending, with its number of values.
     fn filled(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
-        let counts = self.counts.iter().enumerate().map(|(i, count)| (self.first + i, u64::from(*count)));
+        let counts =
+            self.counts.iter().enumerate().map(|(i, count)| (self.first + i, u64::from(*count)));
         let full = |(i, count)| {
-            let carries = if self.carries.is_empty() { 0 } else { *self.carries.get(&i).unwrap_or(&0) };
+            let carries =
+                if self.carries.is_empty() { 0 } else { *self.carries.get(&i).unwrap_or(&0) };
             (i, count + carries * CARRY)
         };
         counts.map(full).filter(|(_, count)| *count > 0)
@@ -136,8 +139,8 @@ impl Distribution {
     pub fn max(&self) -> Ns {
         Ns(self.max)
     }
-    /// Returns the smallest value of which at least the part `q` (0 … 1) of all values is not larger (nearest rank),
-    /// up to the width of a bucket; 0 without values.
+    /// Returns the smallest value of which at least the part `q` (0 … 1) of all values is not
+    /// larger (nearest rank), up to the width of a bucket; 0 without values.
     pub fn quantile(&self, q: f64) -> Ns {
         let rank = ((q.clamp(0.0, 1.0) * self.count as f64).ceil() as u64).max(1);
         if rank >= self.count {
@@ -152,17 +155,19 @@ impl Distribution {
         }
         self.max()
     }
-    /// Returns the part of the values that is at most `value`, 0 … 1, up to the width of a bucket; 1 without values.
+    /// Returns the part of the values that is at most `value`, 0 … 1, up to the width of a bucket;
+    /// 1 without values.
     pub fn part_below(&self, value: Ns) -> f64 {
         if self.count == 0 {
             return 1.0;
         }
         let last = bucket(value.0.min(HIGHEST));
-        let below: u64 = self.filled().take_while(|(i, _)| *i <= last).map(|(_, count)| count).sum();
+        let below: u64 =
+            self.filled().take_while(|(i, _)| *i <= last).map(|(_, count)| count).sum();
         below as f64 / self.count as f64
     }
-    /// Returns every bucket that is not empty: its largest value and how many values it holds, ascending. The last is the largest
-    /// value of all, exactly.
+    /// Returns every bucket that is not empty: its largest value and how many values it holds,
+    /// ascending. The last is the largest value of all, exactly.
     pub fn buckets(&self) -> impl Iterator<Item = (Ns, u64)> + '_ {
         self.filled().map(|(i, count)| (Ns(top_of(i)).min(self.max()), count))
     }
@@ -214,9 +219,14 @@ mod tests {
 
     #[test]
     fn every_value_lies_in_its_bucket() {
-        for value in (0..3_000).chain([4_095, 4_096, 1 << 20, (1 << 20) + 8_191, HIGHEST - 1, HIGHEST]) {
+        for value in
+            (0..3_000).chain([4_095, 4_096, 1 << 20, (1 << 20) + 8_191, HIGHEST - 1, HIGHEST])
+        {
             let i = bucket(value);
-            assert!(value <= top_of(i) && (i == 0 || value > top_of(i - 1)), "{value} in bucket {i}");
+            assert!(
+                value <= top_of(i) && (i == 0 || value > top_of(i - 1)),
+                "{value} in bucket {i}"
+            );
             assert!(top_of(i) - value <= value / 128, "{value}");
         }
         assert_eq!(top_of(bucket(HIGHEST)), HIGHEST);
@@ -276,7 +286,10 @@ mod tests {
         assert_eq!(d.buckets().map(|(_, count)| count).collect::<Vec<_>>(), [1, 3 * CARRY + 7]);
         let mut twice = d.clone();
         twice.merge(&d);
-        assert_eq!(twice.buckets().map(|(_, count)| count).collect::<Vec<_>>(), [2, 6 * CARRY + 14]);
+        assert_eq!(
+            twice.buckets().map(|(_, count)| count).collect::<Vec<_>>(),
+            [2, 6 * CARRY + 14]
+        );
         assert_eq!(twice.quantile(2e-6), Ns(5));
     }
 

@@ -84,7 +84,8 @@ pub struct DecisionMetrics {
 pub struct TaskMetrics {
     /// Name of the task.
     pub name: String,
-    /// CPU time from switch record to switch record: program work and what the kernel does meanwhile.
+    /// CPU time from switch record to switch record: program work and what the kernel does
+    /// meanwhile.
     pub cpu_ns: Ns,
     /// The part of the CPU time in which its program advanced.
     pub work_ns: Ns,
@@ -112,8 +113,8 @@ pub struct TaskMetrics {
     pub wake_latency: Distribution,
     /// From a switch-out while runnable to the next switch-in.
     pub preempt_wait: Distribution,
-    /// Per activation: from the wakeup (for a periodic job its due time) to the moment of blocking, of
-    /// exiting, or of starting the next job.
+    /// Per activation: from the wakeup (for a periodic job its due time) to the moment of blocking,
+    /// of exiting, or of starting the next job.
     pub response: Distribution,
     /// From switch-in to switch-out.
     pub run_length: Distribution,
@@ -145,7 +146,8 @@ pub struct SourceMetrics {
     pub sent: u64,
     /// Replies sent back in the measured time.
     pub completed: u64,
-    /// The client's view: from the intended send time to the arrival of the reply, the wire both ways included.
+    /// The client's view: from the intended send time to the arrival of the reply, the wire both
+    /// ways included.
     pub response: Distribution,
 }
 
@@ -173,7 +175,8 @@ pub struct ObjectMetrics {
     pub amount: u64,
     /// Receives from it.
     pub receives: u64,
-    /// From the first message after an answer to the next answer, where the object has one in which it is answered.
+    /// From the first message after an answer to the next answer, where the object has one in which
+    /// it is answered.
     pub response: Distribution,
 }
 
@@ -188,8 +191,8 @@ pub struct WorkConservation {
     pub longest_ns: Ns,
     /// CPU time that was idle meanwhile, on CPUs where one of the waiting tasks may run.
     pub idle_ns: Ns,
-    /// CPU time that was idle while throttled tasks (a cap, a bandwidth limit) would have run: at each instant
-    /// one CPU for each throttled task that may run there.
+    /// CPU time that was idle while throttled tasks (a cap, a bandwidth limit) would have run: at
+    /// each instant one CPU for each throttled task that may run there.
     pub capped_idle_ns: Ns,
 }
 
@@ -228,14 +231,16 @@ impl Metrics {
     pub fn share(&self, task: TaskId) -> f64 {
         self.tasks[task.index()].cpu_ns.0 as f64 / (self.elapsed().0.max(1)) as f64
     }
-    /// Returns the Jain index over the CPU time of some tasks: `(sum x)^2 / (n * sum x^2)`; 1 when none ran.
+    /// Returns the Jain index over the CPU time of some tasks: `(sum x)^2 / (n * sum x^2)`; 1 when
+    /// none ran.
     pub fn jain(&self, tasks: &[TaskId]) -> f64 {
         let cpu = |t: &TaskId| self.tasks[t.index()].cpu_ns.0 as f64;
         let sum: f64 = tasks.iter().map(cpu).sum();
         let squares: f64 = tasks.iter().map(|t| cpu(t) * cpu(t)).sum();
         if squares == 0.0 { 1.0 } else { sum * sum / (tasks.len() as f64 * squares) }
     }
-    /// Returns the Jain index of every set of two or more tasks that have policy, nice value and group in common.
+    /// Returns the Jain index of every set of two or more tasks that have policy, nice value and
+    /// group in common.
     pub fn fairness(&self, workload: &schedlab_model::Workload) -> Vec<Fairness> {
         let mut sets: Vec<(Policy, Nice, GroupId, Vec<TaskId>)> = Vec::new();
         for (i, spec) in workload.tasks.iter().enumerate() {
@@ -273,7 +278,8 @@ impl Metrics {
     pub(crate) fn restart(&mut self, now: Ns) {
         self.from = now;
         for task in &mut self.tasks {
-            let mut fresh = TaskMetrics { name: std::mem::take(&mut task.name), ..TaskMetrics::default() };
+            let mut fresh =
+                TaskMetrics { name: std::mem::take(&mut task.name), ..TaskMetrics::default() };
             for (old, new) in [
                 (&mut task.wake_latency, &mut fresh.wake_latency),
                 (&mut task.preempt_wait, &mut fresh.preempt_wait),

@@ -14,15 +14,16 @@ pub(crate) enum Kind {
     RunLength,
 }
 
-/// Values of a task that wait at most: as many as let [`ALL`] suffice, but a power of two between these.
+/// Values of a task that wait at most: as many as let [`ALL`] suffice, but a power of two between
+/// these.
 const ROOM: RangeInclusive<usize> = 64..=256;
 /// Waiting values of all tasks, about: 16 MiB.
 const ALL: usize = 1 << 22;
 /// Below the kind, which is in the two upper bits.
 const BITS: u32 = 30;
 
-/// What is counted of a task between two times at which its values go into its metrics. There are few enough: every
-/// switch away from it gives a value.
+/// What is counted of a task between two times at which its values go into its metrics. There are
+/// few enough: every switch away from it gives a value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) preemptions: u32,
@@ -40,8 +41,8 @@ impl Counts {
     }
 }
 
-/// How long a task waited before it runs, as it is kept here. It is recorded when the run ends, together with its
-/// length: one touch of the task's values instead of two.
+/// How long a task waited before it runs, as it is kept here. It is recorded when the run ends,
+/// together with its length: one touch of the task's values instead of two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Waited(u32);
 
@@ -66,9 +67,10 @@ impl Waited {
     }
 }
 
-/// Collects the values of every task one behind the other and records many at once: the counters and buckets of a
-/// distribution have mostly left the caches until it is touched again, and the more values come at once, the more of
-/// them meet in one cache line. Of a task's waiting values one line is in use.
+/// Collects the values of every task one behind the other and records many at once: the counters
+/// and buckets of a distribution have mostly left the caches until it is touched again, and the
+/// more values come at once, the more of them meet in one cache line. Of a task's waiting values
+/// one line is in use.
 #[derive(Debug)]
 pub(crate) struct PendingValues {
     /// Where the next value of each task goes, close together (67 million tasks are possible).
@@ -146,7 +148,8 @@ impl PendingValues {
     /// Moves everything so far into the distributions.
     pub(crate) fn flush(&mut self, tasks: &mut [TaskMetrics]) {
         let room = self.room as u32;
-        for ((task, values), next) in tasks.iter_mut().zip(self.values.chunks(self.room)).zip(&mut self.next)
+        for ((task, values), next) in
+            tasks.iter_mut().zip(self.values.chunks(self.room)).zip(&mut self.next)
         {
             record_all(task, &values[..(*next % room) as usize]);
             *next -= *next % room;
@@ -188,7 +191,8 @@ mod tests {
 
     #[test]
     fn many_tasks_wait_in_less_room() {
-        let rooms = [0, 1, 16_384, 16_385, 65_536, 1_000_000].map(|tasks| PendingValues::new(tasks).room);
+        let rooms =
+            [0, 1, 16_384, 16_385, 65_536, 1_000_000].map(|tasks| PendingValues::new(tasks).room);
         assert_eq!(rooms, [256, 256, 256, 128, 64, 64]);
     }
 
@@ -218,7 +222,10 @@ mod tests {
         let [a, b] = &tasks[..] else { unreachable!() };
         assert_eq!(seen(&a.wake_latency), (300, 44_850, Ns(0), Ns(299)));
         assert_eq!(seen(&b.preempt_wait), (300, 344_850, Ns(1_000), Ns(1_299)));
-        assert_eq!(seen(&b.response), (300, 300 * ((1 << 30) - 1), Ns((1 << 30) - 1), Ns((1 << 30) - 1)));
+        assert_eq!(
+            seen(&b.response),
+            (300, 300 * ((1 << 30) - 1), Ns((1 << 30) - 1), Ns((1 << 30) - 1))
+        );
         assert_eq!(seen(&b.run_length), (300, 300 * u128::from(long), Ns(long), Ns(long)));
         assert_eq!((b.wake_latency.count(), a.response.count()), (0, 0));
     }

@@ -3,8 +3,8 @@
 use super::{Domain, program};
 use crate::SimError;
 use schedlab_model::{
-    ChannelId, ChannelSpec, CpuSet, Exchange, GroupId, GroupSpec, LockId, Ns, Op, Start, TaskId, TaskSpec,
-    Workload,
+    ChannelId, ChannelSpec, CpuSet, Exchange, GroupId, GroupSpec, LockId, Ns, Op, Start, TaskId,
+    TaskSpec, Workload,
 };
 
 /// The workloads, and where everything went.
@@ -33,15 +33,17 @@ pub(super) struct Vcpu {
 /// Channels between domains.
 #[derive(Default, Debug)]
 pub(super) struct Links {
-    /// By channel: the guest that receives, and the vCPU to which the event channel is bound; `None` = received
-    /// by a bare task.
+    /// By channel: the guest that receives, and the vCPU to which the event channel is bound;
+    /// `None` = received by a bare task.
     pub(super) receivers: Vec<Option<(usize, usize)>>,
-    /// Channels and the engines that send into them without receiving (`None` = hypervisor and outside).
+    /// Channels and the engines that send into them without receiving (`None` = hypervisor and
+    /// outside).
     pub(super) senders: Vec<(usize, Option<usize>)>,
 }
 
-/// Where each task of the workload is: in which domain (`None`: it is the hypervisor's own), and as which task of that
-/// engine. The vCPUs are the hypervisor's tasks behind its own ones, domain by domain.
+/// Where each task of the workload is: in which domain (`None`: it is the hypervisor's own), and as
+/// which task of that engine. The vCPUs are the hypervisor's tasks behind its own ones, domain by
+/// domain.
 pub fn places(workload: &Workload, domains: &[Domain<'_>]) -> Vec<(Option<usize>, TaskId)> {
     let mut counts = vec![0; domains.len() + 1];
     let place = |task: &TaskSpec| {
@@ -92,7 +94,8 @@ fn add_vcpus(host: &mut Workload, domains: &[Domain<'_>]) -> Vec<Vcpu> {
         for cpu in 0..domain.machine.topology.cpus() {
             let name = format!("{}:vcpu{cpu}", domain.name);
             let kicks = ChannelId::from(host.channels.len());
-            host.channels.push(ChannelSpec { name: format!("events of {name}"), ..ChannelSpec::default() });
+            host.channels
+                .push(ChannelSpec { name: format!("events of {name}"), ..ChannelSpec::default() });
             vcpus.push(Vcpu { domain: d, cpu, task: TaskId::from(host.tasks.len()), kicks });
             let mut task = TaskSpec::new(name, program(kicks));
             task.group = domain.group;
@@ -147,14 +150,20 @@ fn received(task: &TaskSpec) -> impl Iterator<Item = ChannelId> + '_ {
     from_ops.chain(task.program.branches.iter().map(|branch| branch.channel))
 }
 
-fn links(workload: &Workload, homes: &[Option<usize>], domains: &[Domain<'_>]) -> Result<Links, SimError> {
+fn links(
+    workload: &Workload,
+    homes: &[Option<usize>],
+    domains: &[Domain<'_>],
+) -> Result<Links, SimError> {
     let mut receivers: Vec<Option<Option<usize>>> = vec![None; workload.channels.len()];
     for (task, home) in workload.tasks.iter().zip(homes) {
         for channel in received(task) {
             let receiver = receivers[channel.index()].get_or_insert(*home);
             if receiver != home {
                 let name = &workload.channels[channel.index()].name;
-                let what = format!("tasks of two domains receive from channel `{name}`; give each its own");
+                let what = format!(
+                    "tasks of two domains receive from channel `{name}`; give each its own"
+                );
                 return Err(SimError::Machine(what));
             }
         }
@@ -175,8 +184,13 @@ fn links(workload: &Workload, homes: &[Option<usize>], domains: &[Domain<'_>]) -
             let hit = |op: &Op| matches!(op, Op::Send { channel: to, .. } if to.index() == channel);
             task.program.ops.iter().any(hit)
         };
-        let mut senders: Vec<Option<usize>> =
-            workload.tasks.iter().zip(homes).filter(|(task, _)| sends(task)).map(|(_, home)| *home).collect();
+        let mut senders: Vec<Option<usize>> = workload
+            .tasks
+            .iter()
+            .zip(homes)
+            .filter(|(task, _)| sends(task))
+            .map(|(_, home)| *home)
+            .collect();
         if workload.sources.iter().any(|source| source.into.index() == channel) {
             senders.push(None);
         }
@@ -201,7 +215,10 @@ fn check_shared(workload: &Workload, homes: &[Option<usize>]) -> Result<(), SimE
                 _ => None,
             };
             if let Some(what) = shared {
-                let text = format!("task `{}` {what} another domain: domains share only channels", task.name);
+                let text = format!(
+                    "task `{}` {what} another domain: domains share only channels",
+                    task.name
+                );
                 return Err(SimError::Machine(text));
             }
         }

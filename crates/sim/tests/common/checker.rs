@@ -48,7 +48,13 @@ impl Checker {
         }
     }
 
-    fn switch(&mut self, event: &SchedEvent, prev: Option<TaskId>, state: PrevState, next: Option<TaskId>) {
+    fn switch(
+        &mut self,
+        event: &SchedEvent,
+        prev: Option<TaskId>,
+        state: PrevState,
+        next: Option<TaskId>,
+    ) {
         let cpu = event.cpu.index();
         assert_eq!(self.current[cpu], prev, "{event:?}");
         assert_ne!(prev, next, "a switch to itself: {event:?}");
@@ -68,17 +74,23 @@ impl Checker {
             let t = task.index();
             assert_eq!(self.tasks[t], Is::Ready, "{event:?}");
             assert!(self.masks[t].contains(event.cpu), "off its mask: {event:?}");
-            // The budget of a deadline task counts from the decision for it, as the kernel's does: it may end while
-            // the switch to it is under way.
-            let in_time = |(since, cpu): (Ns, CpuId)| cpu == event.cpu && event.at <= since + self.under_way;
-            assert!(self.throttled[t].is_none_or(in_time), "throttled at {:?}: {event:?}", self.throttled[t]);
+            // The budget of a deadline task counts from the decision for it, as the kernel's does:
+            // it may end while the switch to it is under way.
+            let in_time =
+                |(since, cpu): (Ns, CpuId)| cpu == event.cpu && event.at <= since + self.under_way;
+            assert!(
+                self.throttled[t].is_none_or(in_time),
+                "throttled at {:?}: {event:?}",
+                self.throttled[t]
+            );
             self.tasks[t] = Is::On(event.cpu);
         }
         self.since[cpu] = event.at;
         self.current[cpu] = next;
     }
 
-    /// Switches of this machine take time: no cost is larger than 30 us, and no switch has more than six of them.
+    /// Switches of this machine take time: no cost is larger than 30 us, and no switch has more
+    /// than six of them.
     pub(crate) fn with_costs(self, costs: &schedlab_sim::Costs) -> Checker {
         let free = *costs == schedlab_sim::Costs::default();
         Checker { under_way: if free { Ns::ZERO } else { Ns::from_us(180) }, ..self }
@@ -100,7 +112,9 @@ impl EventSink for Checker {
         self.at = event.at;
         self.events.push(*event);
         match event.kind {
-            EventKind::Switch { prev, prev_state, next } => self.switch(event, prev, prev_state, next),
+            EventKind::Switch { prev, prev_state, next } => {
+                self.switch(event, prev, prev_state, next)
+            }
             EventKind::New { task, .. } => {
                 assert_eq!(self.tasks[task.index()], Is::Absent, "{event:?}");
                 self.tasks[task.index()] = Is::Ready;
@@ -115,7 +129,9 @@ impl EventSink for Checker {
                 assert!(matches!(self.tasks[task.index()], Is::On(_)), "{event:?}");
                 self.exiting[task.index()] = true;
             }
-            EventKind::Throttle { task } => self.throttled[task.index()] = Some((event.at, event.cpu)),
+            EventKind::Throttle { task } => {
+                self.throttled[task.index()] = Some((event.at, event.cpu))
+            }
             EventKind::Unthrottle { task } => self.throttled[task.index()] = None,
             _ => {}
         }

@@ -4,13 +4,16 @@
 pub(crate) mod checker;
 pub(crate) mod random;
 
-use schedlab_model::{Amount, CpuId, CpuSet, Draw, Ns, Op, Policy, Program, Start, TaskSpec, Workload};
+use schedlab_model::{
+    Amount, CpuId, CpuSet, Draw, Ns, Op, Policy, Program, Start, TaskSpec, Workload,
+};
 use schedlab_scheduler::Scheduler;
 use schedlab_sim::{Machine, Outcome, RunOptions, run};
 
 /// A scheduler of the registry.
 pub(crate) fn scheduler(spec: &str, cpus: usize) -> Box<dyn Scheduler> {
-    schedlab_scheduler::registry::build(&spec.parse().expect("a valid spec"), cpus).expect("it exists")
+    schedlab_scheduler::registry::build(&spec.parse().expect("a valid spec"), cpus)
+        .expect("it exists")
 }
 
 /// Runs for `duration` on a flat, free machine.
@@ -28,7 +31,8 @@ pub(crate) fn periodic(name: &str, work: u64, period: u64, unit: Ns) -> TaskSpec
     task
 }
 
-/// Returns W1 or W64 (docs/sources/simulation-facts.md): the number of CPUs and the task set of a file of `tests/data`.
+/// Returns W1 or W64 (docs/sources/simulation-facts.md): the number of CPUs and the task set of a
+/// file of `tests/data`.
 pub(crate) fn periodic_set(json: &str) -> (usize, Workload) {
     let set: serde_json::Value = serde_json::from_str(json).expect("valid JSON");
     let tasks = set["tasks"].as_array().expect("tasks").iter();
@@ -43,8 +47,8 @@ pub(crate) fn periodic_set(json: &str) -> (usize, Workload) {
 pub(crate) const W1: &str = include_str!("../data/w1.json");
 pub(crate) const W64: &str = include_str!("../data/w64.json");
 
-/// Returns W2 (docs/sources/simulation-facts.md): 64 tasks pinned to 8 CPUs, bursts of 1 to 20 ms, sleeps of 1 to 40
-/// ms.
+/// Returns W2 (docs/sources/simulation-facts.md): 64 tasks pinned to 8 CPUs, bursts of 1 to 20 ms,
+/// sleeps of 1 to 40 ms.
 pub(crate) fn w2(cpus: u32, tasks: u32) -> Workload {
     let task = |t: u32| {
         let mut program = Program::default();

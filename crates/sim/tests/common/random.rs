@@ -3,8 +3,8 @@
 use super::fixed;
 use proptest::prelude::*;
 use schedlab_model::{
-    Amount, ChannelId, ChannelSpec, CpuId, CpuSet, Draw, LockId, Nice, Ns, Op, Policy, Program, SourceKind,
-    SourceSpec, Start, TaskId, TaskSpec, Topology, Workload,
+    Amount, ChannelId, ChannelSpec, CpuId, CpuSet, Draw, LockId, Nice, Ns, Op, Policy, Program,
+    SourceKind, SourceSpec, Start, TaskId, TaskSpec, Topology, Workload,
 };
 use schedlab_sim::{Costs, Delays, Machine, TickSkew};
 
@@ -82,16 +82,19 @@ fn task(cpus: usize) -> impl Strategy<Value = TaskSpec> {
         2 => Just(CpuSet::ALL),
         1 => (0..cpus).prop_map(|cpu| CpuSet::single(CpuId::from(cpu))),
     ];
-    (program(), policy(), -5i8..10, start, affinity).prop_map(|(program, policy, nice, start, affinity)| {
-        let mut task = TaskSpec::new("t", program);
-        (task.policy, task.start, task.affinity) = (policy, start, affinity);
-        task.nice = Nice::new(nice).expect("in range");
-        task
-    })
+    (program(), policy(), -5i8..10, start, affinity).prop_map(
+        |(program, policy, nice, start, affinity)| {
+            let mut task = TaskSpec::new("t", program);
+            (task.policy, task.start, task.affinity) = (policy, start, affinity);
+            task.nice = Nice::new(nice).expect("in range");
+            task
+        },
+    )
 }
 
 fn source() -> impl Strategy<Value = SourceSpec> {
-    let wire = prop_oneof![Just(Draw::Fixed(Ns(0))), Just(Draw::Exponential { mean: Ns::from_us(30) })];
+    let wire =
+        prop_oneof![Just(Draw::Fixed(Ns(0))), Just(Draw::Exponential { mean: Ns::from_us(30) })];
     let kind = prop_oneof![
         (200u64..3000).prop_map(|us| SourceKind::Open {
             interarrival: Draw::Exponential { mean: Ns::from_us(us) },
@@ -115,8 +118,10 @@ fn source() -> impl Strategy<Value = SourceSpec> {
 }
 
 fn costs() -> impl Strategy<Value = Costs> {
-    let random =
-        prop::collection::vec(prop_oneof![2 => Just(0u64), 1 => 1u64..30_000], Costs::knobs().count());
+    let random = prop::collection::vec(
+        prop_oneof![2 => Just(0u64), 1 => 1u64..30_000],
+        Costs::knobs().count(),
+    );
     let random = random.prop_map(|values| {
         let mut costs = Costs::default();
         for ((name, _), value) in Costs::knobs().zip(values) {
@@ -174,8 +179,9 @@ fn workload(machine: Machine, most: usize) -> impl Strategy<Value = (Machine, Wo
             let number = TaskId::from(tasks.len());
             tasks[0].program.ops.insert(0, Op::Spawn(number));
             tasks.push(child);
-            let channels =
-                capacities.into_iter().map(|capacity| ChannelSpec { capacity, ..ChannelSpec::default() });
+            let channels = capacities
+                .into_iter()
+                .map(|capacity| ChannelSpec { capacity, ..ChannelSpec::default() });
             let workload = Workload {
                 tasks,
                 sources,

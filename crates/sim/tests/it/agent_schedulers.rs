@@ -3,12 +3,19 @@
 use crate::common::{periodic, simulate};
 use proptest::prelude::*;
 use schedlab_model::{
-    Amount, CpuId, CpuSet, EventKind, Ns, Op, Policy, Program, SchedEvent, Start, TaskSpec, Workload,
+    Amount, CpuId, CpuSet, EventKind, Ns, Op, Policy, Program, SchedEvent, Start, TaskSpec,
+    Workload,
 };
 use schedlab_sim::{Machine, Metrics, RunOptions, run};
 
-const AGENTS: &[&str] =
-    &["fifo-per-cpu", "fifo-centralized", "fifo-centralized:slice_ns=3ms", "shinjuku", "filter", "layers"];
+const AGENTS: &[&str] = &[
+    "fifo-per-cpu",
+    "fifo-centralized",
+    "fifo-centralized:slice_ns=3ms",
+    "shinjuku",
+    "filter",
+    "layers",
+];
 
 /// Runs once for `length` from `at` on.
 fn once(name: &str, at: Ns, length: Ns) -> TaskSpec {
@@ -52,12 +59,16 @@ fn first_in_first_out_runs_each_to_its_end() {
     };
     for spec in ["fifo-centralized", "fifo-per-cpu"] {
         let got = switches(spec, tasks(), Ns::from_ms(20));
-        assert_eq!(got, [(0, Some(0)), (10_000, Some(1)), (12_000, Some(2)), (14_000, None)], "{spec}");
+        assert_eq!(
+            got,
+            [(0, Some(0)), (10_000, Some(1)), (12_000, Some(2)), (14_000, None)],
+            "{spec}"
+        );
     }
 }
 
-/// Found by `cargo xtask stress` (seed 12810): a task in the queue of another CPU than that of its creation was
-/// nowhere said to be there until it ran, which behind a hog is never.
+/// Found by `cargo xtask stress` (seed 12810): a task in the queue of another CPU than that of its
+/// creation was nowhere said to be there until it ran, which behind a hog is never.
 #[test]
 fn a_task_in_another_cpus_queue_is_seen_there() {
     for spec in ["fifo-per-cpu", "rr"] {
@@ -65,8 +76,14 @@ fn a_task_in_another_cpus_queue_is_seen_there() {
         let workload = Workload { tasks: tasks.into(), ..Workload::default() };
         let mut events: Vec<SchedEvent> = Vec::new();
         let options = RunOptions::for_time(Ns::from_ms(1));
-        run(&Machine::flat(2), &workload, &*crate::common::scheduler(spec, 2), &options, &mut events)
-            .unwrap();
+        run(
+            &Machine::flat(2),
+            &workload,
+            &*crate::common::scheduler(spec, 2),
+            &options,
+            &mut events,
+        )
+        .unwrap();
         let place = |event: &SchedEvent| match event.kind {
             EventKind::Migrate { task, to, .. } => Some((task.0, to.0)),
             _ => None,
@@ -84,8 +101,9 @@ fn a_slice_gives_turns() {
 
 #[test]
 fn a_short_request_waits_for_a_quantum_at_most() {
-    let tasks =
-        || vec![once("scan", Ns(0), Ns::from_ms(10)), once("get", Ns::from_us(1_030), Ns::from_us(4))];
+    let tasks = || {
+        vec![once("scan", Ns(0), Ns::from_ms(10)), once("get", Ns::from_us(1_030), Ns::from_us(4))]
+    };
     let got = switches("shinjuku:quantum=30us", tasks(), Ns::from_ms(20));
     assert_eq!(got, [(0, Some(0)), (1_050, Some(1)), (1_054, Some(0)), (10_004, None)]);
     assert_eq!(switches("fifo-centralized", tasks(), Ns::from_ms(20))[1], (10_000, Some(1)));
@@ -121,17 +139,20 @@ fn a_latency_task_takes_a_batch_tasks_cpu_at_once() {
 
 #[test]
 fn a_long_function_falls_through_the_filter() {
-    let tasks = vec![once("long", Ns(0), Ns::from_ms(100)), once("short", Ns::from_ms(12), Ns::from_ms(1))];
+    let tasks =
+        vec![once("long", Ns(0), Ns::from_ms(100)), once("short", Ns::from_ms(12), Ns::from_ms(1))];
     let got = switches("filter:slice_ns=10ms", tasks, Ns::from_ms(200));
-    // The long one is in the second level from 10 ms on: the short one takes its CPU the moment it comes.
+    // The long one is in the second level from 10 ms on: the short one takes its CPU the moment it
+    // comes.
     assert!(got.contains(&(12_000, Some(1))) && got.contains(&(13_000, Some(0))), "{got:?}");
 }
 
 #[test]
 fn the_filters_slice_follows_the_arrivals() {
-    // Arrivals 2 ms apart on one CPU, window of 4: the slice becomes 2 ms. The fifth to arrive runs 5 ms, and is
-    // overtaken after its first 2 ms by those that arrive while it runs.
-    let mut tasks: Vec<TaskSpec> = (0..5).map(|i| once("f", Ns::from_ms(2 * i), Ns::from_us(100))).collect();
+    // Arrivals 2 ms apart on one CPU, window of 4: the slice becomes 2 ms. The fifth to arrive runs
+    // 5 ms, and is overtaken after its first 2 ms by those that arrive while it runs.
+    let mut tasks: Vec<TaskSpec> =
+        (0..5).map(|i| once("f", Ns::from_ms(2 * i), Ns::from_us(100))).collect();
     tasks.push(once("long", Ns::from_ms(10), Ns::from_ms(5)));
     tasks.push(once("late", Ns::from_us(12_000), Ns::from_us(100)));
     let got = switches("filter:window=4", tasks, Ns::from_ms(40));
@@ -160,8 +181,8 @@ fn deadlines_are_refused_by_name() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(schedlab_testing::cases(40)))]
 
-    /// One queue for all: no CPU idles while a task that may run there waits; and no batch task runs while a
-    /// request waits that may run there.
+    /// One queue for all: no CPU idles while a task that may run there waits; and no batch task
+    /// runs while a request waits that may run there.
     #[test]
     fn centralised_schedulers_conserve_work(seed in 1_u64..1_000, cpus in 1_usize..5, count in 1_u64..12) {
         let task = |i: u64| {

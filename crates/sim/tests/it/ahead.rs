@@ -8,7 +8,8 @@ use schedlab_sim::{Machine, RunOptions, run};
 use std::cell::Cell;
 
 /// Those that can tell; of them an answer is asked for whenever a task waits.
-const TELL: [&str; 7] = ["fifo-centralized", "fifo-per-cpu", "shinjuku", "layers", "rr", "edf", "search"];
+const TELL: [&str; 7] =
+    ["fifo-centralized", "fifo-per-cpu", "shinjuku", "layers", "rr", "edf", "search"];
 
 /// Asks before each decision after a task that blocked or ended.
 struct Asks<'a> {

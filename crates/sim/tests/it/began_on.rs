@@ -1,8 +1,10 @@
-//! Where tasks of a run that begins in the middle of a machine's life are, and what balancing and placement count there.
+//! Where tasks of a run that begins in the middle of a machine's life are, and what balancing and
+//! placement count there.
 
 use crate::common::scheduler;
 use schedlab_model::{
-    Amount, CpuId, CpuSet, EventKind, Nice, Ns, Op, Program, SchedEvent, Start, TaskId, TaskSpec, Workload,
+    Amount, CpuId, CpuSet, EventKind, Nice, Ns, Op, Program, SchedEvent, Start, TaskId, TaskSpec,
+    Workload,
 };
 use schedlab_sim::{Machine, RunOptions, run};
 
@@ -17,7 +19,9 @@ fn events(spec: &str, cpus: usize, tasks: Vec<TaskSpec>, time: Ns) -> Vec<SchedE
 /// When and where tasks that `counts` take a CPU.
 fn starts(events: &[SchedEvent], counts: impl Fn(u32) -> bool) -> Vec<(Ns, CpuId)> {
     let start = |event: &SchedEvent| match event.kind {
-        EventKind::Switch { next: Some(TaskId(task)), .. } if counts(task) => Some((event.at, event.cpu)),
+        EventKind::Switch { next: Some(TaskId(task)), .. } if counts(task) => {
+            Some((event.at, event.cpu))
+        }
         _ => None,
     };
     events.iter().filter_map(start).collect()
@@ -46,25 +50,31 @@ fn a_task_begins_where_it_is_known_to_have_been() {
     }
     // Where it may not run, its scheduler places it.
     let elsewhere = pinned(1, hog(0));
-    assert_eq!(starts(&events("linux-6.1", 2, vec![elsewhere], Ns::from_ms(1)), |_| true)[0].1, CpuId(1));
+    assert_eq!(
+        starts(&events("linux-6.1", 2, vec![elsewhere], Ns::from_ms(1)), |_| true)[0].1,
+        CpuId(1)
+    );
 }
 
-/// `detach_tasks` puts a task that may not go before the others, so that the next attempt sees another one first.
+/// `detach_tasks` puts a task that may not go before the others, so that the next attempt sees
+/// another one first.
 #[test]
 fn a_pinned_task_is_looked_at_once() {
-    // One task is looked at per attempt. The pinned one of nice 19 ran early, and is due again after half a second. The other CPU
-    // has more load for 300 ms, then nothing.
+    // One task is looked at per attempt. The pinned one of nice 19 ran early, and is due again
+    // after half a second. The other CPU has more load for 300 ms, then nothing.
     let light = TaskSpec { nice: Nice::new(19).unwrap(), ..pinned(0, hog(0)) };
     let leaves = TaskSpec::new("leaves", Program::once([Op::Run(fixed(300_000)), Op::Exit]));
-    let leaves = TaskSpec { nice: Nice::new(-10).unwrap(), began_on: Some(CpuId(1)), ..pinned(1, leaves) };
-    let events = events("linux-6.1:nr_migrate=1", 2, vec![light, hog(0), hog(0), leaves], Ns::from_ms(400));
+    let leaves =
+        TaskSpec { nice: Nice::new(-10).unwrap(), began_on: Some(CpuId(1)), ..pinned(1, leaves) };
+    let events =
+        events("linux-6.1:nr_migrate=1", 2, vec![light, hog(0), hog(0), leaves], Ns::from_ms(400));
     let there = starts(&events, |task| task == 1 || task == 2);
     let first = there.iter().find(|(_, cpu)| *cpu == CpuId(1)).map(|(at, _)| *at);
     assert!(first.is_some_and(|at| at >= Ns::from_ms(300) && at < Ns::from_ms(316)), "{first:?}");
 }
 
-/// CPU 1: a hog and, every 9 ms, a server that works for 20 us and blocks; CPU 0: a hog. 150 us after the server a task is
-/// created on CPU 1: how many of a hundred are placed on CPU 0.
+/// CPU 1: a hog and, every 9 ms, a server that works for 20 us and blocks; CPU 0: a hog. 150 us
+/// after the server a task is created on CPU 1: how many of a hundred are placed on CPU 0.
 fn moved_on(spec: &str, server: bool) -> usize {
     let mut tasks = vec![pinned(0, hog(0)), pinned(1, hog(1))];
     for i in 0..100 {

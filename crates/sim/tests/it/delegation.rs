@@ -1,17 +1,18 @@
-//! Delegation: what steps cost, what transactions that fail lead to, and what happens when agents die.
+//! Delegation: what steps cost, what transactions that fail lead to, and what happens when agents
+//! die.
 
 use crate::common::checker::Checker;
 use crate::common::random::case as random_case;
 use crate::common::{periodic, scheduler};
 use proptest::prelude::*;
 use schedlab_model::{
-    Amount, ChannelId, ChannelSpec, CpuId, CpuSet, EventSink, Nice, Ns, Op, Policy, Program, SchedEvent,
-    Section, Start, TaskSpec, Workload,
+    Amount, ChannelId, ChannelSpec, CpuId, CpuSet, EventSink, Nice, Ns, Op, Policy, Program,
+    SchedEvent, Section, Start, TaskSpec, Workload,
 };
 use schedlab_scheduler::registry;
 use schedlab_sim::{
-    Costs, Delegation, DelegationCosts, DelegationMetrics, Failed, Failure, Machine, Metrics, Mode, Outcome,
-    PreemptModel, RunOptions, SimError, run_delegated,
+    Costs, Delegation, DelegationCosts, DelegationMetrics, Failed, Failure, Machine, Metrics, Mode,
+    Outcome, PreemptModel, RunOptions, SimError, run_delegated,
 };
 
 const GLOBAL: Mode = Mode::Global(CpuId(0));
@@ -41,7 +42,8 @@ impl Case<'_> {
         sink: &mut S,
     ) -> Result<Outcome, SimError> {
         let cpus = machine.topology.cpus();
-        let (inner, own) = (scheduler(self.spec, self.mode.cpus(cpus)), scheduler("linux-6.1", cpus));
+        let (inner, own) =
+            (scheduler(self.spec, self.mode.cpus(cpus)), scheduler("linux-6.1", cpus));
         let delegation = Delegation {
             mode: self.mode,
             costs: self.costs,
@@ -57,7 +59,9 @@ impl Case<'_> {
     fn run(&self, cpus: usize, tasks: Vec<TaskSpec>, duration: Ns) -> Metrics {
         let workload = Workload { tasks, ..Workload::default() };
         let options = RunOptions::for_time(duration);
-        self.try_run(&Machine::flat(cpus), &workload, &options, &mut ()).expect("a clean run").metrics
+        self.try_run(&Machine::flat(cpus), &workload, &options, &mut ())
+            .expect("a clean run")
+            .metrics
     }
 }
 
@@ -121,8 +125,14 @@ fn tasks_outside_of_the_enclave_take_the_cpu_and_transactions_fail() {
         case.outside = vec![true];
         let metrics = case.run(2, tasks, Ns::from_ms(100));
         // The daemon never waits for the enclave; a switch of the kernel's own is all.
-        assert!(metrics.tasks[0].wake_latency.max() <= Ns(2_000), "{}", metrics.tasks[0].wake_latency.max());
-        assert!(metrics.tasks[1].cpu_ns > Ns::from_ms(30) && metrics.tasks[2].cpu_ns > Ns::from_ms(30));
+        assert!(
+            metrics.tasks[0].wake_latency.max() <= Ns(2_000),
+            "{}",
+            metrics.tasks[0].wake_latency.max()
+        );
+        assert!(
+            metrics.tasks[1].cpu_ns > Ns::from_ms(30) && metrics.tasks[2].cpu_ns > Ns::from_ms(30)
+        );
         assert!(
             agents(&metrics).failed[Failed::Busy as usize] > 0,
             "{mode:?}: {:?}",
@@ -133,8 +143,8 @@ fn tasks_outside_of_the_enclave_take_the_cpu_and_transactions_fail() {
 
 #[test]
 fn a_task_that_is_still_on_its_way_off_a_cpu_cannot_be_committed_to_another() {
-    // Three tasks take turns on two CPUs. The task that is picked for a CPU was preempted on the other one a moment
-    // ago: its message is unread, or it still runs.
+    // Three tasks take turns on two CPUs. The task that is picked for a CPU was preempted on the
+    // other one a moment ago: its message is unread, or it still runs.
     let mut tasks: Vec<TaskSpec> =
         (0..3).map(|i| periodic(&format!("t{i}"), 25, 40, Ns::from_us(1))).collect();
     tasks.iter_mut().for_each(|task| task.policy = Policy::Other);
@@ -142,7 +152,8 @@ fn a_task_that_is_still_on_its_way_off_a_cpu_cannot_be_committed_to_another() {
     let failed = agents(&metrics).failed;
     assert!(failed[Failed::Stale as usize] + failed[Failed::OnCpu as usize] > 100, "{failed:?}");
     assert_eq!(failed.iter().sum::<u64>(), agents(&metrics).failed_in_all());
-    // What failed was decided again: every job is done. (75 us of work in 80, less what agents need.)
+    // What failed was decided again: every job is done. (75 us of work in 80, less what agents
+    // need.)
     for task in &metrics.tasks {
         assert!(task.response.count() > 1_500, "{}: {} jobs", task.name, task.response.count());
     }
@@ -173,7 +184,10 @@ fn the_watchdog_ends_agents_that_hang() {
     case.timeout = Some(Ns::from_ms(50));
     let metrics = case.run(2, vec![sleeper("s")], Ns::from_ms(400));
     let fell = agents(&metrics).fell_back_at.expect("the watchdog bites");
-    assert!((Ns::from_ms(150)..Ns::from_ms(160)).contains(&fell), "{fell}: after the limit, at a tick");
+    assert!(
+        (Ns::from_ms(150)..Ns::from_ms(160)).contains(&fell),
+        "{fell}: after the limit, at a tick"
+    );
     assert!(metrics.tasks[0].cpu_ns > Ns::from_ms(30));
     // A task that waits for the third CPU under a scheduler that never gives it one is freed too.
     case.failure = None;
@@ -181,25 +195,34 @@ fn the_watchdog_ends_agents_that_hang() {
     assert!(agents(&metrics).fell_back_at.is_some() && metrics.tasks[1].cpu_ns > Ns::from_ms(100));
 }
 
-/// Found by `cargo xtask stress` (seed 41): agents that cost nothing tried to have a task, for ever in one instant,
-/// that was in the kernel on a CPU which it could not leave yet.
+/// Found by `cargo xtask stress` (seed 41): agents that cost nothing tried to have a task, for ever
+/// in one instant, that was in the kernel on a CPU which it could not leave yet.
 #[test]
 fn agents_that_cost_nothing_wait_for_a_task_in_the_kernel() {
     let held = Op::Kernel { section: Section::PreemptOff, length: Amount::Fixed(Ns::from_ms(3)) };
-    let task =
-        |i| TaskSpec::new(format!("t{i}"), Program::forever([held, Op::Run(Amount::Fixed(Ns::from_us(10)))]));
+    let task = |i| {
+        TaskSpec::new(
+            format!("t{i}"),
+            Program::forever([held, Op::Run(Amount::Fixed(Ns::from_us(10)))]),
+        )
+    };
     let mut machine = Machine::flat(3);
     machine.preemption.model = PreemptModel::Voluntary;
     let mut case = case("fifo-centralized:slice_ns=1ms", GLOBAL);
     case.costs = DelegationCosts::default();
     let workload = Workload { tasks: (0..3).map(task).collect(), ..Workload::default() };
     let options = RunOptions::for_time(Ns::from_ms(200));
-    let metrics = case.try_run(&machine, &workload, &options, &mut ()).expect("time passes").metrics;
+    let metrics =
+        case.try_run(&machine, &workload, &options, &mut ()).expect("time passes").metrics;
     let failed = agents(&metrics).failed[Failed::OnCpu as usize];
     assert!(failed > 100, "{:?}", agents(&metrics).failed);
-    // Once in a microsecond, not a hundred times (stress, seed 27186121: more than a minute for a simulated second).
+    // Once in a microsecond, not a hundred times (stress, seed 27186121: more than a minute for a
+    // simulated second).
     assert!(failed < 300_000, "{failed} in 200 ms");
-    assert!(metrics.tasks.iter().all(|task| task.cpu_ns > Ns::from_ms(100)), "all have their turns");
+    assert!(
+        metrics.tasks.iter().all(|task| task.cpu_ns > Ns::from_ms(100)),
+        "all have their turns"
+    );
 }
 
 fn fifo_hog() -> Vec<TaskSpec> {
@@ -208,27 +231,38 @@ fn fifo_hog() -> Vec<TaskSpec> {
     vec![task, hog("fair")]
 }
 
-/// Found by `cargo xtask stress` (seed 6): the kernel's own scheduler took over a task that the agents' had throttled.
+/// Found by `cargo xtask stress` (seed 6): the kernel's own scheduler took over a task that the
+/// agents' had throttled.
 #[test]
 fn what_agents_throttled_is_free_when_they_die() {
     for mode in [GLOBAL, Mode::PerCpu] {
         let mut case = case("linux-6.1:sched_rt_runtime_us=180", mode);
         let cpus = 1 + usize::from(mode == GLOBAL);
         let limited = case.run(cpus, fifo_hog(), Ns::from_ms(900)).tasks[0].clone();
-        assert!(limited.cpu_ns < Ns::from_ms(10), "a tick or two of each second: {}", limited.cpu_ns);
+        assert!(
+            limited.cpu_ns < Ns::from_ms(10),
+            "a tick or two of each second: {}",
+            limited.cpu_ns
+        );
         case.failure = Some((Ns::from_ms(500), Failure::Die));
         let freed = case.run(cpus, fifo_hog(), Ns::from_ms(900)).tasks[0].clone();
         assert!(freed.cpu_ns > Ns::from_ms(390), "{mode:?}: ran {}", freed.cpu_ns);
-        assert!(freed.throttled_ns > Ns::from_ms(480), "{mode:?}: throttled {}", freed.throttled_ns);
+        assert!(
+            freed.throttled_ns > Ns::from_ms(480),
+            "{mode:?}: throttled {}",
+            freed.throttled_ns
+        );
     }
 }
 
-/// A transaction is on its way when the agents throttle its task: it runs until they have taken it off again.
+/// A transaction is on its way when the agents throttle its task: it runs until they have taken it
+/// off again.
 #[test]
 fn a_task_is_throttled_while_its_transaction_is_under_way() {
     let mut case = case("linux-6.1:sched_rt_runtime_us=180", GLOBAL);
-    // Each call of the scheduler takes a millisecond: decided after 4 ms and committed at 6, throttled at 9 (the tick
-    // of 8 ms), on the CPU at 9.5, and off it with the transaction of 10 ms at 13.5.
+    // Each call of the scheduler takes a millisecond: decided after 4 ms and committed at 6,
+    // throttled at 9 (the tick of 8 ms), on the CPU at 9.5, and off it with the transaction of 10
+    // ms at 13.5.
     case.costs.policy_call_ns = Ns::from_ms(1);
     case.costs.ipi_flight_ns = Ns::from_us(3_500);
     let metrics = case.run(2, fifo_hog(), Ns::from_ms(900));
@@ -237,8 +271,8 @@ fn a_task_is_throttled_while_its_transaction_is_under_way() {
     assert!(metrics.tasks[0].throttled_ns > Ns::from_ms(880), "{}", metrics.tasks[0].throttled_ns);
 }
 
-/// Found by `cargo xtask stress` (seed 44): the watchdog ended the agents at the edge at which the kernel's own
-/// scheduler wanted to balance; asked anew, it got the next edge.
+/// Found by `cargo xtask stress` (seed 44): the watchdog ended the agents at the edge at which the
+/// kernel's own scheduler wanted to balance; asked anew, it got the next edge.
 #[test]
 fn the_end_of_the_agents_does_not_put_a_tick_off() {
     let mut case = case("rr", Mode::Global(CpuId(1)));
@@ -249,7 +283,8 @@ fn the_end_of_the_agents_does_not_put_a_tick_off() {
     let events = |every_tick| {
         let options = RunOptions { every_tick, ..RunOptions::for_time(Ns::from_ms(400)) };
         let mut events: Vec<SchedEvent> = Vec::new();
-        let outcome = case.try_run(&Machine::flat(2), &workload, &options, &mut events).expect("a clean run");
+        let outcome =
+            case.try_run(&Machine::flat(2), &workload, &options, &mut events).expect("a clean run");
         // Waiting since 28.5 ms; the limit is over at the edge of 212 ms, 60 after a balance.
         assert_eq!(agents(&outcome.metrics).fell_back_at, Some(Ns::from_ms(212)));
         events
@@ -257,9 +292,9 @@ fn the_end_of_the_agents_does_not_put_a_tick_off() {
     assert_eq!(events(false), events(true));
 }
 
-/// Found by `cargo xtask stress` (seed 4688): a task that wakes the next one of its ring in passing sleeps at once,
-/// so the O(1) schedulers of 2.6 ask for no decision. An agent that hears of the sleep first had no task left to
-/// decide for.
+/// Found by `cargo xtask stress` (seed 4688): a task that wakes the next one of its ring in passing
+/// sleeps at once, so the O(1) schedulers of 2.6 ask for no decision. An agent that hears of the
+/// sleep first had no task left to decide for.
 #[test]
 fn a_wakeup_in_passing_is_heard_after_the_waker_sleeps() {
     let channels = vec![
@@ -291,13 +326,15 @@ fn a_task_of_the_agents_cpu_alone_is_refused_by_name() {
     task.affinity = CpuSet::single(CpuId(0));
     let workload = Workload { tasks: vec![task], ..Workload::default() };
     let options = RunOptions::for_time(Ns::from_ms(1));
-    let error = case("rr", GLOBAL).try_run(&Machine::flat(2), &workload, &options, &mut ()).unwrap_err();
+    let error =
+        case("rr", GLOBAL).try_run(&Machine::flat(2), &workload, &options, &mut ()).unwrap_err();
     assert!(error.to_string().contains("`pinned`"), "{error}");
     assert!(case("rr", GLOBAL).try_run(&Machine::flat(1), &workload, &options, &mut ()).is_err());
 }
 
-/// Found by `cargo xtask stress` (seed 9970): a task of the kernel's own wakes one of the agents' on its way to sleep
-/// (`sync`). Its CPU decides then, but not the agents, and linux-2.4 leaves the woken one to that decision.
+/// Found by `cargo xtask stress` (seed 9970): a task of the kernel's own wakes one of the agents'
+/// on its way to sleep (`sync`). Its CPU decides then, but not the agents, and linux-2.4 leaves the
+/// woken one to that decision.
 #[test]
 fn a_task_woken_by_one_outside_that_leaves_at_once_is_not_forgotten() {
     let kernels = Program::forever([
@@ -305,10 +342,14 @@ fn a_task_woken_by_one_outside_that_leaves_at_once_is_not_forgotten() {
         Op::Run(Amount::Fixed(Ns::from_ms(3))),
         Op::Send { channel: ChannelId(1), count: 1 },
     ]);
-    let agents = Program::forever([Op::Receive(ChannelId(1)), Op::Send { channel: ChannelId(0), count: 1 }]);
+    let agents =
+        Program::forever([Op::Receive(ChannelId(1)), Op::Send { channel: ChannelId(0), count: 1 }]);
     let workload = Workload {
         tasks: vec![TaskSpec::new("kernels", kernels), TaskSpec::new("agents", agents)],
-        channels: vec![ChannelSpec { initial: 1, ..ChannelSpec::default() }, ChannelSpec::default()],
+        channels: vec![
+            ChannelSpec { initial: 1, ..ChannelSpec::default() },
+            ChannelSpec::default(),
+        ],
         ..Workload::default()
     };
     for spec in ["linux-2.4", "linux-2.4-mq", "linux-2.6.22", "linux-6.18", "fifo-per-cpu"] {
@@ -321,11 +362,12 @@ fn a_task_woken_by_one_outside_that_leaves_at_once_is_not_forgotten() {
     }
 }
 
-/// One random run. Everything the engine and the delegation assert must hold; the events are checked by an
-/// independent observer; twice the same, and with every tick.
+/// One random run. Everything the engine and the delegation assert must hold; the events are
+/// checked by an independent observer; twice the same, and with every tick.
 fn random_run(case: &Case<'_>, machine: &Machine, workload: &Workload) -> Option<Outcome> {
     let run = |every_tick: bool| {
-        let options = RunOptions { seed: 3, duration: Ns::from_ms(60), every_tick, ..RunOptions::default() };
+        let options =
+            RunOptions { seed: 3, duration: Ns::from_ms(60), every_tick, ..RunOptions::default() };
         let mut checker = Checker::new(workload, machine.topology.cpus());
         match case.try_run(machine, workload, &options, &mut checker) {
             Ok(outcome) => {
@@ -343,7 +385,12 @@ fn random_run(case: &Case<'_>, machine: &Machine, workload: &Workload) -> Option
         "{}: not the same twice",
         case.spec
     );
-    assert_eq!(Some(first.event_hash), run(true).map(|every| every.event_hash), "{}: every tick", case.spec);
+    assert_eq!(
+        Some(first.event_hash),
+        run(true).map(|every| every.event_hash),
+        "{}: every tick",
+        case.spec
+    );
     Some(first)
 }
 
@@ -359,8 +406,9 @@ fn random_failure() -> impl Strategy<Value = Option<(Ns, Failure)>> {
     ]
 }
 
-/// With a penalty for staying, 2.4 lets a preempted task take another's CPU, and that one the next. An agent that
-/// commits in groups decided for all of them over and over within one instant (stress, seed 20002358).
+/// With a penalty for staying, 2.4 lets a preempted task take another's CPU, and that one the next.
+/// An agent that commits in groups decided for all of them over and over within one instant
+/// (stress, seed 20002358).
 #[test]
 fn tasks_that_change_places_for_ever_do_not_stop_time() {
     let yields = |us, from| {
@@ -399,9 +447,9 @@ proptest! {
         }
     }
 
-    /// A scheduler that conserves work still does, but for the time that its agents need (ghost-2021: some 5 us a
-    /// decision, of which several may follow each other), and what the machine takes: each of its prices once at
-    /// most.
+    /// A scheduler that conserves work still does, but for the time that its agents need
+    /// (ghost-2021: some 5 us a decision, of which several may follow each other), and what the
+    /// machine takes: each of its prices once at most.
     #[test]
     fn work_is_conserved((machine, mut workload) in random_case(), mode in random_mode()) {
         workload.tasks.iter_mut().for_each(|task| task.affinity = CpuSet::ALL);
@@ -421,6 +469,7 @@ fn a_run_behind_agents_can_be_ended() {
     let stop = Some(schedlab_sim::Stop::when(flag));
     let options = RunOptions { stop, ..RunOptions::for_time(Ns::from_s(10)) };
     let workload = Workload { tasks: vec![sleeper("a")], ..Workload::default() };
-    let ended = case("fifo-per-cpu", Mode::PerCpu).try_run(&Machine::flat(2), &workload, &options, &mut ());
+    let ended =
+        case("fifo-per-cpu", Mode::PerCpu).try_run(&Machine::flat(2), &workload, &options, &mut ());
     assert_eq!(ended.unwrap_err(), SimError::Stopped);
 }

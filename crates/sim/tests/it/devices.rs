@@ -2,8 +2,8 @@
 
 use crate::common::{fixed, scheduler};
 use schedlab_model::{
-    ChannelId, ChannelSpec, CpuId, CpuSet, EventKind, Ns, Op, Program, SchedEvent, Section, TaskId, TaskSpec,
-    Waker, Workload,
+    ChannelId, ChannelSpec, CpuId, CpuSet, EventKind, Ns, Op, Program, SchedEvent, Section, TaskId,
+    TaskSpec, Waker, Workload,
 };
 use schedlab_sim::{Machine, RunOptions, run};
 
@@ -16,7 +16,8 @@ fn woken(cpu: u32) -> Vec<(u32, u32, u64)> {
     let wait = Op::Receive(DEVICE);
     let asks = Program::once([Op::Run(fixed(MS)), start, wait, Op::Run(fixed(MS))]);
     let waits = Program::once([Op::Run(fixed(MS)), wait, Op::Run(fixed(MS))]);
-    let late = Program::once([Op::Run(fixed(MS)), Op::Sleep(fixed(20 * MS)), wait, Op::Run(fixed(MS))]);
+    let late =
+        Program::once([Op::Run(fixed(MS)), Op::Sleep(fixed(20 * MS)), wait, Op::Run(fixed(MS))]);
     let task = |(name, program): (&str, Program)| TaskSpec {
         affinity: CpuSet::single(CpuId(0)),
         ..TaskSpec::new(name, program)
@@ -41,7 +42,8 @@ fn woken(cpu: u32) -> Vec<(u32, u32, u64)> {
     events.iter().filter_map(softirq).collect()
 }
 
-/// Both that wait are woken when the device is done, 5 ms after it was asked at 1 ms; a later task finds its token.
+/// Both that wait are woken when the device is done, 5 ms after it was asked at 1 ms; a later task
+/// finds its token.
 #[test]
 fn an_interrupt_wakes_all_waiting_tasks() {
     assert_eq!(woken(1), [(0, 1, 6 * MS), (1, 1, 6 * MS)]);
@@ -52,13 +54,15 @@ fn where_the_cpu_is_not_there_it_comes_to_the_tasks_own() {
     assert_eq!(woken(7), [(0, 0, 6 * MS), (1, 0, 6 * MS)]);
 }
 
-/// While a task of its CPU has interrupts off, a device waits: the section of 1 to 9 ms holds up the interrupt of 6 ms. On
-/// another CPU nothing does.
+/// While a task of its CPU has interrupts off, a device waits: the section of 1 to 9 ms holds up
+/// the interrupt of 6 ms. On another CPU nothing does.
 #[test]
 fn an_interrupt_waits_until_interrupts_are_on() {
     let woken = |cpu: u32| {
-        let start = Op::Device { length: fixed(5 * MS), cpu: CpuId(cpu), channel: DEVICE, count: 1 };
-        let asks = Program::once([Op::Run(fixed(MS)), start, Op::Receive(DEVICE), Op::Run(fixed(MS))]);
+        let start =
+            Op::Device { length: fixed(5 * MS), cpu: CpuId(cpu), channel: DEVICE, count: 1 };
+        let asks =
+            Program::once([Op::Run(fixed(MS)), start, Op::Receive(DEVICE), Op::Run(fixed(MS))]);
         let off = Op::Kernel { length: fixed(8 * MS), section: Section::IrqsOff };
         let blocks = Program::once([Op::Run(fixed(MS)), off, Op::Run(fixed(5 * MS))]);
         let task = |cpu: u32, program: Program| TaskSpec {

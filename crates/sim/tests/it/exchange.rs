@@ -3,8 +3,9 @@
 use crate::common::{scheduler, simulate};
 use proptest::prelude::*;
 use schedlab_model::{
-    Act, Arrival, Coroutine, CoroutineStep, CpuId, CpuSet, Exchange, Executor, ExecutorId, Holds, Ns,
-    ObjectId, ObjectSpec, Op, Program, Room, Script, ScriptId, Step, TaskId, TaskSpec, Workload,
+    Act, Arrival, Coroutine, CoroutineStep, CpuId, CpuSet, Exchange, Executor, ExecutorId, Holds,
+    Ns, ObjectId, ObjectSpec, Op, Program, Room, Script, ScriptId, Step, TaskId, TaskSpec,
+    Workload,
 };
 use schedlab_sim::{Machine, Outcome, RunOptions, WaitsFor, run};
 
@@ -12,7 +13,14 @@ const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 
 fn object(holds: Holds) -> ObjectSpec {
-    ObjectSpec { name: "object".to_owned(), holds, initial: 0, room: None, sync: true, answered_in: None }
+    ObjectSpec {
+        name: "object".to_owned(),
+        holds,
+        initial: 0,
+        room: None,
+        sync: true,
+        answered_in: None,
+    }
 }
 
 fn step(before: u64, act: Act) -> Step {
@@ -41,17 +49,23 @@ fn on(cpu: u32, op: Op) -> TaskSpec {
 
 /// A task for each script, on the CPU that stands before it.
 fn players(scripts: Vec<(u32, Script)>, objects: Vec<ObjectSpec>) -> Workload {
-    let tasks = scripts.iter().enumerate().map(|(n, (cpu, _))| on(*cpu, Op::Play(ScriptId::from(n))));
+    let tasks =
+        scripts.iter().enumerate().map(|(n, (cpu, _))| on(*cpu, Op::Play(ScriptId::from(n))));
     let tasks = tasks.collect();
     let scripts = scripts.into_iter().map(|(_, script)| script).collect();
-    Workload { tasks, exchange: Exchange { objects, scripts, ..Exchange::default() }, ..Workload::default() }
+    Workload {
+        tasks,
+        exchange: Exchange { objects, scripts, ..Exchange::default() },
+        ..Workload::default()
+    }
 }
 
 fn outcome(workload: &Workload, cpus: usize, ms: u64) -> Outcome {
     simulate("linux-6.18", cpus, workload, Ns(ms * MS))
 }
 
-/// 50 us for a request and 100 us for its answer: 150 us a round. The last answer of 150 ms would come at their end.
+/// 50 us for a request and 100 us for its answer: 150 us a round. The last answer of 150 ms would
+/// come at their end.
 #[test]
 fn a_closed_loop_goes_as_fast_as_its_work() {
     let mut asked = object(Holds::Stream);
@@ -68,7 +82,10 @@ fn a_closed_loop_goes_as_fast_as_its_work() {
     assert_eq!((requests.messages, answers.messages), (1_000, 999));
     assert_eq!((requests.amount, answers.amount), (64_000, 999_000));
     let p50 = requests.response.quantile(0.5);
-    assert!((99 * US..=101 * US).contains(&p50.0), "100 us from the request to its answer, not {p50}");
+    assert!(
+        (99 * US..=101 * US).contains(&p50.0),
+        "100 us from the request to its answer, not {p50}"
+    );
 }
 
 /// Three sends of 100 bytes are one receive of 300, and one send of 300 three receives of 100.
@@ -88,7 +105,8 @@ fn a_stream_counts_bytes_and_not_sends() {
     assert!(outcome.stuck.is_empty());
 }
 
-/// A writer of 1,000 bytes at once into 4,096 waits at the fifth, until the reader has emptied what a pipe asks for.
+/// A writer of 1,000 bytes at once into 4,096 waits at the fifth, until the reader has emptied what
+/// a pipe asks for.
 #[test]
 fn a_full_object_stops_its_sender() {
     let mut pipe = object(Holds::Stream);
@@ -106,7 +124,8 @@ fn a_full_object_stops_its_sender() {
     assert_eq!(outcome.metrics.objects[0].receives, 6);
 }
 
-/// A message of a queue goes to the reader that is free: two readers share them, none is taken twice.
+/// A message of a queue goes to the reader that is free: two readers share them, none is taken
+/// twice.
 #[test]
 fn readers_of_a_queue_share_its_messages() {
     let reader = || {
@@ -126,8 +145,8 @@ fn readers_of_a_queue_share_its_messages() {
     assert_eq!(work, [10, 10], "a message each 0.5 ms, 1 ms of work for each");
 }
 
-/// The holder of a lock is not recorded while the lock is free: a waiter goes on when it is woken, and also when the only task
-/// that could wake it falls asleep.
+/// The holder of a lock is not recorded while the lock is free: a waiter goes on when it is woken,
+/// and also when the only task that could wake it falls asleep.
 #[test]
 fn a_lock_is_free_when_no_task_that_wakes_there_is_awake() {
     let lock = object(Holds::Lock { wakers: vec![TaskId(0), TaskId(1)] });
@@ -139,7 +158,11 @@ fn a_lock_is_free_when_no_task_that_wakes_there_is_awake() {
         vec![lock],
     );
     let outcome = outcome(&workload, 2, 100);
-    assert_eq!(outcome.metrics.tasks[1].sleep_ns, Ns(9 * MS), "4 ms until the wake, 5 ms until the sleep");
+    assert_eq!(
+        outcome.metrics.tasks[1].sleep_ns,
+        Ns(9 * MS),
+        "4 ms until the wake, 5 ms until the sleep"
+    );
     let alone = players(
         vec![(0, once([step(MS, receive(0, 1)), step(MS, Act::Nothing)]))],
         vec![object(Holds::Lock { wakers: vec![TaskId(0)] })],
@@ -152,7 +175,10 @@ fn a_lock_is_free_when_no_task_that_wakes_there_is_awake() {
 #[test]
 fn arrivals_come_at_their_times() {
     let mut workload = players(
-        vec![(0, once([step(0, receive(0, 10)), step(MS, receive(0, 10)), step(MS, Act::Nothing)]))],
+        vec![(
+            0,
+            once([step(0, receive(0, 10)), step(MS, receive(0, 10)), step(MS, Act::Nothing)]),
+        )],
         vec![object(Holds::Stream)],
     );
     let arrival = |at: u64, amount: u64| Arrival { at: Ns(at * MS), object: ObjectId(0), amount };
@@ -191,7 +217,14 @@ fn sleeps_are_absolute_or_relative() {
 fn a_child_is_waited_for_at_its_object() {
     let mut workload = players(
         vec![
-            (0, once([step(MS, Act::Spawn(TaskId(1))), step(0, receive(0, 1)), step(MS, Act::Nothing)])),
+            (
+                0,
+                once([
+                    step(MS, Act::Spawn(TaskId(1))),
+                    step(0, receive(0, 1)),
+                    step(MS, Act::Nothing),
+                ]),
+            ),
             (1, once([step(5 * MS, send(0, 1))])),
         ],
         vec![object(Holds::Tokens)],
@@ -205,7 +238,8 @@ fn turn(step: Step, later: bool) -> CoroutineStep {
     CoroutineStep { step, later, looked: false, after_others: false, first: true }
 }
 
-/// An event loop with `lanes` threads that answers each of `clients`, 100 us each, beside what its looks cost.
+/// An event loop with `lanes` threads that answers each of `clients`, 100 us each, beside what its
+/// looks cost.
 fn event_loop(clients: u32, lanes: u32, apart: bool) -> Workload {
     let mut objects = Vec::new();
     let mut scripts = Vec::new();
@@ -216,8 +250,10 @@ fn event_loop(clients: u32, lanes: u32, apart: bool) -> Workload {
         asked.answered_in = Some(ObjectId(answer));
         objects.extend([asked, object(Holds::Stream)]);
         scripts.push((1, script([step(40 * US, send(ask, 32)), step(0, receive(answer, 32))])));
-        let steps =
-            vec![turn(step(20 * US, receive(ask, 32)), true), turn(step(80 * US, send(answer, 32)), false)];
+        let steps = vec![
+            turn(step(20 * US, receive(ask, 32)), true),
+            turn(step(80 * US, send(answer, 32)), false),
+        ];
         coroutines.push(Coroutine { steps, ..Coroutine::default() });
     }
     let mut workload = players(scripts, objects);
@@ -234,7 +270,8 @@ fn event_loop(clients: u32, lanes: u32, apart: bool) -> Workload {
     workload
 }
 
-/// Four clients keep a loop busy: one look for four requests, or one for each when requests come one by one.
+/// Four clients keep a loop busy: one look for four requests, or one for each when requests come
+/// one by one.
 #[test]
 fn a_loop_takes_all_that_is_ready_with_one_look() {
     let outcome = outcome(&event_loop(4, 1, false), 2, 1_000);
@@ -245,8 +282,8 @@ fn a_loop_takes_all_that_is_ready_with_one_look() {
     assert!(each.iter().all(|n| n.abs_diff(each[0]) <= 1), "in turns: {each:?}");
 }
 
-/// With one client the loop sleeps after each answer, and then comes back in 15 us, beside 100 us of work and 40 us of the
-/// client's; the 10 us before the sleep pass while the client works.
+/// With one client the loop sleeps after each answer, and then comes back in 15 us, beside 100 us
+/// of work and 40 us of the client's; the 10 us before the sleep pass while the client works.
 #[test]
 fn a_loop_that_finds_nothing_sleeps() {
     let outcome = outcome(&event_loop(1, 1, false), 2, 1_550);
@@ -271,8 +308,10 @@ fn lanes_share_what_is_ready() {
 fn a_timer_of_a_loop_fires_beside_its_requests() {
     let mut workload = event_loop(1, 1, false);
     let timer = &mut workload.exchange.executors[0].coroutines[0];
-    timer.steps =
-        vec![turn(step(0, Act::SleepUntil(Ns(10 * MS))), true), turn(step(MS, Act::Nothing), false)];
+    timer.steps = vec![
+        turn(step(0, Act::SleepUntil(Ns(10 * MS))), true),
+        turn(step(MS, Act::Nothing), false),
+    ];
     let with = outcome(&workload, 2, 1_000).metrics.objects[1].messages;
     let without = outcome(&event_loop(1, 1, false), 2, 1_000).metrics.objects[1].messages;
     let lost = 1.0 - with as f64 / without as f64;
@@ -284,12 +323,16 @@ fn a_workload_that_names_what_is_not_there_is_refused() {
     let lost = |workload: Workload| workload.check(2).is_err();
     assert!(lost(players(vec![(0, once([step(0, send(3, 1))]))], Vec::new())));
     assert!(lost(Workload { tasks: vec![on(0, Op::Play(ScriptId(0)))], ..Workload::default() }));
-    assert!(lost(Workload { tasks: vec![on(0, Op::Attend(ExecutorId(0)))], ..Workload::default() }));
+    assert!(lost(Workload {
+        tasks: vec![on(0, Op::Attend(ExecutorId(0)))],
+        ..Workload::default()
+    }));
     let spins = players(vec![(0, script([step(0, Act::Nothing)]))], Vec::new());
     assert!(lost(spins));
 }
 
-/// A ring of scripts that hand a token on, beside random pairs that ask and answer, all with random work.
+/// A ring of scripts that hand a token on, beside random pairs that ask and answer, all with random
+/// work.
 fn random_exchange() -> impl Strategy<Value = Workload> {
     let pair = (1u64..200, 1u64..200, 1u64..5_000, 0u32..3, 0u32..3, 1usize..4);
     prop::collection::vec(pair, 1..6).prop_map(|pairs| {
@@ -301,8 +344,10 @@ fn random_exchange() -> impl Strategy<Value = Workload> {
             let part = bytes.div_ceil(parts as u64);
             let sends = (0..parts).map(|_| step(asks * US, send(number, part)));
             scripts.push((cpu, script(sends.chain([step(0, receive(number + 1, bytes))]))));
-            let takes =
-                [step(0, receive(number, part * parts as u64)), step(works * US, send(number + 1, bytes))];
+            let takes = [
+                step(0, receive(number, part * parts as u64)),
+                step(works * US, send(number + 1, bytes)),
+            ];
             scripts.push((other, script(takes)));
         }
         players(scripts, objects)
@@ -311,7 +356,8 @@ fn random_exchange() -> impl Strategy<Value = Workload> {
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-    /// What is taken was sent, no loop stands still, and three times the time has three times the messages.
+    /// What is taken was sent, no loop stands still, and three times the time has three times the
+    /// messages.
     #[test]
     fn a_closed_loop_never_stands_still(workload in random_exchange()) {
         let short = outcome(&workload, 3, 40);

@@ -1,18 +1,19 @@
-//! A CPU that runs only SCHED_IDLE work takes wakees like an idle one, unless another task is *delayed* there:
-//! blocked, but not yet off the queue (`sched_idle_cpu` compares `nr_running`, which counts delayed tasks, with the
-//! idle ones).
+//! A CPU that runs only SCHED_IDLE work takes wakees like an idle one, unless another task is *delayed*
+//! there: blocked, but not yet off the queue (`sched_idle_cpu` compares `nr_running`, which counts
+//! delayed tasks, with the idle ones).
 
 use crate::common::scheduler;
 use schedlab_model::{
-    Amount, CpuId, CpuSet, EventKind, Ns, Op, Policy, Program, SchedEvent, Start, TaskId, TaskSpec, Workload,
+    Amount, CpuId, CpuSet, EventKind, Ns, Op, Policy, Program, SchedEvent, Start, TaskId, TaskSpec,
+    Workload,
 };
 use schedlab_sim::{Machine, RunOptions, run};
 
 const LIGHT: u64 = 100;
 
-/// CPU 0: a real-time task that works for 90 % of the time. CPU 1: SCHED_IDLE work and, every 9 ms, a server that
-/// works for 20 us and blocks with a little negative lag. 150 us later a light task wakes that slept on CPU 0: how
-/// many of a hundred run on CPU 1.
+/// CPU 0: a real-time task that works for 90 % of the time. CPU 1: SCHED_IDLE work and, every 9 ms,
+/// a server that works for 20 us and blocks with a little negative lag. 150 us later a light task
+/// wakes that slept on CPU 0: how many of a hundred run on CPU 1.
 fn taken(spec: &str, server: bool) -> usize {
     let on = |cpu: u32, mut task: TaskSpec| {
         task.affinity = CpuSet::single(CpuId(cpu));
@@ -35,8 +36,14 @@ fn taken(spec: &str, server: bool) -> usize {
     let workload = Workload { tasks, ..Workload::default() };
     let mut events: Vec<SchedEvent> = Vec::new();
     let machine = Machine::flat(2);
-    run(&machine, &workload, &*scheduler(spec, 2), &RunOptions::for_time(Ns::from_s(1)), &mut events)
-        .unwrap();
+    run(
+        &machine,
+        &workload,
+        &*scheduler(spec, 2),
+        &RunOptions::for_time(Ns::from_s(1)),
+        &mut events,
+    )
+    .unwrap();
     let light = |event: &&SchedEvent| {
         let light = |task: u32| task > 2 && task % 2 == 1;
         matches!(event.kind, EventKind::Switch { next: Some(TaskId(task)), .. } if light(task))

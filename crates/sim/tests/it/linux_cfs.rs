@@ -2,7 +2,8 @@
 
 use crate::common::scheduler;
 use schedlab_model::{
-    Amount, CpuId, CpuSet, EventKind, Nice, Ns, Op, Policy, Program, SchedEvent, Start, TaskSpec, Workload,
+    Amount, CpuId, CpuSet, EventKind, Nice, Ns, Op, Policy, Program, SchedEvent, Start, TaskSpec,
+    Workload,
 };
 use schedlab_sim::{Costs, Machine, Metrics, RunOptions, TickSkew, run};
 
@@ -19,7 +20,8 @@ fn hogs(nices: &[i8]) -> Workload {
     Workload { tasks: tasks.collect(), ..Workload::default() }
 }
 
-/// Runs of tasks on CPU 0 as (task, length), neighbours merged, from `from` on and without the last.
+/// Runs of tasks on CPU 0 as (task, length), neighbours merged, from `from` on and without the
+/// last.
 fn runs(events: &[SchedEvent], from: Ns) -> Vec<(u32, u64)> {
     let mut runs: Vec<(u32, u64)> = Vec::new();
     let mut since = Ns::ZERO;
@@ -46,16 +48,21 @@ fn simulate(
 ) -> (Metrics, Vec<SchedEvent>, u64) {
     let cpus = machine.topology.cpus();
     let mut events = Vec::new();
-    let outcome = run(machine, workload, &*scheduler(spec, cpus), options, &mut events).expect("a clean run");
+    let outcome =
+        run(machine, workload, &*scheduler(spec, cpus), options, &mut events).expect("a clean run");
     (outcome.metrics, events, outcome.event_hash)
 }
 
 /// docs/sources/linux-facts.md, 1, rows of CFS 3.0 to 6.5: every HZ and every number of CPUs.
 #[test]
 fn two_hogs_alternate_as_in_the_table() {
-    for (cpus, ticks) in
-        [(1, [1, 1, 1, 4]), (2, [1, 2, 2, 7]), (4, [1, 3, 3, 10]), (8, [2, 4, 4, 13]), (32, [2, 4, 4, 13])]
-    {
+    for (cpus, ticks) in [
+        (1, [1, 1, 1, 4]),
+        (2, [1, 2, 2, 7]),
+        (4, [1, 3, 3, 10]),
+        (8, [2, 4, 4, 13]),
+        (32, [2, 4, 4, 13]),
+    ] {
         for (hz, ticks) in [100, 250, 300, 1000].into_iter().zip(ticks) {
             for costs in [Costs::default(), Costs::oracle_6_1()] {
                 let machine = Machine { hz, costs, ..Machine::flat(cpus) };
@@ -83,7 +90,8 @@ fn golden_values_of_hogs() {
     idle.tasks[1].policy = Policy::Idle;
     let mut batch = hogs(&[0, 0]);
     batch.tasks[1].policy = Policy::Batch;
-    // Id, knobs, workload, share of task 0, run lengths of tasks 0 and 1 in ms, wait of task 0 after a run.
+    // Id, knobs, workload, share of task 0, run lengths of tasks 0 and 1 in ms, wait of task 0
+    // after a run.
     type Row<'a> = (&'a str, &'a str, Workload, f64, [&'a [u64]; 2], Option<u64>);
     let rows: [Row<'_>; 9] = [
         ("G1", "linux-6.1", hogs(&[0, 0]), 0.5, [&[4], &[4]], Some(4)),
@@ -100,13 +108,22 @@ fn golden_values_of_hogs() {
         let machine = Machine { costs: Costs::oracle_6_1(), ..Machine::flat(1) };
         let options = RunOptions { warmup: Ns::from_s(1), ..RunOptions::for_time(Ns::from_s(41)) };
         let (metrics, events, _) = simulate(spec, &machine, &workload, &options);
-        assert!((metrics.share(0.into()) - share).abs() < 0.005, "{id}: {}", metrics.share(0.into()));
+        assert!(
+            (metrics.share(0.into()) - share).abs() < 0.005,
+            "{id}: {}",
+            metrics.share(0.into())
+        );
         let runs = runs(&events, Ns::from_s(1));
         for (index, lengths) in lengths.iter().enumerate() {
-            let own: Vec<u64> = runs.iter().filter(|run| run.0 as usize == index).map(|run| run.1).collect();
+            let own: Vec<u64> =
+                runs.iter().filter(|run| run.0 as usize == index).map(|run| run.1).collect();
             let near = |run: &&u64| lengths.iter().any(|ms| run.abs_diff(ms * 1_000_000) < 5_000);
             let exact = own.iter().filter(near).count();
-            assert!(exact * 10 >= own.len() * 9, "{id}, task {index}: {:?}", &own[..own.len().min(30)]);
+            assert!(
+                exact * 10 >= own.len() * 9,
+                "{id}, task {index}: {:?}",
+                &own[..own.len().min(30)]
+            );
         }
         if let Some(wait) = wait {
             let p50 = metrics.tasks[0].preempt_wait.quantile(0.5).0;
@@ -125,7 +142,8 @@ fn golden_values_of_a_sleeper() {
         // Another start phase for each seed.
         let ticks = TickSkew::At(vec![Ns(400_000 * seed)]);
         let machine = Machine { costs: Costs::oracle_6_1(), ticks, ..Machine::flat(1) };
-        let options = RunOptions { seed, warmup: Ns::from_ms(100), ..RunOptions::for_time(Ns::from_s(10)) };
+        let options =
+            RunOptions { seed, warmup: Ns::from_ms(100), ..RunOptions::for_time(Ns::from_s(10)) };
         simulate("linux-6.1", &machine, &workload, &options).0
     };
     let metrics = run(1, 1, 1);
@@ -151,18 +169,24 @@ fn golden_values_of_real_time() {
     let mut workload = hogs(&[0, 0]);
     workload.tasks[0].policy = Policy::Fifo(50);
     let (metrics, events, _) = simulate("linux-6.1", &machine, &workload, &options);
-    let rt: Vec<u64> = runs(&events, Ns::ZERO).iter().filter(|run| run.0 == 0).map(|run| run.1).collect();
-    assert!(rt.iter().all(|run| [948, 952].iter().any(|ms| run.abs_diff(ms * 1_000_000) < 10_000)), "{rt:?}");
+    let rt: Vec<u64> =
+        runs(&events, Ns::ZERO).iter().filter(|run| run.0 == 0).map(|run| run.1).collect();
+    assert!(
+        rt.iter().all(|run| [948, 952].iter().any(|ms| run.abs_diff(ms * 1_000_000) < 10_000)),
+        "{rt:?}"
+    );
     assert!((metrics.share(0.into()) - 0.95).abs() < 0.0005);
 
     let mut workload = hogs(&[0, 0, 0]);
     workload.tasks.iter_mut().for_each(|task| task.policy = Policy::Rr(10));
-    let (_, events, _) = simulate("linux-6.1:sched_rt_runtime_us=-1", &machine, &workload, &options);
+    let (_, events, _) =
+        simulate("linux-6.1:sched_rt_runtime_us=-1", &machine, &workload, &options);
     let rr = runs(&events, Ns::from_ms(50));
     assert!(rr.iter().all(|run| run.1.abs_diff(100_000_000) < 10_000), "{rr:?}");
 }
 
-/// The same events whether every tick is delivered or only those that matter, with costs and several CPUs.
+/// The same events whether every tick is delivered or only those that matter, with costs and
+/// several CPUs.
 #[test]
 fn elided_ticks_change_no_event() {
     let mut workload = crate::common::w2(4, 24);
@@ -188,8 +212,9 @@ fn elided_ticks_change_no_event() {
     }
 }
 
-/// A yielding task is passed over if the next one is at most the wakeup granularity (1 ms) to the right. So a
-/// task that yields all the time stops 1 ms before it has caught up with the other, not at the tick after it.
+/// A yielding task is passed over if the next one is at most the wakeup granularity (1 ms) to the
+/// right. So a task that yields all the time stops 1 ms before it has caught up with the other, not
+/// at the tick after it.
 #[test]
 fn a_yielding_task_lets_the_next_one_run() {
     let spin = Program::forever([Op::Run(Amount::Fixed(Ns::from_us(100))), Op::Yield]);

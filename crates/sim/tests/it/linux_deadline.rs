@@ -3,7 +3,8 @@
 use crate::common::{fixed, periodic, scheduler};
 use proptest::prelude::*;
 use schedlab_model::{
-    CpuId, CpuSet, EventKind, Ns, Op, Policy, Program, SchedEvent, Start, TaskId, TaskSpec, Workload,
+    CpuId, CpuSet, EventKind, Ns, Op, Policy, Program, SchedEvent, Start, TaskId, TaskSpec,
+    Workload,
 };
 use schedlab_sim::{Machine, Metrics, RunOptions, SimError, TickSkew, run};
 
@@ -24,11 +25,17 @@ fn workload(tasks: Vec<TaskSpec>) -> Workload {
     Workload { tasks, ..Workload::default() }
 }
 
-fn simulate(spec: &str, machine: &Machine, tasks: &Workload, time: Ns) -> (Metrics, Vec<SchedEvent>) {
+fn simulate(
+    spec: &str,
+    machine: &Machine,
+    tasks: &Workload,
+    time: Ns,
+) -> (Metrics, Vec<SchedEvent>) {
     let mut events = Vec::new();
     let scheduler = scheduler(spec, machine.topology.cpus());
     let options = RunOptions::for_time(time);
-    let outcome = run(machine, tasks, scheduler.as_ref(), &options, &mut events).expect("a clean run");
+    let outcome =
+        run(machine, tasks, scheduler.as_ref(), &options, &mut events).expect("a clean run");
     (outcome.metrics, events)
 }
 
@@ -56,9 +63,12 @@ fn in_ms(runs: &[(Ns, Ns)]) -> Vec<(f64, f64)> {
 /// The worked example of `linux/dl.rs`.
 #[test]
 fn the_worked_example() {
-    let reserved = task("reserved", "deadline:4ms/10ms/10ms", Program::periodic(MS * 20, MS * 6, Ns::ZERO));
+    let reserved =
+        task("reserved", "deadline:4ms/10ms/10ms", Program::periodic(MS * 20, MS * 6, Ns::ZERO));
     let machine = Machine { hz: 1000, ..Machine::flat(1) };
-    for spec in ["linux-6.1", "linux-6.12", "linux-6.18", "linux-7.2", "linux-6.1:features.HRTICK_DL=on"] {
+    for spec in
+        ["linux-6.1", "linux-6.12", "linux-6.18", "linux-7.2", "linux-6.1:features.HRTICK_DL=on"]
+    {
         let tasks = workload(vec![reserved.clone(), hog("other")]);
         let (metrics, events) = simulate(spec, &machine, &tasks, MS * 39);
         let runs = in_ms(&runs(&events, 0, MS * 39));
@@ -68,8 +78,8 @@ fn the_worked_example() {
     }
 }
 
-/// G24 (docs/sources/linux-facts.md), measured on 6.1: 95 in 100 ms beside a hog runs 95.2 on and 4.8 off; overruns
-/// are paid back, so the mean is 95.
+/// G24 (docs/sources/linux-facts.md), measured on 6.1: 95 in 100 ms beside a hog runs 95.2 on and 4.8
+/// off; overruns are paid back, so the mean is 95.
 #[test]
 fn budgets_are_enforced_at_ticks() {
     let tasks = workload(vec![hog("deadline:95ms/100ms/100ms"), hog("other")]);
@@ -104,19 +114,34 @@ fn g20_admission_at_95_percent() {
     for spec in ["linux-6.1", "linux-6.12", "linux-6.18", "linux-7.2"] {
         assert!(admitted(spec, 1, &["deadline:95ms/100ms/100ms"]), "{spec}");
         assert!(!admitted(spec, 1, &["deadline:96ms/100ms/100ms"]), "{spec}");
-        assert!(admitted(spec, 1, &["deadline:50ms/50ms/100ms", "deadline:45ms/45ms/100ms"]), "{spec}");
-        assert!(!admitted(spec, 1, &["deadline:50ms/50ms/100ms", "deadline:46ms/46ms/100ms"]), "{spec}");
+        assert!(
+            admitted(spec, 1, &["deadline:50ms/50ms/100ms", "deadline:45ms/45ms/100ms"]),
+            "{spec}"
+        );
+        assert!(
+            !admitted(spec, 1, &["deadline:50ms/50ms/100ms", "deadline:46ms/46ms/100ms"]),
+            "{spec}"
+        );
         assert!(admitted(spec, 2, &["deadline:95ms/100ms/100ms"; 2]), "{spec}");
         assert!(!admitted(spec, 2, &["deadline:64ms/100ms/100ms"; 3]), "{spec}");
     }
     assert!(admitted("linux-6.1:sched_rt_runtime_us=-1", 1, &["deadline:100ms/100ms/100ms"; 2]));
-    assert!(!admitted("linux-6.12:sched_rt_runtime_us=500000", 2, &["deadline:51ms/100ms/100ms"; 2]));
+    assert!(!admitted(
+        "linux-6.12:sched_rt_runtime_us=500000",
+        2,
+        &["deadline:51ms/100ms/100ms"; 2]
+    ));
 }
 
 fn refused(spec: &str, cpus: usize, task: TaskSpec) -> String {
     let scheduler = scheduler(spec, cpus);
-    let result =
-        run(&Machine::flat(cpus), &workload(vec![task]), &*scheduler, &RunOptions::default(), &mut ());
+    let result = run(
+        &Machine::flat(cpus),
+        &workload(vec![task]),
+        &*scheduler,
+        &RunOptions::default(),
+        &mut (),
+    );
     result.expect_err("refused").to_string()
 }
 
@@ -126,8 +151,12 @@ fn a_pinned_deadline_task_is_refused() {
     pinned.affinity = CpuSet::single(CpuId(1));
     let text = refused("linux-6.18", 2, pinned.clone());
     assert!(text.contains("`hog`") && text.contains("EPERM"), "{text}");
-    let (metrics, _) =
-        simulate("linux-6.18:sched_rt_runtime_us=-1", &Machine::flat(2), &workload(vec![pinned]), MS * 500);
+    let (metrics, _) = simulate(
+        "linux-6.18:sched_rt_runtime_us=-1",
+        &Machine::flat(2),
+        &workload(vec![pinned]),
+        MS * 500,
+    );
     assert!((metrics.share(0.into()) - 0.1).abs() < 0.01);
 }
 
@@ -153,7 +182,8 @@ fn classes_come_in_order() {
         let (metrics, events) = simulate(spec, &Machine::flat(1), &tasks, Ns::from_s(20));
         let dl = metrics.share(2.into());
         assert!((dl - 0.3).abs() < 0.003, "{spec}: {dl}");
-        // The reservation begins with each period although a FIFO task of the highest priority runs.
+        // The reservation begins with each period although a FIFO task of the highest priority
+        // runs.
         let starts = runs(&events, 2, Ns::from_s(20));
         assert!(starts.iter().all(|(from, _)| from.0 % 100_000_000 == 0), "{spec}: {starts:?}");
         // The fair task gets what the throttling of RT, or the fair server, leaves it.
@@ -172,8 +202,8 @@ fn yield_waits_for_the_next_period() {
     assert_eq!(runs, [(0.0, 1.0), (10.0, 11.0), (20.0, 21.0), (30.0, 31.0), (40.0, 41.0)]);
 }
 
-/// The fair server is an entity of the deadline class: with 50 ms in 1 s it has a late deadline, so deadline tasks
-/// with shorter ones run before it, and fair tasks still get their 5 %.
+/// The fair server is an entity of the deadline class: with 50 ms in 1 s it has a late deadline, so
+/// deadline tasks with shorter ones run before it, and fair tasks still get their 5 %.
 #[test]
 fn the_fair_server_competes_by_deadline() {
     let tasks = workload(vec![
@@ -184,7 +214,12 @@ fn the_fair_server_competes_by_deadline() {
     ]);
     let (metrics, events) = simulate("linux-6.18", &Machine::flat(1), &tasks, Ns::from_s(40));
     let share = |task: u32| metrics.share(TaskId(task));
-    assert!((share(2) - 0.4).abs() < 0.005 && (share(3) - 0.4).abs() < 0.01, "{} {}", share(2), share(3));
+    assert!(
+        (share(2) - 0.4).abs() < 0.005 && (share(3) - 0.4).abs() < 0.01,
+        "{} {}",
+        share(2),
+        share(3)
+    );
     assert!((0.047..0.06).contains(&share(0)), "fair {}", share(0));
     // It takes the CPU from the task of 2 s, never from the one of 100 ms.
     let taken_from = |victim: u32| {
@@ -205,7 +240,8 @@ fn the_fair_server_competes_by_deadline() {
     assert_eq!(taken_from(2), 0);
 }
 
-/// Until 6.11 deadline time counts as RT time: beside 40 % of deadline time, RT tasks are throttled after 55 %.
+/// Until 6.11 deadline time counts as RT time: beside 40 % of deadline time, RT tasks are throttled
+/// after 55 %.
 #[test]
 fn deadline_time_counts_as_rt_time() {
     let tasks = workload(vec![hog("other"), hog("fifo:10"), hog("deadline:40ms/100ms/100ms")]);
@@ -214,8 +250,9 @@ fn deadline_time_counts_as_rt_time() {
     assert_eq!(shares, [5.0, 55.0, 40.0]);
 }
 
-/// The example of GRUB in Documentation/scheduler/sched-deadline.rst, 2.2: two reservations of 4 in 8; the first runs
-/// for 2 and blocks; the second lasts until 8 with SCHED_FLAG_RECLAIM, until 6 without.
+/// The example of GRUB in Documentation/scheduler/sched-deadline.rst, 2.2: two reservations of 4 in
+/// 8; the first runs for 2 and blocks; the second lasts until 8 with SCHED_FLAG_RECLAIM, until 6
+/// without.
 #[test]
 fn grub_of_the_kernel_document() {
     let first = task("T1", "deadline:4ms/8ms/8ms", Program::periodic(MS * 8, MS * 2, Ns::ZERO));
@@ -227,7 +264,10 @@ fn grub_of_the_kernel_document() {
         let (_, events) = simulate(&spec, &Machine::flat(1), &tasks, MS * 8);
         let runs = in_ms(&runs(&events, 1, MS * 8));
         assert_eq!(runs.len(), 1, "{runs:?}");
-        assert!((runs[0].0 - 2.0).abs() < 1e-6 && (runs[0].1 - until).abs() < 1e-4, "{reclaim}: {runs:?}");
+        assert!(
+            (runs[0].0 - 2.0).abs() < 1e-6 && (runs[0].1 - until).abs() < 1e-4,
+            "{reclaim}: {runs:?}"
+        );
     }
 }
 
@@ -239,8 +279,8 @@ enum Is {
     On,
 }
 
-/// At every instant the earliest deadlines run: no waiting task has an earlier one than a running task, and none
-/// waits while a CPU has none. Releases come with wakeups, so deadlines are known.
+/// At every instant the earliest deadlines run: no waiting task has an earlier one than a running
+/// task, and none waits while a CPU has none. Releases come with wakeups, so deadlines are known.
 fn earliest_run(events: &[SchedEvent], tasks: &[TaskSpec], cpus: usize) -> Result<(), String> {
     let mut state = vec![(Is::Off, Ns::ZERO); tasks.len()];
     let relative = |t: usize| match tasks[t].policy {
@@ -269,7 +309,9 @@ fn earliest_run(events: &[SchedEvent], tasks: &[TaskSpec], cpus: usize) -> Resul
         }
         let of = |is: Is| -> Vec<Ns> {
             let all = state.iter().enumerate();
-            all.filter(|(t, one)| relative(*t).is_some() && one.0 == is).map(|(_, one)| one.1).collect()
+            all.filter(|(t, one)| relative(*t).is_some() && one.0 == is)
+                .map(|(_, one)| one.1)
+                .collect()
         };
         let (running, waiting) = (of(Is::On), of(Is::Ready));
         let latest = running.iter().max();
@@ -294,8 +336,8 @@ fn guaranteed(cpus: u64, raw: &[(u64, u64)]) -> Vec<TaskSpec> {
             continue;
         }
         (sum, most) = (sum + own, most.max(own));
-        // A budget a little above the work: it never runs out. (With less than 1 us left over at the deadline the
-        // kernel's comparison, which drops ten bits, would keep the old deadline.)
+        // A budget a little above the work: it never runs out. (With less than 1 us left over at
+        // the deadline the kernel's comparison, which drops ten bits, would keep the old deadline.)
         let mut task = periodic(&format!("t{index}"), work, period, Ns::from_us(100));
         task.policy = Policy::Deadline {
             runtime: Ns::from_us(100 * work + 10),
@@ -311,8 +353,8 @@ fn guaranteed(cpus: u64, raw: &[(u64, u64)]) -> Vec<TaskSpec> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(schedlab_testing::cases(48)) })]
 
-    /// In no window does a task get more than a budget for each period that fits and one at each edge; a task that
-    /// always wants the CPU gets its budget in every period, whatever else runs.
+    /// In no window does a task get more than a budget for each period that fits and one at each
+    /// edge; a task that always wants the CPU gets its budget in every period, whatever else runs.
     #[test]
     fn no_server_exceeds_its_budget(
         raw in prop::collection::vec((2u64..20, 0u64..20, 0u64..40, 0usize..3), 1..5),
@@ -381,8 +423,8 @@ proptest! {
         prop_assert_eq!(earliest_run(&events, &set.tasks, 1), Ok(()));
     }
 
-    /// Several CPUs: push and pull keep the earliest deadlines of the machine running, and no deadline is missed up
-    /// to the bound of Goossens, Funk and Baruah.
+    /// Several CPUs: push and pull keep the earliest deadlines of the machine running, and no
+    /// deadline is missed up to the bound of Goossens, Funk and Baruah.
     #[test]
     fn the_earliest_deadlines_run(
         cpus in 2u64..5, raw in prop::collection::vec((10u64..400, 1u64..80), 2..14), preset in 0usize..4,
@@ -411,8 +453,9 @@ fn beyond_one_cpu_deadlines_are_missed() {
     assert!(metrics.tasks.iter().any(|task| task.response.max() > MS * 20));
 }
 
-/// Found by `cargo xtask stress` (seed 8088): a CPU fetches a real-time task from one that is throttled, which the
-/// kernel does while a deadline task runs there. The decision itself lets the task go.
+/// Found by `cargo xtask stress` (seed 8088): a CPU fetches a real-time task from one that is
+/// throttled, which the kernel does while a deadline task runs there. The decision itself lets the
+/// task go.
 #[test]
 fn a_task_is_fetched_from_a_throttled_cpu() {
     let on = |cpu: usize, mut task: TaskSpec| {
@@ -448,7 +491,8 @@ fn a_task_is_fetched_from_a_throttled_cpu() {
     }
 }
 
-/// For how long the FIFO task `fifo` was runnable without running while another CPU ran a task of `fair`.
+/// For how long the FIFO task `fifo` was runnable without running while another CPU ran a task of
+/// `fair`.
 fn waits_beside_fair(events: &[SchedEvent], fifo: u32, fair: &[u32], cpus: usize) -> Ns {
     let (mut runs, mut ready, mut last, mut sum) = (vec![None; cpus], false, Ns::ZERO, Ns::ZERO);
     for event in events {
@@ -474,8 +518,9 @@ fn waits_beside_fair(events: &[SchedEvent], fifo: u32, fair: &[u32], cpus: usize
     sum
 }
 
-/// Two deadline tasks keep both CPUs; when the shorter one leaves, its CPU pulls the FIFO task that the other one preempted
-/// (since 6.7). Before, a CPU with a single RT task was not overloaded: the FIFO task waited while a fair hog ran.
+/// Two deadline tasks keep both CPUs; when the shorter one leaves, its CPU pulls the FIFO task that
+/// the other one preempted (since 6.7). Before, a CPU with a single RT task was not overloaded: the
+/// FIFO task waited while a fair hog ran.
 #[test]
 fn a_single_waiting_fifo_task_is_pulled_since_6_7() {
     let reserved = |policy: &str, start: u64, work: u64| {
@@ -485,7 +530,8 @@ fn a_single_waiting_fifo_task_is_pulled_since_6_7() {
         one.start = Start::AsleepUntil(MS * start);
         one
     };
-    let (long, short) = (reserved("deadline:7ms/10ms/10ms", 2, 6), reserved("deadline:3ms/10ms/10ms", 3, 2));
+    let (long, short) =
+        (reserved("deadline:7ms/10ms/10ms", 2, 6), reserved("deadline:3ms/10ms/10ms", 3, 2));
     let tasks = workload(vec![hog("other"), hog("other"), hog("fifo:5"), long, short]);
     let waits = ["linux-6.1", "linux-6.6", "linux-6.12", "linux-6.18", "linux-7.2"].map(|spec| {
         let (_, events) = simulate(spec, &Machine::flat(2), &tasks, MS * 1_000);

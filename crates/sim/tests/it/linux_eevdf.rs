@@ -1,4 +1,5 @@
-//! `linux-6.12` and `linux-6.18` in the simulator: tables and golden values of docs/sources/linux-facts.md.
+//! `linux-6.12` and `linux-6.18` in the simulator: tables and golden values of
+//! docs/sources/linux-facts.md.
 
 use crate::common::scheduler;
 use schedlab_model::{
@@ -24,7 +25,8 @@ fn workload(tasks: impl IntoIterator<Item = TaskSpec>) -> Workload {
     Workload { tasks: tasks.into_iter().collect(), ..Workload::default() }
 }
 
-/// What came out of a run of 12 s (or as given), on the machine of the golden values but for `hz` and `cpus`.
+/// What came out of a run of 12 s (or as given), on the machine of the golden values but for `hz`
+/// and `cpus`.
 struct Ran {
     metrics: Metrics,
     events: Vec<SchedEvent>,
@@ -36,8 +38,8 @@ fn simulate(spec: &str, hz: u32, cpus: usize, seconds: u64, workload: &Workload)
     machine.ticks = TickSkew::At(vec![Ns::from_us(700); cpus]);
     let mut events = Vec::new();
     let options = RunOptions::for_time(Ns::from_s(seconds));
-    let outcome =
-        run(&machine, workload, &*scheduler(spec, cpus), &options, &mut events).expect("a clean run");
+    let outcome = run(&machine, workload, &*scheduler(spec, cpus), &options, &mut events)
+        .expect("a clean run");
     Ran { metrics: outcome.metrics, events, seconds }
 }
 
@@ -66,7 +68,10 @@ impl Ran {
     /// `share` within half a point of `expected` (the tolerance of the golden values).
     fn assert_share(&self, task: usize, expected: f64) {
         let share = self.share(task);
-        assert!((share - expected).abs() <= 0.005, "task {task}: share {share}, expected {expected}");
+        assert!(
+            (share - expected).abs() <= 0.005,
+            "task {task}: share {share}, expected {expected}"
+        );
     }
 }
 
@@ -79,29 +84,47 @@ fn assert_mostly(lengths: &[u64], wanted: &[u64], what: &str) {
     );
 }
 
-/// docs/sources/linux-facts.md, 1, rows of EEVDF 6.6 to 6.14 and 6.15+: every HZ and every number of CPUs, exact.
+/// docs/sources/linux-facts.md, 1, rows of EEVDF 6.6 to 6.14 and 6.15+: every HZ and every number
+/// of CPUs, exact.
 ///
-/// A request of exactly three ticks (3 ms, HZ=1000) is a knife's edge: from decision to decision a run is exactly
-/// three ticks long. On hardware the interrupts' time, which the task clock leaves out, tips it to the fourth tick.
-/// The machine of this test has no such time, so the requests of that row are a microsecond longer instead.
+/// A request of exactly three ticks (3 ms, HZ=1000) is a knife's edge: from decision to decision a
+/// run is exactly three ticks long. On hardware the interrupts' time, which the task clock leaves
+/// out, tips it to the fourth tick. The machine of this test has no such time, so the requests of
+/// that row are a microsecond longer instead.
 #[test]
 fn two_hogs_alternate_as_in_the_table() {
     let hogs = workload([hog(0, Policy::Other), hog(0, Policy::Other)]);
     for (old, table) in [
         (
             true,
-            [(1, [1, 1, 1, 1]), (2, [1, 1, 1, 2]), (4, [1, 1, 1, 3]), (8, [1, 1, 1, 4]), (32, [1, 1, 1, 4])],
+            [
+                (1, [1, 1, 1, 1]),
+                (2, [1, 1, 1, 2]),
+                (4, [1, 1, 1, 3]),
+                (8, [1, 1, 1, 4]),
+                (32, [1, 1, 1, 4]),
+            ],
         ),
         (
             false,
-            [(1, [1, 1, 1, 1]), (2, [1, 1, 1, 2]), (4, [1, 1, 1, 3]), (8, [1, 1, 1, 3]), (32, [1, 1, 1, 3])],
+            [
+                (1, [1, 1, 1, 1]),
+                (2, [1, 1, 1, 2]),
+                (4, [1, 1, 1, 3]),
+                (8, [1, 1, 1, 3]),
+                (32, [1, 1, 1, 3]),
+            ],
         ),
     ] {
         for (cpus, row) in table {
             let base = [751, 1501, 2251, 3001][usize::min(cpus, 8).ilog2() as usize];
             for (hz, ticks) in [100, 250, 300, 1000].into_iter().zip(row) {
                 for name in BOTH {
-                    let spec = if old { format!("{name}:base_slice_ns={base}us") } else { name.to_owned() };
+                    let spec = if old {
+                        format!("{name}:base_slice_ns={base}us")
+                    } else {
+                        name.to_owned()
+                    };
                     let ran = simulate(&spec, hz, cpus, 2, &hogs);
                     for task in 0..2 {
                         let lengths = ran.ticks(task, hz);
@@ -120,7 +143,8 @@ fn two_hogs_alternate_as_in_the_table() {
 #[test]
 fn g6_nice_19_runs_a_tick_in_272_ms() {
     for name in BOTH {
-        let ran = simulate(name, 250, 1, 12, &workload([hog(0, Policy::Other), hog(19, Policy::Other)]));
+        let ran =
+            simulate(name, 250, 1, 12, &workload([hog(0, Policy::Other), hog(19, Policy::Other)]));
         ran.assert_share(0, 0.985);
         ran.assert_share(1, 0.015);
         assert_mostly(&ran.ticks(1, 250), &[1], "nice 19");
@@ -132,11 +156,14 @@ fn g6_nice_19_runs_a_tick_in_272_ms() {
 #[test]
 fn g8_sched_idle_runs_a_tick_in_1_36_s() {
     for name in BOTH {
-        let ran = simulate(name, 250, 1, 40, &workload([hog(0, Policy::Other), hog(0, Policy::Idle)]));
+        let ran =
+            simulate(name, 250, 1, 40, &workload([hog(0, Policy::Other), hog(0, Policy::Idle)]));
         ran.assert_share(0, 0.9973);
         assert!((ran.share(1) - 0.0027).abs() < 0.0006, "{}", ran.share(1));
-        let starts: Vec<Ns> = ran.runs().into_iter().filter(|run| run.0 == 1).map(|run| run.1).collect();
-        let gaps: Vec<u64> = starts.windows(2).map(|pair| (pair[1] - pair[0]).0 / 20_000_000).collect();
+        let starts: Vec<Ns> =
+            ran.runs().into_iter().filter(|run| run.0 == 1).map(|run| run.1).collect();
+        let gaps: Vec<u64> =
+            starts.windows(2).map(|pair| (pair[1] - pair[0]).0 / 20_000_000).collect();
         assert_mostly(&ran.ticks(1, 250), &[1], "SCHED_IDLE");
         assert_mostly(&gaps, &[68], "gaps in units of 20 ms");
     }
@@ -146,7 +173,8 @@ fn g8_sched_idle_runs_a_tick_in_1_36_s() {
 #[test]
 fn g9_batch_has_its_share() {
     for name in BOTH {
-        let ran = simulate(name, 250, 1, 4, &workload([hog(0, Policy::Other), hog(0, Policy::Batch)]));
+        let ran =
+            simulate(name, 250, 1, 4, &workload([hog(0, Policy::Other), hog(0, Policy::Batch)]));
         ran.assert_share(0, 0.5);
         ran.assert_share(1, 0.5);
     }
@@ -157,17 +185,25 @@ fn g9_batch_has_its_share() {
 fn g10_runs_are_one_tick_with_every_base_slice() {
     for slice in ["1.4ms", "2.1ms", "2.8ms", "3ms"] {
         let spec = format!("linux-6.12:base_slice_ns={slice}");
-        let ran = simulate(&spec, 250, 1, 4, &workload([hog(0, Policy::Other), hog(0, Policy::Other)]));
+        let ran =
+            simulate(&spec, 250, 1, 4, &workload([hog(0, Policy::Other), hog(0, Policy::Other)]));
         assert_mostly(&ran.ticks(0, 250), &[1], slice);
     }
 }
 
-/// G12: base slice 10 ms, one task with a slice of 20 ms: runs of 20 or 24 ms of both, half the CPU each.
+/// G12: base slice 10 ms, one task with a slice of 20 ms: runs of 20 or 24 ms of both, half the CPU
+/// each.
 #[test]
 fn g12_a_custom_slice_lengthens_the_runs_of_both() {
     let mut long = hog(0, Policy::Other);
     long.slice = Some(Ns::from_ms(20));
-    let ran = simulate("linux-6.12:base_slice_ns=10ms", 250, 1, 12, &workload([hog(0, Policy::Other), long]));
+    let ran = simulate(
+        "linux-6.12:base_slice_ns=10ms",
+        250,
+        1,
+        12,
+        &workload([hog(0, Policy::Other), long]),
+    );
     ran.assert_share(0, 0.5);
     ran.assert_share(1, 0.5);
     assert_mostly(&ran.ticks(0, 250), &[5, 6], "base slice");
@@ -179,7 +215,8 @@ fn g12_a_custom_slice_lengthens_the_runs_of_both() {
 fn g14_rr_runs_100_ms() {
     for count in [2, 3] {
         for name in BOTH {
-            let ran = simulate(name, 250, 1, 12, &workload((0..count).map(|_| hog(0, Policy::Rr(10)))));
+            let ran =
+                simulate(name, 250, 1, 12, &workload((0..count).map(|_| hog(0, Policy::Rr(10)))));
             for task in 0..count {
                 assert_mostly(&ran.ticks(task, 250), &[25], "RR");
             }
@@ -187,14 +224,14 @@ fn g14_rr_runs_100_ms() {
     }
 }
 
-/// G17 and G18: a FIFO hog beside fair ones: RT 950.0 ms, fair 54 ms, again and again; `sched_rt_runtime_us`
-/// changes nothing since 6.12.
+/// G17 and G18: a FIFO hog beside fair ones: RT 950.0 ms, fair 54 ms, again and again;
+/// `sched_rt_runtime_us` changes nothing since 6.12.
 #[test]
 fn g17_g18_the_fair_server_gives_54_ms_of_1004() {
     for spec in ["linux-6.12", "linux-6.18", "linux-6.12:sched_rt_runtime_us=500000"] {
         for fair in [1, 3] {
-            let tasks =
-                std::iter::once(hog(0, Policy::Fifo(50))).chain((0..fair).map(|_| hog(0, Policy::Other)));
+            let tasks = std::iter::once(hog(0, Policy::Fifo(50)))
+                .chain((0..fair).map(|_| hog(0, Policy::Other)));
             let ran = simulate(spec, 250, 1, 12, &workload(tasks));
             let mut rt: Vec<(Ns, Ns)> =
                 ran.runs().into_iter().filter(|run| run.0 == 0).map(|run| (run.1, run.2)).collect();
@@ -203,7 +240,11 @@ fn g17_g18_the_fair_server_gives_54_ms_of_1004() {
             for pair in rt.windows(2) {
                 let (length, period) = (pair[0].1 - pair[0].0, pair[1].0 - pair[0].0);
                 assert!(length.0.abs_diff(950_000_000) < 100_000, "{spec}: RT ran {} ns", length.0);
-                assert!(period.0.abs_diff(1_004_000_000) < 100_000, "{spec}: period {} ns", period.0);
+                assert!(
+                    period.0.abs_diff(1_004_000_000) < 100_000,
+                    "{spec}: period {} ns",
+                    period.0
+                );
             }
         }
     }
@@ -213,8 +254,13 @@ fn g17_g18_the_fair_server_gives_54_ms_of_1004() {
 #[test]
 fn the_fair_server_obeys_its_knobs() {
     let tasks = workload([hog(0, Policy::Fifo(50)), hog(0, Policy::Other)]);
-    let ran =
-        simulate("linux-6.18:fair_server_runtime_ns=100ms,fair_server_period_ns=500ms", 250, 1, 10, &tasks);
+    let ran = simulate(
+        "linux-6.18:fair_server_runtime_ns=100ms,fair_server_period_ns=500ms",
+        250,
+        1,
+        10,
+        &tasks,
+    );
     assert!((0.20..0.21).contains(&ran.share(1)), "{}", ran.share(1));
     let ran = simulate("linux-6.18:fair_server_runtime_ns=0ns", 250, 1, 10, &tasks);
     assert!(ran.share(1) < 1e-4, "{}", ran.share(1));
@@ -225,8 +271,8 @@ fn the_fair_server_obeys_its_knobs() {
 fn the_fair_server_needs_no_costs() {
     let tasks = workload([hog(0, Policy::Fifo(50)), hog(0, Policy::Other)]);
     let options = RunOptions::for_time(Ns::from_s(20));
-    let outcome =
-        run(&Machine::flat(1), &tasks, &*scheduler("linux-6.18", 1), &options, &mut ()).expect("a clean run");
+    let outcome = run(&Machine::flat(1), &tasks, &*scheduler("linux-6.18", 1), &options, &mut ())
+        .expect("a clean run");
     let fair = outcome.metrics.tasks[1].cpu_ns.0 as f64 / 20e9;
     assert!((0.050..0.055).contains(&fair), "{fair}");
 }
@@ -234,16 +280,28 @@ fn the_fair_server_needs_no_costs() {
 /// G17b: 6.18 on 2 CPUs (base slice 1.4 ms): 4 ms runs; nice 0 : 5 is 3.07 to 1.
 #[test]
 fn g17b_two_cpus() {
-    let ran = simulate("linux-6.18", 250, 2, 8, &workload([hog(0, Policy::Other), hog(0, Policy::Other)]));
+    let ran = simulate(
+        "linux-6.18",
+        250,
+        2,
+        8,
+        &workload([hog(0, Policy::Other), hog(0, Policy::Other)]),
+    );
     assert_mostly(&ran.ticks(0, 250), &[1], "equal");
     ran.assert_share(0, 0.4975);
-    let ran = simulate("linux-6.18", 250, 2, 8, &workload([hog(0, Policy::Other), hog(5, Policy::Other)]));
+    let ran = simulate(
+        "linux-6.18",
+        250,
+        2,
+        8,
+        &workload([hog(0, Policy::Other), hog(5, Policy::Other)]),
+    );
     let ratio = ran.share(0) / ran.share(1);
     assert!((ratio - 3.07).abs() < 0.05, "{ratio}");
 }
 
-/// G22: a hog and a sleeper 10 ms / burn 5 ms: about three wakeups of four wait less than 0.5 ms, the others
-/// for about 3.5 ms (protection, eligibility).
+/// G22: a hog and a sleeper 10 ms / burn 5 ms: about three wakeups of four wait less than 0.5 ms,
+/// the others for about 3.5 ms (protection, eligibility).
 #[test]
 fn g22_wake_latency_has_two_modes() {
     let sleeper = task(0, Policy::Other, Program::closed(Ns::from_ms(5), Ns::from_ms(10)));
@@ -267,7 +325,8 @@ fn g22_wake_latency_has_two_modes() {
     assert!((0.65..0.85).contains(&short) && (0.1..0.35).contains(&long), "{all}: {short} {long}");
 }
 
-/// A task's timer and the end of another's job fall into one instant, and the timer's interrupt comes first.
+/// A task's timer and the end of another's job fall into one instant, and the timer's interrupt
+/// comes first.
 #[test]
 fn an_interrupt_may_come_in_the_instant_in_which_a_job_ends() {
     let mut machine = Machine::flat(1);

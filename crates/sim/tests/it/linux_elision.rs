@@ -1,8 +1,9 @@
-//! Cases that `cargo xtask stress` found: leaving ticks out changed the schedule. Each stays here as it was.
+//! Cases that `cargo xtask stress` found: leaving ticks out changed the schedule. Each stays here
+//! as it was.
 
 use schedlab_model::{
-    Amount, ChannelId, ChannelSpec, CpuId, CpuSet, Draw, Nice, Ns, Op, Policy, Program, Start, TaskId,
-    TaskSpec, Workload,
+    Amount, ChannelId, ChannelSpec, CpuId, CpuSet, Draw, Nice, Ns, Op, Policy, Program, Start,
+    TaskId, TaskSpec, Workload,
 };
 use schedlab_scheduler::registry;
 use schedlab_sim::{Machine, RunOptions, TickSkew};
@@ -11,7 +12,8 @@ fn fixed(ns: u64) -> Amount {
     Amount::Fixed(Ns(ns))
 }
 
-/// Tasks that sleep and wake on two CPUs, one of them for microseconds at a time, and one that forks.
+/// Tasks that sleep and wake on two CPUs, one of them for microseconds at a time, and one that
+/// forks.
 fn restless() -> Workload {
     let mut busy = Program::once([
         Op::Run(Amount::Draw(0)),
@@ -36,8 +38,8 @@ fn restless() -> Workload {
     Workload { tasks, ..Workload::default() }
 }
 
-/// Found by `cargo xtask stress` (seed 5037): a tick edge fell between a wakeup on an idle CPU and its decision; the
-/// periodic balance ran in it although that tick had not been asked for.
+/// Found by `cargo xtask stress` (seed 5037): a tick edge fell between a wakeup on an idle CPU and
+/// its decision; the periodic balance ran in it although that tick had not been asked for.
 #[test]
 fn an_edge_while_a_cpu_leaves_idle_does_not_balance() {
     let mut machine = Machine::flat(2);
@@ -49,8 +51,12 @@ fn an_edge_while_a_cpu_leaves_idle_does_not_balance() {
     for scheduler in ["linux-6.1", "linux-6.12", "linux-6.18"] {
         let run = |every_tick| {
             let scheduler = registry::build(&scheduler.parse().unwrap(), 2).unwrap();
-            let options =
-                RunOptions { seed: 5037, duration: Ns::from_ms(904), every_tick, ..RunOptions::default() };
+            let options = RunOptions {
+                seed: 5037,
+                duration: Ns::from_ms(904),
+                every_tick,
+                ..RunOptions::default()
+            };
             schedlab_sim::run(&machine, &restless(), &*scheduler, &options, &mut ()).unwrap()
         };
         let (some, every) = (run(false), run(true));
@@ -59,17 +65,19 @@ fn an_edge_while_a_cpu_leaves_idle_does_not_balance() {
     }
 }
 
-/// A tick edge fell between a wakeup on an idle CPU and its decision. Delivered, it refreshed the clock that the
-/// wakeup had just refreshed for the decision; left out, it was charged to the task that came next. Slices that end
-/// by HRTICK (7.2) showed the difference.
+/// A tick edge fell between a wakeup on an idle CPU and its decision. Delivered, it refreshed the
+/// clock that the wakeup had just refreshed for the decision; left out, it was charged to the task
+/// that came next. Slices that end by HRTICK (7.2) showed the difference.
 #[test]
 fn an_edge_while_a_cpu_leaves_idle_is_not_the_next_tasks() {
     let mut machine = Machine::flat(1);
     machine.costs.idle_decide_ns = Ns::from_us(30);
     // They wake 10 us before the edge of 8 ms and take turns.
     let hog = |name: &str, start: u64| {
-        let mut task =
-            TaskSpec::new(name, Program::forever([Op::Run(fixed(9_000_000)), Op::Sleep(fixed(1_000_000))]));
+        let mut task = TaskSpec::new(
+            name,
+            Program::forever([Op::Run(fixed(9_000_000)), Op::Sleep(fixed(1_000_000))]),
+        );
         task.start = Start::AsleepUntil(Ns(start));
         task
     };
@@ -91,8 +99,9 @@ fn an_edge_while_a_cpu_leaves_idle_is_not_the_next_tasks() {
     }
 }
 
-/// Found by `cargo xtask stress` (seed 636): a tick edge while the interrupt that wakes an idle CPU was on its way;
-/// the tick, which had not been asked for, found the task on the queue and was faster.
+/// Found by `cargo xtask stress` (seed 636): a tick edge while the interrupt that wakes an idle CPU
+/// was on its way; the tick, which had not been asked for, found the task on the queue and was
+/// faster.
 #[test]
 fn an_edge_is_not_faster_than_an_interrupt() {
     let mut machine = Machine::flat(2);
@@ -131,9 +140,9 @@ fn an_edge_is_not_faster_than_an_interrupt() {
     }
 }
 
-/// Found by `cargo xtask stress` (seed 9614): a CPU that had borrowed real-time budget until it had a whole period
-/// left its ticks out, since nothing could throttle it; but others read at any time how much is used there, and take
-/// what is not.
+/// Found by `cargo xtask stress` (seed 9614): a CPU that had borrowed real-time budget until it had
+/// a whole period left its ticks out, since nothing could throttle it; but others read at any time
+/// how much is used there, and take what is not.
 #[test]
 fn a_cpu_with_a_whole_period_of_budget_still_counts_what_it_uses() {
     let mut machine = Machine::flat(2);
@@ -146,9 +155,11 @@ fn a_cpu_with_a_whole_period_of_budget_still_counts_what_it_uses() {
         task
     };
     for (period, runtime) in [(123, 83), (2_000, 1_200)] {
-        let spec = format!("linux-2.6.32:sched_rt_period_us={period},sched_rt_runtime_us={runtime}");
+        let spec =
+            format!("linux-2.6.32:sched_rt_period_us={period},sched_rt_runtime_us={runtime}");
         // Each alone is over its budget, at changing distances from the other.
-        let tasks = vec![periodic("a", 0, 9_000_000, 3_000_000), periodic("b", 1, 17_000_000, 9_000_000)];
+        let tasks =
+            vec![periodic("a", 0, 9_000_000, 3_000_000), periodic("b", 1, 17_000_000, 9_000_000)];
         let workload = Workload { tasks, ..Workload::default() };
         let run = |every_tick| {
             let scheduler = registry::build(&spec.parse().unwrap(), 2).unwrap();

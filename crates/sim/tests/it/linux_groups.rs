@@ -2,15 +2,20 @@
 
 use proptest::prelude::*;
 use schedlab_model::{
-    Bandwidth, CpuId, CpuSet, EventKind, GroupId, GroupSpec, Nice, Ns, Program, SchedEvent, TaskId, TaskSpec,
-    Topology, Workload,
+    Bandwidth, CpuId, CpuSet, EventKind, GroupId, GroupSpec, Nice, Ns, Program, SchedEvent, TaskId,
+    TaskSpec, Topology, Workload,
 };
 use schedlab_scheduler::registry;
 use schedlab_sim::{Machine, Outcome, RunOptions, run};
 
 const VERSIONS: [&str; 3] = ["linux-6.1", "linux-6.12", "linux-6.18"];
 
-fn simulate(spec: &str, cpus: usize, workload: &Workload, duration: Ns) -> (Outcome, Vec<SchedEvent>) {
+fn simulate(
+    spec: &str,
+    cpus: usize,
+    workload: &Workload,
+    duration: Ns,
+) -> (Outcome, Vec<SchedEvent>) {
     let machine = Machine { topology: Topology::flat(cpus), ..Machine::flat(1) };
     let traces = [false, true].map(|every_tick| {
         let scheduler = registry::build(&spec.parse().unwrap(), cpus).unwrap();
@@ -33,11 +38,17 @@ fn root() -> GroupSpec {
 }
 
 fn group(name: &str, parent: u32, weight: Option<u32>) -> GroupSpec {
-    GroupSpec { name: name.to_owned(), parent: Some(GroupId(parent)), weight, ..GroupSpec::default() }
+    GroupSpec {
+        name: name.to_owned(),
+        parent: Some(GroupId(parent)),
+        weight,
+        ..GroupSpec::default()
+    }
 }
 
 fn limited(name: &str, parent: u32, quota_ms: u64) -> GroupSpec {
-    let bandwidth = Bandwidth { quota: Ns::from_ms(quota_ms), period: Ns::from_ms(100), burst: Ns::ZERO };
+    let bandwidth =
+        Bandwidth { quota: Ns::from_ms(quota_ms), period: Ns::from_ms(100), burst: Ns::ZERO };
     GroupSpec { bandwidth: Some(bandwidth), ..group(name, parent, None) }
 }
 
@@ -65,8 +76,9 @@ fn runs(events: &[SchedEvent], task: u32) -> Vec<(u64, u64)> {
     runs
 }
 
-/// Found by `cargo xtask stress` (seed 31415940): the fair server lets a fair task of a group without run time go
-/// first. Since 6.18 that task leaves when it is chosen; the real-time task runs on then, and the CPU does not idle.
+/// Found by `cargo xtask stress` (seed 31415940): the fair server lets a fair task of a group
+/// without run time go first. Since 6.18 that task leaves when it is chosen; the real-time task
+/// runs on then, and the CPU does not idle.
 #[test]
 fn a_real_time_task_runs_when_the_fair_servers_task_has_no_run_time() {
     for version in ["linux-6.12", "linux-6.18"] {
@@ -83,8 +95,9 @@ fn a_real_time_task_runs_when_the_fair_servers_task_has_no_run_time() {
     }
 }
 
-/// Found by `cargo xtask stress` (seed 4485): `cpu.max` limits fair tasks only. Until 6.17 a real-time task that woke
-/// on an idle CPU, while its group was throttled there, asked for no decision.
+/// Found by `cargo xtask stress` (seed 4485): `cpu.max` limits fair tasks only. Until 6.17 a
+/// real-time task that woke on an idle CPU, while its group was throttled there, asked for no
+/// decision.
 #[test]
 fn real_time_tasks_of_a_throttled_group_run() {
     for version in ["linux-6.1", "linux-6.6", "linux-6.12", "linux-6.18"] {
@@ -105,8 +118,8 @@ fn real_time_tasks_of_a_throttled_group_run() {
     }
 }
 
-/// Found by `cargo xtask stress` (seed 716): all tasks of an idle group count as idle above it, also when the group is
-/// throttled and let go.
+/// Found by `cargo xtask stress` (seed 716): all tasks of an idle group count as idle above it,
+/// also when the group is throttled and let go.
 #[test]
 fn an_idle_group_may_have_a_limit() {
     for version in ["linux-6.1", "linux-6.6", "linux-6.12", "linux-6.18"] {
@@ -136,7 +149,8 @@ fn a_hog_with_half_a_cpu_runs_50_on_50_off() {
         assert_eq!(task.wait_ns, Ns::ZERO, "{version}: throttled is not waiting");
         let throttled = task.throttled_ns.0 as f64 / 5e9;
         assert!((throttled - 0.5).abs() < 0.01, "{version}: {throttled}");
-        // Slices of 5 ms checked at ticks of 4 ms: an overrun of up to 4 ms is paid back in the next period.
+        // Slices of 5 ms checked at ticks of 4 ms: an overrun of up to 4 ms is paid back in the
+        // next period.
         for (from, to) in runs(&events, 0).into_iter().skip(1) {
             assert_eq!(from % 100_000_000, 0, "{version}: starts at the refill");
             assert!((44..=52).contains(&((to - from) / 1_000_000)), "{version}: {from} {to}");
@@ -169,8 +183,12 @@ fn weights_share_one_cpu_and_nested_ones_too() {
 #[test]
 fn weights_hold_over_several_cpus() {
     for version in VERSIONS {
-        let groups =
-            vec![root(), group("/a", 0, Some(512)), group("/b", 0, Some(1024)), group("/c", 0, Some(1536))];
+        let groups = vec![
+            root(),
+            group("/a", 0, Some(512)),
+            group("/b", 0, Some(1024)),
+            group("/c", 0, Some(1536)),
+        ];
         let tasks = (0..12).map(|i| hog(1 + i / 4)).collect();
         let workload = Workload { groups, tasks, ..Workload::default() };
         let (outcome, _) = simulate(version, 4, &workload, Ns::from_s(10));
@@ -182,14 +200,16 @@ fn weights_hold_over_several_cpus() {
     }
 }
 
-/// Weights 10 and 100, a hog of each on every CPU: the small group gets 1/11 however many CPUs there are. With HRTICK the runs
-/// of 7.2 end before a tick; its timer shares the group's weight out as a tick does.
+/// Weights 10 and 100, a hog of each on every CPU: the small group gets 1/11 however many CPUs
+/// there are. With HRTICK the runs of 7.2 end before a tick; its timer shares the group's weight
+/// out as a tick does.
 #[test]
 fn weights_hold_where_runs_end_before_a_tick() {
     let mut found = Vec::new();
     for version in ["linux-7.2", "linux-6.18", "linux-7.2:features.HRTICK=off"] {
         for cpus in [2, 4, 8] {
-            let groups = vec![root(), group("/small", 0, Some(102)), group("/large", 0, Some(1024))];
+            let groups =
+                vec![root(), group("/small", 0, Some(102)), group("/large", 0, Some(1024))];
             let tasks = (0..2 * cpus as u32)
                 .map(|i| TaskSpec { affinity: CpuSet::single(CpuId(i / 2)), ..hog(1 + i % 2) })
                 .collect();
@@ -206,29 +226,43 @@ fn weights_hold_where_runs_end_before_a_tick() {
 fn an_idle_group_gets_the_rest() {
     for version in VERSIONS {
         let idle = GroupSpec { idle: true, ..group("/idle", 0, None) };
-        let workload =
-            Workload { groups: vec![root(), idle], tasks: vec![hog(1), hog(0)], ..Workload::default() };
+        let workload = Workload {
+            groups: vec![root(), idle],
+            tasks: vec![hog(1), hog(0)],
+            ..Workload::default()
+        };
         let (outcome, _) = simulate(version, 1, &workload, Ns::from_s(10));
-        assert!((share(&outcome, 0) - 3.0 / 1027.0).abs() < 0.002, "{version}: {}", share(&outcome, 0));
+        assert!(
+            (share(&outcome, 0) - 3.0 / 1027.0).abs() < 0.002,
+            "{version}: {}",
+            share(&outcome, 0)
+        );
     }
 }
 
-/// Two sessions: one task nice 0, three tasks nice 19. As sessions they share half and half; without autogroup
-/// the weights decide.
+/// Two sessions: one task nice 0, three tasks nice 19. As sessions they share half and half;
+/// without autogroup the weights decide.
 #[test]
 fn sessions_share_regardless_of_nice() {
     for version in VERSIONS {
         let session = |name: &str| GroupSpec { autogroup: true, ..group(name, 0, None) };
         let mut tasks = vec![hog(1), hog(2), hog(2), hog(2)];
         tasks[1..].iter_mut().for_each(|task| task.nice = Nice::new(19).unwrap());
-        let workload =
-            Workload { groups: vec![root(), session("/s1"), session("/s2")], tasks, ..Workload::default() };
+        let workload = Workload {
+            groups: vec![root(), session("/s1"), session("/s2")],
+            tasks,
+            ..Workload::default()
+        };
         let (outcome, _) = simulate(version, 1, &workload, Ns::from_s(8));
         assert!((share(&outcome, 0) - 0.5).abs() < 0.01, "{version}: {}", share(&outcome, 0));
         let off = format!("{version}:sched_autogroup_enabled=off");
         let (outcome, _) = simulate(&off, 1, &workload, Ns::from_s(8));
         let want = 1024.0 / (1024.0 + 3.0 * 15.0);
-        assert!((share(&outcome, 0) - want).abs() < 0.012, "{off}: {} for {want}", share(&outcome, 0));
+        assert!(
+            (share(&outcome, 0) - want).abs() < 0.012,
+            "{off}: {} for {want}",
+            share(&outcome, 0)
+        );
     }
 }
 
@@ -241,7 +275,10 @@ fn the_tighter_of_two_nested_limits_holds() {
             let (outcome, _) = simulate(version, 1, &workload, Ns::from_s(5));
             let got = share(&outcome, 0);
             assert!((got - want).abs() < 0.02, "{version} {outer}/{inner}: {got}");
-            assert!((share(&outcome, 1) - (1.0 - got)).abs() < 0.001, "{version}: the rest is used");
+            assert!(
+                (share(&outcome, 1) - (1.0 - got)).abs() < 0.001,
+                "{version}: the rest is used"
+            );
         }
     }
 }
@@ -283,9 +320,9 @@ fn a_quota_of_two_cpus_is_shared_by_four() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(schedlab_testing::cases(40)))]
 
-    /// Random groups, limits and tasks on one to three CPUs: no group gets more than its limit allows (quota for
-    /// each period, and what slices and ticks overrun), affinity holds, nothing hangs, and left-out ticks do
-    /// not matter.
+    /// Random groups, limits and tasks on one to three CPUs: no group gets more than its limit
+    /// allows (quota for each period, and what slices and ticks overrun), affinity holds, nothing
+    /// hangs, and left-out ticks do not matter.
     #[test]
     fn no_group_exceeds_its_limit(
         groups in proptest::collection::vec((0u32..3, prop::option::of(5u64..150), 100u32..3000), 1..5),

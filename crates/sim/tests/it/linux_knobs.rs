@@ -1,16 +1,17 @@
-//! Every knob of the Linux presets has an effect: a rich workload runs differently when it is changed.
+//! Every knob of the Linux presets has an effect: a rich workload runs differently when it is
+//! changed.
 
 use crate::common::scheduler;
 use schedlab_model::{
-    Amount, Bandwidth, ChannelId, ChannelSpec, CpuId, CpuSet, GroupId, GroupSpec, Nice, Ns, Op, Policy,
-    Program, Start,
+    Amount, Bandwidth, ChannelId, ChannelSpec, CpuId, CpuSet, GroupId, GroupSpec, Nice, Ns, Op,
+    Policy, Program, Start,
 };
 use schedlab_model::{TaskId, TaskSpec, Topology, Workload};
 use schedlab_scheduler::{Knob, KnobKind, registry};
 use schedlab_sim::{Machine, RunOptions, SimError, TickSkew, run};
 
-/// Everything that a knob could touch: nice values, all policies, groups with bandwidth and weights, forks,
-/// yields, pinned tasks, wakeups by tasks, custom slices.
+/// Everything that a knob could touch: nice values, all policies, groups with bandwidth and
+/// weights, forks, yields, pinned tasks, wakeups by tasks, custom slices.
 fn rich(cpus: u32, tasks: u32) -> Workload {
     let mut workload = crate::common::w2(cpus, tasks);
     for (index, task) in workload.tasks.iter_mut().enumerate() {
@@ -49,10 +50,14 @@ fn rich(cpus: u32, tasks: u32) -> Workload {
     sleeps.policy = reserved;
     workload.tasks.extend([hog("reserved", reserved), sleeps]);
     let child = TaskId::from(workload.tasks.len() + 1);
-    let parent =
-        [Op::Run(Amount::Fixed(Ns::from_ms(30))), Op::Spawn(child), Op::Run(Amount::Fixed(Ns::from_ms(9)))];
+    let parent = [
+        Op::Run(Amount::Fixed(Ns::from_ms(30))),
+        Op::Spawn(child),
+        Op::Run(Amount::Fixed(Ns::from_ms(9))),
+    ];
     workload.tasks.push(TaskSpec::new("parent", Program::forever(parent)));
-    let mut spawned = TaskSpec::new("child", Program::once([Op::Run(Amount::Fixed(Ns::from_ms(20)))]));
+    let mut spawned =
+        TaskSpec::new("child", Program::once([Op::Run(Amount::Fixed(Ns::from_ms(20)))]));
     spawned.start = Start::Spawned;
     workload.tasks.push(spawned);
     // Pairs that wake each other, so that the waker's CPU and the wakee's last one compete.
@@ -72,7 +77,8 @@ fn rich(cpus: u32, tasks: u32) -> Workload {
         weight: Some(weight),
         ..GroupSpec::default()
     };
-    workload.groups = vec![group("/", 1024), group("/a", 512), group("/b", 2048), group("/c", 1024)];
+    workload.groups =
+        vec![group("/", 1024), group("/a", 512), group("/b", 2048), group("/c", 1024)];
     workload.groups[1].autogroup = true;
     let (quota, period) = (Ns::from_ms(60), Ns::from_ms(100));
     workload.groups[3].bandwidth = Some(Bandwidth { quota, period, burst: Ns::ZERO });
@@ -96,7 +102,8 @@ fn other_values(knob: &Knob) -> Vec<String> {
 }
 
 fn hash(spec: &str, (topology, tasks): &(Topology, u32)) -> u64 {
-    let machine = Machine { topology: topology.clone(), ticks: TickSkew::Staggered, ..Machine::flat(1) };
+    let machine =
+        Machine { topology: topology.clone(), ticks: TickSkew::Staggered, ..Machine::flat(1) };
     let workload = rich(topology.cpus() as u32, *tasks);
     let options = RunOptions::for_time(Ns::from_ms(1_200));
     let scheduler = scheduler(spec, topology.cpus());
@@ -111,27 +118,34 @@ fn hash(spec: &str, (topology, tasks): &(Topology, u32)) -> u64 {
 #[test]
 fn every_knob_has_an_effect() {
     // Crowded, half busy, and mostly idle machines.
-    let machines =
-        [(Topology::regular(2, 1, 2, 2), 72), (Topology::flat(4), 24), (Topology::regular(2, 1, 4, 1), 4)];
+    let machines = [
+        (Topology::regular(2, 1, 2, 2), 72),
+        (Topology::flat(4), 24),
+        (Topology::regular(2, 1, 4, 1), 4),
+    ];
     let (mut idle, mut bases) = (Vec::new(), Vec::<(String, [u64; 3])>::new());
-    // Since 6.12 these limit SCHED_DEADLINE only (kernel/sched/deadline.c, fair server; G18): that FIFO and RR do not
-    // feel them is the rule.
+    // Since 6.12 these limit SCHED_DEADLINE only (kernel/sched/deadline.c, fair server; G18): that
+    // FIFO and RR do not feel them is the rule.
     let admission_only = ["sched_rt_runtime_us", "sched_rt_period_us"];
     // What they refuse: `impossible_reservations_are_refused`.
     let parameters_only = ["sched_deadline_period_min_us", "sched_deadline_period_max_us"];
     for name in ["linux-6.1", "linux-6.12", "linux-6.18"] {
         for knob in (registry::find(name).expect("it exists").knobs)() {
             let admits = name != "linux-6.1" && admission_only.contains(&knob.name);
-            // EEVDF leaves this workload no group that only its mean load hides (`group_imbalance` has one).
+            // EEVDF leaves this workload no group that only its mean load hides (`group_imbalance`
+            // has one).
             let hidden = name != "linux-6.1" && knob.name == "defects.GROUP_IMBALANCE";
             if admits || hidden || parameters_only.contains(&knob.name) {
                 continue;
             }
-            // A switch of HRTICK shows only with HRTICK; the last buddy only where tasks preempt a crowd.
+            // A switch of HRTICK shows only with HRTICK; the last buddy only where tasks preempt a
+            // crowd.
             let base = match knob.name {
                 "features.DOUBLE_TICK" => format!("{name}:features.HRTICK=on,"),
                 "features.LAST_BUDDY" => {
-                    format!("{name}:latency_ns=2ms,min_granularity_ns=1ms,wakeup_granularity_ns=100us,")
+                    format!(
+                        "{name}:latency_ns=2ms,min_granularity_ns=1ms,wakeup_granularity_ns=100us,"
+                    )
                 }
                 // What it decides shows where the weights do not decide it afterwards.
                 "features.WA_IDLE" => format!("{name}:features.WA_WEIGHT=off,"),
@@ -146,7 +160,10 @@ fn every_knob_has_an_effect() {
             let default = bases.iter().find(|(known, _)| *known == base).expect("just added").1;
             let effect = other_values(&knob).iter().any(|value| {
                 let spec = format!("{base}{}={value}", knob.name);
-                machines.iter().zip(&default).any(|(machine, default)| hash(&spec, machine) != *default)
+                machines
+                    .iter()
+                    .zip(&default)
+                    .any(|(machine, default)| hash(&spec, machine) != *default)
             });
             if !effect {
                 idle.push(format!("{name}:{}", knob.name));

@@ -1,7 +1,8 @@
 //! Linux before CFS: alternation, shares, wakeups and spreading, with zero costs.
 
 use schedlab_model::{
-    Amount, CpuId, EventKind, Nice, Ns, Op, Policy, Program, SchedEvent, Start, TaskId, TaskSpec, Workload,
+    Amount, CpuId, EventKind, Nice, Ns, Op, Policy, Program, SchedEvent, Start, TaskId, TaskSpec,
+    Workload,
 };
 use schedlab_scheduler::{Work, registry};
 use schedlab_sim::{Machine, Metrics, RunOptions};
@@ -19,15 +20,17 @@ fn run(scheduler: &str, cpus: usize, hz: u32, tasks: Vec<TaskSpec>, duration: Ns
     let scheduler = registry::build(&scheduler.parse().unwrap(), cpus).unwrap();
     let mut events = Vec::new();
     let options = RunOptions::for_time(duration);
-    let outcome = schedlab_sim::run(&machine, &workload, &*scheduler, &options, &mut events).unwrap();
+    let outcome =
+        schedlab_sim::run(&machine, &workload, &*scheduler, &options, &mut events).unwrap();
     Ran { events, metrics: outcome.metrics, scanned: outcome.work[Work::Scan as usize] }
 }
 
 impl Ran {
     /// Lengths of the uninterrupted runs on CPU 0, in ms, without the first and the last.
     fn runs_ms(&self) -> Vec<u64> {
-        let switch =
-            |event: &SchedEvent| matches!(event.kind, EventKind::Switch { .. }).then_some(event.at.0);
+        let switch = |event: &SchedEvent| {
+            matches!(event.kind, EventKind::Switch { .. }).then_some(event.at.0)
+        };
         let times: Vec<u64> = self.events.iter().filter_map(switch).collect();
         times.windows(2).skip(1).map(|pair| (pair[1] - pair[0]) / 1_000_000).collect()
     }
@@ -60,10 +63,17 @@ fn near(got: f64, want: f64) {
 #[test]
 fn two_processes_run_120_ms_and_two_threads_60_ms() {
     for scheduler in ["linux-2.4", "linux-2.4-mq"] {
-        let processes = run(scheduler, 1, 100, vec![hog("a", 0), hog("b", 0)], Ns::from_s(3)).runs_ms();
-        assert!(processes.len() > 20 && processes.iter().all(|ms| *ms == 120), "{scheduler} {processes:?}");
+        let processes =
+            run(scheduler, 1, 100, vec![hog("a", 0), hog("b", 0)], Ns::from_s(3)).runs_ms();
+        assert!(
+            processes.len() > 20 && processes.iter().all(|ms| *ms == 120),
+            "{scheduler} {processes:?}"
+        );
         let threads = run(scheduler, 1, 100, threads(2), Ns::from_s(3)).runs_ms();
-        assert!(threads.len() > 40 && threads.iter().all(|ms| *ms == 60), "{scheduler} {threads:?}");
+        assert!(
+            threads.len() > 40 && threads.iter().all(|ms| *ms == 60),
+            "{scheduler} {threads:?}"
+        );
     }
 }
 
@@ -79,19 +89,24 @@ fn shares_follow_nice() {
 
 #[test]
 fn a_woken_task_takes_the_longest_idle_cpu() {
-    // CPU 1 idles from 1 ms, CPU 0 from 2 ms on; the sleeper last ran on CPU 2, where a hog sits now.
+    // CPU 1 idles from 1 ms, CPU 0 from 2 ms on; the sleeper last ran on CPU 2, where a hog sits
+    // now.
     let once = |ms, cpu: u32| {
-        let mut task =
-            TaskSpec::new(format!("once{cpu}"), Program::once([Op::Run(Amount::Fixed(Ns::from_ms(ms)))]));
+        let mut task = TaskSpec::new(
+            format!("once{cpu}"),
+            Program::once([Op::Run(Amount::Fixed(Ns::from_ms(ms)))]),
+        );
         task.affinity = schedlab_model::CpuSet::single(CpuId(cpu));
         task
     };
     let mut pinned = hog("hog", 0);
     pinned.affinity = schedlab_model::CpuSet::single(CpuId(2));
     pinned.policy = Policy::Fifo(1);
-    let mut sleeper = TaskSpec::new("sleeper", Program::once([Op::Run(Amount::Fixed(Ns::from_ms(1)))]));
+    let mut sleeper =
+        TaskSpec::new("sleeper", Program::once([Op::Run(Amount::Fixed(Ns::from_ms(1)))]));
     sleeper.start = Start::AsleepUntil(Ns::from_ms(5));
-    let ran = run("linux-2.4", 3, 100, vec![once(2, 0), once(1, 1), pinned, sleeper], Ns::from_ms(8));
+    let ran =
+        run("linux-2.4", 3, 100, vec![once(2, 0), once(1, 1), pinned, sleeper], Ns::from_ms(8));
     let placed = ran.events.iter().find_map(|event| match event.kind {
         EventKind::Switch { next: Some(task), .. } if task.0 == 3 => Some(event.cpu),
         _ => None,
@@ -104,22 +119,25 @@ fn a_woken_task_takes_the_longest_idle_cpu() {
 fn a_yielder_lets_the_other_run() {
     for scheduler in ["linux-2.4", "linux-2.4-mq"] {
         let polite = Program::forever([Op::Run(Amount::Fixed(Ns::from_ms(1))), Op::Yield]);
-        let ran = run(scheduler, 1, 100, vec![TaskSpec::new("y", polite), hog("h", 0)], Ns::from_s(10));
+        let ran =
+            run(scheduler, 1, 100, vec![TaskSpec::new("y", polite), hog("h", 0)], Ns::from_s(10));
         assert!(ran.share(0) < 0.05, "{scheduler} {}", ran.share(0));
     }
 }
 
 #[test]
 fn fork_shares_the_slice() {
-    // The parent forks 10 ms into its slice of 60: 5 ticks are left (one edge has passed), 2 stay, 3 go to the child.
+    // The parent forks 10 ms into its slice of 60: 5 ticks are left (one edge has passed), 2 stay,
+    // 3 go to the child.
     let ms = |ms| Op::Run(Amount::Fixed(Ns::from_ms(ms)));
     let parent = Program::once([ms(15), Op::Spawn(TaskId(1)), ms(1000)]);
     let mut child = hog("child", 0);
     child.start = Start::Spawned;
-    let ran = run("linux-2.4", 1, 100, vec![TaskSpec::new("parent", parent), child], Ns::from_ms(300));
+    let ran =
+        run("linux-2.4", 1, 100, vec![TaskSpec::new("parent", parent), child], Ns::from_ms(300));
     let first: Vec<u64> = ran.runs_ms();
-    // At 30 ms the parent's 2 ticks are used up. The child runs its 3, then every task is recharged and its
-    // loaded address space wins the tie: 6 more.
+    // At 30 ms the parent's 2 ticks are used up. The child runs its 3, then every task is recharged
+    // and its loaded address space wins the tie: 6 more.
     assert_eq!(first[0], 90, "{first:?}");
 }
 
@@ -134,7 +152,8 @@ fn hogs_spread_by_stealing() {
     assert!(share <= 2 * 60_000_000_000 * 2 / 256, "balanced queues give equal time: {share}");
 }
 
-/// With all on the first list every turn of the other CPU is a steal, and still all get the same time.
+/// With all on the first list every turn of the other CPU is a steal, and still all get the same
+/// time.
 #[test]
 fn one_list_is_stolen_from() {
     let mut tasks = threads(64);
@@ -155,7 +174,10 @@ fn o1_two_hogs_alternate_with_whole_slices() {
         ("linux-2.6.22", 1000, 100),
     ] {
         let runs = run(scheduler, 1, hz, vec![hog("a", 0), hog("b", 0)], Ns::from_s(20)).runs_ms();
-        assert!(runs.len() > 100 && runs.iter().skip(2).all(|ms| *ms == slice), "{scheduler} {runs:?}");
+        assert!(
+            runs.len() > 100 && runs.iter().skip(2).all(|ms| *ms == slice),
+            "{scheduler} {runs:?}"
+        );
     }
 }
 
@@ -176,7 +198,8 @@ fn o1_shares_follow_slices() {
 
 #[test]
 fn o1_a_sleeper_is_interactive() {
-    // 1 ms of work each 20 ms beside four hogs: once it has slept enough it preempts at every wakeup.
+    // 1 ms of work each 20 ms beside four hogs: once it has slept enough it preempts at every
+    // wakeup.
     for scheduler in ["linux-2.4-o1", "linux-2.6.0", "linux-2.6.22"] {
         let mut tasks: Vec<TaskSpec> = (0..4).map(|i| hog(&format!("h{i}"), 0)).collect();
         tasks.push(TaskSpec::new("editor", Program::closed(Ns::from_ms(1), Ns::from_ms(19))));
@@ -191,7 +214,8 @@ fn o1_a_sleeper_is_interactive() {
 fn o1_a_yielder_lets_the_other_run() {
     for scheduler in ["linux-2.4-o1", "linux-2.6.22"] {
         let polite = Program::forever([Op::Run(Amount::Fixed(Ns::from_us(100))), Op::Yield]);
-        let ran = run(scheduler, 1, 1000, vec![TaskSpec::new("y", polite), hog("h", 0)], Ns::from_s(20));
+        let ran =
+            run(scheduler, 1, 1000, vec![TaskSpec::new("y", polite), hog("h", 0)], Ns::from_s(20));
         assert!(ran.share(0) < 0.51, "{scheduler} {}", ran.share(0));
         assert!(ran.metrics.tasks[0].yields > 10, "{scheduler}");
     }
@@ -220,13 +244,15 @@ fn o1_decides_with_the_same_work_for_2_and_1024_tasks() {
     assert!(scanned < 16 * switches, "O(1) does not: {scanned} / {switches}");
 }
 
-/// A negative penalty can make the goodness of the best task exactly 0 when its slice is as long as slices get: another
-/// recharge changes nothing, and 2.4 would search for ever.
+/// A negative penalty can make the goodness of the best task exactly 0 when its slice is as long as
+/// slices get: another recharge changes nothing, and 2.4 would search for ever.
 #[test]
 fn a_recharge_that_changes_nothing_is_the_last() {
     for scheduler in ["linux-2.4:proc_change_penalty=-31", "linux-2.4-mq:proc_change_penalty=-31"] {
-        // A hog's recharges fill the sleeper's slice up (11 ticks, so 11 + 20 - 31); then it is alone.
-        let mut hog = TaskSpec::new("hog", Program::once([Op::Run(Amount::Fixed(Ns::from_ms(1_500)))]));
+        // A hog's recharges fill the sleeper's slice up (11 ticks, so 11 + 20 - 31); then it is
+        // alone.
+        let mut hog =
+            TaskSpec::new("hog", Program::once([Op::Run(Amount::Fixed(Ns::from_ms(1_500)))]));
         hog.process = 1;
         let mut sleeper = TaskSpec::new("sleeper", Program::hog());
         sleeper.start = Start::AsleepUntil(Ns::from_ms(1_800));

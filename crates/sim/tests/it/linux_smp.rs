@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use schedlab_model::{
-    Amount, ChannelId, ChannelSpec, CpuId, CpuSet, Draw, EventKind, Nice, Ns, Op, Policy, PrevState, Program,
-    SchedEvent, Start, TaskId, TaskSpec, Topology, Workload,
+    Amount, ChannelId, ChannelSpec, CpuId, CpuSet, Draw, EventKind, Nice, Ns, Op, Policy,
+    PrevState, Program, SchedEvent, Start, TaskId, TaskSpec, Topology, Workload,
 };
 use schedlab_scheduler::registry;
 use schedlab_sim::{Costs, Machine, Outcome, RunOptions, run};
@@ -30,7 +30,8 @@ fn simulate_workload(
     let machine = Machine { topology, ..Machine::flat(1) };
     let scheduler = registry::build(&spec.parse().unwrap(), machine.topology.cpus()).unwrap();
     let mut events = Vec::new();
-    let outcome = run(&machine, workload, &*scheduler, &RunOptions::for_time(duration), &mut events).unwrap();
+    let outcome =
+        run(&machine, workload, &*scheduler, &RunOptions::for_time(duration), &mut events).unwrap();
     (outcome, events)
 }
 
@@ -42,8 +43,9 @@ fn share(outcome: &Outcome, task: u32) -> f64 {
     outcome.metrics.share(TaskId(task))
 }
 
-/// Wakes at random and runs for 50 µs, as every real machine's housekeeping does. Without any noise three hogs
-/// fall into step with the balance interval, and one of them keeps 3/4 of a CPU for ever.
+/// Wakes at random and runs for 50 µs, as every real machine's housekeeping does. Without any noise
+/// three hogs fall into step with the balance interval, and one of them keeps 3/4 of a CPU for
+/// ever.
 fn noise() -> TaskSpec {
     let mut program = Program::forever([]);
     let sleep = program.draw(Draw::Exponential { mean: Ns::from_ms(7) });
@@ -73,26 +75,32 @@ fn sixteen_hogs_on_eight_cpus_get_half_each() {
     }
 }
 
-/// Two hogs pinned to CPU 0 with a third one: CPU 1 takes it at once, and nothing ever waits beside an idle CPU.
+/// Two hogs pinned to CPU 0 with a third one: CPU 1 takes it at once, and nothing ever waits beside
+/// an idle CPU.
 #[test]
 fn an_idle_cpu_takes_waiting_work() {
     for version in VERSIONS {
         let mut tasks = hogs(3);
-        (tasks[0].affinity, tasks[1].affinity) = (CpuSet::single(CpuId(0)), CpuSet::single(CpuId(0)));
+        (tasks[0].affinity, tasks[1].affinity) =
+            (CpuSet::single(CpuId(0)), CpuSet::single(CpuId(0)));
         // A task that keeps CPU 1 busy at first, so that the third hog must move later.
-        let mut first = TaskSpec::new("first", Program::once([Op::Run(Amount::Fixed(Ns::from_ms(50)))]));
+        let mut first =
+            TaskSpec::new("first", Program::once([Op::Run(Amount::Fixed(Ns::from_ms(50)))]));
         first.affinity = CpuSet::single(CpuId(1));
         tasks.insert(0, first);
         let (outcome, _) = simulate(version, Topology::flat(2), tasks, 4);
         let shares = [1, 2, 3].map(|task| share(&outcome, task));
-        assert!((shares[0] - 0.5).abs() < 0.02 && (shares[1] - 0.5).abs() < 0.02, "{version} {shares:.3?}");
+        assert!(
+            (shares[0] - 0.5).abs() < 0.02 && (shares[1] - 0.5).abs() < 0.02,
+            "{version} {shares:.3?}"
+        );
         assert!(shares[2] > 0.97, "{version} {shares:.3?}");
         assert_eq!(outcome.metrics.work_conservation.violated_ns, Ns::ZERO, "{version}");
     }
 }
 
-/// A FIFO hog and a fair hog on one CPU of two: the fair one is pushed to the idle CPU although it never waits
-/// for another fair task.
+/// A FIFO hog and a fair hog on one CPU of two: the fair one is pushed to the idle CPU although it
+/// never waits for another fair task.
 #[test]
 fn a_hog_leaves_the_cpu_of_a_fifo_hog() {
     for version in VERSIONS {
@@ -115,8 +123,11 @@ fn random_task() -> impl Strategy<Value = (u64, u64, u8, i8, u8)> {
 }
 
 fn task_of((work, sleep, bits, nice, policy): (u64, u64, u8, i8, u8), cpus: usize) -> TaskSpec {
-    let program =
-        if sleep < 2_000 { Program::hog() } else { Program::closed(Ns::from_us(work), Ns::from_us(sleep)) };
+    let program = if sleep < 2_000 {
+        Program::hog()
+    } else {
+        Program::closed(Ns::from_us(work), Ns::from_us(sleep))
+    };
     let mut task = TaskSpec::new("random", program);
     task.affinity = if bits >= 128 { CpuSet::ALL } else { mask(bits, cpus) };
     task.nice = Nice::new(nice).unwrap();
@@ -128,37 +139,51 @@ fn task_of((work, sleep, bits, nice, policy): (u64, u64, u8, i8, u8), cpus: usiz
     task
 }
 
-/// The weight of a task: 1.25 per nice step, 3 for SCHED_IDLE (the kernel's table is within 1.5 % of this).
+/// The weight of a task: 1.25 per nice step, 3 for SCHED_IDLE (the kernel's table is within 1.5 %
+/// of this).
 fn weight(task: &TaskSpec) -> f64 {
-    if task.policy == Policy::Idle { 3.0 } else { 1024.0 * 1.25f64.powi(-i32::from(task.nice.get())) }
+    if task.policy == Policy::Idle {
+        3.0
+    } else {
+        1024.0 * 1.25f64.powi(-i32::from(task.nice.get()))
+    }
 }
 
 /// The longest time, ns, that a fair task may wait for its first run, whatever the others do.
 ///
-/// A task starts with a debt of at most one period (24 ms at 8 CPUs) of its own run time: the period over its
-/// weight, in virtual time. Until that is paid every other task of its CPU may run up to the same virtual time, and
-/// each takes its own weight times it. All tasks together, on one CPU, give the bound; twice that is for
-/// wakeup granularity, sleepers' credit and moves between CPUs, a second for the ticks.
+/// A task starts with a debt of at most one period (24 ms at 8 CPUs) of its own run time: the
+/// period over its weight, in virtual time. Until that is paid every other task of its CPU may run
+/// up to the same virtual time, and each takes its own weight times it. All tasks together, on one
+/// CPU, give the bound; twice that is for wakeup granularity, sleepers' credit and moves between
+/// CPUs, a second for the ticks.
 fn longest_wait(task: &TaskSpec, all: &[TaskSpec]) -> u64 {
     let sum: f64 = all.iter().map(weight).sum();
     (2.0 * 24e6 * sum / weight(task)) as u64 + 1_000_000_000
 }
 
-/// The first task that never runs, though it had all the time that it may have to wait. `outcome` is of the first
-/// 2 s; where a task did not run yet, the same is run for longer.
-fn lost(version: &str, topology: &Topology, workload: &Workload, outcome: &Outcome) -> Option<usize> {
+/// The first task that never runs, though it had all the time that it may have to wait. `outcome`
+/// is of the first 2 s; where a task did not run yet, the same is run for longer.
+fn lost(
+    version: &str,
+    topology: &Topology,
+    workload: &Workload,
+    outcome: &Outcome,
+) -> Option<usize> {
     let (mut seconds, mut longer) = (2, None::<Outcome>);
     loop {
         let metrics = &longer.as_ref().unwrap_or(outcome).metrics.tasks;
         let mut waiting = (0..metrics.len()).filter(|&i| metrics[i].cpu_ns == Ns::ZERO).peekable();
         waiting.peek()?;
-        let late = |&i: &usize| longest_wait(&workload.tasks[i], &workload.tasks) < seconds * 1_000_000_000;
+        let late = |&i: &usize| {
+            longest_wait(&workload.tasks[i], &workload.tasks) < seconds * 1_000_000_000
+        };
         if let Some(lost) = waiting.find(late) {
             return Some(lost);
         }
         seconds *= 2;
         let machine = Machine { topology: topology.clone(), ..Machine::flat(1) };
-        let scheduler = registry::build(&version.parse().unwrap(), machine.topology.cpus()).unwrap();
+        let scheduler =
+            registry::build(&version.parse().unwrap(), machine.topology.cpus()).unwrap();
         let options = RunOptions::for_time(Ns::from_s(seconds));
         longer = Some(run(&machine, workload, &*scheduler, &options, &mut ()).unwrap());
     }
@@ -166,18 +191,20 @@ fn lost(version: &str, topology: &Topology, workload: &Workload, outcome: &Outco
 
 /// When `task` ran first.
 fn first_run(events: &[SchedEvent], task: u32) -> Option<Ns> {
-    let picks =
-        |e: &&SchedEvent| matches!(e.kind, EventKind::Switch { next, .. } if next == Some(TaskId(task)));
+    let picks = |e: &&SchedEvent| matches!(e.kind, EventKind::Switch { next, .. } if next == Some(TaskId(task)));
     events.iter().find(picks).map(|event| event.at)
 }
 
-/// CFS: a new task owes one slice, and a task that is alone on its queue has the whole period as its slice. A
-/// nice 8 hog that comes to an empty CPU just before two nice −10 hogs owes 6 ms of its run time, 35.7 ms of
-/// virtual time. The others run until both are there: 35.7 · (2 · 9548) / 1024 = 666 ms, less what they owe
-/// themselves (6 ms and 3 ms by their part, some 9 ms together). EEVDF has no such debt.
+/// CFS: a new task owes one slice, and a task that is alone on its queue has the whole period as
+/// its slice. A nice 8 hog that comes to an empty CPU just before two nice −10 hogs owes 6 ms of
+/// its run time, 35.7 ms of virtual time. The others run until both are there: 35.7 · (2 · 9548) /
+/// 1024 = 666 ms, less what they owe themselves (6 ms and 3 ms by their part, some 9 ms together).
+/// EEVDF has no such debt.
 #[test]
 fn a_light_task_pays_a_whole_period_before_it_runs() {
-    for (version, from, to) in [("linux-6.1", 640, 680), ("linux-6.12", 0, 60), ("linux-6.18", 0, 60)] {
+    for (version, from, to) in
+        [("linux-6.1", 640, 680), ("linux-6.12", 0, 60), ("linux-6.18", 0, 60)]
+    {
         let mut tasks = hogs(3);
         tasks[0].nice = Nice::new(8).unwrap();
         tasks[1..].iter_mut().for_each(|task| task.nice = Nice::new(-10).unwrap());
@@ -187,9 +214,10 @@ fn a_light_task_pays_a_whole_period_before_it_runs() {
     }
 }
 
-/// A case that the property below found, when it allowed 2 s to every task: task 1 (BATCH, nice 8, only on CPU 1)
-/// is the first of its CPU, owes 12 ms of run time (71.4 ms virtual) under CFS, and the tasks of that CPU (27 times
-/// the weight of nice 0) need 2.03 s to get there. Nothing is lost: when it runs, all of them are there.
+/// A case that the property below found, when it allowed 2 s to every task: task 1 (BATCH, nice 8,
+/// only on CPU 1) is the first of its CPU, owes 12 ms of run time (71.4 ms virtual) under CFS, and
+/// the tasks of that CPU (27 times the weight of nice 0) need 2.03 s to get there. Nothing is lost:
+/// when it runs, all of them are there.
 #[test]
 fn a_light_hog_waits_two_seconds_and_is_not_lost() {
     const WEIGHTS: [u64; 14] =
@@ -231,9 +259,10 @@ fn a_light_hog_waits_two_seconds_and_is_not_lost() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(schedlab_testing::cases(60)))]
 
-    /// Random tasks on random machines: affinity holds on every event (the engine asserts it too), every task runs
-    /// within the time that its weight allows, every tick mode gives the same schedule, and a CPU idles beside a
-    /// waiting task it could take only for as long as balance intervals allow.
+    /// Random tasks on random machines: affinity holds on every event (the engine asserts it too),
+    /// every task runs within the time that its weight allows, every tick mode gives the same
+    /// schedule, and a CPU idles beside a waiting task it could take only for as long as balance
+    /// intervals allow.
     #[test]
     fn affinity_is_kept_and_nothing_is_lost(
         tasks in proptest::collection::vec(random_task(), 1..24),
@@ -267,7 +296,8 @@ fn same_with_every_tick(
 ) -> Result<(), String> {
     let machine = Machine { topology, ..Machine::flat(1) };
     let traces = [false, true].map(|every_tick| {
-        let scheduler = registry::build(&version.parse().unwrap(), machine.topology.cpus()).unwrap();
+        let scheduler =
+            registry::build(&version.parse().unwrap(), machine.topology.cpus()).unwrap();
         let mut events: Vec<SchedEvent> = Vec::new();
         let options = RunOptions { every_tick, ..RunOptions::for_time(duration) };
         run(&machine, workload, &*scheduler, &options, &mut events).unwrap();
@@ -284,8 +314,8 @@ fn same_with_every_tick(
     }
 }
 
-/// G17b of docs/sources/linux-facts.md (measured on a 6.18 host with 2 CPUs, base slice 1.4 ms): two hogs on one of
-/// two CPUs run 4 ms each and share half and half, nice 0 and 5 as 0.749 and 0.244.
+/// G17b of docs/sources/linux-facts.md (measured on a 6.18 host with 2 CPUs, base slice 1.4 ms):
+/// two hogs on one of two CPUs run 4 ms each and share half and half, nice 0 and 5 as 0.749 and 0.244.
 #[test]
 fn golden_values_of_two_cpus() {
     for (nice, expected) in [(0, [0.497, 0.498]), (5, [0.749, 0.244])] {
@@ -335,9 +365,10 @@ fn longest_idle_beside_waiting(events: &[SchedEvent], cpus: usize) -> Ns {
     Ns(longest)
 }
 
-/// A CPU does not idle beside a waiting task for longer than balancing allows. Linux is not work conserving:
-/// above 85 % of use no idle CPU is searched for at wakeup, and a task that ran within 0.5 ms is not taken by a
-/// CPU that becomes idle. Then the next tick's kick helps: idle CPUs balance every span to twice the span in ms.
+/// A CPU does not idle beside a waiting task for longer than balancing allows. Linux is not work
+/// conserving: above 85 % of use no idle CPU is searched for at wakeup, and a task that ran within 0.5
+/// ms is not taken by a CPU that becomes idle. Then the next tick's kick helps: idle CPUs balance
+/// every span to twice the span in ms.
 #[test]
 fn idle_cpus_do_not_stay_idle_beside_waiting_tasks() {
     for version in VERSIONS {
@@ -355,7 +386,8 @@ fn idle_cpus_do_not_stay_idle_beside_waiting_tasks() {
             let tick = 4;
             assert!(longest <= Ns::from_ms(2 * span + 2 * tick), "{version}: {longest}");
             let part = outcome.metrics.work_conservation.violated_ns.0 as f64 / 10e9;
-            // Since 6.14 a delayed task makes its CPU look busier than one with a waiting task: 0.31 under 6.18.
+            // Since 6.14 a delayed task makes its CPU look busier than one with a waiting task: 0.31
+            // under 6.18.
             assert!(part < 0.33, "{version}: idle beside waiting tasks for {part:.3} of the time");
         }
     }
@@ -373,10 +405,10 @@ fn runs_repeat_exactly() {
     }
 }
 
-/// Two tasks that wake each other share a CPU for some milliseconds, until it has no room, and keep to one each for
-/// some hundred: so long their runnable averages are above their averages, and the estimates stay. (perf bench sched
-/// pipe on a guest of Linux 6.18.44: 2 to 17 and 5 to 470 ms; without estimates these two share one for more than
-/// half of the time.)
+/// Two tasks that wake each other share a CPU for some milliseconds, until it has no room, and keep
+/// to one each for some hundred: so long their runnable averages are above their averages, and the
+/// estimates stay. (perf bench sched pipe on a guest of Linux 6.18.44: 2 to 17 and 5 to 470 ms;
+/// without estimates these two share one for more than half of the time.)
 #[test]
 fn a_packed_pair_is_mostly_apart() {
     let work = |us| Op::Run(Amount::Fixed(Ns::from_us(us)));
@@ -388,14 +420,18 @@ fn a_packed_pair_is_mostly_apart() {
         task.start = Start::AsleepUntil(Ns::ZERO);
         task
     });
-    let workload =
-        Workload { tasks: tasks.to_vec(), channels: vec![ChannelSpec::default(); 2], ..Workload::default() };
+    let workload = Workload {
+        tasks: tasks.to_vec(),
+        channels: vec![ChannelSpec::default(); 2],
+        ..Workload::default()
+    };
     let costs = Costs { idle_decide_ns: Ns::from_us(25), ..Costs::default() };
     let machine = Machine { costs, ..Machine::flat(2) };
     let together = |spec: &str| {
         let scheduler = registry::build(&spec.parse().unwrap(), 2).unwrap();
         let mut events: Vec<SchedEvent> = Vec::new();
-        run(&machine, &workload, &*scheduler, &RunOptions::for_time(Ns::from_s(4)), &mut events).unwrap();
+        run(&machine, &workload, &*scheduler, &RunOptions::for_time(Ns::from_s(4)), &mut events)
+            .unwrap();
         let on = events.iter().filter_map(|event| match event.kind {
             EventKind::Switch { next: Some(_), .. } => Some((event.at, event.cpu)),
             _ => None,

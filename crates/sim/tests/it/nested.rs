@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use schedlab_model::{
-    Amount, ChannelId, ChannelSpec, CpuSet, Draw, GroupId, GroupSpec, Ns, Op, Policy, Program, SourceKind,
-    SourceSpec, TaskSpec, Workload,
+    Amount, ChannelId, ChannelSpec, CpuSet, Draw, GroupId, GroupSpec, Ns, Op, Policy, Program,
+    SourceKind, SourceSpec, TaskSpec, Workload,
 };
 use schedlab_scheduler::{Scheduler, registry};
 use schedlab_sim::{Costs, Domain, Machine, NestedOutcome, RunOptions, SimError, run_nested};
@@ -29,7 +29,8 @@ fn build(spec: &str, cpus: usize) -> Box<dyn Scheduler> {
     registry::build(&spec.parse().unwrap(), cpus).unwrap()
 }
 
-/// Runs `workload` on `pcpus` under `hypervisor`; domain `d` has `guests[d].0` vCPUs and that scheduler.
+/// Runs `workload` on `pcpus` under `hypervisor`; domain `d` has `guests[d].0` vCPUs and that
+/// scheduler.
 fn nested(
     workload: &Workload,
     machine: &Machine,
@@ -79,7 +80,8 @@ fn a_hog_in_a_guest_and_a_bare_one_share_the_cpu_and_the_guest_sees_the_steal() 
         let mut workload = domains(&[0, 0]);
         task(&mut workload, 0, "inside", Program::hog());
         task(&mut workload, 1, "bare", Program::hog());
-        let got = nested(&workload, &xen(1), hypervisor, &[(1, "linux-6.18")], &seconds(10)).unwrap();
+        let got =
+            nested(&workload, &xen(1), hypervisor, &[(1, "linux-6.18")], &seconds(10)).unwrap();
         let metrics = &got.outcome.metrics;
         let share = |t: usize| metrics.share(t.into());
         assert!((share(0) - 0.5).abs() < 0.01, "{hypervisor}: {}", share(0));
@@ -92,7 +94,11 @@ fn a_hog_in_a_guest_and_a_bare_one_share_the_cpu_and_the_guest_sees_the_steal() 
         );
         let off = vcpu.cpu_ns.0.abs_diff(metrics.tasks[0].cpu_ns.0);
         assert!(off < 100_000_000, "{hypervisor}: vCPU and task differ by {off} ns");
-        assert!((cpu.steal_ns.0 as f64 / 1e10 - 0.5).abs() < 0.01, "{hypervisor}: steal {}", cpu.steal_ns);
+        assert!(
+            (cpu.steal_ns.0 as f64 / 1e10 - 0.5).abs() < 0.01,
+            "{hypervisor}: steal {}",
+            cpu.steal_ns
+        );
         assert!(metrics.tasks[0].stolen_ns > Ns::from_ms(4800));
     }
 }
@@ -106,20 +112,28 @@ fn a_guest_shares_its_vcpus_by_its_own_rules() {
     }
     task(&mut workload, 0, "fifo", Program::closed(Ns::from_ms(1), Ns::from_ms(9)));
     workload.tasks[2].policy = Policy::Fifo(1);
-    let got = nested(&workload, &xen(2), "xen-credit2", &[(1, "linux-6.18")], &seconds(10)).unwrap();
+    let got =
+        nested(&workload, &xen(2), "xen-credit2", &[(1, "linux-6.18")], &seconds(10)).unwrap();
     let share = |t: usize| got.outcome.metrics.share(t.into());
     // Weights of nice 0 and 5: 1024 and 335.
     assert!((share(0) / share(1) - 1024.0 / 335.0).abs() < 0.05, "{} {}", share(0), share(1));
     assert!((share(2) - 0.1).abs() < 0.002, "{}", share(2));
-    assert_eq!(got.outcome.metrics.tasks[2].preempt_wait.count(), 0, "the real-time task is not preempted");
+    assert_eq!(
+        got.outcome.metrics.tasks[2].preempt_wait.count(),
+        0,
+        "the real-time task is not preempted"
+    );
 }
 
-/// The example of the talk 「Xenのスケジューラがぜんぜんわからん」 (speakerdeck): 4 pCPUs, a VM with 3 vCPUs. Cap 200 is at most 2 of 4
-/// pCPUs, 50 % of the machine; without a cap the VM has at most 3 of 4, 75 %. (Credit pays whole credits, rounded up:
-/// with slices of 5 ms that is 34 instead of 33 1/3 for each of three vCPUs, so 51 %.)
+/// The example of the talk 「Xenのスケジューラがぜんぜんわからん」 (speakerdeck): 4 pCPUs, a VM with 3 vCPUs. Cap 200
+/// is at most 2 of 4 pCPUs, 50 % of the machine; without a cap the VM has at most 3 of 4, 75 %.
+/// (Credit pays whole credits, rounded up: with slices of 5 ms that is 34 instead of 33 1/3 for
+/// each of three vCPUs, so 51 %.)
 #[test]
 fn the_cap_arithmetic_of_the_talk() {
-    for (hypervisor, half) in [("xen-credit", 0.5), ("xen-credit:tslice=5ms", 0.51), ("xen-credit2", 0.5)] {
+    for (hypervisor, half) in
+        [("xen-credit", 0.5), ("xen-credit:tslice=5ms", 0.51), ("xen-credit2", 0.5)]
+    {
         for (cap, part) in [(200, half), (0, 0.75)] {
             for inside in [false, true] {
                 let mut workload = domains(&[cap]);
@@ -138,8 +152,8 @@ fn the_cap_arithmetic_of_the_talk() {
     }
 }
 
-/// Ping from a guest through dom0 to another guest and back, on an idle machine: every hop is a wakeup of an
-/// idle pCPU (3 us: IPI and switch), none is lost.
+/// Ping from a guest through dom0 to another guest and back, on an idle machine: every hop is a
+/// wakeup of an idle pCPU (3 us: IPI and switch), none is lost.
 fn ping(workload: &mut Workload) {
     for name in ["out", "there", "back", "here", "rtt"] {
         workload.channels.push(ChannelSpec { name: name.into(), ..ChannelSpec::default() });
@@ -151,8 +165,16 @@ fn ping(workload: &mut Workload) {
     task(workload, 0, "netback out", forward(out, there));
     task(workload, 0, "netback back", forward(back, here));
     let period = Op::NextPeriod { period: Ns::from_ms(10), offset: Ns::from_ms(1) };
-    let client =
-        [period, send(rtt), run(5), send(out), Op::Receive(here), run(5), Op::Receive(rtt), Op::Done(rtt)];
+    let client = [
+        period,
+        send(rtt),
+        run(5),
+        send(out),
+        Op::Receive(here),
+        run(5),
+        Op::Receive(rtt),
+        Op::Done(rtt),
+    ];
     task(workload, 1, "ping", Program::forever(client));
     workload.tasks.last_mut().unwrap().policy = Policy::Fifo(50);
     task(workload, 2, "pong", forward(there, back));
@@ -169,8 +191,13 @@ fn a_ping_crosses_dom0_both_ways() {
         assert_eq!(rtt.done, 200, "{} guests", guests.len());
         // 5 + 10 + 10 + 10 + 5 us of work and four wakeups.
         let mean = rtt.response.mean();
-        assert!(mean > Ns::from_us(45) && mean < Ns::from_us(60), "{} guests: {mean}", guests.len());
-        let blocked = got.outcome.metrics.tasks.iter().all(|task| task.sleep_ns > Ns::from_ms(1900));
+        assert!(
+            mean > Ns::from_us(45) && mean < Ns::from_us(60),
+            "{} guests: {mean}",
+            guests.len()
+        );
+        let blocked =
+            got.outcome.metrics.tasks.iter().all(|task| task.sleep_ns > Ns::from_ms(1900));
         assert!(blocked, "a vCPU was busy: {:?}", got.outcome.metrics.tasks);
     }
 }
@@ -191,13 +218,16 @@ fn a_preempted_vcpu_serves_its_events_when_it_runs_again() {
     workload.sources.push(SourceSpec {
         name: "wire".into(),
         into: ChannelId(0),
-        kind: SourceKind::Open { interarrival: Draw::Exponential { mean: Ns::from_ms(3) }, start: Ns::ZERO },
+        kind: SourceKind::Open {
+            interarrival: Draw::Exponential { mean: Ns::from_ms(3) },
+            start: Ns::ZERO,
+        },
         one_way: Draw::Fixed(Ns::ZERO),
     });
     let got = nested(&workload, &xen(1), "xen-credit", &[(1, "linux-6.18")], &seconds(20)).unwrap();
     let server = &got.outcome.metrics.tasks[0];
-    // Its VM is never idle, so it is never boosted: half of the events find the vCPU preempted, for up to 30 ms.
-    // Those wait as one: the guest hears of them when it runs.
+    // Its VM is never idle, so it is never boosted: half of the events find the vCPU preempted, for
+    // up to 30 ms. Those wait as one: the guest hears of them when it runs.
     let latency = &server.wake_latency;
     assert!(latency.quantile(0.4) < Ns::from_us(60), "{}", latency.quantile(0.4));
     assert!(got.outcome.metrics.channels[0].sent > 6000);
@@ -227,7 +257,11 @@ fn domains_share_only_channels() {
     let program = Program::forever([Op::Receive(ChannelId(0))]);
     task(&mut workload, 0, "one", program.clone());
     task(&mut workload, 1, "two", program);
-    assert!(refused(&workload).contains("two domains receive from channel `c`"), "{}", refused(&workload));
+    assert!(
+        refused(&workload).contains("two domains receive from channel `c`"),
+        "{}",
+        refused(&workload)
+    );
 }
 
 /// What a random task does.
@@ -253,8 +287,8 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Every assertion of the engines holds on both levels, guests cannot get more than their vCPUs, and the
-    /// same seed gives the same bytes.
+    /// Every assertion of the engines holds on both levels, guests cannot get more than their
+    /// vCPUs, and the same seed gives the same bytes.
     #[test]
     fn random_guests_keep_the_invariants(
         pcpus in 1usize..5,

@@ -3,8 +3,8 @@
 use crate::common::{fixed, periodic, scheduler, simulate};
 use proptest::prelude::*;
 use schedlab_model::{
-    ChannelId, ChannelSpec, CpuId, CpuSet, Draw, EventKind, LockId, Ns, Op, Program, SchedEvent, SourceKind,
-    SourceSpec, Start, TaskId, TaskSpec, Waker, Workload,
+    ChannelId, ChannelSpec, CpuId, CpuSet, Draw, EventKind, LockId, Ns, Op, Program, SchedEvent,
+    SourceKind, SourceSpec, Start, TaskId, TaskSpec, Waker, Workload,
 };
 use schedlab_sim::{Distribution, Machine, Outcome, RunOptions, SimError, Stuck, WaitsFor, run};
 
@@ -14,8 +14,8 @@ fn workload(tasks: Vec<TaskSpec>) -> Workload {
     Workload { tasks, ..Workload::default() }
 }
 
-/// Buttazzo's pair (2,5) and (4,7), 35 ticks: largest responses 4 and 6; one preemption when a running job
-/// wins ties, two when ties go by index.
+/// Buttazzo's pair (2,5) and (4,7), 35 ticks: largest responses 4 and 6; one preemption when a
+/// running job wins ties, two when ties go by index.
 #[test]
 fn buttazzo_edf_pair() {
     let pair = workload(vec![periodic("a", 2, 5, MS), periodic("b", 4, 7, MS)]);
@@ -29,21 +29,25 @@ fn buttazzo_edf_pair() {
     }
 }
 
-/// Dhall's effect on 8 CPUs: eight light tasks (2/1000) go first, the heavy one (1000/1001) answers in 1002.
+/// Dhall's effect on 8 CPUs: eight light tasks (2/1000) go first, the heavy one (1000/1001) answers
+/// in 1002.
 #[test]
 fn dhall_effect() {
-    let mut tasks: Vec<TaskSpec> = (0..8).map(|i| periodic(&format!("light{i}"), 2, 1000, MS)).collect();
+    let mut tasks: Vec<TaskSpec> =
+        (0..8).map(|i| periodic(&format!("light{i}"), 2, 1000, MS)).collect();
     tasks.push(periodic("heavy", 1000, 1001, MS));
     let outcome = simulate("edf", 8, &workload(tasks), MS * 1003);
     assert_eq!(outcome.metrics.tasks[8].response.max(), MS * 1002);
 }
 
-/// The kernel documentation's pair (50,50,100) and (10,100,100): density 1.1, yet task 2 answers in 60 ms.
+/// The kernel documentation's pair (50,50,100) and (10,100,100): density 1.1, yet task 2 answers in
+/// 60 ms.
 #[test]
 fn density_above_one_is_schedulable() {
     let mut first = periodic("first", 50, 100, MS);
     first.policy = "deadline:50ms/50ms/100ms".parse().unwrap();
-    let outcome = simulate("edf", 1, &workload(vec![first, periodic("second", 10, 100, MS)]), MS * 1000);
+    let outcome =
+        simulate("edf", 1, &workload(vec![first, periodic("second", 10, 100, MS)]), MS * 1000);
     assert_eq!(outcome.metrics.tasks[0].response.max(), MS * 50);
     assert_eq!(outcome.metrics.tasks[1].response.max(), MS * 60);
 }
@@ -60,8 +64,8 @@ fn rr_takes_turns_of_4_ms() {
     assert_eq!(tasks[2].wake_latency.max(), MS * 7);
 }
 
-/// T2, Burns and Wellings: fixed priorities, highest first, response times 10, 20, 52 (too late); 4, 9, 58; 5, 15, 80.
-/// And T1, Liu and Layland's edge: one tick more and the second task misses.
+/// T2, Burns and Wellings: fixed priorities, highest first, response times 10, 20, 52 (too late);
+/// 4, 9, 58; 5, 15, 80. And T1, Liu and Layland's edge: one tick more and the second task misses.
 #[test]
 fn response_times_of_published_sets() {
     let fifo = |set: &[(u64, u64)]| {
@@ -81,8 +85,9 @@ fn response_times_of_published_sets() {
     assert_eq!(first(spec, &[(10, 30), (10, 40), (12, 50)]), [10, 20, 52]);
     assert_eq!(first(spec, &[(4, 16), (5, 40), (32, 80)]), [4, 9, 58]);
     assert_eq!(first(spec, &[(5, 20), (10, 40), (40, 80)]), [5, 15, 80]);
-    let edge =
-        |work: u64| first("linux-6.1:sched_rt_runtime_us=-1", &[(work, 1_000_000), (585_786, 1_414_214)])[1];
+    let edge = |work: u64| {
+        first("linux-6.1:sched_rt_runtime_us=-1", &[(work, 1_000_000), (585_786, 1_414_214)])[1]
+    };
     assert_eq!(edge(414_214), 1_000_000);
     assert!(edge(414_215) >= 1_414_216, "{}", edge(414_215));
 }
@@ -90,8 +95,9 @@ fn response_times_of_published_sets() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(schedlab_testing::cases(64)) })]
 
-    /// Response-time analysis (Joseph and Pandya): the largest response of a FIFO task, all released together, is the
-    /// least fixed point of `R = C + sum of ceil(R / T) C` over the more urgent ones.
+    /// Response-time analysis (Joseph and Pandya): the largest response of a FIFO task, all
+    /// released together, is the least fixed point of `R = C + sum of ceil(R / T) C` over the more
+    /// urgent ones.
     #[test]
     fn fixed_priorities_answer_as_analysis_says(
         raw in prop::collection::vec((1u64..12, 2u64..60), 1..6), preset in 0usize..5,
@@ -105,7 +111,8 @@ proptest! {
             task.policy = schedlab_model::Policy::Fifo(90 - rank as u8);
             task
         });
-        // The critical instant is the first one; deadlines equal periods, so a set is only judged where it meets them.
+        // The critical instant is the first one; deadlines equal periods, so a set is only judged
+        // where it meets them.
         let names = ["linux-6.1", "linux-6.6", "linux-6.12", "linux-6.18", "linux-2.6.32"];
         let spec = names[preset].to_owned();
         let spec = if preset < 2 || preset == 4 { spec + ":sched_rt_runtime_us=-1" } else { spec };
@@ -133,7 +140,10 @@ fn late_jobs_queue_up() {
     let outcome = simulate("edf", 1, &workload(vec![periodic("late", 15, 10, MS)]), MS * 100);
     let task = &outcome.metrics.tasks[0];
     // Job k ends at 15 (k + 1) and was due at 10 k: responses 15, 20, 25, 30, 35, 40.
-    assert_eq!((task.response.count(), task.response.min(), task.response.max()), (6, MS * 15, MS * 40));
+    assert_eq!(
+        (task.response.count(), task.response.min(), task.response.max()),
+        (6, MS * 15, MS * 40)
+    );
     assert_eq!(task.switches, 1);
 }
 
@@ -154,7 +164,10 @@ fn queue(servers: u32, channels: u32, seconds: u64) -> Outcome {
     let source = |c: u32| SourceSpec {
         name: format!("clients{c}"),
         into: ChannelId(c),
-        kind: SourceKind::Open { interarrival: Draw::Exponential { mean: Ns(gap) }, start: Ns::ZERO },
+        kind: SourceKind::Open {
+            interarrival: Draw::Exponential { mean: Ns(gap) },
+            start: Ns::ZERO,
+        },
         one_way: Draw::Fixed(Ns::ZERO),
     };
     let workload = Workload {
@@ -226,7 +239,11 @@ fn closed_loop_throughput() {
 }
 
 /// Events of a run on one CPU under round robin.
-fn events(tasks: Vec<TaskSpec>, channels: Vec<ChannelSpec>, locks: u32) -> (Outcome, Vec<SchedEvent>) {
+fn events(
+    tasks: Vec<TaskSpec>,
+    channels: Vec<ChannelSpec>,
+    locks: u32,
+) -> (Outcome, Vec<SchedEvent>) {
     let workload = Workload { tasks, channels, locks, ..Workload::default() };
     let mut events = Vec::new();
     let rr = scheduler("rr", 1);
@@ -247,7 +264,8 @@ fn locks_are_first_come_first_served() {
             Op::Run(fixed(1_000)),
         ])
     };
-    let tasks = [3, 1, 2].map(|delay| TaskSpec::new(format!("t{delay}"), program(delay * 1_000_000)));
+    let tasks =
+        [3, 1, 2].map(|delay| TaskSpec::new(format!("t{delay}"), program(delay * 1_000_000)));
     let (outcome, events) = events(tasks.to_vec(), Vec::new(), 1);
     let exits: Vec<(u32, Ns)> = events
         .iter()
@@ -262,11 +280,13 @@ fn locks_are_first_come_first_served() {
     assert!(outcome.stuck.is_empty());
 }
 
-/// A pipe of capacity 2 lets its writer at most two tokens ahead; a channel of capacity 0 hands over directly.
+/// A pipe of capacity 2 lets its writer at most two tokens ahead; a channel of capacity 0 hands
+/// over directly.
 #[test]
 fn a_full_channel_blocks_its_sender() {
     for (capacity, ahead) in [(2, 3), (0, 1)] {
-        let writer = Program::forever([Op::Send { channel: ChannelId(0), count: 1 }, Op::Run(fixed(1_000))]);
+        let writer =
+            Program::forever([Op::Send { channel: ChannelId(0), count: 1 }, Op::Run(fixed(1_000))]);
         let reader = Program::forever([Op::Receive(ChannelId(0)), Op::Sleep(fixed(1_000_000))]);
         let channel = ChannelSpec { capacity: Some(capacity), ..ChannelSpec::default() };
         let tasks = vec![TaskSpec::new("writer", writer), TaskSpec::new("reader", reader)];
@@ -275,12 +295,15 @@ fn a_full_channel_blocks_its_sender() {
         let received = outcome.metrics.tasks[1].response.count();
         let sent = outcome.metrics.channels[0].sent;
         assert!((98..=100).contains(&received), "{received}");
-        assert!((received..=received + ahead).contains(&sent), "capacity {capacity}: {sent} of {received}");
+        assert!(
+            (received..=received + ahead).contains(&sent),
+            "capacity {capacity}: {sent} of {received}"
+        );
     }
 }
 
-/// A reader that needs three tokens is woken by the third, whatever sent the two before it, and by none of those; what
-/// is there already does not block it.
+/// A reader that needs three tokens is woken by the third, whatever sent the two before it, and by
+/// none of those; what is there already does not block it.
 #[test]
 fn a_receiver_may_need_several_tokens() {
     let writer = |first: u64| {
@@ -293,8 +316,10 @@ fn a_receiver_may_need_several_tokens() {
         ];
         Program { repeat_from: Some(1), ..Program::once(ops) }
     };
-    let reader =
-        Program::forever([Op::ReceiveCount { channel: ChannelId(0), count: 3 }, Op::Run(fixed(1_000))]);
+    let reader = Program::forever([
+        Op::ReceiveCount { channel: ChannelId(0), count: 3 },
+        Op::Run(fixed(1_000)),
+    ]);
     // One token every half of a millisecond, from 100 us on.
     let tasks = vec![
         TaskSpec::new("a", writer(100_000)),
@@ -312,9 +337,11 @@ fn a_receiver_may_need_several_tokens() {
     let sent = outcome.metrics.channels[0].sent;
     assert_eq!(wakes.len() as u64, sent / 3, "{sent}");
     // Seven are there: two rounds at once, then it waits for two more.
-    let (_, events) = self::events(tasks, vec![ChannelSpec { initial: 7, ..ChannelSpec::default() }], 0);
-    let woken =
-        |e: &&SchedEvent| matches!(e.kind, EventKind::Wake { task: TaskId(2), .. }) && e.at > Ns::ZERO;
+    let (_, events) =
+        self::events(tasks, vec![ChannelSpec { initial: 7, ..ChannelSpec::default() }], 0);
+    let woken = |e: &&SchedEvent| {
+        matches!(e.kind, EventKind::Wake { task: TaskId(2), .. }) && e.at > Ns::ZERO
+    };
     let first = events.iter().find(woken).unwrap();
     assert_eq!(first.at, Ns(600_000));
 }
@@ -344,7 +371,10 @@ fn a_deadlock_is_reported() {
 #[test]
 fn a_circle_without_time_is_an_error() {
     let pass = |from, to| {
-        Program::forever([Op::Receive(ChannelId(from)), Op::Send { channel: ChannelId(to), count: 1 }])
+        Program::forever([
+            Op::Receive(ChannelId(from)),
+            Op::Send { channel: ChannelId(to), count: 1 },
+        ])
     };
     let full = ChannelSpec { initial: 1, ..ChannelSpec::default() };
     let workload = Workload {
@@ -354,7 +384,9 @@ fn a_circle_without_time_is_an_error() {
     };
     let rr = scheduler("rr", 1);
     let result = run(&Machine::flat(1), &workload, rr.as_ref(), &RunOptions::default(), &mut ());
-    assert!(matches!(result, Err(SimError::Livelock { ref task, .. }) if task == "ping" || task == "pong"));
+    assert!(
+        matches!(result, Err(SimError::Livelock { ref task, .. }) if task == "ping" || task == "pong")
+    );
 }
 
 /// Children run, end, and can be started again; `Repeat` bodies run `times + 1` times.
@@ -384,8 +416,14 @@ fn warmup_cuts_metrics_exactly() {
     let task = TaskSpec::new("t", Program::closed(Ns::from_ms(3), Ns::from_ms(7)));
     let go = |warmup| {
         let options = RunOptions { duration: Ns::from_ms(1_000), warmup, ..RunOptions::default() };
-        run(&Machine::flat(1), &workload(vec![task.clone()]), scheduler("rr", 1).as_ref(), &options, &mut ())
-            .unwrap()
+        run(
+            &Machine::flat(1),
+            &workload(vec![task.clone()]),
+            scheduler("rr", 1).as_ref(),
+            &options,
+            &mut (),
+        )
+        .unwrap()
     };
     let (whole, cut) = (go(Ns::ZERO), go(Ns::from_ms(501)));
     assert_eq!(whole.event_hash, cut.event_hash);
@@ -407,7 +445,9 @@ fn threads_change_nothing() {
         let tasks = (0..12).map(|i| TaskSpec::new(format!("t{i}"), program.clone())).collect();
         let options = RunOptions { seed, ..RunOptions::for_time(Ns::from_ms(500)) };
         let linux = scheduler("linux-6.18", 4);
-        run(&Machine::flat(4), &workload(tasks), linux.as_ref(), &options, &mut ()).unwrap().event_hash
+        run(&Machine::flat(4), &workload(tasks), linux.as_ref(), &options, &mut ())
+            .unwrap()
+            .event_hash
     };
     let alone: Vec<u64> = (0..6).map(hash).collect();
     let batch: Vec<u64> = std::thread::scope(|scope| {

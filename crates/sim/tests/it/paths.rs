@@ -1,5 +1,5 @@
-//! The engine's fast path (machines without costs) and its plain one give the same events and the same metrics, on
-//! random machines and workloads, under every scheduler of the registry.
+//! The engine's fast path (machines without costs) and its plain one give the same events and the
+//! same metrics, on random machines and workloads, under every scheduler of the registry.
 
 use crate::common::random::free_case;
 use crate::common::scheduler;
@@ -13,7 +13,8 @@ type Ran = Result<(Outcome, Vec<SchedEvent>), SimError>;
 fn go(name: &str, machine: &Machine, workload: &Workload, options: &RunOptions) -> Ran {
     let mut events = Vec::new();
     let scheduler = scheduler(name, machine.topology.cpus());
-    run(machine, workload, scheduler.as_ref(), options, &mut events).map(|outcome| (outcome, events))
+    run(machine, workload, scheduler.as_ref(), options, &mut events)
+        .map(|outcome| (outcome, events))
 }
 
 fn check(name: &str, machine: &Machine, workload: &Workload, every_tick: bool, seed: u64) {
@@ -31,7 +32,10 @@ fn check(name: &str, machine: &Machine, workload: &Workload, every_tick: bool, s
         }
     };
     if let Some(at) = seen.iter().zip(&expected).position(|(fast, plain)| fast != plain) {
-        panic!("{name}: event {at} is {:?} on the fast path, {:?} on the plain one", seen[at], expected[at]);
+        panic!(
+            "{name}: event {at} is {:?} on the fast path, {:?} on the plain one",
+            seen[at], expected[at]
+        );
     }
     assert_eq!((fast.event_hash, fast.events), (plain.event_hash, plain.events), "{name}");
     assert_eq!((fast.ended, &fast.stuck), (plain.ended, &plain.stuck), "{name}");

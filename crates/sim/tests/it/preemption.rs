@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use schedlab_model::{
-    Amount, ChannelId, ChannelSpec, EventKind, Ns, Op, Policy, Program, SchedEvent, Section, SourceKind,
-    SourceSpec, Start, TaskId, TaskSpec, Workload,
+    Amount, ChannelId, ChannelSpec, EventKind, Ns, Op, Policy, Program, SchedEvent, Section,
+    SourceKind, SourceSpec, Start, TaskId, TaskSpec, Workload,
 };
 use schedlab_scheduler::registry;
 use schedlab_sim::{Costs, Machine, Outcome, PreemptModel, RunOptions};
@@ -26,8 +26,13 @@ fn machine(cpus: usize, model: PreemptModel) -> Machine {
     machine
 }
 
-fn simulate(machine: &Machine, workload: &Workload, every_tick: bool) -> (Outcome, Vec<SchedEvent>) {
-    let scheduler = registry::build(&"linux-6.18".parse().unwrap(), machine.topology.cpus()).unwrap();
+fn simulate(
+    machine: &Machine,
+    workload: &Workload,
+    every_tick: bool,
+) -> (Outcome, Vec<SchedEvent>) {
+    let scheduler =
+        registry::build(&"linux-6.18".parse().unwrap(), machine.topology.cpus()).unwrap();
     let mut events = Vec::new();
     let options = RunOptions { every_tick, ..RunOptions::for_time(Ns::from_ms(20)) };
     let outcome = schedlab_sim::run(machine, workload, &*scheduler, &options, &mut events).unwrap();
@@ -37,7 +42,8 @@ fn simulate(machine: &Machine, workload: &Workload, every_tick: bool) -> (Outcom
 /// When `task` runs first, in us.
 fn runs_at(events: &[SchedEvent], task: usize) -> u64 {
     let task = Some(TaskId::from(task));
-    let hit = |event: &&SchedEvent| matches!(event.kind, EventKind::Switch { next, .. } if next == task);
+    let hit =
+        |event: &&SchedEvent| matches!(event.kind, EventKind::Switch { next, .. } if next == task);
     events.iter().find(hit).map(|event| event.at.0 / 1000).expect("it runs")
 }
 
@@ -47,7 +53,8 @@ fn sleeper(name: &str, policy: Policy, at: u64) -> TaskSpec {
     task
 }
 
-/// In the kernel from 1 ms to 5 ms: preemptible, a point, a spinlock, preemption off, interrupts off, 1 ms each.
+/// In the kernel from 1 ms to 5 ms: preemptible, a point, a spinlock, preemption off, interrupts
+/// off, 1 ms each.
 fn in_the_kernel() -> TaskSpec {
     let mut task = TaskSpec::new(
         "kernel",
@@ -100,7 +107,8 @@ fn a_real_time_task_waits_for_what_its_model_forbids() {
     }
 }
 
-/// Lazy: woken at 1.5 ms it is urgent from the tick at 2.5 ms on, and then waits for the end of the spinlock.
+/// Lazy: woken at 1.5 ms it is urgent from the tick at 2.5 ms on, and then waits for the end of the
+/// spinlock.
 #[test]
 fn a_fair_task_waits_for_the_tick_in_the_lazy_model() {
     assert_eq!(latencies(Policy::Other, 1500), [5000, 2000, 1500, 3000, 1500]);
@@ -112,11 +120,13 @@ fn interrupts_wait_while_they_are_off() {
     let tasks = vec![in_the_kernel(), sleeper("wakes", Policy::Fifo(1), 4200)];
     let workload = Workload { tasks, ..Workload::default() };
     let (_, events) = simulate(&machine(1, PreemptModel::Full), &workload, false);
-    let wake = events.iter().find(|event| matches!(event.kind, EventKind::Wake { task: TaskId(1), .. }));
+    let wake =
+        events.iter().find(|event| matches!(event.kind, EventKind::Wake { task: TaskId(1), .. }));
     assert_eq!(wake.unwrap().at, Ns::from_ms(5));
 }
 
-/// A wakeup by a task of another CPU sends no interrupt in the lazy model: user code goes on up to its tick.
+/// A wakeup by a task of another CPU sends no interrupt in the lazy model: user code goes on up to
+/// its tick.
 #[test]
 fn lazy_requests_of_other_cpus_wait_for_the_tick() {
     for (model, policy, expected) in [
@@ -127,7 +137,8 @@ fn lazy_requests_of_other_cpus_wait_for_the_tick() {
         let channel = ChannelId(0);
         let mut hog = TaskSpec::new("hog", Program::hog());
         (hog.policy, hog.affinity) = (Policy::Idle, "0".parse().unwrap());
-        let mut receiver = TaskSpec::new("receiver", Program::once([Op::Receive(channel), Op::Run(us(10))]));
+        let mut receiver =
+            TaskSpec::new("receiver", Program::once([Op::Receive(channel), Op::Run(us(10))]));
         (receiver.policy, receiver.affinity) = (policy, "0".parse().unwrap());
         let mut sender = TaskSpec::new(
             "sender",
@@ -135,22 +146,27 @@ fn lazy_requests_of_other_cpus_wait_for_the_tick() {
         );
         sender.affinity = "1".parse().unwrap();
         let channels = vec![ChannelSpec::default()];
-        let workload = Workload { tasks: vec![hog, receiver, sender], channels, ..Workload::default() };
+        let workload =
+            Workload { tasks: vec![hog, receiver, sender], channels, ..Workload::default() };
         let (_, events) = simulate(&machine(2, model), &workload, false);
-        let woken =
-            events.iter().position(|e| matches!(e.kind, EventKind::Wake { task: TaskId(1), .. })).unwrap();
+        let woken = events
+            .iter()
+            .position(|e| matches!(e.kind, EventKind::Wake { task: TaskId(1), .. }))
+            .unwrap();
         assert_eq!(runs_at(&events[woken..], 1), expected, "{model:?} {policy}");
     }
 }
 
-/// The interrupt thread (fifo:50) wakes the receiver of a request after its handler of 100 us; a more important
-/// task goes before it, and without threads the receiver is woken at once.
+/// The interrupt thread (fifo:50) wakes the receiver of a request after its handler of 100 us; a
+/// more important task goes before it, and without threads the receiver is woken at once.
 #[test]
 fn threaded_interrupts_are_scheduled() {
     for (threads, priority, woken) in [(true, 40, 5100), (true, 60, 6100), (false, 60, 5000)] {
         let channel = ChannelId(0);
-        let receiver = TaskSpec::new("server", Program::forever([Op::Receive(channel), Op::Run(us(10))]));
-        let mut urgent = TaskSpec::new("urgent", Program::once([Op::Sleep(us(5000)), Op::Run(us(1000))]));
+        let receiver =
+            TaskSpec::new("server", Program::forever([Op::Receive(channel), Op::Run(us(10))]));
+        let mut urgent =
+            TaskSpec::new("urgent", Program::once([Op::Sleep(us(5000)), Op::Run(us(1000))]));
         urgent.policy = Policy::Fifo(priority);
         let mut thread = TaskSpec::new("irq/0", Program::forever([Op::Interrupts(us(100))]));
         thread.policy = Policy::Fifo(50);
@@ -170,8 +186,10 @@ fn threaded_interrupts_are_scheduled() {
             workload.tasks.truncate(2);
         }
         let (_, events) = simulate(&machine, &workload, false);
-        let wakes: Vec<&SchedEvent> =
-            events.iter().filter(|e| matches!(e.kind, EventKind::Wake { task: TaskId(0), .. })).collect();
+        let wakes: Vec<&SchedEvent> = events
+            .iter()
+            .filter(|e| matches!(e.kind, EventKind::Wake { task: TaskId(0), .. }))
+            .collect();
         assert_eq!(wakes.len(), 1);
         assert_eq!(wakes[0].at, Ns::from_us(woken), "threads {threads}, priority {priority}");
     }
@@ -179,7 +197,8 @@ fn threaded_interrupts_are_scheduled() {
 
 #[test]
 fn interrupt_threads_are_checked() {
-    let workload = Workload { tasks: vec![TaskSpec::new("a", Program::hog())], ..Workload::default() };
+    let workload =
+        Workload { tasks: vec![TaskSpec::new("a", Program::hog())], ..Workload::default() };
     let mut machine = machine(1, PreemptModel::Rt);
     machine.preemption.irq_threads = vec![TaskId(0)];
     let scheduler = registry::build(&"rr".parse().unwrap(), 1).unwrap();
@@ -194,11 +213,13 @@ fn interrupt_threads_are_checked() {
     assert!(run(&machine).contains("2 interrupt threads for 1 CPUs"));
 }
 
-/// Models make no difference without kernel code (but the lazy one, whose fair wakeups wait for the tick).
+/// Models make no difference without kernel code (but the lazy one, whose fair wakeups wait for the
+/// tick).
 #[test]
 fn without_sections_the_models_are_one() {
-    let tasks =
-        (1..5).map(|n| TaskSpec::new("t", Program::closed(Ns::from_us(300 * n), Ns::from_us(777)))).collect();
+    let tasks = (1..5)
+        .map(|n| TaskSpec::new("t", Program::closed(Ns::from_us(300 * n), Ns::from_us(777))))
+        .collect();
     let workload = Workload { tasks, ..Workload::default() };
     let hash = |model| simulate(&machine(2, model), &workload, false).0.event_hash;
     let full = hash(PreemptModel::Full);
@@ -209,8 +230,8 @@ fn without_sections_the_models_are_one() {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: schedlab_testing::cases(200), ..ProptestConfig::default() })]
-    /// Random sections, schedulers and costs: no task is lost, all assertions hold, and ticks that are left out do
-    /// not matter. A section without preemption is never left.
+    /// Random sections, schedulers and costs: no task is lost, all assertions hold, and ticks that
+    /// are left out do not matter. A section without preemption is never left.
     #[test]
     fn sections_keep_every_invariant(
         model in 0usize..5, cpus in 1usize..4, costs in any::<bool>(),

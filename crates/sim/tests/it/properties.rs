@@ -8,7 +8,8 @@ use schedlab_model::{Ns, Policy, Workload};
 use schedlab_sim::{Machine, Outcome, RunOptions, run};
 
 fn go(name: &str, machine: &Machine, workload: &Workload, every_tick: bool) -> (Outcome, Checker) {
-    let options = RunOptions { seed: 3, duration: Ns::from_ms(120), every_tick, ..RunOptions::default() };
+    let options =
+        RunOptions { seed: 3, duration: Ns::from_ms(120), every_tick, ..RunOptions::default() };
     let cpus = machine.topology.cpus();
     let mut checker = Checker::new(workload, cpus).with_costs(&machine.costs);
     let scheduler = scheduler(name, cpus);
@@ -25,15 +26,24 @@ fn go(name: &str, machine: &Machine, workload: &Workload, every_tick: bool) -> (
 fn check(name: &str, machine: &Machine, workload: &Workload) {
     let (once, seen) = go(name, machine, workload, false);
     for (t, task) in once.metrics.tasks.iter().enumerate() {
-        assert_eq!(task.cpu_ns, seen.ran[t], "{name}: CPU time of task {t} by metrics and by events");
-        assert_eq!(task.cpu_ns + task.wait_ns + task.throttled_ns + task.sleep_ns, task.lifetime_ns);
+        assert_eq!(
+            task.cpu_ns, seen.ran[t],
+            "{name}: CPU time of task {t} by metrics and by events"
+        );
+        assert_eq!(
+            task.cpu_ns + task.wait_ns + task.throttled_ns + task.sleep_ns,
+            task.lifetime_ns
+        );
     }
     let (again, _) = go(name, machine, workload, false);
     assert_eq!(once.event_hash, again.event_hash, "{name}: not the same twice");
     let (every, with) = go(name, machine, workload, true);
     let differs = seen.events.iter().zip(&with.events).position(|(a, b)| a != b);
     if let Some(at) = differs {
-        panic!("{name}: with every tick event {at} is {:?}, without {:?}", with.events[at], seen.events[at]);
+        panic!(
+            "{name}: with every tick event {at} is {:?}, without {:?}",
+            with.events[at], seen.events[at]
+        );
     }
     assert_eq!(seen.events.len(), with.events.len(), "{name}: every tick");
     assert_eq!(once.event_hash, every.event_hash);

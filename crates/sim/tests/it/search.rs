@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use schedlab_model::{
-    Amount, CpuId, CpuSet, EventKind, Nice, Ns, Op, Program, SchedEvent, Start, TaskId, TaskSpec, Topology,
-    Workload,
+    Amount, CpuId, CpuSet, EventKind, Nice, Ns, Op, Program, SchedEvent, Start, TaskId, TaskSpec,
+    Topology, Workload,
 };
 use schedlab_sim::{Machine, RunOptions, run};
 
@@ -12,11 +12,17 @@ fn machine() -> Machine {
     Machine { topology: Topology::regular(2, 2, 2, 1), ..Machine::flat(8) }
 }
 
-fn go(spec: &str, machine: &Machine, tasks: Vec<TaskSpec>, duration: Ns) -> (Vec<SchedEvent>, Vec<Ns>) {
+fn go(
+    spec: &str,
+    machine: &Machine,
+    tasks: Vec<TaskSpec>,
+    duration: Ns,
+) -> (Vec<SchedEvent>, Vec<Ns>) {
     let workload = Workload { tasks, ..Workload::default() };
     let scheduler = crate::common::scheduler(spec, machine.topology.cpus());
     let mut events: Vec<SchedEvent> = Vec::new();
-    let outcome = run(machine, &workload, &*scheduler, &RunOptions::for_time(duration), &mut events);
+    let outcome =
+        run(machine, &workload, &*scheduler, &RunOptions::for_time(duration), &mut events);
     let metrics = outcome.expect("a clean run").metrics;
     (events, metrics.tasks.iter().map(|task| task.cpu_ns).collect())
 }
@@ -65,10 +71,12 @@ fn a_patient_thread_waits_for_its_ccx() {
     let mut tasks = vec![traveller()];
     for cpu in [0, 1] {
         let mut hog = pinned("hog", cpu, Ns::from_us(500));
-        hog.program = Program::once([Op::Run(Amount::Fixed(Ns::from_us(550 + 100 * u64::from(cpu))))]);
+        hog.program =
+            Program::once([Op::Run(Amount::Fixed(Ns::from_us(550 + 100 * u64::from(cpu))))]);
         tasks.push(hog);
     }
-    let entered = |spec: &str| entries(&go(spec, &machine(), tasks.clone(), Ns::from_ms(2)).0, 0)[1];
+    let entered =
+        |spec: &str| entries(&go(spec, &machine(), tasks.clone(), Ns::from_ms(2)).0, 0)[1];
     assert_eq!(entered("search"), (1_000, 2));
     assert_eq!(entered("search:ccx_wait_ns=100us"), (1_050, 0), "its core is free 50 us later");
     assert_eq!(entered("search:ccx_wait_ns=20us"), (1_020, 2), "patience has an end");
@@ -86,7 +94,8 @@ fn a_free_cpu_prefers_a_task_from_nearby() {
         tasks.push(pinned("hog", cpu, Ns::from_us(1)));
     }
     let (events, ran) = go("search", &machine(), tasks, Ns::from_ms(100));
-    let moves = events.iter().filter(|event| matches!(event.kind, EventKind::Migrate { .. })).count();
+    let moves =
+        events.iter().filter(|event| matches!(event.kind, EventKind::Migrate { .. })).count();
     assert!(moves <= 4, "{moves} migrations: they stay where their caches are");
     assert!(ran.iter().all(|ran| ran.0.abs_diff(50_000_000) <= 2_000_000), "{ran:?}");
 }
@@ -94,20 +103,27 @@ fn a_free_cpu_prefers_a_task_from_nearby() {
 #[test]
 fn nice_values_count_with_priorities_only() {
     let tasks = || {
-        let mut tasks = vec![TaskSpec::new("a", Program::hog()), TaskSpec::new("b", Program::hog())];
+        let mut tasks =
+            vec![TaskSpec::new("a", Program::hog()), TaskSpec::new("b", Program::hog())];
         tasks[1].nice = Nice::new(5).expect("in range");
         tasks
     };
-    let share = |spec: &str| go(spec, &Machine::flat(1), tasks(), Ns::from_s(1)).1[0].0 as f64 / 1e9;
+    let share =
+        |spec: &str| go(spec, &Machine::flat(1), tasks(), Ns::from_s(1)).1[0].0 as f64 / 1e9;
     assert!((share("search") - 0.5).abs() < 0.01);
     let want = 1024.0 / (1024.0 + 335.0);
-    assert!((share("search:priorities=on") - want).abs() < 0.01, "{}", share("search:priorities=on"));
+    assert!(
+        (share("search:priorities=on") - want).abs() < 0.01,
+        "{}",
+        share("search:priorities=on")
+    );
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Weighted shares of tasks that never sleep, and no CPU idles while a task waits that is not patient.
+    /// Weighted shares of tasks that never sleep, and no CPU idles while a task waits that is not
+    /// patient.
     #[test]
     fn shares_follow_the_weights(nices in prop::collection::vec(-5i8..6, 2..6), wait in prop::bool::ANY) {
         let task = |nice: &i8| {

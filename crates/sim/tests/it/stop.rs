@@ -31,7 +31,8 @@ fn events_of(plain_path: bool) -> u64 {
     let stop = Some(Stop::when(Arc::clone(&sink.flag)));
     let options = RunOptions { plain_path, stop, ..RunOptions::for_time(Ns::from_s(3_600)) };
     let workload = two_tasks();
-    let ended = run(&Machine::flat(1), &workload, &*scheduler("linux-6.18", 1), &options, &mut sink);
+    let ended =
+        run(&Machine::flat(1), &workload, &*scheduler("linux-6.18", 1), &options, &mut sink);
     assert_eq!(ended.unwrap_err(), SimError::Stopped);
     sink.events
 }
@@ -50,7 +51,9 @@ fn a_flag_that_is_not_set_changes_nothing() {
         let options = RunOptions { stop, ..RunOptions::for_time(Ns::from_s(2)) };
         let workload = two_tasks();
         let scheduler = scheduler("linux-6.18", 1);
-        run(&Machine::flat(1), &workload, &*scheduler, &options, &mut ()).expect("a clean run").event_hash
+        run(&Machine::flat(1), &workload, &*scheduler, &options, &mut ())
+            .expect("a clean run")
+            .event_hash
     };
     assert_eq!(hash(None), hash(Some(Stop::when(Arc::default()))));
 }

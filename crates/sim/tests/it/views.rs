@@ -1,5 +1,5 @@
-//! Which schedulers see in the views of tasks what changes as they run: those that do not say that they keep their
-//! own marks, and with every tick delivered all.
+//! Which schedulers see in the views of tasks what changes as they run: those that do not say that
+//! they keep their own marks, and with every tick delivered all.
 
 use crate::common::{run_sleep, scheduler};
 use schedlab_model::{CpuId, Ns, TaskId};
@@ -26,7 +26,8 @@ impl Scheduler for Reads<'_> {
 
     fn schedule(&self, cx: &Cx<'_>, cpu: CpuId, prev: Option<TaskId>, why: Prev) -> Pick {
         let shown = cx.world.tasks.iter();
-        let shown = shown.map(|t| (t.ran(), t.runnable(), t.on_cpu(), t.last_cpu(), t.released.get()));
+        let shown =
+            shown.map(|t| (t.ran(), t.runnable(), t.on_cpu(), t.last_cpu(), t.released.get()));
         self.seen.borrow_mut().extend(shown);
         self.inner.schedule(cx, cpu, prev, why)
     }
@@ -37,7 +38,8 @@ fn seen(own_marks: bool, every_tick: bool) -> (Vec<Shown>, Ns) {
     let inner = scheduler("fifo-per-cpu", 2);
     let reads = Reads { inner: inner.as_ref(), own_marks, seen: RefCell::default() };
     let options = RunOptions { every_tick, ..RunOptions::for_time(Ns::from_ms(50)) };
-    let outcome = run(&Machine::flat(2), &run_sleep(6), &reads, &options, &mut ()).expect("a clean run");
+    let outcome =
+        run(&Machine::flat(2), &run_sleep(6), &reads, &options, &mut ()).expect("a clean run");
     let ran = outcome.metrics.tasks.iter().map(|t| t.cpu_ns).sum();
     (reads.seen.into_inner(), ran)
 }
@@ -46,7 +48,10 @@ fn seen(own_marks: bool, every_tick: bool) -> (Vec<Shown>, Ns) {
 fn views_are_left_out_only_for_a_scheduler_that_says_so() {
     let (told, ran) = seen(false, false);
     let shown: Ns = told[told.len() - 6..].iter().map(|view| view.0).sum();
-    assert!(shown > ran - Ns::from_ms(5) && shown <= ran, "{shown} of {ran} is shown at the last decision");
+    assert!(
+        shown > ran - Ns::from_ms(5) && shown <= ran,
+        "{shown} of {ran} is shown at the last decision"
+    );
     let (left_out, same) = seen(true, false);
     assert_eq!((left_out.len(), same), (told.len(), ran), "the schedule is the same");
     assert!(

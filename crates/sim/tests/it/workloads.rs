@@ -1,4 +1,5 @@
-//! The workloads W1 and W2 give the totals that other simulators give (docs/sources/simulation-facts.md).
+//! The workloads W1 and W2 give the totals that other simulators give
+//! (docs/sources/simulation-facts.md).
 
 use crate::common::{W1, periodic_set, scheduler, simulate, w2};
 use schedlab_model::{CpuId, Ns, Policy, TaskId};
@@ -15,8 +16,8 @@ fn w1(spec: &str) -> (u64, u128) {
     (outcome.metrics.preemptions(), responses)
 }
 
-/// The counts of the other simulators belong to two tie rules: preemptions to "a running job wins ties" (11,657;
-/// 11,813 by task number), the sum of responses to ties by task number.
+/// The counts of the other simulators belong to two tie rules: preemptions to "a running job wins
+/// ties" (11,657; 11,813 by task number), the sum of responses to ties by task number.
 #[test]
 fn w1_under_global_edf() {
     assert_eq!(w1("edf").0, 11_657);

@@ -1,11 +1,12 @@
-//! Golden vectors of Xen's schedulers: zero costs, timers fire 1 ns late. The complete decision logs are
-//! checked by `cargo xtask oracle oracles/xen/*` (and its tests).
+//! Golden vectors of Xen's schedulers: zero costs, timers fire 1 ns late. The complete decision
+//! logs are checked by `cargo xtask oracle oracles/xen/*` (and its tests).
 
 use schedlab_model::{EventKind, GroupId, GroupSpec, Ns, Program, SchedEvent, TaskSpec, Workload};
 use schedlab_scheduler::registry;
 use schedlab_sim::{Costs, Machine, RunOptions};
 
-/// Runs hogs in one domain each, with these caps, on one pCPU; the switches as `(time in us, running task)`.
+/// Runs hogs in one domain each, with these caps, on one pCPU; the switches as
+/// `(time in us, running task)`.
 fn switches(scheduler: &str, caps: &[u32], ms: u64) -> Vec<(u64, Option<u32>)> {
     let mut workload = Workload::default();
     workload.groups.push(GroupSpec { name: "/".into(), ..GroupSpec::default() });
@@ -34,7 +35,10 @@ fn switches(scheduler: &str, caps: &[u32], ms: u64) -> Vec<(u64, Option<u32>)> {
 fn credit_two_hogs_alternate_every_slice() {
     let got = switches("xen-credit", &[0, 0], 130);
     let want = [0, 30_000, 60_000, 90_000, 120_000];
-    assert_eq!(got, want.iter().zip([0, 1, 0, 1, 0]).map(|(at, t)| (*at, Some(t))).collect::<Vec<_>>());
+    assert_eq!(
+        got,
+        want.iter().zip([0, 1, 0, 1, 0]).map(|(at, t)| (*at, Some(t))).collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -67,20 +71,23 @@ fn credit2_two_hogs_switch_every_10_ms_and_since_4_21_every_ms() {
     let new = switches("xen-credit2:version=4.22", &[0, 0], 10);
     assert_eq!(new.len(), 10, "{new:?}");
     assert!(
-        new.iter().enumerate().all(|(i, (at, task))| *at == i as u64 * 1000 && *task == Some(i as u32 % 2))
+        new.iter()
+            .enumerate()
+            .all(|(i, (at, task))| *at == i as u64 * 1000 && *task == Some(i as u32 % 2))
     );
 }
 
-/// An idle pCPU of Credit2 resists, too: it is 1 below the least credit, -10 ms, and takes from another pCPU only
-/// what leads that by `migrate_resist`. The third unit wakes with the first, on the same pCPU: the other one is
-/// tickled for it.
+/// An idle pCPU of Credit2 resists, too: it is 1 below the least credit, -10 ms, and takes from
+/// another pCPU only what leads that by `migrate_resist`. The third unit wakes with the first, on
+/// the same pCPU: the other one is tickled for it.
 #[test]
 fn credit2_an_idle_pcpu_leaves_what_does_not_lead_by_the_resistance() {
     let third_runs = |scheduler: &str| {
         let mut workload = Workload::default();
         for at in [1, 1_000, 1] {
-            let program =
-                Program::once([schedlab_model::Op::Run(schedlab_model::Amount::Fixed(Ns::from_ms(50)))]);
+            let program = Program::once([schedlab_model::Op::Run(schedlab_model::Amount::Fixed(
+                Ns::from_ms(50),
+            ))]);
             let mut unit = TaskSpec::new("v", program);
             unit.start = schedlab_model::Start::AsleepUntil(Ns::from_ms(at));
             workload.tasks.push(unit);
@@ -88,7 +95,8 @@ fn credit2_an_idle_pcpu_leaves_what_does_not_lead_by_the_resistance() {
         let scheduler = registry::build(&scheduler.parse().unwrap(), 2).unwrap();
         let mut events: Vec<SchedEvent> = Vec::new();
         let options = RunOptions::for_time(Ns::from_ms(100));
-        schedlab_sim::run(&Machine::flat(2), &workload, &*scheduler, &options, &mut events).unwrap();
+        schedlab_sim::run(&Machine::flat(2), &workload, &*scheduler, &options, &mut events)
+            .unwrap();
         let switches = |event: &&SchedEvent| matches!(event.kind, EventKind::Switch { next: Some(task), .. } if task.0 == 2);
         events.iter().find(switches).map(|event| (event.at, event.cpu.0))
     };

@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use schedlab_model::{
-    Amount, CpuId, CpuSet, EventKind, GroupId, GroupSpec, Ns, Op, Program, SchedEvent, TaskSpec, Workload,
+    Amount, CpuId, CpuSet, EventKind, GroupId, GroupSpec, Ns, Op, Program, SchedEvent, TaskSpec,
+    Workload,
 };
 use schedlab_scheduler::registry;
 use schedlab_sim::{Machine, RunOptions};
@@ -28,8 +29,14 @@ fn simulated(scheduler: &str, cpus: usize, workload: &Workload) -> Result<Vec<Sc
     Ok(events)
 }
 
-/// Switches of the CPUs from `first` on, `count` of them, numbered from 0, with tasks numbered from `tasks` on.
-fn switches(events: &[SchedEvent], first: u32, count: u32, tasks: u32) -> Vec<(Ns, u32, Option<u32>)> {
+/// Switches of the CPUs from `first` on, `count` of them, numbered from 0, with tasks numbered from
+/// `tasks` on.
+fn switches(
+    events: &[SchedEvent],
+    first: u32,
+    count: u32,
+    tasks: u32,
+) -> Vec<(Ns, u32, Option<u32>)> {
     let mut found: Vec<_> = events
         .iter()
         .filter(|event| (first..first + count).contains(&event.cpu.0))
@@ -89,8 +96,10 @@ fn a_domain_is_in_one_pool() {
             group: GroupId(1),
             ..task(0, 0)
         });
-        let groups =
-            vec![GroupSpec::default(), GroupSpec { parent: Some(GroupId::ROOT), ..GroupSpec::default() }];
+        let groups = vec![
+            GroupSpec::default(),
+            GroupSpec { parent: Some(GroupId::ROOT), ..GroupSpec::default() },
+        ];
         Workload { tasks: tasks.to_vec(), groups, ..Workload::default() }
     };
     let run = |affinity| simulated("xen-credit/2-3:xen-credit2", 4, &domain(affinity));

@@ -1,8 +1,10 @@
-//! Xen's small schedulers: null, RTDS and ARINC 653. Zero costs; what a timer's lateness changes has a test of its own.
+//! Xen's small schedulers: null, RTDS and ARINC 653. Zero costs; what a timer's lateness changes
+//! has a test of its own.
 
 use proptest::prelude::*;
 use schedlab_model::{
-    Amount, CpuId, CpuSet, EventKind, Ns, Op, Policy, Program, SchedEvent, Start, TaskSpec, Workload,
+    Amount, CpuId, CpuSet, EventKind, Ns, Op, Policy, Program, SchedEvent, Start, TaskSpec,
+    Workload,
 };
 use schedlab_scheduler::registry;
 use schedlab_sim::{Costs, Machine, RunOptions};
@@ -24,21 +26,35 @@ fn once(ms: u64) -> TaskSpec {
     TaskSpec::new("once", Program::once([Op::Run(Amount::Fixed(Ns::from_ms(ms)))]))
 }
 
-fn events(scheduler: &str, cpus: usize, tasks: Vec<TaskSpec>, length: Ns, late: Ns) -> Vec<SchedEvent> {
+fn events(
+    scheduler: &str,
+    cpus: usize,
+    tasks: Vec<TaskSpec>,
+    length: Ns,
+    late: Ns,
+) -> Vec<SchedEvent> {
     let workload = Workload { tasks, ..Workload::default() };
     let mut machine = Machine::flat(cpus);
     machine.costs = Costs { timer_late_ns: late, ..Costs::default() };
     let scheduler = registry::build(&scheduler.parse().unwrap(), cpus).unwrap();
     let mut events: Vec<SchedEvent> = Vec::new();
-    schedlab_sim::run(&machine, &workload, &*scheduler, &RunOptions::for_time(length), &mut events).unwrap();
+    schedlab_sim::run(&machine, &workload, &*scheduler, &RunOptions::for_time(length), &mut events)
+        .unwrap();
     events
 }
 
 /// Switches as `(time in us, CPU, running task)`.
-fn switches(scheduler: &str, cpus: usize, tasks: Vec<TaskSpec>, ms: u64) -> Vec<(u64, u32, Option<u32>)> {
+fn switches(
+    scheduler: &str,
+    cpus: usize,
+    tasks: Vec<TaskSpec>,
+    ms: u64,
+) -> Vec<(u64, u32, Option<u32>)> {
     let all = events(scheduler, cpus, tasks, Ns::from_ms(ms), Ns::ZERO);
     let switch = |event: &SchedEvent| match event.kind {
-        EventKind::Switch { next, .. } => Some((event.at.0 / 1000, event.cpu.0, next.map(|task| task.0))),
+        EventKind::Switch { next, .. } => {
+            Some((event.at.0 / 1000, event.cpu.0, next.map(|task| task.0)))
+        }
         _ => None,
     };
     all.iter().filter_map(switch).collect()
@@ -94,11 +110,20 @@ fn null_never_preempts() {
     let mut tasks = hogs(2);
     tasks[0] = TaskSpec::new(
         "sleeper",
-        Program::forever([Op::Run(Amount::Fixed(Ns::from_ms(2))), Op::Sleep(Amount::Fixed(Ns::from_ms(8)))]),
+        Program::forever([
+            Op::Run(Amount::Fixed(Ns::from_ms(2))),
+            Op::Sleep(Amount::Fixed(Ns::from_ms(8))),
+        ]),
     );
     let got = switches("xen-null", 1, tasks, 30);
-    let want =
-        [(0, Some(0)), (2_000, None), (10_000, Some(0)), (12_000, None), (20_000, Some(0)), (22_000, None)];
+    let want = [
+        (0, Some(0)),
+        (2_000, None),
+        (10_000, Some(0)),
+        (12_000, None),
+        (20_000, Some(0)),
+        (22_000, None),
+    ];
     assert_eq!(got, want.map(|(at, task)| (at, 0, task)));
 }
 
@@ -108,26 +133,34 @@ fn rtds_two_reservations_on_one_pcpu() {
     let got = switches("xen-rtds:extratime=off", 1, tasks(), 20);
     let want = [(0, Some(0)), (4_000, Some(1)), (8_000, None)].map(|(at, task)| (at, 0, task));
     assert!(got.starts_with(&want), "{got:?}");
-    let idle: Vec<u64> = got.iter().filter(|(.., task)| task.is_none()).map(|(at, ..)| *at).collect();
+    let idle: Vec<u64> =
+        got.iter().filter(|(.., task)| task.is_none()).map(|(at, ..)| *at).collect();
     assert_eq!(idle, [8_000, 18_000], "{got:?}");
     // The parameters of the knobs are those of Xen.
     let knobs = switches("xen-rtds:extratime=off", 1, hogs(2), 20);
     assert_eq!(got, knobs);
 }
 
-/// Buttazzo's pair, 2 of 5 and 4 of 7 (together 34/35), as reservations of hogs. The unit with the nearer deadline runs: the
-/// second is not preempted at 5, as its deadline, 7, comes before 10, nor at 10, as 14 comes before 15.
+/// Buttazzo's pair, 2 of 5 and 4 of 7 (together 34/35), as reservations of hogs. The unit with the
+/// nearer deadline runs: the second is not preempted at 5, as its deadline, 7, comes before 10, nor
+/// at 10, as 14 comes before 15.
 #[test]
 fn rtds_is_edf() {
-    let got = switches("xen-rtds:extratime=off", 1, vec![reserved(2_000, 5_000), reserved(4_000, 7_000)], 15);
-    let want =
-        [(0, 0), (2_000, 1), (6_000, 0), (8_000, 1), (12_000, 0)].map(|(at, task)| (at, 0, Some(task)));
+    let got = switches(
+        "xen-rtds:extratime=off",
+        1,
+        vec![reserved(2_000, 5_000), reserved(4_000, 7_000)],
+        15,
+    );
+    let want = [(0, 0), (2_000, 1), (6_000, 0), (8_000, 1), (12_000, 0)]
+        .map(|(at, task)| (at, 0, Some(task)));
     let got: Vec<_> = got.into_iter().filter(|(at, ..)| *at <= 12_000).collect();
     assert_eq!(got, want);
 }
 
-/// Dhall's effect, which global EDF has: two light units of equal deadline keep both pCPUs while the heavy one waits, and
-/// it gets less than its budget in its period although the machine is half idle.
+/// Dhall's effect, which global EDF has: two light units of equal deadline keep both pCPUs while
+/// the heavy one waits, and it gets less than its budget in its period although the machine is half
+/// idle.
 #[test]
 fn rtds_has_dhalls_effect() {
     let tasks = vec![reserved(2_000, 10_000), reserved(2_000, 10_000), reserved(9_500, 10_100)];
@@ -136,20 +169,22 @@ fn rtds_has_dhalls_effect() {
     assert_eq!(by_period(&runs(&all, end), 2, end, end), [Ns::from_us(8_100)]);
 }
 
-/// A deferrable server keeps its budget while it sleeps: one that comes late in its period runs over its end, with the
-/// budget of two periods back to back.
+/// A deferrable server keeps its budget while it sleeps: one that comes late in its period runs
+/// over its end, with the budget of two periods back to back.
 #[test]
 fn rtds_servers_are_deferrable() {
     let mut late = reserved(4_000, 10_000);
     late.start = Start::AsleepUntil(Ns::from_ms(6));
     let all = events("xen-rtds:extratime=off", 1, vec![late], Ns::from_ms(20), Ns::ZERO);
-    let got: Vec<_> =
-        runs(&all, Ns::from_ms(20)).iter().map(|(_, from, to)| (from.0 / 1000, to.0 / 1000)).collect();
+    let got: Vec<_> = runs(&all, Ns::from_ms(20))
+        .iter()
+        .map(|(_, from, to)| (from.0 / 1000, to.0 / 1000))
+        .collect();
     assert_eq!(got, [(6_000, 14_000)]);
 }
 
-/// What Xen's handler leaves out: a waiting unit with extratime was never depleted, so its new period does not make it
-/// preempt. Without extratime it does.
+/// What Xen's handler leaves out: a waiting unit with extratime was never depleted, so its new
+/// period does not make it preempt. Without extratime it does.
 #[test]
 fn rtds_extratime_does_not_preempt_at_its_replenishment() {
     let tasks = || vec![reserved(2_000, 10_000), reserved(30_000, 40_000)];
@@ -176,7 +211,8 @@ fn arinc653_runs_each_window_and_idles_through_the_rest() {
     assert_eq!(got[..6], want.map(|(ms, task)| (ms * 1000, 0, task)));
 }
 
-/// A timer that is 7 us late: until 4.20 each frame begins when its decision comes, so frames drift; since 4.21 they do not.
+/// A timer that is 7 us late: until 4.20 each frame begins when its decision comes, so frames
+/// drift; since 4.21 they do not.
 #[test]
 fn arinc653_frames_drift_until_4_20() {
     let frames = |spec: &str| -> Vec<u64> {
@@ -194,16 +230,21 @@ fn arinc653_refuses_a_frame_that_is_too_short() {
     let spec = "xen-arinc653:major_frame=15ms";
     let scheduler = registry::build(&spec.parse().unwrap(), 1).unwrap();
     let options = RunOptions::for_time(Ns::from_ms(1));
-    let error = schedlab_sim::run(&Machine::flat(1), &workload, &*scheduler, &options, &mut ()).unwrap_err();
-    assert!(error.to_string().contains("add up to 20.0ms, more than the major frame of 15.0ms"), "{error}");
+    let error = schedlab_sim::run(&Machine::flat(1), &workload, &*scheduler, &options, &mut ())
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("add up to 20.0ms, more than the major frame of 15.0ms"),
+        "{error}"
+    );
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// What a reservation is for. Hogs whose reservations fit by the bound for global EDF (Goossens, Funk and Baruah, 2003: the
-    /// sum is at most m - (m - 1) times the largest; on one pCPU, at most 1, Liu and Layland) get exactly their budgets, in every
-    /// period. Whether they fit or not, no task gets more.
+    /// What a reservation is for. Hogs whose reservations fit by the bound for global EDF
+    /// (Goossens, Funk and Baruah, 2003: the sum is at most m - (m - 1) times the largest; on one
+    /// pCPU, at most 1, Liu and Layland) get exactly their budgets, in every period. Whether they
+    /// fit or not, no task gets more.
     #[test]
     fn rtds_gives_each_unit_its_budget_in_each_period(
         cpus in 1usize..4,

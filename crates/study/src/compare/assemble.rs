@@ -33,7 +33,8 @@ impl RecordedInput {
         }
     }
 
-    /// Returns the result but for what is found from it: how good the replay is, gates, headline and verdict.
+    /// Returns the result but for what is found from it: how good the replay is, gates, headline
+    /// and verdict.
     pub(super) fn study(
         &self,
         played: &Played<'_>,
@@ -81,7 +82,9 @@ impl RecordedInput {
 
     /// Returns each task's name and class.
     fn names(&self) -> Vec<(String, String)> {
-        (0..self.classes.len()).map(|task| (self.task_name(task), self.classes[task].clone())).collect()
+        (0..self.classes.len())
+            .map(|task| (self.task_name(task), self.classes[task].clone()))
+            .collect()
     }
 }
 
@@ -106,8 +109,9 @@ fn predictions(
             let mut names: Vec<&str> = plans.iter().map(|plan| plan.variant.as_str()).collect();
             names.dedup();
             let names = names.join(", ");
-            let text =
-                format!("--check '{variant}=...': there is no variant `{variant}`; there are: {names}");
+            let text = format!(
+                "--check '{variant}=...': there is no variant `{variant}`; there are: {names}"
+            );
             return Err(StudyError::Option(text));
         };
         let was = measured_in(path)?;

@@ -1,5 +1,5 @@
-//! Which rows are settings of the first row's machine, which are bounds (what more hardware or less work would give), and which
-//! are about another load.
+//! Which rows are settings of the first row's machine, which are bounds (what more hardware or less
+//! work would give), and which are about another load.
 
 use crate::delegation::Place;
 use crate::deploy::Deployment;
@@ -46,7 +46,9 @@ pub(super) fn standing(plan: &RowPlan, base: &RowPlan) -> Standing {
         return Standing::Load("its work is another".to_owned());
     }
     let more = usable(plan).iter().find(|cpu| !usable(base).contains(*cpu));
-    more.map_or(Standing::Setting, |cpu| Standing::Bound(format!("its tasks have CPU {} too", cpu.0)))
+    more.map_or(Standing::Setting, |cpu| {
+        Standing::Bound(format!("its tasks have CPU {} too", cpu.0))
+    })
 }
 
 /// Returns for each plan the place of the first one with the same tasks and the same work.
@@ -58,11 +60,14 @@ pub(super) fn first_of_load(plans: &[RowPlan]) -> Vec<usize> {
 
 /// The settings that change how much there is to do.
 fn of_load(plan: &RowPlan) -> Vec<(&str, &Setting)> {
-    let is =
-        |setting: &&Setting| matches!(setting, Setting::Source(_) | Setting::Task(TaskSetting::Demand(_)));
+    let is = |setting: &&Setting| {
+        matches!(setting, Setting::Source(_) | Setting::Task(TaskSetting::Demand(_)))
+    };
     let mut all = Vec::new();
     for clause in &plan.set.clauses {
-        all.extend(clause.settings.iter().filter(is).map(|setting| (clause.target.as_str(), setting)));
+        all.extend(
+            clause.settings.iter().filter(is).map(|setting| (clause.target.as_str(), setting)),
+        );
     }
     all
 }
@@ -82,15 +87,17 @@ pub(super) fn deployment(plan: &RowPlan, base: &RowPlan) -> Option<Deployment> {
     let set = own(plan, base);
     let nothing = set.clauses.is_empty();
     let same = plan.scheduler == base.scheduler;
-    let delegated = plan.delegation.as_ref().is_some_and(|delegated| delegated.spec.place != Place::Kernel);
+    let delegated =
+        plan.delegation.as_ref().is_some_and(|delegated| delegated.spec.place != Place::Kernel);
     if standing(plan, base) != Standing::Setting || nothing && same && !delegated {
         return None;
     }
     Some(Deployment::of(&set, &plan.scheduler, &base.scheduler, &|name| plan.names.contains(name)))
 }
 
-/// Returns what the row sets that the first row has not: what both leave out is no part of the setting, and neither is what the first
-/// row is already, such as `policy=other` of threads that are so.
+/// Returns what the row sets that the first row has not: what both leave out is no part of the
+/// setting, and neither is what the first row is already, such as `policy=other` of threads that
+/// are so.
 pub(super) fn own(plan: &RowPlan, base: &RowPlan) -> Variant {
     let known = |target: &str, setting: &Setting| {
         let same = |clause: &&Clause| clause.target == target;
@@ -122,7 +129,8 @@ fn is_already(target: &str, setting: &Setting, plan: &RowPlan, base: &RowPlan) -
         }
         Setting::Knob(name, value) => {
             let mut known = base.scheduler.knobs.iter().filter(|(known, _)| known == name);
-            plan.scheduler.name == base.scheduler.name && known.any(|(_, known)| same_value(known, value))
+            plan.scheduler.name == base.scheduler.name
+                && known.any(|(_, known)| same_value(known, value))
         }
         Setting::Source(_) | Setting::Machine(_) | Setting::Delegation(..) => false,
     }
@@ -146,14 +154,17 @@ fn has(group: &GroupSpec, setting: &GroupSetting) -> bool {
     match setting {
         GroupSetting::Cpus(cpus) => group.cpus == Some(*cpus),
         GroupSetting::Max(bandwidth) => group.bandwidth == *bandwidth,
-        GroupSetting::Shares(weight) | GroupSetting::Weight(weight) => group.weight == Some(*weight),
+        GroupSetting::Shares(weight) | GroupSetting::Weight(weight) => {
+            group.weight == Some(*weight)
+        }
         GroupSetting::Idle(idle) => group.idle == *idle,
         GroupSetting::Cap(cap) => group.cap_percent == *cap,
         GroupSetting::Guest(_) => false,
     }
 }
 
-/// Whether two texts are one value: a time may be written with any unit, and nanoseconds without one.
+/// Whether two texts are one value: a time may be written with any unit, and nanoseconds without
+/// one.
 fn same_value(a: &str, b: &str) -> bool {
     let time = |text: &str| text.parse::<Ns>().ok().or_else(|| text.parse().ok().map(Ns));
     a.trim() == b.trim() || time(a).is_some_and(|time_of_a| time(b) == Some(time_of_a))

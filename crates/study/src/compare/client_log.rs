@@ -1,8 +1,9 @@
 //! The client's own count: what a load generator printed while its server was recorded.
 //!
-//! Where a server takes several requests in one activation, a recording does not show how many it answered. The client knows. What one
-//! request costs the server in CPU time follows from both, and a prediction of the server's share is one of requests a second, as
-//! far as a request costs the same.
+//! Where a server takes several requests in one activation, a recording does not show how many it
+//! answered. The client knows. What one request costs the server in CPU time follows from both, and
+//! a prediction of the server's share is one of requests a second, as far as a request costs the
+//! same.
 
 use super::clients::client_count;
 use super::recorded::RecordedInput;
@@ -33,7 +34,8 @@ pub struct ClientLogSpec {
 }
 
 impl ClientLogSpec {
-    /// Reads `[CLASS=]FILE`: what is before the first `=` is the server, unless the whole text is the name of a file.
+    /// Reads `[CLASS=]FILE`: what is before the first `=` is the server, unless the whole text is
+    /// the name of a file.
     pub fn parse(text: &str) -> ClientLogSpec {
         match text.split_once('=') {
             Some((server, file)) if !server.is_empty() && !Path::new(text).exists() => {
@@ -57,9 +59,15 @@ pub(super) struct ClientLog {
 
 impl ClientLog {
     /// Reads the log, and finds the server in the recording.
-    pub(super) fn open(spec: &ClientLogSpec, input: &RecordedInput) -> Result<ClientLog, StudyError> {
-        let fail = |what: String| StudyError::Option(format!("--client-log {}: {what}", spec.file.display()));
-        let bytes = schedlab_files::read(&spec.file, LOG_MAX).map_err(|error| fail(error.to_string()))?;
+    pub(super) fn open(
+        spec: &ClientLogSpec,
+        input: &RecordedInput,
+    ) -> Result<ClientLog, StudyError> {
+        let fail = |what: String| {
+            StudyError::Option(format!("--client-log {}: {what}", spec.file.display()))
+        };
+        let bytes =
+            schedlab_files::read(&spec.file, LOG_MAX).map_err(|error| fail(error.to_string()))?;
         let counted = client_count(&String::from_utf8_lossy(&bytes)).map_err(&fail)?;
         let (program, requests_per_s) = (program(counted.programs, input), counted.per_s);
         let measured = input.measured();
@@ -69,11 +77,15 @@ impl ClientLog {
             Some(name) => return Err(fail(format!("nothing in the recording is called `{name}`"))),
             None => {
                 let found = server_of(input, counted.programs, &share);
-                found.ok_or_else(|| fail("the recording has no server: name it, CLASS=FILE".to_owned()))?
+                found.ok_or_else(|| {
+                    fail("the recording has no server: name it, CLASS=FILE".to_owned())
+                })?
             }
         };
         match share(&server) {
-            Some(share) if share >= MATTERS => Ok(ClientLog { program, server, requests_per_s, share }),
+            Some(share) if share >= MATTERS => {
+                Ok(ClientLog { program, server, requests_per_s, share })
+            }
             _ => Err(fail(format!(
                 "{server} has less than 1 % of a CPU, too little to say what a request costs it"
             ))),
@@ -83,16 +95,20 @@ impl ClientLog {
     /// Adds the count to what was simulated.
     pub(super) fn add_to(&self, runs: &mut [Vec<Run>]) {
         for run in runs.iter_mut().flatten() {
-            let share = run.measured.find(Kind::Class, &self.server).and_then(|of| of.value(Metric::Share));
+            let share =
+                run.measured.find(Kind::Class, &self.server).and_then(|of| of.value(Metric::Share));
             let rate = self.requests_per_s * share.unwrap_or_default() / self.share;
             run.measured.count(SUBJECT, rate);
         }
     }
 
-    /// Adds the error of the method: that of the server's share, and what the same request costs more or less another time.
+    /// Adds the error of the method: that of the server's share, and what the same request costs
+    /// more or less another time.
     pub(super) fn add_error(&self, base: &[Run], input: &RecordedInput, errors: &mut Errors) {
-        let of_share = errors.get(&(self.server.clone(), Metric::Share)).copied().unwrap_or_default();
-        let simulated = Estimate::from_values(values(base, Kind::Source, SUBJECT, Metric::Throughput));
+        let of_share =
+            errors.get(&(self.server.clone(), Metric::Share)).copied().unwrap_or_default();
+        let simulated =
+            Estimate::from_values(values(base, Kind::Source, SUBJECT, Metric::Throughput));
         let Some(simulated) = simulated.map(|of| of.median) else { return };
         let error = MethodError {
             apart: of_share.apart,
@@ -122,7 +138,8 @@ fn is(program: &str, class: &str) -> bool {
 
 /// Which of the programs that print alike it was: the one that is in the recording, if one is.
 fn program(programs: &[&str], input: &RecordedInput) -> String {
-    let recorded = programs.iter().find(|program| input.classes.iter().any(|class| is(program, class)));
+    let recorded =
+        programs.iter().find(|program| input.classes.iter().any(|class| is(program, class)));
     recorded.map_or_else(|| programs.join(" or "), |program| (*program).to_owned())
 }
 

@@ -25,7 +25,8 @@ const fn client(programs: &'static [&'static str], begin: &'static str, place: P
     Client { programs, begin, place }
 }
 
-/// The load generators that are known. Of lines that are alike the last one counts: pgbench's is that without the time to connect.
+/// The load generators that are known. Of lines that are alike the last one counts: pgbench's is
+/// that without the time to connect.
 const CLIENTS: &[Client] = &[
     client(&["wrk", "wrk2", "hey", "oha"], "Requests/sec:", Next),
     client(&["ab"], "Requests per second:", Next),
@@ -48,8 +49,10 @@ const CLIENTS: &[Client] = &[
     client(&["schedlab"], "\"throughput_per_s\":", Next),
 ];
 
-/// It prints a rate for each of its tests, which do the same number of requests, one test after the other.
-const REDIS: Client = client(&["redis-benchmark", "valkey-benchmark"], "", Before(" requests per second"));
+/// It prints a rate for each of its tests, which do the same number of requests, one test after the
+/// other.
+const REDIS: Client =
+    client(&["redis-benchmark", "valkey-benchmark"], "", Before(" requests per second"));
 
 impl Client {
     /// What is in the line, as a message shows it: the number is where `N` is.
@@ -91,7 +94,8 @@ pub struct Counted {
 pub fn client_count(text: &str) -> Result<Counted, String> {
     let single = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let lines: Vec<String> = text.split(['\n', '\r']).map(single).collect();
-    let rates = |of: &Client| -> Vec<f64> { lines.iter().filter_map(|line| of.read(line)).collect() };
+    let rates =
+        |of: &Client| -> Vec<f64> { lines.iter().filter_map(|line| of.read(line)).collect() };
     let last = |of: &Client| Some((of.programs, rates(of).pop()?));
     let of_tests = || {
         let rates = rates(&REDIS);
@@ -99,7 +103,9 @@ pub fn client_count(text: &str) -> Result<Counted, String> {
         (!rates.is_empty()).then(|| (REDIS.programs, rates.len() as f64 / seconds))
     };
     match CLIENTS.iter().find_map(last).or_else(of_tests) {
-        Some((programs, per_s)) if per_s.is_finite() && per_s > 0.0 => Ok(Counted { programs, per_s }),
+        Some((programs, per_s)) if per_s.is_finite() && per_s > 0.0 => {
+            Ok(Counted { programs, per_s })
+        }
         Some((programs, per_s)) => {
             let program = programs.join(" or ");
             Err(format!("{program} counted {per_s} requests a second: a number above 0 is needed"))
@@ -136,18 +142,22 @@ mod tests {
         let long = "====== SET ======\n  100000 requests completed in 1.06 seconds\n  50 parallel clients\n\nSummary:\n\
                     \x20 throughput summary: 94339.62 requests per second\n  latency summary (msec):\n";
         let own = "{\n  \"sent\": 26556,\n  \"throughput_per_s\": 5218.5,\n  \"latency\": {}\n}\n";
-        let memcached = "get_misses: 0\n\nRun time: 2.0s Ops: 112609 TPS: 56214 Net_rate: 62.9M/s\n";
+        let memcached =
+            "get_misses: 0\n\nRun time: 2.0s Ops: 112609 TPS: 56214 Net_rate: 62.9M/s\n";
         let sysbench = "SQL statistics:\n    transactions:                        6170   (616.92 per sec.)\n\
                         \x20   queries:                             123400 (12338.4 per sec.)\n";
         let ab = "Concurrency Level:      8\nRequests per second:    1234.56 [#/sec] (mean)\n";
         let h2load = "finished in 1.01s, 12345.67 req/s, 1.20MB/s\nrequests: 12500 total\n";
         let fortio = "All done 1234 calls (plus 8 warmup) 8.084 ms avg, 123.4 qps\n";
-        let vegeta =
-            "Requests      [total, rate, throughput]         500, 50.10, 49.95\nDuration [total] 10s\n";
+        let vegeta = "Requests      [total, rate, throughput]         500, 50.10, 49.95\nDuration [total] 10s\n";
         let k6 = "     http_req_waiting...............: avg=8ms\n     http_reqs......................: 1234   41.13/s\n";
         let memtier = "Type         Ops/sec     Hits/sec\nSets          100.5    ---\nTotals       1100.25      0.00   999.0\n";
         for (text, program, rate) in [
-            ("RPS percentiles (requests) runtime 90 (s)\naverage rps: 6195.77\n", "schbench", 6195.77),
+            (
+                "RPS percentiles (requests) runtime 90 (s)\naverage rps: 6195.77\n",
+                "schbench",
+                6195.77,
+            ),
             (
                 "Op rate                   :   12,345 op/s  [WRITE: 12,345 op/s]\n",
                 "cassandra-stress",
@@ -172,8 +182,16 @@ mod tests {
             (k6, "k6", 41.13),
             (memtier, "memtier_benchmark", 1100.25),
             ("Total QPS = 4321.0 (43210 / 10.0s)\n", "mutilate", 4321.0),
-            ("[OVERALL], RunTime(ms), 1000\n[OVERALL], Throughput(ops/sec), 812.5\n", "ycsb", 812.5),
-            ("  Queries per second:   10101.25\n\n  Average packet size: 29\n", "dnsperf", 10101.25),
+            (
+                "[OVERALL], RunTime(ms), 1000\n[OVERALL], Throughput(ops/sec), 812.5\n",
+                "ycsb",
+                812.5,
+            ),
+            (
+                "  Queries per second:   10101.25\n\n  Average packet size: 29\n",
+                "dnsperf",
+                10101.25,
+            ),
             ("Transaction rate:\t      99.50 trans/sec\n", "siege", 99.5),
         ] {
             let found = client_count(text).unwrap();

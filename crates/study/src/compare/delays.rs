@@ -14,7 +14,8 @@ const LINES: usize = 8;
 /// Returns which task waited for which, the largest first. `None` when no task waited.
 pub(crate) fn matrix(run: &str, findings: &Findings) -> Option<Matrix> {
     let blame = &findings.blame;
-    let mut rows: Vec<usize> = (0..blame.keys.len()).filter(|&line| blame.waited(line) > Ns::ZERO).collect();
+    let mut rows: Vec<usize> =
+        (0..blame.keys.len()).filter(|&line| blame.waited(line) > Ns::ZERO).collect();
     rows.sort_by_key(|&line| std::cmp::Reverse(blame.waited(line)));
     let others = rows.split_off(rows.len().min(LINES));
     let mut sums: Vec<(Culprit, Ns)> = Vec::new();
@@ -43,7 +44,9 @@ pub(crate) fn matrix(run: &str, findings: &Findings) -> Option<Matrix> {
         Label::Task(task) => format!("task {}", task.0),
     };
     let mut matrix = Matrix {
-        caption: format!("{run}: time for which a row waited while a column was on the CPU of its run queue"),
+        caption: format!(
+            "{run}: time for which a row waited while a column was on the CPU of its run queue"
+        ),
         rows_are: "waited".to_owned(),
         columns_are: "ran meanwhile".to_owned(),
         rows: rows.iter().map(|&line| label(line)).collect(),
@@ -107,7 +110,8 @@ pub(crate) fn worst(run: &str, findings: &Findings, header: &Header) -> Table {
             Began::Woken { .. } => "woken",
             _ => "preempted",
         };
-        let held = case.held.map(|(limit, ns)| format!("held back {ns} by {}", limit.words(header)));
+        let held =
+            case.held.map(|(limit, ns)| format!("held back {ns} by {}", limit.words(header)));
         let seconds = case.from.0 as f64 / 1e9;
         vec![
             Cell::head(name(case.task)),

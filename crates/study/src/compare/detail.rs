@@ -41,12 +41,17 @@ pub(crate) const QUANTITIES: [(Quantity, &str, &str); 4] = [
         "Response",
         "From the wakeup (or arrival) to the end of the activation (or request).",
     ),
-    (Quantity::Wait, "Wait after preemption", "From being taken off a CPU while runnable to running again."),
+    (
+        Quantity::Wait,
+        "Wait after preemption",
+        "From being taken off a CPU while runnable to running again.",
+    ),
     (Quantity::Run, "Run length", "Uninterrupted time on a CPU."),
 ];
 
 impl Detail {
-    /// From the runs of each row. `tasks` are name and class by task; `was` is what a recording measured.
+    /// From the runs of each row. `tasks` are name and class by task; `was` is what a recording
+    /// measured.
     pub(super) fn from_runs(
         study: &Study,
         runs: &[Vec<Run>],
@@ -66,7 +71,8 @@ impl Detail {
                 };
                 let curves: Vec<Curve> =
                     recorded.into_iter().chain(runs.iter().enumerate().filter_map(row)).collect();
-                let (name, about) = (title.to_owned(), format!("{about} {}", pooling(study, was.is_some())));
+                let (name, about) =
+                    (title.to_owned(), format!("{about} {}", pooling(study, was.is_some())));
                 Measure { name, about, curves }.worth_drawing()
             });
             Cdf { title: subject.clone(), measures: measures.collect() }
@@ -124,7 +130,8 @@ impl Detail {
             header
         };
         let header = named(&keep.header);
-        self.worst = all.iter().map(|(name, _, findings)| delays::worst(name, findings, &header)).collect();
+        self.worst =
+            all.iter().map(|(name, _, findings)| delays::worst(name, findings, &header)).collect();
         self.worst.retain(|table| !table.rows.is_empty());
         self.queue = delays::queue(&all);
         Ok(())
@@ -145,7 +152,10 @@ fn pooling(study: &Study, recorded: bool) -> String {
     }
 }
 
-fn pooled<'a>(subjects: impl Iterator<Item = &'a SubjectData>, quantity: Quantity) -> Vec<(Ns, u64)> {
+fn pooled<'a>(
+    subjects: impl Iterator<Item = &'a SubjectData>,
+    quantity: Quantity,
+) -> Vec<(Ns, u64)> {
     let mut all = BTreeMap::new();
     for (ns, count) in subjects.flat_map(|subject| subject.buckets(quantity)) {
         *all.entry(ns).or_default() += count;

@@ -1,18 +1,23 @@
-//! A second reading of how much a group of tasks would do if no task held it back, from the recording alone.
+//! A second reading of how much a group of tasks would do if no task held it back, from the
+//! recording alone.
 //!
-//! In a recording a group runs for a part R of the time, is held back for a part W (it waits for a CPU, and has none), and has
-//! nothing to do for the rest. Taken away what holds it back, a group whose work comes by itself (an open loop) still runs for R:
-//! what it did late it does in time. A closed loop does more, because its next work comes when the last is done: it runs for
-//! R / (1 - W), the part of the time that is left when W is taken out. Which of the two it is the recording shows where it holds
-//! moments of more and of less contention: in a closed loop a window in which the group was held back for longer is one in which
-//! it ran for less by as much; in an open loop it is not.
+//! In a recording a group runs for a part R of the time, is held back for a part W (it waits for a
+//! CPU, and has none), and has nothing to do for the rest. Taken away what holds it back, a group
+//! whose work comes by itself (an open loop) still runs for R: what it did late it does in time. A
+//! closed loop does more, because its next work comes when the last is done: it runs for R / (1 -
+//! W), the part of the time that is left when W is taken out. Which of the two it is the recording
+//! shows where it holds moments of more and of less contention: in a closed loop a window in which
+//! the group was held back for longer is one in which it ran for less by as much; in an open loop
+//! it is not.
 //!
-//! Tasks of a closed loop that have one CPU take it from each other, too: where the client ran for longer, the server and what holds it back both ran for
-//! less, and the server looks as if it did not react at all. Such a loop is read as one group.
+//! Tasks of a closed loop that have one CPU take it from each other, too: where the client ran for
+//! longer, the server and what holds it back both ran for less, and the server looks as if it did
+//! not react at all. Such a loop is read as one group.
 //!
-//! The simulation is asked the same question: without the tasks that never end, how much does each group run? When the two
-//! disagree one of them is wrong, and which one cannot be told from the recording. A replay that plays arrivals at their recorded
-//! times reproduces its own recording perfectly, whatever drives it; this is the test that it fails.
+//! The simulation is asked the same question: without the tasks that never end, how much does each
+//! group run? When the two disagree one of them is wrong, and which one cannot be told from the
+//! recording. A replay that plays arrivals at their recorded times reproduces its own recording
+//! perfectly, whatever drives it; this is the test that it fails.
 
 use schedlab_model::{CpuId, Ns, TaskId, Topology};
 use schedlab_trace::analysis::Analysis;
@@ -21,20 +26,21 @@ use schedlab_trace::replay::Replay;
 use schedlab_trace::{Recording, TaskInfo};
 use std::collections::BTreeMap;
 
-/// Windows into which a recording is cut: of 3 s each is 15 ms long, some four turns of tasks that share a CPU.
+/// Windows into which a recording is cut: of 3 s each is 15 ms long, some four turns of tasks that
+/// share a CPU.
 const WINDOWS: u64 = 200;
 /// Fewer windows in which a group did anything do not show how it reacts.
 const ENOUGH: usize = 10;
-/// Windows whose contention differs by less than this part of their length (standard deviation) show nothing of how a group reacts:
-/// where they are cut makes as much.
+/// Windows whose contention differs by less than this part of their length (standard deviation)
+/// show nothing of how a group reacts: where they are cut makes as much.
 const SPREAD: f64 = 0.005;
 /// Part of a CPU from which on a class matters.
 pub(super) const MATTERS: f64 = 0.05;
 /// Standard errors of a reading that are believed.
 const ERRORS: f64 = 2.0;
-/// And so much more is open: what comes late in one window is done in the next (an open loop looks a little closed), and requests do
-/// not all cost the same (a closed loop looks a little open). Over recordings of servers whose loop is known, closed ones
-/// read 0.6 to 1.05 and open ones 0.2.
+/// And so much more is open: what comes late in one window is done in the next (an open loop looks
+/// a little closed), and requests do not all cost the same (a closed loop looks a little open).
+/// Over recordings of servers whose loop is known, closed ones read 0.6 to 1.05 and open ones 0.2.
 const SYSTEMATIC: f64 = 0.25;
 
 /// How a group of tasks spent a recording, and what it would do alone.
@@ -44,7 +50,8 @@ pub(crate) struct Reading {
     pub(super) share: f64,
     /// Part of the time in which it was held back.
     pub(super) held: f64,
-    /// From 0 (its work comes by itself) to 1 (its work comes when the last is done); see [`reading`].
+    /// From 0 (its work comes by itself) to 1 (its work comes when the last is done); see
+    /// [`reading`].
     pub(super) elastic: f64,
     /// Standard error of that.
     pub(super) uncertain: f64,
@@ -74,7 +81,8 @@ pub(super) fn readings(recording: &Recording, replay: &Replay) -> Vec<(String, R
     let tasks = &recording.header.tasks;
     let mut rivals = vec![false; tasks.len()];
     replay.report.hogs.iter().for_each(|task| rivals[task.index()] = true);
-    let endless = |name: &str| tasks.iter().zip(&rivals).any(|(task, rival)| *rival && task.comm == name);
+    let endless =
+        |name: &str| tasks.iter().zip(&rivals).any(|(task, rival)| *rival && task.comm == name);
     let mut names: Vec<&str> = tasks.iter().map(|task| task.comm.as_str()).collect();
     names.sort_unstable();
     names.dedup();
@@ -82,8 +90,13 @@ pub(super) fn readings(recording: &Recording, replay: &Replay) -> Vec<(String, R
     let classes: Vec<Option<usize>> =
         tasks.iter().map(|task| names.binary_search(&task.comm.as_str()).ok()).collect();
     let alone = Contention::of(recording, classes.clone(), rivals.clone(), WINDOWS);
-    let loops =
-        together(names.len(), &classes, tasks, &recording.header.topology, &replay.report.closed_loops);
+    let loops = together(
+        names.len(),
+        &classes,
+        tasks,
+        &recording.header.topology,
+        &replay.report.closed_loops,
+    );
     // A second walk over the recording, where a loop is more than one class.
     let merged = loops.iter().enumerate().any(|(class, first)| class != *first);
     let whole = merged.then(|| {
@@ -127,8 +140,9 @@ fn together(
     first
 }
 
-/// Reads how a group reacts: how what it ran changes with what it was held back, from each window to the next, as a part of the
-/// change that a closed loop has. From one window to the next, because the load itself changes in the course of a recording.
+/// Reads how a group reacts: how what it ran changes with what it was held back, from each window
+/// to the next, as a part of the change that a closed loop has. From one window to the next,
+/// because the load itself changes in the course of a recording.
 pub(super) fn reading(contention: &Contention, group: usize) -> Option<Reading> {
     let (duration, length) = (contention.duration().0 as f64, contention.length.0 as f64);
     let whole = contention.whole(group);
@@ -144,22 +158,29 @@ pub(super) fn reading(contention: &Contention, group: usize) -> Option<Reading> 
         noise: 0.0,
     };
     let windows = contention.windows(group);
-    // The last window is cut short, and so are those in which the group begins and ends, before and after which it is not there.
+    // The last window is cut short, and so are those in which the group begins and ends, before and
+    // after which it is not there.
     let windows = &windows[..windows.len().min((duration / length) as usize)];
     let busy = |window: &Window| window.ran + window.held > Ns::ZERO;
     let begin = windows.iter().position(busy).map_or(0, |first| first + usize::from(first > 0));
-    let end = windows.iter().rposition(busy).map_or(0, |last| last + usize::from(last + 1 == windows.len()));
-    // What it and its rivals did with the time that both had. Where others had most of it (a recorder that writes), it shows nothing.
+    let end = windows
+        .iter()
+        .rposition(busy)
+        .map_or(0, |last| last + usize::from(last + 1 == windows.len()));
+    // What it and its rivals did with the time that both had. Where others had most of it (a
+    // recorder that writes), it shows nothing.
     let point = |window: &Window| {
         let shared = length - window.others.0 as f64;
-        (shared * 2.0 > length).then(|| (window.held.0 as f64 / shared, window.ran.0 as f64 / shared))
+        (shared * 2.0 > length)
+            .then(|| (window.held.0 as f64 / shared, window.ran.0 as f64 / shared))
     };
     let points: Vec<(f64, f64)> =
         windows.get(begin..end).unwrap_or_default().iter().filter_map(point).collect();
     if points.len() < ENOUGH {
         return Some(reading);
     }
-    let steps: Vec<(f64, f64)> = points.windows(2).map(|w| (w[1].0 - w[0].0, w[1].1 - w[0].1)).collect();
+    let steps: Vec<(f64, f64)> =
+        points.windows(2).map(|w| (w[1].0 - w[0].0, w[1].1 - w[0].1)).collect();
     reading.noise = noise(&points);
     let count = steps.len() as f64;
     let sum = |of: &dyn Fn(&(f64, f64)) -> f64| steps.iter().map(of).sum::<f64>();
@@ -177,7 +198,8 @@ pub(super) fn reading(contention: &Contention, group: usize) -> Option<Reading> 
 fn noise(points: &[(f64, f64)]) -> f64 {
     let count = points.len() as f64;
     let ran = points.iter().map(|point| point.1).sum::<f64>() / count;
-    (points.iter().map(|point| (point.1 - ran) * (point.1 - ran)).sum::<f64>() / count / count).sqrt()
+    (points.iter().map(|point| (point.1 - ran) * (point.1 - ran)).sum::<f64>() / count / count)
+        .sqrt()
 }
 
 #[cfg(test)]
@@ -193,7 +215,8 @@ mod tests {
         })
     }
 
-    /// The same beside a third task that takes the CPU from both for so long. Where it did not run, it was not there.
+    /// The same beside a third task that takes the CPU from both for so long. Where it did not run,
+    /// it was not there.
     fn beside_others(of: impl Fn(u64) -> (u64, u64, u64)) -> Contention {
         let mut contention =
             Contention::new(vec![Some(0), None, None], vec![false, true, false], Ns::from_ms(100));
@@ -204,11 +227,12 @@ mod tests {
                 continue;
             }
             let mut at = window * 100;
-            let mut switch = |after: u64, prev: Option<TaskId>, prev_state, next: Option<TaskId>| {
-                at += after;
-                let kind = EventKind::Switch { prev, prev_state, next };
-                contention.event(&SchedEvent { at: Ns::from_ms(at), cpu: CpuId(0), kind });
-            };
+            let mut switch =
+                |after: u64, prev: Option<TaskId>, prev_state, next: Option<TaskId>| {
+                    at += after;
+                    let kind = EventKind::Switch { prev, prev_state, next };
+                    contention.event(&SchedEvent { at: Ns::from_ms(at), cpu: CpuId(0), kind });
+                };
             switch(0, rival, PrevState::Runnable, task);
             switch(ran - 1, task, PrevState::Runnable, rival);
             switch(held, rival, PrevState::Runnable, third);
@@ -239,12 +263,14 @@ mod tests {
 
     #[test]
     fn a_loop_on_one_cpu_is_one_group() {
-        let mut tasks: Vec<TaskInfo> = (0..5).map(|task| TaskInfo::unknown(task, task, "task")).collect();
+        let mut tasks: Vec<TaskInfo> =
+            (0..5).map(|task| TaskInfo::unknown(task, task, "task")).collect();
         let on = |cpu: u32| CpuSet::single(CpuId(cpu));
         for (task, cpu) in tasks.iter_mut().zip([0, 0, 1, 0]) {
             task.affinity = on(cpu);
         }
-        // Client, server, a server on another CPU, one outside of the loop, and one that may run on both.
+        // Client, server, a server on another CPU, one outside of the loop, and one that may run on
+        // both.
         let classes: Vec<Option<usize>> = (0..5).map(Some).collect();
         let circle = vec![TaskId(0), TaskId(1), TaskId(2), TaskId(4)];
         let loops = [circle];

@@ -1,10 +1,11 @@
-//! The kernel's `sched_features` as a recorder reads them where debugfs is closed: a number with a bit for each.
+//! The kernel's `sched_features` as a recorder reads them where debugfs is closed: a number with a
+//! bit for each.
 
 /// Name of the number in a recording's header.
 pub(super) const MASK: &str = "debug.sysctl_sched_features";
 
-/// The features of Linux 6.17 and 6.18 in the order of their bits (kernel/sched/features.h). NI_RANDOM came with
-/// a later 6.18.y; a kernel without it has one bit less.
+/// The features of Linux 6.17 and 6.18 in the order of their bits (kernel/sched/features.h).
+/// NI_RANDOM came with a later 6.18.y; a kernel without it has one bit less.
 const LINUX_6_18: [&str; 27] = [
     "PLACE_LAG",
     "PLACE_DEADLINE_INITIAL",
@@ -53,10 +54,12 @@ const MODELLED: [&str; 14] = [
     "features.NI_RANDOM",
 ];
 
-/// The modelled features by the name of their knob, on or off; nothing for a kernel whose bits are not known here.
+/// The modelled features by the name of their knob, on or off; nothing for a kernel whose bits are
+/// not known here.
 pub(super) fn of_mask(kernel: &str, mask: &str) -> Vec<(&'static str, &'static str)> {
     let known = kernel.starts_with("6.17.") || kernel.starts_with("6.18.");
-    let Some(mask) = mask.trim().parse::<u64>().ok().filter(|mask| known && *mask < 1 << LINUX_6_18.len())
+    let Some(mask) =
+        mask.trim().parse::<u64>().ok().filter(|mask| known && *mask < 1 << LINUX_6_18.len())
     else {
         return Vec::new();
     };
@@ -83,9 +86,12 @@ mod tests {
 
     #[test]
     fn unknown_kernels_and_numbers_say_nothing() {
-        for (kernel, mask) in
-            [("6.12.95", "99674079"), ("6.18.44", ""), ("6.18.44", "x"), ("6.18.44", "999999999999")]
-        {
+        for (kernel, mask) in [
+            ("6.12.95", "99674079"),
+            ("6.18.44", ""),
+            ("6.18.44", "x"),
+            ("6.18.44", "999999999999"),
+        ] {
             assert!(of_mask(kernel, mask).is_empty(), "{kernel} {mask}");
         }
     }

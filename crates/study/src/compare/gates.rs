@@ -1,4 +1,5 @@
-//! `compare --fail-if`: gates over the rows of a comparison. `docs/exchange-formats.md` has the grammar.
+//! `compare --fail-if`: gates over the rows of a comparison. `docs/exchange-formats.md` has the
+//! grammar.
 
 use super::row_errors::{OfRow, RowErrors};
 use super::{percentile, values};
@@ -15,8 +16,8 @@ use schedlab_model::text::nearest;
 use schedlab_stats::Estimate;
 use std::fmt;
 
-/// `[ROW: ]SUBJECT METRIC OP VALUE[ against ROW]`: a gate, the rows that it is about, and the row that a change is
-/// counted from.
+/// `[ROW: ]SUBJECT METRIC OP VALUE[ against ROW]`: a gate, the rows that it is about, and the row
+/// that a change is counted from.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RowGate {
     /// Variant or scheduler (a glob); `None`: every row but the first.
@@ -103,7 +104,8 @@ pub(super) struct Gates<'a> {
 }
 
 impl<'a> Gates<'a> {
-    /// Refuses gates about rows or subjects that there are not, before anything runs. `names`: classes and tasks.
+    /// Refuses gates about rows or subjects that there are not, before anything runs. `names`:
+    /// classes and tasks.
     pub(super) fn new(
         gates: &'a [RowGate],
         plans: &[RowPlan],
@@ -113,7 +115,8 @@ impl<'a> Gates<'a> {
         Ok(Gates { gates, names })
     }
 
-    /// One entry for each row and subject that a gate covers. A gate about a row that was refused meanwhile is an error.
+    /// One entry for each row and subject that a gate covers. A gate about a row that was refused
+    /// meanwhile is an error.
     pub(super) fn judge(
         &self,
         plans: &[RowPlan],
@@ -127,7 +130,13 @@ impl<'a> Gates<'a> {
             for row in gate.rows(plans) {
                 let base = gate.base(plans).unwrap_or(0);
                 let errors = errors.of(row);
-                let asked = Asked { gate, row: &study.rows[row], own: &runs[row], base: &runs[base], errors };
+                let asked = Asked {
+                    gate,
+                    row: &study.rows[row],
+                    own: &runs[row],
+                    base: &runs[base],
+                    errors,
+                };
                 all.extend(asked.all(study.trusted()));
             }
         }
@@ -148,8 +157,10 @@ fn check(gates: &[RowGate], plans: &[RowPlan], names: &[String]) -> Result<(), S
         let fail = |what: String| Err(StudyError::Option(format!("--fail-if '{gate}': {what}")));
         for name in gate.row.iter().chain(&gate.against) {
             if !plans.iter().any(|plan| is(plan, name)) {
-                let mut rows: Vec<&str> =
-                    plans.iter().flat_map(|plan| [plan.variant.as_str(), plan.label.as_str()]).collect();
+                let mut rows: Vec<&str> = plans
+                    .iter()
+                    .flat_map(|plan| [plan.variant.as_str(), plan.label.as_str()])
+                    .collect();
                 rows.sort_unstable();
                 rows.dedup();
                 return fail(format!(
@@ -203,8 +214,10 @@ impl Asked<'_> {
 
     /// An entry for each subject that the gate covers; at least one.
     fn all(&self, trusted: bool) -> Vec<Gated> {
-        let covered = self.row.subjects.iter().filter(|subject| self.gate.gate.covers(&subject.name));
-        let judged: Vec<Gated> = covered.filter_map(|subject| self.judge(subject, trusted)).collect();
+        let covered =
+            self.row.subjects.iter().filter(|subject| self.gate.gate.covers(&subject.name));
+        let judged: Vec<Gated> =
+            covered.filter_map(|subject| self.judge(subject, trusted)).collect();
         if !judged.is_empty() {
             return judged;
         }
@@ -216,7 +229,8 @@ impl Asked<'_> {
     /// `None`: the subject has no such number.
     fn judge(&self, subject: &Subject, trusted: bool) -> Option<Gated> {
         let metric = self.gate.gate.metric;
-        let measured = self.own.iter().find_map(|run| run.measured.find(subject.kind, &subject.name))?;
+        let measured =
+            self.own.iter().find_map(|run| run.measured.find(subject.kind, &subject.name))?;
         let method = self.errors.method(measured, metric);
         let of = |runs: &[Run]| -> Vec<f64> {
             let values = values(runs, subject.kind, &subject.name, metric).into_iter();
@@ -237,12 +251,19 @@ impl Asked<'_> {
         }
         let (before, bar, told_apart) = if self.gate.relative() {
             let theirs = of(self.base);
-            let against = (theirs.len() == mine.len()).then(|| change(metric, &theirs, &mine, method));
+            let against =
+                (theirs.len() == mine.len()).then(|| change(metric, &theirs, &mine, method));
             let told = against.flatten();
-            let apart = told
-                .is_some_and(|change| !matches!(change.judgement, Judgement::CannotTell | Judgement::Same));
-            let parts = told.and_then(|change| change.error_bar).map(|bar| bar.parts).unwrap_or_default();
-            (Estimate::from_values(theirs), ErrorBar::new(now.median, parts, method.possible), apart)
+            let apart = told.is_some_and(|change| {
+                !matches!(change.judgement, Judgement::CannotTell | Judgement::Same)
+            });
+            let parts =
+                told.and_then(|change| change.error_bar).map(|bar| bar.parts).unwrap_or_default();
+            (
+                Estimate::from_values(theirs),
+                ErrorBar::new(now.median, parts, method.possible),
+                apart,
+            )
         } else {
             let seeds = (now.high - now.low) / 2.0;
             let parts = ErrorParts { seeds, ..method.parts(metric, now.median, now.median) };
@@ -284,7 +305,9 @@ impl Asked<'_> {
         }
         let samples = |run: &Run| {
             let found = run.measured.find(subject.kind, &subject.name);
-            found.map_or(0, |found| found.buckets(quantity).iter().map(|(_, count)| count).sum::<u64>())
+            found.map_or(0, |found| {
+                found.buckets(quantity).iter().map(|(_, count)| count).sum::<u64>()
+            })
         };
         let runs = if self.gate.relative() { self.base } else { &[] };
         let least = self.own.iter().chain(runs).map(samples).min().unwrap_or(0);
@@ -292,7 +315,8 @@ impl Asked<'_> {
     }
 }
 
-/// Why a value cannot be judged against `bound`: the bound lies within the error, or within the interval of the percentile.
+/// Why a value cannot be judged against `bound`: the bound lies within the error, or within the
+/// interval of the percentile.
 pub(crate) fn open(
     metric: Metric,
     bound: f64,
@@ -301,7 +325,9 @@ pub(crate) fn open(
 ) -> Option<String> {
     if bar.holds(bound) {
         let most = bar.largest.map_or("", |part| part.def().name);
-        return Some(format!("the bound lies within the error, of which {most} is the largest part"));
+        return Some(format!(
+            "the bound lies within the error, of which {most} is the largest part"
+        ));
     }
     let (interval, error) = (interval?, bar.error());
     let below = interval.high.is_some_and(|high| high + error < bound);
@@ -309,7 +335,9 @@ pub(crate) fn open(
     if below || above {
         return None;
     }
-    let end = |end: Option<f64>, without: &str| end.map_or_else(|| without.to_owned(), |ns| metric.show(ns));
+    let end = |end: Option<f64>, without: &str| {
+        end.map_or_else(|| without.to_owned(), |ns| metric.show(ns))
+    };
     Some(format!(
         "of {} values, the percentile lies between {} and {} with 95 %, and the bound too",
         interval.samples,

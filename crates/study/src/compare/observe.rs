@@ -1,4 +1,5 @@
-//! What a page needs of one run besides numbers: its schedule, which task delayed which, run-queue length, longest waits.
+//! What a page needs of one run besides numbers: its schedule, which task delayed which, run-queue
+//! length, longest waits.
 
 use schedlab_model::{CpuId, EventSink, Ns, SchedEvent, TaskId, Topology};
 use schedlab_report::LaneRecorder;
@@ -25,8 +26,8 @@ pub(crate) struct Keep {
     pub(crate) from: Ns,
     /// To here.
     pub(crate) duration: Ns,
-    /// The vCPUs of all runs, with their classes; they and their placeholders come after the tasks of the workload in
-    /// the header ([`levels`](crate::run::levels)).
+    /// The vCPUs of all runs, with their classes; they and their placeholders come after the tasks
+    /// of the workload in the header ([`levels`](crate::run::levels)).
     pub(crate) vcpus: Vec<(String, String)>,
 }
 

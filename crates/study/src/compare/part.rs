@@ -10,12 +10,14 @@ use schedlab_trace::Recording;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// A recording that holds something, or its first part as if it had ended there: without the tasks that do nothing in it, whose names are given.
+/// A recording that holds something, or its first part as if it had ended there: without the tasks
+/// that do nothing in it, whose names are given.
 pub(super) fn events_of(
     path: &Path,
     length: Option<Ns>,
 ) -> Result<(Recording, BTreeSet<String>), StudyError> {
-    let read = length.map_or_else(|| Recording::open(path), |length| Recording::open_up_to(path, length));
+    let read =
+        length.map_or_else(|| Recording::open(path), |length| Recording::open_up_to(path, length));
     let mut recording = read.map_err(|source| StudyError::trace(path, source))?;
     let mut idle = BTreeSet::new();
     if let Some(length) = length.filter(|length| *length < recording.duration) {
@@ -23,7 +25,10 @@ pub(super) fn events_of(
         idle.extend(recording.leave_out_idle_tasks());
     }
     if recording.events.is_empty() {
-        return Err(StudyError::NoEvents { path: path.to_owned(), cut_off: recording.repairs.cut_off });
+        return Err(StudyError::NoEvents {
+            path: path.to_owned(),
+            cut_off: recording.repairs.cut_off,
+        });
     }
     Ok((recording, idle))
 }

@@ -19,8 +19,8 @@ pub(super) const fn quantity(metric: Metric) -> Option<(Quantity, Stat)> {
     }
 }
 
-/// Returns the interval that holds the percentile with 95 %; `None` for other metrics, and without values. Its ends start from what was
-/// recorded, as the percentile itself does.
+/// Returns the interval that holds the percentile with 95 %; `None` for other metrics, and without
+/// values. Its ends start from what was recorded, as the percentile itself does.
 pub(super) fn interval(
     runs: &[Run],
     kind: Kind,

@@ -13,7 +13,8 @@ use super::serve::{Served, Waits};
 use super::trust;
 use super::validation::FirstHalf;
 use super::{
-    Options, Point, Progress, check_knobs_exist, check_knobs_of_points, check_names, check_schedulers,
+    Options, Point, Progress, check_knobs_exist, check_knobs_of_points, check_names,
+    check_schedulers,
 };
 use super::{detail, parse_variants, seeds, split_classes, verdict};
 use crate::StudyError;
@@ -31,8 +32,8 @@ use schedlab_trace::{Header, Recording};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// How many seeds when the user does not say. Each moves the ticks of the machine, of which a recording does
-/// not know when they came.
+/// How many seeds when the user does not say. Each moves the ticks of the machine, of which a
+/// recording does not know when they came.
 const SEEDS: u32 = 5;
 
 /// A recording ready to be compared.
@@ -72,11 +73,16 @@ impl RecordedInput {
         RecordedInput::read(path, from, None)
     }
 
-    /// Reads and converts the first part of a recording, as if it had ended there; `None`: all of it. What comes later is not read.
+    /// Reads and converts the first part of a recording, as if it had ended there; `None`: all of
+    /// it. What comes later is not read.
     ///
     /// # Errors
     /// As for [`RecordedInput::open_from`].
-    pub fn read(path: &Path, from: ReplayFrom, length: Option<Ns>) -> Result<RecordedInput, StudyError> {
+    pub fn read(
+        path: &Path,
+        from: ReplayFrom,
+        length: Option<Ns>,
+    ) -> Result<RecordedInput, StudyError> {
         let (recording, idle) = events_of(path, length)?;
         let mut input = RecordedInput::of(path, &recording, from)?;
         input.idle = idle;
@@ -87,7 +93,8 @@ impl RecordedInput {
         Ok(input)
     }
 
-    /// Converts what was read from `path`, without what `open` adds to find the errors of predictions.
+    /// Converts what was read from `path`, without what `open` adds to find the errors of
+    /// predictions.
     pub(super) fn of(
         path: &Path,
         recording: &Recording,
@@ -113,15 +120,19 @@ impl RecordedInput {
         })
     }
 
-    /// Plays the recording once under the scheduler that it was recorded under, and hands every simulated event to
-    /// `sink`: for lining the two streams up, wakeup by wakeup.
+    /// Plays the recording once under the scheduler that it was recorded under, and hands every
+    /// simulated event to `sink`: for lining the two streams up, wakeup by wakeup.
     pub fn play(&self, seed: u64, sink: &mut dyn EventSink) -> Result<(), StudyError> {
         let (recorded, _, _) = recorded_scheduler(&self.header, None)?;
         let plan = RowPlan::new(&recorded, &Variant::as_recorded(), &self.subject())?;
         let machine = Machine { preemption: plan.preemption.clone(), ..self.machine(seed) };
         let scheduler = registry::build(&plan.scheduler, machine.topology.cpus())?;
-        let options =
-            RunOptions { seed, duration: self.replay.duration, midway: true, ..RunOptions::default() };
+        let options = RunOptions {
+            seed,
+            duration: self.replay.duration,
+            midway: true,
+            ..RunOptions::default()
+        };
         plan.run(&machine, &*scheduler, &options, sink).map(drop)
     }
 
@@ -172,7 +183,8 @@ impl RecordedInput {
         &self.path
     }
 
-    /// What each class has in the second half, recorded and simulated from the first; empty where that says nothing.
+    /// What each class has in the second half, recorded and simulated from the first; empty where
+    /// that says nothing.
     fn second_half(
         &self,
         recorded: &SchedulerSpec,
@@ -208,7 +220,8 @@ impl RecordedInput {
         if self.replay.hz == 0 { 250 } else { self.replay.hz }
     }
 
-    /// For the report: the medians of the delays that every wakeup draws from, and what the recorder costs.
+    /// For the report: the medians of the delays that every wakeup draws from, and what the
+    /// recorder costs.
     pub(super) fn costs(&self) -> Costs {
         let delays = &self.replay.report.delays;
         Costs {
@@ -218,7 +231,8 @@ impl RecordedInput {
         }
     }
 
-    /// The recorder's own cost: taken out of the recorded demand, and charged for the events that the simulation makes.
+    /// The recorder's own cost: taken out of the recorded demand, and charged for the events that
+    /// the simulation makes.
     fn recorder_costs(&self) -> Costs {
         let recorder = &self.replay.report.recorder;
         Costs {
@@ -229,8 +243,8 @@ impl RecordedInput {
         }
     }
 
-    /// Costs of the machine, fitted to the recording: how long a wakeup took to become a switch where no task
-    /// was in the way.
+    /// Costs of the machine, fitted to the recording: how long a wakeup took to become a switch
+    /// where no task was in the way.
     fn delays(&self) -> Delays {
         let delays = &self.replay.report.delays;
         let draw = |all: &Durations| (all.count() > 0).then(|| Draw::Empirical(all.sample(1_000)));
@@ -238,8 +252,8 @@ impl RecordedInput {
         Delays { idle: draws(&delays.idle_wake), wakeup: draws(&delays.preempting_wake) }
     }
 
-    /// The machine for a seed. Ticks come when the recording shows that they came; where it does not, each seed
-    /// places them anew.
+    /// The machine for a seed. Ticks come when the recording shows that they came; where it does
+    /// not, each seed places them anew.
     pub(super) fn machine(&self, seed: u64) -> Machine {
         let hz = self.hz();
         let period = 1_000_000_000 / u64::from(hz);
@@ -258,7 +272,8 @@ impl RecordedInput {
     }
 }
 
-/// Returns a number that has nothing to do with that of the neighbouring seed: neighbouring seeds give unrelated ticks.
+/// Returns a number that has nothing to do with that of the neighbouring seed: neighbouring seeds
+/// give unrelated ticks.
 fn mixed(seed: u64) -> u64 {
     random::mix(seed.wrapping_add(random::GOLDEN))
 }
@@ -275,10 +290,11 @@ pub fn kernel_scheduler(release: &str) -> Result<(&'static str, String), String>
     Ok((model.preset, format!("kernel {}.{}: {}", release.major(), release.minor(), model.why)))
 }
 
-/// Returns the scheduler that `spec` names; a kernel without a preset of its own (`linux-4.19`) counts as the preset that models it,
-/// and the sentence says so.
+/// Returns the scheduler that `spec` names; a kernel without a preset of its own (`linux-4.19`)
+/// counts as the preset that models it, and the sentence says so.
 pub fn modelled_by(spec: &SchedulerSpec) -> (SchedulerSpec, Option<String>) {
-    let Some(release) = spec.name.strip_prefix("linux-").filter(|_| registry::find(&spec.name).is_err())
+    let Some(release) =
+        spec.name.strip_prefix("linux-").filter(|_| registry::find(&spec.name).is_err())
     else {
         return (spec.clone(), None);
     };
@@ -300,7 +316,8 @@ fn knob_of(name: &str, value: &str) -> (String, String) {
     }
 }
 
-/// The recorded scheduler with the knobs that the header brings. Those that the model lacks are given back.
+/// The recorded scheduler with the knobs that the header brings. Those that the model lacks are
+/// given back.
 pub fn recorded_scheduler(
     header: &Header,
     chosen: Option<&SchedulerSpec>,
@@ -334,11 +351,17 @@ pub fn recorded_scheduler(
     Ok((full, why, left_out))
 }
 
-/// What belongs to the machine rather than to a kernel version is kept when another scheduler is tried.
-fn machine_settings(recorded: &SchedulerSpec, other: &SchedulerSpec) -> Result<SchedulerSpec, StudyError> {
+/// What belongs to the machine rather than to a kernel version is kept when another scheduler is
+/// tried.
+fn machine_settings(
+    recorded: &SchedulerSpec,
+    other: &SchedulerSpec,
+) -> Result<SchedulerSpec, StudyError> {
     if other.name == recorded.name {
-        let missing =
-            recorded.knobs.iter().filter(|(name, _)| !other.knobs.iter().any(|(own, _)| own == name));
+        let missing = recorded
+            .knobs
+            .iter()
+            .filter(|(name, _)| !other.knobs.iter().any(|(own, _)| own == name));
         let mut full = other.clone();
         full.knobs.extend(missing.cloned());
         return Ok(full);
@@ -366,7 +389,8 @@ fn plans(
     check_names(&variants)?;
     let subject = input.subject();
     let unchanged = Variant::as_recorded();
-    let baseline = RowPlan { label: recorded.name.clone(), ..RowPlan::new(recorded, &unchanged, &subject)? };
+    let baseline =
+        RowPlan { label: recorded.name.clone(), ..RowPlan::new(recorded, &unchanged, &subject)? };
     if !options.points.is_empty() {
         let points = options.points.iter().map(|point| input.plan_of_point(recorded, point));
         let plans = std::iter::once(Ok(baseline)).chain(points).collect::<Result<Vec<_>, _>>()?;
@@ -376,7 +400,8 @@ fn plans(
     let named: Vec<(String, SchedulerSpec)> = match options.schedulers.is_empty() {
         true => vec![(recorded.name.clone(), recorded.clone())],
         false => {
-            let full = |spec: &SchedulerSpec| Ok((spec.to_string(), machine_settings(recorded, spec)?));
+            let full =
+                |spec: &SchedulerSpec| Ok((spec.to_string(), machine_settings(recorded, spec)?));
             options.schedulers.iter().map(full).collect::<Result<_, StudyError>>()?
         }
     };
@@ -401,8 +426,8 @@ fn gated_names(input: &RecordedInput, counted: bool) -> Vec<String> {
     names
 }
 
-/// Replays a recording under the scheduler it was recorded under, then under every scheduler and variant.
-/// `recorded_under` overrides the choice by the kernel's version.
+/// Replays a recording under the scheduler it was recorded under, then under every scheduler and
+/// variant. `recorded_under` overrides the choice by the kernel's version.
 pub fn compare_recording(
     input: &RecordedInput,
     recorded_under: Option<&SchedulerSpec>,
@@ -428,14 +453,17 @@ fn compare_read(
 ) -> Result<Study, StudyError> {
     let duration = input.replay.duration;
     let (recorded, why, left_out) = recorded_scheduler(&input.header, recorded_under)?;
-    let mut plans = self::plans(input, &recorded, options).map_err(|error| input.named_in_vain(error))?;
-    let mut served = options.serve.as_deref().map(|asked| Served::find(asked, input)).transpose()?;
+    let mut plans =
+        self::plans(input, &recorded, options).map_err(|error| input.named_in_vain(error))?;
+    let mut served =
+        options.serve.as_deref().map(|asked| Served::find(asked, input)).transpose()?;
     let client = options.client_log.as_ref().map(|log| ClientLog::open(log, input)).transpose()?;
     let names = gated_names(input, client.is_some());
     let gates = Gates::new(&options.gates, &plans, &names)?;
     let seeds = seeds(options.seed.unwrap_or(1), options.repetitions.unwrap_or(SEEDS));
     let single = single(input, &plans);
-    let keep = options.detail.then(|| detail::keep(&input.header, &input.classes, duration, plans.len()));
+    let keep =
+        options.detail.then(|| detail::keep(&input.header, &input.classes, duration, plans.len()));
     let bench = Bench {
         machine: &|seed| input.machine(seed),
         classes: &input.classes,
@@ -460,7 +488,8 @@ fn compare_read(
     client.iter().for_each(|client| client.add_error(&runs[0], input, &mut errors));
     let (errors, open) = RowErrors::find(input, &plans, &runs, errors);
     let of_server = served.iter().flat_map(Served::notes);
-    let notes = notes(input, client.as_ref()).into_iter().chain(of_server).chain(open).chain(refused);
+    let notes =
+        notes(input, client.as_ref()).into_iter().chain(of_server).chain(open).chain(refused);
     let played = Played { plans: &plans, runs: &runs, errors: &errors };
     let head = input.study(&played, options, notes.collect(), seeds)?;
     let mut study = Study { self_replay: Some(replay), served, ..head };

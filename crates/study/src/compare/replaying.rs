@@ -48,7 +48,9 @@ impl FromStr for ReplayFrom {
 
     fn from_str(text: &str) -> Result<ReplayFrom, StudyError> {
         let found = ReplayFrom::ALL.into_iter().find(|from| from.name() == text);
-        found.ok_or_else(|| StudyError::Option(format!("replay `{text}`: there are messages and wakeups")))
+        found.ok_or_else(|| {
+            StudyError::Option(format!("replay `{text}`: there are messages and wakeups"))
+        })
     }
 }
 
@@ -63,8 +65,9 @@ pub(super) struct ByMessages {
     pub(super) none_yet: RequestTimes,
 }
 
-/// Returns a recording as a workload, and what the replay by messages found where that made it. What both have in common (delays of
-/// the machine, ticks, price of the recorder) is measured in one way.
+/// Returns a recording as a workload, and what the replay by messages found where that made it.
+/// What both have in common (delays of the machine, ticks, price of the recorder) is measured in
+/// one way.
 pub(super) fn replayed(
     path: &Path,
     recording: &Recording,
@@ -86,7 +89,9 @@ pub(super) fn replayed(
     // What the replay by wakeups assumes beside the recording is not in this workload.
     let report = &mut replay.report;
     report.hogs.clone_from(&messages.report.endless);
-    for list in [&mut report.makers, &mut report.undecided, &mut report.starved, &mut report.unfinished] {
+    for list in
+        [&mut report.makers, &mut report.undecided, &mut report.starved, &mut report.unfinished]
+    {
         list.clear();
     }
     report.silent.clear();
@@ -105,7 +110,8 @@ pub(super) fn replayed(
 /// It cannot be read, or holds nothing.
 pub fn measured_in(path: &Path) -> Result<Measured, StudyError> {
     let (recording, _) = events_of(path, None)?;
-    let classes: Vec<String> = recording.header.tasks.iter().map(|task| task.comm.clone()).collect();
+    let classes: Vec<String> =
+        recording.header.tasks.iter().map(|task| task.comm.clone()).collect();
     let summary = Summary::of(&recording).map_err(|source| StudyError::trace(path, source))?;
     let mut measured = Measured::of_summary(&summary, &classes, &|_| None);
     measured.requests(&RequestTimes::recorded(&recording), summary.window);

@@ -1,5 +1,5 @@
-//! The options of a comparison, each declared once. The command line (`crates/cli`), the Python function (`python/native`) and its
-//! signature (`cargo xtask docs`) are made from [`OPTIONS`].
+//! The options of a comparison, each declared once. The command line (`crates/cli`), the Python
+//! function (`python/native`) and its signature (`cargo xtask docs`) are made from [`OPTIONS`].
 
 use super::{ClientLogSpec, Options, Progress, ReplayFrom, RowGate, modelled_by};
 use crate::StudyError;
@@ -132,7 +132,8 @@ pub const OPTIONS: &[CompareOption] = &[
         help: "Run this many seeds: more give narrower intervals [default: 5 for recordings, else what the scenario says]",
         set: |request, text| {
             let seeds = parsed(text).ok().filter(|seeds| (1..=MOST_SEEDS).contains(seeds));
-            request.options.repetitions = Some(seeds.ok_or_else(|| format!("must be 1 to {MOST_SEEDS}"))?);
+            request.options.repetitions =
+                Some(seeds.ok_or_else(|| format!("must be 1 to {MOST_SEEDS}"))?);
             Ok(())
         },
     },
@@ -292,7 +293,8 @@ pub struct CompareRequest {
     pub replay: Option<ReplayFrom>,
     /// Settings with many values; their variants are beside those of `options`.
     pub scans: Vec<Scan>,
-    /// The preset of costs. It is looked for when a scenario is read: that of this machine is a file.
+    /// The preset of costs. It is looked for when a scenario is read: that of this machine is a
+    /// file.
     costs: Option<String>,
     /// Which preset a kernel without one is simulated as.
     said: Vec<String>,
@@ -313,12 +315,18 @@ impl CompareRequest {
         Ok(())
     }
 
-    /// Returns the first option that has no meaning for the input, with the reason. `name`: the input as its user knows it.
-    pub fn without_meaning(&self, found: &Found, name: &str) -> Option<(&'static CompareOption, String)> {
+    /// Returns the first option that has no meaning for the input, with the reason. `name`: the
+    /// input as its user knows it.
+    pub fn without_meaning(
+        &self,
+        found: &Found,
+        name: &str,
+    ) -> Option<(&'static CompareOption, String)> {
         let (here, why) = match found {
-            Found::Scenario(_) => {
-                (Inputs::Scenarios, format!("has a meaning only for recordings, and {name} is a scenario"))
-            }
+            Found::Scenario(_) => (
+                Inputs::Scenarios,
+                format!("has a meaning only for recordings, and {name} is a scenario"),
+            ),
             Found::Recording(_) => (
                 Inputs::Recordings,
                 format!(
@@ -337,7 +345,8 @@ impl CompareRequest {
     pub fn read(&self, found: Found) -> Result<Input, StudyError> {
         let mut input = Input::read(found, self.replay, self.options.duration)?;
         if let (Input::Scenario(scenario), Some(name)) = (&mut input, &self.costs) {
-            let costs = preset::costs(name).map_err(|error| StudyError::Option(format!("costs: {error}")))?;
+            let costs = preset::costs(name)
+                .map_err(|error| StudyError::Option(format!("costs: {error}")))?;
             scenario.machine.costs = costs;
         }
         Ok(input)
@@ -386,7 +395,9 @@ mod tests {
         let kernel = set("schedulers", "linux-4.19").unwrap();
         assert!(kernel.said[0].contains("linux-4.19 is simulated as"), "{:?}", kernel.said);
         assert_eq!(set("checks", "a=b=file.slt").unwrap().options.checks[0].0, "a=b");
-        let read = |costs: &str| set("costs", costs).unwrap().read(crate::gallery::find("two-hogs").unwrap());
+        let read = |costs: &str| {
+            set("costs", costs).unwrap().read(crate::gallery::find("two-hogs").unwrap())
+        };
         assert!(read("modern-vm").is_ok());
         assert!(read("modern-wm").unwrap_err().to_string().contains("did you mean"));
     }

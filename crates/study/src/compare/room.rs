@@ -18,7 +18,9 @@ impl Room {
     pub(super) fn of(plan: &RowPlan, classes: &[String], cpus: usize) -> Room {
         let mut tasks: BTreeMap<&String, (usize, CpuSet)> = BTreeMap::new();
         for (index, class) in classes.iter().enumerate() {
-            let Some(mask) = plan.allowed(index).filter(|_| !plan.off.contains(&index)) else { continue };
+            let Some(mask) = plan.allowed(index).filter(|_| !plan.off.contains(&index)) else {
+                continue;
+            };
             let (count, all) = tasks.entry(class).or_default();
             *count += 1;
             *all = all.or(&mask);

@@ -1,12 +1,15 @@
 //! Errors that differ from row to row.
 //!
-//! Another scheduler than the recorded one is further from what was recorded than another setting: that the machine was steady narrows nothing there. (Of
-//! five pairs of servers in guests under another kernel, shares were off by up to 16 points and counts by 9 to 24 %.)
+//! Another scheduler than the recorded one is further from what was recorded than another setting:
+//! that the machine was steady narrows nothing there. (Of five pairs of servers in guests under
+//! another kernel, shares were off by up to 16 points and counts by 9 to 24 %.)
 //!
-//! Rows in which a task waits that never did in the recording. Of a task that hardly ever slept the recording shows that what it waits for was there
-//! whenever it looked, and not how much of it: a client may have eight connections with a reply in each. As long as a row leaves it like that, what it does
-//! follows from the recording. In a row where it sleeps again and again (another kernel lets it send on where the recorded one gave the CPU to the server)
-//! that number decides, and all that the row changes is open.
+//! Rows in which a task waits that never did in the recording. Of a task that hardly ever slept the
+//! recording shows that what it waits for was there whenever it looked, and not how much of it: a
+//! client may have eight connections with a reply in each. As long as a row leaves it like that,
+//! what it does follows from the recording. In a row where it sleeps again and again (another
+//! kernel lets it send on where the recorded one gave the CPU to the server) that number decides,
+//! and all that the row changes is open.
 
 use super::Errors;
 use super::recorded::RecordedInput;
@@ -18,8 +21,8 @@ use crate::metric::Metric;
 use crate::run::{RowPlan, Run};
 use std::collections::BTreeMap;
 
-/// Such a task waits when it sleeps after more than this part of its messages (in per cent). Chosen: as many may find those who work for it awake in
-/// the recording.
+/// Such a task waits when it sleeps after more than this part of its messages (in per cent).
+/// Chosen: as many may find those who work for it awake in the recording.
 const WAITS_PERCENT: f64 = 10.0;
 
 /// The errors of predictions, row by row.
@@ -60,7 +63,8 @@ impl RowErrors {
         RowErrors { common: Errors::new(), own: BTreeMap::new(), rooms }
     }
 
-    /// Finds the rows that have errors of their own; and what the reader is told about each that is open.
+    /// Finds the rows that have errors of their own; and what the reader is told about each that is
+    /// open.
     pub(super) fn find(
         input: &RecordedInput,
         plans: &[RowPlan],
@@ -97,7 +101,8 @@ impl RowErrors {
                 ));
             }
         }
-        let rooms = RowErrors::of_scenario(plans, &input.classes, input.replay.topology.cpus()).rooms;
+        let rooms =
+            RowErrors::of_scenario(plans, &input.classes, input.replay.topology.cpus()).rooms;
         (RowErrors { common, own, rooms }, notes)
     }
 }

@@ -22,7 +22,8 @@ use schedlab_stats::Estimate;
 
 /// Runs a scenario under every scheduler, with every variant and seed, and checks its expectations.
 ///
-/// Schedulers that the user names take the place of the scenario's own; expectations about others are left out.
+/// Schedulers that the user names take the place of the scenario's own; expectations about others
+/// are left out.
 pub fn compare_scenario(
     scenario: &Scenario,
     options: &Options,
@@ -105,7 +106,8 @@ fn input(scenario: &Scenario, machine: &Machine) -> Input {
 /// The rows to run: every scheduler with every variant that is for it.
 fn plans(scenario: &Scenario, options: &Options) -> Result<Vec<RowPlan>, StudyError> {
     let extra = parse_variants(&options.variants)?;
-    let specs = if options.schedulers.is_empty() { &scenario.schedulers } else { &options.schedulers };
+    let specs =
+        if options.schedulers.is_empty() { &scenario.schedulers } else { &options.schedulers };
     let subject = scenario.subject();
     let variants: Vec<Variant> = own_variants(scenario).into_iter().chain(extra).collect();
     check_names(&variants)?;
@@ -211,8 +213,8 @@ fn check(scenario: &Scenario, plans: &[RowPlan], runs: &[Vec<Run>]) -> Vec<Check
 /// Whether a row was written by the scenario's author.
 fn is_own(scenario: &Scenario, plan: &RowPlan) -> bool {
     let scheduler = scenario.schedulers.iter().any(|spec| spec.to_string() == plan.label);
-    let variant =
-        plan.variant == scenario.baseline || scenario.variants.iter().any(|v| v.name == plan.variant);
+    let variant = plan.variant == scenario.baseline
+        || scenario.variants.iter().any(|v| v.name == plan.variant);
     scheduler && variant
 }
 
@@ -241,7 +243,8 @@ fn subjects(expectation: &Expectation, scenario: &Scenario, run: &Run) -> Vec<(K
         return vec![(Kind::Class, pattern.to_owned())];
     }
     let tasks = scenario.workload.tasks.iter().filter(|task| glob(pattern, &task.name));
-    let vcpus = scenario.vms.iter().flat_map(|vm| vm.vcpu_names()).filter(|name| glob(pattern, name));
+    let vcpus =
+        scenario.vms.iter().flat_map(|vm| vm.vcpu_names()).filter(|name| glob(pattern, name));
     tasks.map(|task| task.name.clone()).chain(vcpus).map(|name| (Kind::Task, name)).collect()
 }
 
@@ -258,8 +261,8 @@ fn one(
     let got = match base {
         None => mine,
         Some(base) => {
-            let theirs =
-                Estimate::from_values(values(base, kind, name, metric)).map(|estimate| estimate.median);
+            let theirs = Estimate::from_values(values(base, kind, name, metric))
+                .map(|estimate| estimate.median);
             mine.zip(theirs)
                 .filter(|(_, theirs)| *theirs != 0.0)
                 .map(|(mine, theirs)| mine.divided_by(theirs))
@@ -273,7 +276,8 @@ fn one(
     };
     // A source or a task that did nothing has a rate of 0, which an expectation may well demand.
     let rate = metric.unit() == crate::metric::Unit::PerSecond;
-    let got = got.or((rate && base.is_none()).then_some(Estimate { median: 0.0, low: 0.0, high: 0.0 }));
+    let got =
+        got.or((rate && base.is_none()).then_some(Estimate { median: 0.0, low: 0.0, high: 0.0 }));
     let published = expectation.published.as_deref();
     Checked {
         expectation: expectation.to_string(),

@@ -1,7 +1,8 @@
 //! The server that a comparison of a recording is about (`--serve`).
 //!
-//! A recording of a real machine holds programs that have nothing to do with the question, and some of them do not replay: a compiler that
-//! was started once, a package manager that ended. What they miss counts only as far as the server waited behind them.
+//! A recording of a real machine holds programs that have nothing to do with the question, and some
+//! of them do not replay: a compiler that was started once, a package manager that ended. What they
+//! miss counts only as far as the server waited behind them.
 
 use super::recorded::RecordedInput;
 use super::trust::TRUSTED_SHARE;
@@ -22,11 +23,13 @@ pub struct Served {
     pub asked: String,
     /// Its programs.
     pub classes: Vec<String>,
-    /// The programs behind which it waited for a CPU, and the part of its waiting that each made: the largest first. Missing where the
-    /// recording does not show who ran meanwhile; every program counts then.
+    /// The programs behind which it waited for a CPU, and the part of its waiting that each made:
+    /// the largest first. Missing where the recording does not show who ran meanwhile; every
+    /// program counts then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delayed_by: Option<Vec<Delay>>,
-    /// What of other programs the simulation does not reproduce. It does not count: the server waited behind them hardly or not at all.
+    /// What of other programs the simulation does not reproduce. It does not count: the server
+    /// waited behind them hardly or not at all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_doubts: Vec<String>,
 }
@@ -40,7 +43,8 @@ pub struct Delay {
     pub part: f64,
 }
 
-/// Who ran while each program waited, from the recording; `None` where the recording does not show it.
+/// Who ran while each program waited, from the recording; `None` where the recording does not show
+/// it.
 #[derive(Debug, Default)]
 pub(super) struct Waits(Option<BTreeMap<String, BTreeMap<String, u64>>>);
 
@@ -51,7 +55,8 @@ impl Waits {
         if Blame::check(&recording.header).is_err() {
             return Waits::default();
         }
-        let blame = Followed::over(recording, &scope, Blame::new(&recording.header, &scope, By::Name));
+        let blame =
+            Followed::over(recording, &scope, Blame::new(&recording.header, &scope, By::Name));
         let name = |line: usize| match &blame.keys.labels[line] {
             Label::Name(name) => name.clone(),
             Label::Task(task) => recording.header.tasks[task.index()].comm.clone(),
@@ -79,7 +84,10 @@ impl Waits {
         let own = |name: &str| classes.iter().any(|class| class == name);
         let of = sums.into_iter().filter(|(name, _)| !own(name));
         let mut delays: Vec<Delay> = of
-            .map(|(name, time)| Delay { name: name.to_owned(), part: time as f64 / all.max(1) as f64 })
+            .map(|(name, time)| Delay {
+                name: name.to_owned(),
+                part: time as f64 / all.max(1) as f64,
+            })
             .collect();
         delays.sort_by(|a, b| b.part.total_cmp(&a.part).then_with(|| a.name.cmp(&b.name)));
         Some(delays)
@@ -95,7 +103,11 @@ impl Served {
         let tasks = &input.header.tasks;
         let pid: Option<u32> = asked.parse().ok();
         let group = |index: usize| {
-            input.header.groups.get(tasks[index].group.index()).map_or("", |info| info.spec.name.as_str())
+            input
+                .header
+                .groups
+                .get(tasks[index].group.index())
+                .map_or("", |info| info.spec.name.as_str())
         };
         let is_meant = |&index: &usize| {
             let task = &tasks[index];
@@ -121,8 +133,8 @@ impl Served {
         Ok(Served { asked: asked.to_owned(), classes, delayed_by, other_doubts: Vec::new() })
     }
 
-    /// Whether what the simulation misses of a program counts: it is the server, or the server waited behind it for more than the part that
-    /// may be missed of the server itself.
+    /// Whether what the simulation misses of a program counts: it is the server, or the server
+    /// waited behind it for more than the part that may be missed of the server itself.
     pub(super) fn counts(&self, class: &str) -> bool {
         self.classes.iter().any(|own| own == class)
             || self.delayed_by.as_ref().is_none_or(|delays| {
@@ -146,10 +158,14 @@ impl Served {
     fn delays(&self) -> Option<String> {
         let delays = self.delayed_by.as_ref()?;
         let part = |delay: &Delay| format!("{} ({:.0} %)", delay.name, delay.part * 100.0);
-        let most: Vec<String> = delays.iter().filter(|delay| delay.part > TRUSTED_SHARE).map(part).collect();
+        let most: Vec<String> =
+            delays.iter().filter(|delay| delay.part > TRUSTED_SHARE).map(part).collect();
         let behind = match &most[..] {
             [] => {
-                format!("behind no other program for more than {:.0} % of its waiting", TRUSTED_SHARE * 100.0)
+                format!(
+                    "behind no other program for more than {:.0} % of its waiting",
+                    TRUSTED_SHARE * 100.0
+                )
             }
             _ => format!("behind {}, in parts of its waiting", most.join(", ")),
         };
@@ -227,7 +243,8 @@ mod tests {
             BTreeMap::from([behind("hog", 60), behind("web", 20), behind("make", 20)]),
         )])));
         let delays = waits.behind(&["web".to_owned()]).expect("known");
-        let parts: Vec<(&str, f64)> = delays.iter().map(|delay| (delay.name.as_str(), delay.part)).collect();
+        let parts: Vec<(&str, f64)> =
+            delays.iter().map(|delay| (delay.name.as_str(), delay.part)).collect();
         assert_eq!(parts, [("hog", 0.6), ("make", 0.2)]);
         assert_eq!(waits.behind(&["other".to_owned()]), Some(Vec::new()));
         assert_eq!(Waits::default().behind(&["web".to_owned()]), None);

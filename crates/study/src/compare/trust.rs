@@ -1,4 +1,5 @@
-//! How far a simulation of a recording can be believed: the self-replay, the second reading, and the error that follows.
+//! How far a simulation of a recording can be believed: the self-replay, the second reading, and
+//! the error that follows.
 
 use super::elasticity::MATTERS;
 use super::recorded::RecordedInput;
@@ -19,26 +20,30 @@ use schedlab_trace::Capability;
 use schedlab_trace::analysis::TaskSummary;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Off by more than this part of one CPU, or of the CPUs that a program has where it has more than one, the simulation is not trusted.
+/// Off by more than this part of one CPU, or of the CPUs that a program has where it has more than
+/// one, the simulation is not trusted.
 pub(super) const TRUSTED_SHARE: f64 = 0.05;
 /// Activations of a class are requests when this part of them is (in per cent).
 const REQUESTS_PERCENT: u64 = 90;
-/// If the recording does not show whether threads hand work over when preempted, or how a class without competition follows
-/// requests of another task (activations merge and split), the error is half of the predicted change.
+/// If the recording does not show whether threads hand work over when preempted, or how a class
+/// without competition follows requests of another task (activations merge and split), the error is
+/// half of the predicted change.
 const UNDECIDED: f64 = 0.5;
-/// What the same work costs changes by so much from one recording to the next (2 standard deviations). Fitted to the pairs of
-/// recordings/pairs in which nothing was changed.
+/// What the same work costs changes by so much from one recording to the next (2 standard
+/// deviations). Fitted to the pairs of recordings/pairs in which nothing was changed.
 const DRIFT_OF_COSTS: f64 = 0.45;
 /// And so do the rates of activations.
 const DRIFT_OF_RATES: f64 = 0.3;
 /// And percentiles of times.
 const DRIFT_OF_TIMES: f64 = 0.5;
-/// On a machine that is as steady as can be so much of that is left, which is the model's own error. Fitted to pairs of servers in guests
-/// under a virtual clock, where the same work costs the same within 0.2 %.
+/// On a machine that is as steady as can be so much of that is left, which is the model's own
+/// error. Fitted to pairs of servers in guests under a virtual clock, where the same work costs the
+/// same within 0.2 %.
 const OF_STEADY: f64 = 0.5;
 /// Tasks with less than this part of the time may move between CPUs.
 const STAYS: f64 = 0.01;
-/// From this spread on, a machine is as unsteady as those of recordings/pairs, whose least is 1.3 %.
+/// From this spread on, a machine is as unsteady as those of recordings/pairs, whose least is 1.3
+/// %.
 const UNSTEADY: f64 = 0.01;
 /// More lost or unusable events than this part of all, the recording is not trusted.
 const TRUSTED_LOSS: f64 = 0.01;
@@ -88,7 +93,11 @@ pub(super) fn self_replay(
         scheduler: recorded.to_string(),
         why,
         replay: input.replayed_from().name().to_owned(),
-        rules: input.by_messages.as_ref().map(|messages| messages.report.rules()).unwrap_or_default(),
+        rules: input
+            .by_messages
+            .as_ref()
+            .map(|messages| messages.report.rules())
+            .unwrap_or_default(),
         wakes_by_tasks: report.wakes_by_tasks,
         wakes_by_softirq: report.wakes_by_softirq,
         wakes_by_hardirq: report.wakes_by_hardirq,
@@ -108,7 +117,8 @@ pub(super) fn self_replay(
 }
 
 impl SelfReplay {
-    /// Adds what the half that it was not made from says, and what speaks against it there, given the errors that are stated.
+    /// Adds what the half that it was not made from says, and what speaks against it there, given
+    /// the errors that are stated.
     pub(super) fn doubt(
         &mut self,
         second_half: Vec<SecondHalf>,
@@ -124,7 +134,8 @@ impl SelfReplay {
     }
 }
 
-/// Returns a doubt about a program if it counts; else it is kept with the server, for which it does not.
+/// Returns a doubt about a program if it counts; else it is kept with the server, for which it does
+/// not.
 fn counted(served: &mut Option<Served>, class: &str, why: String) -> Option<String> {
     match served {
         Some(server) if !server.counts(class) => {
@@ -135,7 +146,8 @@ fn counted(served: &mut Option<Served>, class: &str, why: String) -> Option<Stri
     }
 }
 
-/// Why the self-replay of a recording of another program's scheduler is none, and what can be asked of the recording all the same.
+/// Why the self-replay of a recording of another program's scheduler is none, and what can be asked
+/// of the recording all the same.
 fn without_model(name: &str, simulated: &str) -> String {
     let proposed = registry::all().iter().filter(|entry| entry.proposed_live);
     let own: Vec<String> = proposed.map(|entry| format!("--scheduler {}", entry.name)).collect();
@@ -152,7 +164,8 @@ fn without_model(name: &str, simulated: &str) -> String {
 pub(super) fn against(was: &Measured, runs: &[Run], errors: Option<OfRow<'_>>) -> Vec<Replayed> {
     let subject = |subject: &SubjectData| {
         let cell = |metric: Metric| {
-            let method = errors.map_or_else(MethodError::default, |errors| errors.method(subject, metric));
+            let method =
+                errors.map_or_else(MethodError::default, |errors| errors.method(subject, metric));
             let values = values(runs, subject.kind, &subject.name, metric).into_iter();
             let values = values.map(|value| method.anchored(metric, value)).collect();
             let Estimate { median: simulated, low, high } = Estimate::from_values(values)?;
@@ -165,7 +178,13 @@ pub(super) fn against(was: &Measured, runs: &[Run], errors: Option<OfRow<'_>>) -
                 low,
                 high,
                 recorded_interval: percentile::of(std::iter::once(subject), metric),
-                simulated_interval: percentile::interval(runs, subject.kind, &subject.name, metric, method),
+                simulated_interval: percentile::interval(
+                    runs,
+                    subject.kind,
+                    &subject.name,
+                    metric,
+                    method,
+                ),
             })
         };
         let cells = Metric::all_reported().filter_map(cell).collect();
@@ -174,7 +193,8 @@ pub(super) fn against(was: &Measured, runs: &[Run], errors: Option<OfRow<'_>>) -
     was.subjects.iter().chain(&was.tasks).map(subject).collect()
 }
 
-/// What every class has of a CPU when the tasks without end are not there, simulated once; empty when there are none.
+/// What every class has of a CPU when the tasks without end are not there, simulated once; empty
+/// when there are none.
 pub(super) fn alone(
     input: &RecordedInput,
     baseline: &RowPlan,
@@ -192,15 +212,17 @@ pub(super) fn alone(
     let bench = Bench { seeds: first, keep: None, progress: &|_, _| {}, ..*bench };
     let (runs, _) = bench.run(&mut vec![plan])?;
     let Some(run) = runs.first().and_then(|runs| runs.first()) else { return Ok(BTreeMap::new()) };
-    let share =
-        |name: &String| Some((name.clone(), run.measured.find(Kind::Class, name)?.value(Metric::Share)?));
+    let share = |name: &String| {
+        Some((name.clone(), run.measured.find(Kind::Class, name)?.value(Metric::Share)?))
+    };
     Ok(input.readings.iter().filter_map(|(name, _)| share(name)).collect())
 }
 
 impl Alone {
     /// Why the simulation is not to be believed about this class; `None`: both readings agree.
     fn disagreement(&self) -> Option<String> {
-        // More than its own moments say is no contradiction: what it waits for may be held back too, and it gains when that is not.
+        // More than its own moments say is no contradiction: what it waits for may be held back
+        // too, and it gains when that is not.
         if self.simulated >= self.low - TRUSTED_SHARE {
             return None;
         }
@@ -216,7 +238,8 @@ impl Alone {
 
     /// By what part of a change the two readings differ.
     fn apart(&self) -> f64 {
-        let change = (self.simulated - self.recorded).abs().max((self.likely - self.recorded).abs());
+        let change =
+            (self.simulated - self.recorded).abs().max((self.likely - self.recorded).abs());
         if change > 0.0 { ((self.simulated - self.likely).abs() / change).min(1.0) } else { 0.0 }
     }
 }
@@ -231,14 +254,17 @@ fn of_requests(input: &RecordedInput) -> BTreeSet<String> {
         of.0 += recorded;
         of.1 += if report.requests.binary_search(&task.into()).is_ok() { recorded } else { 0 };
     }
-    let nearly = counts.into_iter().filter(|(_, (all, requests))| requests * 100 >= all * REQUESTS_PERCENT);
+    let nearly =
+        counts.into_iter().filter(|(_, (all, requests))| requests * 100 >= all * REQUESTS_PERCENT);
     nearly.map(|(class, _)| class.clone()).collect()
 }
 
-/// By what part of a change of this class it may be wrong, as far as two readings of how the classes react say.
+/// By what part of a change of this class it may be wrong, as far as two readings of how the
+/// classes react say.
 fn apart(replay: &SelfReplay, input: &RecordedInput, class: &str) -> f64 {
     let report = &input.replay.report;
-    // What the recorder writes follows from how much the others do, which nothing in the recording ties together.
+    // What the recorder writes follows from how much the others do, which nothing in the recording
+    // ties together.
     if view::is_own(class) {
         return 1.0;
     }
@@ -280,14 +306,17 @@ fn unsteady(input: &RecordedInput) -> f64 {
     OF_STEADY + (1.0 - OF_STEADY) * spread.min(1.0)
 }
 
-/// By what part the same work costs more or less in the course of the recording. `None` where that is not shown, or is not what decides: where
-/// tasks move between CPUs, which of them share one differs from one recording to the next, however steady the machine is (nginx beside four
-/// hogs on four CPUs of a guest: 471 and 711 requests/s in two recordings of one setting).
+/// By what part the same work costs more or less in the course of the recording. `None` where that
+/// is not shown, or is not what decides: where tasks move between CPUs, which of them share one
+/// differs from one recording to the next, however steady the machine is (nginx beside four hogs on
+/// four CPUs of a guest: 471 and 711 requests/s in two recordings of one setting).
 fn spread_of_costs(input: &RecordedInput) -> Option<f64> {
     let summary = &input.summary;
-    let moved =
-        |task: &TaskSummary| task.migrations > 0 && task.run.0 as f64 >= STAYS * summary.window.0 as f64;
-    let shown = input.header.topology.cpus() == 1 || input.header.capabilities.has(Capability::Migrations);
+    let moved = |task: &TaskSummary| {
+        task.migrations > 0 && task.run.0 as f64 >= STAYS * summary.window.0 as f64
+    };
+    let shown =
+        input.header.topology.cpus() == 1 || input.header.capabilities.has(Capability::Migrations);
     if !shown || summary.tasks.iter().any(moved) {
         return None;
     }
@@ -317,8 +346,8 @@ fn about_drift(input: &RecordedInput) -> String {
     )
 }
 
-/// The error of the method for every class and metric. Where a class has no recorded value (no wakeup was seen, say), the largest
-/// relative error of the same metric among all classes is taken.
+/// The error of the method for every class and metric. Where a class has no recorded value (no
+/// wakeup was seen, say), the largest relative error of the same metric among all classes is taken.
 pub(super) fn method_errors(replay: &SelfReplay, input: &RecordedInput) -> Errors {
     let requests = of_requests(input);
     let mut errors = BTreeMap::new();
@@ -333,19 +362,24 @@ pub(super) fn method_errors(replay: &SelfReplay, input: &RecordedInput) -> Error
                 None => {
                     let all = replay.subjects.iter().flat_map(|other| &other.cells);
                     let same = all.filter(|cell| cell.metric == metric);
-                    let relative =
-                        |cell: &ReplayedCell| MethodError::between(cell.recorded, cell.simulated).relative;
-                    MethodError { relative: same.map(relative).fold(0.0, f64::max), ..MethodError::default() }
+                    let relative = |cell: &ReplayedCell| {
+                        MethodError::between(cell.recorded, cell.simulated).relative
+                    };
+                    MethodError {
+                        relative: same.map(relative).fold(0.0, f64::max),
+                        ..MethodError::default()
+                    }
                 }
             };
             let merges = !requests.contains(&subject.name)
                 && matches!(metric, Metric::Throughput | Metric::Response(_));
             let anchor = own.map(|cell| (cell.recorded, cell.simulated));
-            let merged =
-                merges || (!requests.contains(&subject.name) && matches!(metric, Metric::Latency(_)));
+            let merged = merges
+                || (!requests.contains(&subject.name) && matches!(metric, Metric::Latency(_)));
             let (apart, drift) = match merged {
                 true => (1.0, 1.0),
-                // What the recorder does is not predicted, and so is not known better on a machine that is steady.
+                // What the recorder does is not predicted, and so is not known better on a machine
+                // that is steady.
                 false if view::is_own(&subject.name) => (apart, most_drift(metric)),
                 false => (apart, drift(metric, input)),
             };

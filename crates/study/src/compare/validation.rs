@@ -1,13 +1,16 @@
 //! A test of a replay by a half of its recording that it was not made from.
 //!
-//! A self-replay repeats what it was made from, and a replay that plays arrivals at their recorded times does that best. So the first half of
-//! a recording is replayed for the whole of its time: in the second half all that was recorded of its loops is done, and they go on by
-//! themselves, beside what the scheduler lets the others have then. That is what a prediction does wherever it makes a loop faster. What each
-//! class has there, against what was recorded there, is an error that nothing was fitted to.
+//! A self-replay repeats what it was made from, and a replay that plays arrivals at their recorded
+//! times does that best. So the first half of a recording is replayed for the whole of its time: in
+//! the second half all that was recorded of its loops is done, and they go on by themselves, beside
+//! what the scheduler lets the others have then. That is what a prediction does wherever it makes a
+//! loop faster. What each class has there, against what was recorded there, is an error that
+//! nothing was fitted to.
 //!
-//! Skipped if arrivals from outside or one-shot commands use a relevant share: the first half cannot predict them. Skipped, too, if a class
-//! begins or ends within the second half, if anything beside the loops did more in one half than in the other, or if a half is too short to
-//! show what the whole shows: which threads are one runtime, or which tasks are endless.
+//! Skipped if arrivals from outside or one-shot commands use a relevant share: the first half
+//! cannot predict them. Skipped, too, if a class begins or ends within the second half, if anything
+//! beside the loops did more in one half than in the other, or if a half is too short to show what
+//! the whole shows: which threads are one runtime, or which tasks are endless.
 
 use super::Errors;
 use super::elasticity::MATTERS;
@@ -27,7 +30,8 @@ use schedlab_trace::replay::ReplayReport;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
-/// Arrivals from outside that are this part of the activations of a task (in per cent) are what it lives by.
+/// Arrivals from outside that are this part of the activations of a task (in per cent) are what it
+/// lives by.
 const BY_ARRIVALS_PERCENT: u64 = 20;
 /// The end of a recording, in which a class must still be there: one part in so many.
 const END_OF: u64 = 10;
@@ -40,7 +44,8 @@ pub(super) struct FirstHalf {
     /// What was recorded in the second half, and at its end.
     late: Measured,
     last: Measured,
-    /// What it gave when it was asked first, and for which scheduler and seed: a search asks many times.
+    /// What it gave when it was asked first, and for which scheduler and seed: a search asks many
+    /// times.
     asked: OnceLock<(SchedulerSpec, u64, Vec<SecondHalf>)>,
 }
 
@@ -51,7 +56,10 @@ impl FirstHalf {
         let late = since(&recording, middle);
         let last = since(&recording, Ns(whole.0 - whole.0 / END_OF));
         recording.events.truncate(recording.events.partition_point(|event| event.at < middle));
-        recording.facts.list.truncate(recording.facts.list.partition_point(|fact| fact.at < middle));
+        recording
+            .facts
+            .list
+            .truncate(recording.facts.list.partition_point(|fact| fact.at < middle));
         recording.duration = middle;
         // What can be read as a whole and not in half shows nothing.
         let half = RecordedInput::of(input.path(), &recording, input.replayed_from())
@@ -70,20 +78,25 @@ impl FirstHalf {
         })
     }
 
-    /// What each class that matters has in the second half, recorded and simulated; empty where one of them begins or ends there.
+    /// What each class that matters has in the second half, recorded and simulated; empty where one
+    /// of them begins or ends there.
     pub(super) fn second_half(
         &self,
         recorded: &SchedulerSpec,
         bench: &Bench<'_>,
     ) -> Result<Vec<SecondHalf>, StudyError> {
         let seed = bench.seeds.first().copied().unwrap_or_default();
-        if let Some((_, _, halves)) = self.asked.get().filter(|(spec, of, _)| spec == recorded && *of == seed)
+        if let Some((_, _, halves)) =
+            self.asked.get().filter(|(spec, of, _)| spec == recorded && *of == seed)
         {
             return Ok(halves.clone());
         }
         let simulated = self.simulate(recorded, seed, bench)?;
         let share = |measured: &Measured, name: &str| {
-            measured.find(Kind::Class, name).and_then(|class| class.value(Metric::Share)).unwrap_or_default()
+            measured
+                .find(Kind::Class, name)
+                .and_then(|class| class.value(Metric::Share))
+                .unwrap_or_default()
         };
         let halves = self.late.subjects.iter().map(|subject| SecondHalf {
             name: subject.name.clone(),
@@ -103,11 +116,13 @@ impl FirstHalf {
         Ok(halves)
     }
 
-    /// Whether tasks of this class belong to a closed loop, have no end, or start commands: what they do follows from what they get. What others
-    /// do, a script or a compiler of a runtime, may be over in the first half.
+    /// Whether tasks of this class belong to a closed loop, have no end, or start commands: what
+    /// they do follows from what they get. What others do, a script or a compiler of a runtime, may
+    /// be over in the first half.
     fn is_tied(&self, name: &str) -> bool {
         let report = &self.half.replay.report;
-        let mut tied = report.closed_loops.iter().flatten().chain(&report.hogs).chain(&report.makers);
+        let mut tied =
+            report.closed_loops.iter().flatten().chain(&report.hogs).chain(&report.makers);
         tied.any(|task| self.half.classes[task.index()] == name)
     }
 
@@ -146,13 +161,15 @@ fn since(recording: &Recording, from: Ns) -> Summary {
 /// Whether the half shows the same runtimes and tasks without end as the whole.
 fn is_read_alike(half: &RecordedInput, whole: &RecordedInput) -> bool {
     let [half, whole] = [half, whole].map(|input| &input.replay.report);
-    let lanes =
-        |report: &ReplayReport| report.runtimes.iter().map(|runtime| runtime.lanes).collect::<Vec<_>>();
+    let lanes = |report: &ReplayReport| {
+        report.runtimes.iter().map(|runtime| runtime.lanes).collect::<Vec<_>>()
+    };
     half.hogs == whole.hogs && lanes(half) == lanes(whole)
 }
 
-/// The tasks of which the second half shows what the first cannot: those that arrivals drive, those that are done, and those that begin then,
-/// unless others of their class go on (a runtime creates threads when it needs them, and what they do is what the class does).
+/// The tasks of which the second half shows what the first cannot: those that arrivals drive, those
+/// that are done, and those that begin then, unless others of their class go on (a runtime creates
+/// threads when it needs them, and what they do is what the class does).
 fn not_going_on(half: &RecordedInput) -> Vec<usize> {
     let replay = &half.replay;
     let workload = &replay.workload;
@@ -165,14 +182,19 @@ fn not_going_on(half: &RecordedInput) -> Vec<usize> {
             Op::Attend(_) => true,
             _ => false,
         });
-        let command = !replay.report.makers.is_empty() && workload.tasks[task].start == Start::Spawned;
+        let command =
+            !replay.report.makers.is_empty() && workload.tasks[task].start == Start::Spawned;
         exchanges || program.repeat_from.is_some() || !program.branches.is_empty() || command
     };
     let begun = |task: usize| replay.report.recorded[task] > 0;
-    let goes_on = |task: usize| endless(task) || begun(task) && again(task) && !driven.contains(&task);
+    let goes_on =
+        |task: usize| endless(task) || begun(task) && again(task) && !driven.contains(&task);
     let tasks = 0..workload.tasks.len();
-    let going: BTreeSet<&str> =
-        tasks.clone().filter(|&task| goes_on(task)).map(|task| half.classes[task].as_str()).collect();
+    let going: BTreeSet<&str> = tasks
+        .clone()
+        .filter(|&task| goes_on(task))
+        .map(|task| half.classes[task].as_str())
+        .collect();
     let joins = |task: usize| !begun(task) && going.contains(half.classes[task].as_str());
     tasks.filter(|&task| !goes_on(task) && !joins(task)).collect()
 }
@@ -219,7 +241,9 @@ fn by_messages(workload: &Workload) -> Vec<u64> {
         read.iter().map(|object| came[object.index()]).sum::<u64>()
     };
     let of_op = |op: &Op| match *op {
-        Op::Play(script) => of(&mut exchange.scripts[script.index()].steps.iter().map(|step| step.act)),
+        Op::Play(script) => {
+            of(&mut exchange.scripts[script.index()].steps.iter().map(|step| step.act))
+        }
         Op::Attend(executor) => {
             let coroutines = exchange.executors[executor.index()].coroutines.iter();
             of(&mut coroutines.flat_map(|coroutine| &coroutine.steps).map(|step| step.step.act))
@@ -230,7 +254,8 @@ fn by_messages(workload: &Workload) -> Vec<u64> {
 }
 
 impl SecondHalf {
-    /// Why the simulation is not to be believed about this class; `None`: what came is within the error that is stated.
+    /// Why the simulation is not to be believed about this class; `None`: what came is within the
+    /// error that is stated.
     pub(super) fn disagreement(&self, errors: &Errors) -> Option<String> {
         let error = errors.get(&(self.name.clone(), Metric::Share))?;
         let parts = error.parts(Metric::Share, self.simulated, self.simulated);

@@ -1,4 +1,5 @@
-//! The verdict: what to set, who gains what, who pays, and how sure that is. Two sentences, from the numbers alone.
+//! The verdict: what to set, who gains what, who pays, and how sure that is. Two sentences, from
+//! the numbers alone.
 
 mod certainty;
 mod recommend;
@@ -21,12 +22,14 @@ pub(super) fn verdict(study: &Study) -> Verdict {
     let tellings = tellings(study);
     if study.rows.len() < 2 {
         let row = study.rows.first().map(|row| row.scheduler.as_str()).unwrap_or_default();
-        let outcome = format!("Only {row} was run: name a second --scheduler or a --variant to compare.");
+        let outcome =
+            format!("Only {row} was run: name a second --scheduler or a --variant to compare.");
         return Verdict { outcome, certainty: certainty(study, None), ..Verdict::default() };
     }
     match recommend::recommended(study, &tellings) {
         Some(row) => {
-            let (gains, losses) = (of_row(study, &tellings, row, true), of_row(study, &tellings, row, false));
+            let (gains, losses) =
+                (of_row(study, &tellings, row, true), of_row(study, &tellings, row, false));
             Verdict {
                 outcome: recommendation(study, row, &gains, &losses),
                 certainty: certainty(study, gains.first().copied()),
@@ -44,7 +47,12 @@ pub(super) fn verdict(study: &Study) -> Verdict {
 }
 
 /// The setting, what it gains, and who pays what.
-fn recommendation(study: &Study, row: usize, gains: &[&Telling<'_>], losses: &[&Telling<'_>]) -> String {
+fn recommendation(
+    study: &Study,
+    row: usize,
+    gains: &[&Telling<'_>],
+    losses: &[&Telling<'_>],
+) -> String {
     let row = &study.rows[row];
     let what = row.deploy.as_ref().map_or_else(String::new, |deploy| upper(&deploy.what));
     let name = match what.is_empty() {
@@ -59,7 +67,9 @@ fn recommendation(study: &Study, row: usize, gains: &[&Telling<'_>], losses: &[&
     }
     let cost = match losses.first() {
         None => "at no cost above 2 %".to_owned(),
-        Some(loss) if loss.subject.kind == Kind::Machine => format!("at the cost of {}", describe(loss)),
+        Some(loss) if loss.subject.kind == Kind::Machine => {
+            format!("at the cost of {}", describe(loss))
+        }
         Some(loss) => format!("{} pays: {}", loss.subject.name, numbers(loss)),
     };
     format!("{name}: {}; {cost}.", gain.join(" and "))
@@ -71,7 +81,8 @@ pub(crate) fn upper(text: &str) -> String {
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
-/// The changes of a row that deserve a place in the sentence: those of the headline first, in its order.
+/// The changes of a row that deserve a place in the sentence: those of the headline first, in its
+/// order.
 fn of_row<'a, 'b>(
     study: &Study,
     tellings: &'b [Telling<'a>],
@@ -101,12 +112,14 @@ fn of_row<'a, 'b>(
 /// The outcome where no setting gains: what is worse, or where the headline's numbers lie.
 fn nothing_better(study: &Study, tellings: &[Telling<'_>]) -> String {
     let base = row_name(&study.rows[0], study);
-    // What is neither better nor worse in itself (a cost of the scheduler) is what the scenario is about all the same.
+    // What is neither better nor worse in itself (a cost of the scheduler) is what the scenario is
+    // about all the same.
     let neutral = study.headline.first().filter(|figure| figure.metric.is_better(1.0).is_none());
     if let Some(range) = neutral.and_then(|figure| range(study, figure)) {
         return range;
     }
-    let worst = tellings.iter().filter(|t| !t.better && t.row.bound.is_none() && t.row.load.is_none());
+    let worst =
+        tellings.iter().filter(|t| !t.better && t.row.bound.is_none() && t.row.load.is_none());
     let Some(worst) = worst.max_by(|a, b| a.size.total_cmp(&b.size)) else {
         let range = study.headline.first().and_then(|figure| range(study, figure));
         return range.unwrap_or_else(|| format!("No change against {base} can be told."));
@@ -118,16 +131,17 @@ fn nothing_better(study: &Study, tellings: &[Telling<'_>]) -> String {
     )
 }
 
-/// Where a number lies over the rows: nothing says which of them is better. Rows whose change is within its error count only
-/// where the others are all alike, and then the sentence says that.
+/// Where a number lies over the rows: nothing says which of them is better. Rows whose change is
+/// within its error count only where the others are all alike, and then the sentence says that.
 fn range(study: &Study, figure: &Figure) -> Option<String> {
     let of = |row: &Row| figure.cell(row).map(|cell| cell.value.median);
     let open = |row: &&Row| {
         let change = figure.cell(row).and_then(|cell| cell.change);
         change.is_some_and(|change| change.judgement == Judgement::CannotTell)
     };
-    let show =
-        |(value, row): (f64, &Row)| format!("{} ({})", figure.metric.show(value), row_name(row, study));
+    let show = |(value, row): (f64, &Row)| {
+        format!("{} ({})", figure.metric.show(value), row_name(row, study))
+    };
     let what = match figure.kind {
         Kind::Machine => upper(&figure.heading()),
         _ => format!("{} {}", figure.subject(), figure.heading()),
@@ -149,7 +163,8 @@ fn range(study: &Study, figure: &Figure) -> Option<String> {
     })
 }
 
-/// The rows with the least and the most of a value, and what they have; of rows that have the same, the first and the last.
+/// The rows with the least and the most of a value, and what they have; of rows that have the same,
+/// the first and the last.
 fn ends<'a>(
     rows: impl Iterator<Item = &'a Row>,
     of: impl Fn(&Row) -> Option<f64>,
@@ -159,10 +174,12 @@ fn ends<'a>(
     Some([*values.first()?, *values.last()?])
 }
 
-/// Sentences beside the outcome: the same setting under the other schedulers of the table, and the best bound.
+/// Sentences beside the outcome: the same setting under the other schedulers of the table, and the
+/// best bound.
 fn beside(study: &Study, tellings: &[Telling<'_>], row: usize) -> Vec<String> {
     let chosen = &study.rows[row];
-    let same = |other: &&Row| other.variant == chosen.variant && other.scheduler != chosen.scheduler;
+    let same =
+        |other: &&Row| other.variant == chosen.variant && other.scheduler != chosen.scheduler;
     // Where the setting is a scheduler, there is no such setting under another.
     let of_any = study.rows.first().is_some_and(|base| base.scheduler == chosen.scheduler);
     let mut all: Vec<String> = study
@@ -171,13 +188,18 @@ fn beside(study: &Study, tellings: &[Telling<'_>], row: usize) -> Vec<String> {
         .filter(same)
         .filter(|_| of_any)
         .filter_map(|other| {
-            Some(format!("Under {} the same setting gives {}.", other.scheduler, figures(study, other)?))
+            Some(format!(
+                "Under {} the same setting gives {}.",
+                other.scheduler,
+                figures(study, other)?
+            ))
         })
         .take(2)
         .collect();
     all.extend(of_other_loads(study, row));
     if let Some(more) = recommend::with_another_kernel(study, row)
-        && let Some((row, figures)) = study.rows.get(more).and_then(|row| Some((row, figures(study, row)?)))
+        && let Some((row, figures)) =
+            study.rows.get(more).and_then(|row| Some((row, figures(study, row)?)))
     {
         let xen = Family::named_by(&row.scheduler).is_ok_and(Family::is_xen);
         let what = if xen { "another Xen" } else { "another kernel" };
@@ -187,7 +209,8 @@ fn beside(study: &Study, tellings: &[Telling<'_>], row: usize) -> Vec<String> {
     all
 }
 
-/// What the setting of a row gives under the other loads of the table: their first row beside the row that has the setting.
+/// What the setting of a row gives under the other loads of the table: their first row beside the
+/// row that has the setting.
 fn of_other_loads(study: &Study, row: usize) -> Vec<String> {
     let chosen = &study.rows[row];
     let Some(deploy) = &chosen.deploy else { return Vec::new() };
@@ -214,7 +237,11 @@ fn of_bound(study: &Study, tellings: &[Telling<'_>], chosen: Option<&Row>) -> Op
     let near = chosen.and_then(&value).zip(value(bound));
     let near = near.is_some_and(|(mine, most)| (mine / most - 1.0).abs() < 0.02);
     let reached = if near { ", which the setting reaches within 2 %" } else { "" };
-    Some(format!("The bound is {} ({why}): {}{reached}.", row_name(bound, study), figures(study, bound)?))
+    Some(format!(
+        "The bound is {} ({why}): {}{reached}.",
+        row_name(bound, study),
+        figures(study, bound)?
+    ))
 }
 
 /// The first two figures of the headline in a row.
@@ -231,16 +258,17 @@ fn figures(study: &Study, row: &Row) -> Option<String> {
     (!all.is_empty()).then(|| all.join(" and "))
 }
 
-/// One number about each class says enough: the one that is felt first, unless another one changed more than twice as much
-/// for certain.
+/// One number about each class says enough: the one that is felt first, unless another one changed
+/// more than twice as much for certain.
 fn speaks(t: &Telling<'_>, all: &[&Telling<'_>]) -> bool {
     let of_class = || all.iter().filter(|other| std::ptr::eq(other.subject, t.subject));
     let most = of_class().map(|other| other.size).fold(0.0, f64::max);
     of_class().find(|other| other.size >= most / 2.0).is_some_and(|first| std::ptr::eq(*first, t))
 }
 
-/// The order of the verdict: what clients see, then the tasks that the variant changes, then those that waited longest for a CPU. Of a
-/// server and its load generator it is the server that waits: the generator is put where it does not.
+/// The order of the verdict: what clients see, then the tasks that the variant changes, then those
+/// that waited longest for a CPU. Of a server and its load generator it is the server that waits:
+/// the generator is put where it does not.
 fn first(study: &Study, t: &Telling<'_>) -> (bool, bool, std::cmp::Reverse<i32>) {
     let waited = study.rows.first().and_then(|base| {
         let cell = base.find(t.subject.kind, &t.subject.name)?.cell(FELT[1])?;

@@ -1,4 +1,5 @@
-//! What to know before a setting is used: rules of the kernels that the models have, with their releases.
+//! What to know before a setting is used: rules of the kernels that the models have, with their
+//! releases.
 
 use super::Changes;
 use crate::variant::{GroupSetting, MachineSetting, Setting, TaskSetting};
@@ -8,7 +9,9 @@ use schedlab_model::Policy;
 pub(super) fn of(changes: &Changes<'_>) -> Vec<String> {
     let mut all = Vec::new();
     let policy = |is: fn(&Policy) -> bool| {
-        changes.any(|setting| matches!(setting, Setting::Task(TaskSetting::Policy(policy)) if is(policy)))
+        changes.any(
+            |setting| matches!(setting, Setting::Task(TaskSetting::Policy(policy)) if is(policy)),
+        )
     };
     if policy(|policy| policy.is_realtime()) {
         all.push(realtime(changes));
@@ -37,7 +40,10 @@ pub(super) fn of(changes: &Changes<'_>) -> Vec<String> {
     all.extend(of_settings(changes));
     if changes.scheduler.name != changes.from.name {
         let kind = if changes.linux().is_some() { "kernel" } else { "scheduler" };
-        all.push(format!("{} is another {}: its other changes come with it.", changes.scheduler.name, kind));
+        all.push(format!(
+            "{} is another {}: its other changes come with it.",
+            changes.scheduler.name, kind
+        ));
     }
     all
 }

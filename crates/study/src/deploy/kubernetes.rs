@@ -1,4 +1,5 @@
-//! Fragments of a Kubernetes manifest. A container's policy and nice value have no field: its command is wrapped.
+//! Fragments of a Kubernetes manifest. A container's policy and nice value have no field: its
+//! command is wrapped.
 
 use super::{Changes, Target};
 use crate::variant::{GroupSetting, Setting, TaskSetting};
@@ -14,7 +15,8 @@ struct Container {
     limit: Option<String>,
 }
 
-/// Returns one fragment with a container for each target; empty when Kubernetes has no field and no way round.
+/// Returns one fragment with a container for each target; empty when Kubernetes has no field and no
+/// way round.
 pub(super) fn text(changes: &Changes<'_>) -> String {
     if changes.xen() {
         return String::new();
@@ -42,7 +44,8 @@ pub(super) fn text(changes: &Changes<'_>) -> String {
 
 /// Adds a setting; `false`: there is nothing for it.
 fn add(container: &mut Container, setting: &Setting) -> bool {
-    let mut wrap = |words: &[&str]| container.wrap.extend(words.iter().map(|word| (*word).to_owned()));
+    let mut wrap =
+        |words: &[&str]| container.wrap.extend(words.iter().map(|word| (*word).to_owned()));
     match setting {
         Setting::Task(TaskSetting::Policy(policy)) => {
             let (flags, priority) = super::shell::chrt(*policy);
@@ -50,19 +53,22 @@ fn add(container: &mut Container, setting: &Setting) -> bool {
             let words: Vec<&str> =
                 ["chrt"].into_iter().chain(flags.split(' ')).chain([priority.as_str()]).collect();
             wrap(&words);
-            container.capability = policy.is_realtime() || matches!(policy, Policy::Deadline { .. });
+            container.capability =
+                policy.is_realtime() || matches!(policy, Policy::Deadline { .. });
             container.comments.push("no field sets a policy: chrt starts the program".to_owned());
         }
         Setting::Task(TaskSetting::Nice(nice)) => {
             wrap(&["nice", "-n", &nice.to_string()]);
             container.capability = nice.to_string().starts_with('-');
-            container.comments.push("no field sets a nice value: nice starts the program".to_owned());
+            container
+                .comments
+                .push("no field sets a nice value: nice starts the program".to_owned());
         }
         Setting::Task(TaskSetting::Slice(slice)) => {
             wrap(&["chrt", "--other", "--sched-runtime", &slice.0.to_string(), "0"]);
-            container
-                .comments
-                .push("no field sets a slice: chrt (util-linux 2.42) starts the program".to_owned());
+            container.comments.push(
+                "no field sets a slice: chrt (util-linux 2.42) starts the program".to_owned(),
+            );
         }
         Setting::Task(TaskSetting::Cpus(cpus)) => {
             let count = cpus.iter().count();
@@ -73,9 +79,9 @@ fn add(container: &mut Container, setting: &Setting) -> bool {
             container.limit = container.request.clone();
         }
         Setting::Group(GroupSetting::Max(Some(max))) => {
-            container
-                .comments
-                .push("its period is 100 ms (kubelet --cpu-cfs-quota-period changes it)".to_owned());
+            container.comments.push(
+                "its period is 100 ms (kubelet --cpu-cfs-quota-period changes it)".to_owned(),
+            );
             container.limit = Some(format!("{}m", max.quota.0 * 1000 / max.period.0.max(1)));
         }
         Setting::Group(GroupSetting::Max(None)) => {
@@ -85,9 +91,9 @@ fn add(container: &mut Container, setting: &Setting) -> bool {
             container.request = Some(format!("{}m", (u64::from(*shares) * 1000 + 512) / 1024));
         }
         Setting::Group(GroupSetting::Idle(true)) => {
-            container
-                .comments
-                .push("no field sets cpu.idle; no CPU request (cpu.weight 1) is nearest".to_owned());
+            container.comments.push(
+                "no field sets cpu.idle; no CPU request (cpu.weight 1) is nearest".to_owned(),
+            );
         }
         _ => return false,
     }
@@ -116,7 +122,10 @@ impl Container {
             text += "\n    securityContext: {capabilities: {add: [\"SYS_NICE\"]}}";
         }
         let resource = |what: &str, value: &Option<String>| {
-            value.as_ref().map(|value| format!("\n      {what}: {{cpu: {value}}}")).unwrap_or_default()
+            value
+                .as_ref()
+                .map(|value| format!("\n      {what}: {{cpu: {value}}}"))
+                .unwrap_or_default()
         };
         let resources = resource("requests", &self.request) + &resource("limits", &self.limit);
         if !resources.is_empty() {

@@ -10,15 +10,17 @@ pub(super) fn text(changes: &Changes<'_>) -> String {
     if changes.xen() {
         return String::new();
     }
-    let mut lines: Vec<String> = changes.steps.iter().flat_map(|step| commands(step, changes)).collect();
+    let mut lines: Vec<String> =
+        changes.steps.iter().flat_map(|step| commands(step, changes)).collect();
     if changes.scheduler.name != changes.from.name && changes.linux().is_some() {
         lines.insert(0, format!("# needs the kernel that {} models", changes.scheduler.name));
     }
     lines.join("\n")
 }
 
-/// Returns the commands of one step. They are for any POSIX shell. A name is one word of them ([`shell_word`]) and is no option:
-/// `--` is before it where getopt(3) of the program ends its options (chrt and taskset take it before the priority or the list).
+/// Returns the commands of one step. They are for any POSIX shell. A name is one word of them
+/// ([`shell_word`]) and is no option: `--` is before it where getopt(3) of the program ends its
+/// options (chrt and taskset take it before the priority or the list).
 fn commands(step: &Step<'_>, changes: &Changes<'_>) -> Vec<String> {
     let target = step.target;
     match step.setting {
@@ -133,7 +135,10 @@ fn knob(name: &str, value: &str, changes: &Changes<'_>) -> Option<String> {
     let debugfs = changes.linux()?.has_debugfs_tunables();
     if let Some(feature) = name.strip_prefix("features.") {
         let off = if value == "off" { "NO_" } else { "" };
-        return Some(format!("echo {off}{} > /sys/kernel/debug/sched/features", shell_word(feature)));
+        return Some(format!(
+            "echo {off}{} > /sys/kernel/debug/sched/features",
+            shell_word(feature)
+        ));
     }
     // debugfs and the sysctls count nanoseconds.
     let number = value.parse::<Ns>().map_or_else(|_| value.to_owned(), |ns| ns.0.to_string());
@@ -154,7 +159,9 @@ fn knob(name: &str, value: &str, changes: &Changes<'_>) -> Option<String> {
         "base_slice_ns" | "migration_cost_ns" | "nr_migrate" if debugfs => {
             Some(format!("echo {number} > /sys/kernel/debug/sched/{name}"))
         }
-        "sched_latency_ns" | "sched_min_granularity_ns" | "sched_wakeup_granularity_ns" if debugfs => {
+        "sched_latency_ns" | "sched_min_granularity_ns" | "sched_wakeup_granularity_ns"
+            if debugfs =>
+        {
             Some(format!("echo {number} > /sys/kernel/debug/sched/{}", &name["sched_".len()..]))
         }
         "sched_latency_ns" | "sched_min_granularity_ns" | "sched_wakeup_granularity_ns" => {

@@ -4,7 +4,8 @@ use super::{Changes, Target};
 use crate::variant::{GroupSetting, Setting, TaskSetting};
 use schedlab_model::{Bandwidth, Policy};
 
-/// Returns a drop-in for each unit, each below a comment with its path; empty when systemd has no directive for any of it.
+/// Returns a drop-in for each unit, each below a comment with its path; empty when systemd has no
+/// directive for any of it.
 pub(super) fn text(changes: &Changes<'_>) -> String {
     if changes.xen() {
         return String::new();
@@ -26,12 +27,14 @@ pub(super) fn text(changes: &Changes<'_>) -> String {
     texts.collect::<Vec<_>>().join("\n\n")
 }
 
-/// Returns the unit: a control group that is one keeps its name, other groups are slices, programs are services.
+/// Returns the unit: a control group that is one keeps its name, other groups are slices, programs
+/// are services.
 fn unit(target: Target<'_>) -> String {
     let last = target.name.rsplit('/').next().unwrap_or_default();
     if last.ends_with(".service") || last.ends_with(".slice") || last.ends_with(".scope") {
         // What a unit's name may have (systemd.unit(5)).
-        let allowed = |c: char| if c.is_ascii_alphanumeric() || ":-_.\\@".contains(c) { c } else { '-' };
+        let allowed =
+            |c: char| if c.is_ascii_alphanumeric() || ":-_.\\@".contains(c) { c } else { '-' };
         return last.chars().map(allowed).collect();
     }
     let group = target.name.starts_with('/') && !target.is_placeholder();
@@ -44,7 +47,9 @@ fn directives(setting: &Setting) -> Vec<String> {
         Setting::Task(setting) => match setting {
             TaskSetting::Policy(policy) => of_policy(*policy),
             TaskSetting::Nice(nice) => vec![format!("Nice={nice}")],
-            TaskSetting::Cpus(cpus) => vec![format!("CPUAffinity={}", cpus.to_string().replace(',', " "))],
+            TaskSetting::Cpus(cpus) => {
+                vec![format!("CPUAffinity={}", cpus.to_string().replace(',', " "))]
+            }
             TaskSetting::Slice(slice) => vec![
                 "# no directive sets a slice: chrt of util-linux 2.42 does".to_owned(),
                 format!(
@@ -56,7 +61,9 @@ fn directives(setting: &Setting) -> Vec<String> {
             TaskSetting::Demand(_) | TaskSetting::Off => Vec::new(),
         },
         Setting::Group(setting) => of_group(setting),
-        Setting::Source(_) | Setting::Machine(_) | Setting::Delegation(..) | Setting::Knob(..) => Vec::new(),
+        Setting::Source(_) | Setting::Machine(_) | Setting::Delegation(..) | Setting::Knob(..) => {
+            Vec::new()
+        }
     }
 }
 
@@ -72,7 +79,9 @@ fn of_policy(policy: Policy) -> Vec<String> {
             let (flags, priority) = super::shell::chrt(policy);
             vec![
                 "# no directive sets SCHED_DEADLINE".to_owned(),
-                format!("ExecStartPost=+/usr/bin/chrt {flags} --all-tasks --pid {priority} $MAINPID"),
+                format!(
+                    "ExecStartPost=+/usr/bin/chrt {flags} --all-tasks --pid {priority} $MAINPID"
+                ),
             ]
         }
     }
@@ -80,12 +89,19 @@ fn of_policy(policy: Policy) -> Vec<String> {
 
 fn of_group(setting: &GroupSetting) -> Vec<String> {
     match setting {
-        GroupSetting::Cpus(cpus) => vec![format!("AllowedCPUs={}", cpus.to_string().replace(',', " "))],
+        GroupSetting::Cpus(cpus) => {
+            vec![format!("AllowedCPUs={}", cpus.to_string().replace(',', " "))]
+        }
         GroupSetting::Max(None) => vec!["CPUQuota=".to_owned()],
         GroupSetting::Max(Some(max)) => {
-            vec![format!("CPUQuota={}", percent(max)), format!("CPUQuotaPeriodSec={}us", max.period.0 / 1000)]
+            vec![
+                format!("CPUQuota={}", percent(max)),
+                format!("CPUQuotaPeriodSec={}us", max.period.0 / 1000),
+            ]
         }
-        GroupSetting::Shares(shares) => vec![format!("CPUWeight={}", super::shell::weight(*shares))],
+        GroupSetting::Shares(shares) => {
+            vec![format!("CPUWeight={}", super::shell::weight(*shares))]
+        }
         // systemd 252 and later.
         GroupSetting::Idle(true) => vec!["CPUWeight=idle".to_owned()],
         GroupSetting::Idle(false) => vec!["CPUWeight=100".to_owned()],

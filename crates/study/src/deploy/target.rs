@@ -1,4 +1,5 @@
-//! What a setting changes, as commands name it. Names are of strangers: threads and control groups may be named anything.
+//! What a setting changes, as commands name it. Names are of strangers: threads and control groups
+//! may be named anything.
 
 use super::{BATCH, SERVER};
 use schedlab_model::text::{is_hostile, quoted, shell_word, shown};
@@ -9,8 +10,8 @@ const COMM_MAX: usize = 15;
 /// Characters that a label of a container may have (RFC 1123, Kubernetes: names of containers).
 const LABEL_MAX: usize = 63;
 
-/// The name of what changes: a program, a glob, a process id, a control group, or a word in capitals that the reader
-/// replaces.
+/// The name of what changes: a program, a glob, a process id, a control group, or a word in
+/// capitals that the reader replaces.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'a> {
     pub(super) name: &'a str,
@@ -18,7 +19,8 @@ pub(super) struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// Returns the target that a clause names. A number is a process id unless a task has it for a name (`is_name`).
+    /// Returns the target that a clause names. A number is a process id unless a task has it for a
+    /// name (`is_name`).
     pub(super) fn new(name: &'a str, is_name: &dyn Fn(&str) -> bool) -> Target<'a> {
         let number = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
         Target { name, is_pid: number && !is_name(name) }
@@ -39,7 +41,8 @@ impl<'a> Target<'a> {
         }
         if self.name.starts_with('/') {
             let outside = self.name.split('/').any(|part| matches!(part, "." | ".."));
-            return outside.then(|| format!("No command is given: `{name}` is no path of a control group."));
+            return outside
+                .then(|| format!("No command is given: `{name}` is no path of a control group."));
         }
         // A recorded name is kept escaped.
         self.name.contains('\\').then(|| {
@@ -74,7 +77,8 @@ impl<'a> Target<'a> {
 
     /// Returns a name for a unit or a file.
     pub(super) fn plain(self) -> String {
-        let kept = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.') { c } else { '-' };
+        let kept =
+            |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.') { c } else { '-' };
         let name: String = self.name.chars().map(kept).collect();
         match name.trim_matches('-') {
             name if self.is_pid || name.trim_matches('.').is_empty() => "UNIT".to_owned(),
@@ -93,7 +97,8 @@ impl<'a> Target<'a> {
         matches!(self.name.trim_start_matches('/'), SERVER | BATCH)
     }
 
-    /// Returns the extended regular expression of pgrep for its name, of which the kernel keeps the first bytes.
+    /// Returns the extended regular expression of pgrep for its name, of which the kernel keeps the
+    /// first bytes.
     fn pattern(self) -> String {
         let is_glob = self.name.contains(['*', '?', '[']);
         let end = if is_glob { self.name.len() } else { self.name.floor_char_boundary(COMM_MAX) };
@@ -101,7 +106,9 @@ impl<'a> Target<'a> {
         while let Some(c) = rest.chars().next() {
             let class = class(rest);
             match c {
-                _ if class.is_some() => pattern += &class.unwrap_or_default().replacen("[!", "[^", 1),
+                _ if class.is_some() => {
+                    pattern += &class.unwrap_or_default().replacen("[!", "[^", 1)
+                }
                 '*' => pattern += ".*",
                 '?' => pattern.push('.'),
                 '.' | '+' | '(' | ')' | '[' | ']' | '{' | '}' | '^' | '$' | '|' | '\\' => {

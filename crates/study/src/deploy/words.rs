@@ -6,7 +6,8 @@ use schedlab_model::text::shown;
 use schedlab_model::{Ns, Policy};
 use std::collections::BTreeSet;
 
-/// Returns the setting as a request: `run sysbench under SCHED_IDLE and keep redis-server on the CPUs 0-1`.
+/// Returns the setting as a request:
+/// `run sysbench under SCHED_IDLE and keep redis-server on the CPUs 0-1`.
 pub(super) fn what(changes: &Changes<'_>) -> String {
     let mut parts: Vec<String> = changes.steps.iter().map(part).collect();
     if changes.scheduler.name != changes.from.name {
@@ -51,7 +52,9 @@ fn part(step: &Step<'_>) -> String {
             TaskSetting::Nice(nice) => format!("run {target} at nice {nice}"),
             TaskSetting::Cpus(cpus) => format!("keep {target} on CPU {cpus}"),
             TaskSetting::Slice(slice) => format!("give {target} slices of {slice}"),
-            TaskSetting::Group(path) => format!("move {target} to the control group {}", shown(path)),
+            TaskSetting::Group(path) => {
+                format!("move {target} to the control group {}", shown(path))
+            }
             TaskSetting::Demand(permille) => {
                 format!("let {target} need {} times the CPU time", *permille as f64 / 1e3)
             }
@@ -60,12 +63,18 @@ fn part(step: &Step<'_>) -> String {
         Setting::Source(SourceSetting::Rate(permille)) => {
             format!("let {target} send {} times as fast", *permille as f64 / 1e3)
         }
-        Setting::Source(SourceSetting::Clients(clients)) => format!("let {target} have {clients} clients"),
+        Setting::Source(SourceSetting::Clients(clients)) => {
+            format!("let {target} have {clients} clients")
+        }
         Setting::Group(setting) => match setting {
             GroupSetting::Cpus(cpus) => format!("keep {target} on CPU {cpus}"),
             GroupSetting::Max(None) => format!("take the cpu.max of {target} away"),
             GroupSetting::Max(Some(max)) => {
-                format!("limit {target} to {} of CPU time in each {}", Ns(max.quota.0), Ns(max.period.0))
+                format!(
+                    "limit {target} to {} of CPU time in each {}",
+                    Ns(max.quota.0),
+                    Ns(max.period.0)
+                )
             }
             GroupSetting::Shares(shares) => {
                 format!("give {target} cpu.weight {}", super::shell::weight(*shares))
@@ -82,7 +91,9 @@ fn part(step: &Step<'_>) -> String {
             format!("boot a kernel with preempt={}", model.name())
         }
         Setting::Machine(MachineSetting::ThreadedIrqs(true)) => "boot with threadirqs".to_owned(),
-        Setting::Machine(MachineSetting::ThreadedIrqs(false)) => "boot without threadirqs".to_owned(),
+        Setting::Machine(MachineSetting::ThreadedIrqs(false)) => {
+            "boot without threadirqs".to_owned()
+        }
         Setting::Delegation(key, value) => format!("schedule from agents ({key}={value})"),
         Setting::Knob(name, value) => format!("set {name} = {value}"),
     }

@@ -21,7 +21,12 @@ pub(super) fn text(changes: &Changes<'_>) -> String {
     }
     if changes.scheduler.pools != changes.from.pools {
         lines.extend(
-            changes.scheduler.pools.iter().enumerate().flat_map(|(number, pool)| create(number + 1, pool)),
+            changes
+                .scheduler
+                .pools
+                .iter()
+                .enumerate()
+                .flat_map(|(number, pool)| create(number + 1, pool)),
         );
     }
     lines.extend(changes.steps.iter().filter_map(|step| command(step, changes)));
@@ -33,12 +38,16 @@ fn sched(spec: &SchedulerSpec) -> &'static str {
     spec.family().ok().and_then(Family::xen).map_or("", XenScheduler::word)
 }
 
-/// Takes the pCPUs of a pool from Pool-0, makes the pool and sets its parameters; domains follow by hand.
+/// Takes the pCPUs of a pool from Pool-0, makes the pool and sets its parameters; domains follow by
+/// hand.
 fn create(number: usize, (cpus, spec): &(CpuSet, SchedulerSpec)) -> Vec<String> {
     let name = format!("pool-{number}");
     let mut lines = vec![
         format!("xl cpupool-cpu-remove Pool-0 {cpus}"),
-        format!("xl cpupool-create 'name=\"{name}\"' 'sched=\"{}\"' 'cpus=\"{cpus}\"'", sched(spec)),
+        format!(
+            "xl cpupool-create 'name=\"{name}\"' 'sched=\"{}\"' 'cpus=\"{cpus}\"'",
+            sched(spec)
+        ),
     ];
     lines.extend(spec.knobs.iter().map(|(knob, value)| parameter(spec, &name, knob, value)));
     lines.push(format!("# its domains: xl cpupool-migrate DOMAIN {name}"));
@@ -65,7 +74,9 @@ fn command(step: &Step<'_>, changes: &Changes<'_>) -> Option<String> {
     let domain = shell_word(step.target.name.trim_start_matches('/'));
     match step.setting {
         Setting::Group(GroupSetting::Cap(cap)) => Some(format!("{xl} -d {domain} -c {cap}")),
-        Setting::Group(GroupSetting::Weight(weight)) => Some(format!("{xl} -d {domain} -w {weight}")),
+        Setting::Group(GroupSetting::Weight(weight)) => {
+            Some(format!("{xl} -d {domain} -w {weight}"))
+        }
         Setting::Group(GroupSetting::Cpus(cpus)) | Setting::Task(TaskSetting::Cpus(cpus)) => {
             Some(format!("xl vcpu-pin -- {domain} all {cpus}"))
         }

@@ -1,5 +1,5 @@
-//! The block bootstrap: numbers of whole recordings made of windows drawn with replacement; of several recordings, made of
-//! whole recordings drawn with replacement.
+//! The block bootstrap: numbers of whole recordings made of windows drawn with replacement; of
+//! several recordings, made of whole recordings drawn with replacement.
 
 use crate::change::Judgement;
 use crate::metric::{Metric, Stat, Unit};
@@ -62,8 +62,9 @@ impl Windowed {
         for (i, place) in index.values_mut().enumerate() {
             *place = i as u32;
         }
-        let counts =
-            |window: &&Durations| window.buckets().map(|(value, count)| (index[&value.0], count)).collect();
+        let counts = |window: &&Durations| {
+            window.buckets().map(|(value, count)| (index[&value.0], count)).collect()
+        };
         Windowed {
             values: index.keys().map(|&value| value as f64).collect(),
             windows: windows.iter().map(counts).collect(),
@@ -102,7 +103,8 @@ pub(crate) fn lacks(stat: Stat, samples: [u64; 2]) -> Option<String> {
         Stat::Percentile(thousandths) => {
             let part = f64::from(thousandths) / 100_000.0;
             let needed = samples_needed(part);
-            (fewest < needed).then(|| format!("{stat} needs {needed} samples, {fewest} were recorded"))
+            (fewest < needed)
+                .then(|| format!("{stat} needs {needed} samples, {fewest} were recorded"))
         }
         _ => None,
     }
@@ -116,8 +118,8 @@ pub(super) struct Change {
     pub(super) alone: Option<Alone>,
 }
 
-/// A change by itself, for a number that was asked for before it was seen: nothing is taken off for all the others that
-/// might have changed.
+/// A change by itself, for a number that was asked for before it was seen: nothing is taken off for
+/// all the others that might have changed.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Alone {
     /// How many standard errors it is.
@@ -133,8 +135,9 @@ impl Alone {
     }
 }
 
-/// Judges the change from `before` to `after`, of which `values` are those of all drawings of what is `drawn`. `numbers` is
-/// how many numbers the report judges, `least` the part of the larger one below which a change is none.
+/// Judges the change from `before` to `after`, of which `values` are those of all drawings of what
+/// is `drawn`. `numbers` is how many numbers the report judges, `least` the part of the larger one
+/// below which a change is none.
 pub(super) fn change(
     metric: Metric,
     (before, after): (f64, f64),
@@ -168,7 +171,8 @@ pub(super) fn change(
         || metric.unit() == Unit::Share && difference.abs() < SHARE_LEAST
         || metric.unit() == Unit::PerSecond && difference.abs() < 1.0;
     let several = drawn.iter().all(|drawn| matches!(drawn, Drawn::Recordings(_)));
-    let alone = (several && !small && spread > 0.0).then(|| Alone { errors: middle.abs() / spread, freedom });
+    let alone = (several && !small && spread > 0.0)
+        .then(|| Alone { errors: middle.abs() / spread, freedom });
     let judgement = if difference == 0.0 && variance == 0.0 {
         Judgement::Same
     } else if small || middle.abs() <= error {
@@ -185,7 +189,8 @@ pub(super) fn change(
     Change { interval, judgement, alone }
 }
 
-/// Degrees of freedom of the difference: of windows one less than there are, of recordings as Welch has them.
+/// Degrees of freedom of the difference: of windows one less than there are, of recordings as Welch
+/// has them.
 fn freedom(variances: [f64; 2], drawn: [Drawn; 2]) -> f64 {
     let counts = drawn.map(Drawn::count);
     let welch = match drawn {
@@ -209,12 +214,14 @@ mod tests {
 
     #[test]
     fn of_several_recordings_their_differences_count() {
-        // Each recording by itself is sure of its mean, but the recordings differ by more than the two sides do.
+        // Each recording by itself is sure of its mean, but the recordings differ by more than the
+        // two sides do.
         let [one, two] = [[1.0, 2.0, 3.0, 4.0], [1.5, 2.5, 3.5, 4.5]];
         let times = drawings(4, 1);
         let mean = |of: &[f64; 4]| -> Vec<f64> {
-            let sum =
-                |times: &Vec<u32>| of.iter().zip(times).map(|(v, &n)| v * f64::from(n)).sum::<f64>() / 4.0;
+            let sum = |times: &Vec<u32>| {
+                of.iter().zip(times).map(|(v, &n)| v * f64::from(n)).sum::<f64>() / 4.0
+            };
             times.iter().map(sum).collect()
         };
         let values = [mean(&one), mean(&two)];
@@ -225,7 +232,8 @@ mod tests {
         };
         let near = judge(0.0);
         assert_eq!(near.judgement, Judgement::CannotTell);
-        // The standard error of a mean of 4 with deviation 1.29 is 0.645; of the difference 0.913; t(6) = 2.447.
+        // The standard error of a mean of 4 with deviation 1.29 is 0.645; of the difference 0.913;
+        // t(6) = 2.447.
         assert!(
             (near.interval[1] - near.interval[0] - 2.0 * 2.447 * 0.913).abs() < 0.3,
             "{:?}",

@@ -19,7 +19,8 @@ const STATS: [Stat; 5] = [
     Stat::Percentile(99_900),
     Stat::Max,
 ];
-/// A subject that uses less of a CPU than this in both recordings, and was not woken this often a second, is noise.
+/// A subject that uses less of a CPU than this in both recordings, and was not woken this often a
+/// second, is noise.
 const SHARE_MIN: f64 = 0.001;
 const WAKES_MIN: f64 = 20.0;
 const WINDOWS_MIN: usize = 8;
@@ -44,7 +45,8 @@ struct Cut {
     wakes: bool,
 }
 
-/// The name under which tasks of two recordings are the same: kernel workers carry numbers that mean nothing.
+/// The name under which tasks of two recordings are the same: kernel workers carry numbers that
+/// mean nothing.
 fn class(task: &TaskInfo) -> String {
     match task.comm.split_once('/') {
         Some((name, _)) if task.kernel || name == "kworker" => name.to_owned(),
@@ -58,11 +60,13 @@ fn recordings(path: &Path) -> Result<Vec<PathBuf>, StudyError> {
         return Ok(vec![path.to_owned()]);
     }
     let fail = |what: String| StudyError::Option(format!("{}: {what}", path.display()));
-    let entries = std::fs::read_dir(path).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
+    let entries =
+        std::fs::read_dir(path).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
     let entries = entries.map_err(|error| fail(error.to_string()))?;
     // A stranger's folder may have a pipe in it, whose opening waits for a writer.
-    let is_recording =
-        |path: &PathBuf| path.extension().is_some_and(|extension| extension == "slt") && path.is_file();
+    let is_recording = |path: &PathBuf| {
+        path.extension().is_some_and(|extension| extension == "slt") && path.is_file()
+    };
     let mut files: Vec<PathBuf> =
         entries.into_iter().map(|entry| entry.path()).filter(is_recording).collect();
     files.sort();
@@ -91,7 +95,9 @@ fn cut(path: &Path, options: &DiffOptions, seed: u64) -> Result<Cut, StudyError>
     };
     if files.len() > 1 {
         // All windows of a recording come with it.
-        let spread = |times: &Vec<u32>| times.iter().flat_map(|&n| std::iter::repeat_n(n, windows)).collect();
+        let spread = |times: &Vec<u32>| {
+            times.iter().flat_map(|&n| std::iter::repeat_n(n, windows)).collect()
+        };
         cut.drawings = cut.drawings.iter().map(spread).collect();
     }
     for (which, file) in files.iter().enumerate() {
@@ -107,7 +113,10 @@ impl Cut {
         let recording = Recording::open(path).map_err(trace)?;
         Summary::check(&recording.header).map_err(trace)?;
         if recording.events.is_empty() {
-            return Err(StudyError::NoEvents { path: path.to_owned(), cut_off: recording.repairs.cut_off });
+            return Err(StudyError::NoEvents {
+                path: path.to_owned(),
+                cut_off: recording.repairs.cut_off,
+            });
         }
         // What happened before the first event was not seen.
         let first = recording.events[0].at;
@@ -121,8 +130,10 @@ impl Cut {
         let mut tasks: BTreeMap<(&'static str, String), usize> = BTreeMap::new();
         let mut put = |window: usize, got: Vec<TaskSummary>| {
             for (info, got) in header.tasks.iter().zip(&got) {
-                let cgroup =
-                    header.groups.get(info.group.index()).map(|group| ("cgroup", group.spec.name.clone()));
+                let cgroup = header
+                    .groups
+                    .get(info.group.index())
+                    .map(|group| ("cgroup", group.spec.name.clone()));
                 for key in [Some(("task", class(info))), cgroup].into_iter().flatten() {
                     *tasks.entry(key.clone()).or_default() += usize::from(window == 0);
                     let group = self.groups.entry(key).or_default();
@@ -148,9 +159,9 @@ impl Cut {
             }
         }
         // Those that are not in this recording got nothing.
-        self.groups
-            .values_mut()
-            .for_each(|group| group.windows.resize_with((which + 1) * windows, TaskSummary::default));
+        self.groups.values_mut().for_each(|group| {
+            group.windows.resize_with((which + 1) * windows, TaskSummary::default)
+        });
         let side = &mut self.side;
         side.duration_ns += recording.duration.0;
         side.window_ns = side.window_ns.max(edge(1).0 - first.0);
@@ -169,7 +180,8 @@ pub(super) fn diff(before: &Path, after: &Path, options: &DiffOptions) -> Result
             "{before} and {after}: give two recordings, or two folders with at least {RECORDINGS_MIN} recordings each"
         )));
     }
-    let sides = [cut(before, options, options.seed)?, cut(after, options, options.seed ^ 0x5bd1_e995)?];
+    let sides =
+        [cut(before, options, options.seed)?, cut(after, options, options.seed ^ 0x5bd1_e995)?];
     let matters = |cut: &Cut, group: &Group| {
         let run: u64 = group.windows.iter().map(|window| window.run.0).sum();
         let wakes: u64 = group.windows.iter().map(|window| window.wakeups).sum();
@@ -195,12 +207,13 @@ pub(super) fn diff(before: &Path, after: &Path, options: &DiffOptions) -> Result
         subjects.push((kind, name, [a.tasks, b.tasks], rows));
     }
     let numbers = subjects.iter().map(|(.., rows)| Row::judged(rows)).sum();
-    let finish = |(kind, name, tasks, rows): &(&&'static str, &String, [usize; 2], [Row; 2])| Subject {
-        kind: (**kind).to_owned(),
-        name: (*name).clone(),
-        tasks: *tasks,
-        cells: Row::cells(rows, &sides, numbers, options),
-    };
+    let finish =
+        |(kind, name, tasks, rows): &(&&'static str, &String, [usize; 2], [Row; 2])| Subject {
+            kind: (**kind).to_owned(),
+            name: (*name).clone(),
+            tasks: *tasks,
+            cells: Row::cells(rows, &sides, numbers, options),
+        };
     let mut diff = Diff {
         schema: SCHEMA.to_owned(),
         before: one.side.clone(),
@@ -224,15 +237,18 @@ fn made_under(schedulers: &mut Vec<Recorded>, header: &Header) {
             known.recordings += 1;
             known.changed += changed;
         }
-        None => schedulers.push(Recorded { sched_ext: name.map(str::to_owned), recordings: 1, changed }),
+        None => {
+            schedulers.push(Recorded { sched_ext: name.map(str::to_owned), recordings: 1, changed })
+        }
     }
 }
 
 /// Under which schedulers the two sides were made, where one of them is no kernel's own.
 fn schedulers(sides: [&Side; 2]) -> Vec<String> {
     let mut notes = Vec::new();
-    let loaded =
-        |side: &Side| side.schedulers.iter().any(|known| known.sched_ext.is_some() || known.changed > 0);
+    let loaded = |side: &Side| {
+        side.schedulers.iter().any(|known| known.sched_ext.is_some() || known.changed > 0)
+    };
     if !sides.iter().any(|side| loaded(side)) {
         return notes;
     }
@@ -240,15 +256,18 @@ fn schedulers(sides: [&Side; 2]) -> Vec<String> {
         Some(name) => format!("the sched_ext scheduler {name}"),
         None => "the kernel's own scheduler".to_owned(),
     };
-    let under = sides.map(|side| side.schedulers.iter().map(name).collect::<Vec<_>>().join(" and "));
+    let under =
+        sides.map(|side| side.schedulers.iter().map(name).collect::<Vec<_>>().join(" and "));
     notes.push(match under {
         [before, after] if before == after => format!("Both were recorded under {before}."),
         [before, after] => format!("Before was recorded under {before}, after under {after}."),
     });
     for side in sides {
         if side.schedulers.len() > 1 {
-            let counts =
-                side.schedulers.iter().map(|known| format!("{} under {}", known.recordings, name(known)));
+            let counts = side
+                .schedulers
+                .iter()
+                .map(|known| format!("{} under {}", known.recordings, name(known)));
             let counts = counts.collect::<Vec<_>>().join(", ");
             notes.push(format!(
                 "{}: its recordings are of different schedulers ({counts}): what differs between them counts as chance",
@@ -294,7 +313,8 @@ struct Row {
 
 impl Row {
     fn from_cut(cut: &Cut, group: &Group) -> Row {
-        let column = |f: fn(&TaskSummary) -> u64| group.windows.iter().map(|w| f(w) as f64).collect();
+        let column =
+            |f: fn(&TaskSummary) -> u64| group.windows.iter().map(|w| f(w) as f64).collect();
         let dist = |f: fn(&TaskSummary) -> &Durations, there: bool| {
             let windows: Vec<&Durations> = group.windows.iter().map(f).collect();
             if there { Windowed::from_windows(&windows) } else { Windowed::default() }
@@ -334,7 +354,9 @@ impl Row {
         if let Some((dist, stat)) = self.dist(metric) {
             return dist.value(times, stat);
         }
-        let sum = |column: &[f64]| -> f64 { column.iter().zip(times).map(|(v, &t)| v * f64::from(t)).sum() };
+        let sum = |column: &[f64]| -> f64 {
+            column.iter().zip(times).map(|(v, &t)| v * f64::from(t)).sum()
+        };
         match metric {
             Metric::Share => Some(sum(&self.run) / 1e9 / self.seconds),
             Metric::Switches => Some(sum(&self.switches) / self.seconds),
@@ -357,8 +379,14 @@ impl Row {
         Row::metrics().iter().filter(|metric| can(metric)).count()
     }
 
-    fn cells(rows: &[Row; 2], sides: &[Cut; 2], numbers: usize, options: &DiffOptions) -> Vec<Cell> {
-        // Each window as often as it was recorded; the sides may have different numbers of recordings.
+    fn cells(
+        rows: &[Row; 2],
+        sides: &[Cut; 2],
+        numbers: usize,
+        options: &DiffOptions,
+    ) -> Vec<Cell> {
+        // Each window as often as it was recorded; the sides may have different numbers of
+        // recordings.
         let once = sides.each_ref().map(|cut| vec![1; cut.drawings[0].len()]);
         let mut cells = Vec::new();
         for metric in Row::metrics() {
@@ -381,7 +409,8 @@ impl Row {
             };
             if cell.lacks.is_none() {
                 let drawn = [0, 1].map(|side: usize| -> Vec<f64> {
-                    let values = sides[side].drawings.iter().map(|times| rows[side].value(metric, times));
+                    let values =
+                        sides[side].drawings.iter().map(|times| rows[side].value(metric, times));
                     values.flatten().collect()
                 });
                 let change = bootstrap::change(

@@ -24,7 +24,11 @@ pub fn parse(text: &[u8]) -> Result<Study, String> {
     let study: Study = serde_json::from_slice(text)
         .map_err(|error| format!("not a result of `schedlab compare --json`: {error}"))?;
     if study.schema != result::SCHEMA {
-        return Err(format!("its schema is `{}`, this schedlab reads `{}`", study.schema, result::SCHEMA));
+        return Err(format!(
+            "its schema is `{}`, this schedlab reads `{}`",
+            study.schema,
+            result::SCHEMA
+        ));
     }
     Ok(study)
 }
@@ -44,7 +48,8 @@ pub(super) fn diff(before: &Path, after: &Path) -> Result<Diff, StudyError> {
             Some(other) => {
                 let several = one.rows.len() > 1;
                 let prefix = if several { format!("{}: ", label(row)) } else { String::new() };
-                let pairs = row.subjects.iter().filter_map(|s| Some((s, other.find(s.kind, &s.name)?)));
+                let pairs =
+                    row.subjects.iter().filter_map(|s| Some((s, other.find(s.kind, &s.name)?)));
                 subjects.extend(pairs.map(|(a, b)| subject(&prefix, a, b)));
             }
         }

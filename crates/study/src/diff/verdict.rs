@@ -10,14 +10,19 @@ fn told(cell: &Cell) -> bool {
 }
 
 fn size(cell: &Cell) -> f64 {
-    if cell.before > 0.0 && cell.after > 0.0 { (cell.after / cell.before).ln().abs() } else { f64::MAX }
+    if cell.before > 0.0 && cell.after > 0.0 {
+        (cell.after / cell.before).ln().abs()
+    } else {
+        f64::MAX
+    }
 }
 
 pub(super) fn verdict(diff: &Diff) -> Verdict {
     let others = || diff.subjects.iter().filter(|subject| !is_own(&subject.name));
     let cells = || others().flat_map(|s| s.cells.iter().map(move |cell| (s, cell)));
     let of = |wanted: Judgement| {
-        let mut list: Vec<(&Subject, &Cell)> = cells().filter(|(_, c)| c.judgement == wanted).collect();
+        let mut list: Vec<(&Subject, &Cell)> =
+            cells().filter(|(_, c)| c.judgement == wanted).collect();
         list.sort_by(|a, b| size(b.1).total_cmp(&size(a.1)));
         // One number about each name says enough.
         let mut seen: Vec<&str> = Vec::new();
@@ -27,16 +32,22 @@ pub(super) fn verdict(diff: &Diff) -> Verdict {
                 true
             }
         });
-        let texts: Vec<String> = list.iter().take(2).map(|(subject, cell)| describe(subject, cell)).collect();
+        let texts: Vec<String> =
+            list.iter().take(2).map(|(subject, cell)| describe(subject, cell)).collect();
         texts
     };
-    let (worse, better, other) = (of(Judgement::Worse), of(Judgement::Better), of(Judgement::Different));
+    let (worse, better, other) =
+        (of(Judgement::Worse), of(Judgement::Better), of(Judgement::Different));
     let outcome = match (worse.is_empty(), better.is_empty(), other.is_empty()) {
         (true, true, true) => "The two cannot be told apart.".to_owned(),
         (false, true, _) => format!("Worse: {}.", worse.join(" and ")),
         (true, false, _) => format!("Better: {}.", better.join(" and ")),
-        (false, false, _) => format!("Worse: {}; better: {}.", worse.join(" and "), better.join(" and ")),
-        (true, true, false) => format!("Neither better nor worse, but different: {}.", other.join(" and ")),
+        (false, false, _) => {
+            format!("Worse: {}; better: {}.", worse.join(" and "), better.join(" and "))
+        }
+        (true, true, false) => {
+            format!("Neither better nor worse, but different: {}.", other.join(" and "))
+        }
     };
     let judged = cells().filter(|(_, cell)| cell.lacks.is_none()).count();
     let apart = cells().filter(|(_, cell)| told(cell)).count();
@@ -56,5 +67,11 @@ fn describe(subject: &Subject, cell: &Cell) -> String {
     let show = |value| cell.metric.show(value);
     let percent = (cell.after / cell.before - 1.0) * 100.0;
     let change = if percent.is_finite() { format!(" ({percent:+.0} %)") } else { String::new() };
-    format!("{} {} {} -> {}{change}", subject.name, cell.metric, show(cell.before), show(cell.after))
+    format!(
+        "{} {} {} -> {}{change}",
+        subject.name,
+        cell.metric,
+        show(cell.before),
+        show(cell.after)
+    )
 }

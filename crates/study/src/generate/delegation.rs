@@ -43,8 +43,8 @@ pub(super) fn draw(dice: &mut Dice, draft: &mut Draft, shape: &Shape, duration: 
     }
 }
 
-/// A negative penalty makes every task of Linux 2.4 better anywhere else: those that wait change places with those that run
-/// for ever, and only the price of a switch lets time pass.
+/// A negative penalty makes every task of Linux 2.4 better anywhere else: those that wait change
+/// places with those that run for ever, and only the price of a switch lets time pass.
 pub(super) fn let_time_pass(draft: &mut Draft, scheduler: &str) {
     if !scheduler.contains("proc_change_penalty=-") {
         return;

@@ -38,8 +38,8 @@ impl Dice {
         &from[(self.next() % from.len() as u64) as usize]
     }
 
-    /// A length from 1 us to 20 ms, short ones as likely as long ones; often a round number, because equal
-    /// times are where orders go wrong.
+    /// A length from 1 us to 20 ms, short ones as likely as long ones; often a round number,
+    /// because equal times are where orders go wrong.
     pub(super) fn length(&mut self) -> Ns {
         let unit = *self.pick(&[1_000, 10_000, 100_000, 1_000_000, 4_000_000]);
         match self.chance(50) {

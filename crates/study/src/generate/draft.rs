@@ -1,4 +1,5 @@
-//! A scenario as text that can be taken apart: for writing it down, and for finding the smallest one that still fails.
+//! A scenario as text that can be taken apart: for writing it down, and for finding the smallest
+//! one that still fails.
 
 use schedlab_model::Ns;
 use std::fmt::Write as _;
@@ -115,8 +116,8 @@ impl Draft {
         text
     }
 
-    /// Every draft with one thing less, the largest things first. Not all of them are scenarios, nor smaller in every
-    /// sense: fewer CPUs may need other masks.
+    /// Every draft with one thing less, the largest things first. Not all of them are scenarios,
+    /// nor smaller in every sense: fewer CPUs may need other masks.
     pub fn smaller(&self) -> Vec<Draft> {
         let mut all = Vec::new();
         let mut push = |change: &dyn Fn(&mut Draft)| {
@@ -180,7 +181,8 @@ impl Draft {
 
     /// A machine of so many CPUs below one cache.
     fn flatten(&mut self, cpus: u64) {
-        self.machine.retain(|(key, _)| !["cpus", "sockets", "cores", "threads"].contains(&key.as_str()));
+        self.machine
+            .retain(|(key, _)| !["cpus", "sockets", "cores", "threads"].contains(&key.as_str()));
         self.machine.insert(0, ("cpus".to_owned(), cpus.to_string()));
     }
 }
@@ -215,8 +217,9 @@ fn less(key: &str, value: &str) -> Vec<String> {
             let all: Vec<&str> = value.trim_matches(['[', ']']).split("}, ").collect();
             let without = |left_out: usize| {
                 let kept = all.iter().enumerate().filter(|(at, _)| *at != left_out);
-                let kept: Vec<String> =
-                    kept.map(|(_, channel)| format!("{}}}", channel.trim_end_matches('}'))).collect();
+                let kept: Vec<String> = kept
+                    .map(|(_, channel)| format!("{}}}", channel.trim_end_matches('}')))
+                    .collect();
                 format!("[{}]", kept.join(", "))
             };
             (0..all.len()).filter(|_| all.len() > 1).map(without).collect()
@@ -247,5 +250,9 @@ fn constant(step: &str) -> Option<String> {
 /// `program = [...]`, on several lines when it is long.
 fn steps(steps: &[String]) -> String {
     let line = format!("program = [{}]\n", steps.join(", "));
-    if line.len() <= 100 { line } else { format!("program = [\n    {},\n]\n", steps.join(",\n    ")) }
+    if line.len() <= 100 {
+        line
+    } else {
+        format!("program = [\n    {},\n]\n", steps.join(",\n    "))
+    }
 }

@@ -91,7 +91,15 @@ pub(super) fn machine(dice: &mut Dice, draft: &mut Draft, xen: bool) -> Shape {
             }
         }
     }
-    Shape { cpus, kernel, groups: Vec::new(), nested, channels: Vec::new(), tasks: 0, deadlines: false }
+    Shape {
+        cpus,
+        kernel,
+        groups: Vec::new(),
+        nested,
+        channels: Vec::new(),
+        tasks: 0,
+        deadlines: false,
+    }
 }
 
 /// Control groups, or domains.
@@ -100,7 +108,13 @@ pub(super) fn groups(dice: &mut Dice, draft: &mut Draft, shape: &mut Shape, xen:
         return;
     }
     for index in 1..=dice.between(1, 4) {
-        let below = shape.groups.iter().filter(|_| !xen).cloned().chain([String::new()]).collect::<Vec<_>>();
+        let below = shape
+            .groups
+            .iter()
+            .filter(|_| !xen)
+            .cloned()
+            .chain([String::new()])
+            .collect::<Vec<_>>();
         let path = format!("{}/g{index}", dice.pick(&below));
         let mut group = DraftSection::new("group");
         group.text("name", &path);
@@ -117,7 +131,11 @@ pub(super) fn groups(dice: &mut Dice, draft: &mut Draft, shape: &mut Shape, xen:
                 let vcpus = dice.between(1, 3);
                 group.set(
                     "vm",
-                    format!("{{ vcpus = {vcpus}, guest = {}, preempt = {} }}", quote(guest), quote(model)),
+                    format!(
+                        "{{ vcpus = {vcpus}, guest = {}, preempt = {} }}",
+                        quote(guest),
+                        quote(model)
+                    ),
                 );
             }
         } else {
@@ -172,7 +190,8 @@ fn attributes(dice: &mut Dice, shape: &Shape, task: &mut DraftSection) {
         2 => task.text("policy", format!("fifo:{}", dice.between(1, 99))),
         3 => task.text("policy", format!("rr:{}", dice.between(1, 3))),
         4 if shape.deadlines => {
-            let (runtime, slack, gap) = (dice.between(1, 20), dice.between(0, 60), dice.between(0, 60));
+            let (runtime, slack, gap) =
+                (dice.between(1, 20), dice.between(0, 60), dice.between(0, 60));
             let (deadline, period) = (runtime + slack, runtime + slack + gap);
             task.text("policy", format!("deadline:{runtime}00us/{deadline}00us/{period}00us"));
             // Admission refuses them with masks of their own.
@@ -185,7 +204,10 @@ fn attributes(dice: &mut Dice, shape: &Shape, task: &mut DraftSection) {
     }
     if pinned {
         let (a, b) = (dice.between(0, shape.cpus - 1), dice.between(0, shape.cpus - 1));
-        task.text("cpus", if a == b { a.to_string() } else { format!("{},{}", a.min(b), a.max(b)) });
+        task.text(
+            "cpus",
+            if a == b { a.to_string() } else { format!("{},{}", a.min(b), a.max(b)) },
+        );
     }
     if !shape.groups.is_empty() && (shape.nested || dice.chance(70)) {
         task.text("group", dice.pick(&shape.groups));
@@ -212,7 +234,12 @@ fn kernel(dice: &mut Dice, shape: &Shape, task: &mut DraftSection) {
 }
 
 /// One task's program. It may add a channel and a source for itself.
-fn program(dice: &mut Dice, shape: &mut Shape, task: &mut DraftSection, sources: &mut Vec<DraftSection>) {
+fn program(
+    dice: &mut Dice,
+    shape: &mut Shape,
+    task: &mut DraftSection,
+    sources: &mut Vec<DraftSection>,
+) {
     let (work, rest) = (format!("run {}", dice.amount()), format!("sleep {}", dice.amount()));
     kernel(dice, shape, task);
     match dice.between(0, 9) {
@@ -285,8 +312,9 @@ fn source(dice: &mut Dice, shape: &mut Shape, sources: &mut Vec<DraftSection>) -
 /// Tasks that wake each other in a circle through channels.
 fn ring(dice: &mut Dice, draft: &mut Draft, shape: &mut Shape) {
     let length = dice.between(2, 4) as usize;
-    let channels: Vec<String> =
-        (0..length).map(|index| channel(shape, u64::from(index == 0) * dice.between(1, 3))).collect();
+    let channels: Vec<String> = (0..length)
+        .map(|index| channel(shape, u64::from(index == 0) * dice.between(1, 3)))
+        .collect();
     for index in 0..length {
         let mut task = new_task(shape);
         task.step(format!("receive {}", channels[index]));

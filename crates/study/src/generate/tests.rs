@@ -12,12 +12,14 @@ fn a_scenario_follows_from_its_number() {
     assert_ne!(text(7, None), text(8, None));
 }
 
-/// Whatever the shrinker says still fails stays: what it gives in the end holds it, and nothing that can go.
+/// Whatever the shrinker says still fails stays: what it gives in the end holds it, and nothing
+/// that can go.
 #[test]
 fn what_does_not_matter_is_left_out() {
     for seed in 1..40 {
         let draft = draft(seed, None).unwrap();
-        let parses = |draft: &Draft| crate::scenario::parse("x", "x.toml", &draft.to_toml()).is_ok();
+        let parses =
+            |draft: &Draft| crate::scenario::parse("x", "x.toml", &draft.to_toml()).is_ok();
         let tasks = |draft: &Draft| draft.to_toml().matches("[[task]]").count();
         let small = shrink(&draft, |smaller| match parses(smaller) && tasks(smaller) > 0 {
             true => Still::Fails,
@@ -43,7 +45,8 @@ fn shrinking_ends_when_it_has_been_enough() {
     assert_eq!((tried.get(), small), (6, draft));
 }
 
-/// The tasks of Linux 2.4 with a negative penalty change places for ever; the generator gives switches a price.
+/// The tasks of Linux 2.4 with a negative penalty change places for ever; the generator gives
+/// switches a price.
 #[test]
 fn time_passes_where_tasks_change_places_for_ever() {
     let hogs = "[[task]]\nname = \"t\"\ncount = 3\nprogram = [\"run 1s\"]\n";

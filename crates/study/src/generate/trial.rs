@@ -1,5 +1,6 @@
-//! Running a scenario under every assertion: twice alike, and once with every tick delivered (not with nested machines);
-//! all must give the same events, and an observer that knows only the events must miss no task.
+//! Running a scenario under every assertion: twice alike, and once with every tick delivered (not
+//! with nested machines); all must give the same events, and an observer that knows only the events
+//! must miss no task.
 
 use super::draft::Draft;
 use super::watch::StateChecker;
@@ -65,7 +66,8 @@ impl Fault {
 pub enum Verdict {
     /// Ran, with this many events.
     Ran(u64),
-    /// Refused with a reason that is not a fault (a capability that is missing, an impossible affinity), or too long.
+    /// Refused with a reason that is not a fault (a capability that is missing, an impossible
+    /// affinity), or too long.
     Refused(String),
     /// An assertion failed: which, and the particulars.
     Failed(Fault, String),
@@ -74,7 +76,8 @@ pub enum Verdict {
 /// Makes a scheduler for a number of CPUs; `registry::build`, or something else under test.
 pub type Builder = dyn Fn(&SchedulerSpec, usize) -> Result<Box<dyn Scheduler>, KnobError>;
 
-/// Runs the scenario `text` under its first scheduler, made by `build`. A panic is a failure, not the end.
+/// Runs the scenario `text` under its first scheduler, made by `build`. A panic is a failure, not
+/// the end.
 pub fn trial(text: &str, build: &Builder) -> Verdict {
     match parse("random", "random.toml", text) {
         Ok(scenario) => assertions(&scenario, &scenario.schedulers[0], build),
@@ -98,8 +101,8 @@ pub fn assertions(scenario: &Scenario, scheduler: &SchedulerSpec, build: &Builde
 /// The run has more events than it may have.
 struct TooLong;
 
-/// Counts events; unwinds with [`TooLong`] when there are too many, since nothing else ends a run early. In a circle, where
-/// time does not advance, the engine has a limit of its own.
+/// Counts events; unwinds with [`TooLong`] when there are too many, since nothing else ends a run
+/// early. In a circle, where time does not advance, the engine has a limit of its own.
 struct Budget<'a> {
     inner: &'a mut dyn EventSink,
     left: u64,
@@ -139,15 +142,21 @@ fn three_times(scenario: &Scenario, scheduler: &SchedulerSpec, build: &Builder) 
     }
     let again = (false, Fault::Unsteady, "run again");
     // A guest's idle CPU has no tick: delivering it would wake the vCPU, which the hypervisor sees.
-    let ways =
-        if watched { vec![again, (true, Fault::Ticks, "with every tick delivered")] } else { vec![again] };
+    let ways = if watched {
+        vec![again, (true, Fault::Ticks, "with every tick delivered")]
+    } else {
+        vec![again]
+    };
     for (every_tick, fault, how) in ways {
         match once(scenario, &plan, build, every_tick, &mut ()) {
             Ok(second) if second.event_hash == first.event_hash => {}
             Ok(second) => {
                 let counts = format!("{} events, then {}", first.events, second.events);
                 let first_one = difference(scenario, &plan, build, every_tick);
-                return Verdict::Failed(fault, format!("{how}, the events differ: {counts}{first_one}"));
+                return Verdict::Failed(
+                    fault,
+                    format!("{how}, the events differ: {counts}{first_one}"),
+                );
             }
             Err(error) => return Verdict::Failed(fault, format!("{how}: {error}")),
         }
@@ -215,7 +224,8 @@ pub enum Still {
 /// Leaves out of a draft that fails whatever it fails without, until `still` has had enough.
 pub fn shrink(draft: &Draft, mut still: impl FnMut(&Draft) -> Still) -> Draft {
     let mut best = draft.clone();
-    // What could not be left out a moment ago mostly cannot now: go on from there, and once more from the beginning.
+    // What could not be left out a moment ago mostly cannot now: go on from there, and once more
+    // from the beginning.
     let (mut at, mut since) = (0, 0);
     loop {
         let smaller = best.smaller();

@@ -1,28 +1,34 @@
-//! An event sink that trusts no counter: it rebuilds the state of the machine from the events alone, and finds tasks that
-//! were forgotten.
+//! An event sink that trusts no counter: it rebuilds the state of the machine from the events
+//! alone, and finds tasks that were forgotten.
 
 use crate::delegation::Place;
 use crate::run::RowPlan;
 use crate::scenario::Scenario;
-use schedlab_model::{CpuId, CpuSet, EventKind, EventSink, Ns, PrevState, SchedEvent, Start, TaskId};
+use schedlab_model::{
+    CpuId, CpuSet, EventKind, EventSink, Ns, PrevState, SchedEvent, Start, TaskId,
+};
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_sim::Failure;
 
-/// A CPU that idles this long while a task of its own run queue waits has lost it. RT throttling idles 50 ms.
+/// A CPU that idles this long while a task of its own run queue waits has lost it. RT throttling
+/// idles 50 ms.
 const FORGOTTEN: Ns = Ns::from_ms(100);
-/// Xen's default for Credit2's `migrate_resist`, which should not be larger (comment beside the constant, 4.4 to 4.22).
+/// Xen's default for Credit2's `migrate_resist`, which should not be larger (comment beside the
+/// constant, 4.4 to 4.22).
 const RESIST: Ns = Ns::from_us(500);
 
-/// Whether idle CPUs may leave a task waiting by the scheduler's own rules. In Credit2 an idle pCPU has 1 less than the least
-/// credit, -10 ms, and takes from another pCPU only what leads that by `migrate_resist`: with more than 20 ms nothing. A
-/// unit that was tickled there, while its own pCPU looked past it, then waits beside two idle pCPUs. Xen's null and ARINC 653
-/// keep a pCPU, or a window of it, for one unit.
+/// Whether idle CPUs may leave a task waiting by the scheduler's own rules. In Credit2 an idle pCPU
+/// has 1 less than the least credit, -10 ms, and takes from another pCPU only what leads that by
+/// `migrate_resist`: with more than 20 ms nothing. A unit that was tickled there, while its own
+/// pCPU looked past it, then waits beside two idle pCPUs. Xen's null and ARINC 653 keep a pCPU, or
+/// a window of it, for one unit.
 fn resists(spec: &SchedulerSpec) -> bool {
     let resist = spec.knobs.iter().filter(|(name, _)| name == "migrate_resist");
     if matches!(spec.name.as_str(), "xen-null" | "xen-arinc653") {
         return true;
     }
-    spec.name == "xen-credit2" && resist.filter_map(|(_, value)| value.parse().ok()).any(|ns: Ns| ns > RESIST)
+    spec.name == "xen-credit2"
+        && resist.filter_map(|(_, value)| value.parse().ok()).any(|ns: Ns| ns > RESIST)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,15 +55,17 @@ pub(super) struct StateChecker {
     current: Vec<Option<TaskId>>,
     idle_since: Vec<Ns>,
     tasks: Vec<Task>,
-    /// Whether a CPU may idle beside a waiting task: that of a spinning agent, and all when the agents hang or the
-    /// scheduler's rules allow it ([`resists`]).
+    /// Whether a CPU may idle beside a waiting task: that of a spinning agent, and all when the
+    /// agents hang or the scheduler's rules allow it ([`resists`]).
     excused: CpuSet,
     /// Tasks outside of the enclave, by task.
     outside: Vec<bool>,
-    /// By CPU, when a task outside of the enclave ran there last. What the agents have queued there has to wait for it, and
-    /// no event says what that is: the queue in which a task waits is that of the agents' scheduler.
+    /// By CPU, when a task outside of the enclave ran there last. What the agents have queued there
+    /// has to wait for it, and no event says what that is: the queue in which a task waits is that
+    /// of the agents' scheduler.
     outside_until: Vec<Ns>,
-    /// How long a switch can be under way: decided, and not recorded yet. A task may be throttled meanwhile.
+    /// How long a switch can be under way: decided, and not recorded yet. A task may be throttled
+    /// meanwhile.
     under_way: Ns,
     wrong: Option<String>,
 }
@@ -74,9 +82,13 @@ impl StateChecker {
             (Place::PerCpu, _) => CpuSet::default(),
         };
         let delegated = agents.place != Place::Kernel;
-        // No cost of a random machine is larger than 30 us, and no switch has more than six of them.
-        let under_way =
-            if delegated || !scenario.machine.costs.is_free() { Ns::from_us(180) } else { Ns::ZERO };
+        // No cost of a random machine is larger than 30 us, and no switch has more than six of
+        // them.
+        let under_way = if delegated || !scenario.machine.costs.is_free() {
+            Ns::from_us(180)
+        } else {
+            Ns::ZERO
+        };
         let task = |spec: &schedlab_model::TaskSpec| Task {
             is: if matches!(spec.start, Start::AsleepUntil(_)) { Is::Asleep } else { Is::Absent },
             since: Ns::ZERO,
@@ -111,7 +123,10 @@ impl StateChecker {
     fn forgotten(&mut self, task: usize, now: Ns) {
         let Some(t) = self.tasks.get(task) else { return };
         let cpu = t.home;
-        if t.is != Is::Ready || t.throttled.is_some() || self.current.get(cpu).is_none_or(Option::is_some) {
+        if t.is != Is::Ready
+            || t.throttled.is_some()
+            || self.current.get(cpu).is_none_or(Option::is_some)
+        {
             return;
         }
         if self.excused.contains(CpuId(cpu as u32)) {
@@ -146,7 +161,13 @@ impl StateChecker {
         }
     }
 
-    fn switch(&mut self, event: &SchedEvent, prev: Option<TaskId>, state: PrevState, next: Option<TaskId>) {
+    fn switch(
+        &mut self,
+        event: &SchedEvent,
+        prev: Option<TaskId>,
+        state: PrevState,
+        next: Option<TaskId>,
+    ) {
         let cpu = event.cpu.index();
         if self.current.get(cpu).copied() != Some(prev) || prev == next {
             return self.say(format!("{event:?}, but {:?} ran there", self.current.get(cpu)));
@@ -168,7 +189,8 @@ impl StateChecker {
         if let Some(task) = next {
             let t = &self.tasks[task.index()];
             let in_time = |since: Ns| event.at <= since + self.under_way;
-            if t.is != Is::Ready || !t.throttled.is_none_or(in_time) || !t.mask.contains(event.cpu) {
+            if t.is != Is::Ready || !t.throttled.is_none_or(in_time) || !t.mask.contains(event.cpu)
+            {
                 return self.say(format!("{event:?}, but that task is {t:?}"));
             }
             self.become_(task, Is::On(event.cpu));
@@ -186,7 +208,9 @@ impl EventSink for StateChecker {
         }
         self.at = event.at;
         match event.kind {
-            EventKind::Switch { prev, prev_state, next } => self.switch(event, prev, prev_state, next),
+            EventKind::Switch { prev, prev_state, next } => {
+                self.switch(event, prev, prev_state, next)
+            }
             EventKind::New { task, .. } => {
                 let allowed = self.tasks[task.index()].mask.contains(event.cpu);
                 if allowed {
@@ -226,7 +250,8 @@ mod tests {
             "title = \"x\"\nschedulers = [\"{scheduler}\"]\nduration = \"200ms\"\n[machine]\ncpus = 2\n{TASK}{rest}"
         );
         let scenario = crate::scenario::parse("x", "x.toml", &text).unwrap();
-        let plan = crate::run::RowPlan::of_scenario(&scenario, &scenario.schedulers[0], None).unwrap();
+        let plan =
+            crate::run::RowPlan::of_scenario(&scenario, &scenario.schedulers[0], None).unwrap();
         (StateChecker::new(&scenario, &plan), scenario.duration)
     }
 
@@ -241,19 +266,24 @@ mod tests {
         watch.finish(end)
     }
 
-    /// A task that waits beside its idle CPU was lost, except where Credit2's own rule keeps idle pCPUs from it.
+    /// A task that waits beside its idle CPU was lost, except where Credit2's own rule keeps idle
+    /// pCPUs from it.
     #[test]
     fn who_waits_beside_an_idle_cpu_is_lost() {
-        for scheduler in ["linux-6.18", "xen-credit", "xen-credit2", "xen-credit2:migrate_resist=500us"] {
+        for scheduler in
+            ["linux-6.18", "xen-credit", "xen-credit2", "xen-credit2:migrate_resist=500us"]
+        {
             assert!(waits(scheduler).is_some_and(|what| what.contains("lost")), "{scheduler}");
         }
         assert_eq!(waits("xen-credit2:migrate_resist=21ms"), None);
     }
 
-    /// Agents may have queued it where a task outside of the enclave runs: then only when that has gone is it lost.
+    /// Agents may have queued it where a task outside of the enclave runs: then only when that has
+    /// gone is it lost.
     #[test]
     fn who_waits_behind_the_kernels_own_tasks_is_not_lost() {
-        let rest = "[[task]]\nname = \"own\"\nprogram = [\"run 1s\"]\n[delegation]\nmode = \"per-cpu\"\n";
+        let rest =
+            "[[task]]\nname = \"own\"\nprogram = [\"run 1s\"]\n[delegation]\nmode = \"per-cpu\"\n";
         for (outside, leaves, lost) in
             [("", 200, true), ("own", 200, false), ("own", 90, true), ("own", 110, false)]
         {

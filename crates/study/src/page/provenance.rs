@@ -21,7 +21,10 @@ pub struct Origin {
 impl Origin {
     /// Returns the last line of a page that was made by this version of the program.
     pub fn footer(&self, version: &str) -> String {
-        format!("Made by schedlab {version} ({}). This file needs no network and no other file.", self.commit)
+        format!(
+            "Made by schedlab {version} ({}). This file needs no network and no other file.",
+            self.commit
+        )
     }
 }
 
@@ -76,7 +79,10 @@ pub(super) fn recording(facts: &mut Facts, origin: &Origin) {
         facts.add("clock", &header.clock);
         facts.add("boot", &header.boot_id);
         let cost = header.recorder_ns_per_switch;
-        facts.add("recorder's cost", cost.map_or(String::new(), |ns| format!("{} a switch", Ns(ns))));
+        facts.add(
+            "recorder's cost",
+            cost.map_or(String::new(), |ns| format!("{} a switch", Ns(ns))),
+        );
         facts.add("seen", header.capabilities.0.iter().cloned().collect::<Vec<_>>().join(", "));
     }
 }
@@ -110,7 +116,10 @@ fn method(study: &Study) -> schedlab_report::Part {
 fn costs(study: &Study) -> Table {
     use schedlab_report::{Cell, Column};
     let doc = |name: &str| {
-        schedlab_sim::Costs::knobs().find(|(known, _)| *known == name).map_or("", |(_, doc)| doc).to_owned()
+        schedlab_sim::Costs::knobs()
+            .find(|(known, _)| *known == name)
+            .map_or("", |(_, doc)| doc)
+            .to_owned()
     };
     let row = |(name, ns): &(String, u64)| {
         vec![
@@ -119,7 +128,8 @@ fn costs(study: &Study) -> Table {
             Cell::text(doc(name)),
         ]
     };
-    let fitted = if study.self_replay.is_some() { "fitted to this recording" } else { "from the scenario" };
+    let fitted =
+        if study.self_replay.is_some() { "fitted to this recording" } else { "from the scenario" };
     Table {
         caption: format!("Costs of the machine, {fitted}"),
         columns: vec![Column::text("cost"), Column::number("time"), Column::text("what it is")],

@@ -21,8 +21,8 @@ const CLASSES: usize = 8;
 /// Wakeups from which on a program has a line in the ladder.
 const LADDER_VALUES: u64 = 10;
 
-/// The page of the part of a recording that `scope` shows. Tables and distributions are by name, over the part;
-/// `name` is the file or the scenario.
+/// The page of the part of a recording that `scope` shows. Tables and distributions are by name,
+/// over the part; `name` is the file or the scenario.
 ///
 /// # Errors
 /// When the recording cannot tell preemption from blocking.
@@ -37,7 +37,8 @@ pub fn of_recording(
     let (from, to) = (scope.from, scope.to.min(recording.duration));
     Summary::check(header).map_err(fail)?;
     let mut summary = Summary::new(header.tasks.len(), header.topology.cpus(), from);
-    let keep = Keep { header: header.clone(), from, duration: to, events: EVENTS, vcpus: Vec::new() };
+    let keep =
+        Keep { header: header.clone(), from, duration: to, events: EVENTS, vcpus: Vec::new() };
     let mut observer = Observer::new(&keep);
     for event in recording.events.iter().take_while(|event| event.at <= to) {
         summary.event(event);
@@ -50,7 +51,11 @@ pub fn of_recording(
     let knows = RunQueue::check(header).is_ok();
 
     let mut page = Page::new(if header.note.is_empty() { name } else { &header.note });
-    page.subtitle(format!("{name} · {} CPUs · {}", header.topology.cpus(), spaced((to - from).to_string())));
+    page.subtitle(format!(
+        "{name} · {} CPUs · {}",
+        header.topology.cpus(),
+        spaced((to - from).to_string())
+    ));
     let answer = Answer::check(header).ok().and_then(|()| Answer::of(recording, scope));
     verdict(&mut page, recording, answer.as_ref());
     ladder(&mut page, &measured);
@@ -103,7 +108,10 @@ fn origin_of(recording: &Recording, name: &str, (from, to): (Ns, Ns), origin: &O
     let header = &recording.header;
     let mut facts = Facts::default();
     facts.add("command", &origin.command);
-    facts.add("program", format!("schedlab {}, commit {}", env!("CARGO_PKG_VERSION"), origin.commit));
+    facts.add(
+        "program",
+        format!("schedlab {}, commit {}", env!("CARGO_PKG_VERSION"), origin.commit),
+    );
     facts.add("made on", &origin.made_on);
     facts.add("recording", name);
     facts.add("window", format!("{from} to {to} of {}", recording.duration));
@@ -139,7 +147,9 @@ fn ladder(page: &mut Page, measured: &Measured) {
     let mut section = Section::new("From the median to the maximum").lead(
         "How late tasks ran after a wakeup: lower is sooner, on a logarithmic axis. The name of each program is at the end of its line.",
     );
-    Ladders::of_measure("By program", &measure).into_iter().for_each(|ladders| section.push(ladders));
+    Ladders::of_measure("By program", &measure)
+        .into_iter()
+        .for_each(|ladders| section.push(ladders));
     page.push(section);
 }
 
@@ -161,8 +171,8 @@ fn tasks(page: &mut Page, measured: &Measured) {
         fold,
     };
     let (main, rest) = subjects.split_at(subjects.len().min(CLASSES));
-    let mut section =
-        Section::new("Tasks by name").lead("Latency: wakeup to running. Response: wakeup to blocking again.");
+    let mut section = Section::new("Tasks by name")
+        .lead("Latency: wakeup to running. Response: wakeup to blocking again.");
     section.push(table("The names that used most CPU time", main.iter().map(row).collect(), None));
     if !rest.is_empty() {
         let fold = Some(format!("{} more names", rest.len()));
@@ -177,7 +187,8 @@ fn tasks(page: &mut Page, measured: &Measured) {
     for subject in main {
         let measure = |&(quantity, name, about): &(_, &str, &str)| {
             let curve = Curve::of_buckets("recorded", 0, &subject.buckets(quantity))?;
-            Measure { name: name.to_owned(), about: about.to_owned(), curves: vec![curve] }.worth_drawing()
+            Measure { name: name.to_owned(), about: about.to_owned(), curves: vec![curve] }
+                .worth_drawing()
         };
         let measures: Vec<Measure> = QUANTITIES.iter().filter_map(measure).collect();
         if !measures.is_empty() {

@@ -59,7 +59,8 @@ fn why_not(scenarios: &[Published]) -> String {
         .filter(|(count, _)| *count > 0)
         .collect();
     causes.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
-    let mut parts: Vec<String> = causes.iter().map(|(count, says)| format!("{count} {says}")).collect();
+    let mut parts: Vec<String> =
+        causes.iter().map(|(count, says)| format!("{count} {says}")).collect();
     let unnamed = off.iter().filter(|one| one.cause.is_none()).count();
     if unnamed > 0 {
         parts.push(format!("{unnamed} without a cause that is known"));

@@ -1,4 +1,5 @@
-//! The published figures as a page ([`schedlab_report`]): three kinds apart, the reason beside each that is off.
+//! The published figures as a page ([`schedlab_report`]): three kinds apart, the reason beside each
+//! that is off.
 
 use super::{Figure, FigureKind, Gallery, Published, Source, Standing};
 use crate::page::Origin;
@@ -7,7 +8,11 @@ use schedlab_report::{Cell, Column, Facts, Page, Part, Section, Table, Tone};
 /// The page.
 pub fn page(gallery: &Gallery, origin: &Origin) -> Page {
     let mut page = Page::new("Published figures beside simulated ones");
-    page.subtitle(format!("{} scenarios, {} sources", gallery.scenarios.len(), gallery.sources.len()));
+    page.subtitle(format!(
+        "{} scenarios, {} sources",
+        gallery.scenarios.len(),
+        gallery.sources.len()
+    ));
     let [how_many, why_not] = gallery.answer.each_ref().map(|text| text.replace(" %", "\u{a0}%"));
     page.verdict(how_many, why_not);
     page.push(off(gallery));
@@ -46,7 +51,11 @@ fn off(gallery: &Gallery) -> Section {
         .filter(|(_, figure)| figure.is_off())
         .collect();
     let far = |figure: &Figure| {
-        figure.checked.deviation.and_then(|one| one.relative).map_or(f64::MAX, |part| (part + 1.0).ln().abs())
+        figure
+            .checked
+            .deviation
+            .and_then(|one| one.relative)
+            .map_or(f64::MAX, |part| (part + 1.0).ln().abs())
     };
     off.sort_by(|a, b| far(b.1).total_cmp(&far(a.1)));
     if !off.is_empty() {
@@ -62,7 +71,11 @@ fn section(gallery: &Gallery, kind: FigureKind) -> Section {
         if figures.clone().next().is_none() {
             continue;
         }
-        section.push(table(caption(source, figures.clone().map(|(_, figure)| figure)), figures, false));
+        section.push(table(
+            caption(source, figures.clone().map(|(_, figure)| figure)),
+            figures,
+            false,
+        ));
     }
     if kind == FigureKind::Fitted {
         let fitted: Vec<String> = gallery
@@ -71,15 +84,20 @@ fn section(gallery: &Gallery, kind: FigureKind) -> Section {
             .flat_map(|one| one.fitted.iter().map(move |text| format!("{}: {text}", one.scenario)))
             .collect();
         if !fitted.is_empty() {
-            section.push(Part::Text("What the scenarios say about their fitted inputs:".to_owned()));
+            section
+                .push(Part::Text("What the scenarios say about their fitted inputs:".to_owned()));
             section.push(Part::List(fitted));
         }
     }
     section
 }
 
-fn caption<'a>(source: Option<&Source>, figures: impl Iterator<Item = &'a Figure> + Clone) -> String {
-    let count = |standing: Standing| figures.clone().filter(|one| one.standing() == standing).count();
+fn caption<'a>(
+    source: Option<&Source>,
+    figures: impl Iterator<Item = &'a Figure> + Clone,
+) -> String {
+    let count =
+        |standing: Standing| figures.clone().filter(|one| one.standing() == standing).count();
     let (inside, off) = (count(Standing::Inside), count(Standing::Off));
     let words = count(Standing::WordsHold) + count(Standing::WordsFail);
     let mut parts = Vec::new();
@@ -130,7 +148,11 @@ fn row(one: &Published, figure: &Figure) -> Vec<Cell> {
     let here = match checked.deviation {
         Some(deviation) => {
             let cell = Cell::number(&checked.got, deviation.here);
-            if one.seeds > 1 { cell.note(format!("median of {} seeds", one.seeds), Tone::Dim) } else { cell }
+            if one.seeds > 1 {
+                cell.note(format!("median of {} seeds", one.seeds), Tone::Dim)
+            } else {
+                cell
+            }
         }
         None => Cell::text(&checked.got),
     };
@@ -152,7 +174,8 @@ fn row(one: &Published, figure: &Figure) -> Vec<Cell> {
 fn off_by(figure: &Figure) -> Cell {
     match (figure.checked.deviation, figure.standing()) {
         (Some(deviation), standing) => {
-            let cell = Cell::number(deviation.show(), deviation.relative.unwrap_or(deviation.difference));
+            let cell =
+                Cell::number(deviation.show(), deviation.relative.unwrap_or(deviation.difference));
             match standing {
                 Standing::Off => cell.note("off", Tone::Bad),
                 _ => cell.note("inside", Tone::Good),
@@ -209,7 +232,10 @@ fn lost(gallery: &Gallery) -> Section {
 fn provenance(origin: &Origin) -> Section {
     let mut facts = Facts::default();
     facts.add("command", &origin.command);
-    facts.add("program", format!("schedlab {}, commit {}", env!("CARGO_PKG_VERSION"), origin.commit));
+    facts.add(
+        "program",
+        format!("schedlab {}, commit {}", env!("CARGO_PKG_VERSION"), origin.commit),
+    );
     facts.add("made on", &origin.made_on);
     let mut section = Section::new("Where the numbers come from")
         .lead("The same program gives the same numbers on any machine; simulated figures are medians over the scenario's seeds.");

@@ -85,7 +85,8 @@ mod tests {
 
     #[test]
     fn both_files_of_the_program_are_read() {
-        let ids: std::collections::BTreeSet<&str> = sources().iter().map(|one| one.id.as_str()).collect();
+        let ids: std::collections::BTreeSet<&str> =
+            sources().iter().map(|one| one.id.as_str()).collect();
         assert!(ids.len() == sources().len() && ids.contains("smp-paper"), "{ids:?}");
         for source in sources().iter().filter(|source| source.kind == SourceKind::Paper) {
             let has_year = source.title.contains(" 20") || source.title.contains("not known");

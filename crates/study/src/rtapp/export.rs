@@ -1,15 +1,20 @@
-//! A recording as an rt-app workload: what its tasks wanted, for a machine on which schedlab is not.
+//! A recording as an rt-app workload: what its tasks wanted, for a machine on which schedlab is
+//! not.
 //!
-//! The replay's programs become phases: CPU time `runtime`, absolute times one timer of the thread, messages semaphores (they keep
-//! what is posted before a task waits, as the replay's channels do; rt-app has them since May 2026).
+//! The replay's programs become phases: CPU time `runtime`, absolute times one timer of the thread,
+//! messages semaphores (they keep what is posted before a task waits, as the replay's channels do;
+//! rt-app has them since May 2026).
 
-use schedlab_model::{Amount, CpuId, CpuSet, Ns, Op, Policy, SourceKind, Start, TaskId, TaskSpec, Workload};
+use schedlab_model::{
+    Amount, CpuId, CpuSet, Ns, Op, Policy, SourceKind, Start, TaskId, TaskSpec, Workload,
+};
 use schedlab_trace::replay::{END, ReplayOptions, replay};
 use schedlab_trace::{Recording, TraceError};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// A JSON object whose entries keep their order: rt-app carries out the events of a phase as they stand in the file.
+/// A JSON object whose entries keep their order: rt-app carries out the events of a phase as they
+/// stand in the file.
 #[derive(Default)]
 struct Object(Vec<String>);
 
@@ -44,8 +49,9 @@ pub fn export(recording: &Recording) -> Result<Exported, TraceError> {
     let mut notes = BTreeSet::new();
     let mut options = ReplayOptions::default();
     let mut found = replay(recording, &options);
-    let selects =
-        |workload: &Workload| workload.tasks.iter().any(|task| task.program.ops.contains(&Op::Select));
+    let selects = |workload: &Workload| {
+        workload.tasks.iter().any(|task| task.program.ops.contains(&Op::Select))
+    };
     if found.as_ref().map_or(true, |found| selects(&found.workload)) {
         options.without_wakes = true;
         found = replay(recording, &options);
@@ -63,14 +69,17 @@ pub fn export(recording: &Recording) -> Result<Exported, TraceError> {
         semaphores: semaphores(&found.workload),
         notes,
     };
-    writer.names = found.workload.tasks.iter().enumerate().map(|(id, task)| name(&task.name, id)).collect();
+    writer.names =
+        found.workload.tasks.iter().enumerate().map(|(id, task)| name(&task.name, id)).collect();
     let mut tasks = Vec::new();
-    let idle =
-        |task: &TaskSpec| matches!(task.start, Start::At(at) | Start::AsleepUntil(at) if at > found.duration);
+    let idle = |task: &TaskSpec| matches!(task.start, Start::At(at) | Start::AsleepUntil(at) if at > found.duration);
     let (still, moving): (Vec<usize>, Vec<usize>) =
         (0..found.workload.tasks.len()).partition(|&id| idle(&found.workload.tasks[id]));
     if !still.is_empty() {
-        writer.notes.insert(format!("{} tasks that did nothing in the recording are left out", still.len()));
+        writer.notes.insert(format!(
+            "{} tasks that did nothing in the recording are left out",
+            still.len()
+        ));
     }
     for id in moving {
         tasks.push(format!("    {}: {}", json!(writer.names[id]), writer.task(id)));
@@ -92,8 +101,10 @@ pub fn export(recording: &Recording) -> Result<Exported, TraceError> {
 
 /// A name that rt-app takes, of which there is one.
 fn name(comm: &str, id: usize) -> String {
-    let plain: String =
-        comm.chars().map(|c| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '_' }).collect();
+    let plain: String = comm
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '_' })
+        .collect();
     format!("{plain}-{id}")
 }
 
@@ -101,7 +112,8 @@ struct Writer<'w> {
     workload: &'w Workload,
     cpus: usize,
     names: Vec<String>,
-    /// By channel. A semaphore of rt-app is known by its name, and threads of one name have channels of their own.
+    /// By channel. A semaphore of rt-app is known by its name, and threads of one name have
+    /// channels of their own.
     semaphores: Vec<String>,
     notes: BTreeSet<String>,
 }
@@ -179,7 +191,8 @@ impl Writer<'_> {
         if !allowed.is_empty() && allowed.len() < self.cpus {
             task.insert("cpus", json!(allowed));
         }
-        let group = &self.workload.groups.get(spec.group.index()).map_or("/", |group| group.name.as_str());
+        let group =
+            &self.workload.groups.get(spec.group.index()).map_or("/", |group| group.name.as_str());
         if *group != "/" {
             task.insert("taskgroup", json!(group));
         }
@@ -198,17 +211,23 @@ impl Writer<'_> {
             }
             Op::Sleep(Amount::Fixed(length)) => add("sleep", json!(micros(length.0))),
             Op::SleepUntil(at) => {
-                // Absolute timers of rt-app go on from their last expiry (src/rt-app.c, rtapp_timer).
+                // Absolute timers of rt-app go on from their last expiry (src/rt-app.c,
+                // rtapp_timer).
                 let period = micros(at.0).saturating_sub(micros(*clock));
                 *clock = at.0.max(*clock);
                 add("timer", json!({ "ref": "unique", "period": period, "mode": "absolute" }));
             }
             Op::NextPeriod { period, .. } => {
-                add("timer", json!({ "ref": "unique", "period": micros(period.0), "mode": "absolute" }));
+                add(
+                    "timer",
+                    json!({ "ref": "unique", "period": micros(period.0), "mode": "absolute" }),
+                );
             }
             // A task whose recorded work is done ends; in a replay it waits for what never comes.
             Op::Receive(channel) if self.workload.channels[channel.index()].name == END => {}
-            Op::Receive(channel) | Op::ReceiveAll(channel) => add("sem_wait", semaphore(channel.index())),
+            Op::Receive(channel) | Op::ReceiveAll(channel) => {
+                add("sem_wait", semaphore(channel.index()))
+            }
             Op::ReceiveCount { channel, count } => {
                 (0..count).for_each(|_| add("sem_wait", semaphore(channel.index())));
             }

@@ -1,5 +1,5 @@
-//! JSON as rt-app and workgen take it: comments, commas before a closing bracket, keys that have no value (`"suspend",`), and objects
-//! in which a key may come again and whose order counts.
+//! JSON as rt-app and workgen take it: comments, commas before a closing bracket, keys that have no
+//! value (`"suspend",`), and objects in which a key may come again and whose order counts.
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::fmt;
@@ -34,7 +34,8 @@ impl Json {
 
 /// Reads a text; the error says line and column.
 pub(super) fn parse(text: &str) -> Result<Json, String> {
-    serde_json::from_str(&with_values(&plain(text))).map_err(|error| format!("not valid JSON: {error}"))
+    serde_json::from_str(&with_values(&plain(text)))
+        .map_err(|error| format!("not valid JSON: {error}"))
 }
 
 /// The text with blanks in the place of comments and of commas before a closing bracket.
@@ -69,8 +70,9 @@ fn plain(text: &str) -> String {
     out.into_iter().collect()
 }
 
-/// The text with an empty value for each key `"suspend"` that has none. Only that event may leave its value out (workgen,
-/// check_suspend_json), and only a key can be a text between `{` or `,` and `,` or `}` of an object.
+/// The text with an empty value for each key `"suspend"` that has none. Only that event may leave
+/// its value out (workgen, check_suspend_json), and only a key can be a text between `{` or `,` and
+/// `,` or `}` of an object.
 fn with_values(text: &str) -> String {
     const KEY: &str = "\"suspend\"";
     let mut out = String::with_capacity(text.len());
@@ -91,8 +93,11 @@ fn with_values(text: &str) -> String {
 fn blank(out: &mut [char], mut at: usize, block: bool) -> usize {
     let begin = at;
     while at < out.len() {
-        let ends =
-            if block { at >= begin + 3 && out[at - 1] == '*' && out[at] == '/' } else { out[at] == '\n' };
+        let ends = if block {
+            at >= begin + 3 && out[at - 1] == '*' && out[at] == '/'
+        } else {
+            out[at] == '\n'
+        };
         if ends {
             break;
         }
@@ -164,7 +169,8 @@ mod tests {
         assert_eq!(keys, ["run", "a/*b", "run"]);
         assert_eq!(entries[1].1, Json::List(vec![Json::Number(1), Json::Number(2)]));
         assert_eq!(entries[2].1, Json::Fraction);
-        let Json::Object(entries) = parse("{ \"suspend\", \"run\": 1, \"suspend\" }").unwrap() else {
+        let Json::Object(entries) = parse("{ \"suspend\", \"run\": 1, \"suspend\" }").unwrap()
+        else {
             panic!("an object")
         };
         assert_eq!(

@@ -1,5 +1,6 @@
-//! The grammar of rt-app before 1.0: a task had one execution time and period, and a list of resources that it took in order. rt-app
-//! reads it no longer; a file of it is named, with the events that say the same.
+//! The grammar of rt-app before 1.0: a task had one execution time and period, and a list of
+//! resources that it took in order. rt-app reads it no longer; a file of it is named, with the
+//! events that say the same.
 
 use super::Mistake;
 use super::json::Json;
@@ -10,7 +11,9 @@ const KEYS: [&str; 3] = ["exec", "lock_order", "resources"];
 
 /// Refuses a task or phase of that grammar.
 pub(super) fn refuse(entries: &[(String, Json)], place: &str) -> Result<(), Mistake> {
-    let Some((key, _)) = entries.iter().find(|(key, _)| KEYS.contains(&key.as_str())) else { return Ok(()) };
+    let Some((key, _)) = entries.iter().find(|(key, _)| KEYS.contains(&key.as_str())) else {
+        return Ok(());
+    };
     let number = |key: &str| match find(entries, key) {
         Some(Json::Number(number)) => number.to_string(),
         _ => "N".to_owned(),

@@ -15,8 +15,8 @@ const MAX_COPIES: i64 = 10_000;
 const MAX_BARRIER: u64 = 64;
 /// Events, as rt-app matches them: by the beginning of the key, longer names first.
 const EVENTS: [&str; 19] = [
-    "sem_post", "sem_wait", "runtime", "run", "sleep", "timer", "unlock", "lock", "wait", "signal", "broad",
-    "sync", "suspend", "resume", "barrier", "yield", "fork", "iorun", "mem",
+    "sem_post", "sem_wait", "runtime", "run", "sleep", "timer", "unlock", "lock", "wait", "signal",
+    "broad", "sync", "suspend", "resume", "barrier", "yield", "fork", "iorun", "mem",
 ];
 /// Attributes of tasks and phases.
 const ATTRIBUTES: [&str; 19] = [
@@ -51,7 +51,8 @@ pub(super) fn event(key: &str) -> Option<&'static str> {
 
 /// What the programs of a workload share.
 pub(super) struct Programs {
-    /// CPUs of the machine: as many as are named; those of this machine where a task may run on all of them.
+    /// CPUs of the machine: as many as are named; those of this machine where a task may run on all
+    /// of them.
     pub(super) cpus: i64,
     /// Some task ends only with the run.
     pub(super) endless: bool,
@@ -84,7 +85,8 @@ struct Steps<'p> {
     delay: u64,
     /// The one period that its timers have.
     period: Option<u64>,
-    /// Whether timers of the program have several periods: those that run once expire at times that are known.
+    /// Whether timers of the program have several periods: those that run once expire at times that
+    /// are known.
     several: bool,
     /// Whether what is read now runs once.
     once: bool,
@@ -121,7 +123,8 @@ impl Programs {
         }
         match programs.meets.iter().find(|(_, count)| **count > MAX_BARRIER) {
             Some((name, count)) => {
-                let message = format!("{count} threads meet at barrier `{name}`, at most {MAX_BARRIER} may");
+                let message =
+                    format!("{count} threads meet at barrier `{name}`, at most {MAX_BARRIER} may");
                 Err(("tasks".to_owned(), message))
             }
             None => Ok(programs),
@@ -150,9 +153,14 @@ impl Programs {
                 }
                 (_, Some("barrier")) => {
                     let name = word(text(value, &place)?);
-                    if self.members.iter().any(|(barrier, other, _)| *barrier == name && other == task) {
-                        let message =
-                            format!("`{task}` comes to barrier `{name}` twice: give each place its own name");
+                    if self
+                        .members
+                        .iter()
+                        .any(|(barrier, other, _)| *barrier == name && other == task)
+                    {
+                        let message = format!(
+                            "`{task}` comes to barrier `{name}` twice: give each place its own name"
+                        );
                         return Err((place, message));
                     }
                     *self.meets.entry(name.clone()).or_default() += copies;
@@ -200,10 +208,13 @@ impl Programs {
             return Ok(None);
         }
         if forked && copies > 0 {
-            notes.insert(format!("{name}: it is forked, so its first instances at the start are left out"));
+            notes.insert(format!(
+                "{name}: it is forked, so its first instances at the start are left out"
+            ));
         }
-        let delay =
-            find(entries, "delay").map(|value| micros(value, &format!("{place}.delay"))).transpose()?;
+        let delay = find(entries, "delay")
+            .map(|value| micros(value, &format!("{place}.delay")))
+            .transpose()?;
         let mut part = DraftSection::new("task");
         part.text("name", name);
         if copies > 1 && !forked {
@@ -250,7 +261,8 @@ impl Programs {
 /// Whether a task names its CPUs, itself or in a phase.
 fn names_cpus(entries: &[(String, Json)]) -> bool {
     let named = |entries: &[(String, Json)]| find(entries, "cpus").is_some();
-    let in_phase = |(_, phase): &(String, Json)| matches!(phase, Json::Object(phase) if named(phase));
+    let in_phase =
+        |(_, phase): &(String, Json)| matches!(phase, Json::Object(phase) if named(phase));
     named(entries)
         || matches!(find(entries, "phases"), Some(Json::Object(phases)) if phases.iter().any(in_phase))
 }
@@ -269,7 +281,8 @@ pub(super) fn find<'j>(entries: &'j [(String, Json)], key: &str) -> Option<&'j J
 }
 
 fn cpu_list(value: &Json, place: &str) -> Result<Vec<i64>, Mistake> {
-    let wrong = || (place.to_owned(), "must be a list of CPUs (0 to 511), such as [0, 2]".to_owned());
+    let wrong =
+        || (place.to_owned(), "must be a list of CPUs (0 to 511), such as [0, 2]".to_owned());
     let Json::List(list) = value else { return Err(wrong()) };
     let cpu = |value: &Json| match value {
         Json::Number(cpu @ 0..=511) => Ok(*cpu),
@@ -309,7 +322,8 @@ impl Attributes {
                 "dl-runtime" => keep(&mut self.runtime, micros(value, &place)?),
                 "dl-deadline" | "deadline" => keep(&mut self.deadline, micros(value, &place)?),
                 "dl-period" | "period" => keep(&mut self.period, micros(value, &place)?),
-                "util_min" | "util_max" | "membind_nodes" | "nodes_membind" | "numa" | "cpu_max" => {
+                "util_min" | "util_max" | "membind_nodes" | "nodes_membind" | "numa"
+                | "cpu_max" => {
                     notes.insert(format!("{task}: {key} is left out"));
                     false
                 }
@@ -319,18 +333,26 @@ impl Attributes {
                 _ => false,
             };
             if changes {
-                notes
-                    .insert(format!("{task}: {key} changes from phase to phase; it stays as it is at first"));
+                notes.insert(format!(
+                    "{task}: {key} changes from phase to phase; it stays as it is at first"
+                ));
             }
         }
         Ok(())
     }
 
-    fn write(&self, part: &mut DraftSection, default_policy: &str, place: &str) -> Result<(), Mistake> {
+    fn write(
+        &self,
+        part: &mut DraftSection,
+        default_policy: &str,
+        place: &str,
+    ) -> Result<(), Mistake> {
         let policy = self.policy.as_deref().unwrap_or(default_policy);
         let priority = |low, high, default| match self.priority.unwrap_or(default) {
             value if (low..=high).contains(&value) => Ok(value),
-            other => Err((format!("{place}.priority"), format!("{other}: {policy} has {low} to {high}"))),
+            other => {
+                Err((format!("{place}.priority"), format!("{other}: {policy} has {low} to {high}")))
+            }
         };
         match policy {
             "SCHED_OTHER" | "SCHED_BATCH" | "SCHED_IDLE" => {
@@ -353,16 +375,26 @@ impl Attributes {
             "SCHED_DEADLINE" => {
                 let runtime = self.runtime.filter(|runtime| *runtime > 0);
                 let runtime = runtime.ok_or_else(|| {
-                    (place.to_owned(), "SCHED_DEADLINE needs \"dl-runtime\" (microseconds)".to_owned())
+                    (
+                        place.to_owned(),
+                        "SCHED_DEADLINE needs \"dl-runtime\" (microseconds)".to_owned(),
+                    )
                 })?;
                 let period = self.period.unwrap_or(runtime);
                 let deadline = self.deadline.unwrap_or(period);
                 part.text("policy", format!("deadline:{runtime}us/{deadline}us/{period}us"));
             }
             other => {
-                let known =
-                    ["SCHED_OTHER", "SCHED_BATCH", "SCHED_IDLE", "SCHED_FIFO", "SCHED_RR", "SCHED_DEADLINE"];
-                let message = format!("there is no policy `{other}`; there are {}", known.join(", "));
+                let known = [
+                    "SCHED_OTHER",
+                    "SCHED_BATCH",
+                    "SCHED_IDLE",
+                    "SCHED_FIFO",
+                    "SCHED_RR",
+                    "SCHED_DEADLINE",
+                ];
+                let message =
+                    format!("there is no policy `{other}`; there are {}", known.join(", "));
                 return Err((format!("{place}.policy"), message));
             }
         }
@@ -430,7 +462,10 @@ impl Steps<'_> {
                         || format!("; events are {}", EVENTS.join(", ")),
                         |right| format!(": did you mean `{right}`?"),
                     );
-                    return Err((place, format!("`{key}` is no event and no attribute of rt-app{hint}")));
+                    return Err((
+                        place,
+                        format!("`{key}` is no event and no attribute of rt-app{hint}"),
+                    ));
                 }
             }
         }
@@ -483,14 +518,18 @@ impl Steps<'_> {
             // A semaphore keeps what is posted before a task waits, as a channel does.
             "sem_post" | "sem_wait" => {
                 let channel = format!("sem:{}", word(text(value, place)?));
-                steps.push(format!("{} {channel}", if event == "sem_wait" { "receive" } else { "send" }));
+                steps.push(format!(
+                    "{} {channel}",
+                    if event == "sem_wait" { "receive" } else { "send" }
+                ));
                 self.all.conditions.insert(channel);
             }
             "barrier" => self.barrier(&word(text(value, place)?), steps),
             "yield" => steps.push("yield".to_owned()),
             "fork" => steps.push(format!("spawn {}", text(value, place)?)),
             _ => {
-                let note = format!("{task}: {event} is left out (memory and devices are not modelled)");
+                let note =
+                    format!("{task}: {event} is left out (memory and devices are not modelled)");
                 self.notes.insert(note);
             }
         }
@@ -520,8 +559,9 @@ impl Steps<'_> {
     }
 
     fn condition(&mut self, name: &str) {
-        self.notes
-            .insert("a signal or resume that finds no waiting task is kept; rt-app loses it".to_owned());
+        self.notes.insert(
+            "a signal or resume that finds no waiting task is kept; rt-app loses it".to_owned(),
+        );
         self.all.conditions.insert(name.to_owned());
     }
 
@@ -536,7 +576,10 @@ impl Steps<'_> {
                 _ => format!("send {own}-{copy}"),
             }));
         }
-        let own = members.iter().find(|(_, task, _)| *task == self.task).map_or(1, |(.., copies)| *copies);
+        let own = members
+            .iter()
+            .find(|(_, task, _)| *task == self.task)
+            .map_or(1, |(.., copies)| *copies);
         let mailbox = mailbox(name, &self.task);
         let from = if own == 1 { mailbox } else { format!("{mailbox}-{{n}}") };
         let all = self.all.meets.get(name).copied().unwrap_or(0);
@@ -545,14 +588,16 @@ impl Steps<'_> {
 
     fn timer(&mut self, value: &Json, place: &str) -> Result<String, Mistake> {
         let entries = object(value, place)?;
-        let period = find(entries, "period")
-            .ok_or_else(|| (place.to_owned(), "a timer needs \"period\" (microseconds)".to_owned()))?;
+        let period = find(entries, "period").ok_or_else(|| {
+            (place.to_owned(), "a timer needs \"period\" (microseconds)".to_owned())
+        })?;
         let place_of_period = format!("{place}.period");
         let period = micros(period, &place_of_period)?;
         if period == 0 {
             return Err((place_of_period, "must be longer than 0".to_owned()));
         }
-        let mode = find(entries, "mode").map(|mode| text(mode, &format!("{place}.mode"))).transpose()?;
+        let mode =
+            find(entries, "mode").map(|mode| text(mode, &format!("{place}.mode"))).transpose()?;
         if self.several && self.once && mode == Some("absolute") {
             self.due = self.due.saturating_add(period);
             return Ok(format!("sleep until {}us", self.delay.saturating_add(self.due)));
@@ -563,7 +608,8 @@ impl Steps<'_> {
             );
             return Err((place_of_period, message));
         }
-        // The first expiry is one period after the thread began, or after the last one that is known.
+        // The first expiry is one period after the thread began, or after the last one that is
+        // known.
         let from = self.delay.saturating_add(self.due).saturating_add(period);
         match mode.unwrap_or("relative") {
             "absolute" => Ok(format!("every {period}us from {from}us")),
@@ -573,7 +619,10 @@ impl Steps<'_> {
                 self.notes.insert(note.to_owned());
                 Ok(format!("every {period}us from {from}us skip"))
             }
-            other => Err((format!("{place}.mode"), format!("`{other}`: it is \"relative\" or \"absolute\""))),
+            other => Err((
+                format!("{place}.mode"),
+                format!("`{other}`: it is \"relative\" or \"absolute\""),
+            )),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! One stream of events of a nested machine: the rows of the pCPUs, and behind them a row for each vCPU with the tasks
-//! of its guest. A vCPU is a task above and a row below. While it waits for a pCPU a placeholder is on its row, so
-//! that what its guest's tasks wait for has a name.
+//! One stream of events of a nested machine: the rows of the pCPUs, and behind them a row for each
+//! vCPU with the tasks of its guest. A vCPU is a task above and a row below. While it waits for a
+//! pCPU a placeholder is on its row, so that what its guest's tasks wait for has a name.
 
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId};
 use schedlab_sim::{Domain, places};
@@ -13,7 +13,8 @@ pub(crate) const NO_PCPU: &str = "(vCPU waits for a pCPU)";
 
 /// The tasks behind those of a workload: each vCPU, then a placeholder for each. Name and class.
 pub(crate) fn tasks_behind(vcpus: &[(String, String)]) -> Vec<(String, String)> {
-    let stand_in = |(name, _): &(String, String)| (format!("{name} waits for a pCPU"), NO_PCPU.to_owned());
+    let stand_in =
+        |(name, _): &(String, String)| (format!("{name} waits for a pCPU"), NO_PCPU.to_owned());
     vcpus.iter().cloned().chain(vcpus.iter().map(stand_in)).collect()
 }
 
@@ -69,8 +70,8 @@ pub(crate) struct Host<S>(Rc<RefCell<Levels<S>>>);
 pub(crate) struct Guest<S>(Rc<RefCell<Levels<S>>>, usize);
 
 impl<S: EventSink> Levels<S> {
-    /// For a workload on `pcpus`. `numbers` are the places of the vCPUs in the list of which `all` is the length: the
-    /// vCPUs of all runs that share a list of tasks.
+    /// For a workload on `pcpus`. `numbers` are the places of the vCPUs in the list of which `all`
+    /// is the length: the vCPUs of all runs that share a list of tasks.
     pub(crate) fn new(
         workload: &schedlab_model::Workload,
         domains: &[Domain<'_>],
@@ -107,7 +108,10 @@ impl<S: EventSink> Levels<S> {
     pub(crate) fn sinks(self) -> (Host<S>, Vec<Guest<S>>) {
         let domains = self.first.len();
         let shared = Rc::new(RefCell::new(self));
-        (Host(Rc::clone(&shared)), (0..domains).map(|domain| Guest(Rc::clone(&shared), domain)).collect())
+        (
+            Host(Rc::clone(&shared)),
+            (0..domains).map(|domain| Guest(Rc::clone(&shared), domain)).collect(),
+        )
     }
 
     fn of_host(&mut self, event: &SchedEvent) {
@@ -129,7 +133,9 @@ impl<S: EventSink> Levels<S> {
     }
 
     fn moves(&mut self, at: Ns, task: Option<TaskId>, change: impl FnOnce(&mut Vcpu)) {
-        let Some(index) = task.and_then(|task| self.vcpus.iter().position(|vcpu| vcpu.task == task)) else {
+        let Some(index) =
+            task.and_then(|task| self.vcpus.iter().position(|vcpu| vcpu.task == task))
+        else {
             return;
         };
         change(&mut self.vcpus[index]);

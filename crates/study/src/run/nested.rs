@@ -17,11 +17,13 @@ pub(super) fn run(
     sink: &mut dyn EventSink,
 ) -> Result<Outcome, StudyError> {
     let guests = guests(plan)?;
-    let outcome = run_nested(machine, &plan.workload, scheduler, &domains(plan, &guests), options, sink);
+    let outcome =
+        run_nested(machine, &plan.workload, scheduler, &domains(plan, &guests), options, sink);
     Ok(outcome.map_err(|source| plan.failed(source))?.outcome)
 }
 
-/// The same; `out` hears both levels, with a row for each vCPU. `all` are the vCPUs behind the tasks in its list.
+/// The same; `out` hears both levels, with a row for each vCPU. `all` are the vCPUs behind the
+/// tasks in its list.
 pub(super) fn seen(
     plan: &RowPlan,
     machine: &Machine,
@@ -39,8 +41,15 @@ pub(super) fn seen(
     let (mut host, mut below) = levels.sinks();
     let mut guests: Vec<&mut dyn EventSink> =
         below.iter_mut().map(|guest| guest as &mut dyn EventSink).collect();
-    let outcome =
-        run_nested_seen(machine, &plan.workload, scheduler, &domains, options, &mut host, &mut guests);
+    let outcome = run_nested_seen(
+        machine,
+        &plan.workload,
+        scheduler,
+        &domains,
+        options,
+        &mut host,
+        &mut guests,
+    );
     Ok(outcome.map_err(|source| plan.failed(source))?.outcome)
 }
 

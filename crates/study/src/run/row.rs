@@ -52,12 +52,13 @@ impl RowPlan {
             .apply(subject)
             .map_err(|source| StudyError::Variant { variant: variant.name.clone(), source })?;
         let (full, absent) = with_knobs(scheduler, &applied.knobs)?;
-        let mut notes: Vec<String> =
-            absent.iter().map(|knob| format!("{} has no knob {knob}: left out", scheduler.name)).collect();
-        applied
-            .workload
-            .check(subject.cpus)
-            .map_err(|error| StudyError::Option(format!("--variant '{}': {error}", variant.name)))?;
+        let mut notes: Vec<String> = absent
+            .iter()
+            .map(|knob| format!("{} has no knob {knob}: left out", scheduler.name))
+            .collect();
+        applied.workload.check(subject.cpus).map_err(|error| {
+            StudyError::Option(format!("--variant '{}': {error}", variant.name))
+        })?;
         check_caps(&full, variant, &applied)?;
         check_group_settings(scheduler, variant, &applied)?;
         notes.extend(stand_ins(&full, &applied, subject.cpus));
@@ -71,9 +72,11 @@ impl RowPlan {
             Delegated { spec: applied.delegation.clone(), outside }
         });
         let target = |clause: &Clause| (clause.target.clone(), subject.tasks(&clause.target));
-        let targets = variant.clauses.iter().map(target).filter(|(_, tasks)| !tasks.is_empty()).collect();
+        let targets =
+            variant.clauses.iter().map(target).filter(|(_, tasks)| !tasks.is_empty()).collect();
         let is_name = |clause: &&Clause| subject.names().any(|name| name == clause.target);
-        let names = variant.clauses.iter().filter(is_name).map(|clause| clause.target.clone()).collect();
+        let names =
+            variant.clauses.iter().filter(is_name).map(|clause| clause.target.clone()).collect();
         let preemption = applied.kernel.as_ref().map(|kernel| kernel.preemption(&applied.workload));
         Ok(RowPlan {
             preemption: preemption.unwrap_or_default(),
@@ -92,7 +95,8 @@ impl RowPlan {
         })
     }
 
-    /// Returns one row of a scenario: a scheduler with one of the scenario's variants (`None`: its first row).
+    /// Returns one row of a scenario: a scheduler with one of the scenario's variants (`None`: its
+    /// first row).
     pub(crate) fn of_scenario(
         scenario: &Scenario,
         scheduler: &SchedulerSpec,
@@ -106,7 +110,10 @@ impl RowPlan {
         let chosen = chosen.ok_or_else(|| {
             let names: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
             let wanted = variant.unwrap_or_default();
-            StudyError::Option(format!("--variant {wanted}: this scenario has {}", names.join(", ")))
+            StudyError::Option(format!(
+                "--variant {wanted}: this scenario has {}",
+                names.join(", ")
+            ))
         })?;
         RowPlan::new(scheduler, chosen, &scenario.subject())
     }
@@ -114,7 +121,8 @@ impl RowPlan {
     /// Returns the CPUs on which a task of the workload may run, after its group's.
     pub(crate) fn allowed(&self, task: usize) -> Option<CpuSet> {
         let task = self.workload.tasks.get(task)?;
-        let group = self.workload.groups.get(task.group.index()).and_then(|group| group.cpus.as_ref());
+        let group =
+            self.workload.groups.get(task.group.index()).and_then(|group| group.cpus.as_ref());
         Some(group.map_or(task.affinity, |group| task.affinity.and(group)))
     }
 
@@ -139,17 +147,22 @@ impl RowPlan {
     }
 }
 
-/// What the scheduler treats tasks as whose policy its real system does not know, one note for each policy.
+/// What the scheduler treats tasks as whose policy its real system does not know, one note for each
+/// policy.
 fn stand_ins(scheduler: &SchedulerSpec, applied: &Applied, cpus: usize) -> Vec<String> {
     let Ok(built) = registry::build(scheduler, cpus) else { return Vec::new() };
-    let tasks = applied.workload.tasks.iter().enumerate().filter(|(index, _)| !applied.off.contains(index));
+    let tasks =
+        applied.workload.tasks.iter().enumerate().filter(|(index, _)| !applied.off.contains(index));
     let words = tasks.filter_map(|(_, task)| {
         let policy = task.policy.to_string();
         let name = policy.split(':').next().unwrap_or_default().to_owned();
         built.stands_in(task.policy).map(|words| (name, words))
     });
     let words: BTreeSet<(String, &str)> = words.collect();
-    words.into_iter().map(|(policy, words)| format!("{}: policy={policy}: {words}", scheduler.name)).collect()
+    words
+        .into_iter()
+        .map(|(policy, words)| format!("{}: policy={policy}: {words}", scheduler.name))
+        .collect()
 }
 
 /// Returns the workload as the scenario's first row has it, then its variants.
@@ -162,13 +175,17 @@ pub(crate) fn own_variants(scenario: &Scenario) -> Vec<Variant> {
     std::iter::once(unchanged).chain(scenario.variants.iter().cloned()).collect()
 }
 
-/// Chooses the CPU of a global agent on a recorded machine, and takes off it what is bound to it, mostly threads of the kernel
-/// (ksoftirqd, migration): the kernel keeps them and runs them on the other CPUs. Returns what a reader must know.
+/// Chooses the CPU of a global agent on a recorded machine, and takes off it what is bound to it,
+/// mostly threads of the kernel (ksoftirqd, migration): the kernel keeps them and runs them on the
+/// other CPUs. Returns what a reader must know.
 fn free_the_agents_cpu(applied: &mut Applied, outside: &mut [bool], cpus: usize) -> Option<String> {
     let bound_to = |workload: &Workload, agent: CpuId| -> Vec<usize> {
         let only = CpuSet::single(agent);
         let tasks = workload.tasks.iter().enumerate();
-        tasks.filter(|(_, task)| task.affinity.without(&only).is_empty()).map(|(index, _)| index).collect()
+        tasks
+            .filter(|(_, task)| task.affinity.without(&only).is_empty())
+            .map(|(index, _)| index)
+            .collect()
     };
     if !applied.delegation.agent_named {
         let all = (0..cpus as u32).map(CpuId);
@@ -185,7 +202,8 @@ fn free_the_agents_cpu(applied: &mut Applied, outside: &mut [bool], cpus: usize)
         applied.workload.tasks[task].affinity = rest;
         outside[task] = true;
     }
-    let mut names: Vec<&str> = bound.iter().map(|&task| applied.workload.tasks[task].name.as_str()).collect();
+    let mut names: Vec<&str> =
+        bound.iter().map(|&task| applied.workload.tasks[task].name.as_str()).collect();
     let more = names.len().saturating_sub(3);
     names.truncate(3);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -195,7 +213,8 @@ fn free_the_agents_cpu(applied: &mut Applied, outside: &mut [bool], cpus: usize)
     ))
 }
 
-/// Refuses a setting of groups that the scheduler does not know: the result would be that of the unchanged workload.
+/// Refuses a setting of groups that the scheduler does not know: the result would be that of the
+/// unchanged workload.
 fn check_group_settings(
     scheduler: &SchedulerSpec,
     variant: &Variant,
@@ -233,13 +252,18 @@ fn check_group_settings(
 }
 
 /// Credit2 refuses a cap of more than all vCPUs of the domain.
-fn check_caps(scheduler: &SchedulerSpec, variant: &Variant, applied: &Applied) -> Result<(), StudyError> {
+fn check_caps(
+    scheduler: &SchedulerSpec,
+    variant: &Variant,
+    applied: &Applied,
+) -> Result<(), StudyError> {
     if scheduler.name != "xen-credit2" {
         return Ok(());
     }
     for (index, group) in applied.workload.groups.iter().enumerate() {
         let vm = applied.vms.iter().find(|vm| vm.group.index() == index);
-        let tasks = applied.workload.tasks.iter().filter(|task| task.group.index() == index).count();
+        let tasks =
+            applied.workload.tasks.iter().filter(|task| task.group.index() == index).count();
         let vcpus = vm.map_or(tasks, |vm| vm.vcpus);
         if vcpus > 0 && group.cap_percent as usize > 100 * vcpus {
             return Err(StudyError::Option(format!(

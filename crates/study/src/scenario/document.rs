@@ -1,7 +1,7 @@
 //! Reading TOML so that every mistake can be named with its place and the nearest right word.
 //!
-//! Values are taken out of a [`Section`] one by one; a key that the section does not have is an error of its
-//! own, so nothing that a user writes is ever ignored.
+//! Values are taken out of a [`Section`] one by one; a key that the section does not have is an
+//! error of its own, so nothing that a user writes is ever ignored.
 
 use schedlab_model::Ns;
 use schedlab_model::text::{QUOTED_MAX, is_hostile, nearest, quoted};
@@ -74,8 +74,10 @@ impl Source<'_> {
         let line = self.text[line_start..line_end].trim_end().chars();
         let excerpt: String = line.skip(skipped).take(QUOTED_MAX).map(clean).collect();
         let indent = before - skipped;
-        let width =
-            self.text[start..end].chars().take(excerpt.chars().count().saturating_sub(indent)).count();
+        let width = self.text[start..end]
+            .chars()
+            .take(excerpt.chars().count().saturating_sub(indent))
+            .count();
         ScenarioError {
             file: self.file.to_owned(),
             line: self.text[..line_start].matches('\n').count() + 1,
@@ -112,7 +114,8 @@ pub(crate) struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// Checks that `table` has no key but `keys`. `what` is how messages call it, such as `[[task]]`.
+    /// Checks that `table` has no key but `keys`. `what` is how messages call it, such as
+    /// `[[task]]`.
     pub(crate) fn new(
         source: &'a Source<'a>,
         table: &'a DeTable<'a>,
@@ -141,7 +144,8 @@ impl<'a> Section<'a> {
 
     /// The value of `key`, which must be there; `example` shows how to write it.
     pub(crate) fn need(&self, key: &'static str, example: &str) -> Result<Item<'a>, ScenarioError> {
-        self.get(key).ok_or_else(|| self.error(format!("{} needs `{key}`, such as {example}", self.what)))
+        self.get(key)
+            .ok_or_else(|| self.error(format!("{} needs `{key}`, such as {example}", self.what)))
     }
 
     /// Reads `key` if it is there.
@@ -199,8 +203,9 @@ impl<'a> Item<'a> {
         self.error(format!("`{}` must be {wanted}, not {}", self.key, kind(self.value)))
     }
 
-    /// A text of one line: a name, a title, a setting. It goes to terminals, tables and command lines, so that it has no control
-    /// character; a line end or a tab in a name would forge lines and columns.
+    /// A text of one line: a name, a title, a setting. It goes to terminals, tables and command
+    /// lines, so that it has no control character; a line end or a tab in a name would forge lines
+    /// and columns.
     pub(crate) fn text(&self) -> Result<&'a str, ScenarioError> {
         self.text_without(is_hostile)
     }
@@ -213,7 +218,11 @@ impl<'a> Item<'a> {
     fn text_without(&self, refused: impl Fn(char) -> bool) -> Result<&'a str, ScenarioError> {
         let text = self.value.as_str().ok_or_else(|| self.wrong("a text in quotes"))?;
         if text.contains(refused) {
-            return Err(self.error(format!("`{}` has a control character: {}", self.key, quoted(text))));
+            return Err(self.error(format!(
+                "`{}` has a control character: {}",
+                self.key,
+                quoted(text)
+            )));
         }
         Ok(text)
     }
@@ -231,10 +240,15 @@ impl<'a> Item<'a> {
         match self.value {
             DeValue::Integer(number) => {
                 let example = number.as_str().trim_start_matches(['-', '+']);
-                let advice = format!("`{}` needs a unit: write \"{example}ms\" or \"{example}us\"", self.key);
+                let advice = format!(
+                    "`{}` needs a unit: write \"{example}ms\" or \"{example}us\"",
+                    self.key
+                );
                 Err(self.error(advice))
             }
-            DeValue::Float(_) => Err(self.error(format!("`{}` needs a unit, such as \"1.5ms\"", self.key))),
+            DeValue::Float(_) => {
+                Err(self.error(format!("`{}` needs a unit, such as \"1.5ms\"", self.key)))
+            }
             _ => self.parse(),
         }
     }
@@ -242,7 +256,9 @@ impl<'a> Item<'a> {
     /// A time longer than 0.
     pub(crate) fn positive_time(&self) -> Result<Ns, ScenarioError> {
         match self.time()? {
-            Ns::ZERO => Err(self.error(format!("`{}` must be longer than 0, such as \"10ms\"", self.key))),
+            Ns::ZERO => {
+                Err(self.error(format!("`{}` must be longer than 0, such as \"10ms\"", self.key)))
+            }
             time => Ok(time),
         }
     }
@@ -254,7 +270,9 @@ impl<'a> Item<'a> {
         i64::from_str_radix(number.as_str(), number.radix())
             .ok()
             .filter(|value| (low..=high).contains(value))
-            .ok_or_else(|| self.error(format!("`{}` must be {wanted}, not {}", self.key, number.as_str())))
+            .ok_or_else(|| {
+                self.error(format!("`{}` must be {wanted}, not {}", self.key, number.as_str()))
+            })
     }
 
     /// `true` or `false`.
@@ -273,7 +291,11 @@ impl<'a> Item<'a> {
     }
 
     /// A table with these keys.
-    pub(crate) fn section(&self, what: &'static str, keys: &[&str]) -> Result<Section<'a>, ScenarioError> {
+    pub(crate) fn section(
+        &self,
+        what: &'static str,
+        keys: &[&str],
+    ) -> Result<Section<'a>, ScenarioError> {
         let DeValue::Table(table) = self.value else { return Err(self.wrong("a table")) };
         Section::new(self.source, table, self.span.clone(), what, keys)
     }
@@ -281,7 +303,10 @@ impl<'a> Item<'a> {
     /// The values of a table with keys of any name; each item's `key` is its name.
     pub(crate) fn entries(&self) -> Result<Vec<Item<'a>>, ScenarioError> {
         let DeValue::Table(table) = self.value else { return Err(self.wrong("a table")) };
-        Ok(table.iter().map(|(key, value)| Item::new(self.source, key.get_ref().as_ref(), value)).collect())
+        Ok(table
+            .iter()
+            .map(|(key, value)| Item::new(self.source, key.get_ref().as_ref(), value))
+            .collect())
     }
 }
 

@@ -1,4 +1,5 @@
-//! Lengths and distributions as text: `3us`, `exp 1ms`, `uniform 1ms..20ms`, `mix 99.5% 4us, 0.5% 10ms`.
+//! Lengths and distributions as text: `3us`, `exp 1ms`, `uniform 1ms..20ms`,
+//! `mix 99.5% 4us, 0.5% 10ms`.
 
 use schedlab_model::text::nearest;
 use schedlab_model::text::{decimal, scaled};
@@ -48,10 +49,13 @@ fn times(text: &str) -> Result<Vec<Ns>, String> {
 }
 
 fn uniform(text: &str) -> Result<Draw, String> {
-    let (low, high) = text.split_once("..").ok_or("write \"uniform 1ms..20ms\", the ends included")?;
+    let (low, high) =
+        text.split_once("..").ok_or("write \"uniform 1ms..20ms\", the ends included")?;
     let (low, high) = (time(low)?, time(high)?);
     if low > high {
-        return Err(format!("\"uniform {text}\": the first end must not be larger than the second"));
+        return Err(format!(
+            "\"uniform {text}\": the first end must not be larger than the second"
+        ));
     }
     Ok(Draw::Uniform { low, high })
 }
@@ -59,7 +63,8 @@ fn uniform(text: &str) -> Result<Draw, String> {
 fn log_normal(text: &str) -> Result<Draw, String> {
     let form = "write \"lognormal MEDIAN sigma S\", such as \"lognormal 1ms sigma 0.5\" (S from 0.001 to 10)";
     let (median, sigma) = text.split_once("sigma").ok_or(form)?;
-    let sigma_permille = scaled(sigma.trim(), 3).filter(|s| (1..=10_000).contains(s)).ok_or(form)?;
+    let sigma_permille =
+        scaled(sigma.trim(), 3).filter(|s| (1..=10_000).contains(s)).ok_or(form)?;
     Ok(Draw::LogNormal { median: time(median)?, sigma_permille: sigma_permille as u32 })
 }
 
@@ -68,7 +73,8 @@ fn mix(text: &str) -> Result<Draw, String> {
     for part in text.split(',') {
         let form = || format!("`{}`: write each part of a mix as \"PERCENT% LENGTH\"", part.trim());
         let (percent, rest) = part.trim().split_once('%').ok_or_else(form)?;
-        let weight = scaled(percent.trim(), 3).filter(|w| (1..=100_000).contains(w)).ok_or_else(form)?;
+        let weight =
+            scaled(percent.trim(), 3).filter(|w| (1..=100_000).contains(w)).ok_or_else(form)?;
         if rest.trim().starts_with("mix") {
             return Err("a mix inside a mix: write all parts in one list".to_owned());
         }
@@ -77,7 +83,9 @@ fn mix(text: &str) -> Result<Draw, String> {
     let sum: u32 = parts.iter().map(|(weight, _)| weight).sum();
     if sum != 100_000 {
         let sum = f64::from(sum) / 1000.0;
-        return Err(format!("the parts of \"mix {text}\" add up to {sum}%, they must add up to 100%"));
+        return Err(format!(
+            "the parts of \"mix {text}\" add up to {sum}%, they must add up to 100%"
+        ));
     }
     Ok(Draw::Mix(parts))
 }
@@ -101,7 +109,11 @@ pub fn show_draw(draw: &Draw) -> String {
             let sum: u64 = parts.iter().map(|(weight, _)| u64::from(*weight)).sum();
             // Scenarios have weights of thousandths of a per cent.
             let part = |(weight, draw): &(u32, Draw)| {
-                format!("{}% {}", decimal(u64::from(*weight) * 100_000 / sum.max(1), 3), show_draw(draw))
+                format!(
+                    "{}% {}",
+                    decimal(u64::from(*weight) * 100_000 / sum.max(1), 3),
+                    show_draw(draw)
+                )
             };
             format!("mix {}", parts.iter().map(part).collect::<Vec<_>>().join(", "))
         }
@@ -123,9 +135,15 @@ mod tests {
         assert_eq!(parse_draw("uniform 1ms..20ms"), Ok(Draw::Uniform { low, high }));
         let log = Draw::LogNormal { median: Ns::from_ms(1), sigma_permille: 500 };
         assert_eq!(parse_draw("lognormal 1ms sigma 0.5"), Ok(log.clone()));
-        let mix = vec![(99_500, Draw::Fixed(Ns(4000))), (500, Draw::Exponential { mean: Ns::from_ms(10) })];
+        let mix = vec![
+            (99_500, Draw::Fixed(Ns(4000))),
+            (500, Draw::Exponential { mean: Ns::from_ms(10) }),
+        ];
         assert_eq!(parse_draw("mix 99.5% 4us, 0.5% exp 10ms"), Ok(Draw::Mix(mix)));
-        assert_eq!(parse_draw("cycle 1ms, 2ms"), Ok(Draw::Cycle(vec![Ns::from_ms(1), Ns::from_ms(2)])));
+        assert_eq!(
+            parse_draw("cycle 1ms, 2ms"),
+            Ok(Draw::Cycle(vec![Ns::from_ms(1), Ns::from_ms(2)]))
+        );
         for draw in [&log, &Draw::Mix(vec![(99_500, Draw::Fixed(Ns(4001))), (500, log.clone())])] {
             assert_eq!(parse_draw(&show_draw(draw)).as_ref(), Ok(draw));
         }

@@ -67,7 +67,9 @@ pub struct Publication {
 }
 
 /// Why a simulated figure is not the published one.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, JsonSchema, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
     /// A maximum or another figure of one run, which chance decides.
@@ -78,7 +80,8 @@ pub enum Cause {
     Prices,
     /// Something that ran there and that the model leaves out.
     NotModelled,
-    /// The source's figure contradicts others of the same source, or the rules of the scheduler it names.
+    /// The source's figure contradicts others of the same source, or the rules of the scheduler it
+    /// names.
     Contradiction,
 }
 
@@ -116,7 +119,9 @@ impl Cause {
             Cause::Unstated => "depend on a condition that the source does not state",
             Cause::Prices => "depend on prices of the source's machine that are not known",
             Cause::NotModelled => "come from something that the model leaves out",
-            Cause::Contradiction => "contradict the source's other figures or the scheduler's own rules",
+            Cause::Contradiction => {
+                "contradict the source's other figures or the scheduler's own rules"
+            }
         }
     }
 }
@@ -129,7 +134,8 @@ impl Expectation {
 
     /// Whether it speaks about this cell of the table.
     pub fn covers(&self, scheduler: &str, variant: &str) -> bool {
-        let matches = |pattern: &Option<String>, name: &str| pattern.as_ref().is_none_or(|p| glob(p, name));
+        let matches =
+            |pattern: &Option<String>, name: &str| pattern.as_ref().is_none_or(|p| glob(p, name));
         matches(&self.scheduler, scheduler) && matches(&self.variant, variant)
     }
 }
@@ -163,7 +169,8 @@ impl Bound {
     /// Whether `value` is inside.
     pub fn holds(&self, value: f64) -> bool {
         let above = self.low.is_none_or(|low| value > low || self.low_included && value == low);
-        let below = self.high.is_none_or(|high| value < high || self.high_included && value == high);
+        let below =
+            self.high.is_none_or(|high| value < high || self.high_included && value == high);
         above && below
     }
 
@@ -217,7 +224,9 @@ fn number(text: &str, metric: Metric, ratio: bool) -> Result<f64, String> {
     const FORMS: &str = "write \"VALUE ± TOLERANCE\", \"LOW..HIGH\", \"< VALUE\" or \"> VALUE\"";
     if metric.unit() == Unit::Time && !ratio {
         let time: Result<Ns, _> = text.parse();
-        return time.map(|ns| ns.0 as f64).map_err(|error| format!("{error}; {FORMS}, such as \"4ms ± 5%\""));
+        return time
+            .map(|ns| ns.0 as f64)
+            .map_err(|error| format!("{error}; {FORMS}, such as \"4ms ± 5%\""));
     }
     let plain = text.strip_suffix("/s").unwrap_or(text).replace('_', "");
     match scaled(&plain, 9) {
@@ -247,7 +256,11 @@ mod tests {
         assert!(!bound("< 0.01", "share").unwrap().holds(0.01));
         assert!(bound("<= 0.01", "share").unwrap().holds(0.01));
         assert!(bound("1_000..2_000", "throughput").unwrap().holds(2000.0));
-        assert!(parse_bound(">= 30", Metric::Latency(crate::metric::Stat::Max), true).unwrap().holds(30.0));
+        assert!(
+            parse_bound(">= 30", Metric::Latency(crate::metric::Stat::Max), true)
+                .unwrap()
+                .holds(30.0)
+        );
     }
 
     #[test]

@@ -17,7 +17,11 @@ pub(super) fn read(root: &Section<'_>, cpus: usize) -> Result<Vec<GroupSpec>, Sc
     Ok(groups)
 }
 
-fn group(section: &Section<'_>, before: &[GroupSpec], cpus: usize) -> Result<GroupSpec, ScenarioError> {
+fn group(
+    section: &Section<'_>,
+    before: &[GroupSpec],
+    cpus: usize,
+) -> Result<GroupSpec, ScenarioError> {
     let name = section.need("name", "name = \"/batch\"")?;
     let path = name.text()?;
     if !path.starts_with('/') || path.len() < 2 || path.ends_with('/') {
@@ -32,22 +36,28 @@ fn group(section: &Section<'_>, before: &[GroupSpec], cpus: usize) -> Result<Gro
         0 => "/",
         at => &path[..at],
     };
-    let parent = before
-        .iter()
-        .position(|group| group.name == parent)
-        .ok_or_else(|| name.error(format!("the parent group `{parent}` must be listed before `{path}`")))?;
-    let mut group =
-        GroupSpec { name: path.to_owned(), parent: Some(GroupId::from(parent)), ..GroupSpec::default() };
+    let parent = before.iter().position(|group| group.name == parent).ok_or_else(|| {
+        name.error(format!("the parent group `{parent}` must be listed before `{path}`"))
+    })?;
+    let mut group = GroupSpec {
+        name: path.to_owned(),
+        parent: Some(GroupId::from(parent)),
+        ..GroupSpec::default()
+    };
     group.cpus = section.optional("cpus", |item| cpu_list(&item, cpus))?;
-    group.cap_percent = section.optional("cap", |item| item.integer(0, 51_200))?.unwrap_or(0) as u32;
-    // A session (setsid), which is a group only while the scheduler's sched_autogroup_enabled is on.
+    group.cap_percent =
+        section.optional("cap", |item| item.integer(0, 51_200))?.unwrap_or(0) as u32;
+    // A session (setsid), which is a group only while the scheduler's sched_autogroup_enabled is
+    // on.
     group.autogroup = section.optional("autogroup", |item| item.flag())?.unwrap_or(false);
     if let Some(item) = section.get("cpu") {
         limits(&item.section("`cpu`", &CPU_KEYS)?, &mut group)?;
     }
     if let Some(item) = section.get("weight") {
         if group.weight.is_some() {
-            return Err(item.error("give `weight` (Xen) or cpu.weight and cpu.shares (Linux), not both"));
+            return Err(
+                item.error("give `weight` (Xen) or cpu.weight and cpu.shares (Linux), not both")
+            );
         }
         group.weight = Some(item.integer(1, 65_535)? as u32);
     }
@@ -66,8 +76,9 @@ fn limits(cpu: &Section<'_>, group: &mut GroupSpec) -> Result<(), ScenarioError>
         (None, shares) => shares.map(|shares| shares as u32),
     };
     let burst = cpu.optional("burst", |item| item.time())?;
-    group.bandwidth =
-        cpu.optional("max", |item| bandwidth(item.text()?).map_err(|message| item.error(message)))?.flatten();
+    group.bandwidth = cpu
+        .optional("max", |item| bandwidth(item.text()?).map_err(|message| item.error(message)))?
+        .flatten();
     match (&mut group.bandwidth, burst) {
         (Some(bandwidth), Some(burst)) => bandwidth.burst = burst,
         (None, Some(_)) => {
@@ -78,13 +89,14 @@ fn limits(cpu: &Section<'_>, group: &mut GroupSpec) -> Result<(), ScenarioError>
     Ok(())
 }
 
-/// cgroup v2's `cpu.weight` (default 100) as `cpu.shares` (default 1024), rounded as the kernel rounds.
+/// cgroup v2's `cpu.weight` (default 100) as `cpu.shares` (default 1024), rounded as the kernel
+/// rounds.
 pub(crate) fn shares_of_weight(weight: u64) -> u32 {
     ((weight * 1024 + 50) / 100).clamp(2, 262_144) as u32
 }
 
-/// `50ms/100ms`, `50ms` (of 100 ms), `50%` (of one CPU, as systemd's CPUQuota=), the kernel's own `50000 100000` (microseconds), or
-/// `max`.
+/// `50ms/100ms`, `50ms` (of 100 ms), `50%` (of one CPU, as systemd's CPUQuota=), the kernel's own
+/// `50000 100000` (microseconds), or `max`.
 pub(crate) fn bandwidth(text: &str) -> Result<Option<Bandwidth>, String> {
     const PERIOD: Ns = Ns::from_ms(100);
     let time = |part: &str| part.parse::<Ns>().map_err(|error| format!("cpu.max: {error}"));
@@ -95,9 +107,11 @@ pub(crate) fn bandwidth(text: &str) -> Result<Option<Bandwidth>, String> {
         return Ok(None);
     }
     let (quota, period) = if let Some(percent) = trimmed.strip_suffix('%') {
-        let permille = scaled(percent.trim(), 1).filter(|permille| (1..=10_000_000).contains(permille));
-        let wanted =
-            || format!("cpu.max `{text}`: give a percentage of one CPU, such as \"25%\" or \"150%\"");
+        let permille =
+            scaled(percent.trim(), 1).filter(|permille| (1..=10_000_000).contains(permille));
+        let wanted = || {
+            format!("cpu.max `{text}`: give a percentage of one CPU, such as \"25%\" or \"150%\"")
+        };
         (Ns(PERIOD.0 / 1000 * permille.ok_or_else(wanted)?), PERIOD)
     } else if let (Some(quota), Some(period)) = (us(first), us(second.trim())) {
         (quota, period)

@@ -1,4 +1,5 @@
-//! `headline = ["clients response p99", "mean", "sysbench share"]`: the numbers that a scenario is about.
+//! `headline = ["clients response p99", "mean", "sysbench share"]`: the numbers that a scenario is
+//! about.
 
 use super::Scenario;
 use super::document::{ScenarioError, Section};
@@ -11,12 +12,16 @@ pub(super) fn read(root: &Section<'_>, scenario: &Scenario) -> Result<Vec<Wanted
     let names = names(scenario);
     let mut all: Vec<Wanted> = Vec::new();
     for item in list.list()? {
-        let wanted = Wanted::parse(item.text()?, all.last()).map_err(|message| item.error(message))?;
+        let wanted =
+            Wanted::parse(item.text()?, all.last()).map_err(|message| item.error(message))?;
         if !names.contains(&wanted.subject.as_str()) {
             let hint = match nearest(&wanted.subject, names.iter().copied()) {
                 Some(right) => format!(": did you mean `{right}`?"),
                 None => {
-                    format!("; there are: {}", names.iter().take(12).copied().collect::<Vec<_>>().join(", "))
+                    format!(
+                        "; there are: {}",
+                        names.iter().take(12).copied().collect::<Vec<_>>().join(", ")
+                    )
                 }
             };
             return Err(item.error(format!("there is no `{}`{hint}", wanted.subject)));

@@ -1,5 +1,5 @@
-//! How the machine's kernel lets itself be preempted: `preempt`, `threaded_irqs` and `irq_work` of `[machine]`, and
-//! the kernel sections of programs, in words.
+//! How the machine's kernel lets itself be preempted: `preempt`, `threaded_irqs` and `irq_work` of
+//! `[machine]`, and the kernel sections of programs, in words.
 
 use super::document::{Item, ScenarioError, Section};
 use super::draw::{parse_draw, show_draw};
@@ -24,8 +24,8 @@ const IRQ_WORK: Ns = Ns::from_us(5);
 pub struct KernelSpec {
     /// The preemption model.
     pub preempt: PreemptModel,
-    /// Requests from outside go through a thread of each CPU; `None`: the scenario says nothing, so it has no such
-    /// threads and no variant can switch them on.
+    /// Requests from outside go through a thread of each CPU; `None`: the scenario says nothing, so
+    /// it has no such threads and no variant can switch them on.
     pub threaded_irqs: Option<bool>,
     /// What the handlers of a batch of interrupts take in the thread.
     pub irq_work: Draw,
@@ -33,7 +33,11 @@ pub struct KernelSpec {
 
 impl Default for KernelSpec {
     fn default() -> KernelSpec {
-        KernelSpec { preempt: PreemptModel::Full, threaded_irqs: None, irq_work: Draw::Fixed(IRQ_WORK) }
+        KernelSpec {
+            preempt: PreemptModel::Full,
+            threaded_irqs: None,
+            irq_work: Draw::Fixed(IRQ_WORK),
+        }
     }
 }
 
@@ -59,14 +63,16 @@ pub(super) fn model(item: &Item<'_>) -> Result<PreemptModel, ScenarioError> {
 pub(crate) fn parse_model(name: &str) -> Result<PreemptModel, String> {
     PreemptModel::from_name(name).ok_or_else(|| {
         let names = PreemptModel::ALL.map(PreemptModel::name);
-        let hint = nearest(name, names.into_iter()).map(|right| format!(": did you mean `{right}`?"));
+        let hint =
+            nearest(name, names.into_iter()).map(|right| format!(": did you mean `{right}`?"));
         let hint = hint.unwrap_or_else(|| format!("; there are {}", names.join(", ")));
         format!("there is no preemption model `{name}`{hint}")
     })
 }
 
 impl KernelSpec {
-    /// Adds the interrupt threads, if the scenario has any, one for each of `cpus` CPUs; gives back their number.
+    /// Adds the interrupt threads, if the scenario has any, one for each of `cpus` CPUs; gives back
+    /// their number.
     pub(super) fn add_threads(&self, workload: &mut Workload, cpus: usize) -> usize {
         let Some(on) = self.threaded_irqs else { return 0 };
         for cpu in 0..cpus {
@@ -103,7 +109,10 @@ impl KernelSpec {
     /// For the simulator.
     pub(crate) fn preemption(&self, workload: &Workload) -> Preemption {
         let on = self.threaded_irqs == Some(true);
-        Preemption { model: self.preempt, irq_threads: if on { threads(workload) } else { Vec::new() } }
+        Preemption {
+            model: self.preempt,
+            irq_threads: if on { threads(workload) } else { Vec::new() },
+        }
     }
 }
 
@@ -113,7 +122,8 @@ fn start(on: bool) -> Start {
 
 /// The interrupt threads, by CPU.
 fn threads(workload: &Workload) -> Vec<TaskId> {
-    let serves = |task: &TaskSpec| task.program.ops.iter().any(|op| matches!(op, Op::Interrupts(_)));
+    let serves =
+        |task: &TaskSpec| task.program.ops.iter().any(|op| matches!(op, Op::Interrupts(_)));
     let all = workload.tasks.iter().enumerate().filter(|(_, task)| serves(task));
     all.map(|(index, _)| TaskId::from(index)).collect()
 }

@@ -29,7 +29,8 @@ pub enum Ticks {
     Aligned,
     /// Spread evenly over half a tick period (Linux `skew_tick=1`).
     Staggered,
-    /// As the local timers of Linux 2.4 on i386: CPU `i` of `n` comes `(i + 1) / (n + 1)` of a period later.
+    /// As the local timers of Linux 2.4 on i386: CPU `i` of `n` comes `(i + 1) / (n + 1)` of a
+    /// period later.
     Spread,
     /// The first edge of each CPU.
     At(Vec<Ns>),
@@ -55,22 +56,25 @@ pub(super) fn read(root: &Section<'_>) -> Result<MachineSpec, ScenarioError> {
     let section = root.need("machine", example)?.section("[machine]", &KEYS)?;
     let topology = topology(&section)?;
     let hz = section.optional("hz", |item| item.integer(10, 10_000))?.unwrap_or(250) as u32;
-    let ticks = section.optional("ticks", |item| ticks(&item, topology.cpus()))?.unwrap_or(Ticks::Aligned);
+    let ticks =
+        section.optional("ticks", |item| ticks(&item, topology.cpus()))?.unwrap_or(Ticks::Aligned);
     let costs = costs(&section)?;
     let kernel = kernel::read(&section)?;
     Ok(MachineSpec { topology, hz, ticks, costs, kernel })
 }
 
-/// The costs of a section: the preset of `costs = "NAME"`, and single ones of `cost = {...}` over it.
+/// The costs of a section: the preset of `costs = "NAME"`, and single ones of `cost = {...}` over
+/// it.
 pub(super) fn costs(section: &Section<'_>) -> Result<Costs, ScenarioError> {
     let mut costs = section.optional("costs", |item| preset(&item))?.unwrap_or_default();
     if let Some(item) = section.get("cost") {
         for value in item.entries()? {
             let time = value.time()?;
             if time > Ns::from_s(1) {
-                return Err(
-                    value.error(format!("`{}` is longer than 1s: that is no cost of a machine", value.key))
-                );
+                return Err(value.error(format!(
+                    "`{}` is longer than 1s: that is no cost of a machine",
+                    value.key
+                )));
             }
             if !costs.set(value.key, time) {
                 return Err(value.error(unknown_cost(value.key)));
@@ -96,7 +100,8 @@ fn unknown_cost(name: &str) -> String {
 }
 
 fn topology(section: &Section<'_>) -> Result<Topology, ScenarioError> {
-    let shaped = ["sockets", "llcs", "cores", "threads"].into_iter().find_map(|key| section.get(key));
+    let shaped =
+        ["sockets", "llcs", "cores", "threads"].into_iter().find_map(|key| section.get(key));
     if let Some(cpus) = section.get("cpus") {
         if let Some(other) = shaped {
             return Err(other.error(format!(
@@ -107,9 +112,8 @@ fn topology(section: &Section<'_>) -> Result<Topology, ScenarioError> {
         return Ok(Topology::flat(cpus.integer(1, MAX_CPUS as i64)? as usize));
     }
     if shaped.is_none() {
-        return Err(
-            section.error("[machine] needs `cpus`, such as cpus = 4 (or sockets, llcs, cores, threads)")
-        );
+        return Err(section
+            .error("[machine] needs `cpus`, such as cpus = 4 (or sockets, llcs, cores, threads)"));
     }
     let count = |key: &'static str| -> Result<usize, ScenarioError> {
         Ok(section.optional(key, |item| item.integer(1, MAX_CPUS as i64))?.unwrap_or(1) as usize)

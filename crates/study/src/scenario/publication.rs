@@ -1,4 +1,5 @@
-//! `published_in`, `figure`, `fitted` and `cause` of an `[[expect]]`: which published figure it is about.
+//! `published_in`, `figure`, `fitted` and `cause` of an `[[expect]]`: which published figure it is
+//! about.
 
 use super::document::{Item, ScenarioError, Section};
 use super::expect::{Cause, Publication};
@@ -9,11 +10,15 @@ use schedlab_model::text::nearest;
 const MORE: [&str; 4] = ["published_in", "figure", "fitted", "cause"];
 
 /// What the section says; `published_in` of the whole scenario holds where the section has none.
-pub(super) fn read(root: &Section<'_>, section: &Section<'_>) -> Result<Option<Publication>, ScenarioError> {
+pub(super) fn read(
+    root: &Section<'_>,
+    section: &Section<'_>,
+) -> Result<Option<Publication>, ScenarioError> {
     if section.get("published").is_none() {
         return match MORE.into_iter().find_map(|key| section.get(key).map(|item| (key, item))) {
             Some((key, item)) => {
-                Err(item.error(format!("`{key}` says more about a published figure: add `published`")))
+                Err(item
+                    .error(format!("`{key}` says more about a published figure: add `published`")))
             }
             None => Ok(None),
         };
@@ -41,7 +46,8 @@ fn known(item: &Item<'_>) -> Result<String, ScenarioError> {
         || format!("; there are: {}", ids().collect::<Vec<_>>().join(", ")),
         |right| format!(": did you mean `{right}`?"),
     );
-    Err(item.error(format!("there is no source `{text}`{hint}. Leave it out for a source of your own")))
+    Err(item
+        .error(format!("there is no source `{text}`{hint}. Leave it out for a source of your own")))
 }
 
 fn cause(item: &Item<'_>) -> Result<Cause, ScenarioError> {

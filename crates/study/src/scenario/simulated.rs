@@ -1,4 +1,5 @@
-//! A scenario as the simulator and the analyses see it: machine, header of its events, names that variants may change.
+//! A scenario as the simulator and the analyses see it: machine, header of its events, names that
+//! variants may change.
 
 use super::{Scenario, Ticks};
 use crate::variant::Subject;
@@ -47,7 +48,12 @@ impl Scenario {
             hz: machine.hz,
             topology: machine.topology.clone(),
             capabilities: Capabilities::simulator(),
-            tasks: workload.tasks.iter().enumerate().map(|(index, task)| task_info(index, task)).collect(),
+            tasks: workload
+                .tasks
+                .iter()
+                .enumerate()
+                .map(|(index, task)| task_info(index, task))
+                .collect(),
             groups: workload.groups.iter().map(|spec| GroupInfo { spec: spec.clone() }).collect(),
             ..Header::default()
         }

@@ -23,9 +23,11 @@ pub(super) fn read_channels(
             let section = item.section("a channel", &CHANNEL_KEYS)?;
             spec.name = section.need("name", "name = \"requests\"")?.text()?.to_owned();
             count = section.optional("count", |item| item.integer(1, 100_000))?;
-            spec.initial = section.optional("initial", |item| item.integer(0, 1 << 31))?.unwrap_or(0) as u32;
-            spec.capacity =
-                section.optional("capacity", |item| item.integer(1, 1 << 31))?.map(|value| value as u32);
+            spec.initial =
+                section.optional("initial", |item| item.integer(0, 1 << 31))?.unwrap_or(0) as u32;
+            spec.capacity = section
+                .optional("capacity", |item| item.integer(1, 1 << 31))?
+                .map(|value| value as u32);
         } else {
             spec.name = item.text()?.to_owned();
         }
@@ -42,8 +44,12 @@ pub(super) fn read_channels(
     Ok(channels)
 }
 
-/// Reads `locks = ["m", { name = "n", protocol = "inherit" }]`; returns those with priority inheritance.
-pub(super) fn read_locks(root: &Section<'_>, names: &mut Names) -> Result<Vec<LockId>, ScenarioError> {
+/// Reads `locks = ["m", { name = "n", protocol = "inherit" }]`; returns those with priority
+/// inheritance.
+pub(super) fn read_locks(
+    root: &Section<'_>,
+    names: &mut Names,
+) -> Result<Vec<LockId>, ScenarioError> {
     let mut inheriting = Vec::new();
     let Some(list) = root.get("locks") else { return Ok(inheriting) };
     for item in list.list()? {
@@ -69,11 +75,18 @@ fn protocol(item: Item<'_>) -> Result<bool, ScenarioError> {
     match item.text()? {
         "none" => Ok(false),
         "inherit" => Ok(true),
-        other => Err(item.error(format!("`{other}`: the protocol of a lock is \"none\" or \"inherit\""))),
+        other => {
+            Err(item.error(format!("`{other}`: the protocol of a lock is \"none\" or \"inherit\"")))
+        }
     }
 }
 
-fn new_name(what: &str, name: &str, item: &Item<'_>, known: &[String]) -> Result<(), ScenarioError> {
+fn new_name(
+    what: &str,
+    name: &str,
+    item: &Item<'_>,
+    known: &[String],
+) -> Result<(), ScenarioError> {
     if name.is_empty() || name.contains(char::is_whitespace) {
         return Err(item.error(format!("the name of a {what} is one word, such as \"requests\"")));
     }

@@ -75,7 +75,8 @@ impl<'n> Reader<'n> {
             self.steps(program)?;
         }
         if self.program.ops.len() == start {
-            return Err(program.error("the program is empty: give it at least one step, such as \"run 1ms\""));
+            return Err(program
+                .error("the program is empty: give it at least one step, such as \"run 1ms\""));
         }
         self.program.repeat_from = match self.program.ops.last() {
             Some(Op::Exit) => None,
@@ -196,7 +197,9 @@ impl<'n> Reader<'n> {
                 let count = count.trim().parse::<u32>().ok().filter(|&c| c > 0);
                 (
                     channel,
-                    count.ok_or("write \"send CHANNEL xN\" with N from 1, such as \"send replies x3\"")?,
+                    count.ok_or(
+                        "write \"send CHANNEL xN\" with N from 1, such as \"send replies x3\"",
+                    )?,
                 )
             }
             None => (rest, 1),

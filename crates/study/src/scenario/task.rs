@@ -7,8 +7,8 @@ use schedlab_model::{CpuSet, GroupId, GroupSpec, Nice, Ns, Policy, Start, TaskSp
 use std::collections::BTreeSet;
 
 const KEYS: [&str; 12] = [
-    "name", "count", "policy", "nice", "cpus", "prefer", "group", "slice", "start", "first", "program",
-    "threads",
+    "name", "count", "policy", "nice", "cpus", "prefer", "group", "slice", "start", "first",
+    "program", "threads",
 ];
 /// The largest number of copies of a task, and of tasks.
 const MAX_TASKS: usize = 100_000;
@@ -51,9 +51,9 @@ pub(super) fn read(
         });
         for full in own {
             if !seen.insert(full.clone()) {
-                return Err(
-                    name.error(format!("there are two tasks `{full}`: names must differ (see `count`)"))
-                );
+                return Err(name.error(format!(
+                    "there are two tasks `{full}`: names must differ (see `count`)"
+                )));
             }
             names.tasks.push(full);
         }
@@ -86,12 +86,14 @@ fn task(
 ) -> Result<TaskSpec, ScenarioError> {
     let example = "program = [\"run 1ms\", \"sleep 9ms\"] or program = \"hog\"";
     let first = section.get("first");
-    let program = Reader::new(names, number).read(first.as_ref(), &section.need("program", example)?)?;
+    let program =
+        Reader::new(names, number).read(first.as_ref(), &section.need("program", example)?)?;
     let mut task = TaskSpec::new(name, program);
     task.policy = section.optional("policy", |item| item.parse::<Policy>())?.unwrap_or_default();
     task.nice = section.optional("nice", nice)?.unwrap_or_default();
     task.affinity = section.optional("cpus", |item| cpu_list(&item, cpus))?.unwrap_or(CpuSet::ALL);
-    task.soft_affinity = section.optional("prefer", |item| cpu_list(&item, cpus))?.unwrap_or(CpuSet::ALL);
+    task.soft_affinity =
+        section.optional("prefer", |item| cpu_list(&item, cpus))?.unwrap_or(CpuSet::ALL);
     task.group = section.optional("group", |item| group(&item, groups))?.unwrap_or(GroupId::ROOT);
     task.slice = section.optional("slice", |item| slice(&item))?;
     task.start = section.optional("start", |item| start(&item))?.unwrap_or(Start::At(Ns::ZERO));
@@ -110,14 +112,17 @@ fn group(item: &Item<'_>, groups: &[GroupSpec]) -> Result<GroupId, ScenarioError
             "there is no group `{name}`: declare it in a [[group]] section with name = \"{name}\""
         )));
     }
-    find("group", "groups", item.text()?, &names).map(GroupId::from).map_err(|message| item.error(message))
+    find("group", "groups", item.text()?, &names)
+        .map(GroupId::from)
+        .map_err(|message| item.error(message))
 }
 
 /// The kernel clamps custom slices to 0.1 … 100 ms; schedlab refuses instead.
 fn slice(item: &Item<'_>) -> Result<Ns, ScenarioError> {
     let slice = item.time()?;
     if slice < Ns::from_us(100) || slice > Ns::from_ms(100) {
-        return Err(item.error("`slice` must be from 100us to 100ms (the kernel cuts custom slices to that)"));
+        return Err(item
+            .error("`slice` must be from 100us to 100ms (the kernel cuts custom slices to that)"));
     }
     Ok(slice)
 }
@@ -129,7 +134,10 @@ fn start(item: &Item<'_>) -> Result<Start, ScenarioError> {
         return Ok(Start::Spawned);
     }
     if let Some(time) = text.strip_prefix("asleep until ") {
-        return time.parse().map(Start::AsleepUntil).map_err(|error| item.error(format!("start: {error}")));
+        return time
+            .parse()
+            .map(Start::AsleepUntil)
+            .map_err(|error| item.error(format!("start: {error}")));
     }
     match text.parse() {
         Ok(time) => Ok(Start::At(time)),

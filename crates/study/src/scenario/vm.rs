@@ -40,15 +40,20 @@ pub(super) fn read(
     cpus: usize,
 ) -> Result<Vec<VmSpec>, ScenarioError> {
     let mut vms = Vec::new();
-    for (index, section) in root.sections("group", "[[group]]", &super::group::KEYS)?.iter().enumerate() {
+    for (index, section) in
+        root.sections("group", "[[group]]", &super::group::KEYS)?.iter().enumerate()
+    {
         let Some(item) = section.get("vm") else { continue };
         let vm = item.section("`vm`", &KEYS)?;
         // The root comes before the groups of the file.
         let group = &groups[index + 1];
         if group.parent != Some(GroupId::ROOT) {
-            return Err(item.error(format!("a domain is a group below the root, not `{}`", group.name)));
+            return Err(
+                item.error(format!("a domain is a group below the root, not `{}`", group.name))
+            );
         }
-        let guest = vm.need("guest", "guest = \"linux-6.18\" (without a kernel, leave `vm` out)")?;
+        let guest =
+            vm.need("guest", "guest = \"linux-6.18\" (without a kernel, leave `vm` out)")?;
         let spec: SchedulerSpec = guest.parse()?;
         registry::check(&spec).map_err(|error| guest.error(error.to_string()))?;
         vms.push(VmSpec {

@@ -1,10 +1,10 @@
-//! Finds workloads that can never get going: tasks that wait for each other in a circle, channels into which
-//! no task sends, locks taken in a circle.
+//! Finds workloads that can never get going: tasks that wait for each other in a circle, channels
+//! into which no task sends, locks taken in a circle.
 //!
-//! Channels: every task is followed through its program, without time; a channel counts as supplied for ever
-//! once something was sent into it. Who is still stuck then is stuck in every real run too, so nothing that
-//! works is refused. Locks: two tasks that take two locks in opposite order can stop each other for ever;
-//! such a program is refused even if it would be lucky.
+//! Channels: every task is followed through its program, without time; a channel counts as supplied
+//! for ever once something was sent into it. Who is still stuck then is stuck in every real run
+//! too, so nothing that works is refused. Locks: two tasks that take two locks in opposite order
+//! can stop each other for ever; such a program is refused even if it would be lucky.
 
 use schedlab_model::{ChannelId, LockId, Op, Start, TaskId, Workload};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,8 +30,9 @@ fn check_spawns(workload: &Workload) -> Result<(), Stuck> {
     for (index, task) in workload.tasks.iter().enumerate() {
         if task.start == Start::Spawned && !spawned.contains(&TaskId::from(index)) {
             let name = &task.name;
-            let message =
-                format!("task `{name}` waits to be spawned, but no program has a step \"spawn {name}\"");
+            let message = format!(
+                "task `{name}` waits to be spawned, but no program has a step \"spawn {name}\""
+            );
             return Err((index, message));
         }
     }
@@ -72,7 +73,9 @@ impl Walk<'_> {
         let before = self.at[task];
         while self.alive[task] && self.at[task] < ops.len() {
             match ops[self.at[task]] {
-                Op::Receive(channel) | Op::ReceiveAll(channel) | Op::ReceiveCount { channel, .. }
+                Op::Receive(channel)
+                | Op::ReceiveAll(channel)
+                | Op::ReceiveCount { channel, .. }
                     if !self.supplied[channel.index()] =>
                 {
                     break;
@@ -89,11 +92,9 @@ impl Walk<'_> {
     /// The channel on which the task is stuck.
     fn waits_for(&self, task: usize) -> Option<ChannelId> {
         match self.workload.tasks[task].program.ops.get(self.at[task]) {
-            Some(Op::Receive(channel) | Op::ReceiveAll(channel) | Op::ReceiveCount { channel, .. })
-                if self.alive[task] =>
-            {
-                Some(*channel)
-            }
+            Some(
+                Op::Receive(channel) | Op::ReceiveAll(channel) | Op::ReceiveCount { channel, .. },
+            ) if self.alive[task] => Some(*channel),
             _ => None,
         }
     }
@@ -111,7 +112,9 @@ impl Walk<'_> {
             let Some(channel) = self.waits_for(task) else { break };
             let name = &self.workload.channels[channel.index()].name;
             let waiter = &self.workload.tasks[task].name;
-            let Some(next) = self.senders(channel).find(|&s| s == task || self.waits_for(s).is_some()) else {
+            let Some(next) =
+                self.senders(channel).find(|&s| s == task || self.waits_for(s).is_some())
+            else {
                 return format!(
                     "task `{waiter}` waits for channel `{name}`, into which no task ever sends: add a step \
                      \"send {name}\" to a task, a [[source]] with into = \"{name}\", or initial = 1"
@@ -127,7 +130,10 @@ impl Walk<'_> {
         for &task in &chain {
             if let Some(channel) = self.waits_for(task) {
                 let channel = &self.workload.channels[channel.index()].name;
-                text += &format!(" `{}` waits for channel `{channel}`,", self.workload.tasks[task].name);
+                text += &format!(
+                    " `{}` waits for channel `{channel}`,",
+                    self.workload.tasks[task].name
+                );
             }
         }
         text + " which only the others (or itself) would send into later; let one of them send first, or give \
@@ -156,7 +162,9 @@ impl Order {
             match *op {
                 Op::Lock(lock) if held.contains(&lock) => {
                     let name = &names[lock.index()];
-                    let text = format!("it locks `{name}` while it holds `{name}`: it would wait for itself");
+                    let text = format!(
+                        "it locks `{name}` while it holds `{name}`: it would wait for itself"
+                    );
                     return Err((task, text));
                 }
                 Op::Lock(lock) => {
@@ -189,9 +197,12 @@ impl Order {
             if all.len() < 2 {
                 continue;
             }
-            let circle: Vec<&str> =
-                std::iter::once(first).chain(path).map(|lock| names[lock.index()].as_str()).collect();
-            let who: Vec<&str> = all.iter().map(|&task| workload.tasks[task].name.as_str()).collect();
+            let circle: Vec<&str> = std::iter::once(first)
+                .chain(path)
+                .map(|lock| names[lock.index()].as_str())
+                .collect();
+            let who: Vec<&str> =
+                all.iter().map(|&task| workload.tasks[task].name.as_str()).collect();
             let text = format!(
                 "cyclic wait: the locks {} are taken in a circle by {}, so each may hold what the other wants: \
                  take them in the same order everywhere",

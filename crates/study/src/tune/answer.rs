@@ -17,7 +17,8 @@ use serde::{Deserialize, Serialize};
 /// Value of [`Tuned::schema`].
 pub const SCHEMA: &str = "schedlab-tune/1";
 
-/// A setting that gains this part of what the best one gains (as logarithms of the ratios) is near it.
+/// A setting that gains this part of what the best one gains (as logarithms of the ratios) is near
+/// it.
 const NEAR: f64 = 0.8;
 
 /// What a search found.
@@ -30,7 +31,8 @@ pub struct Tuned {
     pub version: String,
     /// What was searched.
     pub input: Input,
-    /// What is to become better, and then what is not to become worse: the order of the figures of each setting.
+    /// What is to become better, and then what is not to become worse: the order of the figures of
+    /// each setting.
     pub asked: Vec<Asked>,
     /// What it comes to, in two sentences; `row` is a place in `settings`.
     pub verdict: Verdict,
@@ -48,7 +50,8 @@ pub struct Tuned {
     pub largest_gain: Option<usize>,
     /// How the recommended setting is tried on the real threads.
     pub confirm: Option<Confirm>,
-    /// What the recommended setting, and the one with the largest gain, give on recordings that the search did not see.
+    /// What the recommended setting, and the one with the largest gain, give on recordings that the
+    /// search did not see.
     pub validated: Vec<Validated>,
     /// Whether the simulation reproduces the recording.
     pub trusted: bool,
@@ -131,7 +134,8 @@ pub struct Validated {
     pub holds: Vec<String>,
 }
 
-/// Losses of a row, by which settings are ranked: the goal, what is to be kept, and what it asks of the owner.
+/// Losses of a row, by which settings are ranked: the goal, what is to be kept, and what it asks of
+/// the owner.
 pub(super) fn losses(options: &TuneOptions, base: &Row, row: &Row) -> Vec<f64> {
     let aims = std::iter::once(&options.goal).chain(&options.keep);
     let loss = |aim: &Aim| {
@@ -191,8 +195,9 @@ impl<'a> Table<'a> {
         let figures: Vec<Option<Cell>> =
             self.figures.iter().map(|figure| figure.cell(row).copied()).collect();
         let meets = self.aims().zip(&figures).enumerate();
-        let meets = meets
-            .map(|(index, (aim, cell))| aim.meets(cell.as_ref(), self.base_of(index), self.merges(index)));
+        let meets = meets.map(|(index, (aim, cell))| {
+            aim.meets(cell.as_ref(), self.base_of(index), self.merges(index))
+        });
         Tried {
             setting: row.variant.clone(),
             scheduler: row.scheduler.clone(),
@@ -214,11 +219,15 @@ impl<'a> Table<'a> {
             Judgement::Worse => -1.0,
             // A number that is neither good nor bad in itself has a bound that says which.
             Judgement::Different
-                if self.aims().nth(index).is_some_and(|aim| aim.metric().def().better.is_none()) =>
+                if self
+                    .aims()
+                    .nth(index)
+                    .is_some_and(|aim| aim.metric().def().better.is_none()) =>
             {
                 let aim = self.aims().nth(index);
-                let nearer = aim
-                    .is_some_and(|aim| aim.loss(Some(cell.value.median), base) < aim.loss(Some(base), base));
+                let nearer = aim.is_some_and(|aim| {
+                    aim.loss(Some(cell.value.median), base) < aim.loss(Some(base), base)
+                });
                 if nearer { 1.0 } else { -1.0 }
             }
             _ => return 0.0,
@@ -297,8 +306,10 @@ pub(super) fn answer(
 }
 
 fn asked_for(table: &Table<'_>) -> Vec<Asked> {
-    let asked =
-        |(aim, figure): (&Aim, &Figure)| Asked { text: aim.text().to_owned(), figure: figure.clone() };
+    let asked = |(aim, figure): (&Aim, &Figure)| Asked {
+        text: aim.text().to_owned(),
+        figure: figure.clone(),
+    };
     table.aims().zip(&table.figures).map(asked).collect()
 }
 
@@ -327,8 +338,8 @@ fn largest(table: &Table<'_>, settings: &[Tried]) -> Option<usize> {
         .map(|(place, _)| place)
 }
 
-/// Returns the mildest setting near the best, and whether it is within every bound. Where none is within all of them, it is the
-/// mildest that is near the largest gain.
+/// Returns the mildest setting near the best, and whether it is within every bound. Where none is
+/// within all of them, it is the mildest that is near the largest gain.
 fn recommended(table: &Table<'_>, settings: &[Tried]) -> (Option<usize>, bool) {
     let bounds = |tried: &Tried| tried.meets.iter().flatten().all(|meets| *meets == Meets::Yes);
     let goal_bound = table.options.goal.is_bound();
@@ -346,12 +357,14 @@ fn recommended(table: &Table<'_>, settings: &[Tried]) -> (Option<usize>, bool) {
         a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.total_cmp(&b.2)).then(places)
     };
     if goal_bound {
-        let within: Vec<usize> = (0..settings.len()).filter(|&place| bounds(&settings[place])).collect();
+        let within: Vec<usize> =
+            (0..settings.len()).filter(|&place| bounds(&settings[place])).collect();
         if within.contains(&0) {
             return (None, true);
         }
         // Within the bound the price decides; prices that cannot be told apart are one.
-        let least = within.iter().map(|&place| paid(&settings[place])).fold(f64::INFINITY, f64::min);
+        let least =
+            within.iter().map(|&place| paid(&settings[place])).fold(f64::INFINITY, f64::min);
         let cheap = within.into_iter().filter(|&place| paid(&settings[place]) <= least + 0.02);
         if let Some(found) = cheap.min_by(order) {
             return (Some(found), true);
@@ -360,7 +373,9 @@ fn recommended(table: &Table<'_>, settings: &[Tried]) -> (Option<usize>, bool) {
     let gains = |place: &usize| table.gain(&settings[*place], 0);
     let allowed = |place: &usize| kept(&settings[*place]);
     let best = (1..settings.len()).filter(allowed).map(|place| gains(&place)).fold(0.0, f64::max);
-    let near = (1..settings.len()).filter(allowed).filter(|place| best > 0.0 && gains(place) >= NEAR * best);
+    let near = (1..settings.len())
+        .filter(allowed)
+        .filter(|place| best > 0.0 && gains(place) >= NEAR * best);
     let found = near.min_by(order);
     (found, found.is_some_and(|place| bounds(&settings[place])))
 }
@@ -402,10 +417,13 @@ fn outcome(table: &Table<'_>, settings: &[Tried], chosen: Option<usize>, met: bo
         (true, Some(Meets::Open)) => {
             format!(", and the goal ({}) lies within the error", table.options.goal.text())
         }
-        (true, _) => format!(", the nearest to the goal ({}) that was found", table.options.goal.text()),
+        (true, _) => {
+            format!(", the nearest to the goal ({}) that was found", table.options.goal.text())
+        }
         _ => String::new(),
     };
-    let costs = (1..table.figures.len()).filter_map(|index| Some(cost(table, tried, index, number(index)?)));
+    let costs = (1..table.figures.len())
+        .filter_map(|index| Some(cost(table, tried, index, number(index)?)));
     let costs: String = costs.map(|cost| format!("; {cost}")).collect();
     format!("{setting}: {gain}{goal}{costs}.")
 }
@@ -420,7 +438,8 @@ fn nothing(table: &Table<'_>) -> &'static str {
 /// The first of the settings, where none gains for certain.
 fn nearest_to(table: &Table<'_>, settings: &[Tried]) -> String {
     let goal = &table.figures[0];
-    let Some((tried, cell)) = settings.get(1).and_then(|tried| Some((tried, tried.figures[0]?))) else {
+    let Some((tried, cell)) = settings.get(1).and_then(|tried| Some((tried, tried.figures[0]?)))
+    else {
         return String::new();
     };
     format!(" ({}: {})", tried.setting, of_change(&cell, goal.kind, table.base_of(0)))
@@ -436,7 +455,12 @@ fn cost(table: &Table<'_>, tried: &Tried, index: usize, number: String) -> Strin
 }
 
 /// How sure that is.
-fn certainty(table: &Table<'_>, settings: &[Tried], chosen: Option<usize>, search: &Search) -> String {
+fn certainty(
+    table: &Table<'_>,
+    settings: &[Tried],
+    chosen: Option<usize>,
+    search: &Search,
+) -> String {
     let study = table.study;
     let told = chosen.and_then(|place| settings[place].figures[0]?.change);
     let told = told.map(|change| times_its_error(&change, study.self_replay.is_some()));
@@ -473,7 +497,9 @@ fn certainty(table: &Table<'_>, settings: &[Tried], chosen: Option<usize>, searc
 
 /// Why the goal is a number in which little can be told.
 fn blunt(table: &Table<'_>, settings: &[Tried], chosen: Option<usize>) -> String {
-    let Some(cell) = settings[0].figures[0].filter(|_| chosen.is_none()) else { return String::new() };
+    let Some(cell) = settings[0].figures[0].filter(|_| chosen.is_none()) else {
+        return String::new();
+    };
     let figure = &table.figures[0];
     let share = "the CPU share of a task is known best on a recording";
     if table.merges(0) {
@@ -511,7 +537,10 @@ pub(super) fn validated(
     let rows = by_name(study);
     let mut settings = vec![table.tried(&study.rows[0])];
     settings.extend(
-        points.iter().filter_map(|point| rows.get(point.variant.name.as_str())).map(|row| table.tried(row)),
+        points
+            .iter()
+            .filter_map(|point| rows.get(point.variant.name.as_str()))
+            .map(|row| table.tried(row)),
     );
     let holds = |tried: &Tried| {
         let judged = match tried.meets[0] {

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 /// How a setting is tried on the real threads.
 #[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Confirm {
-    /// The options of `schedlab confirm` before what it runs; missing where it cannot make the setting.
+    /// The options of `schedlab confirm` before what it runs; missing where it cannot make the
+    /// setting.
     pub arguments: Option<Vec<String>>,
     /// Why not.
     pub why_not: Option<String>,
@@ -29,8 +30,11 @@ pub(super) fn confirm(input: Target<'_>, points: &[Point], tried: &Tried) -> Con
         Target::Scenario(..) => (1, Vec::new()),
     };
     let point = points.iter().find(|point| point.variant.name == tried.setting);
-    let refuse =
-        |why: &str| Confirm { arguments: None, why_not: Some(why.to_owned()), command: command.clone() };
+    let refuse = |why: &str| Confirm {
+        arguments: None,
+        why_not: Some(why.to_owned()),
+        command: command.clone(),
+    };
     let Some(point) = point else { return refuse("nothing is set") };
     if point.scheduler.is_some() {
         return refuse(
@@ -62,6 +66,11 @@ impl Confirm {
     /// Returns the command line, without what it runs.
     pub fn line(&self) -> Option<String> {
         let words = self.arguments.as_ref()?.iter().map(|word| shell_word(word).into_owned());
-        Some(std::iter::once("schedlab confirm".to_owned()).chain(words).collect::<Vec<_>>().join(" "))
+        Some(
+            std::iter::once("schedlab confirm".to_owned())
+                .chain(words)
+                .collect::<Vec<_>>()
+                .join(" "),
+        )
     }
 }

@@ -1,10 +1,11 @@
-//! A search whose points come from outside: that of the Python package, which asks an optimizer. It may have any number of dimensions.
+//! A search whose points come from outside: that of the Python package, which asks an optimizer. It
+//! may have any number of dimensions.
 
 use super::answer::losses;
 use super::space::{Dimension, compose};
 use super::{
-    Begun, HALVING, HeldOut, Running, Stage, TOGETHER, Target, TuneOptions, Tuned, by_name, check_names,
-    rank, read_space, rounds,
+    Begun, HALVING, HeldOut, Running, Stage, TOGETHER, Target, TuneOptions, Tuned, by_name,
+    check_names, rank, read_space, rounds,
 };
 use crate::StudyError;
 use crate::compare::{Point, Progress};
@@ -40,8 +41,9 @@ impl<'a> Explorer<'a> {
         values.iter().map(point).collect::<Result<_, _>>().map_err(StudyError::Option)
     }
 
-    /// Returns the losses of each point with one seed: the goal and what is to be kept, smaller is better. `None`: it is no setting of
-    /// this machine, or it was refused. The same for a point whatever the others are.
+    /// Returns the losses of each point with one seed: the goal and what is to be kept, smaller is
+    /// better. `None`: it is no setting of this machine, or it was refused. The same for a point
+    /// whatever the others are.
     ///
     /// # Errors
     /// A point that cannot be run.
@@ -52,8 +54,11 @@ impl<'a> Explorer<'a> {
         for chunk in points.chunks(TOGETHER) {
             // A row has a name of its own.
             let mut seen = BTreeSet::new();
-            let unique: Vec<Point> =
-                chunk.iter().filter(|point| seen.insert(point.variant.name.as_str())).cloned().collect();
+            let unique: Vec<Point> = chunk
+                .iter()
+                .filter(|point| seen.insert(point.variant.name.as_str()))
+                .cloned()
+                .collect();
             let study = run.study(self.input, &unique, self.first, 1, self.options.duration)?;
             let rows = by_name(&study);
             let of = |point: &Point| {

@@ -90,7 +90,8 @@ impl Aim {
         })
     }
 
-    /// How far from what is wanted a value is: the smaller, the better. Within a bound all values are equal.
+    /// How far from what is wanted a value is: the smaller, the better. Within a bound all values
+    /// are equal.
     pub(super) fn loss(&self, value: Option<f64>, base: f64) -> f64 {
         let Some(value) = value else { return f64::INFINITY };
         let signed = |value: f64| match self.better {
@@ -103,13 +104,15 @@ impl Aim {
         }
     }
 
-    /// Whether the number is within the bound; `None`: there is no bound. `base`: the number of the first row.
+    /// Whether the number is within the bound; `None`: there is no bound. `base`: the number of the
+    /// first row.
     pub(super) fn meets(&self, cell: Option<&Cell>, base: f64, merges: bool) -> Option<Meets> {
         let (op, limit) = self.limit(base)?;
         let Some(cell) = cell.filter(|_| !merges) else { return Some(Meets::Open) };
         let value = cell.value.median;
         let seeds = || ErrorParts::of_seeds((cell.value.high - cell.value.low) / 2.0);
-        let bar = cell.error_bar.unwrap_or_else(|| ErrorBar::new(value, seeds(), Possible::default()));
+        let bar =
+            cell.error_bar.unwrap_or_else(|| ErrorBar::new(value, seeds(), Possible::default()));
         Some(match open(cell.metric, limit, &bar, cell.interval.as_ref()) {
             Some(_) => Meets::Open,
             None if op.holds(value, limit) => Meets::Yes,
@@ -150,7 +153,9 @@ mod tests {
         );
         assert_eq!(aim.loss(None, 0.0), f64::INFINITY);
         let share = Aim::parse("sysbench share > -10%").unwrap();
-        assert!((share.loss(Some(0.4), 0.5) - 0.05).abs() < 1e-12 && share.loss(Some(0.46), 0.5) == 0.0);
+        assert!(
+            (share.loss(Some(0.4), 0.5) - 0.05).abs() < 1e-12 && share.loss(Some(0.46), 0.5) == 0.0
+        );
         assert!(Aim::parse("sysbench share").unwrap().loss(Some(0.4), 0.5) < 0.0);
     }
 

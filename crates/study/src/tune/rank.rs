@@ -1,5 +1,5 @@
-//! Which settings go on to the next round: by fronts of those that none of the others is better than in everything, and within a
-//! front those that lie apart (Deb et al. 2002, NSGA-II).
+//! Which settings go on to the next round: by fronts of those that none of the others is better
+//! than in everything, and within a front those that lie apart (Deb et al. 2002, NSGA-II).
 
 use std::cmp::Ordering;
 
@@ -49,7 +49,8 @@ fn apart(losses: &[Vec<f64>], front: Vec<usize>, room: usize) -> Vec<usize> {
     order.into_iter().take(room).map(|place| front[place]).collect()
 }
 
-/// Adds how far each value is from its neighbours, as a part of the whole; the ends are infinitely far.
+/// Adds how far each value is from its neighbours, as a part of the whole; the ends are infinitely
+/// far.
 fn add_distances(values: &[f64], distance: &mut [f64]) {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&a, &b| values[a].total_cmp(&values[b]).then(a.cmp(&b)));
@@ -73,9 +74,10 @@ mod tests {
 
     #[test]
     fn the_ends_and_what_lies_apart_stay() {
-        let losses: Vec<Vec<f64>> = [[0.0, 9.0], [1.0, 5.0], [1.1, 4.9], [5.0, 1.0], [9.0, 0.0], [9.0, 9.0]]
-            .map(|pair| pair.to_vec())
-            .to_vec();
+        let losses: Vec<Vec<f64>> =
+            [[0.0, 9.0], [1.0, 5.0], [1.1, 4.9], [5.0, 1.0], [9.0, 0.0], [9.0, 9.0]]
+                .map(|pair| pair.to_vec())
+                .to_vec();
         assert_eq!(front(&losses), [0, 1, 2, 3, 4]);
         assert_eq!(best(&losses, 3), [0, 3, 4]);
         assert_eq!(best(&losses, 6).len(), 6);

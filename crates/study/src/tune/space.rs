@@ -1,4 +1,5 @@
-//! The space of a search: one to three dimensions, each a setting with values, and the points that are tried of it.
+//! The space of a search: one to three dimensions, each a setting with values, and the points that
+//! are tried of it.
 
 use crate::compare::Point;
 use crate::variant::{Variant, quoted_target};
@@ -66,9 +67,10 @@ enum Unit {
 }
 
 impl Dimension {
-    /// Reads `[TARGET ]KEY=V1,V2,...` or `[TARGET ]KEY=LOW..HIGH`. Before a `;` stand settings that every value has, such as
-    /// `sysbench group=/batch ; /batch cpu.max=10%..90%`. A knob may stand without values, and has then those that the
-    /// scheduler allows. `schedulers`: those whose knobs are meant.
+    /// Reads `[TARGET ]KEY=V1,V2,...` or `[TARGET ]KEY=LOW..HIGH`. Before a `;` stand settings that
+    /// every value has, such as `sysbench group=/batch ; /batch cpu.max=10%..90%`. A knob may stand
+    /// without values, and has then those that the scheduler allows. `schedulers`: those whose
+    /// knobs are meant.
     ///
     /// # Errors
     /// What is wrong, and what is allowed.
@@ -77,7 +79,8 @@ impl Dimension {
         let (fixed, varied) = text.rsplit_once(';').unwrap_or(("", text));
         let fixed = fixed.trim().to_owned();
         if !fixed.is_empty() {
-            Variant::parse_named("", &fixed).map_err(|error| format!("`{fixed}` before the `;`: {error}"))?;
+            Variant::parse_named("", &fixed)
+                .map_err(|error| format!("`{fixed}` before the `;`: {error}"))?;
         }
         let (left, right) = match varied.split_once('=') {
             Some((left, right)) => (left.trim(), Some(right.trim())),
@@ -167,7 +170,8 @@ impl Dimension {
         }
     }
 
-    /// Returns the values at its ends: what is wrong with a dimension is wrong with one of these, and with each of a list.
+    /// Returns the values at its ends: what is wrong with a dimension is wrong with one of these,
+    /// and with each of a list.
     pub(super) fn ends(&self) -> Vec<String> {
         match &self.values {
             Values::List(list) => list.clone(),
@@ -183,11 +187,13 @@ impl Range {
         (listed && count <= LISTED).then_some(count as usize)
     }
 
-    /// Returns the value at `part` of the way: by factors where the range is wide and begins above 0. It has three digits.
+    /// Returns the value at `part` of the way: by factors where the range is wide and begins above 0.
+    /// It has three digits.
     fn at(&self, part: f64) -> String {
         let (low, high) = (self.low as f64, self.high as f64);
         let wide = self.low > 0 && self.high / self.low >= BY_FACTORS as i64;
-        let value = if wide { low * libm::pow(high / low, part) } else { low + (high - low) * part };
+        let value =
+            if wide { low * libm::pow(high / low, part) } else { low + (high - low) * part };
         let digits = 10_f64.powi((libm::log10(value.abs().max(1.0)).floor() as i32 - 2).max(0));
         let rounded = ((value / digits).round() * digits) as i64;
         let steps = (rounded + self.step / 2).div_euclid(self.step) * self.step;
@@ -219,7 +225,9 @@ fn values(text: &str) -> Result<Values, String> {
             return Err(format!("`{text}`: both ends of a range have one unit"));
         }
         if low >= high {
-            return Err(format!("`{text}` is empty: the range goes from a smaller value to a larger one"));
+            return Err(format!(
+                "`{text}` is empty: the range goes from a smaller value to a larger one"
+            ));
         }
         return Ok(Values::Range(Range { unit, low, high, step: 1 }));
     }
@@ -229,7 +237,9 @@ fn values(text: &str) -> Result<Values, String> {
     }
     let unique: BTreeSet<&String> = list.iter().collect();
     if unique.len() < 2 || unique.len() < list.len() {
-        return Err(format!("`{text}`: there is nothing to choose from: give two values or more, each once"));
+        return Err(format!(
+            "`{text}`: there is nothing to choose from: give two values or more, each once"
+        ));
     }
     Ok(Values::List(list))
 }
@@ -274,11 +284,14 @@ fn allowed(knob: &Knob) -> Values {
         }
         KnobKind::Number(low, high) => range(Unit::Whole, low, high, 1),
         KnobKind::Flag => Values::List(vec!["on".to_owned(), "off".to_owned()]),
-        KnobKind::Word(words) => Values::List(words.iter().map(|word| (*word).to_owned()).collect()),
+        KnobKind::Word(words) => {
+            Values::List(words.iter().map(|word| (*word).to_owned()).collect())
+        }
     }
 }
 
-/// Returns the points of the space, each once, and whether they are a grid. `base`: the scheduler of the first row.
+/// Returns the points of the space, each once, and whether they are a grid. `base`: the scheduler
+/// of the first row.
 ///
 /// # Errors
 /// A combination that cannot be written as a variant.
@@ -328,8 +341,8 @@ fn on_grid(space: &[Dimension], counts: &[Option<usize>], of_range: usize) -> Ve
     all
 }
 
-/// Fills the space evenly: the additive sequence of the generalised golden ratio (Roberts 2018, "The unreasonable effectiveness of
-/// quasirandom sequences"), begun at a random place.
+/// Fills the space evenly: the additive sequence of the generalised golden ratio (Roberts 2018,
+/// "The unreasonable effectiveness of quasirandom sequences"), begun at a random place.
 fn sample(space: &[Dimension], trials: usize, seed: u64) -> Vec<Vec<String>> {
     let mut random = Random::new(seed);
     let begin: Vec<f64> = space.iter().map(|_| random.unit()).collect();
@@ -349,13 +362,19 @@ fn golden(dimensions: usize) -> f64 {
     root
 }
 
-/// Returns the point of these values. A knob that the point's scheduler does not have is no part of it.
-pub(super) fn compose(space: &[Dimension], values: &[String], base: &SchedulerSpec) -> Result<Point, String> {
+/// Returns the point of these values. A knob that the point's scheduler does not have is no part of
+/// it.
+pub(super) fn compose(
+    space: &[Dimension],
+    values: &[String],
+    base: &SchedulerSpec,
+) -> Result<Point, String> {
     if values.len() != space.len() {
         return Err(format!("{} values for {} dimensions", values.len(), space.len()));
     }
     let pairs = || space.iter().zip(values);
-    let chosen = pairs().find(|(dimension, _)| dimension.of == Of::Scheduler).map(|(_, value)| value);
+    let chosen =
+        pairs().find(|(dimension, _)| dimension.of == Of::Scheduler).map(|(_, value)| value);
     let scheduler = match chosen {
         Some(value) => Some(value.parse::<SchedulerSpec>().map_err(|error| error.to_string())?),
         None => None,
@@ -430,7 +449,8 @@ mod tests {
         assert!(grid && names.len() == 40);
         assert_eq!(names[1], "a policy=batch nice=1");
         assert_eq!(names[39], "a policy=idle nice=19");
-        let (names, grid) = super::tests::names(&["base_slice_ns=0.3ms..30ms", "a policy=batch,idle"], 20, 1);
+        let (names, grid) =
+            super::tests::names(&["base_slice_ns=0.3ms..30ms", "a policy=batch,idle"], 20, 1);
         assert!(grid && names.len() == 20, "{names:?}");
         assert_eq!(names[0], "scheduler base_slice_ns=300us ; a policy=batch");
         assert_eq!(names[19], "scheduler base_slice_ns=30ms ; a policy=idle");
@@ -482,7 +502,10 @@ mod tests {
         }
         assert_eq!(dimension.level(18, 37), "3ms");
         let [percent] = &space(&["/g cpu.max=10%..100%"])[..] else { panic!() };
-        assert_eq!((percent.level(0, 3), percent.level(1, 3)), ("10%".to_owned(), "31.6%".to_owned()));
+        assert_eq!(
+            (percent.level(0, 3), percent.level(1, 3)),
+            ("10%".to_owned(), "31.6%".to_owned())
+        );
     }
 
     #[test]
@@ -494,12 +517,17 @@ mod tests {
     #[test]
     fn what_every_value_has_stands_before_it() {
         let group = "a group=/batch ; /batch cpu.max=10%,50%";
-        let (all, _) = names(&[group, "a nice=0,5", "a group=/batch ; /batch cpu.weight=1,100"], 100, 1);
+        let (all, _) =
+            names(&[group, "a nice=0,5", "a group=/batch ; /batch cpu.weight=1,100"], 100, 1);
         assert_eq!(all.len(), 8);
         assert_eq!(all[0], "a group=/batch ; /batch cpu.max=10% cpu.weight=1 ; a nice=0");
         assert!(Variant::parse(&all[0]).is_ok());
-        let error = Dimension::parse("a grup=/batch ; /batch cpu.max=10%,50%", &[linux()]).unwrap_err();
-        assert!(error.contains("before the `;`") && error.contains("did you mean `group`"), "{error}");
+        let error =
+            Dimension::parse("a grup=/batch ; /batch cpu.max=10%,50%", &[linux()]).unwrap_err();
+        assert!(
+            error.contains("before the `;`") && error.contains("did you mean `group`"),
+            "{error}"
+        );
     }
 
     #[test]

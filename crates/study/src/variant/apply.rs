@@ -1,14 +1,16 @@
 //! Applying a variant to a workload.
 
 use super::{
-    Clause, GroupSetting, MachineSetting, Setting, SourceSetting, TaskSetting, Variant, VariantError,
+    Clause, GroupSetting, MachineSetting, Setting, SourceSetting, TaskSetting, Variant,
+    VariantError,
 };
 use crate::delegation::{DelegationSpec, Place};
 use crate::scenario::{KernelSpec, VmSpec, absent_cpu};
 use schedlab_model::text::glob;
 use schedlab_model::text::nearest;
 use schedlab_model::{
-    Act, Amount, CpuSet, Draw, GroupId, GroupSpec, Ns, Op, Program, SourceKind, Start, Step, Workload,
+    Act, Amount, CpuSet, Draw, GroupId, GroupSpec, Ns, Op, Program, SourceKind, Start, Step,
+    Workload,
 };
 use schedlab_scheduler::SchedulerSpec;
 use std::collections::BTreeSet;
@@ -28,7 +30,8 @@ pub struct Subject<'a> {
     pub vms: &'a [VmSpec],
     /// Where schedulers run.
     pub delegation: &'a DelegationSpec,
-    /// Preemption model and interrupt threads; `None` for recordings, which do not show kernel sections.
+    /// Preemption model and interrupt threads; `None` for recordings, which do not show kernel
+    /// sections.
     pub kernel: Option<&'a KernelSpec>,
 }
 
@@ -132,8 +135,10 @@ impl Applied {
             }
         }
         let exchange = &mut self.workload.exchange;
-        let coroutines = exchange.executors.iter_mut().flat_map(|executor| &mut executor.coroutines);
-        let steps = coroutines.flat_map(|coroutine| &mut coroutine.steps).map(|step| &mut step.step);
+        let coroutines =
+            exchange.executors.iter_mut().flat_map(|executor| &mut executor.coroutines);
+        let steps =
+            coroutines.flat_map(|coroutine| &mut coroutine.steps).map(|step| &mut step.step);
         for step in exchange.scripts.iter_mut().flat_map(|script| &mut script.steps).chain(steps) {
             if let Act::Spawn(task) = step.act
                 && self.off.contains(&task.index())
@@ -171,7 +176,8 @@ impl Applied {
             }
         }
         if self.delegation.place != Place::Kernel && !self.vms.is_empty() {
-            let text = "virtual machines do not run behind agents: mode=kernel, or bare domains".to_owned();
+            let text = "virtual machines do not run behind agents: mode=kernel, or bare domains"
+                .to_owned();
             return Err(VariantError::Value(text));
         }
         Ok(())
@@ -244,16 +250,21 @@ impl Applied {
             return Err(subject.unknown(target));
         }
         for source in sources {
-            let refuse = |why: &str| Err(VariantError::Value(format!("source `{}` {why}", source.name)));
+            let refuse =
+                |why: &str| Err(VariantError::Value(format!("source `{}` {why}", source.name)));
             match (&mut source.kind, setting) {
                 (SourceKind::Open { interarrival, .. }, SourceSetting::Rate(permille)) => {
                     scale_draw(interarrival, 1000, permille);
                 }
-                (SourceKind::Closed { clients, .. }, SourceSetting::Clients(count)) => *clients = count,
+                (SourceKind::Closed { clients, .. }, SourceSetting::Clients(count)) => {
+                    *clients = count
+                }
                 (_, SourceSetting::Rate(_)) => {
                     return refuse("is not open loop: `rate` has no meaning for it");
                 }
-                (_, SourceSetting::Clients(_)) => return refuse("has no clients: it is not closed loop"),
+                (_, SourceSetting::Clients(_)) => {
+                    return refuse("has no clients: it is not closed loop");
+                }
             }
         }
         Ok(())
@@ -281,7 +292,8 @@ impl Applied {
 }
 
 fn check_cpus(target: &str, setting: &Setting, cpus: usize) -> Result<(), VariantError> {
-    let (Setting::Task(TaskSetting::Cpus(set)) | Setting::Group(GroupSetting::Cpus(set))) = setting else {
+    let (Setting::Task(TaskSetting::Cpus(set)) | Setting::Group(GroupSetting::Cpus(set))) = setting
+    else {
         return Ok(());
     };
     match set.iter().find(|cpu| cpu.index() >= cpus) {
@@ -304,7 +316,8 @@ fn make_group(workload: &mut Workload, path: &str) -> GroupId {
         parent = match workload.groups.iter().position(|group| group.name == full) {
             Some(index) => GroupId::from(index),
             None => {
-                let group = GroupSpec { name: full.clone(), parent: Some(parent), ..GroupSpec::default() };
+                let group =
+                    GroupSpec { name: full.clone(), parent: Some(parent), ..GroupSpec::default() };
                 workload.groups.push(group);
                 GroupId::from(workload.groups.len() - 1)
             }
@@ -331,8 +344,8 @@ fn change_guest(
     Ok(())
 }
 
-/// Multiplies all CPU time of what the task does at objects by `permille` / 1000. Threads that share their work share its CPU time: that of
-/// the first of them counts.
+/// Multiplies all CPU time of what the task does at objects by `permille` / 1000. Threads that
+/// share their work share its CPU time: that of the first of them counts.
 fn scale_exchange(workload: &mut Workload, index: usize, permille: u64) {
     let scaled = |step: &mut Step| {
         step.before = scale(step.before, permille, 1000);
@@ -340,15 +353,24 @@ fn scale_exchange(workload: &mut Workload, index: usize, permille: u64) {
     };
     for op in &workload.tasks[index].program.ops {
         match *op {
-            Op::Play(script) => workload.exchange.scripts[script.index()].steps.iter_mut().for_each(scaled),
-            Op::Attend(id) if !workload.tasks[..index].iter().any(|task| task.program.ops.contains(op)) => {
+            Op::Play(script) => {
+                workload.exchange.scripts[script.index()].steps.iter_mut().for_each(scaled)
+            }
+            Op::Attend(id)
+                if !workload.tasks[..index].iter().any(|task| task.program.ops.contains(op)) =>
+            {
                 let executor = &mut workload.exchange.executors[id.index()];
-                let steps = executor.coroutines.iter_mut().flat_map(|coroutine| &mut coroutine.steps);
+                let steps =
+                    executor.coroutines.iter_mut().flat_map(|coroutine| &mut coroutine.steps);
                 steps.for_each(|step| scaled(&mut step.step));
                 for (before, after) in &mut executor.looks_asleep {
-                    (*before, *after) = (scale(*before, permille, 1000), scale(*after, permille, 1000));
+                    (*before, *after) =
+                        (scale(*before, permille, 1000), scale(*after, permille, 1000));
                 }
-                executor.looks_awake.iter_mut().for_each(|look| *look = scale(*look, permille, 1000));
+                executor
+                    .looks_awake
+                    .iter_mut()
+                    .for_each(|look| *look = scale(*look, permille, 1000));
                 for first in [&mut executor.first_receive, &mut executor.first_send] {
                     *first = first.saturating_mul(permille.cast_signed()) / 1000;
                 }
@@ -362,8 +384,9 @@ fn scale_exchange(workload: &mut Workload, index: usize, permille: u64) {
 fn scale_program(program: &mut Program, permille: u64) {
     let mut drawn = BTreeSet::new();
     for op in &mut program.ops {
-        if let Op::Run(amount) | Op::Kernel { length: amount, .. } | Op::Serve { per_request: amount, .. } =
-            op
+        if let Op::Run(amount)
+        | Op::Kernel { length: amount, .. }
+        | Op::Serve { per_request: amount, .. } = op
         {
             match amount {
                 Amount::Fixed(ns) => *ns = scale(*ns, permille, 1000),
@@ -382,8 +405,9 @@ fn scale_program(program: &mut Program, permille: u64) {
         }
         let copy = program.draw(draw);
         for op in &mut program.ops {
-            if let Op::Run(amount) | Op::Kernel { length: amount, .. } | Op::Serve { per_request: amount, .. } =
-                op
+            if let Op::Run(amount)
+            | Op::Kernel { length: amount, .. }
+            | Op::Serve { per_request: amount, .. } = op
                 && *amount == Amount::Draw(index)
             {
                 *amount = copy;
@@ -416,10 +440,21 @@ mod tests {
     use super::*;
     use schedlab_model::{Policy, TaskSpec};
 
-    fn subject(workload: &Workload, classes: &[String], text: &str) -> Result<Applied, VariantError> {
+    fn subject(
+        workload: &Workload,
+        classes: &[String],
+        text: &str,
+    ) -> Result<Applied, VariantError> {
         let delegation = &DelegationSpec::default();
-        let subject =
-            Subject { workload, classes, pids: &[100, 200], cpus: 2, vms: &[], delegation, kernel: None };
+        let subject = Subject {
+            workload,
+            classes,
+            pids: &[100, 200],
+            cpus: 2,
+            vms: &[],
+            delegation,
+            kernel: None,
+        };
         Variant::parse(text).unwrap().apply(&subject)
     }
 
@@ -428,7 +463,10 @@ mod tests {
             TaskSpec::new("redis-server", Program::closed(Ns(1000), Ns(2000))),
             TaskSpec::new("sysbench", Program::hog()),
         ];
-        (Workload { tasks, ..Workload::default() }, vec!["redis-server".to_owned(), "sysbench".to_owned()])
+        (
+            Workload { tasks, ..Workload::default() },
+            vec!["redis-server".to_owned(), "sysbench".to_owned()],
+        )
     }
 
     #[test]
@@ -445,8 +483,10 @@ mod tests {
     fn makes_groups_and_limits_them() {
         let (workload, classes) = two();
         let applied =
-            subject(&workload, &classes, "a: /b/c cpu.max=10ms/100ms ; sysbench group=/b/c").unwrap();
-        let names: Vec<&str> = applied.workload.groups.iter().map(|group| group.name.as_str()).collect();
+            subject(&workload, &classes, "a: /b/c cpu.max=10ms/100ms ; sysbench group=/b/c")
+                .unwrap();
+        let names: Vec<&str> =
+            applied.workload.groups.iter().map(|group| group.name.as_str()).collect();
         assert_eq!(names, ["/", "/b", "/b/c"]);
         assert_eq!(applied.workload.tasks[1].group, GroupId(2));
         assert_eq!(applied.workload.groups[2].bandwidth.unwrap().quota, Ns::from_ms(10));
@@ -456,7 +496,8 @@ mod tests {
     #[test]
     fn slashes_too_many_name_the_same_group() {
         let (workload, classes) = two();
-        let applied = subject(&workload, &classes, "a: /b//c/ cpu.weight=20 ; sysbench group=/b/c/").unwrap();
+        let applied =
+            subject(&workload, &classes, "a: /b//c/ cpu.weight=20 ; sysbench group=/b/c/").unwrap();
         let group = applied.workload.tasks[1].group;
         assert_eq!(applied.workload.groups[group.index()].name, "/b/c");
         assert_eq!(applied.workload.groups[group.index()].weight, Some(205));
@@ -485,7 +526,8 @@ mod tests {
         assert!(!applied.workload.tasks[0].program.ops.iter().any(|op| matches!(op, Op::Spawn(_))));
     }
 
-    /// Found by fuzzing: 65,535 tasks that three variants leave out. Every program was searched for each of them.
+    /// Found by fuzzing: 65,535 tasks that three variants leave out. Every program was searched for
+    /// each of them.
     #[test]
     fn a_large_class_can_be_off() {
         let hogs = 65_535;

@@ -92,8 +92,9 @@ const GROUP_KEYS: [&str; 8] =
     ["cpu.max", "cpu.weight", "cpu.shares", "cpu.idle", "cpus", "cap", "weight", "guest"];
 
 impl Setting {
-    /// Reads `KEY=VALUE` of `target`. What the target is follows from its name: `scheduler`, `delegation`, `machine`, a
-    /// path that begins with `/` (a group), anything else a task or a source.
+    /// Reads `KEY=VALUE` of `target`. What the target is follows from its name: `scheduler`,
+    /// `delegation`, `machine`, a path that begins with `/` (a group), anything else a task or a
+    /// source.
     pub(super) fn parse(target: &str, text: &str) -> Result<Setting, VariantError> {
         let (key, value) = match text.split_once('=') {
             Some(pair) => pair,
@@ -103,13 +104,16 @@ impl Setting {
         let (read, keys) = match target {
             "scheduler" => return Ok(Setting::Knob(key.to_owned(), value.to_owned())),
             "delegation" => return Ok(Setting::Delegation(key.to_owned(), value.to_owned())),
-            "machine" => (machine(key, value).map(|read| read.map(Setting::Machine)), MACHINE_KEYS.to_vec()),
+            "machine" => {
+                (machine(key, value).map(|read| read.map(Setting::Machine)), MACHINE_KEYS.to_vec())
+            }
             _ if target.starts_with('/') => {
                 (group(key, value).map(|read| read.map(Setting::Group)), GROUP_KEYS.to_vec())
             }
             _ => {
                 let of_task = task(key, value).map(|read| read.map(Setting::Task));
-                let read = of_task.or_else(|| source(key, value).map(|read| read.map(Setting::Source)));
+                let read =
+                    of_task.or_else(|| source(key, value).map(|read| read.map(Setting::Source)));
                 (read, TASK_KEYS.into_iter().chain(SOURCE_KEYS).collect())
             }
         };
@@ -135,12 +139,12 @@ fn task(key: &str, value: &str) -> Option<Value<TaskSetting>> {
             nice.map(TaskSetting::Nice).ok_or("must be a whole number from -20 to 19".to_owned())
         }
         "cpus" => read(value).map(TaskSetting::Cpus),
-        "slice" => {
-            read(value).and_then(|slice: Ns| match slice >= Ns::from_us(100) && slice <= Ns::from_ms(100) {
+        "slice" => read(value).and_then(|slice: Ns| {
+            match slice >= Ns::from_us(100) && slice <= Ns::from_ms(100) {
                 true => Ok(TaskSetting::Slice(slice)),
                 false => Err("must be from 100us to 100ms".to_owned()),
-            })
-        }
+            }
+        }),
         "group" if value.starts_with('/') => Ok(TaskSetting::Group(without_slashes(value))),
         "group" => Err("a group is a path, such as /batch".to_owned()),
         "demand" => factor(value).map(TaskSetting::Demand),
@@ -163,9 +167,8 @@ fn group(key: &str, value: &str) -> Option<Value<GroupSetting>> {
     Some(match key {
         "cpus" => read(value).map(GroupSetting::Cpus),
         "cpu.max" => bandwidth(value).map(GroupSetting::Max),
-        "cpu.weight" => {
-            number(value, 1, 10_000).map(|weight| GroupSetting::Shares(shares_of_weight(u64::from(weight))))
-        }
+        "cpu.weight" => number(value, 1, 10_000)
+            .map(|weight| GroupSetting::Shares(shares_of_weight(u64::from(weight)))),
         "cpu.shares" => number(value, 2, 262_144).map(GroupSetting::Shares),
         "cpu.idle" => flag(value).map(GroupSetting::Idle),
         "cap" => number(value, 0, 51_200).map(GroupSetting::Cap),

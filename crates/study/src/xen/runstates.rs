@@ -83,9 +83,10 @@ impl State {
             ThreadState::Runnable => Some(State::Wake),
             ThreadState::Preempted => Some(State::Preempt),
             ThreadState::Throttled => Some(State::Offline),
-            ThreadState::Sleeping | ThreadState::DiskSleep | ThreadState::Stopped | ThreadState::Blocked => {
-                Some(State::Blocked)
-            }
+            ThreadState::Sleeping
+            | ThreadState::DiskSleep
+            | ThreadState::Stopped
+            | ThreadState::Blocked => Some(State::Blocked),
             ThreadState::Dead | ThreadState::Unknown => None,
         }
     }
@@ -147,7 +148,9 @@ impl Listener for RunstateListener {
         let Some(life) = self.lives.get_mut(span.task.index()) else { return };
         let state = State::from_thread_state(span.state);
         match (&mut life.open, state) {
-            (Some((open, _, to)), Some(state)) if *open == state && *to == span.from => *to = span.to,
+            (Some((open, _, to)), Some(state)) if *open == state && *to == span.from => {
+                *to = span.to
+            }
             (_, state) => {
                 life.close();
                 life.open = state.map(|state| (state, span.from, span.to));

@@ -1,5 +1,6 @@
-//! Deploy lines in a real POSIX shell (dash), with stubs for the tools: whatever a task or a control group is named, the shell runs the
-//! printed commands and nothing else, and the name is one argument behind `--`.
+//! Deploy lines in a real POSIX shell (dash), with stubs for the tools: whatever a task or a
+//! control group is named, the shell runs the printed commands and nothing else, and the name is
+//! one argument behind `--`.
 
 use proptest::prelude::*;
 use schedlab_model::{CpuSet, Nice, Ns, Policy};
@@ -11,9 +12,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What writes down its name, the number of its arguments, and them. `PWN` is what hostile names try to run.
+/// What writes down its name, the number of its arguments, and them. `PWN` is what hostile names
+/// try to run.
 const STUB: &str = "#!/bin/sh\nprintf '%s\\0' \"${0##*/}\" $# \"$@\" >> \"$LOG\"\n[ \"${0##*/}\" = pgrep ] && echo 41 42\n:\n";
-const STUBS: [&str; 9] = ["chrt", "taskset", "pgrep", "renice", "nice", "ls", "mkdir", "sysctl", "PWN"];
+const STUBS: [&str; 9] =
+    ["chrt", "taskset", "pgrep", "renice", "nice", "ls", "mkdir", "sysctl", "PWN"];
 
 /// A folder with the stubs, removed at the end.
 struct Shell(PathBuf);
@@ -29,8 +32,8 @@ type Ran = Vec<String>;
 
 impl Shell {
     fn new(name: &str) -> Shell {
-        let folder =
-            schedlab_testing::temp_dir().join(format!("schedlab-deploy-{name}-{}", std::process::id()));
+        let folder = schedlab_testing::temp_dir()
+            .join(format!("schedlab-deploy-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(folder.join("bin")).unwrap();
         for stub in STUBS {
@@ -39,7 +42,8 @@ impl Shell {
         Shell(folder)
     }
 
-    /// Runs `script` in an empty folder; returns what ran, what it said, and the files that it made there. Its `/sys` is a folder.
+    /// Runs `script` in an empty folder; returns what ran, what it said, and the files that it made
+    /// there. Its `/sys` is a folder.
     fn run(&self, script: &str) -> (Vec<Ran>, String, Vec<String>) {
         let here = self.0.join("here");
         let log = self.0.join("log");
@@ -68,7 +72,8 @@ fn executable(path: &Path, text: &str) {
 }
 
 fn records(log: &[u8]) -> Vec<Ran> {
-    let mut words = log.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
+    let mut words =
+        log.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
     let mut all = Vec::new();
     while let Some(name) = words.next().filter(|name| !name.is_empty()) {
         let count: usize = words.next().unwrap().parse().unwrap();
@@ -102,11 +107,13 @@ fn pasted(shell: &str) -> String {
 /// Names that a shell, pgrep or getopt could take for something else.
 fn hostile_name() -> impl Strategy<Value = String> {
     let pieces = [
-        "'", "\"", "\\", "$(PWN)", "`PWN`", ";PWN;", "|PWN", "&PWN&", ">PWN", "<", " ", "#", "-", "-u0",
-        "--", "*", "?", "[", "]", "a", "redis", "~", "!", "{", "}", "=", "(", ")", "^", "$", ".", "+", "é",
-        "\n", "\t", "\r", "\u{1b}", "\u{202e}", "/", "..", "0", "%s", "||PWN #", "\nPWN\n",
+        "'", "\"", "\\", "$(PWN)", "`PWN`", ";PWN;", "|PWN", "&PWN&", ">PWN", "<", " ", "#", "-",
+        "-u0", "--", "*", "?", "[", "]", "a", "redis", "~", "!", "{", "}", "=", "(", ")", "^", "$",
+        ".", "+", "é", "\n", "\t", "\r", "\u{1b}", "\u{202e}", "/", "..", "0", "%s", "||PWN #",
+        "\nPWN\n",
     ];
-    prop::collection::vec(prop::sample::select(pieces.to_vec()), 1..6).prop_map(|pieces| pieces.concat())
+    prop::collection::vec(prop::sample::select(pieces.to_vec()), 1..6)
+        .prop_map(|pieces| pieces.concat())
 }
 
 /// Nothing but the stubs of the printed commands ran, and nothing was written here.
@@ -193,7 +200,8 @@ fn what_no_command_can_name_is_refused_by_name() {
     assert!(deployment("redis", moved).caveats[0].contains("no path of a control group"));
 }
 
-/// The tools themselves end their options at `--` there: a program named `-u0` is started, and no process is matched by user.
+/// The tools themselves end their options at `--` there: a program named `-u0` is started, and no
+/// process is matched by user.
 #[test]
 fn the_real_tools_take_a_name_that_begins_with_a_dash() {
     let shell = Shell::new("real");
@@ -203,13 +211,15 @@ fn the_real_tools_take_a_name_that_begins_with_a_dash() {
     let deployment = deployment("-u0", of_task());
     // chrt of util-linux before 2.42 sets no slices.
     let lines = pasted(&deployment.shell);
-    let lines = lines.lines().filter(|line| line.contains(" -- ") && !line.contains("--sched-runtime"));
+    let lines =
+        lines.lines().filter(|line| line.contains(" -- ") && !line.contains("--sched-runtime"));
     let lines: Vec<&str> = lines.filter(|line| !line.contains("pgrep")).collect();
     assert_eq!(lines.len(), 3, "{}", deployment.shell);
     let log = shell.0.join("started");
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let mut run = Command::new("dash");
-    let out = run.args(["-c", &lines.join("\n")]).env("PATH", path).env("LOG", &log).output().unwrap();
+    let out =
+        run.args(["-c", &lines.join("\n")]).env("PATH", path).env("LOG", &log).output().unwrap();
     assert!(out.status.success() && out.stderr.is_empty(), "{out:?}");
     assert_eq!(fs::read_to_string(&log).unwrap(), "started\n".repeat(3));
     let matched = Command::new("dash").args(["-c", "pgrep -x -- -u0"]).output().unwrap();
@@ -222,7 +232,11 @@ fn a_number_that_is_a_name_is_no_process_id() {
     let idle = || vec![Setting::Task(TaskSetting::Policy(Policy::Idle))];
     assert!(deployment("1", idle()).shell.starts_with("for pid in $(pgrep -x -- 1);"), "named so");
     let of_setting = Deployment::of_setting("1 policy=idle");
-    assert!(of_setting.shell.starts_with("chrt --idle --all-tasks --pid 0 1\n"), "{}", of_setting.shell);
+    assert!(
+        of_setting.shell.starts_with("chrt --idle --all-tasks --pid 0 1\n"),
+        "{}",
+        of_setting.shell
+    );
 }
 
 #[test]
@@ -235,7 +249,8 @@ fn pgrep_is_asked_for_what_the_kernel_keeps_of_a_name() {
         ("s[!1]?", "'s[^1].'"),
         ("a[b", r"'a\[b'"),
     ] {
-        let shell = deployment(target, vec![Setting::Task(TaskSetting::Policy(Policy::Idle))]).shell;
+        let shell =
+            deployment(target, vec![Setting::Task(TaskSetting::Policy(Policy::Idle))]).shell;
         assert!(shell.contains(&format!("$(pgrep -x -- {pattern})")), "{target}: {shell}");
     }
 }

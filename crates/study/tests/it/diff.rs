@@ -1,8 +1,9 @@
-//! `diff` on simulated recordings: it finds a planted regression of 20 %, and calls equal runs equal, ten times each.
+//! `diff` on simulated recordings: it finds a planted regression of 20 %, and calls equal runs
+//! equal, ten times each.
 
 use schedlab_model::{
-    Amount, ChannelId, ChannelSpec, Draw, Ns, Op, Program, SchedExt, SourceKind, SourceSpec, TaskSpec,
-    Workload,
+    Amount, ChannelId, ChannelSpec, Draw, Ns, Op, Program, SchedExt, SourceKind, SourceSpec,
+    TaskSpec, Workload,
 };
 use schedlab_scheduler::registry;
 use schedlab_sim::{Machine, RunOptions};
@@ -15,7 +16,8 @@ use std::path::{Path, PathBuf};
 
 const DURATION: Ns = Ns::from_s(4);
 
-/// A server with random work of `mean` under open-loop requests, and a batch task that sleeps and runs.
+/// A server with random work of `mean` under open-loop requests, and a batch task that sleeps and
+/// runs.
 fn workload(mean: Ns) -> Workload {
     let random = |ops: Vec<Op>, draw: Draw| Program { draws: vec![draw], ..Program::forever(ops) };
     let serve = vec![Op::Receive(ChannelId(0)), Op::Run(Amount::Draw(0))];
@@ -44,8 +46,9 @@ fn workload(mean: Ns) -> Workload {
 
 fn record(folder: &Path, name: &str, mean: Ns, seed: u64) -> PathBuf {
     let workload = workload(mean);
-    let info =
-        |(i, task): (usize, &TaskSpec)| TaskInfo::unknown(i as u32 + 1, i as u32 + 1, task.name.clone());
+    let info = |(i, task): (usize, &TaskSpec)| {
+        TaskInfo::unknown(i as u32 + 1, i as u32 + 1, task.name.clone())
+    };
     let header = Header {
         capabilities: Capabilities::simulator(),
         tasks: workload.tasks.iter().enumerate().map(info).collect(),
@@ -71,8 +74,10 @@ fn response(diff: &Diff) -> Judgement {
 fn finds_a_planted_regression_and_calls_equal_runs_equal() {
     let folder = schedlab_testing::temp_dir().join(format!("schedlab-diff-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let gates =
-        vec![Gate::parse("server response p50 > +10%").unwrap(), Gate::parse("server share > 90%").unwrap()];
+    let gates = vec![
+        Gate::parse("server response p50 > +10%").unwrap(),
+        Gate::parse("server share > 90%").unwrap(),
+    ];
     let options = DiffOptions { gates, ..DiffOptions::default() };
     for round in 0..10u64 {
         let before = record(&folder, "before", Ns::from_us(100), 2 * round + 1);
@@ -83,14 +88,24 @@ fn finds_a_planted_regression_and_calls_equal_runs_equal() {
         let worse = diff(&before, &slower, &options).unwrap();
         assert_eq!(response(&worse), Judgement::Worse, "round {round}: {}", worse.verdict.outcome);
         assert!(worse.verdict.outcome.contains("server"), "{}", worse.verdict.outcome);
-        assert_eq!(worse.gates[0].outcome, GateOutcome::Met, "round {round}: {}", worse.gates[0].got);
+        assert_eq!(
+            worse.gates[0].outcome,
+            GateOutcome::Met,
+            "round {round}: {}",
+            worse.gates[0].got
+        );
         assert_eq!(worse.gates[1].outcome, GateOutcome::Not);
-        assert_eq!(diff(&before, &slower, &options).unwrap(), worse, "equal seeds give equal intervals");
+        assert_eq!(
+            diff(&before, &slower, &options).unwrap(),
+            worse,
+            "equal seeds give equal intervals"
+        );
     }
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// Says in the file of a recording which sched_ext scheduler was loaded at its beginning and at its end.
+/// Says in the file of a recording which sched_ext scheduler was loaded at its beginning and at its
+/// end.
 fn made_under(path: &Path, begin: Option<&str>, end: Option<&str>) {
     let mut recording = Recording::open(path).unwrap();
     let at = |ops: Option<&str>| {
@@ -111,8 +126,10 @@ fn made_under(path: &Path, begin: Option<&str>, end: Option<&str>) {
 
 #[test]
 fn a_diff_says_under_which_schedulers_its_sides_were_recorded() {
-    let all = schedlab_testing::temp_dir().join(format!("schedlab-diff-ext-{}", std::process::id()));
-    let (own, ext) = (folder(&all.join("own"), &[100; 3], 1), folder(&all.join("lavd"), &[100; 3], 11));
+    let all =
+        schedlab_testing::temp_dir().join(format!("schedlab-diff-ext-{}", std::process::id()));
+    let (own, ext) =
+        (folder(&all.join("own"), &[100; 3], 1), folder(&all.join("lavd"), &[100; 3], 11));
     let of = |seed: u64| ext.join(format!("run-{seed}.slt"));
     let notes = || diff(&own, &ext, &DiffOptions::default()).unwrap().notes.join("\n");
     // Nothing is said where it is the kernel's own everywhere.
@@ -148,8 +165,10 @@ fn folder(path: &Path, means: &[u64], seed: u64) -> PathBuf {
 
 #[test]
 fn folders_know_how_much_recordings_of_one_setup_differ() {
-    let all = schedlab_testing::temp_dir().join(format!("schedlab-diff-folders-{}", std::process::id()));
-    // A machine that is up to a tenth slower or faster from one recording to the next, taken in turns.
+    let all =
+        schedlab_testing::temp_dir().join(format!("schedlab-diff-folders-{}", std::process::id()));
+    // A machine that is up to a tenth slower or faster from one recording to the next, taken in
+    // turns.
     let before = folder(&all.join("before"), &[92, 108, 100, 95, 104, 98], 1);
     let equal = folder(&all.join("equal"), &[107, 93, 101, 103, 96, 99], 11);
     let slower = folder(&all.join("slower"), &[112, 129, 121, 114, 126, 118], 21);
@@ -166,11 +185,16 @@ fn folders_know_how_much_recordings_of_one_setup_differ() {
     let worse = diff(&before, &slower, &options).unwrap();
     assert!(worse.failed(), "{}: {}", worse.verdict.outcome, worse.gates[0].got);
     assert_eq!(response(&worse), Judgement::Worse);
-    assert_eq!(diff(&before, &slower, &options).unwrap(), worse, "equal seeds give equal intervals");
+    assert_eq!(
+        diff(&before, &slower, &options).unwrap(),
+        worse,
+        "equal seeds give equal intervals"
+    );
 
     // Sides of different size: what the second has more of counts too.
     let more = folder(&all.join("more"), &[102, 97, 104, 96, 101, 99, 103, 98], 41);
-    let (few, many) = (diff(&before, &more, &options).unwrap(), diff(&more, &before, &options).unwrap());
+    let (few, many) =
+        (diff(&before, &more, &options).unwrap(), diff(&more, &before, &options).unwrap());
     assert!(!few.told_apart() && !many.told_apart(), "{}", few.verdict.outcome);
     let values = |diff: &Diff| {
         let cells = diff.subjects.iter().flat_map(|subject| &subject.cells);

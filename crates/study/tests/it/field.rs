@@ -1,4 +1,5 @@
-//! Workloads that people posted, with the right values as they were worked out by hand. Each file of `tests/field` is one case.
+//! Workloads that people posted, with the right values as they were worked out by hand. Each file
+//! of `tests/field` is one case.
 
 use schedlab_model::Ns;
 use schedlab_study::compare::{Options, compare_scenario};
@@ -21,14 +22,16 @@ fn value(scenario: &Scenario, subject: &str, metric: &str) -> f64 {
 /// scheduler-tools/rt-app#89: 125 times 8 ms of 16 ms, and no duration.
 #[test]
 fn a_workload_without_a_duration_ends_with_its_tasks() {
-    let scenario = rtapp::parse("share", "f", &text("rtapp-finite-share.json"), 2).unwrap().scenario;
+    let scenario =
+        rtapp::parse("share", "f", &text("rtapp-finite-share.json"), 2).unwrap().scenario;
     let study = compare_scenario(&scenario, &Options::default(), &|_, _| ()).unwrap();
     assert_eq!(Ns(study.duration_ns), Ns::from_s(2));
     assert!((value(&scenario, "pelt1", "share") - 0.5).abs() < 1e-9);
     assert!((value(&scenario, "pelt1", "throughput") - 62.5).abs() < 1e-9);
 }
 
-/// scheduler-tools/rt-app#137: a low task holds the lock that a high one wants, and a task between them runs.
+/// scheduler-tools/rt-app#137: a low task holds the lock that a high one wants, and a task between
+/// them runs.
 #[test]
 fn waiting_for_a_lock_belongs_to_the_response() {
     let inherits = text("rtapp-lock-response.json");
@@ -41,11 +44,13 @@ fn waiting_for_a_lock_belongs_to_the_response() {
     }
 }
 
-/// Found while checking alsa-project/alsa-lib#285: the throttled task may not run on the CPU that idles.
+/// Found while checking alsa-project/alsa-lib#285: the throttled task may not run on the CPU that
+/// idles.
 #[test]
 fn a_limit_is_not_charged_with_the_idle_time_of_forbidden_cpus() {
     let scenario =
-        scenario::parse("pinned", "idle-capped-pinned.toml", &text("idle-capped-pinned.toml")).unwrap();
+        scenario::parse("pinned", "idle-capped-pinned.toml", &text("idle-capped-pinned.toml"))
+            .unwrap();
     assert_eq!(value(&scenario, "machine", "idle-capped"), 0.0);
 }
 
@@ -78,7 +83,8 @@ start = "3ms"
 program = ["lock b", "run 1ms", "unlock b", "exit"]
 "#;
     let scenario = scenario::parse("chain", "chain.toml", text).unwrap();
-    // At 3 ms `holder` has 8 ms left (it lost 1 ms to `disturber`), then `middle` and `high` run 1 ms each.
+    // At 3 ms `holder` has 8 ms left (it lost 1 ms to `disturber`), then `middle` and `high` run 1
+    // ms each.
     assert_eq!(value(&scenario, "high", "response max"), 10e6);
     let plain = text.replace("inherit", "none");
     let scenario = scenario::parse("chain", "chain.toml", &plain).unwrap();
@@ -113,7 +119,11 @@ fn a_policy_that_came_later_is_said_to_stand_in() {
         .rows
         .iter()
         .map(|row| {
-            row.notes.iter().filter(|note| note.contains("it has no SCHED_")).map(String::as_str).collect()
+            row.notes
+                .iter()
+                .filter(|note| note.contains("it has no SCHED_"))
+                .map(String::as_str)
+                .collect()
         })
         .collect();
     assert_eq!(

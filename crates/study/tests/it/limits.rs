@@ -1,9 +1,10 @@
-//! What-if for limits: from a recording under `cpu.max`, what the workload does without it, and the other way round,
-//! through the file and `compare`. Held against the direct simulation of the other setting.
+//! What-if for limits: from a recording under `cpu.max`, what the workload does without it, and the
+//! other way round, through the file and `compare`. Held against the direct simulation of the other
+//! setting.
 
 use schedlab_model::{
-    Amount, Bandwidth, CpuId, CpuSet, GroupId, GroupSpec, Ns, Op, Program, SchedEvent, SchedExt, TaskId,
-    TaskSpec, Workload,
+    Amount, Bandwidth, CpuId, CpuSet, GroupId, GroupSpec, Ns, Op, Program, SchedEvent, SchedExt,
+    TaskId, TaskSpec, Workload,
 };
 use schedlab_scheduler::registry;
 use schedlab_sim::{Machine, RunOptions};
@@ -15,13 +16,15 @@ use std::path::{Path, PathBuf};
 
 const DURATION: Ns = Ns::from_s(3);
 const NAMES: [&str; 3] = ["server", "hog", "worker"];
-const LIMIT: Bandwidth = Bandwidth { quota: Ns::from_ms(20), period: Ns::from_ms(100), burst: Ns::ZERO };
+const LIMIT: Bandwidth =
+    Bandwidth { quota: Ns::from_ms(20), period: Ns::from_ms(100), burst: Ns::ZERO };
 
-/// On one CPU: a server that wants a tenth of it; in group `/batch` a hog, and a worker that pauses for 5 ms after each
-/// 5 ms of work.
+/// On one CPU: a server that wants a tenth of it; in group `/batch` a hog, and a worker that pauses
+/// for 5 ms after each 5 ms of work.
 fn workload(limit: Option<Bandwidth>) -> Workload {
-    let in_turn =
-        |run, sleep| Program::forever([Op::Run(Amount::Fixed(run)), Op::Sleep(Amount::Fixed(sleep))]);
+    let in_turn = |run, sleep| {
+        Program::forever([Op::Run(Amount::Fixed(run)), Op::Sleep(Amount::Fixed(sleep))])
+    };
     let mut tasks = vec![
         TaskSpec::new(NAMES[0], in_turn(Ns::from_us(100), Ns::from_us(900))),
         TaskSpec::new(NAMES[1], Program::hog()),
@@ -45,7 +48,8 @@ fn simulate(workload: &Workload) -> (Vec<SchedEvent>, [f64; 3]) {
     let scheduler = registry::build(&"linux-6.18".parse().unwrap(), 1).unwrap();
     let mut events: Vec<SchedEvent> = Vec::new();
     let options = RunOptions::for_time(DURATION);
-    let outcome = schedlab_sim::run(&Machine::flat(1), workload, &*scheduler, &options, &mut events).unwrap();
+    let outcome =
+        schedlab_sim::run(&Machine::flat(1), workload, &*scheduler, &options, &mut events).unwrap();
     (events, [0, 1, 2].map(|task| outcome.metrics.share(TaskId(task))))
 }
 
@@ -99,7 +103,10 @@ fn a_limit_can_be_taken_away() {
     let (_, with) = simulate(&limited);
     let (_, without) = simulate(&free);
     // The limit binds, and taking it away matters to both of the group.
-    assert!((with[1] + with[2] - 0.2).abs() < 0.01 && without[1] > with[1] + 0.2, "{with:?} {without:?}");
+    assert!(
+        (with[1] + with[2] - 0.2).abs() < 0.01 && without[1] > with[1] + 0.2,
+        "{with:?} {without:?}"
+    );
     let [own, lifted] = predicted(&record("limited.slt", &limited), "no limit: /batch cpu.max=max");
     within_a_point("as recorded", own, with);
     within_a_point("no limit", lifted, without);
@@ -119,7 +126,8 @@ fn a_recording_of_a_sched_ext_scheduler_is_not_trusted() {
     let distrust = |path: &Path| {
         let options = Options { jobs: 1, ..Options::default() };
         let study =
-            compare_recording(&RecordedInput::open(path).unwrap(), None, &options, &|_, _| {}).unwrap();
+            compare_recording(&RecordedInput::open(path).unwrap(), None, &options, &|_, _| {})
+                .unwrap();
         let replay = study.self_replay.unwrap();
         assert_eq!(replay.trusted, replay.distrust.is_empty());
         replay.distrust.join("; ")
@@ -134,7 +142,10 @@ fn a_recording_of_a_sched_ext_scheduler_is_not_trusted() {
     });
     save(&recording, &path).unwrap();
     let why = distrust(&path);
-    assert!(why.contains("under the sched_ext scheduler lavd, for which there is no model"), "{why}");
+    assert!(
+        why.contains("under the sched_ext scheduler lavd, for which there is no model"),
+        "{why}"
+    );
     // What it offers can be asked for.
     let offered: Vec<&str> = why.split("--scheduler ").skip(1).collect();
     assert_eq!(offered.len(), 4, "{why}");

@@ -1,8 +1,9 @@
-//! A recording with messages, replayed from them: what a direct simulation of the change gives is what is predicted.
+//! A recording with messages, replayed from them: what a direct simulation of the change gives is
+//! what is predicted.
 
 use schedlab_model::{
-    Act, Amount, CpuId, CpuSet, EventSink, Fact, Holds, Ns, ObjectId, ObjectInfo, ObjectKind, ObjectSpec, Op,
-    Policy, Program, SchedEvent, Script, ScriptId, Step, TaskSpec, Workload,
+    Act, Amount, CpuId, CpuSet, EventSink, Fact, Holds, Ns, ObjectId, ObjectInfo, ObjectKind,
+    ObjectSpec, Op, Policy, Program, SchedEvent, Script, ScriptId, Step, TaskSpec, Workload,
 };
 use schedlab_scheduler::registry;
 use schedlab_sim::{Machine, RunOptions};
@@ -71,8 +72,14 @@ fn record(name: &str, hog: Policy, facts: bool) -> PathBuf {
     let workload = workload(hog);
     let scheduler = registry::build(&"linux-6.18".parse().unwrap(), 1).unwrap();
     let mut both = Both::default();
-    schedlab_sim::run(&Machine::flat(1), &workload, &*scheduler, &RunOptions::for_time(DURATION), &mut both)
-        .unwrap();
+    schedlab_sim::run(
+        &Machine::flat(1),
+        &workload,
+        &*scheduler,
+        &RunOptions::for_time(DURATION),
+        &mut both,
+    )
+    .unwrap();
     let info = |(i, task): (usize, &TaskSpec)| TaskInfo {
         policy: task.policy,
         affinity: task.affinity,
@@ -101,8 +108,13 @@ fn record(name: &str, hog: Policy, facts: bool) -> PathBuf {
     let objects = vec![end(client, server, 1), end(server, client, 0)];
     let facts = if facts { Facts { objects, list: both.facts } } else { Facts::default() };
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let recording =
-        Recording { header, events: both.events, facts, duration: DURATION, ..Recording::default() };
+    let recording = Recording {
+        header,
+        events: both.events,
+        facts,
+        duration: DURATION,
+        ..Recording::default()
+    };
     save(&recording, &path).unwrap();
     path
 }
@@ -129,7 +141,12 @@ fn what_a_change_would_do_is_what_a_direct_simulation_of_it_does() {
     let (predicted, came) = (&study.rows[1], &direct.rows[0]);
     for task in ["server", "client", "hog"] {
         let of = |row| value(row, Kind::Class, task, Metric::Share);
-        assert!((of(predicted) - of(came)).abs() < 0.01, "{task}: {} and {}", of(predicted), of(came));
+        assert!(
+            (of(predicted) - of(came)).abs() < 0.01,
+            "{task}: {} and {}",
+            of(predicted),
+            of(came)
+        );
     }
     for metric in [Metric::Throughput, Metric::Response(Stat::Percentile(50_000))] {
         let of = |row| value(row, Kind::Channel, SERVICE, metric);
@@ -147,8 +164,10 @@ fn requests_are_measured_alike_in_the_recording_and_in_its_simulation() {
     let recorded = measured.find(Kind::Channel, SERVICE).unwrap();
     let study = compared(&path);
     for metric in [Metric::Throughput, Metric::Response(Stat::Percentile(99_000))] {
-        let (was, is) =
-            (recorded.value(metric).unwrap(), value(&study.rows[0], Kind::Channel, SERVICE, metric));
+        let (was, is) = (
+            recorded.value(metric).unwrap(),
+            value(&study.rows[0], Kind::Channel, SERVICE, metric),
+        );
         assert!((is / was - 1.0).abs() < 0.05, "{metric}: {was} recorded, {is} simulated");
     }
 }

@@ -1,9 +1,10 @@
-//! Simulate → record → replay. The replay of a simulated recording under the scheduler that made it gives the
-//! same figures; under another scheduler it gives what a direct simulation under that one gives; and a closed
-//! loop is seen as a loop.
+//! Simulate → record → replay. The replay of a simulated recording under the scheduler that made it
+//! gives the same figures; under another scheduler it gives what a direct simulation under that one
+//! gives; and a closed loop is seen as a loop.
 
 use schedlab_model::{
-    ChannelId, ChannelSpec, CpuId, CpuSet, EventSink, Ns, Op, Policy, Program, TaskId, TaskSpec, Workload,
+    ChannelId, ChannelSpec, CpuId, CpuSet, EventSink, Ns, Op, Policy, Program, TaskId, TaskSpec,
+    Workload,
 };
 use schedlab_scheduler::registry;
 use schedlab_sim::{Machine, RunOptions};
@@ -22,22 +23,34 @@ fn loop_and_hog(hog: Policy, work: Ns) -> Workload {
     let send = |channel| Op::Send { channel: ChannelId(channel), count: 1 };
     let receive = |channel| Op::Receive(ChannelId(channel));
     let mut tasks = vec![
-        TaskSpec::new("server", Program::forever([receive(0), run(work), send(1), run(Ns::from_us(2))])),
-        TaskSpec::new("client", Program::forever([receive(1), run(Ns::from_us(20)), send(0), run(Ns(500))])),
+        TaskSpec::new(
+            "server",
+            Program::forever([receive(0), run(work), send(1), run(Ns::from_us(2))]),
+        ),
+        TaskSpec::new(
+            "client",
+            Program::forever([receive(1), run(Ns::from_us(20)), send(0), run(Ns(500))]),
+        ),
         TaskSpec::new("hog", Program::hog()),
     ];
     for (task, cpu) in [(SERVER, 0), (CLIENT, 1), (HOG, 0)] {
         tasks[task].affinity = CpuSet::single(CpuId(cpu));
     }
     tasks[HOG].policy = hog;
-    let channel = |name: &str, initial| ChannelSpec { name: name.to_owned(), initial, capacity: None };
-    Workload { tasks, channels: vec![channel("requests", 1), channel("replies", 0)], ..Workload::default() }
+    let channel =
+        |name: &str, initial| ChannelSpec { name: name.to_owned(), initial, capacity: None };
+    Workload {
+        tasks,
+        channels: vec![channel("requests", 1), channel("replies", 0)],
+        ..Workload::default()
+    }
 }
 
 fn simulate<S: EventSink>(workload: &Workload, sink: &mut S) {
     let machine = Machine::flat(2);
     let scheduler = registry::build(&"linux-6.18".parse().unwrap(), 2).unwrap();
-    schedlab_sim::run(&machine, workload, &*scheduler, &RunOptions::for_time(DURATION), sink).unwrap();
+    schedlab_sim::run(&machine, workload, &*scheduler, &RunOptions::for_time(DURATION), sink)
+        .unwrap();
 }
 
 fn summary(workload: &Workload) -> Summary {
@@ -89,7 +102,10 @@ fn same(a: &Summary, b: &Summary, percent: u64) {
         let (left, right) = (left.run_queue_latency(), right.run_queue_latency());
         for quantile in [500_000, 990_000] {
             let (left, right) = (left.quantile(quantile).0, right.quantile(quantile).0);
-            assert!(left.abs_diff(right) <= 20_000 || near(left, right, 15), "{task}: {left} {right}");
+            assert!(
+                left.abs_diff(right) <= 20_000 || near(left, right, 15),
+                "{task}: {left} {right}"
+            );
         }
     }
 }
@@ -121,7 +137,8 @@ fn a_prediction_agrees_with_the_direct_simulation() {
 #[test]
 fn doubling_the_servers_demand_slows_the_loop_in_proportion() {
     let recording = record(&loop_and_hog(Policy::Idle, Ns::from_us(100)));
-    let rate = |demand: &[&str]| summary(&replayed(&recording, demand).workload).tasks[CLIENT].activations;
+    let rate =
+        |demand: &[&str]| summary(&replayed(&recording, demand).workload).tasks[CLIENT].activations;
     let direct = summary(&loop_and_hog(Policy::Idle, Ns::from_us(200))).tasks[CLIENT].activations;
     let (once, twice) = (rate(&[]), rate(&["server x2"]));
     // 122.5 us a round become 224.5 us.
@@ -129,7 +146,8 @@ fn doubling_the_servers_demand_slows_the_loop_in_proportion() {
     assert!(near(twice, direct, 2), "{twice} {direct}");
 }
 
-/// An event loop that a timer and a peer wake: the peer's delay must not delay what the timer makes it do.
+/// An event loop that a timer and a peer wake: the peer's delay must not delay what the timer makes
+/// it do.
 #[test]
 fn an_event_loop_keeps_apart_what_woke_it() {
     use schedlab_model::{Branch, Draw, SourceKind, SourceSpec};
@@ -169,7 +187,8 @@ fn an_event_loop_keeps_apart_what_woke_it() {
     };
     workload.check(2).unwrap();
     let task = &summary(&workload).tasks[0];
-    // 100 timers of 10 us and the replies, one each 25 ms for 2 s less the first, of 30 us: nothing waits.
+    // 100 timers of 10 us and the replies, one each 25 ms for 2 s less the first, of 30 us: nothing
+    // waits.
     assert_eq!(task.run, Ns::from_us(100 * 10 + 79 * 30));
     assert_eq!(task.activations, 1 + 100 + 79);
     let mut broken = workload.clone();
@@ -177,8 +196,8 @@ fn an_event_loop_keeps_apart_what_woke_it() {
     assert!(broken.check(2).is_err());
 }
 
-/// A client that holds four connections, and answers each reply with the next request; four servers, who need so many times
-/// their CPU time, and a hog on CPU 0.
+/// A client that holds four connections, and answers each reply with the next request; four
+/// servers, who need so many times their CPU time, and a hog on CPU 0.
 fn reactor(hog: Policy, times: u64) -> Workload {
     use schedlab_model::{Amount, Branch};
     let run = |ns| Op::Run(Amount::Fixed(ns));
@@ -194,10 +213,13 @@ fn reactor(hog: Policy, times: u64) -> Workload {
     let mut tasks = vec![client, TaskSpec::new("hog", Program::hog())];
     for server in 0..4 {
         // The demand differs by server, so that none runs in step with another.
-        let request =
-            [Op::Receive(ChannelId(server)), run(Ns::from_us(times * (30 + 3 * u64::from(server))))];
-        let program =
-            Program::forever(request.into_iter().chain([send(4 + server), run(Ns::from_us(times * 14))]));
+        let request = [
+            Op::Receive(ChannelId(server)),
+            run(Ns::from_us(times * (30 + 3 * u64::from(server)))),
+        ];
+        let program = Program::forever(
+            request.into_iter().chain([send(4 + server), run(Ns::from_us(times * 14))]),
+        );
         tasks.push(TaskSpec::new("server", program));
     }
     tasks[0].affinity = CpuSet::single(CpuId(1));
@@ -213,7 +235,8 @@ fn served(summary: &Summary) -> (u64, u64) {
     (summary.tasks[2..6].iter().map(|task| task.activations).sum(), share)
 }
 
-/// In the recorded order, each answer would wait for the one whose turn it was then: half the throughput.
+/// In the recorded order, each answer would wait for the one whose turn it was then: half the
+/// throughput.
 #[test]
 fn a_client_of_many_connections_is_not_tied_to_the_recorded_order() {
     let recording = record(&reactor(Policy::Other, 1));
@@ -229,6 +252,9 @@ fn a_client_of_many_connections_is_not_tied_to_the_recorded_order() {
         predicted.tasks[1].policy = hog;
         let (was, is) = (served(&summary(&reactor(hog, times))), served(&summary(&predicted)));
         assert!(near(was.0, is.0, 5), "{hog:?} {demand:?}: {was:?} directly, {is:?} predicted");
-        assert!(was.1.abs_diff(is.1) <= 20_000, "{hog:?} {demand:?}: {was:?} directly, {is:?} predicted");
+        assert!(
+            was.1.abs_diff(is.1) <= 20_000,
+            "{hog:?} {demand:?}: {was:?} directly, {is:?} predicted"
+        );
     }
 }

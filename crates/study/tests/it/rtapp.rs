@@ -1,5 +1,5 @@
-//! rt-app workloads: what they become, that it runs as rt-app means it, and errors that teach. Inputs:
-//! `fuzz/corpus/rtapp`, whole and damaged.
+//! rt-app workloads: what they become, that it runs as rt-app means it, and errors that teach.
+//! Inputs: `fuzz/corpus/rtapp`, whole and damaged.
 
 use schedlab_model::{Nice, Op, Policy, Start};
 use schedlab_scheduler::registry;
@@ -10,16 +10,21 @@ use std::path::Path;
 
 fn corpus() -> Vec<(String, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/rtapp");
-    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut paths: Vec<_> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     let read = |path: &std::path::PathBuf| {
-        (path.file_stem().unwrap().to_string_lossy().into_owned(), std::fs::read_to_string(path).unwrap())
+        (
+            path.file_stem().unwrap().to_string_lossy().into_owned(),
+            std::fs::read_to_string(path).unwrap(),
+        )
     };
     paths.iter().map(read).collect()
 }
 
 fn import(name: &str) -> Result<Imported, RtAppError> {
-    let (_, text) = corpus().into_iter().find(|(known, _)| known == name).expect("it is in the corpus");
+    let (_, text) =
+        corpus().into_iter().find(|(known, _)| known == name).expect("it is in the corpus");
     parse(name, &format!("{name}.json"), &text, 2)
 }
 
@@ -41,7 +46,11 @@ fn a_pipeline_is_taken_over() {
     let runs = task("consumer-1").program.ops.iter().filter(|op| matches!(op, Op::Run(_))).count();
     assert_eq!(runs, 2);
     for note in ["mem is left out", "no waiting task is kept", "number of loops"] {
-        assert!(imported.notes.iter().any(|other| other.contains(note)), "{note}: {:?}", imported.notes);
+        assert!(
+            imported.notes.iter().any(|other| other.contains(note)),
+            "{note}: {:?}",
+            imported.notes
+        );
         assert!(imported.toml.contains(note), "{note}");
     }
 }
@@ -79,7 +88,10 @@ fn a_barrier_holds_everybody() {
         scenario.workload.tasks.iter().find(|task| task.name == "child").unwrap().start,
         Start::Spawned
     );
-    assert_eq!(trial(&imported.toml, &registry::build).clone(), trial(&imported.toml, &registry::build));
+    assert_eq!(
+        trial(&imported.toml, &registry::build).clone(),
+        trial(&imported.toml, &registry::build)
+    );
     assert!(matches!(trial(&imported.toml, &registry::build), Verdict::Ran(_)));
 }
 
@@ -99,7 +111,10 @@ fn errors_teach() {
         ("{}", "there is no task"),
         ("[]", "must be an object"),
         ("{\"tasks\": {\"t\": {\"policy\": \"SCHED_LOTTERY\", \"run\": 1}}}", "there is no policy"),
-        ("{\"tasks\": {\"t\": {\"policy\": \"SCHED_FIFO\", \"priority\": 0, \"run\": 1}}}", "1 to 99"),
+        (
+            "{\"tasks\": {\"t\": {\"policy\": \"SCHED_FIFO\", \"priority\": 0, \"run\": 1}}}",
+            "1 to 99",
+        ),
         ("{\"tasks\": {\"t\": {\"run\": -1}}}", "microseconds"),
         ("{\"task\": {}}", "not `task`"),
     ] {
@@ -132,8 +147,9 @@ fn throughput(imported: &Imported, name: &str) -> f64 {
     subject.cells.iter().find(|cell| cell.metric.to_string() == "throughput").unwrap().value.median
 }
 
-/// `sync` wakes a task that suspended itself by the same name, as in rt-app's example video-short.json: both use one condition, and
-/// `sync` leaves its mutex to others while it waits. A round takes 2.5 ms and some, of both.
+/// `sync` wakes a task that suspended itself by the same name, as in rt-app's example
+/// video-short.json: both use one condition, and `sync` leaves its mutex to others while it waits.
+/// A round takes 2.5 ms and some, of both.
 #[test]
 fn suspend_and_sync_share_a_condition() {
     let text = r#"{ "tasks": {
@@ -165,7 +181,9 @@ fn the_grammar_before_1_0_is_named() {
     let text = r#"{ "tasks": { "thread1": { "exec": 1000, "period": 10000, "deadline": 8000, "lock_order": ["m0"],
         "resources": { "m0": { "duration": 500 } } } } }"#;
     let why = parse("old", "old.json", text, 2).unwrap_err().to_string();
-    for part in ["tasks.thread1.exec", "before 1.0", "\"run\": 1000", "\"period\": 10000", "\"lock\""] {
+    for part in
+        ["tasks.thread1.exec", "before 1.0", "\"run\": 1000", "\"period\": 10000", "\"lock\""]
+    {
         assert!(why.contains(part), "{part}: {why}");
     }
     let part = r#"{ "global": { "duration": 5 } }"#;

@@ -1,16 +1,18 @@
-//! No text makes the scenario parser panic: the gallery and `fuzz/corpus/scenario`, whole, cut off and with
-//! flipped bits. What is refused is refused with words.
+//! No text makes the scenario parser panic: the gallery and `fuzz/corpus/scenario`, whole, cut off
+//! and with flipped bits. What is refused is refused with words.
 
 use schedlab_study::scenario::parse;
 use std::path::Path;
 
 fn texts(folder: &str) -> Vec<(String, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder);
-    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut paths: Vec<_> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
     paths.sort();
-    let read =
-        |path: &std::path::PathBuf| (path.display().to_string(), std::fs::read_to_string(path).unwrap());
+    let read = |path: &std::path::PathBuf| {
+        (path.display().to_string(), std::fs::read_to_string(path).unwrap())
+    };
     paths.iter().map(read).collect()
 }
 

@@ -1,4 +1,5 @@
-//! Every mistake in a scenario gets one message that names the place, what is allowed and what to do.
+//! Every mistake in a scenario gets one message that names the place, what is allowed and what to
+//! do.
 
 use schedlab_model::{Ns, Start};
 use schedlab_sim::PreemptModel;
@@ -67,7 +68,11 @@ fn each_mistake_is_named_with_its_place() {
         (with("50ms/100ms", "50us/100ms"), 10, "at least 1ms"),
         (with("/batch", "batch"), 9, "path below the root"),
         (with("\"hog\"", "\"hog"), 13, "not valid TOML"),
-        (task("program = \"hog\"\ncpus = \"5\""), 17, "CPU 5 does not exist: the machine has CPUs 0-1"),
+        (
+            task("program = \"hog\"\ncpus = \"5\""),
+            17,
+            "CPU 5 does not exist: the machine has CPUs 0-1",
+        ),
         (task("program = [\"run 3\"]"), 16, "a number and a unit"),
         (task("program = [\"run -3ms\"]"), 16, "negative"),
         (task("program = [\"rnu 3ms\"]"), 16, "did you mean `run`?"),
@@ -98,7 +103,10 @@ fn cyclic_waits_are_explained() {
          [[task]]\nname = \"q\"\nprogram = [\"receive b\", \"send a\"]\n"
     );
     let message = read(&text).unwrap_err().message;
-    assert!(message.contains("`p` waits for channel `a`") && message.contains("`q` waits for"), "{message}");
+    assert!(
+        message.contains("`p` waits for channel `a`") && message.contains("`q` waits for"),
+        "{message}"
+    );
 
     let text = text.replace("channels = [\"a\"", "channels = [{ name = \"a\", initial = 1 }");
     assert!(read(&text).is_ok(), "one token starts it");
@@ -117,24 +125,45 @@ fn expectations_and_variants_are_checked() {
     for (text, part) in [
         (expect("metric = \"shar\"\ntask = \"yes\"\nis = \"1\""), "did you mean `share`"),
         (expect("metric = \"share\"\ntask = \"yess\"\nis = \"1\""), "did you mean `yes`"),
-        (expect("metric = \"share\"\nis = \"1\""), "needs `task`, `source`, `channel` or machine = true"),
-        (expect("metric = \"idle-capped\"\ntask = \"yes\"\nis = \"0\""), "metrics of machine = true"),
+        (
+            expect("metric = \"share\"\nis = \"1\""),
+            "needs `task`, `source`, `channel` or machine = true",
+        ),
+        (
+            expect("metric = \"idle-capped\"\ntask = \"yes\"\nis = \"0\""),
+            "metrics of machine = true",
+        ),
         (expect("metric = \"share\"\nmachine = true\nis = \"1\""), "metrics of machine = true"),
-        (format!("{GOOD}[[group]]\nname = \"/vm\"\nvm = {{ vcpus = 0, guest = \"rr\" }}\n"), "from 1 to 512"),
+        (
+            format!("{GOOD}[[group]]\nname = \"/vm\"\nvm = {{ vcpus = 0, guest = \"rr\" }}\n"),
+            "from 1 to 512",
+        ),
         (
             format!("{GOOD}[[group]]\nname = \"/vm\"\nvm = {{ vcpus = 1, guest = \"linux-9\" }}\n"),
             "unknown scheduler",
         ),
         (format!("{GOOD}[[group]]\nname = \"/vm\"\nweight = 70000\n"), "from 1 to 65535"),
-        (format!("{GOOD}[[variant]]\nname = \"v\"\nset = \"/vm guest=none\"\n"), "no task, group or source"),
+        (
+            format!("{GOOD}[[variant]]\nname = \"v\"\nset = \"/vm guest=none\"\n"),
+            "no task, group or source",
+        ),
         (expect("metric = \"latency p99\"\ntask = \"yes\"\nis = \"1\""), "unit"),
         (
             expect("metric = \"share\"\ntask = \"yes\"\nvariant = \"x\"\nis = \"1\""),
             "there is no variant `x`",
         ),
-        (format!("{GOOD}[[variant]]\nname = \"v\"\nset = \"yse policy=idle\"\n"), "did you mean `yes`"),
-        (format!("{GOOD}[[variant]]\nname = \"v\"\nset = \"yes polic=idle\"\n"), "did you mean `policy`"),
-        (format!("{GOOD}[[variant]]\nname = \"v\"\nset = \"yes cpus=9\"\n"), "CPU 9 does not exist"),
+        (
+            format!("{GOOD}[[variant]]\nname = \"v\"\nset = \"yse policy=idle\"\n"),
+            "did you mean `yes`",
+        ),
+        (
+            format!("{GOOD}[[variant]]\nname = \"v\"\nset = \"yes polic=idle\"\n"),
+            "did you mean `policy`",
+        ),
+        (
+            format!("{GOOD}[[variant]]\nname = \"v\"\nset = \"yes cpus=9\"\n"),
+            "CPU 9 does not exist",
+        ),
         (
             format!("{GOOD}[[variant]]\nname = \"v\"\nset = \"machine preempt=fulll\"\n"),
             "did you mean `full`",
@@ -151,7 +180,10 @@ fn expectations_and_variants_are_checked() {
 
 #[test]
 fn kernel_sections_and_interrupt_threads_are_read() {
-    let text = with("hz = 250", "hz = 250\npreempt = \"rt\"\nthreaded_irqs = false\nirq_work = \"exp 3us\"");
+    let text = with(
+        "hz = 250",
+        "hz = 250\npreempt = \"rt\"\nthreaded_irqs = false\nirq_work = \"exp 3us\"",
+    );
     let text = text
         + "[[task]]\nname = \"t\"\nprogram = [\"every 1ms skip\", \"kernel 5us\", \"kernel spinlock exp 2us\"]\n"
         + "[[variant]]\nname = \"threads\"\nset = \"machine threaded_irqs=on preempt=lazy\"\n";
@@ -163,7 +195,9 @@ fn kernel_sections_and_interrupt_threads_are_read() {
     assert_eq!(scenario.workload.tasks[1].program.ops.len(), 4);
     let applied = scenario.variants[0].apply(&scenario.subject()).unwrap();
     assert_eq!(applied.kernel.unwrap().preempt, PreemptModel::Lazy);
-    assert!(applied.workload.tasks[2..].iter().all(|task| task.start == Start::AsleepUntil(Ns::ZERO)));
+    assert!(
+        applied.workload.tasks[2..].iter().all(|task| task.start == Start::AsleepUntil(Ns::ZERO))
+    );
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use super::limits::record;
 use schedlab_model::{
-    Amount, ChannelId, ChannelSpec, CpuId, CpuSet, Ns, Op, Program, Start, TaskId, TaskSpec, Workload,
+    Amount, ChannelId, ChannelSpec, CpuId, CpuSet, Ns, Op, Program, Start, TaskId, TaskSpec,
+    Workload,
 };
 use schedlab_study::compare::{Options, RecordedInput, compare_recording};
 use schedlab_study::metric::Metric;
@@ -44,7 +45,8 @@ fn a_load_that_stays_what_it_was_is_trusted() {
     }
 }
 
-/// After half of the recording a request costs thirty times as much. The whole replays itself well, and says nothing of any other time.
+/// After half of the recording a request costs thirty times as much. The whole replays itself well,
+/// and says nothing of any other time.
 #[test]
 fn a_load_that_changes_is_not_trusted() {
     let costs = (0..100_000).map(|request| Ns::from_us(if request < 3_750 { 100 } else { 3_000 }));
@@ -59,10 +61,16 @@ fn a_load_that_changes_is_not_trusted() {
 #[test]
 fn of_a_load_that_ends_the_halves_say_nothing() {
     let ends = self_replay("ends.slt", std::iter::repeat_n(Ns::from_us(100), 4_500));
-    assert!(ends.second_half.is_empty() && ends.trusted, "{:?} {:?}", ends.second_half, ends.distrust);
+    assert!(
+        ends.second_half.is_empty() && ends.trusted,
+        "{:?} {:?}",
+        ends.second_half,
+        ends.distrust
+    );
 }
 
-/// On one CPU beside a hog: a task that starts one command after the other, each of 50 ms. Nothing in the recording happens twice.
+/// On one CPU beside a hog: a task that starts one command after the other, each of 50 ms. Nothing
+/// in the recording happens twice.
 fn commands() -> Workload {
     const MAKE: ChannelId = ChannelId(0);
     let count = 60;

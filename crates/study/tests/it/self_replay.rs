@@ -1,6 +1,7 @@
-//! The self-replay of every shipped recording, with the error that it may have. What is asked is 2 points of CPU
-//! share and 15 % of run-queue latency at p50 and p99. Where more is allowed, the line says why. With `--nocapture` every
-//! figure is printed; `SELF_REPLAY=FILE,FILE` looks at other recordings instead.
+//! The self-replay of every shipped recording, with the error that it may have. What is asked is 2
+//! points of CPU share and 15 % of run-queue latency at p50 and p99. Where more is allowed, the
+//! line says why. With `--nocapture` every figure is printed; `SELF_REPLAY=FILE,FILE` looks at
+//! other recordings instead.
 
 #![allow(clippy::print_stdout)]
 
@@ -12,7 +13,8 @@ use std::path::PathBuf;
 const SHARE: f64 = 0.02;
 const LATENCY: f64 = 0.15;
 
-/// The tasks that a recording is about, by the beginning of its name. What else ran on the machine is not judged.
+/// The tasks that a recording is about, by the beginning of its name. What else ran on the machine
+/// is not judged.
 const SUBJECTS: [(&str, &[&str]); 4] = [
     ("redis", &["redis-server", "redload", "sysbench"]),
     ("hackbench", &["hackbench"]),
@@ -27,7 +29,8 @@ enum What {
     P99,
 }
 
-/// A percentile with fewer samples beyond it than this is no figure: the p99 of 48 wakeups is the largest of them.
+/// A percentile with fewer samples beyond it than this is no figure: the p99 of 48 wakeups is the
+/// largest of them.
 const BEYOND: f64 = 5.0;
 
 /// Known misses: recording, task, figure, the error reached (points or a part), why.
@@ -55,7 +58,8 @@ fn self_replay(path: &std::path::Path) -> (SelfReplay, f64) {
 
 fn errors(file: &str, (replay, seconds): &(SelfReplay, f64)) -> Vec<(String, What, f64)> {
     let mut errors = Vec::new();
-    let (_, about) = SUBJECTS.iter().find(|(begins, _)| file.starts_with(begins)).expect("named above");
+    let (_, about) =
+        SUBJECTS.iter().find(|(begins, _)| file.starts_with(begins)).expect("named above");
     for subject in replay.subjects.iter().filter(|s| about.contains(&s.name.as_str())) {
         for cell in &subject.cells {
             let relative = cell.difference.abs() / cell.recorded.max(1.0);
@@ -66,8 +70,11 @@ fn errors(file: &str, (replay, seconds): &(SelfReplay, f64)) -> Vec<(String, Wha
                 _ => continue,
             };
             // A task that hardly ever sleeps has no distribution of wakeups.
-            let wakes =
-                subject.cells.iter().find(|c| c.metric == Metric::Throughput).map_or(0.0, |c| c.recorded);
+            let wakes = subject
+                .cells
+                .iter()
+                .find(|c| c.metric == Metric::Throughput)
+                .map_or(0.0, |c| c.recorded);
             let beyond = match of.0 {
                 What::Share => f64::INFINITY,
                 What::P50 => wakes * seconds / 2.0,
@@ -110,7 +117,9 @@ fn every_shipped_recording_replays_itself() {
             let most = miss.map_or(wanted, |m| m.3);
             if error > most {
                 let why = miss.map_or("", |m| m.4);
-                wrong.push(format!("{file}: {task} {what:?} is off by {error:.3}, allowed {most} {why}"));
+                wrong.push(format!(
+                    "{file}: {task} {what:?} is off by {error:.3}, allowed {most} {why}"
+                ));
             }
         }
     }

@@ -1,6 +1,8 @@
 //! `--serve`: whether a recording can be relied on is asked for one server, and for what delays it.
 
-use schedlab_model::{Amount, CpuId, CpuSet, Nice, Ns, Op, Program, SchedEvent, TaskSpec, Workload};
+use schedlab_model::{
+    Amount, CpuId, CpuSet, Nice, Ns, Op, Program, SchedEvent, TaskSpec, Workload,
+};
 use schedlab_scheduler::registry;
 use schedlab_sim::{Machine, RunOptions};
 use schedlab_study::compare::{Options, RecordedInput, compare_recording};
@@ -10,7 +12,8 @@ use std::path::{Path, PathBuf};
 
 const DURATION: Ns = Ns::from_s(3);
 
-/// A server and a hog on CPU 0, and on CPU 1 two hogs of which the recording says a wrong nice value: they do not replay.
+/// A server and a hog on CPU 0, and on CPU 1 two hogs of which the recording says a wrong nice
+/// value: they do not replay.
 fn recording(name: &str) -> PathBuf {
     let now_and_then = Program::forever([
         Op::Run(Amount::Fixed(Ns::from_us(100))),
@@ -71,24 +74,39 @@ fn what_does_not_delay_the_server_does_not_count() {
     let (replay, served) = (study.self_replay.unwrap(), study.served.unwrap());
     assert!(replay.trusted, "{:?}", replay.distrust);
     assert_eq!(served.other_doubts, doubts);
-    let delays: Vec<String> = served.delayed_by.unwrap().into_iter().map(|delay| delay.name).collect();
+    let delays: Vec<String> =
+        served.delayed_by.unwrap().into_iter().map(|delay| delay.name).collect();
     assert_eq!(delays, ["hog"]);
     assert_eq!(study.headline[0].subject, "server");
-    assert!(study.verdict.certainty.starts_with("Good enough for server: "), "{}", study.verdict.certainty);
+    assert!(
+        study.verdict.certainty.starts_with("Good enough for server: "),
+        "{}",
+        study.verdict.certainty
+    );
     assert!(
         study
             .notes
             .iter()
-            .any(|note| note == "server waited for a CPU behind hog (100 %), in parts of its waiting")
+            .any(|note| note
+                == "server waited for a CPU behind hog (100 %), in parts of its waiting")
     );
     assert!(study.notes.iter().any(|note| note.contains("it does not count")), "{:?}", study.notes);
 
-    // Of the very program that does not replay nothing is believed, by whatever name it is asked for.
+    // Of the very program that does not replay nothing is believed, by whatever name it is asked
+    // for.
     for asked in ["other", "oth*", "4"] {
         let study = compared(&input, Some(asked));
         let replay = study.self_replay.unwrap();
-        assert!(!replay.trusted && replay.distrust.len() == doubts.len(), "{asked}: {:?}", replay.distrust);
-        assert!(study.verdict.certainty.contains("schedlab colocate"), "{}", study.verdict.certainty);
+        assert!(
+            !replay.trusted && replay.distrust.len() == doubts.len(),
+            "{asked}: {:?}",
+            replay.distrust
+        );
+        assert!(
+            study.verdict.certainty.contains("schedlab colocate"),
+            "{}",
+            study.verdict.certainty
+        );
     }
 }
 

@@ -1,4 +1,5 @@
-//! A comparison of the first part of a recording reads that part, and the tasks of later parts cost nothing but their names.
+//! A comparison of the first part of a recording reads that part, and the tasks of later parts cost
+//! nothing but their names.
 
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId, Waker};
 use schedlab_study::StudyError;
@@ -7,7 +8,8 @@ use schedlab_trace::import;
 use schedlab_trace::{Capabilities, Header, Index, Recording, TaskInfo, Writer};
 use std::path::{Path, PathBuf};
 
-/// Writes what a recorder sees of a server that creates a thread every millisecond, each for a request; the file's tables grow as its events do.
+/// Writes what a recorder sees of a server that creates a thread every millisecond, each for a
+/// request; the file's tables grow as its events do.
 fn created(name: &str, threads: u32) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let header = Header {
@@ -23,7 +25,8 @@ fn created(name: &str, threads: u32) -> PathBuf {
     let (server, cpu) = (TaskId(0), CpuId(0));
     for number in 1..=threads {
         let at = Ns::from_ms(u64::from(number));
-        let thread = writer.add_task(TaskInfo::unknown(1, 1 + number, format!("request-{}", number % 10)));
+        let thread =
+            writer.add_task(TaskInfo::unknown(1, 1 + number, format!("request-{}", number % 10)));
         let on = |prev, prev_state, next| EventKind::Switch { prev, prev_state, next };
         for (us, kind) in [
             (0, EventKind::Wake { task: server, waker: Waker::HardIrq }),
@@ -60,13 +63,15 @@ fn compared(input: &RecordedInput, duration: Option<Ns>) -> String {
     serde_json::to_string(&study).unwrap()
 }
 
-/// A file of 600 threads and one of 6,000 say the same of their first half second, from the same number of events and tasks.
+/// A file of 600 threads and one of 6,000 say the same of their first half second, from the same
+/// number of events and tasks.
 #[test]
 fn what_comes_later_is_not_read() {
     let (short, long) = (created("window-short.slt", 600), created("window-long.slt", 6_000));
     let [of_short, of_long] = [&short, &long].map(|path| first_of(path, Some(FIRST)).unwrap());
     let tasks = |input: &RecordedInput| input.found().0.tasks.len();
-    let read = |input: &RecordedInput| (input.found().1.report.activations, input.found().1.duration);
+    let read =
+        |input: &RecordedInput| (input.found().1.report.activations, input.found().1.duration);
     // The server, and a thread a millisecond.
     assert_eq!((tasks(&of_short), tasks(&of_long)), (500, 500));
     assert_eq!(read(&of_short), read(&of_long));
@@ -76,7 +81,8 @@ fn what_comes_later_is_not_read() {
     assert_eq!(said, compared(&RecordedInput::open(&short).unwrap(), Some(FIRST)));
     // Blocks of later times are not read: one that is damaged does not matter.
     let mut bytes = std::fs::read(&long).unwrap();
-    let last = Index::open(&long).unwrap().blocks.into_iter().rfind(|block| block.records > 0).unwrap();
+    let last =
+        Index::open(&long).unwrap().blocks.into_iter().rfind(|block| block.records > 0).unwrap();
     assert!(last.first > FIRST);
     let at = last.offset as usize + 100;
     bytes[at..at + 64].fill(0xff);
@@ -123,11 +129,13 @@ fn a_trace_is_read_to_the_end_of_the_window() {
     assert_eq!(within(&part), within(&all));
 }
 
-/// What `show` says of a window is what it says of it in the whole, and its length is that of the whole.
+/// What `show` says of a window is what it says of it in the whole, and its length is that of the
+/// whole.
 #[test]
 fn an_end_takes_nothing_from_what_is_before_it() {
     let path = created("window-show.slt", 3_000);
-    let (whole, part) = (Recording::open(&path).unwrap(), Recording::open_up_to(&path, FIRST).unwrap());
+    let (whole, part) =
+        (Recording::open(&path).unwrap(), Recording::open_up_to(&path, FIRST).unwrap());
     assert_eq!((part.duration, &part.header), (whole.duration, &whole.header));
     assert_eq!(part.events, whole.events[..part.events.len()]);
     assert_eq!(part.events.len(), whole.events.iter().filter(|event| event.at <= FIRST).count());
@@ -137,7 +145,8 @@ fn an_end_takes_nothing_from_what_is_before_it() {
 #[test]
 fn a_target_that_comes_later_is_told() {
     let input = first_of(&created("window-later.slt", 600), Some(Ns::from_ms(3))).unwrap();
-    let options = Options { variants: vec!["v: request-7 nice=5".to_owned()], ..Options::default() };
+    let options =
+        Options { variants: vec!["v: request-7 nice=5".to_owned()], ..Options::default() };
     let error = compare_recording(&input, None, &options, &|_, _| {}).unwrap_err().to_string();
     assert!(error.contains("`request-7` does nothing in the first 3.00ms"), "{error}");
 }

@@ -1,4 +1,5 @@
-//! Which task waited for a CPU, and what ran meanwhile: the answer that a recording gives before any table, in two sentences.
+//! Which task waited for a CPU, and what ran meanwhile: the answer that a recording gives before
+//! any table, in two sentences.
 
 use super::blame::{Blame, Culprit};
 use super::follow::{Began, Followed, Follower, Listener, Occupant, Span, Wait};
@@ -67,8 +68,9 @@ impl Answer {
         Blame::check(header).and_then(|()| Worst::check(header))
     }
 
-    /// Returns the answer for the part that `scope` shows; `None`: no task waited there. Of the tasks that are woken again and again
-    /// it is about the one that waited longest in all; where there is none, about any.
+    /// Returns the answer for the part that `scope` shows; `None`: no task waited there. Of the
+    /// tasks that are woken again and again it is about the one that waited longest in all; where
+    /// there is none, about any.
     pub fn of(recording: &Recording, scope: &Scope) -> Option<Answer> {
         let header = &recording.header;
         let blame = Blame::new(header, scope, scope.by.unwrap_or(By::Name));
@@ -77,8 +79,9 @@ impl Answer {
         let blame = &seen.blame;
         let waited = |line: &usize| blame.waited(*line);
         let all = (0..blame.keys.len()).filter(|line| waited(line) > Ns::ZERO);
-        let line =
-            all.max_by_key(|line| (seen.woken[*line] >= SERVES, waited(line), std::cmp::Reverse(*line)))?;
+        let line = all.max_by_key(|line| {
+            (seen.woken[*line] >= SERVES, waited(line), std::cmp::Reverse(*line))
+        })?;
         let (culprit, share) = blame.rows[line].iter().max_by_key(|(_, share)| share.time)?;
         let running = match culprit {
             Culprit::Line(other) => name(header, &blame.keys.labels[*other]),
@@ -125,7 +128,11 @@ impl Answer {
                 } else {
                     format!("behind {}", shown(during))
                 };
-                format!("Its longest wait was {}, from {} on, {during}.", case.length(), seconds(case.from))
+                format!(
+                    "Its longest wait was {}, from {} on, {during}.",
+                    case.length(),
+                    seconds(case.from)
+                )
             }
         };
         [first, second]
@@ -158,11 +165,19 @@ pub(super) fn name(header: &Header, label: &Label) -> String {
 }
 
 pub(super) fn of_task(header: &Header, task: TaskId) -> String {
-    header.tasks.get(task.index()).map_or("?".to_owned(), |info| format!("{}[{}]", info.comm, info.tid))
+    header
+        .tasks
+        .get(task.index())
+        .map_or("?".to_owned(), |info| format!("{}[{}]", info.comm, info.tid))
 }
 
 /// The longest wait of a line's tasks, with who ran for most of it.
-fn longest(recording: &Recording, scope: &Scope, keys: &Keys, line: usize) -> Option<(Case, String)> {
+fn longest(
+    recording: &Recording,
+    scope: &Scope,
+    keys: &Keys,
+    line: usize,
+) -> Option<(Case, String)> {
     let header = &recording.header;
     let tasks = (0..header.tasks.len()).map(TaskId::from);
     let selected = tasks.map(|task| scope.task(task) && keys.line(task) == line).collect();

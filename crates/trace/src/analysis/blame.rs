@@ -1,6 +1,7 @@
-//! Who ran while others waited. Each nanosecond for which a task was runnable and not running is laid to the task that
-//! was on the CPU in whose run queue the task was: another task, no task (the CPU was on its way to it), or a
-//! limit that held the task back. What is laid to all together is what the task waited.
+//! Who ran while others waited. Each nanosecond for which a task was runnable and not running is
+//! laid to the task that was on the CPU in whose run queue the task was: another task, no task (the
+//! CPU was on its way to it), or a limit that held the task back. What is laid to all together is
+//! what the task waited.
 
 use super::follow::{Followed, Follower, Listener, Occupant, Span, ThreadState};
 use super::show::{Cell, Column, Entry, Layout, Output, Table, column};
@@ -84,7 +85,11 @@ impl Listener for Blame {
 
     fn span(&mut self, span: &Span) {
         let (from, to) = (span.from.max(self.scope.from), span.to.min(self.scope.to));
-        if !span.state.waits() || from >= to || !self.scope.task(span.task) || !self.scope.on(span.cpu) {
+        if !span.state.waits()
+            || from >= to
+            || !self.scope.task(span.task)
+            || !self.scope.on(span.cpu)
+        {
             return;
         }
         let keys = &self.keys;
@@ -136,7 +141,8 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
         Culprit::Throttled => Cell::Text("<throttled>"),
         Culprit::Unknown => Cell::Text("<unknown>"),
     };
-    let mut order: Vec<usize> = (0..labels.len()).filter(|&line| blame.waited(line) > Ns::ZERO).collect();
+    let mut order: Vec<usize> =
+        (0..labels.len()).filter(|&line| blame.waited(line) > Ns::ZERO).collect();
     order.sort_by_key(|&line| std::cmp::Reverse(blame.waited(line)));
     let title = "Who ran while others waited";
     let mut hidden = 0;
@@ -149,7 +155,13 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
         for (culprit, share) in row.into_iter().take(top) {
             let part = Cell::part(share.time, blame.waited(line));
             let times = Cell::Count(share.times);
-            out.row(&[Cell::label(&labels[line]), name(culprit), Cell::Time(share.time), part, times])?;
+            out.row(&[
+                Cell::label(&labels[line]),
+                name(culprit),
+                Cell::Time(share.time),
+                part,
+                times,
+            ])?;
         }
     }
     antagonists(&blame, &order, &name, out)?;
@@ -159,7 +171,9 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
         ))?;
     }
     if !recording.header.capabilities.has(Capability::Migrations) {
-        out.note("the recording has no migrations: a whole wait is laid to the CPU on which it ended")?;
+        out.note(
+            "the recording has no migrations: a whole wait is laid to the CPU on which it ended",
+        )?;
     }
     Ok(())
 }

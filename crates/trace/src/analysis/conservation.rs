@@ -1,9 +1,10 @@
-//! Work conservation: times in which a CPU idled although a task that may run there waited on another CPU, behind
-//! another. Short ones are the price of deciding (a wakeup is placed, an idle CPU looks for work); long ones
-//! are lost throughput and latency, so the lengths matter more than the count.
+//! Work conservation: times in which a CPU idled although a task that may run there waited on
+//! another CPU, behind another. Short ones are the price of deciding (a wakeup is placed, an idle
+//! CPU looks for work); long ones are lost throughput and latency, so the lengths matter more than
+//! the count.
 //!
-//! Where a task's affinity is not known, the CPUs on which it ran at some time are taken: what it could do less of
-//! is then not found, but nothing is claimed that was forbidden.
+//! Where a task's affinity is not known, the CPUs on which it ran at some time are taken: what it
+//! could do less of is then not found, but nothing is claimed that was forbidden.
 
 use super::answer::{counted, of_task, percent, seconds};
 use super::follow::{Followed, Follower, Listener, Occupant, Span};
@@ -132,7 +133,8 @@ impl Conservation {
         let mut wasted = CpuSet::EMPTY;
         for &task in &self.queued {
             let waited_on = follower.cpu_of(task);
-            // At an idle CPU it is about to run: that is the price of waking the CPU, not of placing the task.
+            // At an idle CPU it is about to run: that is the price of waking the CPU, not of
+            // placing the task.
             let Occupant::Task(behind) = follower.occupant(waited_on) else { continue };
             let free = self.allowed[task.index()].and(&self.idle);
             let Some(idle) = free.lowest() else { continue };
@@ -188,8 +190,8 @@ impl Listener for Conservation {
     }
 }
 
-/// Where each task may run: its mask where it is known, else where it ran. The second is the number of tasks
-/// with an unknown mask.
+/// Where each task may run: its mask where it is known, else where it ran. The second is the number
+/// of tasks with an unknown mask.
 pub fn allowed(recording: &Recording) -> (Vec<CpuSet>, usize) {
     let header = &recording.header;
     let all = CpuSet::first(header.topology.cpus());
@@ -198,7 +200,11 @@ pub fn allowed(recording: &Recording) -> (Vec<CpuSet>, usize) {
         .iter()
         .map(|task| {
             let group = header.groups.get(task.group.index()).and_then(|group| group.spec.cpus);
-            if task.known { task.affinity.and(&all).and(&group.unwrap_or(all)) } else { CpuSet::EMPTY }
+            if task.known {
+                task.affinity.and(&all).and(&group.unwrap_or(all))
+            } else {
+                CpuSet::EMPTY
+            }
         })
         .collect();
     for event in &recording.events {
@@ -232,8 +238,10 @@ const LONGEST: &[Column] = &[
     column("idle", "while idle"),
 ];
 
-const TASKS: &[Column] = &[column("task", "task"), column("time_ns", "waited while a CPU idled for it")];
-const CPUS: &[Column] = &[column("cpu", "CPU"), column("time_ns", "idled while a task waited for it")];
+const TASKS: &[Column] =
+    &[column("task", "task"), column("time_ns", "waited while a CPU idled for it")];
+const CPUS: &[Column] =
+    &[column("cpu", "CPU"), column("time_ns", "idled while a task waited for it")];
 
 /// For how long the machine was not work-conserving, and the longest time of it.
 fn answer(recording: &Recording, scope: &Scope, found: &Conservation) -> String {
@@ -275,7 +283,12 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
         Cell::interval(lengths, 990_000),
         Cell::Time(lengths.max()),
     ])?;
-    out.table(&Table { key: "longest", title: "The longest", columns: LONGEST, layout: Layout::Table })?;
+    out.table(&Table {
+        key: "longest",
+        title: "The longest",
+        columns: LONGEST,
+        layout: Layout::Table,
+    })?;
     for v in &found.longest {
         out.row(&[
             Cell::Time(v.length()),

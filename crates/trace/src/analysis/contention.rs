@@ -1,5 +1,6 @@
-//! How groups of tasks spent a recording, window by window: on a CPU, held back (one of them waits for a CPU, none has one, and a
-//! rival runs), or neither. What a group does when no task holds it back is read from the moments in which no task did.
+//! How groups of tasks spent a recording, window by window: on a CPU, held back (one of them waits
+//! for a CPU, none has one, and a rival runs), or neither. What a group does when no task holds it
+//! back is read from the moments in which no task did.
 
 use super::Analysis;
 use crate::{Capability, Recording};
@@ -10,15 +11,17 @@ use schedlab_model::{EventKind, EventSink, Ns, SchedEvent, TaskId};
 pub struct Window {
     /// CPU time of all its tasks together.
     pub ran: Ns,
-    /// For how long at least one of its tasks waited for a CPU while none of them had one, and a rival ran.
+    /// For how long at least one of its tasks waited for a CPU while none of them had one, and a
+    /// rival ran.
     pub held: Ns,
-    /// For how long at least one of its tasks waited for a CPU while none of them had one, and no rival ran: neither the group nor what is asked
-    /// about had that time.
+    /// For how long at least one of its tasks waited for a CPU while none of them had one, and no
+    /// rival ran: neither the group nor what is asked about had that time.
     pub others: Ns,
 }
 
-/// The way from a wakeup onto a CPU, which no rival's absence makes shorter: no longer wait counts as being held back. Chosen: on virtual machines half of
-/// the wakeups of idle CPUs take 5 to 10 us, and a tick is 1 ms or more.
+/// The way from a wakeup onto a CPU, which no rival's absence makes shorter: no longer wait counts
+/// as being held back. Chosen: on virtual machines half of the wakeups of idle CPUs take 5 to 10
+/// us, and a tick is 1 ms or more.
 const SWITCH: Ns = Ns::from_us(20);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -35,7 +38,8 @@ struct Group {
     waiting: u64,
     /// Counted up to here.
     since: Ns,
-    /// When its wait began with a wakeup, until it is known to be longer than [`SWITCH`]; and what to count then.
+    /// When its wait began with a wakeup, until it is known to be longer than [`SWITCH`]; and what
+    /// to count then.
     woken: Option<Ns>,
     pending: Ns,
     windows: Vec<Window>,
@@ -60,8 +64,8 @@ impl Analysis for Contention {
 }
 
 impl Contention {
-    /// For tasks of these groups (by task, groups from 0 on; `None`: no matter) beside these `rivals` (by task), in windows of this
-    /// `length`, which is more than zero.
+    /// For tasks of these groups (by task, groups from 0 on; `None`: no matter) beside these
+    /// `rivals` (by task), in windows of this `length`, which is more than zero.
     pub fn new(group_of: Vec<Option<usize>>, rivals: Vec<bool>, length: Ns) -> Contention {
         let groups = group_of.iter().flatten().max().map_or(0, |last| last + 1);
         Contention {
@@ -142,7 +146,9 @@ impl Contention {
     }
 
     fn set(&mut self, task: TaskId, state: State, now: Ns) {
-        let Some(old) = self.states.get(task.index()).copied().filter(|old| *old != state) else { return };
+        let Some(old) = self.states.get(task.index()).copied().filter(|old| *old != state) else {
+            return;
+        };
         self.states[task.index()] = state;
         if self.rivals.get(task.index()) == Some(&true) {
             (0..self.groups.len()).for_each(|group| self.count(group, now));
@@ -188,10 +194,14 @@ impl EventSink for Contention {
                 self.set(task, State::Waits, event.at);
             }
             // A limit holds it back, and no rival's absence would help.
-            EventKind::Throttle { task } if self.states.get(task.index()) == Some(&State::Waits) => {
+            EventKind::Throttle { task }
+                if self.states.get(task.index()) == Some(&State::Waits) =>
+            {
                 self.set(task, State::Away, event.at);
             }
-            EventKind::Unthrottle { task } if self.states.get(task.index()) == Some(&State::Away) => {
+            EventKind::Unthrottle { task }
+                if self.states.get(task.index()) == Some(&State::Away) =>
+            {
                 self.set(task, State::Waits, event.at);
             }
             _ => {}
@@ -206,7 +216,11 @@ mod tests {
 
     fn switch(at: u64, prev: Option<u32>, prev_state: PrevState, next: Option<u32>) -> SchedEvent {
         let (prev, next) = (prev.map(TaskId), next.map(TaskId));
-        SchedEvent { at: Ns::from_us(at), cpu: CpuId(0), kind: EventKind::Switch { prev, prev_state, next } }
+        SchedEvent {
+            at: Ns::from_us(at),
+            cpu: CpuId(0),
+            kind: EventKind::Switch { prev, prev_state, next },
+        }
     }
 
     fn us(us: u64) -> Ns {
@@ -247,7 +261,8 @@ mod tests {
 
     #[test]
     fn time_that_neither_had_is_the_others() {
-        let mut contention = Contention::new(vec![Some(0), None, None], vec![false, true, false], us(100));
+        let mut contention =
+            Contention::new(vec![Some(0), None, None], vec![false, true, false], us(100));
         for event in [
             switch(0, None, PrevState::Runnable, Some(0)),
             switch(20, Some(0), PrevState::Runnable, Some(2)),

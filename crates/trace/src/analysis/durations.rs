@@ -16,10 +16,12 @@ pub struct Durations {
 impl Durations {
     /// Adds one.
     pub fn add(&mut self, duration: Ns) {
-        let histogram = self
-            .histogram
-            .get_or_insert_with(|| Box::new(Histogram::new(3).expect("3 significant digits are supported")));
-        histogram.record(duration.0.min(u64::MAX / 4)).expect("it resizes itself for all below 2^62");
+        let histogram = self.histogram.get_or_insert_with(|| {
+            Box::new(Histogram::new(3).expect("3 significant digits are supported"))
+        });
+        histogram
+            .record(duration.0.min(u64::MAX / 4))
+            .expect("it resizes itself for all below 2^62");
         self.sum += u128::from(duration.0);
         self.reach(duration, duration);
     }
@@ -58,9 +60,12 @@ impl Durations {
         Ns(u64::try_from(self.sum).unwrap_or(u64::MAX))
     }
 
-    /// The duration that `per_million` millionths of all do not exceed (500_000 is the median); 0 when empty.
+    /// The duration that `per_million` millionths of all do not exceed (500_000 is the median); 0
+    /// when empty.
     pub fn quantile(&self, per_million: u32) -> Ns {
-        let (Some(histogram), Some((low, high))) = (&self.histogram, self.extremes) else { return Ns::ZERO };
+        let (Some(histogram), Some((low, high))) = (&self.histogram, self.extremes) else {
+            return Ns::ZERO;
+        };
         match per_million {
             0 => low,
             1_000_000.. => high,
@@ -78,10 +83,11 @@ impl Durations {
         self.quantile(990_000)
     }
 
-    /// Returns the two durations between which the quantile lies with 95 %, by order statistics: whatever the distribution. `None` at an
-    /// end: the values are too few to say where it is.
+    /// Returns the two durations between which the quantile lies with 95 %, by order statistics:
+    /// whatever the distribution. `None` at an end: the values are too few to say where it is.
     pub fn interval(&self, per_million: u32) -> (Option<Ns>, Option<Ns>) {
-        let buckets: Vec<(u64, u64)> = self.buckets().map(|(value, count)| (value.0, count)).collect();
+        let buckets: Vec<(u64, u64)> =
+            self.buckets().map(|(value, count)| (value.0, count)).collect();
         let [low, high] = schedlab_stats::quantile_interval(f64::from(per_million) / 1e6, &buckets);
         (low.map(Ns), high.map(Ns))
     }
@@ -105,10 +111,13 @@ impl Durations {
         (0..count).map(|i| self.quantile(middle(i))).collect()
     }
 
-    /// Returns the largest value of each non-empty bucket and its count, ascending; the last is the longest, exactly.
+    /// Returns the largest value of each non-empty bucket and its count, ascending; the last is the
+    /// longest, exactly.
     pub fn buckets(&self) -> impl Iterator<Item = (Ns, u64)> + '_ {
         let buckets = self.histogram.iter().flat_map(|histogram| histogram.iter_recorded());
-        buckets.map(|bucket| (Ns(bucket.value_iterated_to()).min(self.max()), bucket.count_at_value().into()))
+        buckets.map(|bucket| {
+            (Ns(bucket.value_iterated_to()).min(self.max()), bucket.count_at_value().into())
+        })
     }
 }
 
@@ -128,7 +137,8 @@ mod tests {
         assert_ne!(all.histogram.as_ref().unwrap().highest_equivalent(12_000_000), 12_000_000);
     }
 
-    /// Of 1000 values the binomial rule takes the 984th and the 997th for p99 (mean 990, standard deviation 3.1), and of 100 none above it.
+    /// Of 1000 values the binomial rule takes the 984th and the 997th for p99 (mean 990, standard
+    /// deviation 3.1), and of 100 none above it.
     #[test]
     fn percentiles_have_intervals_by_order_statistics() {
         let mut all = Durations::default();

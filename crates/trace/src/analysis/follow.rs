@@ -1,5 +1,5 @@
-//! Follows every task through its states. The other analyses stand on this: what a wait, a slice or a sleep is, is
-//! decided here only.
+//! Follows every task through its states. The other analyses stand on this: what a wait, a slice or
+//! a sleep is, is decided here only.
 
 use super::Scope;
 use crate::Recording;
@@ -8,7 +8,8 @@ use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, Tas
 /// What a thread does, in the words of Perfetto's thread states where it has one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ThreadState {
-    /// On a CPU. Time that a hypervisor stole is included: the guest's scheduler sees it as running.
+    /// On a CPU. Time that a hypervisor stole is included: the guest's scheduler sees it as
+    /// running.
     Running,
     /// Woken or created, and waiting for a CPU.
     Runnable,
@@ -128,8 +129,8 @@ pub struct Wait<'a> {
     pub parts: &'a [Part],
 }
 
-/// A part of a wait: on one run queue, throttled or not. Without recorded migrations a wait that is not
-/// throttled has one part.
+/// A part of a wait: on one run queue, throttled or not. Without recorded migrations a wait that is
+/// not throttled has one part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
     /// Since when; until the next part begins or the wait ends.
@@ -201,8 +202,8 @@ pub trait Listener {
     fn span(&mut self, _span: &Span) {}
     /// A wait ended with the CPU. Comes after its last span.
     fn wait(&mut self, _wait: &Wait<'_>) {}
-    /// From `at` on `who` is on `cpu`. Comes before the spans of the same switch. May name a moment in the
-    /// past once for each CPU: who leaves it at its first switch was there from the start.
+    /// From `at` on `who` is on `cpu`. Comes before the spans of the same switch. May name a moment
+    /// in the past once for each CPU: who leaves it at its first switch was there from the start.
     fn occupied(&mut self, _cpu: CpuId, _at: Ns, _who: Occupant) {}
     /// The task ran after it had blocked, and no wakeup was seen: no wait is reported.
     fn unknown_wake(&mut self, _task: TaskId, _at: Ns) {}
@@ -295,14 +296,17 @@ impl Life {
 
     fn shown(&self) -> ThreadState {
         match self.state {
-            ThreadState::Runnable | ThreadState::Preempted if self.throttled => ThreadState::Throttled,
+            ThreadState::Runnable | ThreadState::Preempted if self.throttled => {
+                ThreadState::Throttled
+            }
             state => state,
         }
     }
 }
 
-/// The state of every task and CPU. A task's life begins with its creation where that was seen, else with the
-/// stream, in state [`ThreadState::Unknown`]; it ends with its last switch, or with the stream.
+/// The state of every task and CPU. A task's life begins with its creation where that was seen,
+/// else with the stream, in state [`ThreadState::Unknown`]; it ends with its last switch, or with
+/// the stream.
 #[derive(Clone, Debug)]
 pub struct Follower {
     tasks: Vec<Life>,
@@ -323,7 +327,9 @@ impl Follower {
 
     /// The state of a task and since when.
     pub fn state(&self, task: TaskId) -> (ThreadState, Ns) {
-        self.tasks.get(task.index()).map_or((ThreadState::Unknown, Ns::ZERO), |l| (l.shown(), l.since))
+        self.tasks
+            .get(task.index())
+            .map_or((ThreadState::Unknown, Ns::ZERO), |l| (l.shown(), l.since))
     }
 
     /// Where a task runs, or to whose run queue it belongs.
@@ -351,7 +357,11 @@ impl Follower {
     /// The tasks that wait for a CPU, each with the beginning of its wait.
     pub fn waiting(&self) -> impl Iterator<Item = (TaskId, Ns)> + '_ {
         let waits = |(_, life): &(usize, &Life)| life.state.waits();
-        self.tasks.iter().enumerate().filter(waits).map(|(i, life)| (TaskId::from(i), life.wait_from))
+        self.tasks
+            .iter()
+            .enumerate()
+            .filter(waits)
+            .map(|(i, life)| (TaskId::from(i), life.wait_from))
     }
 
     /// One event. What ends with it goes to `out`.
@@ -411,7 +421,14 @@ impl Follower {
         life.seen = true;
         if from < self.now && before != ThreadState::Dead {
             let task = TaskId::from(index);
-            out.span(&Span { task, state: before, from, to: self.now, cpu: life.cpu, next: life.shown() });
+            out.span(&Span {
+                task,
+                state: before,
+                from,
+                to: self.now,
+                cpu: life.cpu,
+                next: life.shown(),
+            });
         }
     }
 
@@ -435,7 +452,14 @@ impl Follower {
         (life.throttled, life.cpu, life.since) = (throttled, cpu, self.now);
         life.parts.push(Part { since: self.now, cpu, throttled });
         if from < self.now {
-            out.span(&Span { task, state: before, from, to: self.now, cpu: old, next: life.shown() });
+            out.span(&Span {
+                task,
+                state: before,
+                from,
+                to: self.now,
+                cpu: old,
+                next: life.shown(),
+            });
         }
     }
 
@@ -468,10 +492,14 @@ impl Follower {
         out: &mut impl Listener,
     ) {
         if self.cpus[cpu.index()].is_none() {
-            // A task that leaves a CPU at its first switch was on it: any earlier switch would be recorded.
+            // A task that leaves a CPU at its first switch was on it: any earlier switch would be
+            // recorded.
             let unseen = prev.is_none_or(|prev| !self.tasks[prev.index()].seen);
-            let since =
-                if unseen { Ns::ZERO } else { prev.map_or(Ns::ZERO, |p| self.tasks[p.index()].since) };
+            let since = if unseen {
+                Ns::ZERO
+            } else {
+                prev.map_or(Ns::ZERO, |p| self.tasks[p.index()].since)
+            };
             out.occupied(cpu, since, prev.into());
             if let (Some(prev), true) = (prev, unseen) {
                 let life = &mut self.tasks[prev.index()];

@@ -1,6 +1,6 @@
-//! Run-queue latency: how long runnable tasks wait for a CPU, after wakeups and after preemptions, and when it was
-//! worst. Throttled time is not counted: no CPU could have been given. Waits that are still open at the end are
-//! not counted either.
+//! Run-queue latency: how long runnable tasks wait for a CPU, after wakeups and after preemptions,
+//! and when it was worst. Throttled time is not counted: no CPU could have been given. Waits that
+//! are still open at the end are not counted either.
 
 use super::follow::{Followed, Listener, Span, ThreadState, Wait};
 use super::show::{Cell, Column, Entry, Layout, Output, Table, column};
@@ -89,7 +89,10 @@ impl Latency {
 
 impl Listener for Latency {
     fn span(&mut self, span: &Span) {
-        if span.state == ThreadState::Running && self.scope.task(span.task) && self.scope.on(span.cpu) {
+        if span.state == ThreadState::Running
+            && self.scope.task(span.task)
+            && self.scope.on(span.cpu)
+        {
             let run = self.scope.clip(span.from, span.to);
             self.line(span.task).run += run;
         }

@@ -47,7 +47,8 @@ impl EventSink for Losses {
                 seen.open = Some(self.found.len());
                 self.found.push(Loss { cpu: event.cpu, count, from: seen.last, to: event.at });
             }
-            // Some recorders set the mark where the loss began: it goes on until the next event of that CPU.
+            // Some recorders set the mark where the loss began: it goes on until the next event of
+            // that CPU.
             _ => {
                 if let Some(index) = seen.open.take() {
                     self.found[index].to = event.at;
@@ -62,7 +63,9 @@ impl Losses {
     /// Returns those that touch the window and the CPU of `scope`, in order.
     pub fn of(&self, scope: &Scope) -> Vec<Loss> {
         let touches = |loss: &&Loss| {
-            loss.to >= scope.from && loss.from <= scope.to && scope.cpu.is_none_or(|cpu| cpu == loss.cpu)
+            loss.to >= scope.from
+                && loss.from <= scope.to
+                && scope.cpu.is_none_or(|cpu| cpu == loss.cpu)
         };
         self.found.iter().filter(touches).copied().collect()
     }
@@ -83,11 +86,15 @@ pub fn sentence(losses: &[Loss]) -> Option<String> {
     if losses.is_empty() {
         return None;
     }
-    let one = |loss: &Loss| format!("{} on {} from {} to {}", loss.count, loss.cpu, loss.from, loss.to);
+    let one =
+        |loss: &Loss| format!("{} on {} from {} to {}", loss.count, loss.cpu, loss.from, loss.to);
     let listed: Vec<String> = losses.iter().take(LISTED).map(one).collect();
     let more = match losses.len().saturating_sub(LISTED) {
         0 => String::new(),
         more => format!(", and at {more} more places"),
     };
-    Some(format!("events are missing: {}{more}; what tasks and CPUs did then is unknown", listed.join("; ")))
+    Some(format!(
+        "events are missing: {}{more}; what tasks and CPUs did then is unknown",
+        listed.join("; ")
+    ))
 }

@@ -1,5 +1,6 @@
-//! Which tasks exchange what: which task sends to which, over what, how much and how long it lay there; and the requests that servers
-//! answered, from arrival to answer. All of it from recorded facts.
+//! Which tasks exchange what: which task sends to which, over what, how much and how long it lay
+//! there; and the requests that servers answered, from arrival to answer. All of it from recorded
+//! facts.
 
 mod requests;
 mod stream;
@@ -11,7 +12,9 @@ use super::show::{Cell, Column, Entry, Layout, Output, Table, column};
 use super::{Analysis, By, Durations, Keys, Scope};
 use crate::{Capability, Facts, Header, Recording};
 use requests::{Requests, Served};
-use schedlab_model::{Fact, FactKind, Ns, ObjectId, ObjectInfo, ObjectKind, Outcome, TaskId, Transfer};
+use schedlab_model::{
+    Fact, FactKind, Ns, ObjectId, ObjectInfo, ObjectKind, Outcome, TaskId, Transfer,
+};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
 use stream::{Moved, Stream};
@@ -146,13 +149,18 @@ impl Messages {
             if !self.scope.at(at) {
                 continue;
             }
-            let over = self.over.entry(object).or_insert_with(|| over(facts, facts.object(object))).clone();
+            let over = self
+                .over
+                .entry(object)
+                .or_insert_with(|| over(facts, facts.object(object)))
+                .clone();
             let pair = self.pairs.entry((from, to, over)).or_default();
             pair.objects.insert(object);
             pair.messages += 1;
             pair.bytes += bytes;
-            pair.longest_queue =
-                pair.longest_queue.max(self.streams.get(&object).map_or(0, |stream| stream.longest));
+            pair.longest_queue = pair
+                .longest_queue
+                .max(self.streams.get(&object).map_or(0, |stream| stream.longest));
             if let Some(queued) = queued {
                 pair.queued.add(queued);
             }
@@ -314,7 +322,8 @@ fn request_row(
     ])
 }
 
-/// The server that answered most, and what its slowest requests waited for; else the pair that exchanged most.
+/// The server that answered most, and what its slowest requests waited for; else the pair that
+/// exchanged most.
 fn answer(recording: &Recording, scope: &Scope, found: &Messages, served: &[Served]) -> String {
     let window = scope.length(recording);
     if let Some(most) = served.iter().max_by_key(|row| row.latency.count()) {
@@ -332,7 +341,9 @@ fn answer(recording: &Recording, scope: &Scope, found: &Messages, served: &[Serv
         );
     }
     let end = |line: End| {
-        line.map_or("a task elsewhere".to_owned(), |line| name(&recording.header, &found.keys.labels[line]))
+        line.map_or("a task elsewhere".to_owned(), |line| {
+            name(&recording.header, &found.keys.labels[line])
+        })
     };
     match found.pairs.iter().max_by_key(|(_, pair)| pair.messages) {
         Some(((from, to, over), pair)) => format!(
@@ -346,7 +357,12 @@ fn answer(recording: &Recording, scope: &Scope, found: &Messages, served: &[Serv
 }
 
 /// What a reader must know, and what the recording shows signs of that it cannot see.
-fn notes(recording: &Recording, scope: &Scope, found: &Messages, out: &mut dyn Output) -> io::Result<()> {
+fn notes(
+    recording: &Recording,
+    scope: &Scope,
+    found: &Messages,
+    out: &mut dyn Output,
+) -> io::Result<()> {
     if found.lost > 0 {
         out.note(&format!(
             "{} were lost by the recorder: what they would have shown is missing",

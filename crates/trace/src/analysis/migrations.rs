@@ -92,7 +92,8 @@ const COLUMNS: &[Column] = &[
     column("other", "asleep or unknown"),
 ];
 
-const BETWEEN: &[Column] = &[column("from", "from"), column("to", "to"), column("migrations", "migrations")];
+const BETWEEN: &[Column] =
+    &[column("from", "from"), column("to", "to"), column("migrations", "migrations")];
 
 /// Which task moved most, and from where to where most moves went.
 fn answer(recording: &Recording, found: &Migrations) -> String {
@@ -120,7 +121,8 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
     let title = "Migrations, by what the task was doing";
     out.answer(&answer(recording, &found))?;
     out.table(&Table { key: "migrations", title, columns: COLUMNS, layout: Layout::Table })?;
-    let mut order: Vec<usize> = (0..found.lines.len()).filter(|&line| found.lines[line].all() > 0).collect();
+    let mut order: Vec<usize> =
+        (0..found.lines.len()).filter(|&line| found.lines[line].all() > 0).collect();
     order.sort_by_key(|&line| std::cmp::Reverse(found.lines[line].all()));
     for index in order {
         let line = &found.lines[index];
@@ -133,7 +135,12 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
             Cell::Count(line.other),
         ])?;
     }
-    out.table(&Table { key: "between", title: "Between CPUs", columns: BETWEEN, layout: Layout::Table })?;
+    out.table(&Table {
+        key: "between",
+        title: "Between CPUs",
+        columns: BETWEEN,
+        layout: Layout::Table,
+    })?;
     for (&(from, to), &count) in &found.between {
         out.row(&[Cell::Cpu(from), Cell::Cpu(to), Cell::Count(count)])?;
     }

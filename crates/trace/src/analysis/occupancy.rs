@@ -25,13 +25,15 @@ impl Default for Occupancy {
 }
 
 impl Occupancy {
-    /// Returns one that keeps `max` switches, and [`KEEP`] more between two looks: a stream without an end may have a task that waits
-    /// without an end. Before them every CPU's occupant is unknown.
+    /// Returns one that keeps `max` switches, and [`KEEP`] more between two looks: a stream without
+    /// an end may have a task that waits without an end. Before them every CPU's occupant is
+    /// unknown.
     pub fn bounded(max: usize) -> Occupancy {
         Occupancy { cpus: Vec::new(), noted: 0, max }
     }
 
-    /// Returns the time from which on the switches are needed and kept: the beginning of the oldest wait, or later.
+    /// Returns the time from which on the switches are needed and kept: the beginning of the oldest
+    /// wait, or later.
     pub fn needed_since(&self, follower: &Follower) -> Ns {
         let oldest = follower.waiting().map(|(_, since)| since).min().unwrap_or(follower.now());
         let kept = self.cpus.iter().filter_map(|log| log.front()).map(|&(at, _)| at).min();
@@ -47,8 +49,8 @@ impl Occupancy {
         self.noted += 1;
     }
 
-    /// Calls `each` for everybody who was on `cpu` in `from .. to`, in order, with the length of his part. The
-    /// parts add up to `to - from`.
+    /// Calls `each` for everybody who was on `cpu` in `from .. to`, in order, with the length of
+    /// his part. The parts add up to `to - from`.
     pub fn over(&self, cpu: CpuId, from: Ns, to: Ns, mut each: impl FnMut(Occupant, Ns)) {
         let empty = VecDeque::new();
         let log = self.cpus.get(cpu.index()).unwrap_or(&empty);

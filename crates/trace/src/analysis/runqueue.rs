@@ -45,7 +45,8 @@ impl Analysis for RunQueue {
 }
 
 impl RunQueue {
-    /// For the machine of `header`, and a window that is cut into `steps` steps. `scope.to` must be known.
+    /// For the machine of `header`, and a window that is cut into `steps` steps. `scope.to` must be
+    /// known.
     pub fn new(header: &Header, scope: &Scope, steps: u64) -> RunQueue {
         let length = scope.to.saturating_sub(scope.from);
         let step = Ns(length.0.div_ceil(steps.max(1)).max(1));
@@ -137,7 +138,8 @@ const COLUMNS: &[Column] = &[
     column("picture", "over time").rank(3),
 ];
 
-const STEPS: &[Column] = &[column("from_ns", "from"), column("cpu", "CPU"), column("mean", "mean waiting")];
+const STEPS: &[Column] =
+    &[column("from_ns", "from"), column("cpu", "CPU"), column("mean", "mean waiting")];
 
 /// Steps of the picture and of the series.
 const PICTURE: u64 = 40;
@@ -168,7 +170,8 @@ fn answer(queues: &RunQueue, scope: &Scope, recording: &Recording) -> String {
 
 fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Result<()> {
     let scope = Scope { to: scope.end(recording), ..scope.clone() };
-    let queues = Followed::over(recording, &scope, RunQueue::new(&recording.header, &scope, PICTURE));
+    let queues =
+        Followed::over(recording, &scope, RunQueue::new(&recording.header, &scope, PICTURE));
     let title = "Run-queue length: tasks that waited, besides the one that ran";
     out.answer(&answer(&queues, &scope, recording))?;
     out.table(&Table { key: "runqueue", title, columns: COLUMNS, layout: Layout::Table })?;
@@ -178,7 +181,10 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
     for (cpu, queue) in shown() {
         let time = |range: std::ops::Range<usize>| {
             let end = range.end.min(queue.times.len());
-            Cell::part(queue.times.get(range.start..end).into_iter().flatten().copied().sum(), length)
+            Cell::part(
+                queue.times.get(range.start..end).into_iter().flatten().copied().sum(),
+                length,
+            )
         };
         let sum = waiting(queue);
         let picture: String = (0..PICTURE as usize)

@@ -17,9 +17,10 @@ pub enum By {
     Cgroup,
 }
 
-/// The part of a recording that is looked at. States are followed through all of it, so that a wait which began
-/// before the window has its full length; what is *counted* lies in the window: intervals that end in it
-/// (waits, slices), and the part of a time that lies in it (sums by state).
+/// The part of a recording that is looked at. States are followed through all of it, so that a wait
+/// which began before the window has its full length; what is *counted* lies in the window:
+/// intervals that end in it (waits, slices), and the part of a time that lies in it (sums by
+/// state).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scope {
     /// Start of the window, since the start of the recording.

@@ -1,7 +1,7 @@
 //! The list of analyses that `schedlab show` offers, and the plain tables in which they answer.
 //!
-//! An analysis is one file beside this one, with one line in [`ALL`]. It never prints: it gives an [`Output`]
-//! typed cells, of which the terminal, JSON and a page make what suits them.
+//! An analysis is one file beside this one, with one line in [`ALL`]. It never prints: it gives an
+//! [`Output`] typed cells, of which the terminal, JSON and a page make what suits them.
 
 pub mod json;
 
@@ -48,9 +48,14 @@ impl Entry {
         super::check(self.title, self.needs, header)
     }
 
-    /// Runs the analysis over `recording`, which must have passed [`check`](Entry::check). The only error is that
-    /// of `out`.
-    pub fn run(&self, recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Result<()> {
+    /// Runs the analysis over `recording`, which must have passed [`check`](Entry::check). The only
+    /// error is that of `out`.
+    pub fn run(
+        &self,
+        recording: &Recording,
+        scope: &Scope,
+        out: &mut dyn Output,
+    ) -> io::Result<()> {
         (self.run)(recording, scope, out)?;
         match super::losses::sentence(&super::losses::losses(recording, scope)) {
             Some(sentence) => out.note(&sentence),
@@ -172,7 +177,8 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// Between which two values the percentile (in millionths) of `durations` lies; nothing where they are too few for either end.
+    /// Between which two values the percentile (in millionths) of `durations` lies; nothing where
+    /// they are too few for either end.
     pub fn interval(durations: &super::Durations, per_million: u32) -> Cell<'static> {
         match durations.interval(per_million) {
             (None, None) => Cell::None,
@@ -201,7 +207,8 @@ pub trait Output {
     fn table(&mut self, table: &Table) -> io::Result<()>;
     /// A row of the last table, with a cell for each column.
     fn row(&mut self, cells: &[Cell<'_>]) -> io::Result<()>;
-    /// A row of the listing of times on CPUs: there are millions of them, and who writes them may know a shorter way.
+    /// A row of the listing of times on CPUs: there are millions of them, and who writes them may
+    /// know a shorter way.
     fn time_on_cpu(&mut self, row: &Row) -> io::Result<()> {
         row.cells(|cells| self.row(cells))
     }

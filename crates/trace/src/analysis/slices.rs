@@ -50,7 +50,12 @@ impl Listener for Slices {
         let ended = span.state == ThreadState::Running && span.next != ThreadState::Running;
         // What began before the recording has no known length.
         let whole = span.from > Ns::ZERO;
-        if ended && whole && self.scope.at(span.to) && self.scope.task(span.task) && self.scope.on(span.cpu) {
+        if ended
+            && whole
+            && self.scope.at(span.to)
+            && self.scope.task(span.task)
+            && self.scope.on(span.cpu)
+        {
             let line = &mut self.lines[self.keys.line(span.task)];
             let kind = if span.next.waits() { &mut line.preempted } else { &mut line.given_up };
             kind.add(span.length());

@@ -1,4 +1,5 @@
-//! Where the time of each task went: a sum for each thread state. The sums of a task add up to its lifetime.
+//! Where the time of each task went: a sum for each thread state. The sums of a task add up to its
+//! lifetime.
 
 use super::answer::{name, percent};
 use super::follow::{Followed, Listener, Span, ThreadState};
@@ -75,10 +76,15 @@ const COLUMNS: &[Column] = &[
 /// Which task ran most, and which waited most for a CPU.
 fn answer(recording: &Recording, states: &States, order: &[usize]) -> String {
     let waited = |line: usize| -> Ns {
-        ThreadState::ALL.iter().filter(|state| state.waits()).map(|&state| states.time(line, state)).sum()
+        ThreadState::ALL
+            .iter()
+            .filter(|state| state.waits())
+            .map(|&state| states.time(line, state))
+            .sum()
     };
     let part = |line: usize, time: Ns| {
-        let (who, life) = (name(&recording.header, &states.keys.labels[line]), states.lifetime(line));
+        let (who, life) =
+            (name(&recording.header, &states.keys.labels[line]), states.lifetime(line));
         (who, format!("{time} of {life} ({})", percent(time.0, life.0)))
     };
     let Some(&first) = order.first() else { return "No task was seen.".to_owned() };
@@ -97,7 +103,8 @@ fn answer(recording: &Recording, states: &States, order: &[usize]) -> String {
 fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Result<()> {
     let states = States::new(&recording.header, scope, scope.by.unwrap_or(By::Name));
     let states = Followed::over(recording, scope, states);
-    let mut order: Vec<usize> = (0..states.keys.len()).filter(|&l| states.lifetime(l) > Ns::ZERO).collect();
+    let mut order: Vec<usize> =
+        (0..states.keys.len()).filter(|&l| states.lifetime(l) > Ns::ZERO).collect();
     order.sort_by_key(|&line| std::cmp::Reverse(states.time(line, ThreadState::Running)));
     out.answer(&answer(recording, &states, &order))?;
     out.table(&Table {
@@ -107,7 +114,8 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
         layout: Layout::Table,
     })?;
     for line in order {
-        let mut row = vec![Cell::label(&states.keys.labels[line]), Cell::Time(states.lifetime(line))];
+        let mut row =
+            vec![Cell::label(&states.keys.labels[line]), Cell::Time(states.lifetime(line))];
         let alive = ThreadState::ALL.iter().filter(|state| **state != ThreadState::Dead);
         row.extend(alive.map(|&state| match states.time(line, state) {
             Ns::ZERO => Cell::None,

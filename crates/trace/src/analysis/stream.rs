@@ -1,6 +1,6 @@
-//! The schedule as it happened: a line whenever a task is scheduled (gets a CPU) or descheduled (loses it), with
-//! how long it had waited or run, and why it stopped; with the system call in which it blocked where the
-//! recording has it.
+//! The schedule as it happened: a line whenever a task is scheduled (gets a CPU) or descheduled
+//! (loses it), with how long it had waited or run, and why it stopped; with the system call in
+//! which it blocked where the recording has it.
 
 use super::follow::{Followed, Follower, Listener, Span, ThreadState, Wait};
 use super::show::{Cell, Column, Entry, Layout, Output, Table, column};
@@ -11,14 +11,17 @@ use schedlab_model::{CpuId, EventKind, Ns, SchedEvent, TaskId};
 use std::io;
 
 /// The list's entry.
-pub(crate) const ENTRY: Entry =
-    Entry::of::<Stream<fn(&Line)>>("stream", "Every `scheduled` and `descheduled`, line by line", show);
+pub(crate) const ENTRY: Entry = Entry::of::<Stream<fn(&Line)>>(
+    "stream",
+    "Every `scheduled` and `descheduled`, line by line",
+    show,
+);
 
 /// What happened to a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
-    /// It got the CPU. How long it had waited for it, and whether after a preemption; `None` when that is not
-    /// known.
+    /// It got the CPU. How long it had waited for it, and whether after a preemption; `None` when
+    /// that is not known.
     Scheduled(Option<(Ns, bool)>),
     /// It lost the CPU.
     Descheduled {
@@ -87,7 +90,12 @@ impl<F: FnMut(&Line)> Listener for Stream<F> {
         if let Some(task) = prev {
             let state = follower.state(task).0;
             let call = if state.queued() { None } else { self.calls.of(task) };
-            (self.each)(&Line { at, cpu, task, what: What::Descheduled { ran: self.ran, state, call } });
+            (self.each)(&Line {
+                at,
+                cpu,
+                task,
+                what: What::Descheduled { ran: self.ran, state, call },
+            });
         }
         if let Some(task) = next {
             (self.each)(&Line { at, cpu, task, what: What::Scheduled(self.waited) });
@@ -114,7 +122,9 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
             return;
         }
         let (what, after, detail, call) = match line.what {
-            What::Scheduled(Some((waited, true))) => ("scheduled", Some(waited), "waited, preempted", None),
+            What::Scheduled(Some((waited, true))) => {
+                ("scheduled", Some(waited), "waited, preempted", None)
+            }
             What::Scheduled(Some((waited, false))) => {
                 ("scheduled", Some(waited), "waited since its wakeup", None)
             }

@@ -29,7 +29,8 @@ pub struct TaskSummary {
     pub migrations: u64,
     /// Times it woke (or was created).
     pub wakeups: u64,
-    /// Activations (wakeup to block) that ended: divided by the window it is the throughput of a closed loop.
+    /// Activations (wakeup to block) that ended: divided by the window it is the throughput of a
+    /// closed loop.
     pub activations: u64,
     /// Times it ran after blocking although no wakeup was seen; no latency is counted for them.
     pub unknown_wakes: u64,
@@ -87,7 +88,8 @@ pub struct CpuSummary {
     pub idle: Ns,
     /// Time before its first switch, or after lost events: it is not known who ran.
     pub unknown: Ns,
-    /// Time that the hypervisor took (part of `busy` or `idle` on the clock, but no task's CPU time).
+    /// Time that the hypervisor took (part of `busy` or `idle` on the clock, but no task's CPU
+    /// time).
     pub stolen: Ns,
     /// Context switches.
     pub switches: u64,
@@ -128,8 +130,8 @@ impl Clip {
     }
 }
 
-/// Per task: CPU time, run-queue latency, response per activation, run lengths, switches, migrations. Per CPU:
-/// busy and idle time. Feed it events, then [`finish`](Summary::finish).
+/// Per task: CPU time, run-queue latency, response per activation, run lengths, switches,
+/// migrations. Per CPU: busy and idle time. Feed it events, then [`finish`](Summary::finish).
 #[derive(Clone, Debug)]
 pub struct Summary {
     /// By [`TaskId`].
@@ -154,7 +156,8 @@ impl Analysis for Summary {
 }
 
 impl Summary {
-    /// For `tasks` tasks and `cpus` CPUs (both grow as needed); what ends before `from` is not counted.
+    /// For `tasks` tasks and `cpus` CPUs (both grow as needed); what ends before `from` is not
+    /// counted.
     pub fn new(tasks: usize, cpus: usize, from: Ns) -> Summary {
         let mut summary = Summary {
             tasks: Vec::new(),
@@ -185,8 +188,9 @@ impl Summary {
         self.waits.as_deref().unwrap_or_default()
     }
 
-    /// Ends a window at `end` and begins the next one there: what every task got since the last cut. What began in
-    /// a window and ends in a later one (a wait, an activation) counts where it ends; CPU time is divided.
+    /// Ends a window at `end` and begins the next one there: what every task got since the last
+    /// cut. What began in a window and ends in a later one (a wait, an activation) counts where it
+    /// ends; CPU time is divided.
     pub fn cut(&mut self, end: Ns) -> Vec<TaskSummary> {
         self.finish(end);
         self.from = self.now;
@@ -244,7 +248,10 @@ impl Summary {
     }
 
     /// The tasks of one name together, in order of first appearance. `names` is by [`TaskId`].
-    pub fn by_name<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Vec<(&'a str, TaskSummary)> {
+    pub fn by_name<'a>(
+        &self,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Vec<(&'a str, TaskSummary)> {
         let mut out: Vec<(&str, TaskSummary)> = Vec::new();
         let mut index = std::collections::BTreeMap::new();
         for (name, task) in names.into_iter().zip(&self.tasks) {
@@ -260,8 +267,13 @@ impl Summary {
     fn grow_tasks(&mut self, count: usize) {
         if count > self.tasks.len() {
             self.tasks.resize_with(count, TaskSummary::default);
-            let track =
-                Track { state: State::Unknown, seen: false, woken: None, throttled: None, excused: Ns::ZERO };
+            let track = Track {
+                state: State::Unknown,
+                seen: false,
+                woken: None,
+                throttled: None,
+                excused: Ns::ZERO,
+            };
             self.tracks.resize(count, track);
         }
     }
@@ -339,7 +351,8 @@ impl Summary {
         match track.state {
             State::Waiting { since, preempted } if counts => {
                 let wait = now.saturating_sub(since).saturating_sub(track.excused);
-                let latencies = if preempted { &mut sums.preempt_wait } else { &mut sums.wake_latency };
+                let latencies =
+                    if preempted { &mut sums.preempt_wait } else { &mut sums.wake_latency };
                 latencies.add(wait);
                 if let Some(waits) = &mut self.waits {
                     waits.push(Wait { task, cpu, began: since, ended: now, wait, preempted });
@@ -356,7 +369,8 @@ impl Summary {
         sums.switches += u64::from(counts);
     }
 
-    /// A task that leaves a CPU at its first switch was on it from the start: any earlier switch would be recorded.
+    /// A task that leaves a CPU at its first switch was on it from the start: any earlier switch
+    /// would be recorded.
     fn first_switch(&mut self, cpu: usize, prev: Option<TaskId>) {
         if std::mem::take(&mut self.fresh[cpu]) {
             self.current[cpu] = (Some(prev), Ns::ZERO);
@@ -446,7 +460,8 @@ impl EventSink for Summary {
     fn event(&mut self, event: &SchedEvent) {
         self.now = self.now.max(event.at);
         self.grow_cpus(event.cpu.index() + 1);
-        let highest = crate::format::tasks_of(&event.kind).iter().flatten().map(|t| t.index() + 1).max();
+        let highest =
+            crate::format::tasks_of(&event.kind).iter().flatten().map(|t| t.index() + 1).max();
         self.grow_tasks(highest.unwrap_or(0));
         match event.kind {
             EventKind::Switch { prev, prev_state, next } => {

@@ -1,5 +1,5 @@
-//! In which system calls tasks blocked, and for how long. Numbers are named as on x86-64 (Linux 6.1); a
-//! recording of another architecture gets wrong names, so the number is there too.
+//! In which system calls tasks blocked, and for how long. Numbers are named as on x86-64 (Linux 6.1);
+//! a recording of another architecture gets wrong names, so the number is there too.
 
 use super::answer::{counted, name as label};
 use super::follow::{Followed, Follower, Listener, Span, ThreadState};
@@ -96,7 +96,11 @@ impl Listener for Syscalls {
         let blocked = matches!(span.state, Sleeping | DiskSleep | Stopped | Blocked);
         // What is still asleep at the end has no known length.
         let ended = span.next != span.state;
-        if blocked && ended && self.scope.at(span.to) && self.scope.task(span.task) && self.scope.on(span.cpu)
+        if blocked
+            && ended
+            && self.scope.at(span.to)
+            && self.scope.task(span.task)
+            && self.scope.on(span.cpu)
         {
             // A task that sleeps stays in its call.
             let key = (self.keys.line(span.task), self.calls.of(span.task), span.state);
@@ -124,7 +128,8 @@ type Call = (usize, Option<u32>, ThreadState);
 /// The task that was blocked longest with its call, and the longest single time.
 fn answer(recording: &Recording, found: &Syscalls, rows: &[(&Call, &Durations)]) -> String {
     let words = |(line, call, state): &Call| {
-        let call = call.map_or("no system call that was seen".to_owned(), |call| name(call).into_owned());
+        let call =
+            call.map_or("no system call that was seen".to_owned(), |call| name(call).into_owned());
         (label(&recording.header, &found.keys.labels[*line]), format!("{call} ({})", state.words()))
     };
     let longest = rows.iter().max_by_key(|(key, blocked)| (blocked.max(), std::cmp::Reverse(*key)));

@@ -49,12 +49,15 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
     summary.finish(scope.end(recording));
     let keys = Keys::new(header, scope.by.unwrap_or(By::Name));
     let mut lines = vec![(0, TaskSummary::default()); keys.len()];
-    for (index, task) in summary.tasks.iter().enumerate().filter(|(i, _)| scope.task(TaskId::from(*i))) {
+    for (index, task) in
+        summary.tasks.iter().enumerate().filter(|(i, _)| scope.task(TaskId::from(*i)))
+    {
         let (threads, line) = &mut lines[keys.line(TaskId::from(index))];
         *threads += 1;
         line.merge(task);
     }
-    let mut order: Vec<usize> = (0..lines.len()).filter(|&line| lines[line].1.switches > 0).collect();
+    let mut order: Vec<usize> =
+        (0..lines.len()).filter(|&line| lines[line].1.switches > 0).collect();
     order.sort_by_key(|&line| std::cmp::Reverse(lines[line].1.run));
     let title = "What every task got";
     out.table(&Table { key: "tasks", title, columns: COLUMNS, layout: Layout::Table })?;
@@ -85,7 +88,12 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
             Cell::Count(task.unknown_wakes),
         ])?;
     }
-    out.table(&Table { key: "cpus", title: "What every CPU did", columns: CPUS, layout: Layout::Table })?;
+    out.table(&Table {
+        key: "cpus",
+        title: "What every CPU did",
+        columns: CPUS,
+        layout: Layout::Table,
+    })?;
     for (index, cpu) in summary.cpus.iter().enumerate().filter(|(i, _)| scope.on(CpuId::from(*i))) {
         let part = |time: Ns| Cell::part(time, summary.window);
         out.row(&[

@@ -1,9 +1,10 @@
 //! Waits that a limit caused: `cpu.max` of a control group, or the limits on real-time tasks.
 //!
-//! A simulator reports throttling as events, and so does the BPF recorder from Linux 6.18 on. The kernel's tracepoints
-//! do not, so for other recordings it is inferred where nothing else explains what was seen:
-//! * a task of a group with `cpu.max` (its own or a parent's) waits in the queue of a CPU that idles for at least
-//!   [`HELD`]: an idle CPU takes a task that it may run within microseconds;
+//! A simulator reports throttling as events, and so does the BPF recorder from Linux 6.18 on. The
+//! kernel's tracepoints do not, so for other recordings it is inferred where nothing else explains
+//! what was seen:
+//! * a task of a group with `cpu.max` (its own or a parent's) waits in the queue of a CPU that
+//!   idles for at least [`HELD`]: an idle CPU takes a task that it may run within microseconds;
 //! * a real-time task loses its CPU to a task of a fair policy, or waits so at an idle CPU: only
 //!   `sched_rt_runtime_us` (or, from Linux 6.12 on, the fair server) does that.
 //!
@@ -21,8 +22,8 @@ use std::io;
 pub(crate) const ENTRY: Entry =
     Entry::of::<Throttling>("throttle", "Waits that cpu.max or real-time throttling caused", show);
 
-/// A task that waits this long at an idle CPU is held back by something. Chosen: far above what waking an idle
-/// CPU takes, below the shortest period of a limit.
+/// A task that waits this long at an idle CPU is held back by something. Chosen: far above what
+/// waking an idle CPU takes, below the shortest period of a limit.
 pub const HELD: Ns = Ns::from_ms(1);
 
 /// What held a task back.
@@ -43,8 +44,9 @@ impl Limit {
     pub fn words(self, header: &Header) -> String {
         let group = |id: GroupId| {
             let spec = header.groups.get(id.index()).map(|group| &group.spec);
-            let limit =
-                spec.and_then(|spec| spec.bandwidth).map_or_else(String::new, |b| format!(" {}", max(&b)));
+            let limit = spec
+                .and_then(|spec| spec.bandwidth)
+                .map_or_else(String::new, |b| format!(" {}", max(&b)));
             format!("cpu.max{limit} of {}", spec.map_or("/", |spec| spec.name.as_str()))
         };
         match self {
@@ -197,12 +199,17 @@ const COLUMNS: &[Column] = &[
     column("max_to_ns", "max to"),
 ];
 
-const LIMITS: &[Column] =
-    &[column("group", "control group"), column("quota_ns", "cpu.max quota"), column("period_ns", "period")];
+const LIMITS: &[Column] = &[
+    column("group", "control group"),
+    column("quota_ns", "cpu.max quota"),
+    column("period_ns", "period"),
+];
 
 /// Which task a limit held back longest, and which limit.
 fn answer(header: &Header, throttling: &Throttling, rows: &[(usize, &(Limit, Line))]) -> String {
-    let Some((index, (limit, line))) = rows.first() else { return "No limit held a task back.".to_owned() };
+    let Some((index, (limit, line))) = rows.first() else {
+        return "No limit held a task back.".to_owned();
+    };
     let (sum, waited) = (line.held.sum(), throttling.waited[*index]);
     let (longest, from, _) = line.longest.unwrap_or_default();
     format!(
@@ -244,12 +251,18 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
     out.table(&Table { key: "limits", title, columns: LIMITS, layout: Layout::Table })?;
     for group in &header.groups {
         if let Some(limit) = &group.spec.bandwidth {
-            out.row(&[Cell::Text(&group.spec.name), Cell::Time(limit.quota), Cell::Time(limit.period)])?;
+            out.row(&[
+                Cell::Text(&group.spec.name),
+                Cell::Time(limit.quota),
+                Cell::Time(limit.period),
+            ])?;
         }
     }
     if let Some(runtime) = header.knobs.get("sched_rt_runtime_us") {
         let period = header.knobs.get("sched_rt_period_us").map_or("?", String::as_str);
-        out.note(&format!("real-time tasks: sched_rt_runtime_us={runtime} of sched_rt_period_us={period}"))?;
+        out.note(&format!(
+            "real-time tasks: sched_rt_runtime_us={runtime} of sched_rt_period_us={period}"
+        ))?;
     }
     if header.capabilities.has(Capability::Throttling) {
         return Ok(());

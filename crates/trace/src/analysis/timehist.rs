@@ -1,12 +1,14 @@
-//! Every time that a task was on a CPU, as `perf sched timehist` (Linux 6.1) lists it: one row when it ends.
+//! Every time that a task was on a CPU, as `perf sched timehist` (Linux 6.1) lists it: one row when
+//! it ends.
 //!
 //! * *wait time*: since the task was last switched out, sleeping included;
-//! * *sch delay*: since it was woken; 0 when it was not woken but preempted (or the wakeup was not seen);
+//! * *sch delay*: since it was woken; 0 when it was not woken but preempted (or the wakeup was not
+//!   seen);
 //! * *run time*: on the CPU.
 //!
-//! The first row of a task has no wait, the first row of a CPU no run time: both begin before the recording. One
-//! difference to perf: a wakeup stamped just before its task had finished blocking is a wakeup here (`repair`),
-//! and forgotten there.
+//! The first row of a task has no wait, the first row of a CPU no run time: both begin before the
+//! recording. One difference to perf: a wakeup stamped just before its task had finished blocking
+//! is a wakeup here (`repair`), and forgotten there.
 
 mod listing;
 
@@ -92,7 +94,9 @@ impl Tracks {
             EventKind::Switch { prev, prev_state, .. } => {
                 return Some(self.left(event.at, event.cpu, prev, prev_state));
             }
-            EventKind::Wake { task, .. } | EventKind::New { task, .. } => self.ready(event.at, task),
+            EventKind::Wake { task, .. } | EventKind::New { task, .. } => {
+                self.ready(event.at, task)
+            }
             EventKind::Lost { .. } => self.lost(event.cpu),
             _ => {}
         }
@@ -175,8 +179,12 @@ fn letter(state: PrevState) -> &'static str {
 }
 
 /// The listing's table.
-pub const TABLE: Table =
-    Table { key: "timehist", title: "Times on a CPU (sec; msec)", columns: COLUMNS, layout: Layout::Listing };
+pub const TABLE: Table = Table {
+    key: "timehist",
+    title: "Times on a CPU (sec; msec)",
+    columns: COLUMNS,
+    layout: Layout::Listing,
+};
 
 impl Row {
     /// Calls `then` with a cell for each column.

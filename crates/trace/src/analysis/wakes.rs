@@ -1,5 +1,6 @@
-//! The wake graph: which task wakes which how often, and how long the woken task then waits. Interrupts are the outside
-//! world; a softirq that ran inside a task's system call counts as that task's doing.
+//! The wake graph: which task wakes which how often, and how long the woken task then waits.
+//! Interrupts are the outside world; a softirq that ran inside a task's system call counts as that
+//! task's doing.
 
 use super::answer::name;
 use super::follow::{Began, Followed, Listener, Wait};
@@ -49,7 +50,8 @@ pub struct Wakes {
 
 impl Analysis for Wakes {
     const NAME: &'static str = "the wake graph";
-    const NEEDS: &'static [Capability] = &[Capability::Preempted, Capability::WakeTimes, Capability::Waker];
+    const NEEDS: &'static [Capability] =
+        &[Capability::Preempted, Capability::WakeTimes, Capability::Waker];
 }
 
 impl Wakes {
@@ -62,7 +64,8 @@ impl Wakes {
 impl Listener for Wakes {
     fn wait(&mut self, wait: &Wait<'_>) {
         let Began::Woken { on, by } = wait.began else { return };
-        let shown = self.scope.task(wait.task) || by.task().is_some_and(|task| self.scope.task(task));
+        let shown =
+            self.scope.task(wait.task) || by.task().is_some_and(|task| self.scope.task(task));
         if !self.scope.at(wait.to) || !shown || !self.scope.on(wait.cpu) {
             return;
         }
@@ -89,7 +92,8 @@ const COLUMNS: &[Column] = &[
     column("same_cpu", "on the waker's CPU"),
 ];
 
-/// Which wakeup is the most frequent, and after which the woken task waits longest (p99, of those that came ten times or more).
+/// Which wakeup is the most frequent, and after which the woken task waits longest (p99, of those
+/// that came ten times or more).
 fn answer(recording: &Recording, wakes: &Wakes) -> String {
     let name = |line: usize| name(&recording.header, &wakes.keys.labels[line]);
     let waker = |from: &From| match from {
@@ -99,7 +103,8 @@ fn answer(recording: &Recording, wakes: &Wakes) -> String {
         From::Unknown => "an unknown waker".to_owned(),
     };
     let all: u64 = wakes.arrows.values().map(|arrow| arrow.waits.count()).sum();
-    let often = wakes.arrows.iter().max_by_key(|(way, arrow)| (arrow.waits.count(), Reverse(**way)));
+    let often =
+        wakes.arrows.iter().max_by_key(|(way, arrow)| (arrow.waits.count(), Reverse(**way)));
     let Some(((from, to), arrow)) = often else {
         return "No task was seen to run after a wakeup.".to_owned();
     };

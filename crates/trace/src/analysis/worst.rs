@@ -10,9 +10,12 @@ use std::cmp::Reverse;
 use std::io;
 
 /// The list's entry.
-pub(crate) const ENTRY: Entry =
-    Entry::of::<Worst>("worst", "The N longest waits: who waited, how long, who ran meanwhile, why", show)
-        .taking("N");
+pub(crate) const ENTRY: Entry = Entry::of::<Worst>(
+    "worst",
+    "The N longest waits: who waited, how long, who ran meanwhile, why",
+    show,
+)
+.taking("N");
 
 /// How many when no number is given.
 const TOP: usize = 10;
@@ -32,7 +35,8 @@ pub struct Case {
     pub began: Began,
     /// The run queues on which it waited, without repetition.
     pub queues: Vec<CpuId>,
-    /// Who was on the CPU of its run queue meanwhile, longest first. With `throttled` this adds up to the wait.
+    /// Who was on the CPU of its run queue meanwhile, longest first. With `throttled` this adds up
+    /// to the wait.
     pub meanwhile: Vec<(Occupant, Ns)>,
     /// For how long of it events say that it was throttled.
     pub throttled: Ns,
@@ -110,8 +114,10 @@ impl Worst {
         let set = self.header.groups.get(info.group.index()).and_then(|group| group.spec.cpus);
         let allowed = info.affinity.and(&set.unwrap_or(CpuSet::ALL));
         let elsewhere = |cpu: &CpuId| info.known && !wait.parts.iter().any(|part| part.cpu == *cpu);
-        let cpus = (0..self.header.topology.cpus()).map(CpuId::from).filter(|&cpu| allowed.contains(cpu));
-        let idle = cpus.filter(elsewhere).map(|cpu| (cpu, self.occupancy.idle(cpu, wait.from, wait.to)));
+        let cpus =
+            (0..self.header.topology.cpus()).map(CpuId::from).filter(|&cpu| allowed.contains(cpu));
+        let idle =
+            cpus.filter(elsewhere).map(|cpu| (cpu, self.occupancy.idle(cpu, wait.from, wait.to)));
         idle.filter(|(_, time)| *time > Ns::ZERO).max_by_key(|&(cpu, time)| (time, Reverse(cpu)))
     }
 }
@@ -127,7 +133,9 @@ impl Listener for Worst {
         }
         let length = wait.total();
         let full = self.cases.len() == self.top;
-        if length == Ns::ZERO || full && self.cases.last().is_none_or(|last| last.length() >= length) {
+        if length == Ns::ZERO
+            || full && self.cases.last().is_none_or(|last| last.length() >= length)
+        {
             return;
         }
         let at = self.cases.partition_point(|case| case.length() >= length);
@@ -148,13 +156,15 @@ fn name(header: &Header, task: TaskId) -> String {
 
 fn with_policy(header: &Header, task: TaskId) -> String {
     let info = &header.tasks[task.index()];
-    let nice = if info.nice.get() == 0 { String::new() } else { format!(", nice {}", info.nice.get()) };
+    let nice =
+        if info.nice.get() == 0 { String::new() } else { format!(", nice {}", info.nice.get()) };
     format!("{} ({}{nice})", name(header, task), header.policy_of(info))
 }
 
 /// `62.1 %`, of `whole`.
 fn percent(part: Ns, whole: Ns) -> String {
-    let tenths = (u128::from(part.0) * 1_000 + u128::from(whole.0 / 2)) / u128::from(whole.0.max(1));
+    let tenths =
+        (u128::from(part.0) * 1_000 + u128::from(whole.0 / 2)) / u128::from(whole.0.max(1));
     format!("{}.{} %", tenths / 10, tenths % 10)
 }
 
@@ -167,7 +177,11 @@ fn meanwhile(header: &Header, case: &Case) -> String {
     };
     let mut parts: Vec<String> = Vec::new();
     if case.throttled > Ns::ZERO {
-        parts.push(format!("<throttled> {} ({})", case.throttled, percent(case.throttled, case.length())));
+        parts.push(format!(
+            "<throttled> {} ({})",
+            case.throttled,
+            percent(case.throttled, case.length())
+        ));
     }
     for &(occupant, time) in case.meanwhile.iter().take(4) {
         parts.push(format!("{} {} ({})", who(occupant), time, percent(time, case.length())));
@@ -184,12 +198,15 @@ fn meanwhile(header: &Header, case: &Case) -> String {
     parts.join(", ")
 }
 
-/// Why, in words: how it began, what held the task back, what it stood behind, and what could have been.
+/// Why, in words: how it began, what held the task back, what it stood behind, and what could have
+/// been.
 fn why(header: &Header, case: &Case) -> String {
     let mut text = match case.began {
         Began::Woken { on, by } => {
             let by = match by {
-                Waker::Task(task) | Waker::InlineSoftirq(task) => format!("by {}", name(header, task)),
+                Waker::Task(task) | Waker::InlineSoftirq(task) => {
+                    format!("by {}", name(header, task))
+                }
                 Waker::SoftIrq => "by a softirq".to_owned(),
                 Waker::HardIrq => "by an interrupt".to_owned(),
                 Waker::Unknown => "by an unknown task".to_owned(),
@@ -244,11 +261,13 @@ const MEANWHILE: &[Column] = &[
 
 fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Result<()> {
     let header = &recording.header;
-    let worst = Followed::over(recording, scope, Worst::new(header, scope, scope.top.unwrap_or(TOP)));
+    let worst =
+        Followed::over(recording, scope, Worst::new(header, scope, scope.top.unwrap_or(TOP)));
     let title = "Longest waits";
     out.table(&Table { key: "worst", title, columns: COLUMNS, layout: Layout::Paragraphs })?;
     for (rank, case) in worst.cases.iter().enumerate() {
-        let began = if matches!(case.began, Began::Preempted { .. }) { "preemption" } else { "wakeup" };
+        let began =
+            if matches!(case.began, Began::Preempted { .. }) { "preemption" } else { "wakeup" };
         out.row(&[
             Cell::Count(rank as u64 + 1),
             Cell::Task(case.task),
@@ -270,7 +289,12 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
             out.row(&[rank, Cell::Text("<throttled>"), Cell::Time(case.throttled), share])?;
         }
         for &(who, time) in &case.meanwhile {
-            out.row(&[rank, Cell::occupant(who), Cell::Time(time), Cell::part(time, case.length())])?;
+            out.row(&[
+                rank,
+                Cell::occupant(who),
+                Cell::Time(time),
+                Cell::part(time, case.length()),
+            ])?;
         }
     }
     if !header.capabilities.has(Capability::WakeTimes) {

@@ -13,15 +13,16 @@ use std::path::Path;
 const FILES: &[(&str, &str)] =
     &[("events.csv", "events"), ("tasks.csv", "tasks"), ("waits.csv", "latencies")];
 
-/// Writes the tables into `folder`, which is made when it is missing. Each file is written beside its place
-/// first; only when all three are whole they are put there.
+/// Writes the tables into `folder`, which is made when it is missing. Each file is written beside
+/// its place first; only when all three are whole they are put there.
 ///
 /// # Errors
 /// The folder or a file cannot be written, or the recording cannot tell waiting from sleeping.
 pub fn csv(recording: &Recording, folder: &Path) -> Result<Exported, TraceError> {
     // Before anything is written.
     Summary::check(&recording.header)?;
-    let write_one = |(_, name): &(&str, &str), out: &mut (dyn Write + Send)| match flat::find(name) {
+    let write_one = |(_, name): &(&str, &str), out: &mut (dyn Write + Send)| match flat::find(name)
+    {
         Some(table) => write(recording, table, out),
         None => Ok(Ok(())),
     };
@@ -30,7 +31,11 @@ pub fn csv(recording: &Recording, folder: &Path) -> Result<Exported, TraceError>
 }
 
 /// Writes one table: a fault of the recording, or of writing.
-fn write(recording: &Recording, table: &Flat, out: &mut dyn Write) -> Result<io::Result<()>, TraceError> {
+fn write(
+    recording: &Recording,
+    table: &Flat,
+    out: &mut dyn Write,
+) -> Result<io::Result<()>, TraceError> {
     let heading: Vec<&str> = table.def.columns.iter().map(|column| column.name).collect();
     let mut result = writeln!(out, "{}", heading.join(","));
     (table.walk)(recording, &mut |row| {

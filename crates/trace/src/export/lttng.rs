@@ -6,14 +6,19 @@ use crate::Recording;
 use schedlab_model::PrevState;
 use std::io::{self, Write};
 
-/// Writes `[SECONDS.NS] (+DELTA) HOST EVENT: { cpu_id = N }, { FIELDS }`. LTTng's events do not show interrupts, so which task woke
-/// another is lost; steal, throttling and system calls are left out and counted. Losses are babeltrace's warnings.
+/// Writes `[SECONDS.NS] (+DELTA) HOST EVENT: { cpu_id = N }, { FIELDS }`. LTTng's events do not
+/// show interrupts, so which task woke another is lost; steal, throttling and system calls are left
+/// out and counted. Losses are babeltrace's warnings.
 ///
 /// # Errors
 /// What the writer says.
 pub fn lttng(recording: &Recording, out: &mut dyn Write) -> io::Result<Exported> {
-    let host: String =
-        recording.header.machine.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
+    let host: String = recording
+        .header
+        .machine
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric() || *c == '-')
+        .collect();
     let host = if host.is_empty() { "localhost" } else { &host };
     let (mut last, mut left_out, mut quoted, mut blocked) = (0u64, 0u64, 0u64, 0u64);
     let mut exported = rows(recording, &mut |row| {
@@ -49,9 +54,9 @@ pub fn lttng(recording: &Recording, out: &mut dyn Write) -> io::Result<Exported>
         exported.notes.push("LTTng's events do not show which task woke which".to_owned());
     }
     if quoted > 0 {
-        exported
-            .notes
-            .push(format!("{quoted} events name a task with a double quote; it is written as \u{2019}"));
+        exported.notes.push(format!(
+            "{quoted} events name a task with a double quote; it is written as \u{2019}"
+        ));
     }
     super::text::note_blocked(&mut exported, blocked);
     Ok(exported)
@@ -62,19 +67,29 @@ fn event(row: &Row<'_>) -> Option<(&'static str, String)> {
     let named = |before: &str, task: &Named<'_>| {
         let comm = task.comm.replace('"', "\u{2019}");
         // lttng-modules writes the kernel's priority less 100.
-        format!("{before}comm = \"{comm}\", {before}tid = {}, {before}prio = {}", task.tid, task.prio - 100)
+        format!(
+            "{before}comm = \"{comm}\", {before}tid = {}, {before}prio = {}",
+            task.tid,
+            task.prio - 100
+        )
     };
     Some(match &row.what {
         What::Switch { prev, state, next } => (
             "sched_switch",
-            format!("{}, prev_state = {}, {}", named("prev_", prev), bits(*state), named("next_", next)),
+            format!(
+                "{}, prev_state = {}, {}",
+                named("prev_", prev),
+                bits(*state),
+                named("next_", next)
+            ),
         ),
         What::Waking { task, target } => {
             ("sched_waking", format!("{}, target_cpu = {target}", named("", task)))
         }
-        What::Fork { child } => {
-            ("sched_process_fork", format!("{}, {}", named("parent_", &row.running), named("child_", child)))
-        }
+        What::Fork { child } => (
+            "sched_process_fork",
+            format!("{}, {}", named("parent_", &row.running), named("child_", child)),
+        ),
         What::Exec => (
             "sched_process_exec",
             format!(
@@ -84,10 +99,13 @@ fn event(row: &Row<'_>) -> Option<(&'static str, String)> {
             ),
         ),
         What::Exit => ("sched_process_exit", named("", &row.running)),
-        What::Migrate { task, from, to } => {
-            ("sched_migrate_task", format!("{}, orig_cpu = {from}, dest_cpu = {to}", named("", task)))
+        What::Migrate { task, from, to } => (
+            "sched_migrate_task",
+            format!("{}, orig_cpu = {from}, dest_cpu = {to}", named("", task)),
+        ),
+        What::Lost(_) | What::SyscallEnter(_) | What::SyscallExit(_) | What::Mark(_) => {
+            return None;
         }
-        What::Lost(_) | What::SyscallEnter(_) | What::SyscallExit(_) | What::Mark(_) => return None,
     })
 }
 

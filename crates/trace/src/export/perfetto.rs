@@ -1,6 +1,7 @@
-//! Perfetto's trace format: `TracePacket`s with the process tree and, per CPU, `FtraceEventBundle`s with the
-//! events of `sched`. Field numbers are those of Perfetto's published schema (package `perfetto` 0.59 of PyPI, with
-//! which the output is checked). Steal and throttling go into `print` events, as text behind `schedlab:`.
+//! Perfetto's trace format: `TracePacket`s with the process tree and, per CPU, `FtraceEventBundle`s
+//! with the events of `sched`. Field numbers are those of Perfetto's published schema (package
+//! `perfetto` 0.59 of PyPI, with which the output is checked). Steal and throttling go into `print`
+//! events, as text behind `schedlab:`.
 
 use super::Exported;
 use super::proto::Message;
@@ -53,7 +54,8 @@ struct Bundle {
     lost: bool,
 }
 
-/// Writes a trace that ui.perfetto.dev and `trace_processor` open. Times are those of the recording's clock.
+/// Writes a trace that ui.perfetto.dev and `trace_processor` open. Times are those of the
+/// recording's clock.
 ///
 /// # Errors
 /// What the writer says.
@@ -61,7 +63,8 @@ pub fn perfetto(recording: &Recording, out: &mut dyn Write) -> io::Result<Export
     let mut bundles: Vec<Bundle> = Vec::new();
     bundles.resize_with(recording.header.topology.cpus(), Bundle::default);
     let mut tree = Message::default();
-    tree.int(TIMESTAMP, recording.header.clock_start_ns).message(PROCESS_TREE, &process_tree(recording));
+    tree.int(TIMESTAMP, recording.header.clock_start_ns)
+        .message(PROCESS_TREE, &process_tree(recording));
     packet(out, &mut tree)?;
     let (mut calls, mut blocked, mut losses) = (0u64, 0u64, 0u64);
     let mut exported = rows(recording, &mut |row| {
@@ -97,7 +100,9 @@ pub fn perfetto(recording: &Recording, out: &mut dyn Write) -> io::Result<Export
         exported.notes.push(format!("{losses} losses are flagged in their bundles"));
     }
     if blocked > 0 {
-        exported.notes.push(format!("{blocked} tasks blocked in an unknown state; written as sleeping (S)"));
+        exported
+            .notes
+            .push(format!("{blocked} tasks blocked in an unknown state; written as sleeping (S)"));
     }
     Ok(exported)
 }
@@ -164,7 +169,10 @@ fn event(row: &Row<'_>) -> Message {
     let number = match &row.what {
         What::Switch { prev, state, next } => {
             named(&mut inner, prev).signed(4, state_bits(*state));
-            inner.bytes(5, next.comm.as_bytes()).int(6, next.tid.into()).signed(7, next.prio.into());
+            inner
+                .bytes(5, next.comm.as_bytes())
+                .int(6, next.tid.into())
+                .signed(7, next.prio.into());
             EVENT_SWITCH
         }
         What::Waking { task, target } => {
@@ -208,8 +216,9 @@ fn named<'m>(message: &'m mut Message, task: &Named<'_>) -> &'m mut Message {
     message.bytes(1, task.comm.as_bytes()).int(2, task.tid.into()).signed(3, task.prio.into())
 }
 
-/// The kernel's bits of a task state as `sched_switch` reports them (Linux 4.14 and later): 0 runnable, 1 S, 2 D, 4
-/// T, 16 dead, 256 preempted in the kernel. An unknown state is a bit of its own that no kernel sets.
+/// The kernel's bits of a task state as `sched_switch` reports them (Linux 4.14 and later): 0
+/// runnable, 1 S, 2 D, 4 T, 16 dead, 256 preempted in the kernel. An unknown state is a bit of its
+/// own that no kernel sets.
 pub(crate) fn state_bits(state: PrevState) -> i64 {
     match state {
         PrevState::Runnable => 0,

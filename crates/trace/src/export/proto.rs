@@ -1,5 +1,5 @@
-//! Just enough of the protobuf wire format to write and read Perfetto traces: varints, nested messages, packed
-//! arrays. Groups (wire types 3 and 4) are refused; Perfetto has none.
+//! Just enough of the protobuf wire format to write and read Perfetto traces: varints, nested
+//! messages, packed arrays. Groups (wire types 3 and 4) are refused; Perfetto has none.
 
 /// A message under construction.
 #[derive(Clone, Default, Debug)]
@@ -65,7 +65,8 @@ impl<'a> Fields<'a> {
             5 => Value::Int(u32::from_le_bytes(self.take(4)?.try_into().expect("4 bytes")).into()),
             2 => {
                 let length = self.varint()?;
-                let length = usize::try_from(length).map_err(|_| format!("a field of {length} bytes"))?;
+                let length =
+                    usize::try_from(length).map_err(|_| format!("a field of {length} bytes"))?;
                 Value::Bytes(self.take(length)?)
             }
             other => return Err(format!("wire type {other}, which Perfetto does not use")),

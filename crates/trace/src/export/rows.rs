@@ -6,7 +6,8 @@ use schedlab_model::{CpuId, EventKind, Policy, PrevState, SchedEvent, TaskId, Wa
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// The mark of lines that only schedlab understands, written the way a program writes `trace_marker`.
+/// The mark of lines that only schedlab understands, written the way a program writes
+/// `trace_marker`.
 pub(crate) const MARK: &str = "schedlab: ";
 
 /// A task as trace formats name it.
@@ -137,8 +138,12 @@ pub(super) fn rows<'a>(
         exported: Exported::default(),
     };
     let capabilities: Vec<&str> = header.capabilities.0.iter().map(String::as_str).collect();
-    let begin =
-        format!("begin cpus={} hz={} sees={}", header.topology.cpus(), header.hz, capabilities.join(","));
+    let begin = format!(
+        "begin cpus={} hz={} sees={}",
+        header.topology.cpus(),
+        header.hz,
+        capabilities.join(",")
+    );
     each(walk.mark(0, begin))?;
     for event in &recording.events {
         walk.event(event, each)?;
@@ -178,7 +183,9 @@ impl<'a> Walk<'a> {
         let mut context = if self.context { Context::Task } else { Context::NotShown };
         let mut mark = None;
         let what = match event.kind {
-            EventKind::Switch { prev, prev_state, next } => self.switch(cpu, prev, prev_state, next),
+            EventKind::Switch { prev, prev_state, next } => {
+                self.switch(cpu, prev, prev_state, next)
+            }
             EventKind::Wake { task, waker } => {
                 (running, context, mark) = self.waker(waker, running);
                 self.exported.wakes += 1;
@@ -199,7 +206,9 @@ impl<'a> Walk<'a> {
             EventKind::Migrate { task, from, to } => {
                 What::Migrate { task: self.name(Some(task)), from: from.0, to: to.0 }
             }
-            EventKind::Throttle { task } => What::Mark(format!("throttle pid={}", self.name(Some(task)).tid)),
+            EventKind::Throttle { task } => {
+                What::Mark(format!("throttle pid={}", self.name(Some(task)).tid))
+            }
             EventKind::Unthrottle { task } => {
                 What::Mark(format!("unthrottle pid={}", self.name(Some(task)).tid))
             }
@@ -220,7 +229,13 @@ impl<'a> Walk<'a> {
         let running = self.name(running);
         if let Some(text) = mark {
             let what = What::Mark(text);
-            each(Row { at, cpu: cpu.0, running: running.clone(), context: Context::NotShown, what })?;
+            each(Row {
+                at,
+                cpu: cpu.0,
+                running: running.clone(),
+                context: Context::NotShown,
+                what,
+            })?;
         }
         each(Row { at, cpu: cpu.0, running, context, what })
     }
@@ -241,11 +256,17 @@ impl<'a> Walk<'a> {
     }
 
     /// Who is shown as running at a wakeup, in which context, and the mark before it.
-    fn waker(&self, waker: Waker, running: Option<TaskId>) -> (Option<TaskId>, Context, Option<String>) {
+    fn waker(
+        &self,
+        waker: Waker,
+        running: Option<TaskId>,
+    ) -> (Option<TaskId>, Context, Option<String>) {
         match waker {
             Waker::Task(by) => (Some(by), Context::Task, None),
             // Linux shows the softirq; on whose behalf it ran is schedlab's own finding.
-            Waker::InlineSoftirq(by) => (Some(by), Context::SoftIrq, Some("inline-softirq".to_owned())),
+            Waker::InlineSoftirq(by) => {
+                (Some(by), Context::SoftIrq, Some("inline-softirq".to_owned()))
+            }
             Waker::SoftIrq => (running, Context::SoftIrq, None),
             Waker::HardIrq => (running, Context::HardIrq, None),
             _ => (running, Context::NotShown, None),

@@ -14,8 +14,9 @@ enum Dialect {
     Systrace,
 }
 
-/// Writes the text that `/sys/kernel/tracing/trace` shows, with times in nanoseconds. Steal, throttling and
-/// whose system call a softirq ran in are written as `trace_marker` lines that begin with `schedlab:`.
+/// Writes the text that `/sys/kernel/tracing/trace` shows, with times in nanoseconds. Steal,
+/// throttling and whose system call a softirq ran in are written as `trace_marker` lines that begin
+/// with `schedlab:`.
 ///
 /// # Errors
 /// What the writer says.
@@ -26,7 +27,8 @@ pub fn ftrace(recording: &Recording, out: &mut dyn Write) -> io::Result<Exported
     lines(recording, Dialect::Ftrace, out)
 }
 
-/// Writes what `trace-cmd report -t` prints: switches in the words of its plugin, times in nanoseconds.
+/// Writes what `trace-cmd report -t` prints: switches in the words of its plugin, times in
+/// nanoseconds.
 ///
 /// # Errors
 /// What the writer says.
@@ -35,7 +37,8 @@ pub fn trace_cmd(recording: &Recording, out: &mut dyn Write) -> io::Result<Expor
     lines(recording, Dialect::TraceCmd, out)
 }
 
-/// Writes a page of systrace (atrace): ftrace's text with the processes of threads, in an element that viewers look for.
+/// Writes a page of systrace (atrace): ftrace's text with the processes of threads, in an element
+/// that viewers look for.
 ///
 /// # Errors
 /// What the writer says.
@@ -84,7 +87,13 @@ fn lines(recording: &Recording, dialect: Dialect, out: &mut dyn Write) -> io::Re
         blocked += u64::from(is_blocked(&row.what));
         match &row.what {
             What::Switch { prev, state, next } if dialect == Dialect::TraceCmd => {
-                writeln!(out, "sched_switch:         {} {} ==> {}", short(prev), letter(*state), short(next))
+                writeln!(
+                    out,
+                    "sched_switch:         {} {} ==> {}",
+                    short(prev),
+                    letter(*state),
+                    short(next)
+                )
             }
             _ => fields(&row, out),
         }
@@ -115,8 +124,8 @@ fn without_markup(row: &mut Row<'_>) -> bool {
     changed
 }
 
-/// Writes what `perf script -F comm,tid,cpu,time,event,trace --ns` prints. It shows no interrupt context, so
-/// which task woke which is lost; steal and throttling are left out and counted.
+/// Writes what `perf script -F comm,tid,cpu,time,event,trace --ns` prints. It shows no interrupt
+/// context, so which task woke which is lost; steal and throttling are left out and counted.
 ///
 /// # Errors
 /// What the writer says.
@@ -124,7 +133,8 @@ pub fn perf_script(recording: &Recording, out: &mut dyn Write) -> io::Result<Exp
     let (mut blocked, mut marks) = (0u64, 0u64);
     let mut exported = rows(recording, &mut |row| {
         if let What::Mark(text) = &row.what {
-            marks += u64::from(text != "inline-softirq" && text != "end" && !text.starts_with("begin "));
+            marks +=
+                u64::from(text != "inline-softirq" && text != "end" && !text.starts_with("begin "));
             return Ok(());
         }
         let Row { at, cpu, running, .. } = &row;
@@ -143,7 +153,9 @@ pub fn perf_script(recording: &Recording, out: &mut dyn Write) -> io::Result<Exp
     }
     note_blocked(&mut exported, blocked);
     if exported.wakes > 0 {
-        exported.notes.push("the text of `perf script` does not show which task woke which".to_owned());
+        exported
+            .notes
+            .push("the text of `perf script` does not show which task woke which".to_owned());
     }
     Ok(exported)
 }

@@ -18,7 +18,8 @@ const BY_KERNEL: u8 = 0x80;
 /// Where a [`Limit`] begins in the flags of other kinds.
 const LIMIT: u8 = 4;
 
-/// A fact as it is stored: its flags are outcome and, above it, the limit or the manner of a transfer.
+/// A fact as it is stored: its flags are outcome and, above it, the limit or the manner of a
+/// transfer.
 #[derive(Clone, Copy, Default)]
 struct Row {
     kind: u8,
@@ -73,8 +74,17 @@ pub(crate) fn encode(facts: &[Fact], first: u64) -> Vec<u8> {
             let [low, high] = (fact.cpu.0 as u16).to_le_bytes();
             let head = u32::from_le_bytes([kind, flags, low, high]);
             let (at_high, value_high) = ((at >> 32) as u32, (value >> 32) as u32);
-            let record =
-                [at as u32, at_high, head, id(fact.task), object, count, value as u32, value_high, other];
+            let record = [
+                at as u32,
+                at_high,
+                head,
+                id(fact.task),
+                object,
+                count,
+                value as u32,
+                value_high,
+                other,
+            ];
             for (column, word) in words.iter_mut().zip(record) {
                 column[row] = word;
             }
@@ -102,7 +112,12 @@ fn limited(limit: Limit) -> (u8, u64) {
 }
 
 fn stored(kind: &FactKind, places: &mut Places) -> Row {
-    let row = |kind: u8, object: ObjectId| Row { kind, object: object.0, other: NOTHING, ..Row::default() };
+    let row = |kind: u8, object: ObjectId| Row {
+        kind,
+        object: object.0,
+        other: NOTHING,
+        ..Row::default()
+    };
     let bare = |kind: u8| row(kind, ObjectId(NOTHING));
     let waits = |row: Row, until: Limit, outcome: Outcome| {
         let (bits, value) = limited(until);
@@ -138,7 +153,8 @@ fn stored(kind: &FactKind, places: &mut Places) -> Row {
         FactKind::Child { child } => Row { other: id(child), ..bare(14) },
         FactKind::Preempted { call } => Row { count: call, ..bare(15) },
         FactKind::Lost { count } => Row { value: count, ..bare(16) },
-        // `FactKind` is non-exhaustive for other crates' sake: a new kind needs a number here and in the document.
+        // `FactKind` is non-exhaustive for other crates' sake: a new kind needs a number here and
+        // in the document.
         ref other => unreachable!("no record kind for {other:?}"),
     }
 }
@@ -153,12 +169,14 @@ fn moved(kind: u8, transfer: &Transfer, places: &mut Places) -> Row {
         (transfer.peek, PEEK),
         (transfer.by_kernel, BY_KERNEL),
     ];
-    let flags =
-        bits.iter().fold(code(transfer.outcome), |flags, (set, bit)| flags | if *set { *bit } else { 0 });
+    let flags = bits
+        .iter()
+        .fold(code(transfer.outcome), |flags, (set, bit)| flags | if *set { *bit } else { 0 });
     Row { kind, flags, object: transfer.object.0, count: transfer.bytes, value, other: NOTHING }
 }
 
-/// Appends the facts of a block to `out`. Returns how many records were of an unknown kind, and left out.
+/// Appends the facts of a block to `out`. Returns how many records were of an unknown kind, and
+/// left out.
 pub(crate) fn decode(bytes: &[u8], first: u64, out: &mut Vec<Fact>) -> Result<u64, String> {
     let rows = bytes.len() / RECORD;
     out.reserve(rows);
@@ -176,7 +194,8 @@ pub(crate) fn decode(bytes: &[u8], first: u64, out: &mut Vec<Fact>) -> Result<u6
             let [kind, flags, low, high] = head.to_le_bytes();
             let value = u64::from(value) | u64::from(value_high) << 32;
             let row = Row { kind, flags, object, count, value, other };
-            let kind = read(row, &mut places).map_err(|what| format!("fact {}: {what}", from + i))?;
+            let kind =
+                read(row, &mut places).map_err(|what| format!("fact {}: {what}", from + i))?;
             let Some(kind) = kind else {
                 skipped += 1;
                 continue;
@@ -223,7 +242,12 @@ fn read(row: Row, places: &mut Places) -> Result<Option<FactKind>, String> {
             watched: row.flags & 1 != 0,
             events: row.count,
         },
-        5 => FactKind::FutexWait { futex: object, expected: row.count, until: until()?, outcome: outcome()? },
+        5 => FactKind::FutexWait {
+            futex: object,
+            expected: row.count,
+            until: until()?,
+            outcome: outcome()?,
+        },
         6 => FactKind::FutexWake {
             futex: object,
             asked: u32::try_from(row.value).unwrap_or(u32::MAX),

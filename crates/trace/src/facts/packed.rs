@@ -22,8 +22,8 @@ impl PackedFacts {
         let times = || facts.iter().map(|fact| fact.at);
         let (Some(first), Some(last)) = (times().min(), times().max()) else { return Ok(None) };
         let raw = encode(facts, first.0);
-        let mut stored =
-            zstd::bulk::compress(&raw, 1).map_err(|source| TraceError::Io { doing: "pack", source })?;
+        let mut stored = zstd::bulk::compress(&raw, 1)
+            .map_err(|source| TraceError::Io { doing: "pack", source })?;
         stored.shrink_to_fit();
         Ok(Some(PackedFacts { stored, raw: raw.len(), first, last }))
     }

@@ -38,7 +38,9 @@ pub fn blame(recording: &Recording, rows: &mut Rows<'_>) -> Result<(), TraceErro
         Label::Name(name) => name.as_str(),
         Label::Task(task) => recording.task(*task).comm.as_str(),
     };
-    for (line, shares) in blame.rows.iter().enumerate().filter(|(line, _)| blame.waited(*line) > Ns::ZERO) {
+    for (line, shares) in
+        blame.rows.iter().enumerate().filter(|(line, _)| blame.waited(*line) > Ns::ZERO)
+    {
         for (culprit, share) in shares {
             let running = match culprit {
                 Culprit::Line(other) => label(*other),

@@ -7,8 +7,11 @@ use schedlab_model::{EventKind, PrevState, TaskId, Waker};
 use std::fmt::Write;
 
 /// The table of events.
-pub const EVENTS: TableDef =
-    TableDef { name: "events", doc: "One event of the recording, in the order of time.", columns: COLUMNS };
+pub const EVENTS: TableDef = TableDef {
+    name: "events",
+    doc: "One event of the recording, in the order of time.",
+    columns: COLUMNS,
+};
 
 const COLUMNS: &[ColumnDef] = &[
     column("at_ns", Kind::Int, "When, since the start of the recording."),
@@ -22,7 +25,11 @@ const COLUMNS: &[ColumnDef] = &[
     TID,
     COMM,
     column("state", Kind::Text, "Of a switch: what the task that leaves the CPU does next."),
-    column("next_task", Kind::Int, "Of a switch: place of the task that comes; missing for the idle task."),
+    column(
+        "next_task",
+        Kind::Int,
+        "Of a switch: place of the task that comes; missing for the idle task.",
+    ),
     column("next_tid", Kind::Int, "Its thread id."),
     column("next_comm", Kind::Text, "Its name."),
     column(
@@ -119,7 +126,9 @@ impl Words {
                 "regroup"
             }
             EventKind::Lost { count } => self.number(count, "lost"),
-            EventKind::SyscallEnter { number, .. } => self.number(u64::from(number), "syscall-enter"),
+            EventKind::SyscallEnter { number, .. } => {
+                self.number(u64::from(number), "syscall-enter")
+            }
             EventKind::SyscallExit { .. } => "syscall-exit",
             _ => "other",
         }

@@ -17,7 +17,11 @@ pub const SLICES: TableDef = TableDef {
 const COLUMNS: &[ColumnDef] = &[
     column("began_ns", Kind::Int, "When it was put on the CPU, since the start of the recording."),
     column("ended_ns", Kind::Int, "When it was taken off."),
-    column("length_ns", Kind::Int, "How long it kept the CPU; time that a hypervisor took is included."),
+    column(
+        "length_ns",
+        Kind::Int,
+        "How long it kept the CPU; time that a hypervisor took is included.",
+    ),
     column("cpu", Kind::Int, "The CPU."),
     TASK,
     TID,

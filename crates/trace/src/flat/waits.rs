@@ -13,14 +13,22 @@ pub const LATENCIES: TableDef = TableDef {
 };
 
 const COLUMNS: &[ColumnDef] = &[
-    column("began_ns", Kind::Int, "When the task became runnable, since the start of the recording."),
+    column(
+        "began_ns",
+        Kind::Int,
+        "When the task became runnable, since the start of the recording.",
+    ),
     column("ended_ns", Kind::Int, "When it ran."),
     column("wait_ns", Kind::Int, "The wait, without time for which a limit held the task back."),
     column("cpu", Kind::Int, "The CPU on which it ran then."),
     TASK,
     TID,
     COMM,
-    column("why", Kind::Text, "`woken` after a wakeup, `preempted` after it lost the CPU or yielded."),
+    column(
+        "why",
+        Kind::Text,
+        "`woken` after a wakeup, `preempted` after it lost the CPU or yielded.",
+    ),
 ];
 
 /// Hands on every wait.
@@ -30,7 +38,8 @@ const COLUMNS: &[ColumnDef] = &[
 pub fn latencies(recording: &Recording, rows: &mut Rows<'_>) -> Result<(), TraceError> {
     Summary::check(&recording.header)?;
     let header = &recording.header;
-    let mut summary = Summary::new(header.tasks.len(), header.topology.cpus(), Ns::ZERO).keep_waits();
+    let mut summary =
+        Summary::new(header.tasks.len(), header.topology.cpus(), Ns::ZERO).keep_waits();
     recording.events.iter().for_each(|event| summary.event(event));
     summary.finish(recording.duration);
     for wait in summary.waits() {

@@ -1,7 +1,7 @@
 //! Decoded events → the events, tasks and header of a recording.
 //!
-//! Whatever the source, this decides which task a number represents, which task woke another, which of `sched_waking` and
-//! `sched_wakeup` counts, and what the source was able to see.
+//! Whatever the source, this decides which task a number represents, which task woke another, which
+//! of `sched_waking` and `sched_wakeup` counts, and what the source was able to see.
 
 use super::collect::{Collector, Settled};
 use super::event::{Context, Event, Name, Running, Stamp, Who};
@@ -19,7 +19,8 @@ const COMM_MAX: usize = 64;
 /// A task as the stream shows it.
 #[derive(Default)]
 struct Seen {
-    /// A `sched_waking` of it has come, and it has not run since: its `sched_wakeup` says nothing new.
+    /// A `sched_waking` of it has come, and it has not run since: its `sched_wakeup` says nothing
+    /// new.
     waking: bool,
     /// It was named by an event, and not only as the task that was running.
     named: bool,
@@ -48,8 +49,9 @@ pub(super) struct Builder<'o> {
     pub(super) source: Source,
     /// Process and name of threads, from a process list.
     processes: BTreeMap<u32, (u32, String)>,
-    /// The column of the running task is none of thread ids of this machine: a switch named another task. `perf script -F comm,pid`
-    /// has process ids there, perf in a container the ids of its namespace.
+    /// The column of the running task is none of thread ids of this machine: a switch named another
+    /// task. `perf script -F comm,pid` has process ids there, perf in a container the ids of its
+    /// namespace.
     foreign_ids: bool,
 }
 
@@ -125,7 +127,8 @@ impl<'o> Builder<'o> {
         self.cpus = self.cpus.max(cpus.min(MAX_CPUS as u32));
     }
 
-    /// What a process list says about a thread; used for threads that events name, whatever their order.
+    /// What a process list says about a thread; used for threads that events name, whatever their
+    /// order.
     pub(super) fn describe(&mut self, tid: u32, pid: u32, comm: &str) {
         self.processes.insert(tid, (pid, comm.chars().take(COMM_MAX).collect()));
     }
@@ -151,7 +154,8 @@ impl<'o> Builder<'o> {
         self.at_least_cpus(cpu + 1);
         *self.slot(cpu) = OnCpu::Unknown;
         self.summary.lose(cpu, count, at);
-        self.collector.push(SchedEvent { at, cpu: CpuId(cpu), kind: EventKind::Lost { count } }, None)
+        self.collector
+            .push(SchedEvent { at, cpu: CpuId(cpu), kind: EventKind::Lost { count } }, None)
     }
 
     /// One event.
@@ -199,23 +203,28 @@ impl<'o> Builder<'o> {
         }
     }
 
-    /// A mark of schedlab's own. Unknown ones come from a later version and are counted as left out.
+    /// A mark of schedlab's own. Unknown ones come from a later version and are counted as left
+    /// out.
     fn mark(&mut self, stamp: &Stamp<'_>, text: &str) -> Result<(), TraceError> {
         let (name, rest) = text.split_once(' ').unwrap_or((text, ""));
-        let value = |key: &str| rest.split(' ').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='));
-        let number = |key: &str| value(key).and_then(|text| text.parse::<u64>().ok()).unwrap_or_default();
+        let value =
+            |key: &str| rest.split(' ').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='));
+        let number =
+            |key: &str| value(key).and_then(|text| text.parse::<u64>().ok()).unwrap_or_default();
         let who = Who { comm: Name::default(), tid: number("pid") as u32, prio: None };
         match name {
             "begin" => {
                 let cpus = number("cpus");
                 if cpus > MAX_CPUS as u64 {
-                    let what =
-                        format!("the text claims {cpus} CPUs; {MAX_CPUS} are the most that are supported");
+                    let what = format!(
+                        "the text claims {cpus} CPUs; {MAX_CPUS} are the most that are supported"
+                    );
                     return Err(TraceError::Option(what));
                 }
                 self.at_least_cpus(cpus as u32);
                 self.marks.hz = Some(number("hz") as u32);
-                let sees = value("sees").unwrap_or_default().split(',').filter(|name| !name.is_empty());
+                let sees =
+                    value("sees").unwrap_or_default().split(',').filter(|name| !name.is_empty());
                 self.marks.sees = Some(Capabilities(sees.map(str::to_owned).collect()));
                 self.collector.window(stamp.at)
             }
@@ -303,8 +312,9 @@ impl<'o> Builder<'o> {
         id
     }
 
-    /// The task that was running. Switches decide where a source's own word cannot be right: perf prints -1 for a task that is
-    /// gone, and the numbers of another pid namespace for threads of a container.
+    /// The task that was running. Switches decide where a source's own word cannot be right: perf
+    /// prints -1 for a task that is gone, and the numbers of another pid namespace for threads of a
+    /// container.
     fn running(&mut self, stamp: &Stamp<'_>) -> Option<TaskId> {
         let Running { comm, tid, pid } = stamp.running;
         let on_cpu = *self.slot(stamp.cpu);
@@ -322,8 +332,8 @@ impl<'o> Builder<'o> {
         {
             let other = by_switch.filter(|&task| task != known);
             // The number is another task's: it comes from a pid namespace.
-            let foreign =
-                other.is_some_and(|task| is_called(&self.tasks, task) && !is_called(&self.tasks, known));
+            let foreign = other
+                .is_some_and(|task| is_called(&self.tasks, task) && !is_called(&self.tasks, known));
             let task = if foreign { other.unwrap_or(known) } else { known };
             if let (Some(pid), false) = (pid, foreign) {
                 self.tasks[task.index()].pid = pid;
@@ -363,7 +373,11 @@ impl<'o> Builder<'o> {
             self.seen[task.index()].waking = false;
         }
         *self.slot(stamp.cpu) = next_id.map_or(OnCpu::Idle, OnCpu::Task);
-        self.push(stamp, EventKind::Switch { prev: prev_id, prev_state: state, next: next_id }, prev_id)?;
+        self.push(
+            stamp,
+            EventKind::Switch { prev: prev_id, prev_state: state, next: next_id },
+            prev_id,
+        )?;
         if state == PrevState::Dead {
             // The kernel may give the number to a new task.
             self.ids.remove(prev.tid);
@@ -503,9 +517,10 @@ impl<'o> Builder<'o> {
                  `trace-cmd report`",
             ),
             "lttng" => ("text", "enable the kernel events sched_switch and sched_waking"),
-            "perf-data" => {
-                ("file", "record with `perf record -a -e sched:sched_switch,sched:sched_waking -- COMMAND`")
-            }
+            "perf-data" => (
+                "file",
+                "record with `perf record -a -e sched:sched_switch,sched:sched_waking -- COMMAND`",
+            ),
             _ => (
                 "text",
                 "record with `perf record -a -e sched:sched_switch,sched:sched_waking -- COMMAND` and pass the output \
@@ -526,8 +541,9 @@ fn rename(task: &mut TaskInfo, comm: Name<'_>) {
     }
 }
 
-/// The kernel's internal priority: 100 to 139 are nice -20 to 19, below are the real-time classes. FIFO and RR
-/// look alike here, and so do the parameters of deadline tasks (-1), which become the highest FIFO.
+/// The kernel's internal priority: 100 to 139 are nice -20 to 19, below are the real-time classes.
+/// FIFO and RR look alike here, and so do the parameters of deadline tasks (-1), which become the
+/// highest FIFO.
 fn policy_of(prio: i32) -> (Policy, Nice) {
     match prio {
         100..=139 => (Policy::Other, Nice::new((prio - 120) as i8).unwrap_or_default()),

@@ -1,8 +1,9 @@
-//! Events on their way into a recording: the first ones are held back until it is clear what kind of stream they are, the rest
-//! goes on as it comes.
+//! Events on their way into a recording: the first ones are held back until it is clear what kind
+//! of stream they are, the rest goes on as it comes.
 //!
-//! Two things are decided by the held events: at which time the recording begins, and whether the stream has the events of one
-//! program only (`perf record` without `-a`), where the switches *to* its threads are missing.
+//! Two things are decided by the held events: at which time the recording begins, and whether the
+//! stream has the events of one program only (`perf record` without `-a`), where the switches *to*
+//! its threads are missing.
 
 use crate::TraceError;
 use schedlab_model::{CpuId, EventKind, Ns, PrevState, SchedEvent, TaskId};
@@ -16,7 +17,8 @@ const BACKWARDS_FREE: u64 = 8;
 /// Beyond those, one of so many.
 const BACKWARDS_ONE_OF: u64 = 8;
 
-/// A program's own events break at least one pair of switches of so many: those to its threads from others are missing.
+/// A program's own events break at least one pair of switches of so many: those to its threads from
+/// others are missing.
 const OWN_ONE_OF: u32 = 16;
 
 /// Receives the events of a recording: relative times, in the order of the source.
@@ -104,7 +106,8 @@ impl<'o> Collector<'o> {
         Ok(())
     }
 
-    /// Returns whether what happened then is behind the end of what is wanted. A source asks before it makes anything of an event.
+    /// Returns whether what happened then is behind the end of what is wanted. A source asks before
+    /// it makes anything of an event.
     pub(super) fn is_past(&mut self, at: Ns, cpu: u32) -> bool {
         let (Some(start), Some(end)) = (self.start, &mut self.end) else { return false };
         if at.saturating_sub(start) <= end.at {
@@ -119,16 +122,22 @@ impl<'o> Collector<'o> {
         true
     }
 
-    /// Returns whether a source of so many CPUs can have nothing more that is wanted: each of them had an event behind the end, and the events of a
-    /// CPU are in order but for some, as many of which as are held back at the start may have come late.
+    /// Returns whether a source of so many CPUs can have nothing more that is wanted: each of them
+    /// had an event behind the end, and the events of a CPU are in order but for some, as many of
+    /// which as are held back at the start may have come late.
     pub(super) fn is_over(&self, cpus: u32) -> bool {
         self.end.as_ref().is_some_and(|end| {
-            end.events >= HELD && end.passed.iter().filter(|passed| **passed).count() >= cpus as usize
+            end.events >= HELD
+                && end.passed.iter().filter(|passed| **passed).count() >= cpus as usize
         })
     }
 
     /// An event; `running` is the task that the source says was running.
-    pub(super) fn push(&mut self, event: SchedEvent, running: Option<TaskId>) -> Result<(), TraceError> {
+    pub(super) fn push(
+        &mut self,
+        event: SchedEvent,
+        running: Option<TaskId>,
+    ) -> Result<(), TraceError> {
         self.latest = self.latest.max(event.at);
         let cpu = event.cpu.index();
         if cpu >= self.last.len() {
@@ -148,7 +157,8 @@ impl<'o> Collector<'o> {
     fn settle(&mut self, own_only: bool) -> Result<(), TraceError> {
         let held = std::mem::take(&mut self.held);
         // No tracer writes the events of a CPU out of order, except for a few from interrupts.
-        if self.backwards > BACKWARDS_FREE && self.backwards * BACKWARDS_ONE_OF > held.len() as u64 {
+        if self.backwards > BACKWARDS_FREE && self.backwards * BACKWARDS_ONE_OF > held.len() as u64
+        {
             return Err(TraceError::Option(format!(
                 "at {} of the first {} events the time of their CPU goes back: these are times since the line before \
                  (`perf script --deltatime`), or lines in another order; pass them with their times and in their order",
@@ -167,7 +177,8 @@ impl<'o> Collector<'o> {
     fn pass(&mut self, held: Held) -> Result<(), TraceError> {
         let start = self.start.unwrap_or_default();
         let Held { mut event, running } = held;
-        // An event from before the start (the source is not in order) keeps its place; the reader counts it as misordered.
+        // An event from before the start (the source is not in order) keeps its place; the reader
+        // counts it as misordered.
         event.at = event.at.saturating_sub(start);
         match &mut self.own {
             None => self.ready.push(event),
@@ -183,15 +194,16 @@ impl<'o> Collector<'o> {
         }
         self.out.take(&mut self.ready)?;
         let start = self.start.unwrap_or_default();
-        let passed = self.end.as_ref().filter(|end| end.events > 0).map(|end| start.saturating_add(end.at));
+        let passed =
+            self.end.as_ref().filter(|end| end.events > 0).map(|end| start.saturating_add(end.at));
         let end = self.window.map_or(self.latest, |(_, to)| to.max(self.latest));
         let end = passed.map_or(end, |passed| passed.max(end));
         Ok(Settled { start, duration: end.saturating_sub(start), own_only: self.own.is_some() })
     }
 }
 
-/// Whether a stream has the events of one program only: it never shows the idle task leaving a CPU, and many switches leave a
-/// task that no switch had brought.
+/// Whether a stream has the events of one program only: it never shows the idle task leaving a CPU,
+/// and many switches leave a task that no switch had brought.
 fn is_own_only(held: &[Held]) -> bool {
     let mut next_on: Vec<Option<Option<TaskId>>> = Vec::new();
     let (mut whole, mut broken) = (0u32, 0u32);
@@ -219,8 +231,8 @@ fn is_own_only(held: &[Held]) -> bool {
     broken > 0 && broken >= whole / OWN_ONE_OF
 }
 
-/// Puts in what a stream of one program's events lacks: that a thread of it runs is known from its events, and what a CPU does
-/// between them is unknown.
+/// Puts in what a stream of one program's events lacks: that a thread of it runs is known from its
+/// events, and what a CPU does between them is unknown.
 struct OwnOnly {
     /// The program's threads: they were running when events were written.
     threads: BTreeSet<TaskId>,
@@ -229,7 +241,10 @@ struct OwnOnly {
 
 impl OwnOnly {
     fn new(held: &[Held]) -> OwnOnly {
-        OwnOnly { threads: held.iter().filter_map(|held| held.running).collect(), on_cpu: Vec::new() }
+        OwnOnly {
+            threads: held.iter().filter_map(|held| held.running).collect(),
+            on_cpu: Vec::new(),
+        }
     }
 
     fn event(&mut self, event: SchedEvent, running: Option<TaskId>, out: &mut Vec<SchedEvent>) {
@@ -250,7 +265,8 @@ impl OwnOnly {
             }
             EventKind::Switch { .. } | EventKind::Lost { .. } => {
                 self.on_cpu[cpu.index()] = None;
-                // No event of this CPU is known to be lost; none is recorded until a thread of the program runs there again.
+                // No event of this CPU is known to be lost; none is recorded until a thread of the
+                // program runs there again.
                 if matches!(event.kind, EventKind::Switch { .. }) {
                     out.push(SchedEvent { at, cpu, kind: EventKind::Lost { count: 0 } });
                 }
@@ -260,7 +276,8 @@ impl OwnOnly {
     }
 
     fn runs(&mut self, at: Ns, cpu: CpuId, task: TaskId, out: &mut Vec<SchedEvent>) {
-        let kind = EventKind::Switch { prev: None, prev_state: PrevState::Runnable, next: Some(task) };
+        let kind =
+            EventKind::Switch { prev: None, prev_state: PrevState::Runnable, next: Some(task) };
         out.push(SchedEvent { at, cpu, kind });
         self.on_cpu[cpu.index()] = Some(task);
     }

@@ -1,4 +1,5 @@
-//! What a trace is wrapped in: gzip, zstd, UTF-16 and byte-order marks are taken off before anything is recognised.
+//! What a trace is wrapped in: gzip, zstd, UTF-16 and byte-order marks are taken off before
+//! anything is recognised.
 
 use super::formats::HEAD;
 use crate::TraceError;
@@ -10,14 +11,16 @@ use std::rc::Rc;
 pub const UNFOLDED_MAX: u64 = 64 << 30;
 /// So many bytes are unfolded whatever they come from.
 const UNFOLDED_FREE: u64 = 256 << 20;
-/// Beyond those, at most so many from each byte of the file: traces unfold to 10 to 50 times their size, gzip can reach 1,032.
+/// Beyond those, at most so many from each byte of the file: traces unfold to 10 to 50 times their
+/// size, gzip can reach 1,032.
 const UNFOLDED_RATIO: u64 = 250;
 /// Wrappings inside each other that are taken off (`trace.txt.gz.zst`).
 const DEPTH: usize = 3;
 /// Bytes that are read at a time.
 const CHUNK: usize = 1 << 20;
 
-/// Whether so many bytes that came out of `taken` compressed ones are more than a trace can have: 256 MiB, and 250 times as many.
+/// Whether so many bytes that came out of `taken` compressed ones are more than a trace can have:
+/// 256 MiB, and 250 times as many.
 pub(super) const fn is_bomb(unfolded: u64, taken: u64) -> bool {
     unfolded > UNFOLDED_FREE && unfolded / UNFOLDED_RATIO > taken
 }
@@ -39,7 +42,9 @@ pub(super) fn bomb(unfolded: u64, taken: u64) -> String {
 ///
 /// # Errors
 /// It cannot be read.
-pub(super) fn unwrap<'i>(input: Box<dyn BufRead + 'i>) -> Result<Box<dyn BufRead + 'i>, TraceError> {
+pub(super) fn unwrap<'i>(
+    input: Box<dyn BufRead + 'i>,
+) -> Result<Box<dyn BufRead + 'i>, TraceError> {
     let mut input = with_head(input)?;
     for _ in 0..DEPTH {
         let head = peek(&mut input)?;
@@ -52,10 +57,14 @@ pub(super) fn unwrap<'i>(input: Box<dyn BufRead + 'i>) -> Result<Box<dyn BufRead
             Box::new(BufReader::with_capacity(CHUNK, bounded)) as Box<dyn BufRead + 'i>
         };
         input = match head {
-            [0x1f, 0x8b, 0x08, ..] => buffered(Box::new(flate2::bufread::MultiGzDecoder::new(counted))),
+            [0x1f, 0x8b, 0x08, ..] => {
+                buffered(Box::new(flate2::bufread::MultiGzDecoder::new(counted)))
+            }
             [0x28, 0xb5, 0x2f, 0xfd, ..] => {
                 let decoder = zstd::stream::read::Decoder::with_buffer(counted);
-                buffered(Box::new(decoder.map_err(|source| TraceError::Io { doing: "read", source })?))
+                buffered(Box::new(
+                    decoder.map_err(|source| TraceError::Io { doing: "read", source })?,
+                ))
             }
             [0xff, 0xfe, ..] => buffered(Box::new(Utf16::new(counted, false))),
             [0xfe, 0xff, ..] => buffered(Box::new(Utf16::new(counted, true))),
@@ -94,7 +103,8 @@ fn with_head<'i>(mut input: Box<dyn BufRead + 'i>) -> Result<Box<dyn BufRead + '
 /// What `atrace -z` writes before its compressed text.
 const ATRACE: &[u8] = b"TRACE:\n";
 
-/// Whether the text of `atrace` that begins here is compressed: a zlib header has the method 8 and is a multiple of 31.
+/// Whether the text of `atrace` that begins here is compressed: a zlib header has the method 8 and
+/// is a multiple of 31.
 fn is_atrace(input: &mut dyn BufRead) -> Result<bool, TraceError> {
     let head = input.fill_buf().map_err(|source| TraceError::Io { doing: "read", source })?;
     let zlib = |head: &[u8]| match *head {
@@ -109,14 +119,15 @@ fn is_atrace(input: &mut dyn BufRead) -> Result<bool, TraceError> {
 /// Pairs of bytes by which UTF-16 without a byte-order mark is recognised.
 const PAIRS: usize = 32;
 
-/// Whether a text is UTF-16 although no byte-order mark says so, and whether its high bytes come first: its first characters are
-/// ASCII, each with a zero beside it.
+/// Whether a text is UTF-16 although no byte-order mark says so, and whether its high bytes come
+/// first: its first characters are ASCII, each with a zero beside it.
 fn unmarked_utf16(input: &mut dyn BufRead) -> Result<Option<bool>, TraceError> {
     let head = input.fill_buf().map_err(|source| TraceError::Io { doing: "read", source })?;
     let pairs = &head[..head.len().min(2 * PAIRS)];
     let is_text = |byte: u8| matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~');
     let all = |high: usize| {
-        pairs.len() >= 8 && pairs.chunks_exact(2).all(|pair| pair[high] == 0 && is_text(pair[1 - high]))
+        pairs.len() >= 8
+            && pairs.chunks_exact(2).all(|pair| pair[high] == 0 && is_text(pair[1 - high]))
     };
     Ok(if all(1) { Some(false) } else { all(0).then_some(true) })
 }
@@ -219,8 +230,9 @@ impl<R: BufRead> Read for Utf16<R> {
                     units.remove(0);
                 }
             }
-            let text: String =
-                char::decode_utf16(units).map(|found| found.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
+            let text: String = char::decode_utf16(units)
+                .map(|found| found.unwrap_or(char::REPLACEMENT_CHARACTER))
+                .collect();
             self.ready = text.into_bytes();
         }
         let count = self.ready.len().min(out.len());
@@ -248,14 +260,17 @@ mod tests {
         gzip.write_all(plain.as_bytes()).unwrap();
         let gzip = gzip.finish().unwrap();
         let zstd = zstd::bulk::compress(plain.as_bytes(), 3).unwrap();
-        let mut atrace = flate2::write::ZlibEncoder::new(ATRACE.to_vec(), flate2::Compression::default());
+        let mut atrace =
+            flate2::write::ZlibEncoder::new(ATRACE.to_vec(), flate2::Compression::default());
         atrace.write_all(plain.as_bytes()).unwrap();
         let atrace = atrace.finish().unwrap();
         let both = zstd::bulk::compress(&gzip, 3).unwrap();
         let utf16 = |mark: &str, big: bool| -> Vec<u8> {
             let text = mark.to_owned() + plain;
             let units = text.encode_utf16();
-            units.flat_map(|unit| if big { unit.to_be_bytes() } else { unit.to_le_bytes() }).collect()
+            units
+                .flat_map(|unit| if big { unit.to_be_bytes() } else { unit.to_le_bytes() })
+                .collect()
         };
         let marked = [&[0xef, 0xbb, 0xbf], plain.as_bytes()].concat();
         let with = |big| utf16("\u{feff}", big);
@@ -299,12 +314,14 @@ mod tests {
 
     #[test]
     fn a_bomb_ends_with_an_error() {
-        let mut bounded = Bounded { inner: io::repeat(0), unfolded: 0, taken: Rc::new(Cell::new(1000)) };
+        let mut bounded =
+            Bounded { inner: io::repeat(0), unfolded: 0, taken: Rc::new(Cell::new(1000)) };
         assert!(io::copy(&mut bounded, &mut io::sink()).is_err());
         assert_eq!(bounded.unfolded.div_ceil(1 << 20), UNFOLDED_FREE.div_ceil(1 << 20) + 1);
         // What came from enough bytes is read on.
         let inner = io::repeat(0).take(2 * UNFOLDED_FREE);
-        let mut bounded = Bounded { inner, unfolded: 0, taken: Rc::new(Cell::new(UNFOLDED_FREE / 100)) };
+        let mut bounded =
+            Bounded { inner, unfolded: 0, taken: Rc::new(Cell::new(UNFOLDED_FREE / 100)) };
         assert_eq!(io::copy(&mut bounded, &mut io::sink()).unwrap(), 2 * UNFOLDED_FREE);
     }
 }

@@ -31,7 +31,8 @@ pub(super) enum Context {
     HardIrq,
 }
 
-/// `common_flags` of a tracepoint (include/linux/trace_events.h): inside a hardware interrupt, inside a softirq, inside an NMI.
+/// `common_flags` of a tracepoint (include/linux/trace_events.h): inside a hardware interrupt,
+/// inside a softirq, inside an NMI.
 const FLAG_HARDIRQ: u64 = 0x08;
 const FLAG_SOFTIRQ: u64 = 0x10;
 const FLAG_NMI: u64 = 0x40;
@@ -49,8 +50,8 @@ impl Context {
     }
 }
 
-/// The name of a task as the source has it, which is looked at as text only where it differs from what was known: names are in every
-/// event, and change almost never.
+/// The name of a task as the source has it, which is looked at as text only where it differs from
+/// what was known: names are in every event, and change almost never.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Name<'a>(&'a [u8]);
 

@@ -1,7 +1,9 @@
-//! Every kind of file that people come with: how it is recognised, and how it is read or what makes it readable.
+//! Every kind of file that people come with: how it is recognised, and how it is read or what makes
+//! it readable.
 //!
-//! A new format is a file with its reader and one entry in [`FORMATS`]; what has no events has one in [`REPORTS`]. `schedlab import`, the commands that take a recording, the
-//! fuzzer and docs/exchange-formats.md take what they need from it.
+//! A new format is a file with its reader and one entry in [`FORMATS`]; what has no events has one
+//! in [`REPORTS`]. `schedlab import`, the commands that take a recording, the fuzzer and
+//! docs/exchange-formats.md take what they need from it.
 
 use super::build::Builder;
 use super::reports::REPORTS;
@@ -74,7 +76,8 @@ pub fn all() -> impl Iterator<Item = &'static Format> {
     FORMATS.iter().chain(REPORTS).chain(&REST)
 }
 
-/// Every kind of file but the reports of tools ([`REPORTS`]) and what is left then ([`REST`]), the most certain first.
+/// Every kind of file but the reports of tools ([`REPORTS`]) and what is left then ([`REST`]), the
+/// most certain first.
 const FORMATS: &[Format] = &[
     Format {
         name: "recording",
@@ -97,7 +100,9 @@ const FORMATS: &[Format] = &[
         what: "trace.dat of trace-cmd",
         is: |head| head.starts_with(b"\x17\x08\x44tracing"),
         content: Content::Binary,
-        how: How::Refused("pass its text: `trace-cmd report -i FILE | schedlab import - -o OUT.slt`"),
+        how: How::Refused(
+            "pass its text: `trace-cmd report -i FILE | schedlab import - -o OUT.slt`",
+        ),
         notes: "read its text",
     },
     Format {
@@ -111,9 +116,14 @@ const FORMATS: &[Format] = &[
     Format {
         name: "ctf_metadata",
         what: "the description of a CTF trace (LTTng)",
-        is: |head| head.starts_with(&[0x57, 0x1d, 0xd1, 0x75]) || head.starts_with(&[0x75, 0xd1, 0x1d, 0x57]),
+        is: |head| {
+            head.starts_with(&[0x57, 0x1d, 0xd1, 0x75])
+                || head.starts_with(&[0x75, 0xd1, 0x1d, 0x57])
+        },
         content: Content::Binary,
-        how: How::Refused("pass the text of its folder: `babeltrace2 FOLDER | schedlab import - -o OUT.slt`"),
+        how: How::Refused(
+            "pass the text of its folder: `babeltrace2 FOLDER | schedlab import - -o OUT.slt`",
+        ),
         notes: "read its text",
     },
     Format {
@@ -127,7 +137,10 @@ const FORMATS: &[Format] = &[
     Format {
         name: "bzip2",
         what: "compressed by bzip2",
-        is: |head| head.starts_with(b"BZh") && head.get(4..10) == Some(&[0x31, 0x41, 0x59, 0x26, 0x53, 0x59]),
+        is: |head| {
+            head.starts_with(b"BZh")
+                && head.get(4..10) == Some(&[0x31, 0x41, 0x59, 0x26, 0x53, 0x59])
+        },
         content: Content::Binary,
         how: How::Refused("`bzip2 -dc FILE | schedlab import - -o OUT.slt`"),
         notes: "",
@@ -155,7 +168,9 @@ const FORMATS: &[Format] = &[
         what: "a tar archive",
         is: |head| head.get(257..262) == Some(b"ustar"),
         content: Content::Binary,
-        how: How::Refused("`tar -xOf FILE NAME | schedlab import - -o OUT.slt` reads one file of it"),
+        how: How::Refused(
+            "`tar -xOf FILE NAME | schedlab import - -o OUT.slt` reads one file of it",
+        ),
         notes: "",
     },
     Format {
@@ -172,7 +187,9 @@ const FORMATS: &[Format] = &[
         is: |head| {
             matches!(
                 head,
-                [0xd4, 0xc3, 0xb2, 0xa1, ..] | [0xa1, 0xb2, 0xc3, 0xd4, ..] | [0x0a, 0x0d, 0x0d, 0x0a, ..]
+                [0xd4, 0xc3, 0xb2, 0xa1, ..]
+                    | [0xa1, 0xb2, 0xc3, 0xd4, ..]
+                    | [0x0a, 0x0d, 0x0d, 0x0a, ..]
             )
         },
         content: Content::Binary,
@@ -309,7 +326,9 @@ pub(super) fn whole(input: &mut dyn BufRead) -> Result<Vec<u8>, TraceError> {
     let read = Read::take(input, WHOLE_MAX + 1).read_to_end(&mut bytes);
     read.map_err(|source| TraceError::Io { doing: "read", source })?;
     if bytes.len() as u64 > WHOLE_MAX {
-        return Err(TraceError::TooLarge { what: format!("the trace has more than {WHOLE_MAX} bytes") });
+        return Err(TraceError::TooLarge {
+            what: format!("the trace has more than {WHOLE_MAX} bytes"),
+        });
     }
     Ok(bytes)
 }
@@ -332,8 +351,8 @@ fn read_json(bytes: &[u8], builder: &mut Builder<'_>) -> Result<(), TraceError> 
     }
 }
 
-/// A line of `perf trace` (`     0.056 ( 0.010 ms): tar/7995 read(fd: 3)`, `     0.018 hog/15 sched:sched_switch(prev_comm: ...`), or
-/// the heading of its summary.
+/// A line of `perf trace` (`     0.056 ( 0.010 ms): tar/7995 read(fd: 3)`,
+/// `     0.018 hog/15 sched:sched_switch(prev_comm: ...`), or the heading of its summary.
 fn is_perf_trace(line: &str) -> bool {
     let line = line.trim();
     if line == "Summary of events:" {
@@ -344,15 +363,20 @@ fn is_perf_trace(line: &str) -> bool {
         part.len() == 3 && [whole, part].iter().all(|text| text.parse::<u64>().is_ok())
     });
     let rest = rest.trim_start();
-    let took = || rest.strip_prefix('(').and_then(|rest| rest.split_once("): ")).map(|(took, _)| took.trim());
+    let took = || {
+        rest.strip_prefix('(').and_then(|rest| rest.split_once("): ")).map(|(took, _)| took.trim())
+    };
     let is_call = || took().is_some_and(|took| took.is_empty() || took.ends_with("ms"));
     let is_event = || {
-        rest.split_whitespace().nth(1).is_some_and(|word| word.contains(':') && word.contains("(prev_comm:"))
+        rest.split_whitespace()
+            .nth(1)
+            .is_some_and(|word| word.contains(':') && word.contains("(prev_comm:"))
     };
     at == "?" && is_call() || milliseconds && (is_call() || is_event())
 }
 
-/// What there is to say about a folder that was given instead of a file: which trace it is, and the command that makes it readable.
+/// What there is to say about a folder that was given instead of a file: which trace it is, and the
+/// command that makes it readable.
 pub fn folder(path: &Path) -> String {
     let shown = path.display();
     let head = |file: &Path| {
@@ -365,7 +389,8 @@ pub fn folder(path: &Path) -> String {
             "this is a folder of `perf record --threads`: pass its text: `perf script -i {shown} | schedlab import - -o OUT.slt`"
         );
     }
-    let ctf: &[&[u8]] = &[b"/* CTF", &[0x57, 0x1d, 0xd1, 0x75], &[0x75, 0xd1, 0x1d, 0x57], b"\x1e{"];
+    let ctf: &[&[u8]] =
+        &[b"/* CTF", &[0x57, 0x1d, 0xd1, 0x75], &[0x75, 0xd1, 0x1d, 0x57], b"\x1e{"];
     let is_ctf = |file: &PathBuf| {
         let head = head(file);
         ctf.iter().any(|begin| head.starts_with(begin))
@@ -378,7 +403,8 @@ pub fn folder(path: &Path) -> String {
     "this is a folder: pass a file".to_owned()
 }
 
-/// The descriptions of the traces in a folder: its own, and those in the folders of an LTTng session (`kernel`, `ust/uid/1000/64-bit`).
+/// The descriptions of the traces in a folder: its own, and those in the folders of an LTTng
+/// session (`kernel`, `ust/uid/1000/64-bit`).
 fn descriptions(path: &Path, depth: usize) -> Vec<PathBuf> {
     let mut found = vec![path.join("metadata")];
     let is_lttngs = |name: &str| {
@@ -413,7 +439,8 @@ mod tests {
 
     #[test]
     fn folders_of_traces_are_named_with_the_command_that_reads_them() {
-        let root = schedlab_testing::temp_dir().join(format!("schedlab-folders-{}", std::process::id()));
+        let root =
+            schedlab_testing::temp_dir().join(format!("schedlab-folders-{}", std::process::id()));
         let make = |inner: &str, file: &str, bytes: &[u8]| {
             let folder = root.join(inner);
             std::fs::create_dir_all(&folder).unwrap();

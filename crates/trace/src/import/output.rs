@@ -78,7 +78,8 @@ pub struct ImportedWorkload<'a> {
 }
 
 impl<'a> ImportedTrace<'a> {
-    /// Returns what was read into `file`, and what it became: the recording without its events, and their number.
+    /// Returns what was read into `file`, and what it became: the recording without its events, and
+    /// their number.
     pub fn new(
         file: &Path,
         summary: &'a Summary,

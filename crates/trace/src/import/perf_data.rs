@@ -1,11 +1,12 @@
 //! perf.data: the file of `perf record`, read without perf.
 //!
-//! The layout is that of tools/perf/Documentation/perf.data-file-format.txt and tools/perf/util/header.c (Linux 6.12); the offsets of
-//! tracepoint fields are in the file itself (`HEADER_TRACING_DATA`). Unlike the text of `perf script`, the records say in which
-//! context an event was written, so that it is known which task woke which.
+//! The layout is that of tools/perf/Documentation/perf.data-file-format.txt and
+//! tools/perf/util/header.c (Linux 6.12); the offsets of tracepoint fields are in the file itself
+//! (`HEADER_TRACING_DATA`). Unlike the text of `perf script`, the records say in which context an
+//! event was written, so that it is known which task woke which.
 //!
-//! A file has its descriptions behind its records; what `perf record -o -` writes into a pipe has them as records before the first
-//! sample. Either way the records are read piece by piece.
+//! A file has its descriptions behind its records; what `perf record -o -` writes into a pipe has
+//! them as records before the first sample. Either way the records are read piece by piece.
 
 mod attributes;
 mod layout;
@@ -37,7 +38,8 @@ const NRCPUS: u64 = 7;
 const CMDLINE: u64 = 11;
 const FEATURES: u64 = 256;
 
-/// Reads what comes as a stream into `builder`: a pipe's as its bytes come, a file is held in memory.
+/// Reads what comes as a stream into `builder`: a pipe's as its bytes come, a file is held in
+/// memory.
 pub(super) fn read(input: &mut dyn BufRead, builder: &mut Builder<'_>) -> Result<(), TraceError> {
     let head = input.fill_buf().map_err(|source| TraceError::Io { doing: "read", source })?;
     let order = order_of(head);
@@ -50,7 +52,11 @@ pub(super) fn read(input: &mut dyn BufRead, builder: &mut Builder<'_>) -> Result
 }
 
 /// Reads a file piece by piece.
-pub(super) fn read_file(file: &File, length: u64, builder: &mut Builder<'_>) -> Result<(), TraceError> {
+pub(super) fn read_file(
+    file: &File,
+    length: u64,
+    builder: &mut Builder<'_>,
+) -> Result<(), TraceError> {
     of_file(&Sections::File(file, length), builder)
 }
 
@@ -95,7 +101,11 @@ fn of_file(sections: &Sections<'_>, builder: &mut Builder<'_>) -> Result<(), Tra
     }
 }
 
-fn records(input: &mut dyn Read, attributes: Attributes, emit: &mut Emit<'_, '_>) -> Result<(), TraceError> {
+fn records(
+    input: &mut dyn Read,
+    attributes: Attributes,
+    emit: &mut Emit<'_, '_>,
+) -> Result<(), TraceError> {
     attributes.are_whole()?;
     let mut records = Records::new(attributes, emit.order);
     records.read(input, emit)?;
@@ -173,7 +183,8 @@ impl Header {
         // perf fills in the size when it ends, and writes what the events are behind the data.
         if data.1 == 0 {
             return Err(
-                "its header has no size of the data: perf was killed before it could end the file".to_owned()
+                "its header has no size of the data: perf was killed before it could end the file"
+                    .to_owned(),
             );
         }
         if !sections.has(data.0, data.1) {
@@ -183,8 +194,9 @@ impl Header {
             );
         }
         let section = |at, size| sections.section(at, size).unwrap_or_default();
-        let entries =
-            sections.section(number(24), number(32)).ok_or("its attributes are outside of the file")?;
+        let entries = sections
+            .section(number(24), number(32))
+            .ok_or("its attributes are outside of the file")?;
         let attributes = Attributes::of_file(&entries, number(16), order, section)?;
         let mut features = Vec::new();
         let mut table = data.0.saturating_add(data.1);
@@ -192,7 +204,8 @@ impl Header {
             if number(72 + feature as usize / 64 * 8) >> (feature % 64) & 1 == 0 {
                 continue;
             }
-            let entry = sections.section(table, 16).ok_or("its feature table is outside of the file")?;
+            let entry =
+                sections.section(table, 16).ok_or("its feature table is outside of the file")?;
             features.extend(
                 order
                     .number(&entry, 0, 8)
@@ -223,7 +236,12 @@ impl<'b, 'o> Emit<'b, 'o> {
 }
 
 impl Take for Emit<'_, '_> {
-    fn wants(&mut self, at: Option<u64>, cpu: Option<u32>, raw: Option<&[u8]>) -> Result<bool, TraceError> {
+    fn wants(
+        &mut self,
+        at: Option<u64>,
+        cpu: Option<u32>,
+        raw: Option<&[u8]>,
+    ) -> Result<bool, TraceError> {
         let Some(raw) = raw else {
             self.builder.summary().ignore("samples");
             return Ok(false);
@@ -240,7 +258,9 @@ impl Take for Emit<'_, '_> {
         }
         match layouts.of(raw, self.order) {
             None => self.builder.summary().ignore("unknown tracepoint"),
-            Some(tracepoint) if tracepoint.is_other() => self.builder.summary().ignore(&tracepoint.name),
+            Some(tracepoint) if tracepoint.is_other() => {
+                self.builder.summary().ignore(&tracepoint.name)
+            }
             Some(_) => return Ok(true),
         }
         Ok(false)
@@ -264,10 +284,14 @@ impl Take for Emit<'_, '_> {
                 }
             },
             Record::Sample { at, cpu, raw } => {
-                let tracepoint = self.layouts.as_ref().and_then(|layouts| layouts.of(raw, self.order));
+                let tracepoint =
+                    self.layouts.as_ref().and_then(|layouts| layouts.of(raw, self.order));
                 let Some(tracepoint) = tracepoint else { return Ok(()) };
-                let running =
-                    Running { comm: Name::default(), tid: tracepoint.common_pid(raw, self.order), pid: None };
+                let running = Running {
+                    comm: Name::default(),
+                    tid: tracepoint.common_pid(raw, self.order),
+                    pid: None,
+                };
                 let stamp = stamp(at, cpu, running, tracepoint.context(raw, self.order));
                 match tracepoint.event(raw, self.order, self.kernel) {
                     Some(event) => self.builder.event(&stamp, &event),
@@ -295,7 +319,8 @@ impl Take for Emit<'_, '_> {
         match feature {
             OSRELEASE => {
                 self.builder.source.kernel = one().unwrap_or_default();
-                self.kernel = self.builder.options().kernel.or(self.builder.source.kernel.parse().ok());
+                self.kernel =
+                    self.builder.options().kernel.or(self.builder.source.kernel.parse().ok());
             }
             HOSTNAME => self.builder.source.hostname = one().unwrap_or_default(),
             NRCPUS => {

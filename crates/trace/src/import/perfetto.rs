@@ -1,9 +1,10 @@
 //! Perfetto traces → events.
 //!
 //! The sched events of the data source `linux.ftrace` are read, plain (`FtraceEvent`) or compact
-//! (`CompactSched`: columns of time differences, next tasks and interned names; the task that ran before is the next task of
-//! the CPU's switch before, and that task is also the waker). Bundles are per CPU, so everything is collected, put
-//! in order of time, and only then handed on. Compressed packets are unfolded. Packets of other sources are skipped.
+//! (`CompactSched`: columns of time differences, next tasks and interned names; the task that ran
+//! before is the next task of the CPU's switch before, and that task is also the waker). Bundles
+//! are per CPU, so everything is collected, put in order of time, and only then handed on.
+//! Compressed packets are unfolded. Packets of other sources are skipped.
 
 mod raw;
 
@@ -29,9 +30,11 @@ const DEPTH_MAX: u32 = 4;
 const SYSTEM_INFO: u32 = 45;
 /// `zstd_compressed_packets`; `compressed_packets` is zlib.
 const ZSTD_COMPRESSED: u32 = 133;
-/// `previous_packet_dropped`: packets of this one's sequence are missing before it. The first of a sequence has it, too.
+/// `previous_packet_dropped`: packets of this one's sequence are missing before it. The first of a
+/// sequence has it, too.
 const PREVIOUS_DROPPED: u32 = 42;
-/// `errors` of an `FtraceEventBundle`: a page of the kernel's ring that could not be read, with its time (field 1).
+/// `errors` of an `FtraceEventBundle`: a page of the kernel's ring that could not be read, with its
+/// time (field 1).
 const BUNDLE_ERROR: u32 = 8;
 /// `machine_id`: other machines than the one that ran the tracing service.
 const MACHINE_ID: u32 = 98;
@@ -66,7 +69,8 @@ struct Found {
     depth: u32,
 }
 
-/// Whether `head`, the beginning of a file, looks like a Perfetto trace: a packet of a plausible field.
+/// Whether `head`, the beginning of a file, looks like a Perfetto trace: a packet of a plausible
+/// field.
 pub(super) fn is_perfetto(head: &[u8]) -> bool {
     // Text of ftrace may begin with an empty line, whose byte is the same; what follows it tells.
     if head.first() != Some(&0x0a) || head.len() < 3 {
@@ -89,7 +93,8 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder<'_>) -> Result<(), TraceE
 }
 
 impl Found {
-    /// All packets of a trace, or of a compressed part of one. The error has the byte at which it is.
+    /// All packets of a trace, or of a compressed part of one. The error has the byte at which it
+    /// is.
     fn packets(&mut self, bytes: &[u8]) -> Result<(), (usize, String)> {
         let mut trace = Fields(bytes);
         loop {
@@ -165,7 +170,9 @@ impl Found {
         read.map_err(|error| format!("its {what} packets cannot be unfolded: {error}"))?;
         if bytes.len() as u64 > left {
             return Err(match most {
-                UNFOLDED_MAX => format!("its compressed packets unfold to more than {UNFOLDED_MAX} bytes"),
+                UNFOLDED_MAX => {
+                    format!("its compressed packets unfold to more than {UNFOLDED_MAX} bytes")
+                }
                 _ => format!("its compressed packets: {}", bomb(most, self.folded)),
             });
         }
@@ -184,7 +191,10 @@ impl Found {
         let names = || self.machines.keys().map(u32::to_string).collect::<Vec<_>>().join(", ");
         match self.wanted {
             Some(wanted) if !self.machines.is_empty() && !self.machines.contains_key(&wanted) => {
-                Err(TraceError::Option(format!("the trace has no machine {wanted}; it has {}", names())))
+                Err(TraceError::Option(format!(
+                    "the trace has no machine {wanted}; it has {}",
+                    names()
+                )))
             }
             None if self.machines.len() > 1 => Err(TraceError::Option(format!(
                 "the trace has scheduling events of {} machines ({}), each with CPUs, clocks and thread ids of its own: choose \
@@ -220,13 +230,16 @@ impl Found {
                 match inner {
                     1 => a = value.int()? as u32,
                     3 if number == 2 => b = Some(value.int()? as u32),
-                    _ if inner == name_field && name.is_empty() => name = text(value.bytes()?).into_owned(),
+                    _ if inner == name_field && name.is_empty() => {
+                        name = text(value.bytes()?).into_owned()
+                    }
                     _ => {}
                 }
                 Ok(())
             })?;
             if number == 1 {
-                // A command line's first word may be a path; the kernel's name of the task is its end.
+                // A command line's first word may be a path; the kernel's name of the task is its
+                // end.
                 let short = name.rsplit('/').next().unwrap_or_default().to_owned();
                 self.processes.insert(a, short);
             } else {
@@ -236,12 +249,16 @@ impl Found {
         })
     }
 
-    /// Events are missing before those from `start` on, of any CPU: one sequence has the bundles of all.
+    /// Events are missing before those from `start` on, of any CPU: one sequence has the bundles of
+    /// all.
     fn packets_are_missing(&mut self, start: usize) {
         let Some(at) = self.raw[start..].iter().map(|raw| raw.at).min() else { return };
         let after: BTreeSet<u32> = self.raw[start..].iter().map(|raw| raw.cpu).collect();
         self.raw.splice(start..start, self.last.keys().map(|cpu| Raw::lost(at, *cpu)));
-        self.last.iter_mut().filter(|(cpu, _)| !after.contains(cpu)).for_each(|(_, last)| *last = at);
+        self.last
+            .iter_mut()
+            .filter(|(cpu, _)| !after.contains(cpu))
+            .for_each(|(_, last)| *last = at);
     }
 
     fn bundle(&mut self, bundle: &[u8]) -> Result<(), String> {
@@ -258,7 +275,10 @@ impl Found {
             Ok(())
         })?;
         if cpu >= MAX_CPUS as u64 {
-            return Err(format!("CPU {cpu} is above {}, the highest that is supported", MAX_CPUS - 1));
+            return Err(format!(
+                "CPU {cpu} is above {}, the highest that is supported",
+                MAX_CPUS - 1
+            ));
         }
         let start = self.raw.len();
         for (number, part) in parts {
@@ -268,8 +288,7 @@ impl Found {
             }
         }
         // Exports of schedlab say how many were lost, by a mark.
-        let counted =
-            |raw: &Raw| matches!(&raw.kind, Kind::Print(text) if text.starts_with("schedlab: lost "));
+        let counted = |raw: &Raw| matches!(&raw.kind, Kind::Print(text) if text.starts_with("schedlab: lost "));
         if lost && !self.raw[start..].iter().any(counted) {
             let first = self.raw[start..].iter().map(|raw| raw.at).min();
             // A bundle that has nothing else says that events are missing behind those before it.
@@ -299,7 +318,9 @@ impl Found {
         })?;
         let Some((number, inner)) = inner else { return Ok(true) };
         match (kind(number, inner)?, at) {
-            (Some(kind), Some(at)) => self.raw.push(Raw { at, cpu, by, context: context(flags), kind }),
+            (Some(kind), Some(at)) => {
+                self.raw.push(Raw { at, cpu, by, context: context(flags), kind })
+            }
             (Some(_), None) => {
                 self.damaged += 1;
                 return Ok(false);
@@ -320,8 +341,21 @@ impl Found {
             }
             Ok(())
         })?;
-        let [_, switch, state, next, prio, _, comm, waking, woken, target, wake_prio, wake_comm, flags] =
-            columns;
+        let [
+            _,
+            switch,
+            state,
+            next,
+            prio,
+            _,
+            comm,
+            waking,
+            woken,
+            target,
+            wake_prio,
+            wake_comm,
+            flags,
+        ] = columns;
         let name = |index: u64| {
             let found = usize::try_from(index).ok().and_then(|index| names.get(index));
             let missing = || format!("name {index} of {} in a compact bundle", names.len());
@@ -331,14 +365,24 @@ impl Found {
             if columns.iter().all(|&column| column == length) {
                 return Ok(());
             }
-            Err(format!("the columns of compact {what} have different lengths ({length}, {columns:?})"))
+            Err(format!(
+                "the columns of compact {what} have different lengths ({length}, {columns:?})"
+            ))
         };
         same("switches", switch.len(), &[state.len(), next.len(), prio.len(), comm.len()])?;
-        same("wakings", waking.len(), &[woken.len(), target.len(), wake_prio.len(), wake_comm.len()])?;
+        same(
+            "wakings",
+            waking.len(),
+            &[woken.len(), target.len(), wake_prio.len(), wake_comm.len()],
+        )?;
         let mut at = 0u64;
         for i in 0..waking.len() {
             at = at.wrapping_add(waking[i]);
-            let task = Named { comm: name(wake_comm[i])?, tid: woken[i] as u32, prio: wake_prio[i] as i64 };
+            let task = Named {
+                comm: name(wake_comm[i])?,
+                tid: woken[i] as u32,
+                prio: wake_prio[i] as i64,
+            };
             // Before version 38 of Perfetto the flags were not kept.
             let context = context(flags.get(i).copied());
             self.raw.push(Raw { at, cpu, by: None, context, kind: Kind::Waking(task) });
@@ -449,20 +493,19 @@ impl Feed {
     fn one(&mut self, builder: &mut Builder<'_>, raw: Raw) -> Result<(), TraceError> {
         let current = self.current[raw.cpu as usize].take();
         let known = current.as_ref();
-        let running = match raw.by {
-            // The name of the current task is not in the event; the switch before had it.
-            Some(tid) => {
-                let comm = known
-                    .filter(|known| known.tid == tid)
-                    .map_or(Name::default(), |known| known.comm.as_str().into());
-                Running { comm, tid: Some(tid), pid: None }
-            }
-            None => known.map_or(Running { tid: Some(0), ..Running::default() }, |known| Running {
-                comm: known.comm.as_str().into(),
-                tid: Some(known.tid),
-                pid: None,
-            }),
-        };
+        let running =
+            match raw.by {
+                // The name of the current task is not in the event; the switch before had it.
+                Some(tid) => {
+                    let comm = known
+                        .filter(|known| known.tid == tid)
+                        .map_or(Name::default(), |known| known.comm.as_str().into());
+                    Running { comm, tid: Some(tid), pid: None }
+                }
+                None => known.map_or(Running { tid: Some(0), ..Running::default() }, |known| {
+                    Running { comm: known.comm.as_str().into(), tid: Some(known.tid), pid: None }
+                }),
+            };
         let is_switch = matches!(raw.kind, Kind::Switch { .. } | Kind::Compact { .. });
         let context = match (raw.by, known) {
             // The task that ran is unknown: the one shown is a placeholder.
@@ -491,7 +534,9 @@ impl Feed {
             Kind::Exec(tid) => Event::Exec { tid: *tid },
             Kind::Exit(task) => Event::Exit(task.who()),
             Kind::Fork(child) => Event::Fork { child: Who { prio: None, ..child.who() } },
-            Kind::Migrate { task, from, to } => Event::Migrate { task: task.who(), from: *from, to: *to },
+            Kind::Migrate { task, from, to } => {
+                Event::Migrate { task: task.who(), from: *from, to: *to }
+            }
             Kind::Print(text) => text.strip_prefix(MARK).map_or(Event::Other("print"), Event::Mark),
             Kind::Lost => Event::Lost { count: 1 },
         };

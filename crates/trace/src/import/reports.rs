@@ -1,5 +1,6 @@
-//! Reports of tools that people come with and that hold no events: tables, histograms, summaries. Each is recognised by what the tool
-//! itself prints, and gets a sentence of its own: what it can and cannot tell, and the command that records what schedlab needs.
+//! Reports of tools that people come with and that hold no events: tables, histograms, summaries.
+//! Each is recognised by what the tool itself prints, and gets a sentence of its own: what it can
+//! and cannot tell, and the command that records what schedlab needs.
 
 use super::formats::{Content, Format, How};
 
@@ -33,10 +34,15 @@ pub(super) const REPORTS: &[Format] = &[
         "the output of `perf sched timehist`",
         |head| {
             any(head, |line| {
-                line.contains("task name") && line.contains("sch delay") && line.contains("run time")
+                line.contains("task name")
+                    && line.contains("sch delay")
+                    && line.contains("run time")
             })
         },
-        concat!("it says how long each stay on a CPU was and not what woke it; ", same_perf_data!()),
+        concat!(
+            "it says how long each stay on a CPU was and not what woke it; ",
+            same_perf_data!()
+        ),
     ),
     report(
         "perf_sched_latency",
@@ -77,14 +83,17 @@ pub(super) const REPORTS: &[Format] = &[
         "bpftrace_histogram",
         "a histogram of bpftrace (runqlat, runqlen, ...)",
         |head| {
-            any(head, |line| line.starts_with('@') && line.trim_end().ends_with(':')) && any(head, is_bucket)
+            any(head, |line| line.starts_with('@') && line.trim_end().ends_with(':'))
+                && any(head, is_bucket)
         },
         concat!("it counts values between powers of two and names no task; ", record!()),
     ),
     report(
         "bcc_histogram",
         "a histogram of BCC (runqlat, cpudist, ...)",
-        |head| any(head, |line| line.contains(": count") && line.trim_end().ends_with("distribution")),
+        |head| {
+            any(head, |line| line.contains(": count") && line.trim_end().ends_with("distribution"))
+        },
         concat!("it counts values between powers of two and names no task; ", record!()),
     ),
     report(
@@ -92,10 +101,14 @@ pub(super) const REPORTS: &[Format] = &[
         "the output of runqslower (BCC)",
         |head| {
             any(head, |line| {
-                words(line, &["TIME", "COMM"]) && (line.contains("LAT(us)") || line.contains("LAT(US)"))
+                words(line, &["TIME", "COMM"])
+                    && (line.contains("LAT(us)") || line.contains("LAT(US)"))
             })
         },
-        concat!("it lists long waits and says neither on which CPU nor behind which task; ", record!()),
+        concat!(
+            "it lists long waits and says neither on which CPU nor behind which task; ",
+            record!()
+        ),
     ),
     report(
         "folded_stacks",
@@ -131,7 +144,10 @@ pub(super) const REPORTS: &[Format] = &[
     report(
         "cyclictest_hist",
         "the histogram of `cyclictest -h` in text",
-        |head| any(head, |line| line.trim_end() == "# Histogram") && any(head, |line| is_numbers(line, 2)),
+        |head| {
+            any(head, |line| line.trim_end() == "# Histogram")
+                && any(head, |line| is_numbers(line, 2))
+        },
         "write it with `cyclictest -h 10000 --json=FILE`: `schedlab latency merge FILE` lays it beside other systems",
     ),
     report(
@@ -151,17 +167,25 @@ pub(super) const REPORTS: &[Format] = &[
     report(
         "proc_sched",
         "/proc/PID/sched",
-        |head| any(head, |line| line.starts_with("se.exec_start") || line.starts_with("se.sum_exec_runtime")),
+        |head| {
+            any(head, |line| {
+                line.starts_with("se.exec_start") || line.starts_with("se.sum_exec_runtime")
+            })
+        },
         concat!("it has the sums of one thread and no events; ", record!()),
     ),
     report(
         "proc_schedstat",
         "/proc/schedstat",
         |head| {
-            first(head, |line| line.starts_with("version ") && line[8..].trim().parse::<u32>().is_ok())
-                && any(head, |line| line.starts_with("cpu0 "))
+            first(head, |line| {
+                line.starts_with("version ") && line[8..].trim().parse::<u32>().is_ok()
+            }) && any(head, |line| line.starts_with("cpu0 "))
         },
-        concat!("it has sums of run time and waiting by CPU since the machine started; ", record!()),
+        concat!(
+            "it has sums of run time and waiting by CPU since the machine started; ",
+            record!()
+        ),
     ),
     report(
         "proc_interrupts",
@@ -213,8 +237,13 @@ pub(super) const REPORTS: &[Format] = &[
     report(
         "vmstat",
         "the output of vmstat",
-        |head| first(head, |line| line.trim_start().starts_with("procs ") && line.contains("memory")),
-        concat!("it counts runnable tasks and context switches by interval and names no task; ", record!()),
+        |head| {
+            first(head, |line| line.trim_start().starts_with("procs ") && line.contains("memory"))
+        },
+        concat!(
+            "it counts runnable tasks and context switches by interval and names no task; ",
+            record!()
+        ),
     ),
     report(
         "top",
@@ -247,7 +276,9 @@ pub(super) const REPORTS: &[Format] = &[
         "xl_list",
         "the listing of `xl list` or `xl vcpu-list`",
         |head| {
-            first(head, |line| words(line, &["Name", "ID", "Mem"]) || words(line, &["Name", "ID", "VCPU"]))
+            first(head, |line| {
+                words(line, &["Name", "ID", "Mem"]) || words(line, &["Name", "ID", "VCPU"])
+            })
         },
         "it has CPU time by guest at one moment; in a guest `schedlab record` sees the time that Xen took from it (steal), and a scenario \
          (docs/scenario-format.md: [[vm]]) says what another weight would give",
@@ -268,13 +299,19 @@ pub(super) const REPORTS: &[Format] = &[
     report(
         "schedtool",
         "the output of schedtool",
-        |head| any(head, |line| line.starts_with("PID ") && line.contains("PRIO") && line.contains("POLICY")),
+        |head| {
+            any(head, |line| {
+                line.starts_with("PID ") && line.contains("PRIO") && line.contains("POLICY")
+            })
+        },
         concat!("it has the attributes of one task; ", record!()),
     ),
     report(
         "chrt",
         "the output of `chrt -p`",
-        |head| any(head, |line| line.starts_with("pid ") && line.contains("current scheduling policy")),
+        |head| {
+            any(head, |line| line.starts_with("pid ") && line.contains("current scheduling policy"))
+        },
         concat!("it has the policy of one task; ", record!()),
     ),
     report(
@@ -293,7 +330,10 @@ pub(super) const REPORTS: &[Format] = &[
         "hackbench",
         "the output of hackbench",
         |head| any(head, |line| line.starts_with("Running in ") && line.contains("mode with")),
-        concat!("it has the time of the whole run: `schedlab stress` runs the same load; ", record!()),
+        concat!(
+            "it has the time of the whole run: `schedlab stress` runs the same load; ",
+            record!()
+        ),
     ),
 ];
 
@@ -325,7 +365,8 @@ fn first(head: &[u8], is: impl Fn(&str) -> bool) -> bool {
 /// Whether every line is so. The last one may be cut.
 fn all(head: &[u8], is: impl Fn(&str) -> bool) -> bool {
     let lines = lines(head);
-    let whole = if head.last() == Some(&b'\n') { lines.len() } else { lines.len().saturating_sub(1) };
+    let whole =
+        if head.last() == Some(&b'\n') { lines.len() } else { lines.len().saturating_sub(1) };
     whole > 0 && lines[..whole].iter().all(|line| is(line))
 }
 
@@ -342,17 +383,23 @@ fn words_in(line: &str, wanted: &[&str]) -> bool {
 
 fn is_numbers(line: &str, least: usize) -> bool {
     let count = line.split_whitespace().count();
-    count >= least && line.split_whitespace().all(|word| word.bytes().all(|byte| byte.is_ascii_digit()))
+    count >= least
+        && line.split_whitespace().all(|word| word.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// A bucket of bpftrace: `[4, 8)      1310 |@@@@   |`, or `[0]   41 |  |`.
 fn is_bucket(line: &str) -> bool {
     let line = line.trim_end();
-    let Some((range, rest)) = line.strip_prefix('[').and_then(|rest| rest.split_once([']', ')'])) else {
+    let Some((range, rest)) = line.strip_prefix('[').and_then(|rest| rest.split_once([']', ')']))
+    else {
         return false;
     };
     let number = |text: &str| {
-        text.trim().trim_end_matches(['K', 'M', 'G']).trim_start_matches("...").parse::<i64>().is_ok()
+        text.trim()
+            .trim_end_matches(['K', 'M', 'G'])
+            .trim_start_matches("...")
+            .parse::<i64>()
+            .is_ok()
             || text.trim() == "..."
     };
     range.split(',').all(number) && line.ends_with('|') && rest.contains('|')
@@ -365,10 +412,12 @@ fn is_folded(line: &str) -> bool {
     })
 }
 
-/// A line of `perf sched map`: a column of two letters for each CPU, the time in seconds, and what a new pair of letters is for:
-/// `  *A0           .   .     100.000150 secs A0 => hog:200`.
+/// A line of `perf sched map`: a column of two letters for each CPU, the time in seconds, and what
+/// a new pair of letters is for: `  *A0           .   .     100.000150 secs A0 => hog:200`.
 fn is_map_line(line: &str) -> bool {
-    line.contains(" secs ") && line.contains(" => ") && line.trim_start().starts_with(['*', '.', 'A', 'B'])
+    line.contains(" secs ")
+        && line.contains(" => ")
+        && line.trim_start().starts_with(['*', '.', 'A', 'B'])
 }
 
 #[cfg(test)]
@@ -393,7 +442,10 @@ mod tests {
             "perf_sched_stats",
             "Columns description\nTime elapsed (in jiffies)                                   :       24537\n",
         ),
-        ("perf_stat", "\n Performance counter stats for 'sleep 1':\n\n              0.62 msec task-clock\n"),
+        (
+            "perf_stat",
+            "\n Performance counter stats for 'sleep 1':\n\n              0.62 msec task-clock\n",
+        ),
         (
             "perf_report",
             "# To display the perf.data header info, please use --header\n#\n# Overhead  Command  Shared Object      Symbol\n",
@@ -508,7 +560,11 @@ mod tests {
         for (name, text) in TEXTS {
             let format = recognise(text.as_bytes());
             assert_eq!(format.name, *name, "{text}");
-            advices.push(format!("{}: {}", format.what, format.advice().expect("it cannot be read")));
+            advices.push(format!(
+                "{}: {}",
+                format.what,
+                format.advice().expect("it cannot be read")
+            ));
         }
         assert_eq!(TEXTS.len(), super::REPORTS.len(), "each has its text");
         advices.sort_unstable();

@@ -1,4 +1,5 @@
-//! Task states as the kernel's `sched_switch` reports them: letters, and bits whose meaning depends on the kernel's version.
+//! Task states as the kernel's `sched_switch` reports them: letters, and bits whose meaning depends
+//! on the kernel's version.
 //!
 //! | kernels | bits above 0xf (include/linux/sched.h) | preempted |
 //! |---|---|---|
@@ -45,7 +46,8 @@ impl FromStr for KernelVersion {
     }
 }
 
-/// Returns the state that these bits mean in a kernel of this version; without a version, in today's.
+/// Returns the state that these bits mean in a kernel of this version; without a version, in
+/// today's.
 pub(super) fn from_bits(bits: u64, kernel: Option<KernelVersion>) -> PrevState {
     let kernel = kernel.unwrap_or(KernelVersion::TODAY);
     let preempted = match kernel {
@@ -68,7 +70,8 @@ pub(super) fn from_bits(bits: u64, kernel: Option<KernelVersion>) -> PrevState {
         0 => PrevState::Runnable,
         bits if bits & preempted != 0 => PrevState::RunnableInKernel,
         bits if bits & dead != 0 => PrevState::Dead,
-        // An idle kernel thread waits for work, not for a device, although its state is uninterruptible.
+        // An idle kernel thread waits for work, not for a device, although its state is
+        // uninterruptible.
         bits if bits & idle != 0 => PrevState::Sleeping,
         bits if bits & 0x2 != 0 => PrevState::DiskSleep,
         bits if bits & 0x1 != 0 => PrevState::Sleeping,
@@ -82,8 +85,9 @@ pub(super) const fn depends_on_version(bits: u64) -> bool {
     bits & !0xf & !0x30 != 0
 }
 
-/// Returns the state of `prev_state=`: the kernel's letters, several joined by `|`, `+` for preempted; or its bits, decimal or
-/// with `0x`. The second value tells whether they were bits that depend on the kernel's version.
+/// Returns the state of `prev_state=`: the kernel's letters, several joined by `|`, `+` for
+/// preempted; or its bits, decimal or with `0x`. The second value tells whether they were bits that
+/// depend on the kernel's version.
 pub(super) fn from_text(text: &str, kernel: Option<KernelVersion>) -> (PrevState, bool) {
     let text = text.trim();
     let number = match text.strip_prefix("0x") {

@@ -1,7 +1,9 @@
-//! Text of every tracer, line by line: `perf script`, ftrace, `trace-cmd report`, atrace and systrace, LTTng by babeltrace.
+//! Text of every tracer, line by line: `perf script`, ftrace, `trace-cmd report`, atrace and
+//! systrace, LTTng by babeltrace.
 //!
-//! A line is an event, or says something about the recording (a header), or belongs to another line (a call chain), or is odd.
-//! Odd lines are counted and shown, up to a bound; damaged events are losses with their time and CPU.
+//! A line is an event, or says something about the recording (a header), or belongs to another line
+//! (a call chain), or is odd. Odd lines are counted and shown, up to a bound; damaged events are
+//! losses with their time and CPU.
 
 mod around;
 mod fields;
@@ -77,7 +79,8 @@ struct Text<'b, 'o> {
     /// Lines that are no events.
     quiet: u64,
     microseconds: bool,
-    /// The last line was one of a call chain: what follows it and is indented (the place in the source) belongs to it.
+    /// The last line was one of a call chain: what follows it and is indented (the place in the
+    /// source) belongs to it.
     in_chain: bool,
     buffers: Buffers,
     /// The process of each thread that a switch without tracepoints named.
@@ -113,7 +116,9 @@ impl<'b, 'o> Text<'b, 'o> {
             return Err(TraceError::Import { line: number, what });
         }
         if number > LINES_MAX {
-            return Err(TraceError::TooLarge { what: format!("it has more than {LINES_MAX} lines") });
+            return Err(TraceError::TooLarge {
+                what: format!("it has more than {LINES_MAX} lines"),
+            });
         }
         // Names may hold any byte: what is no UTF-8 is replaced.
         match std::str::from_utf8(bytes) {
@@ -182,7 +187,12 @@ impl<'b, 'o> Text<'b, 'o> {
         }
     }
 
-    fn event(&mut self, number: u64, text: &str, mut line: line::Line<'_>) -> Result<(), TraceError> {
+    fn event(
+        &mut self,
+        number: u64,
+        text: &str,
+        mut line: line::Line<'_>,
+    ) -> Result<(), TraceError> {
         self.in_chain = false;
         match line.time {
             Time::Seconds => {}
@@ -216,9 +226,14 @@ impl<'b, 'o> Text<'b, 'o> {
         }
     }
 
-    /// A switch without tracepoints (`perf record --switch-events`): the line of the task that leaves has the event, that of the task that
-    /// comes has its name.
-    fn cpu_wide(&mut self, number: u64, text: &str, line: &line::Line<'_>) -> Result<(), TraceError> {
+    /// A switch without tracepoints (`perf record --switch-events`): the line of the task that
+    /// leaves has the event, that of the task that comes has its name.
+    fn cpu_wide(
+        &mut self,
+        number: u64,
+        text: &str,
+        line: &line::Line<'_>,
+    ) -> Result<(), TraceError> {
         let running = line.stamp.running;
         match (fields::cpu_wide(line.fields), running.tid) {
             (Some(CpuWide::In), tid) => {
@@ -234,9 +249,11 @@ impl<'b, 'o> Text<'b, 'o> {
                 let next = Who { comm: Name::default(), tid, prio: None };
                 self.builder.event(&line.stamp, &Event::Switch { prev, state, next })
             }
-            _ => {
-                self.odd(number, text, format!("fields of {} not understood: `{}`", line.event, line.fields))
-            }
+            _ => self.odd(
+                number,
+                text,
+                format!("fields of {} not understood: `{}`", line.event, line.fields),
+            ),
         }
     }
 
@@ -295,8 +312,9 @@ impl<'b, 'o> Text<'b, 'o> {
             self.kernel_is(version);
         }
         if let Some((_, rest)) = comment.split_once("#P:") {
-            self.builder
-                .at_least_cpus(rest.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0));
+            self.builder.at_least_cpus(
+                rest.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0),
+            );
         }
         if let Some(entries) = comment.strip_prefix("entries-in-buffer/entries-written:") {
             self.overwritten(entries);
@@ -351,7 +369,9 @@ impl<'b, 'o> Text<'b, 'o> {
             let (cpu, rest) = text.strip_prefix("CPU:")?.split_once('[')?;
             let words: Vec<&str> = rest.trim_end_matches(']').split_whitespace().collect();
             let count = match words[..] {
-                ["LOST", count, "EVENTS"] | [count, "EVENTS", "DROPPED"] => count.parse().unwrap_or(1),
+                ["LOST", count, "EVENTS"] | [count, "EVENTS", "DROPPED"] => {
+                    count.parse().unwrap_or(1)
+                }
                 ["EVENTS", "DROPPED"] => 1,
                 _ => return None,
             };
@@ -364,7 +384,8 @@ impl<'b, 'o> Text<'b, 'o> {
 
     /// What is printed around the events.
     fn preamble(&mut self, text: &str) -> bool {
-        if let Some(count) = text.strip_prefix("cpus=").and_then(|count| count.trim().parse().ok()) {
+        if let Some(count) = text.strip_prefix("cpus=").and_then(|count| count.trim().parse().ok())
+        {
             self.is_ftrace();
             self.builder.at_least_cpus(count);
             return true;
@@ -374,13 +395,15 @@ impl<'b, 'o> Text<'b, 'o> {
             && let Some((_, lost)) = rest.split_once(" events and lost ")
         {
             let count = lost.split_whitespace().next().unwrap_or("some");
-            self.builder.summary().note(&format!("perf lost {count} chunks of events; where is unknown."));
+            self.builder
+                .summary()
+                .note(&format!("perf lost {count} chunks of events; where is unknown."));
             return true;
         }
-        let empty_cpu =
-            text.starts_with("CPU ") && (text.ends_with(" is empty") || text.contains("buffer started"));
-        let started =
-            text.starts_with("##### CPU ") || text.starts_with("CPU:") && text.contains("[SUBBUFFER START]");
+        let empty_cpu = text.starts_with("CPU ")
+            && (text.ends_with(" is empty") || text.contains("buffer started"));
+        let started = text.starts_with("##### CPU ")
+            || text.starts_with("CPU:") && text.contains("[SUBBUFFER START]");
         let known = [
             "version = ",
             "trace-cmd ",
@@ -430,7 +453,8 @@ impl<'b, 'o> Text<'b, 'o> {
     }
 }
 
-/// `perf script` of samples with call chains prints one address a line, and its symbol: 16 digits wide, behind a tab.
+/// `perf script` of samples with call chains prints one address a line, and its symbol: 16 digits
+/// wide, behind a tab.
 fn is_call_chain(text: &str) -> bool {
     let indented = text.strip_prefix('\t').unwrap_or(text);
     let word = indented.split_whitespace().next().unwrap_or_default();

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 /// Ids of a page.
 const PAGE: usize = 1024;
-/// Ids below this have pages: the kernel's largest `pid_max` (include/linux/threads.h, PID_MAX_LIMIT on 64 bits).
+/// Ids below this have pages: the kernel's largest `pid_max` (include/linux/threads.h,
+/// PID_MAX_LIMIT on 64 bits).
 const PAGED: u32 = 4 << 20;
 /// No task.
 const NONE: u32 = u32::MAX;
@@ -68,6 +69,9 @@ mod tests {
         }
         tids.remove(1024);
         tids.remove(u32::MAX);
-        assert_eq!((tids.get(1024), tids.get(u32::MAX), tids.get(1023)), (None, None, Some(TaskId(511))));
+        assert_eq!(
+            (tids.get(1024), tids.get(u32::MAX), tids.get(1023)),
+            (None, None, Some(TaskId(511)))
+        );
     }
 }

@@ -1,7 +1,9 @@
-//! An import that goes into a file as it is read: memory does not grow with the length of the trace.
+//! An import that goes into a file as it is read: memory does not grow with the length of the
+//! trace.
 //!
-//! The file of a recording begins with its header, which is known when the trace ends. Until then the events wait as compressed
-//! blocks, 3 to 4 bytes each. A second thread compresses while the first one reads.
+//! The file of a recording begins with its header, which is known when the trace ends. Until then
+//! the events wait as compressed blocks, 3 to 4 bytes each. A second thread compresses while the
+//! first one reads.
 
 use super::collect::Take;
 use super::{ImportOptions, Input, Summary, decode};
@@ -20,13 +22,14 @@ const QUEUE: usize = 4;
 pub struct Written {
     /// What was left out, lost or odd.
     pub summary: Summary,
-    /// The recording without its events, and how many it has, as a reader of the file finds them. `None`: only reading it tells,
-    /// because its events are out of order, or it is larger than what is read.
+    /// The recording without its events, and how many it has, as a reader of the file finds them.
+    /// `None`: only reading it tells, because its events are out of order, or it is larger than
+    /// what is read.
     pub recording: Option<(Recording, usize)>,
 }
 
-/// Reads a trace of any kind and writes it as a recording. The events are written as the trace has them; what is repaired is
-/// repaired, and counted, whenever the recording is read.
+/// Reads a trace of any kind and writes it as a recording. The events are written as the trace has
+/// them; what is repaired is repaired, and counted, whenever the recording is read.
 ///
 /// # Errors
 /// As [`read`](super::read), and what the writer says.

@@ -1,5 +1,5 @@
-//! What has to be repaired in a recording, found in one pass while it is read. Most recordings need little: then none goes
-//! through all events a second time.
+//! What has to be repaired in a recording, found in one pass while it is read. Most recordings need
+//! little: then none goes through all events a second time.
 
 use super::{Early, Mender, Repairs, Seen, merged, moved};
 use crate::format::Decoded;
@@ -25,7 +25,8 @@ pub(crate) struct Mends {
     pub(crate) repairs: Repairs,
     /// Wakeups that belong elsewhere: the place of the switch behind which they belong, and theirs.
     pub(crate) moves: Vec<(usize, usize)>,
-    /// Events that are missing: the place before which they were missed, which may be after their time.
+    /// Events that are missing: the place before which they were missed, which may be after their
+    /// time.
     pub(crate) inserted: Vec<(usize, SchedEvent)>,
 }
 
@@ -52,13 +53,14 @@ impl Scan {
         self.early.seen.resize(ids.tasks, Seen::default());
     }
 
-    /// Only the whole recording says what has to be repaired: its events may name tasks that do not exist.
+    /// Only the whole recording says what has to be repaired: its events may name tasks that do not
+    /// exist.
     pub(crate) fn is_hard(&self) -> bool {
         self.hard
     }
 
-    /// The event that will stand at `place`, of a block that is not hard. The task whose wakeup belongs behind its last switch, as
-    /// is seen now.
+    /// The event that will stand at `place`, of a block that is not hard. The task whose wakeup
+    /// belongs behind its last switch, as is seen now.
     #[inline(always)]
     pub(crate) fn event(&mut self, place: usize, event: &SchedEvent) -> Option<TaskId> {
         let woken = self.early.event(place, event);
@@ -82,17 +84,20 @@ impl Scan {
         self.mender.event(event);
     }
 
-    /// The switches that were found to be missing, as they were found, each with the place before which it was missed.
+    /// The switches that were found to be missing, as they were found, each with the place before
+    /// which it was missed.
     pub(crate) fn missing(&self) -> &[(usize, SchedEvent)] {
         &self.mender.inserted
     }
 
-    /// Whether nothing that is found from now on to be missing or misplaced can have been before `at`.
+    /// Whether nothing that is found from now on to be missing or misplaced can have been before
+    /// `at`.
     pub(crate) fn is_settled(&self, at: Ns) -> bool {
         !self.hard && self.mender.settled().is_none_or(|settled| at < settled)
     }
 
-    /// What has to be repaired; `None` when only [`repair`](super::repair) can tell, from the whole recording.
+    /// What has to be repaired; `None` when only [`repair`](super::repair) can tell, from the whole
+    /// recording.
     pub(crate) fn finish(mut self) -> Option<Mends> {
         let moves = self.early.moves;
         let inserted = std::mem::take(&mut self.mender.inserted);
@@ -105,7 +110,8 @@ impl Scan {
     }
 }
 
-/// Finds out what has to be repaired in a recording while it is written, before its header is known: its file need not be read.
+/// Finds out what has to be repaired in a recording while it is written, before its header is
+/// known: its file need not be read.
 #[derive(Default)]
 pub(crate) struct Unwritten {
     scan: Scan,
@@ -122,7 +128,8 @@ impl Unwritten {
         for event in events {
             self.ids.raise(event);
             // As a reader of the block finds it (`decode_events`, `Scan::block`).
-            scan.hard |= event.at < latest || event.at == latest && previous.as_ref() == Some(event);
+            scan.hard |=
+                event.at < latest || event.at == latest && previous.as_ref() == Some(event);
             (latest, previous) = (event.at, Some(*event));
         }
         scan.hard |= latest > LONGEST || self.ids.cpus > MAX_CPUS;
@@ -140,7 +147,8 @@ impl Unwritten {
         }
     }
 
-    /// The recording without its events and how many it has, as a reader of its file finds them; `None`: only a reader can tell.
+    /// The recording without its events and how many it has, as a reader of its file finds them;
+    /// `None`: only a reader can tell.
     pub(crate) fn finish(self, header: &Header, duration: Ns) -> Option<(Recording, usize)> {
         // Moving wakeups changes when the missing switches were, and not how many they are.
         let mends = self.scan.finish()?;
@@ -162,8 +170,8 @@ impl Unwritten {
 }
 
 impl Mends {
-    /// When a missing switch was depends on where the wakeups before it are: with both, what was put in may have to be put
-    /// elsewhere.
+    /// When a missing switch was depends on where the wakeups before it are: with both, what was
+    /// put in may have to be put elsewhere.
     pub(crate) fn are_tangled(&self) -> bool {
         !self.moves.is_empty() && !self.inserted.is_empty()
     }

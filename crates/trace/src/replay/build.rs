@@ -21,11 +21,13 @@ use schedlab_model::{
 };
 use std::collections::BTreeMap;
 
-/// A task without end of demand wants the CPU for at least one part in this many of the recording, up to its end. What
-/// began later may be a command that lasts some milliseconds and did not get them.
+/// A task without end of demand wants the CPU for at least one part in this many of the recording,
+/// up to its end. What began later may be a command that lasts some milliseconds and did not get
+/// them.
 const ENDLESS_OF: u64 = 2;
-/// … and, if it blocked before, has had one part in this many of the recording since: to extrapolate a tenth to the whole is
-/// bold enough. (A task that got 1.75 % of a CPU was replayed as one of 31 %.)
+/// … and, if it blocked before, has had one part in this many of the recording since: to
+/// extrapolate a tenth to the whole is bold enough. (A task that got 1.75 % of a CPU was replayed
+/// as one of 31 %.)
 const WORKED_OF: u64 = 10;
 /// A task that has had less than one part in this many of what it wanted is starved.
 const STARVED_OF: u64 = 10;
@@ -52,14 +54,16 @@ pub(super) struct Builder<'a> {
     pub(super) starts: BTreeMap<usize, StartUp>,
 }
 
-/// The name of the channel on which a task waits when its recorded work is done. No task sends there.
+/// The name of the channel on which a task waits when its recorded work is done. No task sends
+/// there.
 pub const END: &str = "end of the recorded work";
 
 impl Builder<'_> {
     pub(super) fn build(mut self) -> Workload {
         let names = self.header.tasks.iter().map(|t| t.comm.as_str());
-        let mut channels: Vec<ChannelSpec> =
-            names.map(|name| ChannelSpec { name: name.to_owned(), ..ChannelSpec::default() }).collect();
+        let mut channels: Vec<ChannelSpec> = names
+            .map(|name| ChannelSpec { name: name.to_owned(), ..ChannelSpec::default() })
+            .collect();
         let never = ChannelId::from(channels.len());
         channels.push(ChannelSpec { name: END.to_owned(), ..ChannelSpec::default() });
         for link in self.links {
@@ -68,8 +72,11 @@ impl Builder<'_> {
             channels.push(ChannelSpec { name, ..ChannelSpec::default() });
         }
         for pool in self.pools {
-            let name =
-                format!("{} others work for {}", pool.producers.len(), self.header.tasks[pool.consumer].comm);
+            let name = format!(
+                "{} others work for {}",
+                pool.producers.len(),
+                self.header.tasks[pool.consumer].comm
+            );
             channels.push(ChannelSpec { name, ..ChannelSpec::default() });
         }
         for (peer, reactor) in self.reactors.connections() {
@@ -83,7 +90,8 @@ impl Builder<'_> {
         }
         let parked = ChannelId::from(channels.len());
         for runtime in self.runtimes {
-            let name = runtime.threads.first().map_or("", |&thread| &self.header.tasks[thread].comm);
+            let name =
+                runtime.threads.first().map_or("", |&thread| &self.header.tasks[thread].comm);
             let name = format!("{name} has no work for this thread");
             channels.push(ChannelSpec { name, ..ChannelSpec::default() });
         }
@@ -108,8 +116,11 @@ impl Builder<'_> {
             tasks.push(task);
         }
         let groups: Vec<GroupSpec> = self.header.groups.iter().map(|g| g.spec.clone()).collect();
-        let activations: Vec<usize> = self.lines.iter().map(|line| line.activations.len()).collect();
-        starts::begin_at_exchange(&mut tasks, &self.classes.loops, |task| self.lines[task].was_created());
+        let activations: Vec<usize> =
+            self.lines.iter().map(|line| line.activations.len()).collect();
+        starts::begin_at_exchange(&mut tasks, &self.classes.loops, |task| {
+            self.lines[task].was_created()
+        });
         rounds::complete(&mut tasks, &self.classes.loops, self.reactors, &activations);
         rounds::complete_makers(&mut tasks, self.makers);
         starts::shorten(&mut tasks, &self.starts);
@@ -117,8 +128,8 @@ impl Builder<'_> {
         Workload { groups, tasks, channels, sources, handoffs, ..Workload::default() }
     }
 
-    /// How the threads of each runtime take over from each other. Those that carry nothing at the beginning are parked; the
-    /// channels of the parked begin with `first`.
+    /// How the threads of each runtime take over from each other. Those that carry nothing at the
+    /// beginning are parked; the channels of the parked begin with `first`.
     fn handoffs(&self, first: ChannelId, tasks: &mut [TaskSpec]) -> Vec<Handoff> {
         let handoff = |(number, runtime): (usize, &Runtime)| {
             let parked = ChannelId::from(first.index() + number);
@@ -157,7 +168,8 @@ impl Builder<'_> {
         let arrivals = std::mem::take(&mut parts.arrivals);
         let program = match reactor {
             Some(reactor) => {
-                let answers = reactor.peers.iter().map(|&peer| self.answers_to(peer)).collect::<Vec<_>>();
+                let answers =
+                    reactor.peers.iter().map(|&peer| self.answers_to(peer)).collect::<Vec<_>>();
                 parts.event_loop(own, outside, &answers)
             }
             None => self.program(index, parts, never, outside),
@@ -181,7 +193,8 @@ impl Builder<'_> {
     fn activations(&mut self, index: usize, scale: (u64, u64)) -> Parts {
         let mut parts = Parts::default();
         let line = &self.lines[index];
-        let awaits = |of: &Activation| of.slept.is_some_and(|(_, state)| state != PrevState::DiskSleep);
+        let awaits =
+            |of: &Activation| of.slept.is_some_and(|(_, state)| state != PrevState::DiskSleep);
         let started = line.activations.iter().position(awaits).filter(|_| line.was_created());
         for (number, activation) in line.activations.iter().enumerate() {
             if started == Some(number) {
@@ -208,10 +221,17 @@ impl Builder<'_> {
     }
 
     /// What a task does that its own activations, in their order, say.
-    fn program(&mut self, index: usize, mut parts: Parts, never: ChannelId, outside: ChannelId) -> Program {
+    fn program(
+        &mut self,
+        index: usize,
+        mut parts: Parts,
+        never: ChannelId,
+        outside: ChannelId,
+    ) -> Program {
         let own = ChannelId::from(index);
         let mut ends = self.ending(index, &parts, never);
-        if let (Ending::Again(_) | Ending::Anew, Some(rest)) = (ends, pool::rest(self.pools, index)) {
+        if let (Ending::Again(_) | Ending::Anew, Some(rest)) = (ends, pool::rest(self.pools, index))
+        {
             parts.ops().push(self.gather(rest));
         }
         if matches!(ends, Ending::Again(_)) && self.reactors.is_peer(index) {
@@ -221,7 +241,9 @@ impl Builder<'_> {
         }
         match ends {
             // Only a task that goes on for ever and is woken both ways needs to tell the two apart.
-            Ending::Again(_) if parts.has(Wait::Task) && parts.has(Wait::Outside) && !parts.creates() => {
+            Ending::Again(_)
+                if parts.has(Wait::Task) && parts.has(Wait::Outside) && !parts.creates() =>
+            {
                 self.report.event_loops += 1;
                 parts.event_loop(own, outside, &[])
             }
@@ -248,7 +270,9 @@ impl Builder<'_> {
         let mut before = Vec::new();
         for (number, activation) in self.lines[index].activations.iter().enumerate() {
             match (activation.origin, activation.slept) {
-                (Origin::Task(by), _) if number > 0 && !reactor.answers(by) => parts.begin(Wait::Task),
+                (Origin::Task(by), _) if number > 0 && !reactor.answers(by) => {
+                    parts.begin(Wait::Task)
+                }
                 (_, Some((slept, PrevState::DiskSleep))) if number > 0 => {
                     self.report.device_sleeps += 1;
                     match self.device(index, number) {
@@ -301,7 +325,10 @@ impl Builder<'_> {
 
     /// What a pool must have given.
     fn gather(&self, need: Need) -> Op {
-        Op::ReceiveCount { channel: self.link((self.links.len() + need.pool) as u32), count: need.count }
+        Op::ReceiveCount {
+            channel: self.link((self.links.len() + need.pool) as u32),
+            count: need.count,
+        }
     }
 
     fn scale(&self, name: &str) -> (u64, u64) {
@@ -309,8 +336,8 @@ impl Builder<'_> {
         changes.fold((1, 1), |(top, bottom), change| (top * change.times_permille, bottom * 1_000))
     }
 
-    /// The first wakeup of a task that slept when the recording began has no recorded sleep before it that a
-    /// dependency could end; it stays at its time.
+    /// The first wakeup of a task that slept when the recording began has no recorded sleep before
+    /// it that a dependency could end; it stays at its time.
     fn start(&self, line: &Line) -> Start {
         match line.activations.first() {
             None => Start::AsleepUntil(self.duration.saturating_add(Ns::from_s(3_600))),
@@ -344,7 +371,9 @@ impl Builder<'_> {
                     Wait::Outside
                 }
             },
-            Origin::Task(by) if self.makers.are_stopped(self.lines, by.index(), index, number) => Wait::None,
+            Origin::Task(by) if self.makers.are_stopped(self.lines, by.index(), index, number) => {
+                Wait::None
+            }
             Origin::Task(_) => Wait::Task,
             Origin::Initial | Origin::Forked(_) => Wait::None,
             Origin::SoftIrq | Origin::HardIrq | Origin::Unknown => {
@@ -353,9 +382,11 @@ impl Builder<'_> {
                         report.device_sleeps += 1;
                         Wait::Sleep(slept)
                     }
-                    // When it fell asleep was not recorded: it may have waited for its pool, or for what it needs of its servers.
+                    // When it fell asleep was not recorded: it may have waited for its pool, or for
+                    // what it needs of its servers.
                     (None, Outside::Relative(Why::ClosedLoop))
-                        if pool::of(self.pools, index).is_some() || is_prompt(self.prompt, index) =>
+                        if pool::of(self.pools, index).is_some()
+                            || is_prompt(self.prompt, index) =>
                     {
                         Wait::None
                     }
@@ -382,7 +413,13 @@ impl Builder<'_> {
     }
 
     /// The CPU time of an activation with its deeds in between.
-    fn work(&mut self, index: usize, activation: &Activation, (top, bottom): (u64, u64), ops: &mut Vec<Op>) {
+    fn work(
+        &mut self,
+        index: usize,
+        activation: &Activation,
+        (top, bottom): (u64, u64),
+        ops: &mut Vec<Op>,
+    ) {
         let scaled = |ns: Ns| Ns(scaled(ns, (top, bottom)));
         let mut done = Ns::ZERO;
         for &(progress, deed) in &activation.deeds {
@@ -398,7 +435,12 @@ impl Builder<'_> {
                 Deed::Wake(task, _) if self.classes.opens(index, task.index()) => {}
                 Deed::Wake(task, _) if pool::covers(self.pools, index, task.index()) => {}
                 Deed::Wake(task, number)
-                    if self.makers.are_stopped(self.lines, index, task.index(), number as usize) => {}
+                    if self.makers.are_stopped(
+                        self.lines,
+                        index,
+                        task.index(),
+                        number as usize,
+                    ) => {}
                 Deed::Wake(task, _) => {
                     self.report.dependencies += 1;
                     ops.push(Op::Send { channel: ChannelId(task.0), count: 1 });
@@ -406,9 +448,9 @@ impl Builder<'_> {
                 Deed::Tell(task) => ops.push(Op::Send { channel: ChannelId(task.0), count: 1 }),
                 Deed::Feed(link) => ops.push(Op::Send { channel: self.link(link), count: 1 }),
                 Deed::Await(link) => ops.push(Op::Receive(self.link(link))),
-                Deed::Gather(count) => {
-                    ops.extend(pool::of(self.pools, index).map(|pool| self.gather(Need { pool, count })))
-                }
+                Deed::Gather(count) => ops.extend(
+                    pool::of(self.pools, index).map(|pool| self.gather(Need { pool, count })),
+                ),
                 Deed::Hear => ops.push(Op::Receive(ChannelId::from(index))),
                 Deed::Spawn(task) => {
                     self.report.forks += 1;
@@ -425,15 +467,18 @@ impl Builder<'_> {
     /// Decides what comes after the recorded operations.
     fn ending(&mut self, index: usize, parts: &Parts, never: ChannelId) -> Ending {
         let line = &self.lines[index];
-        let (pooled, prompt) = (pool::of(self.pools, index).is_some(), is_prompt(self.prompt, index));
+        let (pooled, prompt) =
+            (pool::of(self.pools, index).is_some(), is_prompt(self.prompt, index));
         let report = &mut *self.report;
         let Some(last) = line.activations.last() else { return Ending::Wait(never) };
         if self.makers.has(index) {
             return Ending::Anew;
         }
         if last.end == End::Exited {
-            // A server that hardly ever sleeps has few activations, and ends when its client is gone.
-            let stopped = line.ended_by_the_clock(self.duration) || prompt && line.ended_late(self.duration);
+            // A server that hardly ever sleeps has few activations, and ends when its client is
+            // gone.
+            let stopped =
+                line.ended_by_the_clock(self.duration) || prompt && line.ended_late(self.duration);
             let done = report.commands.iter().any(|command| command.contains(&TaskId::from(index)));
             if self.classes.in_loop(index) && stopped && !done {
                 report.stopped_by_clock.push(TaskId::from(index));
@@ -472,7 +517,8 @@ impl Builder<'_> {
             report.finite.push(TaskId::from(index));
             return Ending::Wait(never);
         }
-        // Across the seam it sleeps for as long as it did before its first and after its last activation.
+        // Across the seam it sleeps for as long as it did before its first and after its last
+        // activation.
         let first = line.activations.first().map_or(Ns::ZERO, |a| a.woken);
         let seam = first + line.slept_last;
         // What began and ended a closed loop, a client's start and end, is no part of it.
@@ -514,11 +560,13 @@ enum Cut {
     Starved,
 }
 
-/// Judges a demand that the end of the recording cut off; `None`: nothing special, it was about to end.
+/// Judges a demand that the end of the recording cut off; `None`: nothing special, it was about to
+/// end.
 ///
-/// That a task wanted the CPU for most of the recording shows no endless demand by itself: one that is starved waits for
-/// long with little to do. So it must have worked for long too, without a block, or never have blocked at all, from before
-/// the recording to its end. A thread of the kernel has its bit of work to do.
+/// That a task wanted the CPU for most of the recording shows no endless demand by itself: one that
+/// is starved waits for long with little to do. So it must have worked for long too, without a
+/// block, or never have blocked at all, from before the recording to its end. A thread of the
+/// kernel has its bit of work to do.
 fn demand_of_cut(line: &Line, kernel: bool, duration: Ns) -> Option<Cut> {
     let last = line.activations.last()?;
     let total: Ns = line.activations.iter().map(|a| a.demand).sum();

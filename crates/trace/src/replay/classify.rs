@@ -1,5 +1,5 @@
-//! Second step: which sleeps that the outside ended stay at their absolute times, and which move with the
-//! work before them.
+//! Second step: which sleeps that the outside ended stay at their absolute times, and which move
+//! with the work before them.
 
 use super::timeline::{Activation, Line, Origin};
 use schedlab_model::{Ns, PrevState};
@@ -23,7 +23,8 @@ pub(super) enum Why {
     Nap,
     /// The task hardly ever sleeps: it wants the CPU, and would not wait for a date.
     Hungry,
-    /// The task belongs to a closed loop of tasks that wake each other; a date would tie the loop to it.
+    /// The task belongs to a closed loop of tasks that wake each other; a date would tie the loop
+    /// to it.
     ClosedLoop,
 }
 
@@ -32,15 +33,17 @@ pub(super) struct Classes {
     pub(super) outside: Vec<Outside>,
     /// Groups of tasks that wake each other in a circle, two or more each; ascending.
     pub(super) loops: Vec<Loop>,
-    /// Tasks of closed loops that the outside begins, or that create others of them, and that do not drive them: a client's first thread, which opens and closes the
-    /// connections. What they do has its date, and the loop does not wait for it. Ascending.
+    /// Tasks of closed loops that the outside begins, or that create others of them, and that do
+    /// not drive them: a client's first thread, which opens and closes the connections. What they
+    /// do has its date, and the loop does not wait for it. Ascending.
     pub(super) openers: Vec<usize>,
 }
 
 impl Classes {
     /// Whether `by` is an opener of the loop of `task`.
     pub(super) fn opens(&self, by: usize, task: usize) -> bool {
-        let together = |circle: &Loop| [by, task].iter().all(|of| circle.tasks.binary_search(of).is_ok());
+        let together =
+            |circle: &Loop| [by, task].iter().all(|of| circle.tasks.binary_search(of).is_ok());
         by != task && self.openers.binary_search(&by).is_ok() && self.loops.iter().any(together)
     }
 
@@ -54,7 +57,8 @@ impl Classes {
         self.closed_loop(task).is_some()
     }
 
-    /// Whether the task belongs to a closed loop, and wakes others of it again and again in this activation.
+    /// Whether the task belongs to a closed loop, and wakes others of it again and again in this
+    /// activation.
     pub(super) fn serves(&self, task: usize, activation: &Activation) -> bool {
         self.closed_loop(task).is_some_and(|circle| wakes_of(activation, &circle.tasks) >= ENOUGH)
     }
@@ -72,19 +76,23 @@ pub(super) struct Loop {
     pub(super) closed: bool,
 }
 
-/// A loop counts as driven from outside when one of its tasks gets this part of its wakeups from there, and these are this part of what
-/// the busiest other task does (in per cent). Chosen, not measured: loops seen so far have below 7 or above 40. An open client has one such
-/// activation for each request; the threads of a Go server, which timers and the runtime's monitor wake, had one for 16.
+/// A loop counts as driven from outside when one of its tasks gets this part of its wakeups from
+/// there, and these are this part of what the busiest other task does (in per cent). Chosen, not
+/// measured: loops seen so far have below 7 or above 40. An open client has one such activation for
+/// each request; the threads of a Go server, which timers and the runtime's monitor wake, had one
+/// for 16.
 const DRIVEN_PERCENT: usize = 20;
-/// What happens less often than this part of what it is compared with is rare (in per cent). Chosen, not measured: the first thread of wrk has
-/// one activation for 400 of the busiest task of its loop.
+/// What happens less often than this part of what it is compared with is rare (in per cent).
+/// Chosen, not measured: the first thread of wrk has one activation for 400 of the busiest task of
+/// its loop.
 pub(super) const RARE_PERCENT: usize = 5;
-/// A task whose timer expires without a message to a task that sleeps in this part of all times (in per cent) is a monitor. Chosen: a
-/// sender has below 10, Go's monitor above 90.
+/// A task whose timer expires without a message to a task that sleeps in this part of all times (in
+/// per cent) is a monitor. Chosen: a sender has below 10, Go's monitor above 90.
 const MONITOR_PERCENT: usize = 50;
 /// `nanosleep` on x86-64: its time is relative by definition.
 const NANOSLEEP: u32 = 35;
-/// With more than this part of its timed sleeps in such a call a task sleeps for lengths, not until dates (in per cent).
+/// With more than this part of its timed sleeps in such a call a task sleeps for lengths, not until
+/// dates (in per cent).
 const NAPS_PERCENT: usize = 50;
 /// A task is hungry when it sleeps for less than this part of its life (in per cent).
 const HUNGRY_PERCENT: u64 = 10;
@@ -100,11 +108,13 @@ pub(super) fn classify(lines: &[Line], duration: Ns, monitors: &[usize]) -> Clas
         .into_iter()
         .map(|tasks| {
             let drives = |task: &usize| !monitors.contains(task) && driven(lines, *task);
-            let (drivers, others): (Vec<usize>, Vec<usize>) = tasks.iter().partition(|task| drives(task));
+            let (drivers, others): (Vec<usize>, Vec<usize>) =
+                tasks.iter().partition(|task| drives(task));
             let closed = !drive(lines, &drivers, &others);
             if closed {
                 let opens = |task: &&usize| {
-                    (drivers.contains(task) || creates(lines, **task, &tasks)) && rare(lines, **task, &tasks)
+                    (drivers.contains(task) || creates(lines, **task, &tasks))
+                        && rare(lines, **task, &tasks)
                 };
                 openers.extend(tasks.iter().filter(opens).copied());
             }
@@ -131,21 +141,23 @@ fn begun_outside(line: &Line) -> usize {
     line.activations.iter().filter(|activation| from_outside(activation)).count()
 }
 
-/// Whether a task goes by the clock in part: at least [`RARE_PERCENT`] of its activations begin by no task's making.
+/// Whether a task goes by the clock in part: at least [`RARE_PERCENT`] of its activations begin by
+/// no task's making.
 pub(super) fn has_dates(line: &Line) -> bool {
     let outside = begun_outside(line);
     outside > 0 && outside * 100 >= line.activations.len() * RARE_PERCENT
 }
 
-/// Whether a task is a monitor as Go's: its own timer begins at least half of what it does. The thread of a Python server that accepts connections
-/// hands the interpreter's lock on like one, and the thread that had the lock wakes it for that.
+/// Whether a task is a monitor as Go's: its own timer begins at least half of what it does. The
+/// thread of a Python server that accepts connections hands the interpreter's lock on like one, and
+/// the thread that had the lock wakes it for that.
 pub(super) fn goes_by_the_clock(line: &Line) -> bool {
     let outside = begun_outside(line);
     outside * 2 >= line.activations.len()
 }
 
-/// Whether the outside causes a good part of its activations, and these cause others: a monitor, which looks whether there is
-/// something to do and mostly does nothing, drives nobody.
+/// Whether the outside causes a good part of its activations, and these cause others: a monitor,
+/// which looks whether there is something to do and mostly does nothing, drives nobody.
 pub(super) fn driven(lines: &[Line], task: usize) -> bool {
     let line = &lines[task];
     let outside: Vec<&Activation> = line.activations.iter().filter(|a| from_outside(a)).collect();
@@ -157,8 +169,8 @@ pub(super) fn driven(lines: &[Line], task: usize) -> bool {
         *woken.entry(wakee).or_default() += 1;
     }
     let all: usize = woken.values().sum();
-    // Who is awake gets its message without a wakeup. A silent activation that finds most of those asleep whom the task wakes
-    // at all had no message.
+    // Who is awake gets its message without a wakeup. A silent activation that finds most of those
+    // asleep whom the task wakes at all had no message.
     let idle = |a: &&&Activation| {
         let awake = woken.iter().filter(|(wakee, _)| lines[**wakee].awake_at(a.woken).is_some());
         a.wakes().next().is_none() && awake.map(|(_, times)| times).sum::<usize>() * 2 < all
@@ -166,11 +178,13 @@ pub(super) fn driven(lines: &[Line], task: usize) -> bool {
     outside.iter().filter(idle).count() * 100 < outside.len() * MONITOR_PERCENT
 }
 
-/// Whether what these drivers do by the outside's making is a good part of what the others of their circle do. A client's first thread
-/// may look at the clock once a second, and open and close the connections: it belongs to the circle, and does not drive it.
+/// Whether what these drivers do by the outside's making is a good part of what the others of their
+/// circle do. A client's first thread may look at the clock once a second, and open and close the
+/// connections: it belongs to the circle, and does not drive it.
 fn drive(lines: &[Line], drivers: &[usize], others: &[usize]) -> bool {
     let begun: usize = drivers.iter().map(|&task| begun_outside(&lines[task])).sum();
-    let busiest = others.iter().map(|&task| lines[task].activations.len()).max().unwrap_or_default();
+    let busiest =
+        others.iter().map(|&task| lines[task].activations.len()).max().unwrap_or_default();
     begun > 0 && begun * 100 >= busiest * DRIVEN_PERCENT
 }
 
@@ -184,11 +198,14 @@ fn wakes_of(activation: &Activation, circle: &[usize]) -> usize {
     activation.wakes().filter(|of| circle.binary_search(of).is_ok()).count()
 }
 
-/// Whether a task does little beside what the others of its circle do: fewer activations and wakeups of them than [`RARE_PERCENT`] of the
-/// activations of the busiest. A server that hardly ever sleeps has few activations, too, and many wakeups.
+/// Whether a task does little beside what the others of its circle do: fewer activations and
+/// wakeups of them than [`RARE_PERCENT`] of the activations of the busiest. A server that hardly
+/// ever sleeps has few activations, too, and many wakeups.
 fn rare(lines: &[Line], task: usize, circle: &[usize]) -> bool {
-    let wakes: usize = lines[task].activations.iter().map(|activation| wakes_of(activation, circle)).sum();
-    let busiest = circle.iter().map(|&task| lines[task].activations.len()).max().unwrap_or_default();
+    let wakes: usize =
+        lines[task].activations.iter().map(|activation| wakes_of(activation, circle)).sum();
+    let busiest =
+        circle.iter().map(|&task| lines[task].activations.len()).max().unwrap_or_default();
     (lines[task].activations.len() + wakes) * 100 < busiest * RARE_PERCENT
 }
 
@@ -201,7 +218,9 @@ fn sleeps(line: &Line, duration: Ns) -> Outside {
     let life = duration.saturating_sub(first).0.max(1);
     let initial_sleep = line.activations[0].slept.map_or(Ns::ZERO, |(slept, _)| slept);
     let slept = (line.slept.saturating_sub(initial_sleep) + line.slept_last).0;
-    if u128::from(slept) * 100 < u128::from(life) * u128::from(HUNGRY_PERCENT) && line.activations.len() > 1 {
+    if u128::from(slept) * 100 < u128::from(life) * u128::from(HUNGRY_PERCENT)
+        && line.activations.len() > 1
+    {
         return Outside::Relative(Why::Hungry);
     }
     let timed: Vec<&Activation> = line.activations.iter().filter(|a| from_outside(a)).collect();
@@ -215,7 +234,8 @@ fn sleeps(line: &Line, duration: Ns) -> Outside {
         .filter(|(_, state)| *state != PrevState::DiskSleep)
         .map(|(slept, _)| slept.0)
         .collect();
-    let gaps: Vec<u64> = timed.windows(2).map(|pair| pair[1].woken.saturating_sub(pair[0].woken).0).collect();
+    let gaps: Vec<u64> =
+        timed.windows(2).map(|pair| pair[1].woken.saturating_sub(pair[0].woken).0).collect();
     if lengths.len() < ENOUGH || gaps.len() < ENOUGH {
         return Outside::Absolute;
     }
@@ -343,8 +363,8 @@ mod tests {
         Origin::Task(TaskId::from(task))
     }
 
-    /// A server wakes its client 1,000 times and is woken 20 times, half of them by the client's first thread, whose timer expires
-    /// `expires` times.
+    /// A server wakes its client 1,000 times and is woken 20 times, half of them by the client's
+    /// first thread, whose timer expires `expires` times.
     fn server_and_client(expires: usize) -> Vec<Line> {
         let mut lines = vec![Line::default(); 3];
         for round in 0..1_000 {
@@ -369,20 +389,40 @@ mod tests {
         let duration = us(100_000);
         let classes = classify(&server_and_client(10), duration, &[]);
         assert!(classes.loops[0].closed && classes.loops[0].tasks == [SERVER, CLIENT, MAIN]);
-        assert!(classes.opens(MAIN, SERVER) && classes.opens(MAIN, CLIENT) && !classes.opens(CLIENT, SERVER));
+        assert!(
+            classes.opens(MAIN, SERVER)
+                && classes.opens(MAIN, CLIENT)
+                && !classes.opens(CLIENT, SERVER)
+        );
         assert_eq!(classes.outside[CLIENT], Outside::Relative(Why::ClosedLoop));
-        assert_ne!(classes.outside[MAIN], Outside::Relative(Why::ClosedLoop), "what it does keeps its date");
+        assert_ne!(
+            classes.outside[MAIN],
+            Outside::Relative(Why::ClosedLoop),
+            "what it does keeps its date"
+        );
         // A server that a timer begins now and then is none that opens.
         let mut lines = server_and_client(10);
         for expiry in 0..8 {
-            lines[SERVER].activations.push(act(Origin::HardIrq, us(200_000 + expiry), &[CLIENT; 50]));
+            lines[SERVER].activations.push(act(
+                Origin::HardIrq,
+                us(200_000 + expiry),
+                &[CLIENT; 50],
+            ));
         }
         assert!(driven(&lines, SERVER));
         let classes = classify(&lines, us(300_000), &[]);
-        assert!(classes.loops[0].closed && classes.opens(MAIN, SERVER) && !classes.opens(SERVER, CLIENT));
+        assert!(
+            classes.loops[0].closed
+                && classes.opens(MAIN, SERVER)
+                && !classes.opens(SERVER, CLIENT)
+        );
         // The timers of a runtime begin a tenth of what the client does.
         for expiry in 8..100 {
-            lines[SERVER].activations.push(act(Origin::HardIrq, us(200_000 + expiry), &[CLIENT; 50]));
+            lines[SERVER].activations.push(act(
+                Origin::HardIrq,
+                us(200_000 + expiry),
+                &[CLIENT; 50],
+            ));
         }
         assert!(driven(&lines, SERVER) && classify(&lines, us(300_000), &[]).loops[0].closed);
         // An open client: a timer for each request.

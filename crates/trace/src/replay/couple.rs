@@ -1,20 +1,23 @@
-//! Between the second and the third step: what a recording does not show of tasks that work for each other.
+//! Between the second and the third step: what a recording does not show of tasks that work for
+//! each other.
 //!
-//! While both sides of a connection are busy, neither blocks, so no wakeup tells that a message passed. With
-//! nothing but the recorded wakeups, a task could run ahead of the one that feeds it, up to its own next
-//! block: a server that a scheduler favours would serve requests that were not sent yet, and the client of a
-//! server that is delayed would go on without replies.
+//! While both sides of a connection are busy, neither blocks, so no wakeup tells that a message
+//! passed. With nothing but the recorded wakeups, a task could run ahead of the one that feeds it,
+//! up to its own next block: a server that a scheduler favours would serve requests that were not
+//! sent yet, and the client of a server that is delayed would go on without replies.
 //!
-//! So the work of a consumer is taken as a flow that its producer feeds: within one activation of the
-//! consumer, a part `f` of its demand needs the part `f` of what the producer did from the beginning of that
-//! activation to its end. Both are cut into portions of about one message (the smaller activations of the
-//! consumer). A portion never needs more of the producer than it had done at that moment of the recording,
-//! so the recorded order itself always remains possible, and nothing can lock up.
+//! So the work of a consumer is taken as a flow that its producer feeds: within one activation of
+//! the consumer, a part `f` of its demand needs the part `f` of what the producer did from the
+//! beginning of that activation to its end. Both are cut into portions of about one message (the
+//! smaller activations of the consumer). A portion never needs more of the producer than it had
+//! done at that moment of the recording, so the recorded order itself always remains possible, and
+//! nothing can lock up.
 //!
-//! Messages wait in the connections between the two: a server of eight clients has up to seven requests in stock and goes on
-//! for as long when nobody sends any more. How far a consumer goes without its producer shows where it blocks at last: it has done
-//! that much since the producer did anything. So a portion needs no more than the producer had done when the
-//! consumer was this *window* before it (the median of all blocks).
+//! Messages wait in the connections between the two: a server of eight clients has up to seven
+//! requests in stock and goes on for as long when nobody sends any more. How far a consumer goes
+//! without its producer shows where it blocks at last: it has done that much since the producer did
+//! anything. So a portion needs no more than the producer had done when the consumer was this *window*
+//! before it (the median of all blocks).
 
 use super::classify::{Loop, driven};
 use super::pool::Pool;
@@ -35,15 +38,22 @@ const STEADY_WAKES: usize = 32;
 const STEADY_PERCENT: usize = 25;
 /// A portion is never smaller than this: shorter ones are noise of the clock and of interrupts.
 const PORTION_MIN: Ns = Ns::from_us(2);
-/// A producer may lag by this many of its own portions before its consumer waits: messages are not all alike.
+/// A producer may lag by this many of its own portions before its consumer waits: messages are not
+/// all alike.
 const SLACK_PORTIONS: u64 = 1;
 
 /// Finds the links within the loops and adds their deeds to the lines.
 /// Those that many feed (`pool`) are left to their pools, and connections to their `reactor`.
-pub(super) fn couple(lines: &mut [Line], loops: &[Loop], pools: &[Pool], reactors: &Reactors) -> Vec<Link> {
+pub(super) fn couple(
+    lines: &mut [Line],
+    loops: &[Loop],
+    pools: &[Pool],
+    reactors: &Reactors,
+) -> Vec<Link> {
     let mut links = Vec::new();
     for circle in loops {
-        // What the outside drives does not wait for those that it drives: an open loop sends without replies.
+        // What the outside drives does not wait for those that it drives: an open loop sends
+        // without replies.
         for &consumer in circle.tasks.iter().filter(|task| !driven(lines, **task)) {
             if reactors.has(consumer) || pools.iter().any(|pool| pool.consumer == consumer) {
                 continue;
@@ -90,9 +100,11 @@ fn portion(line: &Line) -> Ns {
     demands.get(demands.len() / 4).copied().unwrap_or(Ns::MAX).max(PORTION_MIN)
 }
 
-/// How much a consumer did, at the median, between the last progress of its producer and its own block.
+/// How much a consumer did, at the median, between the last progress of its producer and its own
+/// block.
 fn window(producer: &Line, consumer: &Line) -> Ns {
-    let blocked = consumer.activations.iter().zip(&consumer.starts).filter(|(a, _)| a.end != End::Cut);
+    let blocked =
+        consumer.activations.iter().zip(&consumer.starts).filter(|(a, _)| a.end != End::Cut);
     let alone = |(activation, start): (&Activation, &Ns)| {
         let end = *start + activation.demand;
         let last = producer.reached(producer.progress(consumer.reached(end)));
@@ -116,8 +128,10 @@ fn flow(lines: &[Line], link: Link, number: u32, out: &mut Vec<(usize, Ns, Deed)
         let end = producer.progress(consumer.reached(before + activation.demand));
         let made = end.saturating_sub(start);
         for part in 1..parts {
-            let own =
-                before + Ns((u128::from(activation.demand.0) * u128::from(part) / u128::from(parts)) as u64);
+            let own = before
+                + Ns(
+                    (u128::from(activation.demand.0) * u128::from(part) / u128::from(parts)) as u64
+                );
             let share = Ns((u128::from(made.0) * u128::from(part) / u128::from(parts)) as u64);
             let done = producer.progress(consumer.reached(own.saturating_sub(window)));
             let needed = (start + share).min(done).saturating_sub(slack);
@@ -163,8 +177,8 @@ mod tests {
         line
     }
 
-    /// Each millisecond the client works for 300 us, from 100 us after the server began, which goes on for 240 us without it.
-    /// Their smallest activations are single messages.
+    /// Each millisecond the client works for 300 us, from 100 us after the server began, which goes
+    /// on for 240 us without it. Their smallest activations are single messages.
     fn server_and_client() -> Vec<Line> {
         let rounds = |from: u64, ran: u64| (0..40).map(move |i| (i * 1_000 + from, ran));
         let mut server: Vec<(u64, u64)> = rounds(0, 640).collect();
@@ -181,14 +195,18 @@ mod tests {
         assert_eq!(window(&lines[1], &lines[0]), Ns::from_us(240));
         let mut deeds = Vec::new();
         flow(&lines, Link { producer: 1, consumer: 0 }, 0, &mut deeds);
-        let of =
-            |task: usize, deed: Deed| deeds.iter().filter(move |d| d.0 == task && d.2 == deed).map(|d| d.1);
+        let of = |task: usize, deed: Deed| {
+            deeds.iter().filter(move |d| d.0 == task && d.2 == deed).map(|d| d.1)
+        };
         let (fed, awaited): (Vec<Ns>, Vec<Ns>) =
             (of(1, Deed::Feed(0)).collect(), of(0, Deed::Await(0)).collect());
         assert!(fed.len() == awaited.len() && fed.len() > 40, "{}", fed.len());
         for (need, at) in fed.iter().zip(&awaited) {
             let at_hand = lines[1].progress(lines[0].reached(at.saturating_sub(Ns::from_us(240))));
-            assert!(*need <= at_hand, "at {at} it needs {need}, and {at_hand} was there a window before");
+            assert!(
+                *need <= at_hand,
+                "at {at} it needs {need}, and {at_hand} was there a window before"
+            );
         }
     }
 
@@ -200,10 +218,12 @@ mod tests {
         producer.push((1_000, 2 * LONG));
         let short = LONG / 10_000;
         let consumer = [(0, short), (2 * short, short), (4 * short, short), (6 * short, LONG)];
-        let lines = [line(&producer, Origin::Task(TaskId(1))), line(&consumer, Origin::Task(TaskId(0)))];
+        let lines =
+            [line(&producer, Origin::Task(TaskId(1))), line(&consumer, Origin::Task(TaskId(0)))];
         let mut deeds = Vec::new();
         flow(&lines, Link { producer: 0, consumer: 1 }, 0, &mut deeds);
-        let awaited: Vec<Ns> = deeds.iter().filter(|d| d.2 == Deed::Await(0)).map(|d| d.1).collect();
+        let awaited: Vec<Ns> =
+            deeds.iter().filter(|d| d.2 == Deed::Await(0)).map(|d| d.1).collect();
         assert!(awaited.len() > 1_000, "{}", awaited.len());
         assert!(awaited.is_sorted() && *awaited.last().unwrap() < lines[1].total);
     }

@@ -1,10 +1,11 @@
 //! Waits for devices: who set one to work, and whom its interrupt woke.
 //!
-//! A sleep in state `D` that an interrupt ended was a wait for a device. When several tasks wait for one piece of work (four
-//! compilers that need the same page of a shared file, say), one interrupt wakes them all, and the kernel thread that sends the
-//! next request: they meet on that interrupt's CPU, and wait for each other. So of those whom one interrupt woke, the task that
-//! slept longest sets the device to work for as long as it slept, and the interrupt, on the CPU on which it came, lets all of
-//! them go on. Who comes later than the interrupt does not wait.
+//! A sleep in state `D` that an interrupt ended was a wait for a device. When several tasks wait
+//! for one piece of work (four compilers that need the same page of a shared file, say), one
+//! interrupt wakes them all, and the kernel thread that sends the next request: they meet on that
+//! interrupt's CPU, and wait for each other. So of those whom one interrupt woke, the task that
+//! slept longest sets the device to work for as long as it slept, and the interrupt, on the CPU on
+//! which it came, lets all of them go on. Who comes later than the interrupt does not wait.
 
 use super::classify::Loop;
 use super::pool::{self, Pool};
@@ -18,7 +19,8 @@ use std::collections::BTreeMap;
 struct Part {
     /// Where it waits: the number of the device's work.
     work: u32,
-    /// How long the work takes, whom the interrupt comes to, and how many wait for it; `None`: another task sees to that.
+    /// How long the work takes, whom the interrupt comes to, and how many wait for it; `None`:
+    /// another task sees to that.
     starts: Option<(Ns, CpuId, u32)>,
 }
 
@@ -47,9 +49,12 @@ pub(super) fn find(lines: &[Line], loops: &[Loop], pools: &[Pool], reactors: &Re
     let mut interrupts: BTreeMap<u32, Vec<Sleeper>> = BTreeMap::new();
     for (task, line) in lines.iter().enumerate() {
         // Whatever else one of these waits for has a place in its order.
-        let special = reactors.has(task) || loops.iter().any(|l| l.tasks.binary_search(&task).is_ok());
+        let special =
+            reactors.has(task) || loops.iter().any(|l| l.tasks.binary_search(&task).is_ok());
         for (activation, a) in line.activations.iter().enumerate().skip(1) {
-            let (Some((slept, state)), Some((on, interrupt))) = (a.slept, a.interrupt) else { continue };
+            let (Some((slept, state)), Some((on, interrupt))) = (a.slept, a.interrupt) else {
+                continue;
+            };
             let device = state == PrevState::DiskSleep;
             if device || !(special || pool::need(pools, task, activation).is_some()) {
                 let sleeper = Sleeper { task, activation, slept, on, device };
@@ -69,7 +74,8 @@ impl Devices {
         // The first of equals.
         let Some(first) = waiters.rev().max_by_key(|sleeper| sleeper.slept) else { return };
         let next = self.starters.len() as u32;
-        let work = if sleepers.len() == 1 { *self.alone.entry(first.task).or_insert(next) } else { next };
+        let work =
+            if sleepers.len() == 1 { *self.alone.entry(first.task).or_insert(next) } else { next };
         if work == next {
             self.starters.push(first.task);
         }
@@ -85,8 +91,8 @@ impl Devices {
         self.parts.contains_key(&(task, activation))
     }
 
-    /// What the task does before this activation instead of sleeping, when that was a wait for a device. The channels of
-    /// the devices begin with `first`.
+    /// What the task does before this activation instead of sleeping, when that was a wait for a
+    /// device. The channels of the devices begin with `first`.
     pub(super) fn wait(&self, task: usize, activation: usize, first: usize) -> Option<Vec<Op>> {
         let part = self.parts.get(&(task, activation))?;
         let channel = ChannelId::from(first + part.work as usize);
@@ -143,9 +149,14 @@ mod tests {
             "it slept for longer, but not for a device"
         );
         let other = ChannelId(41);
-        let start = Op::Device { length: Amount::Fixed(Ns(9)), cpu: CpuId(1), channel: other, count: 1 };
+        let start =
+            Op::Device { length: Amount::Fixed(Ns(9)), cpu: CpuId(1), channel: other, count: 1 };
         assert_eq!(devices.wait(3, 1, 40), Some(vec![start, Op::Receive(other)]));
-        assert_eq!(devices.wait(3, 2, 40).map(|ops| ops[1]), Some(Op::Receive(other)), "alone again");
+        assert_eq!(
+            devices.wait(3, 2, 40).map(|ops| ops[1]),
+            Some(Op::Receive(other)),
+            "alone again"
+        );
         assert_eq!(devices.wait(3, 0, 40), None);
     }
 
@@ -158,8 +169,10 @@ mod tests {
     #[test]
     fn tasks_of_a_loop_keep_their_own_order() {
         let loops = [Loop { tasks: vec![0, 1], closed: true }];
-        let devices =
-            found(&lines(&[(0, 1, 900, Sleeping), (1, 1, 70, DiskSleep), (2, 1, 60, DiskSleep)]), &loops);
+        let devices = found(
+            &lines(&[(0, 1, 900, Sleeping), (1, 1, 70, DiskSleep), (2, 1, 60, DiskSleep)]),
+            &loops,
+        );
         assert!(!devices.has(0, 1) && devices.has(1, 1) && devices.has(2, 1));
     }
 }

@@ -1,11 +1,14 @@
 //! Between the second and the third step: work that lies until a runtime's monitor finds it.
 //!
-//! Where none of a Go runtime's threads waits in epoll, a client's message wakes nobody: the monitor looks for it every 20 us to 10 ms, and wakes a
-//! thread. In a recording that thread slept until a timer expired. Kept at its length that sleep would be a pause of the loop which no
+//! Where none of a Go runtime's threads waits in epoll, a client's message wakes nobody: the
+//! monitor looks for it every 20 us to 10 ms, and wakes a thread. In a recording that thread slept
+//! until a timer expired. Kept at its length that sleep would be a pause of the loop which no
 //! scheduler can shorten; it lasted for as long as its client took to send.
 //!
-//! So a lane that the monitor woke needs what its client had done by then, and sleeps for what was left of its sleep: until the monitor looked. That had
-//! been done at that moment of the recording, so the recorded order remains possible. A sleep in which the client did nothing keeps its length.
+//! So a lane that the monitor woke needs what its client had done by then, and sleeps for what was
+//! left of its sleep: until the monitor looked. That had been done at that moment of the recording,
+//! so the recorded order remains possible. A sleep in which the client did nothing keeps its
+//! length.
 
 use super::classify::Classes;
 use super::couple::{Link, add};
@@ -27,7 +30,8 @@ struct Look {
     rest: Ns,
 }
 
-/// Ties the lanes to their clients: gives one link for each lane that has any such sleep. The first has the number `first`.
+/// Ties the lanes to their clients: gives one link for each lane that has any such sleep. The first
+/// has the number `first`.
 pub(super) fn tie<'a>(
     lines: &mut [Line],
     classes: &Classes,
@@ -35,7 +39,8 @@ pub(super) fn tie<'a>(
     first: usize,
 ) -> Vec<Link> {
     let mut links: Vec<Link> = Vec::new();
-    let looks: Vec<Look> = runtimes.flat_map(|runtime| of_runtime(lines, classes, runtime)).collect();
+    let looks: Vec<Look> =
+        runtimes.flat_map(|runtime| of_runtime(lines, classes, runtime)).collect();
     for Look { link, activation, needed, rest } in looks {
         let known = links.iter().position(|other| *other == link);
         let number = known.unwrap_or(links.len());
@@ -72,7 +77,8 @@ fn of_runtime(lines: &[Line], classes: &Classes, runtime: &Runtime) -> Vec<Look>
 
 /// The task outside of the runtime that a lane answers most often, in the same closed loop.
 fn client(lines: &[Line], classes: &Classes, runtime: &Runtime, lane: usize) -> Option<usize> {
-    let circle = classes.loops.iter().find(|circle| circle.closed && circle.tasks.contains(&lane))?;
+    let circle =
+        classes.loops.iter().find(|circle| circle.closed && circle.tasks.contains(&lane))?;
     let outside = circle.tasks.iter().copied().filter(|task| !runtime.threads.contains(task));
     let answered = outside.map(|task| (answers(&lines[lane], task).count(), task));
     answered.max().filter(|(times, _)| *times >= ANSWERS).map(|(_, task)| task)
@@ -93,8 +99,8 @@ mod tests {
         Ns::from_us(us)
     }
 
-    /// In each millisecond the lane works for 300 us and answers; 100 us later the client works for 200 us and sends, and the monitor finds that 400 us
-    /// later. In one of 40 rounds nobody sends.
+    /// In each millisecond the lane works for 300 us and answers; 100 us later the client works for
+    /// 200 us and sends, and the monitor finds that 400 us later. In one of 40 rounds nobody sends.
     fn lines() -> Vec<Line> {
         let mut lines = vec![Line::default(); 2];
         for round in 0..40 {
@@ -117,7 +123,11 @@ mod tests {
 
     fn classes(closed: bool) -> Classes {
         let outside = vec![Outside::Relative(Why::ClosedLoop); 2];
-        Classes { outside, loops: vec![Loop { tasks: vec![LANE, CLIENT], closed }], openers: Vec::new() }
+        Classes {
+            outside,
+            loops: vec![Loop { tasks: vec![LANE, CLIENT], closed }],
+            openers: Vec::new(),
+        }
     }
 
     fn runtime() -> Runtime {
@@ -131,7 +141,11 @@ mod tests {
         let links = tie(&mut lines, &classes(true), [runtime()].iter(), 5);
         assert_eq!(links, [Link { producer: CLIENT, consumer: LANE }]);
         let lane = &lines[LANE].activations;
-        assert_eq!(lane[3].slept, Some((us(400), PrevState::Sleeping)), "from the message to the look");
+        assert_eq!(
+            lane[3].slept,
+            Some((us(400), PrevState::Sleeping)),
+            "from the message to the look"
+        );
         assert_eq!(lane[2].deeds.last(), Some(&(us(300), Deed::Await(5))), "behind the answer");
         let fed = &lines[CLIENT].activations[2].deeds;
         assert_eq!(fed[..], [(us(200), Deed::Feed(5))], "all that the client did before");
@@ -140,9 +154,18 @@ mod tests {
         assert_eq!(lane[idle + 1].slept, Some((us(700), PrevState::Sleeping)));
         assert!(!lane[idle].deeds.contains(&(us(300), Deed::Await(5))));
         let count = |task: usize, deed: Deed| {
-            lines[task].activations.iter().flat_map(|a| &a.deeds).filter(|(_, other)| *other == deed).count()
+            lines[task]
+                .activations
+                .iter()
+                .flat_map(|a| &a.deeds)
+                .filter(|(_, other)| *other == deed)
+                .count()
         };
-        assert_eq!((count(LANE, Deed::Await(5)), count(CLIENT, Deed::Feed(5))), (38, 38), "each wait is met");
+        assert_eq!(
+            (count(LANE, Deed::Await(5)), count(CLIENT, Deed::Feed(5))),
+            (38, 38),
+            "each wait is met"
+        );
     }
 
     #[test]

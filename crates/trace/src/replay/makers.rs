@@ -1,7 +1,8 @@
 //! Tasks that start one command after the other: make, xargs, a shell in a loop.
 //!
-//! Each of their commands ends, and the next one is another task, so that nothing in the recording happens twice. What the recording shows is how
-//! many such commands there are at a time, and what they cost. When a scheduler lets them run faster the recorded ones are done before the time is
+//! Each of their commands ends, and the next one is another task, so that nothing in the recording
+//! happens twice. What the recording shows is how many such commands there are at a time, and what
+//! they cost. When a scheduler lets them run faster the recorded ones are done before the time is
 //! over, and the maker starts more: it begins again, and creates again what has ended.
 //!
 //! A maker that ended by itself, or started its last command long before the end, was done.
@@ -10,7 +11,8 @@ use super::timeline::{End, Line, Origin};
 use schedlab_model::{Ns, TaskId};
 use std::collections::BTreeMap;
 
-/// Fewer commands than this do not show that more would follow. Chosen: a compiler driver starts two or three.
+/// Fewer commands than this do not show that more would follow. Chosen: a compiler driver starts
+/// two or three.
 const COMMANDS: usize = 4;
 /// Of the commands so many have ended (in per cent): a server keeps its workers.
 const ENDED_PERCENT: usize = 50;
@@ -20,7 +22,8 @@ const ENDED_PERCENT: usize = 50;
 pub(super) struct Makers {
     /// Ascending.
     pub(super) tasks: Vec<usize>,
-    /// Who created what they create, and what that creates. In a second round no others do anything for them.
+    /// Who created what they create, and what that creates. In a second round no others do anything
+    /// for them.
     parents: BTreeMap<usize, usize>,
 }
 
@@ -42,7 +45,8 @@ impl Makers {
 
     /// The nearest maker: itself, or the one whose command it is.
     pub(super) fn nearest(&self, task: usize) -> Option<usize> {
-        std::iter::successors(Some(task), |of| self.parents.get(of).copied()).find(|&of| self.has(of))
+        std::iter::successors(Some(task), |of| self.parents.get(of).copied())
+            .find(|&of| self.has(of))
     }
 
     fn is_of(&self, task: usize, maker: usize) -> bool {
@@ -50,8 +54,15 @@ impl Makers {
             .any(|of| of == maker)
     }
 
-    /// Whether `by`, which is none of theirs, ended one of them, whose last activation is this: its next round waits for nobody who does that.
-    pub(super) fn are_stopped(&self, lines: &[Line], by: usize, task: usize, activation: usize) -> bool {
+    /// Whether `by`, which is none of theirs, ended one of them, whose last activation is this: its
+    /// next round waits for nobody who does that.
+    pub(super) fn are_stopped(
+        &self,
+        lines: &[Line],
+        by: usize,
+        task: usize,
+        activation: usize,
+    ) -> bool {
         let stranger = |maker: usize| by != maker && !self.is_of(by, maker);
         activation + 1 == lines[task].activations.len()
             && has_ended(&lines[task])
@@ -64,8 +75,9 @@ impl Makers {
     }
 }
 
-/// All that makers create together has at least this part of a CPU (in per cent): a build. Chosen: a script that looks after something, a few commands a
-/// second, has 6 in a shipped recording, and waits for more than its commands.
+/// All that makers create together has at least this part of a CPU (in per cent): a build. Chosen:
+/// a script that looks after something, a few commands a second, has 6 in a shipped recording, and
+/// waits for more than its commands.
 const WORK_PERCENT: u64 = 20;
 
 /// Finds the makers. `processes`: by task.
@@ -92,9 +104,11 @@ pub(super) fn find(lines: &[Line], processes: &[u32], duration: Ns) -> Makers {
 fn makers(lines: &[Line], processes: &[u32], duration: Ns) -> Vec<usize> {
     let is_maker = |task: &usize| {
         let line = &lines[*task];
-        let commands: Vec<usize> = line.created().filter(|of| processes[*of] != processes[*task]).collect();
+        let commands: Vec<usize> =
+            line.created().filter(|of| processes[*of] != processes[*task]).collect();
         let ended = commands.iter().filter(|of| has_ended(&lines[**of])).count();
-        // In the last third, or one that lasts: four compilers that began long before may still be at it.
+        // In the last third, or one that lasts: four compilers that began long before may still be
+        // at it.
         let late = |of: &usize| {
             let line = &lines[*of];
             let begun = line.activations.first().map_or(Ns::ZERO, |first| first.woken);
@@ -109,7 +123,8 @@ fn makers(lines: &[Line], processes: &[u32], duration: Ns) -> Vec<usize> {
     (0..lines.len()).filter(is_maker).collect()
 }
 
-/// Whether a task that it did not create woke it for the last time: a signal. A script that ends behind its last command was done.
+/// Whether a task that it did not create woke it for the last time: a signal. A script that ends
+/// behind its last command was done.
 fn is_stopped(line: &Line) -> bool {
     let last = line.activations.last().map(|last| last.origin);
     matches!(last, Some(Origin::Task(by)) if !line.created().any(|of| of == by.index()))
@@ -154,7 +169,10 @@ mod tests {
         let (mut lines, processes) = lines(&[100, 300, 500, 700, 900]);
         let found = find(&lines, &processes, DURATION);
         assert_eq!((&found.tasks[..], found.commands_of(0)), (&[0][..], vec![1, 2, 3, 4, 5]));
-        assert_eq!((found.nearest(3), found.nearest(0), found.create(0)), (Some(0), Some(0), false));
+        assert_eq!(
+            (found.nearest(3), found.nearest(0), found.create(0)),
+            (Some(0), Some(0), false)
+        );
         assert!(!keeps_all(&lines, 0));
         let find = |lines: &[Line], processes: &[u32]| find(lines, processes, DURATION).tasks;
         assert!(find(&lines, &[7; 6]).is_empty(), "threads of its own are no commands");

@@ -1,17 +1,18 @@
 //! Between the second and the third step: messages to a task that is awake.
 //!
-//! A wakeup shows a message only when the receiver sleeps. A server that waits for the CPU for 3 ms gets thirty
-//! requests meanwhile and the recording shows one. Replayed like this, the thirty would be one piece of work for
-//! ever, and under a scheduler that lets the server run at once its other twenty-nine wakeups would be missing.
+//! A wakeup shows a message only when the receiver sleeps. A server that waits for the CPU for 3 ms
+//! gets thirty requests meanwhile and the recording shows one. Replayed like this, the thirty would
+//! be one piece of work for ever, and under a scheduler that lets the server run at once its other
+//! twenty-nine wakeups would be missing.
 //!
-//! What is not seen is taken from habit: when a task that was woken by a timer (say) has sent to its peer in nearly
-//! every activation in which the peer slept, it also did in those in which the peer was awake. The receiver's
-//! activations are cut accordingly, one part for each message. What the activation itself costs beside the
-//! messages (falling asleep, being woken, coming back) is fitted: activations with one message against those
-//! with several.
+//! What is not seen is taken from habit: when a task that was woken by a timer (say) has sent to
+//! its peer in nearly every activation in which the peer slept, it also did in those in which the
+//! peer was awake. The receiver's activations are cut accordingly, one part for each message. What
+//! the activation itself costs beside the messages (falling asleep, being woken, coming back) is
+//! fitted: activations with one message against those with several.
 //!
-//! Only loops that the outside drives are treated so. In closed loops the number of messages is bound by the
-//! clients, and `couple` says what is known.
+//! Only loops that the outside drives are treated so. In closed loops the number of messages is
+//! bound by the clients, and `couple` says what is known.
 
 use super::classify::Loop;
 use super::timeline::{Activation, Deed, End, Line, Origin};
@@ -52,7 +53,8 @@ pub(super) struct Part {
 
 impl Messages {
     pub(super) fn of(&self, task: usize, activation: usize) -> Batch {
-        let count = self.counts.get(task).and_then(|counts| counts.get(activation)).copied().unwrap_or(1);
+        let count =
+            self.counts.get(task).and_then(|counts| counts.get(activation)).copied().unwrap_or(1);
         let (entry, _) = self.fits.get(task).copied().flatten().unwrap_or_default();
         Batch { count, entry }
     }
@@ -63,13 +65,15 @@ impl Messages {
 
     /// The fits, for the report.
     pub(super) fn entries(&self) -> Vec<(TaskId, Ns, Ns)> {
-        let fit = |(task, fit): (usize, &Option<(Ns, Ns)>)| fit.map(|(a, b)| (TaskId::from(task), a, b));
+        let fit =
+            |(task, fit): (usize, &Option<(Ns, Ns)>)| fit.map(|(a, b)| (TaskId::from(task), a, b));
         self.fits.iter().enumerate().filter_map(fit).collect()
     }
 }
 
 impl Batch {
-    /// Cuts an activation. `received`: a message began it, so its entry is owed apart from the program.
+    /// Cuts an activation. `received`: a message began it, so its entry is owed apart from the
+    /// program.
     pub(super) fn split(self, whole: &Activation, received: bool) -> Vec<Part> {
         let entry = if received { self.entry.min(whole.demand) } else { Ns::ZERO };
         let mut rest = whole.clone();
@@ -81,8 +85,11 @@ impl Batch {
             let length = if left == 0 { of } else { Ns(of.0 / u64::from(left + 1)) };
             let inside = rest.deeds.partition_point(|(at, _)| left == 0 || *at <= length);
             let later = rest.deeds.split_off(inside);
-            let part =
-                Activation { demand: length, deeds: std::mem::replace(&mut rest.deeds, later), ..rest };
+            let part = Activation {
+                demand: length,
+                deeds: std::mem::replace(&mut rest.deeds, later),
+                ..rest
+            };
             rest.deeds.iter_mut().for_each(|(at, _)| *at = at.saturating_sub(length));
             rest.demand = of - length;
             parts.push(Part { activation: part, more: !parts.is_empty() });
@@ -118,12 +125,14 @@ pub(super) fn find(lines: &mut [Line], loops: &[Loop]) -> Messages {
     messages
 }
 
-/// Activations of `from` outside's making in which it sent without a trace, with the CPU progress at which it
-/// usually does.
+/// Activations of `from` outside's making in which it sent without a trace, with the CPU progress
+/// at which it usually does.
 fn unseen(from: &Line, to: &Line, receiver: usize) -> Vec<(usize, Ns)> {
     let (mut sent, mut silent, mut candidates) = (Vec::new(), 0, Vec::new());
     for (number, activation) in from.activations.iter().enumerate() {
-        if !matches!(activation.origin, Origin::HardIrq | Origin::SoftIrq) || activation.end == End::Cut {
+        if !matches!(activation.origin, Origin::HardIrq | Origin::SoftIrq)
+            || activation.end == End::Cut
+        {
             continue;
         }
         let deed = activation
@@ -133,7 +142,10 @@ fn unseen(from: &Line, to: &Line, receiver: usize) -> Vec<(usize, Ns)> {
         match deed {
             Some((at, _)) => sent.push(*at),
             // The receiver was awake all along.
-            None if to.awake_at(activation.woken).is_some_and(|a| to.ends(a) >= from.ends(number)) => {
+            None if to
+                .awake_at(activation.woken)
+                .is_some_and(|a| to.ends(a) >= from.ends(number)) =>
+            {
                 candidates.push(number);
             }
             // It slept for at least a part.
@@ -146,15 +158,19 @@ fn unseen(from: &Line, to: &Line, receiver: usize) -> Vec<(usize, Ns)> {
     }
     sent.sort_unstable();
     let usually = sent[sent.len() / 2];
-    candidates.into_iter().map(|number| (number, usually.min(from.activations[number].demand))).collect()
+    candidates
+        .into_iter()
+        .map(|number| (number, usually.min(from.activations[number].demand)))
+        .collect()
 }
 
-/// CPU time of an activation itself and of each further message: the median activation with one message, and the
-/// median of what the others needed more, by message.
+/// CPU time of an activation itself and of each further message: the median activation with one
+/// message, and the median of what the others needed more, by message.
 pub(super) fn fit(line: &Line, counts: &[u32]) -> Option<(Ns, Ns)> {
     let whole = |(a, _): &(&Activation, &u32)| a.end != End::Cut;
     let all = || line.activations.iter().zip(counts).filter(whole);
-    let mut single: Vec<u64> = all().filter(|(_, count)| **count == 1).map(|(a, _)| a.demand.0).collect();
+    let mut single: Vec<u64> =
+        all().filter(|(_, count)| **count == 1).map(|(a, _)| a.demand.0).collect();
     single.sort_unstable();
     let one = *single.get(single.len() / 2)?;
     let more = all().filter(|(_, count)| **count > 2);
@@ -183,8 +199,10 @@ mod tests {
         let parts = Batch { count: 3, entry: Ns(10) }.split(&whole, true);
         let lengths: Vec<u64> = parts.iter().map(|part| part.activation.demand.0).collect();
         assert_eq!(lengths, [100, 100, 100]);
-        let deeds: Vec<Vec<u64>> =
-            parts.iter().map(|part| part.activation.deeds.iter().map(|(at, _)| at.0).collect()).collect();
+        let deeds: Vec<Vec<u64>> = parts
+            .iter()
+            .map(|part| part.activation.deeds.iter().map(|(at, _)| at.0).collect())
+            .collect();
         assert_eq!(deeds, [vec![0], vec![10], vec![100]]);
         assert_eq!(parts.iter().map(|part| part.more).collect::<Vec<_>>(), [false, true, true]);
         // What no message began owes its entry as part of the program.

@@ -4,8 +4,9 @@ use super::pool::Need;
 use super::starts::{self, StartUp};
 use schedlab_model::{Amount, Branch, ChannelId, Ns, Op, Program};
 
-/// A task of a closed loop that creates others within this first part of its work (in per cent) sets up, as a server that starts while it is
-/// recorded: it begins again behind that. Chosen, not measured: Redis has created its threads after 1 % of three seconds.
+/// A task of a closed loop that creates others within this first part of its work (in per cent)
+/// sets up, as a server that starts while it is recorded: it begins again behind that. Chosen, not
+/// measured: Redis has created its threads after 1 % of three seconds.
 const SETUP_PERCENT: u128 = 10;
 /// Longest single `Run` of an endless task.
 const CHUNK: Ns = Ns::from_s(1);
@@ -38,7 +39,8 @@ pub(super) enum Ending {
     Run,
     /// Waits for ever.
     Wait(ChannelId),
-    /// Sleeps for this long and begins again, behind the last task that it created; of its start see `starts`.
+    /// Sleeps for this long and begins again, behind the last task that it created; of its start
+    /// see `starts`.
     Again(Ns),
     /// Begins again, and creates again what has ended by then.
     Anew,
@@ -48,7 +50,8 @@ pub(super) enum Ending {
 pub(super) struct Parts {
     pub(super) parts: Vec<(Wait, Vec<Op>)>,
     pub(super) arrivals: Vec<Ns>,
-    /// So many of them are its start, up to its first sleep in state `S`; 0: it was there when the recording began.
+    /// So many of them are its start, up to its first sleep in state `S`; 0: it was there when the
+    /// recording began.
     pub(super) start: usize,
 }
 
@@ -93,7 +96,8 @@ impl Parts {
         before_last * 100 <= done * SETUP_PERCENT
     }
 
-    /// Whether it creates all others before it waits for the first time, as a benchmark's main thread does.
+    /// Whether it creates all others before it waits for the first time, as a benchmark's main
+    /// thread does.
     pub(super) fn creates_first(&self) -> bool {
         !self.parts[1..].iter().flat_map(|(_, ops)| ops).any(|op| matches!(op, Op::Spawn(_)))
     }
@@ -140,8 +144,8 @@ impl Parts {
         Program { ops, repeat_from, ..Program::default() }
     }
 
-    /// Several channels: what other tasks made it do, what the outside made it do, and what each of these `others` made
-    /// it do, each in its own order.
+    /// Several channels: what other tasks made it do, what the outside made it do, and what each of
+    /// these `others` made it do, each in its own order.
     pub(super) fn event_loop(
         self,
         own: ChannelId,
@@ -151,14 +155,20 @@ impl Parts {
         let mut ops = Vec::new();
         let mut branches = Vec::new();
         let kinds = [(Wait::None, None), (Wait::Task, Some(own)), (Wait::Outside, Some(outside))];
-        for (kind, channel) in kinds.into_iter().chain(others.iter().map(|(wait, c)| (*wait, Some(*c)))) {
+        for (kind, channel) in
+            kinds.into_iter().chain(others.iter().map(|(wait, c)| (*wait, Some(*c))))
+        {
             let from = ops.len() as u32;
             for (_, part) in self.parts.iter().filter(|(wait, _)| *wait == kind) {
                 ops.extend_from_slice(part);
                 ops.push(Op::Select);
             }
             let to = ops.len() as u32;
-            branches.extend(channel.filter(|_| to > from).map(|channel| Branch { channel, from, to }));
+            branches.extend(channel.filter(|_| to > from).map(|channel| Branch {
+                channel,
+                from,
+                to,
+            }));
         }
         Program { ops, branches, ..Program::default() }
     }

@@ -1,36 +1,45 @@
 //! Between the second and the third step: tasks that many others feed.
 //!
-//! Several senders write into the socket of one receiver. The receiver blocks when the socket is empty, and the next
-//! message wakes it, no matter which task sends that. A recording shows this one message with its sender, and nothing of those that
-//! came while the receiver was awake. Were the wakeup tied to that sender, the receiver would sleep in a replay until just
-//! this one comes along, although four others have written meanwhile; its CPU would idle. The other way round a
+//! Several senders write into the socket of one receiver. The receiver blocks when the socket is
+//! empty, and the next message wakes it, no matter which task sends that. A recording shows this
+//! one message with its sender, and nothing of those that came while the receiver was awake. Were
+//! the wakeup tied to that sender, the receiver would sleep in a replay until just this one comes
+//! along, although four others have written meanwhile; its CPU would idle. The other way round a
 //! sender whose messages fill the buffers is woken by whichever receiver makes room first.
 //!
-//! So the wakeups among such tasks are replaced by what they stand for: an amount. The progress of all producers of a
-//! consumer is counted together, in tokens of [`QUANTUM`] of CPU time each and one more for each wakeup that they gave it. Where the
-//! consumer slept in the recording it needs the tokens that were there when it was woken, all at once. Whether it sleeps
-//! there at all, and who wakes it, is an outcome of the simulation: it sleeps when its producers, taken together, are behind.
+//! So the wakeups among such tasks are replaced by what they stand for: an amount. The progress of
+//! all producers of a consumer is counted together, in tokens of [`QUANTUM`] of CPU time each and
+//! one more for each wakeup that they gave it. Where the consumer slept in the recording it needs
+//! the tokens that were there when it was woken, all at once. Whether it sleeps there at all, and
+//! who wakes it, is an outcome of the simulation: it sleeps when its producers, taken together, are
+//! behind.
 //!
-//! Demand belongs to messages, not to activations: a receiver that had to wait for the CPU takes in one activation what
-//! would have been thirty. So an activation is cut into pieces of about one message (the median of its task's activations).
-//! What the producers did from its wakeup to its end is what it used up, since it sleeps when there is no more; a piece at
-//! the part `f` of it needs the part `f` of that, and never more than was there at that moment of the recording. A
-//! consumer that runs earlier in a replay than it did so uses up what is there and sleeps, again and again.
+//! Demand belongs to messages, not to activations: a receiver that had to wait for the CPU takes in
+//! one activation what would have been thirty. So an activation is cut into pieces of about one
+//! message (the median of its task's activations). What the producers did from its wakeup to its
+//! end is what it used up, since it sleeps when there is no more; a piece at the part `f` of it
+//! needs the part `f` of that, and never more than was there at that moment of the recording. A
+//! consumer that runs earlier in a replay than it did so uses up what is there and sleeps, again
+//! and again.
 //!
-//! Nothing can lock up: of all tasks that wait, take the one that waits where it was earliest in the recording. Its producers,
-//! if they wait, wait where they were later than that, so they have done all that they did before it.
+//! Nothing can lock up: of all tasks that wait, take the one that waits where it was earliest in
+//! the recording. Its producers, if they wait, wait where they were later than that, so they have
+//! done all that they did before it.
 //!
-//! A task that opens the loop (a server's thread that accepts connections and looks at the clock twice a second) wakes consumers too, now and
-//! then. A consumer waits for none of these wakeups: with a date, as elsewhere, all would wait for it that it feeds.
+//! A task that opens the loop (a server's thread that accepts connections and looks at the clock
+//! twice a second) wakes consumers too, now and then. A consumer waits for none of these wakeups:
+//! with a date, as elsewhere, all would wait for it that it feeds.
 //!
-//! A pool goes on when its recorded work is done, as other closed loops do. One that is a single command, whose tasks all ended, has done what there
-//! was to do: `hackbench` ends after so many messages, whatever its scheduler is.
+//! A pool goes on when its recorded work is done, as other closed loops do. One that is a single
+//! command, whose tasks all ended, has done what there was to do: `hackbench` ends after so many
+//! messages, whatever its scheduler is.
 //!
-//! What is lost: which message lay in which buffer, that falling asleep costs CPU time, and that a sender who found a buffer full
-//! sleeps until a good part of it is free (a piece of a sender waits for the next bit of room). The last counts where buffers
-//! hold many messages: `hackbench -g 2 -f 5 -l 15000`, 278 messages of 100 bytes to a socket, wakes twice as often in the replay, and
-//! its p99 is half of the recorded (recordings/README.md has the figures). Two recordings of that command differ by as much
-//! themselves.
+//! What is lost: which message lay in which buffer, that falling asleep costs CPU time, and that a
+//! sender who found a buffer full sleeps until a good part of it is free (a piece of a sender waits
+//! for the next bit of room). The last counts where buffers hold many messages:
+//! `hackbench -g 2 -f 5 -l 15000`, 278 messages of 100 bytes to a socket, wakes twice as often in
+//! the replay, and its p99 is half of the recorded (recordings/README.md has the figures). Two
+//! recordings of that command differ by as much themselves.
 
 use super::classify::{Classes, Loop, RARE_PERCENT, creates, has_dates};
 use super::couple::add;
@@ -42,8 +51,8 @@ use schedlab_model::{Ns, TaskId};
 const MANY: usize = 3;
 /// A waker counts with this many wakeups.
 const WAKES: usize = 8;
-/// CPU time of a producer for one token. Chosen: a wakeup of the consumer is off by at most this much of the progress of each
-/// producer.
+/// CPU time of a producer for one token. Chosen: a wakeup of the consumer is off by at most this
+/// much of the progress of each producer.
 const QUANTUM: Ns = Ns::from_us(20);
 /// A piece is never smaller than this: shorter ones are noise of the clock and of interrupts.
 const MESSAGE_MIN: Ns = Ns::from_us(2);
@@ -54,9 +63,11 @@ pub(super) struct Pool {
     pub(super) consumer: usize,
     /// Ascending.
     pub(super) producers: Vec<usize>,
-    /// Tasks that open the loop, or rarely wake the consumer and go by the clock in part: it waits for none of these wakeups. (The thread of
-    /// a server that accepts connections and looks at the clock takes the interpreter's lock, and hands it on. A consumer that waited for
-    /// that in its second round would wait for the clock. And what opens the loop works once: its CPU time is no token of a second round.) Ascending.
+    /// Tasks that open the loop, or rarely wake the consumer and go by the clock in part: it waits
+    /// for none of these wakeups. (The thread of a server that accepts connections and looks at the
+    /// clock takes the interpreter's lock, and hands it on. A consumer that waited for that in its
+    /// second round would wait for the clock. And what opens the loop works once: its CPU time is
+    /// no token of a second round.) Ascending.
     beside: Vec<usize>,
     /// Tokens that each of its activations needs, by activation; 0: none.
     needs: Vec<u32>,
@@ -80,7 +91,8 @@ pub(super) fn find(lines: &[Line], classes: &Classes, reactors: &Reactors) -> Ve
         let wakers = wakers(&lines[consumer], circle);
         let all: usize = wakers.iter().map(|(_, wakes)| wakes).sum();
         let aside = |&(waker, wakes): &(usize, usize)| {
-            classes.opens(waker, consumer) || wakes * 100 <= all * RARE_PERCENT && has_dates(&lines[waker])
+            classes.opens(waker, consumer)
+                || wakes * 100 <= all * RARE_PERCENT && has_dates(&lines[waker])
         };
         let (beside, others): (Vec<_>, Vec<_>) = wakers.into_iter().partition(aside);
         let often = others.into_iter().filter(|(_, wakes)| *wakes >= WAKES);
@@ -93,9 +105,11 @@ pub(super) fn find(lines: &[Line], classes: &Classes, reactors: &Reactors) -> Ve
     tasks.filter(|(_, task)| !reactors.has(*task)).filter_map(pool).collect()
 }
 
-/// The loops with pools that are one command which was done: one of their tasks created others of them, and all ended.
+/// The loops with pools that are one command which was done: one of their tasks created others of
+/// them, and all ended.
 pub(super) fn commands(lines: &[Line], classes: &Classes, pools: &[Pool]) -> Vec<Vec<TaskId>> {
-    let ended = |&task: &usize| lines[task].activations.last().is_some_and(|last| last.end == End::Exited);
+    let ended =
+        |&task: &usize| lines[task].activations.last().is_some_and(|last| last.end == End::Exited);
     let is_command = |circle: &&Loop| {
         let pooled = |task: &usize| of(pools, *task).is_some();
         circle.tasks.iter().any(pooled)
@@ -134,7 +148,8 @@ impl Pool {
         self.producers.binary_search(&task).is_ok()
     }
 
-    /// Notes the tokens of the producers, and how many of them each activation of the consumer, and each piece of it, needs.
+    /// Notes the tokens of the producers, and how many of them each activation of the consumer, and
+    /// each piece of it, needs.
     fn count(&mut self, lines: &[Line], token: Deed, out: &mut Vec<(usize, Ns, Deed)>) {
         let consumer = &lines[self.consumer];
         let times = self.tokens(lines, token, out);
@@ -191,8 +206,9 @@ fn part(whole: Ns, piece: u64, pieces: u64) -> Ns {
     Ns((u128::from(whole.0) * u128::from(piece) / u128::from(pieces)) as u64)
 }
 
-/// About the CPU time of one message: the median activation. (The first quartile makes pieces that no message has: of
-/// hackbench with messages of 64 KiB p50 is off by -13 to -21 % with it, by -6 to +8 % with the median.)
+/// About the CPU time of one message: the median activation. (The first quartile makes pieces that
+/// no message has: of hackbench with messages of 64 KiB p50 is off by -13 to -21 % with it, by -6
+/// to +8 % with the median.)
 fn message(line: &Line) -> Ns {
     let mut demands: Vec<Ns> = line.activations.iter().map(|a| a.demand).collect();
     demands.sort_unstable();
@@ -218,7 +234,8 @@ pub(super) fn rest(pools: &[Pool], consumer: usize) -> Option<Need> {
     (count > 0).then_some(Need { pool, count })
 }
 
-/// Whether a wakeup of `wakee` by `waker` is no token of its own: those of a pool stand for it, or the pool waits for none of them.
+/// Whether a wakeup of `wakee` by `waker` is no token of its own: those of a pool stand for it, or
+/// the pool waits for none of them.
 pub(super) fn covers(pools: &[Pool], waker: usize, wakee: usize) -> bool {
     let covers = |pool: &Pool| pool.fed_by(waker) || pool.beside.binary_search(&waker).is_ok();
     pools.iter().any(|pool| pool.consumer == wakee && covers(pool))
@@ -236,7 +253,8 @@ mod tests {
         Classes { outside: Vec::new(), loops: vec![circle], openers: openers.to_vec() }
     }
 
-    /// Task 0 is woken by tasks 1, 2 and 3 in turn, each of which runs for 1 ms at a time, and runs for 400 us then.
+    /// Task 0 is woken by tasks 1, 2 and 3 in turn, each of which runs for 1 ms at a time, and runs
+    /// for 400 us then.
     fn lines() -> Vec<Line> {
         let mut lines = vec![Line::default(); 4];
         for turn in 0..30 {
@@ -264,19 +282,28 @@ mod tests {
         let mut lines = lines();
         let classes = closed_loop(&[]);
         let mut pools = find(&lines, &classes, &Reactors::default());
-        assert_eq!((pools.len(), pools[0].consumer, &pools[0].producers[..]), (1, 0, &[1, 2, 3][..]));
+        assert_eq!(
+            (pools.len(), pools[0].consumer, &pools[0].producers[..]),
+            (1, 0, &[1, 2, 3][..])
+        );
         fill(&mut lines, &mut pools, 7);
         assert!(covers(&pools, 2, 0) && !covers(&pools, 0, 2));
-        // 25 tokens in the first 505 us, and the one of the wakeup; then all of one turn until the next. The first
-        // activation begins at its recorded time, and what was there then is taken with the next.
-        let needs: Vec<u32> = (0..30).map(|a| need(&pools, 0, a).map_or(0, |need| need.count)).collect();
+        // 25 tokens in the first 505 us, and the one of the wakeup; then all of one turn until the
+        // next. The first activation begins at its recorded time, and what was there then is taken
+        // with the next.
+        let needs: Vec<u32> =
+            (0..30).map(|a| need(&pools, 0, a).map_or(0, |need| need.count)).collect();
         assert_eq!((&needs[..2], &needs[2..]), (&[0, 26 + 51][..], &[51; 28][..]));
         assert_eq!(rest(&pools, 0), Some(Need { pool: 0, count: 25 }));
         let given = |task: usize| {
             let deeds = lines[task].activations.iter().flat_map(|a| &a.deeds);
             deeds.filter(|(_, deed)| *deed == Deed::Feed(7)).count()
         };
-        assert_eq!([0, 1, 2, 3].map(given), [0, 510, 510, 510], "one for each 20 us and each wakeup");
+        assert_eq!(
+            [0, 1, 2, 3].map(given),
+            [0, 510, 510, 510],
+            "one for each 20 us and each wakeup"
+        );
         assert_eq!((need(&pools, 1, 3), rest(&pools, 1)), (None, None));
         // An open loop is left alone.
         let mut open = classes;
@@ -299,7 +326,8 @@ mod tests {
         assert_eq!(of(&lines, &pools), 0, "one is still there");
     }
 
-    /// Task 3 opens the loop and woke the consumer ten times of 30; or task 4 does, and woke it once.
+    /// Task 3 opens the loop and woke the consumer ten times of 30; or task 4 does, and woke it
+    /// once.
     #[test]
     fn a_task_that_opens_the_loop_gives_no_tokens() {
         let (often, mut rarely) = (lines(), lines());
@@ -314,7 +342,11 @@ mod tests {
         assert!(found(&often, 3).is_empty(), "two others are no pool");
         assert_eq!(found(&rarely, 4), [(vec![1, 2, 3], vec![4])]);
         assert_eq!(found(&rarely, 0), [(vec![1, 2, 3], vec![])], "4 opens nothing");
-        rarely[4].activations.push(Activation::plain(Origin::SoftIrq, Ns::from_ms(9), Ns::from_us(1)));
+        rarely[4].activations.push(Activation::plain(
+            Origin::SoftIrq,
+            Ns::from_ms(9),
+            Ns::from_us(1),
+        ));
         assert_eq!(found(&rarely, 0), [(vec![1, 2, 3], vec![4])], "4 goes by the clock");
         let mut classes = closed_loop(&[4]);
         classes.loops[0].tasks = vec![0, 1, 2, 3, 4];
@@ -338,20 +370,35 @@ mod tests {
         let gathered: Vec<(Ns, u32)> = lines[0].activations[10]
             .deeds
             .iter()
-            .filter_map(|(at, deed)| if let Deed::Gather(count) = deed { Some((*at, *count)) } else { None })
+            .filter_map(
+                |(at, deed)| {
+                    if let Deed::Gather(count) = deed { Some((*at, *count)) } else { None }
+                },
+            )
             .collect();
-        // From the wakeup at 20.505 ms to 30.4 ms the producers do 4.9 turns: 245 tokens for six pieces.
+        // From the wakeup at 20.505 ms to 30.4 ms the producers do 4.9 turns: 245 tokens for six
+        // pieces.
         let counts: Vec<u32> = gathered.iter().map(|(_, count)| *count).collect();
-        assert_eq!(gathered.iter().map(|(at, _)| at.0 / 400_000).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+        assert_eq!(
+            gathered.iter().map(|(at, _)| at.0 / 400_000).collect::<Vec<_>>(),
+            [1, 2, 3, 4, 5]
+        );
         assert!(counts.iter().all(|count| (40..=41).contains(count)), "{counts:?}");
-        assert!(lines[0].activations[12].deeds.iter().all(|(_, deed)| !matches!(deed, Deed::Gather(_))));
-        let all: u32 =
-            (0..pools[0].needs.len()).map(|a| need(&pools, 0, a).map_or(0, |need| need.count)).sum();
+        assert!(
+            lines[0].activations[12].deeds.iter().all(|(_, deed)| !matches!(deed, Deed::Gather(_)))
+        );
+        let all: u32 = (0..pools[0].needs.len())
+            .map(|a| need(&pools, 0, a).map_or(0, |need| need.count))
+            .sum();
         let taken = all + counts.iter().sum::<u32>() + pools[0].rest;
         let given = |task: usize| {
             let deeds = lines[task].activations.iter().flat_map(|a| &a.deeds);
             deeds.filter(|(_, deed)| *deed == Deed::Feed(7)).count() as u32
         };
-        assert_eq!(taken, given(1) + given(2) + given(3), "no token is needed twice, none is left out");
+        assert_eq!(
+            taken,
+            given(1) + given(2) + given(3),
+            "no token is needed twice, none is left out"
+        );
     }
 }

@@ -1,21 +1,26 @@
-//! Between the second and the third step: servers whose next request is there before they look for it.
+//! Between the second and the third step: servers whose next request is there before they look for
+//! it.
 //!
-//! A backend of PostgreSQL that shares a CPU with its client answers, and that wakes the client. The client takes the CPU, sends the next query
-//! and sleeps; the backend goes on, looks for a query, and finds it. It hardly ever sleeps, the client wakes it once or twice in a thousand
-//! queries, and the recording looks as if it worked by itself: replayed like this, a backend that a scheduler favours answers
-//! queries that nobody has sent.
+//! A backend of PostgreSQL that shares a CPU with its client answers, and that wakes the client.
+//! The client takes the CPU, sends the next query and sleeps; the backend goes on, looks for a
+//! query, and finds it. It hardly ever sleeps, the client wakes it once or twice in a thousand
+//! queries, and the recording looks as if it worked by itself: replayed like this, a backend that a
+//! scheduler favours answers queries that nobody has sent.
 //!
-//! So behind each answer such a server needs what its client had done when it went on: where it was without a CPU first while the client ran.
-//! What it needs had been done at that moment of the recording, so the recorded order remains possible.
+//! So behind each answer such a server needs what its client had done when it went on: where it was
+//! without a CPU first while the client ran. What it needs had been done at that moment of the
+//! recording, so the recorded order remains possible.
 //!
-//! A backend that never slept at all has no wakeup by its client. Its siblings tell: tasks of its name that are such servers of the same client.
+//! A backend that never slept at all has no wakeup by its client. Its siblings tell: tasks of its
+//! name that are such servers of the same client.
 
 use super::classify::{Classes, Outside, RARE_PERCENT, Why};
 use super::couple::{Link, add, steady_producers};
 use super::timeline::{Activation, Deed, Line, Origin};
 use schedlab_model::{Ns, TaskId};
 
-/// Fewer answers than this to one client do not make a server of a task. The same number as for the steady producers of `couple`.
+/// Fewer answers than this to one client do not make a server of a task. The same number as for the
+/// steady producers of `couple`.
 pub(super) const ANSWERS: usize = 32;
 
 /// A task that goes on when another has done something.
@@ -42,9 +47,11 @@ pub(super) fn find(lines: &[Line], classes: &Classes, names: &[&str]) -> Vec<Pro
     let mut links: Vec<Link> = Vec::new();
     for circle in classes.loops.iter().filter(|circle| circle.closed) {
         for &client in &circle.tasks {
-            let serves = |server: &usize| *server != client && hardly_sleeps(&lines[*server], client);
+            let serves =
+                |server: &usize| *server != client && hardly_sleeps(&lines[*server], client);
             let inside = circle.tasks.iter().copied().filter(serves);
-            // Of one that its client wakes again and again `couple` knows more: how far it goes without it.
+            // Of one that its client wakes again and again `couple` knows more: how far it goes
+            // without it.
             let seldom = |server: &usize| {
                 let line = &lines[*server];
                 asked(line, client) > 0 && !steady_producers(line).contains(&client)
@@ -57,7 +64,11 @@ pub(super) fn find(lines: &[Line], classes: &Classes, names: &[&str]) -> Vec<Pro
             };
             let siblings = (0..lines.len()).filter(sibling);
             links.extend(
-                known.iter().copied().chain(siblings).map(|consumer| Link { producer: client, consumer }),
+                known
+                    .iter()
+                    .copied()
+                    .chain(siblings)
+                    .map(|consumer| Link { producer: client, consumer }),
             );
         }
     }
@@ -83,8 +94,7 @@ pub(super) fn hardly_sleeps(line: &Line, client: usize) -> bool {
 pub(super) fn answers(line: &Line, client: usize) -> impl Iterator<Item = Ns> + '_ {
     let of = move |(activation, start): (&'_ Activation, &Ns)| {
         let start = *start;
-        let wakes =
-            move |(_, deed): &&(Ns, Deed)| matches!(deed, Deed::Wake(task, _) if task.index() == client);
+        let wakes = move |(_, deed): &&(Ns, Deed)| matches!(deed, Deed::Wake(task, _) if task.index() == client);
         activation.deeds.iter().filter(wakes).map(move |(at, _)| start + *at).collect::<Vec<_>>()
     };
     line.activations.iter().zip(&line.starts).flat_map(of)
@@ -93,8 +103,10 @@ pub(super) fn answers(line: &Line, client: usize) -> impl Iterator<Item = Ns> + 
 /// Makes siblings that never slept a part of the loop of their client.
 pub(super) fn join(classes: &mut Classes, prompt: &[Prompt]) {
     for Prompt { link, .. } in prompt {
-        let circle =
-            classes.loops.iter_mut().find(|circle| circle.tasks.binary_search(&link.producer).is_ok());
+        let circle = classes
+            .loops
+            .iter_mut()
+            .find(|circle| circle.tasks.binary_search(&link.producer).is_ok());
         let Some(circle) = circle else { continue };
         if let Err(at) = circle.tasks.binary_search(&link.consumer) {
             circle.tasks.insert(at, link.consumer);
@@ -130,8 +142,8 @@ pub(super) fn fill(lines: &mut [Line], prompt: &[Prompt], first: usize) {
     lines.iter_mut().for_each(Line::order_deeds);
 }
 
-/// Where the server goes on behind its answer at `from` after the client has run, before its answer at `to`: its own CPU
-/// progress, and that of the client.
+/// Where the server goes on behind its answer at `from` after the client has run, before its answer
+/// at `to`: its own CPU progress, and that of the client.
 fn goes_on(server: &Line, client: &Line, from: Ns, to: Ns) -> Option<(Ns, Ns)> {
     let done = client.progress(server.reached(from));
     let first = server.stretches.partition_point(|stretch| stretch.before < from);
@@ -158,8 +170,9 @@ mod tests {
         Ns::from_us(us)
     }
 
-    /// In each of 1,000 us one backend works for 300 us, answers, and the client takes the CPU for 200 us: 100 us later the backend goes on. The second
-    /// one never sleeps; the first does, once, and the client wakes it.
+    /// In each of 1,000 us one backend works for 300 us, answers, and the client takes the CPU for
+    /// 200 us: 100 us later the backend goes on. The second one never sleeps; the first does, once,
+    /// and the client wakes it.
     fn lines() -> Vec<Line> {
         let mut lines = vec![Line::default(); 4];
         for backend in [1, 2, 3] {
@@ -181,13 +194,19 @@ mod tests {
             lines[CLIENT].run(at + us(300), at + us(500));
             lines[backend].run(at + us(600), at + us(700));
         }
-        lines.iter_mut().skip(1).for_each(|line| line.activations.last_mut().unwrap().end = End::Cut);
+        lines
+            .iter_mut()
+            .skip(1)
+            .for_each(|line| line.activations.last_mut().unwrap().end = End::Cut);
         lines
     }
 
     fn pairs(lines: &[Line]) -> Vec<(usize, usize)> {
         let classes = classify(lines, us(100_000), &[]);
-        find(lines, &classes, &NAMES).iter().map(|of| (of.link.consumer, of.link.producer)).collect()
+        find(lines, &classes, &NAMES)
+            .iter()
+            .map(|of| (of.link.consumer, of.link.producer))
+            .collect()
     }
 
     #[test]
@@ -207,7 +226,8 @@ mod tests {
         assert_eq!(pairs(&lines), []);
     }
 
-    /// A Go server under wrk: woken ten times, by the first messages. One that is woken again and again has a flow of its own.
+    /// A Go server under wrk: woken ten times, by the first messages. One that is woken again and
+    /// again has a flow of its own.
     #[test]
     fn a_server_that_its_client_wakes_for_a_while_is_one() {
         let wakes = |times: u64| {
@@ -239,7 +259,11 @@ mod tests {
         let mut classes = classes;
         join(
             &mut classes,
-            &[Prompt { link: Link { producer: CLIENT, consumer: 2 }, wakes: CLIENT, when: When::GoesOn }],
+            &[Prompt {
+                link: Link { producer: CLIENT, consumer: 2 },
+                wakes: CLIENT,
+                when: When::GoesOn,
+            }],
         );
         assert!(classes.in_closed_loop(2) && !classes.in_closed_loop(3));
         assert_eq!(classes.outside[2], Outside::Relative(Why::ClosedLoop));
@@ -250,7 +274,11 @@ mod tests {
         let mut lines = lines();
         fill(
             &mut lines,
-            &[Prompt { link: Link { producer: CLIENT, consumer: 2 }, wakes: CLIENT, when: When::GoesOn }],
+            &[Prompt {
+                link: Link { producer: CLIENT, consumer: 2 },
+                wakes: CLIENT,
+                when: When::GoesOn,
+            }],
             7,
         );
         let deeds = |task: usize, deed: Deed| -> Vec<Ns> {
@@ -263,7 +291,8 @@ mod tests {
         };
         let (fed, awaited) = (deeds(CLIENT, Deed::Feed(7)), deeds(2, Deed::Await(7)));
         assert_eq!((fed.len(), awaited.len()), (50, 50));
-        // Its third answer comes in round 5, after 3 x 300 and 2 x 100 us of its own; the client has run in six rounds then.
+        // Its third answer comes in round 5, after 3 x 300 and 2 x 100 us of its own; the client
+        // has run in six rounds then.
         assert_eq!((fed[2], awaited[2]), (us(6 * 200), us(3 * 300 + 2 * 100)));
         for (need, at) in fed.iter().zip(&awaited) {
             assert!(

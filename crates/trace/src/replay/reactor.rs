@@ -1,21 +1,26 @@
-//! Between the second and the third step: one task that answers many, each over a connection of its own.
+//! Between the second and the third step: one task that answers many, each over a connection of its
+//! own.
 //!
-//! A load generator with one thread and four connections (`pgbench -c 4 -j 1`), or a server that multiplexes, is a reactor:
-//! it sleeps until any of its peers has written, answers each that has, and sleeps again. What it does next depends on who
-//! wrote, and in a replay others write first than in the recording. Were its work kept in the recorded order, it would wait
-//! for the one whose turn it was then, while three others have written meanwhile; of a closed loop of four that leaves about
-//! one.
+//! A load generator with one thread and four connections (`pgbench -c 4 -j 1`), or a server that
+//! multiplexes, is a reactor: it sleeps until any of its peers has written, answers each that has,
+//! and sleeps again. What it does next depends on who wrote, and in a replay others write first
+//! than in the recording. Were its work kept in the recorded order, it would wait for the one whose
+//! turn it was then, while three others have written meanwhile; of a closed loop of four that
+//! leaves about one.
 //!
-//! So its work is cut into pieces, one for each answer that it gave, and each piece belongs to the connection that it
-//! answers (a branch of the program, see [`Op::Select`](schedlab_model::Op::Select)). A peer writes once in each of its turns,
-//! from one answer to the next; where the reactor was awake at that moment no wakeup shows it, and the peer is taken to
-//! write where it usually does. An answer that came before the peer slept is shown by the peer's writing again: the
-//! reactor has slept in between, so it had answered.
+//! So its work is cut into pieces, one for each answer that it gave, and each piece belongs to the
+//! connection that it answers (a branch of the program, see
+//! [`Op::Select`](schedlab_model::Op::Select)). A peer writes once in each of its turns, from one
+//! answer to the next; where the reactor was awake at that moment no wakeup shows it, and the peer
+//! is taken to write where it usually does. An answer that came before the peer slept is shown by
+//! the peer's writing again: the reactor has slept in between, so it had answered.
 //!
-//! On each connection there is one message under way at any time, now from the peer and now to it. So the recorded order is
-//! always possible, and nothing can lock up: the task that waits, waits for a message that a task which can go on will send.
+//! On each connection there is one message under way at any time, now from the peer and now to it.
+//! So the recorded order is always possible, and nothing can lock up: the task that waits, waits
+//! for a message that a task which can go on will send.
 //!
-//! Which of several connections is answered first is not known; the first in the order of task ids is.
+//! Which of several connections is answered first is not known; the first in the order of task ids
+//! is.
 
 use super::classify::Loop;
 use super::messages;
@@ -26,8 +31,8 @@ use schedlab_model::{Ns, TaskId};
 const PEERS: usize = 2;
 /// A peer of a reactor was answered at least so often.
 const ANSWERS: usize = 32;
-/// Each habit that makes a reactor must hold on this part of its occasions (in per cent). Chosen, not fitted: pgbench and its
-/// four backends show 96 to 100.
+/// Each habit that makes a reactor must hold on this part of its occasions (in per cent). Chosen,
+/// not fitted: pgbench and its four backends show 96 to 100.
 const HABIT_PERCENT: usize = 90;
 
 /// One task that answers many.
@@ -75,10 +80,12 @@ pub(super) fn find(lines: &[Line], loops: &[Loop], duration: Ns) -> Reactors {
     let mut all: Vec<Reactor> = Vec::new();
     for circle in loops.iter().filter(|circle| circle.closed) {
         for &task in &circle.tasks {
-            let taken = |peer: &usize| all.iter().any(|r| r.task == *peer || r.peers.contains(peer));
+            let taken =
+                |peer: &usize| all.iter().any(|r| r.task == *peer || r.peers.contains(peer));
             let peers: Vec<usize> =
                 circle.tasks.iter().copied().filter(|p| *p != task && !taken(p)).collect();
-            let peers: Vec<usize> = peers.into_iter().filter(|&peer| talks_to(lines, peer, task)).collect();
+            let peers: Vec<usize> =
+                peers.into_iter().filter(|&peer| talks_to(lines, peer, task)).collect();
             if peers.len() >= PEERS && !taken(&task) && answers(&lines[task], &peers, duration) {
                 all.push(Reactor { task, peers, entry: Ns::ZERO, each: Ns::ZERO });
             }
@@ -87,10 +94,12 @@ pub(super) fn find(lines: &[Line], loops: &[Loop], duration: Ns) -> Reactors {
     Reactors { all, ..Reactors::default() }
 }
 
-/// Whether nearly all that this peer does begins with an answer of `hub`, and it writes when `hub` sleeps.
+/// Whether nearly all that this peer does begins with an answer of `hub`, and it writes when `hub`
+/// sleeps.
 fn talks_to(lines: &[Line], peer: usize, hub: usize) -> bool {
     let line = &lines[peer];
-    let woken = line.activations.iter().filter(|a| a.origin == Origin::Task(TaskId::from(hub))).count();
+    let woken =
+        line.activations.iter().filter(|a| a.origin == Origin::Task(TaskId::from(hub))).count();
     if woken < ANSWERS || woken * 100 < line.activations.len() * HABIT_PERCENT {
         return false;
     }
@@ -109,7 +118,8 @@ fn writes(deed: Deed, hub: usize) -> bool {
     matches!(deed, Deed::Wake(task, _) if task.index() == hub)
 }
 
-/// Whether nearly all that this task does begins with a message of one of them and ends with an answer to the same.
+/// Whether nearly all that this task does begins with a message of one of them and ends with an
+/// answer to the same.
 fn answers(line: &Line, peers: &[usize], duration: Ns) -> bool {
     let Some(last) = line.activations.last() else { return false };
     if last.end == End::Exited && !line.ended_by_the_clock(duration) {
@@ -120,10 +130,12 @@ fn answers(line: &Line, peers: &[usize], duration: Ns) -> bool {
         let Origin::Task(by) = activation.origin else { continue };
         if peers.binary_search(&by.index()).is_ok() {
             by_peers += 1;
-            answered += usize::from(activation.deeds.iter().any(|(_, deed)| writes(*deed, by.index())));
+            answered +=
+                usize::from(activation.deeds.iter().any(|(_, deed)| writes(*deed, by.index())));
         }
     }
-    by_peers * 100 >= line.activations.len() * HABIT_PERCENT && answered * 100 >= by_peers * HABIT_PERCENT
+    by_peers * 100 >= line.activations.len() * HABIT_PERCENT
+        && answered * 100 >= by_peers * HABIT_PERCENT
 }
 
 /// What one peer's line shows of its conversation.
@@ -140,12 +152,15 @@ fn talk(line: &Line, peer: usize, hub: usize, number: u32) -> Talk {
     let mut out = Talk { peer, own: Vec::new(), answered: Vec::new() };
     let seen = |a: &Activation| -> Vec<(Ns, usize)> {
         let of_hub = |(at, deed): &(Ns, Deed)| match deed {
-            Deed::Wake(task, activation) if task.index() == hub => Some((*at, *activation as usize)),
+            Deed::Wake(task, activation) if task.index() == hub => {
+                Some((*at, *activation as usize))
+            }
             _ => None,
         };
         a.deeds.iter().filter_map(of_hub).collect()
     };
-    let mut usual: Vec<Ns> = line.activations.iter().filter_map(|a| seen(a).first().map(|w| w.0)).collect();
+    let mut usual: Vec<Ns> =
+        line.activations.iter().filter_map(|a| seen(a).first().map(|w| w.0)).collect();
     usual.sort_unstable();
     let usual = usual.get(usual.len() / 2).copied().unwrap_or_default();
     let answer = Origin::Task(TaskId::from(hub));
@@ -202,7 +217,8 @@ impl Reactors {
         Some(self.first + at as u32)
     }
 
-    /// Turns wakeups into messages and adds those that no wakeup shows; the first connection has the channel `first`.
+    /// Turns wakeups into messages and adds those that no wakeup shows; the first connection has
+    /// the channel `first`.
     pub(super) fn fill(&mut self, lines: &mut [Line], first: usize) {
         self.first = first as u32;
         let numbered: Vec<(usize, usize)> = self.connections().collect();
@@ -210,7 +226,12 @@ impl Reactors {
             let talk = talk(&lines[peer], peer, hub, number);
             for activation in &mut lines[peer].activations {
                 let message = |deed: &mut Deed| *deed = Deed::Feed(number);
-                activation.deeds.iter_mut().map(|(_, d)| d).filter(|d| writes(**d, hub)).for_each(message);
+                activation
+                    .deeds
+                    .iter_mut()
+                    .map(|(_, d)| d)
+                    .filter(|d| writes(**d, hub))
+                    .for_each(message);
             }
             for &(activation, at, deed) in &talk.own {
                 self.unseen += u64::from(deed != Deed::Hear);
@@ -253,8 +274,8 @@ impl Reactor {
         activation.deeds.iter().filter(|(_, deed)| self.answered(*deed).is_some()).count() as u32
     }
 
-    /// Cuts an activation behind each answer. What comes after the last one belongs to that; an activation without
-    /// any is one piece.
+    /// Cuts an activation behind each answer. What comes after the last one belongs to that; an
+    /// activation without any is one piece.
     pub(super) fn pieces(&self, whole: &Activation) -> Vec<Piece> {
         let mut pieces = Vec::new();
         let mut rest = whole.clone();
@@ -263,11 +284,15 @@ impl Reactor {
         rest.deeds.iter_mut().for_each(|(at, _)| *at = at.saturating_sub(entry));
         let mut left = self.count(&rest);
         while left > 0 {
-            let found =
-                rest.deeds.iter().enumerate().find_map(|(i, (at, d))| Some((i, *at, self.answered(*d)?)));
+            let found = rest
+                .deeds
+                .iter()
+                .enumerate()
+                .find_map(|(i, (at, d))| Some((i, *at, self.answered(*d)?)));
             let Some((index, at, of)) = found else { break };
             left -= 1;
-            let (cut, deeds) = if left == 0 { (rest.demand, rest.deeds.len()) } else { (at, index + 1) };
+            let (cut, deeds) =
+                if left == 0 { (rest.demand, rest.deeds.len()) } else { (at, index + 1) };
             let cut = cut.min(rest.demand);
             let later = rest.deeds.split_off(deeds);
             let deeds = std::mem::replace(&mut rest.deeds, later);
@@ -305,13 +330,16 @@ mod tests {
         line.total += ran;
         line.activations.push(Activation {
             slept,
-            deeds: deeds.into_iter().map(|(at, to, n)| (at, Deed::Wake(TaskId::from(to), n))).collect(),
+            deeds: deeds
+                .into_iter()
+                .map(|(at, to, n)| (at, Deed::Wake(TaskId::from(to), n)))
+                .collect(),
             ..Activation::plain(Origin::Task(TaskId::from(by)), at, ran)
         });
     }
 
-    /// In each round the hub (0) answers peers 1 and 2 in one activation, who work one after the other; 1 wakes the hub, and 2
-    /// writes while it is awake.
+    /// In each round the hub (0) answers peers 1 and 2 in one activation, who work one after the
+    /// other; 1 wakes the hub, and 2 writes while it is awake.
     fn rounds() -> Vec<Line> {
         let mut lines = vec![Line::default(); 3];
         for round in 0..100 {
@@ -321,7 +349,12 @@ mod tests {
             act(&mut lines, 2, HUB, at + us(190), us(5), &[]);
             // Of each ten rounds, nine show who wrote when.
             let hub = lines[HUB].activations.len() as u32;
-            lines[1].activations.last_mut().unwrap().deeds.push((us(250), Deed::Wake(TaskId(0), hub)));
+            lines[1]
+                .activations
+                .last_mut()
+                .unwrap()
+                .deeds
+                .push((us(250), Deed::Wake(TaskId(0), hub)));
         }
         lines
     }
@@ -347,7 +380,10 @@ mod tests {
         // Peer 2 wrote half the time without a trace, but the hub was awake then.
         assert_eq!(found, [(HUB, vec![1, 2])]);
         let open = [Loop { closed: false, ..circle().remove(0) }];
-        assert!(find(&seen_half(), &open, us(100_000)).all.is_empty(), "an open loop is left alone");
+        assert!(
+            find(&seen_half(), &open, us(100_000)).all.is_empty(),
+            "an open loop is left alone"
+        );
         let mut silent = seen_half();
         // It writes nothing, or to another task, while the hub sleeps.
         for (round, activation) in silent[1].activations.iter_mut().enumerate() {
@@ -390,6 +426,9 @@ mod tests {
         last.deeds.push((us(290), Deed::Wake(TaskId(0), hub + 1)));
         act(&mut lines, HUB, 1, us(200_000), us(20), &[]);
         let found = talk(&lines[1], 1, HUB, 0);
-        assert_eq!((found.own, found.answered), (vec![(99, us(270), Deed::Hear)], vec![hub as usize]));
+        assert_eq!(
+            (found.own, found.answered),
+            (vec![(99, us(270), Deed::Hear)], vec![hub as usize])
+        );
     }
 }

@@ -1,10 +1,12 @@
 //! What the recorder itself cost the recorded tasks.
 //!
-//! A recorder that hears of every switch and wakeup works inside them: after the record of a switch it spends the
-//! time of the task that comes in, after the record of a wakeup that of the waker, or of whom the interrupt hit. Left in
-//! the demand this work would be done again under every scheduler, even under one that switches a tenth as often.
-//! So it is taken out, event by event, from who paid it, and the simulated machine charges the same for each of *its*
-//! events: the replay of the recording itself stays what it was, and a what-if pays for the switches that it makes.
+//! A recorder that hears of every switch and wakeup works inside them: after the record of a switch
+//! it spends the time of the task that comes in, after the record of a wakeup that of the waker, or
+//! of whom the interrupt hit. Left in the demand this work would be done again under every
+//! scheduler, even under one that switches a tenth as often. So it is taken out, event by event,
+//! from who paid it, and the simulated machine charges the same for each of *its* events: the
+//! replay of the recording itself stays what it was, and a what-if pays for the switches that it
+//! makes.
 
 use crate::Header;
 use schedlab_model::Ns;
@@ -17,27 +19,28 @@ pub struct RecorderCost {
     pub switch: Ns,
     /// Of each wakeup, paid by the waker or by whom the interrupt hit.
     pub wake: Ns,
-    /// The header says so (`schedlab record` measures it first); else it is what the tier costs on the project's own machine.
+    /// The header says so (`schedlab record` measures it first); else it is what the tier costs on
+    /// the project's own machine.
     pub calibrated: bool,
     /// Taken out of the tasks' demand in all.
     pub taken: Ns,
 }
 
-/// A header that claims more for a switch is not believed: overhead of this size would leave no time for the tasks (`schedlab
-/// record` notes at most 50 us).
+/// A header that claims more for a switch is not believed: overhead of this size would leave no
+/// time for the tasks (`schedlab record` notes at most 50 us).
 const DEAREST: u64 = 1_000_000;
 
 /// Extra CPU time of a switch and a wakeup together, in ns, by tier.
 ///
-/// Measured, not fitted to any recording: `experiments/recorder_cost.py`, median of seven interleaved rounds of `perf bench
-/// sched pipe` (a switch and a wakeup each) on the virtual machine that the shipped recordings come from. The interval
-/// of bpf was 38 to 411 ns.
+/// Measured, not fitted to any recording: `experiments/recorder_cost.py`, median of seven
+/// interleaved rounds of `perf bench sched pipe` (a switch and a wakeup each) on the virtual
+/// machine that the shipped recordings come from. The interval of bpf was 38 to 411 ns.
 const TIERS: [(&str, u64); 3] = [("bpf", 146), ("perf tracepoints", 1_846), ("perf switches", 744)];
 
 impl RecorderCost {
-    /// What the recorder of this recording cost: by its header, else by its tier. The header's figure is for a switch with
-    /// the wakeup that belongs to it, as the benchmark measures it: half of it for each record. The tier that sees
-    /// switches only writes no record at a wakeup.
+    /// What the recorder of this recording cost: by its header, else by its tier. The header's
+    /// figure is for a switch with the wakeup that belongs to it, as the benchmark measures it:
+    /// half of it for each record. The tier that sees switches only writes no record at a wakeup.
     pub(super) fn of(header: &Header) -> RecorderCost {
         let tier = || TIERS.iter().find(|(name, _)| *name == header.backend).map(|(_, ns)| *ns);
         let measured = header.recorder_ns_per_switch.filter(|&ns| ns <= DEAREST);
@@ -80,7 +83,10 @@ mod tests {
         header.recorder_ns_per_switch = Some(u64::MAX);
         assert_eq!(RecorderCost::of(&header), usual, "nobody believes that");
         header = Header { backend: "perf switches".to_owned(), ..Header::default() };
-        assert_eq!((RecorderCost::of(&header).switch, RecorderCost::of(&header).wake), (Ns(744), Ns::ZERO));
+        assert_eq!(
+            (RecorderCost::of(&header).switch, RecorderCost::of(&header).wake),
+            (Ns(744), Ns::ZERO)
+        );
         header.backend = "simulator".to_owned();
         assert_eq!(RecorderCost::of(&header), RecorderCost::default());
     }

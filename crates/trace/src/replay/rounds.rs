@@ -1,16 +1,21 @@
 //! After the third step: closed loops that go on when their recorded work is done.
 //!
-//! A closed loop that a scheduler lets run faster does all that was recorded before the time is over, and begins again. In its first round
-//! it had help: the client's first thread opened the connections and began the first activations, or a thread sent some requests
-//! before it came to its event loop. None of that comes a second time. A server that waits once for each of these wakeups would wait for ever in its
-//! second round, and the prediction would be that a faster loop does no more than was recorded.
+//! A closed loop that a scheduler lets run faster does all that was recorded before the time is
+//! over, and begins again. In its first round it had help: the client's first thread opened the
+//! connections and began the first activations, or a thread sent some requests before it came to
+//! its event loop. None of that comes a second time. A server that waits once for each of these
+//! wakeups would wait for ever in its second round, and the prediction would be that a faster loop
+//! does no more than was recorded.
 //!
-//! So the tokens of a round are counted: what the tasks of the loop take from a channel, and what all that repeat put into it. What is missing the
-//! consumer gives itself at the end of its round. Every wait of a round is then met by a token of the same round that came before it in the recording, or by
-//! one of these, which are there at its beginning: the recorded order remains possible.
+//! So the tokens of a round are counted: what the tasks of the loop take from a channel, and what
+//! all that repeat put into it. What is missing the consumer gives itself at the end of its round.
+//! Every wait of a round is then met by a token of the same round that came before it in the
+//! recording, or by one of these, which are there at its beginning: the recorded order remains
+//! possible.
 //!
-//! That is for what a loop needs to begin. Where more is missing, or tasks that do not repeat did more than that, they were part of the work, and the loop ends
-//! with them. Connections of reactors have one message under way and are complete by themselves.
+//! That is for what a loop needs to begin. Where more is missing, or tasks that do not repeat did
+//! more than that, they were part of the work, and the loop ends with them. Connections of reactors
+//! have one message under way and are complete by themselves.
 
 use super::classify::{Loop, RARE_PERCENT};
 use super::makers::Makers;
@@ -18,9 +23,16 @@ use super::reactor::Reactors;
 use schedlab_model::{Branch, ChannelId, Op, Program, TaskSpec};
 use std::collections::BTreeMap;
 
-/// Makes the rounds of every closed loop without reactors complete. `activations`: of each task, as recorded.
-pub(super) fn complete(tasks: &mut [TaskSpec], loops: &[Loop], reactors: &Reactors, activations: &[usize]) {
-    let whole = |circle: &&Loop| circle.closed && !circle.tasks.iter().any(|&task| reactors.has(task));
+/// Makes the rounds of every closed loop without reactors complete. `activations`: of each task, as
+/// recorded.
+pub(super) fn complete(
+    tasks: &mut [TaskSpec],
+    loops: &[Loop],
+    reactors: &Reactors,
+    activations: &[usize],
+) {
+    let whole =
+        |circle: &&Loop| circle.closed && !circle.tasks.iter().any(|&task| reactors.has(task));
     let closed: Vec<&Loop> = loops.iter().filter(whole).collect();
     if closed.is_empty() {
         return;
@@ -35,13 +47,15 @@ pub(super) fn complete(tasks: &mut [TaskSpec], loops: &[Loop], reactors: &Reacto
         let missing: Vec<(usize, Vec<(ChannelId, u64)>)> =
             circle.tasks.iter().map(|&task| (task, missing(&tasks[task].program, &sent))).collect();
         let all: u64 = missing.iter().map(|(_, lacks)| sum(lacks)).sum();
-        let ends = circle.tasks.iter().filter(|&&task| repeated(&tasks[task].program).next().is_none());
+        let ends =
+            circle.tasks.iter().filter(|&&task| repeated(&tasks[task].program).next().is_none());
         let ended: usize = ends.map(|&task| activations[task]).sum();
         let begun: usize = circle.tasks.iter().map(|&task| activations[task]).sum();
         // A pool needs many tokens for each activation.
-        let work =
-            begun as u64 + circle.tasks.iter().map(|&task| gathered(&tasks[task].program)).sum::<u64>();
-        let rare = |count: u64| count.saturating_mul(100) <= work.saturating_mul(RARE_PERCENT as u64);
+        let work = begun as u64
+            + circle.tasks.iter().map(|&task| gathered(&tasks[task].program)).sum::<u64>();
+        let rare =
+            |count: u64| count.saturating_mul(100) <= work.saturating_mul(RARE_PERCENT as u64);
         if rare(all) && rare(ended as u64) {
             for (task, lacks) in missing {
                 let program = &mut tasks[task].program;
@@ -56,14 +70,17 @@ pub(super) fn complete(tasks: &mut [TaskSpec], loops: &[Loop], reactors: &Reacto
     }
 }
 
-/// Makes the rounds of makers complete: what they and their commands take in a round and none of them gives. A maker waited for commands
-/// that were there before the recording began; a command was ended by a signal.
+/// Makes the rounds of makers complete: what they and their commands take in a round and none of
+/// them gives. A maker waited for commands that were there before the recording began; a command
+/// was ended by a signal.
 pub(super) fn complete_makers(tasks: &mut [TaskSpec], makers: &Makers) {
     for &maker in &makers.tasks {
         let mut family = makers.commands_of(maker);
         family.push(maker);
         let mut sent: BTreeMap<ChannelId, u64> = BTreeMap::new();
-        for (channel, count) in family.iter().flat_map(|&task| &tasks[task].program.ops).filter_map(puts) {
+        for (channel, count) in
+            family.iter().flat_map(|&task| &tasks[task].program.ops).filter_map(puts)
+        {
             *sent.entry(channel).or_default() += count;
         }
         for task in family.into_iter().filter(|&task| makers.nearest(task) == Some(maker)) {
@@ -88,8 +105,10 @@ fn sum(tokens: &[(ChannelId, u64)]) -> u64 {
 /// The operations that come again in each round.
 fn repeated(program: &Program) -> impl Iterator<Item = &Op> {
     let from = program.repeat_from.map_or(program.ops.len(), |from| from as usize);
-    let branches =
-        program.branches.iter().flat_map(|branch| &program.ops[branch.from as usize..branch.to as usize]);
+    let branches = program
+        .branches
+        .iter()
+        .flat_map(|branch| &program.ops[branch.from as usize..branch.to as usize]);
     program.ops[from..].iter().chain(branches)
 }
 
@@ -114,7 +133,8 @@ pub(super) fn takes(op: &Op) -> Option<(ChannelId, u64)> {
 
 /// The tokens of a pool that a task takes in a round.
 fn gathered(program: &Program) -> u64 {
-    let count = |op: &Op| if let Op::ReceiveCount { count, .. } = op { u64::from(*count) } else { 0 };
+    let count =
+        |op: &Op| if let Op::ReceiveCount { count, .. } = op { u64::from(*count) } else { 0 };
     repeated(program).map(count).sum()
 }
 
@@ -134,13 +154,15 @@ fn missing(program: &Program, sent: &BTreeMap<ChannelId, u64>) -> Vec<(ChannelId
     taken.into_iter().filter_map(lacks).collect()
 }
 
-/// Whether a round would have nothing to wait for if the task gave itself all that it `lacks`: a kernel thread that moved a server
-/// once. Its rounds would follow each other without end; it has no second one.
+/// Whether a round would have nothing to wait for if the task gave itself all that it `lacks`: a
+/// kernel thread that moved a server once. Its rounds would follow each other without end; it has
+/// no second one.
 fn never_waits(program: &Program, lacks: &[(ChannelId, u64)]) -> bool {
     if !program.branches.is_empty() {
         // What a part needs of others on its way is no lack.
-        let inside =
-            |op: &Op| takes(op).is_some_and(|(channel, _)| lacks.iter().all(|(lack, _)| *lack != channel));
+        let inside = |op: &Op| {
+            takes(op).is_some_and(|(channel, _)| lacks.iter().all(|(lack, _)| *lack != channel))
+        };
         return program.branches.iter().all(|branch| is_fed_by_itself(program, branch, lacks))
             && !repeated(program).any(inside);
     }
@@ -161,13 +183,18 @@ fn parts(program: &Program, branch: &Branch) -> u64 {
     ops.iter().filter(|op| **op == Op::Select).count() as u64
 }
 
-/// The branches at whose end the tokens that are missing on each of these channels are given: that of the channel, or, where all of its tokens are
-/// missing, the first one that others feed. A branch that gives itself all that it takes would never wait.
+/// The branches at whose end the tokens that are missing on each of these channels are given: that
+/// of the channel, or, where all of its tokens are missing, the first one that others feed. A
+/// branch that gives itself all that it takes would never wait.
 fn givers(program: &Program, lacks: &[(ChannelId, u64)]) -> Vec<usize> {
     let fed = |branch: &Branch| !is_fed_by_itself(program, branch, lacks);
     let first = program.branches.iter().position(fed).unwrap_or_default();
     let giver = |(channel, _): &(ChannelId, u64)| {
-        program.branches.iter().position(|branch| branch.channel == *channel && fed(branch)).unwrap_or(first)
+        program
+            .branches
+            .iter()
+            .position(|branch| branch.channel == *channel && fed(branch))
+            .unwrap_or(first)
     };
     lacks.iter().map(giver).collect()
 }
@@ -176,7 +203,8 @@ fn tokens(channel: ChannelId, count: u64) -> Op {
     Op::Send { channel, count: u32::try_from(count).unwrap_or(u32::MAX) }
 }
 
-/// Adds tokens at the end of a round: before the sleep across the seam, or in the last part of this branch.
+/// Adds tokens at the end of a round: before the sleep across the seam, or in the last part of this
+/// branch.
 fn give(program: &mut Program, branch: usize, channel: ChannelId, count: u64) {
     let send = tokens(channel, count);
     if program.branches.is_empty() {
@@ -209,14 +237,17 @@ mod tests {
         Op::Send { channel, count: 1 }
     }
 
-    /// A server that is woken 40 times, twice of them by the client's first thread, which does not repeat.
+    /// A server that is woken 40 times, twice of them by the client's first thread, which does not
+    /// repeat.
     fn loop_of_two() -> Vec<TaskSpec> {
-        let server: Vec<Op> = (0..40).flat_map(|_| [Op::Receive(SERVER), run(), send(CLIENT)]).collect();
+        let server: Vec<Op> =
+            (0..40).flat_map(|_| [Op::Receive(SERVER), run(), send(CLIENT)]).collect();
         let mut server = Program { ops: server, repeat_from: Some(0), ..Program::default() };
         server.ops.push(Op::Sleep(Amount::Fixed(Ns::from_ms(1))));
         let mut client = Program::default();
-        client.ops =
-            (0..40).flat_map(|i| [send(SERVER), Op::Select].into_iter().skip(usize::from(i < 2))).collect();
+        client.ops = (0..40)
+            .flat_map(|i| [send(SERVER), Op::Select].into_iter().skip(usize::from(i < 2)))
+            .collect();
         client.branches = vec![Branch { channel: CLIENT, from: 0, to: client.ops.len() as u32 }];
         vec![
             TaskSpec::new("server", server),
@@ -255,12 +286,16 @@ mod tests {
         assert!(tasks.iter().map(|task| &task.program).eq(&before));
     }
 
-    /// The kernel's migration thread moved the server once: given what it waited for, its rounds would never wait.
+    /// The kernel's migration thread moved the server once: given what it waited for, its rounds
+    /// would never wait.
     #[test]
     fn a_task_that_would_wait_for_nothing_has_one_round() {
         let mut tasks = loop_of_two();
         let ops = vec![Op::Receive(ChannelId(3)), run(), send(SERVER)];
-        tasks.push(TaskSpec::new("migration", Program { ops, repeat_from: Some(0), ..Program::default() }));
+        tasks.push(TaskSpec::new(
+            "migration",
+            Program { ops, repeat_from: Some(0), ..Program::default() },
+        ));
         let before = tasks[3].program.clone();
         complete_all(&mut tasks, &[0, 1, 2, 3], &[40, 40, 1, 1]);
         assert_eq!(tasks[3].program, before);
@@ -269,7 +304,8 @@ mod tests {
         assert_eq!(ops[ops.len() - 2], given, "the others go on");
     }
 
-    /// A server that hardly ever sleeps needs its client's progress behind each answer; what woke it were the client's first messages.
+    /// A server that hardly ever sleeps needs its client's progress behind each answer; what woke
+    /// it were the client's first messages.
     #[test]
     fn an_event_loop_that_needs_something_on_its_way_is_given_what_began_it() {
         let mut tasks = loop_of_two();
@@ -294,17 +330,25 @@ mod tests {
     fn a_loop_of_tasks_that_end_is_left_alone() {
         let mut tasks = loop_of_two();
         complete_all(&mut tasks, &[0, 1, 2], &[40, 40, 10]);
-        assert_eq!(tasks[0].program, loop_of_two()[0].program, "a ninth of the work is not done again");
+        assert_eq!(
+            tasks[0].program,
+            loop_of_two()[0].program,
+            "a ninth of the work is not done again"
+        );
     }
 
-    /// A consumer of a pool needs 1,000 tokens in a round, of which one producer that ends gave some.
+    /// A consumer of a pool needs 1,000 tokens in a round, of which one producer that ends gave
+    /// some.
     #[test]
     fn a_pool_is_given_the_tokens_of_a_producer_that_ends() {
         let pool = |ended: u32| {
             let gather = Op::ReceiveCount { channel: SERVER, count: 100 };
             let consumer: Vec<Op> = (0..10).flat_map(|_| [gather, run()]).collect();
-            let producer =
-                vec![run(), Op::Send { channel: SERVER, count: 1_000 - ended }, Op::Receive(CLIENT)];
+            let producer = vec![
+                run(),
+                Op::Send { channel: SERVER, count: 1_000 - ended },
+                Op::Receive(CLIENT),
+            ];
             let again = |ops: Vec<Op>| Program { ops, repeat_from: Some(0), ..Program::default() };
             let mut tasks = vec![
                 TaskSpec::new("consumer", again(consumer)),
@@ -314,11 +358,16 @@ mod tests {
             complete_all(&mut tasks, &[0, 1, 2], &[10, 10, 0]);
             tasks.swap_remove(0).program.ops.pop()
         };
-        assert_eq!(pool(30), Some(Op::Send { channel: SERVER, count: 30 }), "far more than activations");
+        assert_eq!(
+            pool(30),
+            Some(Op::Send { channel: SERVER, count: 30 }),
+            "far more than activations"
+        );
         assert_eq!(pool(300), Some(run()), "a third of the work is not done again");
     }
 
-    /// The first branch lacks one token of 39, the second one its only one, which a thread with a date gave.
+    /// The first branch lacks one token of 39, the second one its only one, which a thread with a
+    /// date gave.
     #[test]
     fn an_event_loop_gives_itself_what_is_missing_where_others_feed_it() {
         let mut tasks = loop_of_two();
@@ -330,7 +379,8 @@ mod tests {
         tasks[0].program.ops.remove(at);
         complete_all(&mut tasks, &[0, 1], &[40, 400]);
         let client = &tasks[1].program;
-        let ends: Vec<(u32, u32)> = client.branches.iter().map(|branch| (branch.from, branch.to)).collect();
+        let ends: Vec<(u32, u32)> =
+            client.branches.iter().map(|branch| (branch.from, branch.to)).collect();
         assert_eq!(ends, [(0, 80), (80, 82)]);
         let given = |channel: ChannelId| Op::Send { channel, count: 1 };
         assert_eq!(client.ops[77..80], [given(CLIENT), given(ChannelId(2)), Op::Select]);

@@ -1,20 +1,22 @@
 //! Between the first and the second step: threads over which a runtime multiplexes its own tasks.
 //!
-//! Go runs goroutines on `GOMAXPROCS` processors (its Ps), and whichever thread holds a processor carries its work on. A thread
-//! that loses its CPU inside a system call loses its processor too: a monitor, which sleeps for 20 us to 10 ms at a time, takes
-//! it away and wakes a parked thread for it. In a recording such a service is several threads, each asleep most of the
-//! time, woken by a thread whose timer expired: as if the timer were what drives it. Replayed like this the service cannot go
-//! faster than the monitor, whatever scheduler it gets.
+//! Go runs goroutines on `GOMAXPROCS` processors (its Ps), and whichever thread holds a processor
+//! carries its work on. A thread that loses its CPU inside a system call loses its processor too: a
+//! monitor, which sleeps for 20 us to 10 ms at a time, takes it away and wakes a parked thread for
+//! it. In a recording such a service is several threads, each asleep most of the time, woken by a
+//! thread whose timer expired: as if the timer were what drives it. Replayed like this the service
+//! cannot go faster than the monitor, whatever scheduler it gets.
 //!
-//! So the threads of one process that take over from each other are found, and what they did is put together again: each *lane*
-//! is the work of one processor, in the order in which it was done, whichever thread did it. A lane sleeps where none of its
-//! threads was awake. In the workload one thread carries each lane, and [`Handoff`](schedlab_model::Handoff) moves it to a parked
-//! one as the recording shows it: how long a thread had waited, how often another took over then, and what the first still ran
-//! before it parked.
+//! So the threads of one process that take over from each other are found, and what they did is put
+//! together again: each *lane* is the work of one processor, in the order in which it was done,
+//! whichever thread did it. A lane sleeps where none of its threads was awake. In the workload one
+//! thread carries each lane, and [`Handoff`](schedlab_model::Handoff) moves it to a parked one as
+//! the recording shows it: how long a thread had waited, how often another took over then, and what
+//! the first still ran before it parked.
 //!
-//! What makes threads a runtime is not their names: another thread of the process takes over when the one that works has lost
-//! its CPU, and the first, when it runs again, has next to nothing left to do. In a pool of workers with jobs of their own it
-//! has all of it left.
+//! What makes threads a runtime is not their names: another thread of the process takes over when
+//! the one that works has lost its CPU, and the first, when it runs again, has next to nothing left
+//! to do. In a pool of workers with jobs of their own it has all of it left.
 
 use super::classify::{RARE_PERCENT, goes_by_the_clock};
 use super::timeline::{Activation, Deed, End, Line, Origin};
@@ -22,20 +24,26 @@ use super::weave::weave;
 use schedlab_model::{Ns, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Threads of a process are no runtime with fewer takeovers than this. Chosen: two halves of so few can be told apart.
+/// Threads of a process are no runtime with fewer takeovers than this. Chosen: two halves of so few
+/// can be told apart.
 const TAKEOVERS: usize = 8;
-/// What a thread still runs after another took over is short up to here: the way out of a system call and to the parking place.
-/// Chosen: in recordings of Go half of them take below 8 us and nine in ten of the others above 300 us.
+/// What a thread still runs after another took over is short up to here: the way out of a system
+/// call and to the parking place. Chosen: in recordings of Go half of them take below 8 us and nine
+/// in ten of the others above 300 us.
 const REST: Ns = Ns::from_us(50);
-/// At least this part of the threads that were taken over from have nothing but such a rest left (in per cent).
+/// At least this part of the threads that were taken over from have nothing but such a rest left
+/// (in per cent).
 const SHORT_PERCENT: usize = 50;
-/// Another thread takes over from this part of the threads that wait as long as half of those (in per cent). Chosen: 26 in a recording of Go, and 6 in
-/// one of Python, whose interpreter lock lets one thread work at a time, so that another one of the process now and then begins while it waits.
+/// Another thread takes over from this part of the threads that wait as long as half of those (in
+/// per cent). Chosen: 26 in a recording of Go, and 6 in one of Python, whose interpreter lock lets
+/// one thread work at a time, so that another one of the process now and then begins while it
+/// waits.
 const TAKEN_PERCENT: usize = 10;
-/// A thread that is without its CPU for so long has lost it: Go's monitor takes over after 0.08 ms where it is busy, and after 10 ms at the
-/// latest.
+/// A thread that is without its CPU for so long has lost it: Go's monitor takes over after 0.08 ms
+/// where it is busy, and after 10 ms at the latest.
 const LONG: Ns = Ns::from_ms(10);
-/// Between two stretches of a thread that does not lose its CPU lies no more than the recorder's own work.
+/// Between two stretches of a thread that does not lose its CPU lies no more than the recorder's
+/// own work.
 const OFF_CPU: Ns = Ns::from_us(10);
 /// One more lane is there when it was missing in this part of the begun activations (in per cent).
 const MISSING_PERCENT: usize = 5;
@@ -47,7 +55,8 @@ pub(super) struct Runtime {
     pub(super) threads: Vec<usize>,
     /// The threads that carry a lane at the beginning: the lines of the others are empty.
     pub(super) lanes: Vec<usize>,
-    /// Threads that let others take over. Their timers are the runtime's own business: they drive nothing.
+    /// Threads that let others take over. Their timers are the runtime's own business: they drive
+    /// nothing.
     pub(super) monitors: Vec<usize>,
     /// The activations of lanes that a monitor began, each with the lane's carrier.
     pub(super) looks: Vec<(usize, usize)>,
@@ -66,9 +75,14 @@ impl Runtime {
     }
 }
 
-/// Finds the runtimes, and puts the work of each together. `processes`: by task. Gives also the threads of which too little is seen to
-/// tell: fewer than [`TAKEOVERS`] of them lost their CPU for long.
-pub(super) fn merge(lines: &mut [Line], processes: &[u32], duration: Ns) -> (Vec<Runtime>, Vec<usize>) {
+/// Finds the runtimes, and puts the work of each together. `processes`: by task. Gives also the
+/// threads of which too little is seen to tell: fewer than [`TAKEOVERS`] of them lost their CPU for
+/// long.
+pub(super) fn merge(
+    lines: &mut [Line],
+    processes: &[u32],
+    duration: Ns,
+) -> (Vec<Runtime>, Vec<usize>) {
     let (mut runtimes, mut undecided) = (Vec::new(), Vec::new());
     for threads in candidates(lines, processes) {
         let mut sweep = Sweep::new(lines, &threads, processes, 1);
@@ -87,8 +101,10 @@ pub(super) fn merge(lines: &mut [Line], processes: &[u32], duration: Ns) -> (Vec
     (runtimes, undecided)
 }
 
-/// What a monitor begins its timer begins, also where too few threads lost their CPU to be a runtime: a thread that goes by the clock, and wakes others of
-/// its process now and then and nobody else. It would tie its process to the length of its naps. Gives those others, with what the monitor began.
+/// What a monitor begins its timer begins, also where too few threads lost their CPU to be a
+/// runtime: a thread that goes by the clock, and wakes others of its process now and then and
+/// nobody else. It would tie its process to the length of its naps. Gives those others, with what
+/// the monitor began.
 pub(super) fn cut_monitors(lines: &mut [Line], processes: &[u32]) -> Vec<Runtime> {
     let mut watched = Vec::new();
     for monitor in 0..lines.len() {
@@ -119,8 +135,8 @@ fn watches(line: &Line, monitor: usize, processes: &[u32]) -> Option<Vec<usize>>
     (!all.is_empty() && seldom && inside && goes_by_the_clock(line)).then_some(all)
 }
 
-/// Threads of one process that do the same: they wake the same tasks outside, and a thread of the process begins a part of what
-/// they do.
+/// Threads of one process that do the same: they wake the same tasks outside, and a thread of the
+/// process begins a part of what they do.
 fn candidates(lines: &[Line], processes: &[u32]) -> Vec<Vec<usize>> {
     let mut by_process: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (task, line) in lines.iter().enumerate() {
@@ -132,7 +148,8 @@ fn candidates(lines: &[Line], processes: &[u32]) -> Vec<Vec<usize>> {
         let works_for_others = |a: &&Activation| a.wakes().any(|other| processes[other] != process);
         let works = line.activations.iter().filter(works_for_others).count();
         // A monitor that found a message now and then is still none of those that it looks after.
-        let looks_on = goes_by_the_clock(line) && works * 100 < line.activations.len() * RARE_PERCENT;
+        let looks_on =
+            goes_by_the_clock(line) && works * 100 < line.activations.len() * RARE_PERCENT;
         if works > 0 && !looks_on && line.activations.iter().any(begun_inside) {
             by_process.entry(process).or_default().push(task);
         }
@@ -155,7 +172,8 @@ enum Place {
 struct Lane {
     /// The thread that carries it, and since when.
     holder: Option<(usize, Ns)>,
-    /// Who carried it, from when to when; whether the lane slept before, and which activation of the thread ended that.
+    /// Who carried it, from when to when; whether the lane slept before, and which activation of
+    /// the thread ended that.
     parts: Vec<Part>,
 }
 
@@ -185,7 +203,12 @@ struct Sweep<'a> {
 }
 
 impl<'a> Sweep<'a> {
-    fn new(lines: &'a [Line], threads: &'a [usize], processes: &'a [u32], lanes: usize) -> Sweep<'a> {
+    fn new(
+        lines: &'a [Line],
+        threads: &'a [usize],
+        processes: &'a [u32],
+        lanes: usize,
+    ) -> Sweep<'a> {
         let mut sweep = Sweep {
             lines,
             threads,
@@ -256,7 +279,8 @@ impl<'a> Sweep<'a> {
             Some(&Place::Carries(lane)) if self.left(by, at) <= REST => Some(lane),
             _ => None,
         });
-        let looks_after = |by: &usize| !self.places.contains_key(by) && goes_by_the_clock(&self.lines[*by]);
+        let looks_after =
+            |by: &usize| !self.places.contains_key(by) && goes_by_the_clock(&self.lines[*by]);
         let monitor = by.filter(|by| self.is_inside(*by) && looks_after(by));
         self.begun += 1;
         match (yields, off, free) {
@@ -303,14 +327,18 @@ impl<'a> Sweep<'a> {
             Some(Place::Carries(lane)) => {
                 self.close(lane, at);
                 // Who lost a lane and has work left goes on with this one.
-                let awake = self
-                    .places
-                    .iter()
-                    .find(|(other, place)| matches!(place, Place::Lost(_)) && self.left(**other, at) > REST);
+                let awake = self.places.iter().find(|(other, place)| {
+                    matches!(place, Place::Lost(_)) && self.left(**other, at) > REST
+                });
                 if let Some((&other, _)) = awake {
                     self.lost_at.remove(&other);
                     self.lanes[lane].holder = Some((other, at));
-                    self.lanes[lane].parts.push(Part { thread: other, from: at, to: at, wakes: None });
+                    self.lanes[lane].parts.push(Part {
+                        thread: other,
+                        from: at,
+                        to: at,
+                        wakes: None,
+                    });
                     self.places.insert(other, Place::Carries(lane));
                 }
             }
@@ -371,7 +399,8 @@ impl<'a> Sweep<'a> {
         let (threads, lanes) = (self.threads.to_vec(), Vec::new());
         let monitors = self.monitors.into_iter().collect();
         let looks = Vec::new();
-        let runtime = Runtime { threads, lanes, monitors, looks, after: self.after, rest: self.rest, kept };
+        let runtime =
+            Runtime { threads, lanes, monitors, looks, after: self.after, rest: self.rest, kept };
         (runtime, self.lanes.into_iter().map(|lane| lane.parts).collect())
     }
 }
@@ -389,13 +418,14 @@ mod tests {
         Ns::from_us(us)
     }
 
-    /// Two workers in turn: one works for 4 ms, wakes the client in their middle and loses its CPU; 80 us later the monitor
-    /// wakes the other. The first still runs for `left` then.
+    /// Two workers in turn: one works for 4 ms, wakes the client in their middle and loses its CPU;
+    /// 80 us later the monitor wakes the other. The first still runs for `left` then.
     fn rounds(left: Ns) -> Vec<Line> {
         let mut lines = vec![Line::default(); 4];
         for round in 0..ROUNDS {
             let (worker, at) = (round as usize % 2, us(4_080 * round));
-            let by = if round == 0 { Origin::Initial } else { Origin::Task(TaskId(MONITOR as u32)) };
+            let by =
+                if round == 0 { Origin::Initial } else { Origin::Task(TaskId(MONITOR as u32)) };
             lines[worker].begin(by, at, None);
             lines[worker].run(at, at + us(4_000));
             let heard = lines[CLIENT].activations.len() as u32;
@@ -445,7 +475,8 @@ mod tests {
         );
     }
 
-    /// The thread of a Python server that accepts connections hands the lock on; the thread that had the lock woke it.
+    /// The thread of a Python server that accepts connections hands the lock on; the thread that
+    /// had the lock woke it.
     #[test]
     fn a_thread_that_others_wake_is_no_monitor() {
         let mut lines = rounds(us(5));
@@ -461,7 +492,8 @@ mod tests {
         assert!(merge(&mut lines, &PROCESSES, us(4_080 * ROUNDS)).0.is_empty());
     }
 
-    /// As in `rounds`, with hardly any takeover: one worker carries all, and the monitor wakes the other twice in 100 looks.
+    /// As in `rounds`, with hardly any takeover: one worker carries all, and the monitor wakes the
+    /// other twice in 100 looks.
     #[test]
     fn what_a_monitor_begins_its_timer_begins() {
         let mut lines = vec![Line::default(); 4];
@@ -489,7 +521,8 @@ mod tests {
         assert_eq!(cut_monitors(&mut others, &PROCESSES), []);
     }
 
-    /// Go's monitor polls the network when nobody else does, and wakes the client for a message of its own.
+    /// Go's monitor polls the network when nobody else does, and wakes the client for a message of
+    /// its own.
     #[test]
     fn a_monitor_that_answers_once_is_none_of_those_that_it_looks_after() {
         let mut lines = rounds(us(5));
@@ -499,7 +532,10 @@ mod tests {
         lines[MONITOR].activations[3].deeds.push((Ns::ZERO, to_client));
         lines[MONITOR].activations[4].origin = Origin::Task(TaskId(0));
         let (runtimes, _) = merge(&mut lines, &PROCESSES, end + us(1_000));
-        assert_eq!((&runtimes[0].threads[..], &runtimes[0].monitors[..]), (&[0, 1][..], &[MONITOR][..]));
+        assert_eq!(
+            (&runtimes[0].threads[..], &runtimes[0].monitors[..]),
+            (&[0, 1][..], &[MONITOR][..])
+        );
     }
 
     #[test]
@@ -510,13 +546,15 @@ mod tests {
         assert!(lines.iter().zip(&before).all(|(new, old)| new.activations == old.activations));
     }
 
-    /// A thread that mostly gets its CPU back keeps its work: that another one begins meanwhile is chance.
+    /// A thread that mostly gets its CPU back keeps its work: that another one begins meanwhile is
+    /// chance.
     #[test]
     fn threads_that_wait_and_go_on_are_no_runtime() {
         let begun_again = |times: u64| {
             let mut lines = rounds(us(5));
             let from = 4_080 * ROUNDS + 200;
-            (0..times).for_each(|time| lines[1].run(us(from + 200 * time), us(from + 200 * time + 100)));
+            (0..times)
+                .for_each(|time| lines[1].run(us(from + 200 * time), us(from + 200 * time + 100)));
             merge(&mut lines, &PROCESSES, us(from + 200 * times + 1_000)).0.len()
         };
         // 19 takeovers, and one thread that got its CPU back already.

@@ -1,16 +1,20 @@
 //! Between the second and the third step: closed loops whose last step no wakeup shows.
 //!
-//! A client shares its CPU with a server of several threads. It sends, the server takes the CPU at that wakeup, and when the client goes on
-//! the reply is there: it never sleeps, so nobody ever wakes it. The recording shows a task that works by itself and wakes others, and has
-//! an end. Replayed like this, a server that a scheduler lets run more gets no more requests than were recorded. Or the server is the one that never
-//! sleeps: a thread that carries Java's virtual threads answers, client and dispatcher take the CPU, and the next request is there; favoured, it would
-//! answer what nobody has asked.
+//! A client shares its CPU with a server of several threads. It sends, the server takes the CPU at
+//! that wakeup, and when the client goes on the reply is there: it never sleeps, so nobody ever
+//! wakes it. The recording shows a task that works by itself and wakes others, and has an end.
+//! Replayed like this, a server that a scheduler lets run more gets no more requests than were
+//! recorded. Or the server is the one that never sleeps: a thread that carries Java's virtual
+//! threads answers, client and dispatcher take the CPU, and the next request is there; favoured, it
+//! would answer what nobody has asked.
 //!
-//! What tells is that such a task never gets ahead: whenever it sends, all who work for it sleep again, so they had done what it sent before. Then it
-//! is a task of their loop, and before each of its messages it needs what they had done by then (`prompt`).
+//! What tells is that such a task never gets ahead: whenever it sends, all who work for it sleep
+//! again, so they had done what it sent before. Then it is a task of their loop, and before each of
+//! its messages it needs what they had done by then (`prompt`).
 //!
-//! Only between processes: what passes there goes through a connection or a pipe, which holds little. Threads of one process may have a queue
-//! without bound, in which a task that works by itself may get ahead under another scheduler.
+//! Only between processes: what passes there goes through a connection or a pipe, which holds
+//! little. Threads of one process may have a queue without bound, in which a task that works by
+//! itself may get ahead under another scheduler.
 
 use super::SilentTask;
 use super::classify::{Classes, ENOUGH, Loop, Outside, Why};
@@ -19,11 +23,12 @@ use super::prompt::{Prompt, When, answers, asked, hardly_sleeps};
 use super::timeline::{Line, Origin};
 use schedlab_model::{Ns, TaskId};
 
-/// Those who work for it do so in this part of their activations, and sleep again before this part of its messages (in per cent). Chosen,
-/// not fitted: the threads of apache under wrk, and wrk under Java, show 99 and more.
+/// Those who work for it do so in this part of their activations, and sleep again before this part
+/// of its messages (in per cent). Chosen, not fitted: the threads of apache under wrk, and wrk
+/// under Java, show 99 and more.
 const HABIT_PERCENT: usize = 90;
-/// It sends a message for so much of its own CPU time, or more often: a batch job that prints its progress does not. Chosen: requests of servers take
-/// a millisecond or less.
+/// It sends a message for so much of its own CPU time, or more often: a batch job that prints its
+/// progress does not. Chosen: requests of servers take a millisecond or less.
 const MESSAGE_EVERY: Ns = Ns::from_ms(10);
 
 /// A task that hardly ever sleeps, because what it waits for is there when it looks.
@@ -74,20 +79,24 @@ pub(super) struct Home {
 pub(super) fn find(lines: &[Line], classes: &Classes, homes: &[Home]) -> Vec<Silent> {
     let mut found = Vec::new();
     for task in (0..lines.len()).filter(|&task| !homes[task].kernel) {
-        let elsewhere = |of: &usize| homes[*of].process != homes[task].process && !homes[*of].kernel;
+        let elsewhere =
+            |of: &usize| homes[*of].process != homes[task].process && !homes[*of].kernel;
         let door = lines[task]
             .wakees()
             .into_iter()
             .filter(elsewhere)
             .find(|&door| hardly_sleeps(&lines[task], door));
         let Some(door) = door else { continue };
-        let possible: Vec<usize> = (0..lines.len()).filter(|&of| of != task && !homes[of].kernel).collect();
+        let possible: Vec<usize> =
+            (0..lines.len()).filter(|&of| of != task && !homes[of].kernel).collect();
         let Some(others) = others(lines, task, door, &possible) else { continue };
         let silent = Silent { task, door, others };
         let often = MESSAGE_EVERY * answers(&lines[task], door).count() as u64 >= lines[task].total;
-        // That something else drives the task itself, which hardly ever sleeps, says nothing of its messages.
-        let driven =
-            |circle: &Loop| !circle.closed && silent.others.iter().any(|of| circle.tasks.contains(of));
+        // That something else drives the task itself, which hardly ever sleeps, says nothing of its
+        // messages.
+        let driven = |circle: &Loop| {
+            !circle.closed && silent.others.iter().any(|of| circle.tasks.contains(of))
+        };
         // A task that the door wakes, too, has a tie already.
         let apart = asked(&lines[task], door) == 0 && !classes.loops.iter().any(driven);
         if often && apart && silent.never_ahead(lines) {
@@ -97,7 +106,8 @@ pub(super) fn find(lines: &[Line], classes: &Classes, homes: &[Home]) -> Vec<Sil
     found
 }
 
-/// The possible tasks that work for this one alone: it and these begin nearly all that they do. `None`: the door does not.
+/// The possible tasks that work for this one alone: it and these begin nearly all that they do.
+/// `None`: the door does not.
 fn others(lines: &[Line], task: usize, door: usize, possible: &[usize]) -> Option<Vec<usize>> {
     let mut found: Vec<usize> = Vec::new();
     let mut next = vec![door];
@@ -107,7 +117,8 @@ fn others(lines: &[Line], task: usize, door: usize, possible: &[usize]) -> Optio
         let begins = |by: usize| by == task || found.binary_search(&by).is_ok();
         let works = |other: &usize| {
             let all = &lines[*other].activations;
-            let begun = all.iter().filter(|a| matches!(a.origin, Origin::Task(by) if begins(by.index())));
+            let begun =
+                all.iter().filter(|a| matches!(a.origin, Origin::Task(by) if begins(by.index())));
             let begun = begun.count();
             begun >= ENOUGH && begun * 100 >= all.len() * HABIT_PERCENT
         };
@@ -119,7 +130,8 @@ fn others(lines: &[Line], task: usize, door: usize, possible: &[usize]) -> Optio
     Some(found)
 }
 
-/// Makes each such task and those who work for it one closed loop, with all closed loops that they have a part in.
+/// Makes each such task and those who work for it one closed loop, with all closed loops that they
+/// have a part in.
 pub(super) fn join(classes: &mut Classes, silent: &[Silent]) {
     for silent in silent {
         for circle in classes.loops.iter_mut().filter(|circle| !circle.closed) {
@@ -178,11 +190,13 @@ mod tests {
     }
 
     fn ends(lines: &mut [Line], task: usize) {
-        lines[task].activations.last_mut().unwrap().end = End::Blocked(schedlab_model::PrevState::Sleeping);
+        lines[task].activations.last_mut().unwrap().end =
+            End::Blocked(schedlab_model::PrevState::Sleeping);
     }
 
-    /// In each millisecond the client works for 100 us and sends; the door hands that on to one of two workers in 100 us, which needs 300. With `late`
-    /// rounds in a hundred the client sends while the worker of the round before has not run.
+    /// In each millisecond the client works for 100 us and sends; the door hands that on to one of
+    /// two workers in 100 us, which needs 300. With `late` rounds in a hundred the client sends
+    /// while the worker of the round before has not run.
     fn lines(late: u64) -> Vec<Line> {
         let mut lines = vec![Line::default(); 5];
         [CLIENT, BATCH].iter().for_each(|&task| lines[task].begin(Origin::Initial, Ns::ZERO, None));
@@ -222,8 +236,16 @@ mod tests {
 
     #[test]
     fn who_works_ahead_or_in_the_same_process_or_for_the_kernel_is_no_client() {
-        assert_eq!(found(&lines(30), &homes([10, 11, 12])), [], "it sends while its servers have work");
-        assert_eq!(found(&lines(0), &homes([10, 10, 12])), [], "a queue of its own process has no bound");
+        assert_eq!(
+            found(&lines(30), &homes([10, 11, 12])),
+            [],
+            "it sends while its servers have work"
+        );
+        assert_eq!(
+            found(&lines(0), &homes([10, 10, 12])),
+            [],
+            "a queue of its own process has no bound"
+        );
         let mut kernel = homes([10, 11, 12]);
         kernel[DOOR].kernel = true;
         assert_eq!(found(&lines(0), &kernel), []);
@@ -233,7 +255,11 @@ mod tests {
     fn a_batch_job_that_prints_its_progress_is_no_client() {
         let mut lines = lines(0);
         lines[CLIENT].total = us(1_000_001);
-        assert_eq!(found(&lines, &homes([10, 11, 12])), [], "100 messages, each for more than 10 ms of work");
+        assert_eq!(
+            found(&lines, &homes([10, 11, 12])),
+            [],
+            "100 messages, each for more than 10 ms of work"
+        );
     }
 
     #[test]
@@ -243,12 +269,14 @@ mod tests {
         assert!(!classes.in_loop(CLIENT));
         let silent = find(&lines, &classes, &homes([10, 11, 12]));
         join(&mut classes, &silent);
-        let tied: Vec<&[usize]> = classes.loops.iter().map(|circle| circle.tasks.as_slice()).collect();
+        let tied: Vec<&[usize]> =
+            classes.loops.iter().map(|circle| circle.tasks.as_slice()).collect();
         assert_eq!(tied, [&[0, 1, 2, 3][..]]);
         assert!(classes.in_closed_loop(CLIENT) && !classes.in_loop(BATCH));
         assert_eq!(classes.outside[WORKERS[0]], Outside::Relative(Why::ClosedLoop));
-        let needs: Vec<(usize, usize, usize)> =
-            needs(&silent).map(|need| (need.link.producer, need.link.consumer, need.wakes)).collect();
+        let needs: Vec<(usize, usize, usize)> = needs(&silent)
+            .map(|need| (need.link.producer, need.link.consumer, need.wakes))
+            .collect();
         assert_eq!(needs, [(1, CLIENT, DOOR), (2, CLIENT, DOOR), (3, CLIENT, DOOR)]);
     }
 

@@ -1,22 +1,26 @@
-//! After the third step: what a task of a closed loop did before the loop began, which no later round repeats.
+//! After the third step: what a task of a closed loop did before the loop began, which no later
+//! round repeats.
 //!
-//! A server that waited for its client's start had nothing to do but its timers, and a client loads libraries and opens connections
-//! before it asks for anything. A round begins where such a task first exchanges something with another of its loop.
+//! A server that waited for its client's start had nothing to do but its timers, and a client loads
+//! libraries and opens connections before it asks for anything. A round begins where such a task
+//! first exchanges something with another of its loop.
 //!
-//! Threads may exchange something while they start: each of sysbench's compiles its script for 19 ms and waits for the lock of their
-//! address space meanwhile, which another has. So up to its first sleep in state `S` a task that was created in the recording gives and takes in
-//! later rounds what it gave and took in the first, and leaves out what took long beside all that follows.
+//! Threads may exchange something while they start: each of sysbench's compiles its script for 19
+//! ms and waits for the lock of their address space meanwhile, which another has. So up to its
+//! first sleep in state `S` a task that was created in the recording gives and takes in later
+//! rounds what it gave and took in the first, and leaves out what took long beside all that
+//! follows.
 
 use super::classify::Loop;
 use super::rounds::{puts, takes};
 use schedlab_model::{Amount, ChannelId, Ns, Op, Program, TaskSpec};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A task that takes less than this in a round may spend a good part of it on what comes before. Chosen: a round is a thirtieth shorter at
-/// most.
+/// A task that takes less than this in a round may spend a good part of it on what comes before.
+/// Chosen: a round is a thirtieth shorter at most.
 const TAKEN: usize = 30;
-/// What runs for more than so many times the median of at least so many later activations is done once. Chosen, not measured: for
-/// sysbench's script it is 280 times.
+/// What runs for more than so many times the median of at least so many later activations is done
+/// once. Chosen, not measured: for sysbench's script it is 280 times.
 const LONG_TIMES: u64 = 20;
 const LONG_BESIDE: usize = 30;
 
@@ -30,7 +34,8 @@ pub(super) struct StartUp {
 }
 
 impl StartUp {
-    /// A start of so many operations before activations with this `work`; `None`: they are too few to tell.
+    /// A start of so many operations before activations with this `work`; `None`: they are too few
+    /// to tell.
     pub(super) fn new(ops: usize, mut work: Vec<Ns>) -> Option<StartUp> {
         if work.len() < LONG_BESIDE {
             return None;
@@ -45,7 +50,9 @@ impl StartUp {
 
     /// Lets later rounds leave out what is done once.
     fn shorten(&self, program: &mut Program) {
-        let Some(from) = program.repeat_from.map(|from| from as usize).filter(|from| *from < self.ops) else {
+        let Some(from) =
+            program.repeat_from.map(|from| from as usize).filter(|from| *from < self.ops)
+        else {
             return;
         };
         let start = &program.ops[from..self.ops];
@@ -64,21 +71,30 @@ pub(super) fn run(op: &Op) -> Option<Ns> {
     if let Op::Run(Amount::Fixed(length)) = op { Some(*length) } else { None }
 }
 
-/// Lets later rounds leave out what is done once. After the rounds are complete: what a task gives itself is there when its start needs it.
+/// Lets later rounds leave out what is done once. After the rounds are complete: what a task gives
+/// itself is there when its start needs it.
 pub(super) fn shorten(tasks: &mut [TaskSpec], starts: &BTreeMap<usize, StartUp>) {
     starts.iter().for_each(|(&task, start)| start.shorten(&mut tasks[task].program));
 }
 
-/// Lets the rounds of closed loops begin where a task first exchanges something with another, if it was created in the recording or slept
-/// alone before. What another did before is the rest of what it was at when the recording began.
-pub(super) fn begin_at_exchange(tasks: &mut [TaskSpec], loops: &[Loop], was_created: impl Fn(usize) -> bool) {
+/// Lets the rounds of closed loops begin where a task first exchanges something with another, if it
+/// was created in the recording or slept alone before. What another did before is the rest of what
+/// it was at when the recording began.
+pub(super) fn begin_at_exchange(
+    tasks: &mut [TaskSpec],
+    loops: &[Loop],
+    was_created: impl Fn(usize) -> bool,
+) {
     for circle in loops.iter().filter(|circle| circle.closed) {
         let between = between(tasks, circle);
-        let of_loop =
-            |token: Option<(ChannelId, u64)>| token.is_some_and(|(channel, _)| between.contains(&channel));
+        let of_loop = |token: Option<(ChannelId, u64)>| {
+            token.is_some_and(|(channel, _)| between.contains(&channel))
+        };
         for &task in &circle.tasks {
             let program = &mut tasks[task].program;
-            let Some(from) = program.repeat_from.filter(|_| program.branches.is_empty()) else { continue };
+            let Some(from) = program.repeat_from.filter(|_| program.branches.is_empty()) else {
+                continue;
+            };
             let round = &program.ops[from as usize..];
             let exchanges = |op: &Op| of_loop(puts(op)) || of_loop(takes(op));
             let Some(first) = round.iter().position(exchanges) else { continue };
@@ -126,8 +142,8 @@ mod tests {
         Program { ops, repeat_from: Some(0), ..Program::default() }
     }
 
-    /// A server that sleeps by its timer until its client is there, and a client that loads its libraries, wakes a kernel thread and then asks so
-    /// many times.
+    /// A server that sleeps by its timer until its client is there, and a client that loads its
+    /// libraries, wakes a kernel thread and then asks so many times.
     fn loop_of_two(requests: usize) -> Vec<TaskSpec> {
         let mut server = vec![us(40), sleep(), us(40)];
         server.extend((0..requests).flat_map(|_| [Op::Receive(SERVER), us(50), send(CLIENT)]));
@@ -148,7 +164,11 @@ mod tests {
         let ops = tasks[0].program.ops.clone();
         assert_eq!(begin(&mut tasks, true), [Some(3), Some(3)]);
         assert_eq!(tasks[0].program.ops, ops, "the first round is as recorded");
-        assert_eq!(begin(&mut loop_of_two(40), false), [Some(0), Some(0)], "an open loop has no rounds");
+        assert_eq!(
+            begin(&mut loop_of_two(40), false),
+            [Some(0), Some(0)],
+            "an open loop has no rounds"
+        );
         assert_eq!(
             begin(&mut loop_of_two(10), true),
             [Some(0), Some(0)],

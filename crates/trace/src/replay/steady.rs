@@ -1,8 +1,10 @@
-//! How steady the machine was: by how much the CPU time that the same work takes differs from one part of the recording to the next.
+//! How steady the machine was: by how much the CPU time that the same work takes differs from one
+//! part of the recording to the next.
 //!
-//! A task that does one thing over and over needs as long for it in each part, unless the machine differs: clock rates, other users of
-//! its caches, other virtual machines. A task whose work itself differs shows more than that. So the steadiest task counts: what it
-//! shows is the machine's at most.
+//! A task that does one thing over and over needs as long for it in each part, unless the machine
+//! differs: clock rates, other users of its caches, other virtual machines. A task whose work
+//! itself differs shows more than that. So the steadiest task counts: what it shows is the
+//! machine's at most.
 
 use super::timeline::Line;
 use schedlab_model::Ns;
@@ -12,8 +14,9 @@ const PARTS: usize = 8;
 /// A task with fewer activations in a part says nothing: its median there is chance.
 const ENOUGH: usize = 30;
 
-/// What the steadiest task's median activation differs by from part to part of the recording (standard deviation, in millionths of its
-/// mean); `None`: no task has 30 activations in each of eight parts.
+/// What the steadiest task's median activation differs by from part to part of the recording
+/// (standard deviation, in millionths of its mean); `None`: no task has 30 activations in each of
+/// eight parts.
 pub(super) fn spread_of_costs(lines: &[Line], duration: Ns) -> Option<u64> {
     lines.iter().filter_map(|line| spread(line, duration)).min()
 }
@@ -34,7 +37,8 @@ fn spread(line: &Line, duration: Ns) -> Option<u64> {
     }
     let count = PARTS as f64;
     let mean = medians.iter().sum::<u64>() as f64 / count;
-    let variance = medians.iter().map(|&median| (median as f64 - mean).powi(2)).sum::<f64>() / count;
+    let variance =
+        medians.iter().map(|&median| (median as f64 - mean).powi(2)).sum::<f64>() / count;
     (mean > 0.0).then(|| (variance.sqrt() / mean * 1e6).round() as u64)
 }
 

@@ -1,10 +1,10 @@
 //! When the ticks of the recorded machine came, fitted from its events.
 //!
-//! A running task that loses its CPU although nobody woke shortly before lost it to a tick: the switch comes a few
-//! microseconds after the edge. So the times of such switches, modulo the tick's period, crowd just after the
-//! phase of their CPU. The phase is where the densest window of them begins. Linux sets off the ticks of all
-//! CPUs together (unless booted with `skew_tick=1`), so a CPU that shows nothing has the phase of the one that
-//! shows most.
+//! A running task that loses its CPU although nobody woke shortly before lost it to a tick: the
+//! switch comes a few microseconds after the edge. So the times of such switches, modulo the tick's
+//! period, crowd just after the phase of their CPU. The phase is where the densest window of them
+//! begins. Linux sets off the ticks of all CPUs together (unless booted with `skew_tick=1`), so a
+//! CPU that shows nothing has the phase of the one that shows most.
 
 use crate::Recording;
 use schedlab_model::{EventKind, Ns, PrevState};
@@ -23,8 +23,8 @@ const STRAYS: usize = 20;
 /// The ticks of one CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TickFit {
-    /// The first edge: 1 … one period after the start of the recording. It is the time of the earliest switch that
-    /// an edge caused, so the way from the edge to the switch is in it.
+    /// The first edge: 1 … one period after the start of the recording. It is the time of the
+    /// earliest switch that an edge caused, so the way from the edge to the switch is in it.
     pub first: Ns,
     /// Switches in the window that it was fitted to; 0: it was taken over from another CPU.
     pub switches: usize,
@@ -35,7 +35,8 @@ pub struct TickFit {
 /// One fit for each CPU; `None` where no CPU shows its ticks.
 pub(super) fn fit(recording: &Recording) -> Vec<Option<TickFit>> {
     let cpus = recording.header.topology.cpus();
-    // No ticks, or ticks without time between them (no kernel has those; a damaged header may claim them).
+    // No ticks, or ticks without time between them (no kernel has those; a damaged header may claim
+    // them).
     let period = 1_000_000_000u64.checked_div(recording.header.hz.into()).unwrap_or(0);
     if period == 0 {
         return vec![None; cpus];
@@ -43,7 +44,9 @@ pub(super) fn fit(recording: &Recording) -> Vec<Option<TickFit>> {
     let own: Vec<Option<TickFit>> =
         lost_cpus(recording).into_iter().map(|times| phase(times, period)).collect();
     let best = own.iter().flatten().max_by_key(|fit| fit.switches).copied();
-    own.into_iter().map(|fit| fit.or(best.map(|best| TickFit { switches: 0, of: 0, ..best }))).collect()
+    own.into_iter()
+        .map(|fit| fit.or(best.map(|best| TickFit { switches: 0, of: 0, ..best })))
+        .collect()
 }
 
 /// By CPU: when a running task lost it, and no wakeup had asked for that.
@@ -56,8 +59,8 @@ fn lost_cpus(recording: &Recording) -> Vec<Vec<u64>> {
             EventKind::New { task, .. } => woken[task.index()] = Some(event.at),
             EventKind::Switch { prev: Some(_), prev_state, next: Some(next) } => {
                 let lost = matches!(prev_state, PrevState::Runnable | PrevState::RunnableInKernel);
-                let recent =
-                    woken[next.index()].is_some_and(|at: Ns| event.at.saturating_sub(at) < LONG_AFTER_WAKEUP);
+                let recent = woken[next.index()]
+                    .is_some_and(|at: Ns| event.at.saturating_sub(at) < LONG_AFTER_WAKEUP);
                 if lost && !recent {
                     times[event.cpu.index()].push(event.at.0);
                 }

@@ -1,4 +1,5 @@
-//! First step: events → per task a list of activations with their CPU demand and what the task did on the way.
+//! First step: events → per task a list of activations with their CPU demand and what the task did
+//! on the way.
 
 use super::recorder::RecorderCost;
 use crate::Recording;
@@ -81,9 +82,9 @@ pub(super) struct Activation {
 impl Activation {
     /// The tasks that it woke, in their order: a task once for each time.
     pub(super) fn wakes(&self) -> impl Iterator<Item = usize> + '_ {
-        self.deeds
-            .iter()
-            .filter_map(|(_, deed)| if let Deed::Wake(of, _) = deed { Some(of.index()) } else { None })
+        self.deeds.iter().filter_map(|(_, deed)| {
+            if let Deed::Wake(of, _) = deed { Some(of.index()) } else { None }
+        })
     }
 }
 
@@ -134,7 +135,8 @@ enum Life {
     Gone,
 }
 
-/// What the machine itself added between a wakeup and the switch, where no other task was in the way.
+/// What the machine itself added between a wakeup and the switch, where no other task was in the
+/// way.
 #[derive(Clone, Debug, Default)]
 pub struct MachineDelays {
     /// Wakeup to switch on a CPU that was idle: interrupt, leaving idle, the switch. By CPU.
@@ -163,8 +165,9 @@ fn together(parts: &[Durations]) -> Durations {
 /// A wakee that takes a running task's CPU later than this was let on by a tick, not by its wakeup.
 const PREEMPTED_AT_ONCE: Ns = Ns::from_us(200);
 
-/// Wakeups by interrupts of one CPU that are no further apart, with no switch between them, are one interrupt's and its
-/// softirq's. Chosen, not measured: those of one disk request seen so far are 2 to 20 us apart.
+/// Wakeups by interrupts of one CPU that are no further apart, with no switch between them, are one
+/// interrupt's and its softirq's. Chosen, not measured: those of one disk request seen so far are 2
+/// to 20 us apart.
 const SAME_INTERRUPT: Ns = Ns::from_us(50);
 
 /// The result of the first step.
@@ -246,7 +249,16 @@ impl Line {
         let (demand, deeds) = (Ns::ZERO, Vec::new());
         let (interrupt, end) = (None, End::Cut);
         let call = self.call.take();
-        self.activations.push(Activation { origin, woken, interrupt, slept, call, demand, deeds, end });
+        self.activations.push(Activation {
+            origin,
+            woken,
+            interrupt,
+            slept,
+            call,
+            demand,
+            deeds,
+            end,
+        });
     }
 
     /// Adds CPU time to the open activation.
@@ -261,8 +273,9 @@ impl Line {
         }
     }
 
-    /// Puts what was added to the activations in the order of progress. At the same progress a task gives before it waits: it
-    /// might wait for what another one does with that, as the recording shows only that it had done both by then.
+    /// Puts what was added to the activations in the order of progress. At the same progress a task
+    /// gives before it waits: it might wait for what another one does with that, as the recording
+    /// shows only that it had done both by then.
     pub(super) fn order_deeds(&mut self) {
         let waits = |deed: &Deed| matches!(deed, Deed::Await(_) | Deed::Gather(_));
         self.activations
@@ -281,11 +294,13 @@ impl Line {
     /// The tasks that it created, in their order.
     pub(super) fn created(&self) -> impl Iterator<Item = usize> + '_ {
         let deeds = self.activations.iter().flat_map(|activation| &activation.deeds);
-        deeds.filter_map(|(_, deed)| if let Deed::Spawn(of) = deed { Some(of.index()) } else { None })
+        deeds.filter_map(
+            |(_, deed)| if let Deed::Spawn(of) = deed { Some(of.index()) } else { None },
+        )
     }
 
-    /// Whether it looks like a load generator whose time was over: it worked on and on, and ended in the last
-    /// fifth of the recording.
+    /// Whether it looks like a load generator whose time was over: it worked on and on, and ended
+    /// in the last fifth of the recording.
     pub(super) fn ended_by_the_clock(&self, duration: Ns) -> bool {
         self.activations.len() >= 100 && self.ended_late(duration)
     }
@@ -367,7 +382,9 @@ impl Timeline {
                 self.lines[task.index()].first_cpu.get_or_insert(from);
             }
             EventKind::Exit { task } => self.lines[task.index()].exiting = true,
-            EventKind::SyscallEnter { task, number } => self.lines[task.index()].call = Some(number),
+            EventKind::SyscallEnter { task, number } => {
+                self.lines[task.index()].call = Some(number)
+            }
             EventKind::SyscallExit { task } => self.lines[task.index()].call = None,
             EventKind::Steal { ns } => self.steal(event.cpu, ns),
             EventKind::Lost { .. } => self.forget(event.cpu),
@@ -439,10 +456,13 @@ impl Timeline {
         self.measure(task, cpu, preempted);
     }
 
-    /// Samples of the machine's own delay: the first switch after a wakeup with nobody else in the way.
+    /// Samples of the machine's own delay: the first switch after a wakeup with nobody else in the
+    /// way.
     fn measure(&mut self, task: TaskId, cpu: CpuId, preempted: bool) {
         let open = self.lines[task.index()].open();
-        let Some(open) = open.filter(|a| a.demand == Ns::ZERO && a.deeds.is_empty()) else { return };
+        let Some(open) = open.filter(|a| a.demand == Ns::ZERO && a.deeds.is_empty()) else {
+            return;
+        };
         if matches!(open.origin, Origin::Initial | Origin::Unknown) {
             return;
         }
@@ -471,7 +491,9 @@ impl Timeline {
         };
         let activation = self.lines[task.index()].activations.len() as u32;
         let origin = match waker {
-            Waker::Task(by) | Waker::InlineSoftirq(by) if self.softirq_daemon[by.index()] => Origin::SoftIrq,
+            Waker::Task(by) | Waker::InlineSoftirq(by) if self.softirq_daemon[by.index()] => {
+                Origin::SoftIrq
+            }
             Waker::Task(by) | Waker::InlineSoftirq(by) => {
                 if by != task && self.deed(by, Deed::Wake(task, activation)) {
                     Origin::Task(by)
@@ -494,7 +516,8 @@ impl Timeline {
         line.life = Life::Runnable;
     }
 
-    /// The number of the interrupt that wakes a task on this CPU now: the one before when nothing came between.
+    /// The number of the interrupt that wakes a task on this CPU now: the one before when nothing
+    /// came between.
     fn interrupt(&mut self, on: CpuId) -> u32 {
         let served = &mut self.cpus[on.index()].interrupt;
         let number = match *served {
@@ -529,8 +552,8 @@ impl Timeline {
         true
     }
 
-    /// The task that runs on `cpu` pays for a record from now on: that is no demand of its own. The stretch is cut, so that times and
-    /// progress still belong together exactly.
+    /// The task that runs on `cpu` pays for a record from now on: that is no demand of its own. The
+    /// stretch is cut, so that times and progress still belong together exactly.
     fn recorded(&mut self, cpu: CpuId, cost: Ns) {
         let Some(task) = self.cpus[cpu.index()].current.filter(|_| cost > Ns::ZERO) else { return };
         let now = self.now;
@@ -573,19 +596,28 @@ impl Timeline {
 mod tests {
     use super::*;
 
-    /// A backend that went on at the very progress that its pool counts needed its client, and the client that token: both waited for ever.
+    /// A backend that went on at the very progress that its pool counts needed its client, and the
+    /// client that token: both waited for ever.
     #[test]
     fn at_the_same_progress_a_task_gives_before_it_waits() {
         let mut line = Line::default();
         line.begin(Origin::Initial, Ns::ZERO, None);
         line.run(Ns::ZERO, Ns::from_us(60));
         let at = Ns::from_us(20);
-        let deeds =
-            [(at * 2, Deed::Feed(3)), (at, Deed::Await(1)), (at, Deed::Gather(2)), (at, Deed::Feed(2))];
+        let deeds = [
+            (at * 2, Deed::Feed(3)),
+            (at, Deed::Await(1)),
+            (at, Deed::Gather(2)),
+            (at, Deed::Feed(2)),
+        ];
         line.activations[0].deeds.extend(deeds);
         line.order_deeds();
-        let ordered =
-            [(at, Deed::Feed(2)), (at, Deed::Await(1)), (at, Deed::Gather(2)), (at * 2, Deed::Feed(3))];
+        let ordered = [
+            (at, Deed::Feed(2)),
+            (at, Deed::Await(1)),
+            (at, Deed::Gather(2)),
+            (at * 2, Deed::Feed(3)),
+        ];
         assert_eq!(line.activations[0].deeds, ordered);
     }
 }

@@ -1,10 +1,11 @@
 //! What is a unit of work: the tasks of which an activation is a request.
 //!
-//! A server of one connection sleeps after each answer: an activation is a request, and activations a second are its throughput
-//! under every scheduler. A server of many connections answers what has come when it gets a CPU, one request or thirty: its
-//! activations merge and split with the load, and their number says nothing about requests. Where it is awake, no wakeup shows
-//! what came. So a task whose activations are requests is one that does as much for each: woken by another task, it wakes just
-//! that one, once.
+//! A server of one connection sleeps after each answer: an activation is a request, and activations
+//! a second are its throughput under every scheduler. A server of many connections answers what has
+//! come when it gets a CPU, one request or thirty: its activations merge and split with the load,
+//! and their number says nothing about requests. Where it is awake, no wakeup shows what came. So a
+//! task whose activations are requests is one that does as much for each: woken by another task, it
+//! wakes just that one, once.
 
 use super::reactor::Reactors;
 use super::timeline::{Deed, Line, Origin};
@@ -48,7 +49,8 @@ mod tests {
 
     fn line(wakes: &[u32]) -> Line {
         let deeds = wakes.iter().map(|&task| (Ns(5), Deed::Wake(TaskId(task), 0))).collect();
-        let one = Activation { deeds, ..Activation::plain(Origin::Task(TaskId(0)), Ns::ZERO, Ns(10)) };
+        let one =
+            Activation { deeds, ..Activation::plain(Origin::Task(TaskId(0)), Ns::ZERO, Ns(10)) };
         let mut line = Line::default();
         line.activations = vec![one; 100];
         line

@@ -22,7 +22,8 @@ struct Weave {
 
 impl Weave {
     fn new(lines: &mut [Line], threads: &[usize], lanes: &[Vec<Part>]) -> Weave {
-        let old = threads.iter().map(|&thread| (thread, std::mem::take(&mut lines[thread]))).collect();
+        let old =
+            threads.iter().map(|&thread| (thread, std::mem::take(&mut lines[thread]))).collect();
         let (carried, woke) = (BTreeMap::new(), BTreeMap::new());
         let mut weave = Weave { old, carried, woke, carriers: Vec::new(), looks: Vec::new() };
         for (lane, parts) in lanes.iter().enumerate() {
@@ -44,7 +45,8 @@ impl Weave {
         last.map_or(0, |last| parts[last].2)
     }
 
-    /// The line of one lane, without its deeds. What a monitor begins its timer begins: the lane had slept for so long.
+    /// The line of one lane, without its deeds. What a monitor begins its timer begins: the lane
+    /// had slept for so long.
     fn line(&mut self, lane: usize, parts: &[Part], monitors: &[usize], duration: Ns) -> Line {
         let mut line = Line::default();
         let mut until = Ns::ZERO;
@@ -60,7 +62,8 @@ impl Weave {
                     false => Some((part.from.saturating_sub(until), PrevState::Sleeping)),
                 };
                 line.slept += slept.map_or(Ns::ZERO, |(slept, _)| slept);
-                let by_monitor = matches!(first.origin, Origin::Task(by) if monitors.contains(&by.index()));
+                let by_monitor =
+                    matches!(first.origin, Origin::Task(by) if monitors.contains(&by.index()));
                 let origin = if by_monitor { Origin::HardIrq } else { first.origin };
                 if by_monitor {
                     self.looks.push((self.carriers[lane], line.activations.len()));
@@ -69,7 +72,14 @@ impl Weave {
                 }
                 line.starts.push(line.total);
                 let (demand, deeds, end) = (Ns::ZERO, Vec::new(), End::Cut);
-                line.activations.push(Activation { origin, slept, demand, deeds, end, ..first.clone() });
+                line.activations.push(Activation {
+                    origin,
+                    slept,
+                    demand,
+                    deeds,
+                    end,
+                    ..first.clone()
+                });
             }
             let first = old.stretches.partition_point(|s| s.to <= part.from);
             for s in old.stretches[first..].iter().take_while(|s| s.from < part.to) {
@@ -91,8 +101,9 @@ impl Weave {
         line
     }
 
-    /// Who is woken now by what woke a thread; `None`: nobody, the lane was awake. That a thread was created that carries no lane
-    /// at first is no work, either: a second round would create what is there.
+    /// Who is woken now by what woke a thread; `None`: nobody, the lane was awake. That a thread
+    /// was created that carries no lane at first is no work, either: a second round would create
+    /// what is there.
     fn woken(&self, deed: Deed) -> Option<Deed> {
         match deed {
             Deed::Wake(task, number) if self.old.contains_key(&task.index()) => {
@@ -147,7 +158,8 @@ impl Weave {
     }
 }
 
-/// Puts the lanes into the lines; gives their carriers, and which of their activations a monitor began.
+/// Puts the lanes into the lines; gives their carriers, and which of their activations a monitor
+/// began.
 pub(super) fn weave(
     lines: &mut [Line],
     runtime: &Runtime,

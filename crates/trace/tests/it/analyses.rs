@@ -2,7 +2,8 @@
 
 use crate::common::{header, switch, wake};
 use schedlab_model::{
-    Bandwidth, CpuId, CpuSet, EventKind, GroupId, GroupSpec, Ns, Policy, PrevState, SchedEvent, TaskId, Waker,
+    Bandwidth, CpuId, CpuSet, EventKind, GroupId, GroupSpec, Ns, Policy, PrevState, SchedEvent,
+    TaskId, Waker,
 };
 use schedlab_trace::analysis::blame::{Blame, Culprit};
 use schedlab_trace::analysis::conservation::{Conservation, allowed};
@@ -36,8 +37,9 @@ fn recording(header: Header, events: &[SchedEvent], end: u64) -> Recording {
     recording
 }
 
-/// A hog (task 0) and a sleeper (task 1) on one CPU. The sleeper waits 30 after a wakeup, 10 after a preemption,
-/// and nothing after its second wakeup; the hog waits 20 + 30 after preemptions, and for ever from 400 on.
+/// A hog (task 0) and a sleeper (task 1) on one CPU. The sleeper waits 30 after a wakeup, 10 after
+/// a preemption, and nothing after its second wakeup; the hog waits 20 + 30 after preemptions, and
+/// for ever from 400 on.
 fn hog_and_sleeper() -> Recording {
     let events = [
         wake(100, 0, 1, Waker::HardIrq),
@@ -93,7 +95,10 @@ fn slices_say_how_they_ended() {
     assert_eq!((sleeper.preempted.count(), sleeper.preempted.sum()), (1, Ns(20)));
     assert_eq!((sleeper.given_up.count(), sleeper.given_up.sum()), (2, Ns(35)));
     // The first slice began before the recording: its length is not known.
-    assert_eq!((found.lines[0].preempted.count(), found.lines[0].preempted.sum()), (2, Ns(10 + 210)));
+    assert_eq!(
+        (found.lines[0].preempted.count(), found.lines[0].preempted.sum()),
+        (2, Ns(10 + 210))
+    );
 }
 
 #[test]
@@ -118,14 +123,15 @@ fn timehist_is_that_of_perf() {
 fn blame_adds_up_to_the_waiting() {
     let file = hog_and_sleeper();
     let found = Followed::over(&file, &all(), Blame::new(&file.header, &all(), By::Thread));
-    let row =
-        |line: usize| found.rows[line].iter().map(|(who, share)| (*who, share.time.0)).collect::<Vec<_>>();
+    let row = |line: usize| {
+        found.rows[line].iter().map(|(who, share)| (*who, share.time.0)).collect::<Vec<_>>()
+    };
     assert_eq!(row(1), [(Culprit::Line(0), 40)]);
     assert_eq!(row(0), [(Culprit::Line(1), 55), (Culprit::Idle, 595)]);
 }
 
-/// Task 2 (FIFO) runs for 15 ms on CPU 0 while task 1 waits there; CPU 1, where it may run, idles for 4 ms of it.
-/// After a migration it waits 1 ms more on CPU 1 behind task 3.
+/// Task 2 (FIFO) runs for 15 ms on CPU 0 while task 1 waits there; CPU 1, where it may run, idles
+/// for 4 ms of it. After a migration it waits 1 ms more on CPU 1 behind task 3.
 #[test]
 fn the_worst_wait_names_who_ran_and_what_could_have_been() {
     let mut header = header(2, 4);
@@ -146,7 +152,10 @@ fn the_worst_wait_names_who_ran_and_what_could_have_been() {
     let file = recording(header, &events, 20 * MS);
     let worst = Followed::over(&file, &all(), Worst::new(&file.header, &all(), 1));
     let case = &worst.cases[0];
-    assert_eq!((case.task, case.from, case.to, case.cpu), (TaskId(1), Ns(MS), Ns(17 * MS), CpuId(1)));
+    assert_eq!(
+        (case.task, case.from, case.to, case.cpu),
+        (TaskId(1), Ns(MS), Ns(17 * MS), CpuId(1))
+    );
     let ran = |task| Occupant::Task(TaskId(task));
     assert_eq!(case.meanwhile, [(ran(2), Ns(15 * MS)), (ran(3), Ns(MS))]);
     assert_eq!(case.queues, [CpuId(0), CpuId(1)]);
@@ -182,7 +191,8 @@ fn an_idle_cpu_is_an_alternative_only_where_the_task_may_run() {
         let file = Recording::from_parts(header, events.to_vec(), Ns(4 * MS)).unwrap();
         let worst = Followed::over(&file, &all(), Worst::new(&file.header, &all(), 3));
         let (allowed, _) = allowed(&file);
-        let found = Followed::over(&file, &all(), Conservation::new(&file.header, &all(), allowed, 5));
+        let found =
+            Followed::over(&file, &all(), Conservation::new(&file.header, &all(), allowed, 5));
         (worst.cases[0].idled, found.lengths.count())
     };
     assert_eq!(idled(CpuSet::first(2), true), (Some((CpuId(1), Ns(2 * MS))), 1));
@@ -221,7 +231,8 @@ fn cpu_max_is_inferred_where_nothing_else_explains_an_idle_cpu() {
             limited(&mut header);
         }
         let file = recording(header, &events, 105 * MS);
-        let found = Followed::over(&file, &all(), Throttling::new(&file.header, &all(), By::Thread));
+        let found =
+            Followed::over(&file, &all(), Throttling::new(&file.header, &all(), By::Thread));
         found.lines[1]
             .iter()
             .map(|(limit, line)| (*limit, line.held.count(), line.longest))
@@ -254,7 +265,11 @@ fn reported_throttling_is_a_state_of_its_own() {
     let worst = Followed::over(&file, &all(), Worst::new(&file.header, &all(), 3));
     assert_eq!((worst.cases[0].length(), worst.cases[0].throttled), (Ns(79), Ns(69)));
     let found = Followed::over(&file, &all(), Latency::new(&file.header, &all(), By::Thread));
-    assert_eq!(found.lines[1].preempt.lengths.sum(), Ns(10), "throttled time is not run-queue latency");
+    assert_eq!(
+        found.lines[1].preempt.lengths.sum(),
+        Ns(10),
+        "throttled time is not run-queue latency"
+    );
 }
 
 #[test]
@@ -271,7 +286,10 @@ fn a_reported_limit_of_a_real_time_task_is_not_cpu_max() {
     ];
     let file = recording(header, &events, 100);
     let found = Followed::over(&file, &all(), Throttling::new(&file.header, &all(), By::Thread));
-    assert_eq!((found.lines[1][0].0, found.lines[1][0].1.held.sum()), (Limit::ReportedRealTime, Ns(50)));
+    assert_eq!(
+        (found.lines[1][0].0, found.lines[1][0].1.held.sum()),
+        (Limit::ReportedRealTime, Ns(50))
+    );
 }
 
 #[test]
@@ -307,8 +325,11 @@ fn run_queue_length_is_a_mean_over_time() {
 fn wakes_are_counted_by_who_caused_them() {
     let file = hog_and_sleeper();
     let found = Followed::over(&file, &all(), Wakes::new(&file.header, &all(), By::Thread));
-    let arrows: Vec<_> =
-        found.arrows.iter().map(|(&key, arrow)| (key, arrow.waits.sum().0, arrow.same_cpu)).collect();
+    let arrows: Vec<_> = found
+        .arrows
+        .iter()
+        .map(|(&key, arrow)| (key, arrow.waits.sum().0, arrow.same_cpu))
+        .collect();
     assert_eq!(arrows, [((From::Line(0), 1), 0, 1), ((From::HardIrq, 1), 30, 1)]);
 }
 
@@ -331,14 +352,18 @@ fn the_stream_and_the_list_know_the_system_call() {
     let found = Followed::over(&file, &all(), Syscalls::new(&file.header, &all(), By::Thread));
     let blocked: Vec<_> = found.blocked.iter().map(|(key, times)| (*key, times.sum().0)).collect();
     assert_eq!(blocked, [((0, Some(202), ThreadState::Sleeping), 30)]);
-    assert_eq!((syscalls::name(202), syscalls::name(99_999)), ("futex".into(), "syscall 99999".into()));
+    assert_eq!(
+        (syscalls::name(202), syscalls::name(99_999)),
+        ("futex".into(), "syscall 99999".into())
+    );
     let mut lines = Vec::new();
     Followed::over(
         &file,
         &all(),
         Stream::new(&file.header, |line: &Line| lines.push((line.at.0, line.what))),
     );
-    // A recorder that knows calls of blocking tasks only: they end unseen, latest when the task runs.
+    // A recorder that knows calls of blocking tasks only: they end unseen, latest when the task
+    // runs.
     let mut header = header(1, 1);
     header.capabilities.0.insert(Capability::BlockingSyscalls.name().to_owned());
     let events = [
@@ -351,11 +376,14 @@ fn the_stream_and_the_list_know_the_system_call() {
         wake(90, 0, 0, Waker::HardIrq),
     ];
     let page_fault = recording(header, &events, 90);
-    let found = Followed::over(&page_fault, &all(), Syscalls::new(&page_fault.header, &all(), By::Thread));
+    let found =
+        Followed::over(&page_fault, &all(), Syscalls::new(&page_fault.header, &all(), By::Thread));
     let blocked: Vec<_> = found.blocked.iter().map(|(key, times)| (*key, times.sum().0)).collect();
-    let expected = [((0, None, ThreadState::DiskSleep), 10), ((0, Some(202), ThreadState::Sleeping), 30)];
+    let expected =
+        [((0, None, ThreadState::DiskSleep), 10), ((0, Some(202), ThreadState::Sleeping), 30)];
     assert_eq!(blocked, expected);
-    let down = |ran, call| What::Descheduled { ran: Some(Ns(ran)), state: ThreadState::Sleeping, call };
+    let down =
+        |ran, call| What::Descheduled { ran: Some(Ns(ran)), state: ThreadState::Sleeping, call };
     let expected = [
         (0, What::Scheduled(None)),
         (20, down(20, Some(202))),

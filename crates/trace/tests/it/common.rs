@@ -1,7 +1,9 @@
 //! What the tests of this crate share.
 
 use proptest::prelude::*;
-use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId, Topology, Waker};
+use schedlab_model::{
+    CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId, Topology, Waker,
+};
 use schedlab_trace::{Capabilities, Header, TaskInfo, Writer};
 
 /// A header for `tasks` tasks on `cpus` CPUs that can see everything.
@@ -11,7 +13,9 @@ pub(crate) fn header(cpus: usize, tasks: usize) -> Header {
         hz: 250,
         topology: Topology::flat(cpus),
         capabilities: Capabilities::simulator(),
-        tasks: (0..tasks as u32).map(|i| TaskInfo::unknown(100 + i, 100 + i, format!("t{i}"))).collect(),
+        tasks: (0..tasks as u32)
+            .map(|i| TaskInfo::unknown(100 + i, 100 + i, format!("t{i}")))
+            .collect(),
         ..Header::default()
     }
 }
@@ -24,7 +28,8 @@ pub(crate) fn switch(
     state: PrevState,
     next: Option<u32>,
 ) -> SchedEvent {
-    let kind = EventKind::Switch { prev: prev.map(TaskId), prev_state: state, next: next.map(TaskId) };
+    let kind =
+        EventKind::Switch { prev: prev.map(TaskId), prev_state: state, next: next.map(TaskId) };
     SchedEvent { at: Ns(at), cpu: CpuId(cpu), kind }
 }
 

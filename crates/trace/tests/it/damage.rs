@@ -1,9 +1,11 @@
-//! Nothing that a file or a text can hold makes the readers panic, hang or take memory without limit.
-//! The inputs of `fuzz/corpus` run here, and systematic damage to a small good recording.
+//! Nothing that a file or a text can hold makes the readers panic, hang or take memory without
+//! limit. The inputs of `fuzz/corpus` run here, and systematic damage to a small good recording.
 
 use crate::common::{CPUS, TASKS, any_events, bytes, header, ping_pong, wake};
 use proptest::prelude::*;
-use schedlab_model::{CpuId, EventKind, EventSink, GroupId, Ns, PrevState, SchedEvent, TaskId, Waker};
+use schedlab_model::{
+    CpuId, EventKind, EventSink, GroupId, Ns, PrevState, SchedEvent, TaskId, Waker,
+};
 use schedlab_trace::analysis::Summary;
 use schedlab_trace::analysis::timehist::{Listing, Row, Timehist};
 use schedlab_trace::import::{ImportOptions, read};
@@ -17,7 +19,8 @@ const BLOCK: usize = 44;
 
 fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let dir = format!("{}/../../fuzz/corpus/{target}", env!("CARGO_MANIFEST_DIR"));
-    let mut paths: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut paths: Vec<_> =
+        std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     assert!(!paths.is_empty());
     paths.into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
@@ -39,17 +42,20 @@ fn exercise(bytes: &[u8]) -> Result<Recording, TraceError> {
     if let Ok(replay) = replay(&recording, &ReplayOptions::default()) {
         let cpus = recording.header.topology.cpus();
         if let Err(error) = replay.workload.check(cpus) {
-            // The header may give a task a mask without a CPU of the machine; nothing else may be wrong.
+            // The header may give a task a mask without a CPU of the machine; nothing else may be
+            // wrong.
             assert!(matches!(error, schedlab_model::WorkloadError::Affinity { .. }), "{error}");
         }
     }
     Ok(recording)
 }
 
-/// How many rows the listing of `input` has that is made while it is read; `None`: it cannot be listed.
+/// How many rows the listing of `input` has that is made while it is read; `None`: it cannot be
+/// listed.
 fn listed(input: &[u8], limits: ReadLimits, in_order: bool) -> Option<usize> {
     let mut rows: Vec<Row> = Vec::new();
-    let listed = Listing::new(&mut rows, in_order).together(5).all(|| Blocks::new(input, limits), limits);
+    let listed =
+        Listing::new(&mut rows, in_order).together(5).all(|| Blocks::new(input, limits), limits);
     listed.ok().map(|_| rows.len())
 }
 
@@ -58,7 +64,9 @@ fn the_corpus_of_recordings() {
     for (path, bytes) in corpus("recording") {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         match exercise(&bytes) {
-            Ok(recording) => assert!(name.starts_with("good"), "{name} opened: {}", recording.repairs),
+            Ok(recording) => {
+                assert!(name.starts_with("good"), "{name} opened: {}", recording.repairs)
+            }
             Err(error) => assert!(name.starts_with("bad"), "{name}: {error}"),
         }
     }
@@ -67,7 +75,10 @@ fn the_corpus_of_recordings() {
 /// Written by version 1.0; every later version must read it to the same events.
 #[test]
 fn a_file_of_version_1_0_reads_for_ever() {
-    let path = format!("{}/../../fuzz/corpus/recording/good-1.0-ping-pong.slt", env!("CARGO_MANIFEST_DIR"));
+    let path = format!(
+        "{}/../../fuzz/corpus/recording/good-1.0-ping-pong.slt",
+        env!("CARGO_MANIFEST_DIR")
+    );
     if std::env::var_os("SCHEDLAB_WRITE_CORPUS").is_some() {
         std::fs::write(&path, bytes(&header(1, 2), &ping_pong(20), 400_000)).unwrap();
     }
@@ -81,8 +92,10 @@ fn the_corpus_of_texts() {
     for (_, bytes) in corpus("import") {
         for end in (0..bytes.len()).step_by(1 + bytes.len() / 400) {
             for current_is_waker in [false, true] {
-                let result =
-                    read(&bytes[..end], ImportOptions { current_is_waker, ..ImportOptions::default() });
+                let result = read(
+                    &bytes[..end],
+                    ImportOptions { current_is_waker, ..ImportOptions::default() },
+                );
                 if let Ok(imported) = result {
                     Summary::of(&imported.recording).unwrap();
                     let options = ReplayOptions { without_wakes: true, ..ReplayOptions::default() };
@@ -90,8 +103,10 @@ fn the_corpus_of_texts() {
                 }
             }
         }
-        let broken: Vec<u8> = bytes.iter().enumerate().map(|(i, b)| b ^ u8::from(i % 97 == 5) << 4).collect();
-        let _ = read(&broken[..], ImportOptions::default()).map_err(|e| assert!(!e.to_string().is_empty()));
+        let broken: Vec<u8> =
+            bytes.iter().enumerate().map(|(i, b)| b ^ u8::from(i % 97 == 5) << 4).collect();
+        let _ = read(&broken[..], ImportOptions::default())
+            .map_err(|e| assert!(!e.to_string().is_empty()));
     }
 }
 
@@ -105,7 +120,11 @@ fn every_flipped_bit_is_noticed() {
         match exercise(&bad) {
             // The minor version and the reserved bytes of the file header carry no meaning yet.
             Ok(recording) => {
-                assert!((10..FILE).contains(&(bit / 8)), "bit {bit} of {} is not checked", good.len() * 8);
+                assert!(
+                    (10..FILE).contains(&(bit / 8)),
+                    "bit {bit} of {} is not checked",
+                    good.len() * 8
+                );
                 assert_eq!(recording.events, whole.events);
             }
             Err(error) => assert!(!matches!(error, TraceError::Io { .. }), "bit {bit}: {error}"),
@@ -125,14 +144,18 @@ fn the_message_about_damage_says_how_to_keep_the_rest() {
     assert!(message.contains(&format!("`head -c {second} FILE > BEFORE.slt`")), "{message}");
     let before = Recording::read(&bad[..second]).unwrap();
     assert!(before.repairs.cut_off);
-    assert_eq!(before.events[..], Recording::read(&good[..]).unwrap().events[..before.events.len()]);
+    assert_eq!(
+        before.events[..],
+        Recording::read(&good[..]).unwrap().events[..before.events.len()]
+    );
     assert!(before.events.len() > 1_000);
     bad[FILE + BLOCK] ^= 1;
     let message = Recording::read(&bad[..]).unwrap_err().to_string();
     assert!(message.contains("without its header") && !message.contains("head -c"), "{message}");
 }
 
-/// Who lists a recording while reading it has its names from before: from all tables, also where the index leaves them out.
+/// Who lists a recording while reading it has its names from before: from all tables, also where
+/// the index leaves them out.
 #[test]
 fn an_index_that_leaves_out_tables_hides_no_task() {
     let mut writer = Writer::new(Vec::new(), &header(1, 2)).unwrap();
@@ -141,14 +164,15 @@ fn an_index_that_leaves_out_tables_hides_no_task() {
     let late = writer.add_task(TaskInfo::unknown(77, 77, "late"));
     writer.event(&wake(900_000, 0, late.0, Waker::HardIrq));
     let good = writer.finish(Ns(1_000_000)).unwrap();
-    let (which, _) = blocks(&good).iter().enumerate().find(|(_, block)| block.1 == 0x8000_0005).unwrap();
+    let (which, _) =
+        blocks(&good).iter().enumerate().find(|(_, block)| block.1 == 0x8000_0005).unwrap();
     // Its first entry only: the header.
     let (_, _, stored) = &blocks(&good)[which];
     let index = zstd::bulk::decompress(stored, 1 << 16).unwrap();
     let bad = forge(&good, which, None, &index[..32], None);
     for (name, file) in [("good", &good), ("bad", &bad)] {
-        let path =
-            schedlab_testing::temp_dir().join(format!("schedlab-about-{name}-{}.slt", std::process::id()));
+        let path = schedlab_testing::temp_dir()
+            .join(format!("schedlab-about-{name}-{}.slt", std::process::id()));
         std::fs::write(&path, file).unwrap();
         let (about, whole) = (
             Recording::about(&path, &Index::of_headers(&path).unwrap()).unwrap(),
@@ -156,7 +180,10 @@ fn an_index_that_leaves_out_tables_hides_no_task() {
         );
         std::fs::remove_file(&path).unwrap();
         assert_eq!(about.header, whole.header, "{name}");
-        assert_eq!((about.duration, about.events.len(), about.header.tasks.len()), (whole.duration, 0, 3));
+        assert_eq!(
+            (about.duration, about.events.len(), about.header.tasks.len()),
+            (whole.duration, 0, 3)
+        );
     }
 }
 
@@ -165,7 +192,8 @@ fn blocks(file: &[u8]) -> Vec<(usize, u32, Vec<u8>)> {
     let mut at = FILE;
     let mut out = Vec::new();
     while at < file.len() {
-        let word = |i: usize| u32::from_le_bytes(file[at + i * 4..at + i * 4 + 4].try_into().unwrap());
+        let word =
+            |i: usize| u32::from_le_bytes(file[at + i * 4..at + i * 4 + 4].try_into().unwrap());
         let stored = word(2) as usize;
         out.push((at, word(1), file[at + BLOCK..at + BLOCK + stored].to_vec()));
         at += BLOCK + stored;
@@ -174,11 +202,18 @@ fn blocks(file: &[u8]) -> Vec<(usize, u32, Vec<u8>)> {
 }
 
 /// The file with block `which` replaced by `raw`, all checksums right: what an attacker can write.
-fn forge(file: &[u8], which: usize, kind: Option<u32>, raw: &[u8], claimed: Option<u32>) -> Vec<u8> {
+fn forge(
+    file: &[u8],
+    which: usize,
+    kind: Option<u32>,
+    raw: &[u8],
+    claimed: Option<u32>,
+) -> Vec<u8> {
     let mut out = file[..FILE].to_vec();
     for (i, (at, _, stored)) in blocks(file).iter().enumerate() {
         let mut head = file[*at..at + BLOCK].to_vec();
-        let stored = if i == which { zstd::bulk::compress(raw, 3).unwrap() } else { stored.clone() };
+        let stored =
+            if i == which { zstd::bulk::compress(raw, 3).unwrap() } else { stored.clone() };
         if i == which {
             if let Some(kind) = kind {
                 head[4..8].copy_from_slice(&kind.to_le_bytes());
@@ -266,14 +301,18 @@ fn any_event() -> impl Strategy<Value = SchedEvent> {
         1 => task().prop_map(|task| EventKind::Regroup { task, group: GroupId(0) }),
         1 => any::<u64>().prop_map(|count| EventKind::Lost { count }),
     ];
-    (0u64..2_000, 0u32..2, kind).prop_map(|(at, cpu, kind)| SchedEvent { at: Ns(at), cpu: CpuId(cpu), kind })
+    (0u64..2_000, 0u32..2, kind).prop_map(|(at, cpu, kind)| SchedEvent {
+        at: Ns(at),
+        cpu: CpuId(cpu),
+        kind,
+    })
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(schedlab_testing::cases(256)))]
 
-    /// Events in any order and of any sense: written, read and repaired; a second pass finds nothing more
-    /// to sort or to repair; summary and replay take them; time adds up.
+    /// Events in any order and of any sense: written, read and repaired; a second pass finds
+    /// nothing more to sort or to repair; summary and replay take them; time adds up.
     #[test]
     fn any_events_are_repaired_and_used(events in proptest::collection::vec(any_event(), 0..120)) {
         let file = bytes(&header(2, 4), &events, 2_000);
@@ -291,7 +330,8 @@ proptest! {
         }
     }
 
-    /// What was put together and repaired until nothing is left is read back from its file as it is.
+    /// What was put together and repaired until nothing is left is read back from its file as it
+    /// is.
     #[test]
     fn what_is_repaired_is_repaired_once(events in any_events()) {
         let length = Ns(10_000);

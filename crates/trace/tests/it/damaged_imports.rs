@@ -1,5 +1,6 @@
-//! No bytes make an import panic: exports of a recording, cut off, with flipped bits, and with pieces moved. Drawn from
-//! a fixed seed; `SCHEDLAB_FUZZ_RUNS` asks for more than the usual number of inputs.
+//! No bytes make an import panic: exports of a recording, cut off, with flipped bits, and with
+//! pieces moved. Drawn from a fixed seed; `SCHEDLAB_FUZZ_RUNS` asks for more than the usual number
+//! of inputs.
 
 use crate::common::{header, ping_pong};
 use schedlab_model::Ns;
@@ -25,7 +26,8 @@ fn compact() -> Vec<u8> {
 
 /// The same from this time on, with more fields of its bundle and its packet.
 fn compact_at(at: u8, of_bundle: &[u8], of_packet: &[u8]) -> Vec<u8> {
-    let bytes = |field: u8, content: &[u8]| [&[field << 3 | 2, content.len() as u8], content].concat();
+    let bytes =
+        |field: u8, content: &[u8]| [&[field << 3 | 2, content.len() as u8], content].concat();
     let mut columns = [bytes(5, b"aa"), bytes(5, b"swapper")].concat();
     for (field, values) in
         [(1, [at, 10, 10]), (2, [0, 1, 0]), (3, [7, 0, 7]), (4, [120, 120, 120]), (6, [0, 1, 0])]
@@ -49,12 +51,22 @@ fn losses_of_perfetto_are_told() {
     assert_eq!(lost(&first), 0);
     let after = of(&[first, compact_at(80, &[], &dropped)].concat());
     assert_eq!((after.recording.repairs.lost, after.summary.losses_in_all), (1, 1));
-    assert_eq!(after.summary.losses[0].from, Ns(40), "the second packet begins 40 ns after the first");
+    assert_eq!(
+        after.summary.losses[0].from,
+        Ns(40),
+        "the second packet begins 40 ns after the first"
+    );
     // Another sequence (trusted_packet_sequence_id 7) begins.
-    assert_eq!(lost(&[compact_at(40, &[], &[]), compact_at(80, &[], &[0xd0, 0x02, 1, 0x50, 7])].concat()), 0);
+    assert_eq!(
+        lost(&[compact_at(40, &[], &[]), compact_at(80, &[], &[0xd0, 0x02, 1, 0x50, 7])].concat()),
+        0
+    );
     // A page that could not be read (errors), and lost_events of a bundle that has no events.
     assert_eq!(lost(&compact_at(40, &[0x42, 2, 0x08, 40], &[])), 1);
-    assert_eq!(lost(&[&compact_at(40, &[], &[])[..], &[0x0a, 6, 0x0a, 4, 0x08, 0, 0x18, 1]].concat()), 1);
+    assert_eq!(
+        lost(&[&compact_at(40, &[], &[])[..], &[0x0a, 6, 0x0a, 4, 0x08, 0, 0x18, 1]].concat()),
+        1
+    );
 }
 
 #[test]
@@ -81,7 +93,8 @@ fn an_event_without_its_time_is_a_loss() {
     let mut trace = Vec::new();
     export::perfetto(&recording, &mut trace).unwrap();
     let whole = read(&trace[..], ImportOptions::default()).unwrap();
-    // A bundle of one waking of thread 1, without a time: `event { pid: 0, sched_waking { pid: 1 } }`.
+    // A bundle of one waking of thread 1, without a time:
+    // `event { pid: 0, sched_waking { pid: 1 } }`.
     trace.extend([0x0a, 13, 0x0a, 11, 0x08, 0, 0x12, 7, 0x10, 0, 0xa2, 1, 2, 0x10, 1]);
     let damaged = read(&trace[..], ImportOptions::default()).unwrap();
     assert_eq!((damaged.summary.damaged.count, damaged.recording.repairs.lost), (1, 1));
@@ -110,11 +123,13 @@ fn compact_switches_name_who_ran_before() {
 
 #[test]
 fn damaged_imports_never_panic() {
-    let runs: u64 = std::env::var("SCHEDLAB_FUZZ_RUNS").ok().and_then(|n| n.parse().ok()).unwrap_or(3_000);
+    let runs: u64 =
+        std::env::var("SCHEDLAB_FUZZ_RUNS").ok().and_then(|n| n.parse().ok()).unwrap_or(3_000);
     let inputs = inputs();
     let mut state = 0x5eed_u64;
     let mut draw = |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % below.max(1)
     };
     for run in 0..runs {
@@ -139,7 +154,8 @@ fn damaged_imports_never_panic() {
             }
         }
         let strict = run % 3 == 0;
-        let options = ImportOptions { current_is_waker: run % 2 == 0, strict, ..ImportOptions::default() };
+        let options =
+            ImportOptions { current_is_waker: run % 2 == 0, strict, ..ImportOptions::default() };
         if let Ok(imported) = read(&bytes[..], options) {
             let _ = Summary::of(&imported.recording);
             let options = replay::ReplayOptions { without_wakes: true, ..Default::default() };

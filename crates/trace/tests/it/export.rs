@@ -1,5 +1,5 @@
-//! Out and in again: ftrace text, `perf script` text and Perfetto, on recordings of a real machine and on
-//! hand-written ones.
+//! Out and in again: ftrace text, `perf script` text and Perfetto, on recordings of a real machine
+//! and on hand-written ones.
 
 use crate::common::{header, ping_pong, switch, wake};
 use schedlab_model::{CpuId, EventKind, Ns, PrevState, SchedEvent, TaskId, Waker};
@@ -100,9 +100,10 @@ fn everything() -> Recording {
 #[test]
 fn ftrace_and_perfetto_bring_back_every_event() {
     for (what, write) in [("ftrace", export::ftrace as Write), ("perfetto", export::perfetto)] {
-        for recording in
-            [everything(), Recording::from_parts(header(1, 2), ping_pong(50), Ns(2_000_000)).unwrap()]
-        {
+        for recording in [
+            everything(),
+            Recording::from_parts(header(1, 2), ping_pong(50), Ns(2_000_000)).unwrap(),
+        ] {
             let (exported, back) = out_and_in(&recording, write);
             same(&recording, &back.recording, what);
             assert!(
@@ -117,24 +118,33 @@ fn ftrace_and_perfetto_bring_back_every_event() {
 
 #[test]
 fn recordings_of_a_real_machine_come_back() {
-    for name in ["hackbench", "two-yes", "redis-other-other-open", "redis-other-other-closed8", "compile"] {
+    for name in
+        ["hackbench", "two-yes", "redis-other-other-open", "redis-other-other-closed8", "compile"]
+    {
         let recording = recorded(name);
         for (what, write) in [("ftrace", export::ftrace as Write), ("perfetto", export::perfetto)] {
             let (exported, back) = out_and_in(&recording, write);
             let mut said = recording.clone();
-            if let Some((_, count)) = exported.left_out.iter().find(|(kind, _)| **kind == "system calls") {
+            if let Some((_, count)) =
+                exported.left_out.iter().find(|(kind, _)| **kind == "system calls")
+            {
                 let before = said.events.len() as u64;
                 said.events.retain(|e| {
-                    !matches!(e.kind, EventKind::SyscallEnter { .. } | EventKind::SyscallExit { .. })
+                    !matches!(
+                        e.kind,
+                        EventKind::SyscallEnter { .. } | EventKind::SyscallExit { .. }
+                    )
                 });
                 assert_eq!(before - said.events.len() as u64, *count, "{name} {what}");
             }
             let count = |r: &Recording| {
-                r.events.iter().filter(|e| matches!(e.kind, EventKind::Switch { .. })).count() as u64
+                r.events.iter().filter(|e| matches!(e.kind, EventKind::Switch { .. })).count()
+                    as u64
             };
             assert_eq!(exported.switches, count(&recording));
-            // Without the system calls repairing puts a switch of one CPU and a wakeup by the other into one nanosecond in an open
-            // loop; their order is lost on the way, and is repaired otherwise afterwards.
+            // Without the system calls repairing puts a switch of one CPU and a wakeup by the other
+            // into one nanosecond in an open loop; their order is lost on the way, and is repaired
+            // otherwise afterwards.
             if what == "ftrace" || !name.ends_with("open") {
                 same(&said.settled(), &back.recording, &format!("{name} {what}"));
             }
@@ -156,7 +166,10 @@ fn recordings_of_a_real_machine_come_back() {
 #[test]
 fn losses_are_carried() {
     let mut events = ping_pong(3);
-    events.insert(7, SchedEvent { at: events[7].at, cpu: CpuId(0), kind: EventKind::Lost { count: 12 } });
+    events.insert(
+        7,
+        SchedEvent { at: events[7].at, cpu: CpuId(0), kind: EventKind::Lost { count: 12 } },
+    );
     let recording = Recording::from_parts(header(1, 2), events, Ns(100_000)).unwrap();
     for write in [export::ftrace as Write, export::perfetto, export::perf_script] {
         let (_, back) = out_and_in(&recording, write);

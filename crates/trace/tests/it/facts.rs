@@ -3,11 +3,12 @@
 use crate::common::{bytes, header, ping_pong};
 use proptest::prelude::*;
 use schedlab_model::{
-    CpuId, EventSink, Fact, FactKind, Limit, Ns, ObjectId, ObjectInfo, ObjectKind, Outcome, TaskId, Transfer,
+    CpuId, EventSink, Fact, FactKind, Limit, Ns, ObjectId, ObjectInfo, ObjectKind, Outcome, TaskId,
+    Transfer,
 };
 use schedlab_trace::{
-    Capability, Facts, Header, Index, PackedFacts, ReadLimits, Recording, TraceError, Writer, renumber_fact,
-    save,
+    Capability, Facts, Header, Index, PackedFacts, ReadLimits, Recording, TraceError, Writer,
+    renumber_fact, save,
 };
 use std::path::PathBuf;
 
@@ -61,7 +62,16 @@ fn any_transfer() -> impl Strategy<Value = Transfer> {
     (0..OBJECTS, any::<u32>(), place, any_outcome(), flags).prop_map(
         |(object, bytes, place, outcome, flags)| {
             let (partial, limited, peek, by_kernel) = flags;
-            Transfer { object: ObjectId(object), bytes, place, outcome, partial, limited, peek, by_kernel }
+            Transfer {
+                object: ObjectId(object),
+                bytes,
+                place,
+                outcome,
+                partial,
+                limited,
+                peek,
+                by_kernel,
+            }
         },
     )
 }
@@ -128,7 +138,8 @@ proptest! {
         prop_assert_eq!(unpacked, facts);
     }
 
-    /// A reader before 1.4 knows no block of facts: to it the block is one of the optional ones, and everything else is as before.
+    /// A reader before 1.4 knows no block of facts: to it the block is one of the optional ones,
+    /// and everything else is as before.
     #[test]
     fn an_older_reader_skips_them(facts in any_facts()) {
         let with = file(&header(2, TASKS), 20, &facts);
@@ -144,7 +155,8 @@ proptest! {
         prop_assert_eq!(counted as usize, ping_pong(20).len());
     }
 
-    /// Numbers that are given anew are given to every task and object of a fact, and to nothing else.
+    /// Numbers that are given anew are given to every task and object of a fact, and to nothing
+    /// else.
     #[test]
     fn renumbered_there_and_back_is_the_same(fact in any_fact()) {
         let there = renumber_fact(&fact, |task| TaskId(task.0 + 7), |object| ObjectId(object.0 + 9));
@@ -152,7 +164,8 @@ proptest! {
         prop_assert_eq!(back, fact);
     }
 
-    /// Any bytes in a block of facts: an answer or an error, never a panic, and whatever opens names only what is listed.
+    /// Any bytes in a block of facts: an answer or an error, never a panic, and whatever opens
+    /// names only what is listed.
     #[test]
     fn any_bytes_are_an_answer(raw in proptest::collection::vec(any::<u8>(), 0..400)) {
         let good = file(&header(2, TASKS), 2, &[sent(10, 0, 3)]);
@@ -197,7 +210,9 @@ fn forged(file: &[u8], kind: u32, raw: &[u8]) -> Vec<u8> {
     let at = blocks_of(file, kind)[0];
     let mut head = file[at..at + 44].to_vec();
     let stored = zstd::bulk::compress(raw, 3).unwrap();
-    for (place, value) in [(8, stored.len()), (12, raw.len()), (20, crc32fast::hash(&stored) as usize)] {
+    for (place, value) in
+        [(8, stored.len()), (12, raw.len()), (20, crc32fast::hash(&stored) as usize)]
+    {
         head[place..place + 4].copy_from_slice(&(value as u32).to_le_bytes());
     }
     let rest = at + 44 + word(file, at + 8) as usize;
@@ -220,7 +235,8 @@ fn every_flipped_bit_is_noticed() {
 #[test]
 fn what_a_fact_names_must_exist() {
     let refused = |fact: Fact| {
-        let text = Recording::read(&file(&header(2, TASKS), 2, &[fact])[..]).unwrap_err().to_string();
+        let text =
+            Recording::read(&file(&header(2, TASKS), 2, &[fact])[..]).unwrap_err().to_string();
         assert!(text.contains("fact 0"), "{text}");
     };
     refused(sent(10, OBJECTS, 3));
@@ -257,12 +273,16 @@ fn misordered_facts_are_sorted_and_counted() {
 
 #[test]
 fn a_part_is_read_and_saved_with_its_facts() {
-    let path = schedlab_testing::temp_dir().join(format!("schedlab-facts-{}.slt", std::process::id()));
+    let path =
+        schedlab_testing::temp_dir().join(format!("schedlab-facts-{}.slt", std::process::id()));
     let facts: Vec<_> = (0..40_000).map(|i| sent(i * 40, (i % 2) as u32, 100)).collect();
     std::fs::write(&path, file(&header(2, TASKS), 20, &facts)).unwrap();
     let index = Index::open(&path).unwrap();
     assert_eq!(index.events() as usize, ping_pong(20).len());
-    assert_eq!(index.totals.as_ref().map(|totals| (totals.facts, totals.facts_lost)), Some((40_000, 0)));
+    assert_eq!(
+        index.totals.as_ref().map(|totals| (totals.facts, totals.facts_lost)),
+        Some((40_000, 0))
+    );
     let part = Recording::open_between(&path, Ns(100_000), Ns(110_000)).unwrap();
     assert_eq!((part.facts.list.len(), part.facts.list[0].at), (251, Ns(100_000)));
     assert_eq!(part.facts.between(Ns(100_000), Ns(100_100)).len(), 3);
@@ -283,7 +303,9 @@ fn a_fact_takes_less_than_three_bytes() {
     let mut places = [1u64 << 32; 2];
     for round in 0..20_000u64 {
         for step in 0..6u32 {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             at += 800 + (random >> 50) % 2_500;
             let flow = ((step / 2) % 2) as usize;
             let bytes = [45, 5][flow];
@@ -301,7 +323,12 @@ fn a_fact_takes_less_than_three_bytes() {
                     outcome: Outcome::Done,
                 },
             };
-            facts.push(Fact { at: Ns(at), cpu: CpuId(0), task: Some(TaskId((round % 2) as u32)), kind });
+            facts.push(Fact {
+                at: Ns(at),
+                cpu: CpuId(0),
+                task: Some(TaskId((round % 2) as u32)),
+                kind,
+            });
         }
     }
     let events = bytes(&header(2, TASKS), &ping_pong(20), 2_000_000);
@@ -313,11 +340,15 @@ fn a_fact_takes_less_than_three_bytes() {
 /// Written by version 1.4; every later version must read it to the same facts.
 #[test]
 fn a_file_of_version_1_4_reads_for_ever() {
-    let path =
-        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/recording/good-1.4-facts.slt");
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fuzz/corpus/recording/good-1.4-facts.slt");
     let mut facts: Vec<_> = (0..30).map(|i| sent(i * 100, (i % 2) as u32, i as u32)).collect();
     let kinds = [
-        FactKind::Receive(Transfer { place: Some(77), limited: true, ..Transfer::of(ObjectId(0), 9) }),
+        FactKind::Receive(Transfer {
+            place: Some(77),
+            limited: true,
+            ..Transfer::of(ObjectId(0), 9)
+        }),
         FactKind::Select {
             selector: Some(ObjectId(4)),
             ready: 0,

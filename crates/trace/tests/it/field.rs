@@ -1,5 +1,6 @@
-//! Traces that people posted (issue threads, test files of other projects, unusual options of perf and ftrace), cut to what
-//! matters, with the right values as independent readers computed them. Each file of `tests/field` is one case.
+//! Traces that people posted (issue threads, test files of other projects, unusual options of perf
+//! and ftrace), cut to what matters, with the right values as independent readers computed them.
+//! Each file of `tests/field` is one case.
 
 use schedlab_model::{EventKind, Ns, TaskId, Waker};
 use schedlab_trace::analysis::Summary;
@@ -16,7 +17,8 @@ fn bytes(file: &str) -> Vec<u8> {
 }
 
 fn import(file: &str) -> Imported {
-    read(&bytes(file)[..], ImportOptions::default()).unwrap_or_else(|error| panic!("{file}: {error}"))
+    read(&bytes(file)[..], ImportOptions::default())
+        .unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
 fn refusal(file: &str) -> String {
@@ -27,8 +29,8 @@ fn task(recording: &Recording, comm: &str) -> TaskId {
     TaskId::from(recording.header.tasks.iter().position(|task| task.comm == comm).expect(comm))
 }
 
-/// `hog` runs from the start, `srv` is woken by an interrupt after 100 us, runs from 150 us to 400 us, then `hog` to the end at
-/// 1 ms.
+/// `hog` runs from the start, `srv` is woken by an interrupt after 100 us, runs from 150 us to 400
+/// us, then `hog` to the end at 1 ms.
 #[track_caller]
 fn is_the_usual_millisecond(file: &str) -> Imported {
     let imported = import(file);
@@ -154,7 +156,12 @@ fn one_programs_events_say_nothing_about_the_rest() {
     let header = "# cmdline : /usr/bin/perf record -e sched:* -p 300 \n";
     let whole = "a 1 [000] 1.0: sched:sched_switch: prev_comm=a prev_pid=1 prev_prio=120 prev_state=S ==> next_comm=b next_pid=2 next_prio=120\n";
     let all = |text: String| {
-        read(text.as_bytes(), options).unwrap().recording.header.capabilities.has(Capability::AllTasks)
+        read(text.as_bytes(), options)
+            .unwrap()
+            .recording
+            .header
+            .capabilities
+            .has(Capability::AllTasks)
     };
     assert!(all(whole.to_owned()) && !all(format!("{header}{whole}")));
 }
@@ -163,7 +170,8 @@ fn one_programs_events_say_nothing_about_the_rest() {
 fn repairs_of_an_import_are_in_the_file() {
     let imported = import("import-repairs-forgotten.txt");
     assert_eq!(imported.recording.repairs.inconsistent_switches, 2);
-    let path = schedlab_testing::temp_dir().join(format!("schedlab-field-{}.slt", std::process::id()));
+    let path =
+        schedlab_testing::temp_dir().join(format!("schedlab-field-{}.slt", std::process::id()));
     schedlab_trace::save(&imported.recording, &path).unwrap();
     let saved = Recording::open(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
@@ -219,10 +227,22 @@ fn numbers_without_a_kernel_say_which_table_was_used() {
 
 #[test]
 fn what_cannot_be_read_is_named_with_what_to_do() {
-    assert!(refusal("ftrace-tsc-clock.txt").contains("--clock-hz"), "{}", refusal("ftrace-tsc-clock.txt"));
-    assert!(refusal("perfetto-zstd.pftrace").contains("zstd"), "{}", refusal("perfetto-zstd.pftrace"));
+    assert!(
+        refusal("ftrace-tsc-clock.txt").contains("--clock-hz"),
+        "{}",
+        refusal("ftrace-tsc-clock.txt")
+    );
+    assert!(
+        refusal("perfetto-zstd.pftrace").contains("zstd"),
+        "{}",
+        refusal("perfetto-zstd.pftrace")
+    );
     // The beginning of a perf.data: known by its first bytes, and cut off.
-    assert!(refusal("perf-data-binary.data").contains("perf.data"), "{}", refusal("perf-data-binary.data"));
+    assert!(
+        refusal("perf-data-binary.data").contains("perf.data"),
+        "{}",
+        refusal("perf-data-binary.data")
+    );
 }
 
 #[test]
@@ -252,9 +272,9 @@ fn runs(imported: &Imported, tids: &[u32]) -> (usize, Ns, Vec<Ns>) {
     (recording.events.len(), recording.duration, tids.iter().map(run).collect())
 }
 
-/// `perf record -a -m 64 -e sched:sched_switch,sched:sched_waking,sched:sched_migrate_task -- perf bench sched pipe` of perf 6.1 on
-/// 6.18, into a file and into a pipe (`-o -`), without records that say nothing here. The sums are those of `perf script`'s text,
-/// made with a script of its own.
+/// `perf record -a -m 64 -e sched:sched_switch,sched:sched_waking,sched:sched_migrate_task -- perf bench sched pipe`
+/// of perf 6.1 on 6.18, into a file and into a pipe (`-o -`), without records that say nothing
+/// here. The sums are those of `perf script`'s text, made with a script of its own.
 #[test]
 fn perf_data_of_a_file_and_of_a_pipe() {
     let pipe = import("perf-6.1-pipe.data");
@@ -266,16 +286,22 @@ fn perf_data_of_a_file_and_of_a_pipe() {
     );
     assert_eq!((pipe.summary.format, pipe.summary.losses_in_all), ("perf_data", 0));
     assert!(pipe.recording.header.kernel.starts_with("6."), "{}", pipe.recording.header.kernel);
-    // Behind a reader that gives what it has, one piece after another, and cut off inside its last record.
+    // Behind a reader that gives what it has, one piece after another, and cut off inside its last
+    // record.
     let bytes = bytes("perf-6.1-pipe.data");
     let (head, tail) = bytes.split_at(23);
     let again = read(std::io::Read::chain(head, tail), ImportOptions::default()).unwrap();
     assert_eq!(again.recording, pipe.recording);
     let cut = read(&bytes[..bytes.len() - 20], ImportOptions::default()).unwrap();
-    assert!(cut.summary.notes.iter().any(|note| note.contains("cut off")), "{:?}", cut.summary.notes);
+    assert!(
+        cut.summary.notes.iter().any(|note| note.contains("cut off")),
+        "{:?}",
+        cut.summary.notes
+    );
 }
 
-/// A file is read piece by piece, whatever its end says; as a stream it is held in memory. Both give the same.
+/// A file is read piece by piece, whatever its end says; as a stream it is held in memory. Both
+/// give the same.
 #[test]
 fn perf_data_from_a_file_and_as_a_stream() {
     let stream = import("perf-6.1.data");
@@ -288,7 +314,13 @@ fn perf_data_from_a_file_and_as_a_stream() {
     let options = ImportOptions::default();
     schedlab_trace::import::write(Input::File(file), &mut from_file, 3, options).unwrap();
     let bytes = bytes("perf-6.1.data");
-    schedlab_trace::import::write(Input::Stream(Box::new(&bytes[..])), &mut from_stream, 3, options).unwrap();
+    schedlab_trace::import::write(
+        Input::Stream(Box::new(&bytes[..])),
+        &mut from_stream,
+        3,
+        options,
+    )
+    .unwrap();
     assert_eq!(from_file, from_stream);
     assert_eq!(Recording::read(&from_file[..]).unwrap(), stream.recording);
     let cut = read(&bytes[..bytes.len() / 2], options).unwrap_err().to_string();
@@ -308,7 +340,8 @@ fn compressed_perf_data() {
     );
 }
 
-/// A record of a perf.data behind whose own fields `sample_id` says when it was written and on which CPU.
+/// A record of a perf.data behind whose own fields `sample_id` says when it was written and on
+/// which CPU.
 fn lost_record(kind: u32, own: &[u64], sample_type: u64, at: u64, cpu: u64) -> Vec<u8> {
     // PERF_SAMPLE_TID, TIME, ID, STREAM_ID, CPU, IDENTIFIER, in the order of the trailer.
     let parts = [(1 << 1, 0), (1 << 2, at), (1 << 6, 0), (1 << 9, 0), (1 << 7, cpu), (1 << 16, 0)];
@@ -348,7 +381,8 @@ fn losses_of_perf_data_count_once() {
     );
 }
 
-/// Without tracefs (hardened hosts, containers): `perf record --switch-events -a -e dummy; perf script --show-switch-events`.
+/// Without tracefs (hardened hosts, containers):
+/// `perf record --switch-events -a -e dummy; perf script --show-switch-events`.
 #[test]
 fn switches_without_tracepoints_are_read() {
     let imported = import("perf-switch-events.txt");
@@ -363,7 +397,9 @@ fn switches_without_tracepoints_are_read() {
     assert_eq!(summary.tasks[pool.index()].run, Ns::from_us(250));
     assert_eq!(summary.tasks[hog.index()].preempt_wait.max(), Ns::from_us(250));
     let has = |capability| recording.header.capabilities.has(capability);
-    assert!(has(Capability::Preempted) && !has(Capability::WakeTimes) && !has(Capability::PrevState));
+    assert!(
+        has(Capability::Preempted) && !has(Capability::WakeTimes) && !has(Capability::PrevState)
+    );
 }
 
 /// What people paste and no event is in: each is named, with what it can tell and the way out.

@@ -1,7 +1,10 @@
-//! The file format: what goes in comes out, and what is broken is refused or repaired, never believed.
+//! The file format: what goes in comes out, and what is broken is refused or repaired, never
+//! believed.
 
 use crate::common::{bytes, header, ping_pong, switch, wake};
-use schedlab_model::{CpuId, EventKind, EventSink, GroupId, Ns, PrevState, SchedEvent, TaskId, Waker};
+use schedlab_model::{
+    CpuId, EventKind, EventSink, GroupId, Ns, PrevState, SchedEvent, TaskId, Waker,
+};
 use schedlab_trace::{ReadLimits, Recording, TaskInfo, TraceError, Writer};
 
 #[test]
@@ -11,7 +14,11 @@ fn what_goes_in_comes_out() {
     let back = Recording::read(&file[..]).unwrap();
     assert_eq!((&back.header, &back.events, back.duration), (&header, &events, Ns(500_000_000)));
     assert!(back.repairs.is_clean(), "{}", back.repairs);
-    assert_eq!(file, bytes(&header, &events, 500_000_000), "the same input must give the same bytes");
+    assert_eq!(
+        file,
+        bytes(&header, &events, 500_000_000),
+        "the same input must give the same bytes"
+    );
     assert!(file.len() < events.len() * 2, "{} bytes for {} events", file.len(), events.len());
 }
 
@@ -32,8 +39,10 @@ fn every_kind_of_event_survives() {
         EventKind::SyscallExit { task: t },
         EventKind::Exit { task: t },
     ];
-    let wakers = [Waker::Unknown, Waker::Task(t), Waker::InlineSoftirq(t), Waker::SoftIrq, Waker::HardIrq];
-    let kinds = kinds.into_iter().chain(wakers.map(|waker| EventKind::Wake { task: TaskId(0), waker }));
+    let wakers =
+        [Waker::Unknown, Waker::Task(t), Waker::InlineSoftirq(t), Waker::SoftIrq, Waker::HardIrq];
+    let kinds =
+        kinds.into_iter().chain(wakers.map(|waker| EventKind::Wake { task: TaskId(0), waker }));
     let events: Vec<_> =
         kinds.enumerate().map(|(i, kind)| SchedEvent { at: Ns(i as u64), cpu, kind }).collect();
     let back = Recording::read(&bytes(&header(2, 2), &events, 0)[..]).unwrap();

@@ -28,10 +28,13 @@ fn reads_what_perf_prints() {
     assert_eq!(count(|k| matches!(k, EventKind::Migrate { .. })), 8);
     assert_eq!(recording.header.topology.cpus(), 2);
     assert_eq!(recording.repairs.misordered, 0);
-    // On this machine nothing is recorded while thread 68 (of another container) runs: five switches away
-    // from it are missing on CPU 0, and one from the CPU where it was before.
+    // On this machine nothing is recorded while thread 68 (of another container) runs: five
+    // switches away from it are missing on CPU 0, and one from the CPU where it was before.
     assert_eq!(recording.repairs.inconsistent_switches, 6, "{}", recording.repairs);
-    assert!(!recording.header.capabilities.has(Capability::Waker), "the text does not say who woke");
+    assert!(
+        !recording.header.capabilities.has(Capability::Waker),
+        "the text does not say who woke"
+    );
     assert!(names(&imported).contains(&"sched-pipe"));
     assert!(imported.summary.ignored.is_empty(), "{:?}", imported.summary.ignored);
 }
@@ -81,7 +84,12 @@ fn reads_ftrace_with_interrupt_flags_and_losses() {
 fn reads_old_wakeups_and_hostile_names() {
     let imported = import("old-wakeup.txt");
     assert_eq!(names(&imported), ["a b", "c", "c ==> d"]);
-    let wakes = imported.recording.events.iter().filter(|e| matches!(e.kind, EventKind::Wake { .. })).count();
+    let wakes = imported
+        .recording
+        .events
+        .iter()
+        .filter(|e| matches!(e.kind, EventKind::Wake { .. }))
+        .count();
     assert_eq!(wakes, 1, "sched_wakeup counts where no sched_waking was recorded");
     assert_eq!(imported.summary.ignored["sched_stat_runtime"], 1);
     assert_eq!(imported.recording.header.tasks[1].nice.get(), -10);

@@ -1,4 +1,5 @@
-//! The block index: what it lists, that it changes nothing, and that files without one get the same.
+//! The block index: what it lists, that it changes nothing, and that files without one get the
+//! same.
 
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId};
 use schedlab_trace::{Header, Index, Recording, TaskInfo, Writer};
@@ -11,14 +12,16 @@ fn header() -> Header {
 
 /// `count` switches between two tasks, a microsecond apart, in blocks of at most `each`.
 fn written(name: &str, count: u64, each: u64, limit: Option<u64>) -> (PathBuf, Vec<SchedEvent>) {
-    let path = schedlab_testing::temp_dir().join(format!("schedlab-index-{name}-{}.slt", std::process::id()));
+    let path = schedlab_testing::temp_dir()
+        .join(format!("schedlab-index-{name}-{}.slt", std::process::id()));
     let mut writer = Writer::new(std::fs::File::create(&path).unwrap(), &header()).unwrap();
     if let Some(bytes) = limit {
         writer.limit(bytes);
     }
     let mut events = Vec::new();
     for number in 0..count {
-        let (prev, next) = (Some(TaskId((number % 2) as u32)), Some(TaskId(((number + 1) % 2) as u32)));
+        let (prev, next) =
+            (Some(TaskId((number % 2) as u32)), Some(TaskId(((number + 1) % 2) as u32)));
         let kind = EventKind::Switch { prev, prev_state: PrevState::Runnable, next };
         let event = SchedEvent { at: Ns::from_us(number), cpu: CpuId(0), kind };
         writer.event(&event);
@@ -40,11 +43,16 @@ fn a_part_is_what_the_whole_has_there() {
     let whole = Recording::open(&path).unwrap();
     assert_eq!(whole.events, events);
     assert!(whole.repairs.is_clean(), "{}", whole.repairs);
-    for (from, to) in
-        [(0, 10_000_000), (2_499_000, 2_501_000), (0, 0), (9_999_000, 9_999_000), (5_000_500, 5_000_600)]
-    {
+    for (from, to) in [
+        (0, 10_000_000),
+        (2_499_000, 2_501_000),
+        (0, 0),
+        (9_999_000, 9_999_000),
+        (5_000_500, 5_000_600),
+    ] {
         let part = Recording::open_between(&path, Ns(from), Ns(to)).unwrap();
-        let there: Vec<_> = events.iter().filter(|e| (from..=to).contains(&e.at.0)).copied().collect();
+        let there: Vec<_> =
+            events.iter().filter(|e| (from..=to).contains(&e.at.0)).copied().collect();
         assert_eq!(part.events, there, "{from} to {to}");
         assert!(!part.repairs.cut_off);
         assert_eq!(part.duration, whole.duration);
@@ -88,10 +96,12 @@ fn a_damaged_index_is_made_anew() {
     std::fs::remove_file(path).unwrap();
 }
 
-/// `tests/data/version-1.0.slt` is two `yes` on one CPU as the program of 2026-11-21 recorded them, before files had an index.
+/// `tests/data/version-1.0.slt` is two `yes` on one CPU as the program of 2026-11-21 recorded them,
+/// before files had an index.
 #[test]
 fn files_of_version_1_0_have_one() {
-    let path = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/version-1.0.slt"));
+    let path =
+        std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/version-1.0.slt"));
     assert_eq!(std::fs::read(path).unwrap()[10..12], [0, 0], "the minor version");
     let index = Index::open(path).unwrap();
     assert!(!index.stored && index.totals.is_some());

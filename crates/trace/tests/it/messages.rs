@@ -2,8 +2,8 @@
 
 use crate::common::{header, switch, wake};
 use schedlab_model::{
-    CpuId, EventSink, Fact, FactKind, Limit, Ns, ObjectId, ObjectInfo, ObjectKind, Outcome, PrevState,
-    SchedEvent, TaskId, Transfer, Waker,
+    CpuId, EventSink, Fact, FactKind, Limit, Ns, ObjectId, ObjectInfo, ObjectKind, Outcome,
+    PrevState, SchedEvent, TaskId, Transfer, Waker,
 };
 use schedlab_trace::analysis::messages::Messages;
 use schedlab_trace::analysis::show::{ALL, Cell, Output, Table};
@@ -50,7 +50,8 @@ fn received(at: u64, task: u32, object: u32, bytes: u32, place: Option<u64>) -> 
     fact(at, task, FactKind::Receive(Transfer { place, ..Transfer::of(ObjectId(object), bytes) }))
 }
 
-/// The client is task 0, the server task 1, a hog task 2. Object 0 goes to the server, 1 back, 2 is a pipe, 3 a futex.
+/// The client is task 0, the server task 1, a hog task 2. Object 0 goes to the server, 1 back, 2 is
+/// a pipe, 3 a futex.
 fn recording(events: &[SchedEvent], facts: &[Fact]) -> Recording {
     let mut header = header(1, 3);
     header.capabilities.0.insert(Capability::Messages.name().to_owned());
@@ -147,16 +148,24 @@ fn who_sends_to_whom_is_counted_once() {
         })
         .collect();
     // The last answer lies in the socket at the end.
-    assert_eq!(rows, [(Some(0), Some(1), "TCP :6379", 2, 80, 2), (Some(1), Some(0), "TCP :6379", 2, 10, 2)]);
+    assert_eq!(
+        rows,
+        [(Some(0), Some(1), "TCP :6379", 2, 80, 2), (Some(1), Some(0), "TCP :6379", 2, 10, 2)]
+    );
     assert_eq!((found.missing, found.lost), (0, 0));
-    let part = Messages::of(&two_requests(), &Scope { from: Ns(50_000), ..Scope::default() }, By::Name);
+    let part =
+        Messages::of(&two_requests(), &Scope { from: Ns(50_000), ..Scope::default() }, By::Name);
     assert_eq!(part.pairs.values().map(|pair| pair.messages).collect::<Vec<_>>(), [1]);
 }
 
 #[test]
 fn pipes_futexes_and_clients_elsewhere() {
-    let wait =
-        FactKind::FutexWait { futex: ObjectId(3), expected: 2, until: Limit::None, outcome: Outcome::Done };
+    let wait = FactKind::FutexWait {
+        futex: ObjectId(3),
+        expected: 2,
+        until: Limit::None,
+        outcome: Outcome::Done,
+    };
     let facts = [
         sent(10, 0, 2, 7, None),
         received(20, 1, 2, 3, None),

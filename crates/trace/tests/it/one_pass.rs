@@ -1,5 +1,5 @@
-//! What is found while a recording is read is what a look at the whole finds; and the listing that is read in brief is that of
-//! the whole recording.
+//! What is found while a recording is read is what a look at the whole finds; and the listing that
+//! is read in brief is that of the whole recording.
 
 use crate::common::{CPUS, TASKS, any_events, bytes, header, switch, wake};
 use proptest::prelude::*;
@@ -108,7 +108,8 @@ proptest! {
     }
 }
 
-/// The same tasks, but only switches from who is known to run: what a recorder that misses nothing sees.
+/// The same tasks, but only switches from who is known to run: what a recorder that misses nothing
+/// sees.
 fn orderly(events: &[SchedEvent]) -> Vec<SchedEvent> {
     let mut current = [None; CPUS];
     let mut out = Vec::new();
@@ -163,7 +164,8 @@ fn each_kind_of_mending_is_done_in_brief() {
         );
     }
     // When the missing switch was depends on the wakeup's right place.
-    let both: Vec<SchedEvent> = early.iter().copied().chain([switch(60, 0, Some(4), sleep, None)]).collect();
+    let both: Vec<SchedEvent> =
+        early.iter().copied().chain([switch(60, 0, Some(4), sleep, None)]).collect();
     assert!(same(&both, &Scope::default()).unwrap() > 1);
     assert!(!listed(&bytes(&header(CPUS, TASKS), &both, end(&both)), 1, true).1.whole);
 }
@@ -174,7 +176,8 @@ fn rows_come_as_soon_as_they_are_settled() {
     // Two CPUs take turns, until task 5 leaves CPU 0, where task 1 ran.
     let turn = |i: u64| {
         let (cpu, task) = ((i % 2) as u32, 1 + (i % 2) as u32);
-        let (prev, next) = if (i / 2).is_multiple_of(2) { (None, Some(task)) } else { (Some(task), None) };
+        let (prev, next) =
+            if (i / 2).is_multiple_of(2) { (None, Some(task)) } else { (Some(task), None) };
         let state = if prev.is_some() { sleep } else { PrevState::Runnable };
         switch(10 * i, cpu, prev, state, next)
     };
@@ -184,12 +187,16 @@ fn rows_come_as_soon_as_they_are_settled() {
     let (_, taken) = listed(&file, 1, true);
     // All but those since the other CPU's last switch.
     assert_eq!((&taken.looks[..], taken.rows.len()), (&[99][..], 103));
-    assert!(listed(&file, 1, false).1.looks == [0], "nothing before the end where blocks are in disorder");
+    assert!(
+        listed(&file, 1, false).1.looks == [0],
+        "nothing before the end where blocks are in disorder"
+    );
     same(&events, &Scope::default()).unwrap();
 }
 
-/// Task 1 is woken by task 2 on CPU 1 just before it blocks at 12: where that wakeup belongs task 2 is proven to have run until
-/// then, where it is until 10. `unseen` is when another task turns out to have run on CPU 1.
+/// Task 1 is woken by task 2 on CPU 1 just before it blocks at 12: where that wakeup belongs task 2
+/// is proven to have run until then, where it is until 10. `unseen` is when another task turns out
+/// to have run on CPU 1.
 fn proof_by_an_early_wakeup(unseen: u64) -> Vec<SchedEvent> {
     let (sleep, idle) = (PrevState::Sleeping, PrevState::Runnable);
     let mut events = vec![
@@ -220,7 +227,8 @@ fn a_wakeup_that_may_move_settles_nothing() {
 
 #[test]
 fn what_was_missing_in_the_look_before_may_have_been_later() {
-    // It is missed after the wakeup's right place: task 2 is proven to have run until 12, and not until 10.
+    // It is missed after the wakeup's right place: task 2 is proven to have run until 12, and not
+    // until 10.
     let events = proof_by_an_early_wakeup(40);
     assert!(same(&events, &Scope::default()).unwrap() > 2);
 }

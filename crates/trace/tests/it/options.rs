@@ -1,5 +1,6 @@
-//! One schedule as perf, trace-cmd, ftrace and babeltrace print it with each of their options (lines as perf 6.1, trace-cmd 3.1.6,
-//! Linux 6.18 and babeltrace 1.5 and 2.0 printed them, cut to what matters): the options change the text, and nothing else.
+//! One schedule as perf, trace-cmd, ftrace and babeltrace print it with each of their options
+//! (lines as perf 6.1, trace-cmd 3.1.6, Linux 6.18 and babeltrace 1.5 and 2.0 printed them, cut to
+//! what matters): the options change the text, and nothing else.
 
 use schedlab_model::{EventKind, Ns, Waker};
 use schedlab_trace::analysis::Summary;
@@ -10,7 +11,8 @@ use std::fmt::Write as _;
 type Event = (u64, &'static str, u32, bool, &'static str, &'static str);
 
 const HOG: &str = "prev_comm=hog prev_pid=200 prev_prio=120";
-/// `hog` runs for a millisecond, interrupted from 150 to 400 us by `srv`, which an interrupt woke at 100 us.
+/// `hog` runs for a millisecond, interrupted from 150 to 400 us by `srv`, which an interrupt woke
+/// at 100 us.
 const EVENTS: [Event; 5] = [
     (
         0,
@@ -21,7 +23,14 @@ const EVENTS: [Event; 5] = [
         "prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=hog next_pid=200 next_prio=120",
     ),
     (100, "hog", 200, true, "sched_waking", "comm=srv pid=300 prio=120 target_cpu=001"),
-    (150, "hog", 200, false, "sched_switch", "HOG prev_state=R ==> next_comm=srv next_pid=300 next_prio=120"),
+    (
+        150,
+        "hog",
+        200,
+        false,
+        "sched_switch",
+        "HOG prev_state=R ==> next_comm=srv next_pid=300 next_prio=120",
+    ),
     (
         400,
         "srv",
@@ -60,8 +69,10 @@ fn is_the_schedule(what: &str, imported: &Imported, by_interrupt: bool) {
     assert_eq!(tasks.len(), 2, "{what}: {tasks:?}");
     let summary = Summary::of(recording).unwrap();
     let of = |comm: &str| {
-        let at =
-            tasks.iter().position(|task| task.comm == comm).unwrap_or_else(|| panic!("{what}: {tasks:?}"));
+        let at = tasks
+            .iter()
+            .position(|task| task.comm == comm)
+            .unwrap_or_else(|| panic!("{what}: {tasks:?}"));
         &summary.tasks[at]
     };
     assert_eq!((of("hog").run, of("srv").run), (Ns::from_us(750), Ns::from_us(250)), "{what}");
@@ -110,12 +121,13 @@ fn perf_script_with_every_field() {
     reads("call chains", &perf(usual, "", chain), false);
     let source = "\n\tffffffff813a88b4 try_to_wake_up+0x3a4 ([kernel.kallsyms])\n  core.c:1234\n";
     reads("call chains with the source", &perf(usual, "", source), false);
-    let colours =
-        perf(usual, "", "").replace("sched_switch", "\u{1b}[01;31m\u{1b}[Ksched_switch\u{1b}[m\u{1b}[K");
+    let colours = perf(usual, "", "")
+        .replace("sched_switch", "\u{1b}[01;31m\u{1b}[Ksched_switch\u{1b}[m\u{1b}[K");
     reads("grep --color", &colours, false);
 }
 
-/// Tasks may be called as the lines begin that a tracer writes around its events, or as comments begin.
+/// Tasks may be called as the lines begin that a tracer writes around its events, or as comments
+/// begin.
 #[test]
 fn tasks_with_the_names_of_other_lines_are_tasks() {
     let usual = |event: &Event| format!("{:>16} {:>5}", event.1, event.2);
@@ -176,8 +188,9 @@ fn trace_cmd_report_with_every_option() {
             .replace("next_comm=", "")
             .replace(" prev_pid=", ":")
             .replace(" next_pid=", ":");
-        let short =
-            short.replace(" prev_prio=120 prev_state=", " [120] ").replace(" next_prio=120", " [120]");
+        let short = short
+            .replace(" prev_prio=120 prev_state=", " [120] ")
+            .replace(" next_prio=120", " [120]");
         usual(e, flags, &short) + " [9354:0xa4:64]"
     });
     let debug = debug.replacen('\n', "\nCPU:1 [SUBBUFFER START] [1019801300821:0x3000]\n", 1);
@@ -186,7 +199,10 @@ fn trace_cmd_report_with_every_option() {
         format!("{:>16}-{:<5} [001]{}: {}: {fields}", e.1, e.2, 100_000_000_000 + e.0 * 1000, e.4)
     });
     assert!(
-        read(raw_ts.as_bytes(), ImportOptions::default()).unwrap_err().to_string().contains("--clock-hz")
+        read(raw_ts.as_bytes(), ImportOptions::default())
+            .unwrap_err()
+            .to_string()
+            .contains("--clock-hz")
     );
     let hz = ImportOptions { clock_hz: Some(1_000_000_000), ..ImportOptions::default() };
     is_the_schedule("--raw-ts", &import(&raw_ts, hz), false);
@@ -207,7 +223,8 @@ fn events_of_several_buffers_count_once() {
             fields.replace("HOG", HOG)
         );
         // Only the first buffer has wakeups.
-        for buffer in ["one: ", "two: "].iter().filter(|buffer| name == "sched_switch" || **buffer == "one: ")
+        for buffer in
+            ["one: ", "two: "].iter().filter(|buffer| name == "sched_switch" || **buffer == "one: ")
         {
             let _ = writeln!(both, "{buffer}{line}");
         }
@@ -217,8 +234,10 @@ fn events_of_several_buffers_count_once() {
     let notes = &imported.summary.notes;
     assert!(notes.iter().any(|note| note.contains("`one`") && note.contains("`two`")), "{notes:?}");
     // A task whose name looks like a buffer is a task.
-    let colon =
-        both.lines().filter(|line| !line.starts_with("two")).map(|line| line.replace("one: ", "") + "\n");
+    let colon = both
+        .lines()
+        .filter(|line| !line.starts_with("two"))
+        .map(|line| line.replace("one: ", "") + "\n");
     let colon: String = colon
         .collect::<String>()
         .replace("             hog-", "        hog: hog-")
@@ -252,7 +271,8 @@ fn ftrace_with_every_option() {
             )
         });
         reads("latency-format", &(LATENCY_HEADER.to_owned() + &latency), true);
-        let log: String = latency.lines().map(|line| format!("[    5.123456][  T200] {line}\n")).collect();
+        let log: String =
+            latency.lines().map(|line| format!("[    5.123456][  T200] {line}\n")).collect();
         reads("ftrace_dump_on_oops", &log, true);
     }
     let fields = text(|e, fields| {
@@ -272,7 +292,13 @@ fn ftrace_with_every_option() {
     });
     reads("fields", &fields, true);
     let graph = text(|e, fields| {
-        format!(" {} |   1)  {:>8}-{:<5} |               |  /* {}: {fields} */", seconds(e.0), e.1, e.2, e.4)
+        format!(
+            " {} |   1)  {:>8}-{:<5} |               |  /* {}: {fields} */",
+            seconds(e.0),
+            e.1,
+            e.2,
+            e.4
+        )
     });
     reads("function_graph with funcgraph-abstime and funcgraph-proc", &graph, false);
 }
@@ -289,13 +315,16 @@ fn babeltrace_with_every_option() {
                 (key, _) if key.ends_with("prio") => format!("{key} = 20"),
                 (key, "R") => format!("{key} = ( \"TASK_RUNNING\" : container = 0 )"),
                 (key, "S") => format!("{key} = ( \"TASK_INTERRUPTIBLE\" : container = 1 )"),
-                (key, value) => format!("{} = {}", key.replace("pid", "tid"), value.trim_start_matches("00")),
+                (key, value) => {
+                    format!("{} = {}", key.replace("pid", "tid"), value.trim_start_matches("00"))
+                }
             })
             .collect();
         (time.to_owned(), fields.join(", "))
     };
     let hms = |us: u64| format!("00:01:40.{:09}", us * 1000);
-    for (before, between) in [("", " (+0.000001234) host"), ("", ""), ("1970-01-01 ", " (+?.?????????) host")]
+    for (before, between) in
+        [("", " (+0.000001234) host"), ("", ""), ("1970-01-01 ", " (+?.?????????) host")]
     {
         let plain = text(|e, fields| {
             let (time, fields) = lttng(&hms(e.0), fields);
@@ -334,8 +363,9 @@ fn texts_without_times_are_refused() {
             )
         })
         .collect();
-    let refused =
-        |text: &str| read(text.as_bytes(), ImportOptions::default()).map(|_| ()).unwrap_err().to_string();
+    let refused = |text: &str| {
+        read(text.as_bytes(), ImportOptions::default()).map(|_| ()).unwrap_err().to_string()
+    };
     assert!(refused(&deltas).contains("--deltatime"), "{}", refused(&deltas));
     for (line, part) in [
         ("18887 1 847638746672 type: 372", "options/raw"),
@@ -346,7 +376,8 @@ fn texts_without_times_are_refused() {
     }
 }
 
-/// `perf record -p` of two threads that mostly leave the CPU to each other: the switches to them from others are missing.
+/// `perf record -p` of two threads that mostly leave the CPU to each other: the switches to them
+/// from others are missing.
 #[test]
 fn events_of_one_program_are_known_by_what_is_missing() {
     let switch = |us: u64, from: &str, to: &str| {
@@ -395,5 +426,8 @@ fn events_of_one_program_are_known_by_what_is_missing() {
         })
         .collect();
     let imported = import(&whole, ImportOptions::default());
-    assert!(imported.recording.header.capabilities.has(schedlab_trace::Capability::AllTasks), "{whole}");
+    assert!(
+        imported.recording.header.capabilities.has(schedlab_trace::Capability::AllTasks),
+        "{whole}"
+    );
 }

@@ -1,4 +1,5 @@
-//! What must add up, on random streams: states to lifetimes, blame to waits, parts of a wait to the wait.
+//! What must add up, on random streams: states to lifetimes, blame to waits, parts of a wait to the
+//! wait.
 
 use crate::common::{CPUS, TASKS, any_events as events, header};
 use proptest::prelude::*;

@@ -2,7 +2,8 @@
 
 use crate::common::{header, ping_pong, switch, wake};
 use schedlab_model::{
-    Amount, ChannelId, CpuId, EventKind, Ns, Op, PrevState, SchedEvent, SourceKind, Start, TaskId, Waker,
+    Amount, ChannelId, CpuId, EventKind, Ns, Op, PrevState, SchedEvent, SourceKind, Start, TaskId,
+    Waker,
 };
 use schedlab_trace::replay::{Replay, ReplayOptions, replay};
 use schedlab_trace::{Capabilities, Recording, TraceError};
@@ -11,7 +12,13 @@ const R: PrevState = PrevState::Runnable;
 const S: PrevState = PrevState::Sleeping;
 const D: PrevState = PrevState::DiskSleep;
 
-fn convert(cpus: usize, tasks: usize, events: Vec<SchedEvent>, end: u64, options: &ReplayOptions) -> Replay {
+fn convert(
+    cpus: usize,
+    tasks: usize,
+    events: Vec<SchedEvent>,
+    end: u64,
+    options: &ReplayOptions,
+) -> Replay {
     let recording = Recording::from_parts(header(cpus, tasks), events, Ns(end)).unwrap();
     let replay = replay(&recording, options).unwrap();
     replay.workload.check(cpus).unwrap();
@@ -46,7 +53,11 @@ fn a_closed_loop_stays_a_loop() {
     assert_eq!(replay.workload.sources, []);
     assert_eq!(replay.report.closed_loops, [vec![TaskId(0), TaskId(1)]]);
     assert_eq!(replay.workload.tasks[1].start, Start::AsleepUntil(Ns(1_000)));
-    assert_eq!(replay.workload.tasks[0].program.repeat_from, Some(0), "a loop must not run out of work");
+    assert_eq!(
+        replay.workload.tasks[0].program.repeat_from,
+        Some(0),
+        "a loop must not run out of work"
+    );
     assert_eq!((replay.report.wakes_by_tasks, replay.report.outside_permille()), (6, 0));
 }
 
@@ -72,11 +83,15 @@ fn preemption_and_waiting_vanish() {
     // Across the seam it sleeps as long as it slept before and after its activations.
     assert_eq!(timed.program.ops[3..], [Op::Sleep(Amount::Fixed(Ns(100 + 50)))]);
     let [source] = &replay.workload.sources[..] else { panic!() };
-    assert_eq!((source.into, &source.kind), (ChannelId(1), &SourceKind::Recorded { at: vec![Ns(900)] }));
+    assert_eq!(
+        (source.into, &source.kind),
+        (ChannelId(1), &SourceKind::Recorded { at: vec![Ns(900)] })
+    );
 }
 
-/// The recording ends while a command of some milliseconds waits for its turn: it is no hog, whatever part of its work
-/// was cut off. (A `pgrep` of 0.3 % of a CPU was replayed as one of 83 %.)
+/// The recording ends while a command of some milliseconds waits for its turn: it is no hog,
+/// whatever part of its work was cut off. (A `pgrep` of 0.3 % of a CPU was replayed as one of 83
+/// %.)
 #[test]
 fn a_late_command_is_no_hog() {
     let created = |at, task| SchedEvent {
@@ -93,7 +108,10 @@ fn a_late_command_is_no_hog() {
         ]
     };
     let late = plain(1, 2, events(700, 20), 1_000);
-    assert_eq!((&late.report.hogs[..], &late.report.unfinished[..]), (&[TaskId(0)][..], &[TaskId(1)][..]));
+    assert_eq!(
+        (&late.report.hogs[..], &late.report.unfinished[..]),
+        (&[TaskId(0)][..], &[TaskId(1)][..])
+    );
     assert_eq!(late.workload.tasks[1].program.ops[0], run(20));
     let early = plain(1, 2, events(300, 100), 1_000);
     assert_eq!(
@@ -103,8 +121,9 @@ fn a_late_command_is_no_hog() {
     );
 }
 
-/// A task that waits until the end of the recording with little CPU time, and a thread of the kernel with more, wanted we do
-/// not know how much: no hogs. One that never blocked from before the recording to its end is one, however little it got.
+/// A task that waits until the end of the recording with little CPU time, and a thread of the
+/// kernel with more, wanted we do not know how much: no hogs. One that never blocked from before
+/// the recording to its end is one, however little it got.
 #[test]
 fn what_is_starved_is_no_hog() {
     let events = |ran: u64| {
@@ -116,7 +135,10 @@ fn what_is_starved_is_no_hog() {
         ]
     };
     let starved = plain(1, 2, events(50), 1_000);
-    assert_eq!((&starved.report.hogs[..], &starved.report.starved[..]), (&[TaskId(0)][..], &[TaskId(1)][..]));
+    assert_eq!(
+        (&starved.report.hogs[..], &starved.report.starved[..]),
+        (&[TaskId(0)][..], &[TaskId(1)][..])
+    );
     let [.., Op::Receive(never)] = starved.workload.tasks[1].program.ops[..] else { panic!() };
     let sends = |op: &Op| matches!(op, Op::Send { channel, .. } if *channel == never);
     assert!(!starved.workload.tasks.iter().any(|task| task.program.ops.iter().any(sends)));
@@ -126,7 +148,10 @@ fn what_is_starved_is_no_hog() {
     parts.tasks[1].kernel = true;
     let recording = Recording::from_parts(parts, events(150), Ns(1_000)).unwrap();
     let kernel = replay(&recording, &ReplayOptions::default()).unwrap();
-    assert_eq!((&kernel.report.hogs[..], &kernel.report.starved[..]), (&[TaskId(0)][..], &[TaskId(1)][..]));
+    assert_eq!(
+        (&kernel.report.hogs[..], &kernel.report.starved[..]),
+        (&[TaskId(0)][..], &[TaskId(1)][..])
+    );
     let from_the_start = vec![
         switch(0, 0, None, R, Some(0)),
         switch(210, 0, Some(0), R, Some(1)),
@@ -150,10 +175,18 @@ fn a_wakeup_that_released_nobody_is_no_token() {
         switch(110, 1, None, R, Some(1)),
     ];
     let replay = plain(2, 2, events, 200);
-    let sends =
-        replay.workload.tasks[0].program.ops.iter().filter(|op| matches!(op, Op::Send { .. })).count();
-    let receives =
-        replay.workload.tasks[1].program.ops.iter().filter(|op| matches!(op, Op::Receive(_))).count();
+    let sends = replay.workload.tasks[0]
+        .program
+        .ops
+        .iter()
+        .filter(|op| matches!(op, Op::Send { .. }))
+        .count();
+    let receives = replay.workload.tasks[1]
+        .program
+        .ops
+        .iter()
+        .filter(|op| matches!(op, Op::Receive(_)))
+        .count();
     assert_eq!((sends, receives, replay.report.absorbed), (1, 1, 2));
 }
 
@@ -181,7 +214,8 @@ fn inline_softirqs_are_the_senders_doing_and_ksoftirqd_is_not() {
     let mut events = vec![switch(0, 0, None, R, Some(0))];
     for round in 1..4 {
         let at = round * 1_000;
-        let waker = if round == 3 { Waker::Task(TaskId(2)) } else { Waker::InlineSoftirq(TaskId(0)) };
+        let waker =
+            if round == 3 { Waker::Task(TaskId(2)) } else { Waker::InlineSoftirq(TaskId(0)) };
         let runs = if round == 3 { 2 } else { 0 };
         if round == 3 {
             events.push(wake(at - 10, 0, 2, Waker::HardIrq));
@@ -196,7 +230,10 @@ fn inline_softirqs_are_the_senders_doing_and_ksoftirqd_is_not() {
     }
     let recording = Recording::from_parts(header, events, Ns(4_000)).unwrap();
     let report = replay(&recording, &ReplayOptions::default()).unwrap().report;
-    assert_eq!((report.wakes_by_tasks, report.wakes_by_softirq, report.wakes_by_hardirq), (4, 1, 1));
+    assert_eq!(
+        (report.wakes_by_tasks, report.wakes_by_softirq, report.wakes_by_hardirq),
+        (4, 1, 1)
+    );
 }
 
 #[test]
@@ -227,7 +264,8 @@ fn device_sleeps_move_with_the_work() {
     let replay = plain(1, 1, events, 2_000);
     // Behind the task's own channel and the one that no task feeds.
     let (length, channel) = (Amount::Fixed(Ns(500)), ChannelId(2));
-    let (start, wait) = (Op::Device { length, cpu: CpuId(0), channel, count: 1 }, Op::Receive(channel));
+    let (start, wait) =
+        (Op::Device { length, cpu: CpuId(0), channel, count: 1 }, Op::Receive(channel));
     let once = [run(100), start, wait];
     assert_eq!(replay.workload.tasks[0].program.ops[..6], [once, once].concat());
     assert_eq!((replay.report.device_sleeps, replay.workload.sources.len()), (3, 0));
@@ -270,14 +308,18 @@ fn forks_spawn_and_exits_end() {
     ];
     let replay = plain(1, 2, events, 300);
     let [parent, child] = &replay.workload.tasks[..] else { panic!() };
-    assert_eq!(parent.program.ops[..5], [run(100), Op::Spawn(TaskId(1)), run(50), receive(0), run(50)]);
+    assert_eq!(
+        parent.program.ops[..5],
+        [run(100), Op::Spawn(TaskId(1)), run(50), receive(0), run(50)]
+    );
     assert_eq!((child.start, child.program.repeat_from), (Start::Spawned, None));
     assert_eq!(child.program.ops, [run(40), send(0), run(10)]);
     assert_eq!(replay.report.finite, [TaskId(0)]);
 }
 
-/// On its way out a task frees its memory: it may lose its CPU there, and wait for a lock. What it still ran counted as activations that
-/// the outside began, at dates, and a make of which that was so was no maker.
+/// On its way out a task frees its memory: it may lose its CPU there, and wait for a lock. What it
+/// still ran counted as activations that the outside began, at dates, and a make of which that was
+/// so was no maker.
 #[test]
 fn an_exit_may_be_interrupted() {
     let at = |at, kind| SchedEvent { at: Ns(at), cpu: CpuId(0), kind };
@@ -308,7 +350,8 @@ fn an_exit_may_be_interrupted() {
     assert_eq!(waits.workload.tasks[1].program.repeat_from, None, "it ends");
 }
 
-/// A server that starts while it is recorded creates its threads, and then serves: it serves on, and creates none anew.
+/// A server that starts while it is recorded creates its threads, and then serves: it serves on,
+/// and creates none anew.
 #[test]
 fn what_creates_others_at_its_start_begins_again_behind_that() {
     let mut events = ping_pong(20);
@@ -323,11 +366,13 @@ fn what_creates_others_at_its_start_begins_again_behind_that() {
 
 #[test]
 fn demand_scales_with_its_deeds() {
-    let options = ReplayOptions { demand: vec!["t1 x2".parse().unwrap()], ..ReplayOptions::default() };
+    let options =
+        ReplayOptions { demand: vec!["t1 x2".parse().unwrap()], ..ReplayOptions::default() };
     let replay = convert(1, 2, ping_pong(3), 61_000, &options);
     assert_eq!(replay.workload.tasks[1].program.ops[..3], [run(16_000), send(0), run(2_000)]);
     assert_eq!(replay.workload.tasks[0].program.ops[..2], [run(1_000), run(1_000)]);
-    let wrong = ReplayOptions { demand: vec!["nobody x2".parse().unwrap()], ..ReplayOptions::default() };
+    let wrong =
+        ReplayOptions { demand: vec!["nobody x2".parse().unwrap()], ..ReplayOptions::default() };
     let recording = Recording::from_parts(header(1, 2), ping_pong(3), Ns(61_000)).unwrap();
     assert!(replay_error(&recording, &wrong).contains("t0, t1"));
     for text in ["t1", "t1 2", "t1 x", "t1 x0", "t1 x-1", " x2", "t1 x1.2345", "t1 x9999999"] {
@@ -372,12 +417,14 @@ fn tasks_begin_where_they_were_seen_first() {
         switch(400, 1, Some(3), R, Some(0)),
     ];
     let replay = plain(2, 4, events, 1_000);
-    let began: Vec<Option<CpuId>> = replay.workload.tasks.iter().map(|task| task.began_on).collect();
+    let began: Vec<Option<CpuId>> =
+        replay.workload.tasks.iter().map(|task| task.began_on).collect();
     assert_eq!(began, [Some(CpuId(1)), Some(CpuId(0)), Some(CpuId(0)), None]);
 }
 
-/// Three producers take turns of 60 us on CPU 1; each wakes the consumer on CPU 0, which wakes the next one. A fifth task looks at the clock in turns
-/// 50 and 150 and wakes the consumer then, and is woken by it in turn 100.
+/// Three producers take turns of 60 us on CPU 1; each wakes the consumer on CPU 0, which wakes the
+/// next one. A fifth task looks at the clock in turns 50 and 150 and wakes the consumer then, and
+/// is woken by it in turn 100.
 fn pool(more: impl Fn(u64) -> Vec<SchedEvent>) -> Vec<SchedEvent> {
     let by = |task: u32| Waker::Task(TaskId(task));
     let mut events = vec![switch(0, 1, None, R, Some(1)), switch(0, 0, None, R, None)];
@@ -434,10 +481,15 @@ fn nothing_that_a_pool_waits_for_has_a_date_and_its_rounds_follow_each_other() {
     let replay = plain(2, 5, pool(|_| Vec::new()), 12_000_000);
     assert_eq!(replay.report.closed_loops.len(), 1);
     assert_eq!(replay.report.pools, [(TaskId(0), 3)], "the fifth task gives no tokens");
-    let names: Vec<&str> = replay.workload.sources.iter().map(|source| source.name.as_str()).collect();
+    let names: Vec<&str> =
+        replay.workload.sources.iter().map(|source| source.name.as_str()).collect();
     assert_eq!(names, ["outside wakeups of t4"]);
     let program = &replay.workload.tasks[0].program;
-    assert!(!program.ops.iter().any(|op| matches!(op, Op::Sleep(_) | Op::Receive(_))), "{:?}", program.ops);
+    assert!(
+        !program.ops.iter().any(|op| matches!(op, Op::Sleep(_) | Op::Receive(_))),
+        "{:?}",
+        program.ops
+    );
     assert_eq!(program.repeat_from, Some(0));
 }
 
@@ -454,5 +506,9 @@ fn a_command_whose_tasks_form_a_pool_does_its_work_once() {
         (replay.report.commands.len(), replay.workload.tasks[0].program.repeat_from)
     };
     assert_eq!(rounds(pool(forks)), (1, None));
-    assert_eq!(rounds(pool(|_| Vec::new())), (0, Some(0)), "a server, and a load whose time was over");
+    assert_eq!(
+        rounds(pool(|_| Vec::new())),
+        (0, Some(0)),
+        "a server, and a load whose time was over"
+    );
 }

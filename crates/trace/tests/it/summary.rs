@@ -90,6 +90,8 @@ fn refuses_by_name_what_it_cannot_see() {
     let mut blind = header(1, 1);
     blind.capabilities = Capabilities::of([Capability::WakeTimes]);
     let recording = Recording::from_parts(blind, Vec::new(), Ns(1)).unwrap();
-    let Err(error @ TraceError::Lacks { .. }) = Summary::of(&recording) else { panic!("must refuse") };
+    let Err(error @ TraceError::Lacks { .. }) = Summary::of(&recording) else {
+        panic!("must refuse")
+    };
     assert!(error.to_string().contains("preempted"), "{error}");
 }

@@ -55,8 +55,11 @@ fn history(choices: &[u8]) -> Vec<SchedEvent> {
                 state[task] = 1;
             }
             (_, 1, running) => {
-                let left =
-                    if choice >> 5 & 1 == 0 { PrevState::Runnable } else { PrevState::RunnableInKernel };
+                let left = if choice >> 5 & 1 == 0 {
+                    PrevState::Runnable
+                } else {
+                    PrevState::RunnableInKernel
+                };
                 let left = if running.is_none() { PrevState::Runnable } else { left };
                 push(cpu, switch(running, left, Some(task as u32)));
                 if let Some(prev) = running {
@@ -65,7 +68,8 @@ fn history(choices: &[u8]) -> Vec<SchedEvent> {
                 (on_cpu[cpu], state[task]) = (Some(task as u32), 2);
             }
             (_, _, Some(running)) => {
-                let blocked = [PrevState::Sleeping, PrevState::DiskSleep][usize::from(choice >> 5 & 1)];
+                let blocked =
+                    [PrevState::Sleeping, PrevState::DiskSleep][usize::from(choice >> 5 & 1)];
                 push(cpu, switch(Some(running), blocked, None));
                 (on_cpu[cpu], state[running as usize]) = (None, 0);
             }
@@ -131,7 +135,8 @@ fn shown(recording: &Recording, wakers: bool, kernel_tells_preemption: bool) -> 
     recording.events.iter().map(one).collect()
 }
 
-type Form = (&'static str, fn(&Recording, &mut dyn std::io::Write) -> std::io::Result<Exported>, bool);
+type Form =
+    (&'static str, fn(&Recording, &mut dyn std::io::Write) -> std::io::Result<Exported>, bool);
 
 /// Every form that is written, and whether it shows interrupts.
 const FORMS: [Form; 6] = [
@@ -156,7 +161,8 @@ fn import(bytes: &[u8], kernel: Option<KernelVersion>) -> Result<Imported, Trace
     read(bytes, ImportOptions { kernel, ..ImportOptions::default() })
 }
 
-/// A kernel: its version, the bit that says preempted in `prev_state`, and the columns of its flags.
+/// A kernel: its version, the bit that says preempted in `prev_state`, and the columns of its
+/// flags.
 const KERNELS: [(&str, u32, &[&str]); 7] = [
     ("2.6.32", 0, &CLASSIC),
     ("3.4", 0x200, &CLASSIC),
@@ -167,7 +173,13 @@ const KERNELS: [(&str, u32, &[&str]); 7] = [
     (
         "6.12",
         0x100,
-        &["irqs-off/BH-disabled", "need-resched", "hardirq/softirq", "preempt-depth", "migrate-disable"],
+        &[
+            "irqs-off/BH-disabled",
+            "need-resched",
+            "hardirq/softirq",
+            "preempt-depth",
+            "migrate-disable",
+        ],
     ),
 ];
 const CLASSIC: [&str; 4] = ["irqs-off", "need-resched", "hardirq/softirq", "preempt-depth"];
@@ -205,7 +217,11 @@ struct Style {
 fn kernels_header(columns: &[&str], tgid: bool) -> String {
     let mut text = "# tracer: nop\n#\n".to_owned();
     for (index, column) in columns.iter().enumerate() {
-        let _ = writeln!(text, "#                              {}_-----=> {column}", "| ".repeat(index));
+        let _ = writeln!(
+            text,
+            "#                              {}_-----=> {column}",
+            "| ".repeat(index)
+        );
     }
     let process = if tgid { "   TGID" } else { "" };
     let _ = writeln!(text, "#           TASK-PID  {process}   CPU#  |||||  TIMESTAMP  FUNCTION");
@@ -269,7 +285,11 @@ fn as_kernel(recording: &Recording, style: &Style) -> String {
         let at = recording.header.clock_start_ns + event.at.0;
         let time = match decimals {
             Some(decimals) => {
-                format!("{}.{}", at / 1_000_000_000, &format!("{:09}", at % 1_000_000_000)[..decimals])
+                format!(
+                    "{}.{}",
+                    at / 1_000_000_000,
+                    &format!("{:09}", at % 1_000_000_000)[..decimals]
+                )
             }
             None => at.to_string(),
         };
@@ -314,7 +334,8 @@ fn field_of(number: u8, content: &[u8]) -> Vec<u8> {
     [&[number << 3 | 2, (length & 0x7f) as u8 | 0x80, (length >> 7) as u8], content].concat()
 }
 
-/// A Perfetto trace with each of its events in a packet of its own, in order of time: time (0 without an event) and packet.
+/// A Perfetto trace with each of its events in a packet of its own, in order of time: time (0
+/// without an event) and packet.
 fn packets(trace: &[u8]) -> Vec<(u64, Vec<u8>)> {
     let mut all = Vec::new();
     for (_, _, packet, whole) in fields(trace) {
@@ -333,12 +354,15 @@ fn packets(trace: &[u8]) -> Vec<(u64, Vec<u8>)> {
     all
 }
 
-/// What an import says: the numbers of every task, and whether anything is said to be wrong. A trace that is refused is said to be.
+/// What an import says: the numbers of every task, and whether anything is said to be wrong. A
+/// trace that is refused is said to be.
 fn numbers_and_counts(found: Result<Imported, TraceError>) -> (Option<String>, bool) {
     let Ok(found) = found else { return (None, true) };
     let (repairs, summary) = (&found.recording.repairs, &found.summary);
-    let counted =
-        !repairs.is_clean() || repairs.early_wakes > 0 || summary.odd.count > 0 || summary.damaged.count > 0;
+    let counted = !repairs.is_clean()
+        || repairs.early_wakes > 0
+        || summary.odd.count > 0
+        || summary.damaged.count > 0;
     (Some(format!("{:?}", Summary::of(&found.recording).unwrap())), counted)
 }
 
@@ -374,8 +398,8 @@ proptest! {
         prop_assert!(back.recording.repairs.is_clean(), "{}", back.recording.repairs);
     }
 
-    /// What is told of a recording when it is written is what a reader of its file finds, whatever is wrong with it: wakeups before
-    /// their task has left, switches that are missing.
+    /// What is told of a recording when it is written is what a reader of its file finds, whatever
+    /// is wrong with it: wakeups before their task has left, switches that are missing.
     #[test]
     fn what_was_repaired_is_known_without_reading_the_file(
         choices in proptest::collection::vec(any::<(u8, u8)>(), 4..120), wakes in any::<bool>(),
@@ -408,8 +432,8 @@ proptest! {
         prop_assert_eq!(Recording { events: read.events.clone(), ..told }, read);
     }
 
-    /// What can be known to be missing is counted. Nothing can tell that the first and last lines of a text are missing, so these
-    /// stay as they are.
+    /// What can be known to be missing is counted. Nothing can tell that the first and last lines
+    /// of a text are missing, so these stay as they are.
     #[test]
     fn no_damage_changes_a_number_without_a_count(
         choices in proptest::collection::vec(any::<u8>(), 8..60),
@@ -451,7 +475,8 @@ proptest! {
     ) {
         let recording = recording(&choices);
         let whole: Vec<Vec<u8>> = packets(&written(&recording, &FORMS[3])).into_iter().map(|(_, packet)| packet).collect();
-        // The process list and the marks of schedlab around the events are not damaged, and the first and last events neither.
+        // The process list and the marks of schedlab around the events are not damaged, and the
+        // first and last events neither.
         let (first, last) = (2 + 3 * TASKS, whole.len() - 2 - 3 * TASKS);
         prop_assume!(first < last);
         let (at, to) = (first + at.index(last - first), first + to.index(last - first));

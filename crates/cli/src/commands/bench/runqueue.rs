@@ -6,7 +6,9 @@ use crate::options::{numbers, stop_signal};
 use crate::output;
 use crate::progress::Progress;
 use anyhow::bail;
-use schedlab_lab::runqueue::{self as lab, Claim, ModelOptions, PAPER_INTERVAL_US, RunqueueResult, TABLE_1};
+use schedlab_lab::runqueue::{
+    self as lab, Claim, ModelOptions, PAPER_INTERVAL_US, RunqueueResult, TABLE_1,
+};
 use schedlab_measure::runqueue::{MOST_TASKS, RunqueueRequest, RunqueueRow, Stride, runqueue};
 use schedlab_model::{Ns, Policy};
 use schedlab_study::decision_cost;
@@ -28,7 +30,8 @@ pub(crate) struct Runqueue {
     /// Use these numbers of tasks: a list such as 2,64,1024, or powers of two from A to B: A..B
     #[arg(long, value_name = "LIST", default_value = "2..4096")]
     tasks: String,
-    /// Use these numbers of threads, each of which decides for a CPU of its own [default: 1 up to the number of CPUs]
+    /// Use these numbers of threads, each of which decides for a CPU of its own [default: 1 up to
+    /// the number of CPUs]
     #[arg(long, value_name = "LIST")]
     threads: Option<String>,
     /// Use these locks: tas, ticket, mcs
@@ -40,10 +43,12 @@ pub(crate) struct Runqueue {
     /// Also decide after reading twice the last-level cache (some milliseconds each)
     #[arg(long)]
     cold: bool,
-    /// Use this affinity variant of the SMP paper: default, stay or change (may be given several times)
+    /// Use this affinity variant of the SMP paper: default, stay or change (may be given several
+    /// times)
     #[arg(long, value_name = "NAME", default_value = "default")]
     affinity: Vec<String>,
-    /// Measure this scheduler (may be given several times) [default: linux-2.4, linux-2.4-mq, linux-2.4-o1, linux-2.6.22]
+    /// Measure this scheduler (may be given several times) [default: linux-2.4, linux-2.4-mq,
+    /// linux-2.4-o1, linux-2.6.22]
     #[arg(short, long = "scheduler", value_name = "SCHEDULER")]
     schedulers: Vec<String>,
     /// Measure every combination this many times, 3 or more
@@ -52,13 +57,15 @@ pub(crate) struct Runqueue {
     /// Decide for about this long in all; preparation and cold decisions take more time
     #[arg(long = "for", value_name = "TIME", default_value = "20s", allow_hyphen_values = true)]
     duration: Ns,
-    /// Run the threads under this policy: other, or fifo:N so that fair tasks do not preempt the holder of a lock
+    /// Run the threads under this policy: other, or fifo:N so that fair tasks do not preempt the
+    /// holder of a lock
     #[arg(long, value_name = "POLICY", default_value = "other")]
     policy: Policy,
     /// Allow more threads than CPUs, although they spin
     #[arg(long)]
     oversubscribe: bool,
-    /// Use this cost preset in the model [default: this-machine if there is a calibration, else modern]
+    /// Use this cost preset in the model [default: this-machine if there is a calibration, else
+    /// modern]
     #[arg(long, value_name = "PRESET")]
     costs: Option<String>,
     /// Seed the order of rounds and tasks
@@ -73,7 +80,8 @@ pub(super) fn run(args: &Runqueue) -> anyhow::Result<Exit> {
     let costs = lab::model_costs(args.costs.as_deref())?;
     let signal = stop_signal()?;
     let progress = Progress::with_verb("deciding");
-    let report = runqueue(&request, &mut |done, all| progress.set(done, all), &|| signal.requested())?;
+    let report =
+        runqueue(&request, &mut |done, all| progress.set(done, all), &|| signal.requested())?;
     drop(progress);
     let progress = Progress::new();
     let options = ModelOptions { costs, jobs: 0 };
@@ -171,7 +179,9 @@ fn render(result: &RunqueueResult) -> String {
         let _ = writeln!(text, "  {verdict:11}  {claim}: {value:.2} ({low:.2} to {high:.2})");
     }
     if result.claims.is_empty() {
-        text.push_str("  none: claims need linux-2.4 with 1024 tasks, or with one and with two threads\n");
+        text.push_str(
+            "  none: claims need linux-2.4 with 1024 tasks, or with one and with two threads\n",
+        );
     }
     let disturbed: u32 = report.rows.iter().map(|row| row.disturbed).sum();
     if disturbed > 0 {
@@ -190,13 +200,16 @@ fn render(result: &RunqueueResult) -> String {
     text
 }
 
-/// What a decision costs where there are most tasks and threads, under the cheapest and the dearest scheduler, and what became of the
-/// claims.
+/// What a decision costs where there are most tasks and threads, under the cheapest and the dearest
+/// scheduler, and what became of the claims.
 fn answer(result: &RunqueueResult) -> String {
     let rows = &result.report.rows;
-    let Some(largest) = rows.iter().max_by_key(|row| (row.tasks, row.threads)) else { return String::new() };
+    let Some(largest) = rows.iter().max_by_key(|row| (row.tasks, row.threads)) else {
+        return String::new();
+    };
     let key = |row: &RunqueueRow| (row.tasks, row.threads, row.lock.name(), row.stride, row.cold);
-    let by_cost = |a: &&RunqueueRow, b: &&RunqueueRow| a.cost.median_ns.total_cmp(&b.cost.median_ns);
+    let by_cost =
+        |a: &&RunqueueRow, b: &&RunqueueRow| a.cost.median_ns.total_cmp(&b.cost.median_ns);
     let here = || rows.iter().filter(|row| key(row) == key(largest));
     let (Some(least), Some(most)) = (here().min_by(by_cost), here().max_by(by_cost)) else {
         return String::new();
@@ -208,9 +221,11 @@ fn answer(result: &RunqueueResult) -> String {
         )
     };
     let plural = if largest.threads == 1 { "" } else { "s" };
-    let place = format!("With {} tasks and {} deciding thread{plural}", largest.tasks, largest.threads);
+    let place =
+        format!("With {} tasks and {} deciding thread{plural}", largest.tasks, largest.threads);
     let dearest = if here().count() > 1 { format!(" and {}", cost(most)) } else { String::new() };
-    let count = |wanted: Option<bool>| result.claims.iter().filter(|claim| claim.holds == wanted).count();
+    let count =
+        |wanted: Option<bool>| result.claims.iter().filter(|claim| claim.holds == wanted).count();
     format!(
         "{place} a decision costs {}{dearest}, lock {}. Of the claims about linux-2.4 {} hold here, {} do not, {} cannot be told.\n\n",
         cost(least),
@@ -222,7 +237,8 @@ fn answer(result: &RunqueueResult) -> String {
 }
 
 fn line(text: &mut String, result: &RunqueueResult, row: &RunqueueRow) {
-    let model = result.modelled(row).map_or("-".to_owned(), |model| format!("{:.0}", model.cost_ns));
+    let model =
+        result.modelled(row).map_or("-".to_owned(), |model| format!("{:.0}", model.cost_ns));
     let _ = writeln!(
         text,
         "  {:13} {:8} {:6} {:>6} {:4} {:>7} {:>5}  {:>10.1} {:>21} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>8.1} {:>10}{}",
@@ -245,10 +261,13 @@ fn line(text: &mut String, result: &RunqueueResult, row: &RunqueueRow) {
     );
 }
 
-/// Writes the share of Table 1 of the SMP paper for 1024 tasks: here, in the model, and in the paper (a machine of 2002).
+/// Writes the share of Table 1 of the SMP paper for 1024 tasks: here, in the model, and in the
+/// paper (a machine of 2002).
 fn table_1(text: &mut String, result: &RunqueueResult) {
     let mut head = "\nTable 1: cost of one schedule() / 100 ms at 1024 tasks (the paper's definition; its CPUs are of 2002)\n";
-    for row in result.report.rows.iter().filter(|row| row.tasks == TABLE_1 && row.variant == "default") {
+    for row in
+        result.report.rows.iter().filter(|row| row.tasks == TABLE_1 && row.variant == "default")
+    {
         let share = |us: f64| us / PAPER_INTERVAL_US * 100.0;
         let paper = decision_cost::paper_us(&row.scheduler, row.threads)
             .map_or("-".to_owned(), |us| format!("{:.4} %", share(us)));

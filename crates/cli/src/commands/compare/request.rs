@@ -27,7 +27,9 @@ impl FromArgMatches for RequestArgs {
         for option in OPTIONS {
             for text in matches.get_many::<String>(option.name).into_iter().flatten() {
                 let set = self.0.set(option, text);
-                set.map_err(|why| clap::Error::raw(ErrorKind::ValueValidation, format!("{why}\n")))?;
+                set.map_err(|why| {
+                    clap::Error::raw(ErrorKind::ValueValidation, format!("{why}\n"))
+                })?;
             }
         }
         Ok(())

@@ -53,12 +53,27 @@ mod tests {
     #[allow(clippy::print_stderr)] // a test that is skipped says its name
     fn lines_are_those_of_the_cyclictest_that_is_installed() {
         let ran = std::process::Command::new("cyclictest")
-            .args(["-q", "-t2", "-i", "1000", "-d", "500", "-l", "20", "--policy=other", "--default-system"])
+            .args([
+                "-q",
+                "-t2",
+                "-i",
+                "1000",
+                "-d",
+                "500",
+                "-l",
+                "20",
+                "--policy=other",
+                "--default-system",
+            ])
             .output();
-        let printed = ran.map(|out| String::from_utf8_lossy(&out.stdout).into_owned()).unwrap_or_default();
+        let printed =
+            ran.map(|out| String::from_utf8_lossy(&out.stdout).into_owned()).unwrap_or_default();
         let theirs: Vec<&str> = printed.lines().filter(|line| line.starts_with("T:")).collect();
         if theirs.is_empty() {
-            assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "CI installs rt-tests (.ci/run)");
+            assert!(
+                std::env::var("CI").map_or(true, |ci| ci != "true"),
+                "CI installs rt-tests (.ci/run)"
+            );
             eprintln!("SKIPPED: no cyclictest here");
             return;
         }

@@ -9,7 +9,9 @@ use crate::output;
 use crate::progress::Lines;
 use crate::render::matrix as render;
 use anyhow::anyhow;
-use schedlab_lab::latency::{Matrix, MatrixOutput, MatrixRequest, ResultFile, System, kernel, of_matrix};
+use schedlab_lab::latency::{
+    Matrix, MatrixOutput, MatrixRequest, ResultFile, System, kernel, of_matrix,
+};
 use schedlab_measure::LatencyLine;
 use schedlab_model::Policy;
 use std::path::{Path, PathBuf};
@@ -71,7 +73,9 @@ pub(super) fn run(
     let mut live = Lines::new();
     let mut show = |done: usize, all: usize, what: &str, lines: &[LatencyLine]| {
         let policy = if what.contains("fifo") { Policy::Fifo(49) } else { Policy::Other };
-        live.set(|| format!("run {} of {all}: {what}\n{}", done + 1, cyclictest::lines(lines, policy)));
+        live.set(|| {
+            format!("run {} of {all}: {what}\n{}", done + 1, cyclictest::lines(lines, policy))
+        });
     };
     let matrix = schedlab_lab::latency::matrix(request, system, &mut show, &|| signal.requested())?;
     drop(live);

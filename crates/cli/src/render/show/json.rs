@@ -1,4 +1,5 @@
-//! `schedlab show --json` (docs/show-schema.md). Rows are written one by one: a listing may be larger than memory.
+//! `schedlab show --json` (docs/show-schema.md). Rows are written one by one: a listing may be
+//! larger than memory.
 
 use schedlab_trace::analysis::show::json::{SCHEMA, ShownAnswer, ShownRecording, ShownWindow};
 use schedlab_trace::analysis::show::{Cell, Column, Output, Table};

@@ -1,5 +1,5 @@
-//! Rows of listings: columns of fixed width. A listing has millions of rows, so they are written as bytes, numbers from the right
-//! edge of their column.
+//! Rows of listings: columns of fixed width. A listing has millions of rows, so they are written as
+//! bytes, numbers from the right edge of their column.
 
 use schedlab_model::TaskId;
 use schedlab_trace::analysis::show::{Cell, Column};
@@ -49,7 +49,8 @@ struct Name {
     text: String,
     /// How many columns of a terminal it takes.
     width: usize,
-    /// A row of the listing of times on CPUs without its numbers, when the name is no longer than its column.
+    /// A row of the listing of times on CPUs without its numbers, when the name is no longer than
+    /// its column.
     line: Option<[u8; LINE]>,
 }
 
@@ -115,7 +116,8 @@ impl Listing {
         self.row = self.widths.iter().map(|width| width + 2 + name).sum::<usize>() + 1;
     }
 
-    /// A row of the listing of times on CPUs, behind `text`: what [`row`](Listing::row) makes of its cells.
+    /// A row of the listing of times on CPUs, behind `text`: what [`row`](Listing::row) makes of
+    /// its cells.
     #[inline]
     pub(super) fn time_on_cpu(&mut self, row: &Row, text: &mut Vec<u8>) {
         if self.short(row, text).is_none() {
@@ -123,7 +125,8 @@ impl Listing {
         }
     }
 
-    /// The same for the usual row, whose values are no longer than their columns: every byte has its place then.
+    /// The same for the usual row, whose values are no longer than their columns: every byte has
+    /// its place then.
     #[inline]
     fn short(&mut self, row: &Row, text: &mut Vec<u8>) -> Option<()> {
         let named = |task: TaskId| self.names.get(task.index()).unwrap_or(&self.unknown);
@@ -134,8 +137,8 @@ impl Listing {
             return None;
         }
         let begin = text.len();
-        // All of it, whose length the compiler knows, and written over in its place: from elsewhere a processor would have to wait
-        // until the bytes are there before it copies them together.
+        // All of it, whose length the compiler knows, and written over in its place: from elsewhere
+        // a processor would have to wait until the bytes are there before it copies them together.
         text.extend_from_slice(plain);
         let line: &mut [u8; LINE] = text[begin..].first_chunk_mut()?;
         line[..WIDTH_SECOND].copy_from_slice(&self.second.digits);
@@ -165,7 +168,8 @@ impl Listing {
     /// A row, with a cell for each column.
     pub(super) fn row(&self, cells: &[Cell<'_>], bytes: &mut Vec<u8>) {
         let Listing { names, unknown, clock, widths, row, .. } = self;
-        // Where the next column begins, and where the last word ended: blanks at the end are left out.
+        // Where the next column begins, and where the last word ended: blanks at the end are left
+        // out.
         let (mut place, mut kept) = (bytes.len(), bytes.len());
         bytes.resize(place + *row, b' ');
         for (&width, cell) in widths.iter().zip(cells) {
@@ -185,9 +189,10 @@ impl Listing {
                     let name = names.get(task.index()).unwrap_or(unknown);
                     (copy(slot, name.text.as_bytes()), name.width)
                 }
-                Cell::Text(word) => {
-                    (copy(slot, word.as_bytes()), if word.is_ascii() { word.len() } else { word.width() })
-                }
+                Cell::Text(word) => (
+                    copy(slot, word.as_bytes()),
+                    if word.is_ascii() { word.len() } else { word.width() },
+                ),
                 _ => (0, 0),
             };
             if written > 0 {
@@ -298,8 +303,8 @@ fn triple<const WIDTH: usize>(slot: &mut [u8; WIDTH], place: usize, number: u32)
 }
 
 impl Second {
-    /// Nanoseconds since the beginning of the second of `at`, whose digits are there from now on. `None`: it has more than
-    /// there is room for.
+    /// Nanoseconds since the beginning of the second of `at`, whose digits are there from now on.
+    /// `None`: it has more than there is room for.
     #[inline]
     fn within(&mut self, at: u64) -> Option<u32> {
         match self.begin.and_then(|begin| at.checked_sub(begin)) {
@@ -395,7 +400,8 @@ mod tests {
     ];
 
     fn row(cells: &[Cell<'_>], clock: u64) -> String {
-        let mut listing = Listing::new(vec!["redis-server[4711]".to_owned(), "日本[7]".to_owned()], clock);
+        let mut listing =
+            Listing::new(vec!["redis-server[4711]".to_owned(), "日本[7]".to_owned()], clock);
         listing.columns(COLUMNS);
         let mut out = Vec::new();
         listing.row(cells, &mut out);
@@ -446,7 +452,10 @@ mod tests {
         ];
         let long = "a word that is much longer than its column";
         let text = [Cell::None, Cell::None, Cell::None, Cell::None, Cell::None, Cell::Text(long)];
-        assert_eq!(row(&text, 0), " ".repeat(15 + 2 + 6 + 2 + 30 + 2 + 9 + 2 + 21 + 2) + long + "\n");
+        assert_eq!(
+            row(&text, 0),
+            " ".repeat(15 + 2 + 6 + 2 + 30 + 2 + 9 + 2 + 21 + 2) + long + "\n"
+        );
         let wide = row(&cells, 1_000_000_000);
         let fill = " ".repeat(30 - 7);
         assert_eq!(wide, format!("{:>15}  {:6}  日本[7]{fill}  {:>9}\n", "1.000005", "", "0.000"));
@@ -458,10 +467,18 @@ mod tests {
         let long = "a name that is longer than its column[123456]";
         let names = || vec!["sched-pipe[7]".to_owned(), "日本[7]".to_owned(), long.to_owned()];
         let times = [0, 499, 500, 9_999_499, 99_999_500, 999_999_499, 999_999_500, 77_000_000_000];
-        let moments =
-            [0, 999, 999_999_999, 1_000_000_000, 999_999_999, 61_000_001_000, 99_999_999_999_999_999];
+        let moments = [
+            0,
+            999,
+            999_999_999,
+            1_000_000_000,
+            999_999_999,
+            61_000_001_000,
+            99_999_999_999_999_999,
+        ];
         for clock in [0, 123_456_789_012, u64::MAX / 2] {
-            let (mut short, mut plain) = (Listing::new(names(), clock), Listing::new(names(), clock));
+            let (mut short, mut plain) =
+                (Listing::new(names(), clock), Listing::new(names(), clock));
             short.columns(schedlab_trace::analysis::timehist::TABLE.columns);
             plain.columns(schedlab_trace::analysis::timehist::TABLE.columns);
             let (mut a, mut b) = (Vec::new(), Vec::new());

@@ -63,7 +63,8 @@ impl Output for ParquetTable {
     fn table(&mut self, table: &Table) -> io::Result<()> {
         if self.first.is_none() {
             let columns: Vec<(String, &str)> = columns(table.columns).collect();
-            let loose = LooseTable::new(columns.iter().map(|(name, title)| (name.as_str(), *title)));
+            let loose =
+                LooseTable::new(columns.iter().map(|(name, title)| (name.as_str(), *title)));
             self.first = Some((table.key, table.columns, loose));
         }
         self.taken = self.first.as_ref().is_some_and(|(key, ..)| *key == table.key);
@@ -74,7 +75,9 @@ impl Output for ParquetTable {
     }
 
     fn row(&mut self, cells: &[Cell<'_>]) -> io::Result<()> {
-        let Some((_, columns, table)) = self.first.as_mut().filter(|_| self.taken) else { return Ok(()) };
+        let Some((_, columns, table)) = self.first.as_mut().filter(|_| self.taken) else {
+            return Ok(());
+        };
         let time = |end: Option<Ns>| end.map_or(Value::None, Value::time);
         let mut values = Vec::with_capacity(cells.len() + 4);
         for (column, cell) in columns.iter().zip(cells) {

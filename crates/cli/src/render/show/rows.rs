@@ -1,4 +1,5 @@
-//! `schedlab show --format csv` and `ndjson`: rows as they come; a listing may be larger than memory.
+//! `schedlab show --format csv` and `ndjson`: rows as they come; a listing may be larger than
+//! memory.
 
 use super::json::value;
 use super::task_names;
@@ -20,7 +21,12 @@ pub(crate) struct Rows<'a, W> {
 }
 
 impl<'a, W: Write> Rows<'a, W> {
-    pub(crate) fn new(out: W, format: ResultFormat, recording: &'a Recording, clock: u64) -> Rows<'a, W> {
+    pub(crate) fn new(
+        out: W,
+        format: ResultFormat,
+        recording: &'a Recording,
+        clock: u64,
+    ) -> Rows<'a, W> {
         let sheet = Sheet::new(out, format, schedlab_trace::analysis::show::json::SCHEMA);
         Rows { sheet, recording, names: task_names(&recording.header), clock, columns: &[] }
     }
@@ -32,11 +38,14 @@ impl<'a, W: Write> Rows<'a, W> {
     /// Returns a cell: of CSV a task is one text, so that every row has the same columns.
     fn value(&self, cell: &Cell<'_>) -> Value {
         match *cell {
-            Cell::Task(task) if !self.sheet.has_objects() => self.names[task.index()].as_str().into(),
+            Cell::Task(task) if !self.sheet.has_objects() => {
+                self.names[task.index()].as_str().into()
+            }
             // Nanoseconds, as in the columns beside it.
             Cell::Between(low, high) if !self.sheet.has_objects() => {
-                let end =
-                    |end: Option<schedlab_model::Ns>| end.map_or(String::new(), |end| end.0.to_string());
+                let end = |end: Option<schedlab_model::Ns>| {
+                    end.map_or(String::new(), |end| end.0.to_string())
+                };
                 format!("{}..{}", end(low), end(high)).into()
             }
             _ => value(cell, &self.recording.header.tasks, self.clock),
@@ -47,7 +56,8 @@ impl<'a, W: Write> Rows<'a, W> {
 impl<W: Write> Output for Rows<'_, W> {
     fn table(&mut self, table: &Table) -> io::Result<()> {
         self.columns = table.columns;
-        self.sheet.table(table.key, table.columns.iter().map(|column| column.key.to_owned()).collect())
+        self.sheet
+            .table(table.key, table.columns.iter().map(|column| column.key.to_owned()).collect())
     }
 
     fn row(&mut self, cells: &[Cell<'_>]) -> io::Result<()> {

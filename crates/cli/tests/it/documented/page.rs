@@ -1,4 +1,5 @@
-//! The fenced blocks of a Markdown page: which language, which marker, which commands, which output.
+//! The fenced blocks of a Markdown page: which language, which marker, which commands, which
+//! output.
 
 use std::ops::Range;
 
@@ -110,11 +111,13 @@ pub(super) fn steps(lines: &[&str], block: &Block) -> Result<Vec<Step>, String> 
             let mut command = first.to_owned();
             while command.ends_with('\\') && at + 1 < block.body.end {
                 at += 1;
-                command = format!("{} {}", command.trim_end_matches('\\').trim_end(), lines[at].trim());
+                command =
+                    format!("{} {}", command.trim_end_matches('\\').trim_end(), lines[at].trim());
             }
             steps.push(Step { command, output: at + 1..at + 1 });
         } else {
-            let step = steps.last_mut().ok_or("a `console` block begins with a command: `$ ...`")?;
+            let step =
+                steps.last_mut().ok_or("a `console` block begins with a command: `$ ...`")?;
             step.output.end = at + 1;
         }
         at += 1;
@@ -125,7 +128,8 @@ pub(super) fn steps(lines: &[&str], block: &Block) -> Result<Vec<Step>, String> 
     Ok(steps)
 }
 
-/// Returns the command lines of a `sh` block, their continued lines joined, with their line in the page (counted from 1).
+/// Returns the command lines of a `sh` block, their continued lines joined, with their line in the
+/// page (counted from 1).
 pub(super) fn command_lines(lines: &[&str], block: &Block) -> Vec<(usize, String)> {
     let (mut found, mut begun) = (Vec::new(), String::new());
     for at in block.body.clone() {
@@ -141,11 +145,15 @@ pub(super) fn command_lines(lines: &[&str], block: &Block) -> Vec<(usize, String
     found
 }
 
-/// Returns the code spans of a page (`` `...` ``) outside of its blocks, with their line (counted from 1).
+/// Returns the code spans of a page (`` `...` ``) outside of its blocks, with their line (counted
+/// from 1).
 pub(super) fn spans<'a>(lines: &[&'a str], blocks: &[Block]) -> Vec<(usize, &'a str)> {
-    let fenced = |at: usize| blocks.iter().any(|block| at + 1 >= block.body.start && at <= block.body.end);
+    let fenced =
+        |at: usize| blocks.iter().any(|block| at + 1 >= block.body.start && at <= block.body.end);
     let prose = (0..lines.len()).filter(|at| !fenced(*at));
-    prose.flat_map(|at| lines[at].split('`').skip(1).step_by(2).map(move |span| (at + 1, span))).collect()
+    prose
+        .flat_map(|at| lines[at].split('`').skip(1).step_by(2).map(move |span| (at + 1, span)))
+        .collect()
 }
 
 #[test]
@@ -161,9 +169,13 @@ fn markers_and_steps_are_read() {
     let recorded = marker("recorded: Linux 6.18, 2 vCPUs; needs root");
     assert!(matches!(recorded, Ok(Some(Marker::Recorded(_)))), "{recorded:?}");
     assert_eq!(marker("made by `cargo xtask docs`"), Ok(None));
-    for wrong in
-        ["recorded: somewhere", "run: often", "run: tolerance 80%", "run: tolerance 5", "run: exit soon"]
-    {
+    for wrong in [
+        "recorded: somewhere",
+        "run: often",
+        "run: tolerance 80%",
+        "run: tolerance 5",
+        "run: exit soon",
+    ] {
         assert!(marker(wrong).is_err(), "{wrong}");
     }
     assert!(blocks(&["```console", "$ ls"]).is_err());

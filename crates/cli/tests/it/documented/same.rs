@@ -1,12 +1,16 @@
-//! Whether a block of a page says what the program prints: words exactly, numbers within the tolerance of the block.
+//! Whether a block of a page says what the program prints: words exactly, numbers within the
+//! tolerance of the block.
 
-/// Returns the first difference, or `None`. Without a tolerance each character counts, but for blanks at the end of a line.
+/// Returns the first difference, or `None`. Without a tolerance each character counts, but for
+/// blanks at the end of a line.
 pub(super) fn difference(page: &[&str], printed: &[&str], tolerance: f64) -> Option<String> {
-    let at = (0..page.len().max(printed.len())).find(|at| match (page.get(*at), printed.get(*at)) {
-        (Some(page), Some(printed)) => !is_same(page, printed, tolerance),
-        _ => true,
-    })?;
-    let show = |line: Option<&&str>| line.map_or("(no such line)".to_owned(), |line| (*line).to_owned());
+    let at =
+        (0..page.len().max(printed.len())).find(|at| match (page.get(*at), printed.get(*at)) {
+            (Some(page), Some(printed)) => !is_same(page, printed, tolerance),
+            _ => true,
+        })?;
+    let show =
+        |line: Option<&&str>| line.map_or("(no such line)".to_owned(), |line| (*line).to_owned());
     Some(format!(
         "line {} of the output\n    the page:    {}\n    the program: {}",
         at + 1,
@@ -53,7 +57,8 @@ fn parts(line: &str) -> Vec<Part<'_>> {
                 rest = &rest[digits..];
                 continue;
             }
-            let is_number = |letter: char| letter.is_ascii_digit() || letter == '.' || letter == ',';
+            let is_number =
+                |letter: char| letter.is_ascii_digit() || letter == '.' || letter == ',';
             let end = rest.find(|letter| !is_number(letter)).unwrap_or(rest.len());
             // A full stop or a comma behind a number belongs to the sentence.
             let end = rest[..end].trim_end_matches(['.', ',']).len();
@@ -87,5 +92,7 @@ fn words_are_compared_exactly_and_numbers_within_the_tolerance() {
     assert!(!same("0.1 points", "0.3 points", 0.05));
     assert!(same("12,345 events", "12,400 events", 0.01));
     assert!(!same("Linux 6.18.44", "Linux 6.18.45", 0.5));
-    assert!(difference(&["a"], &["a", "b"], 0.5).is_some_and(|text| text.contains("(no such line)")));
+    assert!(
+        difference(&["a"], &["a", "b"], 0.5).is_some_and(|text| text.contains("(no such line)"))
+    );
 }

@@ -43,8 +43,8 @@ impl Invocation {
     }
 }
 
-/// Splits a command line as a shell does: quotes, and a comment after blanks; `|`, `;`, `&&` and redirections are words.
-/// What `$(pgrep NAME)` would give is a number.
+/// Splits a command line as a shell does: quotes, and a comment after blanks; `|`, `;`, `&&` and
+/// redirections are words. What `$(pgrep NAME)` would give is a number.
 fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quote, mut open) = (Vec::new(), String::new(), None, false);
     for letter in line.chars() {
@@ -74,7 +74,8 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// Returns the calls of `schedlab` in a line such as `perf script | sudo schedlab show - > out.txt`.
+/// Returns the calls of `schedlab` in a line such as
+/// `perf script | sudo schedlab show - > out.txt`.
 pub(super) fn invocations(line: &str) -> Vec<Invocation> {
     let words = words(line);
     let mut found = Vec::new();
@@ -90,7 +91,8 @@ pub(super) fn invocations(line: &str) -> Vec<Invocation> {
         let ends = |word: &&String| ![">", "<", "2>", "&&", ";"].contains(&word.as_str());
         let own: Vec<String> = own.take_while(ends).cloned().collect();
         if let Some(command) = own.first() {
-            // The prices of this machine are there after `schedlab calibrate` only, and every scenario of the gallery takes minutes.
+            // The prices of this machine are there after `schedlab calibrate` only, and every
+            // scenario of the gallery takes minutes.
             let elsewhere = own.iter().any(|word| word == "this-machine") || own == ["published"];
             let run = RUN.contains(&command.as_str()) && !elsewhere;
             found.push(Invocation { words: own, reads_a_pipe: from_pipe, run });
@@ -99,18 +101,23 @@ pub(super) fn invocations(line: &str) -> Vec<Invocation> {
     found
 }
 
-/// Returns the names of the commands that `schedlab --help` lists: lines with two blanks and a name, below headings of groups, and those
-/// behind `Others:`.
+/// Returns the names of the commands that `schedlab --help` lists: lines with two blanks and a
+/// name, below headings of groups, and those behind `Others:`.
 pub(super) fn commands_of_help(help: &str) -> Vec<String> {
     let others = help.lines().find_map(|line| line.strip_prefix("Others: ")?.split(" (").next());
     let others = others.into_iter().flat_map(|names| names.split(", ")).map(str::to_owned);
     let listed = help.lines().skip_while(|line| !line.ends_with(':'));
     let listed = listed.take_while(|line| !line.starts_with("Options:"));
     let entries = listed.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
-    entries.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).chain(others).collect()
+    entries
+        .filter_map(|line| line.split_whitespace().next())
+        .map(str::to_owned)
+        .chain(others)
+        .collect()
 }
 
-/// Returns the command lines of the examples of a help text. A description follows two or more blanks after the command.
+/// Returns the command lines of the examples of a help text. A description follows two or more
+/// blanks after the command.
 pub(super) fn examples(help: &str) -> Vec<String> {
     let examples = help.split("Examples:\n").nth(1).unwrap_or_default();
     let (mut found, mut begun) = (Vec::new(), String::new());
@@ -130,9 +137,13 @@ pub(super) fn examples(help: &str) -> Vec<String> {
 
 #[test]
 fn calls_are_found_in_command_lines() {
-    let words =
-        |line: &str| -> Vec<Vec<String>> { invocations(line).into_iter().map(|one| one.words).collect() };
-    assert_eq!(words("sudo schedlab record -o 'a b.slt' > log # all of it"), [["record", "-o", "a b.slt"]]);
+    let words = |line: &str| -> Vec<Vec<String>> {
+        invocations(line).into_iter().map(|one| one.words).collect()
+    };
+    assert_eq!(
+        words("sudo schedlab record -o 'a b.slt' > log # all of it"),
+        [["record", "-o", "a b.slt"]]
+    );
     assert_eq!(
         words("perf script | schedlab show - && schedlab doctor"),
         [vec!["show", "-"], vec!["doctor"]]
@@ -144,5 +155,7 @@ fn calls_are_found_in_command_lines() {
     assert!(invocations("perf script | schedlab show -")[0].reads_a_pipe);
     assert_eq!(words("pip install schedlab"), Vec::<Vec<String>>::new());
     assert!(!invocations("schedlab compare ...")[0].is_whole());
-    assert!(!invocations("schedlab record --all")[0].run && invocations("schedlab show a.slt")[0].run);
+    assert!(
+        !invocations("schedlab record --all")[0].run && invocations("schedlab show a.slt")[0].run
+    );
 }

@@ -17,7 +17,8 @@ pub(super) struct Stage {
 impl Stage {
     pub(super) fn new(page: &str) -> Stage {
         let folder = Folder::new(&format!("page-{}-{}", page.replace('/', "-"), unique()));
-        for name in ["scenarios", "recordings", "docs", "oracles", "experiments", "Makefile", ".ci"] {
+        for name in ["scenarios", "recordings", "docs", "oracles", "experiments", "Makefile", ".ci"]
+        {
             link(&root().join(name), &folder.0.join(name));
         }
         for place in ["bin", "target/release"] {
@@ -26,11 +27,13 @@ impl Stage {
         }
         folder.write("bin/cargo", CARGO);
         let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(folder.0.join("bin/cargo"), executable).expect("its mode can be set");
+        std::fs::set_permissions(folder.0.join("bin/cargo"), executable)
+            .expect("its mode can be set");
         Stage { folder }
     }
 
-    /// Runs a command line as a reader's shell does. What it prints, in `stdout`, is that of a terminal: both streams.
+    /// Runs a command line as a reader's shell does. What it prints, in `stdout`, is that of a
+    /// terminal: both streams.
     pub(super) fn run(&self, line: &str) -> Ran {
         let path = std::env::var("PATH").unwrap_or_default();
         let mut command = Command::new("sh");
@@ -68,28 +71,39 @@ pub(super) struct Samples {
 impl Samples {
     pub(super) fn new() -> Samples {
         let folder = Folder::new("documented");
-        let hogs = std::fs::read_to_string(root().join("scenarios/two-hogs.toml")).expect("shipped");
+        let hogs =
+            std::fs::read_to_string(root().join("scenarios/two-hogs.toml")).expect("shipped");
         for name in ["my.toml", "mine.toml"] {
             folder.write(name, &hogs);
         }
-        let rtapp =
-            r#"{"tasks": {"worker": {"loop": 10, "run": 2000, "sleep": 8000}}, "global": {"duration": 1}}"#;
+        let rtapp = r#"{"tasks": {"worker": {"loop": 10, "run": 2000, "sleep": 8000}}, "global": {"duration": 1}}"#;
         folder.write("workload.json", rtapp);
         folder.write("wrk.txt", "  7000 requests in 3.00s, 1.00MB read\nRequests/sec:   2333.33\n");
-        for (option, name) in
-            [("--perf-script", "perf.txt"), ("--systrace", "systrace.html"), ("--perfetto", "trace.pftrace")]
-        {
+        for (option, name) in [
+            ("--perf-script", "perf.txt"),
+            ("--systrace", "systrace.html"),
+            ("--perfetto", "trace.pftrace"),
+        ] {
             let file = folder.0.join(name).display().to_string();
             let ran = schedlab(&["export", "recordings/two-yes.slt", option, &file]);
             assert_eq!(ran.code, 0, "{ran:?}");
         }
-        // A trace is known by its content, not by its name: `import` has a test with a real perf.data.
+        // A trace is known by its content, not by its name: `import` has a test with a real
+        // perf.data.
         for name in ["trace.txt", "ftrace.txt", "perf.data"] {
             std::fs::copy(folder.0.join("perf.txt"), folder.0.join(name)).expect("writable");
         }
         for name in ["old.json", "new.json"] {
             let out = folder.0.join(name).display().to_string();
-            let ran = schedlab(&["compare", "recordings/two-yes.slt", "--seeds", "1", "--json", "-o", &out]);
+            let ran = schedlab(&[
+                "compare",
+                "recordings/two-yes.slt",
+                "--seeds",
+                "1",
+                "--json",
+                "-o",
+                &out,
+            ]);
             assert_eq!(ran.code, 0, "{ran:?}");
         }
         for name in ["scenarios", "recordings"] {
@@ -105,21 +119,28 @@ impl Samples {
         for word in words {
             let name = word.rsplit_once('=').map_or(word.as_str(), |(_, file)| file);
             let plain = !name.starts_with('-') && !name.contains([' ', ':']);
-            if plain && name.ends_with(".slt") && !place(name).exists() && !root().join(name).exists() {
-                std::fs::create_dir_all(place(name).parent().expect("in the folder")).expect("writable");
+            if plain
+                && name.ends_with(".slt")
+                && !place(name).exists()
+                && !root().join(name).exists()
+            {
+                std::fs::create_dir_all(place(name).parent().expect("in the folder"))
+                    .expect("writable");
                 std::fs::copy(&recording, place(name)).expect("writable");
             }
             if plain && ["before/", "after/"].contains(&name) && !place(name).exists() {
                 std::fs::create_dir_all(place(name)).expect("writable");
                 for number in 1..=3 {
-                    std::fs::copy(&recording, place(name).join(format!("{number}.slt"))).expect("writable");
+                    std::fs::copy(&recording, place(name).join(format!("{number}.slt")))
+                        .expect("writable");
                 }
             }
         }
     }
 
-    /// Runs a command that has no output in the documents: its numbers are not looked at, so it is made quick. Returns, too, whether a
-    /// verdict about these numbers may be the other one: with one seed an expectation fails, and a gate knows the reader's files.
+    /// Runs a command that has no output in the documents: its numbers are not looked at, so it is
+    /// made quick. Returns, too, whether a verdict about these numbers may be the other one: with
+    /// one seed an expectation fails, and a gate knows the reader's files.
     pub(super) fn run(&self, invocation: &Invocation) -> (Ran, bool) {
         self.recordings(&invocation.words);
         let words = &invocation.words;

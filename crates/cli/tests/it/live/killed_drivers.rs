@@ -4,8 +4,10 @@ use super::*;
 
 /// A `confirm` of one round on a spinner.
 fn confirm_a_spinner(folder: &Folder) -> Child {
-    let mut confirm =
-        command(folder, &["confirm", "--scheduler", "rr", "--rounds", "1", "--for", "500ms", "--json"]);
+    let mut confirm = command(
+        folder,
+        &["confirm", "--scheduler", "rr", "--rounds", "1", "--for", "500ms", "--json"],
+    );
     let confirm = confirm.args(["--", "sh", "-c", "while :; do :; done"]);
     confirm.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("schedlab")
 }
@@ -24,7 +26,11 @@ fn managing_driver(confirm: u32, last: Option<u32>) -> Option<(u32, u32)> {
 }
 
 /// Sends `signal` to the driver of a round, as soon as that manages the spinner. Gives both.
-fn signal_driver(confirm: &Child, last: Option<u32>, signal: rustix::process::Signal) -> (u32, u32) {
+fn signal_driver(
+    confirm: &Child,
+    last: Option<u32>,
+    signal: rustix::process::Signal,
+) -> (u32, u32) {
     let mut seen = None;
     wait_until("the spinner is managed", || {
         seen = managing_driver(confirm.id(), last);
@@ -42,11 +48,13 @@ fn send(driver: u32, signal: rustix::process::Signal) {
     assert!(matches!(sent, Ok(()) | Err(rustix::io::Errno::SRCH)), "{driver}: {sent:?}");
 }
 
-/// A guardian ends a driver that does not beat, and what the driver managed goes on: not so when it was a round's, which is
-/// made again.
+/// A guardian ends a driver that does not beat, and what the driver managed goes on: not so when it
+/// was a round's, which is made again.
 #[test]
 fn a_round_of_which_the_driver_is_killed_is_made_again_and_leaves_nothing() {
-    let Some(_turn) = turn("a_round_of_which_the_driver_is_killed_is_made_again_and_leaves_nothing") else {
+    let Some(_turn) =
+        turn("a_round_of_which_the_driver_is_killed_is_made_again_and_leaves_nothing")
+    else {
         return;
     };
     // A guardian may end the third driver, too.
@@ -80,7 +88,8 @@ fn an_always_killed_driver_ends_it() {
     let folder = Folder::new("confirm-ends");
     let mut confirm = confirm_a_spinner(&folder);
     let (mut last, mut spinners) = (None, Vec::new());
-    // Not as many as there are drivers: a guardian may end one before this sees it, where the machine is busy.
+    // Not as many as there are drivers: a guardian may end one before this sees it, where the
+    // machine is busy.
     wait_until("it ends", || {
         if confirm.try_wait().expect("a child of this test").is_some() {
             return true;
@@ -96,7 +105,10 @@ fn an_always_killed_driver_ends_it() {
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
     // Before it manages anything its guardian may have been the one to speak.
     let why = ["ended without a report (signal: 9", "the guardian ends process"];
-    assert!(ended.status.code() == Some(2) && why.iter().any(|why| said.contains(why)), "{ended:?}");
+    assert!(
+        ended.status.code() == Some(2) && why.iter().any(|why| said.contains(why)),
+        "{ended:?}"
+    );
     always(spinners.iter().all(|spinner| !spins(*spinner)), || "the command goes on".to_owned());
     assert!(!spinners.is_empty(), "no driver was killed: {ended:?}");
 }

@@ -3,7 +3,8 @@
 use super::*;
 use std::collections::BTreeSet;
 
-/// Of more than a few threads the kernel tells about every thread of the machine: what other people start meanwhile is theirs.
+/// Of more than a few threads the kernel tells about every thread of the machine: what other people
+/// start meanwhile is theirs.
 #[test]
 fn attach_takes_nothing_that_others_start() {
     let Some(_turn) = turn("attach_takes_nothing_that_others_start") else { return };

@@ -1,6 +1,7 @@
-//! A live torture of whole drivers: `attach`, `run` and `record` while they, their guardians, their holder, their journal or their target are
-//! attacked. After each round the target is as before, and no process, file or claim of the round is left. Seeded; `cargo xtask torture-live` does
-//! many rounds of this and of the one in crates/live/tests/it/torture.rs.
+//! A live torture of whole drivers: `attach`, `run` and `record` while they, their guardians, their
+//! holder, their journal or their target are attacked. After each round the target is as before,
+//! and no process, file or claim of the round is left. Seeded; `cargo xtask torture-live` does many
+//! rounds of this and of the one in crates/live/tests/it/torture.rs.
 
 #![allow(clippy::print_stdout)] // the figures are the point
 
@@ -123,8 +124,10 @@ impl Round {
     }
 
     fn journal(&self) -> Option<PathBuf> {
-        let all = std::fs::read_dir(self.folder.0.join("run")).ok()?.flatten().map(|one| one.path());
-        all.into_iter().find(|path| path.extension().is_some_and(|extension| extension == "journal"))
+        let all =
+            std::fs::read_dir(self.folder.0.join("run")).ok()?.flatten().map(|one| one.path());
+        all.into_iter()
+            .find(|path| path.extension().is_some_and(|extension| extension == "journal"))
     }
 
     fn left(&self) -> Vec<PathBuf> {
@@ -134,10 +137,14 @@ impl Round {
             .flatten()
             .map(|one| one.path());
         let own = self.folder.0.display().to_string();
-        let claims =
-            std::fs::read_dir("/run/schedlab-claims").into_iter().flatten().flatten().map(|one| one.path());
-        let of_round =
-            |path: &PathBuf| std::fs::read_link(path).is_ok_and(|text| text.to_string_lossy().contains(&own));
+        let claims = std::fs::read_dir("/run/schedlab-claims")
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|one| one.path());
+        let of_round = |path: &PathBuf| {
+            std::fs::read_link(path).is_ok_and(|text| text.to_string_lossy().contains(&own))
+        };
         files.chain(claims.filter(of_round)).collect()
     }
 
@@ -166,16 +173,31 @@ impl Round {
         let script = "setsid sleep 600 & (sleep 600 &) ; while :; do :; done";
         let output = self.folder.0.join("x.slt").display().to_string();
         let run = ["run", "--scheduler", "rr:slice_ns=2ms", "--", "sh", "-c", script];
-        let record =
-            ["record", "--no-calibration", "--backend", "own", "-o", &output, "--", "sh", "-c", script];
+        let record = [
+            "record",
+            "--no-calibration",
+            "--backend",
+            "own",
+            "-o",
+            &output,
+            "--",
+            "sh",
+            "-c",
+            script,
+        ];
         let is_record = attack == Attack::RecordKilled;
         let mut driver = self.start(if is_record { &record } else { &run });
-        let sleepers =
-            || self.processes().into_iter().filter(|pid| words_of(*pid).starts_with("sleep")).count();
-        // Where a guardian ended the driver for a stall of this machine, nothing may be left either.
-        wait_until("the command works", || sleepers() == 2 || matches!(driver.try_wait(), Ok(Some(_))));
+        let sleepers = || {
+            self.processes().into_iter().filter(|pid| words_of(*pid).starts_with("sleep")).count()
+        };
+        // Where a guardian ended the driver for a stall of this machine, nothing may be left
+        // either.
+        wait_until("the command works", || {
+            sleepers() == 2 || matches!(driver.try_wait(), Ok(Some(_)))
+        });
         std::thread::sleep(delay);
-        let comm = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let comm =
+            |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         let holder = self.processes().into_iter().find(|pid| comm(pid) == "sched-holder\n");
         if matches!(attack, Attack::RunHolderKilled | Attack::RunAndHolderKilled) {
             holder.into_iter().for_each(|pid| send(pid, Signal::KILL));
@@ -198,8 +220,9 @@ impl Round {
             state(pid).is_some_and(|now| now.0 == 1 && now.1 == "0") || ends(&mut driver)
         });
         std::thread::sleep(delay);
-        let guardian =
-            children_of_all(driver.id()).into_iter().find(|pid| words_of(*pid).contains("guardian"));
+        let guardian = children_of_all(driver.id())
+            .into_iter()
+            .find(|pid| words_of(*pid).contains("guardian"));
         let second = guardian.and_then(|pid| children_of(pid).first().copied());
         self.carry_out(attack, &mut driver, &mut target, (guardian, second));
         if attack == Attack::NumberUsedAgain || attack == Attack::TargetKilled {
@@ -210,7 +233,8 @@ impl Round {
             send(driver.id(), Signal::TERM);
         }
         if attack == Attack::AllKilled {
-            // First: a thread of the driver that is due behind the target may not come to its end before that.
+            // First: a thread of the driver that is due behind the target may not come to its end
+            // before that.
             let given = super::schedlab(&self.folder, &["restore"]);
             assert_eq!(given.code, 0, "{given:?}");
         }
@@ -228,7 +252,8 @@ impl Round {
         (guardian, second): (Option<u32>, Option<u32>),
     ) {
         let agent = driver.id();
-        let kill_all = |all: &[Option<u32>]| all.iter().flatten().for_each(|pid| send(*pid, Signal::KILL));
+        let kill_all =
+            |all: &[Option<u32>]| all.iter().flatten().for_each(|pid| send(*pid, Signal::KILL));
         let journal = self.journal();
         match attack {
             Attack::AgentKilled => kill_all(&[Some(agent)]),
@@ -239,12 +264,16 @@ impl Round {
             Attack::AgentStopped => send(agent, Signal::STOP),
             Attack::JournalRemoved | Attack::JournalRemovedAgentKilled => {
                 journal.into_iter().for_each(|path| drop(std::fs::remove_file(path)));
-                send(agent, if attack == Attack::JournalRemoved { Signal::TERM } else { Signal::KILL });
+                send(
+                    agent,
+                    if attack == Attack::JournalRemoved { Signal::TERM } else { Signal::KILL },
+                );
             }
             Attack::JournalGarbledAgentKilled => {
                 if let Some(path) = journal {
-                    let text =
-                        std::fs::read_to_string(&path).unwrap_or_default().replace("thread", "thr\0ad");
+                    let text = std::fs::read_to_string(&path)
+                        .unwrap_or_default()
+                        .replace("thread", "thr\0ad");
                     // It may be gone by now.
                     let _ = std::fs::OpenOptions::new()
                         .write(true)
@@ -262,7 +291,8 @@ impl Round {
                     &["attach", "--scheduler", "rr", "--cpus", "1", "--pid", &word, "--for", "1s"],
                 );
                 let named = run.stderr.contains(&format!("process {agent} "));
-                // Where a guardian has ended the first one meanwhile, the second one may have the target.
+                // Where a guardian has ended the first one meanwhile, the second one may have the
+                // target.
                 let first_lives = matches!(driver.try_wait(), Ok(None));
                 assert!(run.code == 2 && named || !first_lives, "{run:?}");
             }
@@ -274,7 +304,8 @@ impl Round {
         }
     }
 
-    /// A member of the managed family ends, and a stranger gets its number and is pinned to the managed CPU by its owner.
+    /// A member of the managed family ends, and a stranger gets its number and is pinned to the
+    /// managed CPU by its owner.
     fn use_number_again(&self, driver: &mut Child, target: &mut Children) {
         let pid = target.pid();
         target.end();
@@ -299,7 +330,11 @@ impl Round {
         send(driver.id(), Signal::TERM);
         driver.wait().expect("a child of this test");
         if stranger.is_some() {
-            assert_eq!(state(pid).map(|now| now.1), Some("0".to_owned()), "the stranger's own affinity");
+            assert_eq!(
+                state(pid).map(|now| now.1),
+                Some("0".to_owned()),
+                "the stranger's own affinity"
+            );
         }
     }
 }
@@ -309,5 +344,8 @@ fn children_of_all(pid: u32) -> Vec<u32> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let texts = threads.filter_map(|one| std::fs::read_to_string(one.path().join("children")).ok());
     let all: Vec<String> = texts.collect();
-    all.iter().flat_map(|text| text.split_whitespace()).filter_map(|word| word.parse().ok()).collect()
+    all.iter()
+        .flat_map(|text| text.split_whitespace())
+        .filter_map(|word| word.parse().ok())
+        .collect()
 }

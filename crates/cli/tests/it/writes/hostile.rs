@@ -1,5 +1,6 @@
-//! A file system that another user prepared, under every command that writes as root. What belongs to root stays as it was, nothing
-//! that root writes gets another user's mode, and nothing waits for ever. Only root can play this; elsewhere the test is skipped by name.
+//! A file system that another user prepared, under every command that writes as root. What belongs
+//! to root stays as it was, nothing that root writes gets another user's mode, and nothing waits
+//! for ever. Only root can play this; elsewhere the test is skipped by name.
 
 use super::{BEFORE, Ground, WRITERS, Writer, next};
 use schedlab_files::TempDir;
@@ -9,7 +10,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The other user: the number that Debian gives `nobody`, which owns no file (base-passwd; overflowuid of the kernel).
+/// The other user: the number that Debian gives `nobody`, which owns no file (base-passwd;
+/// overflowuid of the kernel).
 const NOBODY: u32 = 65534;
 const PRECIOUS: &[u8] = b"root's own";
 
@@ -30,7 +32,8 @@ enum Trap {
     Turns,
 }
 
-const TRAPS: [Trap; 6] = [Trap::Sticky, Trap::Link, Trap::Above, Trap::Pipe, Trap::Setuid, Trap::Turns];
+const TRAPS: [Trap; 6] =
+    [Trap::Sticky, Trap::Link, Trap::Above, Trap::Pipe, Trap::Setuid, Trap::Turns];
 
 /// A round's files.
 struct Set {
@@ -55,7 +58,8 @@ fn link(to: &Path, at: &Path) {
 
 impl Set {
     fn new(root: &Path, trap: Trap, writer: &Writer) -> Set {
-        let (victim, inner, theirs) = (root.join("victim"), root.join("inner"), root.join("theirs"));
+        let (victim, inner, theirs) =
+            (root.join("victim"), root.join("inner"), root.join("theirs"));
         fs::write(&victim, PRECIOUS).unwrap();
         owned(&victim, 0, 0o644);
         fs::create_dir(&inner).unwrap();
@@ -101,7 +105,11 @@ impl Set {
         let data = fs::metadata(&self.victim).unwrap();
         assert_eq!(fs::read(&self.victim).unwrap(), PRECIOUS, "{what}");
         assert_eq!((data.uid(), data.mode() & 0o7777), (0, 0o644), "{what}");
-        assert_eq!(fs::read_dir(&self.inner).unwrap().count(), 0, "{what}: written into root's folder");
+        assert_eq!(
+            fs::read_dir(&self.inner).unwrap().count(),
+            0,
+            "{what}: written into root's folder"
+        );
         let mut folders = vec![self.theirs.clone()];
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(folder).unwrap().flatten() {
@@ -110,7 +118,13 @@ impl Set {
                 if data.is_dir() {
                     folders.push(entry.path());
                 } else if data.uid() == 0 {
-                    assert_eq!(data.mode() & 0o7000, 0, "{what}: {:?} has {:o}", entry.path(), data.mode());
+                    assert_eq!(
+                        data.mode() & 0o7000,
+                        0,
+                        "{what}: {:?} has {:o}",
+                        entry.path(),
+                        data.mode()
+                    );
                 }
                 assert!(
                     !entry.path().to_string_lossy().ends_with(".part"),
@@ -125,7 +139,8 @@ impl Set {
 fn run(ground: &Ground, writer: &Writer, set: &Set) -> (Option<i32>, String) {
     let mut command = super::quiet("timeout");
     command.args(["--kill-after=5", "120", env!("CARGO_BIN_EXE_schedlab")]);
-    let output = command.args(ground.arguments(writer, &set.out)).stderr(Stdio::piped()).output().unwrap();
+    let output =
+        command.args(ground.arguments(writer, &set.out)).stderr(Stdio::piped()).output().unwrap();
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
@@ -146,7 +161,8 @@ fn round(ground: &Ground, writer: &Writer, trap: Trap) {
         // Whatever was at the output when the command looked.
         Trap::Turns => assert!(code.is_some_and(|code| code <= 3), "{what}: {code:?}, {said}"),
         Trap::Setuid => {
-            // 1: an expectation of a scenario that is cut short; 3: a measurement on a machine that is busy.
+            // 1: an expectation of a scenario that is cut short; 3: a measurement on a machine that
+            // is busy.
             assert!(matches!(code, Some(0 | 1 | 3)), "{what}: {code:?}, {said}");
             for file in writer.places(&set.out) {
                 let data = fs::metadata(&file).unwrap();
@@ -163,11 +179,15 @@ fn round(ground: &Ground, writer: &Writer, trap: Trap) {
 #[test]
 fn a_hostile_file_system_gets_nothing_of_root() {
     if fs::metadata("/proc/self").unwrap().uid() != 0 {
-        eprintln!("SKIPPED a_hostile_file_system_gets_nothing_of_root: only root can play two users");
+        eprintln!(
+            "SKIPPED a_hostile_file_system_gets_nothing_of_root: only root can play two users"
+        );
         return;
     }
-    let rounds =
-        std::env::var("SCHEDLAB_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(WRITERS.len());
+    let rounds = std::env::var("SCHEDLAB_ROUNDS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(WRITERS.len());
     let ground = Ground::new();
     let mut seed = 20_261_128;
     let mut done = [0; TRAPS.len()];
@@ -175,7 +195,8 @@ fn a_hostile_file_system_gets_nothing_of_root() {
         let writer = &WRITERS[number % WRITERS.len()];
         // Each writer meets another trap in each turn through the list.
         let trap = (number + number / WRITERS.len() + next(&mut seed) as usize) % TRAPS.len();
-        let measured = !writer.arguments.contains(&"LATENCY") || ground.folder.join("latency.json").exists();
+        let measured =
+            !writer.arguments.contains(&"LATENCY") || ground.folder.join("latency.json").exists();
         if measured {
             round(&ground, writer, TRAPS[trap]);
             done[trap] += 1;

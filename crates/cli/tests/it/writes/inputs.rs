@@ -1,4 +1,5 @@
-//! An output that is an input is refused before anything is written, by whatever name; and what an earlier run caught stays.
+//! An output that is an input is refused before anything is written, by whatever name; and what an
+//! earlier run caught stays.
 
 use super::{Ended, YES, quiet, schedlab};
 use schedlab_files::TempDir;
@@ -8,7 +9,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Runs a command in which `IN` is the input, `OUT` one of its names. Returns its exit code and what it said.
+/// Runs a command in which `IN` is the input, `OUT` one of its names. Returns its exit code and
+/// what it said.
 fn run(arguments: &[&str], input: &Path, output: &Path, piped: bool) -> (Option<i32>, String) {
     let place = |word: &&str| match *word {
         "IN" => input.display().to_string(),
@@ -27,7 +29,8 @@ fn run(arguments: &[&str], input: &Path, output: &Path, piped: bool) -> (Option<
 fn an_output_that_is_an_input_is_refused() {
     let folder = TempDir::with_prefix("schedlab-inputs-").unwrap();
     let place = |name: &str| folder.path().join(name);
-    let made = schedlab(&["export", YES, "--perf-script", place("in.txt").to_str().unwrap()]).status();
+    let made =
+        schedlab(&["export", YES, "--perf-script", place("in.txt").to_str().unwrap()]).status();
     assert!(made.unwrap().success());
     let made = schedlab(&[
         "compare",
@@ -48,14 +51,29 @@ fn an_output_that_is_an_input_is_refused() {
         ("in.slt", [&["compare", "IN", "--report", "OUT"], brief].concat(), false),
         (
             "in.slt",
-            [&["compare", YES, "--variant", "v: yes nice=5", "--check", "v=IN", "-o", "OUT"], brief].concat(),
+            [
+                &["compare", YES, "--variant", "v: yes nice=5", "--check", "v=IN", "-o", "OUT"],
+                brief,
+            ]
+            .concat(),
             false,
         ),
         ("in.toml", [&["compare", "IN", "-o", "OUT"], brief].concat(), false),
         ("in.slt", [&["compare", "-", "-o", "OUT"], brief].concat(), true),
         (
             "in.slt",
-            vec!["tune", "IN", "--goal", "yes share", "--space", "yes nice=0,5", "--seeds", "1", "-o", "OUT"],
+            vec![
+                "tune",
+                "IN",
+                "--goal",
+                "yes share",
+                "--space",
+                "yes nice=0,5",
+                "--seeds",
+                "1",
+                "-o",
+                "OUT",
+            ],
             false,
         ),
         ("in.slt", vec!["show", "IN", "--report", "OUT"], false),
@@ -131,8 +149,18 @@ fn incidents_of_an_earlier_run_stay() {
         fs::write(folder.path().join(name), name).unwrap();
     }
     let record = |until: &str, time: &str| {
-        let ring =
-            ["record", "--no-calibration", "--ring", "1s", "--until", until, "--keep", "1", "--for", time];
+        let ring = [
+            "record",
+            "--no-calibration",
+            "--ring",
+            "1s",
+            "--until",
+            until,
+            "--keep",
+            "1",
+            "--for",
+            time,
+        ];
         records(&[&ring[..], &["-o", "incident.slt"]].concat(), folder.path())
     };
     let Some((code, said)) = record("nosuch wait > 10s", "500ms") else {
@@ -151,7 +179,8 @@ fn incidents_of_an_earlier_run_stay() {
     }
     let new: Vec<&String> = after.iter().filter(|name| !earlier.contains(&name.as_str())).collect();
     let [new] = new[..] else { panic!("of this run the newest is kept: {after:?}") };
-    let number: u64 = new.strip_prefix("incident-").unwrap().strip_suffix(".slt").unwrap().parse().unwrap();
+    let number: u64 =
+        new.strip_prefix("incident-").unwrap().strip_suffix(".slt").unwrap().parse().unwrap();
     assert!(number >= 8, "{new}");
     Recording::open(folder.path().join(new)).unwrap();
 }

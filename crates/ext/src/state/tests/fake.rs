@@ -185,7 +185,9 @@ impl Fake {
         let Some(tid) = one.queue.pop_front().or_else(|| self.take_ahead(cpu)) else { return };
         self.cpus[cpu as usize].running = Some(tid);
         let now = self.now;
-        self.with(tid, |thread| (thread.state, thread.cpu, thread.since) = (KernelState::OnCpu, cpu, now));
+        self.with(tid, |thread| {
+            (thread.state, thread.cpu, thread.since) = (KernelState::OnCpu, cpu, now)
+        });
         self.tell(tid, What::Running);
     }
 
@@ -278,8 +280,10 @@ impl Fake {
             return;
         }
         self.cpus[cpu as usize].offline = !online;
-        *self.online.borrow_mut() =
-            (0..self.cpus.len() as u32).filter(|cpu| !self.cpus[*cpu as usize].offline).map(CpuId).collect();
+        *self.online.borrow_mut() = (0..self.cpus.len() as u32)
+            .filter(|cpu| !self.cpus[*cpu as usize].offline)
+            .map(CpuId)
+            .collect();
         if !online {
             for tid in self.cpus[cpu as usize].queue.drain(..).collect::<Vec<_>>() {
                 self.enqueue(tid);
@@ -296,7 +300,8 @@ impl Fake {
     /// A CPU takes the oldest waiting thread that may run there.
     pub(super) fn take_alone(&mut self, cpu: u32) {
         let one = &self.cpus[cpu as usize];
-        let may = |tid: &u32| self.get(*tid).is_some_and(|thread| thread.affinity.contains(CpuId(cpu)));
+        let may =
+            |tid: &u32| self.get(*tid).is_some_and(|thread| thread.affinity.contains(CpuId(cpu)));
         if one.running.is_some() || one.others || one.offline || !one.queue.is_empty() {
             return;
         }
@@ -376,7 +381,9 @@ impl Fake {
         if !self.cpus[cpu].queue.is_empty() || self.cpus[cpu].offline {
             return Status::Busy;
         }
-        let Some(at) = self.hold.iter().position(|held| *held == one.tid) else { return Status::Early };
+        let Some(at) = self.hold.iter().position(|held| *held == one.tid) else {
+            return Status::Early;
+        };
         self.hold.remove(at);
         self.with(one.tid, |thread| thread.state = KernelState::Sent);
         self.cpus[cpu].queue.push_front(one.tid);
@@ -406,7 +413,8 @@ impl Fake {
 
     /// A managed CPU that nothing has, and a thread that waits and may run there.
     pub(super) fn idle_beside_a_waiting_thread(&self) -> Option<(u32, u32)> {
-        let idle = (1..self.cpus.len() as u32).filter(|cpu| self.cpus[*cpu as usize].running.is_none());
+        let idle =
+            (1..self.cpus.len() as u32).filter(|cpu| self.cpus[*cpu as usize].running.is_none());
         let waits = |cpu: u32| {
             let mut held = self
                 .hold

@@ -17,7 +17,8 @@ const PREEMPTED: u8 = 1;
 const PREV_OUTSIDE: u8 = 2;
 const NEXT_OUTSIDE: u8 = 4;
 const THROTTLED: u8 = 8;
-/// From this bit on: the scheduling class of the task that stops, one of [`Class`] plus one; 0: not told.
+/// From this bit on: the scheduling class of the task that stops, one of [`Class`] plus one; 0: not
+/// told.
 const CLASS_SHIFT: u8 = 4;
 
 /// Turns the records of one CPU, which come in order, into events.
@@ -35,8 +36,8 @@ impl Decoder {
         RawEvent { at: self.last_at, kind: RawKind::Lost { count } }
     }
 
-    /// What goes before the event of a record, in order: in which system call the task blocks that stops, and
-    /// whether a limit took its CPU away.
+    /// What goes before the event of a record, in order: in which system call the task blocks that
+    /// stops, and whether a limit took its CPU away.
     pub(crate) fn before(&self, words: [u64; 4]) -> [Option<RawEvent>; 2] {
         let [at, ab, rest, last] = words;
         let (prev, kind, detail) = (ab as u32, (rest >> 48) as u8, (rest >> 56) as u8);
@@ -48,8 +49,11 @@ impl Decoder {
         let call = call.map(|number| event(RawKind::Call { tid: prev, number }));
         let runnable = rest as u32 & 0xffff == 0;
         let class = Class::of_number(detail >> CLASS_SHIFT).filter(|_| runnable);
-        let next =
-            if ab >> 32 == 0 { Class::Idle } else { Class::of_priority(i32::from((rest >> 32) as i16)) };
+        let next = if ab >> 32 == 0 {
+            Class::Idle
+        } else {
+            Class::of_priority(i32::from((rest >> 32) as i16))
+        };
         let held = match class {
             // From the queue of its group, the task that comes next.
             Some(_) if detail & THROTTLED != 0 => Some(RawKind::Held { tid: prev }),
@@ -65,7 +69,8 @@ impl Decoder {
     pub(crate) fn record(&mut self, words: [u64; 4]) -> Option<RawEvent> {
         let [at, ab, rest, _] = words;
         let (a, b, c) = (ab as u32, (ab >> 32) as u32, rest as u32);
-        let (priority, kind, detail) = ((rest >> 32) as u16, (rest >> 48) as u8, (rest >> 56) as u8);
+        let (priority, kind, detail) =
+            ((rest >> 32) as u16, (rest >> 48) as u8, (rest >> 56) as u8);
         // An interrupt between reading the clock and taking a slot may turn two records around.
         self.last_at = self.last_at.max(at);
         let kind = match kind {
@@ -118,8 +123,9 @@ fn switch(prev: u32, next: u32, state: u32, priority: u16, detail: u8) -> RawKin
     }
 }
 
-/// `__state` and `exit_state` of a task that stops running (Linux 5.14 to 6.18: the numbers of TASK_... in
-/// sched.h; the word is decided in the order in which the tracepoint decides its letter).
+/// `__state` and `exit_state` of a task that stops running (Linux 5.14 to 6.18: the numbers of
+/// TASK_... in sched.h; the word is decided in the order in which the tracepoint decides its
+/// letter).
 fn task_state(state: u32, exit: u32) -> PrevState {
     const DEAD: u32 = 0x80;
     const RTLOCK_WAIT: u32 = 0x1000;
@@ -151,17 +157,21 @@ mod tests {
     use super::*;
 
     fn words(at: u64, a: u32, b: u32, c: u32, priority: u16, kind: u8, detail: u8) -> [u64; 4] {
-        let rest = u64::from(c) | u64::from(priority) << 32 | u64::from(kind) << 48 | u64::from(detail) << 56;
+        let rest = u64::from(c)
+            | u64::from(priority) << 32
+            | u64::from(kind) << 48
+            | u64::from(detail) << 56;
         [at, u64::from(a) | u64::from(b) << 32, rest, 0]
     }
 
     #[test]
     fn a_switch_knows_its_tasks_and_why_the_first_stopped() {
         let mut decoder = Decoder::default();
-        let mut state = |c, detail| match decoder.record(words(5, 10, 20, c, 98, 1, detail)).unwrap().kind {
-            RawKind::Switch { prev: 10, next: 20, next_prio: 98, prev_state, .. } => prev_state,
-            other => panic!("{other:?}"),
-        };
+        let mut state =
+            |c, detail| match decoder.record(words(5, 10, 20, c, 98, 1, detail)).unwrap().kind {
+                RawKind::Switch { prev: 10, next: 20, next_prio: 98, prev_state, .. } => prev_state,
+                other => panic!("{other:?}"),
+            };
         assert_eq!(state(0, 0), PrevState::Runnable);
         assert_eq!(state(1, PREEMPTED), PrevState::RunnableInKernel);
         assert_eq!(state(1, 0), PrevState::Sleeping);
@@ -175,22 +185,43 @@ mod tests {
     fn a_blocked_task_is_in_a_call_and_a_displaced_one_was_held_back() {
         let decoder = Decoder::default();
         let fair = 3 << CLASS_SHIFT;
-        let kinds = |words: [u64; 4]| decoder.before(words).map(|event| event.map(|event| event.kind));
+        let kinds =
+            |words: [u64; 4]| decoder.before(words).map(|event| event.map(|event| event.kind));
         let mut reads = words(5, 10, 20, 1, 120, 1, fair);
         reads[3] = 1 << 32;
         assert_eq!(kinds(reads), [Some(RawKind::Call { tid: 10, number: 0 }), None]);
-        assert_eq!(kinds(words(5, 10, 20, 1, 120, 1, fair)), [None, None], "a page fault is no call");
+        assert_eq!(
+            kinds(words(5, 10, 20, 1, 120, 1, fair)),
+            [None, None],
+            "a page fault is no call"
+        );
         let held = Some(RawKind::Held { tid: 10 });
         assert_eq!(kinds(words(5, 10, 20, 0, 120, 1, fair | THROTTLED)), [None, held]);
         let realtime = 2 << CLASS_SHIFT;
         let displaced = Some(RawKind::Displaced { tid: 10, class: Class::RealTime });
         assert_eq!(kinds(words(5, 10, 20, 0, 120, 1, realtime)), [None, displaced]);
-        assert_eq!(kinds(words(5, 10, 0, 0, 120, 1, realtime)), [None, displaced], "idle instead of it");
-        assert_eq!(kinds(words(5, 10, 20, 0, 50, 1, realtime)), [None, None], "one of its own class");
+        assert_eq!(
+            kinds(words(5, 10, 0, 0, 120, 1, realtime)),
+            [None, displaced],
+            "idle instead of it"
+        );
+        assert_eq!(
+            kinds(words(5, 10, 20, 0, 50, 1, realtime)),
+            [None, None],
+            "one of its own class"
+        );
         assert_eq!(kinds(words(5, 10, 20, 1, 120, 1, realtime)), [None, None], "it blocked");
         let deadline = u16::MAX;
-        assert_eq!(kinds(words(5, 10, 20, 0, deadline, 1, realtime)), [None, None], "a deadline is above it");
-        assert_eq!(kinds(words(5, 10, 20, 0, 120, 1, fair)), [None, None], "preempted, that is all");
+        assert_eq!(
+            kinds(words(5, 10, 20, 0, deadline, 1, realtime)),
+            [None, None],
+            "a deadline is above it"
+        );
+        assert_eq!(
+            kinds(words(5, 10, 20, 0, 120, 1, fair)),
+            [None, None],
+            "preempted, that is all"
+        );
         assert_eq!(kinds(words(5, 10, 20, 0, 120, 1, realtime | PREV_OUTSIDE)), [None, None]);
         assert_eq!(kinds(words(5, 10, 20, 0, 120, 2, realtime)), [None, None], "no switch");
     }
@@ -207,10 +238,14 @@ mod tests {
     #[test]
     fn names_come_in_halves_and_time_never_goes_back() {
         let mut decoder = Decoder::default();
-        let text = |at: usize| u32::from_ne_bytes(b"redis-server\0\0\0\0"[at..at + 4].try_into().unwrap());
+        let text =
+            |at: usize| u32::from_ne_bytes(b"redis-server\0\0\0\0"[at..at + 4].try_into().unwrap());
         assert_eq!(decoder.record(words(9, 7, text(0), text(4), 0, 8, 0)), None);
         let event = decoder.record(words(8, 7, text(8), text(12), 0, 9, 0)).unwrap();
-        assert_eq!(event, RawEvent { at: 9, kind: RawKind::Comm { tid: 7, comm: *b"redis-server\0\0\0\0" } });
+        assert_eq!(
+            event,
+            RawEvent { at: 9, kind: RawKind::Comm { tid: 7, comm: *b"redis-server\0\0\0\0" } }
+        );
         assert_eq!(decoder.record(words(9, 7, 0, 0, 0, 9, 0)), None, "half a name is no name");
         assert_eq!(decoder.record(words(9, 7, 0, 0, 0, 200, 0)), None, "of an unknown kind");
         assert_eq!(decoder.lost(3), RawEvent { at: 9, kind: RawKind::Lost { count: 3 } });

@@ -1,4 +1,5 @@
-//! The records of `bpf/facts.h`: 64 bytes each, laid out as its `struct fact`; and the programs that write them.
+//! The records of `bpf/facts.h`: 64 bytes each, laid out as its `struct fact`; and the programs
+//! that write them.
 
 use crate::record::messages::RawFact;
 use aya::Btf;
@@ -32,11 +33,13 @@ pub(crate) const COUNTER: (&str, &str) = ("count_calls", "sys_exit");
 /// For so long system calls are counted before a recording of the whole machine.
 pub(crate) const COUNTED_FOR: Duration = Duration::from_millis(50);
 
-/// From so many system calls a second on, all CPUs together, messages are not recorded unless they are asked for, because the recorder
-/// looks at the return of each. The bound is chosen (issue 45), not measured.
+/// From so many system calls a second on, all CPUs together, messages are not recorded unless they
+/// are asked for, because the recorder looks at the return of each. The bound is chosen (issue 45),
+/// not measured.
 pub(crate) const TOO_MANY_CALLS: u64 = 1_000_000;
 
-/// Why a recording of the whole machine has no messages at this rate of system calls, if that is so.
+/// Why a recording of the whole machine has no messages at this rate of system calls, if that is
+/// so.
 pub(crate) fn too_many(calls: u64) -> Option<String> {
     let a_second = calls * 1000 / COUNTED_FOR.as_millis() as u64;
     (a_second > TOO_MANY_CALLS).then(|| {
@@ -48,10 +51,11 @@ pub(crate) fn too_many(calls: u64) -> Option<String> {
     })
 }
 
-/// Numbers of the system calls whose return makes a fact (x86-64; Linux 6.18, arch/x86/entry/syscalls/syscall_64.tbl).
+/// Numbers of the system calls whose return makes a fact (x86-64; Linux 6.18,
+/// arch/x86/entry/syscalls/syscall_64.tbl).
 const CALLS: [u32; 35] = [
-    0, 1, 7, 19, 20, 22, 23, 35, 42, 43, 53, 61, 202, 213, 230, 232, 233, 247, 270, 271, 281, 282, 283, 284,
-    286, 288, 289, 290, 291, 293, 327, 328, 425, 426, 441,
+    0, 1, 7, 19, 20, 22, 23, 35, 42, 43, 53, 61, 202, 213, 230, 232, 233, 247, 270, 271, 281, 282,
+    283, 284, 286, 288, 289, 290, 291, 293, 327, 328, 425, 426, 441,
 ];
 
 /// And those for sockets, where these have no tracepoints: sendto, recvfrom, sendmsg, recvmsg.

@@ -6,8 +6,8 @@ use schedlab_model::{ObjectId, ObjectInfo, ObjectKind};
 use std::collections::{BTreeSet, HashMap};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// A connection whose ends are closed for this long is forgotten, in ns: so long its addresses are not used again
-/// (TCP_TIMEWAIT_LEN, include/net/tcp.h, Linux 6.18: 60 s).
+/// A connection whose ends are closed for this long is forgotten, in ns: so long its addresses are
+/// not used again (TCP_TIMEWAIT_LEN, include/net/tcp.h, Linux 6.18: 60 s).
 const TIME_WAIT_NS: u64 = 60_000_000_000;
 
 /// A number of the kernel's side, and of which kind of object it is one.
@@ -67,7 +67,8 @@ impl Objects {
         }
     }
 
-    /// Returns the object of a fact that says that it begins: whatever had its number before is another one.
+    /// Returns the object of a fact that says that it begins: whatever had its number before is
+    /// another one.
     pub(super) fn begun(&mut self, raw: &RawFact) -> ObjectId {
         let key = (raw.object_kind(), raw.object);
         // The second end of a socket pair is known from the first.
@@ -85,8 +86,8 @@ impl Objects {
         id
     }
 
-    /// Returns the direction of an accepted connection to its task. One that was asked for here is known from there; one that was
-    /// accepted before is another one with the same number.
+    /// Returns the direction of an accepted connection to its task. One that was asked for here is
+    /// known from there; one that was accepted before is another one with the same number.
     pub(super) fn accepted(&mut self, raw: &RawFact) -> ObjectId {
         let key = (raw.object_kind(), raw.object);
         let id = match self.known.get(&key).is_some_and(|known| known.accepted) {
@@ -111,7 +112,8 @@ impl Objects {
         id
     }
 
-    /// Returns the place of a fact in 64 bits. The kernel counts in 32; the nearest number to the last place is meant.
+    /// Returns the place of a fact in 64 bits. The kernel counts in 32; the nearest number to the
+    /// last place is meant.
     pub(super) fn place(&mut self, raw: &RawFact) -> u64 {
         let Some(known) = self.known.get_mut(&(raw.object_kind(), raw.object)) else { return 0 };
         // One round above 0, so that a place a little before the first one is none below 0.
@@ -154,7 +156,8 @@ impl Objects {
         self.count = self.count.saturating_add(1);
         self.fresh.insert((id, key));
         let (accepted, half_open, closing) = (false, false, false);
-        self.known.insert(key, Known { id, info, place: None, accepted, half_open, closing, used: 0 });
+        self.known
+            .insert(key, Known { id, info, place: None, accepted, half_open, closing, used: 0 });
         id
     }
 
@@ -163,8 +166,12 @@ impl Objects {
         let key = (raw.object_kind(), raw.object);
         let info = info(raw);
         let Some(peer) = peer_key(raw) else { return self.add(key, info) };
-        let other =
-            ObjectInfo { from: info.to.clone(), to: info.from.clone(), capacity: None, ..info.clone() };
+        let other = ObjectInfo {
+            from: info.to.clone(),
+            to: info.from.clone(),
+            capacity: None,
+            ..info.clone()
+        };
         let id = self.add(key, info);
         let peer_id = match self.known.get(&peer) {
             Some(known) => known.id,
@@ -183,14 +190,16 @@ impl Objects {
     fn name_unix(&mut self, raw: &RawFact) {
         let key = (ObjectKind::Unix, raw.object);
         let sends = matches!(raw.kind, kind::SEND | kind::CONNECT);
-        let named = |known: &Known| if sends { &known.info.from } else { &known.info.to }.is_empty();
+        let named =
+            |known: &Known| if sends { &known.info.from } else { &known.info.to }.is_empty();
         if !self.known.get(&key).is_some_and(named) {
             return;
         }
         let Some(path) = self.unix.of(raw.word) else { return };
         let path = path.to_owned();
         for (key, at_from) in [(Some(key), sends), (peer_key(raw), !sends)] {
-            let Some((key, known)) = key.and_then(|key| Some((key, self.known.get_mut(&key)?))) else {
+            let Some((key, known)) = key.and_then(|key| Some((key, self.known.get_mut(&key)?)))
+            else {
                 continue;
             };
             let name = if at_from { &mut known.info.from } else { &mut known.info.to };
@@ -228,7 +237,8 @@ fn info(raw: &RawFact) -> ObjectInfo {
         _ => {}
     }
     let sends = raw.kind == kind::SEND;
-    let holds = kind == ObjectKind::Pipe || sends && (ObjectKind::Tcp..=ObjectKind::Socket).contains(&kind);
+    let holds =
+        kind == ObjectKind::Pipe || sends && (ObjectKind::Tcp..=ObjectKind::Socket).contains(&kind);
     info.capacity = (holds && raw.extra != 0).then_some(u64::from(raw.extra));
     info
 }
@@ -273,7 +283,10 @@ mod tests {
         let fresh = objects.fresh();
         assert_eq!(fresh.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [there, back]);
         assert_eq!((fresh[0].1.peer, fresh[1].1.peer), (Some(back), Some(there)));
-        assert_eq!((&fresh[0].1.from[..], &fresh[0].1.to[..]), ("127.0.0.1:41230", "127.0.0.1:6379"));
+        assert_eq!(
+            (&fresh[0].1.from[..], &fresh[0].1.to[..]),
+            ("127.0.0.1:41230", "127.0.0.1:6379")
+        );
         assert_eq!(fresh[1].1.to, "127.0.0.1:41230");
         assert!(!objects.has_fresh());
     }
@@ -300,13 +313,23 @@ mod tests {
         let second = objects.begun(&pipe);
         assert_ne!(first, second);
         assert_eq!(objects.of(&RawFact { kind: kind::SEND, ..pipe }), second);
-        assert_ne!(objects.named(ObjectKind::Futex, 5), second, "another kind has numbers of its own");
+        assert_ne!(
+            objects.named(ObjectKind::Futex, 5),
+            second,
+            "another kind has numbers of its own"
+        );
     }
 
     #[test]
     fn both_ends_of_a_socket_pair_begin_together() {
         let mut objects = Objects::default();
-        let end = |object, other| RawFact { kind: kind::OPEN, of: 3, object, other, ..RawFact::default() };
+        let end = |object, other| RawFact {
+            kind: kind::OPEN,
+            of: 3,
+            object,
+            other,
+            ..RawFact::default()
+        };
         let one = objects.begun(&end(1, 2));
         let fresh = objects.fresh();
         assert_eq!(fresh.len(), 2);
@@ -334,7 +357,11 @@ mod tests {
     fn closed_connections_are_forgotten() {
         let mut objects = Objects::default();
         for number in 1..=10_000u64 {
-            objects.closed(&RawFact { object: number << 40 | number, at: 5, ..tcp(kind::CLOSE, false) });
+            objects.closed(&RawFact {
+                object: number << 40 | number,
+                at: 5,
+                ..tcp(kind::CLOSE, false)
+            });
         }
         let late = RawFact { object: 1 << 40 | 1, at: 9, ..tcp(kind::RECEIVE, false) };
         objects.of(&late);
@@ -346,7 +373,9 @@ mod tests {
 
     #[test]
     fn addresses_are_written_as_far_as_they_are_known() {
-        let of = |flags, end| address(&RawFact { flags, ..RawFact::default() }, u32::from_le_bytes(end), 80);
+        let of = |flags, end| {
+            address(&RawFact { flags, ..RawFact::default() }, u32::from_le_bytes(end), 80)
+        };
         assert_eq!(of(0, [10, 0, 0, 7]), "10.0.0.7:80");
         assert_eq!(of(flag::IPV6, [0, 0, 0, 1]), "[::1]:80");
         assert_eq!(of(flag::IPV6 | flag::IPV6_IS_LONG, [0x12, 0x34, 0, 0xff]), "[..1234:00ff]:80");

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// The list is read again for a new socket, but not more often than this: it may have tens of thousands of lines.
+/// The list is read again for a new socket, but not more often than this: it may have tens of
+/// thousands of lines.
 const AGAIN: Duration = Duration::from_millis(500);
 
 /// The paths that were read, and when.
@@ -14,7 +15,8 @@ pub(super) struct UnixNames {
 }
 
 impl UnixNames {
-    /// Returns the path to which the socket with this inode is bound; `None`: to none, or it is not listed yet.
+    /// Returns the path to which the socket with this inode is bound; `None`: to none, or it is not
+    /// listed yet.
     pub(super) fn of(&mut self, inode: u32) -> Option<&str> {
         if inode == 0 {
             return None;

@@ -38,8 +38,11 @@ field:pid_t pid;\toffset:24;\tsize:4;\tsigned:1;\n",
     );
     let marker = point(3, "");
     let common = common(&marker).unwrap();
-    let waking_layout =
-        Layout::Waking { common, tid: waking.field("pid").unwrap(), comm: waking.field("comm").unwrap() };
+    let waking_layout = Layout::Waking {
+        common,
+        tid: waking.field("pid").unwrap(),
+        comm: waking.field("comm").unwrap(),
+    };
     let points = Tracepoints {
         points: vec![
             (1, switch_layout(&switch).unwrap()),
@@ -91,7 +94,9 @@ fn switch(decoder: &mut Decoder, at: u64, prev: u32, state: u64, next: u32) -> P
     raw[32..40].copy_from_slice(&state.to_ne_bytes());
     raw[56..60].copy_from_slice(&next.to_ne_bytes());
     match sample(decoder, at, SWITCH, &raw) {
-        Some(RawKind::Switch { prev: p, next: n, prev_state, .. }) if (p, n) == (prev, next) => prev_state,
+        Some(RawKind::Switch { prev: p, next: n, prev_state, .. }) if (p, n) == (prev, next) => {
+            prev_state
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -119,8 +124,16 @@ fn a_softirq_inside_a_system_call_names_its_task() {
 
 #[test]
 fn a_softirq_at_the_exit_of_an_interrupt_is_the_outside() {
-    assert_eq!(softirq(|_| (), 1, 5), Context::SoftIrq, "nothing was held: user space was interrupted");
-    assert_eq!(softirq(irq_exit(9_500, 2), 2, 5), Context::SoftIrq, "a kernel section was interrupted");
+    assert_eq!(
+        softirq(|_| (), 1, 5),
+        Context::SoftIrq,
+        "nothing was held: user space was interrupted"
+    );
+    assert_eq!(
+        softirq(irq_exit(9_500, 2), 2, 5),
+        Context::SoftIrq,
+        "a kernel section was interrupted"
+    );
     assert_eq!(softirq(|_| (), 2, 0), Context::SoftIrq, "the idle task");
     assert_eq!(softirq(|_| (), 2, KSOFTIRQD), Context::SoftIrq);
 }
@@ -140,8 +153,16 @@ fn tasks_and_interrupts_wake_in_their_own_name() {
     assert_eq!(wake(&mut decoder, 1, 0, 5), Context::Task(5));
     assert_eq!(wake(&mut decoder, 2, FLAG_HARDIRQ, 5), Context::HardIrq);
     assert_eq!(wake(&mut decoder, 3, FLAG_HARDIRQ | FLAG_SOFTIRQ, 5), Context::HardIrq);
-    assert_eq!(wake(&mut decoder, 4, 0, 0), Context::HardIrq, "the idle task has no will of its own");
-    assert_eq!(wake(&mut decoder, 5, FLAG_SOFTIRQ, 5), Context::Unknown, "the softirq's entry was not seen");
+    assert_eq!(
+        wake(&mut decoder, 4, 0, 0),
+        Context::HardIrq,
+        "the idle task has no will of its own"
+    );
+    assert_eq!(
+        wake(&mut decoder, 5, FLAG_SOFTIRQ, 5),
+        Context::Unknown,
+        "the softirq's entry was not seen"
+    );
 }
 
 #[test]
@@ -152,7 +173,8 @@ fn after_a_loss_the_context_is_unknown() {
     let mut body = Vec::new();
     body.extend(100u64.to_ne_bytes());
     body.extend(42u64.to_ne_bytes());
-    let lost = decoder.record(Record { kind: abi::PERF_RECORD_LOST, misc: 0, body: &body }).unwrap();
+    let lost =
+        decoder.record(Record { kind: abi::PERF_RECORD_LOST, misc: 0, body: &body }).unwrap();
     assert_eq!(lost.kind, RawKind::Lost { count: 42 });
     assert_eq!(wake(&mut decoder, 3, FLAG_SOFTIRQ, 5), Context::Unknown);
 }
@@ -195,7 +217,11 @@ fn an_in_record_fills_in_for_a_task_that_leaves_no_trace() {
     switch(&mut decoder, 30, 5, 0, 6);
     assert_eq!(in_record(&mut decoder, 5, 6), None, "the tracepoint has told");
     switch(&mut decoder, 40, 6, 0x10, 7);
-    assert_eq!(in_record(&mut decoder, 0, 0), None, "7 is nearly gone: it has lost its number, and runs");
+    assert_eq!(
+        in_record(&mut decoder, 0, 0),
+        None,
+        "7 is nearly gone: it has lost its number, and runs"
+    );
     assert_eq!(in_record(&mut decoder, 0, u32::MAX), None, "the same");
 }
 
@@ -204,7 +230,9 @@ fn short_or_strange_records_are_ignored() {
     let mut decoder = decoder();
     for length in 0..40 {
         let body = vec![0xff; length];
-        for kind in [abi::PERF_RECORD_SAMPLE, abi::PERF_RECORD_LOST, abi::PERF_RECORD_SWITCH_CPU_WIDE, 77] {
+        for kind in
+            [abi::PERF_RECORD_SAMPLE, abi::PERF_RECORD_LOST, abi::PERF_RECORD_SWITCH_CPU_WIDE, 77]
+        {
             let _ = decoder.record(Record { kind, misc: 0, body: &body });
         }
         assert_eq!(sample(&mut decoder, 1, WAKING, &raw(0, 0, 5)[..length.min(27)]), None);

@@ -9,7 +9,8 @@ use schedlab_model::Ns;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The machine alone gives 100 each time; a setting gives what is written here, in turn and again from the start.
+/// The machine alone gives 100 each time; a setting gives what is written here, in turn and again
+/// from the start.
 struct Pretended {
     of: BTreeMap<Actuator, Vec<f64>>,
     asked: BTreeMap<Actuator, usize>,
@@ -17,7 +18,9 @@ struct Pretended {
 
 impl Rounds for Pretended {
     fn round(&mut self, how: Actuator) -> Result<(usize, Round), ColocateError> {
-        let Some(values) = self.of.get(&how) else { return Err(ColocateError::Skip("not here".to_owned())) };
+        let Some(values) = self.of.get(&how) else {
+            return Err(ColocateError::Skip("not here".to_owned()));
+        };
         let asked = self.asked.entry(how).or_default();
         let value = values[*asked % values.len()];
         *asked += 1;
@@ -59,11 +62,13 @@ fn plan(goals: Vec<Goal>, folder: &std::path::Path) -> ColocatePlan {
 
 /// What is found where the default misses the goals by far.
 fn searched(goals: Vec<Goal>, of: &[(Actuator, &[f64])]) -> (Colocation, Pretended) {
-    let mut of: BTreeMap<Actuator, Vec<f64>> = of.iter().map(|(how, all)| (*how, all.to_vec())).collect();
+    let mut of: BTreeMap<Actuator, Vec<f64>> =
+        of.iter().map(|(how, all)| (*how, all.to_vec())).collect();
     of.insert(Actuator::Default, vec![900.0]);
     static RUNS: AtomicUsize = AtomicUsize::new(0);
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
-    let folder = schedlab_testing::temp_dir().join(format!("schedlab-search-{}-{run}", std::process::id()));
+    let folder =
+        schedlab_testing::temp_dir().join(format!("schedlab-search-{}-{run}", std::process::id()));
     let plan = plan(goals, &folder);
     let mut pretended = Pretended { of, asked: BTreeMap::new() };
     let mut found = Colocation::new(&plan, schedlab_model::CpuSet::EMPTY);
@@ -111,21 +116,30 @@ fn the_mildest_is_kept_and_said_when_its_rounds_are_used_up() {
     assert_eq!([Actuator::Elevation, Actuator::Fifo].map(|how| asked.asked(how)), [0, 0]);
     assert_eq!(asked.asked(Actuator::Idle), 1 + MOST_TIMES * 5);
     let Distance { of, pairs, .. } = &found.distances[0];
-    assert!((of.low - 0.05).abs() < 1e-9 && (of.high - 0.15).abs() < 1e-9 && *pairs == 40, "{of:?}");
+    assert!(
+        (of.low - 0.05).abs() < 1e-9 && (of.high - 0.15).abs() < 1e-9 && *pairs == 40,
+        "{of:?}"
+    );
     assert!(found.advice.is_some(), "how to have it without schedlab");
 }
 
 #[test]
 fn what_is_known_to_meet_the_goal_goes_before_what_is_not() {
-    let (found, asked) =
-        searched(goal("p99 < alone + 10%"), &[(Actuator::Idle, &[105.0, 115.0]), (Actuator::Nice, &[103.0])]);
+    let (found, asked) = searched(
+        goal("p99 < alone + 10%"),
+        &[(Actuator::Idle, &[105.0, 115.0]), (Actuator::Nice, &[103.0])],
+    );
     assert_eq!((found.chosen, found.outcome), (Some(Actuator::Nice), GateOutcome::Met));
     assert_eq!(asked.asked(Actuator::Idle), 1 + 2 * 5, "it got no further rounds");
 }
 
 #[test]
 fn a_stalling_setting_is_chosen_when_nothing_else_meets_the_goal() {
-    let all = [(Actuator::Idle, &[150.0][..]), (Actuator::Elevation, &[190.0]), (Actuator::Fifo, &[100.0])];
+    let all = [
+        (Actuator::Idle, &[150.0][..]),
+        (Actuator::Elevation, &[190.0]),
+        (Actuator::Fifo, &[100.0]),
+    ];
     let (found, _) = searched(goal("p99 < alone + 10%"), &all);
     assert_eq!((found.chosen, found.outcome), (Some(Actuator::Fifo), GateOutcome::Met));
     let order: Vec<Actuator> = found.tried.iter().map(|tried| tried.actuator).collect();
@@ -147,7 +161,8 @@ fn a_goal_about_the_longest_wait_rules_a_stall_out() {
         let why = found.tried.last().unwrap().skipped.clone().unwrap();
         assert!(why.contains("50.0ms") && why.contains(forbids), "{why}");
     }
-    for allows in ["latency max < 60ms", "batch wait max < 20ms", "latency max > 1ns", "latency p99.9 < 20ms"]
+    for allows in
+        ["latency max < 60ms", "batch wait max < 20ms", "latency max > 1ns", "latency p99.9 < 20ms"]
     {
         let (found, _) = with(allows);
         assert_eq!(found.chosen, Some(Actuator::Fifo), "{allows}");
@@ -177,7 +192,8 @@ fn who_was_not_seen_enough_is_no_proof_that_nothing_helps() {
     let mut unseen = Unseen(Pretended { asked: BTreeMap::new(), ..pretended });
     unseen.0.of.insert(Actuator::Idle, vec![104.0]);
     found.tried.clear();
-    let folder = schedlab_testing::temp_dir().join(format!("schedlab-unseen-{}", std::process::id()));
+    let folder =
+        schedlab_testing::temp_dir().join(format!("schedlab-unseen-{}", std::process::id()));
     let plan = plan(goal("p99 < alone + 10%"), &folder);
     search(&mut unseen, &plan, &mut found, &mut ()).unwrap();
     let _ = std::fs::remove_dir_all(&folder);

@@ -1,27 +1,30 @@
-//! What the rounds of `redis-batch` show: the bottleneck, the limit on the real-time class, which milder setting does as well, and why
-//! the columns differ.
+//! What the rounds of `redis-batch` show: the bottleneck, the limit on the real-time class, which
+//! milder setting does as well, and why the columns differ.
 
 use super::super::client_kind::ClientKind;
 use super::super::figures::{Collected, Unit};
 use super::super::testbed::Testbed;
 use super::super::waits::{LIMIT, Overtaken};
 use super::rows::{
-    BATCH_SHARE, CLIENT, CLIENT_STALL, ClientRounds, FOREIGN, LAG, MAX, MEAN, P99, SERVER_SHARE, STALL,
-    THROUGHPUT,
+    BATCH_SHARE, CLIENT, CLIENT_STALL, ClientRounds, FOREIGN, LAG, MAX, MEAN, P99, SERVER_SHARE,
+    STALL, THROUGHPUT,
 };
 use schedlab_model::Ns;
 use schedlab_scheduler::linux::KernelRelease;
 
 /// A client above this part of its CPUs may limit the throughput.
 const BUSY: f64 = 0.8;
-/// A server above this part of what other programs leave of its CPU, with no batch job on it, limits the throughput.
+/// A server above this part of what other programs leave of its CPU, with no batch job on it,
+/// limits the throughput.
 const FULL: f64 = 0.95;
 /// Requests that leave at most this much late, in nanoseconds, are on time.
 const LATE: f64 = 50_000.0;
-/// A client whose own mean is below this part of the mean time of a request does not measure much of it.
+/// A client whose own mean is below this part of the mean time of a request does not measure much
+/// of it.
 const UNSEEN: f64 = 0.75;
 
-/// Returns whether a server with `share` of a CPU, of which other programs had `foreign`, never lets it idle.
+/// Returns whether a server with `share` of a CPU, of which other programs had `foreign`, never
+/// lets it idle.
 pub(super) fn never_idle(share: f64, foreign: f64) -> bool {
     share >= FULL * (1.0 - foreign)
 }
@@ -57,7 +60,11 @@ pub(super) fn bottleneck(
         let server = here.median("dedicated", SERVER_SHARE).filter(|_| kind.closed());
         let server = server.map_or_else(String::new, |share| {
             let foreign = here.median("dedicated", FOREIGN).unwrap_or_default();
-            let limits = if never_idle(share, foreign) { "Redis limits" } else { "neither does Redis limit" };
+            let limits = if never_idle(share, foreign) {
+                "Redis limits"
+            } else {
+                "neither does Redis limit"
+            };
             let show = |share| Unit::Share.show(share);
             format!(
                 "; {limits}: {} of its CPU in the row dedicated, other programs {}",
@@ -76,7 +83,8 @@ pub(super) fn bottleneck(
     }
 }
 
-/// Returns the limit on the real-time class in a kernel of this release: its name in a finding, and what it does.
+/// Returns the limit on the real-time class in a kernel of this release: its name in a finding, and
+/// what it does.
 pub(super) fn limit_of(release: &str) -> (&'static str, &'static str) {
     match release.parse().is_ok_and(KernelRelease::has_fair_server) {
         true => (
@@ -90,8 +98,8 @@ pub(super) fn limit_of(release: &str) -> (&'static str, &'static str) {
     }
 }
 
-/// Returns the rows in whose recordings the limit on the real-time class acts: fair tasks run on the CPU for which a real-time thread
-/// of Redis waits.
+/// Returns the rows in whose recordings the limit on the real-time class acts: fair tasks run on
+/// the CPU for which a real-time thread of Redis waits.
 pub(super) fn limited(
     kind: ClientKind,
     heard: &ClientRounds,
@@ -105,11 +113,16 @@ pub(super) fn limited(
         let all: Vec<&Overtaken> = met.iter().flatten().copied().collect();
         let longest = all.iter().max_by_key(|wait| wait.fair)?;
         let show = |time: Ns| Unit::Time.show(time.0 as f64);
-        let apart = met.iter().flat_map(|waits| waits.windows(2).map(|two| (two[1].at - two[0].at).0 as f64));
+        let apart = met
+            .iter()
+            .flat_map(|waits| waits.windows(2).map(|two| (two[1].at - two[0].at).0 as f64));
         let apart = schedlab_stats::median(&apart.collect::<Vec<_>>());
-        let apart = apart
-            .map_or_else(String::new, |apart| format!(", {} from one to the next", Unit::Time.show(apart)));
-        let median = schedlab_stats::median(&all.iter().map(|wait| wait.waited.0 as f64).collect::<Vec<_>>());
+        let apart = apart.map_or_else(String::new, |apart| {
+            format!(", {} from one to the next", Unit::Time.show(apart))
+        });
+        let median = schedlab_stats::median(
+            &all.iter().map(|wait| wait.waited.0 as f64).collect::<Vec<_>>(),
+        );
         Some(format!(
             "{kind}, {row}: {name}: in {} of {} rounds Redis was runnable and a fair task had its CPU, {} times for {} \
              (median){apart}; in the longest wait, {}, {} had the CPU for {}: {what}. The row's maximum is {}, and sysbench has {} \
@@ -128,14 +141,16 @@ pub(super) fn limited(
     rows.iter().filter_map(told).collect()
 }
 
-/// Returns a wait for each turn that the limit gave to fair tasks, in order. Several threads of Redis may wait through one turn, some of
-/// them from long before: the shortest wait tells when the turn was.
+/// Returns a wait for each turn that the limit gave to fair tasks, in order. Several threads of
+/// Redis may wait through one turn, some of them from long before: the shortest wait tells when the
+/// turn was.
 fn turns(waits: &[Overtaken]) -> Vec<&Overtaken> {
     let mut met: Vec<&Overtaken> = waits.iter().filter(|wait| wait.fair >= LIMIT).collect();
     met.sort_by_key(|wait| (wait.waited, wait.at));
     let mut turns: Vec<&Overtaken> = Vec::new();
     for wait in met {
-        let apart = |one: &&Overtaken| one.at + one.waited <= wait.at || wait.at + wait.waited <= one.at;
+        let apart =
+            |one: &&Overtaken| one.at + one.waited <= wait.at || wait.at + wait.waited <= one.at;
         if turns.iter().all(apart) {
             turns.push(wait);
         }
@@ -144,8 +159,14 @@ fn turns(waits: &[Overtaken]) -> Vec<&Overtaken> {
     turns
 }
 
-/// Adds a doubt where the limit stopped the client: a real-time client without a pause is limited on its own CPU.
-pub(super) fn client_stalls(kind: ClientKind, here: &Collected, rows: &[&str], doubts: &mut Vec<String>) {
+/// Adds a doubt where the limit stopped the client: a real-time client without a pause is limited
+/// on its own CPU.
+pub(super) fn client_stalls(
+    kind: ClientKind,
+    here: &Collected,
+    rows: &[&str],
+    doubts: &mut Vec<String>,
+) {
     for row in rows {
         let stalls = here.values(row, CLIENT_STALL);
         let met = stalls.iter().filter(|stall| **stall >= LIMIT.0 as f64).count();
@@ -179,9 +200,10 @@ pub(super) fn milder(kind: ClientKind, here: &Collected, findings: &mut Vec<Stri
     }
 }
 
-/// Returns the rows in which the client does not measure the whole time of its requests. In a closed loop the connections are the rate
-/// times the mean time of a request (Little, Operations Research 9, 1961); a client whose own mean is much less does not count the
-/// time that a request or an answer waits in the client.
+/// Returns the rows in which the client does not measure the whole time of its requests. In a
+/// closed loop the connections are the rate times the mean time of a request (Little, Operations
+/// Research 9, 1961); a client whose own mean is much less does not count the time that a request
+/// or an answer waits in the client.
 pub(super) fn little(
     (kind, connections): (ClientKind, usize),
     here: &Collected,
@@ -289,7 +311,8 @@ mod tests {
     #[test]
     fn the_bottleneck_is_the_client_or_the_server() {
         let said_beside = |client: f64, server: f64, foreign: f64| {
-            let (mut here, mut findings, mut doubts) = (Collected::default(), Vec::new(), Vec::new());
+            let (mut here, mut findings, mut doubts) =
+                (Collected::default(), Vec::new(), Vec::new());
             here.add("dedicated", CLIENT, Some(client));
             here.add("dedicated", SERVER_SHARE, Some(server));
             here.add("dedicated", FOREIGN, Some(foreign));
@@ -298,15 +321,22 @@ mod tests {
         };
         let said = |client: f64, server: f64| said_beside(client, server, 0.0);
         let (found, doubted) = said(0.3, 0.998);
-        assert!(found.contains("not the bottleneck") && found.contains("; Redis limits: 99.8%"), "{found}");
+        assert!(
+            found.contains("not the bottleneck") && found.contains("; Redis limits: 99.8%"),
+            "{found}"
+        );
         assert_eq!(doubted, "");
         assert!(said(0.3, 0.7).0.contains("neither does Redis limit: 70.0%"));
         let disturbed = said_beside(0.3, 0.7, 0.28).0;
         assert!(
-            disturbed.contains("; Redis limits: 70.0%") && disturbed.contains("other programs 28.0%"),
+            disturbed.contains("; Redis limits: 70.0%")
+                && disturbed.contains("other programs 28.0%"),
             "{disturbed}"
         );
-        assert!(said(0.93, 0.998).1.contains("there the client, not Redis"), "a busy client is a doubt");
+        assert!(
+            said(0.93, 0.998).1.contains("there the client, not Redis"),
+            "a busy client is a doubt"
+        );
     }
 
     #[test]
@@ -314,12 +344,16 @@ mod tests {
         let mut here = Collected::default();
         here.add("dedicated", THROUGHPUT, Some(64_000.0));
         here.add("dedicated", MEAN, Some(250_000.0));
-        // Half of the requests are fast and others wait for a turn of the batch job: the mean has that, a median had not.
+        // Half of the requests are fast and others wait for a turn of the batch job: the mean has
+        // that, a median had not.
         here.add("shared", THROUGHPUT, Some(32_000.0));
         here.add("shared", P50, Some(400_000.0));
         here.add("shared", MEAN, Some(990_000.0));
         let told = little((ClientKind::Closed, 32), &here, &["dedicated", "shared"]).unwrap();
-        assert!(told.contains("dedicated 250.0us of 500.0us") && !told.contains("shared"), "{told}");
+        assert!(
+            told.contains("dedicated 250.0us of 500.0us") && !told.contains("shared"),
+            "{told}"
+        );
         assert_eq!(little((ClientKind::Closed, 32), &here, &["shared"]), None);
     }
 }

@@ -9,8 +9,8 @@ use super::super::testbed::{Networks, Testbed, listens, scheduling};
 use super::super::waits::Overtaken;
 use super::super::window::RecordedWindow;
 use super::rows::{
-    BATCH, BATCH_SHARE, CLIENT, CLIENT_STALL, FOREIGN, LAG, MAX, MEAN, OTHER, OVERTAKEN, P50, P95, P99,
-    P99_9, Row, SERVER_SHARE, STALL, THROUGHPUT, TURN, longest,
+    BATCH, BATCH_SHARE, CLIENT, CLIENT_STALL, FOREIGN, LAG, MAX, MEAN, OTHER, OVERTAKEN, P50, P95,
+    P99, P99_9, Row, SERVER_SHARE, STALL, THROUGHPUT, TURN, longest,
 };
 use schedlab_host::program::{Program, Running};
 use schedlab_host::threads::Scheduling;
@@ -42,7 +42,8 @@ pub(super) struct RecordedFigures {
 /// Measures `sysbench` alone. Returns its events in a second of CPU time.
 pub(super) fn sysbench_alone(testbed: &Testbed<'_>) -> Result<f64, ExperimentError> {
     let words = "sysbench cpu --threads=1 --time=1 run".split(' ');
-    let program = Program { cpus: Some(CpuSet::single(testbed.cpu)), piped: true, ..Program::new(words) };
+    let program =
+        Program { cpus: Some(CpuSet::single(testbed.cpu)), piped: true, ..Program::new(words) };
     let what = program.command.join(" ");
     let running = RefCell::new(None);
     let window = record_measurement(
@@ -50,7 +51,8 @@ pub(super) fn sysbench_alone(testbed: &Testbed<'_>) -> Result<f64, ExperimentErr
         ExperimentKind::RedisBatch,
         Measurement {
             begin: &mut || {
-                *running.borrow_mut() = Some(testbed.launch(program.clone(), scheduling(OTHER, 0))?);
+                *running.borrow_mut() =
+                    Some(testbed.launch(program.clone(), scheduling(OTHER, 0))?);
                 Ok(())
             },
             warm_up: Ns::ZERO,
@@ -67,7 +69,8 @@ pub(super) fn sysbench_alone(testbed: &Testbed<'_>) -> Result<f64, ExperimentErr
     let pid = running.pid();
     let text = testbed.finish(running, &what)?;
     let line = text.lines().find_map(|line| line.trim().strip_prefix("total number of events:"));
-    let events = line.and_then(|count| count.trim().parse::<f64>().ok()).filter(|count| *count > 0.0);
+    let events =
+        line.and_then(|count| count.trim().parse::<f64>().ok()).filter(|count| *count > 0.0);
     let used = window.process(pid).run.0 as f64 / 1e9;
     let rate = events.map(|events| events / used).filter(|rate| rate.is_finite());
     rate.ok_or_else(|| ExperimentError::Program {
@@ -83,7 +86,8 @@ fn start_batch(testbed: &Testbed<'_>, row: &Row) -> Result<Running, ExperimentEr
             let words = ["sysbench", "cpu", "--threads=1", "--time=0", "run"];
             testbed.start(&words, scheduling(policy, nice))
         }
-        // A CPU that sleeps wakes late, which must not make a dedicated CPU look worse than a shared one.
+        // A CPU that sleeps wakes late, which must not make a dedicated CPU look worse than a
+        // shared one.
         None => testbed.start(&["yes"], scheduling(Policy::Idle, 0)),
     }
 }
@@ -101,7 +105,8 @@ pub(super) fn measure(
     testbed.pause(Duration::from_millis(150))?;
     let own = kind != ClientKind::RedisBenchmark;
     let start = || Client::start(testbed, &setup.networks, kind, setup.amount, seed);
-    // schedlab's own client connects first and begins when it is told to. redis-benchmark counts from its first request.
+    // schedlab's own client connects first and begins when it is told to. redis-benchmark counts
+    // from its first request.
     let client = RefCell::new(if own { Some(start()?) } else { None });
     let measurement = Measurement {
         begin: &mut || {
@@ -170,7 +175,8 @@ fn recorded_figures(
     row: &Row,
 ) -> RecordedFigures {
     let real = row.batch.is_some();
-    let (redis, work, load) = (window.process(server), window.process(batch), window.process(client));
+    let (redis, work, load) =
+        (window.process(server), window.process(batch), window.process(client));
     let waits = window.waits(server);
     RecordedFigures {
         server: window.share(redis.run),
@@ -184,7 +190,8 @@ fn recorded_figures(
     }
 }
 
-/// Adds the figures of one measurement of `row`; `events` are those of sysbench in a second of CPU time.
+/// Adds the figures of one measurement of `row`; `events` are those of sysbench in a second of CPU
+/// time.
 pub(super) fn add_values(
     into: &mut Collected,
     row: &str,

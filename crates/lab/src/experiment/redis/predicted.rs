@@ -1,4 +1,5 @@
-//! The simulated rows of `redis-batch`, with the cost of a request from the dedicated row of this machine.
+//! The simulated rows of `redis-batch`, with the cost of a request from the dedicated row of this
+//! machine.
 
 use super::super::client_kind::ClientKind;
 use super::super::figures::Collected;
@@ -7,7 +8,8 @@ use super::super::plan::ExperimentError;
 use super::super::waits::waits;
 use super::findings::never_idle;
 use super::rows::{
-    BATCH, BATCH_SHARE, FOREIGN, OVERTAKEN, P50, ROWS, Row, SERVER_SHARE, STALL, THROUGHPUT, longest,
+    BATCH, BATCH_SHARE, FOREIGN, OVERTAKEN, P50, ROWS, Row, SERVER_SHARE, STALL, THROUGHPUT,
+    longest,
 };
 use schedlab_study::compare::{Options, compare_scenario};
 use schedlab_study::gallery::Found;
@@ -18,8 +20,7 @@ use schedlab_study::scenario::Scenario;
 use schedlab_study::show;
 
 /// Virtual time of a row, with its warm-up.
-const HEAD: &str =
-    "duration = \"6s\"\nwarmup = \"1s\"\nbaseline = \"shared\"\nchannels = [\"requests\"]\nrepetitions = 1";
+const HEAD: &str = "duration = \"6s\"\nwarmup = \"1s\"\nbaseline = \"shared\"\nchannels = [\"requests\"]\nrepetitions = 1";
 /// Virtual time of a run for the fit of a request's way.
 const FIT: &str = "duration = \"600ms\"\nwarmup = \"100ms\"\nbaseline = \"shared\"\nchannels = [\"requests\"]\nrepetitions = 1";
 /// Halvings of the interval of a request's way.
@@ -28,7 +29,8 @@ const STEPS: usize = 8;
 /// The simulated rows.
 pub(super) struct Prediction {
     study: Option<Study>,
-    /// For the rows with a real-time server: the greatest CPU time of fair tasks in one of its waits, in nanoseconds.
+    /// For the rows with a real-time server: the greatest CPU time of fair tasks in one of its
+    /// waits, in nanoseconds.
     overtaken: Vec<(&'static str, f64)>,
     /// Events of sysbench in a second of CPU time, where it was measured.
     events: f64,
@@ -37,8 +39,8 @@ pub(super) struct Prediction {
 }
 
 impl Prediction {
-    /// Simulates the rows for one client and its connections. Nothing is simulated without a dedicated row, which gives the cost of a
-    /// request.
+    /// Simulates the rows for one client and its connections. Nothing is simulated without a
+    /// dedicated row, which gives the cost of a request.
     pub(super) fn simulate(
         model: &MachineModel,
         (kind, connections): (ClientKind, usize),
@@ -47,7 +49,8 @@ impl Prediction {
     ) -> Result<Prediction, ExperimentError> {
         let median = |figure| here.median("dedicated", figure);
         let events = median_ratio(here, rows);
-        let (Some(rate), Some(share), Some(p50)) = (median(THROUGHPUT), median(SERVER_SHARE), median(P50))
+        let (Some(rate), Some(share), Some(p50)) =
+            (median(THROUGHPUT), median(SERVER_SHARE), median(P50))
         else {
             let about = vec!["nothing is simulated without the row `dedicated`".to_owned()];
             return Ok(Prediction { study: None, overtaken: Vec::new(), events, about });
@@ -59,7 +62,8 @@ impl Prediction {
         let mut way_ns = load.fit(rate, p50)?;
         // The measured CPU time of Redis contains switches and ticks, and the model adds its own.
         let dedicated = load.dedicated(way_ns)?;
-        let own_ns = (dedicated.share * 1e9 / dedicated.rate.max(1.0) - seen_ns).clamp(0.0, seen_ns / 2.0);
+        let own_ns =
+            (dedicated.share * 1e9 / dedicated.rate.max(1.0) - seen_ns).clamp(0.0, seen_ns / 2.0);
         load.cost_ns = seen_ns - own_ns;
         way_ns = load.fit(rate, p50)?;
         let study = load.study(HEAD, way_ns, rows)?;
@@ -117,7 +121,8 @@ impl Prediction {
 
 /// Returns the events of sysbench in a second of CPU time, from the first row that has both.
 fn median_ratio(here: &Collected, rows: &[&Row]) -> f64 {
-    let one = |row: &&&Row| Some(here.median(row.name, BATCH)? / here.median(row.name, BATCH_SHARE)?);
+    let one =
+        |row: &&&Row| Some(here.median(row.name, BATCH)? / here.median(row.name, BATCH_SHARE)?);
     rows.iter().find_map(|row| one(&row)).unwrap_or(f64::NAN)
 }
 
@@ -139,10 +144,12 @@ struct Load<'a> {
 }
 
 impl Load<'_> {
-    /// Returns the one-way time of a request, in nanoseconds, with which the simulated dedicated row is as measured.
+    /// Returns the one-way time of a request, in nanoseconds, with which the simulated dedicated
+    /// row is as measured.
     fn fit(&self, rate: f64, p50: f64) -> Result<f64, ExperimentError> {
         if let ClientKind::Open(_) = self.kind {
-            // The response time is the way there and back and the time at the server, which does not depend on the way.
+            // The response time is the way there and back and the time at the server, which does
+            // not depend on the way.
             return Ok(((p50 - self.dedicated(0.0)?.p50) / 2.0).max(0.0));
         }
         if self.full {
@@ -174,7 +181,11 @@ impl Load<'_> {
     }
 
     /// Returns [`OVERTAKEN`] of the rows with a real-time server, from the simulated events.
-    fn overtaken(&self, way_ns: f64, rows: &[&Row]) -> Result<Vec<(&'static str, f64)>, ExperimentError> {
+    fn overtaken(
+        &self,
+        way_ns: f64,
+        rows: &[&Row],
+    ) -> Result<Vec<(&'static str, f64)>, ExperimentError> {
         let scenario = self.scenario(HEAD, way_ns, rows)?;
         let one = |row: &&&Row| {
             let found = Found::Scenario(Box::new(scenario.clone()));
@@ -189,11 +200,17 @@ impl Load<'_> {
 
     fn study(&self, head: &str, way_ns: f64, rows: &[&Row]) -> Result<Study, ExperimentError> {
         let scenario = self.scenario(head, way_ns, rows)?;
-        let options = Options { schedulers: vec![self.model.scheduler.clone()], ..Options::default() };
+        let options =
+            Options { schedulers: vec![self.model.scheduler.clone()], ..Options::default() };
         Ok(compare_scenario(&scenario, &options, &|_, _| {})?)
     }
 
-    fn scenario(&self, head: &str, way_ns: f64, rows: &[&Row]) -> Result<Scenario, ExperimentError> {
+    fn scenario(
+        &self,
+        head: &str,
+        way_ns: f64,
+        rows: &[&Row],
+    ) -> Result<Scenario, ExperimentError> {
         let load = match self.kind {
             ClientKind::Open(rate) => format!("open = \"exp {:.0}ns\"", 1e9 / rate),
             _ => format!("clients = {}\nthink = \"0ns\"", self.connections),
@@ -221,8 +238,8 @@ mod tests {
     use std::path::Path;
 
     fn model() -> MachineModel {
-        let file =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recordings/redis-fifo-other-closed8.slt");
+        let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../recordings/redis-fifo-other-closed8.slt");
         let header = Recording::open(&file).unwrap().header;
         let mut machine = schedlab_host::machine();
         (machine.online, machine.hz) = (CpuSet::first(2), 250);
@@ -243,7 +260,8 @@ mod tests {
     fn a_server_that_is_never_idle_meets_the_fair_server_in_the_simulator_too() {
         let rows: Vec<&Row> = ROWS[..3].iter().collect();
         let here = dedicated(30_000.0, 1_060_000.0, 0.998);
-        let full = Prediction::simulate(&model(), (ClientKind::Bitcount, 32), &here, &rows).unwrap();
+        let full =
+            Prediction::simulate(&model(), (ClientKind::Bitcount, 32), &here, &rows).unwrap();
         assert!(full.about[0].contains("left out"), "{:?}", full.about);
         for figure in [OVERTAKEN, STALL] {
             let ns = full.value("redis FIFO", figure.name).unwrap();
@@ -256,7 +274,8 @@ mod tests {
         let mut disturbed = dedicated(20_000.0, 1_600_000.0, 0.66);
         disturbed.add("dedicated", FOREIGN, Some(0.33));
         let full =
-            Prediction::simulate(&model(), (ClientKind::Bitcount, 32), &disturbed, &rows[..1]).unwrap();
+            Prediction::simulate(&model(), (ClientKind::Bitcount, 32), &disturbed, &rows[..1])
+                .unwrap();
         assert!(full.about[0].contains("left out"), "{:?}", full.about);
         let rate = full.value("dedicated", THROUGHPUT.name).unwrap();
         assert!((rate / 30_000.0 - 1.0).abs() < 0.03, "{rate}");

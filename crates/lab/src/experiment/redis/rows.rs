@@ -16,7 +16,8 @@ pub(super) const BATCH: Figure = Figure { name: "sysbench", unit: Unit::PerSecon
 pub(super) const SERVER_SHARE: Figure = Figure { name: "CPU of redis", unit: Unit::Share };
 pub(super) const BATCH_SHARE: Figure = Figure { name: "CPU of sysbench", unit: Unit::Share };
 pub(super) const STALL: Figure = Figure { name: "redis waited at most", unit: Unit::Time };
-pub(super) const OVERTAKEN: Figure = Figure { name: "a fair task went first for", unit: Unit::Time };
+pub(super) const OVERTAKEN: Figure =
+    Figure { name: "a fair task went first for", unit: Unit::Time };
 pub(super) const TURN: Figure = Figure { name: "longest turn of sysbench", unit: Unit::Time };
 pub(super) const CLIENT: Figure = Figure { name: "CPU of the client", unit: Unit::Share };
 pub(super) const CLIENT_STALL: Figure = Figure { name: "client waited at most", unit: Unit::Time };
@@ -73,7 +74,12 @@ pub(super) const ROWS: [Row; 7] = [
         batch: Some((Policy::Idle, 0)),
         model: "sysbench policy=idle",
     },
-    Row { name: "batch nice 19", server: OTHER, batch: Some((OTHER, 19)), model: "sysbench nice=19" },
+    Row {
+        name: "batch nice 19",
+        server: OTHER,
+        batch: Some((OTHER, 19)),
+        model: "sysbench nice=19",
+    },
     Row {
         name: "batch SCHED_BATCH",
         server: OTHER,
@@ -82,7 +88,8 @@ pub(super) const ROWS: [Row; 7] = [
     },
 ];
 
-/// Published (docs/sources/experiments.md, section 1): requests/s, p50, p95, p99, max in ms, sysbench events/s.
+/// Published (docs/sources/experiments.md, section 1): requests/s, p50, p95, p99, max in ms,
+/// sysbench events/s.
 const PUBLISHED: [(&str, [f64; 6]); 3] = [
     ("dedicated", [271_785.0, 0.111, 0.143, 0.183, 16.047, 2830.0]),
     ("shared", [119_452.0, 0.111, 0.143, 11.175, 16.215, 1580.0]),
@@ -92,7 +99,9 @@ const PUBLISHED: [(&str, [f64; 6]); 3] = [
 /// Returns a published value, times in nanoseconds.
 pub(super) fn published(row: &str, figure: &str) -> Option<f64> {
     let (_, values) = PUBLISHED.iter().find(|(name, _)| *name == row)?;
-    let at = ["requests", "p50", "p95", "p99", "max", "sysbench"].iter().position(|name| *name == figure)?;
+    let at = ["requests", "p50", "p95", "p99", "max", "sysbench"]
+        .iter()
+        .position(|name| *name == figure)?;
     let ms = (1..=4).contains(&at);
     Some(values[at] * if ms { 1e6 } else { 1.0 })
 }
@@ -101,7 +110,8 @@ pub(super) fn published(row: &str, figure: &str) -> Option<f64> {
 #[derive(Default)]
 pub(super) struct ClientRounds {
     pub(super) figures: Collected,
-    /// For each round of a row with a real-time server: the row, and the waits of the server in which fair tasks ran.
+    /// For each round of a row with a real-time server: the row, and the waits of the server in
+    /// which fair tasks ran.
     pub(super) overtaken: Vec<(&'static str, Vec<Overtaken>)>,
 }
 

@@ -1,5 +1,5 @@
-//! Agents on CPUs that do not exist, with threads that do not exist: every change of a priority is checked when it is
-//! made.
+//! Agents on CPUs that do not exist, with threads that do not exist: every change of a priority is
+//! checked when it is made.
 
 use super::super::senders::Sent;
 use super::*;
@@ -109,7 +109,8 @@ impl World {
         }
     }
 
-    /// Returns the thread that would run on a CPU: the raised one; in a yield window the one with its own policy.
+    /// Returns the thread that would run on a CPU: the raised one; in a yield window the one with
+    /// its own policy.
     fn runs(&self, cpu: u32) -> Option<u32> {
         let of = |class: Class| {
             let fits = |one: &Pretended| {
@@ -161,7 +162,9 @@ impl ThreadControl for PretendedControl {
             return Sent::No;
         }
         if matches!(one.class, Class::Running | Class::Own) && one.alive {
-            world.faults.push(format!("thread {} is sent away while it may run: {one:?}", self.tid));
+            world
+                .faults
+                .push(format!("thread {} is sent away while it may run: {one:?}", self.tid));
         }
         world.changes.push((self.tid, Change::Sent(cpu.0)));
         let from_window = one.class == Class::Behind;
@@ -225,7 +228,10 @@ struct Play {
 
 impl Play {
     fn new(scheduler: &str, cpus: usize) -> Play {
-        Play::under(LoggedCore::new(&options(scheduler, cpus)).expect("a scheduler of the registry"), cpus)
+        Play::under(
+            LoggedCore::new(&options(scheduler, cpus)).expect("a scheduler of the registry"),
+            cpus,
+        )
     }
 
     fn under(core: LoggedCore, cpus: usize) -> Play {
@@ -289,7 +295,8 @@ impl Play {
         play
     }
 
-    /// Makes a round as an agent does ([`super::super::agent`]), and checks what must hold after it.
+    /// Makes a round as an agent does ([`super::super::agent`]), and checks what must hold after
+    /// it.
     fn go_round(&mut self, slot: usize) {
         let events = {
             let mut world = lock(&self.world);
@@ -325,8 +332,8 @@ impl Play {
             };
             let idled = self.state.log[logged..].iter().any(idles);
             // A chosen thread that cannot be raised there: the block detector fires at once.
-            let not_raised =
-                stale != self.state.counts.stale || world.threads.iter().any(|one| one.leaves.is_some());
+            let not_raised = stale != self.state.counts.stale
+                || world.threads.iter().any(|one| one.leaves.is_some());
             assert!(
                 !one.hole || idled || given_away || not_raised,
                 "lowered before raised on CPU {cpu}: {:?}",
@@ -338,7 +345,8 @@ impl Play {
                 "a class was changed where a priority would do, on CPU {cpu}: {:?}",
                 world.changes
             );
-            let raised: Vec<_> = world.raised(cpu as u32).filter(|one| one.leaves.is_none()).collect();
+            let raised: Vec<_> =
+                world.raised(cpu as u32).filter(|one| one.leaves.is_none()).collect();
             assert!(raised.len() <= 1, "two threads run on CPU {cpu}: {raised:?}");
         }
         assert_eq!(world.faults, [] as [String; 0]);
@@ -366,7 +374,8 @@ impl Play {
         panic!("the agents never come to rest");
     }
 
-    /// Checks what holds when all is done: the pretended kernel runs the threads that were decided for.
+    /// Checks what holds when all is done: the pretended kernel runs the threads that were decided
+    /// for.
     fn check(&self) {
         let world = lock(&self.world);
         for (task, managed) in self.state.threads.iter().enumerate() {
@@ -378,8 +387,8 @@ impl Play {
             assert_eq!(slot.cpu.0, thread.cpu, "the state knows where {task} is");
             let on = self.state.core.on_cpu(task as u32);
             if slot.window.is_some() {
-                // A sleeping thread is placed when it wakes; beside a raised one the class of the others does not
-                // matter.
+                // A sleeping thread is placed when it wakes; beside a raised one the class of the
+                // others does not matter.
                 let wanted = match (on.is_some(), self.state.is_yielded(managed.slot)) {
                     (true, true) => &[Class::Own][..],
                     (false, true) => &[Class::Behind],
@@ -407,7 +416,8 @@ impl Play {
         let end = lock(&self.world).now + us * 1_000;
         // Agents wake when something is due, not later.
         loop {
-            let due = (0..self.state.slots.len()).map(|slot| self.state.due(slot).0).min().unwrap_or(end);
+            let due =
+                (0..self.state.slots.len()).map(|slot| self.state.due(slot).0).min().unwrap_or(end);
             let now = due.min(end);
             lock(&self.world).now = now;
             self.settle();
@@ -434,8 +444,8 @@ impl Play {
         self.settle();
     }
 
-    /// The running thread of a CPU blocks; with `anew` it is woken before an agent looks, and the agent of that CPU
-    /// hears of it.
+    /// The running thread of a CPU blocks; with `anew` it is woken before an agent looks, and the
+    /// agent of that CPU hears of it.
     fn block(&mut self, cpu: usize, anew: Option<usize>) {
         {
             let mut world = lock(&self.world);
@@ -473,10 +483,12 @@ fn a_task_goes_to_the_cpu_that_is_free_and_is_raised_there_before_the_other_is_l
     }
     assert_eq!(play.currents(), [Some(0), Some(1)]);
     play.changes();
-    // CPU 1 is free: the third, which was parked on CPU 0, is sent there, raised, and then the first one there lowered.
+    // CPU 1 is free: the third, which was parked on CPU 0, is sent there, raised, and then the
+    // first one there lowered.
     play.block(1, None);
     assert_eq!(play.currents(), [Some(0), Some(2)]);
-    let order = [(2, Change::Sent(1)), (2, Change::To(Class::Running)), (1, Change::To(Class::Parked))];
+    let order =
+        [(2, Change::Sent(1)), (2, Change::To(Class::Running)), (1, Change::To(Class::Parked))];
     assert_eq!(play.changes(), order);
     assert_eq!(play.state.counts.migrations, 1);
     // It is woken on the other CPU, preempts no thread, and comes back when a CPU is free.
@@ -500,7 +512,8 @@ fn a_wakeup_that_one_agent_hears_preempts_on_the_cpu_of_another() {
     let loser = if currents.contains(&Some(0)) { 1 } else { 0 };
     let changes = play.changes();
     let at = |change: (u32, Change)| changes.iter().position(|one| *one == change);
-    let (raised, lowered) = (at((2, Change::To(Class::Running))), at((loser, Change::To(Class::Parked))));
+    let (raised, lowered) =
+        (at((2, Change::To(Class::Running))), at((loser, Change::To(Class::Parked))));
     assert!(raised.is_some() && raised < lowered, "{changes:?}");
 }
 
@@ -542,8 +555,8 @@ const SCHEDULERS: [&str; 8] = [
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(schedlab_testing::cases(512)))]
 
-    /// Whatever threads do, on one to four managed CPUs: every round of every agent is checked by `go_round`, every
-    /// rest by `check`. A log of it replays.
+    /// Whatever threads do, on one to four managed CPUs: every round of every agent is checked by
+    /// `go_round`, every rest by `check`. A log of it replays.
     #[test]
     fn agents_keep_one_task_on_each_cpu(
         which in 0..SCHEDULERS.len(),

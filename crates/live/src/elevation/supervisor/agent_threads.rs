@@ -8,7 +8,9 @@ use super::super::senders::{Post, Senders};
 use super::super::threads::Thread;
 use super::super::yield_window::YieldWindows;
 use crate::LiveError;
-use crate::driver::{AGENT, Counts, DriverOptions, LogLine, become_fifo, cpu_time, lock_memory, monotonic};
+use crate::driver::{
+    AGENT, Counts, DriverOptions, LogLine, become_fifo, cpu_time, lock_memory, monotonic,
+};
 use crate::logged_core::{CoreOptions, LoggedCore};
 use rustix::event::{EventfdFlags, eventfd};
 use schedlab_host::follow::{Adder, Follower};
@@ -62,7 +64,8 @@ struct AgentStart {
 }
 
 impl AgentThreads {
-    /// Starts all agents. Also returns, by CPU slot, what adds threads to those that each follows; and their notices.
+    /// Starts all agents. Also returns, by CPU slot, what adds threads to those that each follows;
+    /// and their notices.
     pub(super) fn start(
         options: &DriverOptions,
         core: &CoreOptions,
@@ -95,7 +98,8 @@ impl AgentThreads {
         let (mut adders, mut controls, mut gives) = (Vec::new(), Vec::new(), Vec::new());
         for (slot, cpu) in cpus.into_iter().enumerate() {
             // The first one also listens on the unmanaged CPUs.
-            let heard = if slot == 0 { others.or(&CpuSet::single(cpu)) } else { CpuSet::single(cpu) };
+            let heard =
+                if slot == 0 { others.or(&CpuSet::single(cpu)) } else { CpuSet::single(cpu) };
             let no_events =
                 |error: schedlab_host::HostError| LiveError::NoEvents { reason: error.to_string() };
             let follower = Follower::open(&heard).map_err(no_events)?;
@@ -175,14 +179,16 @@ impl AgentThreads {
         let Some(state) = state else {
             return Err(panic.unwrap_or(LiveError::AgentDied { why: "before it began".to_owned() }));
         };
-        // After a panic in the middle of a change the state is still good for ending the block detectors.
+        // After a panic in the middle of a change the state is still good for ending the block
+        // detectors.
         let state = state.into_inner();
         // Another agent may have raised a thread here after the last look of the CPU's own.
         (0..state.slots.len()).for_each(|slot| state.leave_real_time(slot));
         // No thread is held behind a raised one any more: those that are on their way arrive.
         self.senders = None;
         let now = monotonic().saturating_sub(self.start);
-        let chosen: Vec<Ns> = (0..state.threads.len() as u32).map(|task| state.core.ran(task, now)).collect();
+        let chosen: Vec<Ns> =
+            (0..state.threads.len() as u32).map(|task| state.core.ran(task, now)).collect();
         let detectors: u64 = state.slots.into_iter().map(|slot| slot.control.detector.end()).sum();
         if let Some(panic) = panic {
             return Err(panic);
@@ -220,8 +226,8 @@ impl Drop for AgentThreads {
 impl AgentShared {
     fn new() -> Result<AgentShared, LiveError> {
         let wake_fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let wake_fd =
-            wake_fd.map_err(|error| LiveError::io("making a wake descriptor (eventfd)")(error.into()))?;
+        let wake_fd = wake_fd
+            .map_err(|error| LiveError::io("making a wake descriptor (eventfd)")(error.into()))?;
         Ok(AgentShared { wake_fd, rounds: AtomicU64::new(0) })
     }
 }
@@ -230,25 +236,26 @@ impl AgentStart {
     /// Starts the thread and waits until it is on its CPU with its priority.
     fn spawn(self) -> Result<(JoinHandle<u64>, BlockDetector), LiveError> {
         let (ready, started) = channel();
-        let thread = std::thread::Builder::new().name(OwnThread::Agent.name().to_owned()).spawn(move || {
-            let cpu = self.cpu;
-            let free = match Prepared::on(cpu) {
-                Ok(made) => {
-                    let free = made.free;
-                    let _ = ready.send(Ok(made.detector));
-                    free
-                }
-                Err(error) => {
-                    let _ = ready.send(Err(error));
-                    return 0;
-                }
-            };
-            // There is no state when another agent could not begin.
-            let Ok(state) = self.state.recv() else { return 0 };
-            let AgentStart { slot, follower, shared, orders, notices, start, .. } = self;
-            let events = Vec::with_capacity(1024);
-            Agent { slot, state, free, follower, shared, orders, notices, start, events }.run()
-        });
+        let thread =
+            std::thread::Builder::new().name(OwnThread::Agent.name().to_owned()).spawn(move || {
+                let cpu = self.cpu;
+                let free = match Prepared::on(cpu) {
+                    Ok(made) => {
+                        let free = made.free;
+                        let _ = ready.send(Ok(made.detector));
+                        free
+                    }
+                    Err(error) => {
+                        let _ = ready.send(Err(error));
+                        return 0;
+                    }
+                };
+                // There is no state when another agent could not begin.
+                let Ok(state) = self.state.recv() else { return 0 };
+                let AgentStart { slot, follower, shared, orders, notices, start, .. } = self;
+                let events = Vec::with_capacity(1024);
+                Agent { slot, state, free, follower, shared, orders, notices, start, events }.run()
+            });
         let thread = thread.map_err(LiveError::io("starting an agent"))?;
         let ended = || Err(LiveError::AgentDied { why: "it ended before it began".to_owned() });
         let detector = started.recv().unwrap_or_else(|_| ended())?;

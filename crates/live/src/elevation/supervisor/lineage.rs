@@ -1,14 +1,15 @@
 //! Which of the threads that are born descend from managed ones.
 //!
-//! A few followed threads are named in the filters of the tracepoints; of many the kernel tells about every thread of the machine
-//! ([`schedlab_host::follow::Adder::add`]), other people's births among them.
+//! A few followed threads are named in the filters of the tracepoints; of many the kernel tells
+//! about every thread of the machine ([`schedlab_host::follow::Adder::add`]), other people's births
+//! among them.
 
 use super::super::agent::Birth;
 use schedlab_host::threads::{Identity, identity};
 use std::collections::BTreeMap;
 
-/// For so many heartbeats a birth is kept whose maker is not known. Agents tell in no order among each other: a grandchild may come before its
-/// parent.
+/// For so many heartbeats a birth is kept whose maker is not known. Agents tell in no order among
+/// each other: a grandchild may come before its parent.
 const HEARTBEATS: u32 = 3;
 /// Members that are remembered; beyond that, those that have ended are forgotten.
 const MEMBERS: usize = 4096;
@@ -33,7 +34,8 @@ impl Lineage {
         self.unknown.push((birth, 0));
     }
 
-    /// Returns the births since the last call whose makers are members. They are members from now on.
+    /// Returns the births since the last call whose makers are members. They are members from now
+    /// on.
     pub(super) fn ours(&mut self) -> Vec<Birth> {
         self.ours_among(&|tid| identity(tid).map(|one| one.started))
     }
@@ -71,7 +73,11 @@ impl Lineage {
 }
 
 /// Numbers are used again: a thread that lives is a member when it began as the member did.
-fn is_member(members: &BTreeMap<u32, Option<u64>>, tid: u32, started: &dyn Fn(u32) -> Option<u64>) -> bool {
+fn is_member(
+    members: &BTreeMap<u32, Option<u64>>,
+    tid: u32,
+    started: &dyn Fn(u32) -> Option<u64>,
+) -> bool {
     members.get(&tid).is_some_and(|known| match (known, started(tid)) {
         (Some(known), Some(now)) => *known == now,
         _ => true,

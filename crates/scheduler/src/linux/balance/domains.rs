@@ -1,8 +1,9 @@
 //! Scheduling domains: which CPUs balance with which, at which distance and how often.
 //!
-//! A domain is a set of CPUs (its span) cut into groups: the spans of the level below. Every CPU has a chain of
-//! domains from near to far: the threads of its core (SMT), the cores of its last-level cache (MC), the socket
-//! (PKG) and the whole machine (NUMA). A level that adds no CPU to the one below does not exist.
+//! A domain is a set of CPUs (its span) cut into groups: the spans of the level below. Every CPU
+//! has a chain of domains from near to far: the threads of its core (SMT), the cores of its
+//! last-level cache (MC), the socket (PKG) and the whole machine (NUMA). A level that adds no CPU
+//! to the one below does not exist.
 //!
 //! | rule | where the real system has it | here | test |
 //! |---|---|---|---|
@@ -89,7 +90,10 @@ impl Group {
 
     /// Its CPUs that are in `set`.
     #[inline]
-    pub(in crate::linux) fn within<'a>(&'a self, set: &'a CpuSet) -> impl Iterator<Item = CpuId> + use<'a> {
+    pub(in crate::linux) fn within<'a>(
+        &'a self,
+        set: &'a CpuSet,
+    ) -> impl Iterator<Item = CpuId> + use<'a> {
         self.cpus.common(set, self.words.clone())
     }
 }
@@ -155,7 +159,8 @@ impl Domains {
             (Level::Pkg, |p| p.node),
             (Level::Numa, |_| 0),
         ];
-        let mut below: Vec<CpuSet> = (0..cpus).map(|cpu| CpuSet::single(CpuId::from(cpu))).collect();
+        let mut below: Vec<CpuSet> =
+            (0..cpus).map(|cpu| CpuSet::single(CpuId::from(cpu))).collect();
         for (level, key) in levels.into_iter().filter(|(level, _)| *level <= highest) {
             below = domains.add_level(topology, level, key, &below);
         }
@@ -163,7 +168,13 @@ impl Domains {
     }
 
     /// Adds one level above the spans `below` (by CPU); gives the new spans.
-    fn add_level(&mut self, topology: &Topology, level: Level, key: Key, below: &[CpuSet]) -> Vec<CpuSet> {
+    fn add_level(
+        &mut self,
+        topology: &Topology,
+        level: Level,
+        key: Key,
+        below: &[CpuSet],
+    ) -> Vec<CpuSet> {
         let mut spans = below.to_vec();
         let mut seen = CpuSet::EMPTY;
         for cpu in self.online.iter() {
@@ -192,12 +203,14 @@ impl Domains {
     fn domain(&self, topology: &Topology, level: Level, span: CpuSet, groups: &[CpuSet]) -> Domain {
         let weight = span.count() as u64;
         let cores = |set: &CpuSet| {
-            let mut cores: Vec<u32> = set.iter().map(|c| topology.places()[c.index()].core).collect();
+            let mut cores: Vec<u32> =
+                set.iter().map(|c| topology.places()[c.index()].core).collect();
             cores.sort_unstable();
             cores.dedup();
             cores.len() as u64
         };
-        // A domain spreads tasks over its groups when its child domain has the flag: all below NUMA have it.
+        // A domain spreads tasks over its groups when its child domain has the flag: all below NUMA
+        // have it.
         let has_child = groups.iter().any(|group| group.count() > 1);
         Domain {
             level,
@@ -214,12 +227,16 @@ impl Domains {
                 Level::Numa => 2,
             },
             prefer_sibling: has_child,
-            imb_numa_nr: if level == Level::Numa { self.numa_slack(topology, &groups[0]) } else { 0 },
+            imb_numa_nr: if level == Level::Numa {
+                self.numa_slack(topology, &groups[0])
+            } else {
+                0
+            },
         }
     }
 
-    /// How many tasks of difference between two nodes are left alone: one for each last-level cache of a node,
-    /// or an eighth of the node's CPUs when it has only one.
+    /// How many tasks of difference between two nodes are left alone: one for each last-level cache
+    /// of a node, or an eighth of the node's CPUs when it has only one.
     fn numa_slack(&self, topology: &Topology, node: &CpuSet) -> u64 {
         let mut llcs: Vec<u32> = node.iter().map(|c| topology.places()[c.index()].llc).collect();
         llcs.sort_unstable();
@@ -230,7 +247,10 @@ impl Domains {
 
     /// The domains of `cpu`, from near to far, with the index of its own group in each.
     #[inline]
-    pub(in crate::linux) fn chain(&self, cpu: CpuId) -> impl DoubleEndedIterator<Item = (&Domain, Link)> {
+    pub(in crate::linux) fn chain(
+        &self,
+        cpu: CpuId,
+    ) -> impl DoubleEndedIterator<Item = (&Domain, Link)> {
         self.of_cpu[cpu.index()].iter().map(|link| (&self.all[link.domain], *link))
     }
 
@@ -241,7 +261,8 @@ impl Domains {
     }
 }
 
-/// The CPUs of `set` in ascending order, starting with the first one that is `from` or more, then from 0.
+/// The CPUs of `set` in ascending order, starting with the first one that is `from` or more, then
+/// from 0.
 pub(in crate::linux) fn wrap(set: &CpuSet, from: u32) -> impl Iterator<Item = CpuId> + use<> {
     let (set, below) = (*set, *set);
     set.iter().filter(move |c| c.0 >= from).chain(below.iter().filter(move |c| c.0 < from))
@@ -261,7 +282,10 @@ mod tests {
         assert_eq!(names(&flat, 2), [(Level::Mc, "0-3".to_owned(), 2)]);
         assert!(!flat.has_smt);
         assert_eq!(flat.all[0].groups.len(), 4);
-        assert!(!flat.all[0].prefer_sibling, "the lowest domain has no child that prefers siblings");
+        assert!(
+            !flat.all[0].prefer_sibling,
+            "the lowest domain has no child that prefers siblings"
+        );
         let one = Domains::build(&Topology::flat(1), &CpuSet::ALL);
         assert!(one.all.is_empty());
     }
@@ -282,12 +306,17 @@ mod tests {
         let chain: Vec<&Domain> = domains.chain(CpuId(5)).map(|(d, _)| d).collect();
         assert_eq!(chain.iter().map(|d| d.imbalance_pct).collect::<Vec<_>>(), [110, 117, 117, 117]);
         assert_eq!(chain.iter().map(|d| d.cache_nice_tries).collect::<Vec<_>>(), [0, 1, 1, 2]);
-        assert_eq!(chain.iter().map(|d| d.prefer_sibling).collect::<Vec<_>>(), [false, true, true, true]);
+        assert_eq!(
+            chain.iter().map(|d| d.prefer_sibling).collect::<Vec<_>>(),
+            [false, true, true, true]
+        );
         assert_eq!(chain[3].min_interval, Ns::from_ms(16));
         assert_eq!(chain[3].max_interval, Ns::from_ms(32));
         assert_eq!(chain[3].imb_numa_nr, 2);
         assert_eq!((chain[2].groups[0].cpus.count(), chain[2].groups[0].cores), (4, 2));
-        assert!(domains.share_cache(CpuId(4), CpuId(7)) && !domains.share_cache(CpuId(3), CpuId(4)));
+        assert!(
+            domains.share_cache(CpuId(4), CpuId(7)) && !domains.share_cache(CpuId(3), CpuId(4))
+        );
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Load balancing, the decision: which group of CPUs has too much, and how much should move here.
 //!
-//! Nothing is changed here; `balance` acts. Groups are compared in ring order starting with the balancing CPU's
-//! own one, CPUs in ascending number; the first of equals is taken, except where a rule says otherwise.
+//! Nothing is changed here; `balance` acts. Groups are compared in ring order starting with the
+//! balancing CPU's own one, CPUs in ascending number; the first of equals is taken, except where a
+//! rule says otherwise.
 //!
 //! | rule | where the real system has it | here | test |
 //! |---|---|---|---|
@@ -141,7 +142,8 @@ impl Ask<'_> {
         });
         stats.capacity = stats.capacity.max(1);
         let pct = self.domain.imbalance_pct;
-        stats.kind = Kind::of(stats.tasks, stats.cpus, stats.capacity, stats.util, stats.runnable, pct);
+        stats.kind =
+            Kind::of(stats.tasks, stats.cpus, stats.capacity, stats.util, stats.runnable, pct);
         if stats.kind < Kind::Overloaded && remote.is_some_and(|index| (self.pinned_below)(index)) {
             stats.kind = Kind::Imbalanced;
         }
@@ -158,7 +160,8 @@ impl Ask<'_> {
         }
         match new.kind {
             Kind::Overloaded => new.average > old.average,
-            // Neither has an average: the first one stays, since 6.5 only if it is a core of several threads.
+            // Neither has an average: the first one stays, since 6.5 only if it is a core of
+            // several threads.
             Kind::Busy => self.by_core && old.cpus == old.cores,
             Kind::Imbalanced => false,
             Kind::Spare => new.idle < old.idle || (new.idle == old.idle && new.tasks > old.tasks),
@@ -172,7 +175,8 @@ impl Ask<'_> {
         let mut busiest: Option<(usize, Stats)> = None;
         for index in (self.local + 1..groups.len()).chain(0..self.local) {
             let stats = self.stats(&groups[index], Some(index));
-            (load, util, capacity) = (load + stats.load, util + stats.util, capacity + stats.capacity);
+            (load, util, capacity) =
+                (load + stats.load, util + stats.util, capacity + stats.capacity);
             if stats.fair > 0 && busiest.as_ref().is_none_or(|(_, old)| self.busier(&stats, old)) {
                 busiest = Some((index, stats));
             }
@@ -200,7 +204,8 @@ impl Ask<'_> {
         self.summary.set_scan(self.domains.llc_id[self.cpu.index()], cpus as u32);
     }
 
-    /// Difference in tasks between siblings, counted per core since 6.6; 0 when there is nothing to do.
+    /// Difference in tasks between siblings, counted per core since 6.6; 0 when there is nothing to
+    /// do.
     fn sibling_difference(&self, local: &Stats, there: &Stats) -> u64 {
         if !self.by_core || there.cores == local.cores {
             return there.tasks.saturating_sub(local.tasks);
@@ -227,8 +232,9 @@ impl Ask<'_> {
         if siblings && local.kind == Kind::Spare && self.sibling_difference(local, there) > 1 {
             return true;
         }
-        let little =
-            self.idle == Idle::No || (there.cpus > 1 && local.idle <= there.idle + 1) || there.fair == 1;
+        let little = self.idle == Idle::No
+            || (there.cpus > 1 && local.idle <= there.idle + 1)
+            || there.fair == 1;
         there.kind == Kind::Overloaded || !little
     }
 
@@ -263,8 +269,9 @@ impl Ask<'_> {
                 return None;
             }
         }
-        // Both are unsigned in the kernel: where the busiest group is below the average (it has the highest class, not the
-        // highest load), its difference wraps, and the local one alone says how much moves.
+        // Both are unsigned in the kernel: where the busiest group is below the average (it has the
+        // highest class, not the highest load), its difference wraps, and the local one alone says
+        // how much moves.
         let above = there.average.wrapping_sub(average).wrapping_mul(there.capacity);
         let below = average.wrapping_sub(local.average).wrapping_mul(local.capacity);
         let load = above.min(below) / SCALE;
@@ -365,9 +372,15 @@ mod tests {
         assert_eq!(Kind::of(1, 1, 1024, 1024, 1024, 117), Kind::Busy);
         assert_eq!(Kind::of(1, 1, 1024, 300, 300, 117), Kind::Spare, "much room left");
         assert_eq!(Kind::of(2, 1, 1024, 1024, 2048, 117), Kind::Overloaded);
-        assert_eq!(Kind::of(2, 1, 1024, 200, 300, 117), Kind::Spare, "two light tasks do not fill a CPU");
+        assert_eq!(
+            Kind::of(2, 1, 1024, 200, 300, 117),
+            Kind::Spare,
+            "two light tasks do not fill a CPU"
+        );
         assert!(
-            Kind::Spare < Kind::Busy && Kind::Busy < Kind::Imbalanced && Kind::Imbalanced < Kind::Overloaded
+            Kind::Spare < Kind::Busy
+                && Kind::Busy < Kind::Imbalanced
+                && Kind::Imbalanced < Kind::Overloaded
         );
     }
 
@@ -381,7 +394,10 @@ mod tests {
     #[test]
     fn half_the_difference_moves() {
         let machine = Machine::new(&Topology::flat(2), &[0, 7]);
-        assert_eq!(machine.ask(0, 0, Idle::Yes, false).busiest(), Some((CpuId(1), Amount::Tasks(3))));
+        assert_eq!(
+            machine.ask(0, 0, Idle::Yes, false).busiest(),
+            Some((CpuId(1), Amount::Tasks(3)))
+        );
         // Both overloaded: load, half of the difference.
         let machine = Machine::new(&Topology::flat(2), &[2, 6]);
         let (_, amount) = machine.ask(0, 0, Idle::No, false).busiest().unwrap();
@@ -393,8 +409,9 @@ mod tests {
         assert!(matches!(amount, Amount::Load(500..=512)), "{amount:?}");
     }
 
-    /// The busiest group has the highest class, not the highest load: two light tasks overload a CPU while the average of
-    /// all is above their load. `calculate_imbalance` subtracts without a sign, so the difference wraps and the local one counts.
+    /// The busiest group has the highest class, not the highest load: two light tasks overload a
+    /// CPU while the average of all is above their load. `calculate_imbalance` subtracts without a
+    /// sign, so the difference wraps and the local one counts.
     #[test]
     fn an_overloaded_group_below_the_average_gives_tasks() {
         let machine = Machine::new(&Topology::flat(4), &[1, 1, 9, 3]);
@@ -407,8 +424,13 @@ mod tests {
         cpus.remove(CpuId(2));
         // Without the CPU of nine hogs the average is 1370, and the three hogs are above it.
         let ask = Ask { cpus: &cpus, ..machine.ask(0, 0, Idle::No, false) };
-        assert!(matches!(ask.busiest(), Some((CpuId(3), Amount::Load(1300..=1400)))), "{:?}", ask.busiest());
-        let there = Stats { kind: Kind::Overloaded, average: 700, capacity: SCALE, ..Stats::default() };
+        assert!(
+            matches!(ask.busiest(), Some((CpuId(3), Amount::Load(1300..=1400)))),
+            "{:?}",
+            ask.busiest()
+        );
+        let there =
+            Stats { kind: Kind::Overloaded, average: 700, capacity: SCALE, ..Stats::default() };
         let mut local = Stats { kind: Kind::Busy, load: 15, capacity: SCALE, ..Stats::default() };
         assert_eq!(ask.amount(&mut local, &there, 1370), Some(Amount::Load(1355)));
     }
@@ -428,7 +450,10 @@ mod tests {
         // Two caches of four CPUs: 3 + 0 tasks, every CPU has at most one.
         let topology = Topology::regular(1, 2, 4, 1);
         let machine = Machine::new(&topology, &[1, 1, 1, 0, 0, 0, 0, 0]);
-        assert!(matches!(machine.ask(4, 1, Idle::Yes, true).busiest(), Some((_, Amount::Tasks(1)))));
+        assert!(matches!(
+            machine.ask(4, 1, Idle::Yes, true).busiest(),
+            Some((_, Amount::Tasks(1)))
+        ));
         let machine = Machine::new(&topology, &[1, 1, 0, 0, 1, 0, 0, 0]);
         assert_eq!(machine.ask(5, 1, Idle::Yes, true).busiest(), None, "2 and 1 is balanced");
     }
@@ -447,8 +472,16 @@ mod tests {
         let topology = Topology::regular(1, 2, 2, 2);
         let machine = Machine::new(&topology, &[1, 0, 0, 0, 1, 1, 1, 1]);
         let ours = |cpu, new| machine.ask(cpu, 2, Idle::Yes, new).is_ours();
-        assert_eq!([0, 1, 2, 3].map(|cpu| ours(cpu, false)), [false, true, false, false], "first idle CPU");
-        assert_eq!([0, 1, 2, 3].map(|cpu| ours(cpu, true)), [false, false, true, false], "idle core first");
+        assert_eq!(
+            [0, 1, 2, 3].map(|cpu| ours(cpu, false)),
+            [false, true, false, false],
+            "first idle CPU"
+        );
+        assert_eq!(
+            [0, 1, 2, 3].map(|cpu| ours(cpu, true)),
+            [false, false, true, false],
+            "idle core first"
+        );
         assert_eq!(
             [4, 5, 6, 7].map(|cpu| ours(cpu, true)),
             [true, false, false, false],

@@ -4,9 +4,9 @@
 //! |---|---|---|---|
 //! | looks with a chance of (successes of the last 1024 looks + 2) in 1024, half at first; a success counts for the looks that the dice prevented | `sched_balance_newidle`, `update_newidle_stats` in later 6.12.y and 6.18.y | exact but for the dice | `one_that_never_finds_anything_stops_looking` |
 //!
-//! The tracer's own machine (6.18.44) has it: `sched_features` in the headers of `recordings/` shows the bit. It
-//! matters to replays because a look takes the other run queue's lock and brings its clock up to date between a
-//! wakeup and its switch: who pays for those microseconds changes.
+//! The tracer's own machine (6.18.44) has it: `sched_features` in the headers of `recordings/`
+//! shows the bit. It matters to replays because a look takes the other run queue's lock and brings
+//! its clock up to date between a wakeup and its switch: who pays for those microseconds changes.
 
 /// Successes of one domain of one CPU.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,8 @@ impl NewidleOdds {
         random % 1024 <= u64::from(self.ratio) + 1
     }
 
-    /// Notes a look, or one that the dice were against. A success represents as many as would have come without the dice.
+    /// Notes a look, or one that the dice were against. A success represents as many as would have
+    /// come without the dice.
     pub(in crate::linux) fn add(&mut self, found: bool) {
         let chance = 1 + self.ratio;
         let weight = (1024 + chance / 2) / chance;

@@ -1,8 +1,9 @@
-//! Tasks are kept together on few CPUs of a virtual machine, so that the others can halt: the boot option
-//! `sched_vcpu_pack=15` of the kernels of some Firecracker guests.
+//! Tasks are kept together on few CPUs of a virtual machine, so that the others can halt: the boot
+//! option `sched_vcpu_pack=15` of the kernels of some Firecracker guests.
 //!
-//! Upstream has no such option. The rules were read from the machine code of Linux 6.18.44 (`vcpu_pack_room` and its only
-//! caller, `select_task_rq_fair`), booted so; the option is a sum of the bits below. Nothing else in that kernel asks for it.
+//! Upstream has no such option. The rules were read from the machine code of Linux 6.18.44
+//! (`vcpu_pack_room` and its only caller, `select_task_rq_fair`), booted so; the option is a sum of
+//! the bits below. Nothing else in that kernel asks for it.
 //!
 //! | rule | where the real system has it | here | test |
 //! |---|---|---|---|
@@ -42,7 +43,8 @@ const MARGIN: u64 = SCALE / 100;
 /// What tasks are estimated to use of a CPU, 0 to 1024.
 #[derive(Debug)]
 pub(in crate::linux) struct Estimates {
-    /// By task: that, and in the upper half the period of its signals in which it was worked out last.
+    /// By task: that, and in the upper half the period of its signals in which it was worked out
+    /// last.
     tasks: ByTask<0>,
     /// By CPU: of the task that runs there.
     running: Box<[AtomicU64]>,
@@ -64,7 +66,8 @@ impl Estimates {
         if before >> 32 == period {
             return;
         }
-        let (util, runnable, old) = (average.util_avg(), average.runnable_avg(), u64::from(before as u32));
+        let (util, runnable, old) =
+            (average.util_avg(), average.runnable_avg(), u64::from(before as u32));
         let new = match old.checked_sub(util) {
             None | Some(0) => util,
             Some(above) if above < MARGIN || util + MARGIN < runnable => old,
@@ -161,7 +164,8 @@ impl Place<'_> {
         }
         let now = self.summary.averages(cpu, self.now);
         // No task waits here: the CPU runs one task or none.
-        let estimated = if fair == 1 { self.estimates.running[cpu.index()].load(Relaxed) } else { 0 };
+        let estimated =
+            if fair == 1 { self.estimates.running[cpu.index()].load(Relaxed) } else { 0 };
         (now.util.max(estimated) + more) * 100 < now.capacity * FULL
     }
 }
@@ -196,7 +200,14 @@ mod tests {
         let two = Facts { nr_running: 2, fair: 2, busy: true, ..Facts::default() };
         machine.summary.publish(CpuId(1), NOW, &two);
         assert!(!room(1, 0), "two are too many");
-        let rt = Facts { nr_running: 1, fair: 0, busy: true, rt_runs: 1, rt_best: 1, ..Facts::default() };
+        let rt = Facts {
+            nr_running: 1,
+            fair: 0,
+            busy: true,
+            rt_runs: 1,
+            rt_best: 1,
+            ..Facts::default()
+        };
         machine.summary.publish(CpuId(1), NOW, &rt);
         assert!(!room(1, 0), "not beside a real-time task");
         assert!(room(3, 0), "an idle CPU has room");
@@ -221,7 +232,8 @@ mod tests {
         // It waits for a CPU: what it used less of it says nothing.
         assert_eq!(goes(&mut average, 50, inputs(true, false)), top);
         assert!(average.util_avg() < top / 2);
-        // It sleeps, until the average of its waiting is gone, too; then a quarter of the way in each period.
+        // It sleeps, until the average of its waiting is gone, too; then a quarter of the way in
+        // each period.
         assert_eq!(goes(&mut average, 100, inputs(false, false)), top);
         average = Pelt::zero(at);
         average.advance(at + Ns::from_ms(10), inputs(true, true));
@@ -248,7 +260,11 @@ mod tests {
         let from_outside = Wakeup { waker: None, ..wakeup(0, 2) };
         assert_eq!(machine(0, &[]).place().wake(&from_outside), CpuId(2), "as upstream");
         assert_eq!(machine(IRQ, &[]).place().wake(&from_outside), CpuId(0));
-        assert_eq!(machine(SYNC | BUSY | FORK, &[]).place().wake(&from_outside), CpuId(0), "it has room");
+        assert_eq!(
+            machine(SYNC | BUSY | FORK, &[]).place().wake(&from_outside),
+            CpuId(0),
+            "it has room"
+        );
     }
 
     #[test]
@@ -258,8 +274,16 @@ mod tests {
         assert_eq!(machine(0, &[0, 3]).place().wake(&sync), CpuId(2));
         assert_eq!(machine(SYNC, &[0, 3]).place().wake(&sync), CpuId(0));
         assert_eq!(machine(SYNC, &[0, 3]).place().wake(&wakeup(0, 2)), CpuId(2), "it goes on");
-        assert_eq!(machine(BUSY, &[0, 3]).place().wake(&wakeup(0, 2)), CpuId(0), "not to an idle CPU");
-        assert_eq!(machine(BUSY, &[0, 2, 3]).place().wake(&wakeup(0, 2)), CpuId(2), "its last CPU first");
+        assert_eq!(
+            machine(BUSY, &[0, 3]).place().wake(&wakeup(0, 2)),
+            CpuId(0),
+            "not to an idle CPU"
+        );
+        assert_eq!(
+            machine(BUSY, &[0, 2, 3]).place().wake(&wakeup(0, 2)),
+            CpuId(2),
+            "its last CPU first"
+        );
         let full = machine(BUSY, &[3]);
         hogs(&full.summary, 0, 1, NOW);
         assert_eq!(full.place().wake(&wakeup(0, 2)), CpuId(3), "then any busy one with room");
@@ -269,7 +293,11 @@ mod tests {
 
     #[test]
     fn children_stay_where_room_is() {
-        assert_ne!(machine(IRQ | SYNC | BUSY, &[0]).place().fork(CpuId(0)), CpuId(0), "as upstream");
+        assert_ne!(
+            machine(IRQ | SYNC | BUSY, &[0]).place().fork(CpuId(0)),
+            CpuId(0),
+            "as upstream"
+        );
         let packed = machine(FORK, &[0]);
         assert_eq!(packed.place().fork(CpuId(0)), CpuId(0));
         hogs(&packed.summary, 0, 1, NOW);

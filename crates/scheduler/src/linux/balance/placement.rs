@@ -1,9 +1,10 @@
 //! Which CPU a fair task is queued on when it wakes or is created.
 //!
-//! A wakeup first chooses between the waker's CPU and the task's last one (`wake_affine`), then looks for an
-//! idle CPU near the chosen one (`select_idle_sibling`). A new task walks down the domains to the idlest CPU.
-//! Ties: CPUs are scanned in ascending number starting after the target (wakeup), groups in ring order starting
-//! with the own one (fork); the first of equals wins, of idle CPUs the one that became idle last.
+//! A wakeup first chooses between the waker's CPU and the task's last one (`wake_affine`), then
+//! looks for an idle CPU near the chosen one (`select_idle_sibling`). A new task walks down the
+//! domains to the idlest CPU. Ties: CPUs are scanned in ascending number starting after the target
+//! (wakeup), groups in ring order starting with the own one (fork); the first of equals wins, of
+//! idle CPUs the one that became idle last.
 //!
 //! | rule | where the real system has it | here | test |
 //! |---|---|---|---|
@@ -111,7 +112,8 @@ impl Place<'_> {
         }
         let mut target = wakeup.prev;
         if wakeup.this != wakeup.prev && self.allowed.contains(wakeup.this) && !self.wide(wakeup) {
-            let affine = self.domains.chain(wakeup.this).find(|(d, _)| d.span.contains(wakeup.prev));
+            let affine =
+                self.domains.chain(wakeup.this).find(|(d, _)| d.span.contains(wakeup.prev));
             if let Some((domain, _)) = affine {
                 target = self.affine(domain, wakeup);
             }
@@ -183,7 +185,8 @@ impl Place<'_> {
         self.search(target, llc, idle_core).unwrap_or(target)
     }
 
-    /// An idle CPU behind the target's cache, the next one after the target, as far as the search may go.
+    /// An idle CPU behind the target's cache, the next one after the target, as far as the search
+    /// may go.
     fn search(&self, target: CpuId, llc: u32, idle_core: bool) -> Option<CpuId> {
         let limit = if self.t.sis_util { self.summary.scan(llc) as usize } else { usize::MAX };
         if limit == 0 {
@@ -211,7 +214,8 @@ impl Place<'_> {
             if takers != 0 {
                 // How many CPUs a scan would have looked at.
                 looked += (word & (takers ^ (takers - 1))).count_ones() as usize;
-                return (looked <= limit).then(|| CpuId(64 * number as u32 + takers.trailing_zeros()));
+                return (looked <= limit)
+                    .then(|| CpuId(64 * number as u32 + takers.trailing_zeros()));
             }
             looked += word.count_ones() as usize;
             if looked > limit {
@@ -287,12 +291,14 @@ impl Place<'_> {
         self.nearest(cpu)
     }
 
-    /// `cpu` if it is allowed, else an allowed CPU: behind the same cache if possible, lowest number first.
+    /// `cpu` if it is allowed, else an allowed CPU: behind the same cache if possible, lowest
+    /// number first.
     pub(in crate::linux) fn nearest(&self, cpu: CpuId) -> CpuId {
         if self.allowed.contains(cpu) {
             return cpu;
         }
-        let mut near = self.domains.chain(cpu).filter_map(|(d, _)| d.span.and(self.allowed).lowest());
+        let mut near =
+            self.domains.chain(cpu).filter_map(|(d, _)| d.span.and(self.allowed).lowest());
         near.next().or_else(|| self.allowed.lowest()).unwrap_or(cpu)
     }
 
@@ -344,13 +350,14 @@ impl Place<'_> {
             facts.tasks += self.summary.nr_running(cpu);
             facts.idle += u64::from(self.summary.idle(cpu));
         });
-        facts.kind = Kind::of(facts.tasks, weight, capacity, facts.util, runnable, domain.imbalance_pct);
+        facts.kind =
+            Kind::of(facts.tasks, weight, capacity, facts.util, runnable, domain.imbalance_pct);
         facts.average = load * SCALE / capacity.max(1);
         facts
     }
 
-    /// The idlest allowed CPU of a group: one with only SCHED_IDLE tasks, the one that became idle last, or the
-    /// least loaded.
+    /// The idlest allowed CPU of a group: one with only SCHED_IDLE tasks, the one that became idle
+    /// last, or the least loaded.
     fn idlest_cpu(&self, group: &Group, this: CpuId) -> CpuId {
         let mut idle: Option<(Ns, CpuId)> = None;
         let mut least = (u64::MAX, this);
@@ -425,7 +432,9 @@ impl GroupFacts {
             return self.kind < other.kind;
         }
         match self.kind {
-            Kind::Spare => self.idle > other.idle || (self.idle == other.idle && self.util < other.util),
+            Kind::Spare => {
+                self.idle > other.idle || (self.idle == other.idle && self.util < other.util)
+            }
             _ => self.average < other.average,
         }
     }
@@ -489,17 +498,20 @@ pub(in crate::linux) mod tests {
         let machine = Machine::new(&two, &[1, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(machine.place().wake(&wakeup(0, 2)), CpuId(2));
         assert_eq!(machine.place().wake(&wakeup(0, 6)), CpuId(6));
-        // An interrupt on an idle CPU pulls from a busy one behind the same cache, not from another socket.
+        // An interrupt on an idle CPU pulls from a busy one behind the same cache, not from another
+        // socket.
         let machine = Machine::new(&two, &[0, 1, 1, 1, 0, 1, 1, 1]);
         assert_eq!(machine.place().wake(&wakeup(0, 2)), CpuId(0));
         assert_eq!(machine.place().wake(&wakeup(0, 5)), CpuId(0), "less loaded than the last CPU");
-        // A synchronous waker that is alone on its CPU takes the wakee to its cache; an idle CPU there wins.
+        // A synchronous waker that is alone on its CPU takes the wakee to its cache; an idle CPU
+        // there wins.
         let machine = Machine::new(&two, &[1, 0, 1, 1, 2, 2, 2, 2]);
         let sync = Wakeup { sync: true, ..wakeup(0, 4) };
         assert_eq!(machine.place().wake(&sync), CpuId(1));
         let machine = Machine::new(&two, &[1, 1, 1, 1, 2, 2, 2, 2]);
         assert_eq!(machine.place().wake(&sync), CpuId(0), "no idle CPU behind that cache");
-        // All busy alike: the last CPU keeps it, because the wakee's own load is not counted against it.
+        // All busy alike: the last CPU keeps it, because the wakee's own load is not counted
+        // against it.
         let machine = Machine::new(&two, &[2; 8]);
         assert_eq!(machine.place().wake(&wakeup(0, 5)), CpuId(5));
         // A recently used idle CPU is tried before the search, which starts after the target.
@@ -514,7 +526,11 @@ pub(in crate::linux) mod tests {
         let mut machine = Machine::new(&Topology::flat(4), &[0, 0, 1, 1]);
         machine.allowed = "2-3".parse().unwrap();
         assert_eq!(machine.place().wake(&wakeup(0, 2)), CpuId(2));
-        assert_eq!(machine.place().wake(&wakeup(0, 1)), CpuId(2), "it may not go back to its last CPU");
+        assert_eq!(
+            machine.place().wake(&wakeup(0, 1)),
+            CpuId(2),
+            "it may not go back to its last CPU"
+        );
         assert!(machine.allowed.contains(machine.place().fork(CpuId(0))));
     }
 
@@ -527,7 +543,10 @@ pub(in crate::linux) mod tests {
         assert_eq!(machine.place().wake(&Wakeup { flips: 4, waker, ..pulled }), CpuId(5));
         assert_eq!(machine.place().wake(&Wakeup { flips: 3, waker, ..pulled }), CpuId(0));
         let mut partners = Partners::new();
-        assert_eq!((partners.woke(1, Ns(0)), partners.woke(1, Ns(0)), partners.woke(2, Ns(0))), (1, 1, 2));
+        assert_eq!(
+            (partners.woke(1, Ns(0)), partners.woke(1, Ns(0)), partners.woke(2, Ns(0))),
+            (1, 1, 2)
+        );
         assert_eq!(partners.woke(2, Ns::from_ms(1001)), 1, "halved after a second");
     }
 
@@ -537,11 +556,16 @@ pub(in crate::linux) mod tests {
         let smt = Topology::regular(1, 1, 4, 2);
         let machine = Machine::new(&smt, &[1, 1, 1, 0, 0, 0, 1, 1]);
         assert_eq!(machine.place().wake(&wakeup(0, 1)), CpuId(4), "3 is idle, but its core is not");
-        // No idle core: found out by the first search, which gives an idle thread; then the flag is down.
+        // No idle core: found out by the first search, which gives an idle thread; then the flag is
+        // down.
         let machine = Machine::new(&smt, &[1, 1, 1, 0, 1, 0, 1, 1]);
         assert_eq!(machine.place().wake(&wakeup(0, 1)), CpuId(3));
         assert!(!machine.summary.idle_core(0));
-        assert_eq!(machine.place().wake(&wakeup(6, 4)), CpuId(5), "the idle thread of its last core");
+        assert_eq!(
+            machine.place().wake(&wakeup(6, 4)),
+            CpuId(5),
+            "the idle thread of its last core"
+        );
     }
 
     #[test]

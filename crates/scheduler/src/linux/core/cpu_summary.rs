@@ -1,8 +1,9 @@
-//! What every CPU may read about every other one without a lock: how many tasks, how much load, idle or not.
+//! What every CPU may read about every other one without a lock: how many tasks, how much load,
+//! idle or not.
 //!
-//! The owner of a run queue writes its row after each change, under the queue's lock. Readers may see a row
-//! that is a moment old, as in the real system; in the simulator it is always up to date. Load signals are
-//! published with what is on, so that a reader can carry them on to its own time.
+//! The owner of a run queue writes its row after each change, under the queue's lock. Readers may
+//! see a row that is a moment old, as in the real system; in the simulator it is always up to date.
+//! Load signals are published with what is on, so that a reader can carry them on to its own time.
 //!
 //! | rule | where the real system has it | here | test |
 //! |---|---|---|---|
@@ -21,13 +22,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 /// What is published about one CPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::linux) struct Facts {
-    /// Tasks running and queued, all classes, without throttled ones; delayed ones are among them since 6.14 (`rq->nr_running`).
+    /// Tasks running and queued, all classes, without throttled ones; delayed ones are among them
+    /// since 6.14 (`rq->nr_running`).
     pub(in crate::linux) nr_running: u32,
     /// Fair tasks among them, without delayed ones (`h_nr_runnable`).
     pub(in crate::linux) fair: u32,
     /// Delayed tasks among `nr_running`, 255 at most.
     pub(in crate::linux) delayed: u8,
-    /// Fair tasks with SCHED_IDLE (or in an idle group) among `nr_running`; 0 when there are others.
+    /// Fair tasks with SCHED_IDLE (or in an idle group) among `nr_running`; 0 when there are
+    /// others.
     pub(in crate::linux) fair_idle: u32,
     /// A task runs.
     pub(in crate::linux) busy: bool,
@@ -45,8 +48,9 @@ impl Facts {
     /// In two words: tasks and fair tasks; the rest.
     #[inline]
     fn packed(&self) -> [u64; 2] {
-        let flags =
-            u64::from(self.busy) | u64::from(self.rt_pinned) << 1 | u64::from(self.rt_overloaded) << 2;
+        let flags = u64::from(self.busy)
+            | u64::from(self.rt_pinned) << 1
+            | u64::from(self.rt_overloaded) << 2;
         [
             u64::from(self.nr_running) << 32 | u64::from(self.fair),
             u64::from(self.fair_idle) << 32
@@ -97,8 +101,8 @@ impl Facts {
     }
 }
 
-/// Kinds of CPUs of which the summary keeps sets: [`Facts::idle`], where a wakee would run at once, and where more
-/// than one task is.
+/// Kinds of CPUs of which the summary keeps sets: [`Facts::idle`], where a wakee would run at once,
+/// and where more than one task is.
 const IDLE: u8 = 1;
 const TAKES: u8 = 2;
 const CROWDED: u8 = 4;
@@ -127,8 +131,8 @@ struct Row {
     fair_signal: Published,
     // Second line.
     idle_since: AtomicU64,
-    /// When `averages` were worked out (plus 1; 0 = never) and of which publication ([`Published::state`]), for those who
-    /// ask again in one instant.
+    /// When `averages` were worked out (plus 1; 0 = never) and of which publication
+    /// ([`Published::state`]), for those who ask again in one instant.
     averaged: [AtomicU64; 2],
     averages: [AtomicU64; 4],
     /// `rt_signal` was published.
@@ -138,7 +142,8 @@ struct Row {
 }
 
 const _: () = assert!(offset_of!(Row, idle_since) == 64, "publishing writes one line");
-const _: () = assert!(offset_of!(Row, rt_signal) == 2 * 64, "averages without RT tasks need one more");
+const _: () =
+    assert!(offset_of!(Row, rt_signal) == 2 * 64, "averages without RT tasks need one more");
 
 /// What the load signals of one CPU come to at some time.
 #[derive(Clone, Copy, Debug)]
@@ -170,7 +175,8 @@ pub(in crate::linux) struct SharedSet {
 impl SharedSet {
     /// The first `count` CPUs.
     pub(in crate::linux) fn first(count: usize) -> SharedSet {
-        let set = SharedSet { words: [const { AtomicU64::new(0) }; WORDS], count: AtomicU32::new(0) };
+        let set =
+            SharedSet { words: [const { AtomicU64::new(0) }; WORDS], count: AtomicU32::new(0) };
         (0..count).for_each(|cpu| set.change(cpu.into(), false, true));
         set
     }
@@ -277,7 +283,10 @@ impl CpuSummary {
             rows: (0..cpus).map(|_| Row::default()).collect(),
             caches: caches
                 .iter()
-                .map(|&cpus| Cache { idle_core: AtomicBool::new(true), scan: AtomicU32::new(cpus as u32) })
+                .map(|&cpus| Cache {
+                    idle_core: AtomicBool::new(true),
+                    scan: AtomicU32::new(cpus as u32),
+                })
                 .collect(),
             idle: SharedSet::first(cpus),
             takers: SharedSet::first(cpus),
@@ -312,7 +321,8 @@ impl CpuSummary {
     fn publish_packed(&self, cpu: CpuId, now: Ns, new: [u64; 2]) -> Turn {
         self.show(self.row(cpu), cpu, now, new)
     }
-    /// Where only fair tasks are: packed facts, and the load signals if they have `changed`. Looks the row up once.
+    /// Where only fair tasks are: packed facts, and the load signals if they have `changed`. Looks
+    /// the row up once.
     #[inline(always)]
     pub(in crate::linux) fn publish_plain(
         &self,
@@ -457,8 +467,8 @@ impl CpuSummary {
     pub(in crate::linux) fn signals(&self, cpu: CpuId, now: Ns) -> Pelt {
         self.row(cpu).fair_signal.at(now)
     }
-    /// All averages of a CPU at `now`. A fork that looks at every CPU, and the next one in the same instant, find most
-    /// of them worked out.
+    /// All averages of a CPU at `now`. A fork that looks at every CPU, and the next one in the same
+    /// instant, find most of them worked out.
     #[inline]
     pub(in crate::linux) fn averages(&self, cpu: CpuId, now: Ns) -> Averages {
         let row = self.row(cpu);
@@ -474,7 +484,8 @@ impl CpuSummary {
             capacity: capacity.load(Relaxed),
         }
     }
-    /// The same without leaving them for others, which costs more than it saves where it is not asked again.
+    /// The same without leaving them for others, which costs more than it saves where it is not
+    /// asked again.
     #[inline]
     pub(in crate::linux) fn averages_once(&self, cpu: CpuId, now: Ns) -> Averages {
         let signals = self.signals(cpu, now);
@@ -485,7 +496,8 @@ impl CpuSummary {
             capacity: self.capacity(cpu, now),
         }
     }
-    /// A CPU balances at `now`. Gives whether another one did so at the same time, as many do whose ticks come together.
+    /// A CPU balances at `now`. Gives whether another one did so at the same time, as many do whose
+    /// ticks come together.
     pub(in crate::linux) fn asked_before(&self, now: Ns) -> bool {
         self.asked_at.swap(now.0 + 1, Relaxed) == now.0 + 1
     }

@@ -10,19 +10,20 @@ use crate::{Cx, Lock, Locks, Pick, Prev};
 use schedlab_model::{CpuId, TaskId};
 
 impl<L: Locks, F: FairRules> Linux<L, F> {
-    /// Chooses, and switches the queues over to the choice, or to `forced` (which is [`NONE`] for idle).
-    /// Gives the choice and who runs from now on.
+    /// Chooses, and switches the queues over to the choice, or to `forced` (which is [`NONE`] for
+    /// idle). Gives the choice and who runs from now on.
     ///
-    /// The fair class alone is asked when no other task has anything to run; else class by class, and the fair
-    /// server's tasks go before RT ones. CFS puts the running task back before it asks several classes; since
-    /// EEVDF a running fair task competes where it is.
+    /// The fair class alone is asked when no other task has anything to run; else class by class,
+    /// and the fair server's tasks go before RT ones. CFS puts the running task back before it asks
+    /// several classes; since EEVDF a running fair task competes where it is.
     fn choose(&self, env: Env<'_>, rq: &mut Rq, forced: Option<EntityId>) -> (EntityId, EntityId) {
         let prev = rq.curr;
         let mut fair_prev = rq.curr_of(Class::Fair);
         if let Some(prev) = fair_prev {
             bandwidth::before_choice::<F>(env, rq, prev);
         }
-        let fair_only = (prev == NONE || fair_prev.is_some()) && rq.nr_running == rq.queue(rq::ROOT).h_nr;
+        let fair_only =
+            (prev == NONE || fair_prev.is_some()) && rq.nr_running == rq.queue(rq::ROOT).h_nr;
         if prev == NONE {
             rq.count_idle();
         } else if fair_prev.is_none() {
@@ -43,7 +44,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             picked = fair::pick::<F>(env, rq).unwrap_or(NONE);
         }
         if picked == NONE && !fair_only {
-            // The fair server wanted to go first, but its tasks were all about to leave, or have no run time.
+            // The fair server wanted to go first, but its tasks were all about to leave, or have no
+            // run time.
             picked = urgent_now(rq).unwrap_or(NONE);
         }
         let next = forced.unwrap_or(picked);
@@ -89,7 +91,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         self.reschedule_by_class(cx, cpu, prev, why, None)
     }
 
-    /// The same where not all is [`plain`](super::plain), and `schedule_forced`. Apart, so that its needs do not burden what is.
+    /// The same where not all is [`plain`](super::plain), and `schedule_forced`. Apart, so that its
+    /// needs do not burden what is.
     #[inline(never)]
     pub(in crate::linux) fn reschedule_by_class(
         &self,
@@ -100,8 +103,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         forced: Option<Option<TaskId>>,
     ) -> Pick {
         let replay = forced.is_some();
-        // An RT or deadline task that leaves may make room for better ones than this CPU has; they are fetched
-        // without its lock.
+        // An RT or deadline task that leaves may make room for better ones than this CPU has; they
+        // are fetched without its lock.
         let pick = self.locked(cpu, |rq| {
             self.begin(cx, rq, prev, why);
             let fetch = !replay && self.wants_rt(rq, rq.curr, why);
@@ -124,7 +127,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         pick
     }
 
-    /// First half of `schedule`: the clock, and the running task comes off the queue if it does not go on.
+    /// First half of `schedule`: the clock, and the running task comes off the queue if it does not
+    /// go on.
     fn begin(&self, cx: &Cx<'_>, rq: &mut Rq, prev: Option<TaskId>, why: Prev) {
         let env = &self.env(cx);
         // What is asked for meanwhile is answered by this very choice.
@@ -177,7 +181,10 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             rq.pushed = rq::NONE;
         }
         // Off the root queue its signals were brought up to date when it was dequeued.
-        if curr != next && curr != NONE && (rq.entity(curr).on_rq || rq.entity(curr).queue != rq::ROOT) {
+        if curr != next
+            && curr != NONE
+            && (rq.entity(curr).on_rq || rq.entity(curr).queue != rq::ROOT)
+        {
             self.track(rq, curr);
         }
         self.track(rq, next);

@@ -1,8 +1,9 @@
-//! The common case in one piece: a CPU that has fair tasks of the root group only, without groups, bandwidth
-//! limits, deadline and RT tasks or HRTICK.
+//! The common case in one piece: a CPU that has fair tasks of the root group only, without groups,
+//! bandwidth limits, deadline and RT tasks or HRTICK.
 //!
-//! Nothing is decided here that [`decide`](super::decide) and [`fair`] would decide otherwise: the walk over
-//! classes and levels is left out because there is one of each. `plain_and_general_paths_agree` shows it.
+//! Nothing is decided here that [`decide`](super::decide) and [`fair`] would decide otherwise: the
+//! walk over classes and levels is left out because there is one of each.
+//! `plain_and_general_paths_agree` shows it.
 
 use crate::linux::core::rq::{EntityId, NONE, ROOT, Rq};
 use crate::linux::core::smp::Smp;
@@ -72,7 +73,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         Pick { task, slice_ns: None, note: 0 }
     }
 
-    /// A wakeup where the task is: `queued`, which a blocked but delayed one is, or on the CPU where it sleeps.
+    /// A wakeup where the task is: `queued`, which a blocked but delayed one is, or on the CPU
+    /// where it sleeps.
     #[inline(always)]
     pub(in crate::linux) fn wake_plain(
         &self,
@@ -107,7 +109,13 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// The second half of any wakeup.
     #[inline(never)]
-    pub(in crate::linux) fn activate_plain(&self, env: Env<'_>, rq: &mut Rq, id: EntityId, why: Enqueue) {
+    pub(in crate::linux) fn activate_plain(
+        &self,
+        env: Env<'_>,
+        rq: &mut Rq,
+        id: EntityId,
+        why: Enqueue,
+    ) {
         join_plain::<F>(env, rq, id, why);
         rq.stamp(id);
         if self.smp.get().is_some() {
@@ -179,7 +187,11 @@ pub(in crate::linux) fn change_by_steps<F: FairRules>(env: Env<'_>, rq: &mut Rq)
 
 /// [`FairRules::block_plain`] by the general steps.
 #[inline]
-pub(in crate::linux) fn block_by_steps<F: FairRules>(env: Env<'_>, rq: &mut Rq, curr: EntityId) -> EntityId {
+pub(in crate::linux) fn block_by_steps<F: FairRules>(
+    env: Env<'_>,
+    rq: &mut Rq,
+    curr: EntityId,
+) -> EntityId {
     if F::dequeue(env, rq, curr, Dequeue::Sleep) {
         left_plain(env, rq, curr);
     } else {

@@ -1,5 +1,5 @@
-//! The run queue of one CPU: its clock, its entities and the fair class's queues. Everything in it is
-//! guarded by the CPU's one lock.
+//! The run queue of one CPU: its clock, its entities and the fair class's queues. Everything in it
+//! is guarded by the CPU's one lock.
 
 mod entity;
 mod queue;
@@ -41,8 +41,8 @@ pub(in crate::linux) enum Class {
     Deadline,
 }
 
-/// The run queue of one CPU, kept with its lock [on a line](crate::OnLine). Behind the eight bytes of the simulator's lock, what
-/// every decision touches fills three cache lines.
+/// The run queue of one CPU, kept with its lock [on a line](crate::OnLine). Behind the eight bytes
+/// of the simulator's lock, what every decision touches fills three cache lines.
 #[repr(C)]
 pub(in crate::linux) struct Rq {
     /// Who runs; [`NONE`] = idle.
@@ -74,7 +74,8 @@ pub(in crate::linux) struct Rq {
     pub(in crate::linux) dl_here: u32,
     /// The running task that balancing pushes away to `pushed_to`, or [`NONE`].
     pub(in crate::linux) pushed: u32,
-    /// The next `schedule` does not refresh the clock: a wakeup asked for it and did so just before.
+    /// The next `schedule` does not refresh the clock: a wakeup asked for it and did so just
+    /// before.
     pub(in crate::linux) skip_clock: bool,
     /// `schedule` was asked for and has not come yet.
     pub(in crate::linux) need_resched: bool,
@@ -154,16 +155,17 @@ impl Rq {
             idle_since: 0,
         }
     }
-    /// Refreshes the clock, after charging the tick edges that the driver left out. `in_tick`: the edge of
-    /// this instant is being handled.
+    /// Refreshes the clock, after charging the tick edges that the driver left out. `in_tick`: the
+    /// edge of this instant is being handled.
     #[inline]
     pub(in crate::linux) fn touch<F: FairRules>(&mut self, env: Env<'_>, in_tick: bool) {
         self.settle::<F>(env, in_tick);
         self.steal = env.cx.cpu(self.cpu).steal.get().0;
         self.clock = env.cx.now.0.saturating_sub(self.steal).max(self.clock);
     }
-    /// `schedule` begins: refreshes the clock, if the wakeup that asked for it has not just done so. Edges since then, which
-    /// an idle CPU does not have delivered, are none of the next task's.
+    /// `schedule` begins: refreshes the clock, if the wakeup that asked for it has not just done
+    /// so. Edges since then, which an idle CPU does not have delivered, are none of the next
+    /// task's.
     #[inline]
     pub(in crate::linux) fn touch_unless_skipped<F: FairRules>(&mut self, env: Env<'_>) {
         if !std::mem::take(&mut self.skip_clock) {
@@ -301,8 +303,8 @@ impl Rq {
         }
         let timer = fair_server_timer(self.cpu);
         match wants.timer {
-            // A timer is never served in the nanosecond of its expiry; on a machine without costs this is what
-            // keeps the server's start off the tick's edge.
+            // A timer is never served in the nanosecond of its expiry; on a machine without costs
+            // this is what keeps the server's start off the tick's edge.
             Some(Some(at)) => env.cx.push(Cmd::Arm(timer, Ns(at.0 + self.steal + 1))),
             Some(None) => env.cx.push(Cmd::Disarm(timer)),
             None => {}
@@ -397,7 +399,8 @@ impl Rq {
     #[cold]
     #[inline(never)]
     fn count_stamps_again(&mut self) {
-        let mut stamps: Vec<&mut u32> = self.entities.iter_mut().map(|entity| &mut entity.stamp).collect();
+        let mut stamps: Vec<&mut u32> =
+            self.entities.iter_mut().map(|entity| &mut entity.stamp).collect();
         stamps.sort_unstable();
         let (mut before, mut count) = (0, 0);
         for stamp in stamps {

@@ -1,5 +1,5 @@
-//! What the CPUs of one machine share: the CPU summary, the domains, and the times of their next balance. A machine
-//! with one CPU has none of it.
+//! What the CPUs of one machine share: the CPU summary, the domains, and the times of their next
+//! balance. A machine with one CPU has none of it.
 
 use crate::linux::balance::domains::{self, Domain, Domains, Level};
 use crate::linux::balance::packing::Estimates;
@@ -47,7 +47,8 @@ pub(in crate::linux) struct Smp {
     single_rt_overloads: bool,
 }
 
-/// Longest time that counts as idle, ns: twice the cost that one balance is assumed to have at most.
+/// Longest time that counts as idle, ns: twice the cost that one balance is assumed to have at
+/// most.
 const LONGEST_IDLE: u64 = 1_000_000;
 
 impl Smp {
@@ -130,8 +131,9 @@ impl Smp {
     /// Publishes the state of `rq`, whose lock the caller holds.
     #[inline]
     pub(in crate::linux) fn publish(&self, rq: &mut Rq) {
-        let urgent =
-            rq.rt_nr > 0 || rq.dl_here > 0 || rq.curr != NONE && rq.entity(rq.curr).class > Class::Fair;
+        let urgent = rq.rt_nr > 0
+            || rq.dl_here > 0
+            || rq.curr != NONE && rq.entity(rq.curr).class > Class::Fair;
         self.publish_all(rq, Moment::of(rq.wall), urgent);
     }
 
@@ -155,8 +157,8 @@ impl Smp {
         let inputs = Inputs { load: root.load.weight(), runnable: u64::from(fair), running };
         root.signal.set(wall, inputs);
         let moved = root.signal.take_moved();
-        // `sched_idle_cpu` counts delayed tasks too: a CPU on which another task is delayed behind SCHED_IDLE work
-        // does not look like an idle one.
+        // `sched_idle_cpu` counts delayed tasks too: a CPU on which another task is delayed behind
+        // SCHED_IDLE work does not look like an idle one.
         let fair_idle = if all == root.idle_h_nr { nr_running } else { 0 };
         let delayed = if self.counts_delayed { delayed.min(255) as u8 } else { 0 };
         let turn = if urgent {
@@ -245,8 +247,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         cx.task(task).affinity.contains(cpu) && cx.cpu(cpu).online
     }
 
-    /// Brings the load signals of a fair task, and of the groups above it, up to date after a change. (The
-    /// root's follow when the queue is published.)
+    /// Brings the load signals of a fair task, and of the groups above it, up to date after a
+    /// change. (The root's follow when the queue is published.)
     #[inline]
     pub(in crate::linux) fn track(&self, rq: &mut Rq, id: EntityId) {
         if id == NONE || self.rqs.len() == 1 {
@@ -279,7 +281,13 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     }
 
     /// The CPU on which `task`, last on `from`, is queued.
-    pub(in crate::linux) fn select(&self, cx: &Cx<'_>, task: TaskId, from: CpuId, wake: Wake) -> CpuId {
+    pub(in crate::linux) fn select(
+        &self,
+        cx: &Cx<'_>,
+        task: TaskId,
+        from: CpuId,
+        wake: Wake,
+    ) -> CpuId {
         let Some(smp) = self.smp.get() else { return from };
         let allowed = smp.allowed(cx, task);
         if allowed.is_empty() {
@@ -321,8 +329,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         }
     }
 
-    /// Notes on the running task of this CPU that it wakes `task`. Its load is given when it is about to block
-    /// (`sync`); otherwise it is not asked for.
+    /// Notes on the running task of this CPU that it wakes `task`. Its load is given when it is
+    /// about to block (`sync`); otherwise it is not asked for.
     #[inline]
     fn waker_facts(&self, cx: &Cx<'_>, task: TaskId, sync: bool) -> Option<WakerFacts> {
         let mut rq = self.rqs[cx.cpu.index()].lock();
@@ -396,7 +404,8 @@ pub(in crate::linux) fn start(rq: &mut Rq, id: EntityId) {
     rq.entity_mut(id).signal = TaskSignal::start(now, SCALE.saturating_sub(used) / 2);
 }
 
-/// The load that a task, not queued, left on its CPU comes along to this one (or is there for the first time).
+/// The load that a task, not queued, left on its CPU comes along to this one (or is there for the
+/// first time).
 pub(in crate::linux) fn attach(rq: &mut Rq, id: EntityId) {
     share(rq, id, Pelt::attach);
 }
@@ -406,8 +415,8 @@ pub(in crate::linux) fn detach(rq: &mut Rq, id: EntityId) {
     share(rq, id, Pelt::detach);
 }
 
-/// Adds or takes away a task's averages on every level. The load that a task has above its own queue is its
-/// part of the group's: group entity's weight × task's load / queue's load.
+/// Adds or takes away a task's averages on every level. The load that a task has above its own
+/// queue is its part of the group's: group entity's weight × task's load / queue's load.
 fn share(rq: &mut Rq, id: EntityId, change: fn(&mut Pelt, u64, u64, u64)) {
     if rq.entity(id).class != Class::Fair {
         return;

@@ -9,7 +9,8 @@ const FIRST: usize = 1024;
 const SEGMENTS: usize = 23;
 const NOWHERE: u64 = u64::MAX;
 
-/// A table by task that grows without moving: segment `k` holds `1024 << k` tasks, the first of them at hand.
+/// A table by task that grows without moving: segment `k` holds `1024 << k` tasks, the first of
+/// them at hand.
 #[derive(Debug)]
 pub(in crate::linux) struct ByTask<const FRESH: u64> {
     first: Box<[AtomicU64; FIRST]>,
@@ -33,13 +34,17 @@ impl<const FRESH: u64> ByTask<FRESH> {
         let index = task.index() + FIRST;
         let segment = (index.ilog2() - FIRST.ilog2()) as usize;
         let cells = self.more[segment - 1].get_or_init(|| {
-            (0..FIRST << segment).map(|_| AtomicU64::new(FRESH)).collect::<Vec<_>>().into_boxed_slice()
+            (0..FIRST << segment)
+                .map(|_| AtomicU64::new(FRESH))
+                .collect::<Vec<_>>()
+                .into_boxed_slice()
         });
         &cells[index - (FIRST << segment)]
     }
 }
 
-/// An entry is written under the lock of the CPU it names; readers that hold no lock must check again after locking.
+/// An entry is written under the lock of the CPU it names; readers that hold no lock must check
+/// again after locking.
 pub(in crate::linux) struct TaskIndex(ByTask<NOWHERE>);
 
 impl TaskIndex {

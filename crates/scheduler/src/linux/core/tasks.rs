@@ -15,7 +15,8 @@ use crate::{Cmd, Cx, Lock, Locks, Wake, WakeKind};
 use schedlab_model::{CpuId, CpuSet, Policy, TaskId};
 
 impl<L: Locks, F: FairRules> Linux<L, F> {
-    /// Makes the entity of a task. It belongs to its parent's CPU, or to the first one where it may run.
+    /// Makes the entity of a task. It belongs to its parent's CPU, or to the first one where it may
+    /// run.
     pub(in crate::linux) fn create(&self, cx: &Cx<'_>, task: TaskId, parent: Option<TaskId>) {
         if self.index.get(task).is_some() {
             return;
@@ -64,11 +65,12 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             let (class, priority) = (rq.entity(id).class, rq.entity(id).rt_priority);
             let weight = rq.entity(id).load.weight();
             if class != Class::Fair && rq.entity(id).policy == view.policy {
-                // A nice value means nothing to an RT or deadline task, and its group only matters when it is fair
-                // again.
+                // A nice value means nothing to an RT or deadline task, and its group only matters
+                // when it is fair again.
                 return false;
             }
-            let stays = class == class_of(view.policy) && rq.queue(rq.entity(id).queue).group == view.group;
+            let stays =
+                class == class_of(view.policy) && rq.queue(rq.entity(id).queue).group == view.group;
             if queued {
                 self.dequeue(env, rq, id, Dequeue::Save);
                 if running && class == Class::Fair {
@@ -96,7 +98,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             let worse = match (class, rq.entity(id).class) {
                 (Class::Fair, Class::Fair) => rq.entity(id).load.weight() < weight,
                 (Class::Rt, Class::Rt) => rq.rt.best() > rq.entity(id).rt_priority,
-                (Class::Deadline, Class::Deadline) => rq.dl.first().is_none_or(|first| first.1 != id),
+                (Class::Deadline, Class::Deadline) => {
+                    rq.dl.first().is_none_or(|first| first.1 != id)
+                }
                 (before, now) => now < before,
             };
             if worse {
@@ -149,8 +153,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         self.index.get(task)
     }
 
-    /// A wakeup of a task that sleeps: choose the CPU (`push_to` if it was pushed there), move the task there, enqueue it, ask
-    /// for preemption. Not in [`woken`](Self::woken), whose common case it would burden.
+    /// A wakeup of a task that sleeps: choose the CPU (`push_to` if it was pushed there), move the
+    /// task there, enqueue it, ask for preemption. Not in [`woken`](Self::woken), whose common case
+    /// it would burden.
     #[inline(never)]
     fn wake_somewhere(
         &self,
@@ -200,10 +205,17 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         self.publish(rq);
     }
 
-    /// Whether there is nothing to choose from: a fair task, which may stay, is woken on the CPU where it ran last while
-    /// every CPU is busy.
+    /// Whether there is nothing to choose from: a fair task, which may stay, is woken on the CPU
+    /// where it ran last while every CPU is busy.
     #[inline]
-    fn stays_home(&self, cx: &Cx<'_>, smp: Option<&Smp>, entity: &Entity, from: CpuId, wake: Wake) -> bool {
+    fn stays_home(
+        &self,
+        cx: &Cx<'_>,
+        smp: Option<&Smp>,
+        entity: &Entity,
+        from: CpuId,
+        wake: Wake,
+    ) -> bool {
         wake.kind == WakeKind::Wake
             && cx.cpu == from
             && entity.class == Class::Fair
@@ -239,7 +251,12 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     }
 
     /// Moves a task's entity, not queued, from one CPU's store to another's.
-    pub(in crate::linux) fn rehome(&self, env: Env<'_>, rq: &mut Rq, mut entity: Entity) -> EntityId {
+    pub(in crate::linux) fn rehome(
+        &self,
+        env: Env<'_>,
+        rq: &mut Rq,
+        mut entity: Entity,
+    ) -> EntityId {
         let task = TaskId(entity.task);
         entity.exec_start = 0;
         entity.queue = groups::queue_of(env, rq, env.cx.task(task).group);
@@ -279,7 +296,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             Some(rq.take(id))
         });
         let Some(entity) = moving else { return };
-        let wake = Wake { kind: WakeKind::Migrated, sync: false, waker: schedlab_model::Waker::Unknown };
+        let wake =
+            Wake { kind: WakeKind::Migrated, sync: false, waker: schedlab_model::Waker::Unknown };
         let to = self.select(cx, task, cpu, wake);
         self.locked(to, |rq| {
             rq.touch::<F>(env, false);
@@ -330,7 +348,8 @@ pub(in crate::linux) fn describe<F: FairRules>(env: Env<'_>, rq: &mut Rq, id: En
     entity.idle = view.policy == Policy::Idle && version.has_idle_groups();
     let slice = view.slice.filter(|_| version.has_custom_slices());
     entity.custom_slice = slice.is_some();
-    entity.slice = slice.map_or(env.t.base_slice, |slice| slice.0.clamp(100_000, 100_000_000) as u32);
+    entity.slice =
+        slice.map_or(env.t.base_slice, |slice| slice.0.clamp(100_000, 100_000_000) as u32);
     entity.class = class_of(view.policy);
     entity.rt_priority = match view.policy {
         Policy::Deadline { .. } => 100,

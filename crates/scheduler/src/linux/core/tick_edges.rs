@@ -40,7 +40,8 @@ impl TickEdges {
             return cpus.filter(|cpu| is(*cpu)).map(|cpu| edge(&cpu)).min();
         }
         let now = from % self.tick;
-        let (before, behind) = self.order.split_at(self.order.partition_point(|(place, _)| *place < now));
+        let (before, behind) =
+            self.order.split_at(self.order.partition_point(|(place, _)| *place < now));
         let (place, _) = behind.iter().chain(before).find(|(_, cpu)| is(*cpu))?;
         let ahead = if *place >= now { place - now } else { place + self.tick - now };
         Some(from + ahead)

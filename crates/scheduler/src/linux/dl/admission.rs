@@ -12,7 +12,9 @@ const LEAST_RUNTIME: Ns = Ns(1024);
 pub(in crate::linux) fn refuses(t: &Tunables, policy: Policy) -> Option<&'static str> {
     let Policy::Deadline { runtime, period, .. } = policy else { return None };
     if !t.version.has_deadline() {
-        return Some("SCHED_DEADLINE came with Linux 3.14; `edf` and linux-6.1 and later serve deadlines");
+        return Some(
+            "SCHED_DEADLINE came with Linux 3.14; `edf` and linux-6.1 and later serve deadlines",
+        );
     }
     if runtime < LEAST_RUNTIME {
         return Some("the runtime must be at least 1.024us");
@@ -26,7 +28,8 @@ pub(in crate::linux) fn refuses(t: &Tunables, policy: Policy) -> Option<&'static
     None
 }
 
-/// What the deadline tasks of a CPU may reserve together, 20-bit fixed point; `None`: there is no limit.
+/// What the deadline tasks of a CPU may reserve together, 20-bit fixed point; `None`: there is no
+/// limit.
 pub(in crate::linux) fn most(t: &Tunables) -> Option<u64> {
     (t.rt_runtime != u64::MAX).then(|| {
         let servers = if t.version.fair_server_counts_in_admission() {
@@ -47,7 +50,9 @@ pub(in crate::linux) fn rejects(t: &Tunables, world: &World) -> Option<Rejection
         );
     }
     if !t.version.has_idle_groups() && world.groups.iter().any(|group| group.idle) {
-        return whole("a group has cpu.idle, which came with Linux 5.15; take it away or a later version");
+        return whole(
+            "a group has cpu.idle, which came with Linux 5.15; take it away or a later version",
+        );
     }
     let most = most(t)?;
     let (mut sum, mut tasks) = (0, 0u32);

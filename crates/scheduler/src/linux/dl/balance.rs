@@ -18,7 +18,14 @@ use schedlab_model::{CpuId, CpuSet, TaskId};
 
 impl<L: Locks, F: FairRules> Linux<L, F> {
     /// The CPU to which a task with deadline `until` could go from `from`.
-    fn later_cpu(&self, cx: &Cx<'_>, smp: &Smp, task: TaskId, until: i64, from: CpuId) -> Option<CpuId> {
+    fn later_cpu(
+        &self,
+        cx: &Cx<'_>,
+        smp: &Smp,
+        task: TaskId,
+        until: i64,
+        from: CpuId,
+    ) -> Option<CpuId> {
         if cx.task(task).affinity.count() < 2 {
             return None;
         }
@@ -28,13 +35,22 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             return self.nearest_of(cx, smp, &free, from);
         }
         // Of equal ones the first.
-        let latest =
-            smp.domains.online.iter().max_by_key(|&cpu| (smp.deadlines(cpu).0, std::cmp::Reverse(cpu)))?;
+        let latest = smp
+            .domains
+            .online
+            .iter()
+            .max_by_key(|&cpu| (smp.deadlines(cpu).0, std::cmp::Reverse(cpu)))?;
         (allowed.contains(latest) && until < smp.deadlines(latest).0).then_some(latest)
     }
 
     /// The CPU on which a deadline task that wakes, last on `from`, is queued.
-    pub(in crate::linux) fn select_dl(&self, cx: &Cx<'_>, smp: &Smp, task: TaskId, from: CpuId) -> CpuId {
+    pub(in crate::linux) fn select_dl(
+        &self,
+        cx: &Cx<'_>,
+        smp: &Smp,
+        task: TaskId,
+        from: CpuId,
+    ) -> CpuId {
         let Some((cpu, id)) = self.index.get(task) else { return from };
         let (until, crowded) = {
             use crate::Lock;
@@ -54,7 +70,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         to.filter(|&to| until < smp.deadlines(to).0).unwrap_or(from)
     }
 
-    /// Takes from each CPU where deadline tasks wait the most urgent one, if it beats what `cpu` has.
+    /// Takes from each CPU where deadline tasks wait the most urgent one, if it beats what `cpu`
+    /// has.
     pub(in crate::linux) fn pull_dl(&self, cx: &Cx<'_>, cpu: CpuId) {
         let Some(smp) = self.smp.get() else { return };
         let env = &self.env(cx);
@@ -105,7 +122,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         }
     }
 
-    /// After a wakeup on `cpu`: a deadline task that did not preempt another one may be pushed away.
+    /// After a wakeup on `cpu`: a deadline task that did not preempt another one may be pushed
+    /// away.
     pub(in crate::linux) fn push_woken_dl(&self, cx: &Cx<'_>, cpu: CpuId) {
         use crate::Lock;
         let waits = {

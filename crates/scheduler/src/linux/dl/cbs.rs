@@ -1,8 +1,10 @@
-//! The constant-bandwidth server of one task: how much it may run until when. Knows nothing of queues.
+//! The constant-bandwidth server of one task: how much it may run until when. Knows nothing of
+//! queues.
 //!
-//! A reservation is `runtime` in each `period`, to be had by `deadline` after the period's beginning. The server
-//! has a budget (`left`) and an absolute deadline (`until`); both are renewed by the rules of Abeni and Buttazzo
-//! (1998) as Linux 3.14 and later use them (`sched-deadline.rst`, `deadline.c`).
+//! A reservation is `runtime` in each `period`, to be had by `deadline` after the period's
+//! beginning. The server has a budget (`left`) and an absolute deadline (`until`); both are renewed
+//! by the rules of Abeni and Buttazzo (1998) as Linux 3.14 and later use them
+//! (`sched-deadline.rst`, `deadline.c`).
 
 use schedlab_model::Policy;
 
@@ -16,7 +18,8 @@ pub(in crate::linux) fn ratio(runtime: u64, period: u64) -> u64 {
     ((u128::from(runtime) << BW_SHIFT) / u128::from(period.max(1))) as u64
 }
 
-/// Whether `left` until `laxity` from now is more than the reservation of `runtime` in `deadline` gives.
+/// Whether `left` until `laxity` from now is more than the reservation of `runtime` in `deadline`
+/// gives.
 pub(in crate::linux) fn overflows(left: i64, laxity: i64, runtime: i64, deadline: i64) -> bool {
     (deadline >> SCALE) * (left >> SCALE) > (laxity >> SCALE) * (runtime >> SCALE)
 }
@@ -39,7 +42,8 @@ pub(in crate::linux) struct Cbs {
     fresh: bool,
     /// When its budget is renewed, in time that includes what was stolen.
     pub(in crate::linux) timer: Option<u64>,
-    /// It counts as active: it runs, waits, or slept too short a time to have given its bandwidth back.
+    /// It counts as active: it runs, waits, or slept too short a time to have given its bandwidth
+    /// back.
     pub(in crate::linux) active: bool,
     /// It sleeps and counts as active until then (its 0-lag time).
     pub(in crate::linux) zero_lag: Option<u64>,
@@ -89,15 +93,16 @@ impl Cbs {
 
     /// When a task that sleeps from now on stops to have a claim on what it did not use.
     pub(in crate::linux) fn zero_lag_time(&self) -> i64 {
-        self.until - (i128::from(self.left) * i128::from(self.period) / i128::from(self.runtime)) as i64
+        self.until
+            - (i128::from(self.left) * i128::from(self.period) / i128::from(self.runtime)) as i64
     }
 
     fn new_period(&mut self, now: i64) {
         (self.until, self.left, self.fresh) = (now + self.deadline, self.runtime, false);
     }
 
-    /// The task wakes. Budget and deadline stay if they ask for no more than the reservation; a constrained task
-    /// whose deadline has passed waits for its next period (`throttled` is set).
+    /// The task wakes. Budget and deadline stay if they ask for no more than the reservation; a
+    /// constrained task whose deadline has passed waits for its next period (`throttled` is set).
     pub(in crate::linux) fn wake(&mut self, now: i64) {
         if self.throttled {
             return;
@@ -122,7 +127,8 @@ impl Cbs {
         }
     }
 
-    /// The task comes onto a queue without a wakeup: from another CPU, another class or with new parameters.
+    /// The task comes onto a queue without a wakeup: from another CPU, another class or with new
+    /// parameters.
     pub(in crate::linux) fn restore(&mut self, now: i64) {
         if self.fresh || (!self.throttled && self.until < now) {
             self.new_period(now);
@@ -180,7 +186,8 @@ mod tests {
         let mut early = cbs("deadline:10ms/50ms/100ms");
         early.wake(0);
         assert_eq!((early.left, early.until), (10 * MS, 50 * MS));
-        // It slept from 2 to 40 ms: 8 ms in 10 is more than 10 in 50, and 10 ms times 10/50 is left to it.
+        // It slept from 2 to 40 ms: 8 ms in 10 is more than 10 in 50, and 10 ms times 10/50 is left
+        // to it.
         early.spend(2 * MS as u64);
         let mut late = early.clone();
         early.wake(40 * MS);
@@ -215,8 +222,8 @@ mod tests {
     }
 
     proptest! {
-        /// However a task sleeps and wakes, in any window it gets no more than the reservation allows: a budget
-        /// for each period that fits, and one more at each edge.
+        /// However a task sleeps and wakes, in any window it gets no more than the reservation
+        /// allows: a budget for each period that fits, and one more at each edge.
         #[test]
         fn no_window_gets_more_than_the_reservation(
             runtime in 1i64..20, slack in 0i64..20, gap in 0i64..20,

@@ -1,5 +1,6 @@
-//! GRUB: who asked for it (SCHED_FLAG_RECLAIM) may use, beyond its budget, bandwidth that others have reserved and
-//! do not use. Its budget is charged more slowly: by the part of the CPU that is active or kept for others.
+//! GRUB: who asked for it (SCHED_FLAG_RECLAIM) may use, beyond its budget, bandwidth that others
+//! have reserved and do not use. Its budget is charged more slowly: by the part of the CPU that is
+//! active or kept for others.
 //!
 //! | rule | real place (4.13 and later) | here | test |
 //! |---|---|---|---|

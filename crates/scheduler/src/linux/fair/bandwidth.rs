@@ -1,9 +1,10 @@
-//! CPU bandwidth control (`cpu.max`): what an empty pool does to the run queues. The pool itself is in `pool`.
+//! CPU bandwidth control (`cpu.max`): what an empty pool does to the run queues. The pool itself is
+//! in `pool`.
 //!
-//! Until 6.17 a queue without run time is taken off its parent with everything in it. Since 6.18 the queue
-//! stays; each of its tasks, when it is picked, is taken off alone and waits in the queue's `limbo` (the real
-//! system does it when the task returns to user mode, so that it holds no kernel lock; here that is at once).
-//! Throttled tasks do not wait: the driver is told.
+//! Until 6.17 a queue without run time is taken off its parent with everything in it. Since 6.18
+//! the queue stays; each of its tasks, when it is picked, is taken off alone and waits in the
+//! queue's `limbo` (the real system does it when the task returns to user mode, so that it holds no
+//! kernel lock; here that is at once). Throttled tasks do not wait: the driver is told.
 //!
 //! | rule | where the real system has it | here | test |
 //! |---|---|---|---|
@@ -48,7 +49,10 @@ impl<L: Locks> PoolTable<L> {
             pool.set(view.bandwidth);
             L::Lock::new(pool)
         };
-        PoolTable { pools: cx.world.groups.iter().map(pool).collect(), armed: L::Lock::new(Ns::MAX) }
+        PoolTable {
+            pools: cx.world.groups.iter().map(pool).collect(),
+            armed: L::Lock::new(Ns::MAX),
+        }
     }
 
     fn arm(&self, cx: &Cx<'_>, at: Ns) {
@@ -110,7 +114,8 @@ fn path(rq: &Rq, entity: EntityId) -> Vec<QueueId> {
     queues
 }
 
-/// A tick while `curr` runs, which has been charged: a queue without run time asks for a reschedule.
+/// A tick while `curr` runs, which has been charged: a queue without run time asks for a
+/// reschedule.
 pub(in crate::linux) fn at_tick(env: Env<'_>, rq: &mut Rq, curr: EntityId) {
     if env.pools.is_none() {
         return;
@@ -125,7 +130,8 @@ pub(in crate::linux) fn at_tick(env: Env<'_>, rq: &mut Rq, curr: EntityId) {
     }
 }
 
-/// When a queue of the running `curr` may have used up its run time, on the run queue's clock in ns.
+/// When a queue of the running `curr` may have used up its run time, on the run queue's clock in
+/// ns.
 pub(in crate::linux) fn tick_at(rq: &Rq, curr: EntityId) -> u64 {
     let due = |queue: QueueId| {
         let q = rq.queue(queue);
@@ -351,8 +357,8 @@ pub(in crate::linux) fn out_of_limbo<F: FairRules>(env: Env<'_>, rq: &mut Rq, id
     }
 }
 
-/// Whether a queued task cannot run for want of bandwidth and is not counted above (until 6.17). Real-time and deadline tasks
-/// of a group are not limited by `cpu.max`.
+/// Whether a queued task cannot run for want of bandwidth and is not counted above (until 6.17).
+/// Real-time and deadline tasks of a group are not limited by `cpu.max`.
 pub(in crate::linux) fn keeps_back(env: Env<'_>, rq: &Rq, id: EntityId) -> bool {
     let fair = |id: EntityId| rq.entity(id).class == Class::Fair;
     let throttled = |id: EntityId| rq.is_throttled(rq.entity(id).queue);
@@ -379,7 +385,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         due.into_iter().for_each(|at| table.arm(cx, at));
     }
 
-    /// Pays debts in the order in which the queues were throttled, as long as there is something to pay with.
+    /// Pays debts in the order in which the queues were throttled, as long as there is something to
+    /// pay with.
     fn pay(&self, cx: &Cx<'_>, group: GroupId, lock: &L::Lock<Pool>) {
         let env = &self.env(cx);
         let waiting = lock.lock().waiting().to_vec();

@@ -1,21 +1,24 @@
 //! CFS: the running task is the one with the least weighted run time, checked at ticks and wakeups
-//! (2.6.24 … 6.5; the rules here are those of 6.1, and of 2.6.24, 2.6.32 and 3.0 where they differ).
+//! (2.6.24 … 6.5; the rules here are those of 6.1, and of 2.6.24, 2.6.32 and 3.0 where they
+//! differ).
 //!
-//! Each entity has a *vruntime*: its run time, divided by its weight. The queue is sorted by it. At a tick the
-//! running entity must go when it has run longer than its *slice* (its part, by weight, of a period in which
-//! every task runs once), or when it is more than that ahead of the leftmost. A task that wakes is placed up to
-//! half a period to the left of `min_vruntime`, and preempts if it is more than the wakeup granularity behind.
+//! Each entity has a *vruntime*: its run time, divided by its weight. The queue is sorted by it. At
+//! a tick the running entity must go when it has run longer than its *slice* (its part, by weight,
+//! of a period in which every task runs once), or when it is more than that ahead of the leftmost.
+//! A task that wakes is placed up to half a period to the left of `min_vruntime`, and preempts if
+//! it is more than the wakeup granularity behind.
 //!
 //! # Worked example
-//! Two `yes` on one CPU of a machine with 8 CPUs or more, HZ=250 (the article's 16 ms). The scaling factor is 4:
-//! `latency_ns` is 24 ms, a slice of two equal tasks 12 ms. Ticks come at 4, 8, 12, 16 ms. At the third tick
-//! the task has run 12 ms, which is not *more* than 12 ms; the fourth takes the CPU away. So each runs 16 ms.
-//! With one CPU the factor is 1, the slice 3 ms, and the first tick, at 4 ms, ends it. The test
-//! `two_hogs_alternate_as_in_the_table` runs this for every HZ and number of CPUs of the specification.
+//! Two `yes` on one CPU of a machine with 8 CPUs or more, HZ=250 (the article's 16 ms). The scaling
+//! factor is 4: `latency_ns` is 24 ms, a slice of two equal tasks 12 ms. Ticks come at 4, 8, 12, 16
+//! ms. At the third tick the task has run 12 ms, which is not *more* than 12 ms; the fourth takes
+//! the CPU away. So each runs 16 ms. With one CPU the factor is 1, the slice 3 ms, and the first
+//! tick, at 4 ms, ends it. The test `two_hogs_alternate_as_in_the_table` runs this for every HZ and
+//! number of CPUs of the specification.
 //!
 //! # Fidelity
-//! Judged by the recorded choices of 6.1.192 (`cargo xtask oracle --replay`: 99.5 % equal, the rest are ties of
-//! a few µs) and by its shares and waits (`cargo xtask oracle`).
+//! Judged by the recorded choices of 6.1.192 (`cargo xtask oracle --replay`: 99.5 % equal, the rest
+//! are ties of a few µs) and by its shares and waits (`cargo xtask oracle`).
 //!
 //! | rule | real place (6.1, `kernel/sched/fair.c`) | here | test |
 //! |---|---|---|---|
@@ -71,7 +74,14 @@ impl FairRules for Cfs {
         update_min_vruntime(rq, queue);
     }
 
-    fn update_curr_ticks(_env: Env<'_>, rq: &mut Rq, queue: QueueId, first: u64, ticks: u64, tick_ns: u64) {
+    fn update_curr_ticks(
+        _env: Env<'_>,
+        rq: &mut Rq,
+        queue: QueueId,
+        first: u64,
+        ticks: u64,
+        tick_ns: u64,
+    ) {
         let curr = rq.queue(queue).curr;
         if curr == NONE {
             return;
@@ -82,7 +92,8 @@ impl FairRules for Cfs {
         entity.exec_start += head + tail;
         entity.ran_on(head + tail);
         // Each tick rounds its virtual time by itself.
-        entity.vruntime += (entity.load.virt(head) + entity.load.virt(tick_ns) * (ticks - 1)) as i64;
+        entity.vruntime +=
+            (entity.load.virt(head) + entity.load.virt(tick_ns) * (ticks - 1)) as i64;
         update_min_vruntime(rq, queue);
     }
 
@@ -260,8 +271,9 @@ impl FairRules for Cfs {
         }
         let (mut se, mut pse) = (curr, woken);
         let version = &env.t.version;
-        let idle =
-            |rq: &Rq, id: EntityId| version.idle_policy_gives_way() && rq.entity(id).policy == Policy::Idle;
+        let idle = |rq: &Rq, id: EntityId| {
+            version.idle_policy_gives_way() && rq.entity(id).policy == Policy::Idle
+        };
         if !idle(rq, curr) || idle(rq, task) {
             let waits = match rq.entity(task).policy {
                 Policy::Idle => version.idle_policy_gives_way(),
@@ -287,7 +299,11 @@ impl FairRules for Cfs {
             }
         }
         rq.resched(env);
-        if env.t.has(Feature::LAST_BUDDY) && scale && rq.entity(se).on_rq && rq.entity(se).owns == NONE {
+        if env.t.has(Feature::LAST_BUDDY)
+            && scale
+            && rq.entity(se).on_rq
+            && rq.entity(se).owns == NONE
+        {
             set_buddy(rq, se, |q| &mut q.last);
         }
     }
@@ -363,7 +379,10 @@ impl FairRules for Cfs {
 
     fn standing(rq: &Rq, id: EntityId) -> crate::Standing {
         let entity = rq.entity(id);
-        crate::Standing { behind: rq.queue(entity.queue).min_vruntime - entity.vruntime, to_deadline: None }
+        crate::Standing {
+            behind: rq.queue(entity.queue).min_vruntime - entity.vruntime,
+            to_deadline: None,
+        }
     }
 
     fn eligible(_rq: &Rq, _id: EntityId) -> bool {
@@ -446,7 +465,8 @@ fn slice(t: &Tunables, rq: &Rq, id: EntityId) -> u64 {
         let entity = rq.entity(level);
         let own = entity.load.weight();
         let sum = rq.queue(entity.queue).load.weight() + if entity.on_rq { 0 } else { own };
-        // Exact: the kernel's inverse of a sum loses a few ns, which its ticks, never quite on time, hide.
+        // Exact: the kernel's inverse of a sum loses a few ns, which its ticks, never quite on
+        // time, hide.
         if own != sum {
             slice = slice * own / sum;
         }
@@ -463,12 +483,14 @@ fn least_slice(t: &Tunables, queue: &Queue, idle: bool) -> u64 {
     if idle && !queue.only_idle() { t.idle_min_granularity } else { t.min_granularity }
 }
 
-/// 1: `to` is more than the wakeup granularity (in `to`'s virtual time) behind `from`; −1: not behind.
+/// 1: `to` is more than the wakeup granularity (in `to`'s virtual time) behind `from`; −1: not
+/// behind.
 #[inline]
 fn wants_preempt(t: &Tunables, rq: &Rq, from: EntityId, to: EntityId) -> i32 {
     let target = rq.entity(to);
     let behind = rq.entity(from).vruntime - target.vruntime;
-    let mut load = if t.version.wakeup_granularity_of_wakee() { target.load } else { rq.entity(from).load };
+    let mut load =
+        if t.version.wakeup_granularity_of_wakee() { target.load } else { rq.entity(from).load };
     if behind <= 0 {
         -1
     } else if behind > load.virt(t.wakeup_granularity) as i64 {
@@ -488,7 +510,8 @@ fn clear_buddies(rq: &mut Rq, id: EntityId) {
 }
 
 fn clear_marks(rq: &mut Rq, id: EntityId) {
-    let buddies: [fn(&mut Queue) -> &mut EntityId; 3] = [|q| &mut q.next, |q| &mut q.last, |q| &mut q.skip];
+    let buddies: [fn(&mut Queue) -> &mut EntityId; 3] =
+        [|q| &mut q.next, |q| &mut q.last, |q| &mut q.skip];
     for buddy in buddies {
         let mut entity = id;
         while entity != NONE {

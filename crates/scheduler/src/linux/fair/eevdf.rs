@@ -1,17 +1,20 @@
-//! EEVDF: the running task is the one with the earliest virtual deadline among those that have not had more
-//! than their share (6.6 and later; the rules here are those of 6.12.y, and of 6.6, 6.17/6.18 and 7.2 where they differ).
+//! EEVDF: the running task is the one with the earliest virtual deadline among those that have not
+//! had more than their share (6.6 and later; the rules here are those of 6.12.y, and of 6.6, 6.17/6.18
+//! and 7.2 where they differ).
 //!
 //! # Words
-//! `V` is the weighted mean of the vruntimes of all queued and running entities of a queue. An entity is
-//! *eligible* when its vruntime is not above `V`; its *lag*, `V - vruntime`, is what it is owed. It *requests*
-//! a slice and gets a virtual deadline for it; when its vruntime reaches the deadline, the request is fulfilled
-//! and the next one begins. The pick is the eligible entity with the earliest deadline.
+//! `V` is the weighted mean of the vruntimes of all queued and running entities of a queue. An
+//! entity is *eligible* when its vruntime is not above `V`; its *lag*, `V - vruntime`, is what it
+//! is owed. It *requests* a slice and gets a virtual deadline for it; when its vruntime reaches the
+//! deadline, the request is fulfilled and the next one begins. The pick is the eligible entity with
+//! the earliest deadline.
 //!
 //! # Worked example
-//! Two hogs of nice 0, slice 0.7 ms, HZ=250. A runs from 0. At the tick of 4 ms its vruntime is 4 ms, beyond its
-//! deadline 0.7 ms: a new deadline, 4.7 ms, and a reschedule. `V` is 2 ms, so A is not eligible; B (vruntime 0,
-//! deadline 0.7 ms) is, and runs. At 8 ms B is at 4 ms like A: both are eligible, their deadlines are equal,
-//! and the one that waits wins. So they alternate every 4 ms, with slices of 0.7 or 2.8 ms alike.
+//! Two hogs of nice 0, slice 0.7 ms, HZ=250. A runs from 0. At the tick of 4 ms its vruntime is 4
+//! ms, beyond its deadline 0.7 ms: a new deadline, 4.7 ms, and a reschedule. `V` is 2 ms, so A is
+//! not eligible; B (vruntime 0, deadline 0.7 ms) is, and runs. At 8 ms B is at 4 ms like A: both
+//! are eligible, their deadlines are equal, and the one that waits wins. So they alternate every 4
+//! ms, with slices of 0.7 or 2.8 ms alike.
 //!
 //! # Fidelity
 //! | rule | in the kernel (kernel/sched/fair.c, 6.6 to 7.2) | here | shown by |
@@ -49,8 +52,8 @@ use crate::linux::fair::{self, Dequeue, Enqueue, FairRules, matching};
 use crate::linux::tunables::Tunables;
 use crate::linux::version::Feature;
 use lag::{
-    average, depart_from, eligibility, eligible, join, lag_was_bounded, pass_slice_up, place, rebase,
-    save_lag,
+    average, depart_from, eligibility, eligible, join, lag_was_bounded, pass_slice_up, place,
+    rebase, save_lag,
 };
 use protection::{cancel_protection, holds, is_protected, protection, shrink_protection};
 
@@ -64,7 +67,14 @@ impl FairRules for Eevdf {
         charge(env, rq, queue, now);
     }
 
-    fn update_curr_ticks(env: Env<'_>, rq: &mut Rq, queue: QueueId, first: u64, ticks: u64, tick_ns: u64) {
+    fn update_curr_ticks(
+        env: Env<'_>,
+        rq: &mut Rq,
+        queue: QueueId,
+        first: u64,
+        ticks: u64,
+        tick_ns: u64,
+    ) {
         // Each tick rounds its virtual time, and may fulfil a request, by itself.
         for tick in 0..ticks {
             charge(env, rq, queue, first + tick * tick_ns);
@@ -251,7 +261,8 @@ impl FairRules for Eevdf {
         }
         let queue = rq.entity(se).queue;
         Eevdf::update_curr(env, rq, queue);
-        let shorter = env.t.has(Feature::PREEMPT_SHORT) && rq.entity(pse).slice < rq.entity(se).slice;
+        let shorter =
+            env.t.has(Feature::PREEMPT_SHORT) && rq.entity(pse).slice < rq.entity(se).slice;
         if env.t.version.eevdf_slice_protection() {
             let mut best = choose(env.t, rq, queue, !shorter);
             while env.t.version.wakeup_takes_delayed_off() && rq.entity(best).delayed {
@@ -330,8 +341,9 @@ impl FairRules for Eevdf {
             account.load.sub(old);
             account.nr -= 1;
         }
-        let scaled =
-            |value: i64| (i128::from(value) * i128::from(old) / i128::from(load.weight().max(1))) as i64;
+        let scaled = |value: i64| {
+            (i128::from(value) * i128::from(old) / i128::from(load.weight().max(1))) as i64
+        };
         let entity = rq.entity_mut(id);
         entity.vlag = scaled(entity.vlag);
         if entity.rel_deadline {
@@ -393,8 +405,8 @@ impl FairRules for Eevdf {
     }
 }
 
-/// Charges the running entity of `queue` up to `now`; asks for a reschedule when its request is fulfilled, or
-/// when it runs unprotected and should not.
+/// Charges the running entity of `queue` up to `now`; asks for a reschedule when its request is
+/// fulfilled, or when it runs unprotected and should not.
 #[inline(always)]
 fn charge(env: Env<'_>, rq: &mut Rq, queue: QueueId, now: u64) {
     let curr = rq.queue(queue).curr;
@@ -430,7 +442,8 @@ fn account(env: Env<'_>, rq: &mut Rq, queue: QueueId, curr: EntityId, now: u64) 
         return;
     }
     let unfit = || {
-        env.t.version.eevdf_slice_protection() || (env.t.has(Feature::PREEMPT_SHORT) && !eligible(rq, curr))
+        env.t.version.eevdf_slice_protection()
+            || (env.t.has(Feature::PREEMPT_SHORT) && !eligible(rq, curr))
     };
     if fulfilled || (!protected && unfit()) {
         rq.resched(env);
@@ -467,8 +480,8 @@ fn renew(t: &Tunables, entity: &mut Entity) -> bool {
     true
 }
 
-/// The entity that should run: the eligible one with the earliest deadline; on a tie the one that waits. With
-/// `protect`, the running one as long as it is eligible and protected.
+/// The entity that should run: the eligible one with the earliest deadline; on a tie the one that
+/// waits. With `protect`, the running one as long as it is eligible and protected.
 #[inline]
 fn choose(t: &Tunables, rq: &Rq, queue: QueueId, protect: bool) -> EntityId {
     let q = rq.queue(queue);

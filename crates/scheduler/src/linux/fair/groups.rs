@@ -1,4 +1,5 @@
-//! Control groups: the queue and the entity of each group on each CPU, and its part of the group's weight.
+//! Control groups: the queue and the entity of each group on each CPU, and its part of the group's
+//! weight.
 //!
 //! | rule | where the real system has it | here | test |
 //! |---|---|---|---|
@@ -56,7 +57,11 @@ fn create(env: Env<'_>, rq: &mut Rq, group: GroupId) -> QueueId {
 
 /// The weight of a whole group: `cpu.shares`, or that of SCHED_IDLE.
 fn weight(shares: Option<u32>, idle: bool) -> Load {
-    if idle { Load::IDLE } else { Load::of(u64::from(shares.unwrap_or(NICE_0 as u32)).clamp(2, 1 << 18)) }
+    if idle {
+        Load::IDLE
+    } else {
+        Load::of(u64::from(shares.unwrap_or(NICE_0 as u32)).clamp(2, 1 << 18))
+    }
 }
 
 impl<L: Locks, F: FairRules> Linux<L, F> {
@@ -94,7 +99,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 let q = rq.queue_mut(queue);
                 let average = q.signal.peek(now).load_avg(1);
                 let everywhere = &smp.group_load[q.group.index()];
-                let rested = !env.t.version.release.has_eevdf() || now >= q.reported_at + Ns::from_ms(1);
+                let rested =
+                    !env.t.version.release.has_eevdf() || now >= q.reported_at + Ns::from_ms(1);
                 if average.abs_diff(q.reported) > q.reported / 64 && rested {
                     let sum = everywhere.load(Relaxed) + average - q.reported;
                     everywhere.store(sum, Relaxed);

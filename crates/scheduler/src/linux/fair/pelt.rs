@@ -1,14 +1,16 @@
 //! Load tracking (PELT, Linux 3.8+): how much a task or a queue wanted and used the CPU lately.
 //!
-//! Time is cut into periods of 1024 µs (of 1024 ns each). What happened `n` periods ago counts `y^n`, with
-//! `y^32 = 1/2`. An average is a sum divided by the largest sum that is possible at this point of the period.
+//! Time is cut into periods of 1024 µs (of 1024 ns each). What happened `n` periods ago counts
+//! `y^n`, with `y^32 = 1/2`. An average is a sum divided by the largest sum that is possible at
+//! this point of the period.
 //!
-//! The kernel lets every sum decay at each period end. Here the sums stand still and the present counts more and
-//! more instead: within an *epoch* of 32 periods, what happens in its `n`-th period is added with the weight
-//! `y^-n`; when the next epoch begins, sums are halved. What a signal gains between two moments is then the
-//! difference of one function of time ([`gain_until`]), which costs the same after 1 ns as after 30 ms, and is
-//! exactly additive: however often one looks, the sums are the same to the last bit. So nothing has to be done at
-//! ticks, and averages are computed when they are read.
+//! The kernel lets every sum decay at each period end. Here the sums stand still and the present
+//! counts more and more instead: within an *epoch* of 32 periods, what happens in its `n`-th period
+//! is added with the weight `y^-n`; when the next epoch begins, sums are halved. What a signal
+//! gains between two moments is then the difference of one function of time ([`gain_until`]), which
+//! costs the same after 1 ns as after 30 ms, and is exactly additive: however often one looks, the
+//! sums are the same to the last bit. So nothing has to be done at ticks, and averages are computed
+//! when they are read.
 //!
 //! | rule | where the real system has it | here | test |
 //! |---|---|---|---|
@@ -30,7 +32,8 @@ pub(in crate::linux) use task::TaskSignal;
 pub(in crate::linux) const SCALE: u64 = 1024;
 /// Periods to half a signal, and of an epoch.
 const HALF_LIFE: usize = 32;
-/// Nanoseconds of one unit of time, units of a period, nanoseconds of a period and of an epoch, as powers of two.
+/// Nanoseconds of one unit of time, units of a period, nanoseconds of a period and of an epoch, as
+/// powers of two.
 const UNIT_SHIFT: u32 = 10;
 const UNITS_SHIFT: u32 = 10;
 /// Logarithm of the length of a period in nanoseconds: 1.05 ms.
@@ -41,7 +44,8 @@ const FRACTION: u32 = 14;
 
 /// `y^-n` for n = 0 … 31, in units of 2^-[`FRACTION`], rounded down.
 const GROWTH: [u64; HALF_LIFE] = growth();
-/// What a signal gains in the first n periods of an epoch while it is on; the last one is the whole epoch.
+/// What a signal gains in the first n periods of an epoch while it is on; the last one is the whole
+/// epoch.
 const GAINS: [u64; HALF_LIFE + 1] = {
     let mut table = [0; HALF_LIFE + 1];
     let mut n = 0;
@@ -127,7 +131,8 @@ pub(in crate::linux) struct Inputs {
     pub(in crate::linux) running: bool,
 }
 
-/// The three sums of one task or one queue, in units of time at the weight of the epoch's first period.
+/// The three sums of one task or one queue, in units of time at the weight of the epoch's first
+/// period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(in crate::linux) struct Pelt {
     /// Up to here the sums are right.
@@ -186,7 +191,8 @@ impl Pelt {
         self.gained = 0;
         // After 64 halvings nothing is left of what was before.
         for epoch in 1..=epochs.min(64) {
-            (self.load, self.runnable, self.util) = (self.load / 2, self.runnable / 2, self.util / 2);
+            (self.load, self.runnable, self.util) =
+                (self.load / 2, self.runnable / 2, self.util / 2);
             if epoch < epochs.min(64) {
                 self.add(EPOCH_GAIN, inputs);
             }
@@ -211,7 +217,8 @@ impl Pelt {
     /// The sum of a signal that was always on: the largest that is possible now.
     #[inline]
     fn largest(&self) -> u64 {
-        // Of the endless past before the epoch the epoch's own gain is left: each one before counts half.
+        // Of the endless past before the epoch the epoch's own gain is left: each one before counts
+        // half.
         EPOCH_GAIN + self.gained
     }
 
@@ -225,7 +232,8 @@ impl Pelt {
         }
     }
 
-    /// Average load: a queue's in weight units; a task's must be multiplied by its weight (`weight`).
+    /// Average load: a queue's in weight units; a task's must be multiplied by its weight
+    /// (`weight`).
     #[inline]
     pub(in crate::linux) fn load_avg(&self, weight: u64) -> u64 {
         self.average(self.load, weight)
@@ -243,7 +251,8 @@ impl Pelt {
         self.average(self.util, SCALE)
     }
 
-    /// The sum that makes an average of `value / 1024`, rounded up so that reading it gives `value` again.
+    /// The sum that makes an average of `value / 1024`, rounded up so that reading it gives `value`
+    /// again.
     fn sum_of(&self, value: u64) -> u64 {
         (u128::from(value) * u128::from(self.largest())).div_ceil(u128::from(SCALE)) as u64
     }
@@ -282,7 +291,8 @@ impl Pelt {
         Pelt { at_ns, gained: gain_until(at_ns), load, runnable, util }
     }
 
-    /// The averages that this signal will have at `now` if `inputs` hold until then, without changing it.
+    /// The averages that this signal will have at `now` if `inputs` hold until then, without
+    /// changing it.
     #[inline]
     pub(in crate::linux) fn at(&self, now: Ns, inputs: Inputs) -> Pelt {
         let mut later = *self;
@@ -291,7 +301,8 @@ impl Pelt {
     }
 }
 
-/// A queue's [`Pelt`] with what is on now ([`Inputs`], closer together), so that it can be brought up to date after a change.
+/// A queue's [`Pelt`] with what is on now ([`Inputs`], closer together), so that it can be brought
+/// up to date after a change.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::linux) struct Signal {
     pelt: Pelt,
@@ -315,7 +326,8 @@ impl Signal {
         let (load, runnable) = (inputs.load ^ old.load, inputs.runnable ^ old.runnable);
         if load | runnable | u64::from(inputs.running ^ old.running) != 0 {
             self.pelt.advance_to(now, old);
-            (self.load, self.runnable, self.running) = (inputs.load, inputs.runnable as u32, inputs.running);
+            (self.load, self.runnable, self.running) =
+                (inputs.load, inputs.runnable as u32, inputs.running);
             self.moved = true;
         }
     }
@@ -362,7 +374,8 @@ mod tests {
     const ON: Inputs = Inputs { load: 1, runnable: 1, running: true };
     const OFF: Inputs = Inputs { load: 0, runnable: 0, running: false };
 
-    /// The kernel's own arithmetic: integer sums that decay at each period end by one of 32 factors.
+    /// The kernel's own arithmetic: integer sums that decay at each period end by one of 32
+    /// factors.
     struct Integer {
         at: u64,
         part: u64,
@@ -472,7 +485,10 @@ mod tests {
         for now in [0, 5 * PERIOD + 999, 40 * PERIOD] {
             let mut pelt = Pelt::default();
             pelt.start_task(Ns(now), 333);
-            assert_eq!((pelt.util_avg(), pelt.runnable_avg(), pelt.load_avg(1024)), (333, 333, 1024));
+            assert_eq!(
+                (pelt.util_avg(), pelt.runnable_avg(), pelt.load_avg(1024)),
+                (333, 333, 1024)
+            );
         }
     }
 

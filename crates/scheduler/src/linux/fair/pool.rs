@@ -1,9 +1,10 @@
 //! CPU bandwidth control (`cpu.max`): the pool of run time that a group shares over its CPUs.
 //!
-//! Every period the pool is filled with `quota`. A CPU's queue of the group takes a slice of run time out of it
-//! (5 ms), runs on it, and asks for the next one when it is used up. When the pool is empty the queue is
-//! throttled and joins the list of those that wait for the next refill; the refill pays their debts in the
-//! order in which they were throttled. A queue that empties gives back what it has above 1 ms.
+//! Every period the pool is filled with `quota`. A CPU's queue of the group takes a slice of run
+//! time out of it (5 ms), runs on it, and asks for the next one when it is used up. When the pool
+//! is empty the queue is throttled and joins the list of those that wait for the next refill; the
+//! refill pays their debts in the order in which they were throttled. A queue that empties gives
+//! back what it has above 1 ms.
 //!
 //! Here is the arithmetic alone; `bandwidth` acts on the run queues.
 //!
@@ -51,7 +52,8 @@ impl Pool {
         self.slack_at = None;
     }
 
-    /// A queue that has `remaining` (0 or less, mostly) wants to fill up to `target`. Gives what it gets.
+    /// A queue that has `remaining` (0 or less, mostly) wants to fill up to `target`. Gives what it
+    /// gets.
     pub(in crate::linux) fn take(&mut self, now: Ns, remaining: i64, target: u64) -> u64 {
         let wanted = (target as i64 - remaining).max(0) as u64;
         let Some(limit) = self.limit else { return wanted };
@@ -81,8 +83,8 @@ impl Pool {
         &self.throttled
     }
 
-    /// Pays the debt of a waiting queue (`remaining` ≤ 0) out of the pool. Gives what it gets: enough to run
-    /// when `remaining` plus this is above 0.
+    /// Pays the debt of a waiting queue (`remaining` ≤ 0) out of the pool. Gives what it gets:
+    /// enough to run when `remaining` plus this is above 0.
     pub(in crate::linux) fn pay(&mut self, remaining: i64) -> u64 {
         let wanted = (1 - remaining).max(0) as u64;
         let got = wanted.min(self.runtime);
@@ -97,7 +99,8 @@ impl Pool {
             return 0;
         }
         self.runtime += slack;
-        let refill_is_near = self.refill_at.is_some_and(|at| at < now.0 + SLACK_DELAY + REFILL_NEAR);
+        let refill_is_near =
+            self.refill_at.is_some_and(|at| at < now.0 + SLACK_DELAY + REFILL_NEAR);
         let wanted = self.runtime > slice && !self.throttled.is_empty();
         if wanted && !refill_is_near && self.slack_at.is_none() {
             self.slack_at = Some(now.0 + SLACK_DELAY);
@@ -204,7 +207,11 @@ mod tests {
         pool.take(Ns::from_ms(250), 0, SLICE);
         assert_eq!(pool.due(), Some(Ns::from_ms(300)), "on the grid of the period");
         pool.refill(Ns::from_ms(300));
-        assert_eq!(pool.due(), Some(Ns::from_ms(400)), "one more period to see whether a group asks");
+        assert_eq!(
+            pool.due(),
+            Some(Ns::from_ms(400)),
+            "one more period to see whether a group asks"
+        );
         pool.refill(Ns::from_ms(400));
         assert_eq!(pool.due(), None);
     }
@@ -226,7 +233,8 @@ mod tests {
     }
 
     proptest! {
-        /// What queues hold never exceeds what refills put in: quota for each period, and the burst once.
+        /// What queues hold never exceeds what refills put in: quota for each period, and the burst
+        /// once.
         #[test]
         fn nothing_is_made_out_of_nothing(
             quota in 1u64..50, burst in 0u64..50,

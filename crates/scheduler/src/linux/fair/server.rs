@@ -1,18 +1,20 @@
-//! The fair server (6.12 and later): a deadline-class reservation of each CPU that keeps RT tasks from starving
-//! fair ones. It replaces RT throttling; `sched_rt_runtime_us` no longer touches FIFO and RR tasks.
+//! The fair server (6.12 and later): a deadline-class reservation of each CPU that keeps RT tasks
+//! from starving fair ones. It replaces RT throttling; `sched_rt_runtime_us` no longer touches FIFO
+//! and RR tasks.
 //!
-//! While fair tasks are queued, the server holds a budget of `runtime` for each `period`. It is *deferred*: it
-//! waits until there is just enough time left before its deadline (zero laxity), and fair execution in the
-//! meantime is charged to the budget. When the budget is used up that way, a new period begins and the server
-//! never fires. Otherwise it becomes an entity of the deadline class at zero laxity, and fair tasks run above
-//! RT ones until the budget is gone, which is noticed at a tick.
+//! While fair tasks are queued, the server holds a budget of `runtime` for each `period`. It is *deferred*:
+//! it waits until there is just enough time left before its deadline (zero laxity), and fair
+//! execution in the meantime is charged to the budget. When the budget is used up that way, a new
+//! period begins and the server never fires. Otherwise it becomes an entity of the deadline class
+//! at zero laxity, and fair tasks run above RT ones until the budget is gone, which is noticed at a
+//! tick.
 //!
 //! # Worked example
-//! One FIFO hog and one fair hog, HZ=250, 50 ms each 1 s. At 0 the fair hog is queued: deadline 1000 ms, timer at
-//! 950 ms. There the server starts; the rule of the constant-bandwidth server gives it a new deadline (50 ms in
-//! 50 ms is more than 5 %). At the tick of 1004 ms the budget is overdrawn: RT goes on, and the last bit of fair
-//! time, charged at the switch, starts a new period from 1004: the timer fires at 1954. So RT runs 950 ms and
-//! fair 54 ms, with a period of 1004 ms.
+//! One FIFO hog and one fair hog, HZ=250, 50 ms each 1 s. At 0 the fair hog is queued: deadline
+//! 1000 ms, timer at 950 ms. There the server starts; the rule of the constant-bandwidth server
+//! gives it a new deadline (50 ms in 50 ms is more than 5 %). At the tick of 1004 ms the budget is
+//! overdrawn: RT goes on, and the last bit of fair time, charged at the switch, starts a new period
+//! from 1004: the timer fires at 1954. So RT runs 950 ms and fair 54 ms, with a period of 1004 ms.
 
 use crate::linux::dl::cbs;
 use schedlab_model::Ns;
@@ -113,7 +115,8 @@ impl FairServer {
     pub(in crate::linux) fn charge(&mut self, delta: u64, now: u64) -> Wants {
         if self.spend(delta) { self.overdrawn(now) } else { Wants::default() }
     }
-    /// The first half of it: gives whether the budget is used up, which [`overdrawn`](Self::overdrawn) must hear.
+    /// The first half of it: gives whether the budget is used up, which
+    /// [`overdrawn`](Self::overdrawn) must hear.
     #[inline]
     pub(in crate::linux) fn spend(&mut self, delta: u64) -> bool {
         if !self.active {
@@ -140,8 +143,9 @@ impl FairServer {
         }
         self.wants(before, true)
     }
-    /// A fair task gave way to an RT one. On a real machine a bit of fair time always passes between the tick
-    /// that overdraws the budget and the switch; where the machine costs nothing, this is that bit.
+    /// A fair task gave way to an RT one. On a real machine a bit of fair time always passes
+    /// between the tick that overdraws the budget and the switch; where the machine costs nothing,
+    /// this is that bit.
     pub(in crate::linux) fn gave_way(&mut self, now: u64) -> Wants {
         if !self.active || self.left > 0 || !self.throttled || self.deferred {
             return Wants::default();
@@ -244,7 +248,8 @@ mod tests {
         wants.timer.flatten().map(|at| at.0 / MS)
     }
 
-    /// The worked example of the module: RT 950 ms, fair 54 ms, period 1004 ms (docs/sources/linux-facts.md, G17).
+    /// The worked example of the module: RT 950 ms, fair 54 ms, period 1004 ms
+    /// (docs/sources/linux-facts.md, G17).
     #[test]
     fn a_starved_fair_task_gets_54_of_1004_ms() {
         let mut server = server();
@@ -253,7 +258,8 @@ mod tests {
             let at = 950 + 1004 * round;
             let fired = server.fired(at * MS, true);
             assert!(fired.resched && server.queued());
-            // Ticks each 4 ms; the budget of 50 ms is seen overdrawn at the 13th (the phase of G17).
+            // Ticks each 4 ms; the budget of 50 ms is seen overdrawn at the 13th (the phase of
+            // G17).
             for tick in 1..=12 {
                 assert_eq!(server.charge(4 * MS, (at + 4 * tick) * MS), Wants::default());
             }

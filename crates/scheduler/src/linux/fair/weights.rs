@@ -10,9 +10,9 @@ pub(in crate::linux) const IDLE: u64 = 3;
 
 /// Weights of nice −20 … 19; each step is about 1.25 (`sched_prio_to_weight`).
 const WEIGHTS: [u32; 40] = [
-    88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904, 3906, 3121,
-    2501, 1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87, 70, 56, 45, 36, 29,
-    23, 18, 15,
+    88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904,
+    3906, 3121, 2501, 1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87,
+    70, 56, 45, 36, 29, 23, 18, 15,
 ];
 
 /// The weight of a nice value, for schedulers outside of this family.
@@ -20,8 +20,8 @@ pub(crate) const fn of_nice(nice: Nice) -> u64 {
     WEIGHTS[nice.table_index()] as u64
 }
 
-/// A weight with its inverse, 2^32 / weight. The inverse of a sum is worked out when it is first needed.
-/// Packed, since it stands in records that are counted in cache lines.
+/// A weight with its inverse, 2^32 / weight. The inverse of a sum is worked out when it is first
+/// needed. Packed, since it stands in records that are counted in cache lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C, packed(4))]
 pub(in crate::linux) struct Load {
@@ -31,7 +31,8 @@ pub(in crate::linux) struct Load {
 }
 
 impl Load {
-    /// The weight of a task with this nice value. Its inverse is rounded to nearest, as in the kernel's table.
+    /// The weight of a task with this nice value. Its inverse is rounded to nearest, as in the
+    /// kernel's table.
     pub(in crate::linux) const fn nice(nice: Nice) -> Load {
         let weight = WEIGHTS[nice.table_index()] as u64;
         Load { weight, inverse: (((1 << 32) + weight / 2) / weight) as u32 }
@@ -71,8 +72,8 @@ impl Load {
         }
         self.inverse
     }
-    /// `delta * weight / self`, with the kernel's rounding: the product of weight and inverse is cut to
-    /// 32 bits first, then multiplied.
+    /// `delta * weight / self`, with the kernel's rounding: the product of weight and inverse is
+    /// cut to 32 bits first, then multiplied.
     #[inline]
     pub(in crate::linux) fn share(&mut self, delta: u64, weight: u64) -> u64 {
         let mut factor = weight * u64::from(self.inverse());
@@ -123,7 +124,10 @@ mod tests {
                 let mut load = nice(value);
                 let exact = delta * 1024 / load.weight();
                 let got = load.virt(delta);
-                assert!(got.abs_diff(exact) <= 1 + exact / 20_000, "nice {value}, {delta}: {got} {exact}");
+                assert!(
+                    got.abs_diff(exact) <= 1 + exact / 20_000,
+                    "nice {value}, {delta}: {got} {exact}"
+                );
             }
         }
     }

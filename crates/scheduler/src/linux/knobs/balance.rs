@@ -101,7 +101,8 @@ pub(in crate::linux) const WA_WEIGHT: Versioned<FlagKnob<Setup>> = wake_affine(
 pub(in crate::linux) const WA_BIAS: Versioned<FlagKnob<Setup>> =
     wake_affine("features.WA_BIAS", "the comparison of loads favours the waker's CPU a little");
 
-/// A part of the choice between the waker's CPU and the last one. Versions before 4.14 have it too, without a switch.
+/// A part of the choice between the waker's CPU and the last one. Versions before 4.14 have it too,
+/// without a switch.
 const fn wake_affine(name: &'static str, doc: &'static str) -> Versioned<FlagKnob<Setup>> {
     let default = KnobDefault::Is(true);
     only(Version::has_wake_affine_features, FlagKnob { name, default, doc, source: FEATURES })

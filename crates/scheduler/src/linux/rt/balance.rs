@@ -18,16 +18,24 @@ use crate::{Cmd, Cx, Locks, Prev};
 use schedlab_model::{CpuId, CpuSet, TaskId};
 
 impl<L: Locks, F: FairRules> Linux<L, F> {
-    /// The CPUs that `task` may use on which the least urgent RT work runs, if that is less urgent than
-    /// `priority`.
+    /// The CPUs that `task` may use on which the least urgent RT work runs, if that is less urgent
+    /// than `priority`.
     fn lowest(&self, cx: &Cx<'_>, smp: &Smp, task: TaskId, priority: u8) -> Option<CpuSet> {
         let allowed = smp.allowed(cx, task);
         let least = allowed.iter().map(|cpu| smp.summary.rt_best(cpu)).min()?;
-        (least < priority).then(|| allowed.iter().filter(|&cpu| smp.summary.rt_best(cpu) == least).collect())
+        (least < priority)
+            .then(|| allowed.iter().filter(|&cpu| smp.summary.rt_best(cpu) == least).collect())
     }
 
     /// One of the lowest CPUs for a task that was on `from`.
-    fn lowest_cpu(&self, cx: &Cx<'_>, smp: &Smp, task: TaskId, priority: u8, from: CpuId) -> Option<CpuId> {
+    fn lowest_cpu(
+        &self,
+        cx: &Cx<'_>,
+        smp: &Smp,
+        task: TaskId,
+        priority: u8,
+        from: CpuId,
+    ) -> Option<CpuId> {
         if cx.task(task).affinity.count() < 2 {
             return None;
         }
@@ -59,7 +67,13 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     }
 
     /// The CPU on which an RT task that wakes, last on `from`, is queued.
-    pub(in crate::linux) fn select_rt(&self, cx: &Cx<'_>, smp: &Smp, task: TaskId, from: CpuId) -> CpuId {
+    pub(in crate::linux) fn select_rt(
+        &self,
+        cx: &Cx<'_>,
+        smp: &Smp,
+        task: TaskId,
+        from: CpuId,
+    ) -> CpuId {
         let priority = cx.task(task).policy.rt_priority();
         let (runs, pinned) = smp.summary.rt_runs(from);
         let crowded = runs > 0 && (pinned || runs >= priority);
@@ -69,7 +83,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         self.lowest_cpu(cx, smp, task, priority, from).unwrap_or(from)
     }
 
-    /// A wakee of the running task's priority: whether it goes first because only the running one can leave.
+    /// A wakee of the running task's priority: whether it goes first because only the running one
+    /// can leave.
     pub(in crate::linux) fn equal_goes_first(
         &self,
         env: Env<'_>,
@@ -77,18 +92,21 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         curr: EntityId,
         woken: EntityId,
     ) -> bool {
-        let Some(smp) = self.smp.get().filter(|_| !rq.need_resched && self.t.version.rt_push_pull()) else {
+        let Some(smp) =
+            self.smp.get().filter(|_| !rq.need_resched && self.t.version.rt_push_pull())
+        else {
             return false;
         };
         let movable = |id: EntityId| {
             let entity = rq.entity(id);
-            !entity.pinned && self.lowest(env.cx, smp, TaskId(entity.task), entity.rt_priority).is_some()
+            !entity.pinned
+                && self.lowest(env.cx, smp, TaskId(entity.task), entity.rt_priority).is_some()
         };
         movable(curr) && !movable(woken)
     }
 
-    /// Whether the CPU should look for RT tasks elsewhere: the RT (or deadline) task that leaves was better than the
-    /// rest.
+    /// Whether the CPU should look for RT tasks elsewhere: the RT (or deadline) task that leaves
+    /// was better than the rest.
     pub(in crate::linux) fn wants_rt(&self, rq: &Rq, left: EntityId, why: Prev) -> bool {
         if dl::leaves(rq) {
             return self.smp.get().is_some();
@@ -101,7 +119,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             && rq.rt.best() < rq.entity(left).rt_priority
     }
 
-    /// Takes from each overloaded CPU its best waiting RT task, if that is better than what `cpu` has.
+    /// Takes from each overloaded CPU its best waiting RT task, if that is better than what `cpu`
+    /// has.
     pub(in crate::linux) fn pull_rt(&self, cx: &Cx<'_>, cpu: CpuId) {
         let Some(smp) = self.smp.get().filter(|_| self.t.version.rt_push_pull()) else { return };
         let env = &self.env(cx);
@@ -111,7 +130,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             }
             let best = smp.summary.rt_best(cpu);
             let taken = self.locked(from, |rq| {
-                let id = waiting(rq, |id| cx.task(TaskId(rq.entity(id).task)).affinity.contains(cpu))?;
+                let id =
+                    waiting(rq, |id| cx.task(TaskId(rq.entity(id).task)).affinity.contains(cpu))?;
                 let (found, runs) = (rq.entity(id).rt_priority, running(rq));
                 if found <= best || found > runs {
                     return None;

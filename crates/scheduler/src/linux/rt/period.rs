@@ -16,8 +16,8 @@ pub(in crate::linux) struct RtPeriod {
     pub(in crate::linux) next: u64,
 }
 
-/// RT run time of one CPU, in a place where other CPUs may borrow from it (RT_RUNTIME_SHARE). Written under the
-/// lock of the CPU, except that a borrower lowers `runtime` of another CPU.
+/// RT run time of one CPU, in a place where other CPUs may borrow from it (RT_RUNTIME_SHARE).
+/// Written under the lock of the CPU, except that a borrower lowers `runtime` of another CPU.
 #[derive(Debug)]
 pub(in crate::linux) struct RtBudget {
     runtime: AtomicU64,
@@ -41,7 +41,8 @@ impl RtBudget {
     }
 }
 
-/// `cpu` takes from each other CPU its share of the run time that is unused there, up to a whole period.
+/// `cpu` takes from each other CPU its share of the run time that is unused there, up to a whole
+/// period.
 pub(in crate::linux) fn borrow(env: Env<'_>, cpu: CpuId) {
     let own = &env.budgets[cpu.index()].runtime;
     let cpus = env.budgets.len() as u64;

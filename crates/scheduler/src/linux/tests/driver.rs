@@ -1,7 +1,10 @@
-//! A tiny driver for the tests of this family: closed-loop tasks on a few CPUs, no costs. The real driver is
-//! the simulator; this one exists so that the scheduler's own tests stand on nothing else.
+//! A tiny driver for the tests of this family: closed-loop tasks on a few CPUs, no costs. The real
+//! driver is the simulator; this one exists so that the scheduler's own tests stand on nothing
+//! else.
 
-use crate::{Cmd, CpuView, Cx, Out, Prev, Runnable, Scheduler, TaskView, Timer, Wake, WakeKind, World};
+use crate::{
+    Cmd, CpuView, Cx, Out, Prev, Runnable, Scheduler, TaskView, Timer, Wake, WakeKind, World,
+};
 use schedlab_model::{CpuId, CpuSet, Nice, Ns, Policy, Topology, Waker};
 
 /// Works for `work`, sleeps for `sleep` (0 = never), for ever.
@@ -132,7 +135,11 @@ impl Driver {
         let cpus = 0..self.world.cpus.len();
         let ticks = cpus.clone().map(|cpu| self.edge(cpu));
         let ends = cpus.filter_map(|cpu| self.ends_at(cpu));
-        ticks.chain(ends).chain(self.timers.iter().map(|t| t.0)).chain(self.wake_at.iter().copied()).min()
+        ticks
+            .chain(ends)
+            .chain(self.timers.iter().map(|t| t.0))
+            .chain(self.wake_at.iter().copied())
+            .min()
     }
 
     fn instant(&mut self, now: u64) {
@@ -140,7 +147,8 @@ impl Driver {
             while self.tick[cpu] * self.world.tick_ns.0 <= now {
                 let edge = self.tick[cpu];
                 self.tick[cpu] += 1;
-                if (self.every_tick || self.due[cpu] <= edge) && edge * self.world.tick_ns.0 == now {
+                if (self.every_tick || self.due[cpu] <= edge) && edge * self.world.tick_ns.0 == now
+                {
                     self.scheduler.tick(&self.cx(now, CpuId::from(cpu)), cpu.into());
                     self.after(now);
                 }
@@ -175,7 +183,8 @@ impl Driver {
             let cpu = self.resched.remove(0);
             self.schedule(now, cpu, Prev::Runnable);
         }
-        let waiting = self.world.tasks.iter().any(|t| t.runnable() == Runnable::Yes && t.on_cpu().is_none());
+        let waiting =
+            self.world.tasks.iter().any(|t| t.runnable() == Runnable::Yes && t.on_cpu().is_none());
         if waiting && self.world.cpus.len() == 1 && self.world.cpus[0].current().is_none() {
             self.idle_while_waiting += 1;
         }
@@ -201,7 +210,11 @@ impl Driver {
             }
             if let Some(next) = pick.task {
                 assert_eq!(self.world.tasks[next.index()].on_cpu(), None, "{next} would run twice");
-                assert_eq!(self.world.tasks[next.index()].runnable(), Runnable::Yes, "{next} sleeps");
+                assert_eq!(
+                    self.world.tasks[next.index()].runnable(),
+                    Runnable::Yes,
+                    "{next} sleeps"
+                );
                 self.world.tasks[next.index()].switched_in(cpu, Ns(now));
                 if let Some(woken) = self.woken[next.index()].take() {
                     self.waits.push((next.index(), now - woken));
@@ -228,24 +241,32 @@ impl Driver {
         }
         for cpu in 0..self.due.len() {
             let due = self.scheduler.tick_due(&self.cx(now, cpu.into()), cpu.into());
-            // Counted from the edges that were delivered: at an edge, other CPUs' ticks may come first.
+            // Counted from the edges that were delivered: at an edge, other CPUs' ticks may come
+            // first.
             self.due[cpu] = (self.tick[cpu] - 1).saturating_add(due);
         }
     }
 
     /// Part of the time from `from` to `to` that a task ran, in 10^-4.
     pub(in crate::linux) fn share(&self, task: usize, from: u64, to: u64) -> u64 {
-        let ran: u64 =
-            self.runs.iter().filter(|r| r.3 == task).map(|r| r.1.min(to).saturating_sub(r.0.max(from))).sum();
+        let ran: u64 = self
+            .runs
+            .iter()
+            .filter(|r| r.3 == task)
+            .map(|r| r.1.min(to).saturating_sub(r.0.max(from)))
+            .sum();
         ran * 10_000 / (to - from)
     }
 
-    /// Lengths of the runs of a task that start at `from` or later and are over, ns; neighbours are merged.
+    /// Lengths of the runs of a task that start at `from` or later and are over, ns; neighbours are
+    /// merged.
     pub(in crate::linux) fn run_lengths(&self, task: usize, from: u64) -> Vec<u64> {
         let mut runs: Vec<Run> = Vec::new();
         for &run in &self.runs {
             match runs.last_mut() {
-                Some(last) if last.3 == run.3 && last.2 == run.2 && last.1 == run.0 => last.1 = run.1,
+                Some(last) if last.3 == run.3 && last.2 == run.2 && last.1 == run.0 => {
+                    last.1 = run.1
+                }
                 _ => runs.push(run),
             }
         }

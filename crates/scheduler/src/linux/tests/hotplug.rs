@@ -1,7 +1,8 @@
 //! CPUs that come and go, by direct calls.
 
 use crate::{
-    Change, Cmd, CpuView, Cx, GroupView, Out, Prev, Runnable, Scheduler, TaskView, Wake, WakeKind, World,
+    Change, Cmd, CpuView, Cx, GroupView, Out, Prev, Runnable, Scheduler, TaskView, Wake, WakeKind,
+    World,
 };
 use schedlab_model::{CpuId, Ns, TaskId, Topology, Waker};
 

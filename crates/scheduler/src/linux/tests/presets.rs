@@ -11,11 +11,17 @@ fn linux(spec: &str, cpus: usize) -> Box<dyn Scheduler> {
     registry::build(&spec.parse().expect("a spec"), cpus).expect("a scheduler")
 }
 
-/// docs/sources/linux-facts.md, section 1: run length of two equal hogs, in ticks, for every HZ and number of CPUs, of each CFS.
+/// docs/sources/linux-facts.md, section 1: run length of two equal hogs, in ticks, for every HZ and
+/// number of CPUs, of each CFS.
 #[test]
 fn two_hogs_alternate_as_in_the_table() {
-    let since_3_0 =
-        [(1, [1, 1, 1, 4]), (2, [1, 2, 2, 7]), (4, [1, 3, 3, 10]), (8, [2, 4, 4, 13]), (32, [2, 4, 4, 13])];
+    let since_3_0 = [
+        (1, [1, 1, 1, 4]),
+        (2, [1, 2, 2, 7]),
+        (4, [1, 3, 3, 10]),
+        (8, [2, 4, 4, 13]),
+        (32, [2, 4, 4, 13]),
+    ];
     let of = |name: &'static str, rows: &[(usize, [u64; 4])]| {
         rows.iter().map(|&(cpus, ticks)| (name, cpus, ticks)).collect::<Vec<_>>()
     };
@@ -71,10 +77,28 @@ fn golden_values_of_6_1() {
         row("G3 2", big, hogs(&[0; 2]), &[(0, 5000)], &[(0, &[16])]),
         row("G3 3", big, hogs(&[0; 3]), &[(0, 3333)], &[(0, &[12])]),
         row("G3 10", big, hogs(&[0; 10]), &[(0, 1000), (9, 1000)], &[(0, &[4]), (9, &[4])]),
-        row("G4", "linux-6.1", hogs(&[0, 5]), &[(0, 7535), (1, 2465)], &[(0, &[12, 16]), (1, &[4])]),
-        row("G6", "linux-6.1", hogs(&[0, 19]), &[(0, 9855), (1, 145)], &[(0, &[272, 276]), (1, &[4])]),
+        row(
+            "G4",
+            "linux-6.1",
+            hogs(&[0, 5]),
+            &[(0, 7535), (1, 2465)],
+            &[(0, &[12, 16]), (1, &[4])],
+        ),
+        row(
+            "G6",
+            "linux-6.1",
+            hogs(&[0, 19]),
+            &[(0, 9855), (1, 145)],
+            &[(0, &[272, 276]), (1, &[4])],
+        ),
         row("G8", "linux-6.1", with(Policy::Idle), &[(0, 9971), (1, 29)], &[(1, &[4])]),
-        row("G9", "linux-6.1", with(Policy::Batch), &[(0, 5000), (1, 5000)], &[(0, &[4]), (1, &[4])]),
+        row(
+            "G9",
+            "linux-6.1",
+            with(Policy::Batch),
+            &[(0, 5000), (1, 5000)],
+            &[(0, &[4]), (1, &[4])],
+        ),
     ] {
         let mut driver = Driver::new(linux(row.spec, 1), 1, 250, &row.tasks).eliding();
         driver.run(20_000 * MS);
@@ -95,8 +119,9 @@ fn golden_values_of_6_1() {
     }
 }
 
-/// docs/sources/simulation-facts.md, T10, from the real code of 2.6.32-rc3 (LinSched), HZ=1000, knobs of 4 CPUs: three hogs of nice 0, 0
-/// and 5 run 7, 7 and 3 ticks, and share 99,990 ms as 42,966 : 42,966 : 14,058.
+/// docs/sources/simulation-facts.md, T10, from the real code of 2.6.32-rc3 (LinSched), HZ=1000,
+/// knobs of 4 CPUs: three hogs of nice 0, 0 and 5 run 7, 7 and 3 ticks, and share 99,990 ms as
+/// 42,966 : 42,966 : 14,058.
 #[test]
 fn linsched_2_6_32_three_hogs() {
     let on = |nice| Closed { cpu: Some(0), ..Closed::hog(nice) };
@@ -109,15 +134,18 @@ fn linsched_2_6_32_three_hogs() {
         assert!(usual * 10 >= runs.len() * 9, "task {task}: {:?}", &runs[..30]);
     }
     for (task, service) in [(0, 42_966), (1, 42_966), (2, 14_058u64)] {
-        let ran: u64 = driver.runs.iter().filter(|run| run.3 == task).map(|run| run.1 - run.0).sum();
+        let ran: u64 =
+            driver.runs.iter().filter(|run| run.3 == task).map(|run| run.1 - run.0).sum();
         assert!((ran / MS).abs_diff(service) <= 7, "task {task}: {} ms", ran / MS);
     }
 }
 
-/// `sched_slice`, `place_entity` and `check_preempt_wakeup` (kernel/sched_fair.c, 2.6.24): what 2.6.24 has and later ones have not.
+/// `sched_slice`, `place_entity` and `check_preempt_wakeup` (kernel/sched_fair.c, 2.6.24): what 2.6.24
+/// has and later ones have not.
 #[test]
 fn old_cfs_differs_where_the_table_says() {
-    // With ten hogs the period is stretched: 20 ms * 10 / 5, 4 ms each, so 8 at HZ=250; 3.0: 10 * 0.75 ms, a tick.
+    // With ten hogs the period is stretched: 20 ms * 10 / 5, 4 ms each, so 8 at HZ=250; 3.0: 10 * 0.75
+    // ms, a tick.
     for (name, run) in [("linux-2.6.24", 8), ("linux-3.0", 4)] {
         let mut driver = Driver::new(linux(name, 1), 1, 250, &[Closed::hog(0); 10]).eliding();
         driver.run(4_000 * MS);
@@ -144,7 +172,8 @@ fn old_cfs_differs_where_the_table_says() {
     }
 }
 
-/// docs/sources/linux-facts.md, section 1: EEVDF of 6.6 asks for 0.75 ms times the factor; a request is seen fulfilled at the next tick.
+/// docs/sources/linux-facts.md, section 1: EEVDF of 6.6 asks for 0.75 ms times the factor; a
+/// request is seen fulfilled at the next tick.
 #[test]
 fn eevdf_6_6_alternates_as_in_the_table() {
     for (cpus, hz, run_us) in
@@ -154,7 +183,11 @@ fn eevdf_6_6_alternates_as_in_the_table() {
         let mut driver = Driver::new(linux("linux-6.6", cpus), cpus, hz, &[hog, hog]).eliding();
         driver.run(4_000 * MS);
         let runs = driver.run_lengths(0, 100 * MS);
-        assert!(runs.iter().all(|&run| run == run_us * 1_000), "{cpus} CPUs, HZ={hz}: {:?}", &runs[..20]);
+        assert!(
+            runs.iter().all(|&run| run == run_us * 1_000),
+            "{cpus} CPUs, HZ={hz}: {:?}",
+            &runs[..20]
+        );
     }
 }
 
@@ -167,7 +200,8 @@ fn a_sleeper_preempts_a_hog_at_once() {
     assert!(driver.waits.iter().skip(2).all(|w| w.1 < 100_000), "{:?}", driver.waits);
 }
 
-/// docs/sources/linux-facts.md, G15 and A8: RT time overruns by at most a tick and is paid back in the next period.
+/// docs/sources/linux-facts.md, G15 and A8: RT time overruns by at most a tick and is paid back in
+/// the next period.
 #[test]
 fn rt_throttling_alternates() {
     let tasks = [Closed::hog(0).with(Policy::Fifo(50)), Closed::hog(0)];
@@ -186,7 +220,8 @@ fn rt_throttling_alternates() {
 fn round_robin_takes_turns_of_100_ms() {
     let rr = Closed::hog(0).with(Policy::Rr(10));
     for every_tick in [true, false] {
-        let driver = Driver::new(linux("linux-6.1:sched_rt_runtime_us=-1", 1), 1, 250, &[rr, rr, rr]);
+        let driver =
+            Driver::new(linux("linux-6.1:sched_rt_runtime_us=-1", 1), 1, 250, &[rr, rr, rr]);
         let mut driver = if every_tick { driver } else { driver.eliding() };
         driver.run(3_000 * MS);
         for task in 0..3 {
@@ -216,7 +251,8 @@ fn the_round_robin_slice_is_rounded_up_to_ticks() {
     });
     assert_eq!(got, cases.map(|(.., is)| Some(is)));
     // 300 ticks a second: 30 of them are the default of 100 ms to the nanosecond and not one more.
-    let mut driver = Driver::new(linux("linux-6.1:sched_rt_runtime_us=-1", 1), 1, 300, &[rr, rr]).eliding();
+    let mut driver =
+        Driver::new(linux("linux-6.1:sched_rt_runtime_us=-1", 1), 1, 300, &[rr, rr]).eliding();
     driver.run(2_000 * MS);
     assert!(driver.run_lengths(0, 0).iter().all(|run| run.abs_diff(100 * MS) < 1_000));
 }
@@ -225,8 +261,10 @@ fn the_round_robin_slice_is_rounded_up_to_ticks() {
 #[test]
 fn rt_time_is_borrowed_from_other_cpus() {
     let hog = Closed::hog(0);
-    let tasks = [Closed { cpu: Some(0), ..hog.with(Policy::Fifo(1)) }, Closed { cpu: Some(0), ..hog }];
-    for (spec, share) in [("linux-6.1", 9_500), ("linux-6.1:features.RT_RUNTIME_SHARE=on", 10_000)] {
+    let tasks =
+        [Closed { cpu: Some(0), ..hog.with(Policy::Fifo(1)) }, Closed { cpu: Some(0), ..hog }];
+    for (spec, share) in [("linux-6.1", 9_500), ("linux-6.1:features.RT_RUNTIME_SHARE=on", 10_000)]
+    {
         let mut driver = Driver::new(linux(spec, 2), 2, 250, &tasks).eliding();
         driver.run(10_000 * MS);
         let got = driver.share(0, 0, 10_000 * MS);
@@ -239,7 +277,8 @@ fn rt_time_is_borrowed_from_other_cpus() {
 fn hrtick_ends_slices_exactly() {
     for (spec, slice) in [("linux-6.1", 3_000_000), ("linux-6.18", 700_000)] {
         let spec = format!("{spec}:features.HRTICK=on");
-        let mut driver = Driver::new(linux(&spec, 1), 1, 250, &[Closed::hog(0), Closed::hog(0)]).eliding();
+        let mut driver =
+            Driver::new(linux(&spec, 1), 1, 250, &[Closed::hog(0), Closed::hog(0)]).eliding();
         driver.run(1_000 * MS);
         for task in 0..2 {
             let runs = driver.run_lengths(task, 10 * MS);
@@ -248,12 +287,17 @@ fn hrtick_ends_slices_exactly() {
     }
 }
 
-/// 7.2 sets HRTICK at the switch, a little late: three hogs, of which the running one is never picked again.
+/// 7.2 sets HRTICK at the switch, a little late: three hogs, of which the running one is never
+/// picked again.
 #[test]
 fn slices_of_7_2_end_by_hrtick() {
-    let mut driver =
-        Driver::new(linux("linux-7.2", 1), 1, 250, &[Closed::hog(0), Closed::hog(0), Closed::hog(0)])
-            .eliding();
+    let mut driver = Driver::new(
+        linux("linux-7.2", 1),
+        1,
+        250,
+        &[Closed::hog(0), Closed::hog(0), Closed::hog(0)],
+    )
+    .eliding();
     driver.run(1_000 * MS);
     for task in 0..3 {
         let runs = driver.run_lengths(task, 10 * MS);
@@ -289,8 +333,8 @@ fn any_task() -> impl Strategy<Value = Closed> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(schedlab_testing::cases(64)))]
 
-    /// Leaving out ticks that cannot matter changes nothing. The driver itself asserts that no task runs
-    /// twice or while it sleeps.
+    /// Leaving out ticks that cannot matter changes nothing. The driver itself asserts that no task
+    /// runs twice or while it sleeps.
     #[test]
     fn elided_ticks_change_nothing(
         tasks in prop::collection::vec(any_task(), 1..9),
@@ -328,8 +372,8 @@ proptest! {
         }
     }
 
-    /// A CPU is never idle while a task waits for it, and every runnable task is queued. (Deadline tasks are left
-    /// out: one without budget does not wait for the CPU.)
+    /// A CPU is never idle while a task waits for it, and every runnable task is queued. (Deadline
+    /// tasks are left out: one without budget does not wait for the CPU.)
     #[test]
     fn one_cpu_is_work_conserving(mut tasks in prop::collection::vec(any_task(), 1..9)) {
         tasks.retain(|task| !matches!(task.policy, Policy::Deadline { .. }));

@@ -1,5 +1,5 @@
-//! Random calls against the run queues, with every count checked after each: no task is lost, none is counted
-//! twice.
+//! Random calls against the run queues, with every count checked after each: no task is lost, none
+//! is counted twice.
 
 use crate::linux::Linux;
 use crate::linux::core::rq::{Class, Entity, NONE, ROOT, Rq};
@@ -8,8 +8,8 @@ use crate::linux::fair::cfs::Cfs;
 use crate::linux::fair::eevdf::Eevdf;
 use crate::linux::version::{V2_6_24, V2_6_32, V3_0, V6_1, V6_6, V6_12, V6_18, V7_2, Version};
 use crate::{
-    CellLocks, Change, Cmd, CpuView, Cx, GroupView, Knobs, Lock, Out, Prev, Runnable, Scheduler, TaskView,
-    Timer, Wake, WakeKind, World,
+    CellLocks, Change, Cmd, CpuView, Cx, GroupView, Knobs, Lock, Out, Prev, Runnable, Scheduler,
+    TaskView, Timer, Wake, WakeKind, World,
 };
 use proptest::prelude::*;
 use schedlab_model::{CpuId, CpuSet, GroupId, Nice, Ns, Policy, TaskId, Topology, Waker};
@@ -134,7 +134,10 @@ impl<F: FairRules> Chaos<F> {
                     self.world.tasks[task.index()].set_runnable(Runnable::No);
                     let exits = matches!(step, Step::Exit(_));
                     self.world.tasks[task.index()].alive = !exits;
-                    self.schedule((n % cpus).into(), if exits { Prev::Exited } else { Prev::Blocked });
+                    self.schedule(
+                        (n % cpus).into(),
+                        if exits { Prev::Exited } else { Prev::Blocked },
+                    );
                 }
             }
             Step::Yield(n) => {
@@ -266,7 +269,8 @@ impl<F: FairRules> Chaos<F> {
         }
     }
 
-    /// RT priorities, best first: of the running tasks, and of the best runnable ones that there is room for.
+    /// RT priorities, best first: of the running tasks, and of the best runnable ones that there is
+    /// room for.
     fn rt_priorities(&self) -> (Vec<u8>, Vec<u8>) {
         let priority = |t: &TaskView| t.policy.rt_priority();
         let sorted = |mut list: Vec<u8>| {
@@ -317,21 +321,32 @@ fn check_counts(rq: &Rq, cpu: usize) {
     assert_eq!(rq.nr_running, fair + rt + queued, "tasks of CPU {cpu}");
     for id in 0..rq.queues() {
         let queue = rq.queue(id);
-        let own = || rq.entities.iter().filter(|e| e.on_rq && e.class == Class::Fair && e.queue == id);
+        let own =
+            || rq.entities.iter().filter(|e| e.on_rq && e.class == Class::Fair && e.queue == id);
         assert_eq!(queue.nr, own().count() as u32, "entities of queue {id} of CPU {cpu}");
-        assert_eq!(queue.idle_nr, own().filter(|e| e.idle).count() as u32, "idle ones of queue {id}");
+        assert_eq!(
+            queue.idle_nr,
+            own().filter(|e| e.idle).count() as u32,
+            "idle ones of queue {id}"
+        );
         let weight: u64 = own().map(|e| e.load.weight()).sum();
         assert_eq!(queue.load.weight(), weight, "weight of queue {id} of CPU {cpu}");
-        let below: u32 = own().map(|e| if e.owns == NONE { 1 } else { rq.queue(e.owns).h_nr }).sum();
+        let below: u32 =
+            own().map(|e| if e.owns == NONE { 1 } else { rq.queue(e.owns).h_nr }).sum();
         assert_eq!(queue.h_nr, below, "tasks below queue {id} of CPU {cpu}");
         if queue.owner != NONE {
             let delayed = rq.entity(queue.owner).delayed;
-            assert_eq!(rq.entity(queue.owner).on_rq, queue.nr > 0 || delayed, "group entity of queue {id}");
+            assert_eq!(
+                rq.entity(queue.owner).on_rq,
+                queue.nr > 0 || delayed,
+                "group entity of queue {id}"
+            );
         }
     }
 }
 
-/// Two FIFO tasks of one priority wake on CPU 0; the second may run only there, so the first one moves.
+/// Two FIFO tasks of one priority wake on CPU 0; the second may run only there, so the first one
+/// moves.
 #[test]
 fn a_pinned_equal_pushes_the_running_task_away() {
     let mut chaos: Chaos<Cfs> = Chaos::new(V6_1, 2, 2);
@@ -366,7 +381,8 @@ fn resync_finds_every_task_again() {
         chaos.step(Step::Wake(task));
         chaos.step(Step::Wait(3_000_000));
     }
-    // Two events that the scheduler does not hear of: one task stops to be runnable, another starts.
+    // Two events that the scheduler does not hear of: one task stops to be runnable, another
+    // starts.
     let waiting = (0..6).find(|&t| chaos.world.tasks[t].on_cpu().is_none()).expect("one waits");
     chaos.world.tasks[waiting].set_runnable(Runnable::No);
     chaos.world.tasks[7].set_runnable(Runnable::Yes);
@@ -406,7 +422,8 @@ fn plain_and_general_paths_agree<F: FairRules>(version: Version, cpus: usize, st
         for cpu in 0..cpus {
             let states = [&plain, &general].map(|chaos| {
                 let at = CpuId::from(cpu);
-                let signals = chaos.linux.smp.get().map(|smp| smp.summary.signals(at, Ns(chaos.now)));
+                let signals =
+                    chaos.linux.smp.get().map(|smp| smp.summary.signals(at, Ns(chaos.now)));
                 let due = chaos.linux.tick_due(&chaos.cx(cpu), at);
                 (chaos.linux.explain(&chaos.cx(cpu), at), signals, due, chaos.timers.clone())
             });
@@ -485,7 +502,8 @@ proptest! {
         }
     }
 
-    /// No task runs ahead of the leftmost by more than a slice and the two ticks in which its end is noticed.
+    /// No task runs ahead of the leftmost by more than a slice and the two ticks in which its end
+    /// is noticed.
     #[test]
     fn vruntimes_stay_together(nices in prop::collection::vec(-20i8..20, 2..10), ms in 1u64..3_000) {
         let mut chaos: Chaos<Cfs> = Chaos::new(V6_1, 1, nices.len());

@@ -1,14 +1,16 @@
 //! Which rules hold, by the change of the kernel that brought them.
 //!
-//! Read in `kernel/sched*.c` of 2.6.24, 2.6.32 and 3.0.27, and in `kernel/sched/` of 6.1.192, 6.6.9, 6.12.107, 6.12.117 and 6.18.2.
-//! A change whose release lies between two of these may be off by one release where no commit is named.
+//! Read in `kernel/sched*.c` of 2.6.24, 2.6.32 and 3.0.27, and in `kernel/sched/` of 6.1.192, 6.6.9, 6.12.107, 6.12.117
+//! and 6.18.2. A change whose release lies between two of these may be off by one release where no
+//! commit is named.
 
 use super::Version;
 use crate::linux::fair::weights;
 
 /// CFS and its knobs.
 impl Version {
-    /// The scaling factor of the defaults counts 8 CPUs at most, and can be chosen (`sysctl_sched_tunable_scaling`).
+    /// The scaling factor of the defaults counts 8 CPUs at most, and can be chosen
+    /// (`sysctl_sched_tunable_scaling`).
     pub(in crate::linux) const fn scaling_counts_eight_cpus(&self) -> bool {
         self.release.since(2, 6, 33)
     }
@@ -16,13 +18,13 @@ impl Version {
     pub(in crate::linux) const fn parent_runs_first(&self) -> bool {
         self.release.since(2, 6, 32)
     }
-    /// Returns how many tasks share a period of `latency`, after which it grows by `latency / 5` each (2.6.24 … 2.6.36);
-    /// `None`: as many as fit by `min_granularity`, which it grows by.
+    /// Returns how many tasks share a period of `latency`, after which it grows by `latency / 5`
+    /// each (2.6.24 … 2.6.36); `None`: as many as fit by `min_granularity`, which it grows by.
     pub(in crate::linux) const fn tasks_of_a_period(&self) -> Option<u32> {
         if self.release.since(2, 6, 37) { None } else { Some(5) }
     }
-    /// The wakeup granularity is scaled by the weight of the wakee, before by that of the running task
-    /// (`wakeup_gran`).
+    /// The wakeup granularity is scaled by the weight of the wakee, before by that of the running
+    /// task (`wakeup_gran`).
     pub(in crate::linux) const fn wakeup_granularity_of_wakee(&self) -> bool {
         self.release.since(2, 6, 30)
     }
@@ -34,7 +36,8 @@ impl Version {
     pub(in crate::linux) const fn has_buddies(&self) -> bool {
         self.release.since(2, 6, 28)
     }
-    /// `sched_yield` lets the second task go first; before, it only charges ("Use a buddy to implement yield_task_fair()").
+    /// `sched_yield` lets the second task go first; before, it only charges ("Use a buddy to
+    /// implement yield_task_fair()").
     pub(in crate::linux) const fn yield_skips(&self) -> bool {
         self.release.since(2, 6, 39)
     }
@@ -70,7 +73,8 @@ impl Version {
     pub(in crate::linux) const fn has_idle_groups(&self) -> bool {
         self.release.since(5, 15, 0)
     }
-    /// Bandwidth takes whole queues off, since 6.18 task by task ("Switch to task based throttle model").
+    /// Bandwidth takes whole queues off, since 6.18 task by task ("Switch to task based throttle
+    /// model").
     pub(in crate::linux) const fn throttles_whole_queues(&self) -> bool {
         !self.release.since(6, 18, 0)
     }
@@ -82,8 +86,8 @@ impl Version {
     pub(in crate::linux) const fn rt_push_pull(&self) -> bool {
         self.release.since(2, 6, 26)
     }
-    /// Any RT task that could be pushed makes its CPU overloaded; before, two RT tasks had to be there (`enqueue_pushable_task`,
-    /// `rt_nr_migratory`).
+    /// Any RT task that could be pushed makes its CPU overloaded; before, two RT tasks had to be
+    /// there (`enqueue_pushable_task`, `rt_nr_migratory`).
     pub(in crate::linux) const fn pushable_rt_overloads(&self) -> bool {
         self.release.since(6, 7, 0)
     }
@@ -99,8 +103,8 @@ impl Version {
     pub(in crate::linux) const fn has_fair_server(&self) -> bool {
         self.release.since(6, 12, 0)
     }
-    /// The fair servers count among what deadline tasks reserve. Inferred for 7.x from its limit of 1,000,000 us in
-    /// 1,000,000; 6.12.95 was measured to admit 95 % to tasks alone.
+    /// The fair servers count among what deadline tasks reserve. Inferred for 7.x from its limit of
+    /// 1,000,000 us in 1,000,000; 6.12.95 was measured to admit 95 % to tasks alone.
     pub(in crate::linux) const fn fair_server_counts_in_admission(&self) -> bool {
         self.release.since(7, 2, 0)
     }
@@ -108,11 +112,13 @@ impl Version {
 
 /// EEVDF.
 impl Version {
-    /// Tasks of SCHED_OTHER may ask for a slice ("Use sched_attr::sched_runtime to set request/slice suggestion").
+    /// Tasks of SCHED_OTHER may ask for a slice ("Use sched_attr::sched_runtime to set
+    /// request/slice suggestion").
     pub(in crate::linux) const fn has_custom_slices(&self) -> bool {
         self.release.since(6, 12, 0)
     }
-    /// A running fair task is put back before the classes are asked in turn (`put_prev_task` of `pick_next_task`, up to 6.11).
+    /// A running fair task is put back before the classes are asked in turn (`put_prev_task` of
+    /// `pick_next_task`, up to 6.11).
     pub(in crate::linux) const fn puts_back_first(&self) -> bool {
         !self.release.since(6, 12, 0)
     }
@@ -120,33 +126,35 @@ impl Version {
     pub(in crate::linux) const fn idle_loses_protection(&self) -> bool {
         self.release.since(6, 12, 0)
     }
-    /// Yield forfeits the rest of the request; before, the deadline moved by one request (`yield_task_fair`; in late 6.12.y).
+    /// Yield forfeits the rest of the request; before, the deadline moved by one request
+    /// (`yield_task_fair`; in late 6.12.y).
     pub(in crate::linux) const fn yield_forfeits(&self) -> bool {
         self.release.since(6, 12, 0)
     }
-    /// Protection of the running entity ends at a vruntime of its own, `vprot`, before with the request
-    /// (`set_protect_slice`, `protect_slice`).
+    /// Protection of the running entity ends at a vruntime of its own, `vprot`, before with the
+    /// request (`set_protect_slice`, `protect_slice`).
     #[inline]
     pub(in crate::linux) const fn eevdf_slice_protection(&self) -> bool {
         self.release.since(6, 17, 0)
     }
-    /// Saved lag is bounded by the longest request in the queue and a tick, before by two own requests or a tick
-    /// (`entity_lag`).
+    /// Saved lag is bounded by the longest request in the queue and a tick, before by two own
+    /// requests or a tick (`entity_lag`).
     pub(in crate::linux) const fn bounds_lag_by_longest(&self) -> bool {
         self.release.since(6, 19, 0)
     }
-    /// The lag of a delayed task is saved when it blocks; at its wakeup it is not below that ("Prevent negative lag
-    /// increase during delayed dequeue").
+    /// The lag of a delayed task is saved when it blocks; at its wakeup it is not below that
+    /// ("Prevent negative lag increase during delayed dequeue").
     pub(in crate::linux) const fn keeps_delayed_lag(&self) -> bool {
         self.release.since(7, 1, 0)
     }
-    /// A wakeup that asks which task should run takes delayed entities off that should ("Fix wakeup_preempt_fair() vs
-    /// delayed dequeue").
+    /// A wakeup that asks which task should run takes delayed entities off that should ("Fix
+    /// wakeup_preempt_fair() vs delayed dequeue").
     pub(in crate::linux) const fn wakeup_takes_delayed_off(&self) -> bool {
         self.release.since(7, 1, 0)
     }
-    /// A delayed wakee is placed by a fresh V. Inferred from recorded choices of 7.2.13 (`oracles/linux/`: 40 of 45 scenarios
-    /// inside and 90.0 % of the replayed choices equal, without it 34 and 87.9 %), not read in the source.
+    /// A delayed wakee is placed by a fresh V. Inferred from recorded choices of 7.2.13
+    /// (`oracles/linux/`: 40 of 45 scenarios inside and 90.0 % of the replayed choices equal,
+    /// without it 34 and 87.9 %), not read in the source.
     pub(in crate::linux) const fn charges_at_delayed_wake(&self) -> bool {
         self.release.since(7, 2, 0)
     }
@@ -158,14 +166,16 @@ impl Version {
 
 /// Reschedule requests and timers.
 impl Version {
-    /// A fair task asks lazily for a reschedule, and only a hard request lets `schedule` reuse the clock of the wakeup:
-    /// lazy and full preemption are all that is left from 7.0 on, and lazy is the default.
+    /// A fair task asks lazily for a reschedule, and only a hard request lets `schedule` reuse the
+    /// clock of the wakeup: lazy and full preemption are all that is left from 7.0 on, and lazy is
+    /// the default.
     pub(in crate::linux) const fn preempts_lazily(&self) -> bool {
         self.release.since(7, 0, 0)
     }
-    /// HRTICK is set when a task is switched in, or when others come; `schedule` does not clear it, and does not set
-    /// it again when the running task goes on ("sched: Optimize hrtimer handling"; in the recordings of 7.2.13 two equal
-    /// hogs fall into whole ticks). Only idle clears it. Up to 7.3, which sets it again.
+    /// HRTICK is set when a task is switched in, or when others come; `schedule` does not clear it,
+    /// and does not set it again when the running task goes on ("sched: Optimize hrtimer handling";
+    /// in the recordings of 7.2.13 two equal hogs fall into whole ticks). Only idle clears it. Up
+    /// to 7.3, which sets it again.
     pub(in crate::linux) const fn hrtick_at_switch(&self) -> bool {
         self.release.since(7, 1, 0)
     }
@@ -173,37 +183,44 @@ impl Version {
 
 /// Placement and balancing.
 impl Version {
-    /// Wakeups choose between the waker's CPU and the last one by three features (`wake_affine_idle`, `wake_affine_weight`).
+    /// Wakeups choose between the waker's CPU and the last one by three features
+    /// (`wake_affine_idle`, `wake_affine_weight`).
     pub(in crate::linux) const fn has_wake_affine_features(&self) -> bool {
         self.release.since(4, 14, 0)
     }
-    /// The search for an idle CPU is limited by the use of the last-level cache (`update_idle_cpu_scan`).
+    /// The search for an idle CPU is limited by the use of the last-level cache
+    /// (`update_idle_cpu_scan`).
     pub(in crate::linux) const fn searches_by_utilisation(&self) -> bool {
         self.release.since(5, 19, 0)
     }
-    /// The cost of balancing when a CPU becomes idle is kept for each domain (`max_newidle_lb_cost`).
+    /// The cost of balancing when a CPU becomes idle is kept for each domain
+    /// (`max_newidle_lb_cost`).
     pub(in crate::linux) const fn has_newidle_cost(&self) -> bool {
         self.release.since(3, 12, 0)
     }
-    /// Buddies count as cache hot. Since EEVDF nothing sets the buddies that it looks at (NEXT_BUDDY is off and not modelled).
+    /// Buddies count as cache hot. Since EEVDF nothing sets the buddies that it looks at
+    /// (NEXT_BUDDY is off and not modelled).
     pub(in crate::linux) const fn buddies_are_cache_hot(&self) -> bool {
         self.release.since(2, 6, 28) && !self.release.has_eevdf()
     }
-    /// Stable releases of this age got the odds of newidle balancing ("Proportional newidle balance").
+    /// Stable releases of this age got the odds of newidle balancing ("Proportional newidle
+    /// balance").
     pub(in crate::linux) const fn may_have_newidle_odds(&self) -> bool {
         self.release.since(5, 0, 0)
     }
-    /// Balancing looks at cores: idle ones balance first, siblings are compared by core (`should_we_balance`,
-    /// `sibling_imbalance`).
+    /// Balancing looks at cores: idle ones balance first, siblings are compared by core
+    /// (`should_we_balance`, `sibling_imbalance`).
     pub(in crate::linux) const fn balances_by_core(&self) -> bool {
         self.release.since(6, 6, 0)
     }
-    /// Delayed tasks count in `nr_running` where groups are compared, and not among the fair tasks (`h_nr_runnable`). Read in
-    /// 7.2.13; when it came is from memory. 6.12.117 counts and moves delayed tasks like others; here neither is modelled.
+    /// Delayed tasks count in `nr_running` where groups are compared, and not among the fair tasks
+    /// (`h_nr_runnable`). Read in 7.2.13; when it came is from memory. 6.12.117 counts and moves
+    /// delayed tasks like others; here neither is modelled.
     pub(in crate::linux) const fn counts_delayed(&self) -> bool {
         self.release.since(6, 14, 0)
     }
-    /// Tasks that would not be eligible on the target are not moved at once (`task_is_ineligible_on_dst_cpu`).
+    /// Tasks that would not be eligible on the target are not moved at once
+    /// (`task_is_ineligible_on_dst_cpu`).
     pub(in crate::linux) const fn ineligible_tasks_move_later(&self) -> bool {
         self.release.since(6, 14, 0)
     }

@@ -35,7 +35,12 @@ impl Array {
         self.nr += 1;
     }
 
-    pub(super) fn dequeue<'a>(&mut self, links: impl Fn(i64) -> &'a Links, task: TaskId, prio: i64) {
+    pub(super) fn dequeue<'a>(
+        &mut self,
+        links: impl Fn(i64) -> &'a Links,
+        task: TaskId,
+        prio: i64,
+    ) {
         let list = &mut self.lists[prio as usize];
         list.remove(links, task);
         if list.len == 0 {

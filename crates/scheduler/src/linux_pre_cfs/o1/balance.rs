@@ -1,4 +1,5 @@
-//! Where tasks go: a CPU whose queue is much shorter than the longest one pulls, and a woken task chooses between two CPUs.
+//! Where tasks go: a CPU whose queue is much shorter than the longest one pulls, and a woken task
+//! chooses between two CPUs.
 
 use super::super::records::NIL;
 use super::version::Era;
@@ -107,7 +108,14 @@ impl<L: Locks> O1<L> {
     }
 
     /// The first task that may go, best priority first, each list from its tail.
-    fn movable(&self, cx: &Cx<'_>, cpu: CpuId, theirs: &Rq, array: usize, idle: bool) -> Option<TaskId> {
+    fn movable(
+        &self,
+        cx: &Cx<'_>,
+        cpu: CpuId,
+        theirs: &Rq,
+        array: usize,
+        idle: bool,
+    ) -> Option<TaskId> {
         let mut from = 0;
         while let Some(prio) = theirs.arrays[array].first_prio(from) {
             let mut id = theirs.arrays[array].list(prio).tail;
@@ -116,7 +124,8 @@ impl<L: Locks> O1<L> {
                 let record = &self.records(cx)[id as usize];
                 cx.did(Work::Scan, 1);
                 let age = cx.now.0 as i64 - record.last_ran.get();
-                let hot = !idle && record.last_ran.get() > 0 && age <= self.version.cache_hot.0 as i64;
+                let hot =
+                    !idle && record.last_ran.get() > 0 && age <= self.version.cache_hot.0 as i64;
                 let runs = record.running.flag() || theirs.curr == Some(task);
                 let may = record.anywhere.flag() || cx.task(task).affinity.contains(cpu);
                 if !runs && !hot && may {

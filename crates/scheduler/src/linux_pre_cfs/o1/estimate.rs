@@ -48,7 +48,8 @@ impl<L: Locks> O1<L> {
             return u64::MAX;
         }
         let bonus = self.version.bonus(record.sleep_avg.get());
-        let granularity = super::version::granularity(bonus, i64::from(cx.world.hz), self.rqs.len());
+        let granularity =
+            super::version::granularity(bonus, i64::from(cx.world.hz), self.rqs.len());
         let (left, full) = (record.slice.get(), self.fresh_slice(cx, record));
         let used = full - left;
         if used % granularity == 0 && left >= granularity && used > 0 {
@@ -68,10 +69,12 @@ impl<L: Locks> O1<L> {
     /// What a run costs the average, at its end (2.6).
     pub(super) fn charge_run(&self, cx: &Cx<'_>, record: &Record) {
         if self.version.is_26() {
-            let ran = (cx.now.0 as i64 - record.timestamp.get()).clamp(0, self.version.max_sleep as i64);
+            let ran =
+                (cx.now.0 as i64 - record.timestamp.get()).clamp(0, self.version.max_sleep as i64);
             // 2.6.0 divides for tasks with much interactive credit only.
             let late = self.version.era == Era::Late26;
-            let cost = if late { ran / self.version.bonus(record.sleep_avg.get()).max(1) } else { ran };
+            let cost =
+                if late { ran / self.version.bonus(record.sleep_avg.get()).max(1) } else { ran };
             record.sleep_avg.set((record.sleep_avg.get() - cost).max(0));
         }
     }

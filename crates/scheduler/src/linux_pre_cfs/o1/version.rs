@@ -73,7 +73,8 @@ impl Version {
         }
     }
 
-    /// How far the dynamic priority must be above the static one for a task to count as interactive.
+    /// How far the dynamic priority must be above the static one for a task to count as
+    /// interactive.
     pub(super) fn delta(&self, nice: i64) -> i64 {
         match self.era {
             Era::Backport | Era::Early26 => nice * 10 / 40 + 2,
@@ -131,7 +132,8 @@ mod tests {
         }
     }
 
-    /// docs/sources/linux-facts.md, A3: the granularity of bonus 10, 7 and 5 on one CPU is 10, 40 and 160 ms; it grows with the CPUs.
+    /// docs/sources/linux-facts.md, A3: the granularity of bonus 10, 7 and 5 on one CPU is 10, 40
+    /// and 160 ms; it grows with the CPUs.
     #[test]
     fn granularity_of_interactive_tasks() {
         assert_eq!([10, 7, 5].map(|bonus| granularity(bonus, 1000, 1)), [10, 40, 160]);

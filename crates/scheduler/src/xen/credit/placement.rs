@@ -6,8 +6,8 @@ use crate::Cx;
 use schedlab_model::{CpuId, CpuSet, TaskId};
 
 impl Credit {
-    /// The pCPU for `task`. `commit` also remembers the choice and marks the unit as placed (its next wake
-    /// does not boost).
+    /// The pCPU for `task`. `commit` also remembers the choice and marks the unit as placed (its
+    /// next wake does not boost).
     pub(super) fn place(&mut self, _cx: &Cx<'_>, task: TaskId, commit: bool) -> CpuId {
         let core = self.unit(task).core.clone();
         let mut choice = core.cpu;
@@ -17,8 +17,11 @@ impl Credit {
             if mask.is_empty() {
                 continue;
             }
-            let home =
-                if mask.contains(core.cpu) { core.cpu } else { cycle(core.cpu, &mask).expect("not empty") };
+            let home = if mask.contains(core.cpu) {
+                core.cpu
+            } else {
+                cycle(core.cpu, &mask).expect("not empty")
+            };
             let mut idle = self.idlers;
             if home == core.cpu && self.pcpus[home.index()].queue.is_empty() {
                 idle.insert(home);
@@ -39,8 +42,8 @@ impl Credit {
         choice
     }
 
-    /// Walks the idle pCPUs of `left` from `choice` on and moves to emptier cores and sockets (or fuller
-    /// ones, when packing). Also says whose `idle_bias` was used.
+    /// Walks the idle pCPUs of `left` from `choice` on and moves to emptier cores and sockets (or
+    /// fuller ones, when packing). Also says whose `idle_bias` was used.
     fn spread(&self, mut choice: CpuId, mut left: CpuSet, idle: &CpuSet) -> (CpuId, Option<CpuId>) {
         let places = self.places();
         let mut bias = None;
@@ -55,7 +58,8 @@ impl Credit {
         left.remove(choice);
         while let Some(n) = cycle(choice, &left) {
             let same_socket = places.socket[choice.index()] == places.socket[n.index()];
-            let (sets, factor) = if same_socket { (&places.siblings, 1) } else { (&places.sockets, 2) };
+            let (sets, factor) =
+                if same_socket { (&places.siblings, 1) } else { (&places.sockets, 2) };
             let here = idle.and(&sets[choice.index()]).count();
             let group = idle.and(&sets[n.index()]);
             let there = group.count();

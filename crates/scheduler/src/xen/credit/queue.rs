@@ -118,8 +118,8 @@ impl Credit {
             for node in (0..nodes).map(|i| (own + i) % nodes) {
                 let peers = busy.and(&self.places().of_node[node as usize]);
                 let bias = self.balance_bias[node as usize];
-                // All peers are looked at in turn; only those that have a unit to spare, above the threshold, can make
-                // a difference.
+                // All peers are looked at in turn; only those that have a unit to spare, above the
+                // threshold, can make a difference.
                 let (mut at, mut left) = (bias, peers.and(&self.crowded));
                 if threshold == OVER {
                     left = left.and(&self.urgent);
@@ -183,7 +183,8 @@ impl Credit {
         !unit.core.running && mask.contains(cpu) && !hot
     }
 
-    /// Moves everything that is at least UNDER in front of the rest, keeping the order inside both parts.
+    /// Moves everything that is at least UNDER in front of the rest, keeping the order inside both
+    /// parts.
     pub(super) fn sort(&mut self, cpu: CpuId) {
         let queue = std::mem::take(&mut self.pcpus[cpu.index()].queue);
         let (mut sorted, rest): (Vec<_>, Vec<_>) =
@@ -195,7 +196,8 @@ impl Credit {
     }
 }
 
-/// How many members of `peers` a walk behind `from` has met when it comes to `to`, which is the last of them.
+/// How many members of `peers` a walk behind `from` has met when it comes to `to`, which is the
+/// last of them.
 fn turns(peers: &CpuSet, from: CpuId, to: CpuId) -> u32 {
     let (start, end) = (peers.count_below(from.0 + 1), peers.count_below(to.0 + 1));
     (if to > from { end - start } else { peers.count() - start + end }) as u32

@@ -37,8 +37,8 @@ impl Credit2 {
         }
     }
 
-    /// Whether the difference is above the threshold. Xen compares with the last queue of its list here, not
-    /// with the one that differs most.
+    /// Whether the difference is above the threshold. Xen compares with the last queue of its list
+    /// here, not with the one that differs most.
     fn worth(&self, local: usize, delta: i64) -> bool {
         let (own, last) = (&self.queues[local], self.queues.last().expect("at least one"));
         let load = own.b_avgload.max(last.b_avgload);
@@ -80,7 +80,8 @@ impl Credit2 {
 
     fn movable(&self, task: TaskId, to: usize) -> bool {
         let unit = self.unit(task);
-        unit.target.is_none() && !unit.core.hard.and(&self.pool).and(&self.queues[to].active).is_empty()
+        unit.target.is_none()
+            && !unit.core.hard.and(&self.pool).and(&self.queues[to].active).is_empty()
     }
 
     fn consider(
@@ -110,8 +111,8 @@ impl Credit2 {
         unit.core.migrating = true;
         let (cpu, rq) = (unit.core.cpu, unit.rq);
         self.tickle_cpu(cx, rq, cpu);
-        // A unit that is just being switched out needs no other decision: it moves when its context is saved.
-        // So it is with one that another CPU has decided against already.
+        // A unit that is just being switched out needs no other decision: it moves when its context
+        // is saved. So it is with one that another CPU has decided against already.
         let leaving = match self.curr[cpu.index()] {
             Some(current) if current == task => cpu == deciding && task != next,
             _ => true,

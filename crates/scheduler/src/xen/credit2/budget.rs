@@ -73,7 +73,8 @@ impl Credit2 {
         false
     }
 
-    /// A unit that stops running gives back what it did not use. Returns whether others can run on it.
+    /// A unit that stops running gives back what it did not use. Returns whether others can run on
+    /// it.
     pub(super) fn return_budget(&mut self, task: TaskId) -> bool {
         if !self.capped(task) {
             return false;

@@ -9,10 +9,18 @@ use schedlab_model::TaskId;
 const GRANULARITY_SHIFT: u32 = 10;
 
 impl Credit2 {
-    /// The load of the run queue (and of the unit) changes by `change`; averages are brought up to date.
-    pub(super) fn load_change(&mut self, cx: &Cx<'_>, rq: usize, task: Option<TaskId>, change: i64) {
+    /// The load of the run queue (and of the unit) changes by `change`; averages are brought up to
+    /// date.
+    pub(super) fn load_change(
+        &mut self,
+        cx: &Cx<'_>,
+        rq: usize,
+        task: Option<TaskId>,
+        change: i64,
+    ) {
         let t = now(cx) >> GRANULARITY_SHIFT;
-        let (window, precision) = (self.settings.window - GRANULARITY_SHIFT, self.settings.precision);
+        let (window, precision) =
+            (self.settings.window - GRANULARITY_SHIFT, self.settings.precision);
         let queue = &mut self.queues[rq];
         let (last, load) = (queue.load_last, queue.load);
         queue.avgload = average(queue.avgload, load, last, t, window, precision);
@@ -27,7 +35,8 @@ impl Credit2 {
     /// Brings the average of a unit up to date; `change` says which load the past interval had.
     pub(super) fn unit_load_change(&mut self, cx: &Cx<'_>, task: TaskId, change: i64) {
         let t = now(cx) >> GRANULARITY_SHIFT;
-        let (window, precision) = (self.settings.window - GRANULARITY_SHIFT, self.settings.precision);
+        let (window, precision) =
+            (self.settings.window - GRANULARITY_SHIFT, self.settings.precision);
         let unit = self.unit_mut(task);
         let load = match change {
             0 => i64::from(unit.runnable()),

@@ -15,16 +15,21 @@ impl Credit2 {
         let unit = self.unit_mut(task);
         let delta = now - unit.start;
         if delta > 0 {
-            // The heaviest unit of the queue burns 1 credit a nanosecond; the product may need 80 bits.
-            let short = delta.checked_mul(max_weight).and_then(|total| total.checked_add(unit.residual));
+            // The heaviest unit of the queue burns 1 credit a nanosecond; the product may need 80
+            // bits.
+            let short =
+                delta.checked_mul(max_weight).and_then(|total| total.checked_add(unit.residual));
             let charge = match short {
-                Some(_) if unit.weight == max_weight && unit.residual < max_weight => delta.min(1 << 60),
+                Some(_) if unit.weight == max_weight && unit.residual < max_weight => {
+                    delta.min(1 << 60)
+                }
                 Some(total) => {
                     unit.residual = total % unit.weight;
                     (total / unit.weight).min(1 << 60)
                 }
                 None => {
-                    let total = i128::from(delta) * i128::from(max_weight) + i128::from(unit.residual);
+                    let total =
+                        i128::from(delta) * i128::from(max_weight) + i128::from(unit.residual);
                     unit.residual = (total % i128::from(unit.weight)) as i64;
                     (total / i128::from(unit.weight)).min(1 << 60) as i64
                 }
@@ -105,7 +110,14 @@ impl Credit2 {
     }
 
     /// How long `task` may run now, ns. `inflight`: credit of the unit that is being switched out.
-    pub(super) fn slice(&self, cx: &Cx<'_>, task: TaskId, rq: usize, goes_on: bool, inflight: i64) -> i64 {
+    pub(super) fn slice(
+        &self,
+        cx: &Cx<'_>,
+        task: TaskId,
+        rq: usize,
+        goes_on: bool,
+        inflight: i64,
+    ) -> i64 {
         let unit = self.unit(task);
         let mut min = MIN_TIMER;
         let ratelimit = self.settings.ratelimit;

@@ -32,9 +32,13 @@ impl Credit2 {
         }
         for (_, mask) in unit.core.steps() {
             let mask = mask.and(&self.pool);
-            let cores = if self.settings.pack { minus(&queue.idle, &queue.smt_idle) } else { queue.smt_idle };
-            let found =
-                test_or_cycle(home, &cores.and(&mask)).or_else(|| test_or_cycle(home, &free.and(&mask)));
+            let cores = if self.settings.pack {
+                minus(&queue.idle, &queue.smt_idle)
+            } else {
+                queue.smt_idle
+            };
+            let found = test_or_cycle(home, &cores.and(&mask))
+                .or_else(|| test_or_cycle(home, &free.and(&mask)));
             if found.is_some() {
                 return found;
             }
@@ -47,7 +51,9 @@ impl Credit2 {
         let (home, rq) = (unit.core.cpu, unit.rq);
         let queue = &self.queues[rq];
         let mut best = (0, None);
-        let busy = queue.active.contains(home) && !queue.idle.contains(home) && !queue.tickled.contains(home);
+        let busy = queue.active.contains(home)
+            && !queue.idle.contains(home)
+            && !queue.tickled.contains(home);
         if busy && unit.core.hard.contains(home) && self.pool.contains(home) {
             let score = self.score(cx, home, new);
             if score > 0 && self.unit(new).core.soft.contains(home) {
@@ -108,7 +114,12 @@ impl Credit2 {
     }
 
     /// Who should run on `cpu`.
-    pub(super) fn candidate(&mut self, cx: &Cx<'_>, cpu: CpuId, current: Option<TaskId>) -> Option<TaskId> {
+    pub(super) fn candidate(
+        &mut self,
+        cx: &Cx<'_>,
+        cpu: CpuId,
+        current: Option<TaskId>,
+    ) -> Option<TaskId> {
         let rq = self.queue_of[cpu.index()];
         let mut best = None;
         let mut yielding = false;
@@ -132,10 +143,13 @@ impl Credit2 {
             if !yielding && self.unit(task).credit <= best_credit {
                 break;
             }
-            if self.eligible(rq, cpu, task, best_credit) && (!self.capped(task) || self.grab(cx, task)) {
+            if self.eligible(rq, cpu, task, best_credit)
+                && (!self.capped(task) || self.grab(cx, task))
+            {
                 return Some(task);
             }
-            // A unit that asked for budget in vain was parked: the next one has moved up to its place.
+            // A unit that asked for budget in vain was parked: the next one has moved up to its
+            // place.
             if self.queues[rq].list.get(at) == Some(&task) {
                 at += 1;
             }
@@ -145,8 +159,9 @@ impl Credit2 {
 
     fn eligible(&self, rq: usize, cpu: CpuId, task: TaskId, best_credit: i64) -> bool {
         let unit = self.unit(task);
-        let taken =
-            unit.tickled_cpu.is_some_and(|other| other != cpu && self.queues[rq].tickled.contains(other));
+        let taken = unit
+            .tickled_cpu
+            .is_some_and(|other| other != cpu && self.queues[rq].tickled.contains(other));
         let resists = unit.core.cpu != cpu && best_credit + self.settings.resist > unit.credit;
         unit.runnable() && unit.core.hard.contains(cpu) && !taken && !resists
     }
@@ -174,7 +189,8 @@ impl Credit2 {
                 return cpu;
             }
         }
-        let soft_mask = unit.core.steps().find(|(step, _)| *step == Step::Soft).map(|(_, mask)| mask);
+        let soft_mask =
+            unit.core.steps().find(|(step, _)| *step == Step::Soft).map(|(_, mask)| mask);
         let mut least: Option<(i64, usize)> = None;
         let mut least_soft: Option<(i64, usize)> = None;
         for (at, queue) in self.queues.iter().enumerate() {
@@ -195,7 +211,8 @@ impl Credit2 {
             (Some((_, at)), Some(mask)) => (at, mask),
             _ => (overall, hard),
         };
-        // Xen reads and stores the bias of the queue that is least overall, even when another was chosen.
+        // Xen reads and stores the bias of the queue that is least overall, even when another was
+        // chosen.
         let among = mask.and(&self.queues[chosen].active).and(&self.pool);
         let cpu = cycle(self.queues[overall].pick_bias, &among).expect("meets the mask");
         self.queues[overall].pick_bias = cpu;

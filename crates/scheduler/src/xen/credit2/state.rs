@@ -165,7 +165,8 @@ impl Credit2 {
         let roomy = |at: &usize| {
             let members = self.queues[*at].active.count();
             let whole_core = members + siblings.count() <= per_queue;
-            members < per_queue && (whole_core || matches!(arrangement, Arrangement::Core | Arrangement::All))
+            members < per_queue
+                && (whole_core || matches!(arrangement, Arrangement::Core | Arrangement::All))
         };
         indices().filter(roomy).min_by_key(|at| self.queues[*at].active.count())
     }
@@ -341,7 +342,15 @@ impl Queue {
 
 impl Domain {
     fn new() -> Domain {
-        Domain { weight: 256, cap: 0, pool: 0, total: 0, next_repl: 0, parked: Vec::new(), units: Vec::new() }
+        Domain {
+            weight: 256,
+            cap: 0,
+            pool: 0,
+            total: 0,
+            next_repl: 0,
+            parked: Vec::new(),
+            units: Vec::new(),
+        }
     }
 }
 

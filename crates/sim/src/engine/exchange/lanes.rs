@@ -5,7 +5,9 @@ use super::super::state::Waits;
 use super::super::{Engine, Step};
 use super::Exchanges;
 use super::objects::{Done, flow};
-use schedlab_model::{Act, CoroutineStep, EventSink, ExecutorId, FactKind, Limit, Ns, Outcome, Waker};
+use schedlab_model::{
+    Act, CoroutineStep, EventSink, ExecutorId, FactKind, Limit, Ns, Outcome, Waker,
+};
 use std::collections::VecDeque;
 
 /// What a thread of an executor does.
@@ -76,7 +78,8 @@ impl Exchanges<'_> {
         }
     }
 
-    /// The coroutine's turn is over: it waits for what it needs, or is ready again. Returns when its timer is due.
+    /// The coroutine's turn is over: it waits for what it needs, or is ready again. Returns when
+    /// its timer is due.
     fn park(&mut self, executor: u32, coroutine: u32, now: u64) -> Option<u64> {
         match self.next_step(executor, coroutine)?.step.act {
             Act::Receive { object, .. } if !self.can_go_on(executor, coroutine) => {
@@ -148,7 +151,8 @@ impl Exchanges<'_> {
         lane.first_step = true;
     }
 
-    /// Returns the CPU time before a step: more when it became the first of its kind in its activation, less when it was.
+    /// Returns the CPU time before a step: more when it became the first of its kind in its
+    /// activation, less when it was.
     fn before(&mut self, t: usize, step: &CoroutineStep) -> Ns {
         let spec = &self.spec.executors[self.lanes[t].executor as usize];
         let (kind, extra) = match step.step.act {
@@ -196,7 +200,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     }
 
     /// One part of what a lane does.
-    pub(in super::super) fn attend(&mut self, cpu: usize, t: usize, executor: ExecutorId) -> Step<Flow> {
+    pub(in super::super) fn attend(
+        &mut self,
+        cpu: usize,
+        t: usize,
+        executor: ExecutorId,
+    ) -> Step<Flow> {
         let Some(exchange) = &mut self.features.exchange else { return Ok(Flow::Exit) };
         let number = executor.0;
         exchange.lanes[t].executor = number;
@@ -238,7 +247,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             }
             Mode::Serving => self.serve_coroutine(cpu, t, number),
             Mode::Acting(coroutine) => {
-                let Some(step) = exchange.next_step(number, coroutine) else { return Ok(Flow::Exit) };
+                let Some(step) = exchange.next_step(number, coroutine) else {
+                    return Ok(Flow::Exit);
+                };
                 let timer = matches!(step.step.act, Act::SleepUntil(_));
                 let done = if timer { Done::Yes } else { self.act(cpu, t, step.step.act, 0)? };
                 if matches!(done, Done::Yes | Done::Waits(Waits::Timer))
@@ -249,7 +260,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 Ok(flow(done, self.after_own_call(cpu)))
             }
             Mode::Acted(coroutine) => {
-                let after = exchange.next_step(number, coroutine).map_or(Ns::ZERO, |step| step.step.after);
+                let after =
+                    exchange.next_step(number, coroutine).map_or(Ns::ZERO, |step| step.step.after);
                 exchange.go_past(number, coroutine);
                 exchange.lanes[t].mode = Mode::Serving;
                 self.wake_all(cpu, Waker::Task(t.into()), false)?;

@@ -69,7 +69,8 @@ impl Exchanges<'_> {
         }
     }
 
-    /// Takes so much, and notes in `woken` which sender has room now and which reader finds the rest.
+    /// Takes so much, and notes in `woken` which sender has room now and which reader finds the
+    /// rest.
     pub(super) fn take(&mut self, object: usize, amount: i64) {
         let state = &mut self.objects[object];
         state.have -= amount;
@@ -105,7 +106,8 @@ impl Exchanges<'_> {
         self.offer(object);
     }
 
-    /// Tells those that wait at the object what is there: every coroutine that can go on, and the first task.
+    /// Tells those that wait at the object what is there: every coroutine that can go on, and the
+    /// first task.
     fn offer(&mut self, object: usize) {
         let mut at = 0;
         while let Some(&(executor, coroutine)) = self.objects[object].parked.get(at) {
@@ -180,14 +182,21 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     }
 
     /// Task `t` sends to the object.
-    pub(super) fn send_to(&mut self, cpu: usize, t: usize, object: ObjectId, amount: u64) -> Step<Done> {
+    pub(super) fn send_to(
+        &mut self,
+        cpu: usize,
+        t: usize,
+        object: ObjectId,
+        amount: u64,
+    ) -> Step<Done> {
         let object = object.index();
         let signed = i64::try_from(amount).unwrap_or(i64::MAX);
         let Some(exchange) = &self.features.exchange else { return Ok(Done::Yes) };
         let state = &exchange.objects[object];
         let full = exchange.spec.objects[object].room.is_some_and(|room| {
             state.have > 0
-                && state.have.saturating_add(signed) > i64::try_from(room.capacity).unwrap_or(i64::MAX)
+                && state.have.saturating_add(signed)
+                    > i64::try_from(room.capacity).unwrap_or(i64::MAX)
         });
         if full {
             if self.pay_exit(t) {
@@ -221,9 +230,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 let woken = u32::from(!exchange.objects[object].readers.is_empty());
                 FactKind::FutexWake { futex, asked: 1, woken, requeue: None }
             }
-            (true, false) => {
-                FactKind::FutexWait { futex, expected: 2, until: Limit::None, outcome: Outcome::Done }
-            }
+            (true, false) => FactKind::FutexWait {
+                futex,
+                expected: 2,
+                until: Limit::None,
+                outcome: Outcome::Done,
+            },
         };
         self.output.events.tell(self.clock.now, cpu, t, kind);
     }

@@ -115,7 +115,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// Lets an operation take effect. `base`: when the round began, for absolute times.
     pub(super) fn act(&mut self, cpu: usize, t: usize, act: Act, base: u64) -> Step<Done> {
         match act {
-            Act::Receive { object, amount, whole } => self.receive_at(cpu, t, object, amount, whole),
+            Act::Receive { object, amount, whole } => {
+                self.receive_at(cpu, t, object, amount, whole)
+            }
             Act::Send { object, amount } => self.send_to(cpu, t, object, amount),
             Act::Sleep(length) => {
                 let until = self.clock.now.saturating_add(length.0);

@@ -34,7 +34,8 @@ pub(super) fn certainty(study: &Study, gain: Option<&Telling<'_>>) -> String {
             )
         }
         None if seeds == 1 => {
-            "One run of each, so nothing is known about chance: --seeds 5 gives error bars.".to_owned()
+            "One run of each, so nothing is known about chance: --seeds 5 gives error bars."
+                .to_owned()
         }
         None => {
             let told = if study.rows.len() < 2 { String::new() } else { format!("{told}; ") };
@@ -60,11 +61,13 @@ fn advice(study: &Study) -> String {
 fn for_server(study: &Study, replay: &SelfReplay) -> Option<String> {
     let served = study.served.as_ref()?;
     let own = || replay.subjects.iter().filter(|subject| served.classes.contains(&subject.name));
-    let cells =
-        |metric: Metric| own().flat_map(|subject| &subject.cells).filter(move |cell| cell.metric == metric);
+    let cells = |metric: Metric| {
+        own().flat_map(|subject| &subject.cells).filter(move |cell| cell.metric == metric)
+    };
     let share = cells(Metric::Share).map(|cell| cell.difference.abs() * 100.0).fold(0.0, f64::max);
     let tail = cells(Metric::Latency(Stat::Percentile(TAIL))).filter(|cell| cell.recorded > 0.0);
-    let latency = tail.map(|cell| cell.difference.abs() / cell.recorded * 100.0).fold(0.0, f64::max);
+    let latency =
+        tail.map(|cell| cell.difference.abs() / cell.recorded * 100.0).fold(0.0, f64::max);
     Some(format!(
         "Good enough for {}: the simulation reproduces its CPU share within {share:.1} points and its run-queue latency (p99) within \
          {latency:.0} %",
@@ -72,15 +75,19 @@ fn for_server(study: &Study, replay: &SelfReplay) -> Option<String> {
     ))
 }
 
-/// Returns how well the recording is reproduced in `seconds` of it: a sentence without its full stop, or with it where the recording
-/// is not to be relied on.
+/// Returns how well the recording is reproduced in `seconds` of it: a sentence without its full
+/// stop, or with it where the recording is not to be relied on.
 pub(crate) fn reproduction(replay: &SelfReplay, seconds: f64) -> String {
     if !replay.trusted {
         let why = replay.distrust.join("; ");
-        return format!("Do not rely on it: the simulation does not reproduce the recording ({why}).");
+        return format!(
+            "Do not rely on it: the simulation does not reproduce the recording ({why})."
+        );
     }
     let (share, latency) = worst(replay, seconds);
-    format!("The simulation reproduces the recording within {share:.1} points of CPU share and {latency}")
+    format!(
+        "The simulation reproduces the recording within {share:.1} points of CPU share and {latency}"
+    )
 }
 
 /// How many times its error the gain is.
@@ -88,7 +95,8 @@ fn of_gain(gain: &Telling<'_>, recorded: bool) -> String {
     gain.cell.change.map_or_else(String::new, |change| of_change(&change, recorded))
 }
 
-/// Returns how many times its error a change is. Of a recording it also says what most of the error comes from.
+/// Returns how many times its error a change is. Of a recording it also says what most of the error
+/// comes from.
 pub(crate) fn of_change(change: &Change, recorded: bool) -> String {
     if change.error <= 0.0 {
         return "the gain is the same in every run".to_owned();
@@ -98,8 +106,8 @@ pub(crate) fn of_change(change: &Change, recorded: bool) -> String {
     format!("the gain is {times:.1} times its error{}", parts.unwrap_or_default())
 }
 
-/// The largest error of shares (points) among all classes, and of run-queue latency (as text) among those
-/// that use 5 % of a CPU and whose p99 is more than the story of one or two activations.
+/// The largest error of shares (points) among all classes, and of run-queue latency (as text) among
+/// those that use 5 % of a CPU and whose p99 is more than the story of one or two activations.
 fn worst(replay: &SelfReplay, seconds: f64) -> (f64, String) {
     let mut share: f64 = 0.0;
     let mut latency: Option<(f64, String)> = None;
@@ -112,12 +120,18 @@ fn worst(replay: &SelfReplay, seconds: f64) -> (f64, String) {
         for cell in &subject.cells {
             match cell.metric {
                 Metric::Share => share = share.max(cell.difference.abs() * 100.0),
-                Metric::Latency(stat @ Stat::Percentile(50_000 | 99_000)) if main && cell.recorded > 0.0 => {
+                Metric::Latency(stat @ Stat::Percentile(50_000 | 99_000))
+                    if main && cell.recorded > 0.0 =>
+                {
                     let off = cell.difference.abs() / cell.recorded;
                     if latency.as_ref().is_none_or(|(most, _)| off > *most) {
                         latency = Some((
                             off,
-                            format!("{:.0} % of run-queue latency ({}, {stat})", off * 100.0, subject.name),
+                            format!(
+                                "{:.0} % of run-queue latency ({}, {stat})",
+                                off * 100.0,
+                                subject.name
+                            ),
                         ));
                     }
                 }

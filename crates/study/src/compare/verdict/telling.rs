@@ -33,18 +33,24 @@ pub(crate) struct Telling<'a> {
     pub(crate) better: bool,
 }
 
-/// Returns every change that can be told, row by row. Those of schedlab's own threads are not among them.
+/// Returns every change that can be told, row by row. Those of schedlab's own threads are not among
+/// them.
 pub(crate) fn tellings(study: &Study) -> Vec<Telling<'_>> {
     let Some(base) = study.rows.first() else { return Vec::new() };
     let mut all = Vec::new();
     for row in &study.rows[1..] {
         for subject in row.subjects.iter().filter(|subject| !is_own(&subject.name)) {
-            let of_headline = |figure: &Figure| figure.kind == subject.kind && figure.subject == subject.name;
+            let of_headline =
+                |figure: &Figure| figure.kind == subject.kind && figure.subject == subject.name;
             if !matters(base, subject) && !study.headline.iter().any(of_headline) {
                 continue;
             }
             let named = |metric: &Metric| is_named(study, subject, *metric);
-            let more = subject.cells.iter().map(|cell| cell.metric).filter(|metric| !FELT.contains(metric));
+            let more = subject
+                .cells
+                .iter()
+                .map(|cell| cell.metric)
+                .filter(|metric| !FELT.contains(metric));
             for metric in FELT.into_iter().chain(more.filter(named)) {
                 let Some(cell) = subject.cell(metric) else { continue };
                 let Some(change) = cell.change else { continue };
@@ -54,18 +60,21 @@ pub(crate) fn tellings(study: &Study) -> Vec<Telling<'_>> {
                     Judgement::Worse => false,
                     _ => continue,
                 };
-                // The number of the first row's table; with several seeds the change is the median of pairs.
+                // The number of the first row's table; with several seeds the change is the median
+                // of pairs.
                 let was = base.find(subject.kind, &subject.name).and_then(|of| of.cell(metric));
-                let base = was.map_or(cell.value.median - change.difference, |was| was.value.median);
+                let base =
+                    was.map_or(cell.value.median - change.difference, |was| was.value.median);
                 let named = is_named(study, subject, metric);
-                let tiny = metric.unit() == Unit::Time && change.difference.abs() < FELT_TIME && !named;
-                let of_few =
-                    |stat| matches!(stat, Stat::Percentile(rank) if few_for(rank, samples(study, subject)));
+                let tiny =
+                    metric.unit() == Unit::Time && change.difference.abs() < FELT_TIME && !named;
+                let of_few = |stat| matches!(stat, Stat::Percentile(rank) if few_for(rank, samples(study, subject)));
                 let thin = metric.stat().is_some_and(of_few);
                 if (ratio - 1.0).abs() < WORTH || tiny || thin {
                     continue;
                 }
-                let certain = (change.difference.abs() - change.error).max(0.0).copysign(change.difference);
+                let certain =
+                    (change.difference.abs() - change.error).max(0.0).copysign(change.difference);
                 let size = ((base + certain) / base).max(1e-6).ln().abs();
                 all.push(Telling { row, subject, cell, base, size, better });
             }
@@ -89,8 +98,9 @@ fn samples(study: &Study, subject: &Subject) -> f64 {
 
 /// Classes that use next to nothing are not what a user asks about.
 fn matters(base: &Row, subject: &Subject) -> bool {
-    let share =
-        |row: &Row| row.find(subject.kind, &subject.name)?.cell(Metric::Share).map(|c| c.value.median);
+    let share = |row: &Row| {
+        row.find(subject.kind, &subject.name)?.cell(Metric::Share).map(|c| c.value.median)
+    };
     !matches!(subject.kind, Kind::Class | Kind::Task)
         || subject.changed
         || share(base).is_some_and(|share| share >= 0.05)

@@ -1,4 +1,5 @@
-//! Requests and answers on connections: from the arrival of the first bytes to the first bytes that go back.
+//! Requests and answers on connections: from the arrival of the first bytes to the first bytes that
+//! go back.
 
 use crate::analysis::follow::{Followed, Listener, Span};
 use crate::analysis::{Durations, Keys, Scope};
@@ -6,8 +7,8 @@ use crate::{Facts, Recording};
 use schedlab_model::{FactKind, Ns, ObjectId, ObjectInfo, ObjectKind, TaskId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Ports from which on a system takes those of its clients (ip_local_port_range, Documentation/networking/ip-sysctl.rst, Linux
-/// 6.18: 32768 to 60999).
+/// Ports from which on a system takes those of its clients (ip_local_port_range,
+/// Documentation/networking/ip-sysctl.rst, Linux 6.18: 32768 to 60999).
 const EPHEMERAL: u16 = 32_768;
 
 /// A request that was answered.
@@ -58,7 +59,8 @@ pub(super) struct Served {
     pub(super) unseen_clients: u64,
 }
 
-/// Returns what the server's end of a connection is called; `None`: the object is no connection of a server.
+/// Returns what the server's end of a connection is called; `None`: the object is no connection of
+/// a server.
 pub(super) fn service(facts: &Facts, object: &ObjectInfo) -> Option<String> {
     let peer = object.peer.map(|peer| facts.object(peer));
     match object.kind {
@@ -75,12 +77,14 @@ pub(super) fn service(facts: &Facts, object: &ObjectInfo) -> Option<String> {
     }
 }
 
-/// Whether requests come in this direction: to the end that has a path, or the lower port of one that no client is given.
+/// Whether requests come in this direction: to the end that has a path, or the lower port of one
+/// that no client is given.
 fn is_inward(object: &ObjectInfo) -> bool {
     match object.kind {
         ObjectKind::Tcp => {
-            let port =
-                |address: &str| address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+            let port = |address: &str| {
+                address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok())
+            };
             matches!((port(&object.from), port(&object.to)), (Some(from), Some(to)) if to < from && to < EPHEMERAL)
         }
         ObjectKind::Unix => !object.to.is_empty(),
@@ -89,7 +93,8 @@ fn is_inward(object: &ObjectInfo) -> bool {
 }
 
 impl Requests {
-    /// For these objects: a connection's server is the task that accepted it, and on older ones the end with the known port or path.
+    /// For these objects: a connection's server is the task that accepted it, and on older ones the
+    /// end with the known port or path.
     pub(super) fn new(facts: &Facts) -> Requests {
         let mut requests = Requests::default();
         let accepted = facts.list.iter().filter_map(|fact| match fact.kind {
@@ -141,7 +146,10 @@ impl Requests {
     /// Bytes were taken out of `object`.
     pub(super) fn received(&mut self, at: Ns, object: ObjectId) {
         if self.inward.contains(&object) {
-            self.open.entry(object).or_insert(Open { arrived: at, unseen: true, read: false }).read = true;
+            self.open
+                .entry(object)
+                .or_insert(Open { arrived: at, unseen: true, read: false })
+                .read = true;
         }
     }
 
@@ -154,7 +162,8 @@ impl Requests {
         })
     }
 
-    /// Returns the requests that were answered in the scope, by the line that answered and what they came over.
+    /// Returns the requests that were answered in the scope, by the line that answered and what
+    /// they came over.
     pub(super) fn served(&self, recording: &Recording, scope: &Scope, keys: &Keys) -> Vec<Served> {
         let counts = |answered: &&Answered| scope.at(answered.answered) && scope.task(answered.by);
         let answered: Vec<&Answered> = self.answered.iter().filter(counts).collect();
@@ -179,7 +188,8 @@ fn row(line: usize, over: &str, mut list: Vec<(&Answered, Ns)>) -> Served {
     let mut row = Served {
         line,
         over: over.to_owned(),
-        connections: list.iter().map(|(answered, _)| answered.object).collect::<BTreeSet<_>>().len() as u64,
+        connections: list.iter().map(|(answered, _)| answered.object).collect::<BTreeSet<_>>().len()
+            as u64,
         latency: Durations::default(),
         waiting: Ns::ZERO,
         slowest: Ns::ZERO,
@@ -232,9 +242,9 @@ impl Listener for Waits {
             return;
         }
         if let Some(waits) = self.tasks.get_mut(&span.task) {
-            let before = waits
-                .last()
-                .map_or(Ns::ZERO, |(from, to, before)| before.saturating_add(to.saturating_sub(*from)));
+            let before = waits.last().map_or(Ns::ZERO, |(from, to, before)| {
+                before.saturating_add(to.saturating_sub(*from))
+            });
             waits.push((span.from, span.to, before));
         }
     }

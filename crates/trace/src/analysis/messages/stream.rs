@@ -27,7 +27,8 @@ struct Chunk {
     line: usize,
 }
 
-/// Bytes that were received before the send that brought them was told: a send ends after its bytes are there.
+/// Bytes that were received before the send that brought them was told: a send ends after its bytes
+/// are there.
 #[derive(Clone, Copy, Debug)]
 struct Ahead {
     bytes: u64,
@@ -38,7 +39,8 @@ struct Ahead {
 /// One object.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stream {
-    /// The places behind the last send and receive; without places of the kernel, counted from the first fact on.
+    /// The places behind the last send and receive; without places of the kernel, counted from the
+    /// first fact on.
     sent: Option<u64>,
     taken: Option<u64>,
     chunks: VecDeque<Chunk>,
@@ -49,12 +51,16 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// A send. Returns how many bytes before it were sent without a fact, and what of it was received already.
+    /// A send. Returns how many bytes before it were sent without a fact, and what of it was
+    /// received already.
     pub(super) fn send(&mut self, at: Ns, line: usize, moved: &Transfer) -> (u64, Vec<Moved>) {
         let bytes = u64::from(moved.bytes);
         let end = moved.place.unwrap_or_else(|| self.sent.unwrap_or_default().wrapping_add(bytes));
         let begin = end.wrapping_sub(bytes);
-        let gap = self.sent.filter(|_| moved.place.is_some()).map_or(0, |sent| begin.saturating_sub(sent));
+        let gap = self
+            .sent
+            .filter(|_| moved.place.is_some())
+            .map_or(0, |sent| begin.saturating_sub(sent));
         self.sent = Some(self.sent.unwrap_or_default().max(end));
         let mut left = bytes;
         let mut done = Vec::new();
@@ -62,7 +68,12 @@ impl Stream {
             && let Some(taken) = self.taken.filter(|taken| *taken > begin)
         {
             let early = (taken - begin).min(bytes).min(ahead.bytes);
-            done.push(Moved { from: Some(line), to: Some(ahead.line), bytes: early, queued: Some(Ns::ZERO) });
+            done.push(Moved {
+                from: Some(line),
+                to: Some(ahead.line),
+                bytes: early,
+                queued: Some(Ns::ZERO),
+            });
             left -= early;
             ahead.bytes -= early;
             if ahead.bytes == 0 {
@@ -89,13 +100,17 @@ impl Stream {
         self.taken.is_some() && self.taken >= end
     }
 
-    /// A receive. Returns how many bytes before it were received without a fact, and the messages that it completes.
+    /// A receive. Returns how many bytes before it were received without a fact, and the messages
+    /// that it completes.
     pub(super) fn receive(&mut self, at: Ns, line: usize, moved: &Transfer) -> (u64, Vec<Moved>) {
         let bytes = u64::from(moved.bytes);
         let mut done: Vec<Moved> = self.settle().map(|(_, moved)| moved).into_iter().collect();
         let end = moved.place.unwrap_or_else(|| self.taken.unwrap_or_default().wrapping_add(bytes));
         let begin = end.wrapping_sub(bytes);
-        let gap = self.taken.filter(|_| moved.place.is_some()).map_or(0, |taken| begin.saturating_sub(taken));
+        let gap = self
+            .taken
+            .filter(|_| moved.place.is_some())
+            .map_or(0, |taken| begin.saturating_sub(taken));
         self.taken = Some(self.taken.unwrap_or_default().max(end));
         let mut known = 0;
         while let Some(front) = self.chunks.front_mut() {
@@ -118,14 +133,19 @@ impl Stream {
         (gap, done)
     }
 
-    /// What was received and never sent by a task of the recording came from elsewhere, or was on its way when it began.
+    /// What was received and never sent by a task of the recording came from elsewhere, or was on
+    /// its way when it began.
     fn settle(&mut self) -> Option<(Ns, Moved)> {
         let ahead = self.ahead.take()?;
         self.sent = self.sent.max(self.taken);
-        Some((ahead.at, Moved { from: None, to: Some(ahead.line), bytes: ahead.bytes, queued: None }))
+        Some((
+            ahead.at,
+            Moved { from: None, to: Some(ahead.line), bytes: ahead.bytes, queued: None },
+        ))
     }
 
-    /// The recording is over: what is left went elsewhere, if no task of the recording receives from the object.
+    /// The recording is over: what is left went elsewhere, if no task of the recording receives
+    /// from the object.
     pub(super) fn rest(&mut self) -> Vec<(Ns, Moved)> {
         let mut done: Vec<_> = self.settle().into_iter().collect();
         if self.taken.is_none() {

@@ -6,7 +6,8 @@ use crate::{Facts, Recording};
 use schedlab_model::{Fact, FactKind, Ns, ObjectId};
 use std::collections::{BTreeMap, HashMap};
 
-/// How long requests took from their arrival to the first bytes of the answer, by the server's port or path.
+/// How long requests took from their arrival to the first bytes of the answer, by the server's port
+/// or path.
 #[derive(Clone, Debug, Default)]
 pub struct RequestTimes {
     requests: Requests,
@@ -19,7 +20,8 @@ pub struct RequestTimes {
 }
 
 impl RequestTimes {
-    /// Begins with nothing, for the facts of a simulation at these objects. Answers before `from` do not count.
+    /// Begins with nothing, for the facts of a simulation at these objects. Answers before `from`
+    /// do not count.
     pub fn simulated(facts: &Facts, from: Ns) -> RequestTimes {
         RequestTimes { requests: Requests::new(facts), from, ..RequestTimes::default() }
     }

@@ -17,7 +17,10 @@ impl Listener for Busy {
         let task = span.task.index();
         match span.state {
             ThreadState::Running => self.run[task] = self.run[task].saturating_add(span.length()),
-            ThreadState::Sleeping | ThreadState::DiskSleep | ThreadState::Blocked | ThreadState::Stopped => {
+            ThreadState::Sleeping
+            | ThreadState::DiskSleep
+            | ThreadState::Blocked
+            | ThreadState::Stopped => {
                 self.blocked[task] = true;
             }
             _ => {}
@@ -25,8 +28,8 @@ impl Listener for Busy {
     }
 }
 
-/// Returns the lines of tasks that had a CPU for more than half of the window, were never blocked and have no fact but that they
-/// lost a CPU: they compute, or spin on memory that others write.
+/// Returns the lines of tasks that had a CPU for more than half of the window, were never blocked
+/// and have no fact but that they lost a CPU: they compute, or spin on memory that others write.
 pub(super) fn silent(recording: &Recording, scope: &Scope, keys: &Keys) -> BTreeSet<usize> {
     let tasks = recording.header.tasks.len();
     let busy = Busy { run: vec![Ns::ZERO; tasks], blocked: vec![false; tasks] };

@@ -1,5 +1,6 @@
-//! What `schedlab show` prints as JSON. A listing may be larger than memory, so rows are written one by one and [`ShowOutput`] is never
-//! made as a whole: it is the description of what is written.
+//! What `schedlab show` prints as JSON. A listing may be larger than memory, so rows are written
+//! one by one and [`ShowOutput`] is never made as a whole: it is the description of what is
+//! written.
 
 use crate::analysis::{Answer, Scope};
 use crate::{Capabilities, Recording, Repairs};
@@ -9,11 +10,12 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Version of the JSON (docs/show-schema.md); it grows when a field changes its meaning or goes away.
+/// Version of the JSON (docs/show-schema.md); it grows when a field changes its meaning or goes
+/// away.
 pub const SCHEMA: &str = "schedlab-show/1";
 
-/// The JSON of `show`: the tables of analyses. Times are nanoseconds; moments count from the start of the recording, with `--absolute`
-/// on the recording's clock.
+/// The JSON of `show`: the tables of analyses. Times are nanoseconds; moments count from the start
+/// of the recording, with `--absolute` on the recording's clock.
 #[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct ShowOutput<'a> {
     /// Always [`SCHEMA`].
@@ -23,8 +25,8 @@ pub struct ShowOutput<'a> {
     pub version: &'a str,
     /// The recording as it was named on the command line.
     pub input: &'a str,
-    /// Which task waited for a CPU, and what ran meanwhile; `None`: no task waited, the recording cannot tell, or no analysis was asked for
-    /// that is about waits.
+    /// Which task waited for a CPU, and what ran meanwhile; `None`: no task waited, the recording
+    /// cannot tell, or no analysis was asked for that is about waits.
     pub answer: Option<ShownAnswer<'a>>,
     /// What the recording is.
     pub recording: ShownRecording<'a>,
@@ -124,7 +126,8 @@ pub struct ShownAnalysis {
     pub name: String,
     /// Its tables: each is a list of rows, a row has a field for each column.
     pub tables: BTreeMap<String, Vec<BTreeMap<String, Value>>>,
-    /// What the tables say, in two sentences; `None` for listings, and where the answer to the whole speaks.
+    /// What the tables say, in two sentences; `None` for listings, and where the answer to the
+    /// whole speaks.
     pub answer: Option<String>,
     /// What a reader must know about the numbers.
     pub notes: Vec<String>,

@@ -1,10 +1,13 @@
-//! The listing of a recording, found while it is read: nothing goes through its events twice, nothing of them is kept, and a
-//! row is handed on as soon as nothing that is read later can change it. The rows are those of the whole recording.
+//! The listing of a recording, found while it is read: nothing goes through its events twice,
+//! nothing of them is kept, and a row is handed on as soon as nothing that is read later can change
+//! it. The rows are those of the whole recording.
 //!
-//! What can change a row is a switch that turns out to be missing: it belongs where the task that left unseen was last seen to
-//! run, so rows from before the last such sight of any CPU are settled. Once one was missed nothing more is handed on, and the
-//! recording is read again with it; where wakeups had to be moved too it is looked for again meanwhile. Events out of order
-//! could belong anywhere: a file whose blocks do not follow one another in time is listed when all of it was read.
+//! What can change a row is a switch that turns out to be missing: it belongs where the task that
+//! left unseen was last seen to run, so rows from before the last such sight of any CPU are
+//! settled. Once one was missed nothing more is handed on, and the recording is read again with it;
+//! where wakeups had to be moved too it is looked for again meanwhile. Events out of order could
+//! belong anywhere: a file whose blocks do not follow one another in time is listed when all of it
+//! was read.
 
 use super::{Row, Timehist, Tracks};
 use crate::analysis::Scope;
@@ -75,9 +78,11 @@ pub enum Found {
 struct Mending {
     /// Wakeups that belong elsewhere: the place of the switch behind which they belong, and theirs.
     moves: Vec<(usize, usize)>,
-    /// Switches that are missing, as they were found, each with the place before which it was missed.
+    /// Switches that are missing, as they were found, each with the place before which it was
+    /// missed.
     missing: Vec<(usize, SchedEvent)>,
-    /// Whether nothing else will be found: what is missing was looked for with every wakeup in its place.
+    /// Whether nothing else will be found: what is missing was looked for with every wakeup in its
+    /// place.
     complete: bool,
 }
 
@@ -91,7 +96,8 @@ struct Flow<'a> {
     piece: Piece,
     /// Those that may still change.
     waiting: VecDeque<Piece>,
-    /// The switches that were found to be missing in the look before, while some wakeups were not in their places.
+    /// The switches that were found to be missing in the look before, while some wakeups were not
+    /// in their places.
     expected: Vec<(usize, SchedEvent)>,
     /// When the earliest one was, of these and those found later.
     earliest: Vec<Ns>,
@@ -113,7 +119,8 @@ enum When {
     Never,
 }
 
-/// Rows that lie together: with the text that becomes of them they fit into a processor's own caches.
+/// Rows that lie together: with the text that becomes of them they fit into a processor's own
+/// caches.
 const TOGETHER: usize = 4096;
 
 impl Flow<'_> {
@@ -173,7 +180,8 @@ impl Flow<'_> {
     }
 
     fn give(&mut self, piece: Piece) {
-        self.given = (self.given.0 + piece.rows.len() as u64, piece.rows.last().copied().or(self.given.1));
+        self.given =
+            (self.given.0 + piece.rows.len() as u64, piece.rows.last().copied().or(self.given.1));
         self.take.take(piece);
     }
 
@@ -234,7 +242,8 @@ impl Rows<'_, '_> {
         if self.next_missing.is_some_and(|at| at <= event.at) {
             self.missing_before(place, event.at);
         }
-        // Nearly all are of two kinds. What follows is compiled for each of them: a third fewer instructions.
+        // Nearly all are of two kinds. What follows is compiled for each of them: a third fewer
+        // instructions.
         let SchedEvent { at, cpu, kind } = *event;
         match kind {
             EventKind::Switch { prev, prev_state, next } => {
@@ -268,7 +277,8 @@ impl Rows<'_, '_> {
         }
     }
 
-    /// The missing switches that come before the event at `place`: behind everything of their time that is before their place.
+    /// The missing switches that come before the event at `place`: behind everything of their time
+    /// that is before their place.
     #[cold]
     fn missing_before(&mut self, place: usize, at: Ns) {
         while let Some((_, missing)) =
@@ -312,7 +322,8 @@ impl Keep for Collect<'_, '_> {
 }
 
 impl<'a> Listing<'a> {
-    /// Hands rows to `take`: when they are settled if the blocks of the recording are known to be `in_order`, else at the end.
+    /// Hands rows to `take`: when they are settled if the blocks of the recording are known to be
+    /// `in_order`, else at the end.
     pub fn new(take: &'a mut dyn Take, in_order: bool) -> Listing<'a> {
         let flow = Flow {
             take,
@@ -340,7 +351,8 @@ impl<'a> Listing<'a> {
         self.flow.given.0 as usize
     }
 
-    /// Reads the recording as often as it takes, from `blocks`, which begins at its start each time.
+    /// Reads the recording as often as it takes, from `blocks`, which begins at its start each
+    /// time.
     ///
     /// # Errors
     /// As [`read`](Listing::read) and [`whole`](Listing::whole).
@@ -358,7 +370,8 @@ impl<'a> Listing<'a> {
         }
     }
 
-    /// Reads the recording once, from the blocks of its file, with what an earlier look found in need of repair.
+    /// Reads the recording once, from the blocks of its file, with what an earlier look found in
+    /// need of repair.
     ///
     /// # Errors
     /// As [`Recording::read`]; some rows may have been handed on then.
@@ -402,14 +415,19 @@ impl<'a> Listing<'a> {
         self.lossy |= mends.repairs.lost > 0;
         let tangled = mends.are_tangled();
         if self.lossy && !tangled && self.known.moves.is_empty() && !mends.moves.is_empty() {
-            // Rows need no moved wakeups; where events are missing is told by the events in their places.
+            // Rows need no moved wakeups; where events are missing is told by the events in their
+            // places.
             return Ok(Found::Whole);
         }
         let mending = match self.known.moves.is_empty() {
-            true if tangled => Mending { moves: mends.moves, missing: mends.inserted, complete: false },
+            true if tangled => {
+                Mending { moves: mends.moves, missing: mends.inserted, complete: false }
+            }
             // Rows know of wakeups that are moved as soon as it matters.
             true => Mending { moves: Vec::new(), missing: mends.inserted, complete: true },
-            false => Mending { moves: self.known.moves.clone(), missing: mends.inserted, complete: true },
+            false => {
+                Mending { moves: self.known.moves.clone(), missing: mends.inserted, complete: true }
+            }
         };
         if mending.missing != self.known.missing || tangled {
             // The same events would miss the same.
@@ -523,7 +541,13 @@ impl Piece {
             }
         };
         let who = who.map_or(NOBODY, |task| task.0);
-        self.rows.push(Kept { at: [at as u32, (at >> 32) as u32], who, times, cpu: cpu.0 as u16, state });
+        self.rows.push(Kept {
+            at: [at as u32, (at >> 32) as u32],
+            who,
+            times,
+            cpu: cpu.0 as u16,
+            state,
+        });
     }
 
     /// Calls `each` for every row of the listing.

@@ -1,4 +1,5 @@
-//! How the records of each event of a perf.data are laid out: `struct perf_event_attr` (include/uapi/linux/perf_event.h).
+//! How the records of each event of a perf.data are laid out: `struct perf_event_attr`
+//! (include/uapi/linux/perf_event.h).
 
 use super::records::Order;
 use crate::TraceError;
@@ -79,10 +80,15 @@ impl Attributes {
             let number = |at| order.number(entry, at, 8).unwrap_or_default();
             attributes.add(entry, &section(number(size - 16), number(size - 8)), order);
         }
-        if attributes.all.is_empty() { Err("it has no attributes".to_owned()) } else { Ok(attributes) }
+        if attributes.all.is_empty() {
+            Err("it has no attributes".to_owned())
+        } else {
+            Ok(attributes)
+        }
     }
 
-    /// Adds the attribute of a pipe's record (`PERF_RECORD_HEADER_ATTR`): its own size is in it, and its ids follow.
+    /// Adds the attribute of a pipe's record (`PERF_RECORD_HEADER_ATTR`): its own size is in it,
+    /// and its ids follow.
     pub(super) fn of_record(&mut self, body: &[u8], order: Order) -> Result<(), TraceError> {
         let size = order.number(body, 4, 4).map_or(0, |size| size as usize);
         if let Some((attribute, ids)) = body.split_at_checked(size.max(64)) {
@@ -96,7 +102,8 @@ impl Attributes {
         let index = self.all.len();
         self.alike = self.all.first().is_none_or(|first| self.alike && first.is_like(&attribute));
         self.all.push(attribute);
-        self.ids.extend(ids.chunks_exact(8).filter_map(|id| Some((order.number(id, 0, 8)?, index))));
+        self.ids
+            .extend(ids.chunks_exact(8).filter_map(|id| Some((order.number(id, 0, 8)?, index))));
         self.ids.sort_unstable();
     }
 
@@ -118,7 +125,8 @@ impl Attributes {
         let attribute = if self.alike {
             self.all.first()?
         } else {
-            // The first number of a sample is an id where layouts differ (`PERF_SAMPLE_IDENTIFIER`).
+            // The first number of a sample is an id where layouts differ
+            // (`PERF_SAMPLE_IDENTIFIER`).
             let id = order.number(body, 0, 8)?;
             let at = self.ids.binary_search_by_key(&id, |(id, _)| *id).ok()?;
             self.all.get(self.ids[at].1)?
@@ -130,7 +138,8 @@ impl Attributes {
     pub(super) fn sample_id(&self, body: &[u8], order: Order) -> Option<(u64, Option<u32>)> {
         let attribute = self.all.first().filter(|attribute| attribute.sample_id_all)?;
         let parts = [part::TID, part::TIME, part::ID, part::STREAM_ID, part::CPU, part::IDENTIFIER];
-        let there: Vec<u64> = parts.into_iter().filter(|part| attribute.sample_type & part != 0).collect();
+        let there: Vec<u64> =
+            parts.into_iter().filter(|part| attribute.sample_type & part != 0).collect();
         let start = body.len().checked_sub(8 * there.len())?;
         let of = |part: u64, size| {
             let index = there.iter().position(|there| *there == part)?;
@@ -173,8 +182,9 @@ impl Attribute {
     }
 
     fn is_like(&self, other: &Attribute) -> bool {
-        let layout =
-            |attribute: &Attribute| (attribute.sample_type, attribute.read_format, attribute.sample_id_all);
+        let layout = |attribute: &Attribute| {
+            (attribute.sample_type, attribute.read_format, attribute.sample_id_all)
+        };
         layout(self) == layout(other)
     }
 

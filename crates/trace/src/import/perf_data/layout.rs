@@ -1,5 +1,5 @@
-//! Where the fields of each tracepoint are: the `format` files of the recorded kernel, as perf keeps them in its file
-//! (tools/perf/util/trace-event-info.c).
+//! Where the fields of each tracepoint are: the `format` files of the recorded kernel, as perf
+//! keeps them in its file (tools/perf/util/trace-event-info.c).
 
 use super::super::event::{Context, Event, Name, Who};
 use super::super::states::{self, KernelVersion};
@@ -243,8 +243,8 @@ impl Tracepoint {
 }
 
 impl Task {
-    // As a call it would hand its parts over through memory, written in fours and read in eights, which the processor waits for: an
-    // eighth of the time of an import.
+    // As a call it would hand its parts over through memory, written in fours and read in eights,
+    // which the processor waits for: an eighth of the time of an import.
     #[inline(always)]
     fn who<'a>(&self, raw: &'a [u8], order: Order) -> Option<Who<'a>> {
         let prio = self.prio.and_then(|prio| prio.number(raw, order)).map(|prio| prio as i32);
@@ -252,7 +252,8 @@ impl Task {
     }
 }
 
-/// Where the first zero is; the length where there is none. Names of tasks are in 16 bytes, which are looked at together.
+/// Where the first zero is; the length where there is none. Names of tasks are in 16 bytes, which
+/// are looked at together.
 #[inline]
 fn first_zero(bytes: &[u8]) -> usize {
     const LOW: u128 = u128::from_ne_bytes([1; 16]);
@@ -299,7 +300,8 @@ impl Field {
         let mut parts = line.strip_prefix("field:")?.split(';').map(str::trim);
         let declared = parts.next()?;
         let mut number = |key: &str| parts.next()?.strip_prefix(key)?.parse::<usize>().ok();
-        let (at, size, signed) = (number("offset:")?, number("size:")?, number("signed:").unwrap_or(0) != 0);
+        let (at, size, signed) =
+            (number("offset:")?, number("size:")?, number("signed:").unwrap_or(0) != 0);
         let name = declared.rsplit(' ').next()?.split('[').next()?.trim_start_matches('*');
         let elsewhere = declared.starts_with("__data_loc");
         Some((name.to_owned(), Field { at, size, signed, elsewhere }))
@@ -368,7 +370,9 @@ mod tests {
             "field:__data_loc char[] prev_comm;\toffset:8;\tsize:4",
         );
         let (_, tracepoint) = Tracepoint::parse(&format).unwrap();
-        let Some(Kind::Switch { prev, .. }) = tracepoint.kind else { panic!("{:?}", tracepoint.kind) };
+        let Some(Kind::Switch { prev, .. }) = tracepoint.kind else {
+            panic!("{:?}", tracepoint.kind)
+        };
         let mut raw = vec![0; 70];
         raw[8..12].copy_from_slice(&(64u32 | 6 << 16).to_le_bytes());
         raw[64..68].copy_from_slice(b"long");

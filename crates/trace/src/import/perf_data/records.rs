@@ -1,8 +1,9 @@
 //! The records of a perf.data, in order of time, read piece by piece.
 //!
-//! perf writes the ring of each CPU in turn; a FINISHED_ROUND record says that all rings were visited, so nothing that comes later
-//! is older than what the round before held (tools/perf/util/ordered-events.c). Until then the used parts of records wait in
-//! memory: two rounds of them, whatever the length of the file.
+//! perf writes the ring of each CPU in turn; a FINISHED_ROUND record says that all rings were
+//! visited, so nothing that comes later is older than what the round before held
+//! (tools/perf/util/ordered-events.c). Until then the used parts of records wait in memory: two
+//! rounds of them, whatever the length of the file.
 
 use super::super::container::{bomb, is_bomb};
 use super::attributes::Attributes;
@@ -25,11 +26,17 @@ impl Order {
         let bytes = bytes.get(at..at.checked_add(size)?)?;
         Some(match (self, bytes) {
             (Order::Little, &[a, b, c, d]) => u64::from(u32::from_le_bytes([a, b, c, d])),
-            (Order::Little, &[a, b, c, d, e, f, g, h]) => u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+            (Order::Little, &[a, b, c, d, e, f, g, h]) => {
+                u64::from_le_bytes([a, b, c, d, e, f, g, h])
+            }
             (Order::Little, &[a, b]) => u64::from(u16::from_le_bytes([a, b])),
             (_, &[a]) => u64::from(a),
-            (Order::Little, bytes) => bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)),
-            (Order::Big, bytes) => bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)),
+            (Order::Little, bytes) => {
+                bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
+            }
+            (Order::Big, bytes) => {
+                bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
+            }
         })
     }
 }
@@ -74,7 +81,12 @@ pub(super) trait Take {
     ///
     /// # Errors
     /// Reading is over.
-    fn wants(&mut self, at: Option<u64>, cpu: Option<u32>, raw: Option<&[u8]>) -> Result<bool, TraceError>;
+    fn wants(
+        &mut self,
+        at: Option<u64>,
+        cpu: Option<u32>,
+        raw: Option<&[u8]>,
+    ) -> Result<bool, TraceError>;
 
     /// The next record in order of time.
     ///
@@ -139,7 +151,11 @@ impl Records {
     ///
     /// # Errors
     /// The input cannot be read, or what `take` says.
-    pub(super) fn read(&mut self, input: &mut dyn Read, take: &mut dyn Take) -> Result<(), TraceError> {
+    pub(super) fn read(
+        &mut self,
+        input: &mut dyn Read,
+        take: &mut dyn Take,
+    ) -> Result<(), TraceError> {
         let failed = |source| TraceError::Io { doing: "read", source };
         let mut bytes = Vec::with_capacity(2 * CHUNK);
         let mut ended = false;
@@ -184,8 +200,13 @@ impl Records {
         }
     }
 
-    /// One record at the beginning of `bytes`: its length, and what follows it; `None`: it is not whole.
-    fn next(&mut self, bytes: &[u8], take: &mut dyn Take) -> Result<Option<(usize, Behind)>, TraceError> {
+    /// One record at the beginning of `bytes`: its length, and what follows it; `None`: it is not
+    /// whole.
+    fn next(
+        &mut self,
+        bytes: &[u8],
+        take: &mut dyn Take,
+    ) -> Result<Option<(usize, Behind)>, TraceError> {
         let Some((kind, body)) = framed(bytes, self.order) else { return Ok(None) };
         let behind = match kind {
             kind::COMPRESSED => self.compressed(body, take).map(|()| Behind::Nothing)?,
@@ -249,8 +270,8 @@ impl Records {
         self.waiting.lost(at, cpu, count)
     }
 
-    /// A piece of the one zstd stream that all compressed records are. perf flushes its compressor after each piece, but a record
-    /// may be in two of them.
+    /// A piece of the one zstd stream that all compressed records are. perf flushes its compressor
+    /// after each piece, but a record may be in two of them.
     fn compressed(&mut self, body: &[u8], take: &mut dyn Take) -> Result<(), TraceError> {
         let mut unfold = match self.unfold.take() {
             Some(unfold) => unfold,
@@ -316,8 +337,8 @@ impl Unfold {
         Ok(Unfold { decoder, taken: 0, unfolded: 0, over: false, begun: false })
     }
 
-    /// Appends the next part of what a piece unfolds to; whether there may be more of it. A damaged stream is over: what came before
-    /// is whole.
+    /// Appends the next part of what a piece unfolds to; whether there may be more of it. A damaged
+    /// stream is over: what came before is whole.
     fn step(&mut self, piece: &mut InBuffer<'_>, out: &mut Vec<u8>) -> Result<bool, TraceError> {
         if self.over {
             return Ok(false);

@@ -52,7 +52,8 @@ impl Waiting {
     fn add(&mut self, kind: Kind, at: u64, cpu: u32, parts: &[&[u8]]) -> Result<(), TraceError> {
         let Ok(start) = u32::try_from(self.store.len()) else {
             let what =
-                "more than 4 GiB of its records have to be put in order before any can be read".to_owned();
+                "more than 4 GiB of its records have to be put in order before any can be read"
+                    .to_owned();
             return Err(TraceError::TooLarge { what });
         };
         parts.iter().for_each(|part| self.store.extend_from_slice(part));
@@ -83,7 +84,8 @@ impl Waiting {
             let record = match (place.kind, content) {
                 (Kind::Sample, raw) => Record::Sample { at, cpu, raw },
                 (Kind::Comm, &[a, b, c, d, e, f, g, h, ref comm @ ..]) => {
-                    let (pid, tid) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
+                    let (pid, tid) =
+                        (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
                     Record::Comm { pid, tid, comm }
                 }
                 (kind, &[a, b, c, d, e, f, g, h]) => {

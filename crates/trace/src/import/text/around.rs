@@ -1,5 +1,5 @@
-//! What is around an event on its line: colours of `grep` and `less`, the time of the kernel's log, the comment of a function
-//! graph, the name of trace-cmd's buffer.
+//! What is around an event on its line: colours of `grep` and `less`, the time of the kernel's log,
+//! the comment of a function graph, the name of trace-cmd's buffer.
 
 use super::super::event::{Context, Running, Stamp};
 use super::line::{Line, Time, seconds};
@@ -22,8 +22,8 @@ pub(super) fn without_colours(text: &str) -> Option<String> {
     Some(plain)
 }
 
-/// The line without the time and caller of the kernel's log, into which `ftrace_dump_on_oops` writes:
-/// `[    5.123456][   T12] `.
+/// The line without the time and caller of the kernel's log, into which `ftrace_dump_on_oops`
+/// writes: `[    5.123456][   T12] `.
 pub(super) fn without_log_time(text: &str) -> &str {
     let bracket = |text: &str| -> Option<(usize, bool)> {
         let (inner, _) = text.strip_prefix('[')?.split_once(']')?;
@@ -48,7 +48,8 @@ fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// An event in a function graph that was printed with its options `funcgraph-abstime` (and `funcgraph-proc`):
+/// An event in a function graph that was printed with its options `funcgraph-abstime` (and
+/// `funcgraph-proc`):
 /// `  100.000100 |   1)   hog-200    |               |  /* sched_waking: comm=srv pid=300 prio=120 target_cpu=001 */`.
 pub(super) fn in_graph(text: &str) -> Option<Line<'_>> {
     let (before, rest) = text.split_once("/* ")?;
@@ -59,17 +60,17 @@ pub(super) fn in_graph(text: &str) -> Option<Line<'_>> {
     let at = seconds(whole.as_bytes(), part.as_bytes())?;
     let (cpu, task) = columns.next()?.split_once(')')?;
     let cpu = cpu.trim().parse().ok().filter(|cpu: &u32| (*cpu as usize) < MAX_CPUS)?;
-    let running = task
-        .trim()
-        .rsplit_once('-')
-        .and_then(|(comm, tid)| Some(Running { comm: comm.into(), tid: Some(tid.parse().ok()?), pid: None }));
+    let running = task.trim().rsplit_once('-').and_then(|(comm, tid)| {
+        Some(Running { comm: comm.into(), tid: Some(tid.parse().ok()?), pid: None })
+    });
     let running = running.unwrap_or_default();
     let stamp = Stamp { at: Ns(at), cpu, running, context: Context::NotShown };
     Some(Line { stamp, time: Time::Seconds, event: event.trim(), fields: fields.trim() })
 }
 
-/// The buffers of a report of trace-cmd that has several: `NAME: ` is before each line of one that has a name. The same event may be
-/// in several buffers, so that each kind of event is taken from the first buffer that has it.
+/// The buffers of a report of trace-cmd that has several: `NAME: ` is before each line of one that
+/// has a name. The same event may be in several buffers, so that each kind of event is taken from
+/// the first buffer that has it.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
     /// The buffer of the line at hand.
@@ -81,7 +82,8 @@ pub(super) struct Buffers {
     file: Option<String>,
 }
 
-/// The name of an event; its first and last eight bytes tell it apart from others without a call for each of them.
+/// The name of an event; its first and last eight bytes tell it apart from others without a call
+/// for each of them.
 #[derive(Debug)]
 struct Name {
     text: String,
@@ -99,7 +101,9 @@ impl Name {
     #[inline]
     fn is(&self, text: &str, ends: (u64, u64)) -> bool {
         let length = text.len();
-        self.text.len() == length && self.ends == ends && ((8..=16).contains(&length) || self.text == text)
+        self.text.len() == length
+            && self.ends == ends
+            && ((8..=16).contains(&length) || self.text == text)
     }
 }
 
@@ -117,13 +121,18 @@ pub(super) enum Buffered<'a> {
     Preamble,
 }
 
-/// Width of the task's name before its `-` and thread id, in the reports of trace-cmd and in ftrace.
+/// Width of the task's name before its `-` and thread id, in the reports of trace-cmd and in
+/// ftrace.
 const NAME: usize = 16;
 /// The same in latency-format.
 const NAME_LATENCY: usize = 8;
 
 impl Buffers {
-    pub(super) fn line<'a>(&mut self, number: u64, text: &'a str) -> Result<Buffered<'a>, TraceError> {
+    pub(super) fn line<'a>(
+        &mut self,
+        number: u64,
+        text: &'a str,
+    ) -> Result<Buffered<'a>, TraceError> {
         self.current.clear();
         let Some((name, rest)) = prefix(text) else { return Ok(Buffered::Line(text)) };
         if rest.trim().strip_prefix("cpus=").is_some_and(is_digits) {
@@ -135,7 +144,8 @@ impl Buffers {
         if !is_padded(rest) {
             return Ok(Buffered::Line(text));
         }
-        // Of several files trace-cmd prints one `cpus=` only where they are a host and its guests; by default a file is trace.dat.
+        // Of several files trace-cmd prints one `cpus=` only where they are a host and its guests;
+        // by default a file is trace.dat.
         if name.ends_with(".dat") {
             match &self.file {
                 Some(other) if other != name => return Err(several_files(number, other, name)),
@@ -153,7 +163,9 @@ impl Buffers {
         let ends = Name::ends(event);
         let takes = match self.of_event.iter().find(|(name, _)| name.is(event, ends)) {
             // Mostly neither has a name.
-            Some((_, buffer)) => buffer.is_empty() && self.current.is_empty() || *buffer == self.current,
+            Some((_, buffer)) => {
+                buffer.is_empty() && self.current.is_empty() || *buffer == self.current
+            }
             None => {
                 self.of_event.push((Name { text: event.to_owned(), ends }, self.current.clone()));
                 true
@@ -167,10 +179,12 @@ impl Buffers {
 
     /// What a reader has to know of the buffers.
     pub(super) fn note(&self) -> Option<String> {
-        let of =
-            |name: &str| if name.is_empty() { "the unnamed one".to_owned() } else { format!("`{name}`") };
+        let of = |name: &str| {
+            if name.is_empty() { "the unnamed one".to_owned() } else { format!("`{name}`") }
+        };
         let left: Vec<String> = self.left_out.iter().map(|name| of(name)).collect();
-        let taken: BTreeSet<&str> = self.of_event.iter().map(|(_, buffer)| buffer.as_str()).collect();
+        let taken: BTreeSet<&str> =
+            self.of_event.iter().map(|(_, buffer)| buffer.as_str()).collect();
         let taken: Vec<String> = taken.into_iter().map(of).collect();
         (!left.is_empty()).then(|| {
             format!(
@@ -191,8 +205,8 @@ fn prefix(text: &str) -> Option<(&str, &str)> {
     (at > 0).then(|| (&name[..at], rest))
 }
 
-/// Whether a line begins as ftrace pads it: the name of the task ends at a certain column. A task whose name has a colon is not
-/// counted as a buffer: its line is padded with the colon in it.
+/// Whether a line begins as ftrace pads it: the name of the task ends at a certain column. A task
+/// whose name has a colon is not counted as a buffer: its line is padded with the colon in it.
 fn is_padded(text: &str) -> bool {
     let ends_at = |width: usize| {
         text.as_bytes().get(width) == Some(&b'-')
@@ -208,7 +222,10 @@ mod tests {
     #[test]
     fn colours_and_log_times_go() {
         let coloured = "perf 1 [000] 1.5: sched:\x1b[01;31m\x1b[Ksched_switch\x1b[m\x1b[K: prev";
-        assert_eq!(without_colours(coloured).as_deref(), Some("perf 1 [000] 1.5: sched:sched_switch: prev"));
+        assert_eq!(
+            without_colours(coloured).as_deref(),
+            Some("perf 1 [000] 1.5: sched:sched_switch: prev")
+        );
         assert_eq!(without_colours("plain"), None);
         for (text, plain) in [
             ("[    5.123456] hog-1 x", "hog-1 x"),
@@ -217,7 +234,10 @@ mod tests {
                 "[805.863209916] (+0.000004537) sched_waking: { x",
                 "[805.863209916] (+0.000004537) sched_waking: { x",
             ),
-            ("[805.863209] (+0.000004) sched_waking: { x", "[805.863209] (+0.000004) sched_waking: { x"),
+            (
+                "[805.863209] (+0.000004) sched_waking: { x",
+                "[805.863209] (+0.000004) sched_waking: { x",
+            ),
             ("[001] 1.5: sched_switch: x", "[001] 1.5: sched_switch: x"),
             // Cut off.
             ("[  100.123456", "[  100.123456"),
@@ -231,7 +251,10 @@ mod tests {
     fn an_event_in_a_function_graph() {
         let text = "  100.000100 |   1)   a b-200    |               |  /* sched_waking: comm=srv pid=300 prio=120 target_cpu=001 */";
         let line = in_graph(text).unwrap();
-        assert_eq!((line.event, line.fields), ("sched_waking", "comm=srv pid=300 prio=120 target_cpu=001"));
+        assert_eq!(
+            (line.event, line.fields),
+            ("sched_waking", "comm=srv pid=300 prio=120 target_cpu=001")
+        );
         assert_eq!((line.stamp.at, line.stamp.cpu), (Ns(100_000_100_000), 1));
         assert_eq!((line.stamp.running.comm.text(), line.stamp.running.tid), ("a b", Some(200)));
         assert_eq!(in_graph(" 1)               |  /* sched_waking: comm=srv */"), None);

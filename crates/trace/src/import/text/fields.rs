@@ -13,7 +13,8 @@ use super::super::states::{self, KernelVersion};
 use crate::export::MARK;
 use schedlab_model::{MAX_CPUS, PrevState};
 
-/// The event of a line, or which fields were expected. Sets `by_version` when a state's bits depend on the kernel's version.
+/// The event of a line, or which fields were expected. Sets `by_version` when a state's bits depend
+/// on the kernel's version.
 pub(super) fn event<'a>(
     name: &'a str,
     fields: &'a str,
@@ -60,7 +61,8 @@ pub(super) enum CpuWide {
     Out { state: PrevState, pid: u32, tid: u32 },
 }
 
-/// `OUT preempt  next pid/tid:   300/301`, `IN           prev pid/tid:   200/200`. Why a task left otherwise, the record does not say.
+/// `OUT preempt  next pid/tid:   300/301`, `IN           prev pid/tid:   200/200`. Why a task left
+/// otherwise, the record does not say.
 pub(super) fn cpu_wide(fields: &str) -> Option<CpuWide> {
     let mut words = fields.split_whitespace();
     let out = match words.next()? {
@@ -74,7 +76,8 @@ pub(super) fn cpu_wide(fields: &str) -> Option<CpuWide> {
     Some(CpuWide::Out { state, pid: pid.parse().ok()?, tid: tid.parse().ok()? })
 }
 
-/// Takes off where the event is in its buffer, which `trace-cmd report --debug` prints behind it: ` [4677:0xe8:64]`.
+/// Takes off where the event is in its buffer, which `trace-cmd report --debug` prints behind it:
+/// ` [4677:0xe8:64]`.
 fn without_place(fields: &str) -> &str {
     let place = |text: &str| text.split(':').nth(1).is_some_and(|part| part.starts_with("0x"));
     match fields.strip_suffix(']').and_then(|text| text.rsplit_once(" [")) {
@@ -102,7 +105,11 @@ pub(super) fn is_known(name: &str) -> bool {
     )
 }
 
-fn switch<'a>(fields: &'a str, kernel: Option<KernelVersion>, by_version: &mut bool) -> Option<Event<'a>> {
+fn switch<'a>(
+    fields: &'a str,
+    kernel: Option<KernelVersion>,
+    by_version: &mut bool,
+) -> Option<Event<'a>> {
     let mut state = |text: &str| {
         let (state, depends) = states::from_text(text, kernel);
         *by_version |= depends;
@@ -116,7 +123,8 @@ fn switch<'a>(fields: &'a str, kernel: Option<KernelVersion>, by_version: &mut b
         let word = word.split_once(" (").map_or(word, |(word, _)| word);
         let (prev, next) =
             (named(prev, " prev_pid=", " prev_prio=")?, named(next, " next_pid=", " next_prio=")?);
-        // Every kernel prints the priority last: without it the line is cut, and the thread id may be.
+        // Every kernel prints the priority last: without it the line is cut, and the thread id may
+        // be.
         next.prio?;
         return Some(Event::Switch { prev, state: state(word), next });
     }
@@ -125,14 +133,19 @@ fn switch<'a>(fields: &'a str, kernel: Option<KernelVersion>, by_version: &mut b
     let next = next.strip_prefix("task ").unwrap_or(next);
     if prev.ends_with(']') {
         // 2.6.28 to 2.6.30 print no state; a task that left is not known to be runnable.
-        return Some(Event::Switch { prev: short(prev)?, state: PrevState::Unknown, next: short(next)? });
+        return Some(Event::Switch {
+            prev: short(prev)?,
+            state: PrevState::Unknown,
+            next: short(next)?,
+        });
     }
     let (prev, word) = prev.rsplit_once(' ')?;
     let word = word.strip_prefix('(').and_then(|word| word.strip_suffix(')')).unwrap_or(word);
     Some(Event::Switch { prev: short(prev)?, state: state(word), next: short(next)? })
 }
 
-/// The lines of the sched_switch tracer (kernels 2.6.27 to 2.6.37), which name no event: `4055:120:S ==> [001] 3997:120:R bash`.
+/// The lines of the sched_switch tracer (kernels 2.6.27 to 2.6.37), which name no event:
+/// `4055:120:S ==> [001] 3997:120:R bash`.
 pub(super) fn old_tracer<'a>(name: &'a str, fields: &'a str) -> Option<Event<'a>> {
     // Nearly all names of events begin with a letter.
     if !name.starts_with(|first: char| first.is_ascii_digit()) {
@@ -151,7 +164,11 @@ pub(super) fn old_tracer<'a>(name: &'a str, fields: &'a str) -> Option<Event<'a>
     match arrow {
         "==>" => {
             let (state, _) = states::from_text(state, None);
-            Some(Event::Switch { prev: Who { comm: Name::default(), tid, prio }, state, next: other })
+            Some(Event::Switch {
+                prev: Who { comm: Name::default(), tid, prio },
+                state,
+                next: other,
+            })
         }
         "+" => Some(Event::Wakeup(other)),
         _ => None,
@@ -161,7 +178,8 @@ pub(super) fn old_tracer<'a>(name: &'a str, fields: &'a str) -> Option<Event<'a>
 /// `4055:120:S`.
 fn side(text: &str) -> Option<(u32, Option<i32>, &str)> {
     let mut parts = text.split(':');
-    let (tid, prio, state) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?, parts.next()?);
+    let (tid, prio, state) =
+        (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?, parts.next()?);
     parts.next().is_none().then_some((tid, Some(prio), state))
 }
 
@@ -210,7 +228,8 @@ fn number(fields: &str, key: &str) -> Option<u32> {
     leading(&fields[at..])
 }
 
-/// The number at the beginning of a text, which a blank or the end follows; `0x1a (26)` with ftrace's option `fields`.
+/// The number at the beginning of a text, which a blank or the end follows; `0x1a (26)` with
+/// ftrace's option `fields`.
 fn leading(text: &str) -> Option<u32> {
     if let Some(hex) = text.strip_prefix("0x") {
         return u32::from_str_radix(hex.split_whitespace().next()?, 16).ok();
@@ -232,8 +251,8 @@ fn split_last<'a>(text: &'a str, at: &str) -> Option<(&'a str, &'a str)> {
     Some((&text[..place], &text[place + at.len()..]))
 }
 
-/// Where `key` is for the last time. Its last byte (an equals sign) is rare: looking for that is faster than a search that is set up
-/// for each line.
+/// Where `key` is for the last time. Its last byte (an equals sign) is rare: looking for that is
+/// faster than a search that is set up for each line.
 #[inline]
 fn find_last(text: &str, key: &str) -> Option<usize> {
     let (bytes, key) = (text.as_bytes(), key.as_bytes());
@@ -273,8 +292,8 @@ fn find_first(text: &str, key: &str) -> Option<usize> {
 fn named<'a>(text: &'a str, pid: &str, prio: &str) -> Option<Who<'a>> {
     let (comm, rest) = split_last(text, pid)?;
     let tid = leading(rest)?;
-    let prio =
-        find_first(rest, prio).and_then(|at| priority(rest[at + prio.len()..].split_whitespace().next()?));
+    let prio = find_first(rest, prio)
+        .and_then(|at| priority(rest[at + prio.len()..].split_whitespace().next()?));
     Some(Who { comm: comm.into(), tid, prio })
 }
 
@@ -290,7 +309,11 @@ fn priority(word: &str) -> Option<i32> {
 fn short(text: &str) -> Option<Who<'_>> {
     let (name, prio) = text.trim().rsplit_once(" [")?;
     let (comm, tid) = name.rsplit_once(':')?;
-    Some(Who { comm: comm.into(), tid: tid.parse().ok()?, prio: prio.strip_suffix(']')?.parse().ok() })
+    Some(Who {
+        comm: comm.into(),
+        tid: tid.parse().ok()?,
+        prio: prio.strip_suffix(']')?.parse().ok(),
+    })
 }
 
 #[cfg(test)]
@@ -340,14 +363,22 @@ mod tests {
         let srv = who("srv", 300, 120);
         for (name, fields, expected) in [
             ("sched_waking", "comm=srv pid=300 prio=120 target_cpu=001", Event::Waking(srv)),
-            ("sched_wakeup", "comm=srv pid=300 prio=120 success=1 target_cpu=001", Event::Wakeup(srv)),
+            (
+                "sched_wakeup",
+                "comm=srv pid=300 prio=120 success=1 target_cpu=001",
+                Event::Wakeup(srv),
+            ),
             ("sched_wakeup", "srv:300 [120] success=1 CPU:001", Event::Wakeup(srv)),
             (
                 "sched_waking",
                 "comm=srv pid=0x12c (300) prio=0x78 (120) target_cpu=0x0 (0)",
                 Event::Waking(srv),
             ),
-            ("sched_waking", "comm=srv pid=300 prio=120 target_cpu=001 [37315:0x7c:36]", Event::Waking(srv)),
+            (
+                "sched_waking",
+                "comm=srv pid=300 prio=120 target_cpu=001 [37315:0x7c:36]",
+                Event::Waking(srv),
+            ),
             ("sched_wakeup", "task srv:300 [120] success=1", Event::Wakeup(srv)),
             (
                 "sched_migrate_task",
@@ -367,8 +398,12 @@ mod tests {
             assert_eq!(event(name, fields, None, &mut false), Ok(expected), "{fields}");
         }
         let child = Who { comm: "kid".into(), tid: 9, prio: None };
-        for fields in ["comm=srv pid=300 child_comm=kid child_pid=9", "parent srv:300  child kid:9"] {
-            assert_eq!(event("sched_process_fork", fields, None, &mut false), Ok(Event::Fork { child }));
+        for fields in ["comm=srv pid=300 child_comm=kid child_pid=9", "parent srv:300  child kid:9"]
+        {
+            assert_eq!(
+                event("sched_process_fork", fields, None, &mut false),
+                Ok(Event::Fork { child })
+            );
         }
         assert!(event("sched_switch", "prev_comm=a prev_pid=x", None, &mut false).is_err());
     }

@@ -63,7 +63,8 @@ pub(super) fn split(text: &str, columns: Columns) -> Result<Line<'_>, String> {
     Err(why_not(text))
 }
 
-/// What nearly all lines have behind the task: `[001] 1.5:` or `[001] d.h2. 1.5:`; the same as word by word, which `None` leaves it to.
+/// What nearly all lines have behind the task: `[001] 1.5:` or `[001] d.h2. 1.5:`; the same as word
+/// by word, which `None` leaves it to.
 fn usual(text: &str, columns: Columns) -> Option<(Place, (u64, Time), usize)> {
     let bytes = text.as_bytes();
     let end = memchr(b']', bytes)?;
@@ -93,19 +94,23 @@ fn glued(word: &str) -> Option<(u32, (u64, Time))> {
     Some((cpu.parse().ok()?, time(stamp)?))
 }
 
-/// The time that a word is, and where it ends: latency-format writes `123us :` where nothing marks the gap.
+/// The time that a word is, and where it ends: latency-format writes `123us :` where nothing marks
+/// the gap.
 fn time_of(word: &str, words: Words<'_>) -> Option<((u64, Time), usize)> {
     if let Some(time) = time(word) {
         return Some((time, words.at));
     }
-    let number = word.strip_suffix("us").filter(|number| number.starts_with(|c: char| c.is_ascii_digit()))?;
+    let number = word
+        .strip_suffix("us")
+        .filter(|number| number.starts_with(|c: char| c.is_ascii_digit()))?;
     let mut more = words;
     let (_, mark) = more.next()?;
     (mark == ":").then_some(())?;
     Some(((digits(number.as_bytes())?.checked_mul(1000)?, Time::Microseconds), more.at))
 }
 
-/// Most words between the CPU and the time: `perf script -F +misc,+tod` prints a mark, a date and a time of day there.
+/// Most words between the CPU and the time: `perf script -F +misc,+tod` prints a mark, a date and a
+/// time of day there.
 const BETWEEN: usize = 3;
 
 /// The words before the one that is looked at.
@@ -119,10 +124,11 @@ struct Before<'a> {
 impl<'a> Before<'a> {
     fn push(&mut self, start: usize, word: &'a str) {
         self.last = [self.last[1], Some((start, word))];
-        self.bracket = match word.strip_prefix('[').and_then(|word| word.strip_suffix(']')?.parse().ok()) {
-            Some(cpu) => Some((start, cpu, 0)),
-            None => self.bracket.map(|(start, cpu, after)| (start, cpu, after + 1)),
-        };
+        self.bracket =
+            match word.strip_prefix('[').and_then(|word| word.strip_suffix(']')?.parse().ok()) {
+                Some(cpu) => Some((start, cpu, 0)),
+                None => self.bracket.map(|(start, cpu, after)| (start, cpu, after + 1)),
+            };
     }
 
     /// `[001]`, `[001] d.h2.`, `1d.h2.`; `None`: no CPU.
@@ -135,7 +141,8 @@ impl<'a> Before<'a> {
         // ftrace's latency format: the CPU is the digits before the flags.
         let digits = last.bytes().take_while(u8::is_ascii_digit).count();
         let flags = &last[digits..];
-        let is_flags = flags.len() >= 4 && matches!(flags.as_bytes()[0], b'd' | b'D' | b'b' | b'.' | b'X');
+        let is_flags =
+            flags.len() >= 4 && matches!(flags.as_bytes()[0], b'd' | b'D' | b'b' | b'.' | b'X');
         if digits > 0 && is_flags {
             let cpu = last[..digits].parse().ok()?;
             return Some(Place { start: last_start, cpu, context: context(flags, columns) });
@@ -152,11 +159,21 @@ struct Place {
     context: Context,
 }
 
-fn rest<'a>(text: &'a str, place: &Place, (at, time): (u64, Time), after: usize) -> Result<Line<'a>, String> {
+fn rest<'a>(
+    text: &'a str,
+    place: &Place,
+    (at, time): (u64, Time),
+    after: usize,
+) -> Result<Line<'a>, String> {
     if place.cpu as usize >= MAX_CPUS {
-        return Err(format!("CPU {} is above {}, the highest that is supported", place.cpu, MAX_CPUS - 1));
+        return Err(format!(
+            "CPU {} is above {}, the highest that is supported",
+            place.cpu,
+            MAX_CPUS - 1
+        ));
     }
-    let running = running(text[..place.start].trim_ascii()).ok_or("no task name and pid before the CPU")?;
+    let running =
+        running(text[..place.start].trim_ascii()).ok_or("no task name and pid before the CPU")?;
     let mut words = Words { text, at: after };
     let mut name = words.next().map_or("", |(_, word)| word);
     let is_difference = |name: &str| name.starts_with("(+") && name.ends_with(')');
@@ -187,8 +204,8 @@ fn event_name(word: &str) -> &str {
     }
 }
 
-/// `comm 12`, `comm 12/13` (pid/tid), `comm-12`, `comm-12 (11)`, `comm-12 (  11)`, `comm -1`; `perf script -F` leaves out what it is
-/// not told to print: `12`, `comm`, nothing.
+/// `comm 12`, `comm 12/13` (pid/tid), `comm-12`, `comm-12 (11)`, `comm-12 (  11)`, `comm -1`;
+/// `perf script -F` leaves out what it is not told to print: `12`, `comm`, nothing.
 fn running(text: &str) -> Option<Running<'_>> {
     if text.is_empty() {
         return Some(Running::default());
@@ -216,7 +233,9 @@ fn running(text: &str) -> Option<Running<'_>> {
         Some((comm, ids)) if is_ids(ids) => (comm, ids),
         None if text.bytes().all(|b| b.is_ascii_digit() || b == b'/') => ("", text),
         _ => match text.rsplit_once('-') {
-            Some((comm, ids)) if ids.bytes().all(|b| b.is_ascii_digit()) && !ids.is_empty() => (comm, ids),
+            Some((comm, ids)) if ids.bytes().all(|b| b.is_ascii_digit()) && !ids.is_empty() => {
+                (comm, ids)
+            }
             // The name alone does not say which thread it is.
             _ => return Some(Running::default()),
         },
@@ -226,7 +245,11 @@ fn running(text: &str) -> Option<Running<'_>> {
         None => (process, ids),
     };
     let tid: i64 = tid.parse().ok()?;
-    Some(Running { comm: comm.trim_ascii().into(), tid: u32::try_from(tid).ok(), pid: pid.or(process) })
+    Some(Running {
+        comm: comm.trim_ascii().into(),
+        tid: u32::try_from(tid).ok(),
+        pid: pid.or(process),
+    })
 }
 
 /// `123.456789:` with 1 to 9 decimals, `123456:`, `123us!:`.
@@ -242,8 +265,10 @@ fn time(word: &str) -> Option<(u64, Time)> {
             if let Some(at) = digits(bytes) {
                 return Some((at, Time::Ticks));
             }
-            // A mark of how long the gap is may follow: `+ ! # * @ $` (Documentation/trace/ftrace.rst).
-            let number = word.trim_end_matches(['+', '!', '#', '*', '@', '$']).strip_suffix("us")?;
+            // A mark of how long the gap is may follow: `+ ! # * @ $`
+            // (Documentation/trace/ftrace.rst).
+            let number =
+                word.trim_end_matches(['+', '!', '#', '*', '@', '$']).strip_suffix("us")?;
             Some((digits(number.as_bytes())?.checked_mul(1000)?, Time::Microseconds))
         }
     }
@@ -271,7 +296,8 @@ fn digits(bytes: &[u8]) -> Option<u64> {
 }
 
 pub(super) fn seconds(whole: &[u8], part: &[u8]) -> Option<u64> {
-    const SCALE: [u64; 9] = [100_000_000, 10_000_000, 1_000_000, 100_000, 10_000, 1_000, 100, 10, 1];
+    const SCALE: [u64; 9] =
+        [100_000_000, 10_000_000, 1_000_000, 100_000, 10_000, 1_000, 100, 10, 1];
     let scale = SCALE.get(part.len().checked_sub(1)?)?;
     digits(whole)?.checked_mul(1_000_000_000)?.checked_add(digits(part)? * scale)
 }
@@ -281,10 +307,11 @@ fn context(flags: &str, columns: Columns) -> Context {
     let bytes = flags.as_bytes();
     let letter = match columns {
         Columns::Context(at) => bytes.get(at).copied(),
-        // Without a header: the first of these letters from the third column on. Need-resched (N, n, p, L, l, b, B) and the
-        // depths (digits, a to f) have none of them.
+        // Without a header: the first of these letters from the third column on. Need-resched (N,
+        // n, p, L, l, b, B) and the depths (digits, a to f) have none of them.
         Columns::Unnamed if bytes.len() >= 4 => {
-            let found = bytes[2..].iter().find(|byte| matches!(byte, b'h' | b'H' | b'z' | b'Z' | b's'));
+            let found =
+                bytes[2..].iter().find(|byte| matches!(byte, b'h' | b'H' | b'z' | b'Z' | b's'));
             Some(found.copied().unwrap_or(b'.'))
         }
         Columns::Unnamed => None,
@@ -346,7 +373,8 @@ impl<'a> Words<'a> {
         let bytes = self.text.as_bytes();
         let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
         let start = self.at + bytes[self.at..].iter().position(|byte| !blank(byte))?;
-        let end = bytes[start..].iter().position(blank).map_or(bytes.len(), |length| start + length);
+        let end =
+            bytes[start..].iter().position(blank).map_or(bytes.len(), |length| start + length);
         self.at = end;
         Some((start, &self.text[start..end]))
     }
@@ -421,14 +449,49 @@ mod tests {
             1_500_000_000,
             "sched_switch",
         ),
-        ("hog-200   12d..2. 16692us!: sched_switch: x", "hog", Some(200), 12, 16_692_000, "sched_switch"),
-        ("hog-200   1d..2. 100.5: sched_switch: x", "hog", Some(200), 1, 100_500_000_000, "sched_switch"),
-        ("Worker 3-200 [001] 1.5: sched_switch: x", "Worker 3", Some(200), 1, 1_500_000_000, "sched_switch"),
+        (
+            "hog-200   12d..2. 16692us!: sched_switch: x",
+            "hog",
+            Some(200),
+            12,
+            16_692_000,
+            "sched_switch",
+        ),
+        (
+            "hog-200   1d..2. 100.5: sched_switch: x",
+            "hog",
+            Some(200),
+            1,
+            100_500_000_000,
+            "sched_switch",
+        ),
+        (
+            "Worker 3-200 [001] 1.5: sched_switch: x",
+            "Worker 3",
+            Some(200),
+            1,
+            1_500_000_000,
+            "sched_switch",
+        ),
         ("hog-200  [01]  1.5: sched_switch: x", "hog", Some(200), 1, 1_500_000_000, "sched_switch"),
         ("hog-200  [01]  123456: sched_switch: x", "hog", Some(200), 1, 123_456, "sched_switch"),
-        ("hog 200 [001] 1.5: sched:sched_switch:ppp: x", "hog", Some(200), 1, 1_500_000_000, "sched_switch"),
+        (
+            "hog 200 [001] 1.5: sched:sched_switch:ppp: x",
+            "hog",
+            Some(200),
+            1,
+            1_500_000_000,
+            "sched_switch",
+        ),
         // latency-format where nothing marks the gap; --raw-ts; --ts-diff.
-        ("hog-200   12d..2. 16692us : sched_switch: x", "hog", Some(200), 12, 16_692_000, "sched_switch"),
+        (
+            "hog-200   12d..2. 16692us : sched_switch: x",
+            "hog",
+            Some(200),
+            12,
+            16_692_000,
+            "sched_switch",
+        ),
         (
             "hog-200 [001]1019801357475: sched_switch: x",
             "hog",
@@ -437,13 +500,34 @@ mod tests {
             1_019_801_357_475,
             "sched_switch",
         ),
-        ("hog-200 [001]  1.5: (+652)   sched_switch: x", "hog", Some(200), 1, 1_500_000_000, "sched_switch"),
+        (
+            "hog-200 [001]  1.5: (+652)   sched_switch: x",
+            "hog",
+            Some(200),
+            1,
+            1_500_000_000,
+            "sched_switch",
+        ),
         // perf script -F with less or more than usual.
         ("  200 [001] 1.5: sched:sched_switch: x", "", Some(200), 1, 1_500_000_000, "sched_switch"),
-        ("12/200 [001] 1.5: sched:sched_switch: x", "", Some(200), 1, 1_500_000_000, "sched_switch"),
+        (
+            "12/200 [001] 1.5: sched:sched_switch: x",
+            "",
+            Some(200),
+            1,
+            1_500_000_000,
+            "sched_switch",
+        ),
         ("[001] 1.5: sched:sched_switch: x", "", None, 1, 1_500_000_000, "sched_switch"),
         ("lto cgu.07 [001] 1.5: sched:sched_switch: x", "", None, 1, 1_500_000_000, "sched_switch"),
-        ("hog 200 [001] U   1.5: sched:sched_switch: x", "hog", Some(200), 1, 1_500_000_000, "sched_switch"),
+        (
+            "hog 200 [001] U   1.5: sched:sched_switch: x",
+            "hog",
+            Some(200),
+            1,
+            1_500_000_000,
+            "sched_switch",
+        ),
         (
             "hog 200 [001] U 2026-11-25 14:30:30.863209 1.5: sched:sched_switch: x",
             "hog",
@@ -459,10 +543,17 @@ mod tests {
         for &(text, comm, tid, cpu, at, event) in LINES {
             let line = ok(text);
             let stamp = line.stamp;
-            assert_eq!((stamp.running.comm.text(), stamp.running.tid, stamp.cpu), (comm, tid, cpu), "{text}");
+            assert_eq!(
+                (stamp.running.comm.text(), stamp.running.tid, stamp.cpu),
+                (comm, tid, cpu),
+                "{text}"
+            );
             assert_eq!((stamp.at, line.event, line.fields), (Ns(at), event, "x"), "{text}");
         }
-        assert_eq!(ok("hog-200 (  100) [001] d..2. 1.5: sched_switch: x").stamp.running.pid, Some(100));
+        assert_eq!(
+            ok("hog-200 (  100) [001] d..2. 1.5: sched_switch: x").stamp.running.pid,
+            Some(100)
+        );
         assert_eq!(ok("hog 12/200 [001] 1.5: sched_switch: x").stamp.running.pid, Some(12));
         assert_eq!(ok("hog-200  [01]  123456: a: x").time, Time::Ticks);
     }

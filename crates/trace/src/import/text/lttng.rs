@@ -3,8 +3,8 @@
 //! ```text
 //! [13:37:28.123456789] (+0.000001234) host sched_switch: { cpu_id = 1 }, { prev_comm = "a", prev_tid = 2, prev_prio = 20, prev_state = 1, next_comm = "b", next_tid = 3, next_prio = 20 }
 //! ```
-//! Priorities are the kernel's less 100 (lttng-modules, include/instrumentation/events/sched.h). Interrupt context is not shown
-//! in the events themselves.
+//! Priorities are the kernel's less 100 (lttng-modules, include/instrumentation/events/sched.h).
+//! Interrupt context is not shown in the events themselves.
 
 use super::super::event::{Context, Event, Running, Stamp, Who};
 use super::super::states::{self, KernelVersion};
@@ -31,15 +31,16 @@ pub(super) fn split(text: &str) -> Option<Line<'_>> {
     let (time, rest) = text.strip_prefix('[')?.split_once("] ")?;
     let at = rest.find(": {")?;
     let event = rest[..at].split_whitespace().next_back()?;
-    let is_time =
-        time.len() > 10 && time.bytes().all(|b| b.is_ascii_digit() || matches!(b, b':' | b'.' | b'-' | b' '));
+    let is_time = time.len() > 10
+        && time.bytes().all(|b| b.is_ascii_digit() || matches!(b, b':' | b'.' | b'-' | b' '));
     is_time.then(|| Line { text, time, event, fields: &rest[at + 2..] })
 }
 
 /// `timestamp = 13:37:28.123456789, delta = +0.000001234, name = sched_switch, stream.packet.context = { cpu_id = 1 }, event.fields = { ... }`:
 /// with `--names all`.
 fn with_names(text: &str) -> Option<Line<'_>> {
-    let after = |key: &str| text.split_once(key).map(|(_, rest)| rest.split(", ").next().unwrap_or(rest));
+    let after =
+        |key: &str| text.split_once(key).map(|(_, rest)| rest.split(", ").next().unwrap_or(rest));
     let event = after(", name = ")?;
     let event = event.trim_matches(['"', '(', ')']);
     Some(Line { text, time: after("timestamp = ")?, event, fields: &text[text.find('{')?..] })
@@ -53,7 +54,8 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// `13:37:28.123456789`, with a date before it or not, or seconds with decimals (`--clock-seconds`).
+    /// `13:37:28.123456789`, with a date before it or not, or seconds with decimals
+    /// (`--clock-seconds`).
     fn read(&mut self, text: &str, clock_hz: Option<u64>) -> Option<Ns> {
         let text = text.rsplit(' ').next().unwrap_or(text);
         // `--clock-cycles`.
@@ -75,12 +77,15 @@ impl Clock {
         self.days.checked_mul(2 * HALF_DAY)?.checked_add(ns).map(Ns)
     }
 
-    /// The CPU, time and number of discarded events that babeltrace warns of: `[warning] Tracer discarded 3 events between [TIME] and
-    /// [TIME] in trace ..., at relative path: "channel0_1".` (1), `WARNING: Tracer discarded 3 events ... "channel0_1"` (2).
+    /// The CPU, time and number of discarded events that babeltrace warns of:
+    /// `[warning] Tracer discarded 3 events between [TIME] and [TIME] in trace ..., at relative path: "channel0_1".`
+    /// (1), `WARNING: Tracer discarded 3 events ... "channel0_1"` (2).
     pub(super) fn loss(&mut self, text: &str) -> Option<(u32, Ns, u64)> {
+        let rest = text
+            .strip_prefix("[warning] Tracer ")
+            .or_else(|| text.strip_prefix("WARNING: Tracer "))?;
         let rest =
-            text.strip_prefix("[warning] Tracer ").or_else(|| text.strip_prefix("WARNING: Tracer "))?;
-        let rest = rest.strip_prefix("discarded ").or_else(|| rest.strip_prefix("may have discarded "))?;
+            rest.strip_prefix("discarded ").or_else(|| rest.strip_prefix("may have discarded "))?;
         let count = rest.split_whitespace().next()?.parse().ok()?;
         let at = self.read(rest.split_once("between [")?.1.split(']').next()?, None)?;
         // A stream is the buffer of one CPU; its name ends with the CPU's number.
@@ -99,7 +104,8 @@ impl Clock {
     ) -> Result<(Stamp<'a>, Event<'a>), String> {
         let contexts = Fields(line.fields);
         // The event's own fields come last; contexts before them may have fields of the same name.
-        let last = line.fields.rfind("}, {").map(|at| at + 3).or(line.fields.rfind("event.fields = {"));
+        let last =
+            line.fields.rfind("}, {").map(|at| at + 3).or(line.fields.rfind("event.fields = {"));
         let fields = Fields(last.map_or(line.fields, |at| &line.fields[at..]));
         let at = self.read(line.time, clock_hz).ok_or_else(|| not_a_time(line.time))?;
         let cpu = contexts.number("cpu_id").filter(|&cpu| (0..MAX_CPUS as i64).contains(&cpu));
@@ -115,8 +121,11 @@ impl Clock {
             Some(Who { comm: fields.text(comm)?.into(), tid, prio })
         };
         let subject = || who("comm", "tid", "prio").ok_or_else(lacks);
-        let mut running =
-            if contexts.0.len() > fields.0.len() { self.running(&contexts) } else { Running::default() };
+        let mut running = if contexts.0.len() > fields.0.len() {
+            self.running(&contexts)
+        } else {
+            Running::default()
+        };
         let event = match name {
             "sched_switch" => {
                 let prev = who("prev_comm", "prev_tid", "prev_prio").ok_or_else(lacks)?;
@@ -132,8 +141,12 @@ impl Clock {
             "sched_wakeup_new" => Event::WakeupNew(subject()?),
             "sched_process_exit" => Event::Exit(subject()?),
             "sched_migrate_task" => {
-                let cpu = |key: &str| fields.number(key).filter(|&cpu| (0..MAX_CPUS as i64).contains(&cpu));
-                let (Some(from), Some(to)) = (cpu("orig_cpu"), cpu("dest_cpu")) else { return Err(lacks()) };
+                let cpu = |key: &str| {
+                    fields.number(key).filter(|&cpu| (0..MAX_CPUS as i64).contains(&cpu))
+                };
+                let (Some(from), Some(to)) = (cpu("orig_cpu"), cpu("dest_cpu")) else {
+                    return Err(lacks());
+                };
                 Event::Migrate { task: subject()?, from: from as u32, to: to as u32 }
             }
             "sched_process_fork" => {
@@ -144,7 +157,10 @@ impl Clock {
                 Event::Fork { child }
             }
             "sched_process_exec" => Event::Exec {
-                tid: fields.number(tid_is).and_then(|tid| u32::try_from(tid).ok()).ok_or_else(lacks)?,
+                tid: fields
+                    .number(tid_is)
+                    .and_then(|tid| u32::try_from(tid).ok())
+                    .ok_or_else(lacks)?,
             },
             other => Event::Other(other),
         };
@@ -182,7 +198,8 @@ fn not_a_time(text: &str) -> String {
 struct Fields<'a>(&'a str);
 
 impl<'a> Fields<'a> {
-    /// The value of a field, as it is printed: without quotes; of an enumeration the number, where there is one, else the name.
+    /// The value of a field, as it is printed: without quotes; of an enumeration the number, where
+    /// there is one, else the name.
     fn value(&self, key: &str) -> Option<&'a str> {
         if key.is_empty() {
             return None;
@@ -239,7 +256,8 @@ mod tests {
         let prev = Who { comm: "a b".into(), tid: 2, prio: Some(120) };
         let next = Who { comm: "c".into(), tid: 3, prio: Some(99) };
         assert_eq!(event, Event::Switch { prev, state: PrevState::Sleeping, next });
-        let two = SWITCH.replace("prev_state = 1", "prev_state = ( \"TASK_INTERRUPTIBLE\" : container = 1 )");
+        let two = SWITCH
+            .replace("prev_state = 1", "prev_state = ( \"TASK_INTERRUPTIBLE\" : container = 1 )");
         let line = split(&two).unwrap();
         assert_eq!(Clock::default().event(&line, (None, None), &mut false).unwrap().1, event);
         let (context, fields) = SWITCH.split_once("}, {").unwrap();
@@ -284,12 +302,16 @@ mod tests {
     fn numbers_at_the_limit_are_read() {
         let text = SWITCH.replace("next_prio = -1", "next_prio = 2147483647");
         let line = split(&text).unwrap();
-        let Event::Switch { next, .. } = Clock::default().event(&line, (None, None), &mut false).unwrap().1
+        let Event::Switch { next, .. } =
+            Clock::default().event(&line, (None, None), &mut false).unwrap().1
         else {
             panic!("a switch")
         };
         assert_eq!(next.prio, Some(i32::MAX));
-        assert_eq!(Clock::default().read("307445734:33.5", None), Some(Ns(18_446_744_073_500_000_000)));
+        assert_eq!(
+            Clock::default().read("307445734:33.5", None),
+            Some(Ns(18_446_744_073_500_000_000))
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Text inside other files: the HTML that systrace writes, of either age, and the JSON of Android Studio and catapult.
+//! Text inside other files: the HTML that systrace writes, of either age, and the JSON of Android
+//! Studio and catapult.
 //!
 //! Lines of a document that are no trace are dropped; a text that is no document passes unchanged.
 

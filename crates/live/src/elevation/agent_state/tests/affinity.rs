@@ -1,4 +1,5 @@
-//! Threads whose affinity changes while they are managed: what others, or they themselves, asked for holds.
+//! Threads whose affinity changes while they are managed: what others, or they themselves, asked
+//! for holds.
 
 use super::*;
 
@@ -16,8 +17,8 @@ fn a_thread_that_others_send_away_is_let_go() {
     assert_eq!(play.currents().iter().flatten().count(), 2);
 }
 
-/// A parked thread narrows its own affinity, and is chosen for another CPU before a look finds that: it is not sent there, and
-/// the CPU goes to the next one.
+/// A parked thread narrows its own affinity, and is chosen for another CPU before a look finds
+/// that: it is not sent there, and the CPU goes to the next one.
 #[test]
 fn a_thread_that_confined_itself_is_let_go_when_it_is_chosen_elsewhere() {
     let mut play = Play::with("fifo-centralized", 2, &["other"; 4]);

@@ -1,4 +1,5 @@
-//! Threads inside of a lock of the pretended kernel, which do not leave their CPU when they are sent.
+//! Threads inside of a lock of the pretended kernel, which do not leave their CPU when they are
+//! sent.
 
 use super::*;
 
@@ -41,8 +42,9 @@ impl Play {
     }
 }
 
-/// PREEMPT_RT: a thread inside of a lock of the kernel does not leave its CPU. It is let out by the raised thread there, and what the
-/// block detector tells of its new CPU counts only when it is there.
+/// PREEMPT_RT: a thread inside of a lock of the kernel does not leave its CPU. It is let out by the
+/// raised thread there, and what the block detector tells of its new CPU counts only when it is
+/// there.
 #[test]
 fn a_thread_inside_of_a_lock_is_let_out_and_awaited() {
     let mut play = Play::with("fifo-centralized", 2, &["other"; 3]);

@@ -46,8 +46,10 @@ fn a_scheduler_that_breaks_its_contract_decides_no_more() {
 fn decisions_that_never_end_are_a_breach_with_a_name() {
     let breach = breach_of(Cmd::Resched(CpuId(0)));
     assert_eq!(breach, Some(Breach::EndlessDecisions { cpu: CpuId(0), limit: DECISIONS_MAX }));
-    let told =
-        crate::LiveError::Contract { scheduler: "asks".to_owned(), breach: breach.expect("it is one") };
+    let told = crate::LiveError::Contract {
+        scheduler: "asks".to_owned(),
+        breach: breach.expect("it is one"),
+    };
     let words = ["asks broke", "cpu0 after 64", "put back"];
     assert!(words.iter().all(|word| told.to_string().contains(word)), "{told}");
 }

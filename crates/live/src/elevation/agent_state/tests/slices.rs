@@ -2,8 +2,9 @@
 
 use super::*;
 
-/// docs/live-safety.md, 15: slices are counted on the clock. An agent that was kept away (by the host of a virtual
-/// machine) finds one slice over, not several, and the next one begins when it decides.
+/// docs/live-safety.md, 15: slices are counted on the clock. An agent that was kept away (by the
+/// host of a virtual machine) finds one slice over, not several, and the next one begins when it
+/// decides.
 #[test]
 fn an_agent_that_comes_late_owes_no_slices() {
     let mut play = Play::with("rr:slice_ns=5ms", 1, &["other"; 2]);
@@ -20,7 +21,8 @@ fn an_agent_that_comes_late_owes_no_slices() {
     assert_eq!(play.currents(), [Some(0)]);
 }
 
-/// A quantum below the cost of a decision: the threads have the CPU for as long as the agent all the same.
+/// A quantum below the cost of a decision: the threads have the CPU for as long as the agent all
+/// the same.
 #[test]
 fn timers_leave_the_threads_as_long_as_a_round_took() {
     let mut play = Play::with("shinjuku:quantum=50us", 1, &["other", "other"]);

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Two CPUs have a yield window at once, of different lengths because one of them idled before: the end of one window
-/// leaves the threads of the other CPU as they are.
+/// Two CPUs have a yield window at once, of different lengths because one of them idled before: the
+/// end of one window leaves the threads of the other CPU as they are.
 #[test]
 fn the_end_of_a_yield_window_is_the_end_of_one() {
     let mut play = Play::with("fifo-per-cpu", 2, &["other"; 4]);
@@ -19,7 +19,8 @@ fn the_end_of_a_yield_window_is_the_end_of_one() {
     // Something wakes both agents, which see that it is time.
     lock(&play.world).cpus.iter_mut().for_each(|cpu| cpu.rung = true);
     play.settle();
-    let given_away = |play: &Play| [0, 1].map(|slot: usize| play.state.slots[slot].window.is_some());
+    let given_away =
+        |play: &Play| [0, 1].map(|slot: usize| play.state.slots[slot].window.is_some());
     assert_eq!(given_away(&play), [true, true]);
     let classes = |play: &Play| [0, 2, 1, 3].map(|tid: usize| lock(&play.world).threads[tid].class);
     assert_eq!(classes(&play), [Class::Own, Class::Behind, Class::Own, Class::Behind]);
@@ -31,9 +32,10 @@ fn the_end_of_a_yield_window_is_the_end_of_one() {
     assert_eq!(classes(&play), [Class::Running, Class::Parked, Class::Running, Class::Parked]);
 }
 
-/// In a yield window EEVDF gives a SCHED_IDLE thread a tick now and then although a thread of another policy is there
-/// (p99 of Redis beside sysbench under `layers` was 1.26 ms, its median 89 us): a thread that wakes then and is
-/// chosen is raised, and the fair class gets its time afterwards.
+/// In a yield window EEVDF gives a SCHED_IDLE thread a tick now and then although a thread of
+/// another policy is there (p99 of Redis beside sysbench under `layers` was 1.26 ms, its median 89
+/// us): a thread that wakes then and is chosen is raised, and the fair class gets its time
+/// afterwards.
 #[test]
 fn a_thread_that_wakes_in_a_yield_window_and_is_chosen_is_raised_and_extends_it() {
     let mut play = Play::with("layers", 1, &["idle", "other"]);
@@ -58,8 +60,8 @@ fn a_thread_that_wakes_in_a_yield_window_and_is_chosen_is_raised_and_extends_it(
     assert_eq!((given_away(&play), classes(&play)), (false, [Class::Running, Class::Parked]));
 }
 
-/// A thread that wakes in a yield window, or just before, and goes on and on is above the fair class for the length
-/// of a window only.
+/// A thread that wakes in a yield window, or just before, and goes on and on is above the fair
+/// class for the length of a window only.
 #[test]
 fn a_thread_that_is_raised_in_a_yield_window_is_lowered_again() {
     let mut play = Play::with("layers", 1, &["idle", "other", "other"]);
@@ -96,7 +98,8 @@ fn agents_take_nothing_of_a_yield_window() {
     assert!(play.state.slots[0].window.is_none());
 }
 
-/// However many threads wake, half of a period after its beginning (50 ms less a turn of 7) the window is strict.
+/// However many threads wake, half of a period after its beginning (50 ms less a turn of 7) the
+/// window is strict.
 #[test]
 fn a_yield_window_is_not_put_off_for_ever() {
     let mut play = Play::with("layers", 1, &["idle", "other"]);
@@ -117,8 +120,9 @@ fn a_yield_window_is_not_put_off_for_ever() {
     assert!(play.state.slots[0].window.is_none());
 }
 
-/// When an agent must wake before the next tick, each of its sleeps programs the CPU's timer, there and back: the
-/// turns of the last 4 ms before the limit of raised threads took 31 us from a block to the next instead of 19.
+/// When an agent must wake before the next tick, each of its sleeps programs the CPU's timer, there
+/// and back: the turns of the last 4 ms before the limit of raised threads took 31 us from a block
+/// to the next instead of 19.
 #[test]
 fn no_raised_turn_begins_just_before_the_limit() {
     let mut play = Play::with("layers", 1, &["idle", "other"]);
@@ -141,9 +145,10 @@ fn no_raised_turn_begins_just_before_the_limit() {
     assert!(raised > 30, "{raised} were raised");
 }
 
-/// A thread that blocked in a yield window wakes with its own policy. Where another thread's wakeup has asked for a decision on its CPU,
-/// that decision is to place it; when another CPU picks it first, it must not go there while it may run (found by
-/// `agents_keep_one_task_on_each_cpu`, linux-6.18: an agent changed its class on a CPU without a window).
+/// A thread that blocked in a yield window wakes with its own policy. Where another thread's wakeup
+/// has asked for a decision on its CPU, that decision is to place it; when another CPU picks it
+/// first, it must not go there while it may run (found by `agents_keep_one_task_on_each_cpu`,
+/// linux-6.18: an agent changed its class on a CPU without a window).
 #[test]
 fn a_thread_that_blocked_in_a_yield_window_does_not_run_while_it_is_sent_to_another_cpu() {
     for (scheduler, order, heard) in SCHEDULERS

@@ -23,7 +23,10 @@ pub(in crate::linux) fn hogs(summary: &CpuSummary, cpu: u32, fair: u32, now: Ns)
 pub(in crate::linux) fn runs_for(summary: &CpuSummary, cpu: u32, length: Ns, now: Ns) {
     let facts = Facts { nr_running: 1, fair: 1, busy: true, ..Facts::default() };
     let mut signal = Signal::zero(Ns(0));
-    signal.set(Moment::of(now.saturating_sub(length)), Inputs { load: 1024, runnable: 1, running: true });
+    signal.set(
+        Moment::of(now.saturating_sub(length)),
+        Inputs { load: 1024, runnable: 1, running: true },
+    );
     signal.at(now);
     summary.publish(CpuId(cpu), now, &facts);
     summary.publish_fair(CpuId(cpu), &signal);

@@ -8,8 +8,9 @@ use crate::linux::fair::weights::{Load, NICE_0};
 use schedlab_model::Policy;
 use std::mem::offset_of;
 
-/// What is scheduled: a task, or a group's share of one CPU. The order of the fields is that of their use: on a CPU with
-/// plain fair tasks a decision touches the first two cache lines, which stand side by side as some processors read them.
+/// What is scheduled: a task, or a group's share of one CPU. The order of the fields is that of
+/// their use: on a CPU with plain fair tasks a decision touches the first two cache lines, which
+/// stand side by side as some processors read them.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(in crate::linux) struct Entity {
@@ -49,15 +50,17 @@ pub(in crate::linux) struct Entity {
     pub(in crate::linux) slice: u32,
     /// `clock_task` at the last account, ns; 0 = never ran.
     pub(in crate::linux) exec_start: u64,
-    /// Virtual run time, virtual ns. While `relative`, CFS counts it from its queue's `min_vruntime`.
+    /// Virtual run time, virtual ns. While `relative`, CFS counts it from its queue's
+    /// `min_vruntime`.
     pub(in crate::linux) vruntime: i64,
     /// EEVDF: virtual deadline, virtual ns.
     pub(in crate::linux) deadline: i64,
     // Second line.
     /// EEVDF: lag saved when it left its queue, virtual ns.
     pub(in crate::linux) vlag: i64,
-    /// What its present stint on the CPU, or its last one, is measured by: CFS: how long it ran, ns; EEVDF: up to which
-    /// vruntime (6.17+) or deadline (6.12) it is protected against preemption.
+    /// What its present stint on the CPU, or its last one, is measured by: CFS: how long it ran,
+    /// ns; EEVDF: up to which vruntime (6.17+) or deadline (6.12) it is protected against
+    /// preemption.
     stint: i64,
     /// Several CPUs: load signals of a task.
     pub(in crate::linux) signal: TaskSignal,

@@ -6,7 +6,8 @@ use crate::linux::tunables::Tunables;
 use crate::linux::version::Feature;
 use crate::linux::{Env, fair::Enqueue};
 
-/// Sum of `weight * (vruntime - base)` and sum of the weights, over all queued and running entities.
+/// Sum of `weight * (vruntime - base)` and sum of the weights, over all queued and running
+/// entities.
 #[inline]
 pub(super) fn sums(rq: &Rq, queue: QueueId) -> (i64, i64) {
     let q = rq.queue(queue);
@@ -22,15 +23,16 @@ pub(super) fn sums(rq: &Rq, queue: QueueId) -> (i64, i64) {
     (sum, load)
 }
 
-/// `V` of the queue, rounded down. An entity is eligible exactly when its vruntime is not above this.
+/// `V` of the queue, rounded down. An entity is eligible exactly when its vruntime is not above
+/// this.
 #[inline]
 pub(super) fn average(rq: &Rq, queue: QueueId) -> i64 {
     let (sum, load) = sums(rq, queue);
     mean(rq.queue(queue).min_vruntime, sum, load)
 }
 
-/// `base + sum / load`, rounded down; `base` when no task is there. (`load` is not negative, which an ordinary division does not
-/// know.)
+/// `base + sum / load`, rounded down; `base` when no task is there. (`load` is not negative, which
+/// an ordinary division does not know.)
 #[inline(always)]
 pub(super) fn mean(base: i64, sum: i64, load: i64) -> i64 {
     let sign = sum >> 63;
@@ -56,8 +58,12 @@ pub(super) fn eligible(rq: &Rq, id: EntityId) -> bool {
 #[inline]
 pub(super) fn join(rq: &mut Rq, id: EntityId) {
     let entity = rq.entity(id);
-    let waiting =
-        Waiting { deadline: entity.deadline, vruntime: entity.vruntime, slice: entity.slice, entity: id };
+    let waiting = Waiting {
+        deadline: entity.deadline,
+        vruntime: entity.vruntime,
+        slice: entity.slice,
+        entity: id,
+    };
     let (queue, weight, vruntime) = (entity.queue, entity.load.weight() as i64, entity.vruntime);
     let q = rq.queue_mut(queue);
     q.timeline.insert(waiting);
@@ -78,11 +84,12 @@ pub(super) fn depart_from(rq: &mut Rq, id: EntityId) {
     q.avg_load -= weight;
 }
 
-/// Beyond this the sums get a new base: far from overflow for the largest weight (2^18), and seconds of virtual
-/// time from one time to the next.
+/// Beyond this the sums get a new base: far from overflow for the largest weight (2^18), and
+/// seconds of virtual time from one time to the next.
 const LARGE_SUM: u64 = 1 << 44;
 
-/// Moves the base of the sums to the mean of those that wait when they are large. `V` does not change.
+/// Moves the base of the sums to the mean of those that wait when they are large. `V` does not
+/// change.
 #[inline]
 pub(super) fn rebase(rq: &mut Rq, queue: QueueId) {
     let q = rq.queue_mut(queue);
@@ -93,7 +100,8 @@ pub(super) fn rebase(rq: &mut Rq, queue: QueueId) {
     }
 }
 
-/// Gives an entity that joins the queue its vruntime and deadline: its lag afterwards is what it was when it left.
+/// Gives an entity that joins the queue its vruntime and deadline: its lag afterwards is what it
+/// was when it left.
 #[inline]
 pub(super) fn place(t: &Tunables, rq: &mut Rq, id: EntityId, why: Enqueue) {
     let queue = rq.entity(id).queue;
@@ -109,7 +117,14 @@ pub(super) fn place(t: &Tunables, rq: &mut Rq, id: EntityId, why: Enqueue) {
 
 /// The same when the mean, the weight of the others, and whether there are none, are known.
 #[inline]
-pub(super) fn position(t: &Tunables, entity: &mut Entity, why: Enqueue, mean: i64, others: i64, alone: bool) {
+pub(super) fn position(
+    t: &Tunables,
+    entity: &mut Entity,
+    why: Enqueue,
+    mean: i64,
+    others: i64,
+    alone: bool,
+) {
     if !entity.custom_slice {
         entity.slice = t.base_slice;
     }
@@ -174,7 +189,8 @@ fn pass_slice_above(rq: &mut Rq, mut queue: QueueId) {
 pub(super) fn save_lag(env: Env<'_>, rq: &mut Rq, id: EntityId) {
     let queue = rq.entity(id).queue;
     let mean = average(rq, queue);
-    let longest = if env.t.version.bounds_lag_by_longest() { longest_request(rq, queue) } else { 0 };
+    let longest =
+        if env.t.version.bounds_lag_by_longest() { longest_request(rq, queue) } else { 0 };
     let entity = rq.entity_mut(id);
     let mut lag = if longest > 0 {
         let limit = entity.load.virt(longest + env.cx.world.tick_ns.0) as i64;
@@ -192,7 +208,8 @@ pub(super) fn save_lag(env: Env<'_>, rq: &mut Rq, id: EntityId) {
 fn longest_request(rq: &Rq, queue: QueueId) -> u64 {
     let q = rq.queue(queue);
     let waiting = q.timeline.max_slice();
-    let running = if q.curr != NONE && rq.entity(q.curr).on_rq { rq.entity(q.curr).slice } else { 0 };
+    let running =
+        if q.curr != NONE && rq.entity(q.curr).on_rq { rq.entity(q.curr).slice } else { 0 };
     u64::from(waiting.max(running))
 }
 

@@ -1,5 +1,6 @@
-//! EEVDF on the root queue in the common case (see [`crate::linux::core::plain`]): sleeping and waking with each sum
-//! worked out once. The rules are those of the parent module, which is asked whenever something is unusual.
+//! EEVDF on the root queue in the common case (see [`crate::linux::core::plain`]): sleeping and
+//! waking with each sum worked out once. The rules are those of the parent module, which is asked
+//! whenever something is unusual.
 
 use super::lag::{clamped_lag, mean, position, rebase};
 use super::protection::{cancel_protection, holds, is_protected, protection_of, shrink_protection};
@@ -32,21 +33,27 @@ impl Sums {
     #[inline(always)]
     fn with(self, entity: &Entity) -> Sums {
         let weight = entity.load.weight() as i64;
-        Sums { sum: self.sum + weight * (entity.vruntime - self.base), load: self.load + weight, ..self }
+        Sums {
+            sum: self.sum + weight * (entity.vruntime - self.base),
+            load: self.load + weight,
+            ..self
+        }
     }
     /// `V`, rounded down: who is not beyond it is eligible.
     #[inline(always)]
     fn mean(self) -> i64 {
         mean(self.base, self.sum, self.load)
     }
-    /// Whether `vruntime` is not beyond [`mean`](Self::mean). No unpredictable branch has to wait for a division.
+    /// Whether `vruntime` is not beyond [`mean`](Self::mean). No unpredictable branch has to wait
+    /// for a division.
     #[inline(always)]
     fn reach(self, vruntime: i64) -> bool {
         i128::from(vruntime - self.base) * i128::from(self.load.max(1)) <= i128::from(self.sum)
     }
 }
 
-/// The running task `curr` blocks; switches the queue over to who runs next, and gives that or [`NONE`].
+/// The running task `curr` blocks; switches the queue over to who runs next, and gives that or
+/// [`NONE`].
 #[inline]
 pub(super) fn block(env: Env<'_>, rq: &mut Rq, curr: EntityId) -> EntityId {
     charge_here(env, rq, curr);
@@ -79,7 +86,8 @@ pub(super) fn block(env: Env<'_>, rq: &mut Rq, curr: EntityId) -> EntityId {
     }
 }
 
-/// The rest of [`block`] when the best is delayed: it leaves the queue, and so on until the best is not.
+/// The rest of [`block`] when the best is delayed: it leaves the queue, and so on until the best is
+/// not.
 #[inline(never)]
 fn block_past_delayed(
     env: Env<'_>,
@@ -104,7 +112,9 @@ fn block_past_delayed(
         }
         match q.timeline.find(|vruntime| vruntime <= mean) {
             None => return block_unusual(env, rq, curr),
-            Some((at, next)) if entities[next.entity as usize].delayed => (place, best) = (at, next.entity),
+            Some((at, next)) if entities[next.entity as usize].delayed => {
+                (place, best) = (at, next.entity)
+            }
             Some((at, next)) => return take_over(env, rq, curr, at, next.entity),
         }
     }
@@ -126,7 +136,8 @@ fn leave_delayed(env: Env<'_>, rq: &mut Rq, place: Place, id: EntityId, mean: i6
     rq.delayed -= 1;
 }
 
-/// The running task goes on or gives way, or nothing ran; switches the queue over to who runs next, and gives that or [`NONE`].
+/// The running task goes on or gives way, or nothing ran; switches the queue over to who runs next,
+/// and gives that or [`NONE`].
 #[inline(never)]
 pub(super) fn change(env: Env<'_>, rq: &mut Rq) -> EntityId {
     let curr = rq.curr;
@@ -197,7 +208,12 @@ fn join_root(q: &mut Queue, entity: &Entity, id: EntityId) {
 /// As it is in the timeline.
 #[inline(always)]
 fn waiting(entity: &Entity, id: EntityId) -> Waiting {
-    Waiting { deadline: entity.deadline, vruntime: entity.vruntime, slice: entity.slice, entity: id }
+    Waiting {
+        deadline: entity.deadline,
+        vruntime: entity.vruntime,
+        slice: entity.slice,
+        entity: id,
+    }
 }
 
 /// A waiting entity counts in the sums.
@@ -269,9 +285,11 @@ pub(super) fn preempt(env: Env<'_>, rq: &mut Rq, curr: EntityId, woken: EntityId
     let shorter = env.t.has(Feature::PREEMPT_SHORT) && pse.slice < se.slice;
     let sums = Sums::of(q, Some(se));
     let rival = se.on_rq & sums.reach(se.vruntime);
-    // Before all others are looked at: the running one goes on whatever they are. One branch, since none of this can be foreseen.
-    let goes_on =
-        (!shorter & is_protected(env.t, se)) | !sums.reach(pse.vruntime) | (se.deadline < pse.deadline);
+    // Before all others are looked at: the running one goes on whatever they are. One branch, since
+    // none of this can be foreseen.
+    let goes_on = (!shorter & is_protected(env.t, se))
+        | !sums.reach(pse.vruntime)
+        | (se.deadline < pse.deadline);
     let wins = !(rival & goes_on) && {
         let mean = sums.mean();
         match q.timeline.find(|vruntime| vruntime <= mean) {

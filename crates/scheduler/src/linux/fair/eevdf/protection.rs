@@ -50,7 +50,8 @@ pub(super) fn holds(t: &Tunables, entity: &Entity) -> bool {
 pub(super) fn cancel_protection(t: &Tunables, rq: &mut Rq, id: EntityId) {
     let entity = rq.entity_mut(id);
     if is_protected(t, entity) {
-        let until = if t.version.eevdf_slice_protection() { entity.vruntime } else { entity.deadline + 1 };
+        let until =
+            if t.version.eevdf_slice_protection() { entity.vruntime } else { entity.deadline + 1 };
         entity.protect_until(until);
     }
 }

@@ -36,7 +36,10 @@ impl Bench {
     /// Calls `f` with the environment of now.
     fn with<R>(&mut self, f: impl FnOnce(Env<'_>, &mut Rq) -> R) -> R {
         let cx = Cx { now: Ns(self.rq.clock), cpu: CpuId(0), world: &self.world, out: &self.out };
-        f(&crate::linux::Surroundings { cx: &cx, t: &self.t, budgets: &[], pools: None }, &mut self.rq)
+        f(
+            &crate::linux::Surroundings { cx: &cx, t: &self.t, budgets: &[], pools: None },
+            &mut self.rq,
+        )
     }
     fn task(&mut self, load: Load) -> EntityId {
         let mut entity = Entity::new(0, ROOT, 0);
@@ -112,9 +115,10 @@ fn lags_of_three_equal_tasks() {
     }
 }
 
-/// D3-8b, exact rationals, weights 1024 1024 335, slice 3, horizon 30,000: service 12,891 12,891 4,218, lags from
-/// -2.576 to 2.577. One unit is 1 ms here. (The picks printed in the oracle agree up to the twelfth; the thirteenth there
-/// goes to a task that has 6 units where 5.06 are ideal, so it is not eligible; exact rationals give those below.)
+/// D3-8b, exact rationals, weights 1024 1024 335, slice 3, horizon 30,000: service 12,891 12,891
+/// 4,218, lags from -2.576 to 2.577. One unit is 1 ms here. (The picks printed in the oracle agree
+/// up to the twelfth; the thirteenth there goes to a task that has 6 units where 5.06 are ideal, so
+/// it is not eligible; exact rationals give those below.)
 #[test]
 fn service_is_within_a_quantum_of_the_ideal() {
     let mut bench = Bench::new(V6_12, "base_slice_ns=3ms");
@@ -162,7 +166,11 @@ fn placing_keeps_the_lag() {
         for saved in [-400_000, 0, 333_333] {
             bench.rq.entity_mut(id).vlag = saved;
             bench.enqueue(id);
-            assert!(bench.lag(id).abs_diff(saved) <= 2, "nice {own}: {} instead of {saved}", bench.lag(id));
+            assert!(
+                bench.lag(id).abs_diff(saved) <= 2,
+                "nice {own}: {} instead of {saved}",
+                bench.lag(id)
+            );
             bench.with(|env, rq| fair::dequeue::<Eevdf>(env, rq, id, Dequeue::Exit));
         }
     }
@@ -212,7 +220,10 @@ fn a_task_with_negative_lag_stays_until_it_is_eligible() {
     assert_eq!(bench.choose(), b);
     bench.run(MS);
     assert_eq!(bench.choose(), b, "the pick finds it eligible, lets it go, and picks again");
-    assert_eq!((bench.rq.entity(a).on_rq, bench.rq.entity(a).vlag, bench.rq.queue(ROOT).nr), (false, 0, 1));
+    assert_eq!(
+        (bench.rq.entity(a).on_rq, bench.rq.entity(a).vlag, bench.rq.queue(ROOT).nr),
+        (false, 0, 1)
+    );
 }
 
 #[test]
@@ -250,7 +261,8 @@ fn the_lag_of_a_delayed_task_does_not_grow() {
     }
 }
 
-/// 7.1: a delayed task that should run is taken off by the wakeup that finds it, and the next best is asked about.
+/// 7.1: a delayed task that should run is taken off by the wakeup that finds it, and the next best
+/// is asked about.
 #[test]
 fn a_delayed_task_does_not_stand_before_the_one_that_wakes() {
     for (version, preempts) in [(V6_18, false), (V7_2, true)] {
@@ -353,7 +365,11 @@ fn a_group_requests_the_least_slice_of_its_members() {
         assert_eq!(u64::from(bench.rq.entity(group).slice), least * MS);
         assert_eq!(u64::from(bench.rq.queue(ROOT).timeline.min_slice()), least * MS);
     }
-    assert_eq!(bench.rq.entity(group).deadline, 3 * MS as i64, "the request under way stays as it is");
+    assert_eq!(
+        bench.rq.entity(group).deadline,
+        3 * MS as i64,
+        "the request under way stays as it is"
+    );
     bench.with(|env, rq| fair::dequeue::<Eevdf>(env, rq, members[1], Dequeue::Exit));
     assert_eq!(u64::from(bench.rq.entity(group).slice), 3 * MS);
 }
@@ -410,8 +426,10 @@ fn check(bench: &Bench, tasks: &[EntityId]) -> Result<(), TestCaseError> {
     let queued = bench.queued();
     let entity = |id: EntityId| bench.rq.entity(id);
     let weights: i128 = queued.iter().map(|&id| i128::from(entity(id).load.weight())).sum();
-    let moment: i128 =
-        queued.iter().map(|&id| i128::from(entity(id).load.weight()) * i128::from(entity(id).vruntime)).sum();
+    let moment: i128 = queued
+        .iter()
+        .map(|&id| i128::from(entity(id).load.weight()) * i128::from(entity(id).vruntime))
+        .sum();
     prop_assert_eq!(bench.rq.queue(ROOT).nr as usize, queued.len(), "no task is lost");
     prop_assert_eq!(i128::from(bench.rq.queue(ROOT).load.weight()), weights);
     if queued.is_empty() {
@@ -423,17 +441,26 @@ fn check(bench: &Bench, tasks: &[EntityId]) -> Result<(), TestCaseError> {
         prop_assert_eq!(eligible(&bench.rq, id), exact);
     }
     // The weighted lags sum to what rounding V down leaves: less than one unit per weight.
-    let lags: i128 =
-        queued.iter().map(|&id| i128::from(bench.lag(id)) * i128::from(entity(id).load.weight())).sum();
+    let lags: i128 = queued
+        .iter()
+        .map(|&id| i128::from(bench.lag(id)) * i128::from(entity(id).load.weight()))
+        .sum();
     prop_assert!((-weights..=0).contains(&lags), "sum of the lags is {}", lags);
     // The pick against brute force (the running one only on a strictly earlier deadline).
-    let best = queued.iter().filter(|&&id| eligible(&bench.rq, id)).map(|&id| entity(id).deadline).min();
+    let best =
+        queued.iter().filter(|&&id| eligible(&bench.rq, id)).map(|&id| entity(id).deadline).min();
     let picked = choose(&bench.t, &bench.rq, ROOT, false);
     prop_assert_eq!(Some(entity(picked).deadline), best);
     for &id in tasks {
         let saved = entity(id).vlag;
-        let limit = entity(id).load.clone().virt((2 * u64::from(entity(id).slice)).max(4 * MS)) as i64;
-        prop_assert!(entity(id).on_rq || saved.abs() <= limit, "saved lag {} beyond {}", saved, limit);
+        let limit =
+            entity(id).load.clone().virt((2 * u64::from(entity(id).slice)).max(4 * MS)) as i64;
+        prop_assert!(
+            entity(id).on_rq || saved.abs() <= limit,
+            "saved lag {} beyond {}",
+            saved,
+            limit
+        );
     }
     Ok(())
 }

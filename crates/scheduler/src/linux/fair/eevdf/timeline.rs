@@ -1,11 +1,12 @@
 //! The waiting entities of one EEVDF queue, by virtual deadline.
 //!
-//! The question asked most is "the earliest deadline among those whose vruntime is not beyond V". The kernel
-//! keeps a red-black tree by deadline with the smallest vruntime of each subtree. Here the entries stand in
-//! blocks of at most [`BLOCK`], the blocks in the order of their deadlines, each with the smallest slice in it and a
-//! bound of the vruntimes. Within a block they stand in any order: where a sorted array would be searched and moved, by
-//! loops whose ends no branch predictor foresees, all of a block are looked at, [`STEP`] at a time without branches.
-//! Nothing is allocated once a queue has had its largest size.
+//! The question asked most is "the earliest deadline among those whose vruntime is not beyond V".
+//! The kernel keeps a red-black tree by deadline with the smallest vruntime of each subtree. Here
+//! the entries stand in blocks of at most [`BLOCK`], the blocks in the order of their deadlines,
+//! each with the smallest slice in it and a bound of the vruntimes. Within a block they stand in
+//! any order: where a sorted array would be searched and moved, by loops whose ends no branch
+//! predictor foresees, all of a block are looked at, [`STEP`] at a time without branches. Nothing
+//! is allocated once a queue has had its largest size.
 
 use std::hint::select_unpredictable;
 
@@ -56,7 +57,8 @@ struct Candidate {
 
 impl Candidate {
     const NONE: Candidate = Candidate { deadline: i64::MAX, number: 0, place: BLOCK };
-    /// The earlier of two, without a branch. Deadline and number compared as one value take two instructions.
+    /// The earlier of two, without a branch. Deadline and number compared as one value take two
+    /// instructions.
     #[inline(always)]
     fn earlier(self, other: Candidate) -> Candidate {
         let key = |one: Candidate| i128::from(one.deadline) << 64 | i128::from(one.number);
@@ -142,7 +144,11 @@ impl Block {
         let mut place = BLOCK;
         for (step, entries) in self.steps().iter().enumerate() {
             for (index, entry) in entries.iter().enumerate() {
-                place = select_unpredictable(entry.waiting.entity == entity, STEP * step + index, place);
+                place = select_unpredictable(
+                    entry.waiting.entity == entity,
+                    STEP * step + index,
+                    place,
+                );
             }
         }
         (place < self.len).then_some(place)
@@ -208,7 +214,8 @@ impl Timeline {
         let number = self.came;
         match self.blocks.as_mut_slice() {
             [block] if block.len < BLOCK => block.insert(Entry { waiting, number }),
-            // In parts: as a whole it would be put together in memory even where this is not called.
+            // In parts: as a whole it would be put together in memory even where this is not
+            // called.
             _ => self.insert_into_many(
                 waiting.deadline,
                 waiting.vruntime,
@@ -219,7 +226,14 @@ impl Timeline {
         }
     }
     #[inline(never)]
-    fn insert_into_many(&mut self, deadline: i64, vruntime: i64, slice: u32, entity: u32, number: u64) {
+    fn insert_into_many(
+        &mut self,
+        deadline: i64,
+        vruntime: i64,
+        slice: u32,
+        entity: u32,
+        number: u64,
+    ) {
         let entry = Entry { waiting: Waiting { deadline, vruntime, slice, entity }, number };
         if self.blocks.is_empty() {
             self.blocks.push(Block::EMPTY);
@@ -265,15 +279,21 @@ impl Timeline {
             }
         }
     }
-    /// The entry with the earliest deadline among those whose vruntime is `eligible`, which a smaller one is
-    /// too when a larger one is.
+    /// The entry with the earliest deadline among those whose vruntime is `eligible`, which a
+    /// smaller one is too when a larger one is.
     #[inline]
-    pub(in crate::linux) fn first_eligible(&self, eligible: impl Fn(i64) -> bool + Copy) -> Option<Waiting> {
+    pub(in crate::linux) fn first_eligible(
+        &self,
+        eligible: impl Fn(i64) -> bool + Copy,
+    ) -> Option<Waiting> {
         self.find(eligible).map(|(_, waiting)| waiting)
     }
     /// As [`first_eligible`](Self::first_eligible), with its place.
     #[inline(always)]
-    pub(in crate::linux) fn find(&self, eligible: impl Fn(i64) -> bool + Copy) -> Option<(Place, Waiting)> {
+    pub(in crate::linux) fn find(
+        &self,
+        eligible: impl Fn(i64) -> bool + Copy,
+    ) -> Option<(Place, Waiting)> {
         for (number, block) in self.blocks.iter().enumerate() {
             if number > 0 && !eligible(block.least_vruntime) {
                 continue;
@@ -294,8 +314,8 @@ impl Timeline {
             self.blocks.remove(place.block);
         }
     }
-    /// Puts an entry where another was just found, which leaves. What [`take`](Self::take) and [`insert`](Self::insert) do, in
-    /// one place if the order of the blocks permits.
+    /// Puts an entry where another was just found, which leaves. What [`take`](Self::take) and
+    /// [`insert`](Self::insert) do, in one place if the order of the blocks permits.
     #[inline(always)]
     pub(in crate::linux) fn exchange(&mut self, place: Place, waiting: Waiting) {
         let Waiting { deadline, vruntime, slice, entity } = waiting;
@@ -305,7 +325,8 @@ impl Timeline {
         let entry = &mut block.entries[place.index];
         self.came += 1;
         let gone = entry.waiting.slice;
-        // Part by part: what is put together in memory by small stores is not forwarded to the large loads that would copy it.
+        // Part by part: what is put together in memory by small stores is not forwarded to the
+        // large loads that would copy it.
         entry.waiting.deadline = deadline;
         entry.waiting.vruntime = vruntime;
         entry.waiting.slice = slice;
@@ -316,7 +337,14 @@ impl Timeline {
     }
     /// The same where there are several blocks.
     #[inline(never)]
-    fn exchange_in_many(&mut self, place: Place, deadline: i64, vruntime: i64, slice: u32, entity: u32) {
+    fn exchange_in_many(
+        &mut self,
+        place: Place,
+        deadline: i64,
+        vruntime: i64,
+        slice: u32,
+        entity: u32,
+    ) {
         self.take(place);
         self.insert(Waiting { deadline, vruntime, slice, entity });
     }
@@ -336,7 +364,12 @@ impl Timeline {
     }
     /// The largest slice of all, 0 when empty.
     pub(in crate::linux) fn max_slice(&self) -> u32 {
-        self.blocks.iter().flat_map(Block::entries).map(|entry| entry.waiting.slice).max().unwrap_or(0)
+        self.blocks
+            .iter()
+            .flat_map(Block::entries)
+            .map(|entry| entry.waiting.slice)
+            .max()
+            .unwrap_or(0)
     }
     /// All, by deadline.
     #[cfg(test)]
@@ -345,7 +378,8 @@ impl Timeline {
         all.sort_unstable_by_key(Entry::order);
         all.into_iter().map(|entry| entry.waiting).collect()
     }
-    /// The block into which an entry goes behind those with its deadline: the first one that ends beyond it, or the last.
+    /// The block into which an entry goes behind those with its deadline: the first one that ends
+    /// beyond it, or the last.
     fn place_behind(&self, deadline: i64) -> usize {
         self.blocks.partition_point(|block| block.latest <= deadline).min(self.blocks.len() - 1)
     }

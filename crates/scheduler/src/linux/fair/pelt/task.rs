@@ -1,15 +1,17 @@
-//! The same signal in the room that a task has for it: 24 bytes, so that it is beside its partners in one cache line.
+//! The same signal in the room that a task has for it: 24 bytes, so that it is beside its partners
+//! in one cache line.
 
 use schedlab_model::Ns;
 
 use super::{EPOCH_GAIN, EPOCH_SHIFT, Inputs, Moment, Pelt};
 
-/// A task's signal: what [`Signal`] is for a queue, in less room. A task is one runnable task or none, so no sum is larger than
-/// twice [`EPOCH_GAIN`].
+/// A task's signal: what [`Signal`] is for a queue, in less room. A task is one runnable task or
+/// none, so no sum is larger than twice [`EPOCH_GAIN`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub(in crate::linux) struct TaskSignal {
-    /// Up to here the sums are right: number of the epoch (it may begin again after 4.5 years) and [`gain_until`] the time.
+    /// Up to here the sums are right: number of the epoch (it may begin again after 4.5 years) and
+    /// [`gain_until`] the time.
     epoch: u32,
     gained: u32,
     load: u32,
@@ -20,7 +22,8 @@ pub(in crate::linux) struct TaskSignal {
     running: bool,
 }
 
-const _: () = assert!(size_of::<TaskSignal>() == 24, "a task's signal and its partners share a cache line");
+const _: () =
+    assert!(size_of::<TaskSignal>() == 24, "a task's signal and its partners share a cache line");
 const _: () = assert!(2 * EPOCH_GAIN <= u32::MAX as u64, "a sum has room");
 
 impl TaskSignal {
@@ -28,16 +31,19 @@ impl TaskSignal {
     pub(in crate::linux) fn start(now: Ns, util: u64) -> TaskSignal {
         let mut pelt = Pelt::zero(now);
         pelt.start_task(now, util);
-        let mut signal = TaskSignal { epoch: (now.0 >> EPOCH_SHIFT) as u32, ..TaskSignal::default() };
+        let mut signal =
+            TaskSignal { epoch: (now.0 >> EPOCH_SHIFT) as u32, ..TaskSignal::default() };
         signal.keep(&pelt);
         signal
     }
     #[inline]
     fn keep(&mut self, pelt: &Pelt) {
         self.gained = pelt.gained as u32;
-        (self.load, self.runnable, self.util) = (pelt.load as u32, pelt.runnable as u32, pelt.util as u32);
+        (self.load, self.runnable, self.util) =
+            (pelt.load as u32, pelt.runnable as u32, pelt.util as u32);
     }
-    /// Until `now` it was on and ran as before; from now on like this. Without a change nothing is computed.
+    /// Until `now` it was on and ran as before; from now on like this. Without a change nothing is
+    /// computed.
     #[inline(always)]
     pub(in crate::linux) fn set(&mut self, now: Moment, on: bool, running: bool) {
         // Which of both is different cannot be foreseen: one branch.
@@ -105,8 +111,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// What a task keeps in 24 bytes is what a queue with this one task keeps in 56, also when the clock of another CPU is
-        /// an older one.
+        /// What a task keeps in 24 bytes is what a queue with this one task keeps in 56, also when
+        /// the clock of another CPU is an older one.
         #[test]
         fn a_tasks_signal_is_a_queues_in_less_room(
             from in 0u64..1 << 40, util in 0u64..=SCALE,
