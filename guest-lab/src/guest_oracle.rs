@@ -57,7 +57,8 @@ const SCENARIOS: [Scenario; 4] = [
             ("idle", "h1 policy=idle ; h2 policy=idle ; h3 policy=idle"),
             (
                 "aff",
-                "s1 cpus=0-1 ; s2 cpus=0-1 ; s3 cpus=0-1 ; s4 cpus=0-1 ; s5 cpus=0-1 ; s6 cpus=0-1 ; s7 cpus=0-1 ; s8 \
+                "s1 cpus=0-1 ; s2 cpus=0-1 ; s3 cpus=0-1 ; s4 cpus=0-1 ; s5 cpus=0-1 ; s6 \
+                 cpus=0-1 ; s7 cpus=0-1 ; s8 \
                  cpus=0-1",
             ),
         ],
@@ -314,7 +315,8 @@ fn held(lines: &[Line]) -> (usize, usize) {
 /// The table in Markdown. `each`: every task too.
 fn table(lines: &[Line], each: bool) -> String {
     let mut text =
-        "| kernel | scenario | | tasks | mean error | largest | sum | in seeds' range | in interval |\n\
+        "| kernel | scenario | | tasks | mean error | largest | sum | in seeds' range | in \
+         interval |\n\
                     |---|---|---|---|---|---|---|---|---|\n"
             .to_owned();
     for line in lines {
@@ -340,7 +342,8 @@ fn table(lines: &[Line], each: bool) -> String {
                 share.stated.map_or("-".to_owned(), |error| format!("± {:.1}", error * 100.0));
             let _ = writeln!(
                 text,
-                "|  |  | {} | {recorded:.1} | {simulated:.1} | {low:.1} to {high:.1} | {stated} | | {} |",
+                "|  |  | {} | {recorded:.1} | {simulated:.1} | {low:.1} to {high:.1} | {stated} | \
+                 | {} |",
                 share.task,
                 if share.holds() { "" } else { "outside" }
             );
@@ -358,7 +361,8 @@ fn table(lines: &[Line], each: bool) -> String {
         lines.iter().flat_map(|line| &line.shares).filter(|share| share.in_range()).count();
     text + &format!(
         "\nMean error of a task's share: {:.1} points in self-replay, {:.1} in prediction.\n\
-         Inside the range of the seeds: {ranges} of {all}. Inside the stated interval (self-replay: the range): {held} of \
+         Inside the range of the seeds: {ranges} of {all}. Inside the stated interval \
+         (self-replay: the range): {held} of \
          {all}.\n",
         means(true),
         means(false)

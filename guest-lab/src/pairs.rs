@@ -351,7 +351,8 @@ fn off(metric: Metric, is: f64, was: f64) -> f64 {
 }
 
 /// The head of the table.
-const HEAD: &str = "| pair | class | figure | before | after | predicted | error | claim |\n|---|---|---|---|---|---|---|---|\n";
+const HEAD: &str = "| pair | class | figure | before | after | predicted | error | claim |\n\
+                    |---|---|---|---|---|---|---|---|\n";
 
 /// A figure of a pair, as a row of the table.
 struct Judged<'a> {
@@ -485,7 +486,8 @@ impl std::fmt::Display for Summary {
         if self.merged > 0 {
             writeln!(
                 f,
-                "Not predicted: {} rates and response times of activations that several requests share.",
+                "Not predicted: {} rates and response times of activations that several requests \
+                 share.",
                 self.merged
             )?;
         }

@@ -37,13 +37,15 @@ fn compare(root: &Path, source: &str, object: &str, write: bool) -> Result<bool>
     // must be equal.
     if !kept.is_empty() && code(&kept)? == code(&built)? {
         println!(
-            "{object} has the same programs and maps as {source} gives; its type information differs ({})",
+            "{object} has the same programs and maps as {source} gives; its type information \
+             differs ({})",
             version()
         );
         return Ok(true);
     }
     println!(
-        "{object} is not what {source} gives with {}: run `cargo xtask bpf --write` and check it in (it was built \
+        "{object} is not what {source} gives with {}: run `cargo xtask bpf --write` and check it \
+         in (it was built \
          with Debian clang 14.0.6)",
         version()
     );
@@ -91,7 +93,8 @@ fn run(command: &mut Command, name: &str, how: &str) -> Result<()> {
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             bail!(
-                "{name} is missing: it builds the BPF object ({how}). Nothing else of schedlab needs it"
+                "{name} is missing: it builds the BPF object ({how}). Nothing else of schedlab \
+                 needs it"
             )
         }
         Err(error) => Err(error).context(name.to_owned()),

@@ -28,8 +28,10 @@ const fn live(name: &'static str) -> Test {
 const CASES: [Case; 10] = [
     Case {
         name: "output-as-root",
-        attack: "root writes -o into a folder where another user left a file of mode 4777, links, a pipe",
-        before: "root's file got mode 4777 (a root shell); links were followed; files of root were cut",
+        attack: "root writes -o into a folder where another user left a file of mode 4777, links, \
+                 a pipe",
+        before: "root's file got mode 4777 (a root shell); links were followed; files of root \
+                 were cut",
         now: "mode 0600; another user's link or pipe is refused by name; random part files",
         tests: &[
             (
@@ -43,7 +45,8 @@ const CASES: [Case; 10] = [
     },
     Case {
         name: "output-is-input",
-        attack: "compare c1.slt -o c1.slt (also --report, export, import, diff, by a hard or symbolic link)",
+        attack: "compare c1.slt -o c1.slt (also --report, export, import, diff, by a hard or \
+                 symbolic link)",
         before: "exit 0, the recording is gone",
         now: "exit 2 before the work; the file is untouched",
         tests: &[

@@ -55,14 +55,16 @@ pub(crate) fn command(fast: bool) -> Result<ExitCode> {
 }
 
 /// What is said where RustSec's database is not at hand; docs/security.md has it too.
-const UNCHECKED: &str = "known holes are not checked: no package of crates.io carries RustSec's database (the package `rustsec` is a client for it)";
+const UNCHECKED: &str = "known holes are not checked: no package of crates.io carries RustSec's \
+                         database (the package `rustsec` is a client for it)";
 
 /// `cargo xtask deny`: what deny.toml allows, and known holes where RustSec's database can be
 /// fetched. What cannot run here is said, and is no failure.
 pub(crate) fn dependencies() -> Result<ExitCode> {
     if !installed("deny") {
         println!(
-            "== {}, advisories: left out, cargo-deny is not installed (cargo install cargo-deny); {UNCHECKED}",
+            "== {}, advisories: left out, cargo-deny is not installed (cargo install cargo-deny); \
+             {UNCHECKED}",
             LICENCES.title
         );
         return Ok(ExitCode::SUCCESS);

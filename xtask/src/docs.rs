@@ -68,7 +68,8 @@ pub(crate) fn command() -> Result<ExitCode> {
         println!("lowered the number of refused words that comments may have");
     }
     println!(
-        "wrote {SCHEDULERS}, {METRICS_PAGE}, {TABLES_PAGE}, the tables of fields in the pages, {OPTIONS_PYTHON}, docs/schema and {LADDER}"
+        "wrote {SCHEDULERS}, {METRICS_PAGE}, {TABLES_PAGE}, the tables of fields in the pages, \
+         {OPTIONS_PYTHON}, docs/schema and {LADDER}"
     );
     blocks(&root)
 }
@@ -195,11 +196,16 @@ fn formats() -> String {
 /// The page of all tables.
 fn tables() -> String {
     let mut text = String::from(
-        "# Tables\n\nMade by `cargo xtask docs` from the declarations in `crates/trace/src/flat` and `crates/tables/src/study.rs`: do not \
-         edit by hand.\n\nThe Python package hands them to data frames (`sl.open(FILE).events`, `sl.compare(FILE).rows()`); \
-         `schedlab export --csv` writes `events`, `tasks` and, as `waits.csv`, `latencies`, `schedlab export --parquet DIR` each \
-         table of a recording as `DIR/NAME.parquet`, and `schedlab compare --format parquet` writes `rows`. Whole numbers have 64 bits, times \
-         are nanoseconds, texts are dictionaries; any value may be missing. In a Parquet file each column says what it means: under \
+        "# Tables\n\nMade by `cargo xtask docs` from the declarations in `crates/trace/src/flat` \
+         and `crates/tables/src/study.rs`: do not \
+         edit by hand.\n\nThe Python package hands them to data frames (`sl.open(FILE).events`, \
+         `sl.compare(FILE).rows()`); \
+         `schedlab export --csv` writes `events`, `tasks` and, as `waits.csv`, `latencies`, \
+         `schedlab export --parquet DIR` each \
+         table of a recording as `DIR/NAME.parquet`, and `schedlab compare --format parquet` \
+         writes `rows`. Whole numbers have 64 bits, times \
+         are nanoseconds, texts are dictionaries; any value may be missing. In a Parquet file \
+         each column says what it means: under \
          `doc` in the metadata of its field.\n",
     );
     for table in schedlab_tables::all() {
@@ -224,10 +230,14 @@ fn tables() -> String {
 /// The page of all metrics.
 fn metrics() -> String {
     let mut text = String::from(
-        "# Metrics\n\nMade by `cargo xtask docs` from `METRICS` (`crates/study/src/metric.rs`): do not edit by hand.\n\nA metric with \
-         statistics is followed by one of them: `latency p99`, `response max`, `wait mean`. Any percentile (`p50`, `p99.9`), `mean`, \
-         `mode`, `min` and `max` can be asked for; the table names those that results hold. Shares are parts of one CPU (of the \
-         machine: of all CPU time), times nanoseconds, the rest events a second of virtual time.\n\n\
+        "# Metrics\n\nMade by `cargo xtask docs` from `METRICS` (`crates/study/src/metric.rs`): \
+         do not edit by hand.\n\nA metric with \
+         statistics is followed by one of them: `latency p99`, `response max`, `wait mean`. Any \
+         percentile (`p50`, `p99.9`), `mean`, \
+         `mode`, `min` and `max` can be asked for; the table names those that results hold. \
+         Shares are parts of one CPU (of the \
+         machine: of all CPU time), times nanoseconds, the rest events a second of virtual time.\n\
+         \n\
          | metric | of | unit | better | in results | what it is |\n|---|---|---|---|---|---|\n",
     );
     for def in METRICS {
@@ -318,8 +328,10 @@ fn response_ladder(scenario: &Scenario, scheduler: &str, name: &str) -> Result<V
 fn schedulers(all: &[Entry]) -> String {
     let mut text = String::from(
         "# Schedulers and their knobs\n\n\
-         Made by `cargo xtask docs` from the registry (`crates/scheduler/src/registry.rs`): do not edit by \
-         hand.\nSet a knob after the name: `--scheduler linux-6.1:latency_ns=6ms,wakeup_granularity_ns=1ms`.\n\
+         Made by `cargo xtask docs` from the registry (`crates/scheduler/src/registry.rs`): do \
+         not edit by \
+         hand.\nSet a knob after the name: `--scheduler \
+         linux-6.1:latency_ns=6ms,wakeup_granularity_ns=1ms`.\n\
          Knobs have the names and defaults of the real system.\n",
     );
     for entry in all {

@@ -28,8 +28,10 @@ const DECADES: (f64, f64) = (4.7, 8.0);
 /// Draws the ladder.
 pub(crate) fn ladder(title: &str, subtitle: &str, series: &[Series]) -> String {
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" \
-         height=\"{HEIGHT}\" font-family=\"system-ui, 'DejaVu Sans', sans-serif\" font-size=\"13\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+         width=\"{WIDTH}\" \
+         height=\"{HEIGHT}\" font-family=\"system-ui, 'DejaVu Sans', sans-serif\" \
+         font-size=\"13\" \
          fill=\"#222\">\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
          <text x=\"20\" y=\"28\" font-size=\"17\" font-weight=\"600\">{}</text>\n\
          <text x=\"20\" y=\"50\" fill=\"#666\">{}</text>\n",
@@ -93,7 +95,8 @@ fn axes(svg: &mut String) {
     }
     let _ = writeln!(
         svg,
-        "<text x=\"{}\" y=\"{}\" fill=\"#666\">percentile of the response times that the clients see</text>",
+        "<text x=\"{}\" y=\"{}\" fill=\"#666\">percentile of the response times that the clients \
+         see</text>",
         PLOT.0,
         PLOT.3 + 44.0
     );
@@ -112,7 +115,8 @@ fn labels(svg: &mut String, series: &[Series]) {
     for (at, one) in order {
         let _ = writeln!(
             svg,
-            "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" stroke=\"{}\" stroke-opacity=\"0.4\"/>\
+            "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" stroke=\"{}\" \
+             stroke-opacity=\"0.4\"/>\
              <text x=\"{:.1}\" y=\"{:.1}\" fill=\"{}\">{}</text>",
             PLOT.2,
             end(one),

@@ -15,7 +15,8 @@ const PASSED: &str = ".ci/passed.toml";
 
 /// The head of `.ci/passed.toml`.
 const ABOUT: &str = "\
-# Parts of the tests that passed, and a hash of every file that counts for each (.ci/reach.toml). Written by
+# Parts of the tests that passed, and a hash of every file that counts for each (.ci/reach.toml). \
+Written by
 # `cargo xtask reach PART` when the part passes; commit it with the change that it tested.
 ";
 

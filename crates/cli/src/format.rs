@@ -153,7 +153,8 @@ pub(crate) fn asks_for_json(arguments: impl Iterator<Item = OsString>) -> bool {
 pub(crate) fn no_parquet(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
     if asks_for(arguments, |format| format == ResultFormat::Parquet) {
         anyhow::bail!(
-            "--format parquet is a format of `show` and `compare`, and `export --parquet DIR` writes the tables of a recording: use csv or \
+            "--format parquet is a format of `show` and `compare`, and `export --parquet DIR` \
+             writes the tables of a recording: use csv or \
              ndjson here"
         );
     }

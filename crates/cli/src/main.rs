@@ -114,7 +114,8 @@ fn all_given_back(result: anyhow::Result<exit::Exit>) -> anyhow::Result<exit::Ex
         let all: Vec<String> =
             one.failures.iter().map(|(what, why)| format!("{what} ({why})")).collect();
         let text = format!(
-            "not everything could be given back: {}. The journal {} stays, and `schedlab restore` tries again",
+            "not everything could be given back: {}. The journal {} stays, and `schedlab restore` \
+             tries again",
             all.join("; "),
             one.journal.display()
         );
@@ -146,7 +147,8 @@ fn arguments() -> Result<Args, ExitCode> {
 fn refused(error: &clap::Error) -> ExitCode {
     #[cfg(not(feature = "parquet"))]
     if error.use_stderr() && wants_parquet(std::env::args_os()) {
-        let why = "this program was built without Parquet, as `make demo` does. `make build` builds all of schedlab";
+        let why = "this program was built without Parquet, as `make demo` does. `make build` \
+                   builds all of schedlab";
         return failed(why, format::asks_for_json(std::env::args_os()));
     }
     let text = error.render().to_string();
@@ -218,7 +220,8 @@ fn not_among(name: &str, known: &[&str]) -> String {
     let near = schedlab_model::text::nearest(name, known.iter().copied());
     let it = near.map_or_else(|| ": it".to_owned(), |near| format!(": did you mean `{near}`? It"));
     format!(
-        "`{name}` is not in this program{it} was built without the commands that touch the machine, as `make demo` does, and has \
+        "`{name}` is not in this program{it} was built without the commands that touch the \
+         machine, as `make demo` does, and has \
          {}. `make build` builds all of schedlab",
         known.join(", ")
     )

@@ -93,7 +93,8 @@ mod tests {
 
     #[test]
     fn what_is_quoted_is_cut_and_the_rest_stays() {
-        let usual = "`yse` is no task: did you mean `yes`? See docs/scenario-format.md\n 3 | name = `x\n   | ^";
+        let usual = "`yse` is no task: did you mean `yes`? See docs/scenario-format.md\n 3 | name \
+                     = `x\n   | ^";
         assert_eq!(limited(usual), usual);
         let long = limited(&format!("`{}` is no task: there are a, b", "x y".repeat(100_000)));
         assert!(

@@ -126,7 +126,8 @@ pub(crate) fn check_both(output: Option<&Path>, report: Option<&Path>) -> anyhow
     }
     if output.is_none_or(is_stdout) && report.is_some_and(is_stdout) {
         bail!(
-            "--report - and the result both go to standard output: name a file for the result with -o"
+            "--report - and the result both go to standard output: name a file for the result \
+             with -o"
         );
     }
     output.into_iter().chain(report).try_for_each(check)

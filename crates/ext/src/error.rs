@@ -13,12 +13,14 @@ pub enum ExtError {
     Live(#[from] LiveError),
     /// The kernel, or the rights of this process, do not allow it.
     #[error(
-        "--driver sched-ext cannot be used here: {0}. `schedlab doctor` shows each limit; --driver elevation works on any kernel"
+        "--driver sched-ext cannot be used here: {0}. `schedlab doctor` shows each limit; \
+         --driver elevation works on any kernel"
     )]
     Unusable(#[from] Unusable),
     /// The kernel has one place for schedulers.
     #[error(
-        "the sched_ext scheduler {name} is active, and the kernel runs one at a time: end it first (/sys/kernel/sched_ext/root/ops names it), or \
+        "the sched_ext scheduler {name} is active, and the kernel runs one at a time: end it \
+         first (/sys/kernel/sched_ext/root/ops names it), or \
          use --driver elevation"
     )]
     Active {
@@ -27,7 +29,8 @@ pub enum ExtError {
     },
     /// Fair threads go before those of sched_ext.
     #[error(
-        "{share} % of CPU {} went to {by}, whose class goes before sched_ext's: managed threads would get what is left there. Move it to other \
+        "{share} % of CPU {} went to {by}, whose class goes before sched_ext's: managed threads \
+         would get what is left there. Move it to other \
          CPUs, manage other CPUs (--cpus), or use --driver elevation", cpu.0
     )]
     FairLoad {
@@ -40,7 +43,8 @@ pub enum ExtError {
     },
     /// The kernel refused the programs.
     #[error(
-        "the kernel did not take the scheduler ({what}): {reason}. Nothing was changed. Please report it with the output of `uname -a` and \
+        "the kernel did not take the scheduler ({what}): {reason}. Nothing was changed. Please \
+         report it with the output of `uname -a` and \
          `schedlab doctor`"
     )]
     Load {

@@ -9,7 +9,8 @@ use std::path::PathBuf;
 pub enum Refused {
     /// Another user's link in a folder like /tmp.
     #[error(
-        "{} is a link of user {owner} in a folder that every user can write, so it may lead anywhere: remove it, or name the file \
+        "{} is a link of user {owner} in a folder that every user can write, so it may lead \
+         anywhere: remove it, or name the file \
          that is meant", .link.display()
     )]
     Planted {
@@ -20,7 +21,8 @@ pub enum Refused {
     },
     /// A link of another user to what does not belong to that user.
     #[error(
-        "{} is a link of user {owner} to what belongs to another user: name the file or folder that is meant", .link.display()
+        "{} is a link of user {owner} to what belongs to another user: name the file or folder \
+         that is meant", .link.display()
     )]
     Foreign {
         /// The link.

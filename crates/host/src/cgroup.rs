@@ -61,7 +61,8 @@ impl FoundGroup {
         if self.hierarchy == counted {
             return Ok(self.path);
         }
-        let detail = "it is not in the hierarchy of the CPU controller; only the backend `bpf` can choose by it";
+        let detail = "it is not in the hierarchy of the CPU controller; only the backend `bpf` \
+                      can choose by it";
         Err(HostError::NoGroup { path: self.path, detail: detail.to_owned() })
     }
 }

@@ -122,7 +122,8 @@ const TRACEFS_SETCAP: &str = "setcap cap_perfmon,cap_dac_read_search+ep \"$(comm
 
 /// Gives the program all that recording has use for: the scheduler's settings in debugfs and large
 /// rings too.
-const SETCAP: &str = "setcap cap_bpf,cap_perfmon,cap_sys_admin,cap_sys_nice,cap_ipc_lock+ep \"$(command -v schedlab)\"";
+const SETCAP: &str = "setcap cap_bpf,cap_perfmon,cap_sys_admin,cap_sys_nice,cap_ipc_lock+ep \
+                      \"$(command -v schedlab)\"";
 
 /// Each CPU has a fair server of its own.
 const NO_FAIR_SERVER: &str =
@@ -132,12 +133,14 @@ fn recording(found: &Capabilities) -> Vec<Fact> {
     let mut facts = backends(found);
     facts.push(match &found.messages {
         Ok(hooks) => {
-            let consequence = "recordings hold what tasks exchange (sockets, pipes, futexes, timers): `show --messages`; the recorder \
+            let consequence = "recordings hold what tasks exchange (sockets, pipes, futexes, \
+                               timers): `show --messages`; the recorder \
                                looks at the return of each system call of the machine";
             fact(Level::Good, "recording messages", hooks.words(), consequence, None)
         }
         Err(why) => {
-            let consequence = "recordings hold no messages: `show --messages` refuses, and who waits for what is inferred from wakeups";
+            let consequence = "recordings hold no messages: `show --messages` refuses, and who \
+                               waits for what is inferred from wakeups";
             fact(Level::Limit, "recording messages", why.as_str(), consequence, None)
         }
     });
@@ -161,7 +164,8 @@ fn recording(found: &Capabilities) -> Vec<Fact> {
         ));
     }
     if let Some(kib) = found.ring_kib {
-        let consequence = "rings above this are refused; small rings lose events under load (lost events are counted)";
+        let consequence = "rings above this are refused; small rings lose events under load (lost \
+                           events are counted)";
         facts.push(fact(
             Level::Limit,
             "memory for rings",
@@ -179,21 +183,25 @@ fn backends(found: &Capabilities) -> Vec<Fact> {
     for (backend, works) in &found.backends {
         let (good, bad) = match backend {
             Backend::Bpf => (
-                "recordings hold switches, wakeups with their wakers, migrations and task lifetimes; about 0.3 us a \
+                "recordings hold switches, wakeups with their wakers, migrations and task \
+                 lifetimes; about 0.3 us a \
                  switch on the recorded CPU; tasks can be chosen in the kernel (--pid, --cgroup)",
                 "recording costs more; with tracepoints nothing else is lost",
             ),
             Backend::Tracepoints => (
                 "the fallback that sees as much as BPF; about 1.2 us a switch on the recorded CPU",
-                "without BPF either, recordings cannot say when a task was woken, nor by which: no run-queue latency after \
+                "without BPF either, recordings cannot say when a task was woken, nor by which: \
+                 no run-queue latency after \
                  wakeups, no replay",
             ),
             Backend::Switches => (
                 "the fallback sees who ran where and for how long, on the whole machine",
-                "without tracepoints only a command's own tasks, or processes of your own, can be recorded",
+                "without tracepoints only a command's own tasks, or processes of your own, can be \
+                 recorded",
             ),
             Backend::OwnTasks => (
-                "a command's own tasks, or processes of your own (--pid), can be recorded without any privilege",
+                "a command's own tasks, or processes of your own (--pid), can be recorded without \
+                 any privilege",
                 "not even own tasks can be recorded",
             ),
         };
@@ -254,8 +262,10 @@ fn trace_quality(found: &Capabilities) -> Vec<Fact> {
             Level::Limit,
             "events on idle CPUs",
             format!("not seen on CPU {}", blind.join(", ")),
-            "a wakeup by an interrupt that hits such a CPU idle may be missing (context-switch records fill in who \
-             ran); a CPU that was busy just now cannot be checked: ask again on a quiet machine, and keep measured \
+            "a wakeup by an interrupt that hits such a CPU idle may be missing (context-switch \
+             records fill in who \
+             ran); a CPU that was busy just now cannot be checked: ask again on a quiet machine, \
+             and keep measured \
              tasks off CPUs where it persists",
             None,
         )
@@ -272,7 +282,8 @@ fn trace_quality(found: &Capabilities) -> Vec<Fact> {
             Level::Limit,
             "wakeups through softirqs",
             "not attributed",
-            "closed loops over loopback look like outside arrivals: replay will not see them as loops",
+            "closed loops over loopback look like outside arrivals: replay will not see them as \
+             loops",
             None,
         ),
     };
@@ -294,8 +305,10 @@ fn scheduler(found: &Capabilities) -> Vec<Fact> {
             Level::Limit,
             "scheduler settings in debugfs",
             error.as_str(),
-            "base slice, features, preemption model and fair server are unknown to recordings; the scheduler's \
-             defaults are assumed. (Kernel lockdown, the usual reason for root, goes away only with a boot without it)",
+            "base slice, features, preemption model and fair server are unknown to recordings; \
+             the scheduler's \
+             defaults are assumed. (Kernel lockdown, the usual reason for root, goes away only \
+             with a boot without it)",
             (!found.caps.sys_admin).then_some(SETCAP),
         ),
     }];
@@ -311,7 +324,8 @@ fn scheduler(found: &Capabilities) -> Vec<Fact> {
             Level::Note,
             "fair server",
             "not readable",
-            "Linux 6.12 and later has one (50 ms in each second by default) whatever sched_rt_runtime_us says; \
+            "Linux 6.12 and later has one (50 ms in each second by default) whatever \
+             sched_rt_runtime_us says; \
              older kernels have none",
             None,
         ),
@@ -319,7 +333,8 @@ fn scheduler(found: &Capabilities) -> Vec<Fact> {
     if let Some(on) = knob("sched_autogroup_enabled") {
         let state = if on == "1" { "on" } else { "off" };
         let lift = (on == "1").then_some("sysctl kernel.sched_autogroup_enabled=0");
-        let consequence = "when on, each session is a group of its own: nice values mean nothing between sessions";
+        let consequence = "when on, each session is a group of its own: nice values mean nothing \
+                           between sessions";
         facts.push(fact(Level::Note, "autogroup", state, consequence, lift));
     }
     facts.push(sched_ext(found));
@@ -338,7 +353,8 @@ fn sched_ext(found: &Capabilities) -> Fact {
     let state = match crate::sched_ext::usable(found) {
         Ok(state) => state,
         Err(why) => {
-            let consequence = "no scheduler can be loaded into the kernel; those of schedlab run without it, by real-time priorities";
+            let consequence = "no scheduler can be loaded into the kernel; those of schedlab run \
+                               without it, by real-time priorities";
             return fact(Level::Note, "sched_ext", format!("no: {why}"), consequence, None);
         }
     };
@@ -348,14 +364,16 @@ fn sched_ext(found: &Capabilities) -> Fact {
             Level::Good,
             "sched_ext",
             format!("yes ({kernel}), active: none"),
-            "schedulers can be loaded into the kernel; the header of a recording names the one that is active",
+            "schedulers can be loaded into the kernel; the header of a recording names the one \
+             that is active",
             None,
         ),
         Some(name) => fact(
             Level::Note,
             "sched_ext",
             format!("yes ({kernel}), active: {name}"),
-            "recordings are of this scheduler, not of the kernel's own, and no second one can be loaded beside it",
+            "recordings are of this scheduler, not of the kernel's own, and no second one can be \
+             loaded beside it",
             None,
         ),
     }
@@ -369,7 +387,8 @@ fn realtime(found: &Capabilities) -> Vec<Fact> {
         let period = knob("sched_rt_period_us").unwrap_or("1000000");
         let limit = runtime != "-1";
         let lift = limit.then_some("sysctl kernel.sched_rt_runtime_us=-1");
-        let consequence = "up to Linux 6.11 real-time tasks of a CPU are stopped beyond this; later kernels use the \
+        let consequence = "up to Linux 6.11 real-time tasks of a CPU are stopped beyond this; \
+                           later kernels use the \
                            fair server instead";
         facts.push(fact(
             Level::Note,
@@ -380,7 +399,8 @@ fn realtime(found: &Capabilities) -> Vec<Fact> {
         ));
     }
     if found.rt_group_sched {
-        let consequence = "FIFO and RR are refused (EPERM) inside a new control group until cpu.rt_runtime_us is set \
+        let consequence = "FIFO and RR are refused (EPERM) inside a new control group until \
+                           cpu.rt_runtime_us is set \
                            there, and then limited hard";
         facts.push(fact(Level::Note, "RT_GROUP_SCHED", "on", consequence, None));
     }
@@ -389,7 +409,8 @@ fn realtime(found: &Capabilities) -> Vec<Fact> {
         if rt > 0 { Level::Good } else { Level::Limit },
         "real-time policies",
         if rt > 0 { format!("up to priority {rt}") } else { "not allowed".to_owned() },
-        "needed to run load clients and real-time variants for comparison; recording itself does not need it",
+        "needed to run load clients and real-time variants for comparison; recording itself does \
+         not need it",
         (rt == 0).then_some(SETCAP),
     ));
     facts

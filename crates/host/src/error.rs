@@ -9,7 +9,8 @@ use std::io;
 pub enum HostError {
     /// No way of recording works with these permissions.
     #[error(
-        "this kernel lets you record {scope} by no way that schedlab knows: {reasons}. But {needs}: `{setcap}` gives \
+        "this kernel lets you record {scope} by no way that schedlab knows: {reasons}. But \
+         {needs}: `{setcap}` gives \
          them to the program. `schedlab doctor` shows each limit",
         needs = RECORDING_NEEDS, setcap = RECORDING_SETCAP
     )]
@@ -21,7 +22,8 @@ pub enum HostError {
     },
     /// The way that was asked for by name does not work.
     #[error(
-        "the backend `{backend}` does not work here: {reason}. `schedlab doctor` shows what would help"
+        "the backend `{backend}` does not work here: {reason}. `schedlab doctor` shows what would \
+         help"
     )]
     Backend {
         /// Its name.
@@ -37,7 +39,8 @@ pub enum HostError {
     },
     /// A control group that does not exist, or that this way of recording cannot choose by.
     #[error(
-        "control group {path}: {detail}. Give a directory of a cgroup file system, or a path such as /batch"
+        "control group {path}: {detail}. Give a directory of a cgroup file system, or a path such \
+         as /batch"
     )]
     NoGroup {
         /// As it was given.

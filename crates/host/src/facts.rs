@@ -168,10 +168,12 @@ impl MessageHooks {
     pub const fn words(self) -> &'static str {
         match self {
             MessageHooks::SocketTracepoints => {
-                "sockets at their tracepoints; pipes, eventfds, futexes, selects and sleeps when system calls return"
+                "sockets at their tracepoints; pipes, eventfds, futexes, selects and sleeps when \
+                 system calls return"
             }
             MessageHooks::SystemCalls => {
-                "sockets, pipes, eventfds, futexes, selects and sleeps when system calls return (the kernel has no tracepoints for \
+                "sockets, pipes, eventfds, futexes, selects and sleeps when system calls return \
+                 (the kernel has no tracepoints for \
                  sockets)"
             }
         }
@@ -218,7 +220,8 @@ impl Backend {
                 "switches, wakeups with their wakers, migrations, groups, starts and ends"
             }
             Backend::Switches | Backend::OwnTasks => {
-                "which task ran where and whether it was preempted, starts and ends; not when it was woken, nor by which task"
+                "which task ran where and whether it was preempted, starts and ends; not when it \
+                 was woken, nor by which task"
             }
         }
     }
@@ -231,10 +234,12 @@ impl Backend {
                 "latencies, slices and states work; who ran instead, and replay, do not"
             }
             (Backend::Switches, true) => {
-                "run times, slices and waits after a preemption work; waits after a wakeup, wakers and replay do not"
+                "run times, slices and waits after a preemption work; waits after a wakeup, \
+                 wakers and replay do not"
             }
             (Backend::Switches | Backend::OwnTasks, _) => {
-                "run times, slices and waits after a preemption work; waits after a wakeup, wakers, who ran \
+                "run times, slices and waits after a preemption work; waits after a wakeup, \
+                 wakers, who ran \
                  instead, and replay do not"
             }
         }
@@ -248,7 +253,10 @@ impl std::str::FromStr for Backend {
         // `own-tasks` is what version 0.1 called it.
         let text = if text == "own-tasks" { "own" } else { text };
         Backend::ALL.into_iter().find(|b| b.name() == text).ok_or_else(|| {
-            format!("unknown backend `{text}`: use bpf, tracepoints, switches or own (default: the best that works)")
+            format!(
+                "unknown backend `{text}`: use bpf, tracepoints, switches or own (default: \
+                     the best that works)"
+            )
         })
     }
 }

@@ -242,7 +242,8 @@ fn refused(what: &str) -> impl FnOnce(std::io::Error) -> HostError {
     let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     let needed = match level.trim().parse::<i32>() {
         Ok(level) if level > 2 => format!(
-            "{what} (kernel.perf_event_paranoid is {level}: above 2, a level of distributions, that takes CAP_SYS_ADMIN; \
+            "{what} (kernel.perf_event_paranoid is {level}: above 2, a level of distributions, \
+             that takes CAP_SYS_ADMIN; \
              `sysctl kernel.perf_event_paranoid=2` makes CAP_PERFMON enough)"
         ),
         _ => what.to_owned(),

@@ -317,8 +317,10 @@ mod tests {
     #[test]
     fn reads_the_settings_of_sched_debug() {
         let text =
-            "Sched Debug Version: v0.11\nsysctl_sched\n  .sysctl_sched_base_slice            : 1.400000
-  .sysctl_sched_features              : 99674079\n  .sysctl_sched_tunable_scaling       : 1 (logarithmic)\n";
+            "Sched Debug Version: v0.11\nsysctl_sched\n  .sysctl_sched_base_slice            : \
+             1.400000
+  .sysctl_sched_features              : 99674079\n  .sysctl_sched_tunable_scaling       : 1 \
+  (logarithmic)\n";
         let expected =
             [("base_slice_ns", "1400000"), ("features_bits", "99674079"), ("tunable_scaling", "1")];
         assert_eq!(

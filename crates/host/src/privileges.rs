@@ -10,8 +10,10 @@ use std::path::Path;
 
 /// What a user needs to record every task of a machine. Measured as user 65534 with these
 /// capabilities alone (docs/security.md). `doctor`, errors and documents say it with this sentence.
-pub const RECORDING_NEEDS: &str = "recording the whole machine needs no root: CAP_BPF and CAP_PERFMON are enough (Linux 5.8 and later; \
-     before 5.18, whose kernels do not load the BPF programs, CAP_PERFMON and a tracefs that the user can read see as much)";
+pub const RECORDING_NEEDS: &str = "recording the whole machine needs no root: CAP_BPF and \
+                                   CAP_PERFMON are enough (Linux 5.8 and later; \
+     before 5.18, whose kernels do not load the BPF programs, CAP_PERFMON and a tracefs that the \
+     user can read see as much)";
 
 /// Gives the program what [`RECORDING_NEEDS`] says.
 pub const RECORDING_SETCAP: &str = "setcap cap_bpf,cap_perfmon+ep \"$(command -v schedlab)\"";

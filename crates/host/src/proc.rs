@@ -186,7 +186,8 @@ mod tests {
 
     #[test]
     fn steal_is_the_eighth_column_of_each_cpu() {
-        let text = "cpu  1 2 3 4 5 6 7 30 0 0\ncpu0 1 2 3 4 5 6 7 10 0 0\ncpu1 1 2 3 4 5 6 7 20 0 0\nintr 5\n";
+        let text = "cpu  1 2 3 4 5 6 7 30 0 0\ncpu0 1 2 3 4 5 6 7 10 0 0\n\
+                    cpu1 1 2 3 4 5 6 7 20 0 0\nintr 5\n";
         assert_eq!(steal_from(text), [(CpuId(0), 100_000_000), (CpuId(1), 200_000_000)]);
     }
 

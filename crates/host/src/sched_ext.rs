@@ -34,7 +34,8 @@ pub enum Unusable {
     NotBuilt(String),
     /// Programs are fitted to a kernel by its type information.
     #[error(
-        "Linux {0} has sched_ext but no type information (/sys/kernel/btf/vmlinux, CONFIG_DEBUG_INFO_BTF)"
+        "Linux {0} has sched_ext but no type information (/sys/kernel/btf/vmlinux, \
+         CONFIG_DEBUG_INFO_BTF)"
     )]
     NoBtf(String),
     /// Lockdown keeps BPF programs from kernel memory.

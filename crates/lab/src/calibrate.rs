@@ -69,8 +69,10 @@ pub fn file_text(preset: &Preset) -> String {
     let quoted = |text: &str| serde_json::to_string(text).unwrap_or_else(|_| "\"\"".to_owned());
     let p = &preset.provenance;
     let mut text = format!(
-        "# Written by `schedlab calibrate`: what this machine's own work costs (docs/calibration.md).\n\
-         schema = {}\n\n[provenance]\nkernel = {}\ncpu = {}\ncpus = {}\nhz = {}\nvirtual_machine = {}\ndate = {}\n\
+        "# Written by `schedlab calibrate`: what this machine's own work costs \
+         (docs/calibration.md).\n\
+         schema = {}\n\n[provenance]\nkernel = {}\ncpu = {}\ncpus = {}\nhz = {}\n\
+         virtual_machine = {}\ndate = {}\n\
          command = {}\nschedlab = {}\nforeign = {:?}\nseconds = {:?}\n",
         quoted(&preset.schema),
         quoted(&p.kernel),
@@ -93,7 +95,8 @@ pub fn file_text(preset: &Preset) -> String {
     for (name, value) in &preset.simulator {
         let _ = writeln!(text, "{name} = {value}");
     }
-    text += "\n# 95 % interval of each median over rounds, 99th percentile, samples, rounds.\n[spread]\n";
+    text += "\n# 95 % interval of each median over rounds, 99th percentile, samples, rounds.\n\
+             [spread]\n";
     for (name, s) in &preset.spread {
         let _ = writeln!(
             text,

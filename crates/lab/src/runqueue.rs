@@ -232,7 +232,8 @@ fn claims(rows: &[RunqueueRow]) -> Vec<Claim> {
             .filter(|row| ["linux-2.4-o1", "linux-2.6.22"].contains(&&*row.scheduler));
         for o1 in o1.filter(|_| list.threads == 1) {
             let text = format!(
-                "a decision of {} is 50 times cheaper than one of linux-2.4 at {} tasks, or more ({}, {} bytes)",
+                "a decision of {} is 50 times cheaper than one of linux-2.4 at {} tasks, or more \
+                 ({}, {} bytes)",
                 o1.scheduler,
                 list.tasks,
                 list.lock.name(),
@@ -248,7 +249,8 @@ fn claims(rows: &[RunqueueRow]) -> Vec<Claim> {
         });
         if let Some(one) = one {
             let text = format!(
-                "two threads on the one list need longer for a decision in sum than one thread: {} tasks ({}, {} bytes)",
+                "two threads on the one list need longer for a decision in sum than one thread: \
+                 {} tasks ({}, {} bytes)",
                 two.tasks,
                 two.lock.name(),
                 two.stride

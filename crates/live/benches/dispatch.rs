@@ -216,7 +216,8 @@ fn report(found: &[Vec<Numbers>], rounds: u64, ms: u64) {
         for way in [1, 2] {
             let ratio = |at: usize| median(of(3), at) / median(of(way), at).max(1.0);
             println!(
-                "burst {burst} us, driver / {}: block p50 {:.2} p99 {:.2}, cycle p50 {:.2} p99 {:.2}",
+                "burst {burst} us, driver / {}: block p50 {:.2} p99 {:.2}, cycle p50 {:.2} p99 \
+                 {:.2}",
                 WAYS[way],
                 ratio(0),
                 ratio(1),

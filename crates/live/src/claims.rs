@@ -88,11 +88,13 @@ impl Holder {
         });
         match process_lives(self.owner) {
             true => format!(
-                "process {pid} ({purpose}): end it, or give everything back with `{with}schedlab detach`"
+                "process {pid} ({purpose}): end it, or give everything back with `{with}schedlab \
+                 detach`"
             ),
             false => {
                 format!(
-                    "process {pid} ({purpose}), which is dead: `{with}schedlab restore` gives it back"
+                    "process {pid} ({purpose}), which is dead: `{with}schedlab restore` gives it \
+                     back"
                 )
             }
         }

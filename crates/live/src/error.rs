@@ -17,7 +17,8 @@ pub enum LiveError {
     },
     /// A thread of the kernel.
     #[error(
-        "thread {tid} ({comm}) belongs to the kernel, which needs it as it is: name a process of yours"
+        "thread {tid} ({comm}) belongs to the kernel, which needs it as it is: name a process of \
+         yours"
     )]
     KernelThread {
         /// Thread id.
@@ -27,7 +28,8 @@ pub enum LiveError {
     },
     /// Another real-time thread keeps a CPU that shall be managed.
     #[error(
-        "CPU {} gave a thread of SCHED_FIFO {} nothing for {} ms: {by}. Managed threads would get nothing either: end it, give it another \
+        "CPU {} gave a thread of SCHED_FIFO {} nothing for {} ms: {by}. Managed threads would get \
+         nothing either: end it, give it another \
          class, or manage other CPUs (--cpus)", cpu.0, crate::driver::GUARDIAN, waited.as_millis()
     )]
     Occupied {
@@ -46,7 +48,8 @@ pub enum LiveError {
     },
     /// The owner is dead, and what it changed is not restored.
     #[error(
-        "process {process} was managed by process {owner}, which is dead: `schedlab restore` gives it back"
+        "process {process} was managed by process {owner}, which is dead: `schedlab restore` \
+         gives it back"
     )]
     DeadOwner {
         /// Process id.
@@ -56,7 +59,8 @@ pub enum LiveError {
     },
     /// The owner gives back all of its threads or none.
     #[error(
-        "process {process} is part of `{purpose}` (process {owner}), which gives back all or nothing: `schedlab detach`"
+        "process {process} is part of `{purpose}` (process {owner}), which gives back all or \
+         nothing: `schedlab detach`"
     )]
     AllOrNothing {
         /// Process id.
@@ -68,7 +72,8 @@ pub enum LiveError {
     },
     /// The owner was asked and did not answer.
     #[error(
-        "process {owner}, which manages process {process}, does not answer: `schedlab detach` ends it"
+        "process {owner}, which manages process {process}, does not answer: `schedlab detach` \
+         ends it"
     )]
     NoAnswer {
         /// Process id.
@@ -106,7 +111,8 @@ pub enum LiveError {
     },
     /// A file of a control group could not be read or written.
     #[error(
-        "{path}: {source}. Only files of control groups below /sys/fs/cgroup can be changed, and most need root"
+        "{path}: {source}. Only files of control groups below /sys/fs/cgroup can be changed, and \
+         most need root"
     )]
     Group {
         /// The file.
@@ -116,7 +122,8 @@ pub enum LiveError {
     },
     /// The folder for journals is not to be trusted.
     #[error(
-        "the folder {path} {fault}: journals must be where only you and root can make and rename entries. Set SCHEDLAB_RUN_DIR to a \
+        "the folder {path} {fault}: journals must be where only you and root can make and rename \
+         entries. Set SCHEDLAB_RUN_DIR to a \
          folder of your own"
     )]
     RunDir {
@@ -127,7 +134,8 @@ pub enum LiveError {
     },
     /// A journal that this version cannot read.
     #[error(
-        "{path}, line {line}: {fault}. It was written by another version of schedlab, or by something else"
+        "{path}, line {line}: {fault}. It was written by another version of schedlab, or by \
+         something else"
     )]
     Journal {
         /// The journal.
@@ -161,7 +169,8 @@ pub enum LiveError {
     },
     /// The guardian is gone; everything was restored.
     #[error(
-        "the guardian died ({how}): everything was put back, and nothing more is changed without one"
+        "the guardian died ({how}): everything was put back, and nothing more is changed without \
+         one"
     )]
     Unguarded {
         /// How it ended, as far as that is known: `signal: 9 (SIGKILL)`.
@@ -172,7 +181,8 @@ pub enum LiveError {
     Scheduler(#[from] schedlab_scheduler::KnobError),
     /// Without wakeups nothing can be scheduled.
     #[error(
-        "live scheduling needs the kernel's wakeup events, and they cannot be had here: {reason}. Run as root; `schedlab doctor` shows each limit"
+        "live scheduling needs the kernel's wakeup events, and they cannot be had here: {reason}. \
+         Run as root; `schedlab doctor` shows each limit"
     )]
     NoEvents {
         /// Why.
@@ -180,7 +190,8 @@ pub enum LiveError {
     },
     /// Events were promised and do not come.
     #[error(
-        "the kernel tells of no wakeup ({what}): nothing can be scheduled so, and everything was put back. Please report it with the output of `uname -a` and `schedlab doctor`"
+        "the kernel tells of no wakeup ({what}): nothing can be scheduled so, and everything was \
+         put back. Please report it with the output of `uname -a` and `schedlab doctor`"
     )]
     Deaf {
         /// What should have been heard.
@@ -196,7 +207,8 @@ pub enum LiveError {
     },
     /// All CPUs were to be managed, which leaves none for the rest of the system.
     #[error(
-        "CPUs {managed} cannot all be managed: one CPU must stay unmanaged, for the rest of the system, and this process may use CPUs {allowed} only. Leave one of them out"
+        "CPUs {managed} cannot all be managed: one CPU must stay unmanaged, for the rest of the \
+         system, and this process may use CPUs {allowed} only. Leave one of them out"
     )]
     OneCpu {
         /// The named CPUs.
@@ -206,7 +218,9 @@ pub enum LiveError {
     },
     /// Another driver manages the CPU.
     #[error(
-        "another schedlab, {by}, manages CPU {cpu}, and two would undo each other's turns: name another CPU, or see `schedlab status` (and SCHEDLAB_RUN_DIR) and end it with `schedlab detach`"
+        "another schedlab, {by}, manages CPU {cpu}, and two would undo each other's turns: name \
+         another CPU, or see `schedlab status` (and SCHEDLAB_RUN_DIR) and end it with `schedlab \
+         detach`"
     )]
     Claimed {
         /// The CPU.
@@ -216,7 +230,8 @@ pub enum LiveError {
     },
     /// The owner was killed, and has not ended yet.
     #[error(
-        "everything was put back, but process {owner}, which made the changes and was killed, has not come to its end: the journal {} stays until `schedlab restore` finds it gone",
+        "everything was put back, but process {owner}, which made the changes and was killed, has \
+         not come to its end: the journal {} stays until `schedlab restore` finds it gone",
         journal.display()
     )]
     StillEnding {
@@ -227,7 +242,8 @@ pub enum LiveError {
     },
     /// The scheduler asked for what no driver can do, or never came to rest.
     #[error(
-        "{scheduler} broke the contract of a scheduler: {breach}. Everything was put back; choose another scheduler, and \
+        "{scheduler} broke the contract of a scheduler: {breach}. Everything was put back; choose \
+         another scheduler, and \
          please report this one"
     )]
     Contract {

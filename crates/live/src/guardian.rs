@@ -223,7 +223,8 @@ fn told(end: Result<GuardianEnd, LiveError>, held: &Held) -> Result<GuardianEnd,
     {
         let (count, journal) = (report.failures().count(), held.path().display());
         say(&format!(
-            "error: {count} changes could not be put back ({what}: {why}): the journal {journal} stays, and `schedlab restore` tries again\n"
+            "error: {count} changes could not be put back ({what}: {why}): the journal {journal} \
+             stays, and `schedlab restore` tries again\n"
         ));
     }
     end
@@ -349,7 +350,8 @@ impl Away {
 fn silent(silence: Duration, beaten: bool) -> String {
     match beaten {
         true => format!(
-            "no heartbeat for {} ms. Its agent hangs, or something kept it from its CPU for that long: a thread of a \
+            "no heartbeat for {} ms. Its agent hangs, or something kept it from its CPU for that \
+             long: a thread of a \
              higher real-time priority, or the host of a virtual machine (steal in /proc/stat)",
             silence.as_millis()
         ),

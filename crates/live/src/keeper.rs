@@ -479,12 +479,15 @@ fn refused(
     }
     let advice = match source.kind() {
         io::ErrorKind::PermissionDenied => {
-            "Changing another user's thread, or raising a priority, needs root or CAP_SYS_NICE. A real-time policy can be \
-             refused to root as well: where the kernel has CONFIG_RT_GROUP_SCHED, the control group of the thread needs a \
+            "Changing another user's thread, or raising a priority, needs root or CAP_SYS_NICE. A \
+             real-time policy can be \
+             refused to root as well: where the kernel has CONFIG_RT_GROUP_SCHED, the control \
+             group of the thread needs a \
              budget in cpu.rt_runtime_us; `schedlab doctor` looks"
         }
         io::ErrorKind::InvalidInput => {
-            "The kernel does not allow these parameters: the CPUs must be online and in the cpuset of the thread"
+            "The kernel does not allow these parameters: the CPUs must be online and in the \
+             cpuset of the thread"
         }
         io::ErrorKind::ResourceBusy => "There is no real-time bandwidth left for it on these CPUs",
         _ => "Nothing was changed",

@@ -221,7 +221,8 @@ const PROBES: [(&str, &str, Probe); 33] = [
     ),
     (
         "tick_ns",
-        "what the timer tick takes from a thread that computes: the gap that comes back every period",
+        "what the timer tick takes from a thread that computes: the gap that comes back every \
+         period",
         wakes::tick,
     ),
     ("scan_hot_ns", "the next of 1024 records of 64 bytes, shuffled, in the cache", memory::hot),
@@ -232,7 +233,8 @@ const PROBES: [(&str, &str, Probe); 33] = [
     ),
     (
         "refill_64k_ns",
-        "reading 64 KiB after the caches were filled with something else, more than reading it again",
+        "reading 64 KiB after the caches were filled with something else, more than reading it \
+         again",
         memory::refill,
     ),
     (

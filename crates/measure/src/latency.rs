@@ -42,8 +42,10 @@ pub const MOST_THREADS: usize = 256;
 /// From everybody being ready to the beginning of the grid.
 const LEAD: u64 = 5_000_000;
 /// What to do when the kernel takes no deadline thread.
-const DEADLINE_REMEDY: &str = "such a thread must be allowed on every CPU of its root domain (leave --cpus out, or name them \
-    all; a cpuset of its own makes a smaller domain), needs CAP_SYS_NICE, and all of them together must leave bandwidth \
+const DEADLINE_REMEDY: &str = "such a thread must be allowed on every CPU of its root domain \
+                               (leave --cpus out, or name them \
+    all; a cpuset of its own makes a smaller domain), needs CAP_SYS_NICE, and all of them \
+    together must leave bandwidth \
     (EBUSY: a shorter runtime, a longer period)";
 /// How often the main thread looks.
 const LOOK: Duration = Duration::from_millis(50);
@@ -222,7 +224,8 @@ impl LatencyRequest {
             .saturating_add(Ns(self.distance.0.saturating_mul(self.cpus.len() as u64 - 1)));
         if self.interval < SHORTEST || longest > LONGEST {
             return fail(format!(
-                "intervals from {} to {longest}: {SHORTEST} to {LONGEST} are possible (--interval, --distance)",
+                "intervals from {} to {longest}: {SHORTEST} to {LONGEST} are possible \
+                 (--interval, --distance)",
                 self.interval
             ));
         }
@@ -443,7 +446,8 @@ impl<'scope> Crew<'scope> {
                 system(
                     "policy or CPU of a measuring thread",
                     error,
-                    "fifo and rr need CAP_SYS_NICE or `ulimit -r`, and in a control group with real-time groups a cpu.rt_runtime_us",
+                    "fifo and rr need CAP_SYS_NICE or `ulimit -r`, and in a control group with \
+                     real-time groups a cpu.rt_runtime_us",
                 )
             })?;
         }

@@ -79,7 +79,8 @@ pub enum RunqueueError {
     Knob(#[from] KnobError),
     /// A scheduler that cannot be called by several threads.
     #[error(
-        "{name} keeps part of its state outside of its locks, so it cannot be called by several threads at once; these \
+        "{name} keeps part of its state outside of its locks, so it cannot be called by several \
+         threads at once; these \
          can: {}",
         SCHEDULERS.join(", ")
     )]
@@ -89,8 +90,10 @@ pub enum RunqueueError {
     },
     /// Spinning locks on fewer CPUs than threads.
     #[error(
-        "{threads} threads on {cpus} CPUs: with spinning locks a thread that waits for one that does not run burns \
-         its whole slice, so such numbers say nothing about locks. Give --threads {cpus} or fewer, or --oversubscribe"
+        "{threads} threads on {cpus} CPUs: with spinning locks a thread that waits for one that \
+         does not run burns \
+         its whole slice, so such numbers say nothing about locks. Give --threads {cpus} or \
+         fewer, or --oversubscribe"
     )]
     Oversubscribed {
         /// Threads wanted.
@@ -269,7 +272,8 @@ impl Bench<'_> {
         let refuse = |text: &str| Err(RunqueueError::Request(text.to_owned()));
         if points == 0 || !(3..=1000).contains(&request.rounds) {
             return refuse(
-                "a run-queue benchmark takes at least one scheduler, number of tasks, of threads, lock and stride, \
+                "a run-queue benchmark takes at least one scheduler, number of tasks, of threads, \
+                 lock and stride, \
                  and 3 to 1000 rounds",
             );
         }

@@ -20,7 +20,8 @@ pub enum StressError {
     Request(String),
     /// The system gives no more processes, threads, descriptors or memory.
     #[error(
-        "cannot {what}: {source}. Ask for less, or allow more (`ulimit -n` for descriptors, `ulimit -u` for processes)"
+        "cannot {what}: {source}. Ask for less, or allow more (`ulimit -n` for descriptors, \
+         `ulimit -u` for processes)"
     )]
     Resources {
         /// What was tried.
@@ -30,7 +31,8 @@ pub enum StressError {
     },
     /// A sender or receiver did not deliver all its messages.
     #[error(
-        "{failed} of {workers} senders and receivers ended before their work was done; was one killed from outside?"
+        "{failed} of {workers} senders and receivers ended before their work was done; was one \
+         killed from outside?"
     )]
     Workers {
         /// How many failed.

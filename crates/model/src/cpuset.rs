@@ -237,7 +237,8 @@ impl fmt::Debug for CpuSet {
 /// Why a text is not a CPU list.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "`{0}` is not a CPU list: write numbers below {MAX_CPUS} and ranges, such as \"0-3,8\", or \"all\""
+    "`{0}` is not a CPU list: write numbers below {MAX_CPUS} and ranges, such as \"0-3,8\", or \
+     \"all\""
 )]
 pub struct CpuSetError(pub String);
 

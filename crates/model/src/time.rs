@@ -157,7 +157,8 @@ impl fmt::Display for Ns {
 pub enum NsError {
     /// No unit, or an unknown one.
     #[error(
-        "`{0}` is not a time: write a number and a unit, one of ns, us, ms, s, m, h (such as \"30ms\")"
+        "`{0}` is not a time: write a number and a unit, one of ns, us, ms, s, m, h (such as \
+         \"30ms\")"
     )]
     Unit(String),
     /// A sign in front.

@@ -225,7 +225,8 @@ pub enum WorkloadError {
     },
     /// A program that never lets time pass.
     #[error(
-        "task `{task}` loops for ever without running, sleeping or waiting: give its loop a `run` or `sleep` \
+        "task `{task}` loops for ever without running, sleeping or waiting: give its loop a `run` \
+         or `sleep` \
          longer than 0"
     )]
     Spins {

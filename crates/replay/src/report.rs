@@ -64,19 +64,23 @@ impl Report {
         let mut rules = Vec::new();
         if self.locks > 0 {
             rules.push(format!(
-                "{} futexes guard something, because a task both waits and wakes there or each wait expects the value 2 (a mutex of \
-                 glibc or Go that has waiters): a wait ends with a wake, or when no task that wakes there is awake",
+                "{} futexes guard something, because a task both waits and wakes there or each \
+                 wait expects the value 2 (a mutex of \
+                 glibc or Go that has waiters): a wait ends with a wake, or when no task that \
+                 wakes there is awake",
                 self.locks
             ));
         }
         for (name, threads, lanes) in &self.shared {
             rules.push(format!(
-                "{threads} threads of {name} read the same objects: they share their work, and {lanes} of them do it at once"
+                "{threads} threads of {name} read the same objects: they share their work, and \
+                 {lanes} of them do it at once"
             ));
         }
         if self.on_behalf > 0 {
             rules.push(format!(
-                "{} messages of event loops belong to the connection that was read last, because all that the loop had found was \
+                "{} messages of event loops belong to the connection that was read last, because \
+                 all that the loop had found was \
                  read and their own connection was not among it (a proxy)",
                 self.on_behalf
             ));
@@ -90,7 +94,8 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "replay by messages: {} operations of tasks at {} objects; {} threads that do one thing after the other, {} event loops or \
+            "replay by messages: {} operations of tasks at {} objects; {} threads that do one \
+             thing after the other, {} event loops or \
              pools, {} endless tasks",
             self.operations,
             self.objects,
@@ -100,7 +105,8 @@ impl fmt::Display for Report {
         )?;
         write!(
             f,
-            "\nwithout a fact: {} waits that a task ended (a token each), {} that end at their recorded times; {} receives of what no \
+            "\nwithout a fact: {} waits that a task ended (a token each), {} that end at their \
+             recorded times; {} receives of what no \
              recorded task sent, at their times",
             self.wakeups, self.unexplained, self.arrivals
         )?;

@@ -142,7 +142,8 @@ fn cdf(cdf: &Cdf, id: &str) -> Result<Value, ReportError> {
         let heads = std::iter::once(Column::text("run")).chain(heads.map(Column::number)).collect();
         table(&Table {
             caption: format!(
-                "{}: {}. {} Below a percentile: the two values between which it lies with 95 %, by order statistics (“?”: too few \
+                "{}: {}. {} Below a percentile: the two values between which it lies with 95 %, \
+                 by order statistics (“?”: too few \
                  values for that end)",
                 cdf.title, measure.name, measure.about
             ),

@@ -61,7 +61,8 @@ pub enum Breach {
     },
     /// The picked task cannot run on this CPU now, as far as its agents know.
     #[error(
-        "behind its agents it picked {task} (runnable {runnable:?}, on {on:?}, may run on {affinity})"
+        "behind its agents it picked {task} (runnable {runnable:?}, on {on:?}, may run on \
+         {affinity})"
     )]
     PickedUnfit {
         /// The task.

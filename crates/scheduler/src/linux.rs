@@ -467,8 +467,10 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
         let hrtick = self.t.version.hrtick_at_switch() && self.t.has(version::Feature::HRTICK);
         let text = || {
             format!(
-                "HRTICK comes {} after the end of the slice (chosen, not fitted: exact slices make ties that a kernel \
-                 never sees; in the recorded 7.2.13 it is 3.4 us, of which the machine oracle-7.2 adds 2.4)",
+                "HRTICK comes {} after the end of the slice (chosen, not fitted: exact slices \
+                 make ties that a kernel \
+                 never sees; in the recorded 7.2.13 it is 3.4 us, of which the machine oracle-7.2 \
+                 adds 2.4)",
                 Ns(fair::HRTICK_LATE)
             )
         };

@@ -58,7 +58,8 @@ fn main() {
     let wanted: Vec<String> =
         std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     println!(
-        "| scheduler | 8 CPUs, M events/s | 8 CPUs, ns/event | 64 CPUs | 512 CPUs | start of 512 CPUs, ms | 512 : 8 |"
+        "| scheduler | 8 CPUs, M events/s | 8 CPUs, ns/event | 64 CPUs | 512 CPUs | start of 512 \
+         CPUs, ms | 512 : 8 |"
     );
     println!("|---|---:|---:|---:|---:|---:|---:|");
     for entry in schedlab_scheduler::registry::all() {

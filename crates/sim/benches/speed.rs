@@ -52,7 +52,8 @@ fn measure(row: &Row) {
     }
     let Some((spent, count)) = best else { return };
     println!(
-        "{:<34} {:>7.2} M events/s {:>9.0} sim s per CPU s   ({count} events, {} sim s, {spent:.3} CPU s, hash {hash:016x})",
+        "{:<34} {:>7.2} M events/s {:>9.0} sim s per CPU s   ({count} events, {} sim s, \
+         {spent:.3} CPU s, hash {hash:016x})",
         row.name,
         count as f64 / spent / 1e6,
         row.seconds as f64 / spent,

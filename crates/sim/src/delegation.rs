@@ -177,7 +177,8 @@ fn off_agents_cpu(
     let Mode::Global(spins) = mode else { return Ok(workload) };
     if spins.index() >= cpus || cpus < 2 {
         return Err(SimError::Machine(format!(
-            "a global agent on {spins} of {cpus} CPUs: it needs a CPU of the machine, and another for the tasks"
+            "a global agent on {spins} of {cpus} CPUs: it needs a CPU of the machine, and another \
+             for the tasks"
         )));
     }
     let rest = CpuSet::first(cpus).without(&CpuSet::single(spins));
@@ -185,7 +186,8 @@ fn off_agents_cpu(
         let left = task.affinity.and(&rest);
         if left.is_empty() {
             return Err(SimError::Machine(format!(
-                "task `{}` may run on CPUs {} only, where the global agent spins: put the agent elsewhere",
+                "task `{}` may run on CPUs {} only, where the global agent spins: put the agent \
+                 elsewhere",
                 task.name, task.affinity
             )));
         }

@@ -31,7 +31,8 @@ pub enum SimError {
         why: &'static str,
     },
     /// The scheduler does not admit the tasks together.
-    #[error("not admitted{}: {why}", .task.as_ref().map_or(String::new(), |task| format!(": task `{task}`")))]
+    #[error("not admitted{}: {why}", .task.as_ref().map_or(String::new(), |task| format!(": task \
+        `{task}`")))]
     Admission {
         /// Name of the task at fault, if it is a single one.
         task: Option<String>,
@@ -40,7 +41,8 @@ pub enum SimError {
     },
     /// The group's cpuset and the task's mask have no CPU in common.
     #[error(
-        "task `{task}` may run on CPUs {affinity}, but its group's `cpus` and the machine leave none of them"
+        "task `{task}` may run on CPUs {affinity}, but its group's `cpus` and the machine leave \
+         none of them"
     )]
     Cpuset {
         /// Name of the task.
@@ -60,8 +62,10 @@ pub enum SimError {
     },
     /// A million steps without time passing.
     #[error(
-        "at {at} task `{task}` went through {steps} steps without time passing: tasks that wake each other \
-         need a `run` or `sleep` longer than 0 somewhere in the circle; where a scheduler lets tasks change places for \
+        "at {at} task `{task}` went through {steps} steps without time passing: tasks that wake \
+         each other \
+         need a `run` or `sleep` longer than 0 somewhere in the circle; where a scheduler lets \
+         tasks change places for \
          ever, switches need a price (`other_switch_ns` of the machine's costs)"
     )]
     Livelock {
@@ -74,7 +78,8 @@ pub enum SimError {
     },
     /// A million steps of agents without time passing.
     #[error(
-        "at {at} agents went through {steps} steps without time passing: a scheduler that lets tasks change places for \
+        "at {at} agents went through {steps} steps without time passing: a scheduler that lets \
+         tasks change places for \
          ever needs agents whose work takes time (`costs` of `[delegation]`)"
     )]
     Restless {
@@ -85,7 +90,8 @@ pub enum SimError {
     },
     /// More requests wait in a channel than the simulator keeps.
     #[error(
-        "channel `{channel}`: more than {limit} sends wait at {at}; the requests come faster than they are served"
+        "channel `{channel}`: more than {limit} sends wait at {at}; the requests come faster than \
+         they are served"
     )]
     Backlog {
         /// Name of the channel.

@@ -105,8 +105,10 @@ mod tests {
         fn the_quantile_is_between(n in 1u64..100_000, q in 0.001f64..0.999) {
             let (low, high) = quantile_ranks(n, q);
             let rank = n as f64 * q;
-            prop_assert!(low.is_none_or(|low| low >= 1 && low as f64 <= rank + 1.0), "{low:?} of {rank}");
-            prop_assert!(high.is_none_or(|high| high <= n && high as f64 >= rank), "{high:?} of {rank}");
+            prop_assert!(low.is_none_or(|low| low >= 1 && low as f64 <= rank + 1.0), "{low:?} of \
+                {rank}");
+            prop_assert!(high.is_none_or(|high| high <= n && high as f64 >= rank), "{high:?} of \
+                {rank}");
         }
 
         /// The normal rule goes on where the exact one ends.

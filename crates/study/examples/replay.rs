@@ -65,7 +65,8 @@ fn tids(recording: &Recording, recorded: &Summary, simulated: &Summary, replay: 
     for &i in rows.iter().take(25).chain(rows.iter().filter(named)) {
         let (info, spec) = (&recording.header.tasks[i], &replay.workload.tasks[i]);
         println!(
-            "{i} {} tid {} {:?} nice {} cpus {}: run {} -> {}, activations {} -> {}, start {:?}, {} ops, repeat {:?}",
+            "{i} {} tid {} {:?} nice {} cpus {}: run {} -> {}, activations {} -> {}, start {:?}, \
+             {} ops, repeat {:?}",
             info.comm,
             info.tid,
             info.group,

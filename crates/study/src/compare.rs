@@ -387,7 +387,8 @@ fn check_knobs_exist(plans: &[RowPlan], variants: &[Variant]) -> Result<(), Stud
                 .unwrap_or_default();
             let specs: Vec<&str> = specs.into_iter().collect();
             return Err(StudyError::Option(format!(
-                "variant '{}': none of {} has a knob `{name}`{hint}; `schedlab list schedulers -v` shows all",
+                "variant '{}': none of {} has a knob `{name}`{hint}; `schedlab list schedulers \
+                 -v` shows all",
                 variant.name,
                 specs.join(", ")
             )));

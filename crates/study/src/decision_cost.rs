@@ -248,7 +248,8 @@ fn plans<'a>(
     if scenario.sweep.is_none() {
         let name = &scenario.name;
         return Err(StudyError::Option(format!(
-            "{name} has no [sweep]: only such a scenario can be run with other numbers of CPUs and tasks"
+            "{name} has no [sweep]: only such a scenario can be run with other numbers of CPUs \
+             and tasks"
         )));
     }
     let mut plans = Vec::new();

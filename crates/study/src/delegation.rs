@@ -161,12 +161,16 @@ impl DelegationSpec {
     pub fn provenance(&self) -> &'static str {
         match self.source.as_str() {
             "ghost-2021" => {
-                "ghost-2021: two Xeon 8173M, SOSP'21 Table 3. Published: syscall, ctx_switch, cfs_switch. Remainders of \
-                 published sums: agent_wake, txn_local, txn_target, ipi_flight. Fitted: txn_remote and ipi_send (to 668 \
-                 and 3964 ns), txn_target_group (to 5688 ns), the halves of a message (265 ns). Chosen: txn_node, smt."
+                "ghost-2021: two Xeon 8173M, SOSP'21 Table 3. Published: syscall, ctx_switch, \
+                 cfs_switch. Remainders of \
+                 published sums: agent_wake, txn_local, txn_target, ipi_flight. Fitted: \
+                 txn_remote and ipi_send (to 668 \
+                 and 3964 ns), txn_target_group (to 5688 ns), the halves of a message (265 ns). \
+                 Chosen: txn_node, smt."
             }
             "elevation-vm" => {
-                "elevation-vm: measured on a VM (AMD EPYC, Linux 6.18); the switch and the halves of a message are split \
+                "elevation-vm: measured on a VM (AMD EPYC, Linux 6.18); the switch and the halves \
+                 of a message are split \
                  by hand; timers are exact, because the published experiment ran on bare metal."
             }
             "free" => "free: nothing costs anything.",
@@ -181,7 +185,8 @@ fn place(text: &str) -> Result<Place, String> {
         "per-cpu" => Ok(Place::PerCpu),
         "global" => Ok(Place::Global),
         _ => Err(format!(
-            "mode={text}: must be kernel (no agents), per-cpu (an agent on each CPU) or global (one spinning agent)"
+            "mode={text}: must be kernel (no agents), per-cpu (an agent on each CPU) or global \
+             (one spinning agent)"
         )),
     }
 }
@@ -219,7 +224,8 @@ fn costs(name: &str) -> Result<DelegationCosts, String> {
             preset::path().ok_or("costs=this-machine: neither XDG_DATA_HOME nor HOME is set")?;
         if !path.exists() {
             return Err(format!(
-                "costs=this-machine: there is no {}; `schedlab calibrate` measures this machine and writes it",
+                "costs=this-machine: there is no {}; `schedlab calibrate` measures this machine \
+                 and writes it",
                 path.display()
             ));
         }
@@ -452,13 +458,15 @@ mod tests {
 
     #[test]
     fn a_file_of_costs() {
-        let toml = "kernel = \"6.18\"\n[delegation]\nsyscall_ns = 140\nctx_switch_ns = 680.4\nother_ns = 1\n";
+        let toml = "kernel = \"6.18\"\n[delegation]\nsyscall_ns = 140\nctx_switch_ns = 680.4\n\
+                    other_ns = 1\n";
         let costs = costs_of(toml).unwrap();
         assert_eq!(
             (costs.syscall_ns, costs.ctx_switch_ns, costs.ipi_send_ns),
             (Ns(140), Ns(680), Ns(0))
         );
-        let measured = "[costs]\nsyscall_ns = 140.0\nswitch_yield_ns = 800.5\nyield_ns = 200\nsetattr_sleeping_ns = 531\n";
+        let measured = "[costs]\nsyscall_ns = 140.0\nswitch_yield_ns = 800.5\nyield_ns = 200\n\
+                        setattr_sleeping_ns = 531\n";
         let costs = costs_of(measured).unwrap();
         assert_eq!(
             (costs.ctx_switch_ns, costs.txn_local_ns, costs.ipi_flight_ns),

@@ -58,7 +58,8 @@ macro_rules! parts {
         /// What an error is, for the glossary.
         pub const MEANING: &str = concat!(
             "How far a number may be from the true one: ", parts!(@rule $first_name $($name)+), ". ",
-            $first_name, ": ", $first_doc, $("; ", $name, ": ", $doc,)+ ". An interval ends at what is possible."
+            $first_name, ": ", $first_doc, $("; ", $name, ": ", $doc,)+ ". An interval ends at \
+                what is possible."
         );
 
         impl ErrorParts {
@@ -88,11 +89,14 @@ macro_rules! parts {
 parts! {
     Seeds seeds "seeds" "what differs from seed to seed" "half the range over the seeds"
     SelfReplay self_replay "self-replay" "what the simulation of the recording itself misses"
-        "by how much the simulation misses the recording under the scheduler that it was recorded under"
+        "by how much the simulation misses the recording under the scheduler that it was recorded \
+         under"
     Reaction reaction "reaction" "how the tasks react to more or less CPU time"
-        "by how much readings of how the tasks react to more or less CPU time differ: all of a change where the recording does not show it"
+        "by how much readings of how the tasks react to more or less CPU time differ: all of a \
+         change where the recording does not show it"
     Drift drift "drift" "what the same work costs another time"
-        "by how much two recordings of one setting differ, because the same work costs more or less another time (fitted to pairs of recordings)"
+        "by how much two recordings of one setting differ, because the same work costs more or \
+         less another time (fitted to pairs of recordings)"
     Sampling sampling "sampling" "how short the recording is"
         "two standard errors of the CPU share in the recording, which is short"
 }

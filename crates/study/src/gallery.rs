@@ -84,7 +84,8 @@ pub fn find(input: &str) -> Result<Found, StudyError> {
         None => String::new(),
     };
     Err(StudyError::NoSuchInput(format!(
-        "{input}: no such file, and no scenario of that name; {hint}`schedlab list scenarios` shows the gallery, \
+        "{input}: no such file, and no scenario of that name; {hint}`schedlab list scenarios` \
+         shows the gallery, \
          `schedlab record -o FILE.slt` makes a recording"
     )))
 }

@@ -61,7 +61,8 @@ pub enum Bound {
 /// Why a text is not a gate.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "'{text}': {what}; write SUBJECT METRIC OP VALUE, such as 'redis-server latency p99 > +20%' or \
+    "'{text}': {what}; write SUBJECT METRIC OP VALUE, such as 'redis-server latency p99 > +20%' \
+     or \
          'sysbench share < 50%' (OP: > >= < <=; a sign before the value means the change)"
 )]
 pub struct GateError {
@@ -248,7 +249,8 @@ fn change(text: &str, metric: Metric) -> Result<Bound, String> {
 fn bound(text: &str, metric: Metric) -> Result<Bound, String> {
     if text.starts_with(char::is_alphabetic) {
         return Err(format!(
-            "`{text}` is not a number or a time; the one word there is `alone`, in goals of `schedlab colocate`: \
+            "`{text}` is not a number or a time; the one word there is `alone`, in goals of \
+             `schedlab colocate`: \
              'p99 < alone + 10%'"
         ));
     }

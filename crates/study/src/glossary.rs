@@ -40,7 +40,8 @@ const WORDS: &[Term] = &[
     term(
         "activation",
         &[],
-        "One piece of work of a task: from the wakeup to blocking again. Throughput counts activations, response time is their length.",
+        "One piece of work of a task: from the wakeup to blocking again. Throughput counts \
+         activations, response time is their length.",
     ),
     term(
         "affinity",
@@ -50,114 +51,137 @@ const WORDS: &[Term] = &[
     term(
         "agent",
         &[],
-        "A user-space thread that runs a scheduler for other threads (ghOSt's word, SOSP 2021). schedlab's live agents set policies and priorities of stock Linux threads.",
+        "A user-space thread that runs a scheduler for other threads (ghOSt's word, SOSP 2021). \
+         schedlab's live agents set policies and priorities of stock Linux threads.",
     ),
     term(
         "band",
         &["FIFO band"],
-        "A SCHED_FIFO priority that schedlab's elevation driver gives to the thread that its scheduler picked, and to no other.",
+        "A SCHED_FIFO priority that schedlab's elevation driver gives to the thread that its \
+         scheduler picked, and to no other.",
     ),
     term(
         "bandwidth",
         &["cpu.max", "quota", "period"],
-        "The CPU time that a control group may use in each period (cgroup v2's cpu.max). A group that used its quota is throttled until the next period, whatever the CPUs do.",
+        "The CPU time that a control group may use in each period (cgroup v2's cpu.max). A group \
+         that used its quota is throttled until the next period, whatever the CPUs do.",
     ),
     term(
         "baseline",
         &["first row"],
-        "The row that all changes are measured against: the recording as it was, or a scenario's first row.",
+        "The row that all changes are measured against: the recording as it was, or a scenario's \
+         first row.",
     ),
     term(
         "blame",
         &[],
-        "Who ran while a task waited: every nanosecond of waiting is laid to the task that was on the CPU of its run queue.",
+        "Who ran while a task waited: every nanosecond of waiting is laid to the task that was on \
+         the CPU of its run queue.",
     ),
     term(
         "cannot tell",
         &["~"],
-        "The change is smaller than its error (`schedlab explain error`). It may be there; this data does not show it.",
+        "The change is smaller than its error (`schedlab explain error`). It may be there; this \
+         data does not show it.",
     ),
     term(
         "cap",
         &[],
-        "Xen's limit of a domain, in per cent of one physical CPU; 0 is none. Linux has cpu.max instead.",
+        "Xen's limit of a domain, in per cent of one physical CPU; 0 is none. Linux has cpu.max \
+         instead.",
     ),
     term(
         "class",
         &["task group"],
-        "All tasks of one program name: tables have one line for them unless a variant changes only some.",
+        "All tasks of one program name: tables have one line for them unless a variant changes \
+         only some.",
     ),
     term(
         "commit",
         &["transaction"],
-        "An agent's decision that thread T runs on CPU C now, as handed to the kernel, which may refuse it (ghOSt).",
+        "An agent's decision that thread T runs on CPU C now, as handed to the kernel, which may \
+         refuse it (ghOSt).",
     ),
     term(
         "confidence interval",
         &["±", "interval"],
-        "The range that holds the true value with the stated confidence. Percentiles get theirs from order statistics, which assume no distribution.",
+        "The range that holds the true value with the stated confidence. Percentiles get theirs \
+         from order statistics, which assume no distribution.",
     ),
     term(
         "context switch",
         &["switch"],
-        "The CPU leaves one task for another. Its price is the direct cost and the caches that are cold afterwards.",
+        "The CPU leaves one task for another. Its price is the direct cost and the caches that \
+         are cold afterwards.",
     ),
     term(
         "coordinated omission",
         &[],
-        "The fault of a load generator that waits for a slow answer before it sends the next request, and so does not count the requests that would have waited. An open-loop source has no such fault.",
+        "The fault of a load generator that waits for a slow answer before it sends the next \
+         request, and so does not count the requests that would have waited. An open-loop source \
+         has no such fault.",
     ),
     term(
         "delegation",
         &[],
-        "A scheduler that decides outside of the kernel: per CPU, or by one global agent that spins on a CPU of its own.",
+        "A scheduler that decides outside of the kernel: per CPU, or by one global agent that \
+         spins on a CPU of its own.",
     ),
     term("error", &["error of the method", "half width"], MEANING),
     term(
         "fair server",
         &["dl_server"],
-        "Since Linux 6.12 a deadline reservation keeps 5 % of each CPU (50 ms in a second) for fair tasks when real-time tasks never block. It replaced RT throttling.",
+        "Since Linux 6.12 a deadline reservation keeps 5 % of each CPU (50 ms in a second) for \
+         fair tasks when real-time tasks never block. It replaced RT throttling.",
     ),
     term(
         "gate",
         &["--fail-if"],
-        "A condition that must not be met. It is met, not met, or CANNOT SAY when the interval contains the threshold; exit code 1, 0, 3.",
+        "A condition that must not be met. It is met, not met, or CANNOT SAY when the interval \
+         contains the threshold; exit code 1, 0, 3.",
     ),
     term(
         "idle",
         &["SCHED_IDLE"],
-        "The policy of tasks that run when no other fair task wants the CPU, with a weight of 3 against 1024. A waking normal task preempts it at once.",
+        "The policy of tasks that run when no other fair task wants the CPU, with a weight of 3 \
+         against 1024. A waking normal task preempts it at once.",
     ),
     term(
         "ladder",
         &["percentile ladder"],
-        "The percentiles of one distribution from the median to the maximum: p50, p90, p99, p99.9, p99.99, max.",
+        "The percentiles of one distribution from the median to the maximum: p50, p90, p99, \
+         p99.9, p99.99, max.",
     ),
     term(
         "lag",
         &[],
-        "What EEVDF owes a task: the service it should have had less the service it had, in weighted time. A task with lag of 0 or more is eligible.",
+        "What EEVDF owes a task: the service it should have had less the service it had, in \
+         weighted time. A task with lag of 0 or more is eligible.",
     ),
     term("migration", &[], "A task moves to another CPU's run queue."),
     term(
         "nice",
         &[],
-        "The weight of a fair task, -20 (heaviest) to 19: one step is a factor of about 1.25 in CPU time against its competitors.",
+        "The weight of a fair task, -20 (heaviest) to 19: one step is a factor of about 1.25 in \
+         CPU time against its competitors.",
     ),
     term(
         "not certain",
         &[],
-        "The seeds or rounds do not agree well enough for a verdict. More of them (--seeds, --rounds) narrow the interval.",
+        "The seeds or rounds do not agree well enough for a verdict. More of them (--seeds, \
+         --rounds) narrow the interval.",
     ),
     term(
         "percentile",
         &["p50", "p99", "p99.9"],
-        "pN is the value that N of 100 values do not exceed (nearest rank). p50 is the median. Below 100/(100-N) values a percentile is the maximum, and the tables say `few`.",
+        "pN is the value that N of 100 values do not exceed (nearest rank). p50 is the median. \
+         Below 100/(100-N) values a percentile is the maximum, and the tables say `few`.",
     ),
     term(
         "policy",
         &["chrt"],
-        "What sched(7) and chrt call so: other, batch, idle, fifo:N, rr:N, deadline. It belongs to the task; the scheduler to the kernel.",
+        "What sched(7) and chrt call so: other, batch, idle, fifo:N, rr:N, deadline. It belongs \
+         to the task; the scheduler to the kernel.",
     ),
     term(
         "preempted",
@@ -167,41 +191,49 @@ const WORDS: &[Term] = &[
     term(
         "PSI",
         &["pressure"],
-        "Pressure stall information, /proc/pressure/cpu: the part of time in which some task waited for a CPU.",
+        "Pressure stall information, /proc/pressure/cpu: the part of time in which some task \
+         waited for a CPU.",
     ),
     term("run queue", &[], "The runnable tasks of one CPU, or of several where they share one."),
     term("runnable", &[], "Ready to run, and either running or waiting for a CPU."),
     term(
         "seed",
         &["seeds"],
-        "The number that all random draws of a run derive from. The same seed gives the same run, to the bit; several seeds show how much chance matters.",
+        "The number that all random draws of a run derive from. The same seed gives the same run, \
+         to the bit; several seeds show how much chance matters.",
     ),
     term(
         "self-replay",
         &[],
-        "The recording, simulated under the scheduler that it was recorded under. What differs is one part of the error of every predicted change (`schedlab explain error`).",
+        "The recording, simulated under the scheduler that it was recorded under. What differs is \
+         one part of the error of every predicted change (`schedlab explain error`).",
     ),
     term(
         "slice",
         &["base_slice_ns", "time slice"],
-        "How long a task runs before another of equal rank may take its place. EEVDF derives its virtual deadline from it; a shorter slice means earlier and more frequent turns, not more CPU time.",
+        "How long a task runs before another of equal rank may take its place. EEVDF derives its \
+         virtual deadline from it; a shorter slice means earlier and more frequent turns, not \
+         more CPU time.",
     ),
     term("slowdown", &[], "Response time divided by the time that the same work takes alone."),
     term(
         "steal",
         &["stolen"],
-        "Time in which a hypervisor ran something else on the CPU of this virtual machine. No scheduler inside can give it back.",
+        "Time in which a hypervisor ran something else on the CPU of this virtual machine. No \
+         scheduler inside can give it back.",
     ),
     term(
         "throttled",
         &["throttling"],
-        "Held back by a limit although runnable: cpu.max, RT throttling, or a deadline task's budget.",
+        "Held back by a limit although runnable: cpu.max, RT throttling, or a deadline task's \
+         budget.",
     ),
     term("unchanged", &["=", "same"], "Exactly equal in every seed."),
     term(
         "variant",
         &[],
-        "One thing to try: changes of tasks, groups or the machine under a name, written 'NAME: TARGET SETTING...'.",
+        "One thing to try: changes of tasks, groups or the machine under a name, written 'NAME: \
+         TARGET SETTING...'.",
     ),
     term(
         "vruntime",
@@ -212,12 +244,14 @@ const WORDS: &[Term] = &[
     term(
         "weight",
         &["cpu.weight", "cpu.shares"],
-        "The part of a contended CPU, against the weights of the others: 1024 for nice 0, 100 for a control group's cpu.weight.",
+        "The part of a contended CPU, against the weights of the others: 1024 for nice 0, 100 for \
+         a control group's cpu.weight.",
     ),
     term(
         "work conservation",
         &[],
-        "No CPU idles while a task waits that may run on it. Caps and bandwidth limits break it on purpose, load balancing by oversight.",
+        "No CPU idles while a task waits that may run on it. Caps and bandwidth limits break it \
+         on purpose, load balancing by oversight.",
     ),
 ];
 

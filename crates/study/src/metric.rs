@@ -170,9 +170,12 @@ metrics! {
     Throughput "Finished activations (tasks) or completed requests (sources, channels) a second." {
         name: "throughput", unit: PerSecond, of: Tasks, better: Some(Better::Larger), heading: "activations/s", reported: []
     }
-    Latency(Stat) "Run-queue latency: from the wakeup, which makes the task runnable, to running. What comes before the wakeup is not \
-                   in it: the slack and the lateness of a timer, and the interrupt up to the wakeup. A measured wakeup latency \
-                   (cyclictest, `schedlab latency`) counts from the time the task asked for and includes both." {
+    Latency(Stat) "Run-queue latency: from the wakeup, which makes the task runnable, to running. \
+                   What comes before the wakeup is not \
+                   in it: the slack and the lateness of a timer, and the interrupt up to the \
+                   wakeup. A measured wakeup latency \
+                   (cyclictest, `schedlab latency`) counts from the time the task asked for and \
+                   includes both." {
         name: "latency", unit: Time, of: Tasks, better: Some(Better::Smaller), heading: "latency",
         reported: [p(50_000), p(99_000), p(99_900), Stat::Max, Stat::Mean]
     }
@@ -180,7 +183,8 @@ metrics! {
         name: "wait", unit: Time, of: Tasks, better: Some(Better::Smaller), heading: "preempted",
         reported: [p(50_000), p(99_000), Stat::Max]
     }
-    Response(Stat) "Response time: of tasks from the wakeup to blocking again, of sources what the client sees." {
+    Response(Stat) "Response time: of tasks from the wakeup to blocking again, of sources what \
+                    the client sees." {
         name: "response", unit: Time, of: Tasks, better: Some(Better::Smaller), heading: "response",
         reported: [
             p(50_000), p(90_000), p(95_000), p(99_000), p(99_500), p(99_900), p(99_990), Stat::Max, Stat::Mean
@@ -205,15 +209,18 @@ metrics! {
         name: "idle-waiting", unit: Share, of: Machine, better: Some(Better::Smaller), heading: "idle, work waits",
         reported: []
     }
-    IdleCapped "Part of all CPU time that is idle while a cap (or bandwidth limit) keeps work from it." {
+    IdleCapped "Part of all CPU time that is idle while a cap (or bandwidth limit) keeps work \
+                from it." {
         name: "idle-capped", unit: Share, of: Machine, better: Some(Better::Smaller), heading: "idle, work capped",
         reported: []
     }
-    IdleLongest "The longest uninterrupted time in which a CPU idles while a task waits that may run there." {
+    IdleLongest "The longest uninterrupted time in which a CPU idles while a task waits that may \
+                 run there." {
         name: "idle-longest", unit: Time, of: Machine, better: Some(Better::Smaller), heading: "idle longest",
         reported: []
     }
-    Decision "Mean time of a decision of the scheduler, from entry to return, where its work has a price." {
+    Decision "Mean time of a decision of the scheduler, from entry to return, where its work has \
+              a price." {
         name: "decision", unit: Time, of: Machine, better: None, heading: "decision", reported: [], in_results: false
     }
     DecisionWait "The part of a decision's mean time that waits for a lock that all CPUs share." {
@@ -324,7 +331,8 @@ fn all_names() -> String {
         names.map(|(_, def)| def.name).collect::<Vec<_>>().join(", ")
     };
     format!(
-        "{}; for the machine {}; behind agents {}; or one of {}, {} followed by p50, p99, p99.9, mean, min, max or mode, \
+        "{}; for the machine {}; behind agents {}; or one of {}, {} followed by p50, p99, p99.9, \
+         mean, min, max or mode, \
          such as \"latency p99\"",
         of(Of::Tasks, false),
         of(Of::Machine, false),

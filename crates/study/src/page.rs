@@ -133,15 +133,19 @@ fn ladder(page: &mut Page, study: &Study, detail: &Detail) {
             .iter()
             .find_map(|cdf| Ladders::of_measure(&cdf.title, cdf.measures.first()?))
     });
-    let mut section = Section::new("From the median to the maximum")
-        .lead("Lower is faster, on a logarithmic axis. The name of each run is at the end of its line. A bar through a point is where that percentile lies with 95 %, by order statistics.");
+    let mut section = Section::new("From the median to the maximum").lead(
+        "Lower is faster, on a logarithmic axis. The name of each run is at the end of its \
+               line. A bar through a point is where that percentile lies with 95 %, by order \
+               statistics.",
+    );
     found.into_iter().for_each(|ladders| section.push(ladders));
     page.push(section);
 }
 
 fn changes(study: &Study, main: &[(Kind, String)]) -> Section {
     let lead = if study.rows.len() > 1 {
-        "Each row against the first, with the error of the change. “Cannot tell”: the change is smaller than its error. \
+        "Each row against the first, with the error of the change. “Cannot tell”: the change is \
+         smaller than its error. \
          “Same”: equal in every run. CPU share is in parts of one CPU and changes by points."
     } else {
         "Medians over the seeds."
@@ -249,7 +253,8 @@ fn others(study: &Study, rest: Vec<(Kind, &str)>, hidden: usize) -> Table {
     }
     let heads = metrics.iter().map(|metric| Column::number(metric.heading()));
     Table {
-        caption: "Programs that use less than 1 % of a CPU in every run, or that were too many to show above"
+        caption: "Programs that use less than 1 % of a CPU in every run, or that were too many to \
+                  show above"
             .to_owned(),
         columns: [Column::text("tasks"), Column::text("run")].into_iter().chain(heads).collect(),
         rows,
@@ -258,7 +263,8 @@ fn others(study: &Study, rest: Vec<(Kind, &str)>, hidden: usize) -> Table {
 }
 
 fn distributions(page: &mut Page, detail: &Detail) {
-    let lead = "How large a part of all values took longer than a time; further left is faster, and the lower end is \
+    let lead = "How large a part of all values took longer than a time; further left is faster, \
+                and the lower end is \
                 the tail. Both axes are logarithmic.";
     let mut section = Section::new("Distributions").lead(lead).folded();
     for cdf in &detail.distributions {
@@ -273,7 +279,8 @@ fn schedules(page: &mut Page, study: &Study, detail: &Detail) {
     }
     let seed = study.seeds.first().copied().unwrap_or_default();
     let lead = format!(
-        "What ran on each CPU; the height of a column is how busy it was. Zoom in far enough and waits appear as lines \
+        "What ran on each CPU; the height of a column is how busy it was. Zoom in far enough and \
+         waits appear as lines \
          below a lane, wakeups as arrows from the waker. Simulated runs are those of seed {seed}."
     );
     let mut section = Section::new("Who ran when").lead(lead).folded();
@@ -284,7 +291,8 @@ fn schedules(page: &mut Page, study: &Study, detail: &Detail) {
 fn delays(page: &mut Page, study: &Study, detail: &Detail) {
     let seed = study.seeds.first().copied().unwrap_or_default();
     let mut section = Section::new("Which task delayed which").lead(format!(
-        "Every nanosecond in which a task was ready to run and did not is counted for the task that ran on its CPU. \
+        "Every nanosecond in which a task was ready to run and did not is counted for the task \
+         that ran on its CPU. \
          Simulated runs are those of seed {seed}."
     ));
     section = section.folded();
@@ -294,7 +302,8 @@ fn delays(page: &mut Page, study: &Study, detail: &Detail) {
     detail.worst.iter().for_each(|table| section.push(table.clone()));
     page.push(section);
     let mut section = Section::new("Run-queue length").lead(
-        "How many tasks were ready to run and did not, over time. Zero means that no task had to wait.",
+        "How many tasks were ready to run and did not, over time. Zero means that no task had to \
+         wait.",
     );
     section = section.folded();
     detail.queue.iter().for_each(|queue| section.push(queue.clone()));
@@ -305,8 +314,10 @@ fn trust(study: &Study, main: &[(Kind, String)]) -> Section {
     let mut section = Section::new("How far to trust it");
     if let Some(replay) = &study.self_replay {
         section = section.lead(format!(
-            "The recording was played under the scheduler that it was recorded under ({}). What the simulation gets \
-             wrong here is one part of the error of every change above. In brackets behind a percentile: the two values between which it \
+            "The recording was played under the scheduler that it was recorded under ({}). What \
+             the simulation gets \
+             wrong here is one part of the error of every change above. In brackets behind a \
+             percentile: the two values between which it \
              lies with 95 %, by order statistics.",
             replay.why
         ));

@@ -100,9 +100,12 @@ impl Preset {
     pub fn read(path: &Path) -> Result<Preset, PresetError> {
         let again = "run `schedlab calibrate` to make a new one";
         let refuse = |why: String| PresetError(format!("{}: {why}; {again}", path.display()));
-        let text = schedlab_files::read_to_string(path, MAX_BYTES).map_err(|error| match error.kind() {
+        let text = schedlab_files::read_to_string(path, MAX_BYTES).map_err(|error| match error
+            .kind()
+        {
             std::io::ErrorKind::NotFound => PresetError(format!(
-                "there is no cost preset \"{THIS_MACHINE}\" yet ({} does not exist): run `schedlab calibrate`, which \
+                "there is no cost preset \"{THIS_MACHINE}\" yet ({} does not exist): run \
+                 `schedlab calibrate`, which \
                  measures this machine in some seconds",
                 path.display()
             )),

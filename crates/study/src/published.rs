@@ -235,7 +235,8 @@ pub fn scenarios(names: &[String]) -> Result<Vec<Scenario>, StudyError> {
     let one = |name: &String| match gallery::find(name)? {
         Found::Scenario(scenario) if has(&scenario) => Ok(*scenario),
         _ => Err(StudyError::Option(format!(
-            "{name} has no published figures (`published` of an [[expect]]); `schedlab published` without a name shows all"
+            "{name} has no published figures (`published` of an [[expect]]); `schedlab published` \
+             without a name shows all"
         ))),
     };
     names.iter().map(one).collect()

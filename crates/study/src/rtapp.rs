@@ -135,7 +135,8 @@ fn draft(name: &str, root: &Json, cpus: i64) -> Result<(Draft, Vec<String>), Mis
     if tasks.is_empty() {
         return Err((
             "tasks".to_owned(),
-            "there is no task: \"tasks\": { \"t\": { \"run\": 1000, \"sleep\": 9000 } }. A file with `global` or `resources` only is a \
+            "there is no task: \"tasks\": { \"t\": { \"run\": 1000, \"sleep\": 9000 } }. A file \
+             with `global` or `resources` only is a \
              part of a workload: put it together with the file that has `tasks`"
                 .to_owned(),
         ));
@@ -157,7 +158,8 @@ fn draft(name: &str, root: &Json, cpus: i64) -> Result<(Draft, Vec<String>), Mis
         }
     };
     notes.insert(format!(
-        "it does not describe the machine: {} CPU(s), as many as it names, or those of this machine where a task names none; HZ=250; \
+        "it does not describe the machine: {} CPU(s), as many as it names, or those of this \
+         machine where a task names none; HZ=250; \
          change [machine] as you like",
         programs.cpus
     ));

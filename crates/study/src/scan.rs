@@ -26,7 +26,8 @@ impl Scan {
     pub fn parse(text: &str) -> Result<Scan, String> {
         let form = || {
             format!(
-                "`{text}` is no scan: write KEY=V1,V2 (a knob) or TARGET KEY=V1,V2, such as 'sysbench nice=0..19'"
+                "`{text}` is no scan: write KEY=V1,V2 (a knob) or TARGET KEY=V1,V2, such as \
+                 'sysbench nice=0..19'"
             )
         };
         let (left, values) = text.rsplit_once('=').ok_or_else(form)?;

@@ -243,7 +243,8 @@ impl Reader<'_> {
             notes: Vec::new(),
         };
         if scenario.sweep.is_some() && !scenario.stands_alone() {
-            let text = "[sweep] is for tasks that need nothing else: leave out channels, sources, groups, vm and threaded_irqs";
+            let text = "[sweep] is for tasks that need nothing else: leave out channels, sources, \
+                        groups, vm and threaded_irqs";
             return Err(root.error_of_file(text));
         }
         scenario.create();
@@ -322,7 +323,8 @@ impl Reader<'_> {
         let endless = endless(workload);
         match endless {
             Some(what) => Err(self.root.error_of_file(format!(
-                "this workload never ends: {what}. Say how long to run it, such as duration = \"10s\""
+                "this workload never ends: {what}. Say how long to run it, such as duration = \
+                 \"10s\""
             ))),
             None => Ok(OPEN_END),
         }
@@ -458,13 +460,16 @@ impl Reader<'_> {
         let machine = section.optional("machine", |item| item.flag())?.unwrap_or(false);
         if [&task, &source, &channel].into_iter().flatten().count() + usize::from(machine) != 1 {
             return Err(section.error(
-                "[[expect]] needs `task`, `source`, `channel` or machine = true (one of them), which says what it is about",
+                "[[expect]] needs `task`, `source`, `channel` or machine = true (one of them), \
+                 which says what it is about",
             ));
         }
         if machine != metric.is_of_machine() && !(machine && metric == Metric::Switches) {
             return Err(section.error(
-                "utilisation, idle-waiting, idle-capped, idle-longest, decision, decision-wait and what agents do (delivery, commit, \
-                 end-to-end, transactions, failed, messages, agents) are metrics of machine = true, which has \
+                "utilisation, idle-waiting, idle-capped, idle-longest, decision, decision-wait \
+                 and what agents do (delivery, commit, \
+                 end-to-end, transactions, failed, messages, agents) are metrics of machine = \
+                 true, which has \
                  only them and switches",
             ));
         }

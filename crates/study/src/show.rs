@@ -63,7 +63,8 @@ pub fn open(
     };
     let path = path.display();
     Err(StudyError::Option(format!(
-        "{option} has a meaning only for scenarios, and {path} is a recording (`schedlab compare` plays it under other \
+        "{option} has a meaning only for scenarios, and {path} is a recording (`schedlab compare` \
+         plays it under other \
          schedulers)"
     )))
 }
@@ -363,7 +364,8 @@ fn tasks(header: &Header, options: &ShowOptions) -> Result<Option<Vec<bool>>, St
         };
         if !narrow(&named) {
             return Err(StudyError::Option(format!(
-                "--task {text}: no such task; use a name, a glob such as 'redis*', or a pid. There are: {}",
+                "--task {text}: no such task; use a name, a glob such as 'redis*', or a pid. \
+                 There are: {}",
                 names(header.tasks.iter().map(|task| task.comm.as_str()))
             )));
         }

@@ -55,12 +55,14 @@ pub struct Clause {
 pub enum VariantError {
     /// No `:` after the name, or nothing follows it.
     #[error(
-        "`{0}` changes nothing: write 'NAME: TARGET SETTING...', such as 'batch idle: sysbench policy=idle'"
+        "`{0}` changes nothing: write 'NAME: TARGET SETTING...', such as 'batch idle: sysbench \
+         policy=idle'"
     )]
     Empty(String),
     /// A setting that is not `key=value`.
     #[error(
-        "`{0}` is not a setting: write KEY=VALUE, such as policy=idle, nice=5, cpus=0-1, demand=x2, or off"
+        "`{0}` is not a setting: write KEY=VALUE, such as policy=idle, nice=5, cpus=0-1, \
+         demand=x2, or off"
     )]
     Syntax(String),
     /// An unknown key.
@@ -302,7 +304,8 @@ mod tests {
 
     #[test]
     fn reads_every_setting() {
-        let text = "x: /g cpu.max=50ms/100ms cpu.weight=200 cpu.idle=on cpus=0 ; t demand=x1.5 slice=3ms \
+        let text = "x: /g cpu.max=50ms/100ms cpu.weight=200 cpu.idle=on cpus=0 ; t demand=x1.5 \
+                    slice=3ms \
                     group=/g ; s rate=50% clients=3 ; u off ; scheduler a=b ; \"two words\" nice=-5";
         let variant = Variant::parse(text).unwrap();
         assert_eq!(variant.clauses[0].settings[1], Setting::Group(GroupSetting::Shares(2048)));

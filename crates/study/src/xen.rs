@@ -117,8 +117,12 @@ pub fn observe(
     let spec = scheduler.or_else(|| scenario.schedulers.iter().find(of_xen));
     let spec = spec.filter(of_xen).ok_or_else(|| {
         StudyError::Option(format!(
-            "xl and xenalyze are shown for Xen's Credit and Credit2 only, and {}: give --scheduler xen-credit or xen-credit2",
-            scheduler.map_or("this scenario names none".to_owned(), |other| format!("{other} is none"))
+            "xl and xenalyze are shown for Xen's Credit and Credit2 only, and {}: give \
+             --scheduler xen-credit or xen-credit2",
+            scheduler.map_or("this scenario names none".to_owned(), |other| format!(
+                "{other} is \
+                none"
+            ))
         ))
     })?;
     if !spec.pools.is_empty() {

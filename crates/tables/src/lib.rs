@@ -119,7 +119,8 @@ mod tests {
         let error = of_recording(&shipped(), "waits").expect_err("no such table").to_string();
         assert_eq!(
             error,
-            "there is no table `waits`; the tables of a recording are events, tasks, latencies, slices, migrations, blame"
+            "there is no table `waits`; the tables of a recording are events, tasks, latencies, \
+             slices, migrations, blame"
         );
     }
 

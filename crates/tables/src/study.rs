@@ -21,7 +21,8 @@ const ROW_COLUMNS: &[ColumnDef] = &[
     column(
         "row",
         Kind::Int,
-        "Place of the scheduler and variant in the comparison; 0 is the first, against which changes are counted.",
+        "Place of the scheduler and variant in the comparison; 0 is the first, against which \
+         changes are counted.",
     ),
     column("scheduler", Kind::Text, "Scheduler with its knobs."),
     column("variant", Kind::Text, "Variant; the unchanged workload has a name too."),
@@ -45,7 +46,8 @@ const ROW_COLUMNS: &[ColumnDef] = &[
     column(
         "error",
         Kind::Float,
-        "Recordings: half width of the interval that holds what a second recording would show (95 %), before it is cut to what is possible.",
+        "Recordings: half width of the interval that holds what a second recording would show (95 \
+         %), before it is cut to what is possible.",
     ),
     column("error_low", Kind::Float, "Lower end of that interval, or of the range over the seeds."),
     column("error_high", Kind::Float, "Its upper end."),

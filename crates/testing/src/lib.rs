@@ -124,7 +124,8 @@ fn repeated<T, E>(
 )]
 fn say(number: u32, attempts: u32, why: &str) {
     eprintln!(
-        "REPEATED: attempt {number} of {attempts} failed, the machine may have been disturbed: {why}"
+        "REPEATED: attempt {number} of {attempts} failed, the machine may have been disturbed: \
+         {why}"
     );
 }
 

@@ -24,12 +24,14 @@ pub enum TraceError {
     },
     /// No bytes at all.
     #[error(
-        "the recording is empty (0 bytes): the recorder did not get as far as its header; record again"
+        "the recording is empty (0 bytes): the recorder did not get as far as its header; record \
+         again"
     )]
     Empty,
     /// Not our file.
     #[error(
-        "this is not a schedlab recording: it starts with {found}; recordings are made by `schedlab record`, and \
+        "this is not a schedlab recording: it starts with {found}; recordings are made by \
+         `schedlab record`, and \
          the text of `perf script` is read by `schedlab import`"
     )]
     Foreign {
@@ -38,7 +40,8 @@ pub enum TraceError {
     },
     /// Written by a later schedlab.
     #[error(
-        "the recording has format version {found}, this schedlab reads versions up to {known}: use the schedlab \
+        "the recording has format version {found}, this schedlab reads versions up to {known}: \
+         use the schedlab \
          that wrote it, or a newer one"
     )]
     Newer {
@@ -49,7 +52,8 @@ pub enum TraceError {
     },
     /// Too short even for the header block.
     #[error(
-        "the recording is cut off inside its header (after {bytes} bytes): nothing in it can be used; record again"
+        "the recording is cut off inside its header (after {bytes} bytes): nothing in it can be \
+         used; record again"
     )]
     NoHeader {
         /// Length of the file.
@@ -114,11 +118,13 @@ fn remedy(backend: &str, missing: &[&str]) -> &'static str {
     let wakers = [crate::Capability::Waker.name(), crate::Capability::IrqContext.name()];
     match imported {
         true if missing.iter().all(|name| wakers.contains(name)) => {
-            "the trace does not show whether an interrupt woke a task; `schedlab import --current-is-waker` takes the running task \
+            "the trace does not show whether an interrupt woke a task; `schedlab import \
+             --current-is-waker` takes the running task \
              for the waker (perf.data and ftrace with its flags show it)"
         }
         true => {
-            "the imported trace does not have it: docs/exchange-formats.md says what each kind of trace shows"
+            "the imported trace does not have it: docs/exchange-formats.md says what each kind of \
+             trace shows"
         }
         false => "record with a backend that sees it (`schedlab doctor` says which)",
     }
@@ -130,7 +136,8 @@ fn what_is_left(block: u64, offset: u64) -> String {
         0 => "copy the file again: without its header nothing in it can be used".to_owned(),
         _ => {
             format!(
-                "copy the file again, or keep what comes before it: `head -c {offset} FILE > BEFORE.slt`"
+                "copy the file again, or keep what comes before it: `head -c {offset} FILE > \
+                 BEFORE.slt`"
             )
         }
     }

@@ -77,7 +77,8 @@ impl Facts {
         };
         if let Some(at) = self.list.iter().position(|fact| !known(fact)) {
             let what = format!(
-                "fact {at} ({:?}) names a time, CPU, task or object that the recording ({cpus} CPUs, {tasks} tasks, {objects} \
+                "fact {at} ({:?}) names a time, CPU, task or object that the recording ({cpus} \
+                 CPUs, {tasks} tasks, {objects} \
                  objects) does not have",
                 self.list[at]
             );

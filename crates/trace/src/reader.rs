@@ -150,7 +150,8 @@ impl Recording {
             None => Ok(()),
             Some(at) => Err(TraceError::Header {
                 what: format!(
-                    "event {at} ({:?}) names a CPU, task or group that the header ({} CPUs, {} tasks, {} groups) does not have",
+                    "event {at} ({:?}) names a CPU, task or group that the header ({} CPUs, {} \
+                     tasks, {} groups) does not have",
                     self.events[at], ids.cpus, ids.tasks, ids.groups
                 ),
             }),

@@ -95,7 +95,8 @@ impl FromStr for DemandChange {
     fn from_str(text: &str) -> Result<DemandChange, TraceError> {
         let error = || {
             TraceError::Option(format!(
-                "`{text}` is not a change of demand: write a task's name and a factor from 0.001 to 1000, such \
+                "`{text}` is not a change of demand: write a task's name and a factor from 0.001 \
+                 to 1000, such \
                  as \"redis-server x2\""
             ))
         };
@@ -291,7 +292,8 @@ impl fmt::Display for ReplayReport {
         let part = self.outside_permille();
         writeln!(
             f,
-            "{} activations; wakeups: {} by tasks, {} by softirqs after interrupts, {} by interrupts and timers, \
+            "{} activations; wakeups: {} by tasks, {} by softirqs after interrupts, {} by \
+             interrupts and timers, \
              {} unknown ({}.{} % from outside)",
             self.activations,
             self.wakes_by_tasks,
@@ -303,7 +305,8 @@ impl fmt::Display for ReplayReport {
         )?;
         writeln!(
             f,
-            "assumed: {} outside wakeups at their recorded times; relative sleeps: {} device, {} timer, {} of \
+            "assumed: {} outside wakeups at their recorded times; relative sleeps: {} device, {} \
+             timer, {} of \
              tasks that want the CPU always, {} in closed loops",
             self.absolute_wakes,
             self.device_sleeps,
@@ -313,7 +316,8 @@ impl fmt::Display for ReplayReport {
         )?;
         write!(
             f,
-            "{} closed loops, {} loops driven from outside, {} event loops, {} flows, {} endless tasks, {} activations \
+            "{} closed loops, {} loops driven from outside, {} event loops, {} flows, {} endless \
+             tasks, {} activations \
              cut off at the end",
             self.closed_loops.len(),
             self.driven_loops.len(),
@@ -342,28 +346,32 @@ impl ReplayReport {
         if !self.unfinished.is_empty() {
             write!(
                 f,
-                "\nstarted late and were still working at the end, where the replay stops them: {} tasks or kernel threads",
+                "\nstarted late and were still working at the end, where the replay stops them: \
+                 {} tasks or kernel threads",
                 self.unfinished.len()
             )?;
         }
         if !self.starved.is_empty() {
             write!(
                 f,
-                "\nwaited until the end and got almost no CPU time, so the replay stops them there: {} tasks or kernel threads",
+                "\nwaited until the end and got almost no CPU time, so the replay stops them \
+                 there: {} tasks or kernel threads",
                 self.starved.len()
             )?;
         }
         if self.unseen_messages > 0 {
             write!(
                 f,
-                "\n{} messages to tasks that were awake, of which the recording shows nothing, are assumed because their senders always send",
+                "\n{} messages to tasks that were awake, of which the recording shows nothing, \
+                 are assumed because their senders always send",
                 self.unseen_messages
             )?;
         }
         for runtime in &self.runtimes {
             write!(
                 f,
-                "\n{} threads of {} share the work of {} that run at a time: {} takeovers from threads that had waited for {} \
+                "\n{} threads of {} share the work of {} that run at a time: {} takeovers from \
+                 threads that had waited for {} \
                  ({} % of those that wait so long), which still ran for {} (medians, fitted)",
                 runtime.threads.len(),
                 runtime.threads.first().copied().unwrap_or_default(),
@@ -377,13 +385,15 @@ impl ReplayReport {
         for (task, peers) in &self.reactors {
             write!(
                 f,
-                "\n{task} answers {peers} tasks, each over a connection of its own, in whichever order they write"
+                "\n{task} answers {peers} tasks, each over a connection of its own, in whichever \
+                 order they write"
             )?;
         }
         if !self.pools.is_empty() {
             write!(
                 f,
-                "\n{} tasks are fed by several others of their loop: what these did together decides when they wake",
+                "\n{} tasks are fed by several others of their loop: what these did together \
+                 decides when they wake",
                 self.pools.len()
             )?;
         }
@@ -391,14 +401,16 @@ impl ReplayReport {
         if !self.prompt.is_empty() {
             write!(
                 f,
-                "\nservers that almost never block: {}. After each reply they wait until their client has run as far as it had in the recording",
+                "\nservers that almost never block: {}. After each reply they wait until their \
+                 client has run as far as it had in the recording",
                 self.prompt.len()
             )?;
         }
         for SilentTask { task, others, messages } in &self.silent {
             write!(
                 f,
-                "\n{task} almost never blocks: each reply was ready when it looked ({messages} messages). The replay makes it wait for the \
+                "\n{task} almost never blocks: each reply was ready when it looked ({messages} \
+                 messages). The replay makes it wait for the \
                  {others} threads that produce the replies"
             )?;
         }
@@ -410,14 +422,16 @@ impl ReplayReport {
         for command in &self.commands {
             write!(
                 f,
-                "\n{} tasks of one command wake each other, and all of them ended: the replay does their work once",
+                "\n{} tasks of one command wake each other, and all of them ended: the replay \
+                 does their work once",
                 command.len()
             )?;
         }
         if !self.makers.is_empty() {
             write!(
                 f,
-                "\n{} tasks start one command after the other: the replay repeats the commands when these are done",
+                "\n{} tasks start one command after the other: the replay repeats the commands \
+                 when these are done",
                 self.makers.len()
             )?;
         }
@@ -431,12 +445,14 @@ impl ReplayReport {
                 Some(TickFit { first, switches: 0, .. }) => {
                     write!(
                         f,
-                        "\nCPU {cpu}: tick phase {first}, copied from another CPU (no switch on CPU {cpu} shows it)"
+                        "\nCPU {cpu}: tick phase {first}, copied from another CPU (no switch on \
+                         CPU {cpu} shows it)"
                     )?;
                 }
                 Some(TickFit { first, switches, of }) => write!(
                     f,
-                    "\nCPU {cpu}: tick phase {first}, fitted to {switches} of {of} times that a task lost the CPU"
+                    "\nCPU {cpu}: tick phase {first}, fitted to {switches} of {of} times that a \
+                     task lost the CPU"
                 )?,
             }
         }

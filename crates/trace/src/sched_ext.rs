@@ -32,7 +32,8 @@ impl Header {
             many => format!("{many} were loaded meanwhile"),
         };
         Some(format!(
-            "the sched_ext scheduler changed during the recording: {} at its beginning, {} at its end ({meanwhile}): parts of it are of \
+            "the sched_ext scheduler changed during the recording: {} at its beginning, {} at its \
+             end ({meanwhile}): parts of it are of \
              different schedulers",
             name(begin),
             name(end)

@@ -31,7 +31,8 @@ impl Apt {
         for program in ["apt-get", "dpkg-deb", "tar"] {
             ensure!(
                 super::is_installed(program),
-                "{program} is missing: kernels and QEMU come from Debian's packages (a Debian or Ubuntu machine has it)"
+                "{program} is missing: kernels and QEMU come from Debian's packages (a Debian or \
+                 Ubuntu machine has it)"
             );
         }
         ensure!(

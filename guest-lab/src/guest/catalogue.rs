@@ -53,7 +53,8 @@ impl Test {
 }
 
 /// The shell and what it starts would go before managed threads: they stay on CPU 0.
-const UNDER_SCHED_EXT: &str = "# Under the sched_ext driver.\ndriver='--driver sched-ext' policy=7 any=f free='taskset f'\n\
+const UNDER_SCHED_EXT: &str = "# Under the sched_ext driver.\n\
+                               driver='--driver sched-ext' policy=7 any=f free='taskset f'\n\
                                confine_shell 1\n";
 
 /// What most tests are.
@@ -75,7 +76,8 @@ const USUAL: Test = Test {
 pub(super) const TESTS: &[Test] = &[
     Test {
         name: "doctor",
-        about: "every way to record works for root, advice is for this kernel, and huge pages stay away",
+        about: "every way to record works for root, advice is for this kernel, and huge pages \
+                stay away",
         short: true,
         ..USUAL
     },
@@ -89,7 +91,8 @@ pub(super) const TESTS: &[Test] = &[
     },
     Test {
         name: "attach",
-        about: "threads and a command's children under a scheduler on three CPUs, at each level of perf_event_paranoid",
+        about: "threads and a command's children under a scheduler on three CPUs, at each level \
+                of perf_event_paranoid",
         machine: Machine::usual(Clock::Virtual),
         short: true,
         ..USUAL
@@ -108,7 +111,8 @@ pub(super) const TESTS: &[Test] = &[
     },
     Test {
         name: "foreign",
-        about: "one of the kernel's example schedulers for sched_ext, recorded, blamed and gated against the kernel's own",
+        about: "one of the kernel's example schedulers for sched_ext, recorded, blamed and gated \
+                against the kernel's own",
         machine: Machine::usual(Clock::Virtual),
         kernels: &["7.2"],
         limit_s: 300,
@@ -117,7 +121,8 @@ pub(super) const TESTS: &[Test] = &[
     },
     Test {
         name: "sched-ext",
-        about: "the sched_ext driver: shares, children, nice, affinity, hotplug, fair load beside, one scheduler at a time, the log repeats",
+        about: "the sched_ext driver: shares, children, nice, affinity, hotplug, fair load \
+                beside, one scheduler at a time, the log repeats",
         machine: Machine::usual(Clock::Virtual),
         kernels: &["7.2"],
         limit_s: 600,
@@ -126,7 +131,8 @@ pub(super) const TESTS: &[Test] = &[
     },
     Test {
         name: "sched-ext-death",
-        about: "the sched_ext driver is killed or stopped: its threads go on without a gap and have their policy again",
+        about: "the sched_ext driver is killed or stopped: its threads go on without a gap and \
+                have their policy again",
         machine: Machine::usual(Clock::Virtual),
         kernels: &["7.2"],
         limit_s: 900,
@@ -149,28 +155,32 @@ pub(super) const TESTS: &[Test] = &[
     },
     Test {
         name: super::matrix::TEST,
-        about: "latency idle and loaded on the standard kernel and its PREEMPT_RT pair, to be merged into one table",
+        about: "latency idle and loaded on the standard kernel and its PREEMPT_RT pair, to be \
+                merged into one table",
         kernels: &["6.12", "6.12-rt", "7.2", "7.2-rt"],
         limit_s: 400,
         ..USUAL
     },
     Test {
         name: super::table::TEST,
-        about: "which ways to record work: as root and as a user, at each perf_event_paranoid, contained, locked down",
+        about: "which ways to record work: as root and as a user, at each perf_event_paranoid, \
+                contained, locked down",
         machine: Machine { arguments: "lsm=lockdown", ..Machine::usual(Clock::Host) },
         limit_s: 400,
         ..USUAL
     },
     Test {
         name: "agents",
-        about: "schedulers on two and three CPUs: shares, migrations, affinity, hotplug, cpusets, kill -9, and the log repeats",
+        about: "schedulers on two and three CPUs: shares, migrations, affinity, hotplug, cpusets, \
+                kill -9, and the log repeats",
         machine: Machine::usual(Clock::Virtual),
         limit_s: 450,
         ..USUAL
     },
     Test {
         name: "conformance",
-        about: "order, turns, preemption, affinity of threads on two and three CPUs, for six schedulers, by the kernel's own trace",
+        about: "order, turns, preemption, affinity of threads on two and three CPUs, for six \
+                schedulers, by the kernel's own trace",
         machine: Machine::usual(Clock::Virtual),
         limit_s: 400,
         judge: Some(conformance::judge),
@@ -179,7 +189,8 @@ pub(super) const TESTS: &[Test] = &[
     Test {
         name: "sched-ext-conformance",
         script_of: Some((UNDER_SCHED_EXT, "conformance")),
-        about: "the questions of `conformance` under the sched_ext driver: every stay of a thread on a CPU is a turn",
+        about: "the questions of `conformance` under the sched_ext driver: every stay of a thread \
+                on a CPU is a turn",
         machine: Machine::usual(Clock::Virtual),
         kernels: &["7.2"],
         limit_s: 900,
@@ -189,7 +200,8 @@ pub(super) const TESTS: &[Test] = &[
     },
     Test {
         name: "sched-ext-limits",
-        about: "the sched_ext driver ends or is refused by name: the kernel's watchdog, no BTF, lockdown",
+        about: "the sched_ext driver ends or is refused by name: the kernel's watchdog, no BTF, \
+                lockdown",
         machine: Machine { arguments: "lsm=lockdown", ..Machine::usual(Clock::Virtual) },
         kernels: &["7.2"],
         limit_s: 300,
@@ -207,7 +219,8 @@ pub(super) const TESTS: &[Test] = &[
     },
     Test {
         name: "sched-ext-twice",
-        about: "two boots under a virtual clock give the same run by the sched_ext driver, its log and the kernel's trace, bit by bit",
+        about: "two boots under a virtual clock give the same run by the sched_ext driver, its \
+                log and the kernel's trace, bit by bit",
         machine: Machine::usual(Clock::Virtual),
         kernels: &["7.2"],
         twice: true,
@@ -216,7 +229,8 @@ pub(super) const TESTS: &[Test] = &[
     },
     Test {
         name: "drivers",
-        about: "the same load in the simulator, under elevation and under sched_ext: shares, turns, orders; what a hand-over costs",
+        about: "the same load in the simulator, under elevation and under sched_ext: shares, \
+                turns, orders; what a hand-over costs",
         machine: Machine::usual(Clock::Virtual),
         kernels: &["7.2"],
         limit_s: 400,

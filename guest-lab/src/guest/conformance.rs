@@ -364,7 +364,8 @@ fn narrowed(threads: &Threads, count: usize) -> Vec<String> {
             thread.stays.iter().filter(|stay| stay.to > at && stay.cpu != cpu).collect();
         if let Some(first) = elsewhere.first() {
             faults.push(format!(
-                "affinity: {name} confined itself to CPU {cpu}, and is {} times elsewhere, first on CPU {} after {} us",
+                "affinity: {name} confined itself to CPU {cpu}, and is {} times elsewhere, first \
+                 on CPU {} after {} us",
                 elsewhere.len(),
                 first.cpu,
                 first.from.saturating_sub(at) / 1000
@@ -539,7 +540,8 @@ mod tests {
 
     fn switch(prev: &str, prio: u32, state: &str, next: &str) -> String {
         format!(
-            "sched_switch: prev_comm={prev} prev_pid=1 prev_prio={prio} prev_state={state} ==> next_comm={next} \
+            "sched_switch: prev_comm={prev} prev_pid=1 prev_prio={prio} prev_state={state} ==> \
+             next_comm={next} \
              next_pid=2 next_prio=96"
         )
     }

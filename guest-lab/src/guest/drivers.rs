@@ -217,8 +217,11 @@ fn simulated(scheduler: &str, cpus: usize) -> Result<Play> {
 /// Judges every play, and writes the tables.
 pub(super) fn judge(folder: &Path) -> Result<Vec<Verdict>> {
     let mut verdicts = Vec::new();
-    let mut table = "| scheduler | CPUs | shares, points from the simulator's: elevation | sched_ext | of the CPUs: elevation | sched_ext | turns: simulator | elevation | sched_ext | order | urgent one waits: simulator \
-                     | elevation | sched_ext |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n"
+    let mut table = "| scheduler | CPUs | shares, points from the simulator's: elevation | \
+                     sched_ext | of the CPUs: elevation | sched_ext | turns: simulator | \
+                     elevation | sched_ext | order | urgent one waits: simulator \
+                     | elevation | sched_ext |\n\
+                     |---|---|---|---|---|---|---|---|---|---|---|---|---|\n"
         .to_owned();
     for scheduler in SCHEDULERS {
         for cpus in CPUS {
@@ -315,9 +318,9 @@ fn row(
 /// Returns the table of how long a CPU is empty when its thread blocks while another one waits for
 /// it.
 fn empties(folder: &Path) -> Result<String> {
-    let mut table =
-        "| | blocks while another waits | the CPU is empty: median | 9 of 10 below |\n|---|---|---|---|\n"
-            .to_owned();
+    let mut table = "| | blocks while another waits | the CPU is empty: median | 9 of 10 below |\n\
+         |---|---|---|---|\n"
+        .to_owned();
     for (key, name, driver) in [
         ("kernel", "the kernel's fair class", Driver::SchedExt),
         ("elevation", "elevation, fifo-per-cpu", Driver::Elevation),
@@ -378,9 +381,9 @@ fn costs(folder: &Path) -> Result<String> {
         agents.insert(name.to_owned(), used.parse::<f64>()? / decisions.parse::<f64>()? / 1e3);
     }
     let bare = *hand_overs.get("bare").context("no hand-over by the bare FIFO")?;
-    let mut table =
-        "| | a hand-over | beside the bare FIFO | agents' CPU time for a decision |\n|---|---|---|---|\n"
-            .to_owned();
+    let mut table = "| | a hand-over | beside the bare FIFO | agents' CPU time for a decision |\n\
+         |---|---|---|---|\n"
+        .to_owned();
     for (key, name) in [
         ("kernel", "the kernel's fair class"),
         ("bare", "bare sched_ext FIFO"),
@@ -425,7 +428,8 @@ mod tests {
         let switch = |prev: (&str, u32, &str), next: (&str, u32)| {
             let ((prev, pid, state), (next, tid)) = (prev, next);
             format!(
-                "sched_switch: prev_comm={prev} prev_pid={pid} prev_prio=120 prev_state={state} ==> next_comm={next} next_pid={tid} next_prio=120"
+                "sched_switch: prev_comm={prev} prev_pid={pid} prev_prio=120 prev_state={state} \
+                 ==> next_comm={next} next_pid={tid} next_prio=120"
             )
         };
         let events = [

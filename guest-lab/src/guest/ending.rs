@@ -94,8 +94,10 @@ mod tests {
     use crate::guest::transcript;
     use std::time::Duration;
 
-    const CRASHED: &str = "@up 6.12.1-rt-amd64 4 CPUs at 5.2\n@test attach at 5.3\n$ schedlab attach\n\
-                           half a line[   33.5] BUG: unable to handle page fault for address: 0000000000000051\n\
+    const CRASHED: &str = "@up 6.12.1-rt-amd64 4 CPUs at 5.2\n@test attach at 5.3\n\
+                           $ schedlab attach\n\
+                           half a line[   33.5] BUG: unable to handle page fault for address: \
+                           0000000000000051\n\
                            [   33.5] #PF: supervisor read access in kernel mode\n@alive at 35.00\n\
                            [   33.6] ---[ end trace 0000000000000000 ]---\n";
 
@@ -120,7 +122,8 @@ mod tests {
         // What a test prints is not the kernel's log, and a program that crashes is no crash of the
         // kernel.
         let printed = format!(
-            "{failed}schedlab: kernel BUG at x\n[   9.1] traps: schedlab[88] general protection fault ip:40 sp:7f\n"
+            "{failed}schedlab: kernel BUG at x\n\
+             [   9.1] traps: schedlab[88] general protection fault ip:40 sp:7f\n"
         );
         assert_eq!(excused(&printed, Ended::Itself, Clock::Host), None);
     }
@@ -148,7 +151,8 @@ mod tests {
 
     #[test]
     fn places_are_picked_from_the_registers() {
-        let answers = "(qemu) info registers -a\n\nCPU#0\nRAX=0 RBX=1\nRIP=ffffffff81 RFL=2\nCR0=8\nCPU#1\nRIP=401000 RFL=2\n";
+        let answers = "(qemu) info registers -a\n\nCPU#0\nRAX=0 RBX=1\nRIP=ffffffff81 RFL=2\n\
+                       CR0=8\nCPU#1\nRIP=401000 RFL=2\n";
         assert_eq!(places(answers), ["CPU#0", "RIP=ffffffff81 RFL=2", "CPU#1", "RIP=401000 RFL=2"]);
         assert_eq!(places("QEMU does not answer: x\n").len(), 1);
     }

@@ -64,7 +64,8 @@ mod tests {
 
     #[test]
     fn a_switch_is_taken_apart_whatever_the_names_are() {
-        let text = "   load-142   [001] d..2.    12.345678: sched_switch: prev_comm=a ] b: c prev_pid=142 prev_prio=96 \
+        let text = "   load-142   [001] d..2.    12.345678: sched_switch: prev_comm=a ] b: c \
+                    prev_pid=142 prev_prio=96 \
                     prev_state=R+ ==> next_comm=x ==> y next_pid=7 next_prio=120";
         let line = line(text).expect("an event");
         assert_eq!((line.at, line.cpu, line.event), (12_345_678_000, 1, "sched_switch"));

@@ -116,8 +116,10 @@ fn arguments(machine: &Machine) -> String {
         // An instruction is 4 ns. A timer every 200 us ends each CPU's turn: without it turns last
         // 1 to 2 ms.
         Clock::Virtual => {
-            "-accel tcg,thread=single -icount shift=2,sleep=off -rtc base=2026-01-01,clock=vm -seed 1 \
-             -netdev hubport,id=n0,hubid=0 -object filter-buffer,id=f0,netdev=n0,queue=rx,interval=200"
+            "-accel tcg,thread=single -icount shift=2,sleep=off -rtc base=2026-01-01,clock=vm \
+             -seed 1 \
+             -netdev hubport,id=n0,hubid=0 -object \
+             filter-buffer,id=f0,netdev=n0,queue=rx,interval=200"
         }
     };
     format!(

@@ -95,7 +95,8 @@ pub fn command(args: GuestArgs) -> Result<ExitCode> {
     );
     if !sched_ext {
         println!(
-            "LEFT OUT: the tests of the sched_ext driver: libelf and zlib are missing (apt-get install libelf-dev zlib1g-dev pkg-config)"
+            "LEFT OUT: the tests of the sched_ext driver: libelf and zlib are missing (apt-get \
+             install libelf-dev zlib1g-dev pkg-config)"
         );
     }
     let laboratory = Laboratory { emulator, base, runs: work.join("runs"), store, sched_ext };

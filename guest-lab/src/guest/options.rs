@@ -164,7 +164,8 @@ fn check(options: &Options, script: bool, machine: Machine) -> Result<()> {
         if options.pairs.is_some() { Machine { cpus: usual.cpus, ..machine } } else { machine };
     ensure!(
         script || own == usual,
-        "--virtual, --cpus and --memory are for --script (--cpus for --pairs, too): a test has its own machine"
+        "--virtual, --cpus and --memory are for --script (--cpus for --pairs, too): a test has \
+         its own machine"
     );
     Ok(())
 }

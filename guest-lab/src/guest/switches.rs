@@ -89,7 +89,8 @@ fn compare(
     let allowed = EDGES + silent.count();
     let differ = recorded.len() + traced.len() - 2 * equal;
     let text = format!(
-        "{name}: CPU {cpu}: {} switches recorded, {} traced by the kernel within the recording, {equal} in common",
+        "{name}: CPU {cpu}: {} switches recorded, {} traced by the kernel within the recording, \
+         {equal} in common",
         recorded.len(),
         traced.len()
     );
@@ -154,9 +155,11 @@ mod tests {
     use super::*;
 
     const LINES: &str = "# tracer: nop\n\
-        load-142 [001] d..2.    12.345678: sched_switch: prev_comm=load prev_pid=142 prev_prio=120 prev_state=S ==> \
+        load-142 [001] d..2.    12.345678: sched_switch: prev_comm=load prev_pid=142 \
+        prev_prio=120 prev_state=S ==> \
         next_comm=swapper/1 next_pid=0 next_prio=120\n\
-        <idle>-0 [001] d..2.    12.345700: sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> \
+        <idle>-0 [001] d..2.    12.345700: sched_switch: prev_comm=swapper/1 prev_pid=0 \
+        prev_prio=120 prev_state=R ==> \
         next_comm=a ==> b next_pid=143 next_prio=120\n";
 
     #[test]

@@ -149,14 +149,16 @@ mod tests {
             std::fs::write(deep.join("table.txt"), text).unwrap();
             keep(&tree, kernel, "a release", &run)
         };
-        let all = "root|bpf|yes\nroot|tracepoints|yes\nroot|switches|yes\nroot|own|yes\nuser|bpf|no: EPERM\nuser|own|yes\n";
+        let all = "root|bpf|yes\nroot|tracepoints|yes\nroot|switches|yes\nroot|own|yes\n\
+                   user|bpf|no: EPERM\nuser|own|yes\n";
         answers("6.12-rt", "root|own|yes\n").unwrap();
         answers("6.12", all).unwrap();
         answers("6.1", "root|bpf|no: old\n").unwrap();
         assert!(answers("7.2", "").unwrap_err().to_string().contains("7.2 answered nothing"));
         let text = |rt: &str| {
             format!(
-                "| | 6.1 | 6.12 | 6.12-rt |\n|---|---|---|---|\n| root | none | all | {rt} |\n| user | not asked | own | not asked |\n"
+                "| | 6.1 | 6.12 | 6.12-rt |\n|---|---|---|---|\n| root | none | all | {rt} |\n\
+                 | user | not asked | own | not asked |\n"
             )
         };
         assert_eq!(Table::kept(&tree).unwrap().text(), text("own"));
@@ -177,7 +179,8 @@ mod tests {
         let table = Table::kept(&tree).unwrap().text();
         assert!(
             page.contains(&format!("{BEGIN}{table}{END}")),
-            "{PAGE} does not say what {ANSWERS} holds; `cargo xtask guest --table` writes both:\n{table}"
+            "{PAGE} does not say what {ANSWERS} holds; `cargo xtask guest --table` writes both:\n\
+             {table}"
         );
     }
 }

@@ -86,8 +86,10 @@ mod tests {
 
     #[test]
     fn verdicts_belong_to_the_test_that_runs() {
-        let console = "[    0.1] noise\n@up 6.1.0-56-amd64 4 CPUs at 5.20\n@test doctor at 5.30\n$ schedlab doctor\n\
-                       @ok doctor ends well\n@bad bpf works\n@end doctor 0 at 7.80\n@test record at 7.90\n@ok a b\n\
+        let console = "[    0.1] noise\n@up 6.1.0-56-amd64 4 CPUs at 5.20\n@test doctor at 5.30\n\
+                       $ schedlab doctor\n\
+                       @ok doctor ends well\n@bad bpf works\n@end doctor 0 at 7.80\n\
+                       @test record at 7.90\n@ok a b\n\
                        @kernel BUG: something\n";
         let read = read(console);
         assert_eq!((read.up_s, read.over, read.kernel.len()), (Some(5.2), false, 1));

@@ -68,7 +68,8 @@ fn by_server(results: &[PairResult]) -> String {
         let server = result.name.split_once(',').map_or(result.name.as_str(), |(server, _)| server);
         servers.entry(server).or_default().push(result.clone());
     }
-    let mut text = "\n| kernel, server, CPUs | pairs | trusted | inside their interval | certain claims, wrong | median error: share | \
+    let mut text = "\n| kernel, server, CPUs | pairs | trusted | inside their interval | certain \
+                    claims, wrong | median error: share | \
                     client's count | p99 of latency |\n|---|---|---|---|---|---|---|---|\n"
         .to_owned();
     for (server, results) in

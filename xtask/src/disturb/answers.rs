@@ -47,7 +47,8 @@ impl Asked {
         }
         ensure!(
             command.iter().any(|word| word == "--json"),
-            "--answers reads the result of `schedlab colocate ... --json`: the command has no --json"
+            "--answers reads the result of `schedlab colocate ... --json`: the command has no \
+             --json"
         );
         ensure!(
             !self.right.is_empty(),
@@ -164,7 +165,8 @@ pub(super) fn command(options: &DisturbArgs, cpus: &[CpuId]) -> Result<ExitCode>
         let chosen =
             answer.result.as_ref().and_then(|result| result["chosen"].as_str()).unwrap_or("-");
         println!(
-            "seed {seed}: {fault}{words} ({chosen}), first useful line after {}, over after {:.1} s, CPUs away {}",
+            "seed {seed}: {fault}{words} ({chosen}), first useful line after {}, over after {:.1} \
+             s, CPUs away {}",
             answer.first.map_or("-".to_owned(), |first| format!("{:.1} s", first.as_secs_f64())),
             answer.took.as_secs_f64(),
             away.join(", ")
@@ -178,7 +180,8 @@ pub(super) fn command(options: &DisturbArgs, cpus: &[CpuId]) -> Result<ExitCode>
     }
     let bad = asked.times - right - cannot;
     println!(
-        "answers: {} runs, {right} right, {cannot} cannot tell, {bad} faults; the slowest first useful line after {:.1} s",
+        "answers: {} runs, {right} right, {cannot} cannot tell, {bad} faults; the slowest first \
+         useful line after {:.1} s",
         asked.times,
         slowest.as_secs_f64()
     );

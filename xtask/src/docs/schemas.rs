@@ -275,13 +275,16 @@ mod tests {
             "properties": {
                 "end": { "$ref": "#/$defs/End", "description": "How it | ended." },
                 "notes": { "type": ["array", "null"], "items": { "type": "string" } },
-                "seeds": { "type": "array", "items": { "type": "integer" }, "description": "Of each." },
+                "seeds": { "type": "array", "items": { "type": "integer" }, "description": "Of \
+                    each." },
             },
             "$defs": { "End": { "description": "An end.", "oneOf": [{ "const": "done", "description": "By itself." }] } },
         });
         let text = tables("schedlab-run/1", &schema);
-        let expected = "\n### `schedlab-run/1`\nA run.\n\n| field | holds | what it is |\n|---|---|---|\n\
-            | `seeds` | list of whole number | Of each. |\n| `end` | [`End`](#end) | How it \\| ended. |\n\
+        let expected = "\n### `schedlab-run/1`\nA run.\n\n| field | holds | what it is |\n\
+                        |---|---|---|\n\
+            | `seeds` | list of whole number | Of each. |\n\
+            | `end` | [`End`](#end) | How it \\| ended. |\n\
             | `notes` | list of text or null, or missing |  |\n\
             \n### `End`\nAn end.\n\n| value | what it means |\n|---|---|\n| `done` | By itself. |\n";
         assert_eq!(text, expected);

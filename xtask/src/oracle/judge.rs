@@ -159,7 +159,8 @@ pub(crate) fn suspect(
     let verdict = if far < 0.5 { "so rather chance (ties) than a rule" } else { "so a rule" };
     let rules = if rules.is_empty() { "none".to_owned() } else { rules.join("; ") };
     format!(
-        "{rules} (replay: {part:.1} % of the choices differ, {far:.1} % by more than 20 us: {verdict})"
+        "{rules} (replay: {part:.1} % of the choices differ, {far:.1} % by more than 20 us: \
+         {verdict})"
     )
 }
 

@@ -153,7 +153,8 @@ fn verdict(out: &mut String, judgements: &[Judgement], options: &OracleArgs) -> 
         let part = 100.0 * count as f64 / all as f64;
         let _ = writeln!(
             out,
-            "{what}: {count} of {all} scenarios inside for every task ({part:.1} %{wanted}){verdict}"
+            "{what}: {count} of {all} scenarios inside for every task ({part:.1} \
+             %{wanted}){verdict}"
         );
         passed
     };

@@ -29,7 +29,8 @@ impl Preset {
             (6, 17..=18) => "linux-6.18",
             (7, 2) => "linux-7.2",
             _ => bail!(
-                "no preset for kernel {major}.{minor}: there are 6.1 (for 5.15 to 6.5), 6.6 (to 6.11), 6.12 (to \
+                "no preset for kernel {major}.{minor}: there are 6.1 (for 5.15 to 6.5), 6.6 (to \
+                 6.11), 6.12 (to \
                  6.16), 6.18 and 7.2; --scheduler chooses one"
             ),
         };

@@ -103,7 +103,8 @@ pub(crate) fn command(args: &SameResultsArgs) -> Result<ExitCode> {
         found.iter().map(|(_, comparison)| of(comparison)).sum::<usize>()
     };
     println!(
-        "same-results: {} cases, {failed} differ; {} values the same, {} keys new, {} sentences read differently",
+        "same-results: {} cases, {failed} differ; {} values the same, {} keys new, {} sentences \
+         read differently",
         found.len(),
         sum(|c| c.same),
         sum(|c| c.added),

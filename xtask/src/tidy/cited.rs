@@ -96,7 +96,8 @@ impl Known {
             };
             if let Some(name) = ELSEWHERE.iter().find(|name| text.to_lowercase().contains(**name)) {
                 say(format!(
-                    "names `{name}`, which is not in the repository: cite the source (kernel file and version, paper and section), or a sheet of docs/sources"
+                    "names `{name}`, which is not in the repository: cite the source (kernel file \
+                     and version, paper and section), or a sheet of docs/sources"
                 ));
             }
             if page {
@@ -384,9 +385,12 @@ mod tests {
     #[test]
     fn what_exists_may_be_named() {
         for text in [
-            "[facts](../sources/linux-facts.md#51-the-papers-table), `crates/sim/src/engine/mod.rs`, sim/engine/mod.rs.",
-            "docs/sources/linux-facts.md, section 5.1, and [linux-facts.md](../sources/linux-facts.md), section 5.",
-            "docs/*/redis.md and `engine/*.rs`; `cargo xtask tidy`, `make test`, `cargo xtask stress --seed 1`",
+            "[facts](../sources/linux-facts.md#51-the-papers-table), \
+             `crates/sim/src/engine/mod.rs`, sim/engine/mod.rs.",
+            "docs/sources/linux-facts.md, section 5.1, and \
+             [linux-facts.md](../sources/linux-facts.md), section 5.",
+            "docs/*/redis.md and `engine/*.rs`; `cargo xtask tidy`, `make test`, `cargo xtask \
+             stress --seed 1`",
             "kernel/sched/fair.c, crates/NAME/src, `docs/...`, https://example.org/docs/none.md",
         ] {
             assert_eq!(said("docs/guide/redis.md", text), [""; 0], "{text}");

@@ -15,7 +15,8 @@ pub(super) fn check(root: &Path, findings: &mut Vec<Finding>) -> Result<()> {
         let expression = package.license.as_deref().unwrap_or("");
         if !permitted(expression, &allowed) {
             let text = format!(
-                "dependency {} has the licence `{expression}`, which the allow list does not cover: choose \
+                "dependency {} has the licence `{expression}`, which the allow list does not \
+                 cover: choose \
                  another crate",
                 package.name
             );

@@ -88,7 +88,8 @@ mod tests {
     #[test]
     fn a_dependency_needs_a_reason() {
         let mut findings = Vec::new();
-        let text = "[workspace.dependencies]\n# Errors.\nthiserror = \"2\"\nanyhow = \"1\"\n\nrand = \"1\"\n";
+        let text = "[workspace.dependencies]\n# Errors.\nthiserror = \"2\"\nanyhow = \"1\"\n\n\
+                    rand = \"1\"\n";
         reasons("Cargo.toml", text, &mut findings);
         assert_eq!(findings.len(), 1);
         assert_eq!(findings[0].line, 6);

@@ -85,7 +85,8 @@ impl Visitor<'_> {
         let lines = last - first + 1;
         if lines > FUNCTION_LINES_MAX {
             let text = format!(
-                "function `{}` has {lines} lines, more than {FUNCTION_LINES_MAX}: take steps out of it",
+                "function `{}` has {lines} lines, more than {FUNCTION_LINES_MAX}: take steps out \
+                 of it",
                 signature.ident
             );
             self.findings.push(Finding::new(self.file, first, text));
@@ -260,7 +261,8 @@ fn floats(file: &str, tokens: &[Token], findings: &mut Vec<Finding>) {
             findings.push(Finding::new(file, token.line, text));
         } else if !listed {
             let text = format!(
-                "uses `{}`: times and weights are integers here; a statistic may be one when the file is \
+                "uses `{}`: times and weights are integers here; a statistic may be one when the \
+                 file is \
                  listed with its reason in FLOAT_FILES (xtask/src/tidy/source.rs)",
                 token.text
             );
@@ -330,7 +332,8 @@ mod tests {
     fn libraries_say_what_they_never_do() {
         assert_eq!(found("crates/lab/src/lib.rs", "//! Lab.\n").len(), 1);
         assert_eq!(found("crates/sim/src/lib.rs", "#![forbid(unsafe_code)]\n").len(), 2);
-        let all = "#![forbid(unsafe_code)]\n#![deny(clippy::disallowed_methods, clippy::disallowed_types)]\n";
+        let all = "#![forbid(unsafe_code)]\n#![deny(clippy::disallowed_methods, \
+                   clippy::disallowed_types)]\n";
         assert_eq!(found("crates/sim/src/lib.rs", all), [""; 0]);
     }
 }

@@ -33,7 +33,8 @@ pub(super) fn check(file: &str, content: &str, findings: &mut Vec<Finding>) {
     let lines = content.lines().count();
     if code && lines > LINES_MAX && !LONG_FILES.iter().any(|(long, _)| *long == file) {
         let text = format!(
-            "has {lines} lines, more than {LINES_MAX}: split it by subject, or give its reason in LONG_FILES \
+            "has {lines} lines, more than {LINES_MAX}: split it by subject, or give its reason in \
+             LONG_FILES \
              (xtask/src/tidy/text.rs)"
         );
         findings.push(Finding::new(file, LINES_MAX + 1, text));
@@ -42,7 +43,8 @@ pub(super) fn check(file: &str, content: &str, findings: &mut Vec<Finding>) {
         findings.push(Finding::new(file, lines, "does not end with a newline"));
     }
     if code {
-        let text = "an example that no test compiles: make it a file under `examples`, or name another language";
+        let text = "an example that no test compiles: make it a file under `examples`, or name \
+                    another language";
         findings.extend(examples(content).map(|line| Finding::new(file, line, text)));
     }
     for (at, line) in content.lines().enumerate() {

@@ -260,7 +260,8 @@ mod tests {
 
     #[test]
     fn what_is_printed_is_told_from_comments_and_code() {
-        let text = "//! lest\n// for nobody\nfn ours() { print(\"whom\"); }\n/// It stands.\nfn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() { \
+        let text = "//! lest\n// for nobody\nfn ours() { print(\"whom\"); }\n/// It stands.\n\
+                    fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() { \
                     check(\"lest\") }\n}\nfn c() { \"as ever\" }\n";
         assert_eq!(
             words("crates/a/src/b.rs", text),

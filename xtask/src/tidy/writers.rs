@@ -18,7 +18,8 @@ const MODULE: &str = "crates/files/src/";
 const PROTECTED: &[(&[&str], &str)] = &[
     (
         &["NewFile", "create"],
-        "a file with a random name, O_EXCL|O_NOFOLLOW, beside its place in a folder held open; renamed when whole; never over an input",
+        "a file with a random name, O_EXCL|O_NOFOLLOW, beside its place in a folder held open; \
+         renamed when whole; never over an input",
     ),
     (
         &["NewFile", "growing"],
@@ -28,7 +29,8 @@ const PROTECTED: &[(&[&str], &str)] = &[
     (&["schedlab_files", "create_new"], "O_EXCL|O_NOFOLLOW, mode 0600, in a folder held open"),
     (
         &["schedlab_files", "create_again"],
-        "a file with a random name, O_EXCL|O_NOFOLLOW, mode 0600, in a folder held open; renamed when it is on the disk",
+        "a file with a random name, O_EXCL|O_NOFOLLOW, mode 0600, in a folder held open; renamed \
+         when it is on the disk",
     ),
     (&["schedlab_files", "make_folder"], "mkdirat step by step; links as for files"),
     (&["schedlab_files", "remove_folder"], "an empty folder that this run made"),
@@ -138,7 +140,8 @@ const fn memory(file: &'static str, call: &'static str, count: usize, what: &'st
 
 /// A claim is a link in a folder of the user who makes it.
 const fn claims(call: &'static str, count: usize, what: &'static str) -> Place {
-    let why = "in a folder of this user that no other can write, which is checked; made in one step that fails when it exists";
+    let why = "in a folder of this user that no other can write, which is checked; made in one \
+               step that fails when it exists";
     Place { file: "crates/live/src/claims.rs", call, count, what, why }
 }
 
@@ -316,7 +319,8 @@ const PLACES: &[Place] = &[
         "crates/live/src/restore.rs",
         "fs::remove_file",
         2,
-        "a journal whose changes are all given back, and what its owner had begun to write in its place",
+        "a journal whose changes are all given back, and what its owner had begun to write in its \
+         place",
     ),
     kernel(
         "crates/live/src/restore/groups.rs",
@@ -403,8 +407,10 @@ pub(super) fn check(contents: &BTreeMap<String, String>, findings: &mut Vec<Find
         let count = listed.map_or(0, |place| place.count);
         if lines.len() > count {
             let text = format!(
-                "writes by `{call}`, {} times where PLACES (xtask/src/tidy/writers.rs) lists {count}: write through crates/files, and \
-                 list what is written; what only writes a file of the kernel is listed with that reason",
+                "writes by `{call}`, {} times where PLACES (xtask/src/tidy/writers.rs) lists \
+                 {count}: write through crates/files, and \
+                 list what is written; what only writes a file of the kernel is listed with that \
+                 reason",
                 lines.len()
             );
             findings.push(Finding::new(file, lines[lines.len() - 1], text));

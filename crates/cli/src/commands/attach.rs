@@ -7,10 +7,12 @@ use crate::exit::Exit;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  schedlab attach --scheduler layers --pid 957,1201 --task sysbench=batch --cpus 0      until Ctrl-C
+  schedlab attach --scheduler layers --pid 957,1201 --task sysbench=batch --cpus 0      until \
+  Ctrl-C
   schedlab attach --scheduler fifo-centralized --pid 957 --for 10s --json
 
-All threads of the processes are managed, and those that they create. `schedlab detach` in another shell ends it, too.")]
+All threads of the processes are managed, and those that they create. `schedlab detach` in \
+another shell ends it, too.")]
 pub(crate) struct AttachArgs {
     #[command(flatten)]
     manage: ManageArgs,

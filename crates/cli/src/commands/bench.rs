@@ -42,8 +42,10 @@ Examples:
   schedlab bench model --costs modern --tasks 2..4096
   schedlab bench model mine.toml                     another scenario with a [sweep]
 
-The workload is the scenario smp-evaluation: threads of one process read 4 MB fifty times under linux-2.4, linux-2.4-mq and linux-2.4-o1, in virtual time. \
-Printed: cost of a call of schedule() against threads, Table 1 beside the paper's, total times, migrations.")]
+The workload is the scenario smp-evaluation: threads of one process read 4 MB fifty times under \
+linux-2.4, linux-2.4-mq and linux-2.4-o1, in virtual time. \
+Printed: cost of a call of schedule() against threads, Table 1 beside the paper's, total times, \
+migrations.")]
 pub(crate) struct Model {
     /// Simulate this scenario, which has a [sweep] (docs/scenario-format.md)
     #[arg(value_name = "SCENARIO", default_value = decision_cost::SCENARIO)]
@@ -109,7 +111,8 @@ fn model(args: &Model) -> anyhow::Result<Exit> {
 
 fn render(result: &DecisionCostResult) -> String {
     let mut text = answer(result);
-    text += "\nCost of one schedule() in us, entry to return (in brackets: waiting for the lock; entries looked at)\n";
+    text += "\nCost of one schedule() in us, entry to return (in brackets: waiting for the lock; \
+             entries looked at)\n";
     let _ = writeln!(
         text,
         "  {:>4} {:>7}  {:8} {:13} {:>10} {:>10} {:>8} {:>9} {:>9} {:>10}",
@@ -143,7 +146,8 @@ fn render(result: &DecisionCostResult) -> String {
     figures(&mut text, result);
     table_1(&mut text, result);
     totals(&mut text, result);
-    text += "\nPrices (ns); line_bus_ns, decision_cold_ns, decision_bus_ns are fitted to the paper's Table 1, \
+    text += "\nPrices (ns); line_bus_ns, decision_cold_ns, decision_bus_ns are fitted to the \
+             paper's Table 1, \
              handoff_ns to\npublished lock figures (only p3-xeon-700; `modern` is not fitted):\n";
     for (name, price) in &result.prices {
         let _ = writeln!(text, "  {name} = {price}");
@@ -191,18 +195,28 @@ fn answer(result: &DecisionCostResult) -> String {
 
 const NOTES: &str = "
 Where a faithful model differs from the paper:
-  - MQ: with balanced lists a CPU looks at its own N / CPUs entries; the paper prints the cost of the standard
-    scheduler, which searches all N on one list under one lock. All threads on one list of which the others steal
-    (`linux-2.4-mq:lists=first`) give 0.39, 0.30 and 0.17 ms on 2, 4 and 8 CPUs. Nothing is tuned to hide that.
-  - The paper's cost falls as threads are added (figure 4). A list that is searched completely cannot do that.
-  - The paper divides by 100 ms. A slice of 2.4 is 60 ms: `of CPU` is the share that the model really spends, and totals
-    differ by that much. Table 1's own 0.75, 1.1 and 1.5 ms a call are 1.2, 1.8 and 2.4 % of the machine then, so on 8 CPUs
+  - MQ: with balanced lists a CPU looks at its own N / CPUs entries; the paper prints the cost of \
+  the standard
+    scheduler, which searches all N on one list under one lock. All threads on one list of which \
+    the others steal
+    (`linux-2.4-mq:lists=first`) give 0.39, 0.30 and 0.17 ms on 2, 4 and 8 CPUs. Nothing is tuned \
+    to hide that.
+  - The paper's cost falls as threads are added (figure 4). A list that is searched completely \
+  cannot do that.
+  - The paper divides by 100 ms. A slice of 2.4 is 60 ms: `of CPU` is the share that the model \
+  really spends, and totals
+    differ by that much. Table 1's own 0.75, 1.1 and 1.5 ms a call are 1.2, 1.8 and 2.4 % of the \
+    machine then, so on 8 CPUs
     the slowest cannot be within 2 % of the fastest; each is within 2 % of the mean of the three.
-  - 2.4 on 8 CPUs: recharging halves what is left of the slices that run (counter / 2 + 6), so after a few recharges all
-    CPUs end their slices in the same tick, whatever the start was, and queue at the one lock when a search takes longer
-    than their ticks lie apart (1.11 ms). The wait is a part of `cost`, as in the paper. And 1.5 ms of every 61.5 are more
+  - 2.4 on 8 CPUs: recharging halves what is left of the slices that run (counter / 2 + 6), so \
+  after a few recharges all
+    CPUs end their slices in the same tick, whatever the start was, and queue at the one lock \
+    when a search takes longer
+    than their ticks lie apart (1.11 ms). The wait is a part of `cost`, as in the paper. And 1.5 \
+    ms of every 61.5 are more
     than 2 % of the machine already.
-  - stay: the O(1) scheduler never moves a thread then, also not away from the CPU where it was created.
+  - stay: the O(1) scheduler never moves a thread then, also not away from the CPU where it was \
+  created.
 ";
 
 fn find<'a>(
@@ -284,14 +298,16 @@ fn figures(text: &mut String, result: &DecisionCostResult) {
 /// notable difference".
 fn totals(text: &mut String, result: &DecisionCostResult) {
     text.push_str(
-        "\nTotal times (the paper: no notable difference; it prints none). In brackets: CPU time that the decisions of the \
+        "\nTotal times (the paper: no notable difference; it prints none). In brackets: CPU time \
+         that the decisions of the \
          slowest take,\nand its part that waits for the lock\n",
     );
     for row in &result.totals {
         let percent = |part: f64| part * 100.0;
         let _ = writeln!(
             text,
-            "  {:>4} CPUs {:>5} threads {:8} slowest over fastest {:+.2} %, each within {:.2} % of their mean   ({:.2} %, {:.2} %)",
+            "  {:>4} CPUs {:>5} threads {:8} slowest over fastest {:+.2} %, each within {:.2} % \
+             of their mean   ({:.2} %, {:.2} %)",
             row.cpus,
             row.tasks,
             row.variant,

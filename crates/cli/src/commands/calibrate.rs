@@ -23,8 +23,10 @@ Examples:
   schedlab calibrate -o vm.toml --json           into another file, and as JSON to standard output
   schedlab compare two-hogs --costs this-machine
 
-The file is $XDG_DATA_HOME/schedlab/this-machine.toml (by default in ~/.local/share); docs/calibration.md \
-describes it. Policies and affinities change on threads only that end with the measurement. A quiet machine gives better \
+The file is $XDG_DATA_HOME/schedlab/this-machine.toml (by default in ~/.local/share); \
+docs/calibration.md \
+describes it. Policies and affinities change on threads only that end with the measurement. A \
+quiet machine gives better \
 numbers; the share of the CPUs that other programs had is printed and kept.")]
 pub(crate) struct CalibrateArgs {
     /// Write to this file instead of the preset's place
@@ -115,7 +117,8 @@ fn render(result: &Calibration, preset: &Preset, style: &Style) -> String {
     );
     if p.foreign > 0.1 {
         text += &style.bad(
-            "the machine was not quiet: wakeups and timers across CPUs are longer than on a quiet one\n",
+            "the machine was not quiet: wakeups and timers across CPUs are longer than on a quiet \
+             one\n",
         );
     }
     text += "prices of the simulator that follow from these (ns):\n";

@@ -30,23 +30,36 @@ Examples:
                     --client 127.0.0.1:6379 --client-rate 4000 \\
                     --goal 'client response p99 < alone + 10%'
 
-A goal is met when its condition is true: 'latency p99 < 1ms' wants less than 1 ms. (A gate of `diff --fail-if` is \
-written in the same way and fails when it is true.) SUBJECT is a thread's name or glob, `server` or `batch`; without \
-one it is the server, and a percentile alone is one of `latency`, the time from the wakeup to running. `client` is \
-schedlab's own client (--client, Redis's protocol): it sends at the times of a Poisson process, whatever the server does, \
+A goal is met when its condition is true: 'latency p99 < 1ms' wants less than 1 ms. (A gate of \
+`diff --fail-if` is \
+written in the same way and fails when it is true.) SUBJECT is a thread's name or glob, `server` \
+or `batch`; without \
+one it is the server, and a percentile alone is one of `latency`, the time from the wakeup to \
+running. `client` is \
+schedlab's own client (--client, Redis's protocol): it sends at the times of a Poisson process, \
+whatever the server does, \
 and measures from the intended time, so that it misses no stall.
 
-`alone` is the server's value while the batch work is stopped (for some rounds; the guardian lets it go on if schedlab dies) \
-and a SCHED_IDLE thread keeps the CPUs awake. Rounds alone alternate with the others; a goal such as \
-'response p99 < alone + 10%' is met when the interval of their distances, pair by pair, is within the bound, and `cannot tell` when \
-the interval contains the bound. A setting without an answer gets more pairs of rounds, up to eight times --rounds, before \
-schedlab's own scheduler and settings that stall the server are tried; after those rounds the mildest setting without an answer is \
+`alone` is the server's value while the batch work is stopped (for some rounds; the guardian lets \
+it go on if schedlab dies) \
+and a SCHED_IDLE thread keeps the CPUs awake. Rounds alone alternate with the others; a goal such \
+as \
+'response p99 < alone + 10%' is met when the interval of their distances, pair by pair, is within \
+the bound, and `cannot tell` when \
+the interval contains the bound. A setting without an answer gets more pairs of rounds, up to \
+eight times --rounds, before \
+schedlab's own scheduler and settings that stall the server are tried; after those rounds the \
+mildest setting without an answer is \
 chosen, and the result says that it is not sure (exit code 3).
 
-Order: the host's default, idle, group-idle, quota-off, group-weight, batch, nice, slice, apart, group-max, elevation, fifo. \
-The first that meets every goal is confirmed. fifo, under which the kernel stops a busy server for 50 ms of each second, is not \
-tried when a goal about a `max` forbids that. At the end everything is as before, also after kill -9 (`schedlab restore` when the \
-guardian was killed too). Exit codes: 0 met, 1 no actuator meets the goal, 3 too little was seen for an answer.")]
+Order: the host's default, idle, group-idle, quota-off, group-weight, batch, nice, slice, apart, \
+group-max, elevation, fifo. \
+The first that meets every goal is confirmed. fifo, under which the kernel stops a busy server \
+for 50 ms of each second, is not \
+tried when a goal about a `max` forbids that. At the end everything is as before, also after kill \
+-9 (`schedlab restore` when the \
+guardian was killed too). Exit codes: 0 met, 1 no actuator meets the goal, 3 too little was seen \
+for an answer.")]
 pub(crate) struct ColocateArgs {
     /// Start this server (by `/bin/sh`), and end it afterwards
     #[arg(
@@ -191,16 +204,19 @@ impl ColocateObserver for Live {
 
 fn plan(args: &ColocateArgs) -> anyhow::Result<ColocatePlan> {
     let goals = args.goals.iter().map(|text| {
-        let gate = Gate::parse_with(text, Some("latency")).map_err(|error| anyhow!("--goal {error}"))?;
+        let gate =
+            Gate::parse_with(text, Some("latency")).map_err(|error| anyhow!("--goal {error}"))?;
         if gate.metric.is_of_machine() {
             bail!(
-                "--goal '{text}': `{}` is about the machine; a goal is about the server or the batch work",
+                "--goal '{text}': `{}` is about the machine; a goal is about the server or the \
+                 batch work",
                 gate.metric
             );
         }
         if gate.subject.as_deref() == Some("client") && args.client.is_none() {
             bail!(
-                "--goal '{text}': `client` is schedlab's own client; give its server with --client IP:PORT"
+                "--goal '{text}': `client` is schedlab's own client; give its server with \
+                 --client IP:PORT"
             );
         }
         Ok(Goal(gate))
@@ -209,7 +225,8 @@ fn plan(args: &ColocateArgs) -> anyhow::Result<ColocatePlan> {
     if !(args.client_rate > 0.0 && args.client_rate <= 1e6) || args.client_request.trim().is_empty()
     {
         bail!(
-            "--client-rate must be above 0 and at most 1000000 a second, and --client-request have a word"
+            "--client-rate must be above 0 and at most 1000000 a second, and --client-request \
+             have a word"
         );
     }
     long_enough("--round", args.round)?;

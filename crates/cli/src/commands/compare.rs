@@ -46,18 +46,26 @@ Examples:
                              --fail-if 'redis-server latency p99 > 1ms' \\
                              --fail-if 'idle: sysbench throughput < -10%'
 
-A variant is 'NAME: TARGET SETTING... ; TARGET SETTING...'. Targets: a task (name, glob such as 'worker-*', or \
-pid of a recording), a control group (/path), a source, or `scheduler` (settings are its knobs). Settings of \
-tasks: policy=other|batch|idle|fifo:N|rr:N nice=N cpus=0-3 slice=3ms group=/path demand=x2 off. Of groups:
-cpu.max=50ms/100ms cpu.weight=N cpu.idle=on cpus=0-3, on Xen cap=N weight=N guest=SCHEDULER|none. Of sources: rate=x2 clients=N.
+A variant is 'NAME: TARGET SETTING... ; TARGET SETTING...'. Targets: a task (name, glob such as \
+'worker-*', or \
+pid of a recording), a control group (/path), a source, or `scheduler` (settings are its knobs). \
+Settings of \
+tasks: policy=other|batch|idle|fifo:N|rr:N nice=N cpus=0-3 slice=3ms group=/path demand=x2 off. \
+Of groups:
+cpu.max=50ms/100ms cpu.weight=N cpu.idle=on cpus=0-3, on Xen cap=N weight=N guest=SCHEDULER|none. \
+Of sources: rate=x2 clients=N.
 
-A gate (--fail-if) is '[ROW: ]SUBJECT METRIC OP VALUE[ against ROW]'; ROW: a variant or scheduler [every row but the \
-first]. A VALUE with a sign is the change against the first row (+20%, -1ms), or against the ROW named at the end.
+A gate (--fail-if) is '[ROW: ]SUBJECT METRIC OP VALUE[ against ROW]'; ROW: a variant or scheduler \
+[every row but the \
+first]. A VALUE with a sign is the change against the first row (+20%, -1ms), or against the ROW \
+named at the end.
 
-A recording is first compared with its own simulation. What it misses there is one part of the error of every change \
+A recording is first compared with its own simulation. What it misses there is one part of the \
+error of every change \
 (--explain shows all); a change smaller than its error is `cannot tell`.
 
-Exit codes: 0 done, 1 an expectation or a gate failed, 3 the simulation does not reproduce the recording, or the data \
+Exit codes: 0 done, 1 an expectation or a gate failed, 3 the simulation does not reproduce the \
+recording, or the data \
 cannot carry a gate.")]
 pub(crate) struct CompareArgs {
     /// Play this recording (.slt), scenario (.toml), rt-app workload (.json), or scenario of the

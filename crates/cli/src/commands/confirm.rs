@@ -48,11 +48,15 @@ Examples:
   schedlab confirm redis.slt --variant 'idle: sysbench policy=idle' --cpus 0 -- ./both.sh
   schedlab confirm --scheduler rr,layers --rounds 3 -- sh -c 'yes & yes & wait'
   schedlab confirm --driver both --scheduler rr:slice_ns=5ms,layers -- ./both.sh
-  schedlab confirm redis.slt --variant 'nice: sysbench nice=10' --json -- ./both.sh > confirmed.json
+  schedlab confirm redis.slt --variant 'nice: sysbench nice=10' --json -- ./both.sh > \
+  confirmed.json
 
-Each round starts the command anew: as the host has it, with each variant's settings made on its threads, and under each \
-scheduler by `schedlab run`, with --driver both once by each driver. Every round is recorded; predictions are those of `schedlab compare` from FILE, or \
-from the first round. Variants may set policy, nice, slice and cpus of tasks. Needs root. Give a command that works for longer than \
+Each round starts the command anew: as the host has it, with each variant's settings made on its \
+threads, and under each \
+scheduler by `schedlab run`, with --driver both once by each driver. Every round is recorded; \
+predictions are those of `schedlab compare` from FILE, or \
+from the first round. Variants may set policy, nice, slice and cpus of tasks. Needs root. Give a \
+command that works for longer than \
 a round, which ends it.")]
 pub(crate) struct ConfirmArgs {
     /// Predict from this recording (.slt) [default: the first round under the host's default]

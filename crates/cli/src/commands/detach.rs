@@ -13,7 +13,8 @@ Examples:
   schedlab detach                  everything that schedlab manages is as before
   schedlab detach --pid 957        this process and its children; the rest stays managed
 
-An owner that does not give back within two seconds is killed, and everything is put back from its journal.")]
+An owner that does not give back within two seconds is killed, and everything is put back from \
+its journal.")]
 pub(crate) struct DetachArgs {
     /// Give back this process with its children only
     #[arg(long, value_name = "PID")]

@@ -23,11 +23,15 @@ Examples:
                                                   several recordings each, made in turns
   schedlab diff old.json new.json                 two results of `schedlab compare --json`
 
-Two recordings of one setup differ by what else the machine does, which neither of them shows. Folders with at least 3 \
-recordings (*.slt) each, made in turns, show how large that difference is; a change must be larger then.
+Two recordings of one setup differ by what else the machine does, which neither of them shows. \
+Folders with at least 3 \
+recordings (*.slt) each, made in turns, show how large that difference is; a change must be \
+larger then.
 
-A gate is 'SUBJECT METRIC OP VALUE'. SUBJECT: a task name, a glob, or a cgroup path. METRIC: share, switches, \
-migrations, or latency, wait, response with p50, p90, p99, p99.9 or max. OP: > >= < <=. A VALUE with a sign is the \
+A gate is 'SUBJECT METRIC OP VALUE'. SUBJECT: a task name, a glob, or a cgroup path. METRIC: \
+share, switches, \
+migrations, or latency, wait, response with p50, p90, p99, p99.9 or max. OP: > >= < <=. A VALUE \
+with a sign is the \
 change (+20%, -1ms), one without is the value itself (1ms, 50%, 300/s).
 
 Exit codes: 0 no gate failed, 1 a gate failed, 3 the data cannot carry a gate.")]
@@ -71,7 +75,8 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
     let given = |path: &PathBuf| match path.to_str() {
         Some("-") => stdin::given("-").map(PathBuf::from),
         _ if !path.exists() => bail!(
-            "{}: No such file or folder; diff takes two recordings, two folders of them, or two results of `compare --json`",
+            "{}: No such file or folder; diff takes two recordings, two folders of them, or two \
+             results of `compare --json`",
             path.display()
         ),
         _ => Ok(path.clone()),

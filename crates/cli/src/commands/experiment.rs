@@ -30,12 +30,17 @@ Examples:
   schedlab experiment smp --tasks 2..1024              the SMP paper's program on all CPUs
   schedlab experiment all --rounds 10 --json
 
-Every configuration (row) runs --rounds times for --for each; rows take turns in random order. Printed: the published \
-figure (docs/sources/experiments.md), this machine (median and 95 % bootstrap interval over the rounds), the simulator's figure for \
-this machine, and whether the row differs from the one it is compared with (needs at least four rounds).
+Every configuration (row) runs --rounds times for --for each; rows take turns in random order. \
+Printed: the published \
+figure (docs/sources/experiments.md), this machine (median and 95 % bootstrap interval over the \
+rounds), the simulator's figure for \
+this machine, and whether the row differs from the one it is compared with (needs at least four \
+rounds).
 
-It starts real programs (Debian: apt-get install --no-install-recommends redis-server redis-tools sysbench netcat-openbsd \
-iproute2) on one CPU, some of them with a real-time policy, and needs root for that. At the end, also after Ctrl-C and kill -9, \
+It starts real programs (Debian: apt-get install --no-install-recommends redis-server redis-tools \
+sysbench netcat-openbsd \
+iproute2) on one CPU, some of them with a real-time policy, and needs root for that. At the end, \
+also after Ctrl-C and kill -9, \
 nothing of it is left: processes, control group, network namespaces. It changes no sysctl.")]
 pub(crate) struct ExperimentArgs {
     /// Run this experiment
@@ -166,7 +171,8 @@ pub(crate) fn run(args: &ExperimentArgs) -> anyhow::Result<Exit> {
 fn refuse_unused(args: &ExperimentArgs, all: &[ExperimentKind]) -> anyhow::Result<()> {
     if !args.only.is_empty() && (all.len() > 1 || all[0] == ExperimentKind::Smp) {
         bail!(
-            "--only names rows of two-hogs, sleeper or redis-batch: name one of them (smp takes --tasks)"
+            "--only names rows of two-hogs, sleeper or redis-batch: name one of them (smp takes \
+             --tasks)"
         );
     }
     let given = [

@@ -24,7 +24,8 @@ Examples:
   schedlab export a.slt --rt-app a.json           what its tasks wanted, for rt-app
   perf script | schedlab export - --perfetto a.pftrace
 
-Files are written whole or not at all; `-` is standard output. docs/exchange-formats.md says what each format carries.")]
+Files are written whole or not at all; `-` is standard output. docs/exchange-formats.md says what \
+each format carries.")]
 pub(crate) struct ExportArgs {
     /// Read this recording (.slt) or trace of another tool; `-` is standard input
     input: String,

@@ -13,7 +13,8 @@ Examples:
   schedlab generate --seed 7 -o random.toml && schedlab compare random.toml
   schedlab generate --seed 7 --scheduler xen-credit2   domains with own kernels, caps, weights
 
-The same number gives the same scenario: machine, tasks, groups, policies, preemption model, agents, scheduler with \
+The same number gives the same scenario: machine, tasks, groups, policies, preemption model, \
+agents, scheduler with \
 some of its knobs turned.")]
 pub(crate) struct GenerateArgs {
     /// Generate the scenario of this number

@@ -37,7 +37,8 @@ Examples:
   schedlab import systrace.html -o mine.slt
   schedlab import workload.json -o mine.toml             an rt-app workload becomes a scenario
 
-The kind of the file is told by its content. What is lost, odd or repaired is counted; the last line says how much was repaired. \
+The kind of the file is told by its content. What is lost, odd or repaired is counted; the last \
+line says how much was repaired. \
 docs/exchange-formats.md lists every kind of file and what is kept of it.")]
 pub(crate) struct ImportArgs {
     /// Read this trace (perf.data, a Perfetto trace, or the text of perf, ftrace, trace-cmd,

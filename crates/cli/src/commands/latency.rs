@@ -36,11 +36,14 @@ Examples:
   schedlab latency --slack 1ns                        SCHED_OTHER without its 50 us of timer slack
   schedlab latency --for 10m --fail-if 'p99.9 > 200us' --fail-if 'cpu1 max > 5ms'
   schedlab latency --policy fifo:80 --for 1h --break 500us    stop at the first later one
-  schedlab latency --matrix --report rt.html          {idle, loaded} x {other, fifo:49}, two minutes
+  schedlab latency --matrix --report rt.html          {idle, loaded} x {other, fifo:49}, two \
+  minutes
   schedlab latency merge standard=a.json rt=b.json --report kernels.html
 
-Every expiry is a sample, also one that passes while the thread is late from an earlier one. Exit codes: 1 a \
---fail-if condition is met or --break ended it, 3 a condition needs more samples than there are, or Ctrl-C ended it \
+Every expiry is a sample, also one that passes while the thread is late from an earlier one. Exit \
+codes: 1 a \
+--fail-if condition is met or --break ended it, 3 a condition needs more samples than there are, \
+or Ctrl-C ended it \
 early.",
     args_conflicts_with_subcommands = true
 )]

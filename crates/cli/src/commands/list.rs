@@ -126,7 +126,8 @@ fn live(given: &LiveSupport, style: &Style) -> String {
     if !given.events {
         text += "\nWakeups cannot be seen here: run as root; `schedlab doctor` shows each limit.\n";
     }
-    text += "\nFor `schedlab run --scheduler NAME -- COMMAND` and `attach`. Yields are not seen; groups and caps are not applied.\n";
+    text += "\nFor `schedlab run --scheduler NAME -- COMMAND` and `attach`. Yields are not seen; \
+             groups and caps are not applied.\n";
     text
 }
 

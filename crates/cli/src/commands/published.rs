@@ -17,10 +17,14 @@ Examples:
   schedlab published elevation cyclictest    of these scenarios
   schedlab published --report figures.html   as a page
 
-Each figure is listed once, under one of three kinds: papers, articles and talks; real code that the project ran; inputs that were fitted to \
-it, which are no evidence. The simulated figures are medians over the scenario's seeds. Printed beside each that is farther off than \
-10 % (shares: half a point): why, and whether a single simulated run may give it, since many a published figure is of one run. At the \
-end: what was checked against recordings of the real systems. Exit code 1: a simulated figure is not what its scenario expects (a \
+Each figure is listed once, under one of three kinds: papers, articles and talks; real code that \
+the project ran; inputs that were fitted to \
+it, which are no evidence. The simulated figures are medians over the scenario's seeds. Printed \
+beside each that is farther off than \
+10 % (shares: half a point): why, and whether a single simulated run may give it, since many a \
+published figure is of one run. At the \
+end: what was checked against recordings of the real systems. Exit code 1: a simulated figure is \
+not what its scenario expects (a \
 figure that is off may be as expected).")]
 pub(crate) struct PublishedArgs {
     /// Print these scenarios [default: all of the gallery that have published figures]

@@ -32,7 +32,8 @@ Examples:
   schedlab record --for 5s --all                          the same, into a file named by the date
   schedlab record -o redis.slt --for 5s -- ./bench.sh     while a command runs, 5 seconds at most
   schedlab record -o redis.slt --pid 4711                 process 4711 and its children
-  schedlab record -o redis.slt --pid 4711 --all           the whole machine, until process 4711 ends
+  schedlab record -o redis.slt --pid 4711 --all           the whole machine, until process 4711 \
+  ends
   schedlab record -o batch.slt --cgroup /batch --for 1m   the tasks of a control group alone
   schedlab record -o long.slt --all --max-size 2G         until the file has 2 GiB (or Ctrl-C)
   schedlab record --ring 30s --until 'redis-server wait > 10ms' -o incident.slt
@@ -40,13 +41,17 @@ Examples:
   schedlab record --ring 30s --until 'redis-server wait > 10ms' --exec ./tell.sh -o incident.slt
                                                           then a script; --keep 5 goes on
 
-Record the whole machine where you can: the tasks that disturb a task are as interesting as the task. With --pid or --cgroup \
-alone the kernel leaves all others out (backend bpf), and the file has them as one task `others/N` on each CPU.
+Record the whole machine where you can: the tasks that disturb a task are as interesting as the \
+task. With --pid or --cgroup \
+alone the kernel leaves all others out (backend bpf), and the file has them as one task \
+`others/N` on each CPU.
 
-A recording that is there stays until the new one is whole; if the recorder is killed, what it had is in FILE.RANDOM.part.
+A recording that is there stays until the new one is whole; if the recorder is killed, what it \
+had is in FILE.RANDOM.part.
 
 
-Exit codes: 0 done, 1 the event of --until did not come, 3 more than one event in a hundred was lost.")]
+Exit codes: 0 done, 1 the event of --until did not come, 3 more than one event in a hundred was \
+lost.")]
 pub(crate) struct RecordArgs {
     /// Write this recording (.slt); `-` is standard output [default: schedlab-DATE.slt, in this
     /// folder]
@@ -204,7 +209,8 @@ fn next_number(file: &Path) -> u64 {
 fn misplaced(wanted: &Path, recorded: &Recorded) -> Option<anyhow::Error> {
     let why = recorded.not_at_place.as_ref()?;
     Some(anyhow!(
-        "the recording is in {}, because it could not be written to {}: {why}. Make room there and move it (what is in /dev/shm is in \
+        "the recording is in {}, because it could not be written to {}: {why}. Make room there \
+         and move it (what is in /dev/shm is in \
          memory, and gone after a restart)",
         recorded.file.display(),
         wanted.display()
@@ -331,7 +337,8 @@ fn waiting(at: Preparing, seconds: u64) -> String {
         Preparing::Beginning => "listing the tasks and switching recording on",
     };
     format!(
-        "not yet recording after {seconds} s: {what}. Nice values and groups that keep all CPUs busy hold up this program and \
+        "not yet recording after {seconds} s: {what}. Nice values and groups that keep all CPUs \
+         busy hold up this program and \
          the kernel's threads that it waits for (rcu_preempt)\n"
     )
 }
@@ -420,7 +427,8 @@ fn request(args: &RecordArgs) -> anyhow::Result<RecordRequest> {
         RecordUntil::Stopped
     } else {
         bail!(
-            "say what to record: --all (the whole machine), --pid N, --cgroup PATH, or a command after `--`, such as \
+            "say what to record: --all (the whole machine), --pid N, --cgroup PATH, or a command \
+             after `--`, such as \
              schedlab record -o x.slt --for 5s -- ./bench.sh"
         );
     };
@@ -504,7 +512,8 @@ fn text(args: &RecordArgs, file: &Path, recorded: &Recorded) -> String {
         text += "the recording ended early: the file has the size that --max-size allows\n";
     }
     if end.lost > 0 {
-        text += "to lose fewer events record for a shorter time, or put the recorder on a quiet CPU with --recorder-cpu\n";
+        text += "to lose fewer events record for a shorter time, or put the recorder on a quiet \
+                 CPU with --recorder-cpu\n";
     }
     match end.exit {
         Some(status) if !status.success() => text += &format!("the command ended with {status}\n"),

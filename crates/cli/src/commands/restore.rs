@@ -16,7 +16,8 @@ use std::fmt::Write as _;
 Examples:
   schedlab restore                 all as before, after a crash of schedlab and its guardian
 
-Threads that a running schedlab manages are left alone (`schedlab detach` gives those back). Running it twice does no harm. Threads \
+Threads that a running schedlab manages are left alone (`schedlab detach` gives those back). \
+Running it twice does no harm. Threads \
 that ended, and settings that other programs changed meanwhile, are left as they are.")]
 pub(crate) struct RestoreArgs {
     #[command(flatten)]

@@ -73,8 +73,10 @@ Examples:
   schedlab run --scheduler layers --task sysbench=batch --log run.calls -- ./both.sh
   schedlab run --driver sched-ext --scheduler shinjuku:quantum=5ms --cpus 1-3 -- ./my-server
 
-Needs root. The threads get SCHED_FIFO priorities 1 to 3 while they are managed (SCHED_EXT with --driver sched-ext); a guardian process gives everything back \
-within 100 ms when schedlab dies, `schedlab restore` when the guardian dies too. The command ends with schedlab, whatever ends \
+Needs root. The threads get SCHED_FIFO priorities 1 to 3 while they are managed (SCHED_EXT with \
+--driver sched-ext); a guardian process gives everything back \
+within 100 ms when schedlab dies, `schedlab restore` when the guardian dies too. The command ends \
+with schedlab, whatever ends \
 that, and so does whatever the command started.")]
 pub(crate) struct RunArgs {
     #[command(flatten)]
@@ -169,7 +171,8 @@ fn by_sched_ext(
             // Nothing is left to do when standard error is gone.
             let _ = writeln!(
                 std::io::stderr(),
-                "warning: {} % of CPU {} goes to {}, whose class goes before sched_ext's: managed threads get what is left",
+                "warning: {} % of CPU {} goes to {}, whose class goes before sched_ext's: managed \
+                 threads get what is left",
                 load.share,
                 load.cpu.0,
                 load.by
@@ -193,14 +196,19 @@ fn by_sched_ext(
 #[cfg(not(feature = "sched-ext"))]
 pub(super) fn not_built() -> anyhow::Error {
     anyhow!(
-        "--driver sched-ext: this schedlab was built without it, because it links libelf and zlib of the system. Build it so: apt-get install \
-         libelf-dev zlib1g-dev pkg-config; cargo build --release -p schedlab-cli --features sched-ext"
+        "--driver sched-ext: this schedlab was built without it, because it links libelf and zlib \
+         of the system. Build it so: apt-get install \
+         libelf-dev zlib1g-dev pkg-config; cargo build --release -p schedlab-cli --features \
+         sched-ext"
     )
 }
 
 fn declared(text: &str) -> anyhow::Result<(String, Policy)> {
     let (name, policy) = text.split_once('=').ok_or_else(|| {
-        anyhow!("--task {text}: write NAME=POLICY, such as sysbench=batch (NAME as `ps -eLo comm` shows it)")
+        anyhow!(
+            "--task {text}: write NAME=POLICY, such as sysbench=batch (NAME as `ps -eLo comm` \
+                 shows it)"
+        )
     })?;
     let policy = policy.parse().map_err(|error| anyhow!("--task {text}: {error}"))?;
     Ok((name.to_owned(), policy))
@@ -232,8 +240,10 @@ fn log_text(report: &DriverReport) -> anyhow::Result<String> {
 /// Returns the line that only the sched_ext driver has. `kept`: per cent of a CPU.
 fn sched_ext_text(ext: &ExtCounts, kept: f64) -> String {
     format!(
-        "other classes kept managed CPUs from chosen threads for {kept:.1} % of a CPU; {} threads that were queued ahead took a CPU \
-         without waiting for the agent; {} decisions came too early and were repeated; {} threads displaced, {} taken by CPUs while the \
+        "other classes kept managed CPUs from chosen threads for {kept:.1} % of a CPU; {} threads \
+         that were queued ahead took a CPU \
+         without waiting for the agent; {} decisions came too early and were repeated; {} threads \
+         displaced, {} taken by CPUs while the \
          agent was silent; {} events lost\n",
         ext.ahead, ext.early, ext.displaced, ext.alone, ext.lost
     )
@@ -256,7 +266,8 @@ fn as_text(report: &DriverReport, style: &Style) -> String {
     );
     let _ = writeln!(
         text,
-        "agents and block detectors used {:.1} % of a CPU; {} yield windows; {} stale commits; threads released after a long wait: {}, \
+        "agents and block detectors used {:.1} % of a CPU; {} yield windows; {} stale commits; \
+         threads released after a long wait: {}, \
          changed by other programs: {}, not managed for lack of room: {}",
         percent(counts.agent_cpu_ns),
         counts.yield_windows,
@@ -277,7 +288,8 @@ fn as_text(report: &DriverReport, style: &Style) -> String {
     if counts.postponed * 4 > counts.decisions {
         let _ = writeln!(
             text,
-            "slices were longer than asked for after {} of {} decisions: the agents take as long to decide; a longer quantum or slice \
+            "slices were longer than asked for after {} of {} decisions: the agents take as long \
+             to decide; a longer quantum or slice \
              wastes less",
             counts.postponed, counts.decisions
         );
@@ -285,7 +297,8 @@ fn as_text(report: &DriverReport, style: &Style) -> String {
     if report.silence > schedlab_live::driver::SILENCE {
         let _ = writeln!(
             text,
-            "this machine kept real-time threads waiting for up to {}: the guardian waited {} ms for a heartbeat",
+            "this machine kept real-time threads waiting for up to {}: the guardian waited {} ms \
+             for a heartbeat",
             report.stall,
             report.silence.as_millis()
         );

@@ -37,14 +37,16 @@ Examples:
   schedlab show incident.slt                              an overview
   schedlab show incident.slt --worst 10                   the ten longest waits, and why
   schedlab show a.slt --latency --task 'redis*'           run-queue latency of some tasks
-  schedlab show a.slt --timehist --from 2s --to 2.1s      each time on a CPU, as perf sched timehist
+  schedlab show a.slt --timehist --from 2s --to 2.1s      each time on a CPU, as perf sched \
+  timehist
   schedlab show a.slt --blame --by cgroup --json          which groups delay which, as JSON
   schedlab show incident.slt --report incident.html       a page with charts
   schedlab show a.slt --latency --format parquet > waits.parquet
   schedlab show two-hogs --slices --scheduler linux-6.1   of a simulated scenario
   schedlab show xen-bare-caps --scheduler xen-credit2 --variant 'cap 25' --xl --xenalyze
 
-Several analyses may be asked for at once. An analysis that needs more than the recording has refuses by name.")]
+Several analyses may be asked for at once. An analysis that needs more than the recording has \
+refuses by name.")]
 pub(crate) struct ShowArgs {
     /// Analyse this recording (.slt), trace of another tool, scenario (.toml), or scenario of the
     /// gallery by name; `-` is standard input
@@ -283,7 +285,8 @@ fn one_table(args: &ShowArgs) -> anyhow::Result<()> {
 
 fn one_analysis() -> anyhow::Error {
     anyhow!(
-        "--format parquet holds one table: ask for one analysis, such as --latency (`export --parquet DIR` writes the tables of a recording)"
+        "--format parquet holds one table: ask for one analysis, such as --latency (`export \
+         --parquet DIR` writes the tables of a recording)"
     )
 }
 
@@ -406,7 +409,8 @@ fn options(args: &ShowArgs) -> ShowOptions {
 fn xen(args: &ShowArgs, found: Found) -> anyhow::Result<Exit> {
     let Found::Scenario(scenario) = found else {
         bail!(
-            "--xl and --xenalyze show a simulated Xen host: give a scenario such as xen-ping, not {}",
+            "--xl and --xenalyze show a simulated Xen host: give a scenario such as xen-ping, not \
+             {}",
             args.input
         );
     };

@@ -15,7 +15,8 @@ Examples:
   schedlab status                  which process manages which threads, with their policies
   schedlab status --json | jq '.managed[].threads[].tid'
 
-Journals of what was before lie in /run/schedlab (root) or $XDG_RUNTIME_DIR/schedlab; SCHEDLAB_RUN_DIR names another folder.")]
+Journals of what was before lie in /run/schedlab (root) or $XDG_RUNTIME_DIR/schedlab; \
+SCHEDLAB_RUN_DIR names another folder.")]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     format: FormatArgs,

@@ -172,7 +172,8 @@ fn worked(reports: &[HogReport], elapsed: Duration) -> String {
     let seconds = elapsed.as_secs_f64();
     let least = reports.iter().map(|report| report.share).fold(f64::INFINITY, f64::min);
     let mut text = format!(
-        "{} {} had {:.3} s of CPU time in {seconds:.3} s. The one that had least got {:.1} % of a CPU.\n",
+        "{} {} had {:.3} s of CPU time in {seconds:.3} s. The one that had least got {:.1} % of a \
+         CPU.\n",
         reports.len(),
         if reports.len() == 1 { "thread" } else { "threads" },
         cpu as f64 / 1e9,

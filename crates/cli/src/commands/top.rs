@@ -31,8 +31,10 @@ Examples:
   schedlab top --once              one look after a second, as text or JSON (docs/live-schema.md)
   schedlab top --json --for 10s    a line of JSON every second
 
-Waits are those that the recorder sees. Gain compares the kernel's own account of each thread (/proc/TID/schedstat): the mean \
-wait before a turn on a CPU before schedlab managed the thread, and since. The CPU time of agents is printed beside it.")]
+Waits are those that the recorder sees. Gain compares the kernel's own account of each thread \
+(/proc/TID/schedstat): the mean \
+wait before a turn on a CPU before schedlab managed the thread, and since. The CPU time of agents \
+is printed beside it.")]
 pub(crate) struct TopArgs {
     /// Watch the driver of this process [default: the first that is found]
     #[arg(long, value_name = "PID")]
@@ -56,12 +58,14 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<Exit> {
     let terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     if args.format.is_table() && !args.once && !terminal {
         bail!(
-            "top draws on a terminal, and this is none: run it in one (ssh -t HOST schedlab top), or use --once, --json or --format csv"
+            "top draws on a terminal, and this is none: run it in one (ssh -t HOST schedlab top), \
+             or use --once, --json or --format csv"
         );
     }
     let Some(mut driver) = WatchedDriver::find(&RunDir::standard()?, args.owner)? else {
         bail!(
-            "nothing is managed here: begin with `schedlab run` or `schedlab attach` (`schedlab status` lists what is)"
+            "nothing is managed here: begin with `schedlab run` or `schedlab attach` (`schedlab \
+             status` lists what is)"
         );
     };
     let signal = stop_signal()?;

@@ -33,15 +33,21 @@ Examples:
                           --validate other.slt
   schedlab tune redis.slt --goal 'redis-server share' --space 'sysbench nice=0,19' --deploy shell
 
-A goal is 'SUBJECT METRIC' or 'SUBJECT METRIC OP VALUE': the number that is to become better, and the bound within which it is good \
-enough. --keep names what is not to become worse; with a bound ('sysbench share > 30%') a setting beyond it is no answer.
+A goal is 'SUBJECT METRIC' or 'SUBJECT METRIC OP VALUE': the number that is to become better, and \
+the bound within which it is good \
+enough. --keep names what is not to become worse; with a bound ('sysbench share > 30%') a setting \
+beyond it is no answer.
 
-A dimension (--space) is 'TARGET KEY=LOW..HIGH' or 'TARGET KEY=V1,V2' with the targets and keys of `compare --variant`, \
-'KNOB=LOW..HIGH' for a knob of the scheduler, KNOB alone for all values that it allows, or 'scheduler=S1,S2'. Up to three. Before a ';' stand settings that every value has, such as \
+A dimension (--space) is 'TARGET KEY=LOW..HIGH' or 'TARGET KEY=V1,V2' with the targets and keys \
+of `compare --variant`, \
+'KNOB=LOW..HIGH' for a knob of the scheduler, KNOB alone for all values that it allows, or \
+'scheduler=S1,S2'. Up to three. Before a ';' stand settings that every value has, such as \
 the group of a limit.
 
-Every combination is tried where --trials allows that, else settings that fill the space evenly. Those that no other is better than \
-go on to more seeds; the answer comes from seeds that the search has not seen. A gain smaller than its error is no gain.
+Every combination is tried where --trials allows that, else settings that fill the space evenly. \
+Those that no other is better than \
+go on to more seeds; the answer comes from seeds that the search has not seen. A gain smaller \
+than its error is no gain.
 
 Exit codes: 0 done, 2 bad input, 3 the simulation does not reproduce the recording.")]
 pub(crate) struct TuneArgs {

@@ -15,7 +15,8 @@ const LOG_MAX: u64 = 1 << 30;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  schedlab verify run.calls        plays the log of a live run again: each decision must be the same")]
+  schedlab verify run.calls        plays the log of a live run again: each decision must be the \
+  same")]
 pub(crate) struct VerifyArgs {
     /// Play this log, which `run --log` wrote
     file: PathBuf,

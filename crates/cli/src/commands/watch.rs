@@ -53,7 +53,8 @@ pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
     let terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     if args.format.is_table() && !terminal {
         bail!(
-            "watch draws on a terminal, and this is none: run it in one (ssh -t HOST schedlab watch), or use --json or --format csv"
+            "watch draws on a terminal, and this is none: run it in one (ssh -t HOST schedlab \
+             watch), or use --json or --format csv"
         );
     }
     if args.duration == Some(Ns::ZERO) {

@@ -168,7 +168,8 @@ mod tests {
     #[test]
     fn markdown_has_units_and_no_markup_of_names() {
         let text = sheet(ResultFormat::Markdown);
-        let expected = "| name | wait |\n|---|---|\n| =1+1 | 164.0us |\n| a\\|b,\\\\x1b\\[31m |  |\n\n\
+        let expected = "| name | wait |\n|---|---|\n| =1+1 | 164.0us |\n\
+                        | a\\|b,\\\\x1b\\[31m |  |\n\n\
                         | change |\n|---|\n| -0.5000 |\n";
         assert_eq!(text.replace("164us", "164.0us"), expected);
     }

@@ -16,7 +16,8 @@ use std::fmt::Write as _;
 /// Returns the steps of a dry run.
 pub(crate) fn intents(plan: &ColocatePlan, intents: &[Intent]) -> String {
     let mut text =
-        "nothing is changed; these actuators would be tried, in this order, until the goal is met:\n"
+        "nothing is changed; these actuators would be tried, in this order, until the goal is \
+         met:\n"
             .to_owned();
     if let Some(cpus) = plan.cpus {
         let _ = writeln!(text, "  throughout: server and batch work on the CPUs {cpus} only");
@@ -24,7 +25,8 @@ pub(crate) fn intents(plan: &ColocatePlan, intents: &[Intent]) -> String {
     if plan.goals.iter().any(|goal| goal.0.against == Against::Alone) {
         let _ = writeln!(
             text,
-            "  before each, for {}: the batch processes are stopped (SIGSTOP) to measure the server alone",
+            "  before each, for {}: the batch processes are stopped (SIGSTOP) to measure the \
+             server alone",
             plan.round
         );
     }
@@ -70,7 +72,8 @@ pub(crate) fn answer(plan: &ColocatePlan, found: &Colocation, style: &Style) -> 
             let why = lacks.map(String::as_str).next().unwrap_or("nothing was seen of the metric");
             writeln!(
                 text,
-                "\n{}: {why} in a round. Send the server load (--load), or give longer rounds (--round)",
+                "\n{}: {why} in a round. Send the server load (--load), or give longer rounds \
+                 (--round)",
                 style.bad("cannot say")
             )
         }
@@ -110,9 +113,12 @@ fn unsure(text: &mut String, found: &Colocation, how: Actuator, style: &Style) -
     let names: Vec<&str> = found.undecided.iter().map(|how| how.name()).collect();
     writeln!(
         text,
-        "\n{}, {}: {}\nAfter {} pairs of rounds ({MOST_TIMES} times --rounds, the most that a setting gets) it is not known whether the \
-         goal is met: the interval below contains both answers. Of the settings without an answer ({}) it is the mildest; harsher \
-         settings were not tried. Longer rounds (--round), more rounds (--rounds), or a machine with less other work give an \
+        "\n{}, {}: {}\nAfter {} pairs of rounds ({MOST_TIMES} times --rounds, the most that a \
+         setting gets) it is not known whether the \
+         goal is met: the interval below contains both answers. Of the settings without an answer \
+         ({}) it is the mildest; harsher \
+         settings were not tried. Longer rounds (--round), more rounds (--rounds), or a machine \
+         with less other work give an \
          answer",
         style.bad("not sure"),
         how.name(),
@@ -153,7 +159,8 @@ fn alone(text: &mut String, found: &Colocation, style: &Style) {
                 "the kernel was asked for no latency of idle states, on all CPUs"
             }
             KeptAwake::Not => {
-                "the CPUs could not be kept awake: the server's numbers alone contain the exit from idle"
+                "the CPUs could not be kept awake: the server's numbers alone contain the exit \
+                 from idle"
             }
         };
         let still = Ns(found.stood_still_ns / 1_000_000 * 1_000_000);
@@ -310,7 +317,8 @@ fn table(text: &mut String, plan: &ColocatePlan, found: &Colocation, style: &Sty
     let sure = range_confidence(rounds) * 100.0;
     let _ = writeln!(
         text,
-        "\nmedian (range) over {rounds} interleaved rounds{more}; the range holds the true median with {sure:.0} %"
+        "\nmedian (range) over {rounds} interleaved rounds{more}; the range holds the true median \
+         with {sure:.0} %"
     );
     text.push_str(
         &Table { head, rows, fixed: if alone.is_some() { 4 } else { 3 }, ..Table::default() }

@@ -33,7 +33,8 @@ pub(crate) fn confirm(found: &Confirmed, style: &Style) -> String {
         };
         text.truncate(text.trim_end().len());
         text += &format!(
-            "\nschedulers are predicted behind an agent with the {name}'s costs on this machine: {} from a block to the next task, \
+            "\nschedulers are predicted behind an agent with the {name}'s costs on this machine: \
+             {} from a block to the next task, \
              {} for a wakeup{timers}\n\n",
             schedlab_model::Ns(driver.block_to_next_ns),
             schedlab_model::Ns(driver.wakeup_ns),
@@ -72,9 +73,13 @@ pub(crate) fn confirm(found: &Confirmed, style: &Style) -> String {
     }
     let sure = 100.0 * range_confidence(found.rounds);
     let note = format!(
-        "Claimed: the interval that compare states for the prediction, and the largest part of its error. In brackets: the range over seeds (predicted) and over rounds (live; it holds the true median with {sure:.0} %). \
-         Error: predicted minus live, of the medians; `apart` where the ranges do not overlap. Under a \
-         scheduler, predicted shares contain the time in which its agent answers a wakeup (the task is stopped for it)."
+        "Claimed: the interval that compare states for the prediction, and the largest part of \
+         its error. In brackets: the range over seeds (predicted) and over rounds (live; it holds \
+         the true median with {sure:.0} %). \
+         Error: predicted minus live, of the medians; `apart` where the ranges do not overlap. \
+         Under a \
+         scheduler, predicted shares contain the time in which its agent answers a wakeup (the \
+         task is stopped for it)."
     );
     text += &(style.dim(&wrap(&note, style.width, 0)) + "\n");
     if !found.trusted {
@@ -101,7 +106,8 @@ fn title(setting: &SettingAnswer, style: &Style) -> String {
             let again = match setting.repeated {
                 0 => String::new(),
                 count => format!(
-                    "; begun again {count} times, because the driver had been killed (by its guardian?)"
+                    "; begun again {count} times, because the driver had been killed (by its \
+                     guardian?)"
                 ),
             };
             format!("by schedlab run{by}{agents}{back}{again}")

@@ -27,7 +27,8 @@ fn line(agents: &DelegationResult, study: &Study) -> String {
         n => format!("{n} agents"),
     };
     let mut text = format!(
-        "{count} ({}): {} messages, {} transactions in {} commits, {failed} failed{reasons}; {:.1} % of a CPU, {:.1} % busy",
+        "{count} ({}): {} messages, {} transactions in {} commits, {failed} failed{reasons}; \
+         {:.1} % of a CPU, {:.1} % busy",
         agents.mode,
         agents.messages,
         agents.transactions,

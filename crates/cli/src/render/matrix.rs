@@ -36,7 +36,10 @@ pub(crate) fn matrix(matrix: &Matrix, style: &Style) -> String {
         text += &format!("  (no room for: {})\n", left_out.join(", "));
     }
     let note = format!(
-        "mean, p50, p99, max: medians over the rounds, in brackets the interval that holds the true median with {confidence:.0} % or more; p99.9 and worst are of all rounds, p99.9 with the two samples between which it lies with 95 %; published: the maximum of cyclictest for such a kernel, on another machine (docs/sources/experiments.md)"
+        "mean, p50, p99, max: medians over the rounds, in brackets the interval that holds the \
+         true median with {confidence:.0} % or more; p99.9 and worst are of all rounds, p99.9 \
+         with the two samples between which it lies with 95 %; published: the maximum of \
+         cyclictest for such a kernel, on another machine (docs/sources/experiments.md)"
     );
     text += &(style.dim(&wrap(&note, style.width, 2)) + "\n\n");
     text += &side_by_side(matrix, style);

@@ -116,7 +116,8 @@ fn self_replay(
     text += &replayed(study, &replay.subjects, main, style);
     let outside = replay.wakes_by_softirq + replay.wakes_by_hardirq + replay.wakes_unknown;
     let wakes = format!(
-        "wakeups: {} by tasks, {outside} from outside ({}.{} %: {} by softirqs after interrupts, {} by interrupts \
+        "wakeups: {} by tasks, {outside} from outside ({}.{} %: {} by softirqs after interrupts, \
+         {} by interrupts \
          and timers, {} unknown)",
         replay.wakes_by_tasks,
         replay.outside_permille / 10,
@@ -402,7 +403,8 @@ fn footer(
     }
     if hidden > 0 {
         let line = format!(
-            "{hidden} task groups with less than 1 % of a CPU are not shown (--all-tasks shows them)"
+            "{hidden} task groups with less than 1 % of a CPU are not shown (--all-tasks shows \
+             them)"
         );
         let _ = writeln!(text, "{}", style.dim(&wrap(&line, style.width, 0)));
     }
@@ -472,7 +474,8 @@ fn of_the_self_replay(replay: &SelfReplay, say: &mut dyn FnMut(&str)) {
     let show = |share: f64| Metric::Share.show(share);
     for alone in &replay.alone {
         say(&format!(
-            "{} without the tasks that never end: {} to {} of a CPU, judging from quiet stretches of the recording; the simulation gives {}",
+            "{} without the tasks that never end: {} to {} of a CPU, judging from quiet stretches \
+             of the recording; the simulation gives {}",
             alone.name,
             show(alone.low),
             show(alone.high),
@@ -481,7 +484,8 @@ fn of_the_self_replay(replay: &SelfReplay, say: &mut dyn FnMut(&str)) {
     }
     for half in &replay.second_half {
         say(&format!(
-            "{} in the second half: {} of a CPU recorded, {} as the replay of the first half goes on there",
+            "{} in the second half: {} of a CPU recorded, {} as the replay of the first half goes \
+             on there",
             half.name,
             show(half.recorded),
             show(half.simulated)

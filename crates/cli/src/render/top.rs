@@ -164,7 +164,8 @@ pub(crate) fn text(snapshot: &Snapshot, state: &WatchState) -> String {
     );
     if let Some(rates) = &snapshot.rates {
         text += &format!(
-            "last second: {:.0} decisions, {:.0} switches, {:.0} wakeups, {:.1} stale; agents {:.1} % of a CPU\n",
+            "last second: {:.0} decisions, {:.0} switches, {:.0} wakeups, {:.1} stale; agents \
+             {:.1} % of a CPU\n",
             rates.decisions,
             rates.switches,
             rates.wakeups,

@@ -180,8 +180,10 @@ fn about(tuned: &Tuned) -> String {
         format!(", of these {}, then {}", rounds.join(", then "), tuned.settings.len() - 1)
     };
     format!(
-        "{}: {} settings of {} ({how}, seed {}){rounds} with {} from {} on for {}. Numbers ± their error; changes are against the \
-         first row, ~ cannot tell: the change is smaller than its error. mildness: what it asks of the machine's owner, 0 nothing to 7 \
+        "{}: {} settings of {} ({how}, seed {}){rounds} with {} from {} on for {}. Numbers ± \
+         their error; changes are against the \
+         first row, ~ cannot tell: the change is smaller than its error. mildness: what it asks \
+         of the machine's owner, 0 nothing to 7 \
          another system.",
         tuned.input.name,
         search.settings,

@@ -89,7 +89,8 @@ fn on_threads(case: &Case, scheduler: &str, expected: &str) -> Result<(), Failed
         let why = failed.message().unwrap_or_default();
         let Played { others, yield_windows, .. } = played;
         said.push(format!(
-            "{others} taken by others, {overrun} lost on the CPU, {yield_windows} yield windows: {why}"
+            "{others} taken by others, {overrun} lost on the CPU, {yield_windows} yield windows: \
+             {why}"
         ));
         std::thread::sleep(std::time::Duration::from_millis(40) * play);
     }

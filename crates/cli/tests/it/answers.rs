@@ -288,7 +288,8 @@ fn loads_and_benchmarks_begin_with_their_answer() {
         "{said}"
     );
     assert!(said.contains(&format!("the latter costs {}.", cost(2, "linux-2.4"))), "{said}");
-    let real = "bench runqueue --tasks 64 --threads 1 --lock tas --stride 64 --for 5ms --rounds 3 --costs modern";
+    let real = "bench runqueue --tasks 64 --threads 1 --lock tas --stride 64 --for 5ms --rounds 3 \
+                --costs modern";
     let ran = schedlab(&real.split(' ').collect::<Vec<_>>());
     assert_eq!(ran.code, 0, "{ran:?}");
     let said = first(&ran.stdout);

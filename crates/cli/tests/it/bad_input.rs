@@ -48,7 +48,8 @@ fn scenarios() {
         (
             "cyclic wait",
             format!(
-                "channels = [\"x\", \"y\"]\n{SCENARIO}{task}program = [\"receive x\", \"send y\"]\n\
+                "channels = [\"x\", \"y\"]\n{SCENARIO}{task}program = [\"receive x\", \"send \
+                 y\"]\n\
                  [[task]]\nname = \"b\"\nprogram = [\"receive y\", \"send x\"]\n"
             ),
             "cyclic wait: `a` waits for channel `x`",
@@ -105,7 +106,8 @@ fn inputs_that_are_not_there() {
     for (command, said) in [
         (
             &["diff", "gone.slt", "gone.slt"][..],
-            "gone.slt: No such file or folder; diff takes two recordings, two folders of them, or two results of `compare --json`",
+            "gone.slt: No such file or folder; diff takes two recordings, two folders of them, or \
+             two results of `compare --json`",
         ),
         (&["export", "gone.slt", "--csv", "nowhere"], "gone.slt: No such file"),
     ] {

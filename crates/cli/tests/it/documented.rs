@@ -119,20 +119,23 @@ fn kind(block: &Block) -> Result<Option<(f64, i32)>, String> {
         ("console", Marker::Run { tolerance, exit }) => Ok(Some((*tolerance, *exit))),
         ("console" | "text", Marker::Recorded(_)) | ("text", Marker::Drawing) => Ok(None),
         ("text", _) => {
-            Err("output without its command: make it a `console` block, or say above it `<!-- recorded: \
+            Err("output without its command: make it a `console` block, or say above it `<!-- \
+                 recorded: \
                             WHERE; WHY -->` or `<!-- drawing -->`"
                 .to_owned())
         }
-        ("", _) => Err(
-            "a block without a language: `console` for commands with their output, `sh` for commands, or \
+        ("", _) => {
+            Err("a block without a language: `console` for commands with their output, `sh` for \
+             commands, or \
                         the language of what it shows"
-                .to_owned(),
-        ),
+                .to_owned())
+        }
         ("sh", Marker::Run { .. }) => Ok(None),
         (source, _) if SOURCES.contains(&source) && !block.is_marked => Ok(None),
-        (language, _) => {
-            Err(format!("a block of language `{language}`, which with this marker has no meaning here"))
-        }
+        (language, _) => Err(format!(
+            "a block of language `{language}`, which with this marker has no meaning \
+                         here"
+        )),
     }
 }
 
@@ -365,7 +368,8 @@ fn a_global_agent_finds_a_cpu_on_every_shipped_recording() {
 #[test]
 fn a_variant_that_is_not_admitted_does_not_end_the_others() {
     let folder = Folder::new("not-admitted");
-    let text = "schedulers = [\"linux-6.18\"]\nduration = \"200ms\"\n[machine]\ncpus = 1\n[[task]]\nname = \"a\"\nprogram = \
+    let text = "schedulers = [\"linux-6.18\"]\nduration = \"200ms\"\n[machine]\ncpus = 1\n\
+                [[task]]\nname = \"a\"\nprogram = \
                 [\"run 1ms\", \"sleep 1ms\"]\n[[task]]\nname = \"b\"\nprogram = \"hog\"\n";
     let path = folder.write("s.toml", text);
     let deadline = "too much: a policy=deadline:99ms/100ms/100ms";
@@ -380,7 +384,8 @@ fn limits_of_the_other_system_are_refused() {
     let folder = Folder::new("other-system");
     let text = |scheduler: &str| {
         format!(
-            "schedulers = [\"{scheduler}\"]\nduration = \"200ms\"\n[machine]\ncpus = 1\n[[group]]\nname = \"/g\"\n[[task]]\n\
+            "schedulers = [\"{scheduler}\"]\nduration = \"200ms\"\n[machine]\ncpus = 1\n\
+             [[group]]\nname = \"/g\"\n[[task]]\n\
              name = \"a\"\ngroup = \"/g\"\nprogram = \"hog\"\n"
         )
     };

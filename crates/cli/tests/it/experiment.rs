@@ -195,9 +195,12 @@ fn two_hogs() {
 }
 
 /// A calibration that this machine did not make.
-const CALIBRATION: &str = "schema = \"schedlab-calibration/1\"\n[provenance]\nkernel = \"5.0 #1\"\ncpu = \"abacus\"\n\
-    cpus = 2\nhz = 250\nvirtual_machine = false\ndate = \"2026-11-21T12:00:00Z\"\ncommand = \"schedlab calibrate\"\n\
-    schedlab = \"0.1.0\"\nforeign = 0.25\nseconds = 2.0\n[costs]\n[simulator]\nwakeup_switch_ns = 5000000\n";
+const CALIBRATION: &str = "schema = \"schedlab-calibration/1\"\n[provenance]\n\
+                           kernel = \"5.0 #1\"\ncpu = \"abacus\"\n\
+    cpus = 2\nhz = 250\nvirtual_machine = false\ndate = \"2026-11-21T12:00:00Z\"\n\
+    command = \"schedlab calibrate\"\n\
+    schedlab = \"0.1.0\"\nforeign = 0.25\nseconds = 2.0\n[costs]\n[simulator]\n\
+    wakeup_switch_ns = 5000000\n";
 
 #[test]
 fn the_simulated_column_has_this_machines_costs_and_says_so() {

@@ -205,7 +205,10 @@ fn a_table_for_which_something_is_missing_is_named() {
     let folder = Folder::new("parquet-lacks");
     let trace = folder.write(
         "t.txt",
-        "# tracer: nop\n          <idle>-0     [000] d..3.  10.000100: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=a next_pid=7 next_prio=120\n               a-7     [000] d..3.  10.001100: sched_switch: prev_comm=a prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120\n",
+        "# tracer: nop\n          <idle>-0     [000] d..3.  10.000100: sched_switch: \
+         prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=a next_pid=7 \
+         next_prio=120\n               a-7     [000] d..3.  10.001100: sched_switch: prev_comm=a \
+         prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120\n",
     );
     let tables = folder.0.join("tables").display().to_string();
     let ran = schedlab(&["export", &trace, "--parquet", &tables]);

@@ -143,8 +143,10 @@ fn small_results_have_every_format() {
 
 const FTRACE: &str = "\
 # tracer: nop
-          <idle>-0     [000] d..3.  10.000100: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=a next_pid=7 next_prio=120
-               a-7     [000] d..3.  10.001100: sched_switch: prev_comm=a prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120
+          <idle>-0     [000] d..3.  10.000100: sched_switch: prev_comm=swapper/0 prev_pid=0 \
+          prev_prio=120 prev_state=R ==> next_comm=a next_pid=7 next_prio=120
+               a-7     [000] d..3.  10.001100: sched_switch: prev_comm=a prev_pid=7 prev_prio=120 \
+               prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120
 ";
 
 /// What measures the live machine, where it may.

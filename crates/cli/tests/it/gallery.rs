@@ -56,7 +56,8 @@ fn holds(file: &Path) {
     assert_eq!(
         known,
         Some(study.events_hash().as_str()),
-        "{path}: other events than {HASHES} says: a change of the model (then `cargo xtask gallery` writes it anew), or a machine that \
+        "{path}: other events than {HASHES} says: a change of the model (then `cargo xtask \
+         gallery` writes it anew), or a machine that \
          computes otherwise"
     );
 }

@@ -27,7 +27,8 @@ fn what_does_not_hold_is_said() {
     let folder = Folder::new("assert");
     let file = folder.0.join("x.toml").display().to_string();
     // Switches that cost nothing and a penalty for staying: the tasks change places for ever.
-    let text = "title = \"x\"\nschedulers = [\"linux-2.4:proc_change_penalty=-85\"]\nduration = \"1s\"\n\
+    let text = "title = \"x\"\nschedulers = [\"linux-2.4:proc_change_penalty=-85\"]\n\
+                duration = \"1s\"\n\
                 [machine]\ncpus = 2\n[[task]]\nname = \"t\"\ncount = 3\nprogram = [\"run 1s\"]\n";
     std::fs::write(&file, text).unwrap();
     let ran = schedlab(&["compare", &file, "--assert"]);

@@ -171,7 +171,8 @@ fn every_view_of_a_recording_escapes_names() {
 #[test]
 fn a_scenario_with_control_characters_is_refused() {
     let folder = Folder::new("hostile-scenario");
-    let text = "schedulers = [\"linux-6.18\"]\nduration = \"100ms\"\n[machine]\ncpus = 1\n[[task]]\nname = \
+    let text = "schedulers = [\"linux-6.18\"]\nduration = \"100ms\"\n[machine]\ncpus = 1\n\
+                [[task]]\nname = \
                 \"a\\u001b[31m\"\nprogram = \"hog\"\n";
     let path = folder.write("s.toml", text);
     let ran = schedlab(&["compare", &path]);
@@ -302,7 +303,8 @@ fn messages_about_long_inputs_are_short() {
     let long = "x".repeat(70_000);
     let scenario = |name: &str, rest: &str| {
         let text = format!(
-            "schedulers = [\"linux-6.18\"]\nduration = \"100ms\"\n[machine]\ncpus = 1\n[[task]]\nname = \"{name}\"\nprogram = \
+            "schedulers = [\"linux-6.18\"]\nduration = \"100ms\"\n[machine]\ncpus = 1\n[[task]]\n\
+             name = \"{name}\"\nprogram = \
              \"hog\"\n{rest}"
         );
         folder.write("s.toml", text)
@@ -362,7 +364,8 @@ fn a_path_that_a_file_names_is_a_small_regular_file() {
         (&large, "more than the 1048576 bytes that are read"),
     ] {
         let text = format!(
-            "schedulers = [\"rr\"]\nduration = \"1s\"\n[machine]\ncpus = 1\n[[task]]\nname = \"a\"\nprogram = \
+            "schedulers = [\"rr\"]\nduration = \"1s\"\n[machine]\ncpus = 1\n[[task]]\n\
+             name = \"a\"\nprogram = \
              \"hog\"\n[delegation]\ncosts = \"{path}\"\n"
         );
         let ran = schedlab(&["compare", &folder.write("s.toml", text)]);
@@ -448,7 +451,8 @@ const NOT_LOOKED_AT: [(&str, &str); 8] = [
     ("man", "it prints the help that is compiled in"),
     (
         "colocate",
-        "takes minutes; names come from the same journal and thread lists as those of `attach` and `status`",
+        "takes minutes; names come from the same journal and thread lists as those of `attach` \
+         and `status`",
     ),
     ("confirm", "takes minutes; names come from the recordings that `compare` and `record` show"),
 ];

@@ -54,7 +54,8 @@ fn a_killed_recorder_leaves_a_file_that_opens() {
         if recorder.try_wait().unwrap().is_some() {
             assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "it must record here");
             eprintln!(
-                "SKIPPED a_killed_recorder_leaves_a_file_that_opens: this machine cannot be recorded"
+                "SKIPPED a_killed_recorder_leaves_a_file_that_opens: this machine cannot be \
+                 recorded"
             );
             return;
         }
@@ -84,7 +85,8 @@ fn a_killed_recorder_leaves_a_file_that_opens() {
     }
     std::fs::remove_dir_all(&folder).unwrap();
     eprintln!(
-        "{rounds} kills: {opened} files opened with {events} events, {empty} were killed before there was a file"
+        "{rounds} kills: {opened} files opened with {events} events, {empty} were killed before \
+         there was a file"
     );
     assert!(opened > 0);
 }

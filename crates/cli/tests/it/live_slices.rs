@@ -200,7 +200,8 @@ fn an_interruption_in_a_yield_window_ends_no_turn() {
 
 #[test]
 fn a_line_of_perf_is_read() {
-    let line = "  1234.000567890: sched:sched_switch: prev_comm=yes prev_pid=7 prev_prio=96 prev_state=R ==> \
+    let line = "  1234.000567890: sched:sched_switch: prev_comm=yes prev_pid=7 prev_prio=96 \
+                prev_state=R ==> \
                 next_comm=yes next_pid=8 next_prio=96";
     assert_eq!(switch(line, "yes"), Some((Ns(1_234_000_567_890), Some(8))));
     assert_eq!(switch(line, "no"), Some((Ns(1_234_000_567_890), None)));

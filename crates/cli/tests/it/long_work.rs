@@ -15,7 +15,8 @@ const PROGRAMS: [(&str, [&str; 2]); 4] = [
 
 fn scenario([a, b]: [&str; 2], duration: &str) -> String {
     format!(
-        "title=\"x\"\nschedulers=[\"rr\"]\nduration=\"{duration}\"\nchannels=[\"c\"]\nlocks=[\"m\"]\n[machine]\ncpus=1\n[[task]]\nname=\"a\"\n\
+        "title=\"x\"\nschedulers=[\"rr\"]\nduration=\"{duration}\"\nchannels=[\"c\"]\n\
+         locks=[\"m\"]\n[machine]\ncpus=1\n[[task]]\nname=\"a\"\n\
          program=[{a}]\n[[task]]\nname=\"b\"\nprogram=[{b}]\n"
     )
 }

@@ -58,7 +58,8 @@ fn lists_as_json() {
 #[test]
 fn json_has_the_schema_and_the_numbers_of_the_table() {
     let folder = Folder::new("json");
-    let text = "schedulers = [\"linux-6.18\"]\nduration = \"1s\"\n[machine]\ncpus = 1\n[[task]]\nname = \"yes\"\n\
+    let text = "schedulers = [\"linux-6.18\"]\nduration = \"1s\"\n[machine]\ncpus = 1\n[[task]]\n\
+                name = \"yes\"\n\
                 program = [\"run 3ms\", \"sleep 6ms\"]\n";
     let path = folder.write("yes.toml", text);
     let study = schedlab(&["compare", &path, "--json"]).stdout;
@@ -304,8 +305,10 @@ fn what_is_shown_as_one_number_is_no_range() {
     // both.
     let path = folder.write(
         "equal.toml",
-        "schedulers = [\"linux-6.12\", \"rr\"]\nduration = \"2s\"\nheadline = [\"h share\"]\n[machine]\ncpus = 1\n[[task]]\n\
-         name = \"h\"\nprogram = \"hog\"\n[[task]]\nname = \"s\"\nprogram = [\"run 1us\", \"sleep 50.3ms\"]\n",
+        "schedulers = [\"linux-6.12\", \"rr\"]\nduration = \"2s\"\nheadline = [\"h share\"]\n\
+         [machine]\ncpus = 1\n[[task]]\n\
+         name = \"h\"\nprogram = \"hog\"\n[[task]]\nname = \"s\"\n\
+         program = [\"run 1us\", \"sleep 50.3ms\"]\n",
     );
     let ran = schedlab(&["compare", &path]);
     let first = ran.stdout.lines().next().unwrap_or_default();
@@ -321,7 +324,8 @@ fn the_seed_changes_what_is_drawn() {
     let folder = Folder::new("seed");
     let path = folder.write(
         "drawn.toml",
-        "schedulers = [\"linux-6.18\"]\nduration = \"1s\"\n[machine]\ncpus = 1\n[[task]]\nname = \"t\"\n\
+        "schedulers = [\"linux-6.18\"]\nduration = \"1s\"\n[machine]\ncpus = 1\n[[task]]\n\
+         name = \"t\"\n\
          program = [\"run exp 1ms\", \"sleep exp 1ms\"]\n",
     );
     let run = |seed: &str| schedlab(&["compare", &path, "--json", "--seed", seed]).stdout;

@@ -26,7 +26,8 @@ fn looked_at(name: &str, arguments: &[&str]) -> Option<Vec<serde_json::Value>> {
     folder.write("page.html", html.replace("</body>", &script));
     let frame = |width: u32, theme: &str| {
         format!(
-            "<iframe style=\"width:{width}px;height:900px\" src=\"page.html#width={width}&theme={theme}\"></iframe>"
+            "<iframe style=\"width:{width}px;height:900px\" \
+             src=\"page.html#width={width}&theme={theme}\"></iframe>"
         )
     };
     let frames: String = WIDTHS
@@ -36,7 +37,8 @@ fn looked_at(name: &str, arguments: &[&str]) -> Option<Vec<serde_json::Value>> {
         .join("");
     // The document says what all frames found, as JSON.
     let outer = format!(
-        "<!doctype html><html><head><script>const all = []; addEventListener('message', (e) => {{ all.push(e.data); \
+        "<!doctype html><html><head><script>const all = []; addEventListener('message', (e) => \
+         {{ all.push(e.data); \
          document.title = JSON.stringify(all); }})</script></head><body>{frames}</body></html>"
     );
     folder.write("frames.html", outer);

@@ -16,7 +16,8 @@ fn start(name: &str) -> (Child, PathBuf, PathBuf) {
         schedlab_testing::temp_dir().join(format!("schedlab-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let (file, pid) = (folder.join("x.slt"), folder.join("pid"));
-    let script = "echo $$ > $0.part; mv $0.part $0; i=0; while [ $i -lt 20000 ]; do sleep 0.01; i=$((i+1)); done";
+    let script = "echo $$ > $0.part; mv $0.part $0; i=0; while [ $i -lt 20000 ]; do sleep 0.01; \
+                  i=$((i+1)); done";
     let child = Command::new(env!("CARGO_BIN_EXE_schedlab"))
         .args(["record", "--backend", "own-tasks", "-o"])
         .arg(&file)

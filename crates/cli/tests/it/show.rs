@@ -5,16 +5,21 @@ use schedlab_trace::analysis::show::ALL;
 
 /// Two tasks on one CPU, with a system call; worked out by hand below.
 const PERF: &str = "\
- hog 10/10 [000] 100.000000000: sched:sched_switch: prev_comm=idle prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=hog next_pid=10 next_prio=120
+ hog 10/10 [000] 100.000000000: sched:sched_switch: prev_comm=idle prev_pid=0 prev_prio=120 \
+ prev_state=R ==> next_comm=hog next_pid=10 next_prio=120
  srv 11/11 [000] 100.000500000: raw_syscalls:sys_enter: NR 202 (0, 0, 0)
  <idle> 0/0 [000] 100.001000000: sched:sched_waking: comm=srv pid=11 prio=120 target_cpu=000
- hog 10/10 [000] 100.016234000: sched:sched_switch: prev_comm=hog prev_pid=10 prev_prio=120 prev_state=R ==> next_comm=srv next_pid=11 next_prio=120
+ hog 10/10 [000] 100.016234000: sched:sched_switch: prev_comm=hog prev_pid=10 prev_prio=120 \
+ prev_state=R ==> next_comm=srv next_pid=11 next_prio=120
  srv 11/11 [000] 100.016300000: raw_syscalls:sys_exit: NR 202 = 0
  srv 11/11 [000] 100.016400000: raw_syscalls:sys_enter: NR 7 (0, 0, 0)
- srv 11/11 [000] 100.016734000: sched:sched_switch: prev_comm=srv prev_pid=11 prev_prio=120 prev_state=S ==> next_comm=hog next_pid=10 next_prio=120
+ srv 11/11 [000] 100.016734000: sched:sched_switch: prev_comm=srv prev_pid=11 prev_prio=120 \
+ prev_state=S ==> next_comm=hog next_pid=10 next_prio=120
  hog 10/10 [000] 100.017000000: sched:sched_waking: comm=srv pid=11 prio=120 target_cpu=000
- hog 10/10 [000] 100.018000000: sched:sched_switch: prev_comm=hog prev_pid=10 prev_prio=120 prev_state=R ==> next_comm=srv next_pid=11 next_prio=120
- srv 11/11 [000] 100.018500000: sched:sched_switch: prev_comm=srv prev_pid=11 prev_prio=120 prev_state=D ==> next_comm=hog next_pid=10 next_prio=120
+ hog 10/10 [000] 100.018000000: sched:sched_switch: prev_comm=hog prev_pid=10 prev_prio=120 \
+ prev_state=R ==> next_comm=srv next_pid=11 next_prio=120
+ srv 11/11 [000] 100.018500000: sched:sched_switch: prev_comm=srv prev_pid=11 prev_prio=120 \
+ prev_state=D ==> next_comm=hog next_pid=10 next_prio=120
 ";
 
 /// The recording of this text, such as [`PERF`].

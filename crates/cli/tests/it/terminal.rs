@@ -26,7 +26,8 @@ impl Terminal {
         let _ = (std::fs::remove_file(&typescript), std::fs::remove_file(&pid));
         let program = env!("CARGO_BIN_EXE_schedlab");
         let inner = format!(
-            "stty rows 24 cols 80; before=$(stty -g); sh -c 'echo $$ > {}; exec {program} {arguments}'; code=$?; \
+            "stty rows 24 cols 80; before=$(stty -g); sh -c 'echo $$ > {}; exec {program} \
+             {arguments}'; code=$?; \
              [ \"$before\" = \"$(stty -g)\" ] && echo WHOLE-$code",
             pid.display()
         );

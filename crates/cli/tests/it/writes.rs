@@ -235,8 +235,10 @@ impl Ground {
             Disturbance::Full(size) => {
                 // The round's files are copied into the full file system, and what is left is
                 // copied out of it.
-                let script = "mkdir -p \"$1.copy\" && cp -r \"$1/.\" \"$1.copy\" && mount -t tmpfs -o size=$2k tmpfs \"$1\" && \
-                              cp -r \"$1.copy/.\" \"$1\"; d=$1; shift 2; \"$@\"; rm -rf \"$d.copy\"; cp -r \"$d\" \"$d.copy\"";
+                let script = "mkdir -p \"$1.copy\" && cp -r \"$1/.\" \"$1.copy\" && mount -t \
+                              tmpfs -o size=$2k tmpfs \"$1\" && \
+                              cp -r \"$1.copy/.\" \"$1\"; d=$1; shift 2; \"$@\"; rm -rf \
+                              \"$d.copy\"; cp -r \"$d\" \"$d.copy\"";
                 let round = out.parent().unwrap();
                 let mut command = quiet("unshare");
                 command.args(["-rm", "sh", "-c", script, "sh"]).arg(round).arg(size.to_string());
@@ -369,7 +371,8 @@ fn what_was_there_stays_or_the_whole_new_file_is_there() {
     }
     std::fs::remove_dir_all(&ground.folder).unwrap();
     eprintln!(
-        "{rounds} rounds: {kept} old files untouched, {replaced} replaced by whole ones, {skipped} skipped"
+        "{rounds} rounds: {kept} old files untouched, {replaced} replaced by whole ones, \
+         {skipped} skipped"
     );
     assert!(kept > 0);
 }
@@ -493,7 +496,8 @@ fn what_a_killed_recorder_had_is_beside_the_old_recording() {
         if child.0.try_wait().unwrap().is_some() {
             assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "it must record here");
             eprintln!(
-                "SKIPPED what_a_killed_recorder_had_is_beside_the_old_recording: nothing can be recorded here"
+                "SKIPPED what_a_killed_recorder_had_is_beside_the_old_recording: nothing can be \
+                 recorded here"
             );
             break false;
         }

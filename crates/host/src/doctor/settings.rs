@@ -14,7 +14,8 @@ pub(super) fn facts(found: &Capabilities) -> Vec<Fact> {
             Level::Note,
             "governor",
             "none: the kernel does not set the speed of the CPUs",
-            "a hypervisor or the firmware may change it unseen: compare only what was measured interleaved",
+            "a hypervisor or the firmware may change it unseen: compare only what was measured \
+             interleaved",
             None,
         ));
     }
@@ -24,7 +25,8 @@ pub(super) fn facts(found: &Capabilities) -> Vec<Fact> {
             if now >= 20 { Level::Limit } else { Level::Good },
             "steal now",
             format!("{}.{} % of the CPUs' time", now / 10, now % 10),
-            "stolen time appears as latency that no policy of this kernel can remove; only the hypervisor's owner can (fewer \
+            "stolen time appears as latency that no policy of this kernel can remove; only the \
+             hypervisor's owner can (fewer \
              guests, pinned vCPUs). Measure when it is low",
             None,
         ));
@@ -47,8 +49,10 @@ fn lockdown(found: &Capabilities) -> Option<Fact> {
         Level::Limit,
         "kernel lockdown",
         mode,
-        "debugfs settings can be neither read nor set, by root either: fair server, features, base slice and preemption \
-         model are unknown and stay as they are. Only a boot with `lockdown=none` on the kernel's command line (and without \
+        "debugfs settings can be neither read nor set, by root either: fair server, features, \
+         base slice and preemption \
+         model are unknown and stay as they are. Only a boot with `lockdown=none` on the kernel's \
+         command line (and without \
          secure boot) ends it",
         None,
     ))
@@ -62,7 +66,8 @@ fn throttling(found: &Capabilities) -> Option<Fact> {
             Level::Note,
             "who stops runaway real-time tasks",
             "RT throttling",
-            "a FIFO task that never sleeps is stopped for 50 ms of each second, so that fair tasks run; its maximum latency shows it",
+            "a FIFO task that never sleeps is stopped for 50 ms of each second, so that fair \
+             tasks run; its maximum latency shows it",
             Some("sysctl kernel.sched_rt_runtime_us=-1"),
         ));
     }
@@ -75,7 +80,8 @@ fn throttling(found: &Capabilities) -> Option<Fact> {
         } else {
             "the fair server, whose parameters are hidden here"
         },
-        "a FIFO task that never sleeps loses 50 ms of each second to waiting fair tasks, whatever sched_rt_runtime_us says: \
+        "a FIFO task that never sleeps loses 50 ms of each second to waiting fair tasks, whatever \
+         sched_rt_runtime_us says: \
          a maximum near 50 ms is this, and no fault of the machine",
         readable.then_some(super::NO_FAIR_SERVER),
     ))
@@ -103,9 +109,13 @@ fn groups(found: &Capabilities) -> Vec<Fact> {
             Level::Note,
             "own control group",
             state,
-            "what runs beside in another group shares by the groups' weights first, by nice values only inside of one group: \
+            "what runs beside in another group shares by the groups' weights first, by nice \
+             values only inside of one group: \
              put both contenders into one",
-            (group.path != "/").then_some(&*format!("sh -c 'echo $$ > {root}/cgroup.procs; exec schedlab ...'")),
+            (group.path != "/").then_some(&*format!(
+                "sh -c 'echo $$ > {root}/cgroup.procs; exec \
+                                                     schedlab ...'"
+            )),
         ));
     }
     for group in own.iter().filter(|group| group.bandwidth.is_some()) {
@@ -118,7 +128,8 @@ fn groups(found: &Capabilities) -> Vec<Fact> {
             Level::Limit,
             "CPU quota",
             format!("{} in each {} for {}", limit.quota, limit.period, group.path),
-            "beyond it everything in the group stops until the period is over: stalls that look like latency",
+            "beyond it everything in the group stops until the period is over: stalls that look \
+             like latency",
             Some(&lift),
         ));
     }
@@ -146,14 +157,16 @@ fn budget(
             Level::Missing,
             "real-time budget of the own group",
             format!("0 us in {path}"),
-            "FIFO and RR are refused here (EPERM) until the group has a budget; the groups above must have as much",
+            "FIFO and RR are refused here (EPERM) until the group has a budget; the groups above \
+             must have as much",
             Some(&lift),
         ),
         (us, "/") => fact(
             Level::Good,
             "real-time budget of the own group",
             format!("{us} us in the root group"),
-            "against fair tasks the fair server comes first; groups below have 0 until they are given some",
+            "against fair tasks the fair server comes first; groups below have 0 until they are \
+             given some",
             None,
         ),
         (us, path) => fact(
@@ -181,16 +194,20 @@ fn idle(found: &Capabilities) -> Fact {
         (None, _) => "no driver: halt".to_owned(),
     };
     let polls = deep.is_empty() && driver.is_some();
-    let lift = "sh -c 'for f in /sys/devices/system/cpu/cpu*/cpuidle/state[1-9]*/disable; do echo 1 > $f; done'";
+    let lift = "sh -c 'for f in /sys/devices/system/cpu/cpu*/cpuidle/state[1-9]*/disable; do echo \
+                1 > $f; done'";
     fact(
         if polls { Level::Good } else { Level::Note },
         "idle states",
         state,
         if found.machine.virtual_machine {
-            "leaving idle is part of every wakeup of a sleeping CPU; in a virtual machine each halt gives the CPU to the \
-             hypervisor, which the driver's figure does not contain (`schedlab calibrate`: wakeup_idle_cpu_ns)"
+            "leaving idle is part of every wakeup of a sleeping CPU; in a virtual machine each \
+             halt gives the CPU to the \
+             hypervisor, which the driver's figure does not contain (`schedlab calibrate`: \
+             wakeup_idle_cpu_ns)"
         } else {
-            "leaving idle is part of every wakeup of a sleeping CPU; holding /dev/cpu_dma_latency at 0 keeps CPUs awake too"
+            "leaving idle is part of every wakeup of a sleeping CPU; holding /dev/cpu_dma_latency \
+             at 0 keeps CPUs awake too"
         },
         (!polls && driver.is_some()).then_some(lift),
     )

@@ -215,7 +215,8 @@ fn open_own(request: &RecordRequest, machine: &MachineFacts) -> Result<Sources, 
         }
         _ => {
             let source = io::Error::other(
-                "it sees only a command that schedlab starts (schedlab record -o FILE -- COMMAND) or processes of yours \
+                "it sees only a command that schedlab starts (schedlab record -o FILE -- COMMAND) \
+                 or processes of yours \
                  (--pid N)",
             );
             return Err(HostError::Io { what: "recording own tasks".to_owned(), source });

@@ -435,7 +435,8 @@ fn check_sleeper(seen: &Seen, slept: &Slept) {
     let from_idle = begun.iter().filter(|step| step.1 == 0).count();
     let (by, unseen) = (seen.wakers(tid, from, to), seen.unseen(cpu, from, to));
     eprintln!(
-        "{cpu}: stopped {:?} times, woken by {by:?}, begun {} times, {from_idle} from idle; {unseen} switches unseen",
+        "{cpu}: stopped {:?} times, woken by {by:?}, begun {} times, {from_idle} from idle; \
+         {unseen} switches unseen",
         slept.times,
         begun.len()
     );

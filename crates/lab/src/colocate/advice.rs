@@ -74,7 +74,8 @@ fn apart() -> Advice {
             "# /etc/systemd/system/BATCH.service.d/schedlab.conf\n[Service]\nAllowedCPUs=LAST_HALF",
         ),
         kubernetes: text(
-            "kubelet --cpu-manager-policy=static, and whole CPUs as requests = limits for the server",
+            "kubelet --cpu-manager-policy=static, and whole CPUs as requests = limits for the \
+             server",
         ),
         shell: text("taskset --all-tasks --cpu-list --pid LAST_HALF BATCH_PID"),
     }
@@ -82,10 +83,13 @@ fn apart() -> Advice {
 
 /// A setting that schedlab itself makes.
 fn elevation() -> Advice {
-    let command = "schedlab attach --scheduler layers --cpus CPU --pid SERVER_PID,BATCH_PID --task BATCH=batch";
+    let command = "schedlab attach --scheduler layers --cpus CPU --pid SERVER_PID,BATCH_PID \
+                   --task BATCH=batch";
     Advice {
-        what: "server and batch run under schedlab's own scheduler `layers`: batch runs only when no server thread is runnable",
-        bites: "A schedlab agent must run as root and uses CPU time (`schedlab top` shows how much); 6 ms of each 100 ms \
+        what: "server and batch run under schedlab's own scheduler `layers`: batch runs only when \
+               no server thread is runnable",
+        bites: "A schedlab agent must run as root and uses CPU time (`schedlab top` shows how \
+                much); 6 ms of each 100 ms \
                 belong to the kernel's own scheduling, and a second CPU must stay unmanaged."
             .to_owned(),
         systemd: format!("# a unit of its own: ExecStart=/usr/bin/{command}"),

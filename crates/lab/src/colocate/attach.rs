@@ -39,7 +39,8 @@ fn names(server: &Side, batch: &Side) -> Result<BTreeSet<String>, String> {
     let (server, batch) = (of(server), of(batch));
     match server.intersection(&batch).next() {
         Some(both) => Err(format!(
-            "threads of the server and of the batch work are named `{both}`, and `layers` tells them apart by name"
+            "threads of the server and of the batch work are named `{both}`, and `layers` tells \
+             them apart by name"
         )),
         None => Ok(batch),
     }

@@ -127,7 +127,8 @@ impl ClientMeasurements {
     pub(super) fn lacks(&self, metric: Metric) -> Option<String> {
         if self.value(metric).is_none() {
             return Some(
-                "a client knows its throughput and `response` with p50, p90, p95, p99, p99.5, p99.9, p99.99, \
+                "a client knows its throughput and `response` with p50, p90, p95, p99, p99.5, \
+                 p99.9, p99.99, \
                  mean and max"
                     .to_owned(),
             );

@@ -95,21 +95,24 @@ impl ColocatePlan {
             |goal: &&Goal| goal.is_against_alone() && goal.0.subject.as_deref() == Some("batch");
         if let Some(goal) = self.goals.iter().find(of_batch) {
             return Some(format!(
-                "--goal '{}': `alone` is about the server; the batch work is stopped while the server is measured alone",
+                "--goal '{}': `alone` is about the server; the batch work is stopped while the \
+                 server is measured alone",
                 goal.0
             ));
         }
         let (server, batch) = (server.pids(), batch.pids());
         if batch.contains(&std::process::id()) {
             return Some(
-                "the batch work would be stopped to measure the server alone, and schedlab itself is part of it: start schedlab \
+                "the batch work would be stopped to measure the server alone, and schedlab itself \
+                 is part of it: start schedlab \
                  elsewhere, or name fewer processes"
                     .to_owned(),
             );
         }
         let both = server.iter().find(|pid| batch.contains(pid))?;
         Some(format!(
-            "process {both} belongs to the server and to the batch work, which is stopped to measure the server alone"
+            "process {both} belongs to the server and to the batch work, which is stopped to \
+             measure the server alone"
         ))
     }
 }

@@ -109,7 +109,8 @@ impl Round {
                 let names: BTreeSet<&str> = all.map(|index| tasks[index].comm.as_str()).collect();
                 let names = names.into_iter().collect::<Vec<_>>().join(", ");
                 return Err(ColocateError::Input(format!(
-                    "--goal '{}': no thread of the server or the batch work has that name; `server`, `batch` and these names \
+                    "--goal '{}': no thread of the server or the batch work has that name; \
+                     `server`, `batch` and these names \
                      were seen: {names}",
                     goal.0
                 )));

@@ -187,7 +187,8 @@ fn stalls_for_nothing(how: Actuator, plan: &ColocatePlan, unseen: &[Actuator]) -
     let stall = how.stall().filter(|_| !unseen.is_empty() && !plan.only.contains(&how))?;
     let milder: Vec<&str> = unseen.iter().map(|how| how.name()).collect();
     let why = format!(
-        "it stops the server for {stall} at times, and whether {} would do could not be told: a longer --round may tell, --try {} \
+        "it stops the server for {stall} at times, and whether {} would do could not be told: a \
+         longer --round may tell, --try {} \
          tries it all the same",
         milder.join(", "),
         how.name()

@@ -336,7 +336,8 @@ impl<'a> Trial<'a> {
         }
         if let Some(status) = self.server.ended() {
             return Err(ColocateError::Input(format!(
-                "the server ended ({status}): give a command that stays in the foreground, and look at its output above"
+                "the server ended ({status}): give a command that stays in the foreground, and \
+                 look at its output above"
             )));
         }
         if let (WorkloadSource::Pids(_), true) =

@@ -123,7 +123,8 @@ fn group_folder(path: &str) -> Result<PathBuf, ColocateError> {
     let found = with("cpu.idle").or_else(|| with("cgroup.procs"));
     found.cloned().ok_or_else(|| {
         ColocateError::Input(format!(
-            "there is no control group {path}: give its folder below {}, or its path as in /proc/PID/cgroup",
+            "there is no control group {path}: give its folder below {}, or its path as in \
+             /proc/PID/cgroup",
             root.display()
         ))
     })

@@ -103,7 +103,8 @@ impl DriverCosts {
     pub(super) fn settings(&self) -> String {
         let message = self.wakeup_ns / 2;
         format!(
-            "mode=per-cpu costs=free msg_consume_ns={message}ns txn_local_ns={}ns timer_late_ns={}ns",
+            "mode=per-cpu costs=free msg_consume_ns={message}ns txn_local_ns={}ns \
+             timer_late_ns={}ns",
             self.block_to_next_ns.saturating_sub(message),
             self.timer_late_ns
         )

@@ -199,7 +199,8 @@ impl<'a> Rounds<'a> {
         while begun.elapsed() < COME_UP {
             if tend(&mut BTreeSet::new())? {
                 return Err(ConfirmError::Input(format!(
-                    "`{}` ended within {} ms: give a command that works for longer than a round (its output is \
+                    "`{}` ended within {} ms: give a command that works for longer than a round \
+                     (its output is \
                      not shown: try it by itself first)",
                     self.plan.command.join(" "),
                     COME_UP.as_millis()

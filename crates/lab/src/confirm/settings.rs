@@ -55,7 +55,8 @@ pub(super) fn all(plan: &ConfirmPlan) -> Result<Vec<RoundSetting>, ConfirmError>
     }
     if all.len() == 1 {
         return Err(ConfirmError::Input(
-            "name what to confirm: --variant 'NAME: TASK policy=idle', --scheduler rr:slice_ns=5ms, or several"
+            "name what to confirm: --variant 'NAME: TASK policy=idle', --scheduler \
+             rr:slice_ns=5ms, or several"
                 .to_owned(),
         ));
     }

@@ -169,7 +169,8 @@ fn benchmark_command(
     requests: u64,
 ) -> Vec<String> {
     let text = format!(
-        "redis-benchmark -h {address} -p {PORT} -c {connections} -t get --threads {threads} -n {requests} --csv"
+        "redis-benchmark -h {address} -p {PORT} -c {connections} -t get --threads {threads} -n \
+         {requests} --csv"
     );
     text.split(' ').map(str::to_owned).collect()
 }
@@ -221,7 +222,8 @@ mod tests {
     #[test]
     fn the_benchmark_line_is_read() {
         let text = "\"test\",\"rps\",\"avg_latency_ms\",\"min_latency_ms\",\"p50_latency_ms\",\"p95_latency_ms\",\
-                    \"p99_latency_ms\",\"max_latency_ms\"\n\"GET\",\"87719.30\",\"0.311\",\"0.080\",\"0.271\",\
+                    \"p99_latency_ms\",\"max_latency_ms\"\n\
+                    \"GET\",\"87719.30\",\"0.311\",\"0.080\",\"0.271\",\
                     \"0.423\",\"1.991\",\"10.831\"\n";
         let figures = from_csv(text).unwrap();
         let said = (figures.throughput, figures.mean, figures.p50, figures.max);

@@ -51,7 +51,8 @@ impl FromStr for ClientKind {
                 format!("`{text}`: a rate is a number from 1 to 1000000 requests a second")
             }),
             _ => Err(format!(
-                "there is no client `{text}`: use redis-benchmark, closed, bitcount, or open:RATE such as open:10000"
+                "there is no client `{text}`: use redis-benchmark, closed, bitcount, or open:RATE \
+                 such as open:10000"
             )),
         }
     }

@@ -148,7 +148,8 @@ pub enum ExperimentError {
     Input(String),
     /// A program cannot be started.
     #[error(
-        "cannot start {what}: {source}. Real-time policies and namespaces need root; `schedlab doctor` looks"
+        "cannot start {what}: {source}. Real-time policies and namespaces need root; `schedlab \
+         doctor` looks"
     )]
     Start {
         /// Its command.

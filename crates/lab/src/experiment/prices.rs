@@ -6,8 +6,10 @@ use schedlab_study::preset;
 
 /// Costs for machines without a calibration: those of the gallery's scenarios, about those of a
 /// fast machine.
-const COSTS: &str = "cost = { tick_ns = \"750ns\", tick_switch_ns = \"900ns\", wakeup_switch_ns = \"900ns\", \
-                     block_switch_ns = \"900ns\", switch_enter_ns = \"600ns\", timer_late_ns = \"1us\" }";
+const COSTS: &str = "cost = \
+                     { tick_ns = \"750ns\", tick_switch_ns = \"900ns\", wakeup_switch_ns = \"900ns\", \
+                     block_switch_ns = \"900ns\", switch_enter_ns = \"600ns\", timer_late_ns = \
+                     \"1us\" }";
 
 /// What the simulated machine's own work costs.
 #[derive(Clone, Debug)]
@@ -32,7 +34,8 @@ impl Prices {
             None if preset::kept()?.is_some() => preset::THIS_MACHINE,
             None => {
                 let about = "costs of a fast machine, not measured here (no calibration is kept)";
-                let doubt = "simulated without this machine's own costs: `schedlab calibrate` measures them in half a \
+                let doubt = "simulated without this machine's own costs: `schedlab calibrate` \
+                             measures them in half a \
                              minute, and later experiments use them";
                 return Ok(Prices {
                     line: COSTS.to_owned(),
@@ -71,7 +74,8 @@ fn stale(made: &preset::Provenance, machine: &MachineFacts) -> Option<String> {
     ];
     let (what, then, now) = other.into_iter().find(|(_, then, now)| then != now)?;
     Some(format!(
-        "the calibration was made with another {what} ({then}; now: {now}): `schedlab calibrate` makes a new one"
+        "the calibration was made with another {what} ({then}; now: {now}): `schedlab calibrate` \
+         makes a new one"
     ))
 }
 

@@ -181,7 +181,8 @@ fn simulate(
         format!("[[task]]\nname = \"{CREATOR}\"\nprogram = [{}, \"exit\"]\n", creations.join(", "));
     for thread in 0..threads {
         text += &format!(
-            "[[task]]\nname = \"reader-{thread}\"\nstart = \"spawned\"\nprogram = [\"run {work}ns\", \"exit\"]\n"
+            "[[task]]\nname = \"reader-{thread}\"\nstart = \"spawned\"\n\
+             program = [\"run {work}ns\", \"exit\"]\n"
         );
     }
     let seen = model.run(&format!("duration = \"{}ns\"", longest.0), &text)?;
@@ -222,23 +223,34 @@ fn result(
         name: ExperimentKind::Smp,
         title: format!("Threads of one process read {} MB {READS} times, on all CPUs", BYTES >> 20),
         conditions: vec![
-            format!("{} rounds, rows in random order (seed {}); all threads read the same memory", plan.rounds, plan.seed),
+            format!(
+                "{} rounds, rows in random order (seed {}); all threads read the same memory",
+                plan.rounds, plan.seed
+            ),
             model.about.clone(),
-            "simulated: a thread that creates the others, all with the CPU time measured here; a decision: `bench model` with the \
+            "simulated: a thread that creates the others, all with the CPU time measured here; a \
+             decision: `bench model` with the \
              cost preset p3-xeon-700, whose memory prices are FITTED to the paper's Table 1"
                 .to_owned(),
         ],
         sheets: vec![Sheet {
-            title: "From the first pthread_create to the last pthread_join; run-queue time from the recorder".to_owned(),
-            source: "published: the SMP paper's Table 1 (cost of schedule(), 1024 threads, Linux 2.4.17, P-III Xeon)".to_owned(),
+            title: "From the first pthread_create to the last pthread_join; run-queue time from \
+                    the recorder"
+                .to_owned(),
+            source: "published: the SMP paper's Table 1 (cost of schedule(), 1024 threads, Linux \
+                     2.4.17, P-III Xeon)"
+                .to_owned(),
             lines,
         }],
         stream: Vec::new(),
         asleep: Vec::new(),
         findings: findings(&here, rows),
         reasons: vec![
-            "create to join, run-queue time: other work and the recorder take CPU time on this machine, none in the simulator".to_owned(),
-            "a decision costs microseconds to milliseconds in the paper's kernel and is too short to be seen in these totals: the \
+            "create to join, run-queue time: other work and the recorder take CPU time on this \
+             machine, none in the simulator"
+                .to_owned(),
+            "a decision costs microseconds to milliseconds in the paper's kernel and is too short \
+             to be seen in these totals: the \
              scheduler of this kernel searches a tree, not a list of all threads"
                 .to_owned(),
         ],

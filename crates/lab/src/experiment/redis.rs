@@ -22,7 +22,8 @@ use predicted::Prediction;
 use rows::{ClientRounds, FIGURES, OVERTAKEN, ROWS, Row};
 
 /// Why the fair server may not act in the simulator.
-const MISSED: &str = "redis FIFO, simulated: every request takes the same time to the server, so that Redis sleeps now and then, \
+const MISSED: &str = "redis FIFO, simulated: every request takes the same time to the server, so \
+                      that Redis sleeps now and then, \
                       sysbench does not starve, and the fair server does not act, as it does here";
 pub(super) fn run(
     testbed: &mut Testbed<'_>,
@@ -92,13 +93,16 @@ fn result(
     let (mut sheets, mut findings, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
     let mut conditions = vec![
         format!(
-            "{} rounds of {}, rows and clients in random order (seed {}); a new server in each measurement; {} connections",
+            "{} rounds of {}, rows and clients in random order (seed {}); a new server in each \
+             measurement; {} connections",
             plan.rounds, plan.time, plan.seed, plan.connections
         ),
         format!(
-            "sysbench: its CPU time times {events:.0} events in a second of CPU time, measured alone first"
+            "sysbench: its CPU time times {events:.0} events in a second of CPU time, measured \
+             alone first"
         ),
-        "dedicated: beside a SCHED_IDLE spinner, so that the CPU does not sleep; no sysctl is changed"
+        "dedicated: beside a SCHED_IDLE spinner, so that the CPU does not sleep; no sysctl is \
+         changed"
             .to_owned(),
         model.about.clone(),
     ];
@@ -166,7 +170,8 @@ fn titles(kind: ClientKind) -> (&'static str, &'static str) {
         }
         ClientKind::RedisBenchmark | ClientKind::Closed => (
             "GET, closed loop",
-            "published: redis-benchmark -c 32 -t get --threads, Linux 6.2, 32 CPUs, client on another host (docs/sources/experiments.md)",
+            "published: redis-benchmark -c 32 -t get --threads, Linux 6.2, 32 CPUs, client on \
+             another host (docs/sources/experiments.md)",
         ),
     }
 }

@@ -102,11 +102,12 @@ pub(super) fn run(
         title: "A task that sleeps beside one that never does: nc -l, and yes".to_owned(),
         conditions: vec![conditions(plan), model.about.clone()],
         sheets: vec![Sheet {
-            title: "`nc -l` on one CPU; the row says what runs beside it. Waits: from the wakeup to running"
+            title: "`nc -l` on one CPU; the row says what runs beside it. Waits: from the wakeup \
+                    to running"
                 .to_owned(),
-            source:
-                "published: that a task which waits is not scheduled; no times (docs/sources/experiments.md)"
-                    .to_owned(),
+            source: "published: that a task which waits is not scheduled; no times \
+                 (docs/sources/experiments.md)"
+                .to_owned(),
             lines,
         }],
         findings: findings(&here, &asleep),
@@ -120,7 +121,8 @@ pub(super) fn run(
 
 fn conditions(plan: &ExperimentPlan) -> String {
     format!(
-        "{} rounds of {}, rows in random order (seed {}); a line of 6 bytes every {} ms on average (exponential), the \
+        "{} rounds of {}, rows in random order (seed {}); a line of 6 bytes every {} ms on \
+         average (exponential), the \
          first after {} ms",
         plan.rounds,
         plan.time,
@@ -132,10 +134,13 @@ fn conditions(plan: &ExperimentPlan) -> String {
 
 /// Why the simulated column differs.
 const REASONS: [&str; 2] = [
-    "simulated: a client on another CPU sends a line every 10 ms on average, and nc then runs as long as a line cost here; the \
+    "simulated: a client on another CPU sends a line every 10 ms on average, and nc then runs as \
+     long as a line cost here; the \
      way of the packet through the kernel is in that cost, not in its wait",
-    "wait: the simulator's wakeup across CPUs is the median that `calibrate` found, the same each time; here it is an interrupt \
-     between processors, which takes longer now and then on a virtual machine, by an exit to the host",
+    "wait: the simulator's wakeup across CPUs is the median that `calibrate` found, the same each \
+     time; here it is an interrupt \
+     between processors, which takes longer now and then on a virtual machine, by an exit to the \
+     host",
 ];
 
 /// Returns what was published: a task that waits for a connection is not scheduled at all
@@ -347,7 +352,8 @@ fn simulate(
         }
     };
     let text = format!(
-        "{beside}[[task]]\nname = \"nc\"\ncpus = \"0\"\nprogram = [\"receive line\", \"run {}ns\"]\n\
+        "{beside}[[task]]\nname = \"nc\"\ncpus = \"0\"\n\
+         program = [\"receive line\", \"run {}ns\"]\n\
          [[task]]\nname = \"client\"\ncpus = \"1\"\nprogram = [\"sleep exp {}ms\", \"send line\"]\n",
         cost_ns.round() as u64,
         GAP.as_millis()
@@ -367,14 +373,16 @@ fn findings(here: &Collected, asleep: &[Asleep]) -> Vec<String> {
         .collect();
     if let Some(silent) = here.median("beside yes", SILENT) {
         all.push(format!(
-            "while no client connects, nc is scheduled {silent:.0} times: a task that waits costs nothing"
+            "while no client connects, nc is scheduled {silent:.0} times: a task that waits costs \
+             nothing"
         ));
     }
     if let (Some(cost), Some(wait)) =
         (here.median("beside yes", PER_LINE), here.median("beside yes", P50))
     {
         all.push(format!(
-            "a line costs {} of CPU; beside a hog nc waits {} in the median: a task that sleeps has a claim to the CPU when it wakes",
+            "a line costs {} of CPU; beside a hog nc waits {} in the median: a task that sleeps \
+             has a claim to the CPU when it wakes",
             Unit::Time.show(cost),
             Unit::Time.show(wait)
         ));

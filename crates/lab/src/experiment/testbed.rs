@@ -64,7 +64,8 @@ impl<'a> Testbed<'a> {
             .map_or(machine.online, |own| own.and(&machine.online));
         let Some(cpu) = allowed.lowest().filter(|_| allowed.count() > 1) else {
             return Err(ExperimentError::Input(format!(
-                "an experiment needs two CPUs, one for the measured programs and one for client and recorder; this process may \
+                "an experiment needs two CPUs, one for the measured programs and one for client \
+                 and recorder; this process may \
                  use {allowed}"
             )));
         };
@@ -105,7 +106,8 @@ impl<'a> Testbed<'a> {
         let machine = &self.machine;
         let virtual_machine = if machine.virtual_machine { ", virtual" } else { "" };
         let text = format!(
-            "Linux {} HZ={}, {} CPUs{virtual_machine}, {}; measured on CPU {}, client and recorder on {}",
+            "Linux {} HZ={}, {} CPUs{virtual_machine}, {}; measured on CPU {}, client and \
+             recorder on {}",
             machine.kernel,
             machine.hz,
             machine.online.count(),
@@ -131,13 +133,15 @@ impl<'a> Testbed<'a> {
             Ok((group, file, weight)) => {
                 let path = group.display();
                 self.notes.push(format!(
-                    "all programs in one control group of their own, {path} ({file} {weight}): policies and nice values \
+                    "all programs in one control group of their own, {path} ({file} {weight}): \
+                     policies and nice values \
                      count among them, and other work gets a small share"
                 ));
                 self.group = Some(group);
             }
             Err(why) => self.notes.push(format!(
-                "no control group of their own ({why}): other work takes its share, and the programs are in the \
+                "no control group of their own ({why}): other work takes its share, and the \
+                 programs are in the \
                  autogroup of this session"
             )),
         }
@@ -201,7 +205,8 @@ impl<'a> Testbed<'a> {
             self.ip(holder, &["link", "set", device, "up"])?;
         }
         self.notes.push(
-            "client and server are two hosts: a network namespace each, a pair of virtual Ethernet devices between"
+            "client and server are two hosts: a network namespace each, a pair of virtual \
+             Ethernet devices between"
                 .to_owned(),
         );
         Ok(Networks { server: Net::Of(server), client: Net::Of(client), address: SERVER })

@@ -184,14 +184,17 @@ fn reasons(testbed: &Testbed<'_>) -> Vec<String> {
     let eevdf = release.parse().is_ok_and(KernelRelease::has_eevdf);
     if eevdf {
         let text = format!(
-            "16 ms published, {} ms here: CFS gave each of two tasks half of 24 ms (8 CPUs or more), and the tick after \
-             12 ms is the one at 16 ms; Linux {release} has EEVDF, whose slice of about 3 ms ends at the first tick after it",
+            "16 ms published, {} ms here: CFS gave each of two tasks half of 24 ms (8 CPUs or \
+             more), and the tick after \
+             12 ms is the one at 16 ms; Linux {release} has EEVDF, whose slice of about 3 ms ends \
+             at the first tick after it",
             1000 / testbed.machine.hz.max(1)
         );
         return vec![text];
     }
     vec![format!(
-        "Linux {release} has CFS as the published kernel; the length of a turn scales with the CPUs up to 8, and this machine \
+        "Linux {release} has CFS as the published kernel; the length of a turn scales with the \
+         CPUs up to 8, and this machine \
          has {}",
         testbed.machine.online.count()
     )]

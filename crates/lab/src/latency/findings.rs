@@ -137,7 +137,8 @@ fn fifo(idle: Option<&Samples>, loaded: Option<&Samples>, virtual_machine: bool)
         because += &format!("; {LOOPS} expiries each are needed");
         Truth::CannotTell
     } else if virtual_machine {
-        because += "; in a virtual machine these contain the host's own delays, which cannot be told apart inside";
+        because += "; in a virtual machine these contain the host's own delays, which cannot be \
+                    told apart inside";
         Truth::CannotTell
     } else {
         Truth::DoesNot

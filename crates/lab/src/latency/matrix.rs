@@ -270,13 +270,16 @@ impl Matrix {
         for system in &self.systems {
             if system.emulated {
                 doubts.push(format!(
-                    "{}: its CPUs are emulated (QEMU's TCG). Absolute times mean little, and nothing beside those of a real \
-                     machine; the order of the rows and the causes that `--break` names are the finding",
+                    "{}: its CPUs are emulated (QEMU's TCG). Absolute times mean little, and \
+                     nothing beside those of a real \
+                     machine; the order of the rows and the causes that `--break` names are the \
+                     finding",
                     system.name
                 ));
             } else if system.virtual_machine == Some(true) {
                 doubts.push(format!(
-                    "{}: a virtual machine. Its largest values may come from the hypervisor, which no measurement inside can tell",
+                    "{}: a virtual machine. Its largest values may come from the hypervisor, \
+                     which no measurement inside can tell",
                     system.name
                 ));
             }
@@ -299,7 +302,8 @@ impl Matrix {
             let missed: u64 = cell.rounds.iter().map(|round| round.missed).sum();
             if missed > 0 {
                 doubts.push(format!(
-                    "{name}: {} passed while a thread was still late; they count here, and do not in cyclictest",
+                    "{name}: {} passed while a thread was still late; they count here, and do not \
+                     in cyclictest",
                     expiries(missed)
                 ));
             }

@@ -92,7 +92,8 @@ pub fn merge(sources: &[ResultFile]) -> Result<Matrix, MergeError> {
                 Some(known) if *known == system => {}
                 Some(known) => {
                     return Err(fail(format!(
-                        "'{}' is already the name of {} ({}), and this is {} ({}): give each a name, as in standard=a.json rt=b.json",
+                        "'{}' is already the name of {} ({}), and this is {} ({}): give each a \
+                         name, as in standard=a.json rt=b.json",
                         known.name, known.kernel, known.tool, system.kernel, system.tool
                     )));
                 }
@@ -170,7 +171,8 @@ fn rename(matrix: &mut Matrix, name: &str) -> Result<(), String> {
     Ok(())
 }
 
-const KINDS: &str = "what `schedlab latency --json`, `schedlab latency --matrix --json` or `cyclictest --json=FILE` writes";
+const KINDS: &str = "what `schedlab latency --json`, `schedlab latency --matrix --json` or \
+                     `cyclictest --json=FILE` writes";
 
 fn read(path: &Path) -> Result<Matrix, String> {
     let text = schedlab_files::read_to_string(path, MOST)
@@ -205,7 +207,8 @@ fn unknown(schema: &str) -> String {
     });
     match newer {
         Some(known) => format!(
-            "its schema is {schema}, this schedlab reads {known}: measure again, or merge with the schedlab that wrote it"
+            "its schema is {schema}, this schedlab reads {known}: measure again, or merge with \
+             the schedlab that wrote it"
         ),
         None => format!("its schema is {schema}, which is no latency measurement; give {KINDS}"),
     }

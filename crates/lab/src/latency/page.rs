@@ -50,7 +50,8 @@ pub fn of_matrix(matrix: &Matrix, origin: &Origin) -> Page {
 fn verdict(matrix: &Matrix) -> (String, String) {
     let rounds = matrix.cells.iter().map(|cell| cell.rounds.len()).min().unwrap_or(0);
     let certainty = format!(
-        "Medians over at least {rounds} rounds, with intervals that hold the true median as surely as the table says; \
+        "Medians over at least {rounds} rounds, with intervals that hold the true median as \
+         surely as the table says; \
          a maximum is of all rounds and grows with the length of a run."
     );
     (summary(matrix), certainty)
@@ -146,7 +147,8 @@ fn table(matrix: &Matrix) -> Section {
     let rows = ordered(matrix);
     let confidence = rows.iter().map(|row| row.p50_ns.confidence).fold(1.0, f64::min);
     let mut section = Section::new("The table").lead(
-        "How late a thread ran after its timer expired. The column `published` is the maximum of cyclictest that was published for \
+        "How late a thread ran after its timer expired. The column `published` is the maximum of \
+         cyclictest that was published for \
          the same kind of kernel, load and policy, on another machine: compare magnitudes.",
     );
     // The name of a single system is in the subtitle.
@@ -177,7 +179,8 @@ fn table(matrix: &Matrix) -> Section {
         ["p50", "p99", "p99.9", "max of a round", "max of all", "published", "mean", "samples"];
     section.push(Table {
         caption: format!(
-            "Medians over the rounds; below each the interval that holds the true median with {:.0} % or more. p99.9 is of all rounds \
+            "Medians over the rounds; below each the interval that holds the true median with \
+             {:.0} % or more. p99.9 is of all rounds \
              together; below it the two samples between which it lies with 95 %",
             (confidence * 100.0).floor()
         ),
@@ -224,7 +227,8 @@ fn side_by_side(matrix: &Matrix) -> Section {
     let all = differences(matrix);
     let base = matrix.systems.first().map(|system| system.name.as_str()).unwrap_or_default();
     let mut section = Section::new("Side by side").lead(format!(
-        "Every row against that of {base}, over pairs of rounds. “Cannot tell”: the interval of the difference holds 0, or \
+        "Every row against that of {base}, over pairs of rounds. “Cannot tell”: the interval of \
+         the difference holds 0, or \
          there are fewer than five rounds."
     ));
     let row = |one: &Difference| {
@@ -268,7 +272,8 @@ fn side_by_side(matrix: &Matrix) -> Section {
 
 fn published_findings(found: &[Finding]) -> Section {
     let mut section = Section::new("The published findings").lead(
-        "Checked on the first standard and the first PREEMPT_RT kernel of the table. A maximum below a limit counts only \
+        "Checked on the first standard and the first PREEMPT_RT kernel of the table. A maximum \
+         below a limit counts only \
          with as many expiries as the published measurement had (30,000).",
     );
     let row = |finding: &Finding| {
@@ -294,7 +299,8 @@ fn published_findings(found: &[Finding]) -> Section {
 
 fn distributions(matrix: &Matrix) -> Section {
     let mut section = Section::new("Distributions").lead(
-        "How large a part of all expiries was later than a time; further left is better, and the lower end is the tail. Both \
+        "How large a part of all expiries was later than a time; further left is better, and the \
+         lower end is the tail. Both \
          axes are logarithmic.",
     );
     let several = matrix.systems.len() > 1;
@@ -353,7 +359,8 @@ fn provenance(matrix: &Matrix, origin: &Origin) -> Section {
         facts.add(
             "load",
             format!(
-                "{} groups of 20 senders and 20 receivers, threads, socket pairs, messages of 100 bytes (hackbench -T -g {})",
+                "{} groups of 20 senders and 20 receivers, threads, socket pairs, messages of 100 \
+                 bytes (hackbench -T -g {})",
                 request.groups, request.groups
             ),
         );
@@ -372,7 +379,8 @@ fn provenance(matrix: &Matrix, origin: &Origin) -> Section {
     }
     facts.add(
         "published",
-        "cyclictest on Linux 4.19, standard and PREEMPT_RT, two CPUs (docs/sources/experiments.md of schedlab)",
+        "cyclictest on Linux 4.19, standard and PREEMPT_RT, two CPUs (docs/sources/experiments.md \
+         of schedlab)",
     );
     section.push(facts);
     section

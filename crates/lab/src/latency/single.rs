@@ -153,7 +153,8 @@ pub fn gates(texts: &[String]) -> Result<Vec<Gate>, String> {
         let odd = |error: GateError| {
             let what = error.what();
             format!(
-                "'{text}': {what}; write METRIC OP TIME, such as 'p99.9 > 200us' or 'cpu1 max >= 1ms'"
+                "'{text}': {what}; write METRIC OP TIME, such as 'p99.9 > 200us' or 'cpu1 max >= \
+                 1ms'"
             )
         };
         let gate = Gate::parse_with(text, Some("latency")).map_err(odd)?;
@@ -163,7 +164,8 @@ pub fn gates(texts: &[String]) -> Result<Vec<Gate>, String> {
             )),
             (Metric::Latency(_), Bound::Value(_)) => Ok(gate),
             (Metric::Latency(_), _) => Err(format!(
-                "'{text}': there is nothing before to compare with; write a time, as in 'p99.9 > 200us'"
+                "'{text}': there is nothing before to compare with; write a time, as in 'p99.9 > \
+                 200us'"
             )),
             _ => Err(format!(
                 "'{text}': only latency is measured here; write 'p99.9 > 200us' or 'cpu1 max > 1ms'"
@@ -207,7 +209,8 @@ pub fn judge(measured: Measured, gates: &[Gate]) -> LatencyResult {
         }
         Some(Err(why)) => {
             doubts.push(format!(
-                "the causes of the late wakeup are not known, since nothing could be recorded: {why}"
+                "the causes of the late wakeup are not known, since nothing could be recorded: \
+                 {why}"
             ));
             None
         }
@@ -302,20 +305,24 @@ fn verdict(report: &LatencyReport, all: &Samples) -> Vec<String> {
             "Too few samples to say for which loops that is enough: measure longer.".to_owned()
         }
         0..100_000 => {
-            "No wakeup was 100 us late: good enough for control loops of a millisecond, on this evidence."
+            "No wakeup was 100 us late: good enough for control loops of a millisecond, on this \
+             evidence."
                 .to_owned()
         }
         100_000..1_000_000 => {
-            "All stayed below 1 ms: a loop of some milliseconds holds, one of 100 us does not.".to_owned()
+            "All stayed below 1 ms: a loop of some milliseconds holds, one of 100 us does not."
+                .to_owned()
         }
         _ => format!(
-            "1 ms was exceeded by {:.3} % of the wakeups: a period of 1 ms cannot be promised with this policy here.",
+            "1 ms was exceeded by {:.3} % of the wakeups: a period of 1 ms cannot be promised \
+             with this policy here.",
             share(Ns::from_ms(1)) * 100.0
         ),
     };
     said.push(words);
     said.push(format!(
-        "A maximum grows with the length of a run: this one is of {}; compare it only with equally long ones.",
+        "A maximum grows with the length of a run: this one is of {}; compare it only with \
+         equally long ones.",
         report.elapsed
     ));
     said
@@ -333,7 +340,8 @@ fn doubts(report: &LatencyReport, all: &Samples) -> Vec<String> {
     }
     if let Some(why) = &report.unlocked {
         doubts.push(format!(
-            "memory is not locked ({why}), so the samples may contain page faults: raise `ulimit -l` or be root; --no-lock accepts it"
+            "memory is not locked ({why}), so the samples may contain page faults: raise `ulimit \
+             -l` or be root; --no-lock accepts it"
         ));
     }
     if report.slack.0 >= 10_000
@@ -341,7 +349,8 @@ fn doubts(report: &LatencyReport, all: &Samples) -> Vec<String> {
         && report.request.wake != schedlab_measure::Wake::Timerfd
     {
         doubts.push(format!(
-            "{} of each sample may be timer slack, which real-time threads do not have: --slack 1ns removes it",
+            "{} of each sample may be timer slack, which real-time threads do not have: --slack \
+             1ns removes it",
             report.slack
         ));
     }
@@ -349,7 +358,8 @@ fn doubts(report: &LatencyReport, all: &Samples) -> Vec<String> {
     if missed > 0 {
         let uncorrected = report.threads.iter().map(|t| t.uncorrected.count()).sum::<u64>();
         doubts.push(format!(
-            "{} passed while a thread was still late; they count (cyclictest leaves them out: it would have {uncorrected} samples)",
+            "{} passed while a thread was still late; they count (cyclictest leaves them out: it \
+             would have {uncorrected} samples)",
             expiries(missed)
         ));
     }

@@ -12,7 +12,8 @@ pub enum RecordError {
     Host(#[from] HostError),
     /// The backend does not see the event to wait for.
     #[error(
-        "`{condition}` needs the time of wakeups, which the backend {backend} does not see. Use `wait` or `run`, or \
+        "`{condition}` needs the time of wakeups, which the backend {backend} does not see. Use \
+         `wait` or `run`, or \
          a backend that sees them (`schedlab doctor` says what bpf and tracepoints lack here)"
     )]
     Unseen {
@@ -41,7 +42,8 @@ pub enum RecordError {
     },
     /// What a flight recorder had in memory fits nowhere.
     #[error(
-        "the recording cannot be written to {}: {reason}. There is no room in the folder for temporary files, /var/tmp or /dev/shm either, \
+        "the recording cannot be written to {}: {reason}. There is no room in the folder for \
+         temporary files, /var/tmp or /dev/shm either, \
          so it is lost: make room, or keep less (`--ring`, `--max-size`)", .path.display()
     )]
     Nowhere {

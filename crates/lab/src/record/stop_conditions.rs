@@ -61,7 +61,8 @@ pub struct StopConditions(pub Vec<StopCondition>);
 /// Why a condition cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "--until '{text}': {what}. Write [TASK] wait|run|block > TIME, several joined by `or`, such as 'redis-server wait > 10ms' or 'ran > 50ms'"
+    "--until '{text}': {what}. Write [TASK] wait|run|block > TIME, several joined by `or`, such \
+     as 'redis-server wait > 10ms' or 'ran > 50ms'"
 )]
 pub struct StopConditionError {
     text: String,
@@ -134,7 +135,8 @@ fn condition(words: &[Word]) -> Result<StopCondition, String> {
         let others = ["<", "<=", "=", "=="];
         return Err(match words.iter().find(|word| others.iter().any(|other| word.is(other))) {
             Some(Word { text: word, .. }) => format!(
-                "`{word}` is not possible, only `>`: the recorder stops when something takes too long"
+                "`{word}` is not possible, only `>`: the recorder stops when something takes too \
+                 long"
             ),
             None if words.is_empty() => "a condition is missing".to_owned(),
             None => format!("there is no `>` in `{}`", joined(words)),

@@ -236,7 +236,8 @@ pub(crate) fn all_as_before() -> Result<(), Failed> {
     }
     if !has_clamps() {
         eprintln!(
-            "SKIPPED clamps of utilisation: this kernel has none (CONFIG_UCLAMP_TASK), or uclampset(1) is missing"
+            "SKIPPED clamps of utilisation: this kernel has none (CONFIG_UCLAMP_TASK), or \
+             uclampset(1) is missing"
         );
     }
     let mut runner = TestRunner::new_with_rng(
@@ -272,7 +273,8 @@ pub(crate) fn follows_its_cpuset() -> Result<(), Failed> {
     let path = root.join(format!("schedlab-test-{}", std::process::id()));
     if allowed.count() < 2 || std::fs::create_dir(&path).is_err() {
         println!(
-            "skipped: a_thread_that_followed_its_cpuset_follows_it_again (needs root, two CPUs, cpusets of version 1)"
+            "skipped: a_thread_that_followed_its_cpuset_follows_it_again (needs root, two CPUs, \
+             cpusets of version 1)"
         );
         return Ok(());
     }
@@ -312,7 +314,8 @@ pub(crate) fn weight_of_a_group() -> Result<(), Failed> {
     if std::fs::create_dir(&path).is_err() || !path.join("cpu.idle").exists() {
         let _ = std::fs::remove_dir(&path);
         println!(
-            "skipped: a_group_that_was_idle_has_its_weight_again (needs root, version 1 of the control groups, Linux 5.15)"
+            "skipped: a_group_that_was_idle_has_its_weight_again (needs root, version 1 of the \
+             control groups, Linux 5.15)"
         );
         return Ok(());
     }

@@ -122,7 +122,8 @@ pub(crate) fn torture() -> Result<(), Failed> {
         println!("{count:6}  {what}");
     }
     println!(
-        "{rounds} rounds (seed {seed}): everything as before, nothing left; {} ms at most from an attack to that; {} s in all",
+        "{rounds} rounds (seed {seed}): everything as before, nothing left; {} ms at most from an \
+         attack to that; {} s in all",
         longest.as_millis(),
         begun.elapsed().as_secs()
     );

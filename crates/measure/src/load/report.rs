@@ -46,7 +46,8 @@ impl Client {
         let mut doubts = Vec::new();
         if share > BUSY {
             doubts.push(format!(
-                "the client used {:.0} % of a CPU: it may be the bottleneck; give it a CPU of its own or less load",
+                "the client used {:.0} % of a CPU: it may be the bottleneck; give it a CPU of its \
+                 own or less load",
                 share * 100.0
             ));
         }
@@ -55,7 +56,8 @@ impl Client {
             && lag.p99_ns > 50_000
         {
             doubts.push(format!(
-                "1 % of the requests left more than {} us late: much of the latency is the client's own",
+                "1 % of the requests left more than {} us late: much of the latency is the \
+                 client's own",
                 lag.p99_ns / 1000
             ));
         }

@@ -79,7 +79,8 @@ impl GroupsRequest {
             return Ok(());
         }
         Err(StressError::Request(
-            "a group load takes 1 to 1000 groups of 1 to 1000 senders (30000 tasks in all), 1 to 10^9 messages and \
+            "a group load takes 1 to 1000 groups of 1 to 1000 senders (30000 tasks in all), 1 to \
+             10^9 messages and \
              1 to 1048576 bytes a message"
                 .to_owned(),
         ))

@@ -332,7 +332,8 @@ proptest! {
         });
         let at = recording.facts.list.last().map_or(Ns::ZERO, |fact| fact.at);
         recording.facts.list.push(Fact { at, cpu: CpuId(0), task: None, kind: FactKind::Lost { count } });
-        let replayed = schedlab_replay::replay(&recording, RecorderCost::default()).expect("it has facts");
+        let replayed = schedlab_replay::replay(&recording, RecorderCost::default()).expect("it \
+            has facts");
         prop_assert_eq!(replayed.report.lost, count);
         simulate(&replayed.workload, 60);
     }

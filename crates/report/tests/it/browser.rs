@@ -219,7 +219,8 @@ fn large() -> Page {
     let mut page = Page::new("Redis beside a batch job");
     page.subtitle("redis-batch · 4 CPUs · HZ=250 · 10 s each · 5 seeds");
     page.verdict(
-        "Run sysbench as SCHED_IDLE: clients' p99 falls from 9.70\u{a0}ms to 164\u{a0}µs, and sysbench keeps 61 % of its CPU.",
+        "Run sysbench as SCHED_IDLE: clients' p99 falls from 9.70\u{a0}ms to 164\u{a0}µs, and \
+         sysbench keeps 61 % of its CPU.",
         "Over 5 seeds, the range holds the median with 94 % confidence.",
     );
     let mut deploy = Section::new("Deploy it");
@@ -307,8 +308,10 @@ fn nothing_is_wider_than_its_box_and_no_two_keys_look_alike() {
         for theme in ["light", "dark"] {
             // A window is not narrower than 500 pixels; a frame is. It tells what it found.
             let frame = format!(
-                "<!doctype html><html><head><script>addEventListener('message', (e) => Object.assign(document.documentElement.dataset, \
-                 e.data))</script></head><body><iframe style=\"width:{width}px;height:{height}px\" \
+                "<!doctype html><html><head><script>addEventListener('message', (e) => \
+                 Object.assign(document.documentElement.dataset, \
+                 e.data))</script></head><body><iframe \
+                 style=\"width:{width}px;height:{height}px\" \
                  src=\"page.html#theme={theme}\"></iframe></body></html>"
             );
             let outer = file.with_file_name("frame.html");

@@ -24,7 +24,8 @@ const SLICE: TimeKnob = TimeKnob {
     name: "slice_ns",
     allowed: Times::between(Ns::ZERO, Ns::from_s(100)),
     default: KnobDefault::Is(Ns::ZERO),
-    doc: "slice of the filter; 0 = CPUs x mean time between arrivals, 100 ms before the window is filled",
+    doc: "slice of the filter; 0 = CPUs x mean time between arrivals, 100 ms before the window is \
+          filled",
     source: "SFS (SC'22), the time slice of its FILTER",
 };
 const FAIR_SLICE: TimeKnob = TimeKnob {

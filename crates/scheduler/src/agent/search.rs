@@ -343,7 +343,8 @@ impl<L: Locks> Scheduler for Search<L> {
 /// Its line in the registry.
 pub const ENTRY: Entry = Entry {
     name: "search",
-    summary: "nearest idle CPU by core, CCX and NUMA node, least run time first (ghOSt's Search policy)",
+    summary: "nearest idle CPU by core, CCX and NUMA node, least run time first (ghOSt's Search \
+              policy)",
     family: Family::Agent,
     proposed_live: false,
     knobs: || rows(&[&SLICE, &SCAN, &PRIORITIES, &CCX_WAIT], &()),

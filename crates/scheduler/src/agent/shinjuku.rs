@@ -33,7 +33,8 @@ const BATCH_SLICE: TimeKnob = TimeKnob {
     name: "batch_slice_ns",
     allowed: Times::between(Ns(500), Ns::from_s(10)),
     default: KnobDefault::Is(Ns::from_ms(5)),
-    doc: "turns of batch tasks (SCHED_BATCH, SCHED_IDLE) among themselves, on CPUs that no request wants",
+    doc: "turns of batch tasks (SCHED_BATCH, SCHED_IDLE) among themselves, on CPUs that no \
+          request wants",
     source: "schedlab",
 };
 

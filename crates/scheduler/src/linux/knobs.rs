@@ -136,7 +136,8 @@ pub(super) const BASE_SLICE: Versioned<TimeKnob<Setup>> = only(
             |setup| setup.scaled(setup.version.granularity),
         ),
         doc: "the default request",
-        source: "kernel/sched/fair.c, sysctl_sched_base_slice, 6.6; 0.70 ms since 6.15 and in late 6.12.y",
+        source: "kernel/sched/fair.c, sysctl_sched_base_slice, 6.6; 0.70 ms since 6.15 and in \
+                 late 6.12.y",
     },
 );
 
@@ -244,7 +245,8 @@ pub(super) const DL_RECLAIM: Versioned<FlagKnob<Setup>> = only(
     FlagKnob {
         name: "dl_reclaim",
         default: KnobDefault::Is(false),
-        doc: "SCHED_FLAG_RECLAIM on every SCHED_DEADLINE task (a flag of each task in the real system): unused \
+        doc: "SCHED_FLAG_RECLAIM on every SCHED_DEADLINE task (a flag of each task in the real \
+              system): unused \
               bandwidth of others stretches its budget (GRUB)",
         source: "kernel/sched/deadline.c, grub_reclaim; Documentation/scheduler/sched-deadline.rst",
     },
@@ -291,9 +293,12 @@ pub(super) const RT_RUNTIME: Versioned<NumberKnob<Setup>> = only(
         unit: "us",
         allowed: (-1, i32::MAX as i64),
         default: KnobDefault::By(|setup| setup.version.rt_runtime_us),
-        doc: "up to 6.11 the run time of RT tasks in each period; since 3.14 also the limit of what SCHED_DEADLINE may \
-              reserve, since 6.12 nothing else: FIFO and RR tasks do not feel it then; -1 = no limit",
-        source: "kernel/sched/rt.c, sysctl_sched_rt_runtime, 2.6.25; \"Remove default bandwidth control\", 6.12",
+        doc: "up to 6.11 the run time of RT tasks in each period; since 3.14 also the limit of \
+              what SCHED_DEADLINE may \
+              reserve, since 6.12 nothing else: FIFO and RR tasks do not feel it then; -1 = no \
+              limit",
+        source: "kernel/sched/rt.c, sysctl_sched_rt_runtime, 2.6.25; \"Remove default bandwidth \
+                 control\", 6.12",
     },
 );
 

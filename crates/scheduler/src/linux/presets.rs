@@ -30,12 +30,16 @@ macro_rules! presets {
 }
 
 presets! {
-    V2_6_24, "linux-2.6.24", Cfs, "the first CFS by vruntime (Linux 2.6.24 to 2.6.27): latency 20 ms, whole sleeper credit";
-    V2_6_32, "linux-2.6.32", Cfs, "CFS with latency 5 ms, gentle sleepers, RT throttling that borrows (Linux 2.6.32)";
+    V2_6_24, "linux-2.6.24", Cfs, "the first CFS by vruntime (Linux 2.6.24 to 2.6.27): latency 20 \
+                                   ms, whole sleeper credit";
+    V2_6_32, "linux-2.6.32", Cfs, "CFS with latency 5 ms, gentle sleepers, RT throttling that \
+                                   borrows (Linux 2.6.32)";
     V3_0, "linux-3.0", Cfs, "CFS with latency 6 ms and 0.75 ms slices (Linux 2.6.37 to 5.12)";
     V6_1, "linux-6.1", Cfs, "CFS with RT throttling (Linux 5.15 to 6.5)";
     V6_6, "linux-6.6", Eevdf, "the first EEVDF, with RT throttling (Linux 6.6 to 6.11)";
-    V6_12, "linux-6.12", Eevdf, "EEVDF with delayed dequeue and the fair server (Linux 6.12 to 6.16)";
+    V6_12, "linux-6.12", Eevdf, "EEVDF with delayed dequeue and the fair server (Linux 6.12 to \
+                                 6.16)";
     V6_18, "linux-6.18", Eevdf, "EEVDF with the slice protection of Linux 6.17 and 6.18";
-    V7_2, "linux-7.2", Eevdf, "EEVDF whose slices end by a timer (HRTICK) instead of at a tick (Linux 7.2)";
+    V7_2, "linux-7.2", Eevdf, "EEVDF whose slices end by a timer (HRTICK) instead of at a tick \
+                               (Linux 7.2)";
 }

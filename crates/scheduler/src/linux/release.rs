@@ -64,7 +64,8 @@ impl fmt::Debug for KernelRelease {
 /// Why a text is no release.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "`{0}` does not begin with a kernel release, MAJOR.MINOR or MAJOR.MINOR.PATCH, as `uname -r` prints it"
+    "`{0}` does not begin with a kernel release, MAJOR.MINOR or MAJOR.MINOR.PATCH, as `uname -r` \
+     prints it"
 )]
 pub struct KernelReleaseError(String);
 

@@ -161,10 +161,13 @@ pub(super) const PROC_CHANGE_PENALTY: NumberKnob = NumberKnob {
     unit: "goodness",
     allowed: (-1000, 1000),
     default: KnobDefault::Is(15),
-    doc: "what a task gains on the CPU on which it ran last (i386: 15, others 20). The evaluation's variant `stay` is 115, \
-          `change` -85 (below 0 tasks that wait change places with those that run for ever, so that switches must cost \
+    doc: "what a task gains on the CPU on which it ran last (i386: 15, others 20). The \
+          evaluation's variant `stay` is 115, \
+          `change` -85 (below 0 tasks that wait change places with those that run for ever, so \
+          that switches must cost \
           something)",
-    source: "include/asm-i386/smp.h of 2.4.17, PROC_CHANGE_PENALTY; `stay` and `change`: Taniguchi, Ishikawa, Hiraki, SMP \
+    source: "include/asm-i386/smp.h of 2.4.17, PROC_CHANGE_PENALTY; `stay` and `change`: \
+             Taniguchi, Ishikawa, Hiraki, SMP \
              環境における Linux スケジューラの評価",
 };
 

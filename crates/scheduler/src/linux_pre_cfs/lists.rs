@@ -17,7 +17,8 @@ words! {
 pub(super) const LISTS: WordKnob<Lists> = WordKnob {
     name: "lists",
     default: KnobDefault::Is(Lists::Own),
-    doc: "first: every task that waits is on the list of the first CPU it may use, and the others steal it from there (not in \
+    doc: "first: every task that waits is on the list of the first CPU it may use, and the others \
+          steal it from there (not in \
           the patch: a test of what the evaluation's figures would need)",
     source: "schedlab; for table 1 of Taniguchi, Ishikawa, Hiraki, SMP 環境における Linux スケジューラの評価",
 };

@@ -31,7 +31,8 @@ macro_rules! word {
                 }
                 #[inline]
                 fn fit(value: i64) -> $number {
-                    debug_assert!($number::try_from(value).is_ok(), "{value} does not fit into the record");
+                    debug_assert!($number::try_from(value).is_ok(), "{value} does not fit into \
+                        the record");
                     value as $number
                 }
             }

@@ -39,7 +39,8 @@ use schedlab_model::{CpuId, CpuSet, Ns, TaskId};
 /// Its line in the registry.
 pub const ENTRY: Entry = Entry {
     name: "xen-arinc653",
-    summary: "Xen's ARINC 653 (4.12 to 4.22): fixed windows in a major frame, idle where a window is not used",
+    summary: "Xen's ARINC 653 (4.12 to 4.22): fixed windows in a major frame, idle where a window \
+              is not used",
     family: Family::Xen(XenScheduler::Arinc653),
     proposed_live: false,
     knobs: || rows(&[&VERSION, &WINDOW, &MAJOR_FRAME], &()),
@@ -188,7 +189,8 @@ impl XenRules for Arinc653 {
         }
         if sum > frame {
             return reject(format!(
-                "the windows of the {} vCPUs add up to {}, more than the major frame of {}: make `slice` or `window` \
+                "the windows of the {} vCPUs add up to {}, more than the major frame of {}: make \
+                 `slice` or `window` \
                  smaller or `major_frame` larger",
                 windows.len(),
                 Ns(sum as u64),

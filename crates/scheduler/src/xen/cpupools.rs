@@ -275,7 +275,8 @@ impl Scheduler for CpuPools {
             let first = of_group[view.group.index()].get_or_insert(pool);
             if *first != pool {
                 let why = format!(
-                    "the vCPUs of a domain are in one cpupool: give all tasks of the group CPUs of one of {}",
+                    "the vCPUs of a domain are in one cpupool: give all tasks of the group CPUs \
+                     of one of {}",
                     self.pools
                         .iter()
                         .map(|pool| pool.cpus.to_string())

@@ -238,7 +238,8 @@ impl<'a> Kernel<'a> {
             if queued != waits || (on != runs && !state.cpus.iter().any(|cpu| cpu.taken)) {
                 let id = TaskId::from(t);
                 return Err(format!(
-                    "agents are idle and take {id} for queued {queued}, on {on:?}; it is waiting {waits}, on {runs:?}"
+                    "agents are idle and take {id} for queued {queued}, on {on:?}; it is waiting \
+                     {waits}, on {runs:?}"
                 ));
             }
         }

@@ -331,11 +331,13 @@ proptest! {
         let heaviest = *weights.iter().max().expect("some");
         for (&weight, &share) in weights.iter().zip(&got) {
             let least = part(weight).min(1.0 / weights.len() as f64);
-            prop_assert!(share >= least - 0.02, "{weights:?}: {got:?}, weight {weight} below {least}");
+            prop_assert!(share >= least - 0.02, "{weights:?}: {got:?}, weight {weight} below \
+                                                 {least}");
             let most = if weight == heaviest { part(weight) } else { 1.0 };
             prop_assert!(share <= most + 0.02, "{weights:?}: {got:?}, weight {weight} above {most}");
             for (&other, &less) in weights.iter().zip(&got).filter(|(other, _)| **other <= weight) {
-                prop_assert!(less <= share + 0.02, "{weights:?}: {got:?}, weight {other} before {weight}");
+                prop_assert!(less <= share + 0.02, "{weights:?}: {got:?}, weight {other} before \
+                                                    {weight}");
             }
         }
     }

@@ -261,8 +261,10 @@ proptest! {
         let runs = runs(&all, end);
         for (task, &(budget, period)) in tasks.iter().enumerate() {
             for (k, got) in by_period(&runs, task, Ns::from_us(period), end).into_iter().enumerate() {
-                prop_assert!(got <= Ns::from_us(budget), "task {task}, period {k}: {got} of {budget} us");
-                prop_assert!(!fits || got == Ns::from_us(budget), "task {task}, period {k}: {got} of {budget} us");
+                prop_assert!(got <= Ns::from_us(budget), "task {task}, period {k}: {got} of \
+                                                          {budget} us");
+                prop_assert!(!fits || got == Ns::from_us(budget), "task {task}, period {k}: {got} \
+                    of {budget} us");
             }
         }
     }

@@ -122,7 +122,8 @@ impl ClientLog {
     /// What a reader has to know of it.
     pub(super) fn note(&self) -> String {
         format!(
-            "{SUBJECT}: {} counted {:.0} requests/s, {:.1} us of {} each; predicted as if a request cost the same",
+            "{SUBJECT}: {} counted {:.0} requests/s, {:.1} us of {} each; predicted as if a \
+             request cost the same",
             self.program,
             self.requests_per_s,
             self.share / self.requests_per_s * 1e6,

@@ -132,26 +132,37 @@ mod tests {
 
     #[test]
     fn what_each_client_prints_is_read() {
-        let wrk = "Running 3s test @ http://127.0.0.1:8080\n  1 threads and 4 connections\n  Thread Stats   Avg      Stdev\n\
-                   \x20   Latency   186.50us  410.12us\n  78123 requests in 3.00s, 12.30MB read\nRequests/sec:  26040.71\n\
+        let wrk = "Running 3s test @ http://127.0.0.1:8080\n  1 threads and 4 connections\n  \
+                   Thread Stats   Avg      Stdev\n\
+                   \x20   Latency   186.50us  410.12us\n  78123 requests in 3.00s, 12.30MB read\n\
+                   Requests/sec:  26040.71\n\
                    Transfer/sec:      4.10MB\n";
-        let pgbench = "transaction type: <builtin: select only>\nnumber of clients: 4\nlatency average = 0.240 ms\n\
-                       initial connection time = 8.1 ms\ntps = 16644.231905 (without initial connection time)\n";
-        let quiet = "SET: rps=0.0 (overall: nan)\rSET: 60000.00 requests per second, p50=0.263 msec\n\
+        let pgbench = "transaction type: <builtin: select only>\nnumber of clients: 4\n\
+                       latency average = 0.240 ms\n\
+                       initial connection time = 8.1 ms\n\
+                       tps = 16644.231905 (without initial connection time)\n";
+        let quiet = "SET: rps=0.0 (overall: nan)\rSET: 60000.00 requests per second, p50=0.263 \
+                     msec\n\
                      GET: 30000.00 requests per second, p50=0.27 msec\n";
-        let long = "====== SET ======\n  100000 requests completed in 1.06 seconds\n  50 parallel clients\n\nSummary:\n\
-                    \x20 throughput summary: 94339.62 requests per second\n  latency summary (msec):\n";
+        let long = "====== SET ======\n  100000 requests completed in 1.06 seconds\n  50 parallel \
+                    clients\n\nSummary:\n\
+                    \x20 throughput summary: 94339.62 requests per second\n  latency summary \
+                    (msec):\n";
         let own = "{\n  \"sent\": 26556,\n  \"throughput_per_s\": 5218.5,\n  \"latency\": {}\n}\n";
         let memcached =
             "get_misses: 0\n\nRun time: 2.0s Ops: 112609 TPS: 56214 Net_rate: 62.9M/s\n";
-        let sysbench = "SQL statistics:\n    transactions:                        6170   (616.92 per sec.)\n\
+        let sysbench = "SQL statistics:\n    transactions:                        6170   (616.92 \
+                        per sec.)\n\
                         \x20   queries:                             123400 (12338.4 per sec.)\n";
         let ab = "Concurrency Level:      8\nRequests per second:    1234.56 [#/sec] (mean)\n";
         let h2load = "finished in 1.01s, 12345.67 req/s, 1.20MB/s\nrequests: 12500 total\n";
         let fortio = "All done 1234 calls (plus 8 warmup) 8.084 ms avg, 123.4 qps\n";
-        let vegeta = "Requests      [total, rate, throughput]         500, 50.10, 49.95\nDuration [total] 10s\n";
-        let k6 = "     http_req_waiting...............: avg=8ms\n     http_reqs......................: 1234   41.13/s\n";
-        let memtier = "Type         Ops/sec     Hits/sec\nSets          100.5    ---\nTotals       1100.25      0.00   999.0\n";
+        let vegeta = "Requests      [total, rate, throughput]         500, 50.10, 49.95\n\
+                      Duration [total] 10s\n";
+        let k6 = "     http_req_waiting...............: avg=8ms\n     \
+                  http_reqs......................: 1234   41.13/s\n";
+        let memtier = "Type         Ops/sec     Hits/sec\nSets          100.5    ---\n\
+                       Totals       1100.25      0.00   999.0\n";
         for (text, program, rate) in [
             (
                 "RPS percentiles (requests) runtime 90 (s)\naverage rps: 6195.77\n",
@@ -164,7 +175,8 @@ mod tests {
                 12345.0,
             ),
             (
-                "localhost:9000, queries: 1480, QPS: 148.210, RPS: 14821003.2, MiB/s: 113.1, result RPS: 148.2\n",
+                "localhost:9000, queries: 1480, QPS: 148.210, RPS: 14821003.2, MiB/s: 113.1, \
+                 result RPS: 148.2\n",
                 "clickhouse-benchmark",
                 148.21,
             ),

@@ -171,7 +171,8 @@ fn check(gates: &[RowGate], plans: &[RowPlan], names: &[String]) -> Result<(), S
         }
         if gate.rows(plans).is_empty() {
             return fail(
-                "it is about no row: name a --variant or a --scheduler to try, or give a value without a sign"
+                "it is about no row: name a --variant or a --scheduler to try, or give a value \
+                 without a sign"
                     .to_owned(),
             );
         }
@@ -242,7 +243,8 @@ impl Asked<'_> {
         let mut lacks = if self.gate.relative() { self.few(subject, metric) } else { None };
         if method.merges {
             lacks = Some(
-                "several requests share an activation, so that activations are no measure of work: the client's own count (--client-log) is"
+                "several requests share an activation, so that activations are no measure of \
+                 work: the client's own count (--client-log) is"
                     .to_owned(),
             );
         }

@@ -17,7 +17,8 @@ pub(super) fn notes(input: &RecordedInput, client: Option<&ClientLog>) -> Vec<St
     let unknown = input.header.tasks.iter().filter(|task| !task.known).count();
     if unknown > 0 {
         notes.push(format!(
-            "{unknown} of {} tasks were gone before their policy, nice value and group could be read: defaults \
+            "{unknown} of {} tasks were gone before their policy, nice value and group could be \
+             read: defaults \
              are assumed",
             input.header.tasks.len()
         ));

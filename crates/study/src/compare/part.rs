@@ -53,7 +53,8 @@ impl RecordedInput {
             {
                 let (target, length) = (quoted(target), self.replay.duration);
                 StudyError::Option(format!(
-                    "`{target}` does nothing in the first {length} of the recording, which is all that is read: give a longer --for"
+                    "`{target}` does nothing in the first {length} of the recording, which is all \
+                     that is read: give a longer --for"
                 ))
             }
             _ => error,

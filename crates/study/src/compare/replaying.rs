@@ -80,7 +80,8 @@ pub(super) fn replayed(
     }
     let Some(messages) = schedlab_replay::replay(recording, replay.report.recorder) else {
         return Err(StudyError::Option(format!(
-            "{}: the recording has no messages, so that it cannot be replayed from them: record with --messages on (backend bpf), or use \
+            "{}: the recording has no messages, so that it cannot be replayed from them: record \
+             with --messages on (backend bpf), or use \
              --replay wakeups",
             path.display()
         )));

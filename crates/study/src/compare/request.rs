@@ -103,7 +103,8 @@ pub const OPTIONS: &[CompareOption] = &[
         value: "SETTING=VALUES",
         shape: Shape::Texts,
         inputs: Inputs::Any,
-        help: "Try a setting with many values, as a table and a curve: 'sysbench nice=0..19', 'base_slice_ns=0.7ms,1.4ms'",
+        help: "Try a setting with many values, as a table and a curve: 'sysbench nice=0..19', \
+               'base_slice_ns=0.7ms,1.4ms'",
         set: |request, text| {
             request.scans.push(Scan::parse(text)?);
             Ok(())
@@ -129,7 +130,8 @@ pub const OPTIONS: &[CompareOption] = &[
         value: "N",
         shape: Shape::Number,
         inputs: Inputs::Any,
-        help: "Run this many seeds: more give narrower intervals [default: 5 for recordings, else what the scenario says]",
+        help: "Run this many seeds: more give narrower intervals [default: 5 for recordings, else \
+               what the scenario says]",
         set: |request, text| {
             let seeds = parsed(text).ok().filter(|seeds| (1..=MOST_SEEDS).contains(seeds));
             request.options.repetitions =
@@ -144,7 +146,8 @@ pub const OPTIONS: &[CompareOption] = &[
         value: "TIME",
         shape: Shape::Time,
         inputs: Inputs::Any,
-        help: "Simulate this long, such as 2s; of a recording its first 2s are read, as if it had ended there [default: the whole \
+        help: "Simulate this long, such as 2s; of a recording its first 2s are read, as if it had \
+               ended there [default: the whole \
                recording, or what the scenario says]",
         set: |request, text| {
             request.options.duration = Some(parsed::<Ns>(text)?);
@@ -158,7 +161,8 @@ pub const OPTIONS: &[CompareOption] = &[
         value: "PRESET",
         shape: Shape::Text,
         inputs: Inputs::Scenarios,
-        help: "Use this cost preset instead of the scenario's costs, such as modern-vm or this-machine (`schedlab calibrate`)",
+        help: "Use this cost preset instead of the scenario's costs, such as modern-vm or \
+               this-machine (`schedlab calibrate`)",
         set: |request, text| {
             request.costs = Some(text.to_owned());
             Ok(())
@@ -184,7 +188,8 @@ pub const OPTIONS: &[CompareOption] = &[
         value: "FROM",
         shape: Shape::Text,
         inputs: Inputs::Recordings,
-        help: "Replay the recording from its messages, or from the wakeups between its tasks: messages, wakeups [default: wakeups]",
+        help: "Replay the recording from its messages, or from the wakeups between its tasks: \
+               messages, wakeups [default: wakeups]",
         set: |request, text| {
             request.replay = Some(parsed(text)?);
             Ok(())
@@ -197,7 +202,8 @@ pub const OPTIONS: &[CompareOption] = &[
         value: "VARIANT=FILE",
         shape: Shape::Named("="),
         inputs: Inputs::Recordings,
-        help: "Print predicted against recorded, with this recording of a variant on the real machine: 'VARIANT=FILE'",
+        help: "Print predicted against recorded, with this recording of a variant on the real \
+               machine: 'VARIANT=FILE'",
         set: |request, text| {
             request.options.checks.push(check(text)?);
             Ok(())
@@ -210,8 +216,10 @@ pub const OPTIONS: &[CompareOption] = &[
         value: "[CLASS=]FILE",
         shape: Shape::Text,
         inputs: Inputs::Recordings,
-        help: "Read requests a second from what a load generator printed while its server was recorded (wrk, ab, redis-benchmark, \
-               pgbench, sysbench and others: docs/exchange-formats.md), and predict them [default: the busiest program that is \
+        help: "Read requests a second from what a load generator printed while its server was \
+               recorded (wrk, ab, redis-benchmark, \
+               pgbench, sysbench and others: docs/exchange-formats.md), and predict them \
+               [default: the busiest program that is \
                not an endless loop]",
         set: |request, text| {
             request.options.client_log = Some(ClientLogSpec::parse(text));
@@ -225,7 +233,8 @@ pub const OPTIONS: &[CompareOption] = &[
         value: "SERVER",
         shape: Shape::Text,
         inputs: Inputs::Recordings,
-        help: "Answer for this server: a program, a pid, a control group (/path) or a unit (NAME.service). Its numbers come first, and other \
+        help: "Answer for this server: a program, a pid, a control group (/path) or a unit \
+               (NAME.service). Its numbers come first, and other \
                programs that do not replay do not count unless it waits behind them",
         set: |request, text| {
             request.options.serve = Some(text.to_owned());
@@ -252,7 +261,8 @@ pub const OPTIONS: &[CompareOption] = &[
         value: "N",
         shape: Shape::Number,
         inputs: Inputs::Any,
-        help: "Use this many worker threads; 0 = one per CPU. The result does not depend on it [default: 0]",
+        help: "Use this many worker threads; 0 = one per CPU. The result does not depend on it \
+               [default: 0]",
         set: |request, text| {
             request.options.jobs = parsed(text)?;
             Ok(())
@@ -330,7 +340,8 @@ impl CompareRequest {
             Found::Recording(_) => (
                 Inputs::Recordings,
                 format!(
-                    "has a meaning only for scenarios, and {name} is a recording, which knows its machine's delays"
+                    "has a meaning only for scenarios, and {name} is a recording, which knows its \
+                     machine's delays"
                 ),
             ),
         };

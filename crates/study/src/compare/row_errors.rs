@@ -95,7 +95,8 @@ impl RowErrors {
                 let open = of_all(known, &|_, error| MethodError { apart: 1.0, ..error });
                 own.insert(row, open);
                 notes.push(format!(
-                    "{} under {}: {class} sleeps {sleeps:.0} times a second, and almost never in the recording, which does not show how many \
+                    "{} under {}: {class} sleeps {sleeps:.0} times a second, and almost never in \
+                     the recording, which does not show how many \
                      replies were queued for {class}: nothing is claimed in this row",
                     plans[row].variant, plans[row].label
                 ));

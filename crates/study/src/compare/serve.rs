@@ -180,7 +180,8 @@ impl Served {
             count => format!(" and {} more", count - 1),
         };
         Some(format!(
-            "what other programs did is not reproduced ({first}{more}); {} waited behind them for less than {:.0} % of its waiting, so \
+            "what other programs did is not reproduced ({first}{more}); {} waited behind them for \
+             less than {:.0} % of its waiting, so \
              that it does not count",
             self.name(),
             TRUSTED_SHARE * 100.0
@@ -209,7 +210,8 @@ fn not_found(asked: &str, input: &RecordedInput) -> StudyError {
         }
     };
     StudyError::Option(format!(
-        "--serve {asked}: no task of the recording is meant; {hint} Name a program, a pid, a control group (/path) or a unit (NAME.service)"
+        "--serve {asked}: no task of the recording is meant; {hint} Name a program, a pid, a \
+         control group (/path) or a unit (NAME.service)"
     ))
 }
 

@@ -152,9 +152,12 @@ fn without_model(name: &str, simulated: &str) -> String {
     let proposed = registry::all().iter().filter(|entry| entry.proposed_live);
     let own: Vec<String> = proposed.map(|entry| format!("--scheduler {}", entry.name)).collect();
     format!(
-        "it was recorded under the sched_ext scheduler {name}, for which there is no model: what is simulated is {simulated}, the \
-         kernel's own, so that what differs is {name} and the error of the method together. `{}` asks what schedlab's own \
-         policies would give; two recordings, one of them without {name}, and `schedlab diff` say what {name} does",
+        "it was recorded under the sched_ext scheduler {name}, for which there is no model: what \
+         is simulated is {simulated}, the \
+         kernel's own, so that what differs is {name} and the error of the method together. `{}` \
+         asks what schedlab's own \
+         policies would give; two recordings, one of them without {name}, and `schedlab diff` say \
+         what {name} does",
         own.join(" ")
     )
 }
@@ -228,7 +231,8 @@ impl Alone {
         }
         let show = |share: f64| Metric::Share.show(share);
         Some(format!(
-            "{} would use {} of a CPU without the tasks that never end, judging from quiet stretches of the recording; the \
+            "{} would use {} of a CPU without the tasks that never end, judging from quiet \
+             stretches of the recording; the \
              simulation gives {}",
             self.name,
             show(self.likely),
@@ -327,15 +331,19 @@ fn spread_of_costs(input: &RecordedInput) -> Option<f64> {
 fn about_drift(input: &RecordedInput) -> String {
     let steady = match spread_of_costs(input) {
         Some(spread) => format!(
-            "the median activation of the steadiest task differs by {:.2} % from one eighth of the recording to the next",
+            "the median activation of the steadiest task differs by {:.2} % from one eighth of \
+             the recording to the next",
             spread * 100.0
         ),
-        None => "how steady the machine was is not shown (tasks moved between CPUs, or none has 30 activations in each eighth of the recording)"
+        None => "how steady the machine was is not shown (tasks moved between CPUs, or none has \
+                 30 activations in each eighth of the recording)"
             .to_owned(),
     };
     format!(
-        "{steady}: two recordings of one setting are taken to differ by {:.0} % in rates, {:.0} % in times and {:.0} % in what the same work \
-         costs (2 standard deviations; fitted: {:.0}, {:.0} and {:.0} % to live pairs, half of that to guests under a virtual clock; \
+        "{steady}: two recordings of one setting are taken to differ by {:.0} % in rates, {:.0} % \
+         in times and {:.0} % in what the same work \
+         costs (2 standard deviations; fitted: {:.0}, {:.0} and {:.0} % to live pairs, half of \
+         that to guests under a virtual clock; \
          another scheduler: always the former)",
         drift(Metric::Throughput, input) * 100.0,
         drift(Metric::Latency(Stat::Percentile(50_000)), input) * 100.0,

@@ -265,7 +265,8 @@ impl SecondHalf {
         }
         let show = |share: f64| Metric::Share.show(share);
         Some(format!(
-            "{}: {} of a CPU in the second half of the recording, and {} as the replay of the first half has it there",
+            "{}: {} of a CPU in the second half of the recording, and {} as the replay of the \
+             first half has it there",
             self.name,
             show(self.recorded),
             show(self.simulated)

@@ -18,21 +18,25 @@ pub(super) fn of(changes: &Changes<'_>) -> Vec<String> {
     }
     if policy(|policy| *policy == Policy::Idle) {
         all.push(
-            "SCHED_IDLE has weight 3 against the 1024 of a task of nice 0: beside one that never sleeps the idle task gets 0.3 % \
-             of the CPU, and holds its locks for that much longer. Policies count within one control group; between groups the \
+            "SCHED_IDLE has weight 3 against the 1024 of a task of nice 0: beside one that never \
+             sleeps the idle task gets 0.3 % \
+             of the CPU, and holds its locks for that much longer. Policies count within one \
+             control group; between groups the \
              groups' weights decide."
                 .to_owned(),
         );
     }
     if policy(|policy| *policy == Policy::Batch) {
         all.push(
-            "SCHED_BATCH only keeps a task from preempting when it wakes: one that runs still runs its whole slice."
+            "SCHED_BATCH only keeps a task from preempting when it wakes: one that runs still \
+             runs its whole slice."
                 .to_owned(),
         );
     }
     if policy(|policy| matches!(policy, Policy::Deadline { .. })) {
         all.push(
-            "SCHED_DEADLINE is admitted only while the tasks of a root domain need less than 95 % of its CPUs, and not with an \
+            "SCHED_DEADLINE is admitted only while the tasks of a root domain need less than 95 % \
+             of its CPUs, and not with an \
              affinity smaller than the root domain."
                 .to_owned(),
         );
@@ -52,18 +56,24 @@ pub(super) fn of(changes: &Changes<'_>) -> Vec<String> {
 fn realtime(changes: &Changes<'_>) -> String {
     match changes.linux() {
         Some(release) if release.has_fair_server() => {
-            "A real-time task that does not sleep keeps fair tasks off its CPU, shells too. Since Linux 6.12 the fair server then \
-             gives fair tasks 50 ms of each second, in one piece, and the real-time task waits that long."
+            "A real-time task that does not sleep keeps fair tasks off its CPU, shells too. Since \
+             Linux 6.12 the fair server then \
+             gives fair tasks 50 ms of each second, in one piece, and the real-time task waits \
+             that long."
                 .to_owned()
         }
         Some(_) => {
-            "A real-time task that does not sleep keeps fair tasks off its CPU, shells too. Before Linux 6.12 RT throttling then \
-             stops it for 50 ms of each second (kernel.sched_rt_runtime_us), even when no other task is runnable."
+            "A real-time task that does not sleep keeps fair tasks off its CPU, shells too. \
+             Before Linux 6.12 RT throttling then \
+             stops it for 50 ms of each second (kernel.sched_rt_runtime_us), even when no other \
+             task is runnable."
                 .to_owned()
         }
         None => {
-            "A real-time task that does not sleep keeps fair tasks off its CPU, shells too. Since Linux 6.12 the fair server then \
-             gives fair tasks 50 ms of each second in one piece; before, and with RT_GROUP_SCHED, RT throttling stops the \
+            "A real-time task that does not sleep keeps fair tasks off its CPU, shells too. Since \
+             Linux 6.12 the fair server then \
+             gives fair tasks 50 ms of each second in one piece; before, and with RT_GROUP_SCHED, \
+             RT throttling stops the \
              real-time task for 50 ms of each second (kernel.sched_rt_runtime_us)."
                 .to_owned()
         }
@@ -85,37 +95,44 @@ fn of_settings(changes: &Changes<'_>) -> Vec<String> {
             ),
             Setting::Task(TaskSetting::Slice(_)) => say(
                 true,
-                "Slices of a task need Linux 6.12; a task that used its share still waits for its turn, and more switches cost \
+                "Slices of a task need Linux 6.12; a task that used its share still waits for its \
+                 turn, and more switches cost \
                  CPU time."
                     .to_owned(),
             ),
-            Setting::Task(TaskSetting::Cpus(_)) | Setting::Group(GroupSetting::Cpus(_)) => say(
-                true,
-                "What one side leaves idle on its CPUs the other cannot use.".to_owned(),
-            ),
+            Setting::Task(TaskSetting::Cpus(_)) | Setting::Group(GroupSetting::Cpus(_)) => {
+                say(true, "What one side leaves idle on its CPUs the other cannot use.".to_owned())
+            }
             Setting::Group(GroupSetting::Max(Some(max))) => say(
                 true,
                 format!(
-                    "A group that has used its quota waits for the next period, up to {}, though the CPU idles; a lock that it holds \
+                    "A group that has used its quota waits for the next period, up to {}, though \
+                     the CPU idles; a lock that it holds \
                      waits with it.",
                     max.period.saturating_sub(max.quota)
                 ),
             ),
             Setting::Group(GroupSetting::Max(None)) => say(
                 true,
-                "Without cpu.max nothing holds the group back; beside other work it gets what its weight gives it.".to_owned(),
+                "Without cpu.max nothing holds the group back; beside other work it gets what its \
+                 weight gives it."
+                    .to_owned(),
             ),
             Setting::Group(GroupSetting::Shares(_) | GroupSetting::Weight(_)) => say(
                 true,
-                "A weight changes shares, not who runs first: a wakeup still waits until the current slice ends.".to_owned(),
+                "A weight changes shares, not who runs first: a wakeup still waits until the \
+                 current slice ends."
+                    .to_owned(),
             ),
             Setting::Group(GroupSetting::Idle(true)) => say(
                 true,
-                "cpu.idle needs Linux 5.15, and counts against the groups beside it only.".to_owned(),
+                "cpu.idle needs Linux 5.15, and counts against the groups beside it only."
+                    .to_owned(),
             ),
             Setting::Group(GroupSetting::Cap(cap)) if *cap > 0 => say(
                 true,
-                "A capped domain waits for credit, up to a whole period, though the pCPU idles.".to_owned(),
+                "A capped domain waits for credit, up to a whole period, though the pCPU idles."
+                    .to_owned(),
             ),
             Setting::Knob(name, _) => {
                 say(true, format!("{name} counts for every task of the machine."));
@@ -126,7 +143,9 @@ fn of_settings(changes: &Changes<'_>) -> Vec<String> {
             ),
             Setting::Delegation(..) => say(
                 true,
-                "The rows behind agents need a kernel with ghOSt; `schedlab run` elevates threads on a stock kernel.".to_owned(),
+                "The rows behind agents need a kernel with ghOSt; `schedlab run` elevates threads \
+                 on a stock kernel."
+                    .to_owned(),
             ),
             _ => {}
         }

@@ -73,7 +73,8 @@ fn add(container: &mut Container, setting: &Setting) -> bool {
         Setting::Task(TaskSetting::Cpus(cpus)) => {
             let count = cpus.iter().count();
             container.comments.push(format!(
-                "no field names CPUs: with kubelet --cpu-manager-policy=static these {count} are its own"
+                "no field names CPUs: with kubelet --cpu-manager-policy=static these {count} are \
+                 its own"
             ));
             container.request = Some(format!("\"{count}\""));
             container.limit = container.request.clone();

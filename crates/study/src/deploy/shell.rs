@@ -30,7 +30,8 @@ fn commands(step: &Step<'_>, changes: &Changes<'_>) -> Vec<String> {
         Setting::Machine(MachineSetting::Preempt(model)) => match model.name() {
             "rt" => vec!["# needs a kernel with CONFIG_PREEMPT_RT".to_owned()],
             name => vec![format!(
-                "echo {name} > /sys/kernel/debug/sched/preempt   # CONFIG_PREEMPT_DYNAMIC; else boot preempt={name}"
+                "echo {name} > /sys/kernel/debug/sched/preempt   # CONFIG_PREEMPT_DYNAMIC; else \
+                 boot preempt={name}"
             )],
         },
         Setting::Machine(MachineSetting::ThreadedIrqs(on)) => {

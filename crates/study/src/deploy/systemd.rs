@@ -53,7 +53,8 @@ fn directives(setting: &Setting) -> Vec<String> {
             TaskSetting::Slice(slice) => vec![
                 "# no directive sets a slice: chrt of util-linux 2.42 does".to_owned(),
                 format!(
-                    "ExecStartPost=+/usr/bin/chrt --other --sched-runtime {} --all-tasks --pid 0 $MAINPID",
+                    "ExecStartPost=+/usr/bin/chrt --other --sched-runtime {} --all-tasks --pid 0 \
+                     $MAINPID",
                     slice.0
                 ),
             ],

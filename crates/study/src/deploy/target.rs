@@ -36,7 +36,8 @@ impl<'a> Target<'a> {
         let name = quoted(self.name);
         if self.name.contains(is_hostile) {
             return Some(format!(
-                "No command is given: `{name}` has control characters. Name the processes by their ids instead."
+                "No command is given: `{name}` has control characters. Name the processes by \
+                 their ids instead."
             ));
         }
         if self.name.starts_with('/') {
@@ -47,7 +48,8 @@ impl<'a> Target<'a> {
         // A recorded name is kept escaped.
         self.name.contains('\\').then(|| {
             format!(
-                "No command is given: the backslash in `{name}` is a backslash or the escape of another character. Name the \
+                "No command is given: the backslash in `{name}` is a backslash or the escape of \
+                 another character. Name the \
                  processes by their ids instead."
             )
         })

@@ -72,7 +72,8 @@ fn recordings(path: &Path) -> Result<Vec<PathBuf>, StudyError> {
     files.sort();
     match files.len() {
         few if few < RECORDINGS_MIN => Err(fail(format!(
-            "a folder must hold at least {RECORDINGS_MIN} recordings (*.slt), so that one sees how much they differ; it holds {few}"
+            "a folder must hold at least {RECORDINGS_MIN} recordings (*.slt), so that one sees \
+             how much they differ; it holds {few}"
         ))),
         _ => Ok(files),
     }
@@ -177,7 +178,8 @@ pub(super) fn diff(before: &Path, after: &Path, options: &DiffOptions) -> Result
     if before.is_dir() != after.is_dir() {
         let (before, after) = (before.display(), after.display());
         return Err(StudyError::Option(format!(
-            "{before} and {after}: give two recordings, or two folders with at least {RECORDINGS_MIN} recordings each"
+            "{before} and {after}: give two recordings, or two folders with at least \
+             {RECORDINGS_MIN} recordings each"
         )));
     }
     let sides =
@@ -270,14 +272,16 @@ fn schedulers(sides: [&Side; 2]) -> Vec<String> {
                 .map(|known| format!("{} under {}", known.recordings, name(known)));
             let counts = counts.collect::<Vec<_>>().join(", ");
             notes.push(format!(
-                "{}: its recordings are of different schedulers ({counts}): what differs between them counts as chance",
+                "{}: its recordings are of different schedulers ({counts}): what differs between \
+                 them counts as chance",
                 side.file
             ));
         }
         let changed: usize = side.schedulers.iter().map(|known| known.changed).sum();
         if changed > 0 {
             notes.push(format!(
-                "{}: in {changed} of {} recordings a sched_ext scheduler came or went: parts of them are of different schedulers \
+                "{}: in {changed} of {} recordings a sched_ext scheduler came or went: parts of \
+                 them are of different schedulers \
                  (`schedlab show` says which)",
                 side.file, side.recordings
             ));

@@ -57,7 +57,8 @@ pub(super) fn verdict(diff: &Diff) -> Verdict {
         [before, after] => format!("between the recordings of each side ({before} and {after})"),
     };
     let certainty = format!(
-        "{apart} of {judged} numbers changed by more than chance; {left} more cannot be judged. The intervals hold \
+        "{apart} of {judged} numbers changed by more than chance; {left} more cannot be judged. \
+         The intervals hold \
          for all of them together with 95 % confidence, for the variation {variation}."
     );
     Verdict { outcome, certainty, row: None, beside: Vec::new() }

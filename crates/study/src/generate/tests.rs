@@ -50,7 +50,8 @@ fn shrinking_ends_when_it_has_been_enough() {
 #[test]
 fn time_passes_where_tasks_change_places_for_ever() {
     let hogs = "[[task]]\nname = \"t\"\ncount = 3\nprogram = [\"run 1s\"]\n";
-    let head = "title = \"x\"\nschedulers = [\"linux-2.4:proc_change_penalty=-846\"]\nduration = \"500ms\"\n";
+    let head = "title = \"x\"\nschedulers = [\"linux-2.4:proc_change_penalty=-846\"]\n\
+                duration = \"500ms\"\n";
     let free = format!("{head}[machine]\ncpus = 2\n{hogs}");
     let Verdict::Failed(Fault::Circle, how) = trial(&free, &registry::build) else {
         panic!("a machine on which switches cost nothing goes in circles");
@@ -70,7 +71,8 @@ fn time_passes_where_tasks_change_places_for_ever() {
 #[test]
 fn a_case_may_not_take_for_ever() {
     let text = "title = \"x\"\nschedulers = [\"rr\"]\nduration = \"100s\"\n\
-                [machine]\ncpus = 1\n[[task]]\nname = \"t\"\nprogram = [\"run 1us\", \"sleep 1us\"]\n";
+                [machine]\ncpus = 1\n[[task]]\nname = \"t\"\n\
+                program = [\"run 1us\", \"sleep 1us\"]\n";
     let Verdict::Refused(why) = trial(text, &registry::build) else { panic!("it is too long") };
     assert!(why.contains("events"), "{why}");
 }

@@ -135,7 +135,8 @@ impl StateChecker {
         let since = t.since.max(self.idle_since[cpu]).max(self.taken_until(&t.mask, now));
         if now.saturating_sub(since) > FORGOTTEN && t.mask.contains(CpuId(cpu as u32)) {
             self.say(format!(
-                "lost: task{task} waits in the queue of cpu{cpu}, which idles, from {since} to {now}"
+                "lost: task{task} waits in the queue of cpu{cpu}, which idles, from {since} to \
+                 {now}"
             ));
         }
     }
@@ -247,7 +248,8 @@ mod tests {
 
     fn watch(scheduler: &str, rest: &str) -> (StateChecker, Ns) {
         let text = format!(
-            "title = \"x\"\nschedulers = [\"{scheduler}\"]\nduration = \"200ms\"\n[machine]\ncpus = 2\n{TASK}{rest}"
+            "title = \"x\"\nschedulers = [\"{scheduler}\"]\nduration = \"200ms\"\n[machine]\n\
+             cpus = 2\n{TASK}{rest}"
         );
         let scenario = crate::scenario::parse("x", "x.toml", &text).unwrap();
         let plan =

@@ -89,27 +89,37 @@ pub(super) fn recording(facts: &mut Facts, origin: &Origin) {
 
 fn method(study: &Study) -> schedlab_report::Part {
     let mut list = vec![
-        "A value in a table is the median over the seeds. A change is that of each seed against itself, then the \
+        "A value in a table is the median over the seeds. A change is that of each seed against \
+         itself, then the \
          median."
             .to_owned(),
-        "The error of a change is half of its range over the seeds; a change that is not larger than its error is \
+        "The error of a change is half of its range over the seeds; a change that is not larger \
+         than its error is \
          called “cannot tell”."
             .to_owned(),
     ];
     if study.self_replay.is_some() {
         list.push(
-            "For a recording the error of the method is added: how far the simulation under the recorded scheduler \
-             misses the same metric of the same tasks; shares in points, the rest as a part of the larger value."
+            "For a recording the error of the method is added: how far the simulation under the \
+             recorded scheduler \
+             misses the same metric of the same tasks; shares in points, the rest as a part of \
+             the larger value."
                 .to_owned(),
         );
         list.push(
-            "From the recording come demand (CPU time of each activation), arrivals from outside and dependencies \
-             (which task wakes which). Where a task ran and how long it waited does not: that is what the recorded scheduler \
+            "From the recording come demand (CPU time of each activation), arrivals from outside \
+             and dependencies \
+             (which task wakes which). Where a task ran and how long it waited does not: that is \
+             what the recorded scheduler \
              did."
                 .to_owned(),
         );
     }
-    list.push("Distributions are kept in buckets narrower than 1 % of their value; curves are thinned for drawing, their tables are not.".to_owned());
+    list.push(
+        "Distributions are kept in buckets narrower than 1 % of their value; curves are \
+               thinned for drawing, their tables are not."
+            .to_owned(),
+    );
     schedlab_report::Part::List(list)
 }
 

@@ -65,7 +65,8 @@ pub fn of_recording(
         class: task.comm.clone(),
     };
     let mut section = Section::new("Who ran when").lead(
-        "What ran on each CPU; the height of a column is how busy it was. Zoom in far enough and waits appear as lines \
+        "What ran on each CPU; the height of a column is how busy it was. Zoom in far enough and \
+         waits appear as lines \
          below a lane, wakeups as arrows from the waker.",
     )
     .folded();
@@ -73,10 +74,12 @@ pub fn of_recording(
     section.push(Lanes { tasks: header.tasks.iter().map(task).collect(), runs });
     page.push(section);
     if knows {
-        let mut section = Section::new("Which task delayed which").lead(
-            "Every nanosecond in which a task was ready to run and did not is counted for the task that ran on its CPU.",
-        )
-        .folded();
+        let mut section = Section::new("Which task delayed which")
+            .lead(
+                "Every nanosecond in which a task was ready to run and did not is counted for the \
+             task that ran on its CPU.",
+            )
+            .folded();
         delays::matrix("recorded", &findings).into_iter().for_each(|matrix| section.push(matrix));
         section.push(delays::worst("recorded", &findings, header));
         page.push(section);
@@ -145,7 +148,8 @@ fn ladder(page: &mut Page, measured: &Measured) {
     let curves = curves.into_iter().filter(enough).collect();
     let measure = Measure { name: name.to_owned(), about: about.to_owned(), curves };
     let mut section = Section::new("From the median to the maximum").lead(
-        "How late tasks ran after a wakeup: lower is sooner, on a logarithmic axis. The name of each program is at the end of its line.",
+        "How late tasks ran after a wakeup: lower is sooner, on a logarithmic axis. The name of \
+         each program is at the end of its line.",
     );
     Ladders::of_measure("By program", &measure)
         .into_iter()
@@ -180,7 +184,8 @@ fn tasks(page: &mut Page, measured: &Measured) {
     }
     page.push(section);
     let mut section = Section::new("Distributions").lead(
-        "How large a part of all values took longer than a time; further left is faster, and the lower end is the tail. \
+        "How large a part of all values took longer than a time; further left is faster, and the \
+         lower end is the tail. \
          Both axes are logarithmic.",
     )
     .folded();

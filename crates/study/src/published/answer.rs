@@ -30,7 +30,8 @@ fn how_many(scenarios: &[Published]) -> String {
     let mut parts = Vec::new();
     if all > 0 {
         parts.push(format!(
-            "{inside} of {all} figures that papers, articles and talks publish are inside 10 % (shares: half a point)"
+            "{inside} of {all} figures that papers, articles and talks publish are inside 10 % \
+             (shares: half a point)"
         ));
     }
     if words > 0 {

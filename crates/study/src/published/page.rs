@@ -30,13 +30,16 @@ pub fn page(gallery: &Gallery, origin: &Origin) -> Page {
 const fn how_to_read(kind: FigureKind) -> &'static str {
     match kind {
         FigureKind::Paper => {
-            "Figures of machines that this project never had; nothing was fitted to those of these tables."
+            "Figures of machines that this project never had; nothing was fitted to those of \
+             these tables."
         }
         FigureKind::RealCode => {
-            "The schedulers' own code in a harness of this project. It shows that the rules are right, not that a machine behaves so."
+            "The schedulers' own code in a harness of this project. It shows that the rules are \
+             right, not that a machine behaves so."
         }
         FigureKind::Fitted => {
-            "An input of the scenario was taken from or fitted to these figures. That they come out shows only that the model can carry them."
+            "An input of the scenario was taken from or fitted to these figures. That they come \
+             out shows only that the model can carry them."
         }
     }
 }
@@ -188,7 +191,8 @@ fn off_by(figure: &Figure) -> Cell {
 
 fn checked(gallery: &Gallery) -> Section {
     let mut section = Section::new("Checked against the real systems").lead(
-        "Recordings of real kernels and decision logs of Xen's code, shipped with the source; each command repeats its line.",
+        "Recordings of real kernels and decision logs of Xen's code, shipped with the source; \
+         each command repeats its line.",
     );
     let row = |check: &super::Check| {
         let part = check.inside as f64 / check.all.max(1) as f64;
@@ -237,8 +241,10 @@ fn provenance(origin: &Origin) -> Section {
         format!("schedlab {}, commit {}", env!("CARGO_PKG_VERSION"), origin.commit),
     );
     facts.add("made on", &origin.made_on);
-    let mut section = Section::new("Where the numbers come from")
-        .lead("The same program gives the same numbers on any machine; simulated figures are medians over the scenario's seeds.");
+    let mut section = Section::new("Where the numbers come from").lead(
+        "The same program gives the same numbers on any machine; simulated figures are \
+               medians over the scenario's seeds.",
+    );
     section.push(facts);
     section
 }

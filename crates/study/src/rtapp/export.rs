@@ -56,7 +56,8 @@ pub fn export(recording: &Recording) -> Result<Exported, TraceError> {
         options.without_wakes = true;
         found = replay(recording, &options);
         notes.insert(
-            "which task woke which is left out: tasks begin each activation when they did in the recording"
+            "which task woke which is left out: tasks begin each activation when they did in the \
+             recording"
                 .to_owned(),
         );
     }
@@ -255,7 +256,8 @@ impl Writer<'_> {
     /// A thread that posts what came from outside, when it came.
     fn source(&mut self, at: &[Ns], channel: usize) -> Object {
         self.notes.insert(
-            "what came from outside comes from the threads `outside-N`, which need some CPU time themselves"
+            "what came from outside comes from the threads `outside-N`, which need some CPU time \
+             themselves"
                 .to_owned(),
         );
         let mut events = Object::default();

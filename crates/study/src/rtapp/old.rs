@@ -20,11 +20,13 @@ pub(super) fn refuse(entries: &[(String, Json)], place: &str) -> Result<(), Mist
     };
     let (exec, period) = (number("exec"), number("period"));
     let mut message = format!(
-        "`{key}` is of the grammar of rt-app before 1.0, which rt-app itself reads no longer: convert `exec` and `period` into \
+        "`{key}` is of the grammar of rt-app before 1.0, which rt-app itself reads no longer: \
+         convert `exec` and `period` into \
          \"run\": {exec}, \"timer\": {{ \"ref\": \"t\", \"period\": {period} }}"
     );
     if key != "exec" || entries.iter().any(|(key, _)| KEYS[1..].contains(&key.as_str())) {
-        message += ", and `lock_order` and `resources` into the events \"lock\", \"wait\", \"signal\" and \"unlock\" in their order, with \
+        message += ", and `lock_order` and `resources` into the events \"lock\", \"wait\", \
+                    \"signal\" and \"unlock\" in their order, with \
                     \"run\" between them for each duration";
     }
     Err((format!("{place}.{key}"), message))

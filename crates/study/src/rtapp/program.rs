@@ -547,7 +547,8 @@ impl Steps<'_> {
         let (condition, mutex) = reference(value, place)?;
         self.condition(&condition);
         if event == "sync" {
-            let note = "a `sync` that finds no waiting task goes on; in rt-app it waits for the next signal";
+            let note = "a `sync` that finds no waiting task goes on; in rt-app it waits for the \
+                        next signal";
             self.notes.insert(note.to_owned());
             steps.push(format!("send {condition}"));
         }
@@ -604,7 +605,8 @@ impl Steps<'_> {
         }
         if let Some(other) = self.period.replace(period).filter(|other| *other != period) {
             let message = format!(
-                "a task has one timer period here, and this one has {other} and {period} us: use one period, or `sleep`"
+                "a task has one timer period here, and this one has {other} and {period} us: use \
+                 one period, or `sleep`"
             );
             return Err((place_of_period, message));
         }
@@ -614,8 +616,10 @@ impl Steps<'_> {
         match mode.unwrap_or("relative") {
             "absolute" => Ok(format!("every {period}us from {from}us")),
             "relative" => {
-                let note = "a relative timer that was missed goes on with its next due time; rt-app counts a new \
-                            period from the moment of the miss. Timers are never shared between threads";
+                let note = "a relative timer that was missed goes on with its next due time; \
+                            rt-app counts a new \
+                            period from the moment of the miss. Timers are never shared between \
+                            threads";
                 self.notes.insert(note.to_owned());
                 Ok(format!("every {period}us from {from}us skip"))
             }

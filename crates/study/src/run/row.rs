@@ -208,7 +208,8 @@ fn free_the_agents_cpu(applied: &mut Applied, outside: &mut [bool], cpus: usize)
     names.truncate(3);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     Some(format!(
-        "the agent spins on CPU {agent}: {}{more} were bound to it, stay with the kernel and run on the other CPUs",
+        "the agent spins on CPU {agent}: {}{more} were bound to it, stay with the kernel and run \
+         on the other CPUs",
         names.join(", ")
     ))
 }
@@ -267,7 +268,8 @@ fn check_caps(
         let vcpus = vm.map_or(tasks, |vm| vm.vcpus);
         if vcpus > 0 && group.cap_percent as usize > 100 * vcpus {
             return Err(StudyError::Option(format!(
-                "{scheduler}, {}: group `{}` has cap {}, but xl sched-credit2 takes at most 100 for each of its \
+                "{scheduler}, {}: group `{}` has cap {}, but xl sched-credit2 takes at most 100 \
+                 for each of its \
                  vCPUs, here {}",
                 variant.name,
                 group.name,

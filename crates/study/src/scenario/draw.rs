@@ -61,7 +61,8 @@ fn uniform(text: &str) -> Result<Draw, String> {
 }
 
 fn log_normal(text: &str) -> Result<Draw, String> {
-    let form = "write \"lognormal MEDIAN sigma S\", such as \"lognormal 1ms sigma 0.5\" (S from 0.001 to 10)";
+    let form = "write \"lognormal MEDIAN sigma S\", such as \"lognormal 1ms sigma 0.5\" (S from \
+                0.001 to 10)";
     let (median, sigma) = text.split_once("sigma").ok_or(form)?;
     let sigma_permille =
         scaled(sigma.trim(), 3).filter(|s| (1..=10_000).contains(s)).ok_or(form)?;

@@ -121,7 +121,8 @@ pub(crate) fn bandwidth(text: &str) -> Result<Option<Bandwidth>, String> {
     };
     if quota < Ns::from_ms(1) || period < Ns::from_ms(1) || period > Ns::from_s(1) {
         return Err(format!(
-            "cpu.max `{text}`: the kernel allows a quota of at least 1ms in a period from 1ms to 1s, such as \
+            "cpu.max `{text}`: the kernel allows a quota of at least 1ms in a period from 1ms to \
+             1s, such as \
              \"50ms/100ms\", \"50%\" or \"50000 100000\" (microseconds, as in the kernel's file)"
         ));
     }

@@ -94,7 +94,8 @@ impl KernelSpec {
     pub(crate) fn set_threaded(&mut self, workload: &mut Workload, on: bool) -> Result<(), String> {
         if self.threaded_irqs.is_none() {
             return Err(
-                "the scenario has no interrupt threads: write threaded_irqs = false into its [machine], so \
+                "the scenario has no interrupt threads: write threaded_irqs = false into its \
+                 [machine], so \
                         that they exist and variants can switch them on"
                     .to_owned(),
             );

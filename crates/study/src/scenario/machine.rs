@@ -105,7 +105,8 @@ fn topology(section: &Section<'_>) -> Result<Topology, ScenarioError> {
     if let Some(cpus) = section.get("cpus") {
         if let Some(other) = shaped {
             return Err(other.error(format!(
-                "give either `cpus` (all under one cache) or sockets, llcs, cores and threads, not `{}` too",
+                "give either `cpus` (all under one cache) or sockets, llcs, cores and threads, \
+                 not `{}` too",
                 other.key
             )));
         }
@@ -123,7 +124,8 @@ fn topology(section: &Section<'_>) -> Result<Topology, ScenarioError> {
     let cpus = sockets * llcs * cores * threads;
     if cpus > MAX_CPUS {
         return Err(section.error(format!(
-            "{sockets} sockets x {llcs} llcs x {cores} cores x {threads} threads are {cpus} CPUs; schedlab \
+            "{sockets} sockets x {llcs} llcs x {cores} cores x {threads} threads are {cpus} CPUs; \
+             schedlab \
              models at most {MAX_CPUS}"
         )));
     }
@@ -147,7 +149,8 @@ fn ticks(item: &Item<'_>, cpus: usize) -> Result<Ticks, ScenarioError> {
             "staggered" => Ok(Ticks::Staggered),
             "spread" => Ok(Ticks::Spread),
             other => Err(item.error(format!(
-                "`ticks` must be \"aligned\", \"staggered\", \"spread\", or a list with the first edge of each CPU, not \
+                "`ticks` must be \"aligned\", \"staggered\", \"spread\", or a list with the first \
+                 edge of each CPU, not \
                  \"{other}\""
             ))),
         },

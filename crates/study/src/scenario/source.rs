@@ -126,7 +126,8 @@ fn kind(section: &Section<'_>) -> Result<SourceKind, ScenarioError> {
     let ways = [section.get("open"), section.get("at"), section.get("clients")];
     if ways.iter().flatten().count() != 1 {
         return Err(section.error(
-            "a source is either open = \"exp 1ms\" (the gap between requests), or clients = 32 (each waits for \
+            "a source is either open = \"exp 1ms\" (the gap between requests), or clients = 32 \
+             (each waits for \
              its reply), or at = [\"1ms\", \"2ms\"]: give exactly one",
         ));
     }

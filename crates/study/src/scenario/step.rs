@@ -68,7 +68,8 @@ impl<'n> Reader<'n> {
             self.program.ops.push(Op::Run(Amount::Fixed(Ns::from_s(1))));
         } else if program.value.is_str() {
             return Err(program.error(
-                "`program` is a list of steps, such as [\"run 1ms\", \"sleep 9ms\"], or \"hog\", which runs \
+                "`program` is a list of steps, such as [\"run 1ms\", \"sleep 9ms\"], or \"hog\", \
+                 which runs \
                  for ever",
             ));
         } else {

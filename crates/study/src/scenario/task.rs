@@ -142,7 +142,8 @@ fn start(item: &Item<'_>) -> Result<Start, ScenarioError> {
     match text.parse() {
         Ok(time) => Ok(Start::At(time)),
         Err(error) => Err(item.error(format!(
-            "start: {error}; allowed are a time (the task is created then), \"asleep until 5ms\" and \"spawned\""
+            "start: {error}; allowed are a time (the task is created then), \"asleep until 5ms\" \
+             and \"spawned\""
         ))),
     }
 }

@@ -116,7 +116,8 @@ impl Walk<'_> {
                 self.senders(channel).find(|&s| s == task || self.waits_for(s).is_some())
             else {
                 return format!(
-                    "task `{waiter}` waits for channel `{name}`, into which no task ever sends: add a step \
+                    "task `{waiter}` waits for channel `{name}`, into which no task ever sends: \
+                     add a step \
                      \"send {name}\" to a task, a [[source]] with into = \"{name}\", or initial = 1"
                 );
             };
@@ -136,7 +137,8 @@ impl Walk<'_> {
                 );
             }
         }
-        text + " which only the others (or itself) would send into later; let one of them send first, or give \
+        text + " which only the others (or itself) would send into later; let one of them send \
+                first, or give \
                 a channel an initial token: channels = [{ name = \"...\", initial = 1 }]"
     }
 }
@@ -204,7 +206,8 @@ impl Order {
             let who: Vec<&str> =
                 all.iter().map(|&task| workload.tasks[task].name.as_str()).collect();
             let text = format!(
-                "cyclic wait: the locks {} are taken in a circle by {}, so each may hold what the other wants: \
+                "cyclic wait: the locks {} are taken in a circle by {}, so each may hold what the \
+                 other wants: \
                  take them in the same order everywhere",
                 circle.join(" -> "),
                 who.join(", ")

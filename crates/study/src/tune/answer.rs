@@ -321,7 +321,8 @@ fn about_dropped(dropped: &[String]) -> Option<String> {
     Some(match names.len() {
         1 => format!("no setting of this machine under its load, or refused: {first}"),
         count => format!(
-            "{count} points are no settings of this machine under its load, or were refused, such as: {first}"
+            "{count} points are no settings of this machine under its load, or were refused, such \
+             as: {first}"
         ),
     })
 }
@@ -504,7 +505,8 @@ fn blunt(table: &Table<'_>, settings: &[Tried], chosen: Option<usize>) -> String
     let share = "the CPU share of a task is known best on a recording";
     if table.merges(0) {
         return format!(
-            "; several requests share an activation of {}, so that its {} is no measure of work: {share}",
+            "; several requests share an activation of {}, so that its {} is no measure of work: \
+             {share}",
             figure.subject, figure.metric
         );
     }

@@ -38,7 +38,8 @@ pub(super) fn confirm(input: Target<'_>, points: &[Point], tried: &Tried) -> Con
     let Some(point) = point else { return refuse("nothing is set") };
     if point.scheduler.is_some() {
         return refuse(
-            "another kernel is a part of the setting: boot it, record again, and compare with `schedlab diff`",
+            "another kernel is a part of the setting: boot it, record again, and compare with \
+             `schedlab diff`",
         );
     }
     let of_thread = |setting: &Setting| {
@@ -48,7 +49,8 @@ pub(super) fn confirm(input: Target<'_>, points: &[Point], tried: &Tried) -> Con
     let settings = || point.variant.clauses.iter().flat_map(|clause| &clause.settings);
     if !settings().all(of_thread) {
         return refuse(
-            "`schedlab confirm` sets policy, nice, slice and cpus of tasks: make this setting by hand, record again, and compare with \
+            "`schedlab confirm` sets policy, nice, slice and cpus of tasks: make this setting by \
+             hand, record again, and compare with \
              `schedlab diff`",
         );
     }

@@ -58,7 +58,8 @@ impl Aim {
             (Some(better), _) | (None, Some(better)) => better,
             (None, None) => {
                 return Err(format!(
-                    "'{text}': more {metric} is neither better nor worse in itself: say a bound, such as '{text} < 300/s'"
+                    "'{text}': more {metric} is neither better nor worse in itself: say a bound, \
+                     such as '{text} < 300/s'"
                 ));
             }
         };

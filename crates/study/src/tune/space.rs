@@ -75,7 +75,10 @@ impl Dimension {
     /// # Errors
     /// What is wrong, and what is allowed.
     pub fn parse(text: &str, schedulers: &[SchedulerSpec]) -> Result<Dimension, String> {
-        let form = || "write 'TASK KEY=LOW..HIGH', 'TASK KEY=V1,V2', 'KNOB=LOW..HIGH' or 'scheduler=S1,S2', such as 'sysbench nice=0..19'";
+        let form = || {
+            "write 'TASK KEY=LOW..HIGH', 'TASK KEY=V1,V2', 'KNOB=LOW..HIGH' or \
+                       'scheduler=S1,S2', such as 'sysbench nice=0..19'"
+        };
         let (fixed, varied) = text.rsplit_once(';').unwrap_or(("", text));
         let fixed = fixed.trim().to_owned();
         if !fixed.is_empty() {
@@ -98,7 +101,8 @@ impl Dimension {
         };
         if OF_LOAD.contains(&key) {
             return Err(format!(
-                "`{key}` changes how much there is to do, which is no setting; `schedlab compare --scan` shows what other loads give"
+                "`{key}` changes how much there is to do, which is no setting; `schedlab compare \
+                 --scan` shows what other loads give"
             ));
         }
         let knob = if let Of::Knob(name) = &of { Some(knob(name, schedulers)?) } else { None };
@@ -269,7 +273,8 @@ fn knob(name: &str, schedulers: &[SchedulerSpec]) -> Result<Knob, String> {
         .unwrap_or_default();
     let names: Vec<&str> = schedulers.iter().map(|spec| spec.name.as_str()).collect();
     Err(format!(
-        "{} has no knob `{name}`{hint}; `schedlab list schedulers -v` shows all. A setting of a task has its name first: 'TASK {name}=...'",
+        "{} has no knob `{name}`{hint}; `schedlab list schedulers -v` shows all. A setting of a \
+         task has its name first: 'TASK {name}=...'",
         names.join(" or ")
     ))
 }

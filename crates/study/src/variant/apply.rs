@@ -185,7 +185,8 @@ impl Applied {
 
     fn change_machine(&mut self, setting: MachineSetting) -> Result<(), VariantError> {
         let Some(kernel) = &mut self.kernel else {
-            let text = "a recording does not show kernel sections, so the preemption model cannot be changed";
+            let text = "a recording does not show kernel sections, so the preemption model cannot \
+                        be changed";
             return Err(VariantError::Value(text.to_owned()));
         };
         match setting {

@@ -14,7 +14,8 @@ use std::process::Command;
 
 /// What writes down its name, the number of its arguments, and them. `PWN` is what hostile names
 /// try to run.
-const STUB: &str = "#!/bin/sh\nprintf '%s\\0' \"${0##*/}\" $# \"$@\" >> \"$LOG\"\n[ \"${0##*/}\" = pgrep ] && echo 41 42\n:\n";
+const STUB: &str = "#!/bin/sh\nprintf '%s\\0' \"${0##*/}\" $# \"$@\" >> \"$LOG\"\n\
+                    [ \"${0##*/}\" = pgrep ] && echo 41 42\n:\n";
 const STUBS: [&str; 9] =
     ["chrt", "taskset", "pgrep", "renice", "nice", "ls", "mkdir", "sysctl", "PWN"];
 
@@ -172,7 +173,8 @@ proptest! {
         prop_assert_eq!(said, "", "{:?}", deployment.shell);
         let written = fs::read_to_string(format!("{}{path}/cpu.weight", folder.display()));
         match deployment.shell.is_empty() {
-            true => prop_assert!(written.is_err() && deployment.caveats[0].starts_with("No command is given: ")),
+            true => prop_assert!(written.is_err() && deployment.caveats[0].starts_with("No \
+                command is given: ")),
             false => prop_assert_eq!(written.ok(), made_group.then(|| "50\n".to_owned()), "{:?}", deployment.shell),
         }
     }

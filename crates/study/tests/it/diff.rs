@@ -137,7 +137,8 @@ fn a_diff_says_under_which_schedulers_its_sides_were_recorded() {
     (11..14).for_each(|seed| made_under(&of(seed), Some("lavd"), Some("lavd")));
     assert_eq!(
         notes(),
-        "Before was recorded under the kernel's own scheduler, after under the sched_ext scheduler lavd."
+        "Before was recorded under the kernel's own scheduler, after under the sched_ext \
+         scheduler lavd."
     );
     let both = diff(&ext, &ext, &DiffOptions::default()).unwrap();
     assert_eq!(both.notes, ["Both were recorded under the sched_ext scheduler lavd."]);

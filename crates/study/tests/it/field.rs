@@ -95,7 +95,8 @@ program = ["lock b", "run 1ms", "unlock b", "exit"]
 fn a_run_that_ends_with_its_tasks_needs_tasks_that_end() {
     let file = |task: &str| {
         format!(
-            "schedulers = [\"linux-6.18\"]\nduration = \"1s\"\nend = \"tasks\"\n[machine]\ncpus = 1\n[[task]]\nname = \"a\"\n{task}\n"
+            "schedulers = [\"linux-6.18\"]\nduration = \"1s\"\nend = \"tasks\"\n[machine]\n\
+             cpus = 1\n[[task]]\nname = \"a\"\n{task}\n"
         )
     };
     let parsed = |task: &str| scenario::parse("end", "end.toml", &file(task));
@@ -111,7 +112,8 @@ fn a_run_that_ends_with_its_tasks_needs_tasks_that_end() {
 fn a_policy_that_came_later_is_said_to_stand_in() {
     let text = "title = \"later\"\nduration = \"100ms\"\n\
                 schedulers = [\"linux-2.4\", \"linux-2.4-mq\", \"linux-2.6.22\", \"linux-6.18\"]\n\
-                [machine]\ncpus = 1\n[[task]]\nname = \"hog\"\npolicy = \"idle\"\nprogram = \"hog\"\n\
+                [machine]\ncpus = 1\n[[task]]\nname = \"hog\"\npolicy = \"idle\"\n\
+                program = \"hog\"\n\
                 [[task]]\nname = \"batch\"\npolicy = \"batch\"\nprogram = \"hog\"\n";
     let scenario = schedlab_study::scenario::parse("later", "later.toml", text).unwrap();
     let study = compare_scenario(&scenario, &Options::default(), &|_, _| ()).unwrap();
@@ -129,8 +131,10 @@ fn a_policy_that_came_later_is_said_to_stand_in() {
     assert_eq!(
         notes[0],
         [
-            "linux-2.4: policy=batch: it has no SCHED_BATCH (Linux 2.6.16): these tasks run as SCHED_OTHER",
-            "linux-2.4: policy=idle: it has no SCHED_IDLE (Linux 2.6.23): these tasks run as SCHED_OTHER"
+            "linux-2.4: policy=batch: it has no SCHED_BATCH (Linux 2.6.16): these tasks run as \
+             SCHED_OTHER",
+            "linux-2.4: policy=idle: it has no SCHED_IDLE (Linux 2.6.23): these tasks run as \
+             SCHED_OTHER"
         ]
     );
     assert_eq!(notes.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2, 1, 0], "{notes:?}");

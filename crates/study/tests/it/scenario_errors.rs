@@ -112,8 +112,10 @@ fn cyclic_waits_are_explained() {
     assert!(read(&text).is_ok(), "one token starts it");
 
     let text = format!(
-        "{GOOD}[[task]]\nname = \"p\"\nprogram = [\"lock m\", \"lock n\", \"run 1ms\", \"unlock n\", \"unlock m\"]\n\
-         [[task]]\nname = \"q\"\nprogram = [\"lock n\", \"lock m\", \"run 1ms\", \"unlock m\", \"unlock n\"]\n"
+        "{GOOD}[[task]]\nname = \"p\"\nprogram = [\"lock m\", \"lock n\", \"run 1ms\", \"unlock \
+         n\", \"unlock m\"]\n\
+         [[task]]\nname = \"q\"\nprogram = [\"lock n\", \"lock m\", \"run 1ms\", \"unlock m\", \
+         \"unlock n\"]\n"
     );
     let message = read(&text).unwrap_err().message;
     assert!(message.contains("taken in a circle by p, q"), "{message}");
@@ -185,7 +187,8 @@ fn kernel_sections_and_interrupt_threads_are_read() {
         "hz = 250\npreempt = \"rt\"\nthreaded_irqs = false\nirq_work = \"exp 3us\"",
     );
     let text = text
-        + "[[task]]\nname = \"t\"\nprogram = [\"every 1ms skip\", \"kernel 5us\", \"kernel spinlock exp 2us\"]\n"
+        + "[[task]]\nname = \"t\"\nprogram = [\"every 1ms skip\", \"kernel 5us\", \"kernel \
+           spinlock exp 2us\"]\n"
         + "[[variant]]\nname = \"threads\"\nset = \"machine threaded_irqs=on preempt=lazy\"\n";
     let scenario = read(&text).unwrap();
     let names: Vec<&str> = scenario.workload.tasks.iter().map(|task| task.name.as_str()).collect();

@@ -39,7 +39,8 @@ const MISSES: [(&str, &str, What, f64, &str); 1] = [(
     "cc1",
     What::P50,
     0.2,
-    "the median of 87 recorded waits, 56 us, is known to lie between 33 and 76 us only (95 %, by order statistics)",
+    "the median of 87 recorded waits, 56 us, is known to lie between 33 and 76 us only (95 %, by \
+     order statistics)",
 )];
 
 fn recordings() -> PathBuf {
@@ -81,7 +82,8 @@ fn errors(file: &str, (replay, seconds): &(SelfReplay, f64)) -> Vec<(String, Wha
                 What::P99 => wakes * seconds / 100.0,
             };
             println!(
-                "{file}: {} {:?} {:.0} recorded, {:.0} simulated, off by {:.3} ({beyond:.0} beyond it)",
+                "{file}: {} {:?} {:.0} recorded, {:.0} simulated, off by {:.3} ({beyond:.0} \
+                 beyond it)",
                 subject.name,
                 of.0,
                 cell.recorded * if of.0 == What::Share { 1e4 } else { 1.0 },

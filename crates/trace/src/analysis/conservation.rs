@@ -251,7 +251,8 @@ fn answer(recording: &Recording, scope: &Scope, found: &Conservation) -> String 
     let (lengths, name) = (&found.lengths, |task| of_task(&recording.header, task));
     let (sum, length) = (lengths.sum(), scope.length(recording));
     format!(
-        "A CPU idled while a task that may run there waited elsewhere for {sum} of {length} ({}), {}. The longest such time was {}, from \
+        "A CPU idled while a task that may run there waited elsewhere for {sum} of {length} ({}), \
+         {}. The longest such time was {}, from \
          {} on: {} waited on CPU {} behind {} while CPU {} idled.",
         percent(sum.0, length.0),
         counted(lengths.count(), "time"),

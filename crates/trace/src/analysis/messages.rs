@@ -330,7 +330,8 @@ fn answer(recording: &Recording, scope: &Scope, found: &Messages, served: &[Serv
         let who = name(&recording.header, &found.keys.labels[most.line]);
         let share = |part: Ns, whole: Ns| 100.0 * part.0 as f64 / (whole.0.max(1)) as f64;
         return format!(
-            "{who} answered {} over {} in {window}: half of them within {}, 99 % within {}. {:.0} % of that time {who} waited \
+            "{who} answered {} over {} in {window}: half of them within {}, 99 % within {}. {:.0} \
+             % of that time {who} waited \
              for a CPU; of the slowest 1 %, {:.0} %.",
             counted(most.latency.count(), "request"),
             most.over,
@@ -370,7 +371,8 @@ fn notes(
         ))?;
     }
     if found.missing > 0 {
-        let text = "by the places in their streams, facts of {} bytes are missing (the kernel leaves out a BPF program that \
+        let text = "by the places in their streams, facts of {} bytes are missing (the kernel \
+                    leaves out a BPF program that \
                     interrupts itself)";
         out.note(&text.replace("{}", &found.missing.to_string()))?;
     }
@@ -378,20 +380,30 @@ fn notes(
     if !silent.is_empty() {
         let names: Vec<String> =
             silent.iter().map(|line| name(&recording.header, &found.keys.labels[*line])).collect();
-        let text = "never blocked and exchanged nothing: they compute, or spin on memory that other tasks write, which is not seen";
+        let text = "never blocked and exchanged nothing: they compute, or spin on memory that \
+                    other tasks write, which is not seen";
         out.note(&format!("{} {text}", names.join(", ")))?;
     }
     let facts = &recording.facts;
     let has = |kind: ObjectKind| facts.objects.iter().any(|object| object.kind == kind);
     if has(ObjectKind::IoUring) {
-        out.note("some tasks use io_uring: what a polling thread of the kernel (SQPOLL) does for them has no system call and is not seen")?;
+        out.note(
+            "some tasks use io_uring: what a polling thread of the kernel (SQPOLL) does for \
+                  them has no system call and is not seen",
+        )?;
     }
     if has(ObjectKind::Udp) {
-        out.note("where an unbound UDP socket sends to is in its messages, which are not read: such sends go `<elsewhere>`")?;
+        out.note(
+            "where an unbound UDP socket sends to is in its messages, which are not read: \
+                  such sends go `<elsewhere>`",
+        )?;
     }
     out.note(
-        "`<elsewhere>`: another machine, or a task that was not recorded. A request begins with the first bytes that arrive on a \
-         connection after an answer (with clients elsewhere: when the server reads them), and ends with the first bytes of the answer; \
-         requests that are sent together are one. Shared memory, spinning and locks without contention are not seen",
+        "`<elsewhere>`: another machine, or a task that was not recorded. A request begins with \
+         the first bytes that arrive on a \
+         connection after an answer (with clients elsewhere: when the server reads them), and \
+         ends with the first bytes of the answer; \
+         requests that are sent together are one. Shared memory, spinning and locks without \
+         contention are not seen",
     )
 }

@@ -105,7 +105,8 @@ fn answer(recording: &Recording, found: &Migrations) -> String {
     };
     let (line, who) = (&found.lines[most], name(&recording.header, &found.keys.labels[most]));
     format!(
-        "{who} moved to another CPU most often: {} of {}, {} of its own at or after a wakeup. Most moves of all tasks went from \
+        "{who} moved to another CPU most often: {} of {}, {} of its own at or after a wakeup. \
+         Most moves of all tasks went from \
          CPU {} to CPU {}: {count}.",
         line.all(),
         counted(all, "migration"),

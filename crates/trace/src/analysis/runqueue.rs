@@ -160,7 +160,8 @@ fn answer(queues: &RunQueue, scope: &Scope, recording: &Recording) -> String {
     let mean = waiting(queue) as f64 / length.max(1) as f64;
     let none = queue.times.first().copied().unwrap_or_default();
     format!(
-        "CPU {cpu} has the longest run queue: {mean:.3} tasks waited on average and {} at most, first at {}. None waited there for {} of the \
+        "CPU {cpu} has the longest run queue: {mean:.3} tasks waited on average and {} at most, \
+         first at {}. None waited there for {} of the \
          time.",
         queue.most.0,
         seconds(queue.most.1),

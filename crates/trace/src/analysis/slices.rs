@@ -99,7 +99,8 @@ fn answer(recording: &Recording, slices: &Slices, first: Option<&(usize, Duratio
         _ => format!(", after {} on average", line.preempted.mean()),
     };
     format!(
-        "{who} had a CPU longest, {} in {} of {} on average and {} at most. It lost the CPU to a preemption in {} of them{after}; the \
+        "{who} had a CPU longest, {} in {} of {} on average and {} at most. It lost the CPU to a \
+         preemption in {} of them{after}; the \
          others ended because it blocked.",
         all.sum(),
         counted(all.count(), "slice"),

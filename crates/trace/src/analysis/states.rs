@@ -123,5 +123,8 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
         }));
         out.row(&row)?;
     }
-    out.note("`Unknown` is the time before a task's first event, or after lost ones; stolen time counts as Running")
+    out.note(
+        "`Unknown` is the time before a task's first event, or after lost ones; stolen time \
+              counts as Running",
+    )
 }

@@ -138,7 +138,8 @@ fn answer(recording: &Recording, found: &Syscalls, rows: &[(&Call, &Durations)])
     };
     let ((who, call), (other, other_call)) = (words(first), words(longest));
     format!(
-        "{who} was blocked longest, in {call}: {} in {}. The longest single time was {}: {other} in {other_call}.",
+        "{who} was blocked longest, in {call}: {} in {}. The longest single time was {}: {other} \
+         in {other_call}.",
         blocked.sum(),
         counted(blocked.count(), "time"),
         single.max(),
@@ -169,7 +170,8 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
         ])?;
     }
     out.note(
-        "`<none seen>`: a thread of the kernel, or a task that blocked outside of a system call (a page fault), or \
+        "`<none seen>`: a thread of the kernel, or a task that blocked outside of a system call \
+         (a page fault), or \
          that entered it before the recording began",
     )
 }

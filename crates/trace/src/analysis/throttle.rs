@@ -213,7 +213,8 @@ fn answer(header: &Header, throttling: &Throttling, rows: &[(usize, &(Limit, Lin
     let (sum, waited) = (line.held.sum(), throttling.waited[*index]);
     let (longest, from, _) = line.longest.unwrap_or_default();
     format!(
-        "{} held {} back for {sum} in {} ({} of its waiting). The longest time was {longest}, in a wait from {} on.",
+        "{} held {} back for {sum} in {} ({} of its waiting). The longest time was {longest}, in \
+         a wait from {} on.",
         limit.words(header),
         name(header, &throttling.keys.labels[*index]),
         counted(line.held.count(), "wait"),
@@ -268,7 +269,8 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
         return Ok(());
     }
     out.note(
-        "inferred: a throttled group whose CPU others use meanwhile looks like a preemption. Recordings by bpf on Linux \
+        "inferred: a throttled group whose CPU others use meanwhile looks like a preemption. \
+         Recordings by bpf on Linux \
          6.18 or later, and simulated ones, report throttling as such",
     )
 }

@@ -27,7 +27,8 @@ pub fn lttng(recording: &Recording, out: &mut dyn Write) -> io::Result<Exported>
         if let What::Lost(count) = row.what {
             return writeln!(
                 out,
-                "[warning] Tracer discarded {count} events between [{0}] and [{0}] in trace UUID 0, at path: \"kernel\", within \
+                "[warning] Tracer discarded {count} events between [{0}] and [{0}] in trace UUID \
+                 0, at path: \"kernel\", within \
                  stream id 0, at relative path: \"channel0_{cpu}\".",
                 stamp(*at)
             );

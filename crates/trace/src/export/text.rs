@@ -45,7 +45,8 @@ pub fn trace_cmd(recording: &Recording, out: &mut dyn Write) -> io::Result<Expor
 pub fn systrace(recording: &Recording, out: &mut dyn Write) -> io::Result<Exported> {
     writeln!(
         out,
-        "<!DOCTYPE html>\n<html>\n<head><meta charset=\"utf-8\"><title>schedlab</title></head>\n<body>"
+        "<!DOCTYPE html>\n<html>\n<head><meta charset=\"utf-8\"><title>schedlab</title></head>\n\
+         <body>"
     )?;
     writeln!(out, "<script class=\"trace-data\" type=\"application/text\">")?;
     writeln!(out, "# tracer: nop\n#")?;
@@ -101,7 +102,8 @@ fn lines(recording: &Recording, dialect: Dialect, out: &mut dyn Write) -> io::Re
     note_blocked(&mut exported, blocked);
     if renamed > 0 {
         exported.notes.push(format!(
-            "{renamed} events name a task with `</`, which would end the page; it is written as `<|`"
+            "{renamed} events name a task with `</`, which would end the page; it is written as \
+             `<|`"
         ));
     }
     Ok(exported)
@@ -167,7 +169,8 @@ fn is_blocked(what: &What<'_>) -> bool {
 pub(super) fn note_blocked(exported: &mut Exported, blocked: u64) {
     if blocked > 0 {
         exported.notes.push(format!(
-            "{blocked} tasks blocked in a state that the recorder could not see; written as S (sleeping)"
+            "{blocked} tasks blocked in a state that the recorder could not see; written as S \
+             (sleeping)"
         ));
     }
 }
@@ -176,7 +179,8 @@ fn fields(row: &Row<'_>, out: &mut dyn Write) -> io::Result<()> {
     match &row.what {
         What::Switch { prev, state, next } => writeln!(
             out,
-            "sched_switch: prev_comm={} prev_pid={} prev_prio={} prev_state={} ==> next_comm={} next_pid={} \
+            "sched_switch: prev_comm={} prev_pid={} prev_prio={} prev_state={} ==> next_comm={} \
+             next_pid={} \
              next_prio={}",
             prev.comm,
             prev.tid,

@@ -10,7 +10,8 @@ use schedlab_model::Ns;
 /// The table of who ran while others waited.
 pub const BLAME: TableDef = TableDef {
     name: "blame",
-    doc: "One pair of a name that waited for a CPU and a name that ran there meanwhile; all that is laid to the others together is \
+    doc: "One pair of a name that waited for a CPU and a name that ran there meanwhile; all that \
+          is laid to the others together is \
           what the first waited.",
     columns: COLUMNS,
 };
@@ -20,7 +21,8 @@ const COLUMNS: &[ColumnDef] = &[
     column(
         "running",
         Kind::Text,
-        "Name of the tasks that ran; `<idle>` when none did, `<throttled>` when a limit held the waiting task back, `<unknown>`.",
+        "Name of the tasks that ran; `<idle>` when none did, `<throttled>` when a limit held the \
+         waiting task back, `<unknown>`.",
     ),
     column("time_ns", Kind::Int, "For how long."),
     column("times", Kind::Int, "In how many parts of waits."),

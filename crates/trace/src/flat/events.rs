@@ -19,7 +19,8 @@ const COLUMNS: &[ColumnDef] = &[
     column(
         "event",
         Kind::Text,
-        "`switch`, `wake`, `new`, `exec`, `exit`, `migrate`, `throttle`, `unthrottle`, `steal`, `regroup`, `lost`, `syscall-enter` or `syscall-exit`.",
+        "`switch`, `wake`, `new`, `exec`, `exit`, `migrate`, `throttle`, `unthrottle`, `steal`, \
+         `regroup`, `lost`, `syscall-enter` or `syscall-exit`.",
     ),
     TASK,
     TID,
@@ -35,12 +36,14 @@ const COLUMNS: &[ColumnDef] = &[
     column(
         "by",
         Kind::Text,
-        "Of a wakeup or a creation: on whose behalf, such as `task:3` (a place), `softirq` or `hardirq`.",
+        "Of a wakeup or a creation: on whose behalf, such as `task:3` (a place), `softirq` or \
+         `hardirq`.",
     ),
     column(
         "detail",
         Kind::Text,
-        "What else belongs to the event: `0>2` of a migration, stolen nanoseconds, lost events, a control group, the number of a system call.",
+        "What else belongs to the event: `0>2` of a migration, stolen nanoseconds, lost events, a \
+         control group, the number of a system call.",
     ),
 ];
 

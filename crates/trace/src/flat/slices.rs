@@ -9,7 +9,8 @@ use schedlab_model::Ns;
 /// The table of slices.
 pub const SLICES: TableDef = TableDef {
     name: "slices",
-    doc: "One time for which a task kept a CPU without a break, in the order of the ends; those that began before the recording \
+    doc: "One time for which a task kept a CPU without a break, in the order of the ends; those \
+          that began before the recording \
           or had not ended with it are missing.",
     columns: COLUMNS,
 };

@@ -20,7 +20,8 @@ const COLUMNS: &[ColumnDef] = &[
     column(
         "policy",
         Kind::Text,
-        "Policy, such as `other`, `batch`, `idle`, `fifo:10`; `ext` where a sched_ext scheduler had the task.",
+        "Policy, such as `other`, `batch`, `idle`, `fifo:10`; `ext` where a sched_ext scheduler \
+         had the task.",
     ),
     column("nice", Kind::Int, "Nice value, -20 to 19."),
     column("affinity", Kind::Text, "CPUs that it may use, such as `0-3`."),
@@ -29,7 +30,8 @@ const COLUMNS: &[ColumnDef] = &[
     column(
         "attributes_known",
         Kind::Bool,
-        "Whether policy, nice, affinity and group were read from the kernel; else they are defaults.",
+        "Whether policy, nice, affinity and group were read from the kernel; else they are \
+         defaults.",
     ),
     column("run_ns", Kind::Int, "CPU time, without stolen time."),
     column("slept_ns", Kind::Int, "Time for which it slept."),

@@ -8,7 +8,8 @@ use schedlab_model::{EventSink, Ns};
 /// The table of waits.
 pub const LATENCIES: TableDef = TableDef {
     name: "latencies",
-    doc: "One wait for a CPU that ended within the recording (run-queue latency), in the order of the ends.",
+    doc: "One wait for a CPU that ended within the recording (run-queue latency), in the order of \
+          the ends.",
     columns: COLUMNS,
 };
 

@@ -455,8 +455,10 @@ impl<'o> Builder<'o> {
         }
         if own_only {
             self.summary.note(
-                "The events are those of one program: what else ran on the machine, and when CPUs idled, is unknown \
-                 (record with `perf record -a` for the whole machine, without -F and -c, which record some events only).",
+                "The events are those of one program: what else ran on the machine, and when CPUs \
+                 idled, is unknown \
+                 (record with `perf record -a` for the whole machine, without -F and -c, which \
+                 record some events only).",
             );
         }
         let capabilities = self.capabilities(own_only);
@@ -509,11 +511,13 @@ impl<'o> Builder<'o> {
         let (what, record) = match self.source.backend {
             "perfetto" => (
                 "trace",
-                "record with the data source linux.ftrace and ftrace_events sched/sched_switch, sched/sched_waking",
+                "record with the data source linux.ftrace and ftrace_events sched/sched_switch, \
+                 sched/sched_waking",
             ),
             "ftrace" => (
                 "text",
-                "record with `trace-cmd record -e sched_switch -e sched_waking -- COMMAND` and pass the output of \
+                "record with `trace-cmd record -e sched_switch -e sched_waking -- COMMAND` and \
+                 pass the output of \
                  `trace-cmd report`",
             ),
             "lttng" => ("text", "enable the kernel events sched_switch and sched_waking"),
@@ -523,7 +527,8 @@ impl<'o> Builder<'o> {
             ),
             _ => (
                 "text",
-                "record with `perf record -a -e sched:sched_switch,sched:sched_waking -- COMMAND` and pass the output \
+                "record with `perf record -a -e sched:sched_switch,sched:sched_waking -- COMMAND` \
+                 and pass the output \
                  of `perf script`",
             ),
         };

@@ -160,8 +160,10 @@ impl<'o> Collector<'o> {
         if self.backwards > BACKWARDS_FREE && self.backwards * BACKWARDS_ONE_OF > held.len() as u64
         {
             return Err(TraceError::Option(format!(
-                "at {} of the first {} events the time of their CPU goes back: these are times since the line before \
-                 (`perf script --deltatime`), or lines in another order; pass them with their times and in their order",
+                "at {} of the first {} events the time of their CPU goes back: these are times \
+                 since the line before \
+                 (`perf script --deltatime`), or lines in another order; pass them with their \
+                 times and in their order",
                 self.backwards,
                 held.len()
             )));

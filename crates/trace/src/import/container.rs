@@ -34,7 +34,8 @@ pub(super) const fn unfolded_max(taken: u64) -> u64 {
 /// What is said of a bomb.
 pub(super) fn bomb(unfolded: u64, taken: u64) -> String {
     format!(
-        "its first {taken} bytes unfold to more than {unfolded} bytes, {UNFOLDED_RATIO} times as many: no trace does"
+        "its first {taken} bytes unfold to more than {unfolded} bytes, {UNFOLDED_RATIO} times as \
+         many: no trace does"
     )
 }
 

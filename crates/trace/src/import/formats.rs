@@ -93,7 +93,8 @@ const FORMATS: &[Format] = &[
         is: perf_data::is_perf_data,
         content: Content::Binary,
         how: How::Stream(perf_data::read),
-        notes: "sched and raw_syscalls tracepoints, lost records, thread names; samples of other events are left out",
+        notes: "sched and raw_syscalls tracepoints, lost records, thread names; samples of other \
+                events are left out",
     },
     Format {
         name: "trace_dat",
@@ -202,7 +203,8 @@ const FORMATS: &[Format] = &[
         is: perfetto::is_perfetto,
         content: Content::Protobuf,
         how: How::Whole(perfetto::read),
-        notes: "ftrace's sched events, plain and compact, compressed packets too; the process list; other data sources are left out",
+        notes: "ftrace's sched events, plain and compact, compressed packets too; the process \
+                list; other data sources are left out",
     },
     Format {
         name: "system_trace_events",
@@ -221,7 +223,8 @@ const FORMATS: &[Format] = &[
         is: |head| is_json(head) && contains(head, b"\"linux-perf-json-version\""),
         content: Content::Json,
         how: How::Refused(
-            "it lacks the interrupt context; pass the perf.data itself, or the output of `perf script`",
+            "it lacks the interrupt context; pass the perf.data itself, or the output of `perf \
+             script`",
         ),
         notes: "read the perf.data",
     },
@@ -234,7 +237,8 @@ const FORMATS: &[Format] = &[
         },
         content: Content::Json,
         how: How::Refused(
-            "it has no scheduling events; pass the trace that it was made from (`trace-cmd report`, a Perfetto trace)",
+            "it has no scheduling events; pass the trace that it was made from (`trace-cmd \
+             report`, a Perfetto trace)",
         ),
         notes: "",
     },
@@ -264,7 +268,8 @@ const FORMATS: &[Format] = &[
         content: Content::Text,
         how: How::Refused(
             "it names no CPUs, and its summary (-s) has no events; record with `perf record -a -e \
-             sched:sched_switch,sched:sched_waking,raw_syscalls:sys_enter,raw_syscalls:sys_exit -- COMMAND` and pass the perf.data",
+             sched:sched_switch,sched:sched_waking,raw_syscalls:sys_enter,raw_syscalls:sys_exit \
+             -- COMMAND` and pass the perf.data",
         ),
         notes: "record with `perf record`",
     },
@@ -278,7 +283,8 @@ const REST: [Format; 2] = [
         is: |head| head.iter().take(512).filter(|byte| **byte == 0).count() > 2,
         content: Content::Binary,
         how: How::Refused(
-            "schedlab reads perf.data, Perfetto traces, and the text of perf, ftrace, trace-cmd, atrace, systrace and LTTng",
+            "schedlab reads perf.data, Perfetto traces, and the text of perf, ftrace, trace-cmd, \
+             atrace, systrace and LTTng",
         ),
         notes: "",
     },
@@ -288,7 +294,9 @@ const REST: [Format; 2] = [
         is: |_| true,
         content: Content::Text,
         how: How::Stream(text::read),
-        notes: "`perf script` with any -F that has comm, tid, cpu, time and event, also of `perf record --switch-events -a` (which has no wakeups); ftrace, `trace-cmd report`, atrace, systrace (also HTML), LTTng by babeltrace",
+        notes: "`perf script` with any -F that has comm, tid, cpu, time and event, also of `perf \
+                record --switch-events -a` (which has no wakeups); ftrace, `trace-cmd report`, \
+                atrace, systrace (also HTML), LTTng by babeltrace",
     },
 ];
 
@@ -345,7 +353,8 @@ fn read_json(bytes: &[u8], builder: &mut Builder<'_>) -> Result<(), TraceError> 
     match document.system_trace_events {
         Some(text) => text::read(&mut text.as_bytes(), builder),
         None => Err(TraceError::Option(
-            "it is a JSON trace of a program (`traceEvents`) without `systemTraceEvents`: it has no scheduling events"
+            "it is a JSON trace of a program (`traceEvents`) without `systemTraceEvents`: it has \
+             no scheduling events"
                 .to_owned(),
         )),
     }
@@ -386,7 +395,8 @@ pub fn folder(path: &Path) -> String {
     };
     if perf_data::is_perf_data(&head(&path.join("data"))) {
         return format!(
-            "this is a folder of `perf record --threads`: pass its text: `perf script -i {shown} | schedlab import - -o OUT.slt`"
+            "this is a folder of `perf record --threads`: pass its text: `perf script -i {shown} \
+             | schedlab import - -o OUT.slt`"
         );
     }
     let ctf: &[&[u8]] =
@@ -397,7 +407,8 @@ pub fn folder(path: &Path) -> String {
     };
     if descriptions(path, 0).iter().any(is_ctf) {
         return format!(
-            "this is the folder of a CTF trace (LTTng): pass its text: `babeltrace2 {shown} | schedlab import - -o OUT.slt`"
+            "this is the folder of a CTF trace (LTTng): pass its text: `babeltrace2 {shown} | \
+             schedlab import - -o OUT.slt`"
         );
     }
     "this is a folder: pass a file".to_owned()
@@ -486,13 +497,20 @@ mod tests {
             (b"{\n\t\"linux-perf-json-version\": 1,", "perf_json"),
             (b"         ? (         ): tar/7995  ... [continued]: read()) = 8192\n", "perf_trace"),
             (
-                b"     0.056 ( 0.010 ms): tar/7995 read(fd: 3<pipe:[548528]>, count: 10240) = 4096\n",
+                b"     0.056 ( 0.010 ms): tar/7995 read(fd: 3<pipe:[548528]>, count: 10240) = \
+                  4096\n",
                 "perf_trace",
             ),
-            (b"     0.018 rcu/15 sched:sched_switch(prev_comm: \"rcu\", prev_pid: 15 (rcu))\n", "perf_trace"),
+            (
+                b"     0.018 rcu/15 sched:sched_switch(prev_comm: \"rcu\", prev_pid: 15 (rcu))\n",
+                "perf_trace",
+            ),
             (b"\n Summary of events:\n\n schedlab (8719), 11 events, 0.1%\n", "perf_trace"),
             (b"  hog   200 [001]   100.100: sched:sched_waking: x\n", "text"),
-            (b"  100.000100 |   1)   hog-200    |               |  /* sched_waking: x */\n", "text"),
+            (
+                b"  100.000100 |   1)   hog-200    |               |  /* sched_waking: x */\n",
+                "text",
+            ),
         ] {
             assert_eq!(recognise(head).name, name, "{head:?}");
         }

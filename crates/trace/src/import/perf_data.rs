@@ -118,13 +118,15 @@ fn records(
 
 fn damaged(what: String) -> TraceError {
     TraceError::Option(format!(
-        "this perf.data is damaged: {what}; `perf script -i FILE | schedlab import -` may read more of it"
+        "this perf.data is damaged: {what}; `perf script -i FILE | schedlab import -` may read \
+         more of it"
     ))
 }
 
 fn no_tracepoints() -> TraceError {
     TraceError::Option(
-        "this perf.data has no tracepoints: record with `perf record -a -e sched:sched_switch,sched:sched_waking \
+        "this perf.data has no tracepoints: record with `perf record -a -e \
+         sched:sched_switch,sched:sched_waking \
          -- COMMAND`"
             .to_owned(),
     )
@@ -189,7 +191,8 @@ impl Header {
         }
         if !sections.has(data.0, data.1) {
             return Err(
-                "it is cut off: the descriptions of its events, at its end, are missing (copy the whole file)"
+                "it is cut off: the descriptions of its events, at its end, are missing (copy the \
+                 whole file)"
                     .to_owned(),
             );
         }

@@ -197,7 +197,8 @@ impl Found {
                 )))
             }
             None if self.machines.len() > 1 => Err(TraceError::Option(format!(
-                "the trace has scheduling events of {} machines ({}), each with CPUs, clocks and thread ids of its own: choose \
+                "the trace has scheduling events of {} machines ({}), each with CPUs, clocks and \
+                 thread ids of its own: choose \
                  one with --machine N",
                 self.machines.len(),
                 names()
@@ -422,7 +423,8 @@ impl Found {
         }
         if feed.by_version && feed.kernel.is_none() {
             builder.summary().note(
-                "The trace does not name the kernel; task states were read as those of 4.14 and later (--kernel VERSION reads \
+                "The trace does not name the kernel; task states were read as those of 4.14 and \
+                 later (--kernel VERSION reads \
                  older ones).",
             );
         }

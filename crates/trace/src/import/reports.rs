@@ -7,14 +7,17 @@ use super::formats::{Content, Format, How};
 /// Where the tool reads a trace itself, its events are in that trace.
 macro_rules! same_perf_data {
     () => {
-        "pass the perf.data that it was made from, or its text: `perf script -i perf.data | schedlab import - -o OUT.slt`"
+        "pass the perf.data that it was made from, or its text: `perf script -i perf.data | \
+         schedlab import - -o OUT.slt`"
     };
 }
 /// On the machine itself.
 macro_rules! record {
     () => {
-        "record on that machine: `schedlab record --all --for 10s -o OUT.slt`, or without schedlab \
-         `perf record -a -e sched:sched_switch,sched:sched_waking -- sleep 10`, and pass the perf.data"
+        "record on that machine: `schedlab record --all --for 10s -o OUT.slt`, or without \
+         schedlab \
+         `perf record -a -e sched:sched_switch,sched:sched_waking -- sleep 10`, and pass the \
+         perf.data"
     };
 }
 
@@ -120,7 +123,8 @@ pub(super) const REPORTS: &[Format] = &[
         "rtla_hist",
         "a histogram of rtla (timerlat, osnoise)",
         |head| any(head, |line| line.starts_with("# RTLA") && line.contains("histogram")),
-        "it counts the latencies of rtla's own threads and names no task of the machine; `schedlab latency` measures the same and says who \
+        "it counts the latencies of rtla's own threads and names no task of the machine; \
+         `schedlab latency` measures the same and says who \
          was in the way",
     ),
     report(
@@ -132,13 +136,15 @@ pub(super) const REPORTS: &[Format] = &[
                     || line.trim_start().starts_with("Operating System Noise")
             })
         },
-        "it has the extremes of each CPU and no events; `schedlab latency` measures the same and says who was in the way",
+        "it has the extremes of each CPU and no events; `schedlab latency` measures the same and \
+         says who was in the way",
     ),
     report(
         "rtla_analysis",
         "the automatic analysis of rtla",
         |head| any(head, |line| line.starts_with("## CPU ") && line.contains("hit stop tracing")),
-        "it explains one latency and has no events; pass the trace that rtla saved beside it (timerlat_trace.txt): `schedlab import \
+        "it explains one latency and has no events; pass the trace that rtla saved beside it \
+         (timerlat_trace.txt): `schedlab import \
          timerlat_trace.txt -o OUT.slt`",
     ),
     report(
@@ -148,7 +154,8 @@ pub(super) const REPORTS: &[Format] = &[
             any(head, |line| line.trim_end() == "# Histogram")
                 && any(head, |line| is_numbers(line, 2))
         },
-        "write it with `cyclictest -h 10000 --json=FILE`: `schedlab latency merge FILE` lays it beside other systems",
+        "write it with `cyclictest -h 10000 --json=FILE`: `schedlab latency merge FILE` lays it \
+         beside other systems",
     ),
     report(
         "cyclictest",
@@ -161,7 +168,8 @@ pub(super) const REPORTS: &[Format] = &[
                     && line.contains("Max:")
             })
         },
-        "it has the extremes of each thread; write a histogram with `cyclictest -h 10000 --json=FILE`: `schedlab latency merge FILE` lays \
+        "it has the extremes of each thread; write a histogram with `cyclictest -h 10000 \
+         --json=FILE`: `schedlab latency merge FILE` lays \
          it beside other systems",
     ),
     report(
@@ -269,7 +277,8 @@ pub(super) const REPORTS: &[Format] = &[
         "xl_credit",
         "the listing of `xl sched-credit` or `xl sched-credit2`",
         |head| any(head, |line| words(line, &["Name", "ID", "Weight", "Cap"])),
-        "weights, caps and rate limits are settings of a scenario (docs/scenario-format.md: [[vm]]), which `schedlab compare` plays under \
+        "weights, caps and rate limits are settings of a scenario (docs/scenario-format.md: \
+         [[vm]]), which `schedlab compare` plays under \
          xen-credit and xen-credit2; what the guests do is not in the listing",
     ),
     report(
@@ -280,7 +289,8 @@ pub(super) const REPORTS: &[Format] = &[
                 words(line, &["Name", "ID", "Mem"]) || words(line, &["Name", "ID", "VCPU"])
             })
         },
-        "it has CPU time by guest at one moment; in a guest `schedlab record` sees the time that Xen took from it (steal), and a scenario \
+        "it has CPU time by guest at one moment; in a guest `schedlab record` sees the time that \
+         Xen took from it (steal), and a scenario \
          (docs/scenario-format.md: [[vm]]) says what another weight would give",
     ),
     report(
@@ -293,7 +303,8 @@ pub(super) const REPORTS: &[Format] = &[
                     || line.contains("(dom:vcpu)")
             })
         },
-        "schedlab reads no traces of Xen; in a guest `schedlab record` sees the time that Xen took from it (steal), and a scenario \
+        "schedlab reads no traces of Xen; in a guest `schedlab record` sees the time that Xen \
+         took from it (steal), and a scenario \
          (docs/scenario-format.md: [[vm]]) plays guests under xen-credit and xen-credit2",
     ),
     report(
@@ -324,7 +335,8 @@ pub(super) const REPORTS: &[Format] = &[
         "schbench",
         "the output of schbench",
         |head| any(head, |line| line.starts_with("Wakeup Latencies percentiles")),
-        "it is what a load generator counted: `schedlab compare RECORDING --client-log FILE` lays it beside the recording of its server",
+        "it is what a load generator counted: `schedlab compare RECORDING --client-log FILE` lays \
+         it beside the recording of its server",
     ),
     report(
         "hackbench",
@@ -428,19 +440,23 @@ mod tests {
     const TEXTS: &[(&str, &str)] = &[
         (
             "perf_sched_timehist",
-            "Samples of sched_switch event do not have callchains.\n           time    cpu  task name                       wait time  sch delay   run time\n",
+            "Samples of sched_switch event do not have callchains.\n           time    cpu  task \
+             name                       wait time  sch delay   run time\n",
         ),
         (
             "perf_sched_latency",
-            " ---\n  Task                  |   Runtime ms  | Switches | Avg delay ms    | Max delay ms    | Max delay start           |\n",
+            " ---\n  Task                  |   Runtime ms  | Switches | Avg delay ms    | Max \
+             delay ms    | Max delay start           |\n",
         ),
         (
             "perf_sched_map",
-            "  *A0           100.000150 secs A0 => hog:200\n   A0 *.        100.000400 secs .  => swapper:0\n",
+            "  *A0           100.000150 secs A0 => hog:200\n   A0 *.        100.000400 secs .  => \
+             swapper:0\n",
         ),
         (
             "perf_sched_stats",
-            "Columns description\nTime elapsed (in jiffies)                                   :       24537\n",
+            "Columns description\nTime elapsed (in jiffies)                                   \
+             :       24537\n",
         ),
         (
             "perf_stat",
@@ -448,109 +464,142 @@ mod tests {
         ),
         (
             "perf_report",
-            "# To display the perf.data header info, please use --header\n#\n# Overhead  Command  Shared Object      Symbol\n",
+            "# To display the perf.data header info, please use --header\n#\n\
+             # Overhead  Command  Shared Object      Symbol\n",
         ),
         (
             "bpftrace_histogram",
-            "Attaching 5 probes...\n\n@usecs: \n[0]                   41 |                    |\n[4, 8)              1310 |@@@@@@              |\n[1K, 2K)               3 |                    |\n",
+            "Attaching 5 probes...\n\n@usecs: \n[0]                   41 |                    |\n\
+             [4, 8)              1310 |@@@@@@              |\n\
+             [1K, 2K)               3 |                    |\n",
         ),
         (
             "bcc_histogram",
-            "Tracing run queue latency... Hit Ctrl-C to end.\n     usecs               : count     distribution\n         0 -> 1          : 233      |***********     |\n",
+            "Tracing run queue latency... Hit Ctrl-C to end.\n     usecs               : \
+             count     distribution\n         0 -> 1          : 233      |***********     |\n",
         ),
         (
             "bcc_runqslower",
-            "Tracing run queue latency higher than 2000 us\nTIME     COMM             PID           LAT(us)\n04:30:25 kworker/20:2     6023             2264\n",
+            "Tracing run queue latency higher than 2000 us\n\
+             TIME     COMM             PID           LAT(us)\n\
+             04:30:25 kworker/20:2     6023             2264\n",
         ),
         (
             "folded_stacks",
-            "redis-server;main;aeMain;epoll_wait 4711\nsysbench;start_thread;__futex 12\nredis-server;main;aeM",
+            "redis-server;main;aeMain;epoll_wait 4711\nsysbench;start_thread;__futex 12\n\
+             redis-server;main;aeM",
         ),
         (
             "rtla_hist",
-            "# RTLA timerlat histogram\n# Time unit is microseconds (us)\nIndex   IRQ-000   Thr-000\n0          5100         0\n",
+            "# RTLA timerlat histogram\n# Time unit is microseconds (us)\n\
+             Index   IRQ-000   Thr-000\n0          5100         0\n",
         ),
         (
             "rtla_top",
-            "                                     Timer Latency\n  0 00:00:06   |          IRQ Timer Latency (us)        |         Thread Timer Latency (us)\n",
+            "                                     Timer Latency\n  0 00:00:06   |          IRQ \
+             Timer Latency (us)        |         Thread Timer Latency (us)\n",
         ),
         (
             "rtla_analysis",
-            "## CPU 0 hit stop tracing, analyzing it ##\n  IRQ handler delay:                                      0.00 us (0.00 %)\n",
+            "## CPU 0 hit stop tracing, analyzing it ##\n  IRQ handler \
+             delay:                                      0.00 us (0.00 %)\n",
         ),
         (
             "cyclictest_hist",
-            "# /dev/cpu_dma_latency set to 0us\n# Histogram\n000000 000000\t000000\n000003 004210\t003980\n",
+            "# /dev/cpu_dma_latency set to 0us\n# Histogram\n000000 000000\t000000\n\
+             000003 004210\t003980\n",
         ),
         (
             "cyclictest",
-            "# /dev/cpu_dma_latency set to 0us\npolicy: fifo: loadavg: 0.00 0.01 0.05 1/149 12345\n\nT: 0 ( 1234) P:99 I:1000 C:  10000 Min:      2 Act:    3 Avg:    3 Max:      61\n",
+            "# /dev/cpu_dma_latency set to 0us\n\
+             policy: fifo: loadavg: 0.00 0.01 0.05 1/149 12345\n\n\
+             T: 0 ( 1234) P:99 I:1000 C:  10000 Min:      2 Act:    3 Avg:    3 Max:      61\n",
         ),
         (
             "proc_sched",
-            "redis-server (957, #threads: 4)\n-------------------------------------------------------------------\nse.exec_start                                :      81220110.452000\n",
+            "redis-server (957, #threads: 4)\n\
+             -------------------------------------------------------------------\n\
+             se.exec_start                                :      81220110.452000\n",
         ),
         (
             "proc_schedstat",
-            "version 17\ntimestamp 4299010020\ncpu0 0 0 182011 40022 96120 31044 81220110452 10442001120 120044\n",
+            "version 17\ntimestamp 4299010020\n\
+             cpu0 0 0 182011 40022 96120 31044 81220110452 10442001120 120044\n",
         ),
         (
             "proc_interrupts",
-            "           CPU0       CPU1       \n  0:         10          0   IO-APIC   2-edge      timer\nLOC:     123456     654321   Local timer interrupts\n",
+            "           CPU0       CPU1       \n  0:         10          0   IO-APIC   \
+             2-edge      timer\nLOC:     123456     654321   Local timer interrupts\n",
         ),
         (
             "pidstat_w",
-            "Linux 6.1.0 (host) \t11/28/2026 \t_x86_64_\t(2 CPU)\n\n10:00:01      UID       PID   cswch/s nvcswch/s  Command\n10:00:02        0         1      1.00      0.00  systemd\n",
+            "Linux 6.1.0 (host) \t11/28/2026 \t_x86_64_\t(2 CPU)\n\n\
+             10:00:01      UID       PID   cswch/s nvcswch/s  Command\n\
+             10:00:02        0         1      1.00      0.00  systemd\n",
         ),
         (
             "pidstat",
-            "Linux 6.1.0 (host) \t11/28/2026 \t_x86_64_\t(2 CPU)\n\n10:00:01      UID       PID    %usr %system  %guest   %wait    %CPU   CPU  Command\n",
+            "Linux 6.1.0 (host) \t11/28/2026 \t_x86_64_\t(2 CPU)\n\n\
+             10:00:01      UID       PID    %usr %system  %guest   %wait    %CPU   CPU  Command\n",
         ),
         (
             "mpstat",
-            "Linux 6.12.0 (guest1) \t11/28/2026 \t_x86_64_\t(2 CPU)\n\n10:00:01 AM  CPU    %usr   %nice    %sys %iowait    %irq   %soft  %steal  %guest  %gnice   %idle\n",
+            "Linux 6.12.0 (guest1) \t11/28/2026 \t_x86_64_\t(2 CPU)\n\n\
+             10:00:01 AM  CPU    %usr   %nice    %sys %iowait    %irq   %soft  %steal  %guest  \
+             %gnice   %idle\n",
         ),
         (
             "sar",
-            "Linux 6.1.0 (host) \t11/28/2026 \t_x86_64_\t(2 CPU)\n\n10:00:01        CPU     %user     %nice   %system   %iowait    %steal     %idle\n",
+            "Linux 6.1.0 (host) \t11/28/2026 \t_x86_64_\t(2 CPU)\n\n\
+             10:00:01        CPU     %user     %nice   %system   %iowait    %steal     %idle\n",
         ),
         (
             "vmstat",
-            "procs -----------memory---------- ---swap-- -----io---- -system-- ------cpu-----\n r  b   swpd   free   buff  cache   si   so    bi    bo   in   cs us sy id wa st\n",
+            "procs -----------memory---------- ---swap-- -----io---- -system-- ------cpu-----\n \
+             r  b   swpd   free   buff  cache   si   so    bi    bo   in   cs us sy id wa st\n",
         ),
         (
             "top",
-            "top - 10:00:01 up 7 days,  3:21,  1 user,  load average: 0.44, 0.49, 1.45\nTasks: 101 total,   1 running\n",
+            "top - 10:00:01 up 7 days,  3:21,  1 user,  load average: 0.44, 0.49, 1.45\n\
+             Tasks: 101 total,   1 running\n",
         ),
         ("ps", "    PID TTY          TIME CMD\n    957 ?        00:01:02 redis-server\n"),
         (
             "xl_credit",
-            "Cpupool Pool-0: ratelimit=1000us\nName                                ID Weight  Cap\nDomain-0                             0   2000    0\n",
+            "Cpupool Pool-0: ratelimit=1000us\n\
+             Name                                ID Weight  Cap\n\
+             Domain-0                             0   2000    0\n",
         ),
         (
             "xl_list",
-            "Name                                        ID   Mem VCPUs\tState\tTime(s)\nDomain-0                                     0  4096     4     r-----     812.3\n",
+            "Name                                        ID   Mem VCPUs\tState\tTime(s)\n\
+             Domain-0                                     0  4096     4     r-----     812.3\n",
         ),
         (
             "xenalyze",
-            "Using 2.39 cpu khz\nTotal time: 10.01 seconds (using cpu speed 2.39 GHz)\n|-- Domain 0 --|\n",
+            "Using 2.39 cpu khz\nTotal time: 10.01 seconds (using cpu speed 2.39 GHz)\n\
+             |-- Domain 0 --|\n",
         ),
         ("schedtool", "PID     1: PRIO   0, POLICY N: SCHED_NORMAL  , NICE   0, AFFINITY 0x3\n"),
         (
             "chrt",
-            "pid 957's current scheduling policy: SCHED_OTHER\npid 957's current scheduling priority: 0\n",
+            "pid 957's current scheduling policy: SCHED_OTHER\n\
+             pid 957's current scheduling priority: 0\n",
         ),
         (
             "turbostat",
-            "usec\tTime_Of_Day_Seconds\tCore\tCPU\tAvg_MHz\tBusy%\tBzy_MHz\n12\t1764322800.1\t-\t-\t120\t4.00\t3000\n",
+            "usec\tTime_Of_Day_Seconds\tCore\tCPU\tAvg_MHz\tBusy%\tBzy_MHz\n\
+             12\t1764322800.1\t-\t-\t120\t4.00\t3000\n",
         ),
         (
             "schbench",
-            "Wakeup Latencies percentiles (usec) runtime 10 (s) (61957 total samples)\n\t  50.0th: 9          (18412 samples)\n",
+            "Wakeup Latencies percentiles (usec) runtime 10 (s) (61957 total samples)\n\
+             \t  50.0th: 9          (18412 samples)\n",
         ),
         (
             "hackbench",
-            "Running in process mode with 10 groups using 40 file descriptors each (== 400 tasks)\nTime: 0.123\n",
+            "Running in process mode with 10 groups using 40 file descriptors each (== 400 \
+             tasks)\nTime: 0.123\n",
         ),
     ];
 
@@ -575,7 +624,8 @@ mod tests {
     /// A trace stays one where such a text is before it or is the name of a thread.
     #[test]
     fn a_text_with_events_is_a_trace() {
-        let event = "  hog   200 [001]   100.100: sched:sched_waking: comm=T: Min: Avg: Max: pid=3 prio=120 target_cpu=001\n";
+        let event = "  hog   200 [001]   100.100: sched:sched_waking: comm=T: Min: Avg: Max: \
+                     pid=3 prio=120 target_cpu=001\n";
         for (_, text) in TEXTS {
             assert_eq!(recognise([*text, event].concat().as_bytes()).name, "text", "{text}");
         }

@@ -276,8 +276,10 @@ impl<'b, 'o> Text<'b, 'o> {
             }
             _ => Err(TraceError::Import {
                 line: number,
-                what: "the time stamps are whole numbers, of trace_clock x86-tsc, counter or uptime: give the clock's \
-                       frequency with --clock-hz (the TSC's is in `dmesg | grep tsc`), or record with another clock \
+                what: "the time stamps are whole numbers, of trace_clock x86-tsc, counter or \
+                       uptime: give the clock's \
+                       frequency with --clock-hz (the TSC's is in `dmesg | grep tsc`), or record \
+                       with another clock \
                        (`echo mono > /sys/kernel/tracing/trace_clock`)"
                     .to_owned(),
             }),
@@ -358,7 +360,8 @@ impl<'b, 'o> Text<'b, 'o> {
             && written > kept
         {
             self.builder.summary().note(&format!(
-                "The buffer held the last {kept} of {written} entries: what came before was overwritten."
+                "The buffer held the last {kept} of {written} entries: what came before was \
+                 overwritten."
             ));
         }
     }
@@ -439,8 +442,12 @@ impl<'b, 'o> Text<'b, 'o> {
         }
         if self.by_version {
             let note = match self.kernel {
-                Some(kernel) => format!("Task states are numbers; they were read as those of kernel {kernel}."),
-                None => "Task states are numbers and the text does not name the kernel; they were read as those of 4.14 and \
+                Some(kernel) => format!(
+                    "Task states are numbers; they were read as those of \
+                                         kernel {kernel}."
+                ),
+                None => "Task states are numbers and the text does not name the kernel; they were \
+                         read as those of 4.14 and \
                          later (--kernel VERSION reads older ones)."
                     .to_owned(),
             };

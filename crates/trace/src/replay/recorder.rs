@@ -61,7 +61,8 @@ impl fmt::Display for RecorderCost {
         };
         write!(
             f,
-            "recorder: {} a switch and {} a wakeup ({source}): {} in all taken out of the demand, charged for each \
+            "recorder: {} a switch and {} a wakeup ({source}): {} in all taken out of the demand, \
+             charged for each \
              simulated event instead",
             self.switch, self.wake, self.taken
         )

@@ -129,7 +129,8 @@ proptest! {
         prop_assert_eq!(&back.facts, &Facts { objects: objects(), list: facts.clone() });
         prop_assert_eq!(&back.events, &ping_pong(20));
         prop_assert!(back.repairs.is_clean(), "{}", back.repairs);
-        prop_assert_eq!(file(&header, 20, &facts), written, "the same input must give the same bytes");
+        prop_assert_eq!(file(&header, 20, &facts), written, "the same input must give the same \
+            bytes");
         let mut unpacked = Vec::new();
         if let Some(packed) = PackedFacts::pack(&facts).unwrap() {
             prop_assert_eq!(packed.facts(), facts.len());

@@ -154,7 +154,8 @@ fn one_programs_events_say_nothing_about_the_rest() {
     let options = ImportOptions::default();
     // A command line in the header says the same.
     let header = "# cmdline : /usr/bin/perf record -e sched:* -p 300 \n";
-    let whole = "a 1 [000] 1.0: sched:sched_switch: prev_comm=a prev_pid=1 prev_prio=120 prev_state=S ==> next_comm=b next_pid=2 next_prio=120\n";
+    let whole = "a 1 [000] 1.0: sched:sched_switch: prev_comm=a prev_pid=1 prev_prio=120 \
+                 prev_state=S ==> next_comm=b next_pid=2 next_prio=120\n";
     let all = |text: String| {
         read(text.as_bytes(), options)
             .unwrap()

@@ -116,7 +116,8 @@ fn a_request_lasts_from_its_arrival_to_its_answer() {
     assert_eq!(
         said.answer,
         format!(
-            "t1 answered 2 requests over TCP :6379 in {window}: half of them within {ten}, 99 % within {ten}. 30 % of that \
+            "t1 answered 2 requests over TCP :6379 in {window}: half of them within {ten}, 99 % \
+             within {ten}. 30 % of that \
              time t1 waited for a CPU; of the slowest 1 %, 60 %."
         )
     );

@@ -20,7 +20,8 @@ const EVENTS: [Event; 5] = [
         0,
         false,
         "sched_switch",
-        "prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=hog next_pid=200 next_prio=120",
+        "prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=hog next_pid=200 \
+         next_prio=120",
     ),
     (100, "hog", 200, true, "sched_waking", "comm=srv pid=300 prio=120 target_cpu=001"),
     (
@@ -37,7 +38,8 @@ const EVENTS: [Event; 5] = [
         300,
         false,
         "sched_switch",
-        "prev_comm=srv prev_pid=300 prev_prio=120 prev_state=S ==> next_comm=hog next_pid=200 next_prio=120",
+        "prev_comm=srv prev_pid=300 prev_prio=120 prev_state=S ==> next_comm=hog next_pid=200 \
+         next_prio=120",
     ),
     (
         1000,
@@ -116,7 +118,8 @@ fn perf_script_with_every_field() {
     reads("misc", &perf(usual, "K     ", ""), false);
     reads("tod", &perf(usual, "2026-11-25 14:30:30.863209 ", ""), false);
     reads("misc, tod", &perf(usual, "U     2026-11-25 14:30:30.863209 ", ""), false);
-    let chain = "\n\tffffffff813a88b4 try_to_wake_up+0x3a4 ([kernel.kallsyms])\n\t             be1 __vdso_clock_gettime+0xf1 ([vdso])\
+    let chain = "\n\tffffffff813a88b4 try_to_wake_up+0x3a4 ([kernel.kallsyms])\n\
+                 \t             be1 __vdso_clock_gettime+0xf1 ([vdso])\
                  \n\t               0 [unknown] ([unknown])\n";
     reads("call chains", &perf(usual, "", chain), false);
     let source = "\n\tffffffff813a88b4 try_to_wake_up+0x3a4 ([kernel.kallsyms])\n  core.c:1234\n";
@@ -252,7 +255,8 @@ fn events_of_several_buffers_count_once() {
 
 /// What ftrace writes above latency-format since Linux 5.15.
 const LATENCY_HEADER: &str = "# tracer: nop\n#\n# nop latency trace v1.1.5 on 6.18.44\n\
-    #                    _------=> CPU#\n#                   / _-----=> irqs-off/BH-disabled\n#                  | / _----=> need-resched\n\
+    #                    _------=> CPU#\n#                   / _-----=> irqs-off/BH-disabled\n\
+    #                  | / _----=> need-resched\n\
     #                  || / _---=> hardirq/softirq\n#                  ||| / _--=> preempt-depth\n\
     #                  |||| / _-=> migrate-disable\n#                  ||||| /     delay\n";
 
@@ -336,7 +340,8 @@ fn babeltrace_with_every_option() {
         let (time, fields) = lttng(&hms(e.0), fields);
         let name = e.4;
         format!(
-            "timestamp = {time}, delta = +0.1, trace:hostname = host, name = {name}, stream.packet.context = {{ cpu_id = 1 }}, event.fields = {{ {fields} }}"
+            "timestamp = {time}, delta = +0.1, trace:hostname = host, name = {name}, \
+             stream.packet.context = {{ cpu_id = 1 }}, event.fields = {{ {fields} }}"
         )
     });
     reads("--names all", &names, false);
@@ -358,7 +363,9 @@ fn texts_without_times_are_refused() {
             let (comm, tid) = if i % 2 == 0 { ("a", 10) } else { ("b", 20) };
             let (next, other) = if i % 2 == 0 { ("b", 20) } else { ("a", 10) };
             format!(
-                "{comm} {tid} [000] 0.0000{:02}: sched:sched_switch: prev_comm={comm} prev_pid={tid} prev_prio=120 prev_state=R ==> next_comm={next} next_pid={other} next_prio=120\n",
+                "{comm} {tid} [000] 0.0000{:02}: sched:sched_switch: prev_comm={comm} \
+                 prev_pid={tid} prev_prio=120 prev_state=R ==> next_comm={next} next_pid={other} \
+                 next_prio=120\n",
                 i * 37 % 41
             )
         })
@@ -387,7 +394,8 @@ fn events_of_one_program_are_known_by_what_is_missing() {
             _ => 30,
         };
         format!(
-            "{from} {} [000] {}: sched:sched_switch: prev_comm={from} prev_pid={} prev_prio=120 prev_state=R ==> next_comm={to} next_pid={} next_prio=120\n",
+            "{from} {} [000] {}: sched:sched_switch: prev_comm={from} prev_pid={} prev_prio=120 \
+             prev_state=R ==> next_comm={to} next_pid={} next_prio=120\n",
             tid(from),
             seconds(us),
             tid(from),

@@ -265,7 +265,9 @@ fn as_kernel(recording: &Recording, style: &Style) -> String {
                 (
                     '.',
                     format!(
-                        "sched_switch: prev_comm={prev} prev_pid={prev_tid} prev_prio=120 prev_state={state} {arrow}next_comm={next} next_pid={next_tid} next_prio=120"
+                        "sched_switch: prev_comm={prev} prev_pid={prev_tid} prev_prio=120 \
+                         prev_state={state} {arrow}next_comm={next} next_pid={next_tid} \
+                         next_prio=120"
                     ),
                 )
             }

@@ -23,9 +23,12 @@ Examples:
   schedlab bench runqueue --tasks 64,1024 --cold --stride 64    also with cold caches
   schedlab bench runqueue --scheduler linux-2.4 --affinity change --json
 
-The same scheduler code as in the simulator, called by pinned threads; the cycle counter is read around schedule(). A cost is \
-the mean of a round, the value the median of the rounds, the interval a bootstrap over rounds. `sum` is what a decision \
-costs all threads together, with ticks and switches. Printed beside it: the cost in the simulator's model.")]
+The same scheduler code as in the simulator, called by pinned threads; the cycle counter is read \
+around schedule(). A cost is \
+the mean of a round, the value the median of the rounds, the interval a bootstrap over rounds. \
+`sum` is what a decision \
+costs all threads together, with ticks and switches. Printed beside it: the cost in the \
+simulator's model.")]
 pub(crate) struct Runqueue {
     /// Use these numbers of tasks: a list such as 2,64,1024, or powers of two from A to B: A..B
     #[arg(long, value_name = "LIST", default_value = "2..4096")]
@@ -136,8 +139,10 @@ fn render(result: &RunqueueResult) -> String {
     let mut text = answer(result);
     let _ = writeln!(
         text,
-        "{}, {}; CPUs {}; {:.0} cycles a us, two reads {:.0} ns apart (subtracted); a cold decision comes after {} MiB\n\n\
-         Figures 4 and 5: cost of one schedule() against tasks, ns (interval of the mean call; waiting and holding of locks are \
+        "{}, {}; CPUs {}; {:.0} cycles a us, two reads {:.0} ns apart (subtracted); a cold \
+         decision comes after {} MiB\n\n\
+         Figures 4 and 5: cost of one schedule() against tasks, ns (interval of the mean call; \
+         waiting and holding of locks are \
          measured\nin passes of their own)",
         result.cpu,
         result.kernel,
@@ -148,7 +153,8 @@ fn render(result: &RunqueueResult) -> String {
     );
     let _ = writeln!(
         text,
-        "  {:13} {:8} {:6} {:>6} {:4} {:>7} {:>5}  {:>10} {:>21} {:>9} {:>9} {:>9} {:>9} {:>8} {:>10}",
+        "  {:13} {:8} {:6} {:>6} {:4} {:>7} {:>5}  {:>10} {:>21} {:>9} {:>9} {:>9} {:>9} {:>8} \
+         {:>10}",
         "scheduler",
         "affinity",
         "lock",
@@ -187,13 +193,15 @@ fn render(result: &RunqueueResult) -> String {
     if disturbed > 0 {
         let _ = writeln!(
             text,
-            "\n{disturbed} rounds were disturbed: a thread was preempted although the round was repeated. They count only where fewer \
+            "\n{disturbed} rounds were disturbed: a thread was preempted although the round was \
+             repeated. They count only where fewer \
              than three others are left."
         );
     }
     let _ = writeln!(
         text,
-        "\nmodel: prices of `{}`, without waiting for locks: modelled CPUs compute between decisions, these threads do not. \
+        "\nmodel: prices of `{}`, without waiting for locks: modelled CPUs compute between \
+         decisions, these threads do not. \
          Its records\nlie side by side; linux-2.6.22 is not in it.",
         result.model_costs
     );
@@ -227,7 +235,8 @@ fn answer(result: &RunqueueResult) -> String {
     let count =
         |wanted: Option<bool>| result.claims.iter().filter(|claim| claim.holds == wanted).count();
     format!(
-        "{place} a decision costs {}{dearest}, lock {}. Of the claims about linux-2.4 {} hold here, {} do not, {} cannot be told.\n\n",
+        "{place} a decision costs {}{dearest}, lock {}. Of the claims about linux-2.4 {} hold \
+         here, {} do not, {} cannot be told.\n\n",
         cost(least),
         largest.lock.name(),
         count(Some(true)),
@@ -241,7 +250,8 @@ fn line(text: &mut String, result: &RunqueueResult, row: &RunqueueRow) {
         result.modelled(row).map_or("-".to_owned(), |model| format!("{:.0}", model.cost_ns));
     let _ = writeln!(
         text,
-        "  {:13} {:8} {:6} {:>6} {:4} {:>7} {:>5}  {:>10.1} {:>21} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>8.1} {:>10}{}",
+        "  {:13} {:8} {:6} {:>6} {:4} {:>7} {:>5}  {:>10.1} {:>21} {:>9.1} {:>9.1} {:>9.1} \
+         {:>9.1} {:>8.1} {:>10}{}",
         row.scheduler,
         row.variant,
         row.lock.name(),
@@ -264,7 +274,8 @@ fn line(text: &mut String, result: &RunqueueResult, row: &RunqueueRow) {
 /// Writes the share of Table 1 of the SMP paper for 1024 tasks: here, in the model, and in the
 /// paper (a machine of 2002).
 fn table_1(text: &mut String, result: &RunqueueResult) {
-    let mut head = "\nTable 1: cost of one schedule() / 100 ms at 1024 tasks (the paper's definition; its CPUs are of 2002)\n";
+    let mut head = "\nTable 1: cost of one schedule() / 100 ms at 1024 tasks (the paper's \
+                    definition; its CPUs are of 2002)\n";
     for row in
         result.report.rows.iter().filter(|row| row.tasks == TABLE_1 && row.variant == "default")
     {
@@ -276,7 +287,8 @@ fn table_1(text: &mut String, result: &RunqueueResult) {
             .map_or("-".to_owned(), |model| format!("{:.5} %", share(model.cost_ns / 1e3)));
         let _ = writeln!(
             text,
-            "{head}  {:13} {:6} {:>5} {:4} {} thread{}   here {:.5} %   model {model:>9}   paper {paper}",
+            "{head}  {:13} {:6} {:>5} {:4} {} thread{}   here {:.5} %   model {model:>9}   paper \
+             {paper}",
             row.scheduler,
             row.lock.name(),
             row.stride,

@@ -24,8 +24,10 @@ Examples:
   schedlab latency merge laptop=a.json server=b.json server=c.json --json -o both.json
   schedlab latency merge cyclictest=c1.json cyclictest=c2.json schedlab=s1.json schedlab=s2.json
 
-Files are those that `schedlab latency --json`, `--matrix --json`, `merge --json` and `cyclictest -h 100000 --json=FILE` write. \
-Several files of one name are rounds; the n-th of each name are a pair. The other names are compared with the first.")]
+Files are those that `schedlab latency --json`, `--matrix --json`, `merge --json` and `cyclictest \
+-h 100000 --json=FILE` write. \
+Several files of one name are rounds; the n-th of each name are a pair. The other names are \
+compared with the first.")]
 pub(super) struct MergeArgs {
     /// Merge these results; a system without a name is called by its kernel
     #[arg(value_name = "[NAME=]FILE", required = true)]

@@ -158,7 +158,8 @@ pub(super) fn spans<'a>(lines: &[&'a str], blocks: &[Block]) -> Vec<(usize, &'a 
 
 #[test]
 fn markers_and_steps_are_read() {
-    let page = "<!-- run: tolerance 5%, exit 1 -->\n```console\n$ schedlab show \\\n    a.slt\none\n\ntwo\n$ ls\n```\n";
+    let page = "<!-- run: tolerance 5%, exit 1 -->\n```console\n$ schedlab show \\\n    a.slt\n\
+                one\n\ntwo\n$ ls\n```\n";
     let lines: Vec<&str> = page.lines().collect();
     let found = blocks(&lines).expect("it is well formed");
     assert_eq!((found[0].line, found[0].language.as_str()), (2, "console"));

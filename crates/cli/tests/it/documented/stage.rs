@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// A stand-in for cargo: `make demo` builds the program, which the test has built already.
-const CARGO: &str = "#!/bin/sh\n[ \"$1 $2 $3 $4\" = 'build --release --package schedlab-cli' ] && exit 0\necho \"no cargo \
+const CARGO: &str = "#!/bin/sh\n[ \"$1 $2 $3 $4\" = 'build --release --package schedlab-cli' ] && \
+                     exit 0\necho \"no cargo \
                      here: $*\" >&2\nexit 2\n";
 
 /// A folder that looks like the repository after a build, for the `console` blocks of one page.

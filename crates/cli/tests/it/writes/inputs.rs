@@ -192,7 +192,8 @@ fn a_ring_that_does_not_fit_is_written_elsewhere() {
     let (full, spare) = (folder.path().join("full"), folder.path().join("spare"));
     fs::create_dir(&full).unwrap();
     fs::create_dir(&spare).unwrap();
-    let script = "mount -t tmpfs -o size=4k tmpfs \"$1\" && head -c 4096 /dev/zero > \"$1/zero\" && cd \"$1\" && shift && \
+    let script = "mount -t tmpfs -o size=4k tmpfs \"$1\" && head -c 4096 /dev/zero > \"$1/zero\" \
+                  && cd \"$1\" && shift && \
                   exec \"$@\"";
     let mut command = quiet("unshare");
     command.args(["-rm", "sh", "-c", script, "sh"]).arg(&full).arg(env!("CARGO_BIN_EXE_schedlab"));
@@ -204,7 +205,8 @@ fn a_ring_that_does_not_fit_is_written_elsewhere() {
     if !said.contains("recording by") {
         assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "it must work here: {said}");
         eprintln!(
-            "SKIPPED a_ring_that_does_not_fit_is_written_elsewhere: no file system of one's own, or no recording"
+            "SKIPPED a_ring_that_does_not_fit_is_written_elsewhere: no file system of one's own, \
+             or no recording"
         );
         return;
     }

@@ -44,7 +44,8 @@ pub(crate) fn too_many(calls: u64) -> Option<String> {
     let a_second = calls * 1000 / COUNTED_FOR.as_millis() as u64;
     (a_second > TOO_MANY_CALLS).then(|| {
         format!(
-            "the machine makes {:.1} million system calls a second, and the recorder would look at the return of each; `--messages on` records \
+            "the machine makes {:.1} million system calls a second, and the recorder would look \
+             at the return of each; `--messages on` records \
              them all the same",
             a_second as f64 / 1e6
         )

@@ -49,7 +49,8 @@ mod tests {
     #[test]
     fn sockets_have_the_paths_of_the_list() {
         let text = "Num       RefCount Protocol Flags    Type St Inode Path\n\
-                    ffff8881: 00000002 00000000 00010000 0001 01 18432 /run/postgresql/.s.PGSQL.5432\n\
+                    ffff8881: 00000002 00000000 00010000 0001 01 18432 \
+                    /run/postgresql/.s.PGSQL.5432\n\
                     ffff8882: 00000003 00000000 00000000 0001 03 18433\n\
                     ffff8883: 00000002 00000000 00010000 0005 01 18434 @with space in it\n";
         let found = paths(text);

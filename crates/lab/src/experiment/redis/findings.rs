@@ -52,7 +52,8 @@ pub(super) fn bottleneck(
     let late: Vec<&str> = rows.iter().filter(late).copied().collect();
     if !late.is_empty() {
         doubts.push(format!(
-            "{kind}: in {} requests left late by more than half of p99: much of p99 is the client's own delay",
+            "{kind}: in {} requests left late by more than half of p99: much of p99 is the \
+             client's own delay",
             late.join(", ")
         ));
     }
@@ -77,7 +78,8 @@ pub(super) fn bottleneck(
         ));
     } else {
         doubts.push(format!(
-            "{kind}: the client used up to {most} of its CPUs ({}): there the client, not Redis, may limit the throughput{lag}",
+            "{kind}: the client used up to {most} of its CPUs ({}): there the client, not Redis, \
+             may limit the throughput{lag}",
             busy.join(", ")
         ));
     }
@@ -89,7 +91,8 @@ pub(super) fn limit_of(release: &str) -> (&'static str, &'static str) {
     match release.parse().is_ok_and(KernelRelease::has_fair_server) {
         true => (
             "fair server, 50 ms",
-            "of each second the fair server gives that much to tasks that a real-time task starves, up to the tick after",
+            "of each second the fair server gives that much to tasks that a real-time task \
+             starves, up to the tick after",
         ),
         false => (
             "real-time throttling, 50 ms",
@@ -124,8 +127,10 @@ pub(super) fn limited(
             &all.iter().map(|wait| wait.waited.0 as f64).collect::<Vec<_>>(),
         );
         Some(format!(
-            "{kind}, {row}: {name}: in {} of {} rounds Redis was runnable and a fair task had its CPU, {} times for {} \
-             (median){apart}; in the longest wait, {}, {} had the CPU for {}: {what}. The row's maximum is {}, and sysbench has {} \
+            "{kind}, {row}: {name}: in {} of {} rounds Redis was runnable and a fair task had its \
+             CPU, {} times for {} \
+             (median){apart}; in the longest wait, {}, {} had the CPU for {}: {what}. The row's \
+             maximum is {}, and sysbench has {} \
              of the CPU instead of nothing",
             met.iter().filter(|waits| !waits.is_empty()).count(),
             met.len(),
@@ -172,7 +177,8 @@ pub(super) fn client_stalls(
         let met = stalls.iter().filter(|stall| **stall >= LIMIT.0 as f64).count();
         if met > 0 {
             doubts.push(format!(
-                "{kind}, {row}: in {met} of {} rounds the client itself waited for its CPU for 40 ms or more (a busy SCHED_FIFO \
+                "{kind}, {row}: in {met} of {} rounds the client itself waited for its CPU for 40 \
+                 ms or more (a busy SCHED_FIFO \
                  client meets the fair server too): that maximum says nothing about Redis",
                 stalls.len()
             ));
@@ -188,7 +194,8 @@ pub(super) fn milder(kind: ClientKind, here: &Collected, findings: &mut Vec<Stri
         let show = |value: f64| Unit::Time.show(value);
         let word = if change.told_apart { "differs from" } else { "cannot be told apart from" };
         findings.push(format!(
-            "{kind}, {row}: p99 {} {word} that of redis FIFO, {} (difference {} to {}); the longest wait of Redis is {} \
+            "{kind}, {row}: p99 {} {word} that of redis FIFO, {} (difference {} to {}); the \
+             longest wait of Redis is {} \
              against {}",
             show(schedlab_stats::median(milder).unwrap_or_default()),
             show(schedlab_stats::median(fifo).unwrap_or_default()),
@@ -218,8 +225,10 @@ pub(super) fn little(
     let told: Vec<String> = rows.iter().filter_map(told).collect();
     (!told.is_empty()).then(|| {
         format!(
-            "{kind}, times: {connections} connections over the requests a second are the mean time of a request, of which the \
-             client's own clock measures a part ({}); for the rest the request waits in the client. The simulator counts all of it",
+            "{kind}, times: {connections} connections over the requests a second are the mean \
+             time of a request, of which the \
+             client's own clock measures a part ({}); for the rest the request waits in the \
+             client. The simulator counts all of it",
             told.join(", ")
         )
     })
@@ -230,18 +239,22 @@ pub(super) fn why(testbed: &Testbed<'_>) -> Vec<String> {
     let machine = &testbed.machine;
     let tick = 1000 / machine.hz.max(1);
     let mut all = vec![
-        "another CPU and another network than the published ones: compare rows with rows, not requests with requests".to_owned(),
+        "another CPU and another network than the published ones: compare rows with rows, not \
+         requests with requests"
+            .to_owned(),
     ];
     let kernel = machine.kernel.parse::<KernelRelease>();
     if kernel.as_ref().is_ok_and(|release| release.has_eevdf()) {
         all.push(format!(
-            "shared p99: 11 ms published (CFS: turns of 12 to 16 ms), about a tick of {tick} ms here (EEVDF: a slice ends \
+            "shared p99: 11 ms published (CFS: turns of 12 to 16 ms), about a tick of {tick} ms \
+             here (EEVDF: a slice ends \
              at the first tick after it)"
         ));
     }
     if kernel.is_ok_and(KernelRelease::has_fair_server) {
         all.push(
-            "redis FIFO: 5 sysbench events published (RT throttling, lifted by sched_rt_runtime_us=999990), 5 % of the \
+            "redis FIFO: 5 sysbench events published (RT throttling, lifted by \
+             sched_rt_runtime_us=999990), 5 % of the \
              CPU here: since Linux 6.12 the fair server decides, and that knob changes nothing"
                 .to_owned(),
         );

@@ -20,9 +20,11 @@ use schedlab_study::scenario::Scenario;
 use schedlab_study::show;
 
 /// Virtual time of a row, with its warm-up.
-const HEAD: &str = "duration = \"6s\"\nwarmup = \"1s\"\nbaseline = \"shared\"\nchannels = [\"requests\"]\nrepetitions = 1";
+const HEAD: &str = "duration = \"6s\"\nwarmup = \"1s\"\nbaseline = \"shared\"\n\
+                    channels = [\"requests\"]\nrepetitions = 1";
 /// Virtual time of a run for the fit of a request's way.
-const FIT: &str = "duration = \"600ms\"\nwarmup = \"100ms\"\nbaseline = \"shared\"\nchannels = [\"requests\"]\nrepetitions = 1";
+const FIT: &str = "duration = \"600ms\"\nwarmup = \"100ms\"\nbaseline = \"shared\"\n\
+                   channels = [\"requests\"]\nrepetitions = 1";
 /// Halvings of the interval of a request's way.
 const STEPS: usize = 8;
 
@@ -71,13 +73,15 @@ impl Prediction {
         let way = match kind {
             ClientKind::Open(_) => format!("{way}, so that p50 of the dedicated row is met"),
             _ if full => {
-                "its way there and back is left out: where Redis is never idle, nothing depends on it"
+                "its way there and back is left out: where Redis is never idle, nothing depends \
+                 on it"
                     .to_owned()
             }
             _ => format!("{way}, so that the requests a second of the dedicated row are met"),
         };
         let about = vec![format!(
-            "simulated: a request costs {:.2} us of CPU (the dedicated row, less {:.2} us that the model's own switches and \
+            "simulated: a request costs {:.2} us of CPU (the dedicated row, less {:.2} us that \
+             the model's own switches and \
              ticks take), {way}; the other rows are computed",
             load.cost_ns / 1e3,
             own_ns / 1e3,
@@ -216,7 +220,8 @@ impl Load<'_> {
             _ => format!("clients = {}\nthink = \"0ns\"", self.connections),
         };
         let mut text = format!(
-            "[[task]]\nname = \"redis-server\"\ncpus = \"0\"\nprogram = [\"receive all requests\", \"serve requests {}ns\"]\n\
+            "[[task]]\nname = \"redis-server\"\ncpus = \"0\"\n\
+             program = [\"receive all requests\", \"serve requests {}ns\"]\n\
              [[task]]\nname = \"sysbench\"\ncpus = \"0\"\nprogram = \"hog\"\n\
              [[source]]\nname = \"clients\"\ninto = \"requests\"\n{load}\none_way = \"{}ns\"\n",
             self.cost_ns.round().max(1.0),

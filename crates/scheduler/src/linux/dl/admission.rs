@@ -21,7 +21,8 @@ pub(in crate::linux) fn refuses(t: &Tunables, policy: Policy) -> Option<&'static
     }
     if period.0 < t.dl_period_min || period.0 > t.dl_period_max {
         return Some(
-            "the period must be from sched_deadline_period_min_us to sched_deadline_period_max_us (100us and \
+            "the period must be from sched_deadline_period_min_us to sched_deadline_period_max_us \
+             (100us and \
              4.194304s unless these knobs say otherwise)",
         );
     }
@@ -60,7 +61,8 @@ pub(in crate::linux) fn rejects(t: &Tunables, world: &World) -> Option<Rejection
         let Policy::Deadline { runtime, period, .. } = task.policy else { continue };
         if world.all_cpus().and(&task.affinity) != world.all_cpus() {
             let why = format!(
-                "SCHED_DEADLINE tasks must be allowed on every CPU (sched_setattr says EPERM), this one only on \
+                "SCHED_DEADLINE tasks must be allowed on every CPU (sched_setattr says EPERM), \
+                 this one only on \
                  {}; sched_rt_runtime_us=-1 switches the check off",
                 task.affinity
             );
@@ -77,7 +79,8 @@ pub(in crate::linux) fn rejects(t: &Tunables, world: &World) -> Option<Rejection
     let percent = |part: u64| (u128::from(part) * 10_000 + half) >> BW_SHIFT;
     let show = |part: u64| format!("{}.{:02}", percent(part) / 100, percent(part) % 100);
     let why = format!(
-        "the {tasks} deadline tasks reserve {} % of a CPU, admitted are {} % (sched_setattr says EBUSY; {} CPUs, \
+        "the {tasks} deadline tasks reserve {} % of a CPU, admitted are {} % (sched_setattr says \
+         EBUSY; {} CPUs, \
          sched_rt_runtime_us of sched_rt_period_us of each); lower RUNTIME or raise PERIOD",
         show(sum),
         show(all),

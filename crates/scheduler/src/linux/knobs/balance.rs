@@ -50,7 +50,8 @@ pub(in crate::linux) const NEWIDLE_COST: Versioned<TimeKnob<Setup>> = only(
         name: "max_newidle_lb_cost",
         allowed: Times::between(Ns::ZERO, Ns::from_ms(1)),
         default: KnobDefault::Is(Ns::ZERO),
-        doc: "a CPU that is idle for less than this on average does not look for work when it becomes idle; the real \
+        doc: "a CPU that is idle for less than this on average does not look for work when it \
+              becomes idle; the real \
               system measures it for each domain",
         source: "kernel/sched/fair.c, max_newidle_lb_cost of a domain, 3.12",
     },
@@ -73,7 +74,8 @@ pub(in crate::linux) const AUTOGROUP: Versioned<FlagKnob<Setup>> = only(
     FlagKnob {
         name: "sched_autogroup_enabled",
         default: KnobDefault::By(|setup| setup.version.has_autogroup()),
-        doc: "groups marked as autogroup (one per session) exist; off: their tasks belong to the parent",
+        doc: "groups marked as autogroup (one per session) exist; off: their tasks belong to the \
+              parent",
         source: "kernel/sched/autogroup.c, sysctl_sched_autogroup_enabled, 2.6.38",
     },
 );
@@ -121,7 +123,8 @@ pub(in crate::linux) const CACHE_HOT_BUDDY: Versioned<FlagKnob<Setup>> = only(
 pub(in crate::linux) const GROUP_IMBALANCE: Versioned<FlagKnob<Setup>> = always(FlagKnob {
     name: "defects.GROUP_IMBALANCE",
     default: KnobDefault::Is(false),
-    doc: "between caches and nodes only the mean load counts, not idle CPUs: one heavy task hides idle CPUs beside it \
+    doc: "between caches and nodes only the mean load counts, not idle CPUs: one heavy task hides \
+          idle CPUs beside it \
           (a fault of 2.6.38 and later)",
     source: LOZI,
 });
@@ -140,10 +143,13 @@ pub(in crate::linux) const VCPU_PACK: Versioned<NumberKnob<Setup>> = only(
         unit: "bits",
         allowed: (0, 15),
         default: KnobDefault::Is(0),
-        doc: "tasks are kept together on CPUs that are busy and have room; the sum of 1 (wakeups by an idle CPU's \
-              interrupts stay there), 2 (wakees of a waker that is about to sleep go to it), 4 (others to any busy CPU \
+        doc: "tasks are kept together on CPUs that are busy and have room; the sum of 1 (wakeups \
+              by an idle CPU's \
+              interrupts stay there), 2 (wakees of a waker that is about to sleep go to it), 4 \
+              (others to any busy CPU \
               with room) and 8 (new tasks stay with their parent)",
-        source: "boot option of some cloud guests' kernels, not of upstream; machine code of 6.18.44",
+        source: "boot option of some cloud guests' kernels, not of upstream; machine code of \
+                 6.18.44",
     },
 );
 

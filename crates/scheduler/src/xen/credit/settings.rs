@@ -41,7 +41,8 @@ words! {
 const ACCOUNTING_KNOB: WordKnob<Accounting, XenRelease> = WordKnob {
     name: "accounting",
     default: KnobDefault::Is(Accounting::Accurate),
-    doc: "sampled: as until 2010, a tick charges a whole tick to the unit that runs then (no parameter of Xen)",
+    doc: "sampled: as until 2010, a tick charges a whole tick to the unit that runs then (no \
+          parameter of Xen)",
     source: "xen/common/sched_credit.c until 2010",
 };
 const LOAD_BALANCE_RATELIMIT: TimeKnob<XenRelease> = TimeKnob {
@@ -51,7 +52,8 @@ const LOAD_BALANCE_RATELIMIT: TimeKnob<XenRelease> = TimeKnob {
         |release| if release.credit_limits_stealing() { Ns::from_ms(1) } else { Ns::ZERO },
         |_| "1ms (0 before 4.18)".to_owned(),
     ),
-    doc: "shortest time between two steals of a pCPU, 0 = off (boot load-balance-ratelimit, 4.18 and later)",
+    doc: "shortest time between two steals of a pCPU, 0 = off (boot load-balance-ratelimit, 4.18 \
+          and later)",
     source: "xen/common/sched/credit.c, load_balance_ratelimit_us, 4.18",
 };
 

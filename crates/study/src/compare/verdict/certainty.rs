@@ -41,7 +41,8 @@ pub(super) fn certainty(study: &Study, gain: Option<&Telling<'_>>) -> String {
             let told = if study.rows.len() < 2 { String::new() } else { format!("{told}; ") };
             let sure = range_confidence(seeds) * 100.0;
             format!(
-                "Over {seeds} seeds {told}the range over the seeds contains the median with {sure:.0} % confidence."
+                "Over {seeds} seeds {told}the range over the seeds contains the median with \
+                 {sure:.0} % confidence."
             )
         }
     }
@@ -51,7 +52,8 @@ pub(super) fn certainty(study: &Study, gain: Option<&Telling<'_>>) -> String {
 fn advice(study: &Study) -> String {
     study.served.as_ref().map_or_else(String::new, |served| {
         format!(
-            " A longer recording, or one of a quieter moment, may do for {}; `schedlab colocate` measures instead of predicting.",
+            " A longer recording, or one of a quieter moment, may do for {}; `schedlab colocate` \
+             measures instead of predicting.",
             served.name()
         )
     })
@@ -69,7 +71,8 @@ fn for_server(study: &Study, replay: &SelfReplay) -> Option<String> {
     let latency =
         tail.map(|cell| cell.difference.abs() / cell.recorded * 100.0).fold(0.0, f64::max);
     Some(format!(
-        "Good enough for {}: the simulation reproduces its CPU share within {share:.1} points and its run-queue latency (p99) within \
+        "Good enough for {}: the simulation reproduces its CPU share within {share:.1} points and \
+         its run-queue latency (p99) within \
          {latency:.0} %",
         served.name()
     ))
@@ -86,7 +89,8 @@ pub(crate) fn reproduction(replay: &SelfReplay, seconds: f64) -> String {
     }
     let (share, latency) = worst(replay, seconds);
     format!(
-        "The simulation reproduces the recording within {share:.1} points of CPU share and {latency}"
+        "The simulation reproduces the recording within {share:.1} points of CPU share and \
+         {latency}"
     )
 }
 

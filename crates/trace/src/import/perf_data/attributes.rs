@@ -113,7 +113,8 @@ impl Attributes {
             return Ok(());
         }
         Err(TraceError::Option(
-            "perf recorded only some of the scheduler's events (`perf record -F` or `-c`), from which no schedule can be told: \
+            "perf recorded only some of the scheduler's events (`perf record -F` or `-c`), from \
+             which no schedule can be told: \
              record without -F and -c"
                 .to_owned(),
         ))

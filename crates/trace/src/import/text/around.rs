@@ -109,7 +109,8 @@ impl Name {
 
 fn several_files(number: u64, one: &str, other: &str) -> TraceError {
     let what = format!(
-        "this is the report of several files ({one}, {other}), whose clocks and tasks differ: `trace-cmd report -i {one}` prints one"
+        "this is the report of several files ({one}, {other}), whose clocks and tasks differ: \
+         `trace-cmd report -i {one}` prints one"
     );
     TraceError::Import { line: number, what }
 }
@@ -188,7 +189,8 @@ impl Buffers {
         let taken: Vec<String> = taken.into_iter().map(of).collect();
         (!left.is_empty()).then(|| {
             format!(
-                "The report has several buffers: each kind of event was taken from the first that has it ({}), and is left out \
+                "The report has several buffers: each kind of event was taken from the first that \
+                 has it ({}), and is left out \
                  where it comes again ({}).",
                 taken.join(", "),
                 left.join(", ")
@@ -249,7 +251,8 @@ mod tests {
 
     #[test]
     fn an_event_in_a_function_graph() {
-        let text = "  100.000100 |   1)   a b-200    |               |  /* sched_waking: comm=srv pid=300 prio=120 target_cpu=001 */";
+        let text = "  100.000100 |   1)   a b-200    |               |  /* sched_waking: comm=srv \
+                    pid=300 prio=120 target_cpu=001 */";
         let line = in_graph(text).unwrap();
         assert_eq!(
             (line.event, line.fields),

@@ -25,13 +25,16 @@ pub(super) fn event<'a>(
     let fields = without_place(fields);
     Ok(match name {
         "sched_switch" => switch(fields, kernel, by_version).ok_or(
-            "`prev_comm=C prev_pid=N prev_prio=N prev_state=S ==> next_comm=C next_pid=N next_prio=N` or \
+            "`prev_comm=C prev_pid=N prev_prio=N prev_state=S ==> next_comm=C next_pid=N \
+             next_prio=N` or \
              `C:N [N] S ==> C:N [N]`",
         )?,
         "sched_waking" => Event::Waking(subject(fields).ok_or(SUBJECT)?),
         "sched_wakeup" => Event::Wakeup(subject(fields).ok_or(SUBJECT)?),
         "sched_wakeup_new" => Event::WakeupNew(subject(fields).ok_or(SUBJECT)?),
-        "sched_migrate_task" => migrate(fields).ok_or("`comm=C pid=N prio=N orig_cpu=N dest_cpu=N`")?,
+        "sched_migrate_task" => {
+            migrate(fields).ok_or("`comm=C pid=N prio=N orig_cpu=N dest_cpu=N`")?
+        }
         "sched_process_fork" => fork(fields).ok_or("`comm=C pid=N child_comm=C child_pid=N`")?,
         "sched_process_exit" => Event::Exit(subject(fields).ok_or(SUBJECT)?),
         "sched_process_exec" => Event::Exec { tid: number(fields, " pid=").ok_or("`pid=N`")? },
@@ -329,23 +332,28 @@ mod tests {
         let (prev, next) = (who("a b:1 [x]", 200, 120), who("srv", 300, 100));
         for (fields, state) in [
             (
-                "prev_comm=a b:1 [x] prev_pid=200 prev_prio=120 prev_state=S ==> next_comm=srv next_pid=300 next_prio=100",
+                "prev_comm=a b:1 [x] prev_pid=200 prev_prio=120 prev_state=S ==> next_comm=srv \
+                 next_pid=300 next_prio=100",
                 PrevState::Sleeping,
             ),
             (
-                "prev_comm=a b:1 [x] prev_pid=200 prev_prio=120 prev_state=R+ ==> next_comm=srv next_pid=300 next_prio=100 ffffffff81 schedule+0x1",
+                "prev_comm=a b:1 [x] prev_pid=200 prev_prio=120 prev_state=R+ ==> next_comm=srv \
+                 next_pid=300 next_prio=100 ffffffff81 schedule+0x1",
                 PrevState::RunnableInKernel,
             ),
             (
-                "prev_comm=a b:1 [x] prev_pid=200 prev_prio=120 prev_state=2 next_comm=srv next_pid=300 next_prio=100",
+                "prev_comm=a b:1 [x] prev_pid=200 prev_prio=120 prev_state=2 next_comm=srv \
+                 next_pid=300 next_prio=100",
                 PrevState::DiskSleep,
             ),
             (
-                "[FAILED TO PARSE] prev_comm=a b:1 [x] prev_pid=200 prev_prio=120 prev_state=0x1 next_comm=srv next_pid=300 next_prio=100",
+                "[FAILED TO PARSE] prev_comm=a b:1 [x] prev_pid=200 prev_prio=120 prev_state=0x1 \
+                 next_comm=srv next_pid=300 next_prio=100",
                 PrevState::Sleeping,
             ),
             (
-                "prev_comm=a b:1 [x] prev_pid=0xc8 (200) prev_prio=0x78 (120) prev_state=0x1 (1) next_comm=srv next_pid=0x12c (300) next_prio=0x64 (100)",
+                "prev_comm=a b:1 [x] prev_pid=0xc8 (200) prev_prio=0x78 (120) prev_state=0x1 (1) \
+                 next_comm=srv next_pid=0x12c (300) next_prio=0x64 (100)",
                 PrevState::Sleeping,
             ),
             ("a b:1 [x]:200 [120] R ==> srv:300 [100]", PrevState::Runnable),

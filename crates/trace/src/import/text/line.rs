@@ -331,7 +331,8 @@ fn why_not(text: &str) -> String {
     }
     let off = |option: &str| {
         format!(
-            "ftrace's option {option} is on: `echo 0 > /sys/kernel/tracing/options/{option}`, then print the trace again"
+            "ftrace's option {option} is on: `echo 0 > /sys/kernel/tracing/options/{option}`, \
+             then print the trace again"
         )
     };
     if text.contains("ms (+") && text.contains("ms): ") {
@@ -604,7 +605,8 @@ mod tests {
             ("000044f8 00000001 000000c5653143c7 type: 373", "options/hex"),
             ("sched_switch: prev_comm=a", "context-info"),
             (
-                " lto 5  18760   1 9 00000002 00000000 [3282da5f] 847436.383ms (+0.008ms): sched_waking: x",
+                " lto 5  18760   1 9 00000002 00000000 [3282da5f] 847436.383ms (+0.008ms): \
+                 sched_waking: x",
                 "options/verbose",
             ),
             ("hog 200 [001] 100.000100:", "no event name"),

@@ -187,7 +187,8 @@ impl Clock {
 fn not_a_time(text: &str) -> String {
     match text.bytes().all(|byte| byte.is_ascii_digit()) {
         true => format!(
-            "`{text}` counts cycles: leave out babeltrace's --clock-cycles, or give the clock's frequency with --clock-hz"
+            "`{text}` counts cycles: leave out babeltrace's --clock-cycles, or give the clock's \
+             frequency with --clock-hz"
         ),
         false => format!("`{text}` is no time"),
     }
@@ -245,8 +246,10 @@ mod tests {
     use super::*;
     use schedlab_model::PrevState;
 
-    const SWITCH: &str = "[13:37:28.123456789] (+0.000001234) host sched_switch: { cpu_id = 1 }, { prev_comm = \"a b\", prev_tid = 2, \
-                          prev_prio = 20, prev_state = 1, next_comm = \"c\", next_tid = 3, next_prio = -1 }";
+    const SWITCH: &str = "[13:37:28.123456789] (+0.000001234) host sched_switch: { cpu_id = 1 }, \
+                          { prev_comm = \"a b\", prev_tid = 2, \
+                          prev_prio = 20, prev_state = 1, next_comm = \"c\", next_tid = 3, \
+                          next_prio = -1 }";
 
     #[test]
     fn a_switch_of_both_babeltraces() {
@@ -263,7 +266,8 @@ mod tests {
         let (context, fields) = SWITCH.split_once("}, {").unwrap();
         let cpu = context.split_once(": {").unwrap().1;
         let named = format!(
-            "timestamp = 13:37:28.123456789, delta = +0.000001234, name = sched_switch, stream.packet.context = {{{cpu}}}, event.fields = {{{fields}"
+            "timestamp = 13:37:28.123456789, delta = +0.000001234, name = sched_switch, \
+             stream.packet.context = {{{cpu}}}, event.fields = {{{fields}"
         );
         let line = split(&named).unwrap();
         let found = Clock::default().event(&line, (None, None), &mut false).unwrap();
@@ -278,9 +282,12 @@ mod tests {
 
     #[test]
     fn perf_converts_to_the_same_format() {
-        let text = "[00:13:25.863209916] (+?.?????????) sched:sched_waking: { cpu_id = 0 }, { perf_ip = 0xFFFFFFFF813A88B4, \
-                    perf_tid = 17, perf_pid = 17, perf_id = 14, perf_period = 1, common_type = 375, common_flags = 13, \
-                    common_preempt_count = 5, common_pid = 17, comm = \"srv\", pid = 18, prio = 120, target_cpu = 0 }";
+        let text = "[00:13:25.863209916] (+?.?????????) sched:sched_waking: { cpu_id = 0 }, \
+                    { perf_ip = 0xFFFFFFFF813A88B4, \
+                    perf_tid = 17, perf_pid = 17, perf_id = 14, perf_period = 1, common_type = \
+                    375, common_flags = 13, \
+                    common_preempt_count = 5, common_pid = 17, comm = \"srv\", pid = 18, prio = \
+                    120, target_cpu = 0 }";
         let line = split(text).unwrap();
         let (stamp, event) = Clock::default().event(&line, (None, None), &mut false).unwrap();
         assert_eq!(event, Event::Waking(Who { comm: "srv".into(), tid: 18, prio: Some(120) }));

@@ -95,8 +95,11 @@ mod tests {
 
     #[test]
     fn the_scripts_of_a_page_are_read() {
-        let page = "<!DOCTYPE html>\n<script>var a;</script>\n<script class=\"trace-data\" type=\"application/text\">\n\n# tracer: nop\na\n</script>\n\
-                    <script class=\"trace-data\" type=\"application/text\">\n{\"x\": 1}\nb\n</script>\nc\n";
+        let page = "<!DOCTYPE html>\n<script>var a;</script>\n\
+                    <script class=\"trace-data\" type=\"application/text\">\n\n# tracer: nop\na\n\
+                    </script>\n\
+                    <script class=\"trace-data\" type=\"application/text\">\n{\"x\": 1}\nb\n\
+                    </script>\nc\n";
         assert_eq!(lines(page), ["# tracer: nop", "a"]);
     }
 
