@@ -66,7 +66,9 @@ fn holds(file: &Path) {
 #[test]
 fn one_thread_and_two_give_the_same_bytes() {
     for name in ON_ONE_THREAD {
-        let on = |threads: &str| schedlab(&["compare", name, "--json", "--jobs", threads]).stdout;
+        let on = |threads: &str| {
+            schedlab(&["compare", name, "--json", "--for", "2s", "--jobs", threads]).stdout
+        };
         assert!(on("1") == on("2"), "{name} depends on the number of threads");
     }
 }

@@ -93,7 +93,9 @@ pub(super) fn invocations(line: &str) -> Vec<Invocation> {
         if let Some(command) = own.first() {
             // The prices of this machine are there after `schedlab calibrate` only, and every
             // scenario of the gallery takes minutes.
-            let elsewhere = own.iter().any(|word| word == "this-machine") || own == ["published"];
+            let all_published =
+                command == "published" && own.get(1).is_none_or(|word| word.starts_with('-'));
+            let elsewhere = own.iter().any(|word| word == "this-machine") || all_published;
             let run = RUN.contains(&command.as_str()) && !elsewhere;
             found.push(Invocation { words: own, reads_a_pipe: from_pipe, run });
         }
