@@ -9,7 +9,7 @@ use schedlab_trace::{analysis::Summary, replay};
 fuzz_target!(|bytes: &[u8]| {
     for current_is_waker in [false, true] {
         if let Ok(imported) = read(bytes, ImportOptions { current_is_waker, ..ImportOptions::default() }) {
-            let _ = Summary::of(&imported.recording);
+            let _ = Summary::from_recording(&imported.recording);
             let options = replay::ReplayOptions { without_wakes: true, ..Default::default() };
             let _ = replay::replay(&imported.recording, &options);
         }

@@ -535,7 +535,9 @@ pub(crate) fn capabilities(of: &RecordingCapabilities) -> Capabilities {
         (Capability::Throttling, of.limits),
         (Capability::Messages, of.messages.is_ok()),
     ];
-    Capabilities::of(all.into_iter().filter(|&(_, has)| has).map(|(capability, _)| capability))
+    Capabilities::from_list(
+        all.into_iter().filter(|&(_, has)| has).map(|(capability, _)| capability),
+    )
 }
 
 pub(crate) fn task_info(task: &TaskFacts) -> TaskInfo {

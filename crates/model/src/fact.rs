@@ -167,7 +167,7 @@ pub struct Transfer {
 
 impl Transfer {
     /// Returns a transfer of `bytes` that went well.
-    pub const fn of(object: ObjectId, bytes: u32) -> Transfer {
+    pub const fn done(object: ObjectId, bytes: u32) -> Transfer {
         Transfer {
             object,
             bytes,
@@ -309,7 +309,7 @@ pub struct ObjectInfo {
 
 impl ObjectInfo {
     /// Returns an object of which only the kind is known.
-    pub const fn of(kind: ObjectKind) -> ObjectInfo {
+    pub const fn of_kind(kind: ObjectKind) -> ObjectInfo {
         ObjectInfo { kind, from: String::new(), to: String::new(), peer: None, capacity: None }
     }
 }

@@ -30,7 +30,7 @@ pub fn between(low: Option<crate::Ns>, high: Option<crate::Ns>) -> String {
 }
 
 /// A place of a [`glob`] pattern.
-enum Place {
+enum GlobPart {
     /// `*`
     Any,
     /// `?`
@@ -40,29 +40,29 @@ enum Place {
     Class(bool, Vec<(char, char)>),
 }
 
-impl Place {
+impl GlobPart {
     fn takes(&self, letter: char) -> bool {
         match self {
-            Place::Any => false,
-            Place::One => true,
-            Place::Letter(own) => *own == letter,
-            Place::Class(except, ranges) => {
+            GlobPart::Any => false,
+            GlobPart::One => true,
+            GlobPart::Letter(own) => *own == letter,
+            GlobPart::Class(except, ranges) => {
                 ranges.iter().any(|(from, to)| (*from..=*to).contains(&letter)) != *except
             }
         }
     }
 
     /// The places of a pattern. A bracket that nothing closes is itself a letter, as in fnmatch(3).
-    fn of(pattern: &str) -> Vec<Place> {
+    fn parse(pattern: &str) -> Vec<GlobPart> {
         let letters: Vec<char> = pattern.chars().collect();
         let (mut places, mut at) = (Vec::new(), 0);
         while let Some(&letter) = letters.get(at) {
-            let class = (letter == '[').then(|| Place::class(&letters[at + 1..])).flatten();
+            let class = (letter == '[').then(|| GlobPart::class(&letters[at + 1..])).flatten();
             let (place, length) = match (letter, class) {
                 (_, Some((class, length))) => (class, length + 1),
-                ('*', _) => (Place::Any, 1),
-                ('?', _) => (Place::One, 1),
-                (letter, _) => (Place::Letter(letter), 1),
+                ('*', _) => (GlobPart::Any, 1),
+                ('?', _) => (GlobPart::One, 1),
+                (letter, _) => (GlobPart::Letter(letter), 1),
             };
             places.push(place);
             at += length;
@@ -71,7 +71,7 @@ impl Place {
     }
 
     /// A class and how many letters it has, with its closing bracket.
-    fn class(letters: &[char]) -> Option<(Place, usize)> {
+    fn class(letters: &[char]) -> Option<(GlobPart, usize)> {
         let except = matches!(letters.first(), Some('!' | '^'));
         let begin = usize::from(except);
         // A bracket that stands first is one of the letters.
@@ -82,18 +82,19 @@ impl Place {
             ranges.push((letters[at], letters[to]));
             at = to + 1;
         }
-        Some((Place::Class(except, ranges), end + 1))
+        Some((GlobPart::Class(except, ranges), end + 1))
     }
 }
 
 /// Returns whether `name` matches `pattern`, in which `*` matches any text, `?` any one character,
 /// and `[1-8x]` one of these (`[!1-8x]`: one that is none of these).
 pub fn glob(pattern: &str, name: &str) -> bool {
-    let (pattern, name): (Vec<Place>, Vec<char>) = (Place::of(pattern), name.chars().collect());
+    let (pattern, name): (Vec<GlobPart>, Vec<char>) =
+        (GlobPart::parse(pattern), name.chars().collect());
     let (mut p, mut n) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;
     while n < name.len() {
-        if matches!(pattern.get(p), Some(Place::Any)) {
+        if matches!(pattern.get(p), Some(GlobPart::Any)) {
             retry = Some((p, n));
             p += 1;
         } else if pattern.get(p).is_some_and(|place| place.takes(name[n])) {
@@ -106,7 +107,7 @@ pub fn glob(pattern: &str, name: &str) -> bool {
             return false;
         }
     }
-    pattern[p..].iter().all(|place| matches!(place, Place::Any))
+    pattern[p..].iter().all(|place| matches!(place, GlobPart::Any))
 }
 
 /// Returns the date as `2026-11-21T11:45:03Z`, of nanoseconds since 1970, in the proleptic

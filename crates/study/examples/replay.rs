@@ -48,7 +48,7 @@ fn main() {
         replay.report.delays.preempting_wakes().p99(),
         replay.report.delays.preempting_wakes().count()
     );
-    let recorded = Summary::of(&recording).unwrap();
+    let recorded = Summary::from_recording(&recording).unwrap();
     let simulated = simulate(&replay, scheduler, costs);
     table(&recording, &recorded, &simulated);
     if changes.iter().any(|c| c == "tids") {

@@ -288,14 +288,14 @@ pub struct Capabilities(pub std::collections::BTreeSet<String>);
 
 impl Capabilities {
     /// These capabilities.
-    pub fn of(list: impl IntoIterator<Item = Capability>) -> Capabilities {
+    pub fn from_list(list: impl IntoIterator<Item = Capability>) -> Capabilities {
         Capabilities(list.into_iter().map(|c| c.name().to_owned()).collect())
     }
     /// What the simulator's events carry: everything but steal and system calls. (Throttling by
     /// `cpu.max` is there, the fair server's is not.)
     pub fn simulator() -> Capabilities {
         use Capability::*;
-        Capabilities::of([
+        Capabilities::from_list([
             WakeTimes, Waker, IrqContext, PrevState, Preempted, Migrations, Lifecycle, AllTasks,
         ])
     }

@@ -145,7 +145,7 @@ impl Recording {
     fn check(&self) -> Result<(), TraceError> {
         let latest = self.events.iter().map(|event| event.at).max().unwrap_or(Ns::ZERO);
         self.check_header(latest.max(self.duration))?;
-        let ids = Ids::of(&self.header);
+        let ids = Ids::from_header(&self.header);
         match self.events.iter().position(|event| !ids.known(event)) {
             None => Ok(()),
             Some(at) => Err(TraceError::Header {
@@ -160,7 +160,7 @@ impl Recording {
 
     /// What must hold whatever the events are; `latest` is the end.
     pub(crate) fn check_header(&self, latest: Ns) -> Result<(), TraceError> {
-        let Ids { cpus, groups, .. } = Ids::of(&self.header);
+        let Ids { cpus, groups, .. } = Ids::from_header(&self.header);
         let bad = |what: String| Err(TraceError::Header { what });
         if latest > LONGEST {
             return bad(format!("it claims to be {latest} long (at most {LONGEST} is possible)"));
@@ -201,7 +201,7 @@ pub(crate) struct Ids {
 }
 
 impl Ids {
-    pub(crate) fn of(header: &Header) -> Ids {
+    pub(crate) fn from_header(header: &Header) -> Ids {
         Ids {
             cpus: header.topology.cpus(),
             tasks: header.tasks.len(),

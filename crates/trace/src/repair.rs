@@ -315,7 +315,7 @@ struct Mender {
 impl Mender {
     /// The CPUs and tasks of `header` may occur from now on.
     fn begin(&mut self, header: &Header) {
-        self.know(Ids::of(header));
+        self.know(Ids::from_header(header));
         self.wakes_recorded = header.capabilities.has(Capability::WakeTimes);
     }
 

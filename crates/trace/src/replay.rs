@@ -265,7 +265,7 @@ pub struct RuntimeFit {
 }
 
 impl RuntimeFit {
-    fn of(runtime: &runtime::Runtime) -> RuntimeFit {
+    fn from_runtime(runtime: &runtime::Runtime) -> RuntimeFit {
         let median = |values: &[Ns]| values.get(values.len() / 2).copied().unwrap_or_default();
         RuntimeFit {
             threads: runtime.threads.iter().copied().map(TaskId::from).collect(),
@@ -485,7 +485,7 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
     let (runtimes, undecided) = runtime::merge(&mut timeline.lines, &processes, recording.duration);
     let watched = runtime::cut_monitors(&mut timeline.lines, &processes);
     report.undecided = undecided.into_iter().map(TaskId::from).collect();
-    report.runtimes = runtimes.iter().map(RuntimeFit::of).collect();
+    report.runtimes = runtimes.iter().map(RuntimeFit::from_runtime).collect();
     let monitors: Vec<usize> =
         runtimes.iter().flat_map(|runtime| runtime.monitors.iter().copied()).collect();
     let mut classes = classify::classify(&timeline.lines, recording.duration, &monitors);
@@ -548,7 +548,7 @@ impl ReplayReport {
     /// loops: what they need, and when.
     fn seldom_asleep(
         &mut self,
-        lines: &[timeline::Line],
+        lines: &[timeline::TaskTimeline],
         tasks: &[TaskInfo],
         classes: &mut classify::Classes,
     ) -> Vec<prompt::Prompt> {

@@ -153,16 +153,21 @@ fn objects() -> [ObjectInfo; 4] {
         to: "127.0.0.1:6379".to_owned(),
         peer: Some(ObjectId(peer)),
         capacity: Some(87_040),
-        ..ObjectInfo::of(ObjectKind::Tcp)
+        ..ObjectInfo::of_kind(ObjectKind::Tcp)
     };
-    [flow(1), flow(0), ObjectInfo::of(ObjectKind::Epoll), ObjectInfo::of(ObjectKind::Futex)]
+    [
+        flow(1),
+        flow(0),
+        ObjectInfo::of_kind(ObjectKind::Epoll),
+        ObjectInfo::of_kind(ObjectKind::Futex),
+    ]
 }
 
 /// A request and its answer in each round, a select, a futex, a sleep, a child and loss.
 fn facts(rounds: u64) -> Vec<Fact> {
     let moved = |object: u32, place: u64| Transfer {
         place: Some(place),
-        ..Transfer::of(ObjectId(object), 40)
+        ..Transfer::done(ObjectId(object), 40)
     };
     let mut out = Vec::new();
     for round in 0..rounds {

@@ -219,7 +219,7 @@ impl Output for Sink {
 
 /// Everything that a program does with a recording.
 fn used(recording: &Recording) -> String {
-    let _ = Summary::of(recording);
+    let _ = Summary::from_recording(recording);
     let mut answer = format!("{:.0}", (recording.events.len() as f64).log2());
     let scope = Scope::default();
     for entry in show::ALL.iter().filter(|entry| entry.check(&recording.header).is_ok()) {

@@ -310,7 +310,7 @@ impl Answers {
         let format = args.format.get();
         let shown = !matches!(format, ResultFormat::Csv | ResultFormat::Ndjson);
         let asked = shown && chosen.iter().any(about) && Answer::check(&recording.header).is_ok();
-        let found = if asked { Answer::of(recording, scope) } else { None };
+        let found = if asked { Answer::from_recording(recording, scope) } else { None };
         Answers { asked, found }
     }
 
@@ -370,7 +370,7 @@ fn list(args: &ShowArgs, path: &Path, known: &About) -> anyhow::Result<Exit> {
     })?;
     match &listed {
         Ok(Some(listed)) => {
-            if let Some(missing) = sentence(&listed.losses.of(&scope)) {
+            if let Some(missing) = sentence(&listed.losses.within(&scope)) {
                 text.note(&missing)?;
             }
             text.note_sched_ext(&listed.about)?;

@@ -88,10 +88,10 @@ fn recording(folder: &Folder) -> String {
         writer.event(&SchedEvent { at: at + Ns(9_000), cpu: CpuId(0), kind });
         on = Some(next);
     }
-    let object = ObjectInfo { to: NAMES[1].to_owned(), ..ObjectInfo::of(ObjectKind::Unix) };
+    let object = ObjectInfo { to: NAMES[1].to_owned(), ..ObjectInfo::of_kind(ObjectKind::Unix) };
     let object = writer.add_object(ObjectInfo { from: NAMES[0].to_owned(), ..object });
     for (ms, task) in [(1, 0), (2, 1)] {
-        let moved = Transfer::of(object, 5);
+        let moved = Transfer::done(object, 5);
         let kind = if task == 0 { FactKind::Send(moved) } else { FactKind::Receive(moved) };
         writer.fact(&Fact { at: Ns::from_ms(ms), cpu: CpuId(0), task: Some(TaskId(task)), kind });
     }

@@ -235,7 +235,7 @@ impl Messages {
             limited: raw.has(flag::LIMITED),
             peek: raw.has(flag::PEEK),
             by_kernel: raw.has(flag::BY_KERNEL),
-            ..Transfer::of(object, raw.n.max(0) as u32)
+            ..Transfer::done(object, raw.n.max(0) as u32)
         }
     }
 

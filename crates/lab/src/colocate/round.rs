@@ -72,8 +72,8 @@ impl Round {
         goals: &[Goal],
         cpus: usize,
     ) -> Result<Round, ColocateError> {
-        let summary =
-            Summary::of(recording).map_err(|error| ColocateError::Input(error.to_string()))?;
+        let summary = Summary::from_recording(recording)
+            .map_err(|error| ColocateError::Input(error.to_string()))?;
         let tasks = &recording.header.tasks;
         let server = of_processes(recording, &processes.server);
         let batch = of_processes(recording, &processes.batch);

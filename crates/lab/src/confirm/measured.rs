@@ -57,8 +57,8 @@ impl RoundMeasurements {
         cpus: &CpuSet,
         driver: Option<u32>,
     ) -> Result<RoundMeasurements, ConfirmError> {
-        let summary =
-            Summary::of(recording).map_err(|error| ConfirmError::Input(error.to_string()))?;
+        let summary = Summary::from_recording(recording)
+            .map_err(|error| ConfirmError::Input(error.to_string()))?;
         let own = of_processes(recording, processes);
         let mut sums: BTreeMap<String, TaskSummary> = BTreeMap::new();
         for (index, task) in

@@ -14,7 +14,7 @@ use schedlab_host::threads;
 use schedlab_model::{CpuSet, Ns, Policy};
 use schedlab_stats::Random;
 use schedlab_trace::analysis::follow::Followed;
-use schedlab_trace::analysis::stream::{Line, Stream, What};
+use schedlab_trace::analysis::stream::{Stream, StreamEntry, What};
 use schedlab_trace::analysis::{Scope, syscalls};
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -302,9 +302,9 @@ fn add_waits(into: &mut Collected, row: &str, task: &schedlab_trace::analysis::T
 }
 
 /// Calls `found` for every line of the stream that is about the sleeper.
-fn each(round: &Round, mut found: impl FnMut(&Line)) {
+fn each(round: &Round, mut found: impl FnMut(&StreamEntry)) {
     let tasks = &round.window.recording.header.tasks;
-    let stream = Stream::new(&round.window.recording.header, |line: &Line| {
+    let stream = Stream::new(&round.window.recording.header, |line: &StreamEntry| {
         if tasks.get(line.task.index()).is_some_and(|info| info.pid == round.pid) {
             found(line);
         }

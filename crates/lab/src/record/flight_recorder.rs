@@ -210,7 +210,7 @@ impl FlightRecorder {
 
     /// What is known of an object, but for its peer's number.
     fn object_info(&self, id: ObjectId) -> ObjectInfo {
-        let unknown = || ObjectInfo::of(ObjectKind::Other);
+        let unknown = || ObjectInfo::of_kind(ObjectKind::Other);
         let info = self.objects.get(&id).map_or_else(unknown, |known| known.info.clone());
         ObjectInfo { peer: None, ..info }
     }
@@ -372,16 +372,18 @@ mod tests {
             flight.task(TaskId(id % 4), TaskInfo::unknown(id % 4 + 1, 1, "t"));
             // A connection of two directions for each message.
             for (object, peer) in [(2 * id, 2 * id + 1), (2 * id + 1, 2 * id)] {
-                let info =
-                    ObjectInfo { peer: Some(ObjectId(peer)), ..ObjectInfo::of(ObjectKind::Tcp) };
+                let info = ObjectInfo {
+                    peer: Some(ObjectId(peer)),
+                    ..ObjectInfo::of_kind(ObjectKind::Tcp)
+                };
                 flight.object(ObjectId(object), info);
             }
             flight.event(&switch(u64::from(id) * 100, id % 4, (id + 1) % 4)).unwrap();
             let mut fact = |task: u32, kind| {
                 flight.fact(&Fact { at, cpu: CpuId(0), task: Some(TaskId(task)), kind }).unwrap();
             };
-            fact(id % 4, FactKind::Send(Transfer::of(ObjectId(2 * id), id)));
-            fact(id % 4, FactKind::Send(Transfer::of(ObjectId(2 * id + 1), 1)));
+            fact(id % 4, FactKind::Send(Transfer::done(ObjectId(2 * id), id)));
+            fact(id % 4, FactKind::Send(Transfer::done(ObjectId(2 * id + 1), 1)));
             let until = Limit::At(at.saturating_add(Ns(7)));
             fact(3, FactKind::Sleep { until, outcome: schedlab_model::Outcome::Done });
         }

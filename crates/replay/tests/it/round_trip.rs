@@ -64,7 +64,7 @@ fn recording(workload: &Workload, ms: u64) -> (Outcome, Recording) {
         _ => ObjectKind::Tcp,
     };
     let objects = workload.exchange.objects.iter();
-    recording.facts.objects = objects.map(|object| ObjectInfo::of(kind(object))).collect();
+    recording.facts.objects = objects.map(|object| ObjectInfo::of_kind(kind(object))).collect();
     // The two directions of a connection are next to each other.
     for (number, object) in recording.facts.objects.iter_mut().enumerate() {
         object.peer = Some(ObjectId::from(number ^ 1));

@@ -89,7 +89,7 @@ pub(super) fn readings(recording: &Recording, replay: &Replay) -> Vec<(String, R
     names.retain(|name| !endless(name));
     let classes: Vec<Option<usize>> =
         tasks.iter().map(|task| names.binary_search(&task.comm.as_str()).ok()).collect();
-    let alone = Contention::of(recording, classes.clone(), rivals.clone(), WINDOWS);
+    let alone = Contention::from_recording(recording, classes.clone(), rivals.clone(), WINDOWS);
     let loops = together(
         names.len(),
         &classes,
@@ -101,7 +101,7 @@ pub(super) fn readings(recording: &Recording, replay: &Replay) -> Vec<(String, R
     let merged = loops.iter().enumerate().any(|(class, first)| class != *first);
     let whole = merged.then(|| {
         let of_loops = classes.iter().map(|class| class.map(|class| loops[class])).collect();
-        Contention::of(recording, of_loops, rivals, WINDOWS)
+        Contention::from_recording(recording, of_loops, rivals, WINDOWS)
     });
     let reading = |(class, name): (usize, &&str)| {
         let mut own = reading(&alone, class)?;

@@ -107,7 +107,7 @@ impl RecordedInput {
             path: path.to_owned(),
             events: recording.events.len(),
             repairs: recording.repairs.clone(),
-            summary: Summary::of(recording).map_err(fail)?,
+            summary: Summary::from_recording(recording).map_err(fail)?,
             pids: header.tasks.iter().map(|task| task.tid).collect(),
             classes: header.tasks.iter().map(|task| task.comm.clone()).collect(),
             readings: Vec::new(),

@@ -113,7 +113,8 @@ pub fn measured_in(path: &Path) -> Result<Measured, StudyError> {
     let (recording, _) = events_of(path, None)?;
     let classes: Vec<String> =
         recording.header.tasks.iter().map(|task| task.comm.clone()).collect();
-    let summary = Summary::of(&recording).map_err(|source| StudyError::trace(path, source))?;
+    let summary =
+        Summary::from_recording(&recording).map_err(|source| StudyError::trace(path, source))?;
     let mut measured = Measured::of_summary(&summary, &classes, &|_| None);
     measured.requests(&RequestTimes::recorded(&recording), summary.window);
     Ok(measured)

@@ -56,7 +56,7 @@ pub fn of_recording(
         header.topology.cpus(),
         spaced((to - from).to_string())
     ));
-    let answer = Answer::check(header).ok().and_then(|()| Answer::of(recording, scope));
+    let answer = Answer::check(header).ok().and_then(|()| Answer::from_recording(recording, scope));
     verdict(&mut page, recording, answer.as_ref());
     ladder(&mut page, &measured);
     tasks(&mut page, &measured);

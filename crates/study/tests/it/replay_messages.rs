@@ -102,7 +102,7 @@ fn record(name: &str, hog: Policy, facts: bool) -> PathBuf {
         from: from.to_owned(),
         to: to.to_owned(),
         peer: Some(ObjectId(peer)),
-        ..ObjectInfo::of(ObjectKind::Tcp)
+        ..ObjectInfo::of_kind(ObjectKind::Tcp)
     };
     let (client, server) = ("127.0.0.1:40000", "127.0.0.1:7000");
     let objects = vec![end(client, server, 1), end(server, client, 0)];

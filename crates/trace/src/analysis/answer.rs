@@ -71,7 +71,7 @@ impl Answer {
     /// Returns the answer for the part that `scope` shows; `None`: no task waited there. Of the
     /// tasks that are woken again and again it is about the one that waited longest in all; where
     /// there is none, about any.
-    pub fn of(recording: &Recording, scope: &Scope) -> Option<Answer> {
+    pub fn from_recording(recording: &Recording, scope: &Scope) -> Option<Answer> {
         let header = &recording.header;
         let blame = Blame::new(header, scope, scope.by.unwrap_or(By::Name));
         let woken = vec![0; blame.keys.len()];

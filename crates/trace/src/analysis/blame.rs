@@ -12,7 +12,7 @@ use std::io;
 
 /// The list's entry.
 pub(crate) const ENTRY: Entry =
-    Entry::of::<Blame>("blame", "Who ran while others waited (antagonists)", show);
+    Entry::new::<Blame>("blame", "Who ran while others waited (antagonists)", show);
 
 /// Who is to blame.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

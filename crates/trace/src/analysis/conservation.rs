@@ -16,7 +16,7 @@ use std::cmp::Reverse;
 use std::io;
 
 /// The list's entry.
-pub(crate) const ENTRY: Entry = Entry::of::<Conservation>(
+pub(crate) const ENTRY: Entry = Entry::new::<Conservation>(
     "conservation",
     "CPUs that idled while a task that may run there waited elsewhere",
     show,

@@ -25,7 +25,7 @@ pub struct Window {
 const SWITCH: Ns = Ns::from_us(20);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum State {
+enum TaskActivity {
     #[default]
     Away,
     Waits,
@@ -50,7 +50,7 @@ struct Group {
 pub struct Contention {
     /// Length of a window.
     pub length: Ns,
-    states: Vec<State>,
+    states: Vec<TaskActivity>,
     group_of: Vec<Option<usize>>,
     rivals: Vec<bool>,
     rivals_running: u64,
@@ -70,7 +70,7 @@ impl Contention {
         let groups = group_of.iter().flatten().max().map_or(0, |last| last + 1);
         Contention {
             length: length.max(Ns(1)),
-            states: vec![State::default(); group_of.len()],
+            states: vec![TaskActivity::default(); group_of.len()],
             group_of,
             rivals,
             rivals_running: 0,
@@ -80,7 +80,7 @@ impl Contention {
     }
 
     /// Of a whole recording, in `count` windows.
-    pub fn of(
+    pub fn from_recording(
         recording: &Recording,
         group_of: Vec<Option<usize>>,
         rivals: Vec<bool>,
@@ -145,33 +145,33 @@ impl Contention {
         }
     }
 
-    fn set(&mut self, task: TaskId, state: State, now: Ns) {
+    fn set(&mut self, task: TaskId, state: TaskActivity, now: Ns) {
         let Some(old) = self.states.get(task.index()).copied().filter(|old| *old != state) else {
             return;
         };
         self.states[task.index()] = state;
         if self.rivals.get(task.index()) == Some(&true) {
             (0..self.groups.len()).for_each(|group| self.count(group, now));
-            self.rivals_running += u64::from(state == State::Runs);
-            self.rivals_running -= u64::from(old == State::Runs);
+            self.rivals_running += u64::from(state == TaskActivity::Runs);
+            self.rivals_running -= u64::from(old == TaskActivity::Runs);
         }
         let Some(group) = self.group_of.get(task.index()).copied().flatten() else { return };
         self.count(group, now);
         let group = &mut self.groups[group];
         let asleep = group.waiting + group.running == 0;
         match old {
-            State::Runs => group.running -= 1,
-            State::Waits => group.waiting -= 1,
-            State::Away => {}
+            TaskActivity::Runs => group.running -= 1,
+            TaskActivity::Waits => group.waiting -= 1,
+            TaskActivity::Away => {}
         }
         match state {
-            State::Runs => group.running += 1,
-            State::Waits => group.waiting += 1,
-            State::Away => {}
+            TaskActivity::Runs => group.running += 1,
+            TaskActivity::Waits => group.waiting += 1,
+            TaskActivity::Away => {}
         }
         if group.running > 0 || group.waiting == 0 || asleep {
             group.pending = Ns::ZERO;
-            group.woken = (asleep && state == State::Waits).then_some(now);
+            group.woken = (asleep && state == TaskActivity::Waits).then_some(now);
         }
     }
 }
@@ -182,27 +182,31 @@ impl EventSink for Contention {
             EventKind::Switch { prev, prev_state, next } => {
                 if let Some(prev) = prev {
                     let goes_on = prev_state.is_runnable() == Some(true);
-                    self.set(prev, if goes_on { State::Waits } else { State::Away }, event.at);
+                    self.set(
+                        prev,
+                        if goes_on { TaskActivity::Waits } else { TaskActivity::Away },
+                        event.at,
+                    );
                 }
                 if let Some(next) = next {
-                    self.set(next, State::Runs, event.at);
+                    self.set(next, TaskActivity::Runs, event.at);
                 }
             }
             EventKind::Wake { task, .. } | EventKind::New { task, .. }
-                if self.states.get(task.index()) == Some(&State::Away) =>
+                if self.states.get(task.index()) == Some(&TaskActivity::Away) =>
             {
-                self.set(task, State::Waits, event.at);
+                self.set(task, TaskActivity::Waits, event.at);
             }
             // A limit holds it back, and no rival's absence would help.
             EventKind::Throttle { task }
-                if self.states.get(task.index()) == Some(&State::Waits) =>
+                if self.states.get(task.index()) == Some(&TaskActivity::Waits) =>
             {
-                self.set(task, State::Away, event.at);
+                self.set(task, TaskActivity::Away, event.at);
             }
             EventKind::Unthrottle { task }
-                if self.states.get(task.index()) == Some(&State::Away) =>
+                if self.states.get(task.index()) == Some(&TaskActivity::Away) =>
             {
-                self.set(task, State::Waits, event.at);
+                self.set(task, TaskActivity::Waits, event.at);
             }
             _ => {}
         }

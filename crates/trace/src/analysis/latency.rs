@@ -10,7 +10,7 @@ use schedlab_model::{Ns, TaskId};
 use std::io;
 
 /// The list's entry.
-pub(crate) const ENTRY: Entry = Entry::of::<Latency>(
+pub(crate) const ENTRY: Entry = Entry::new::<Latency>(
     "latency",
     "Run-queue latency per task and cgroup, waits after wakeups and after preemptions apart",
     show,
@@ -48,7 +48,7 @@ impl Waits {
 
 /// One line: a task, all tasks of a name, or a cgroup.
 #[derive(Clone, Debug, Default)]
-pub struct Line {
+pub struct RunQueueLatency {
     /// CPU time in the window.
     pub run: Ns,
     /// Wakeup to running.
@@ -66,7 +66,7 @@ pub struct Latency {
     /// Which task is in which line.
     pub keys: Keys,
     /// By line.
-    pub lines: Vec<Line>,
+    pub lines: Vec<RunQueueLatency>,
 }
 
 impl Analysis for Latency {
@@ -78,11 +78,11 @@ impl Latency {
     /// For the tasks of `header`, one line for each of `by`.
     pub fn new(header: &Header, scope: &Scope, by: By) -> Latency {
         let keys = Keys::new(header, by);
-        let lines = vec![Line::default(); keys.len()];
+        let lines = vec![RunQueueLatency::default(); keys.len()];
         Latency { scope: scope.clone(), keys, lines }
     }
 
-    fn line(&mut self, task: TaskId) -> &mut Line {
+    fn line(&mut self, task: TaskId) -> &mut RunQueueLatency {
         &mut self.lines[self.keys.line(task)]
     }
 }
@@ -173,7 +173,7 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
         let latency = Followed::over(recording, scope, Latency::new(&recording.header, scope, by));
         out.table(&Table { key, title, columns: COLUMNS, layout: Layout::Table })?;
         let mut order: Vec<usize> = (0..latency.lines.len()).collect();
-        let worst = |line: &Line| {
+        let worst = |line: &RunQueueLatency| {
             [line.wake.longest, line.preempt.longest]
                 .iter()
                 .flatten()

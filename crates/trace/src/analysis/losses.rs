@@ -61,7 +61,7 @@ impl EventSink for Losses {
 
 impl Losses {
     /// Returns those that touch the window and the CPU of `scope`, in order.
-    pub fn of(&self, scope: &Scope) -> Vec<Loss> {
+    pub fn within(&self, scope: &Scope) -> Vec<Loss> {
         let touches = |loss: &&Loss| {
             loss.to >= scope.from
                 && loss.from <= scope.to
@@ -78,7 +78,7 @@ pub fn losses(recording: &Recording, scope: &Scope) -> Vec<Loss> {
     }
     let mut losses = Losses::default();
     recording.events.iter().for_each(|event| losses.event(event));
-    losses.of(scope)
+    losses.within(scope)
 }
 
 /// Returns a sentence about them; `None` when nothing is missing.

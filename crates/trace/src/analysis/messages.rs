@@ -21,7 +21,7 @@ use stream::{Moved, Stream};
 pub use times::RequestTimes;
 
 /// The list's entry.
-pub(crate) const ENTRY: Entry = Entry::of::<Messages>(
+pub(crate) const ENTRY: Entry = Entry::new::<Messages>(
     "messages",
     "Which task sends to which, and the requests that servers answered",
     show,
@@ -73,7 +73,7 @@ impl Analysis for Messages {
 
 impl Messages {
     /// Looks at the facts of `recording`.
-    pub fn of(recording: &Recording, scope: &Scope, by: By) -> Messages {
+    pub fn from_recording(recording: &Recording, scope: &Scope, by: By) -> Messages {
         let facts = &recording.facts;
         let mut found = Messages {
             scope: scope.clone(),
@@ -235,7 +235,7 @@ const REQUESTS: &[Column] = &[
 ];
 
 fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Result<()> {
-    let found = Messages::of(recording, scope, scope.by.unwrap_or(By::Name));
+    let found = Messages::from_recording(recording, scope, scope.by.unwrap_or(By::Name));
     let served = found.requests.served(recording, scope, &found.keys);
     out.answer(&answer(recording, scope, &found, &served))?;
     let title = "Requests, from their arrival to the first byte of the answer";

@@ -12,11 +12,11 @@ use std::io;
 
 /// The list's entry.
 pub(crate) const ENTRY: Entry =
-    Entry::of::<Migrations>("migrations", "Who moves between which CPUs, and when", show);
+    Entry::new::<Migrations>("migrations", "Who moves between which CPUs, and when", show);
 
 /// The moves of one line, by what the task was doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Line {
+pub struct MigrationCounts {
     /// While it was being woken: placed elsewhere than before.
     pub woken: u64,
     /// While it waited after losing the CPU.
@@ -27,7 +27,7 @@ pub struct Line {
     pub other: u64,
 }
 
-impl Line {
+impl MigrationCounts {
     /// All of them.
     pub const fn all(&self) -> u64 {
         self.woken + self.preempted + self.running + self.other
@@ -41,7 +41,7 @@ pub struct Migrations {
     /// Which task is in which line.
     pub keys: Keys,
     /// By line.
-    pub lines: Vec<Line>,
+    pub lines: Vec<MigrationCounts>,
     /// How many from one CPU to another.
     pub between: BTreeMap<(CpuId, CpuId), u64>,
 }
@@ -55,7 +55,7 @@ impl Migrations {
     /// For the tasks of `header`.
     pub fn new(header: &Header, scope: &Scope, by: By) -> Migrations {
         let keys = Keys::new(header, by);
-        let lines = vec![Line::default(); keys.len()];
+        let lines = vec![MigrationCounts::default(); keys.len()];
         Migrations { scope: scope.clone(), keys, lines, between: BTreeMap::new() }
     }
 
@@ -97,7 +97,7 @@ const BETWEEN: &[Column] =
 
 /// Which task moved most, and from where to where most moves went.
 fn answer(recording: &Recording, found: &Migrations) -> String {
-    let all: u64 = found.lines.iter().map(Line::all).sum();
+    let all: u64 = found.lines.iter().map(MigrationCounts::all).sum();
     let most = (0..found.lines.len()).max_by_key(|&line| (found.lines[line].all(), Reverse(line)));
     let way = found.between.iter().max_by_key(|(way, count)| (**count, Reverse(**way)));
     let (Some(most), Some(((from, to), count)), true) = (most, way, all > 0) else {

@@ -10,7 +10,7 @@ use std::io;
 
 /// The list's entry.
 pub(crate) const ENTRY: Entry =
-    Entry::of::<RunQueue>("runqueue", "How many tasks waited on each CPU over time", show);
+    Entry::new::<RunQueue>("runqueue", "How many tasks waited on each CPU over time", show);
 
 /// How many tasks waited on one CPU.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -30,7 +30,7 @@ pub struct Entry {
 
 impl Entry {
     /// The entry of analysis `A`.
-    pub(crate) const fn of<A: Analysis>(
+    pub(crate) const fn new<A: Analysis>(
         name: &'static str,
         about: &'static str,
         run: fn(&Recording, &Scope, &mut dyn Output) -> io::Result<()>,

@@ -10,11 +10,11 @@ use std::io;
 
 /// The list's entry.
 pub(crate) const ENTRY: Entry =
-    Entry::of::<Slices>("slices", "How long tasks keep the CPU, and why they lose it", show);
+    Entry::new::<Slices>("slices", "How long tasks keep the CPU, and why they lose it", show);
 
 /// The slices of one line.
 #[derive(Clone, Debug, Default)]
-pub struct Line {
+pub struct SliceLengths {
     /// Slices that ended because the task was preempted, throttled, or yielded.
     pub preempted: Durations,
     /// Slices that ended because the task blocked, stopped or ended.
@@ -28,7 +28,7 @@ pub struct Slices {
     /// Which task is in which line.
     pub keys: Keys,
     /// By line.
-    pub lines: Vec<Line>,
+    pub lines: Vec<SliceLengths>,
 }
 
 impl Analysis for Slices {
@@ -40,7 +40,7 @@ impl Slices {
     /// For the tasks of `header`.
     pub fn new(header: &Header, scope: &Scope, by: By) -> Slices {
         let keys = Keys::new(header, by);
-        let lines = vec![Line::default(); keys.len()];
+        let lines = vec![SliceLengths::default(); keys.len()];
         Slices { scope: scope.clone(), keys, lines }
     }
 }
@@ -114,7 +114,7 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
     let slices = Slices::new(&recording.header, scope, scope.by.unwrap_or(By::Name));
     let slices = Followed::over(recording, scope, slices);
     let title = "Slices: times on a CPU without a break";
-    let all = |line: &Line| {
+    let all = |line: &SliceLengths| {
         let mut all = line.preempted.clone();
         all.merge(&line.given_up);
         all
@@ -129,7 +129,7 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
         _ => Cell::Time(value),
     };
     for (index, all) in &rows {
-        let Line { preempted, given_up } = &slices.lines[*index];
+        let SliceLengths { preempted, given_up } = &slices.lines[*index];
         out.row(&[
             Cell::label(&slices.keys.labels[*index]),
             Cell::Time(all.sum()),
@@ -159,7 +159,7 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
 }
 
 /// Upper edge (a power of two), preempted and blocked slices of each length, without empty ones.
-fn by_length(line: &Line) -> Vec<(Ns, u64, u64)> {
+fn by_length(line: &SliceLengths) -> Vec<(Ns, u64, u64)> {
     let mut counts = [(0, 0); 64];
     let place = |length: Ns| (64 - length.0.leading_zeros()).min(63) as usize;
     line.preempted.buckets().for_each(|(length, count)| counts[place(length)].0 += count);

@@ -11,7 +11,7 @@ use std::io;
 
 /// The list's entry.
 pub(crate) const ENTRY: Entry =
-    Entry::of::<States>("states", "Where the time of each task went, by thread state", show);
+    Entry::new::<States>("states", "Where the time of each task went, by thread state", show);
 
 /// How many states there are.
 const STATES: usize = ThreadState::ALL.len();

@@ -11,7 +11,7 @@ use schedlab_model::{CpuId, EventKind, Ns, SchedEvent, TaskId};
 use std::io;
 
 /// The list's entry.
-pub(crate) const ENTRY: Entry = Entry::of::<Stream<fn(&Line)>>(
+pub(crate) const ENTRY: Entry = Entry::new::<Stream<fn(&StreamEntry)>>(
     "stream",
     "Every `scheduled` and `descheduled`, line by line",
     show,
@@ -36,7 +36,7 @@ pub enum What {
 
 /// One line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Line {
+pub struct StreamEntry {
     /// When.
     pub at: Ns,
     /// Where.
@@ -47,7 +47,7 @@ pub struct Line {
     pub what: What,
 }
 
-/// Gives each [`Line`] to a function, in order of time. `Followed<Stream<_>>` is the sink.
+/// Gives each [`StreamEntry`] to a function, in order of time. `Followed<Stream<_>>` is the sink.
 #[derive(Clone, Debug)]
 pub struct Stream<F> {
     calls: Calls,
@@ -61,14 +61,14 @@ impl<F> Analysis for Stream<F> {
     const NEEDS: &'static [Capability] = &[Capability::Preempted];
 }
 
-impl<F: FnMut(&Line)> Stream<F> {
+impl<F: FnMut(&StreamEntry)> Stream<F> {
     /// Calls `each` for every line of a recording with this header.
     pub fn new(header: &Header, each: F) -> Stream<F> {
         Stream { calls: Calls::new(header), ran: None, waited: None, each }
     }
 }
 
-impl<F: FnMut(&Line)> Listener for Stream<F> {
+impl<F: FnMut(&StreamEntry)> Listener for Stream<F> {
     fn before(&mut self, _: &Follower, event: &SchedEvent) {
         self.calls.event(event);
         (self.ran, self.waited) = (None, None);
@@ -89,8 +89,8 @@ impl<F: FnMut(&Line)> Listener for Stream<F> {
         let (at, cpu) = (event.at, event.cpu);
         if let Some(task) = prev {
             let state = follower.state(task).0;
-            let call = if state.queued() { None } else { self.calls.of(task) };
-            (self.each)(&Line {
+            let call = if state.queued() { None } else { self.calls.current(task) };
+            (self.each)(&StreamEntry {
                 at,
                 cpu,
                 task,
@@ -98,7 +98,7 @@ impl<F: FnMut(&Line)> Listener for Stream<F> {
             });
         }
         if let Some(task) = next {
-            (self.each)(&Line { at, cpu, task, what: What::Scheduled(self.waited) });
+            (self.each)(&StreamEntry { at, cpu, task, what: What::Scheduled(self.waited) });
         }
     }
 }
@@ -117,7 +117,7 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
     let title = "Scheduled and descheduled (sec; msec waited or run)";
     out.table(&Table { key: "stream", title, columns: COLUMNS, layout: Layout::Listing })?;
     let mut result = Ok(());
-    let stream = Stream::new(&recording.header, |line: &Line| {
+    let stream = Stream::new(&recording.header, |line: &StreamEntry| {
         if !scope.at(line.at) || !scope.on(line.cpu) || !scope.task(line.task) || result.is_err() {
             return;
         }

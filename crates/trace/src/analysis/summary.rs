@@ -96,7 +96,7 @@ pub struct CpuSummary {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum TrackState {
     Unknown,
     Running { since: Ns },
     Waiting { since: Ns, preempted: bool },
@@ -105,7 +105,7 @@ enum State {
 
 #[derive(Clone, Copy, Debug)]
 struct Track {
-    state: State,
+    state: TrackState,
     /// An event named it.
     seen: bool,
     /// When the current activation began.
@@ -199,7 +199,7 @@ impl Summary {
     }
 
     /// The summary of a whole recording; refuses when it cannot tell preemption from blocking.
-    pub fn of(recording: &Recording) -> Result<Summary, TraceError> {
+    pub fn from_recording(recording: &Recording) -> Result<Summary, TraceError> {
         Summary::check(&recording.header)?;
         let mut summary =
             Summary::new(recording.header.tasks.len(), recording.header.topology.cpus(), Ns::ZERO);
@@ -216,13 +216,13 @@ impl Summary {
         let clip = self.clip();
         for index in 0..self.tracks.len() {
             match self.tracks[index].state {
-                State::Running { since } => {
+                TrackState::Running { since } => {
                     self.tasks[index].run += clip.span(since);
-                    self.tracks[index].state = State::Running { since: end };
+                    self.tracks[index].state = TrackState::Running { since: end };
                 }
-                State::Blocked { since } => {
+                TrackState::Blocked { since } => {
                     self.tasks[index].slept += clip.span(since);
-                    self.tracks[index].state = State::Blocked { since: end };
+                    self.tracks[index].state = TrackState::Blocked { since: end };
                 }
                 _ => {}
             }
@@ -268,7 +268,7 @@ impl Summary {
         if count > self.tasks.len() {
             self.tasks.resize_with(count, TaskSummary::default);
             let track = Track {
-                state: State::Unknown,
+                state: TrackState::Unknown,
                 seen: false,
                 woken: None,
                 throttled: None,
@@ -302,12 +302,12 @@ impl Summary {
         track.seen = true;
         match track.state {
             // A wakeup of a task that did not block yet changes nothing.
-            State::Running { .. } | State::Waiting { .. } => return,
-            State::Blocked { since } => self.tasks[index].slept += clip.span(since),
-            State::Unknown => {}
+            TrackState::Running { .. } | TrackState::Waiting { .. } => return,
+            TrackState::Blocked { since } => self.tasks[index].slept += clip.span(since),
+            TrackState::Unknown => {}
         }
         let track = &mut self.tracks[index];
-        track.state = State::Waiting { since: now, preempted: false };
+        track.state = TrackState::Waiting { since: now, preempted: false };
         track.woken = Some(now);
         track.excused = Ns::ZERO;
         self.tasks[index].wakeups += u64::from(counts);
@@ -317,7 +317,7 @@ impl Summary {
         let (clip, now, counts) = (self.clip(), self.now, self.counts());
         let index = task.index();
         let (track, sums) = (self.tracks[index], &mut self.tasks[index]);
-        if let State::Running { since } = track.state {
+        if let TrackState::Running { since } = track.state {
             sums.run += clip.span(since);
             if counts {
                 sums.run_length.add(now.saturating_sub(since));
@@ -327,18 +327,18 @@ impl Summary {
         track.state = match state.is_runnable() {
             Some(true) => {
                 sums.preemptions += u64::from(counts);
-                State::Waiting { since: now, preempted: true }
+                TrackState::Waiting { since: now, preempted: true }
             }
             Some(false) => {
                 if let (Some(woken), true) = (track.woken.take(), counts) {
                     sums.response.add(now.saturating_sub(woken));
                     sums.activations += 1;
                 }
-                State::Blocked { since: now }
+                TrackState::Blocked { since: now }
             }
             None => {
                 track.woken = None;
-                State::Unknown
+                TrackState::Unknown
             }
         };
         track.excused = Ns::ZERO;
@@ -349,7 +349,7 @@ impl Summary {
         let index = task.index();
         let (track, sums) = (&mut self.tracks[index], &mut self.tasks[index]);
         match track.state {
-            State::Waiting { since, preempted } if counts => {
+            TrackState::Waiting { since, preempted } if counts => {
                 let wait = now.saturating_sub(since).saturating_sub(track.excused);
                 let latencies =
                     if preempted { &mut sums.preempt_wait } else { &mut sums.wake_latency };
@@ -358,14 +358,14 @@ impl Summary {
                     waits.push(Wait { task, cpu, began: since, ended: now, wait, preempted });
                 }
             }
-            State::Blocked { since } => {
+            TrackState::Blocked { since } => {
                 sums.unknown_wakes += u64::from(counts);
                 sums.slept += clip.span(since);
                 track.woken = None;
             }
             _ => {}
         }
-        track.state = State::Running { since: now };
+        track.state = TrackState::Running { since: now };
         sums.switches += u64::from(counts);
     }
 
@@ -377,7 +377,7 @@ impl Summary {
             if let Some(prev) = prev
                 && !self.tracks[prev.index()].seen
             {
-                self.tracks[prev.index()].state = State::Running { since: Ns::ZERO };
+                self.tracks[prev.index()].state = TrackState::Running { since: Ns::ZERO };
             }
         }
     }
@@ -403,7 +403,7 @@ impl Summary {
             (false, Some(since)) => {
                 track.throttled = None;
                 sums.throttled += now.saturating_sub(since.max(from));
-                if let State::Waiting { since: waiting, .. } = track.state {
+                if let TrackState::Waiting { since: waiting, .. } = track.state {
                     track.excused += now.saturating_sub(since.max(waiting));
                 }
             }
@@ -418,7 +418,7 @@ impl Summary {
         let stolen = &mut self.cpus[cpu.index()].stolen;
         *stolen = stolen.saturating_add(ns);
         if let Some(Some(task)) = self.current[cpu.index()].0
-            && let State::Running { since } = &mut self.tracks[task.index()].state
+            && let TrackState::Running { since } = &mut self.tracks[task.index()].state
         {
             // Moving the start forward takes the stolen time out of both run time and run length.
             *since = since.saturating_add(ns).min(self.now);
@@ -432,16 +432,16 @@ impl Summary {
         let clip = self.clip();
         for index in 0..self.tracks.len() {
             match self.tracks[index].state {
-                State::Running { since } => self.tasks[index].run += clip.span(since),
-                State::Blocked { since } => self.tasks[index].slept += clip.span(since),
+                TrackState::Running { since } => self.tasks[index].run += clip.span(since),
+                TrackState::Blocked { since } => self.tasks[index].slept += clip.span(since),
                 _ => {}
             }
             let (state, woken) = match self.tracks[index].state {
                 // Other CPUs' switches were not lost.
-                State::Running { .. } if self.runs_elsewhere(index, cpu) => {
-                    (State::Running { since: self.now }, self.tracks[index].woken)
+                TrackState::Running { .. } if self.runs_elsewhere(index, cpu) => {
+                    (TrackState::Running { since: self.now }, self.tracks[index].woken)
                 }
-                _ => (State::Unknown, None),
+                _ => (TrackState::Unknown, None),
             };
             self.tracks[index].state = state;
             self.tracks[index].woken = woken;

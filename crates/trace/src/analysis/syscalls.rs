@@ -13,7 +13,7 @@ use std::io;
 
 /// The list's entry.
 pub(crate) const ENTRY: Entry =
-    Entry::of::<Syscalls>("syscalls", "In which system calls tasks blocked", show);
+    Entry::new::<Syscalls>("syscalls", "In which system calls tasks blocked", show);
 
 /// `NUMBER NAME` in each line, ascending.
 const NAMES: &str = include_str!("syscalls_x86_64.txt");
@@ -57,7 +57,7 @@ impl Calls {
     }
 
     /// The call in which `task` is; `None` when it is in none, or entered it unseen.
-    pub(crate) fn of(&self, task: TaskId) -> Option<u32> {
+    pub(crate) fn current(&self, task: TaskId) -> Option<u32> {
         self.tasks.get(task.index()).copied().flatten()
     }
 }
@@ -103,7 +103,7 @@ impl Listener for Syscalls {
             && self.scope.on(span.cpu)
         {
             // A task that sleeps stays in its call.
-            let key = (self.keys.line(span.task), self.calls.of(span.task), span.state);
+            let key = (self.keys.line(span.task), self.calls.current(span.task), span.state);
             self.blocked.entry(key).or_default().add(span.length());
         }
     }

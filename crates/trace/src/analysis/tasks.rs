@@ -8,7 +8,7 @@ use std::io;
 
 /// The list's entry.
 pub(crate) const ENTRY: Entry =
-    Entry::of::<Summary>("tasks", "CPU time, waits, responses and switches of every task", show);
+    Entry::new::<Summary>("tasks", "CPU time, waits, responses and switches of every task", show);
 
 const COLUMNS: &[Column] = &[
     column("task", "task"),

@@ -20,7 +20,7 @@ use std::io;
 
 /// The list's entry.
 pub(crate) const ENTRY: Entry =
-    Entry::of::<Throttling>("throttle", "Waits that cpu.max or real-time throttling caused", show);
+    Entry::new::<Throttling>("throttle", "Waits that cpu.max or real-time throttling caused", show);
 
 /// A task that waits this long at an idle CPU is held back by something. Chosen: far above what
 /// waking an idle CPU takes, below the shortest period of a limit.
@@ -115,7 +115,7 @@ pub fn held(header: &Header, occupancy: &Occupancy, wait: &Wait<'_>) -> Option<(
 
 /// What limits did to one line.
 #[derive(Clone, Debug, Default)]
-pub struct Line {
+pub struct ThrottledWaits {
     /// How long the task was held back, for each wait in which it was.
     pub held: Durations,
     /// The longest: how long, and the wait.
@@ -133,7 +133,7 @@ pub struct Throttling {
     /// Which task is in which line.
     pub keys: Keys,
     /// By line, then by limit in order.
-    pub lines: Vec<Vec<(Limit, Line)>>,
+    pub lines: Vec<Vec<(Limit, ThrottledWaits)>>,
     /// By line: all waits.
     pub waited: Vec<Ns>,
 }
@@ -172,7 +172,7 @@ impl Listener for Throttling {
         let Some((limit, time)) = held(&self.header, &self.occupancy, wait) else { return };
         let lines = &mut self.lines[index];
         let at = lines.binary_search_by_key(&limit, |line| line.0).unwrap_or_else(|at| {
-            lines.insert(at, (limit, Line::default()));
+            lines.insert(at, (limit, ThrottledWaits::default()));
             at
         });
         let line = &mut lines[at].1;
@@ -206,7 +206,11 @@ const LIMITS: &[Column] = &[
 ];
 
 /// Which task a limit held back longest, and which limit.
-fn answer(header: &Header, throttling: &Throttling, rows: &[(usize, &(Limit, Line))]) -> String {
+fn answer(
+    header: &Header,
+    throttling: &Throttling,
+    rows: &[(usize, &(Limit, ThrottledWaits))],
+) -> String {
     let Some((index, (limit, line))) = rows.first() else {
         return "No limit held a task back.".to_owned();
     };
@@ -229,7 +233,7 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
     let throttling = Followed::over(recording, scope, throttling);
     let title = "Waits that a limit caused";
     let lines = throttling.lines.iter().enumerate();
-    let mut rows: Vec<(usize, &(Limit, Line))> =
+    let mut rows: Vec<(usize, &(Limit, ThrottledWaits))> =
         lines.flat_map(|(index, limits)| limits.iter().map(move |limit| (index, limit))).collect();
     rows.sort_by_key(|(_, (_, line))| std::cmp::Reverse(line.held.sum()));
     out.answer(&answer(header, &throttling, &rows))?;

@@ -20,7 +20,7 @@ use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, Tas
 use std::io;
 
 /// The list's entry.
-pub const ENTRY: Entry = Entry::of::<Timehist<fn(&Row)>>(
+pub const ENTRY: Entry = Entry::new::<Timehist<fn(&Row)>>(
     "timehist",
     "Every time on a CPU, with the columns of `perf sched timehist`",
     show,

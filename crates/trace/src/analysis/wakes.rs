@@ -14,7 +14,7 @@ use std::io;
 
 /// The list's entry.
 pub(crate) const ENTRY: Entry =
-    Entry::of::<Wakes>("wakes", "Which task wakes which, and how soon the woken task runs", show);
+    Entry::new::<Wakes>("wakes", "Which task wakes which, and how soon the woken task runs", show);
 
 /// Where an arrow begins.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use std::io;
 
 /// The list's entry.
-pub(crate) const ENTRY: Entry = Entry::of::<Worst>(
+pub(crate) const ENTRY: Entry = Entry::new::<Worst>(
     "worst",
     "The N longest waits: who waited, how long, who ran meanwhile, why",
     show,

@@ -279,7 +279,7 @@ fn transfer(row: &Row, outcome: Outcome, places: &mut Places) -> Transfer {
         limited: has(LIMITED),
         peek: has(PEEK),
         by_kernel: has(BY_KERNEL),
-        ..Transfer::of(ObjectId(row.object), row.count)
+        ..Transfer::done(ObjectId(row.object), row.count)
     };
     if let Some(code) = row.value.checked_sub(1) {
         transfer.place = Some(places.likely(row.kind, &transfer).wrapping_add(unzigzag(code)));

@@ -55,7 +55,7 @@ pub fn events(recording: &Recording, rows: &mut Rows<'_>) -> Result<(), TraceErr
     let mut words = Words::default();
     for event in &recording.events {
         let [task, _] = tasks_of(&event.kind);
-        let name = words.of(recording, &event.kind);
+        let name = words.fill(recording, &event.kind);
         let [task, tid, comm] = names(recording, task);
         let [next, next_tid, next_comm] = names(recording, words.next);
         let row = [
@@ -94,7 +94,7 @@ struct Words {
 
 impl Words {
     /// Fills the words and returns the event's name.
-    fn of(&mut self, recording: &Recording, kind: &EventKind) -> &'static str {
+    fn fill(&mut self, recording: &Recording, kind: &EventKind) -> &'static str {
         (self.state, self.next) = (None, None);
         self.by.clear();
         self.detail.clear();

@@ -60,7 +60,7 @@ const COLUMNS: &[ColumnDef] = &[
 /// # Errors
 /// The recording cannot tell waiting from sleeping.
 pub fn tasks(recording: &Recording, rows: &mut Rows<'_>) -> Result<(), TraceError> {
-    let summary = Summary::of(recording)?;
+    let summary = Summary::from_recording(recording)?;
     for (index, (info, got)) in recording.header.tasks.iter().zip(&summary.tasks).enumerate() {
         let [task, tid, comm] = names(recording, Some(TaskId::from(index)));
         let group = recording.header.groups.get(info.group.index());

@@ -504,7 +504,7 @@ impl<'o> Builder<'o> {
             with(has.fork && has.exit, &[Capability::Lifecycle]),
             with(has.syscalls, &[Capability::Syscalls]),
         ];
-        Capabilities::of(lists.into_iter().flatten().copied())
+        Capabilities::from_list(lists.into_iter().flatten().copied())
     }
 
     fn no_switches(&self) -> TraceError {

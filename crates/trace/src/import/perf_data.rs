@@ -259,7 +259,7 @@ impl Take for Emit<'_, '_> {
         if cpu as usize >= MAX_CPUS {
             return Err(damaged(format!("CPU {cpu} is above {}", MAX_CPUS - 1)));
         }
-        match layouts.of(raw, self.order) {
+        match layouts.tracepoint(raw, self.order) {
             None => self.builder.summary().ignore("unknown tracepoint"),
             Some(tracepoint) if tracepoint.is_other() => {
                 self.builder.summary().ignore(&tracepoint.name)
@@ -288,7 +288,7 @@ impl Take for Emit<'_, '_> {
             },
             Record::Sample { at, cpu, raw } => {
                 let tracepoint =
-                    self.layouts.as_ref().and_then(|layouts| layouts.of(raw, self.order));
+                    self.layouts.as_ref().and_then(|layouts| layouts.tracepoint(raw, self.order));
                 let Some(tracepoint) = tracepoint else { return Ok(()) };
                 let running = Running {
                     comm: Name::default(),

@@ -191,7 +191,7 @@ impl<'b, 'o> Text<'b, 'o> {
         &mut self,
         number: u64,
         text: &str,
-        mut line: line::Line<'_>,
+        mut line: line::EventLine<'_>,
     ) -> Result<(), TraceError> {
         self.in_chain = false;
         match line.time {
@@ -232,7 +232,7 @@ impl<'b, 'o> Text<'b, 'o> {
         &mut self,
         number: u64,
         text: &str,
-        line: &line::Line<'_>,
+        line: &line::EventLine<'_>,
     ) -> Result<(), TraceError> {
         let running = line.stamp.running;
         match (fields::cpu_wide(line.fields), running.tid) {
@@ -257,7 +257,11 @@ impl<'b, 'o> Text<'b, 'o> {
         }
     }
 
-    fn of_lttng(&mut self, number: u64, line: &lttng::Line<'_>) -> Result<(), TraceError> {
+    fn of_lttng(
+        &mut self,
+        number: u64,
+        line: &lttng::BabeltraceLine<'_>,
+    ) -> Result<(), TraceError> {
         self.builder.source.backend = "lttng";
         self.builder.source.clock = "as recorded by LTTng";
         let clock_hz = self.builder.options().clock_hz;

@@ -33,7 +33,7 @@ pub(crate) struct Mends {
 impl Scan {
     /// These events follow, in which ids of this header occur.
     pub(crate) fn block(&mut self, header: &Header, events: &[SchedEvent], decoded: Decoded) {
-        let ids = Ids::of(header);
+        let ids = Ids::from_header(header);
         let (earliest, latest) =
             decoded.times.map_or((self.latest, self.latest), |(from, to)| (Ns(from), Ns(to)));
         let follows = earliest >= self.latest && latest <= LONGEST;
@@ -164,7 +164,8 @@ impl Unwritten {
         }
         header.escape();
         let about = Recording { header, duration, repairs, ..Recording::default() };
-        let sound = Ids::of(&about.header).hold(self.ids) && about.check_header(duration).is_ok();
+        let sound =
+            Ids::from_header(&about.header).hold(self.ids) && about.check_header(duration).is_ok();
         sound.then(|| (about, self.events + mends.inserted.len()))
     }
 }

@@ -12,7 +12,7 @@ use super::reactor::{Of, Piece, Reactor, Reactors};
 use super::rounds;
 use super::runtime::Runtime;
 use super::starts::{self, StartUp};
-use super::timeline::{Activation, Deed, End, Line, Origin};
+use super::timeline::{Activation, Deed, End, Origin, TaskTimeline};
 use super::{DemandChange, ReplayReport};
 use crate::Header;
 use schedlab_model::{
@@ -36,7 +36,7 @@ const SAMPLES: usize = 1_000;
 
 pub(super) struct Builder<'a> {
     pub(super) header: &'a Header,
-    pub(super) lines: &'a [Line],
+    pub(super) lines: &'a [TaskTimeline],
     pub(super) classes: &'a Classes,
     pub(super) links: &'a [Link],
     /// What tasks need that hardly ever sleep.
@@ -160,7 +160,7 @@ impl Builder<'_> {
         let info = &self.header.tasks[index];
         let scale = self.scale(&info.comm);
         let own = ChannelId::from(index);
-        let reactor = self.reactors.of(index);
+        let reactor = self.reactors.get(index);
         let mut parts = match reactor {
             Some(reactor) => self.answers(index, reactor, scale),
             None => self.activations(index, scale),
@@ -208,7 +208,7 @@ impl Builder<'_> {
                 Wait::Task => parts.begin(Wait::Task),
                 Wait::Outside => parts.arrive(activation.woken),
             }
-            let messages = self.messages.of(index, number);
+            let messages = self.messages.batch(index, number);
             let received = parts.parts.len() > 1 && parts.ops().is_empty();
             for part in messages.split(activation, received) {
                 if part.more {
@@ -338,7 +338,7 @@ impl Builder<'_> {
 
     /// The first wakeup of a task that slept when the recording began has no recorded sleep before
     /// it that a dependency could end; it stays at its time.
-    fn start(&self, line: &Line) -> Start {
+    fn start(&self, line: &TaskTimeline) -> Start {
         match line.activations.first() {
             None => Start::AsleepUntil(self.duration.saturating_add(Ns::from_s(3_600))),
             Some(Activation { origin: Origin::Initial, .. }) => Start::At(Ns::ZERO),
@@ -385,7 +385,7 @@ impl Builder<'_> {
                     // When it fell asleep was not recorded: it may have waited for its pool, or for
                     // what it needs of its servers.
                     (None, Outside::Relative(Why::ClosedLoop))
-                        if pool::of(self.pools, index).is_some()
+                        if pool::feeding(self.pools, index).is_some()
                             || is_prompt(self.prompt, index) =>
                     {
                         Wait::None
@@ -449,7 +449,7 @@ impl Builder<'_> {
                 Deed::Feed(link) => ops.push(Op::Send { channel: self.link(link), count: 1 }),
                 Deed::Await(link) => ops.push(Op::Receive(self.link(link))),
                 Deed::Gather(count) => ops.extend(
-                    pool::of(self.pools, index).map(|pool| self.gather(Need { pool, count })),
+                    pool::feeding(self.pools, index).map(|pool| self.gather(Need { pool, count })),
                 ),
                 Deed::Hear => ops.push(Op::Receive(ChannelId::from(index))),
                 Deed::Spawn(task) => {
@@ -468,7 +468,7 @@ impl Builder<'_> {
     fn ending(&mut self, index: usize, parts: &Parts, never: ChannelId) -> Ending {
         let line = &self.lines[index];
         let (pooled, prompt) =
-            (pool::of(self.pools, index).is_some(), is_prompt(self.prompt, index));
+            (pool::feeding(self.pools, index).is_some(), is_prompt(self.prompt, index));
         let report = &mut *self.report;
         let Some(last) = line.activations.last() else { return Ending::Wait(never) };
         if self.makers.has(index) {
@@ -567,7 +567,7 @@ enum Cut {
 /// is starved waits for long with little to do. So it must have worked for long too, without a
 /// block, or never have blocked at all, from before the recording to its end. A thread of the
 /// kernel has its bit of work to do.
-fn demand_of_cut(line: &Line, kernel: bool, duration: Ns) -> Option<Cut> {
+fn demand_of_cut(line: &TaskTimeline, kernel: bool, duration: Ns) -> Option<Cut> {
     let last = line.activations.last()?;
     let total: Ns = line.activations.iter().map(|a| a.demand).sum();
     let wanted = duration.saturating_sub(last.woken);

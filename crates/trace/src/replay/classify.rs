@@ -1,7 +1,7 @@
 //! Second step: which sleeps that the outside ended stay at their absolute times, and which move
 //! with the work before them.
 
-use super::timeline::{Activation, Line, Origin};
+use super::timeline::{Activation, Origin, TaskTimeline};
 use schedlab_model::{Ns, PrevState};
 use std::collections::BTreeMap;
 
@@ -102,7 +102,7 @@ pub(super) const ENOUGH: usize = 8;
 /// Decides for every task.
 ///
 /// `monitors` drive nobody, whatever their timers do.
-pub(super) fn classify(lines: &[Line], duration: Ns, monitors: &[usize]) -> Classes {
+pub(super) fn classify(lines: &[TaskTimeline], duration: Ns, monitors: &[usize]) -> Classes {
     let mut openers = Vec::new();
     let loops: Vec<Loop> = circles(lines)
         .into_iter()
@@ -137,13 +137,13 @@ fn from_outside(activation: &Activation) -> bool {
 }
 
 /// How many activations of a task no task began.
-fn begun_outside(line: &Line) -> usize {
+fn begun_outside(line: &TaskTimeline) -> usize {
     line.activations.iter().filter(|activation| from_outside(activation)).count()
 }
 
 /// Whether a task goes by the clock in part: at least [`RARE_PERCENT`] of its activations begin by
 /// no task's making.
-pub(super) fn has_dates(line: &Line) -> bool {
+pub(super) fn has_dates(line: &TaskTimeline) -> bool {
     let outside = begun_outside(line);
     outside > 0 && outside * 100 >= line.activations.len() * RARE_PERCENT
 }
@@ -151,14 +151,14 @@ pub(super) fn has_dates(line: &Line) -> bool {
 /// Whether a task is a monitor as Go's: its own timer begins at least half of what it does. The
 /// thread of a Python server that accepts connections hands the interpreter's lock on like one, and
 /// the thread that had the lock wakes it for that.
-pub(super) fn goes_by_the_clock(line: &Line) -> bool {
+pub(super) fn goes_by_the_clock(line: &TaskTimeline) -> bool {
     let outside = begun_outside(line);
     outside * 2 >= line.activations.len()
 }
 
 /// Whether the outside causes a good part of its activations, and these cause others: a monitor,
 /// which looks whether there is something to do and mostly does nothing, drives nobody.
-pub(super) fn driven(lines: &[Line], task: usize) -> bool {
+pub(super) fn driven(lines: &[TaskTimeline], task: usize) -> bool {
     let line = &lines[task];
     let outside: Vec<&Activation> = line.activations.iter().filter(|a| from_outside(a)).collect();
     if outside.len() * 100 < line.activations.len() * DRIVEN_PERCENT {
@@ -181,7 +181,7 @@ pub(super) fn driven(lines: &[Line], task: usize) -> bool {
 /// Whether what these drivers do by the outside's making is a good part of what the others of their
 /// circle do. A client's first thread may look at the clock once a second, and open and close the
 /// connections: it belongs to the circle, and does not drive it.
-fn drive(lines: &[Line], drivers: &[usize], others: &[usize]) -> bool {
+fn drive(lines: &[TaskTimeline], drivers: &[usize], others: &[usize]) -> bool {
     let begun: usize = drivers.iter().map(|&task| begun_outside(&lines[task])).sum();
     let busiest =
         others.iter().map(|&task| lines[task].activations.len()).max().unwrap_or_default();
@@ -189,7 +189,7 @@ fn drive(lines: &[Line], drivers: &[usize], others: &[usize]) -> bool {
 }
 
 /// Whether a task creates others of its circle.
-pub(super) fn creates(lines: &[Line], task: usize, circle: &[usize]) -> bool {
+pub(super) fn creates(lines: &[TaskTimeline], task: usize, circle: &[usize]) -> bool {
     lines[task].created().any(|of| circle.binary_search(&of).is_ok())
 }
 
@@ -201,7 +201,7 @@ fn wakes_of(activation: &Activation, circle: &[usize]) -> usize {
 /// Whether a task does little beside what the others of its circle do: fewer activations and
 /// wakeups of them than [`RARE_PERCENT`] of the activations of the busiest. A server that hardly
 /// ever sleeps has few activations, too, and many wakeups.
-fn rare(lines: &[Line], task: usize, circle: &[usize]) -> bool {
+fn rare(lines: &[TaskTimeline], task: usize, circle: &[usize]) -> bool {
     let wakes: usize =
         lines[task].activations.iter().map(|activation| wakes_of(activation, circle)).sum();
     let busiest =
@@ -210,7 +210,7 @@ fn rare(lines: &[Line], task: usize, circle: &[usize]) -> bool {
 }
 
 /// How one task sleeps when nobody wakes it.
-fn sleeps(line: &Line, duration: Ns) -> Outside {
+fn sleeps(line: &TaskTimeline, duration: Ns) -> Outside {
     if line.activations.is_empty() {
         return Outside::Absolute;
     }
@@ -257,8 +257,8 @@ fn spread_permille(mut values: Vec<u64>) -> u64 {
 
 /// The strongly connected components of "woke" with more than one task (Tarjan's algorithm, without
 /// recursion).
-fn circles(lines: &[Line]) -> Vec<Vec<usize>> {
-    let wakes: Vec<Vec<usize>> = lines.iter().map(Line::wakees).collect();
+fn circles(lines: &[TaskTimeline]) -> Vec<Vec<usize>> {
+    let wakes: Vec<Vec<usize>> = lines.iter().map(TaskTimeline::wakees).collect();
     let mut finder = Circles {
         order: vec![usize::MAX; lines.len()],
         low: vec![0; lines.len()],
@@ -365,8 +365,8 @@ mod tests {
 
     /// A server wakes its client 1,000 times and is woken 20 times, half of them by the client's
     /// first thread, whose timer expires `expires` times.
-    fn server_and_client(expires: usize) -> Vec<Line> {
-        let mut lines = vec![Line::default(); 3];
+    fn server_and_client(expires: usize) -> Vec<TaskTimeline> {
+        let mut lines = vec![TaskTimeline::default(); 3];
         for round in 0..1_000 {
             let at = us(100 * round);
             let first = if round < 10 { &[SERVER][..] } else { &[] };

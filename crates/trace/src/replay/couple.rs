@@ -22,7 +22,7 @@
 use super::classify::{Loop, driven};
 use super::pool::Pool;
 use super::reactor::Reactors;
-use super::timeline::{Activation, Deed, End, Line, Origin};
+use super::timeline::{Activation, Deed, End, Origin, TaskTimeline};
 use schedlab_model::Ns;
 
 /// One producer and one consumer.
@@ -45,7 +45,7 @@ const SLACK_PORTIONS: u64 = 1;
 /// Finds the links within the loops and adds their deeds to the lines.
 /// Those that many feed (`pool`) are left to their pools, and connections to their `reactor`.
 pub(super) fn couple(
-    lines: &mut [Line],
+    lines: &mut [TaskTimeline],
     loops: &[Loop],
     pools: &[Pool],
     reactors: &Reactors,
@@ -70,12 +70,12 @@ pub(super) fn couple(
     for (task, progress, deed) in deeds {
         add(&mut lines[task], progress, deed);
     }
-    lines.iter_mut().for_each(Line::order_deeds);
+    lines.iter_mut().for_each(TaskTimeline::order_deeds);
     links
 }
 
 /// Those that begin a good part of what a task does.
-pub(super) fn steady_producers(line: &Line) -> Vec<usize> {
+pub(super) fn steady_producers(line: &TaskTimeline) -> Vec<usize> {
     let mut wakers: Vec<usize> = line
         .activations
         .iter()
@@ -93,7 +93,7 @@ pub(super) fn steady_producers(line: &Line) -> Vec<usize> {
 }
 
 /// About the CPU time of one message: the first quartile of the demands.
-fn portion(line: &Line) -> Ns {
+fn portion(line: &TaskTimeline) -> Ns {
     let mut demands: Vec<Ns> =
         line.activations.iter().filter(|a| a.end != End::Cut).map(|a| a.demand).collect();
     demands.sort_unstable();
@@ -102,7 +102,7 @@ fn portion(line: &Line) -> Ns {
 
 /// How much a consumer did, at the median, between the last progress of its producer and its own
 /// block.
-fn window(producer: &Line, consumer: &Line) -> Ns {
+fn window(producer: &TaskTimeline, consumer: &TaskTimeline) -> Ns {
     let blocked =
         consumer.activations.iter().zip(&consumer.starts).filter(|(a, _)| a.end != End::Cut);
     let alone = |(activation, start): (&Activation, &Ns)| {
@@ -115,7 +115,7 @@ fn window(producer: &Line, consumer: &Line) -> Ns {
     windows.get(windows.len() / 2).copied().unwrap_or_default()
 }
 
-fn flow(lines: &[Line], link: Link, number: u32, out: &mut Vec<(usize, Ns, Deed)>) {
+fn flow(lines: &[TaskTimeline], link: Link, number: u32, out: &mut Vec<(usize, Ns, Deed)>) {
     let (producer, consumer) = (&lines[link.producer], &lines[link.consumer]);
     let portion = portion(consumer);
     let slack = self::portion(producer) * SLACK_PORTIONS;
@@ -147,7 +147,7 @@ fn flow(lines: &[Line], link: Link, number: u32, out: &mut Vec<(usize, Ns, Deed)
 }
 
 /// Adds a deed at this CPU progress of the task.
-pub(super) fn add(line: &mut Line, progress: Ns, deed: Deed) {
+pub(super) fn add(line: &mut TaskTimeline, progress: Ns, deed: Deed) {
     let mut before = Ns::ZERO;
     let at = line.starts.partition_point(|start| *start < progress).saturating_sub(1);
     if let Some(start) = line.starts.get(at) {
@@ -165,8 +165,8 @@ mod tests {
     use schedlab_model::TaskId;
 
     /// A line of activations: when each began, and how long it ran without a break.
-    fn line(activations: &[(u64, u64)], origin: Origin) -> Line {
-        let mut line = Line::default();
+    fn line(activations: &[(u64, u64)], origin: Origin) -> TaskTimeline {
+        let mut line = TaskTimeline::default();
         for &(at, ran) in activations {
             let (woken, demand) = (Ns::from_us(at), Ns::from_us(ran));
             line.starts.push(line.total);
@@ -179,7 +179,7 @@ mod tests {
 
     /// Each millisecond the client works for 300 us, from 100 us after the server began, which goes
     /// on for 240 us without it. Their smallest activations are single messages.
-    fn server_and_client() -> Vec<Line> {
+    fn server_and_client() -> Vec<TaskTimeline> {
         let rounds = |from: u64, ran: u64| (0..40).map(move |i| (i * 1_000 + from, ran));
         let mut server: Vec<(u64, u64)> = rounds(0, 640).collect();
         server.extend((0..20).map(|i| (40_000 + i * 1_000, 20)));

@@ -10,7 +10,7 @@
 use super::classify::Loop;
 use super::pool::{self, Pool};
 use super::reactor::Reactors;
-use super::timeline::Line;
+use super::timeline::TaskTimeline;
 use schedlab_model::{Amount, ChannelId, CpuId, Ns, Op, PrevState};
 use std::collections::BTreeMap;
 
@@ -45,7 +45,12 @@ struct Sleeper {
 }
 
 /// Finds those whom interrupts woke together.
-pub(super) fn find(lines: &[Line], loops: &[Loop], pools: &[Pool], reactors: &Reactors) -> Devices {
+pub(super) fn find(
+    lines: &[TaskTimeline],
+    loops: &[Loop],
+    pools: &[Pool],
+    reactors: &Reactors,
+) -> Devices {
     let mut interrupts: BTreeMap<u32, Vec<Sleeper>> = BTreeMap::new();
     for (task, line) in lines.iter().enumerate() {
         // Whatever else one of these waits for has a place in its order.
@@ -113,8 +118,8 @@ mod tests {
     use PrevState::{DiskSleep, Sleeping};
 
     /// Wakeups by interrupts: task, interrupt, how long it slept in which state.
-    fn lines(wakes: &[(usize, u32, u64, PrevState)]) -> Vec<Line> {
-        let mut lines = vec![Line::default(); 4];
+    fn lines(wakes: &[(usize, u32, u64, PrevState)]) -> Vec<TaskTimeline> {
+        let mut lines = vec![TaskTimeline::default(); 4];
         let plain = |origin| Activation::plain(origin, Ns::ZERO, Ns(5));
         lines.iter_mut().for_each(|line| line.activations.push(plain(Origin::Initial)));
         for &(task, number, slept, state) in wakes {
@@ -124,7 +129,7 @@ mod tests {
         lines
     }
 
-    fn found(lines: &[Line], loops: &[Loop]) -> Devices {
+    fn found(lines: &[TaskTimeline], loops: &[Loop]) -> Devices {
         find(lines, loops, &[], &Reactors::default())
     }
 

@@ -14,7 +14,7 @@ use super::classify::Classes;
 use super::couple::{Link, add};
 use super::prompt::{ANSWERS, answers};
 use super::runtime::Runtime;
-use super::timeline::{Deed, Line};
+use super::timeline::{Deed, TaskTimeline};
 use schedlab_model::{Ns, PrevState};
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ struct Look {
 /// Ties the lanes to their clients: gives one link for each lane that has any such sleep. The first
 /// has the number `first`.
 pub(super) fn tie<'a>(
-    lines: &mut [Line],
+    lines: &mut [TaskTimeline],
     classes: &Classes,
     runtimes: impl Iterator<Item = &'a Runtime>,
     first: usize,
@@ -54,11 +54,11 @@ pub(super) fn tie<'a>(
         let before = &mut lane[activation - 1];
         before.deeds.push((before.demand, Deed::Await(number)));
     }
-    lines.iter_mut().for_each(Line::order_deeds);
+    lines.iter_mut().for_each(TaskTimeline::order_deeds);
     links
 }
 
-fn of_runtime(lines: &[Line], classes: &Classes, runtime: &Runtime) -> Vec<Look> {
+fn of_runtime(lines: &[TaskTimeline], classes: &Classes, runtime: &Runtime) -> Vec<Look> {
     let mut clients: BTreeMap<usize, Option<usize>> = BTreeMap::new();
     for &(lane, _) in &runtime.looks {
         clients.entry(lane).or_insert_with(|| client(lines, classes, runtime, lane));
@@ -76,7 +76,12 @@ fn of_runtime(lines: &[Line], classes: &Classes, runtime: &Runtime) -> Vec<Look>
 }
 
 /// The task outside of the runtime that a lane answers most often, in the same closed loop.
-fn client(lines: &[Line], classes: &Classes, runtime: &Runtime, lane: usize) -> Option<usize> {
+fn client(
+    lines: &[TaskTimeline],
+    classes: &Classes,
+    runtime: &Runtime,
+    lane: usize,
+) -> Option<usize> {
     let circle =
         classes.loops.iter().find(|circle| circle.closed && circle.tasks.contains(&lane))?;
     let outside = circle.tasks.iter().copied().filter(|task| !runtime.threads.contains(task));
@@ -101,8 +106,8 @@ mod tests {
 
     /// In each millisecond the lane works for 300 us and answers; 100 us later the client works for
     /// 200 us and sends, and the monitor finds that 400 us later. In one of 40 rounds nobody sends.
-    fn lines() -> Vec<Line> {
-        let mut lines = vec![Line::default(); 2];
+    fn lines() -> Vec<TaskTimeline> {
+        let mut lines = vec![TaskTimeline::default(); 2];
         for round in 0..40 {
             let at = us(1_000 * round);
             let slept = (round > 0).then_some((us(700), PrevState::Sleeping));

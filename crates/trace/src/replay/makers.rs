@@ -7,7 +7,7 @@
 //!
 //! A maker that ended by itself, or started its last command long before the end, was done.
 
-use super::timeline::{End, Line, Origin};
+use super::timeline::{End, Origin, TaskTimeline};
 use schedlab_model::{Ns, TaskId};
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ impl Makers {
     /// next round waits for nobody who does that.
     pub(super) fn are_stopped(
         &self,
-        lines: &[Line],
+        lines: &[TaskTimeline],
         by: usize,
         task: usize,
         activation: usize,
@@ -81,7 +81,7 @@ impl Makers {
 const WORK_PERCENT: u64 = 20;
 
 /// Finds the makers. `processes`: by task.
-pub(super) fn find(lines: &[Line], processes: &[u32], duration: Ns) -> Makers {
+pub(super) fn find(lines: &[TaskTimeline], processes: &[u32], duration: Ns) -> Makers {
     let tasks = makers(lines, processes, duration);
     let mut parents = BTreeMap::new();
     let mut open = tasks.clone();
@@ -101,7 +101,7 @@ pub(super) fn find(lines: &[Line], processes: &[u32], duration: Ns) -> Makers {
     Makers { tasks, ..found }
 }
 
-fn makers(lines: &[Line], processes: &[u32], duration: Ns) -> Vec<usize> {
+fn makers(lines: &[TaskTimeline], processes: &[u32], duration: Ns) -> Vec<usize> {
     let is_maker = |task: &usize| {
         let line = &lines[*task];
         let commands: Vec<usize> =
@@ -125,17 +125,17 @@ fn makers(lines: &[Line], processes: &[u32], duration: Ns) -> Vec<usize> {
 
 /// Whether a task that it did not create woke it for the last time: a signal. A script that ends
 /// behind its last command was done.
-fn is_stopped(line: &Line) -> bool {
+fn is_stopped(line: &TaskTimeline) -> bool {
     let last = line.activations.last().map(|last| last.origin);
     matches!(last, Some(Origin::Task(by)) if !line.created().any(|of| of == by.index()))
 }
 
-fn has_ended(line: &Line) -> bool {
+fn has_ended(line: &TaskTimeline) -> bool {
     line.activations.last().is_some_and(|last| last.end == End::Exited)
 }
 
 /// Whether all that a task created is still there when the recording ends.
-pub(super) fn keeps_all(lines: &[Line], task: usize) -> bool {
+pub(super) fn keeps_all(lines: &[TaskTimeline], task: usize) -> bool {
     lines[task].created().all(|of| !has_ended(&lines[of]))
 }
 
@@ -147,14 +147,14 @@ mod tests {
     const DURATION: Ns = Ns::from_ms(1_000);
 
     /// Task 0 starts a command at each of these times (in ms), which lasts for 100 ms.
-    fn lines(starts: &[u64]) -> (Vec<Line>, Vec<u32>) {
-        let mut lines = vec![Line::default()];
+    fn lines(starts: &[u64]) -> (Vec<TaskTimeline>, Vec<u32>) {
+        let mut lines = vec![TaskTimeline::default()];
         lines[0].begin(Origin::Initial, Ns::ZERO, None);
         lines[0].run(Ns::ZERO, DURATION);
         for &start in starts {
             let (at, command) = (Ns::from_ms(start), lines.len());
             lines[0].activations[0].deeds.push((at, Deed::Spawn(TaskId::from(command))));
-            let mut line = Line::default();
+            let mut line = TaskTimeline::default();
             line.begin(Origin::Forked(Some(TaskId(0))), at, None);
             line.run(at, at + Ns::from_ms(100));
             line.activations[0].end = End::Exited;
@@ -174,7 +174,8 @@ mod tests {
             (Some(0), Some(0), false)
         );
         assert!(!keeps_all(&lines, 0));
-        let find = |lines: &[Line], processes: &[u32]| find(lines, processes, DURATION).tasks;
+        let find =
+            |lines: &[TaskTimeline], processes: &[u32]| find(lines, processes, DURATION).tasks;
         assert!(find(&lines, &[7; 6]).is_empty(), "threads of its own are no commands");
         lines[0].activations[0].end = End::Exited;
         assert!(find(&lines, &processes).is_empty(), "it was done");

@@ -15,7 +15,7 @@
 //! bound by the clients, and `couple` says what is known.
 
 use super::classify::Loop;
-use super::timeline::{Activation, Deed, End, Line, Origin};
+use super::timeline::{Activation, Deed, End, Origin, TaskTimeline};
 use schedlab_model::{Ns, TaskId};
 
 /// A habit needs this many occasions to show.
@@ -52,7 +52,7 @@ pub(super) struct Part {
 }
 
 impl Messages {
-    pub(super) fn of(&self, task: usize, activation: usize) -> Batch {
+    pub(super) fn batch(&self, task: usize, activation: usize) -> Batch {
         let count =
             self.counts.get(task).and_then(|counts| counts.get(activation)).copied().unwrap_or(1);
         let (entry, _) = self.fits.get(task).copied().flatten().unwrap_or_default();
@@ -60,7 +60,7 @@ impl Messages {
     }
 
     pub(super) fn entry(&self, task: usize) -> Ns {
-        self.of(task, usize::MAX).entry
+        self.batch(task, usize::MAX).entry
     }
 
     /// The fits, for the report.
@@ -99,7 +99,7 @@ impl Batch {
 }
 
 /// Finds the unseen messages and notes them with their senders.
-pub(super) fn find(lines: &mut [Line], loops: &[Loop]) -> Messages {
+pub(super) fn find(lines: &mut [TaskTimeline], loops: &[Loop]) -> Messages {
     let mut messages = Messages { fits: vec![None; lines.len()], ..Messages::default() };
     messages.counts.resize(lines.len(), Vec::new());
     for circle in loops.iter().filter(|circle| !circle.closed) {
@@ -127,7 +127,7 @@ pub(super) fn find(lines: &mut [Line], loops: &[Loop]) -> Messages {
 
 /// Activations of `from` outside's making in which it sent without a trace, with the CPU progress
 /// at which it usually does.
-fn unseen(from: &Line, to: &Line, receiver: usize) -> Vec<(usize, Ns)> {
+fn unseen(from: &TaskTimeline, to: &TaskTimeline, receiver: usize) -> Vec<(usize, Ns)> {
     let (mut sent, mut silent, mut candidates) = (Vec::new(), 0, Vec::new());
     for (number, activation) in from.activations.iter().enumerate() {
         if !matches!(activation.origin, Origin::HardIrq | Origin::SoftIrq)
@@ -166,7 +166,7 @@ fn unseen(from: &Line, to: &Line, receiver: usize) -> Vec<(usize, Ns)> {
 
 /// CPU time of an activation itself and of each further message: the median activation with one
 /// message, and the median of what the others needed more, by message.
-pub(super) fn fit(line: &Line, counts: &[u32]) -> Option<(Ns, Ns)> {
+pub(super) fn fit(line: &TaskTimeline, counts: &[u32]) -> Option<(Ns, Ns)> {
     let whole = |(a, _): &(&Activation, &u32)| a.end != End::Cut;
     let all = || line.activations.iter().zip(counts).filter(whole);
     let mut single: Vec<u64> =
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn entry_and_message_are_told_apart() {
-        let mut line = Line::default();
+        let mut line = TaskTimeline::default();
         let mut counts = Vec::new();
         for i in 0..60 {
             let count = if i % 3 == 0 { 5 } else { 1 };

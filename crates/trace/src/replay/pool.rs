@@ -44,7 +44,7 @@
 use super::classify::{Classes, Loop, RARE_PERCENT, creates, has_dates};
 use super::couple::add;
 use super::reactor::Reactors;
-use super::timeline::{Deed, End, Line, Origin};
+use super::timeline::{Deed, End, Origin, TaskTimeline};
 use schedlab_model::{Ns, TaskId};
 
 /// Wakers of one task that make it one fed by many.
@@ -85,7 +85,7 @@ pub(super) struct Need {
 }
 
 /// Finds the pools of closed loops. What is known of a reactor and its peers goes before that.
-pub(super) fn find(lines: &[Line], classes: &Classes, reactors: &Reactors) -> Vec<Pool> {
+pub(super) fn find(lines: &[TaskTimeline], classes: &Classes, reactors: &Reactors) -> Vec<Pool> {
     let closed = classes.loops.iter().filter(|circle| circle.closed);
     let pool = |(circle, consumer): (&Loop, usize)| {
         let wakers = wakers(&lines[consumer], circle);
@@ -107,11 +107,15 @@ pub(super) fn find(lines: &[Line], classes: &Classes, reactors: &Reactors) -> Ve
 
 /// The loops with pools that are one command which was done: one of their tasks created others of
 /// them, and all ended.
-pub(super) fn commands(lines: &[Line], classes: &Classes, pools: &[Pool]) -> Vec<Vec<TaskId>> {
+pub(super) fn commands(
+    lines: &[TaskTimeline],
+    classes: &Classes,
+    pools: &[Pool],
+) -> Vec<Vec<TaskId>> {
     let ended =
         |&task: &usize| lines[task].activations.last().is_some_and(|last| last.end == End::Exited);
     let is_command = |circle: &&Loop| {
-        let pooled = |task: &usize| of(pools, *task).is_some();
+        let pooled = |task: &usize| feeding(pools, *task).is_some();
         circle.tasks.iter().any(pooled)
             && circle.tasks.iter().all(ended)
             && circle.tasks.iter().any(|&task| creates(lines, task, &circle.tasks))
@@ -121,7 +125,7 @@ pub(super) fn commands(lines: &[Line], classes: &Classes, pools: &[Pool]) -> Vec
 }
 
 /// The tasks of the circle that wake this one, ascending, and how often.
-fn wakers(line: &Line, circle: &Loop) -> Vec<(usize, usize)> {
+fn wakers(line: &TaskTimeline, circle: &Loop) -> Vec<(usize, usize)> {
     let by = |origin: Origin| match origin {
         Origin::Task(by) if circle.tasks.binary_search(&by.index()).is_ok() => Some(by.index()),
         _ => None,
@@ -132,7 +136,7 @@ fn wakers(line: &Line, circle: &Loop) -> Vec<(usize, usize)> {
 }
 
 /// Adds the tokens of the pools to the lines; the first pool has the channel of link `first`.
-pub(super) fn fill(lines: &mut [Line], pools: &mut [Pool], first: usize) {
+pub(super) fn fill(lines: &mut [TaskTimeline], pools: &mut [Pool], first: usize) {
     let mut deeds = Vec::new();
     for (number, pool) in pools.iter_mut().enumerate() {
         pool.count(lines, Deed::Feed((first + number) as u32), &mut deeds);
@@ -140,7 +144,7 @@ pub(super) fn fill(lines: &mut [Line], pools: &mut [Pool], first: usize) {
     for (task, progress, deed) in deeds {
         add(&mut lines[task], progress, deed);
     }
-    lines.iter_mut().for_each(Line::order_deeds);
+    lines.iter_mut().for_each(TaskTimeline::order_deeds);
 }
 
 impl Pool {
@@ -150,7 +154,7 @@ impl Pool {
 
     /// Notes the tokens of the producers, and how many of them each activation of the consumer, and
     /// each piece of it, needs.
-    fn count(&mut self, lines: &[Line], token: Deed, out: &mut Vec<(usize, Ns, Deed)>) {
+    fn count(&mut self, lines: &[TaskTimeline], token: Deed, out: &mut Vec<(usize, Ns, Deed)>) {
         let consumer = &lines[self.consumer];
         let times = self.tokens(lines, token, out);
         let message = message(consumer);
@@ -181,7 +185,12 @@ impl Pool {
     }
 
     /// Notes the tokens of the producers; gives the times at which they were there, ascending.
-    fn tokens(&self, lines: &[Line], token: Deed, out: &mut Vec<(usize, Ns, Deed)>) -> Vec<Ns> {
+    fn tokens(
+        &self,
+        lines: &[TaskTimeline],
+        token: Deed,
+        out: &mut Vec<(usize, Ns, Deed)>,
+    ) -> Vec<Ns> {
         let mut times = Vec::new();
         for &producer in &self.producers {
             let line = &lines[producer];
@@ -209,27 +218,27 @@ fn part(whole: Ns, piece: u64, pieces: u64) -> Ns {
 /// About the CPU time of one message: the median activation. (The first quartile makes pieces that
 /// no message has: of hackbench with messages of 64 KiB p50 is off by -13 to -21 % with it, by -6
 /// to +8 % with the median.)
-fn message(line: &Line) -> Ns {
+fn message(line: &TaskTimeline) -> Ns {
     let mut demands: Vec<Ns> = line.activations.iter().map(|a| a.demand).collect();
     demands.sort_unstable();
     demands.get(demands.len() / 2).copied().unwrap_or_default().max(MESSAGE_MIN)
 }
 
 /// The pool that feeds `consumer`.
-pub(super) fn of(pools: &[Pool], consumer: usize) -> Option<usize> {
+pub(super) fn feeding(pools: &[Pool], consumer: usize) -> Option<usize> {
     pools.iter().position(|pool| pool.consumer == consumer)
 }
 
 /// What the pool of `consumer` asks for before this activation; `None`: no pool feeds that.
 pub(super) fn need(pools: &[Pool], consumer: usize, activation: usize) -> Option<Need> {
-    let pool = of(pools, consumer)?;
+    let pool = feeding(pools, consumer)?;
     let count = pools[pool].needs.get(activation).copied()?;
     (count > 0).then_some(Need { pool, count })
 }
 
 /// What is left of the pool of `consumer` when its recorded work is done.
 pub(super) fn rest(pools: &[Pool], consumer: usize) -> Option<Need> {
-    let pool = of(pools, consumer)?;
+    let pool = feeding(pools, consumer)?;
     let count = pools[pool].rest;
     (count > 0).then_some(Need { pool, count })
 }
@@ -255,8 +264,8 @@ mod tests {
 
     /// Task 0 is woken by tasks 1, 2 and 3 in turn, each of which runs for 1 ms at a time, and runs
     /// for 400 us then.
-    fn lines() -> Vec<Line> {
-        let mut lines = vec![Line::default(); 4];
+    fn lines() -> Vec<TaskTimeline> {
+        let mut lines = vec![TaskTimeline::default(); 4];
         for turn in 0..30 {
             let (by, at) = (1 + turn % 3, Ns::from_ms(2 * turn as u64));
             let before = lines[by].total;
@@ -317,7 +326,7 @@ mod tests {
         let mut lines = lines();
         let classes = closed_loop(&[]);
         let pools = find(&lines, &classes, &Reactors::default());
-        let of = |lines: &[Line], pools: &[Pool]| commands(lines, &classes, pools).len();
+        let of = |lines: &[TaskTimeline], pools: &[Pool]| commands(lines, &classes, pools).len();
         lines.iter_mut().for_each(|line| line.activations.last_mut().unwrap().end = End::Exited);
         assert_eq!(of(&lines, &pools), 0, "a server and its clients");
         lines[1].activations[0].deeds.push((Ns(1), Deed::Spawn(TaskId(2))));
@@ -331,9 +340,9 @@ mod tests {
     #[test]
     fn a_task_that_opens_the_loop_gives_no_tokens() {
         let (often, mut rarely) = (lines(), lines());
-        rarely.push(Line::default());
+        rarely.push(TaskTimeline::default());
         rarely[0].activations[5].origin = Origin::Task(TaskId(4));
-        let found = |lines: &[Line], opener: usize| {
+        let found = |lines: &[TaskTimeline], opener: usize| {
             let mut classes = closed_loop(&[opener]);
             classes.loops[0].tasks = (0..lines.len()).collect();
             let pools = find(lines, &classes, &Reactors::default());

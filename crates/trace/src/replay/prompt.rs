@@ -16,7 +16,7 @@
 
 use super::classify::{Classes, Outside, RARE_PERCENT, Why};
 use super::couple::{Link, add, steady_producers};
-use super::timeline::{Activation, Deed, Line, Origin};
+use super::timeline::{Activation, Deed, Origin, TaskTimeline};
 use schedlab_model::{Ns, TaskId};
 
 /// Fewer answers than this to one client do not make a server of a task. The same number as for the
@@ -43,7 +43,7 @@ pub(super) enum When {
 }
 
 /// Finds the servers, each with its client as its producer. `names`: of the tasks.
-pub(super) fn find(lines: &[Line], classes: &Classes, names: &[&str]) -> Vec<Prompt> {
+pub(super) fn find(lines: &[TaskTimeline], classes: &Classes, names: &[&str]) -> Vec<Prompt> {
     let mut links: Vec<Link> = Vec::new();
     for circle in classes.loops.iter().filter(|circle| circle.closed) {
         for &client in &circle.tasks {
@@ -79,19 +79,19 @@ pub(super) fn find(lines: &[Line], classes: &Classes, names: &[&str]) -> Vec<Pro
 }
 
 /// How often the client woke this task.
-pub(super) fn asked(line: &Line, client: usize) -> usize {
+pub(super) fn asked(line: &TaskTimeline, client: usize) -> usize {
     let by_client = Origin::Task(TaskId::from(client));
     line.activations.iter().filter(|activation| activation.origin == by_client).count()
 }
 
 /// Whether this task wakes the client often, and sleeps far less often.
-pub(super) fn hardly_sleeps(line: &Line, client: usize) -> bool {
+pub(super) fn hardly_sleeps(line: &TaskTimeline, client: usize) -> bool {
     let answers = answers(line, client).count();
     answers >= ANSWERS && line.activations.len() * 100 <= answers * RARE_PERCENT
 }
 
 /// The CPU progress at which this task woke the client, ascending.
-pub(super) fn answers(line: &Line, client: usize) -> impl Iterator<Item = Ns> + '_ {
+pub(super) fn answers(line: &TaskTimeline, client: usize) -> impl Iterator<Item = Ns> + '_ {
     let of = move |(activation, start): (&'_ Activation, &Ns)| {
         let start = *start;
         let wakes = move |(_, deed): &&(Ns, Deed)| matches!(deed, Deed::Wake(task, _) if task.index() == client);
@@ -116,7 +116,7 @@ pub(super) fn join(classes: &mut Classes, prompt: &[Prompt]) {
 }
 
 /// Adds what such tasks wait for to the lines; the first of these links has the number `first`.
-pub(super) fn fill(lines: &mut [Line], prompt: &[Prompt], first: usize) {
+pub(super) fn fill(lines: &mut [TaskTimeline], prompt: &[Prompt], first: usize) {
     let mut deeds = Vec::new();
     for (number, Prompt { link, wakes, when }) in (first as u32..).zip(prompt) {
         let (server, client) = (&lines[link.consumer], &lines[link.producer]);
@@ -139,12 +139,12 @@ pub(super) fn fill(lines: &mut [Line], prompt: &[Prompt], first: usize) {
     for (task, progress, deed) in deeds {
         add(&mut lines[task], progress, deed);
     }
-    lines.iter_mut().for_each(Line::order_deeds);
+    lines.iter_mut().for_each(TaskTimeline::order_deeds);
 }
 
 /// Where the server goes on behind its answer at `from` after the client has run, before its answer
 /// at `to`: its own CPU progress, and that of the client.
-fn goes_on(server: &Line, client: &Line, from: Ns, to: Ns) -> Option<(Ns, Ns)> {
+fn goes_on(server: &TaskTimeline, client: &TaskTimeline, from: Ns, to: Ns) -> Option<(Ns, Ns)> {
     let done = client.progress(server.reached(from));
     let first = server.stretches.partition_point(|stretch| stretch.before < from);
     let until_next = server.stretches[first..].iter().take_while(|stretch| stretch.before < to);
@@ -153,7 +153,7 @@ fn goes_on(server: &Line, client: &Line, from: Ns, to: Ns) -> Option<(Ns, Ns)> {
 }
 
 /// The last point before its message at `to`, and what the other had done when that came.
-fn sends_again(task: &Line, other: &Line, to: Ns) -> (Ns, Ns) {
+fn sends_again(task: &TaskTimeline, other: &TaskTimeline, to: Ns) -> (Ns, Ns) {
     (to.saturating_sub(Ns(1)), other.progress(task.reached(to)))
 }
 
@@ -173,8 +173,8 @@ mod tests {
     /// In each of 1,000 us one backend works for 300 us, answers, and the client takes the CPU for
     /// 200 us: 100 us later the backend goes on. The second one never sleeps; the first does, once,
     /// and the client wakes it.
-    fn lines() -> Vec<Line> {
-        let mut lines = vec![Line::default(); 4];
+    fn lines() -> Vec<TaskTimeline> {
+        let mut lines = vec![TaskTimeline::default(); 4];
         for backend in [1, 2, 3] {
             lines[backend].begin(Origin::Initial, Ns::ZERO, None);
         }
@@ -201,7 +201,7 @@ mod tests {
         lines
     }
 
-    fn pairs(lines: &[Line]) -> Vec<(usize, usize)> {
+    fn pairs(lines: &[TaskTimeline]) -> Vec<(usize, usize)> {
         let classes = classify(lines, us(100_000), &[]);
         find(lines, &classes, &NAMES)
             .iter()

@@ -24,7 +24,7 @@
 
 use super::classify::Loop;
 use super::messages;
-use super::timeline::{Activation, Deed, End, Line, Origin};
+use super::timeline::{Activation, Deed, End, Origin, TaskTimeline};
 use schedlab_model::{Ns, TaskId};
 
 /// Fewer connections make no reactor: with one, the recorded order is the only one.
@@ -76,7 +76,7 @@ pub(super) enum Of {
 }
 
 /// Finds the reactors of closed loops.
-pub(super) fn find(lines: &[Line], loops: &[Loop], duration: Ns) -> Reactors {
+pub(super) fn find(lines: &[TaskTimeline], loops: &[Loop], duration: Ns) -> Reactors {
     let mut all: Vec<Reactor> = Vec::new();
     for circle in loops.iter().filter(|circle| circle.closed) {
         for &task in &circle.tasks {
@@ -96,7 +96,7 @@ pub(super) fn find(lines: &[Line], loops: &[Loop], duration: Ns) -> Reactors {
 
 /// Whether nearly all that this peer does begins with an answer of `hub`, and it writes when `hub`
 /// sleeps.
-fn talks_to(lines: &[Line], peer: usize, hub: usize) -> bool {
+fn talks_to(lines: &[TaskTimeline], peer: usize, hub: usize) -> bool {
     let line = &lines[peer];
     let woken =
         line.activations.iter().filter(|a| a.origin == Origin::Task(TaskId::from(hub))).count();
@@ -120,7 +120,7 @@ fn writes(deed: Deed, hub: usize) -> bool {
 
 /// Whether nearly all that this task does begins with a message of one of them and ends with an
 /// answer to the same.
-fn answers(line: &Line, peers: &[usize], duration: Ns) -> bool {
+fn answers(line: &TaskTimeline, peers: &[usize], duration: Ns) -> bool {
     let Some(last) = line.activations.last() else { return false };
     if last.end == End::Exited && !line.ended_by_the_clock(duration) {
         return false;
@@ -148,7 +148,7 @@ struct Talk {
 }
 
 /// Reads one conversation.
-fn talk(line: &Line, peer: usize, hub: usize, number: u32) -> Talk {
+fn talk(line: &TaskTimeline, peer: usize, hub: usize, number: u32) -> Talk {
     let mut out = Talk { peer, own: Vec::new(), answered: Vec::new() };
     let seen = |a: &Activation| -> Vec<(Ns, usize)> {
         let of_hub = |(at, deed): &(Ns, Deed)| match deed {
@@ -188,7 +188,7 @@ fn talk(line: &Line, peer: usize, hub: usize, number: u32) -> Talk {
 impl Reactors {
     /// Whether a task is part of one: what it waits for is known then.
     pub(super) fn has(&self, task: usize) -> bool {
-        self.of(task).is_some() || self.is_peer(task)
+        self.get(task).is_some() || self.is_peer(task)
     }
 
     pub(super) fn is_peer(&self, task: usize) -> bool {
@@ -202,7 +202,7 @@ impl Reactors {
     }
 
     /// The reactor that this task is.
-    pub(super) fn of(&self, task: usize) -> Option<&Reactor> {
+    pub(super) fn get(&self, task: usize) -> Option<&Reactor> {
         self.all.iter().find(|reactor| reactor.task == task)
     }
 
@@ -219,7 +219,7 @@ impl Reactors {
 
     /// Turns wakeups into messages and adds those that no wakeup shows; the first connection has
     /// the channel `first`.
-    pub(super) fn fill(&mut self, lines: &mut [Line], first: usize) {
+    pub(super) fn fill(&mut self, lines: &mut [TaskTimeline], first: usize) {
         self.first = first as u32;
         let numbered: Vec<(usize, usize)> = self.connections().collect();
         for (number, (peer, hub)) in (self.first..).zip(numbered) {
@@ -244,7 +244,7 @@ impl Reactors {
                 }
             }
         }
-        lines.iter_mut().for_each(Line::order_deeds);
+        lines.iter_mut().for_each(TaskTimeline::order_deeds);
         for reactor in &mut self.all {
             let line = &lines[reactor.task];
             let counts: Vec<u32> = line.activations.iter().map(|a| reactor.count(a)).collect();
@@ -320,7 +320,14 @@ mod tests {
     }
 
     /// Adds an activation that begins at `at` and runs without a break.
-    fn act(lines: &mut [Line], task: usize, by: usize, at: Ns, ran: Ns, deeds: &[(Ns, usize)]) {
+    fn act(
+        lines: &mut [TaskTimeline],
+        task: usize,
+        by: usize,
+        at: Ns,
+        ran: Ns,
+        deeds: &[(Ns, usize)],
+    ) {
         let wakes = |&(at, to): &(Ns, usize)| (at, to, lines[to].activations.len() as u32);
         let deeds: Vec<_> = deeds.iter().map(wakes).collect();
         let line = &mut lines[task];
@@ -340,8 +347,8 @@ mod tests {
 
     /// In each round the hub (0) answers peers 1 and 2 in one activation, who work one after the
     /// other; 1 wakes the hub, and 2 writes while it is awake.
-    fn rounds() -> Vec<Line> {
-        let mut lines = vec![Line::default(); 3];
+    fn rounds() -> Vec<TaskTimeline> {
+        let mut lines = vec![TaskTimeline::default(); 3];
         for round in 0..100 {
             let at = us(1_000 * round);
             act(&mut lines, HUB, 1, at, us(200), &[(us(100), 1), (us(190), 2)]);
@@ -364,7 +371,7 @@ mod tests {
     }
 
     /// Peers that write as in [`rounds`], 2 half the time with a trace.
-    fn seen_half() -> Vec<Line> {
+    fn seen_half() -> Vec<TaskTimeline> {
         let mut lines = rounds();
         for round in 0..50 {
             let hub = (2 * round + 1) as u32;
@@ -406,14 +413,14 @@ mod tests {
         };
         assert_eq!((messages(1, Deed::Feed(7)), messages(2, Deed::Feed(8))), (100, 100));
         assert_eq!(reactors.unseen, 50);
-        let pieces = reactors.of(HUB).unwrap().pieces(&lines[HUB].activations[5]);
+        let pieces = reactors.get(HUB).unwrap().pieces(&lines[HUB].activations[5]);
         let found: Vec<_> = pieces.iter().map(|piece| (piece.of, piece.work.demand)).collect();
         assert_eq!(
             found,
             [(Of::Answer(1), us(100)), (Of::Answer(2), us(100))],
             "the rest goes with the last"
         );
-        let first = reactors.of(HUB).unwrap().pieces(&lines[HUB].activations[0]);
+        let first = reactors.get(HUB).unwrap().pieces(&lines[HUB].activations[0]);
         assert!(first.iter().all(|piece| piece.of == Of::First), "they begin at their own times");
     }
 

@@ -41,7 +41,7 @@ impl RecorderCost {
     /// What the recorder of this recording cost: by its header, else by its tier. The header's
     /// figure is for a switch with the wakeup that belongs to it, as the benchmark measures it:
     /// half of it for each record. The tier that sees switches only writes no record at a wakeup.
-    pub(super) fn of(header: &Header) -> RecorderCost {
+    pub(super) fn from_header(header: &Header) -> RecorderCost {
         let tier = || TIERS.iter().find(|(name, _)| *name == header.backend).map(|(_, ns)| *ns);
         let measured = header.recorder_ns_per_switch.filter(|&ns| ns <= DEAREST);
         let both = measured.or_else(tier).unwrap_or(0);
@@ -76,19 +76,19 @@ mod tests {
     #[test]
     fn the_header_goes_before_the_tier() {
         let mut header = Header { backend: "perf tracepoints".to_owned(), ..Header::default() };
-        let usual = RecorderCost::of(&header);
+        let usual = RecorderCost::from_header(&header);
         assert_eq!((usual.switch, usual.wake, usual.calibrated), (Ns(923), Ns(923), false));
         header.recorder_ns_per_switch = Some(101);
-        let own = RecorderCost::of(&header);
+        let own = RecorderCost::from_header(&header);
         assert_eq!((own.switch, own.wake, own.calibrated), (Ns(51), Ns(50), true));
         header.recorder_ns_per_switch = Some(u64::MAX);
-        assert_eq!(RecorderCost::of(&header), usual, "nobody believes that");
+        assert_eq!(RecorderCost::from_header(&header), usual, "nobody believes that");
         header = Header { backend: "perf switches".to_owned(), ..Header::default() };
         assert_eq!(
-            (RecorderCost::of(&header).switch, RecorderCost::of(&header).wake),
+            (RecorderCost::from_header(&header).switch, RecorderCost::from_header(&header).wake),
             (Ns(744), Ns::ZERO)
         );
         header.backend = "simulator".to_owned();
-        assert_eq!(RecorderCost::of(&header), RecorderCost::default());
+        assert_eq!(RecorderCost::from_header(&header), RecorderCost::default());
     }
 }

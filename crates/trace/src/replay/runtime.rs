@@ -19,7 +19,7 @@
 //! to do. In a pool of workers with jobs of their own it has all of it left.
 
 use super::classify::{RARE_PERCENT, goes_by_the_clock};
-use super::timeline::{Activation, Deed, End, Line, Origin};
+use super::timeline::{Activation, Deed, End, Origin, TaskTimeline};
 use super::weave::weave;
 use schedlab_model::{Ns, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,7 +79,7 @@ impl Runtime {
 /// threads of which too little is seen to tell: fewer than [`TAKEOVERS`] of them lost their CPU for
 /// long.
 pub(super) fn merge(
-    lines: &mut [Line],
+    lines: &mut [TaskTimeline],
     processes: &[u32],
     duration: Ns,
 ) -> (Vec<Runtime>, Vec<usize>) {
@@ -105,7 +105,7 @@ pub(super) fn merge(
 /// runtime: a thread that goes by the clock, and wakes others of its process now and then and
 /// nobody else. It would tie its process to the length of its naps. Gives those others, with what
 /// the monitor began.
-pub(super) fn cut_monitors(lines: &mut [Line], processes: &[u32]) -> Vec<Runtime> {
+pub(super) fn cut_monitors(lines: &mut [TaskTimeline], processes: &[u32]) -> Vec<Runtime> {
     let mut watched = Vec::new();
     for monitor in 0..lines.len() {
         let Some(threads) = watches(&lines[monitor], monitor, processes) else { continue };
@@ -127,7 +127,7 @@ pub(super) fn cut_monitors(lines: &mut [Line], processes: &[u32]) -> Vec<Runtime
 }
 
 /// The threads that a monitor wakes, ascending; `None`: this task is no monitor.
-fn watches(line: &Line, monitor: usize, processes: &[u32]) -> Option<Vec<usize>> {
+fn watches(line: &TaskTimeline, monitor: usize, processes: &[u32]) -> Option<Vec<usize>> {
     let all = line.wakees();
     let wakes = line.activations.iter().filter(|a| a.wakes().next().is_some()).count();
     let seldom = wakes * 100 < line.activations.len() * RARE_PERCENT;
@@ -137,7 +137,7 @@ fn watches(line: &Line, monitor: usize, processes: &[u32]) -> Option<Vec<usize>>
 
 /// Threads of one process that do the same: they wake the same tasks outside, and a thread of the
 /// process begins a part of what they do.
-fn candidates(lines: &[Line], processes: &[u32]) -> Vec<Vec<usize>> {
+fn candidates(lines: &[TaskTimeline], processes: &[u32]) -> Vec<Vec<usize>> {
     let mut by_process: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (task, line) in lines.iter().enumerate() {
         let process = processes[task];
@@ -159,7 +159,7 @@ fn candidates(lines: &[Line], processes: &[u32]) -> Vec<Vec<usize>> {
 
 /// Where a thread stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
+enum CarrierState {
     Asleep,
     /// It carries this lane.
     Carries(usize),
@@ -188,10 +188,10 @@ pub(super) struct Part {
 
 /// One walk over the activations of the threads in the order of time.
 struct Sweep<'a> {
-    lines: &'a [Line],
+    lines: &'a [TaskTimeline],
     threads: &'a [usize],
     processes: &'a [u32],
-    places: BTreeMap<usize, Place>,
+    places: BTreeMap<usize, CarrierState>,
     lanes: Vec<Lane>,
     after: Vec<Ns>,
     rest: Vec<Ns>,
@@ -204,7 +204,7 @@ struct Sweep<'a> {
 
 impl<'a> Sweep<'a> {
     fn new(
-        lines: &'a [Line],
+        lines: &'a [TaskTimeline],
         threads: &'a [usize],
         processes: &'a [u32],
         lanes: usize,
@@ -213,7 +213,7 @@ impl<'a> Sweep<'a> {
             lines,
             threads,
             processes,
-            places: threads.iter().map(|&thread| (thread, Place::Asleep)).collect(),
+            places: threads.iter().map(|&thread| (thread, CarrierState::Asleep)).collect(),
             lanes: vec![Lane::default(); lanes],
             after: Vec::new(),
             rest: Vec::new(),
@@ -276,7 +276,7 @@ impl<'a> Sweep<'a> {
         let off = self.lanes.iter().enumerate().filter_map(longest_off).min();
         let free = self.lanes.iter().position(|lane| lane.holder.is_none());
         let yields = by.and_then(|by| match self.places.get(&by) {
-            Some(&Place::Carries(lane)) if self.left(by, at) <= REST => Some(lane),
+            Some(&CarrierState::Carries(lane)) if self.left(by, at) <= REST => Some(lane),
             _ => None,
         });
         let looks_after =
@@ -293,12 +293,12 @@ impl<'a> Sweep<'a> {
             (None, _, Some(lane)) => {
                 self.lanes[lane].holder = Some((thread, at));
                 self.lanes[lane].parts.push(Part { thread, from: at, to: at, wakes: Some(number) });
-                self.places.insert(thread, Place::Carries(lane));
+                self.places.insert(thread, CarrierState::Carries(lane));
             }
             (None, Some((_, lane)), None) if substantial => self.take_over(lane, at, thread),
             (None, off, None) => {
                 self.missing += usize::from(substantial && off.is_none());
-                self.places.insert(thread, Place::Lost(0));
+                self.places.insert(thread, CarrierState::Lost(0));
             }
         }
     }
@@ -307,11 +307,11 @@ impl<'a> Sweep<'a> {
         if let Some((from, _)) = self.lanes[lane].holder {
             self.close(lane, at);
             self.lost_at.insert(from, self.lines[from].progress(at));
-            self.places.insert(from, Place::Lost(lane));
+            self.places.insert(from, CarrierState::Lost(lane));
         }
         self.lanes[lane].holder = Some((thread, at));
         self.lanes[lane].parts.push(Part { thread, from: at, to: at, wakes: None });
-        self.places.insert(thread, Place::Carries(lane));
+        self.places.insert(thread, CarrierState::Carries(lane));
     }
 
     fn close(&mut self, lane: usize, at: Ns) {
@@ -322,13 +322,13 @@ impl<'a> Sweep<'a> {
     }
 
     fn end(&mut self, at: Ns, thread: usize) {
-        let place = self.places.insert(thread, Place::Asleep);
+        let place = self.places.insert(thread, CarrierState::Asleep);
         match place {
-            Some(Place::Carries(lane)) => {
+            Some(CarrierState::Carries(lane)) => {
                 self.close(lane, at);
                 // Who lost a lane and has work left goes on with this one.
                 let awake = self.places.iter().find(|(other, place)| {
-                    matches!(place, Place::Lost(_)) && self.left(**other, at) > REST
+                    matches!(place, CarrierState::Lost(_)) && self.left(**other, at) > REST
                 });
                 if let Some((&other, _)) = awake {
                     self.lost_at.remove(&other);
@@ -339,10 +339,10 @@ impl<'a> Sweep<'a> {
                         to: at,
                         wakes: None,
                     });
-                    self.places.insert(other, Place::Carries(lane));
+                    self.places.insert(other, CarrierState::Carries(lane));
                 }
             }
-            Some(Place::Lost(_)) => {
+            Some(CarrierState::Lost(_)) => {
                 if let Some(progress) = self.lost_at.remove(&thread) {
                     self.rest.push(self.lines[thread].progress(at).saturating_sub(progress));
                 }
@@ -420,8 +420,8 @@ mod tests {
 
     /// Two workers in turn: one works for 4 ms, wakes the client in their middle and loses its CPU;
     /// 80 us later the monitor wakes the other. The first still runs for `left` then.
-    fn rounds(left: Ns) -> Vec<Line> {
-        let mut lines = vec![Line::default(); 4];
+    fn rounds(left: Ns) -> Vec<TaskTimeline> {
+        let mut lines = vec![TaskTimeline::default(); 4];
         for round in 0..ROUNDS {
             let (worker, at) = (round as usize % 2, us(4_080 * round));
             let by =
@@ -496,7 +496,7 @@ mod tests {
     /// other twice in 100 looks.
     #[test]
     fn what_a_monitor_begins_its_timer_begins() {
-        let mut lines = vec![Line::default(); 4];
+        let mut lines = vec![TaskTimeline::default(); 4];
         lines[0].begin(Origin::Initial, Ns::ZERO, None);
         for look in 0..100 {
             lines[MONITOR].begin(Origin::HardIrq, us(1_000 * look), None);

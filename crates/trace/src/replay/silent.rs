@@ -20,7 +20,7 @@ use super::SilentTask;
 use super::classify::{Classes, ENOUGH, Loop, Outside, Why};
 use super::couple::Link;
 use super::prompt::{Prompt, When, answers, asked, hardly_sleeps};
-use super::timeline::{Line, Origin};
+use super::timeline::{Origin, TaskTimeline};
 use schedlab_model::{Ns, TaskId};
 
 /// Those who work for it do so in this part of their activations, and sleep again before this part
@@ -42,7 +42,7 @@ pub(super) struct Silent {
 }
 
 impl Silent {
-    pub(super) fn described(&self, lines: &[Line]) -> SilentTask {
+    pub(super) fn described(&self, lines: &[TaskTimeline]) -> SilentTask {
         let messages = answers(&lines[self.task], self.door).count() as u64;
         SilentTask { task: TaskId::from(self.task), others: self.others.len(), messages }
     }
@@ -54,7 +54,7 @@ impl Silent {
     }
 
     /// Whether nearly all of its messages come when all who work for it sleep.
-    fn never_ahead(&self, lines: &[Line]) -> bool {
+    fn never_ahead(&self, lines: &[TaskTimeline]) -> bool {
         let line = &lines[self.task];
         let before = |at: Ns| line.reached(at).saturating_sub(Ns(1));
         let rest = |at: Ns| self.others.iter().all(|&other| lines[other].awake_at(at).is_none());
@@ -76,7 +76,7 @@ pub(super) struct Home {
 }
 
 /// Finds these tasks. `homes`: of all tasks.
-pub(super) fn find(lines: &[Line], classes: &Classes, homes: &[Home]) -> Vec<Silent> {
+pub(super) fn find(lines: &[TaskTimeline], classes: &Classes, homes: &[Home]) -> Vec<Silent> {
     let mut found = Vec::new();
     for task in (0..lines.len()).filter(|&task| !homes[task].kernel) {
         let elsewhere =
@@ -108,7 +108,12 @@ pub(super) fn find(lines: &[Line], classes: &Classes, homes: &[Home]) -> Vec<Sil
 
 /// The possible tasks that work for this one alone: it and these begin nearly all that they do.
 /// `None`: the door does not.
-fn others(lines: &[Line], task: usize, door: usize, possible: &[usize]) -> Option<Vec<usize>> {
+fn others(
+    lines: &[TaskTimeline],
+    task: usize,
+    door: usize,
+    possible: &[usize],
+) -> Option<Vec<usize>> {
     let mut found: Vec<usize> = Vec::new();
     let mut next = vec![door];
     while !next.is_empty() {
@@ -182,14 +187,14 @@ mod tests {
         Ns::from_us(us)
     }
 
-    fn begins(lines: &mut [Line], by: usize, task: usize, at: Ns) {
+    fn begins(lines: &mut [TaskTimeline], by: usize, task: usize, at: Ns) {
         let number = lines[task].activations.len() as u32;
         let open = lines[by].activations.last_mut().unwrap();
         open.deeds.push((open.demand, Deed::Wake(TaskId::from(task), number)));
         lines[task].begin(Origin::Task(TaskId::from(by)), at, None);
     }
 
-    fn ends(lines: &mut [Line], task: usize) {
+    fn ends(lines: &mut [TaskTimeline], task: usize) {
         lines[task].activations.last_mut().unwrap().end =
             End::Blocked(schedlab_model::PrevState::Sleeping);
     }
@@ -197,8 +202,8 @@ mod tests {
     /// In each millisecond the client works for 100 us and sends; the door hands that on to one of
     /// two workers in 100 us, which needs 300. With `late` rounds in a hundred the client sends
     /// while the worker of the round before has not run.
-    fn lines(late: u64) -> Vec<Line> {
-        let mut lines = vec![Line::default(); 5];
+    fn lines(late: u64) -> Vec<TaskTimeline> {
+        let mut lines = vec![TaskTimeline::default(); 5];
         [CLIENT, BATCH].iter().for_each(|&task| lines[task].begin(Origin::Initial, Ns::ZERO, None));
         for round in 0..100 {
             let (at, worker) = (us(1_000 * round), WORKERS[(round % 2) as usize]);
@@ -221,7 +226,7 @@ mod tests {
         processes.map(|process| Home { process, kernel: false }).to_vec()
     }
 
-    fn found(lines: &[Line], homes: &[Home]) -> Vec<Silent> {
+    fn found(lines: &[TaskTimeline], homes: &[Home]) -> Vec<Silent> {
         find(lines, &classify(lines, us(100_000), &[]), homes)
     }
 

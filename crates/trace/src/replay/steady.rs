@@ -6,7 +6,7 @@
 //! itself differs shows more than that. So the steadiest task counts: what it shows is the
 //! machine's at most.
 
-use super::timeline::Line;
+use super::timeline::TaskTimeline;
 use schedlab_model::Ns;
 
 /// Into so many parts of equal length a recording is cut.
@@ -17,11 +17,11 @@ const ENOUGH: usize = 30;
 /// What the steadiest task's median activation differs by from part to part of the recording
 /// (standard deviation, in millionths of its mean); `None`: no task has 30 activations in each of
 /// eight parts.
-pub(super) fn spread_of_costs(lines: &[Line], duration: Ns) -> Option<u64> {
+pub(super) fn spread_of_costs(lines: &[TaskTimeline], duration: Ns) -> Option<u64> {
     lines.iter().filter_map(|line| spread(line, duration)).min()
 }
 
-fn spread(line: &Line, duration: Ns) -> Option<u64> {
+fn spread(line: &TaskTimeline, duration: Ns) -> Option<u64> {
     let mut parts: [Vec<u64>; PARTS] = Default::default();
     for activation in &line.activations {
         let part = activation.woken.0 as u128 * PARTS as u128 / u128::from(duration.0.max(1));
@@ -49,7 +49,7 @@ mod tests {
     use schedlab_model::PrevState;
 
     /// A task that is woken each millisecond of 400 ms for this long.
-    fn line(of: impl Fn(u64) -> u64) -> Line {
+    fn line(of: impl Fn(u64) -> u64) -> TaskTimeline {
         let activation = |at: u64| Activation {
             origin: Origin::HardIrq,
             woken: Ns::from_ms(at),
@@ -60,7 +60,7 @@ mod tests {
             deeds: Vec::new(),
             end: End::Blocked(PrevState::Sleeping),
         };
-        let mut line = Line::default();
+        let mut line = TaskTimeline::default();
         line.activations = (0..400).map(activation).collect();
         line
     }

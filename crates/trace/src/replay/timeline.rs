@@ -100,7 +100,7 @@ impl Activation {
 
 /// All about one task.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Line {
+pub(super) struct TaskTimeline {
     pub(super) activations: Vec<Activation>,
     /// When it ran, ascending.
     pub(super) stretches: Vec<Stretch>,
@@ -172,7 +172,7 @@ const SAME_INTERRUPT: Ns = Ns::from_us(50);
 
 /// The result of the first step.
 pub(super) struct Timeline {
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<TaskTimeline>,
     pub(super) delays: MachineDelays,
     /// Wakes attributed to a task that was not running: taken as unknown.
     pub(super) waker_not_running: u64,
@@ -199,13 +199,13 @@ struct CpuState {
 /// Reads the whole recording.
 pub(super) fn timeline(recording: &Recording) -> Timeline {
     let mut out = Timeline {
-        lines: vec![Line::default(); recording.header.tasks.len()],
+        lines: vec![TaskTimeline::default(); recording.header.tasks.len()],
         delays: MachineDelays {
             idle_wake: vec![Durations::default(); recording.header.topology.cpus()],
             preempting_wake: vec![Durations::default(); recording.header.topology.cpus()],
         },
         waker_not_running: 0,
-        recorder: RecorderCost::of(&recording.header),
+        recorder: RecorderCost::from_header(&recording.header),
         cpus: vec![CpuState::default(); recording.header.topology.cpus()],
         softirq_daemon: recording
             .header
@@ -234,7 +234,7 @@ pub(super) fn timeline(recording: &Recording) -> Timeline {
     out
 }
 
-impl Line {
+impl TaskTimeline {
     /// Whether the task was created in the recording, which shows its start.
     pub(super) fn was_created(&self) -> bool {
         self.activations.first().is_some_and(|first| matches!(first.origin, Origin::Forked(_)))
@@ -600,7 +600,7 @@ mod tests {
     /// client that token: both waited for ever.
     #[test]
     fn at_the_same_progress_a_task_gives_before_it_waits() {
-        let mut line = Line::default();
+        let mut line = TaskTimeline::default();
         line.begin(Origin::Initial, Ns::ZERO, None);
         line.run(Ns::ZERO, Ns::from_us(60));
         let at = Ns::from_us(20);

@@ -8,7 +8,7 @@
 //! wakes just that one, once.
 
 use super::reactor::Reactors;
-use super::timeline::{Deed, Line, Origin};
+use super::timeline::{Deed, Origin, TaskTimeline};
 use schedlab_model::TaskId;
 
 /// The rule must hold for this part of a task's activations (in per cent).
@@ -17,8 +17,8 @@ const HABIT_PERCENT: usize = 90;
 const ENOUGH: usize = 32;
 
 /// The tasks of which an activation is a request; `lines` as they were recorded.
-pub(super) fn requests(lines: &[Line]) -> Vec<TaskId> {
-    let of_requests = |line: &&Line| {
+pub(super) fn requests(lines: &[TaskTimeline]) -> Vec<TaskId> {
+    let of_requests = |line: &&TaskTimeline| {
         let answers = line.activations.iter().filter(|activation| match activation.origin {
             Origin::Task(by) => {
                 let mut woken = activation.deeds.iter().filter_map(|(_, deed)| match deed {
@@ -47,11 +47,11 @@ mod tests {
     use super::*;
     use schedlab_model::Ns;
 
-    fn line(wakes: &[u32]) -> Line {
+    fn line(wakes: &[u32]) -> TaskTimeline {
         let deeds = wakes.iter().map(|&task| (Ns(5), Deed::Wake(TaskId(task), 0))).collect();
         let one =
             Activation { deeds, ..Activation::plain(Origin::Task(TaskId(0)), Ns::ZERO, Ns(10)) };
-        let mut line = Line::default();
+        let mut line = TaskTimeline::default();
         line.activations = vec![one; 100];
         line
     }

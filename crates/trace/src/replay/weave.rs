@@ -2,14 +2,14 @@
 
 use super::couple::add;
 use super::runtime::{Part, Runtime};
-use super::timeline::{Activation, Deed, End, Line, Origin, Stretch};
+use super::timeline::{Activation, Deed, End, Origin, Stretch, TaskTimeline};
 use schedlab_model::{Ns, PrevState, TaskId};
 use std::collections::BTreeMap;
 
 /// What is known while they are put in.
 struct Weave {
     /// What each thread did.
-    old: BTreeMap<usize, Line>,
+    old: BTreeMap<usize, TaskTimeline>,
     /// When each thread carried which lane, ascending.
     carried: BTreeMap<usize, Vec<(Ns, Ns, usize)>>,
     /// The activation of a thread that woke a lane: the lane, and the number of its activation.
@@ -21,7 +21,7 @@ struct Weave {
 }
 
 impl Weave {
-    fn new(lines: &mut [Line], threads: &[usize], lanes: &[Vec<Part>]) -> Weave {
+    fn new(lines: &mut [TaskTimeline], threads: &[usize], lanes: &[Vec<Part>]) -> Weave {
         let old =
             threads.iter().map(|&thread| (thread, std::mem::take(&mut lines[thread]))).collect();
         let (carried, woke) = (BTreeMap::new(), BTreeMap::new());
@@ -47,8 +47,14 @@ impl Weave {
 
     /// The line of one lane, without its deeds. What a monitor begins its timer begins: the lane
     /// had slept for so long.
-    fn line(&mut self, lane: usize, parts: &[Part], monitors: &[usize], duration: Ns) -> Line {
-        let mut line = Line::default();
+    fn line(
+        &mut self,
+        lane: usize,
+        parts: &[Part],
+        monitors: &[usize],
+        duration: Ns,
+    ) -> TaskTimeline {
+        let mut line = TaskTimeline::default();
         let mut until = Ns::ZERO;
         for part in parts {
             let old = &self.old[&part.thread];
@@ -118,7 +124,7 @@ impl Weave {
     }
 
     /// What the threads did to others, at the progress that their lane had then.
-    fn add_deeds(&self, lines: &mut [Line]) {
+    fn add_deeds(&self, lines: &mut [TaskTimeline]) {
         for (&thread, old) in &self.old {
             for (activation, start) in old.activations.iter().zip(&old.starts) {
                 for &(offset, deed) in &activation.deeds {
@@ -137,7 +143,7 @@ impl Weave {
     }
 
     /// Other tasks name lanes where they named threads.
-    fn rename(&self, line: &mut Line, deeds: bool) {
+    fn rename(&self, line: &mut TaskTimeline, deeds: bool) {
         for activation in &mut line.activations {
             if let Origin::Task(by) = activation.origin
                 && self.old.contains_key(&by.index())
@@ -161,7 +167,7 @@ impl Weave {
 /// Puts the lanes into the lines; gives their carriers, and which of their activations a monitor
 /// began.
 pub(super) fn weave(
-    lines: &mut [Line],
+    lines: &mut [TaskTimeline],
     runtime: &Runtime,
     lanes: &[Vec<Part>],
     duration: Ns,

@@ -13,7 +13,7 @@ use schedlab_trace::analysis::migrations::Migrations;
 use schedlab_trace::analysis::runqueue::RunQueue;
 use schedlab_trace::analysis::slices::Slices;
 use schedlab_trace::analysis::states::States;
-use schedlab_trace::analysis::stream::{Line, Stream, What};
+use schedlab_trace::analysis::stream::{Stream, StreamEntry, What};
 use schedlab_trace::analysis::syscalls::{self, Syscalls};
 use schedlab_trace::analysis::throttle::{Limit, Throttling};
 use schedlab_trace::analysis::timehist::{Row, Timehist};
@@ -360,7 +360,7 @@ fn the_stream_and_the_list_know_the_system_call() {
     Followed::over(
         &file,
         &all(),
-        Stream::new(&file.header, |line: &Line| lines.push((line.at.0, line.what))),
+        Stream::new(&file.header, |line: &StreamEntry| lines.push((line.at.0, line.what))),
     );
     // A recorder that knows calls of blocking tasks only: they end unseen, latest when the task
     // runs.

@@ -38,7 +38,7 @@ fn exercise(bytes: &[u8]) -> Result<Recording, TraceError> {
     }
     assert_eq!(listed(bytes, limits, false), recording.is_ok().then_some(rows));
     let recording = recording?;
-    Summary::of(&recording).err().inspect(|e| assert!(!e.to_string().is_empty()));
+    Summary::from_recording(&recording).err().inspect(|e| assert!(!e.to_string().is_empty()));
     if let Ok(replay) = replay(&recording, &ReplayOptions::default()) {
         let cpus = recording.header.topology.cpus();
         if let Err(error) = replay.workload.check(cpus) {
@@ -97,7 +97,7 @@ fn the_corpus_of_texts() {
                     ImportOptions { current_is_waker, ..ImportOptions::default() },
                 );
                 if let Ok(imported) = result {
-                    Summary::of(&imported.recording).unwrap();
+                    Summary::from_recording(&imported.recording).unwrap();
                     let options = ReplayOptions { without_wakes: true, ..ReplayOptions::default() };
                     replay(&imported.recording, &options).unwrap();
                 }
@@ -321,7 +321,7 @@ proptest! {
         let again = exercise(&bytes(&recording.header, &recording.events, 2_000)).unwrap();
         prop_assert_eq!(again.repairs.misordered, 0);
         prop_assert_eq!(again.repairs.inconsistent_switches, 0, "{:?}", recording.events);
-        let summary = Summary::of(&recording).unwrap();
+        let summary = Summary::from_recording(&recording).unwrap();
         for cpu in &summary.cpus {
             prop_assert_eq!(cpu.busy + cpu.idle + cpu.unknown, recording.duration);
         }

@@ -157,7 +157,7 @@ fn damaged_imports_never_panic() {
         let options =
             ImportOptions { current_is_waker: run % 2 == 0, strict, ..ImportOptions::default() };
         if let Ok(imported) = read(&bytes[..], options) {
-            let _ = Summary::of(&imported.recording);
+            let _ = Summary::from_recording(&imported.recording);
             let options = replay::ReplayOptions { without_wakes: true, ..Default::default() };
             let _ = replay::replay(&imported.recording, &options);
             let mut out = Vec::new();

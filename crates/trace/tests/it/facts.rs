@@ -22,9 +22,9 @@ fn objects() -> Vec<ObjectInfo> {
         to: "127.0.0.1:6379".to_owned(),
         peer: Some(ObjectId(peer)),
         capacity: Some(2_626_560),
-        ..ObjectInfo::of(ObjectKind::Tcp)
+        ..ObjectInfo::of_kind(ObjectKind::Tcp)
     };
-    let rest = [ObjectKind::Pipe, ObjectKind::Futex, ObjectKind::Epoll].map(ObjectInfo::of);
+    let rest = [ObjectKind::Pipe, ObjectKind::Futex, ObjectKind::Epoll].map(ObjectInfo::of_kind);
     [flow(1), flow(0)].into_iter().chain(rest).collect()
 }
 
@@ -180,7 +180,7 @@ proptest! {
 const FACTS: u32 = 0x8000_0006;
 
 fn sent(at: u64, object: u32, bytes: u32) -> Fact {
-    let kind = FactKind::Send(Transfer::of(ObjectId(object), bytes));
+    let kind = FactKind::Send(Transfer::done(ObjectId(object), bytes));
     Fact { at: Ns(at), cpu: CpuId(0), task: Some(TaskId(0)), kind }
 }
 
@@ -245,7 +245,8 @@ fn what_a_fact_names_must_exist() {
     let accept = FactKind::Accept { listener: ObjectId(0), object: ObjectId(OBJECTS) };
     refused(Fact { kind: accept, ..sent(10, 0, 3) });
     let mut writer = Writer::new(Vec::new(), &header(1, 1)).unwrap();
-    writer.add_object(ObjectInfo { peer: Some(ObjectId(1)), ..ObjectInfo::of(ObjectKind::Tcp) });
+    writer
+        .add_object(ObjectInfo { peer: Some(ObjectId(1)), ..ObjectInfo::of_kind(ObjectKind::Tcp) });
     let text = Recording::read(&writer.finish(Ns(10)).unwrap()[..]).unwrap_err().to_string();
     assert!(text.contains("peer"), "{text}");
     // A task that was never added is no reason to drop a fact.
@@ -310,7 +311,7 @@ fn a_fact_takes_less_than_three_bytes() {
             at += 800 + (random >> 50) % 2_500;
             let flow = ((step / 2) % 2) as usize;
             let bytes = [45, 5][flow];
-            let of = Transfer::of(ObjectId(flow as u32), bytes);
+            let of = Transfer::done(ObjectId(flow as u32), bytes);
             let kind = match step % 3 {
                 0 => {
                     places[flow] += u64::from(bytes);
@@ -348,7 +349,7 @@ fn a_file_of_version_1_4_reads_for_ever() {
         FactKind::Receive(Transfer {
             place: Some(77),
             limited: true,
-            ..Transfer::of(ObjectId(0), 9)
+            ..Transfer::done(ObjectId(0), 9)
         }),
         FactKind::Select {
             selector: Some(ObjectId(4)),

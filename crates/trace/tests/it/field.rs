@@ -39,7 +39,7 @@ fn is_the_usual_millisecond(file: &str) -> Imported {
     assert_eq!(recording.events.len(), 5, "{file}: {:?}", recording.events);
     assert_eq!(recording.header.tasks.len(), 2, "{file}");
     let (hog, srv) = (task(recording, "hog"), task(recording, "srv"));
-    let summary = Summary::of(recording).unwrap();
+    let summary = Summary::from_recording(recording).unwrap();
     assert_eq!(summary.tasks[hog.index()].run, Ns::from_us(750), "{file}");
     assert_eq!(summary.tasks[srv.index()].run, Ns::from_us(250), "{file}");
     assert_eq!(summary.tasks[srv.index()].wake_latency.max(), Ns::from_us(50), "{file}");
@@ -107,7 +107,7 @@ fn lines_at_time_zero_do_not_set_the_window() {
     let recording = &imported.recording;
     assert_eq!(recording.duration, Ns::from_ms(1));
     assert_eq!(recording.header.clock_start_ns, 100_000_000_000);
-    let summary = Summary::of(recording).unwrap();
+    let summary = Summary::from_recording(recording).unwrap();
     assert_eq!(summary.tasks[task(recording, "hog").index()].run, Ns::from_ms(1));
     assert_eq!(imported.summary.ignored["PERF_RECORD_COMM"], 1);
 }
@@ -143,7 +143,7 @@ fn one_programs_events_say_nothing_about_the_rest() {
     let imported = import("perf-own-only.txt");
     let recording = &imported.recording;
     assert!(!recording.header.capabilities.has(Capability::AllTasks));
-    let summary = Summary::of(recording).unwrap();
+    let summary = Summary::from_recording(recording).unwrap();
     // 1 ms before its first block, 1 ms before its second; what was between them is unknown.
     assert_eq!(summary.tasks[task(recording, "app").index()].run, Ns::from_ms(2));
     assert!(
@@ -195,7 +195,7 @@ fn old_states_are_those_of_their_kernel() {
     let imported = import("perfetto-kernel-4.9-states.pftrace");
     let recording = &imported.recording;
     assert_eq!(recording.header.kernel, "4.9.76");
-    let summary = Summary::of(recording).unwrap();
+    let summary = Summary::from_recording(recording).unwrap();
     let hog = task(recording, "hog");
     assert_eq!(summary.tasks[hog.index()].preempt_wait.max(), Ns::from_us(250));
     use schedlab_model::PrevState::{Dead, Sleeping};
@@ -257,7 +257,7 @@ fn an_integer_clock_is_read_with_its_frequency() {
 fn the_latency_format_is_read_in_microseconds() {
     let imported = import("ftrace-latency-format-us.txt");
     let recording = &imported.recording;
-    let summary = Summary::of(recording).unwrap();
+    let summary = Summary::from_recording(recording).unwrap();
     assert_eq!(summary.tasks[task(recording, "srv").index()].run, Ns::from_ms(1));
     assert_eq!(recording.events[0].cpu.index(), 1);
 }
@@ -265,7 +265,7 @@ fn the_latency_format_is_read_in_microseconds() {
 /// Events, length, and the time on a CPU of some threads.
 fn runs(imported: &Imported, tids: &[u32]) -> (usize, Ns, Vec<Ns>) {
     let recording = &imported.recording;
-    let summary = Summary::of(recording).unwrap();
+    let summary = Summary::from_recording(recording).unwrap();
     let run = |tid: &u32| {
         let at = recording.header.tasks.iter().position(|task| task.tid == *tid).unwrap();
         summary.tasks[at].run
@@ -393,7 +393,7 @@ fn switches_without_tracepoints_are_read() {
     let tasks = &recording.header.tasks;
     assert_eq!((tasks[pool.index()].pid, tasks[pool.index()].tid), (300, 301));
     assert_eq!((tasks[hog.index()].pid, tasks[hog.index()].tid), (200, 200));
-    let summary = Summary::of(recording).unwrap();
+    let summary = Summary::from_recording(recording).unwrap();
     assert_eq!(summary.tasks[hog.index()].run, Ns::from_us(750));
     assert_eq!(summary.tasks[pool.index()].run, Ns::from_us(250));
     assert_eq!(summary.tasks[hog.index()].preempt_wait.max(), Ns::from_us(250));

@@ -43,11 +43,11 @@ fn fact(at: u64, task: u32, kind: FactKind) -> Fact {
 }
 
 fn sent(at: u64, task: u32, object: u32, bytes: u32, place: Option<u64>) -> Fact {
-    fact(at, task, FactKind::Send(Transfer { place, ..Transfer::of(ObjectId(object), bytes) }))
+    fact(at, task, FactKind::Send(Transfer { place, ..Transfer::done(ObjectId(object), bytes) }))
 }
 
 fn received(at: u64, task: u32, object: u32, bytes: u32, place: Option<u64>) -> Fact {
-    fact(at, task, FactKind::Receive(Transfer { place, ..Transfer::of(ObjectId(object), bytes) }))
+    fact(at, task, FactKind::Receive(Transfer { place, ..Transfer::done(ObjectId(object), bytes) }))
 }
 
 /// The client is task 0, the server task 1, a hog task 2. Object 0 goes to the server, 1 back, 2 is
@@ -60,14 +60,14 @@ fn recording(events: &[SchedEvent], facts: &[Fact]) -> Recording {
         from: from.to_owned(),
         to: to.to_owned(),
         peer: Some(ObjectId(peer)),
-        ..ObjectInfo::of(ObjectKind::Tcp)
+        ..ObjectInfo::of_kind(ObjectKind::Tcp)
     };
     let (client, server) = ("127.0.0.1:41230", "127.0.0.1:6379");
     for object in [flow(client, server, 1), flow(server, client, 0)] {
         writer.add_object(object);
     }
-    writer.add_object(ObjectInfo::of(ObjectKind::Pipe));
-    writer.add_object(ObjectInfo::of(ObjectKind::Futex));
+    writer.add_object(ObjectInfo::of_kind(ObjectKind::Pipe));
+    writer.add_object(ObjectInfo::of_kind(ObjectKind::Futex));
     events.iter().for_each(|event| writer.event(event));
     facts.iter().for_each(|fact| writer.fact(fact));
     Recording::read(&writer.finish(Ns(1_000_000)).unwrap()[..]).unwrap()
@@ -140,7 +140,7 @@ fn a_request_lasts_from_its_arrival_to_its_answer() {
 
 #[test]
 fn who_sends_to_whom_is_counted_once() {
-    let found = Messages::of(&two_requests(), &Scope::default(), By::Name);
+    let found = Messages::from_recording(&two_requests(), &Scope::default(), By::Name);
     let rows: Vec<_> = found
         .pairs
         .iter()
@@ -154,8 +154,11 @@ fn who_sends_to_whom_is_counted_once() {
         [(Some(0), Some(1), "TCP :6379", 2, 80, 2), (Some(1), Some(0), "TCP :6379", 2, 10, 2)]
     );
     assert_eq!((found.missing, found.lost), (0, 0));
-    let part =
-        Messages::of(&two_requests(), &Scope { from: Ns(50_000), ..Scope::default() }, By::Name);
+    let part = Messages::from_recording(
+        &two_requests(),
+        &Scope { from: Ns(50_000), ..Scope::default() },
+        By::Name,
+    );
     assert_eq!(part.pairs.values().map(|pair| pair.messages).collect::<Vec<_>>(), [1]);
 }
 
@@ -180,7 +183,7 @@ fn pipes_futexes_and_clients_elsewhere() {
         sent(99, 1, 1, 9, Some(20)),
     ];
     let recording = recording(&[switch(0, 0, None, PrevState::Runnable, Some(0))], &facts);
-    let found = Messages::of(&recording, &Scope::default(), By::Name);
+    let found = Messages::from_recording(&recording, &Scope::default(), By::Name);
     let rows: Vec<_> = found
         .pairs
         .iter()

@@ -78,7 +78,7 @@ fn same(events: &[SchedEvent], scope: &Scope) -> Result<usize, TestCaseError> {
         rows.table(&timehist::TABLE).unwrap();
         let shown = taken.rows.iter().filter(|row| row.is_shown(scope));
         shown.for_each(|row| rows.time_on_cpu(row).unwrap());
-        sentence(&listed.losses.of(scope)).iter().for_each(|text| rows.note(text).unwrap());
+        sentence(&listed.losses.within(scope)).iter().for_each(|text| rows.note(text).unwrap());
         prop_assert_eq!(rows, all.clone());
         looks = taken.looks.len() + 1;
     }

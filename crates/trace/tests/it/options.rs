@@ -69,7 +69,7 @@ fn is_the_schedule(what: &str, imported: &Imported, by_interrupt: bool) {
     assert_eq!((recording.duration, recording.events.len()), (Ns::from_ms(1), 5), "{what}");
     let tasks = &recording.header.tasks;
     assert_eq!(tasks.len(), 2, "{what}: {tasks:?}");
-    let summary = Summary::of(recording).unwrap();
+    let summary = Summary::from_recording(recording).unwrap();
     let of = |comm: &str| {
         let at = tasks
             .iter()
@@ -154,7 +154,7 @@ fn tasks_with_the_names_of_other_lines_are_tasks() {
                 .position(|task| task.comm == name)
                 .unwrap_or_else(|| panic!("{name}: {tasks:?}"));
             assert_eq!(imported.recording.events.len(), 5, "{name}: {form}");
-            let summary = Summary::of(&imported.recording).unwrap();
+            let summary = Summary::from_recording(&imported.recording).unwrap();
             assert_eq!(summary.tasks[index].run, Ns::from_us(750), "{name}");
             assert_eq!(imported.summary.odd.count + imported.summary.losses_in_all, 0, "{name}");
         }

@@ -387,7 +387,8 @@ fn replay_error(recording: &Recording, options: &ReplayOptions) -> String {
 #[test]
 fn refuses_what_it_cannot_see() {
     let mut recording = Recording::from_parts(header(1, 2), ping_pong(3), Ns(61_000)).unwrap();
-    recording.header.capabilities = Capabilities::of([schedlab_trace::Capability::Preempted]);
+    recording.header.capabilities =
+        Capabilities::from_list([schedlab_trace::Capability::Preempted]);
     recording.header.backend = "perf-context-switches".to_owned();
     let error = replay(&recording, &ReplayOptions::default()).unwrap_err();
     assert!(matches!(error, TraceError::Lacks { .. }));

@@ -15,7 +15,7 @@ fn at(at: u64, kind: EventKind) -> SchedEvent {
 fn summary(events: &[SchedEvent], end: u64) -> Summary {
     let recording = Recording::from_parts(header(1, 2), events.to_vec(), Ns(end)).unwrap();
     assert!(recording.repairs.is_clean(), "{}", recording.repairs);
-    Summary::of(&recording).unwrap()
+    Summary::from_recording(&recording).unwrap()
 }
 
 /// A hog (task 0) and a sleeper (task 1) that waits 30, runs 50 in two parts, and sleeps.
@@ -88,9 +88,9 @@ fn only_the_window_counts() {
 #[test]
 fn refuses_by_name_what_it_cannot_see() {
     let mut blind = header(1, 1);
-    blind.capabilities = Capabilities::of([Capability::WakeTimes]);
+    blind.capabilities = Capabilities::from_list([Capability::WakeTimes]);
     let recording = Recording::from_parts(blind, Vec::new(), Ns(1)).unwrap();
-    let Err(error @ TraceError::Lacks { .. }) = Summary::of(&recording) else {
+    let Err(error @ TraceError::Lacks { .. }) = Summary::from_recording(&recording) else {
         panic!("must refuse")
     };
     assert!(error.to_string().contains("preempted"), "{error}");

@@ -365,7 +365,7 @@ fn numbers_and_counts(found: Result<Imported, TraceError>) -> (Option<String>, b
         || repairs.early_wakes > 0
         || summary.odd.count > 0
         || summary.damaged.count > 0;
-    (Some(format!("{:?}", Summary::of(&found.recording).unwrap())), counted)
+    (Some(format!("{:?}", Summary::from_recording(&found.recording).unwrap())), counted)
 }
 
 proptest! {

@@ -63,7 +63,7 @@ impl Objects {
     pub(super) fn named(&mut self, kind: ObjectKind, number: u64) -> ObjectId {
         match self.known.get(&(kind, number)) {
             Some(known) => known.id,
-            None => self.add((kind, number), ObjectInfo::of(kind)),
+            None => self.add((kind, number), ObjectInfo::of_kind(kind)),
         }
     }
 
@@ -130,7 +130,7 @@ impl Objects {
         fresh
             .map(|(id, key)| {
                 let known = self.known.get(&key).filter(|known| known.id == id);
-                (id, known.map_or_else(|| ObjectInfo::of(key.0), |known| known.info.clone()))
+                (id, known.map_or_else(|| ObjectInfo::of_kind(key.0), |known| known.info.clone()))
             })
             .collect()
     }
@@ -222,7 +222,7 @@ fn peer_key(raw: &RawFact) -> Option<Key> {
 /// What a fact tells about its object.
 fn info(raw: &RawFact) -> ObjectInfo {
     let kind = raw.object_kind();
-    let mut info = ObjectInfo::of(kind);
+    let mut info = ObjectInfo::of_kind(kind);
     let (from_port, to_port) = (raw.word as u16, (raw.word >> 16) as u16);
     let (from, to) = (raw.other as u32, (raw.other >> 32) as u32);
     match kind {

@@ -223,8 +223,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let lock = matches!(exchange.spec.objects[object].holds, Holds::Lock { .. });
         let (futex, bytes) = (ObjectId::from(object), u32::try_from(amount).unwrap_or(u32::MAX));
         let kind = match (lock, sends) {
-            (false, true) => FactKind::Send(Transfer::of(futex, bytes)),
-            (false, false) => FactKind::Receive(Transfer::of(futex, bytes)),
+            (false, true) => FactKind::Send(Transfer::done(futex, bytes)),
+            (false, false) => FactKind::Receive(Transfer::done(futex, bytes)),
             // The kernel sees the holder of a futex only where another task waits.
             (true, true) => {
                 let woken = u32::from(!exchange.objects[object].readers.is_empty());

@@ -168,7 +168,7 @@ impl Requests {
         let counts = |answered: &&Answered| scope.at(answered.answered) && scope.task(answered.by);
         let answered: Vec<&Answered> = self.answered.iter().filter(counts).collect();
         let servers: BTreeSet<TaskId> = answered.iter().map(|answered| answered.by).collect();
-        let waits = Waits::of(recording, scope, &servers);
+        let waits = Waits::from_recording(recording, scope, &servers);
         let mut rows: BTreeMap<(usize, &str), Vec<(&Answered, Ns)>> = BTreeMap::new();
         for answered in answered {
             let waited = waits.between(answered.by, answered.arrived, answered.answered);
@@ -216,7 +216,7 @@ struct Waits {
 }
 
 impl Waits {
-    fn of(recording: &Recording, scope: &Scope, tasks: &BTreeSet<TaskId>) -> Waits {
+    fn from_recording(recording: &Recording, scope: &Scope, tasks: &BTreeSet<TaskId>) -> Waits {
         let waits = Waits { tasks: tasks.iter().map(|task| (*task, Vec::new())).collect() };
         if waits.tasks.is_empty() { waits } else { Followed::over(recording, scope, waits) }
     }

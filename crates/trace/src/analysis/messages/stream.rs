@@ -165,7 +165,7 @@ mod tests {
     use schedlab_model::ObjectId;
 
     fn moved(bytes: u32, place: Option<u64>) -> Transfer {
-        Transfer { place, ..Transfer::of(ObjectId(0), bytes) }
+        Transfer { place, ..Transfer::done(ObjectId(0), bytes) }
     }
 
     /// Sender, receiver, bytes and time under way.

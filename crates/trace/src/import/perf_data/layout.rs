@@ -112,7 +112,7 @@ impl Layouts {
 
     /// The tracepoint of a record.
     #[inline]
-    pub(super) fn of(&self, raw: &[u8], order: Order) -> Option<&Tracepoint> {
+    pub(super) fn tracepoint(&self, raw: &[u8], order: Order) -> Option<&Tracepoint> {
         self.by_id.get(order.number(raw, 0, 2)? as usize)?.as_ref()
     }
 }
@@ -152,7 +152,7 @@ impl<'a> Cursor<'a> {
 
 impl Kind {
     /// `None`: a field is missing.
-    fn of(name: &str, fields: &BTreeMap<String, Field>) -> Option<Kind> {
+    fn from_fields(name: &str, fields: &BTreeMap<String, Field>) -> Option<Kind> {
         let field = |name: &str| fields.get(name).copied();
         let task = |comm: &str, pid: &str, prio: &str| {
             Some(Task { comm: field(comm)?, tid: field(pid)?, prio: field(prio) })
@@ -190,7 +190,7 @@ impl Tracepoint {
         let fields: BTreeMap<String, Field> =
             text.lines().filter_map(|line| Field::parse(line.trim())).collect();
         let common = |name: &str| fields.get(name).copied();
-        let kind = Kind::of(&name, &fields);
+        let kind = Kind::from_fields(&name, &fields);
         let (common_pid, common_flags) = (common("common_pid"), common("common_flags"));
         Some((id, Tracepoint { name, common_pid, common_flags, kind }))
     }

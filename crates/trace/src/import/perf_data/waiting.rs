@@ -15,7 +15,7 @@ enum Kind {
 
 /// A record: when it was written, and where its content waits.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct WaitingRecord {
     at: u64,
     start: u32,
     length: u32,
@@ -26,7 +26,7 @@ struct Place {
 /// Records that wait, with the parts of them that are used.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    places: Vec<Place>,
+    places: Vec<WaitingRecord>,
     store: Vec<u8>,
     /// The latest time of the rounds so far, and of those before the last one.
     latest: u64,
@@ -59,7 +59,7 @@ impl Waiting {
         parts.iter().for_each(|part| self.store.extend_from_slice(part));
         let length = (self.store.len() - start as usize) as u32;
         self.latest = self.latest.max(at);
-        self.places.push(Place { at, start, length, cpu, kind });
+        self.places.push(WaitingRecord { at, start, length, cpu, kind });
         Ok(())
     }
 
@@ -79,7 +79,7 @@ impl Waiting {
         self.places.sort_by_key(|place| place.at);
         let ready = self.places.partition_point(|place| place.at <= until);
         for place in &self.places[..ready] {
-            let Place { at, cpu, .. } = *place;
+            let WaitingRecord { at, cpu, .. } = *place;
             let content = &self.store[place.start as usize..][..place.length as usize];
             let record = match (place.kind, content) {
                 (Kind::Sample, raw) => Record::Sample { at, cpu, raw },

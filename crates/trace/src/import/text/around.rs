@@ -2,7 +2,7 @@
 //! the comment of a function graph, the name of trace-cmd's buffer.
 
 use super::super::event::{Context, Running, Stamp};
-use super::line::{Line, Time, seconds};
+use super::line::{EventLine, Time, seconds};
 use crate::TraceError;
 use schedlab_model::{MAX_CPUS, Ns};
 use std::collections::BTreeSet;
@@ -51,7 +51,7 @@ fn is_digits(text: &str) -> bool {
 /// An event in a function graph that was printed with its options `funcgraph-abstime` (and
 /// `funcgraph-proc`):
 /// `  100.000100 |   1)   hog-200    |               |  /* sched_waking: comm=srv pid=300 prio=120 target_cpu=001 */`.
-pub(super) fn in_graph(text: &str) -> Option<Line<'_>> {
+pub(super) fn in_graph(text: &str) -> Option<EventLine<'_>> {
     let (before, rest) = text.split_once("/* ")?;
     let body = rest.trim_end().strip_suffix("*/")?.trim_end();
     let (event, fields) = body.split_once(": ")?;
@@ -65,7 +65,7 @@ pub(super) fn in_graph(text: &str) -> Option<Line<'_>> {
     });
     let running = running.unwrap_or_default();
     let stamp = Stamp { at: Ns(at), cpu, running, context: Context::NotShown };
-    Some(Line { stamp, time: Time::Seconds, event: event.trim(), fields: fields.trim() })
+    Some(EventLine { stamp, time: Time::Seconds, event: event.trim(), fields: fields.trim() })
 }
 
 /// The buffers of a report of trace-cmd that has several: `NAME: ` is before each line of one that

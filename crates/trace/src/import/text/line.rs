@@ -6,7 +6,7 @@ use schedlab_model::{MAX_CPUS, Ns};
 
 /// The part of a line that all events share, and what is left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Line<'a> {
+pub(super) struct EventLine<'a> {
     pub(super) stamp: Stamp<'a>,
     /// Which kind of time stamp the line has.
     pub(super) time: Time,
@@ -40,7 +40,7 @@ pub(super) enum Columns {
 const ALWAYS_FIT: usize = 19;
 
 /// Splits a line. `Err`: why it is none of an event.
-pub(super) fn split(text: &str, columns: Columns) -> Result<Line<'_>, String> {
+pub(super) fn split(text: &str, columns: Columns) -> Result<EventLine<'_>, String> {
     if let Some((place, time, after)) = usual(text, columns) {
         return rest(text, &place, time, after);
     }
@@ -50,7 +50,7 @@ pub(super) fn split(text: &str, columns: Columns) -> Result<Line<'_>, String> {
         if word.starts_with('[')
             && let Some((cpu, time)) = glued(word)
         {
-            let place = Place { start, cpu, context: Context::NotShown };
+            let place = CpuAndFlags { start, cpu, context: Context::NotShown };
             return rest(text, &place, time, words.at);
         }
         if let Some((time, after)) = time_of(word, words)
@@ -65,7 +65,7 @@ pub(super) fn split(text: &str, columns: Columns) -> Result<Line<'_>, String> {
 
 /// What nearly all lines have behind the task: `[001] 1.5:` or `[001] d.h2. 1.5:`; the same as word
 /// by word, which `None` leaves it to.
-fn usual(text: &str, columns: Columns) -> Option<(Place, (u64, Time), usize)> {
+fn usual(text: &str, columns: Columns) -> Option<(CpuAndFlags, (u64, Time), usize)> {
     let bytes = text.as_bytes();
     let end = memchr(b']', bytes)?;
     let start = memchr::memrchr(b'[', &bytes[..end])?;
@@ -81,11 +81,11 @@ fn usual(text: &str, columns: Columns) -> Option<(Place, (u64, Time), usize)> {
     let mut words = Words { text, at: end + 1 };
     let (_, first) = words.next()?;
     if let Some(time) = time(first) {
-        return Some((Place { start, cpu, context: Context::NotShown }, time, words.at));
+        return Some((CpuAndFlags { start, cpu, context: Context::NotShown }, time, words.at));
     }
     let (_, second) = words.next()?;
     let time = time(second)?;
-    Some((Place { start, cpu, context: context(first, columns) }, time, words.at))
+    Some((CpuAndFlags { start, cpu, context: context(first, columns) }, time, words.at))
 }
 
 /// `[001]123456:`: `trace-cmd report --raw-ts` writes no blank.
@@ -132,11 +132,11 @@ impl<'a> Before<'a> {
     }
 
     /// `[001]`, `[001] d.h2.`, `1d.h2.`; `None`: no CPU.
-    fn place(&self, columns: Columns) -> Option<Place> {
+    fn place(&self, columns: Columns) -> Option<CpuAndFlags> {
         let (last_start, last) = self.last[1]?;
         if let Some((start, cpu, after)) = self.bracket.filter(|(.., after)| *after <= BETWEEN) {
             let context = if after == 1 { context(last, columns) } else { Context::NotShown };
-            return Some(Place { start, cpu, context });
+            return Some(CpuAndFlags { start, cpu, context });
         }
         // ftrace's latency format: the CPU is the digits before the flags.
         let digits = last.bytes().take_while(u8::is_ascii_digit).count();
@@ -145,14 +145,14 @@ impl<'a> Before<'a> {
             flags.len() >= 4 && matches!(flags.as_bytes()[0], b'd' | b'D' | b'b' | b'.' | b'X');
         if digits > 0 && is_flags {
             let cpu = last[..digits].parse().ok()?;
-            return Some(Place { start: last_start, cpu, context: context(flags, columns) });
+            return Some(CpuAndFlags { start: last_start, cpu, context: context(flags, columns) });
         }
         None
     }
 }
 
 /// What is between the task and the time.
-struct Place {
+struct CpuAndFlags {
     /// Where it begins.
     start: usize,
     cpu: u32,
@@ -161,10 +161,10 @@ struct Place {
 
 fn rest<'a>(
     text: &'a str,
-    place: &Place,
+    place: &CpuAndFlags,
     (at, time): (u64, Time),
     after: usize,
-) -> Result<Line<'a>, String> {
+) -> Result<EventLine<'a>, String> {
     if place.cpu as usize >= MAX_CPUS {
         return Err(format!(
             "CPU {} is above {}, the highest that is supported",
@@ -186,7 +186,7 @@ fn rest<'a>(
         return Err("no event name after the time".to_owned());
     }
     let stamp = Stamp { at: Ns(at), cpu: place.cpu, running, context: place.context };
-    Ok(Line { stamp, time, event, fields: text[words.at..].trim_ascii() })
+    Ok(EventLine { stamp, time, event, fields: text[words.at..].trim_ascii() })
 }
 
 /// `sched:sched_switch/call-graph=no/:` and `sched:sched_switch:k:` are `sched_switch`.
@@ -394,7 +394,7 @@ impl<'a> Words<'a> {
 mod tests {
     use super::*;
 
-    fn ok(text: &str) -> Line<'_> {
+    fn ok(text: &str) -> EventLine<'_> {
         split(text, Columns::Unnamed).unwrap_or_else(|why| panic!("{text}: {why}"))
     }
 

@@ -15,7 +15,7 @@ const HALF_DAY: u64 = 43_200_000_000_000;
 
 /// A line in its parts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Line<'a> {
+pub(super) struct BabeltraceLine<'a> {
     pub(super) text: &'a str,
     time: &'a str,
     event: &'a str,
@@ -24,7 +24,7 @@ pub(super) struct Line<'a> {
 }
 
 /// Splits a line; `None`: it is none of babeltrace.
-pub(super) fn split(text: &str) -> Option<Line<'_>> {
+pub(super) fn split(text: &str) -> Option<BabeltraceLine<'_>> {
     if text.starts_with("timestamp = ") {
         return with_names(text);
     }
@@ -33,17 +33,22 @@ pub(super) fn split(text: &str) -> Option<Line<'_>> {
     let event = rest[..at].split_whitespace().next_back()?;
     let is_time = time.len() > 10
         && time.bytes().all(|b| b.is_ascii_digit() || matches!(b, b':' | b'.' | b'-' | b' '));
-    is_time.then(|| Line { text, time, event, fields: &rest[at + 2..] })
+    is_time.then(|| BabeltraceLine { text, time, event, fields: &rest[at + 2..] })
 }
 
 /// `timestamp = 13:37:28.123456789, delta = +0.000001234, name = sched_switch, stream.packet.context = { cpu_id = 1 }, event.fields = { ... }`:
 /// with `--names all`.
-fn with_names(text: &str) -> Option<Line<'_>> {
+fn with_names(text: &str) -> Option<BabeltraceLine<'_>> {
     let after =
         |key: &str| text.split_once(key).map(|(_, rest)| rest.split(", ").next().unwrap_or(rest));
     let event = after(", name = ")?;
     let event = event.trim_matches(['"', '(', ')']);
-    Some(Line { text, time: after("timestamp = ")?, event, fields: &text[text.find('{')?..] })
+    Some(BabeltraceLine {
+        text,
+        time: after("timestamp = ")?,
+        event,
+        fields: &text[text.find('{')?..],
+    })
 }
 
 /// Times of day have no date: the day is counted.
@@ -98,7 +103,7 @@ impl Clock {
     /// The event of a line.
     pub(super) fn event<'a>(
         &mut self,
-        line: &Line<'a>,
+        line: &BabeltraceLine<'a>,
         (kernel, clock_hz): (Option<KernelVersion>, Option<u64>),
         by_version: &mut bool,
     ) -> Result<(Stamp<'a>, Event<'a>), String> {

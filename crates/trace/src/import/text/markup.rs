@@ -5,7 +5,7 @@
 
 /// Where in a document a line is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum Place {
+enum DocumentPart {
     /// Nothing says that the text is a document.
     #[default]
     Plain,
@@ -23,7 +23,7 @@ enum Place {
 
 #[derive(Debug, Default)]
 pub(super) struct Markup {
-    place: Place,
+    place: DocumentPart,
     /// Something was read: what begins as text is no document.
     begun: bool,
 }
@@ -37,37 +37,37 @@ impl Markup {
             // `<...>-12` and `<idle>-0` are tasks.
             let task = trimmed.starts_with("<...>") || trimmed.starts_with("<idle>");
             if !task && (start == b'!' || start.is_ascii_alphabetic()) {
-                self.place = Place::Outside;
+                self.place = DocumentPart::Outside;
             }
         }
         self.begun |= !trimmed.is_empty();
         match self.place {
-            Place::Plain => Some(text),
-            Place::Outside => {
+            DocumentPart::Plain => Some(text),
+            DocumentPart::Outside => {
                 if text.contains("class=\"trace-data\"") {
-                    self.place = Place::Script;
+                    self.place = DocumentPart::Script;
                 } else if text.contains("linuxPerfData = \"") {
-                    self.place = Place::Literal;
+                    self.place = DocumentPart::Literal;
                 }
                 None
             }
             _ if trimmed.starts_with("</script>") => {
-                self.place = Place::Outside;
+                self.place = DocumentPart::Outside;
                 None
             }
-            Place::Script if trimmed.is_empty() => None,
-            Place::Script => {
+            DocumentPart::Script if trimmed.is_empty() => None,
+            DocumentPart::Script => {
                 let other = trimmed.starts_with(['{', '['])
                     || trimmed.starts_with("USER ")
                     || trimmed.starts_with("PID ");
-                self.place = if other { Place::Other } else { Place::Trace };
+                self.place = if other { DocumentPart::Other } else { DocumentPart::Trace };
                 (!other).then_some(text)
             }
-            Place::Trace => Some(text),
-            Place::Other => None,
-            Place::Literal => {
+            DocumentPart::Trace => Some(text),
+            DocumentPart::Other => None,
+            DocumentPart::Literal => {
                 if trimmed.starts_with("\";") {
-                    self.place = Place::Outside;
+                    self.place = DocumentPart::Outside;
                     return None;
                 }
                 // `line\n\`: the end of a line of a JavaScript string.
