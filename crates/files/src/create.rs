@@ -43,7 +43,7 @@ pub fn create_again(path: &Path, bytes: &[u8]) -> io::Result<File> {
     match put {
         Ok(()) => Ok(file),
         Err(error) => {
-            let _ = remove_entry(&folder, &part, FileId::of(&file)?);
+            let _ = remove_entry(&folder, &part, FileId::from_file(&file)?);
             Err(error)
         }
     }
@@ -85,7 +85,7 @@ pub(crate) fn remove_entry(folder: &Folder, name: &OsStr, id: FileId) -> io::Res
         return Ok(false);
     }
     let held = File::from(folder.open_at(name, OFlags::PATH, 0)?);
-    if FileId::of(&held)? != id {
+    if FileId::from_file(&held)? != id {
         return Ok(false);
     }
     rustix::fs::unlinkat(folder, name, AtFlags::empty())?;

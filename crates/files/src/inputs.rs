@@ -27,7 +27,7 @@ impl FileId {
     ///
     /// # Errors
     /// What the system says.
-    pub fn of(file: &File) -> io::Result<FileId> {
+    pub fn from_file(file: &File) -> io::Result<FileId> {
         Ok(FileId::from(&file.metadata()?))
     }
 }

@@ -35,14 +35,14 @@ const NAMES: u32 = 8;
 #[derive(Debug)]
 pub struct NewFile {
     file: File,
-    place: Place,
+    place: FilePlacement,
     /// The path that is written now.
     path: PathBuf,
     keep: bool,
 }
 
 #[derive(Debug)]
-enum Place {
+enum FilePlacement {
     /// The file is written where it is.
     AtOnce,
     /// It was made at its place, where nothing was; dropped, it goes.
@@ -90,7 +90,7 @@ impl NewFile {
                 inputs::note_made(&file)?;
                 Ok(NewFile {
                     file,
-                    place: Place::New { folder, name },
+                    place: FilePlacement::New { folder, name },
                     path: path.to_owned(),
                     keep: false,
                 })
@@ -106,7 +106,9 @@ impl NewFile {
     pub fn fresh(path: &Path) -> io::Result<NewFile> {
         let mut file = NewFile::create(path)?;
         match &mut file.place {
-            Place::Beside { folder, name, replaces, .. } if folder.entry(name)?.is_none() => {
+            FilePlacement::Beside { folder, name, replaces, .. }
+                if folder.entry(name)?.is_none() =>
+            {
                 *replaces = false;
                 Ok(file)
             }
@@ -115,7 +117,7 @@ impl NewFile {
     }
 
     fn at_once(file: File, path: &Path) -> NewFile {
-        NewFile { file, place: Place::AtOnce, path: path.to_owned(), keep: false }
+        NewFile { file, place: FilePlacement::AtOnce, path: path.to_owned(), keep: false }
     }
 
     /// An open file of this or another process: nothing can be put beside it.
@@ -162,7 +164,7 @@ impl NewFile {
         let (part, file) = part_file(&folder, &name, OFlags::WRONLY, mode)?;
         inputs::note_made(&file)?;
         let path = folder.path().join(&part);
-        let place = Place::Beside { folder, part, name, replaces: true };
+        let place = FilePlacement::Beside { folder, part, name, replaces: true };
         let new = NewFile { file, place, path, keep: false };
         if let Some(old) = old.filter(|old| old.st_uid == rustix::process::geteuid().as_raw()) {
             give_mode(&new.file, &old)?;
@@ -180,17 +182,17 @@ impl NewFile {
     /// # Errors
     /// What the system says.
     pub fn id(&self) -> io::Result<FileId> {
-        FileId::of(&self.file)
+        FileId::from_file(&self.file)
     }
 
     /// Returns whether another path than that of the place is written now.
     pub fn is_beside(&self) -> bool {
-        matches!(self.place, Place::Beside { .. })
+        matches!(self.place, FilePlacement::Beside { .. })
     }
 
     /// Returns whether this is a file that is read again by its path: no pipe, terminal or device.
     pub fn can_be_read_back(&self) -> bool {
-        !matches!(self.place, Place::AtOnce)
+        !matches!(self.place, FilePlacement::AtOnce)
     }
 
     /// Leaves what is written where it is, also without [`commit`](NewFile::commit).
@@ -204,7 +206,7 @@ impl NewFile {
     /// # Errors
     /// What the system says; the file that was there is untouched.
     pub fn commit(self) -> io::Result<()> {
-        if let Place::Beside { .. } = self.place {
+        if let FilePlacement::Beside { .. } = self.place {
             self.file.sync_data()?;
         }
         self.put()
@@ -217,15 +219,17 @@ impl NewFile {
     /// As [`commit`](NewFile::commit).
     pub fn put(mut self) -> io::Result<()> {
         match &self.place {
-            Place::Beside { folder, part, name, replaces: true } => {
+            FilePlacement::Beside { folder, part, name, replaces: true } => {
                 let old = held(folder, name)?;
                 old.as_ref()
                     .map_or(Ok(()), |old| inputs::refuse(old, &folder.path().join(name)))?;
                 rustix::fs::renameat(folder, part, folder, name)?;
                 old.iter().for_each(inputs::forget);
             }
-            Place::Beside { folder, part, name, replaces: false } => put_new(folder, part, name)?,
-            Place::AtOnce | Place::New { .. } => {}
+            FilePlacement::Beside { folder, part, name, replaces: false } => {
+                put_new(folder, part, name)?
+            }
+            FilePlacement::AtOnce | FilePlacement::New { .. } => {}
         }
         self.keep = true;
         Ok(())
@@ -250,8 +254,8 @@ impl Drop for NewFile {
         // Best effort: the error that matters is the one before. Another user may have put a file
         // of that name there meanwhile.
         let _ = match (&self.place, self.id()) {
-            (Place::New { folder, name }, Ok(id)) => remove_entry(folder, name, id),
-            (Place::Beside { folder, part, .. }, Ok(id)) => remove_entry(folder, part, id),
+            (FilePlacement::New { folder, name }, Ok(id)) => remove_entry(folder, name, id),
+            (FilePlacement::Beside { folder, part, .. }, Ok(id)) => remove_entry(folder, part, id),
             _ => Ok(false),
         };
         inputs::forget(&self.file);

@@ -40,5 +40,5 @@ pub use surroundings::{IdleState, Surroundings};
 pub use sys::cycles::{Rate, now as cycles};
 pub use sys::fork::{Worker, begins_on, die_with_us, inherits};
 pub use sys::huge_pages::NoHugePages;
-pub use sys::locks::{Mcs, Place, RawLock, Spin, SpinGuard, Tas, Ticket};
+pub use sys::locks::{Mcs, McsToken, RawLock, Spin, SpinGuard, Tas, Ticket};
 pub use sys::signal::StopSignal;

@@ -86,10 +86,10 @@ fn topology(online: &CpuSet) -> Topology {
         let siblings = read(format!("{base}/topology/thread_siblings_list"));
         let core = if siblings.trim().is_empty() { cpu.to_string() } else { siblings };
         places.push(CpuPlace {
-            socket: sockets.of(&package),
+            socket: sockets.number(&package),
             node,
-            llc: llcs.of(&last_level_cache(&base).unwrap_or_else(|| package.clone())),
-            core: cores.of(&core),
+            llc: llcs.number(&last_level_cache(&base).unwrap_or_else(|| package.clone())),
+            core: cores.number(&core),
         });
     }
     Topology::from_places(places)
@@ -100,7 +100,7 @@ fn topology(online: &CpuSet) -> Topology {
 struct Numbering(Vec<String>);
 
 impl Numbering {
-    fn of(&mut self, text: &str) -> u32 {
+    fn number(&mut self, text: &str) -> u32 {
         let at = self.0.iter().position(|known| known == text).unwrap_or_else(|| {
             self.0.push(text.to_owned());
             self.0.len() - 1

@@ -15,25 +15,25 @@ use schedlab_live::driver::{self, RunOutput};
 use schedlab_live::status::{self, StatusOutput};
 use schedlab_live::verify::{self, VerifyOutput};
 use schedlab_measure::stress::{self, StressOutput};
-use schedlab_study::schemas::{Schema, of};
+use schedlab_study::schemas::{Schema, schema};
 
 /// Returns the name of each schema, and the schema.
 pub fn all() -> Vec<(&'static str, Schema)> {
     vec![
-        (confirm::SCHEMA, of::<Confirmed>(confirm::SCHEMA)),
-        (colocate::SCHEMA, of::<ColocateOutput<'_>>(colocate::SCHEMA)),
-        (experiment::SCHEMA, of::<ExperimentOutput<'_>>(experiment::SCHEMA)),
-        (latency::SCHEMA, of::<LatencyResult>(latency::SCHEMA)),
-        (latency::MATRIX_SCHEMA, of::<MatrixOutput<'_>>(latency::MATRIX_SCHEMA)),
-        (runqueue::SCHEMA, of::<RunqueueResult>(runqueue::SCHEMA)),
-        (top::SCHEMA, of::<TopOutput<'_>>(top::SCHEMA)),
-        (record::SCHEMA, of::<RecordOutput>(record::SCHEMA)),
-        (watch::SCHEMA, of::<WatchOutput>(watch::SCHEMA)),
-        (stress::SCHEMA, of::<StressOutput<'_>>(stress::SCHEMA)),
-        (doctor::SCHEMA, of::<DoctorOutput<'_>>(doctor::SCHEMA)),
-        (driver::SCHEMA, of::<RunOutput<'_>>(driver::SCHEMA)),
-        (status::SCHEMA, of::<StatusOutput<'_>>(status::SCHEMA)),
-        (detach::SCHEMA, of::<RestoreOutput<'_>>(detach::SCHEMA)),
-        (verify::SCHEMA, of::<VerifyOutput<'_>>(verify::SCHEMA)),
+        (confirm::SCHEMA, schema::<Confirmed>(confirm::SCHEMA)),
+        (colocate::SCHEMA, schema::<ColocateOutput<'_>>(colocate::SCHEMA)),
+        (experiment::SCHEMA, schema::<ExperimentOutput<'_>>(experiment::SCHEMA)),
+        (latency::SCHEMA, schema::<LatencyResult>(latency::SCHEMA)),
+        (latency::MATRIX_SCHEMA, schema::<MatrixOutput<'_>>(latency::MATRIX_SCHEMA)),
+        (runqueue::SCHEMA, schema::<RunqueueResult>(runqueue::SCHEMA)),
+        (top::SCHEMA, schema::<TopOutput<'_>>(top::SCHEMA)),
+        (record::SCHEMA, schema::<RecordOutput>(record::SCHEMA)),
+        (watch::SCHEMA, schema::<WatchOutput>(watch::SCHEMA)),
+        (stress::SCHEMA, schema::<StressOutput<'_>>(stress::SCHEMA)),
+        (doctor::SCHEMA, schema::<DoctorOutput<'_>>(doctor::SCHEMA)),
+        (driver::SCHEMA, schema::<RunOutput<'_>>(driver::SCHEMA)),
+        (status::SCHEMA, schema::<StatusOutput<'_>>(status::SCHEMA)),
+        (detach::SCHEMA, schema::<RestoreOutput<'_>>(detach::SCHEMA)),
+        (verify::SCHEMA, schema::<VerifyOutput<'_>>(verify::SCHEMA)),
     ]
 }

@@ -289,7 +289,7 @@ struct Reader {
 impl Facts {
     /// Returns the operations of a recording. `recorder`: its price, which is no demand of the
     /// tasks.
-    pub fn of(recording: &Recording, recorder: RecorderCost) -> Facts {
+    pub fn from_recording(recording: &Recording, recorder: RecorderCost) -> Facts {
         let mut reader = Reader {
             tasks: vec![Reading::default(); recording.header.tasks.len()],
             current: vec![None; recording.header.topology.cpus()],

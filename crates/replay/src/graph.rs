@@ -65,7 +65,7 @@ struct Entry {
 
 impl Graph {
     /// Returns who exchanges what with whom.
-    pub fn of(facts: &Facts, recording: &Recording) -> Graph {
+    pub fn from_facts(facts: &Facts, recording: &Recording) -> Graph {
         let mut objects = vec![Object::default(); recording.facts.objects.len()];
         let (mut exits, mut wakeups) = (BTreeMap::new(), BTreeMap::new());
         for operation in facts.tasks.iter().flat_map(|task| &task.operations) {

@@ -50,9 +50,9 @@ pub fn replay(recording: &Recording, recorder: RecorderCost) -> Option<Replayed>
     if !recording.header.capabilities.has(Capability::Messages) {
         return None;
     }
-    let facts = Facts::of(recording, recorder);
-    let graph = Graph::of(&facts, recording);
-    Some(Programs::of(&facts, &graph, recording).replayed())
+    let facts = Facts::from_recording(recording, recorder);
+    let graph = Graph::from_facts(&facts, recording);
+    Some(Programs::new(&facts, &graph, recording).replayed())
 }
 
 /// What becomes the programs of a workload.
@@ -66,7 +66,7 @@ struct Programs<'a> {
 }
 
 impl<'a> Programs<'a> {
-    fn of(facts: &'a Facts, graph: &'a Graph, recording: &'a Recording) -> Programs<'a> {
+    fn new(facts: &'a Facts, graph: &'a Graph, recording: &'a Recording) -> Programs<'a> {
         let mut programs = Programs {
             steps: Steps { facts, graph, arrivals: Vec::new(), on_behalf: 0, unexplained: 0 },
             recording,

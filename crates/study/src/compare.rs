@@ -50,7 +50,7 @@ use crate::metric::Metric;
 use crate::result::{Cell, Row, Subject};
 use crate::run::{RowPlan, Run};
 use crate::variant::{self, Variant};
-pub use percentile::of as interval_of;
+pub use percentile::interval_of;
 use row_errors::RowErrors;
 use schedlab_model::Ns;
 use schedlab_scheduler::{SchedulerSpec, registry};
@@ -149,7 +149,7 @@ fn rows(
     let split = split_classes(plans, classes);
     let loads = bound::first_of_load(plans);
     let row = |(index, (plan, own)): (usize, (&RowPlan, &Vec<Run>))| {
-        let errors = errors.of(index);
+        let errors = errors.row(index);
         let mut changed: BTreeSet<String> =
             plan.changed.iter().map(|&task| classes[task].clone()).collect();
         changed.extend(plan.changed.iter().map(|&task| name(task)));
@@ -190,7 +190,7 @@ fn rows(
                 changed: matches!(subject.kind, Kind::Class | Kind::Task)
                     && changed.contains(&subject.name),
                 merges: errors.method(subject, Metric::Throughput).merges,
-                cells: numbers.of(subject).into_iter().filter_map(cell).collect(),
+                cells: numbers.metrics(subject).into_iter().filter_map(cell).collect(),
             }
         });
         row_of(plans, index, loads[index], own, subjects.collect())
@@ -230,7 +230,7 @@ impl<'a> Numbers<'a> {
         matches!(self, Numbers::All(_)) || self.named(subject).next().is_some()
     }
 
-    fn of(self, subject: &SubjectData) -> Vec<Metric> {
+    fn metrics(self, subject: &SubjectData) -> Vec<Metric> {
         match self {
             Numbers::All(_) => {
                 let more = self

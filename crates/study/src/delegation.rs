@@ -35,7 +35,7 @@ const KEYS: [&str; 9] =
 
 /// Where the scheduler runs, in words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Place {
+pub enum SchedulerPlace {
     /// In the kernel: no agents.
     #[default]
     Kernel,
@@ -49,7 +49,7 @@ pub enum Place {
 #[derive(Clone, PartialEq, Debug)]
 pub struct DelegationSpec {
     /// Where the scheduler runs.
-    pub place: Place,
+    pub place: SchedulerPlace,
     /// The CPU of a global agent.
     pub agent: CpuId,
     /// Whether that CPU was named; otherwise a recording's row takes the one to which the fewest
@@ -74,7 +74,7 @@ pub struct DelegationSpec {
 impl Default for DelegationSpec {
     fn default() -> DelegationSpec {
         DelegationSpec {
-            place: Place::Kernel,
+            place: SchedulerPlace::Kernel,
             agent: CpuId(0),
             agent_named: false,
             costs: DelegationCosts::ghost_2021(),
@@ -146,9 +146,9 @@ impl DelegationSpec {
     /// The mode for the simulator; `None`: the kernel decides.
     pub fn mode(&self) -> Option<Mode> {
         match self.place {
-            Place::Kernel => None,
-            Place::PerCpu => Some(Mode::PerCpu),
-            Place::Global => Some(Mode::Global(self.agent)),
+            SchedulerPlace::Kernel => None,
+            SchedulerPlace::PerCpu => Some(Mode::PerCpu),
+            SchedulerPlace::Global => Some(Mode::Global(self.agent)),
         }
     }
 
@@ -179,11 +179,11 @@ impl DelegationSpec {
     }
 }
 
-fn place(text: &str) -> Result<Place, String> {
+fn place(text: &str) -> Result<SchedulerPlace, String> {
     match text {
-        "kernel" => Ok(Place::Kernel),
-        "per-cpu" => Ok(Place::PerCpu),
-        "global" => Ok(Place::Global),
+        "kernel" => Ok(SchedulerPlace::Kernel),
+        "per-cpu" => Ok(SchedulerPlace::PerCpu),
+        "global" => Ok(SchedulerPlace::Global),
         _ => Err(format!(
             "mode={text}: must be kernel (no agents), per-cpu (an agent on each CPU) or global \
              (one spinning agent)"
@@ -406,7 +406,8 @@ impl DelegationResult {
             activations: agent.activations,
         };
         DelegationResult {
-            mode: if spec.place == Place::Global { "global" } else { "per-cpu" }.to_owned(),
+            mode: if spec.place == SchedulerPlace::Global { "global" } else { "per-cpu" }
+                .to_owned(),
             costs_from: spec.source.clone(),
             provenance: spec.provenance().to_owned(),
             costs: costs.filter(|(_, ns)| *ns > Ns::ZERO).map(named).collect(),

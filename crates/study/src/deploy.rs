@@ -2,7 +2,7 @@
 //! machine, what it is in words, and what to know about it. `compare` and `colocate` both take them
 //! from here.
 //!
-//! [`Deployment::of`] turns a variant into the texts. Sources: chrt(1), renice(1), taskset(1),
+//! [`Deployment::from_variant`] turns a variant into the texts. Sources: chrt(1), renice(1), taskset(1),
 //! systemd.exec(5), systemd.resource-control(5), Documentation/admin-guide/cgroup-v2.rst, xl(1).
 
 mod caveats;
@@ -77,7 +77,7 @@ impl Deployment {
     /// scheduler of the machine as it is: where they differ, another kernel (or hypervisor) is a
     /// part of the setting. `is_name` says whether a number is the name of a task: any other number
     /// is the id of a process. A name that no command can carry leaves only a caveat that says so.
-    pub fn of(
+    pub fn from_variant(
         variant: &Variant,
         scheduler: &SchedulerSpec,
         from: &SchedulerSpec,
@@ -95,7 +95,7 @@ impl Deployment {
             systemd: systemd::text(&changes),
             kubernetes: kubernetes::text(&changes),
             xl: xl::text(&changes),
-            caveats: caveats::of(&changes),
+            caveats: caveats::caveats(&changes),
         }
     }
 
@@ -106,7 +106,7 @@ impl Deployment {
         let variant = Variant::parse_named("", text);
         variant.map_or_else(
             |_| Deployment::default(),
-            |variant| Deployment::of(&variant, &linux, &linux, &|_| false),
+            |variant| Deployment::from_variant(&variant, &linux, &linux, &|_| false),
         )
     }
 

@@ -64,7 +64,7 @@ macro_rules! parts {
 
         impl ErrorParts {
             /// Returns one part.
-            pub const fn of(&self, part: Part) -> f64 {
+            pub const fn get(&self, part: Part) -> f64 {
                 match part {
                     Part::$first => self.$first_field,
                     $(Part::$part => self.$field,)+
@@ -119,9 +119,9 @@ impl ErrorParts {
 
     /// Returns the largest part; `None` where there is no error.
     pub fn largest(&self) -> Option<Part> {
-        let parts = PARTS.iter().map(|def| def.part).filter(|part| self.of(*part) > 0.0);
+        let parts = PARTS.iter().map(|def| def.part).filter(|part| self.get(*part) > 0.0);
         // The first of equal ones.
-        parts.reduce(|most, part| if self.of(part) > self.of(most) { part } else { most })
+        parts.reduce(|most, part| if self.get(part) > self.get(most) { part } else { most })
     }
 
     /// Returns `±19.3%, the largest part is reaction (19.2%); drift 2.1%, self-replay 0.1%`; parts
@@ -129,9 +129,9 @@ impl ErrorParts {
     pub fn show(&self, metric: Metric) -> String {
         let Some(largest) = self.largest() else { return "none".to_owned() };
         let mut rest: Vec<&PartDef> =
-            PARTS.iter().filter(|def| def.part != largest && self.of(def.part) > 0.0).collect();
-        rest.sort_by(|a, b| self.of(b.part).total_cmp(&self.of(a.part)));
-        let of = |part: Part| metric.show(self.of(part));
+            PARTS.iter().filter(|def| def.part != largest && self.get(def.part) > 0.0).collect();
+        rest.sort_by(|a, b| self.get(b.part).total_cmp(&self.get(a.part)));
+        let of = |part: Part| metric.show(self.get(part));
         let rest: Vec<String> =
             rest.iter().map(|def| format!("{} {}", def.name, of(def.part))).collect();
         let rest = if rest.is_empty() { String::new() } else { format!("; {}", rest.join(", ")) };
@@ -167,7 +167,7 @@ impl Default for Possible {
 impl Possible {
     /// Returns the range of a metric of a subject. `most`: how many CPUs its tasks can have at one
     /// time; `cpus`: those of the machine.
-    pub fn of(metric: Metric, kind: Kind, most: usize, cpus: usize) -> Possible {
+    pub fn for_metric(metric: Metric, kind: Kind, most: usize, cpus: usize) -> Possible {
         let high = match (metric.unit(), kind) {
             (Unit::Share, Kind::Machine) if metric == Metric::Agents => cpus as f64,
             (Unit::Share, Kind::Machine) => 1.0,
@@ -263,13 +263,18 @@ mod tests {
     #[test]
     fn a_share_never_leaves_what_its_tasks_can_have() {
         let parts = parts([0.0, 0.001, 0.19, 0.02, 0.0]);
-        let one = ErrorBar::new(0.975, parts, Possible::of(Metric::Share, Kind::Class, 1, 4));
+        let one =
+            ErrorBar::new(0.975, parts, Possible::for_metric(Metric::Share, Kind::Class, 1, 4));
         assert_eq!(one.beside(Metric::Share), " (78.4% to 100.0%)");
-        let two = ErrorBar::new(0.975, parts, Possible::of(Metric::Share, Kind::Class, 2, 4));
+        let two =
+            ErrorBar::new(0.975, parts, Possible::for_metric(Metric::Share, Kind::Class, 2, 4));
         assert_eq!(two.beside(Metric::Share), " ± 19.1%");
         let p99 = Metric::Latency(Stat::Percentile(99_000));
-        let tail =
-            ErrorBar::new(2e3, ErrorParts::of_seeds(5e3), Possible::of(p99, Kind::Class, 1, 4));
+        let tail = ErrorBar::new(
+            2e3,
+            ErrorParts::of_seeds(5e3),
+            Possible::for_metric(p99, Kind::Class, 1, 4),
+        );
         assert_eq!(tail.beside(p99), " (0ns to 7.00us)");
     }
 
@@ -300,11 +305,11 @@ mod tests {
         fn the_bar_is_possible_and_holds_its_value(
             value in 0.0f64..4.0, of in proptest::array::uniform5(0.0f64..3.0), most in 4usize..6
         ) {
-            let possible = Possible::of(Metric::Share, Kind::Class, most, 8);
+            let possible = Possible::for_metric(Metric::Share, Kind::Class, most, 8);
             let bar = ErrorBar::new(value, parts(of), possible);
             prop_assert!(possible.low <= bar.low && bar.low <= value && value <= bar.high);
             prop_assert!(bar.high <= possible.high);
-            prop_assert_eq!(bar.largest.map(|part| bar.parts.of(part)), of.into_iter().reduce(f64::max).filter(|most| *most > 0.0));
+            prop_assert_eq!(bar.largest.map(|part| bar.parts.get(part)), of.into_iter().reduce(f64::max).filter(|most| *most > 0.0));
             if !bar.is_cut() {
                 prop_assert!((bar.high - bar.low - 2.0 * bar.error()).abs() < 1e-6);
             }

@@ -111,13 +111,13 @@ macro_rules! metrics {
         ];
 
         /// Places in [`METRICS`].
-        enum Place { $($variant,)+ }
+        enum MetricIndex { $($variant,)+ }
 
         impl Metric {
             /// Returns its row of [`METRICS`].
             pub const fn def(self) -> &'static MetricDef {
                 match self {
-                    $(Metric::$variant { .. } => &METRICS[Place::$variant as usize],)+
+                    $(Metric::$variant { .. } => &METRICS[MetricIndex::$variant as usize],)+
                 }
             }
 
@@ -131,7 +131,7 @@ macro_rules! metrics {
             /// Returns the metric of this row of [`METRICS`]; `None` when the row wants a statistic
             /// and there is none.
             fn build(row: usize, stat: Option<Stat>) -> Option<Metric> {
-                $(if row == Place::$variant as usize {
+                $(if row == MetricIndex::$variant as usize {
                     return metrics!(@build stat, $variant $(($stat))?);
                 })+
                 None

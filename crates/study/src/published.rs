@@ -187,7 +187,7 @@ impl Gallery {
     }
 
     /// The figures of one kind and source, with the seeds of their scenario.
-    pub fn of<'a>(
+    pub fn figures<'a>(
         &'a self,
         kind: FigureKind,
         source: Option<&'a str>,

@@ -33,7 +33,7 @@ pub(crate) use simulated::task_info;
 pub use sweep::Sweep;
 pub use vm::VmSpec;
 
-use crate::delegation::{DelegationSpec, Place};
+use crate::delegation::{DelegationSpec, SchedulerPlace};
 use crate::headline::Wanted;
 use crate::metric::Metric;
 use crate::variant::Variant;
@@ -174,7 +174,7 @@ impl Reader<'_> {
         let groups = group::read(root, cpus)?;
         let vms = vm::read(root, &groups, cpus)?;
         let delegation = delegation::read(root, cpus)?;
-        if delegation.place != Place::Kernel && !vms.is_empty() {
+        if delegation.place != SchedulerPlace::Kernel && !vms.is_empty() {
             return Err(root.error_of_file(
                 "virtual machines do not run behind agents: leave out `vm` or [delegation]",
             ));

@@ -24,24 +24,24 @@ use schemars::generate::SchemaSettings;
 /// Returns the name of each schema, and the schema.
 pub fn all() -> Vec<(&'static str, Schema)> {
     vec![
-        (result::SCHEMA, of::<Study>(result::SCHEMA)),
-        (diff::SCHEMA, of::<Diff>(diff::SCHEMA)),
-        (tune::SCHEMA, of::<Tuned>(tune::SCHEMA)),
-        (published::SCHEMA, of::<Gallery>(published::SCHEMA)),
-        (xen::SCHEMA, of::<Host>(xen::SCHEMA)),
-        (decision_cost::SCHEMA, of::<DecisionCostResult>(decision_cost::SCHEMA)),
-        (preset::SCHEMA, of::<Preset>(preset::SCHEMA)),
-        (glossary::SCHEMA, of::<ExplainOutput<'_>>(glossary::SCHEMA)),
-        (listing::SCHEMA, of::<ListOutput<'_>>(listing::SCHEMA)),
-        (show::SCHEMA, of::<ShowOutput<'_>>(show::SCHEMA)),
-        (export::SCHEMA, of::<ExportOutput<'_>>(export::SCHEMA)),
-        (import::SCHEMA, of::<ImportOutput<'_>>(import::SCHEMA)),
-        (error_output::SCHEMA, of::<ErrorOutput<'_>>(error_output::SCHEMA)),
+        (result::SCHEMA, schema::<Study>(result::SCHEMA)),
+        (diff::SCHEMA, schema::<Diff>(diff::SCHEMA)),
+        (tune::SCHEMA, schema::<Tuned>(tune::SCHEMA)),
+        (published::SCHEMA, schema::<Gallery>(published::SCHEMA)),
+        (xen::SCHEMA, schema::<Host>(xen::SCHEMA)),
+        (decision_cost::SCHEMA, schema::<DecisionCostResult>(decision_cost::SCHEMA)),
+        (preset::SCHEMA, schema::<Preset>(preset::SCHEMA)),
+        (glossary::SCHEMA, schema::<ExplainOutput<'_>>(glossary::SCHEMA)),
+        (listing::SCHEMA, schema::<ListOutput<'_>>(listing::SCHEMA)),
+        (show::SCHEMA, schema::<ShowOutput<'_>>(show::SCHEMA)),
+        (export::SCHEMA, schema::<ExportOutput<'_>>(export::SCHEMA)),
+        (import::SCHEMA, schema::<ImportOutput<'_>>(import::SCHEMA)),
+        (error_output::SCHEMA, schema::<ErrorOutput<'_>>(error_output::SCHEMA)),
     ]
 }
 
 /// Returns the schema of a result that is written as JSON.
-pub fn of<T: JsonSchema>(name: &str) -> Schema {
+pub fn schema<T: JsonSchema>(name: &str) -> Schema {
     let mut schema =
         SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<T>();
     schema.insert("title".to_owned(), name.into());

@@ -10,7 +10,7 @@ pub(crate) fn published(gallery: &Gallery, style: &Style) -> String {
     let mut text = format!("{}\n", wrap(&gallery.answer.join(" "), style.width, 0));
     for kind in FigureKind::ALL {
         for source in gallery.origins() {
-            let figures = gallery.of(kind, source.map(|one| one.id.as_str()));
+            let figures = gallery.figures(kind, source.map(|one| one.id.as_str()));
             if figures.clone().next().is_none() {
                 continue;
             }

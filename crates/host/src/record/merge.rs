@@ -297,7 +297,7 @@ impl Merger {
     }
 
     fn task(&mut self, tid: u32, comm: &Comm) -> Option<TaskId> {
-        let id = self.tasks.of(tid, Hint { comm: *comm, ..Hint::default() })?;
+        let id = self.tasks.find_or_add(tid, Hint { comm: *comm, ..Hint::default() })?;
         self.tasks.named(id, comm);
         Some(id)
     }
@@ -311,7 +311,7 @@ impl Merger {
                 let next = if next == OUTSIDE {
                     stand_in
                 } else {
-                    self.tasks.of(next, Hint { comm: next_comm, priority, parent: None })
+                    self.tasks.find_or_add(next, Hint { comm: next_comm, priority, parent: None })
                 };
                 if let Some(next) = next.filter(|_| next != stand_in) {
                     self.tasks.named(next, &next_comm);
@@ -385,7 +385,7 @@ impl Merger {
 
     fn waker(&mut self, context: Context) -> Waker {
         let mut known = |tid, make: fn(TaskId) -> Waker| {
-            self.tasks.of(tid, Hint::default()).map_or(Waker::Unknown, make)
+            self.tasks.find_or_add(tid, Hint::default()).map_or(Waker::Unknown, make)
         };
         match context {
             Context::Task(tid) => known(tid, Waker::Task),

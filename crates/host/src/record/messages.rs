@@ -159,7 +159,7 @@ impl Messages {
         raw: &RawFact,
         tasks: &mut Tasks,
     ) -> Option<Fact> {
-        let task = |tasks: &mut Tasks, tid: u32| tasks.of(tid, Hint::default());
+        let task = |tasks: &mut Tasks, tid: u32| tasks.find_or_add(tid, Hint::default());
         if raw.kind == kind::LOST {
             return Some(Fact { at, cpu, task: None, kind: FactKind::Lost { count: raw.value } });
         }
@@ -177,19 +177,19 @@ impl Messages {
             kind::SEND => FactKind::Send(self.transfer(raw)),
             kind::RECEIVE => FactKind::Receive(self.transfer(raw)),
             kind::SELECT => FactKind::Select {
-                selector: (raw.of != 0).then(|| self.objects.of(raw)),
+                selector: (raw.of != 0).then(|| self.objects.object(raw)),
                 ready: n.max(0) as u32,
                 until,
                 outcome: if n == 0 && waits(until) { Outcome::TimedOut } else { outcome(n) },
             },
             kind::WATCH => FactKind::Watch {
                 selector: self.objects.named(ObjectKind::Epoll, raw.value),
-                object: self.objects.of(raw),
+                object: self.objects.object(raw),
                 watched: n != 0,
                 events: raw.extra,
             },
             kind::FUTEX_WAIT => FactKind::FutexWait {
-                futex: self.objects.of(raw),
+                futex: self.objects.object(raw),
                 expected: raw.extra,
                 until,
                 // Here the error says that there was nothing to wait for.
@@ -197,15 +197,17 @@ impl Messages {
             },
             kind::FUTEX_WAKE if n < 0 => return None,
             kind::FUTEX_WAKE => FactKind::FutexWake {
-                futex: self.objects.of(raw),
+                futex: self.objects.object(raw),
                 asked: raw.extra,
                 woken: n as u32,
                 requeue: (raw.other != 0).then(|| self.objects.named(raw.object_kind(), raw.other)),
             },
             kind::SLEEP => FactKind::Sleep { until, outcome: outcome(n) },
-            kind::ARM => {
-                FactKind::Arm { timer: self.objects.of(raw), first: until, every: Ns(raw.other) }
-            }
+            kind::ARM => FactKind::Arm {
+                timer: self.objects.object(raw),
+                first: until,
+                every: Ns(raw.other),
+            },
             kind::OPEN => FactKind::Open { object: self.objects.begun(raw) },
             kind::CLOSE => FactKind::Close { object: self.objects.closed(raw) },
             kind::ACCEPT => FactKind::Accept {
@@ -223,7 +225,7 @@ impl Messages {
     }
 
     fn transfer(&mut self, raw: &RawFact) -> Transfer {
-        let object = self.objects.of(raw);
+        let object = self.objects.object(raw);
         let place = raw.has(flag::HAS_PLACE).then(|| self.objects.place(raw));
         let streams =
             matches!(raw.object_kind(), ObjectKind::Tcp | ObjectKind::Unix | ObjectKind::Pipe);

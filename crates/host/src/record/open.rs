@@ -31,7 +31,7 @@ struct Sources {
 }
 
 impl Sources {
-    fn of(list: Vec<(CpuId, Box<dyn CpuSource>)>) -> Sources {
+    fn new(list: Vec<(CpuId, Box<dyn CpuSource>)>) -> Sources {
         let messages = Err("only the backend bpf sees them".to_owned());
         let idle_unproven = CpuSet::EMPTY;
         Sources { list, wake_rule: "none", limits: false, idle_unproven, messages, command: None }
@@ -138,7 +138,7 @@ fn open_bpf(request: &RecordRequest, machine: &MachineFacts) -> Result<Sources, 
     let bpf::OpenedBpf { rings, limits, messages } = opened;
     let boxed = |ring| -> Box<dyn CpuSource> { Box::new(ring) };
     let list = machine.online.iter().zip(rings.into_iter().map(boxed)).collect();
-    Ok(Sources { wake_rule: bpf::WAKE_RULE, limits, messages, ..Sources::of(list) })
+    Ok(Sources { wake_rule: bpf::WAKE_RULE, limits, messages, ..Sources::new(list) })
 }
 
 fn open_tracepoints(request: &RecordRequest, machine: &MachineFacts) -> Result<Sources, HostError> {
@@ -151,14 +151,14 @@ fn open_tracepoints(request: &RecordRequest, machine: &MachineFacts) -> Result<S
     }
     let idle_unproven =
         machine.online.iter().filter(|cpu| !points.idle_seen.contains(*cpu)).collect();
-    Ok(Sources { wake_rule: points.wake_rule, idle_unproven, ..Sources::of(list) })
+    Ok(Sources { wake_rule: points.wake_rule, idle_unproven, ..Sources::new(list) })
 }
 
 fn open_switches(request: &RecordRequest, machine: &MachineFacts) -> Result<Sources, HostError> {
     let target = |cpu: CpuId| Target::Cpu(cpu.0 as i32);
     let list = switch_recorders(request.ring_bytes, machine, target);
     let list = list.map_err(|(cpu, error)| failed(cpu)(error))?;
-    Ok(Sources::of(list.into_iter().map(boxed).collect()))
+    Ok(Sources::new(list.into_iter().map(boxed).collect()))
 }
 
 fn boxed((cpu, source): (CpuId, SwitchRecorder)) -> (CpuId, Box<dyn CpuSource>) {
@@ -227,7 +227,7 @@ fn open_own(request: &RecordRequest, machine: &MachineFacts) -> Result<Sources, 
     match switch_recorders(request.ring_bytes, machine, target) {
         Ok(list) => {
             let list = list.into_iter().map(boxed).collect();
-            Ok(Sources { command: Some(started), ..Sources::of(list) })
+            Ok(Sources { command: Some(started), ..Sources::new(list) })
         }
         Err((cpu, error)) => {
             started.end();
@@ -272,7 +272,7 @@ fn open_threads(
     if list.is_empty() {
         return Err(HostError::NoProcess { pid: pids.first().copied().unwrap_or_default() });
     }
-    Ok(Sources::of(list.into_iter().map(boxed).collect()))
+    Ok(Sources::new(list.into_iter().map(boxed).collect()))
 }
 
 /// On every CPU: the first thread has the rings, the others write into them.

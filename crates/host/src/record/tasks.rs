@@ -106,13 +106,13 @@ impl Tasks {
     pub(crate) fn scan(&mut self, only: Option<&[u32]>) {
         if self.ask {
             for (_, tid) in proc::threads(only) {
-                self.of(tid, Hint::default());
+                self.find_or_add(tid, Hint::default());
             }
         }
     }
 
     /// The task with this thread id; a new one when it was never seen. 0, the idle task, is `None`.
-    pub(crate) fn of(&mut self, tid: u32, hint: Hint) -> Option<TaskId> {
+    pub(crate) fn find_or_add(&mut self, tid: u32, hint: Hint) -> Option<TaskId> {
         if tid == 0 {
             return None;
         }
@@ -301,12 +301,12 @@ mod tests {
             comm: super::super::tracepoints::comm_from(name),
             ..Hint::default()
         };
-        let first = tasks.of(77, hint(b"make")).unwrap();
-        assert_eq!(tasks.of(77, Hint::default()), Some(first));
+        let first = tasks.find_or_add(77, hint(b"make")).unwrap();
+        assert_eq!(tasks.find_or_add(77, Hint::default()), Some(first));
         let second = tasks.created(77, hint(b"cc"));
         assert_ne!(first, second);
-        assert_eq!(tasks.of(77, Hint::default()), Some(second));
-        assert_eq!(tasks.of(0, Hint::default()), None);
+        assert_eq!(tasks.find_or_add(77, Hint::default()), Some(second));
+        assert_eq!(tasks.find_or_add(0, Hint::default()), None);
         let names: Vec<_> = tasks.fresh().into_iter().map(|facts| facts.comm).collect();
         assert_eq!(names, ["make", "cc"]);
         tasks.named(second, b"cc1\0\0\0\0\0\0\0\0\0\0\0\0\0");
@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn tasks_that_ended_are_forgotten() {
         let mut tasks = Tasks::new(false);
-        let lives = tasks.of(1, Hint::default()).unwrap();
+        let lives = tasks.find_or_add(1, Hint::default()).unwrap();
         for number in 0..10_000 {
             let at = Ns::from_ms(number);
             // Few thread ids, used again and again.
@@ -326,7 +326,7 @@ mod tests {
             tasks.forget(at);
         }
         assert!(tasks.all.len() <= 2002 && tasks.by_tid.len() <= 2002, "{} tasks", tasks.all.len());
-        assert_eq!(tasks.of(1, Hint::default()), Some(lives));
+        assert_eq!(tasks.find_or_add(1, Hint::default()), Some(lives));
         tasks.fresh();
         assert_eq!(
             tasks.created(7, Hint::default()),
@@ -338,7 +338,7 @@ mod tests {
     #[test]
     fn a_child_that_is_gone_has_its_parents_facts() {
         let mut tasks = Tasks::new(false);
-        let parent = tasks.of(5, Hint { priority: Some(130), ..Hint::default() });
+        let parent = tasks.find_or_add(5, Hint { priority: Some(130), ..Hint::default() });
         tasks.created(6, Hint { parent, ..Hint::default() });
         let facts = tasks.fresh();
         assert_eq!((facts[1].nice.get(), facts[1].from), (10, FactSource::Parent));

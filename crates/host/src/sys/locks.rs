@@ -102,7 +102,7 @@ pub struct Mcs {
 
 /// The holder's place in the queue of an [`Mcs`].
 #[derive(Debug)]
-pub struct Place(NonNull<Node>);
+pub struct McsToken(NonNull<Node>);
 
 /// Places that a thread keeps for its next locks.
 #[derive(Default)]
@@ -133,10 +133,10 @@ fn put_back(node: NonNull<Node>) {
 }
 
 impl RawLock for Mcs {
-    type Token = Place;
+    type Token = McsToken;
 
     #[inline]
-    fn acquire(&self) -> Place {
+    fn acquire(&self) -> McsToken {
         let own = place();
         // SAFETY: `own` came from `place` and stays allocated until `put_back`, which comes after
         // the release.
@@ -152,11 +152,11 @@ impl RawLock for Mcs {
                 spin_loop();
             }
         }
-        Place(own)
+        McsToken(own)
     }
 
     #[inline]
-    fn try_acquire(&self) -> Option<Place> {
+    fn try_acquire(&self) -> Option<McsToken> {
         if !self.tail.load(Ordering::Relaxed).is_null() {
             return None;
         }
@@ -170,14 +170,14 @@ impl RawLock for Mcs {
             Ordering::Relaxed,
         );
         if took.is_ok() {
-            return Some(Place(own));
+            return Some(McsToken(own));
         }
         put_back(own);
         None
     }
 
     #[inline]
-    fn release(&self, Place(own): Place) {
+    fn release(&self, McsToken(own): McsToken) {
         // SAFETY: the holder's place, allocated until `put_back` below.
         let node = unsafe { own.as_ref() };
         let mut next = node.next.load(Ordering::Acquire);

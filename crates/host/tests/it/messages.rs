@@ -267,7 +267,7 @@ fn record_exchange() -> Result<(Threads, Told), String> {
 
 impl Told {
     /// The facts of a thread.
-    fn of(&self, tid: u32) -> impl Iterator<Item = &Fact> {
+    fn facts_of(&self, tid: u32) -> impl Iterator<Item = &Fact> {
         self.facts
             .iter()
             .filter(move |fact| fact.task.is_some_and(|task| self.tids.get(&task) == Some(&tid)))
@@ -275,7 +275,7 @@ impl Told {
 
     /// What a thread sent or received, at objects of this kind.
     fn moved(&self, tid: u32, kind: ObjectKind, sends: bool) -> Vec<Transfer> {
-        let moved = self.of(tid).filter_map(|fact| match fact.kind {
+        let moved = self.facts_of(tid).filter_map(|fact| match fact.kind {
             FactKind::Send(moved) if sends => Some(moved),
             FactKind::Receive(moved) if !sends => Some(moved),
             _ => None,
@@ -364,7 +364,7 @@ fn a_futex_has_one_name(threads: &Threads, told: &Told) {
         [(threads.futex, ObjectKind::Futex), (threads.shared, ObjectKind::SharedFutex)]
     {
         let waited: Vec<_> = told
-            .of(waits)
+            .facts_of(waits)
             .filter_map(|fact| match fact.kind {
                 FactKind::FutexWait { futex, outcome, .. }
                     if told.objects[futex.index()].kind == kind =>
@@ -375,7 +375,7 @@ fn a_futex_has_one_name(threads: &Threads, told: &Told) {
             })
             .collect();
         let woken: Vec<_> = told
-            .of(wakes)
+            .facts_of(wakes)
             .filter_map(|fact| match fact.kind {
                 FactKind::FutexWake { futex, woken, .. }
                     if told.objects[futex.index()].kind == kind =>
@@ -419,8 +419,9 @@ fn a_connection_over_loopback_has_two_directions_with_places() {
         moved.iter().rev().find(|moved| moved.bytes > 0).and_then(|moved| moved.place)
     };
     assert_eq!(last(&asked), last(&heard), "both ends count alike");
-    let has =
-        |tid: u32, wanted: &dyn Fn(&FactKind) -> bool| told.of(tid).any(|fact| wanted(&fact.kind));
+    let has = |tid: u32, wanted: &dyn Fn(&FactKind) -> bool| {
+        told.facts_of(tid).any(|fact| wanted(&fact.kind))
+    };
     assert!(has(
         client,
         &|kind| matches!(kind, FactKind::Connect { object, .. } if *object == there)
@@ -436,7 +437,7 @@ fn a_connection_over_loopback_has_two_directions_with_places() {
 fn sleeps_say_how_long_or_until_when() {
     let (threads, told) = threads!("sleeps_say_how_long_or_until_when");
     let sleeps: Vec<_> = told
-        .of(threads.sleeper)
+        .facts_of(threads.sleeper)
         .filter_map(|fact| match fact.kind {
             FactKind::Sleep { until, outcome } => Some((until, outcome)),
             _ => None,
@@ -451,7 +452,7 @@ fn sleeps_say_how_long_or_until_when() {
             FactKind::Select { selector: None, ready: 0, outcome: Outcome::TimedOut, .. }
         )
     };
-    assert!(told.of(threads.sleeper).any(timed_out));
+    assert!(told.facts_of(threads.sleeper).any(timed_out));
 }
 
 #[test]
@@ -466,5 +467,5 @@ fn a_child_is_signalled_and_waited_for() {
     assert!(told.facts.iter().any(|fact| killed(&fact)));
     let waited =
         |fact: &Fact| matches!(fact.kind, FactKind::Child { child } if is(child, threads.child));
-    assert!(told.of(threads.parent).any(waited));
+    assert!(told.facts_of(threads.parent).any(waited));
 }

@@ -34,10 +34,10 @@ pub(super) trait Rules: Send + 'static {
 
 /// A scheduler made of [`Rules`] over one queue.
 pub(super) struct Central<L: Locks, R: Rules> {
-    state: L::Lock<State<R>>,
+    state: L::Lock<CentralState<R>>,
 }
 
-struct State<R> {
+struct CentralState<R> {
     rules: R,
     queues: Vec<VecDeque<TaskId>>,
     tasks: Vec<Account>,
@@ -76,7 +76,7 @@ impl Seat {
     const IDLE: Seat = Seat { runs: None, level: usize::MAX, asked: false };
 }
 
-impl<R: Rules> State<R> {
+impl<R: Rules> CentralState<R> {
     fn fill(&mut self, cx: &Cx<'_>) {
         self.queues = (0..self.rules.levels())
             .map(|_| VecDeque::with_capacity(cx.world.tasks.len()))
@@ -197,7 +197,7 @@ impl<R: Rules> State<R> {
 
 impl<L: Locks, R: Rules> Central<L, R> {
     pub(super) fn new(rules: R) -> Central<L, R> {
-        let state = State {
+        let state = CentralState {
             rules,
             queues: Vec::new(),
             tasks: Vec::new(),

@@ -96,7 +96,7 @@ struct Seat {
     asked: bool,
 }
 
-struct State {
+struct SearchState {
     rules: Rules,
     queue: BTreeSet<(u64, TaskId)>,
     tasks: Vec<Account>,
@@ -106,11 +106,11 @@ struct State {
 }
 
 struct Search<L: Locks> {
-    state: L::Lock<State>,
+    state: L::Lock<SearchState>,
     waits: bool,
 }
 
-impl State {
+impl SearchState {
     fn fill(&mut self, cx: &Cx<'_>) {
         self.queue.clear();
         self.tasks = vec![Account::default(); cx.world.tasks.len()];
@@ -356,7 +356,7 @@ pub const ENTRY: Entry = Entry {
             ccx_wait: knobs.get(&CCX_WAIT),
         };
         let (queue, tasks, cpus) = (BTreeSet::new(), Vec::new(), Vec::new());
-        let state = State { rules, queue, tasks, cpus, floor: 0 };
+        let state = SearchState { rules, queue, tasks, cpus, floor: 0 };
         Box::new(Search::<CellLocks> {
             state: <CellLocks as Locks>::Lock::new(state),
             waits: rules.ccx_wait > Ns::ZERO,

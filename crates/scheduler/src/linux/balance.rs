@@ -50,12 +50,12 @@ const LONGEST_PER_CPU: u64 = 100_000_000;
 /// One CPU's view of its domains.
 #[derive(Debug, Default)]
 pub(super) struct Balancer {
-    levels: Vec<State>,
+    levels: Vec<DomainBalance>,
 }
 
 /// One CPU's view of one of its domains.
 #[derive(Clone, Copy, Debug)]
-struct State {
+struct DomainBalance {
     /// Last periodic balance, ns; negative before the start.
     last: i64,
     interval_ms: u64,
@@ -63,7 +63,7 @@ struct State {
     odds: NewidleOdds,
 }
 
-impl State {
+impl DomainBalance {
     /// When the balance is due, ns, if it comes `interval` after the last one.
     fn due(&self, interval: u64) -> u64 {
         (self.last + interval as i64).max(0) as u64
@@ -135,11 +135,11 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         smp.next_balance[cpu.index()].store(next, Relaxed);
     }
 
-    fn level(&self, cx: &Cx<'_>, smp: &Smp, cpu: CpuId, level: usize) -> State {
+    fn level(&self, cx: &Cx<'_>, smp: &Smp, cpu: CpuId, level: usize) -> DomainBalance {
         let mut balancer = self.balancers[cpu.index()].lock();
         if balancer.levels.is_empty() {
             let phase = cx.cpu(cpu).balance_phase;
-            let fresh = |(level, (d, _)): (usize, (&Domain, Link))| State {
+            let fresh = |(level, (d, _)): (usize, (&Domain, Link))| DomainBalance {
                 last: before_the_start(phase, level as u32, d),
                 interval_ms: d.weight,
                 failed: 0,
@@ -158,7 +158,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         cpu: CpuId,
         level: usize,
         idle: Idle,
-        state: &State,
+        state: &DomainBalance,
     ) -> u64 {
         let tick = cx.world.tick_ns.0;
         let busy = idle != Idle::Yes && !smp.summary.only_idle_tasks(cpu);
@@ -467,7 +467,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let now = rq.wall;
         let entity = rq.entity_mut(id);
         let weight = entity.load.weight();
-        let pelt = entity.signal.at(Moment::of(now));
+        let pelt = entity.signal.at(Moment::new(now));
         let (load, util) = (pelt.load_avg(weight), pelt.util_avg());
         match amount {
             Amount::Tasks(_) => 1,

@@ -28,7 +28,7 @@ use crate::{Change, Cmd, Cx, Knobs, Lock, Locks, Needs, Pick, Prev, Scheduler, W
 use schedlab_model::{CpuId, Ns, Policy, TaskId};
 
 /// What the one lock guards.
-struct State<L: Locks> {
+struct StandardState<L: Locks> {
     penalty: i64,
     tasks: Vec<L::Slot<Record>>,
     list: List,
@@ -47,14 +47,14 @@ struct Cpu {
 
 /// The scheduler.
 pub(super) struct Standard<L: Locks> {
-    state: L::Lock<State<L>>,
+    state: L::Lock<StandardState<L>>,
 }
 
 /// `linux-2.4`, which several threads may call at once if the locks are real ones.
 pub fn new_2_4<L: Locks>(cpus: usize, knobs: &Knobs) -> impl Scheduler + use<L> {
     let cpu =
         |_| Cpu { curr: None, mm: NIL, last_schedule: Ns::ZERO, ticks_seen: 0, idle_yield: false };
-    let state = State::<L> {
+    let state = StandardState::<L> {
         penalty: knobs.get(&goodness::PROC_CHANGE_PENALTY),
         tasks: Vec::new(),
         list: List::EMPTY,
@@ -63,7 +63,7 @@ pub fn new_2_4<L: Locks>(cpus: usize, knobs: &Knobs) -> impl Scheduler + use<L> 
     Standard::<L> { state: L::Lock::new(state) }
 }
 
-impl<L: Locks> State<L> {
+impl<L: Locks> StandardState<L> {
     fn task(&self, task: TaskId) -> &Record {
         &self.tasks[task.index()]
     }

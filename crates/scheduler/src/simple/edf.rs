@@ -54,7 +54,7 @@ const TIES: WordKnob<Ties> = WordKnob {
 
 /// With the simulator's locks. `ties_by_id`: see the knob `ties`.
 pub fn edf(ties_by_id: bool) -> GlobalEdf<CellLocks> {
-    GlobalEdf { ties_by_id, state: Lock::new(State::new(0, 0)) }
+    GlobalEdf { ties_by_id, state: Lock::new(EdfState::new(0, 0)) }
 }
 
 /// Later than every deadline: not ready, or an idle CPU.
@@ -65,7 +65,7 @@ const BACKGROUND: u64 = 1 << 63;
 /// See the module.
 pub struct GlobalEdf<L: Locks> {
     ties_by_id: bool,
-    state: L::Lock<State>,
+    state: L::Lock<EdfState>,
 }
 
 /// Key and task of the task that runs (or is about to) on a CPU; larger = less urgent.
@@ -163,7 +163,7 @@ struct Job {
     anywhere: bool,
 }
 
-struct State {
+struct EdfState {
     ready: Ready,
     jobs: Vec<Job>,
     /// What every CPU runs, or will run after the requested decision.
@@ -188,11 +188,11 @@ fn last_of(numbers: &[u128]) -> u128 {
     a.max(b).max(c.max(d)).max(e.max(f).max(g.max(h)))
 }
 
-impl State {
-    fn new(tasks: usize, cpus: usize) -> State {
+impl EdfState {
+    fn new(tasks: usize, cpus: usize) -> EdfState {
         let mut idle = vec![0; cpus.div_ceil(64)];
         (0..cpus).for_each(|cpu| idle[cpu / 64] |= 1 << (cpu % 64));
-        State {
+        EdfState {
             ready: Ready::new(tasks),
             jobs: vec![Job { key: NEVER, anywhere: false }; tasks],
             cpus: vec![IDLE; cpus],
@@ -356,7 +356,7 @@ impl<L: Locks> Scheduler for GlobalEdf<L> {
     }
 
     fn init(&self, cx: &Cx<'_>) {
-        let mut state = State::new(cx.world.tasks.len(), cx.world.cpus.len());
+        let mut state = EdfState::new(cx.world.tasks.len(), cx.world.cpus.len());
         (0..cx.world.tasks.len()).for_each(|task| state.set_affinity(cx, task.into()));
         *self.state.lock() = state;
     }

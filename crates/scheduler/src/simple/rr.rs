@@ -41,22 +41,22 @@ pub const ENTRY: Entry = Entry {
 
 /// With the simulator's locks.
 pub fn round_robin(slice: Ns) -> RoundRobin<CellLocks> {
-    RoundRobin { slice: Some(slice), state: Lock::new(State::default()) }
+    RoundRobin { slice: Some(slice), state: Lock::new(RoundRobinState::default()) }
 }
 
 /// The same without slices: a task runs until it blocks.
 pub fn first_in_first_out() -> RoundRobin<CellLocks> {
-    RoundRobin { slice: None, state: Lock::new(State::default()) }
+    RoundRobin { slice: None, state: Lock::new(RoundRobinState::default()) }
 }
 
 /// See the module.
 pub struct RoundRobin<L: Locks> {
     slice: Option<Ns>,
-    state: L::Lock<State>,
+    state: L::Lock<RoundRobinState>,
 }
 
 #[derive(Default)]
-struct State {
+struct RoundRobinState {
     queues: Vec<VecDeque<TaskId>>,
     /// Tasks placed on each CPU.
     placed: Vec<u32>,
@@ -64,7 +64,7 @@ struct State {
     home: Vec<CpuId>,
 }
 
-impl State {
+impl RoundRobinState {
     fn place(&mut self, cx: &Cx<'_>, task: TaskId) {
         let allowed = cx.task(task).affinity;
         let placed =
@@ -118,7 +118,7 @@ impl<L: Locks> Scheduler for RoundRobin<L> {
     fn init(&self, cx: &Cx<'_>) {
         let mut state = self.state.lock();
         let cpus = cx.world.cpus.len();
-        *state = State {
+        *state = RoundRobinState {
             queues: (0..cpus)
                 .map(|_| VecDeque::with_capacity(cx.world.tasks.len() / cpus + 1))
                 .collect(),

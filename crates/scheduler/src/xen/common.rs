@@ -250,7 +250,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    pub(super) fn of(topology: &Topology) -> Places {
+    pub(super) fn from_topology(topology: &Topology) -> Places {
         let each = || (0..topology.cpus()).map(CpuId::from);
         let node: Vec<u32> = topology.places().iter().map(|place| place.node).collect();
         let siblings: Vec<CpuSet> =

@@ -211,7 +211,7 @@ impl CpuPools {
         self.pools.iter().position(holds).unwrap_or(0)
     }
 
-    fn of(&self, task: TaskId) -> &Pool {
+    fn pool_of(&self, task: TaskId) -> &Pool {
         &self.pools[self.of_task.borrow().get(task.index()).copied().unwrap_or(0)]
     }
 
@@ -234,7 +234,7 @@ impl CpuPools {
         if task.index() >= self.of_task.borrow().len() {
             self.look(cx.world);
         }
-        let pool = self.of(task);
+        let pool = self.pool_of(task);
         pool.world.borrow_mut().tasks[task.index()] = pool.view(cx.task(task), true);
         pool
     }
@@ -298,15 +298,15 @@ impl Scheduler for CpuPools {
     }
 
     fn wake(&self, cx: &Cx<'_>, task: TaskId, wake: Wake) {
-        self.of(task).call(cx, |scheduler, cx| scheduler.wake(cx, task, wake));
+        self.pool_of(task).call(cx, |scheduler, cx| scheduler.wake(cx, task, wake));
     }
 
     fn leave(&self, cx: &Cx<'_>, task: TaskId) {
-        self.of(task).call(cx, |scheduler, cx| scheduler.leave(cx, task));
+        self.pool_of(task).call(cx, |scheduler, cx| scheduler.leave(cx, task));
     }
 
     fn yielded(&self, cx: &Cx<'_>, task: TaskId) {
-        self.of(task).call(cx, |scheduler, cx| scheduler.yielded(cx, task));
+        self.pool_of(task).call(cx, |scheduler, cx| scheduler.yielded(cx, task));
     }
 
     fn schedule(&self, cx: &Cx<'_>, cpu: CpuId, prev: Option<TaskId>, why: Prev) -> Pick {
@@ -335,7 +335,7 @@ impl Scheduler for CpuPools {
                 let pool = self.with(cpu);
                 (pool, Timer::Cpu(pool.local(cpu), slot))
             }
-            Timer::Task(task) => (self.of(task), timer),
+            Timer::Task(task) => (self.pool_of(task), timer),
             Timer::Global(slot) => {
                 // A pool without such timers begins where the one behind it does.
                 let pool =
@@ -386,7 +386,7 @@ impl Scheduler for CpuPools {
     }
 
     fn standing(&self, cx: &Cx<'_>, task: TaskId) -> Option<Standing> {
-        self.of(task).call(cx, |scheduler, cx| scheduler.standing(cx, task))
+        self.pool_of(task).call(cx, |scheduler, cx| scheduler.standing(cx, task))
     }
 
     fn fitted(&self) -> Vec<String> {

@@ -386,7 +386,7 @@ impl XenRules for Credit {
     }
 
     fn begin(&mut self, cx: &Cx<'_>) {
-        let places = Places::of(&cx.world.topology);
+        let places = Places::from_topology(&cx.world.topology);
         self.balance_bias = (0..places.nodes).map(|_| CpuId(0)).collect();
         self.places = Some(places);
         cx.push(Cmd::Arm(ACCOUNTING, Ns(self.set.tslice as u64)));

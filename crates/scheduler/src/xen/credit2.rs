@@ -178,7 +178,7 @@ impl XenRules for Credit2 {
     }
 
     fn begin(&mut self, cx: &Cx<'_>) {
-        self.arrange(&Places::of(&cx.world.topology), &cx.world.topology);
+        self.arrange(&Places::from_topology(&cx.world.topology), &cx.world.topology);
         self.create_all(cx);
         self.read_domains(cx);
     }

@@ -111,7 +111,7 @@ pub(super) struct Order {
     pub(super) seq: u32,
 }
 
-struct State {
+struct DelegationState {
     tasks: Vec<Task>,
     cpus: Vec<Cpu>,
     posted: Vec<Message>,
@@ -131,7 +131,7 @@ pub(super) struct Kernel<'a> {
     /// The agents' number of each CPU, if they have it.
     inner: Vec<Option<usize>>,
     call_cost: Cell<u64>,
-    state: RefCell<State>,
+    state: RefCell<DelegationState>,
 }
 
 impl<'a> Kernel<'a> {
@@ -154,7 +154,7 @@ impl<'a> Kernel<'a> {
             since: 0,
             parent: None,
         };
-        let state = State {
+        let state = DelegationState {
             tasks: outside.iter().map(task).collect(),
             cpus: vec![Cpu::default(); cpus],
             posted: Vec::new(),
@@ -301,7 +301,7 @@ impl<'a> Kernel<'a> {
     }
 }
 
-impl State {
+impl DelegationState {
     fn post(&mut self, cx: &Cx<'_>, cpu: CpuId, what: What, produce: Ns) {
         let (posted, visible) = (cx.now.0, cx.now.0 + produce.0);
         let home = match what {

@@ -2,7 +2,7 @@
 //! ask CPUs to decide.
 
 use super::slots::OfCpu;
-use super::state::{Cause, State};
+use super::state::{Cause, TaskState};
 use super::{Engine, Step};
 use schedlab_model::{CpuId, EventSink, Ns, TaskId, Topology};
 use schedlab_scheduler::Cx;
@@ -90,7 +90,7 @@ impl<'a, S: EventSink> Engine<'a, S, false> {
     pub(crate) fn throttle_again(&mut self) -> Step {
         let waits = |task: &&TaskId| {
             let record = &self.tasks[task.index()];
-            record.state == State::Ready && !record.throttled
+            record.state == TaskState::Ready && !record.throttled
         };
         let again: Vec<TaskId> = self.features.by_agents.iter().filter(waits).copied().collect();
         for task in again {

@@ -3,7 +3,7 @@
 use super::layout::Fires;
 use super::slots::NEVER;
 use super::slots::OfCpu;
-use super::state::{Bucket, Cause, State};
+use super::state::{Bucket, Cause, TaskState};
 use super::{Engine, Step};
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, TaskId};
 use schedlab_scheduler::decision_core::Breach;
@@ -280,7 +280,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let allowed = record.allowed == u32::MAX
             || cpu < 32 && record.allowed >> cpu & 1 != 0
             || self.world.tasks[task.index()].affinity.contains(CpuId(cpu as u32));
-        if record.state == State::Ready && !record.throttled && allowed {
+        if record.state == TaskState::Ready && !record.throttled && allowed {
             return Ok(());
         }
         self.wrong_pick(cpu, task)
@@ -293,8 +293,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let record = &self.tasks[task.index()];
         let name = &self.input.workload.tasks[task.index()].name;
         match record.state {
-            State::Ready => {}
-            State::Running => {
+            TaskState::Ready => {}
+            TaskState::Running => {
                 let what = format!("it picked {task} `{name}`, which runs on cpu{}", record.cpu);
                 return self.fault(cpu, what);
             }

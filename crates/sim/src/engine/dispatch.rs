@@ -2,7 +2,7 @@
 
 use super::slots::NEVER;
 use super::slots::OfCpu;
-use super::state::{Bucket, Cause, PendingSwitch, Since, State};
+use super::state::{Bucket, Cause, PendingSwitch, Since, TaskState};
 use super::{Engine, Step};
 use crate::metrics::Waited;
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, TaskId, Waker};
@@ -28,8 +28,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let why = match prev {
             None => Prev::Idle,
             Some(task) => match self.tasks[task.index()].state {
-                State::Blocking => Prev::Blocked,
-                State::Exiting => Prev::Exited,
+                TaskState::Blocking => Prev::Blocked,
+                TaskState::Exiting => Prev::Exited,
                 _ if displace => Prev::Migrating,
                 _ => Prev::Runnable,
             },
@@ -101,17 +101,17 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if let Some(task) = prev {
             let record = &mut self.tasks[task.index()];
             (record.state, prev_state) = match why {
-                Prev::Blocked => (State::Leaving, PrevState::Sleeping),
-                Prev::Exited => (State::Dying, PrevState::Dead),
-                Prev::Migrating => (State::Moving, PrevState::Runnable),
-                _ => (State::Ready, PrevState::Runnable),
+                Prev::Blocked => (TaskState::Leaving, PrevState::Sleeping),
+                Prev::Exited => (TaskState::Dying, PrevState::Dead),
+                Prev::Migrating => (TaskState::Moving, PrevState::Runnable),
+                _ => (TaskState::Ready, PrevState::Runnable),
             };
             self.world.tasks[task.index()].switched_out(Ns(now), Ns(ran));
         }
         let mut saved_at = 0;
         if let Some(task) = next {
             let record = &mut self.tasks[task.index()];
-            record.state = State::Running;
+            record.state = TaskState::Running;
             record.cpu = cpu as u32;
             saved_at = if FREE { 0 } else { self.extras[task.index()].saving_until };
             self.world.tasks[task.index()].switched_in(CpuId(cpu as u32), Ns(now));
@@ -228,12 +228,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let task = &mut self.tasks[t];
         task.last_ran_on = cpu as u32;
         let bucket = match task.state {
-            State::Leaving => {
-                task.state = State::Blocked;
+            TaskState::Leaving => {
+                task.state = TaskState::Blocked;
                 Bucket::Sleep
             }
-            State::Dying => {
-                task.state = State::Dead;
+            TaskState::Dying => {
+                task.state = TaskState::Dead;
                 let extra = &mut self.extras[t];
                 extra.lived += self.clock.now - extra.born;
                 self.world.tasks[t].alive = false;
@@ -352,8 +352,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             self.carry_out(cpu, Cause::Other)?;
         }
         match self.tasks[task.index()].state {
-            State::Moving => self.moved_off(cpu, task),
-            State::Blocked if !FREE => match self.extras[task.index()].deferred.take() {
+            TaskState::Moving => self.moved_off(cpu, task),
+            TaskState::Blocked if !FREE => match self.extras[task.index()].deferred.take() {
                 Some((on, waker, sync)) => self.wake(task.index(), on as usize, waker, sync),
                 None => Ok(()),
             },
@@ -364,7 +364,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// A displaced task looks for another CPU.
     #[cold]
     pub(super) fn moved_off(&mut self, cpu: usize, task: TaskId) -> Step {
-        self.tasks[task.index()].state = State::Ready;
+        self.tasks[task.index()].state = TaskState::Ready;
         self.note_waking(task.index());
         let wake = Wake { kind: WakeKind::Migrated, sync: false, waker: Waker::Unknown };
         self.input.scheduler.wake(&self.cx(cpu), task, wake);
@@ -438,7 +438,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             return Ok(());
         }
         match c.current {
-            Some(task) if self.tasks[task.index()].state == State::Running => {
+            Some(task) if self.tasks[task.index()].state == TaskState::Running => {
                 let t = task.index();
                 if FREE { self.advance_fast(cpu, t) } else { self.advance(cpu, t) }
             }

@@ -5,7 +5,7 @@
 
 use super::program::length;
 use super::slots::OfCpu;
-use super::state::{Bucket, Cause, Cpu, Since, State, Task, Waits};
+use super::state::{Bucket, Cause, Cpu, Since, Task, TaskState, Waits};
 use super::{Engine, Step};
 use crate::metrics::{Kind, Waited};
 use schedlab_model::{Amount, CpuId, EventKind, EventSink, Ns, Op, PrevState, TaskId, Waker};
@@ -73,8 +73,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                     c.charge(task, now);
                 }
                 match task.state {
-                    State::Blocking => Prev::Blocked,
-                    State::Exiting => Prev::Exited,
+                    TaskState::Blocking => Prev::Blocked,
+                    TaskState::Exiting => Prev::Exited,
                     _ if displace => Prev::Migrating,
                     _ => Prev::Runnable,
                 }
@@ -177,18 +177,19 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         task.leaves(Bucket::Run, now);
         match why {
             Prev::Blocked => {
-                task.state = State::Blocked;
+                task.state = TaskState::Blocked;
                 task.bucket = Bucket::Sleep;
             }
             Prev::Exited => {
-                task.state = State::Dead;
+                task.state = TaskState::Dead;
                 task.bucket = Bucket::Out;
                 let extra = &mut self.extras[t];
                 extra.lived += now - extra.born;
                 self.world.tasks[t].alive = false;
             }
             _ => {
-                task.state = if why == Prev::Migrating { State::Moving } else { State::Ready };
+                task.state =
+                    if why == Prev::Migrating { TaskState::Moving } else { TaskState::Ready };
                 if yielded {
                     self.extras[t].yields += 1;
                 } else {
@@ -219,7 +220,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
         let task = &mut self.tasks[t];
         let home = std::mem::replace(&mut task.home, cpu as u32);
-        task.state = State::Running;
+        task.state = TaskState::Running;
         task.cpu = cpu as u32;
         let waited = task.leaves(Bucket::Wait, now);
         self.output.conservation.waits_no_more(t);
@@ -345,7 +346,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 &mut task.counts,
             );
         }
-        (task.state, task.waits, task.released) = (State::Blocking, Waits::Timer, released);
+        (task.state, task.waits, task.released) = (TaskState::Blocking, Waits::Timer, released);
         task.prepare();
         if self.told.views {
             self.world.tasks[t].set_runnable(Runnable::No);
@@ -360,7 +361,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let now = self.clock.now;
         let task = &mut self.tasks[t];
         // A task that waits for something else set a device to work, and that is done.
-        if task.state != State::Blocked || task.waits != Waits::Timer {
+        if task.state != TaskState::Blocked || task.waits != Waits::Timer {
             return self.task_timer(t);
         }
         let cpu = task.home as usize;

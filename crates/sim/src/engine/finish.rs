@@ -1,6 +1,6 @@
 //! The end of a run: last accounts, invariants, and the tasks that wait for ever.
 
-use super::state::{State, Waits};
+use super::state::{TaskState, Waits};
 use super::{Engine, Step};
 use crate::{Outcome, Stuck, WaitsFor};
 use schedlab_model::{ChannelId, EventSink, ExecutorId, LockId, Ns, ObjectId, Start, TaskId};
@@ -66,8 +66,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         }
         let waits_to_be_spawned = |t: usize| self.input.workload.tasks[t].start == Start::Spawned;
         let over = self.tasks.iter().enumerate().all(|(t, task)| match task.state {
-            State::Dead => true,
-            State::Absent => waits_to_be_spawned(t),
+            TaskState::Dead => true,
+            TaskState::Absent => waits_to_be_spawned(t),
             _ => false,
         });
         if over {
@@ -77,14 +77,15 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     /// Returns whether no task is runnable and nothing is pending.
     fn is_over(&self) -> bool {
-        let alive = |state| !matches!(state, State::Blocked | State::Absent | State::Dead);
+        let alive =
+            |state| !matches!(state, TaskState::Blocked | TaskState::Absent | TaskState::Dead);
         let pending = self.due.layout.outside().any(|slot| self.due.slots.is_armed(slot));
         !pending && !self.tasks.iter().any(|task| alive(task.state))
     }
 
     /// Returns the tasks that wait for ever, and what for.
     fn stuck(&self) -> Vec<Stuck> {
-        let blocked = (0..self.tasks.len()).filter(|&t| self.tasks[t].state == State::Blocked);
+        let blocked = (0..self.tasks.len()).filter(|&t| self.tasks[t].state == TaskState::Blocked);
         blocked
             .filter_map(|t| {
                 let waits_for = match self.tasks[t].waits {

@@ -1,6 +1,6 @@
 //! Threads that hand their work to each other: see [`Handoff`].
 
-use super::state::{Since, State, Waits};
+use super::state::{Since, TaskState, Waits};
 use super::{Engine, Step};
 use crate::rng::{Entity, Stream};
 use schedlab_model::{EventSink, Handoff, Waker, Workload};
@@ -59,8 +59,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let Some(number) = handoffs.number(t) else { return };
         let task = &self.tasks[t];
         let (handoff, stream) = &mut handoffs.runtimes[handoffs.threads[number].1 as usize];
-        let waits =
-            matches!(task.state, State::Ready | State::Running) && task.since == Since::Preemption;
+        let waits = matches!(task.state, TaskState::Ready | TaskState::Running)
+            && task.since == Since::Preemption;
         if !waits || stream.below(1_000) >= u64::from(handoff.permille) {
             return;
         }
@@ -89,7 +89,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let waiters = &self.traffic.channels[parked].waiters;
         let ready = |other: u32| {
             let other = &self.tasks[other as usize];
-            other.state == State::Blocked && other.waits == waiting
+            other.state == TaskState::Blocked && other.waits == waiting
         };
         // Who parked last is woken first, as in most runtimes: its stack is warm.
         let Some(at) = waiters
@@ -98,7 +98,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         else {
             return Ok(());
         };
-        if at_rest || self.tasks[t].state != State::Ready {
+        if at_rest || self.tasks[t].state != TaskState::Ready {
             return Ok(());
         }
         let rest = stream.draw(&handoff.rest, 1);

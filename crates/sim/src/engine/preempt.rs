@@ -7,20 +7,20 @@
 
 use super::program::Flow;
 use super::slots::{NEVER, OfCpu};
-use super::state::{Cause, State, Waits};
+use super::state::{Cause, TaskState, Waits};
 use super::{Engine, Step};
 use crate::{PreemptModel, Preemption};
 use schedlab_model::{Amount, CpuId, EventSink, Ns, Op, Section, TaskId, Waker, Workload};
 
 /// Where a task's program is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
+enum ExecutionMode {
     User,
     Kernel(Section),
 }
 
 /// Between two sections of a stay in the kernel.
-const PLAIN: Place = Place::Kernel(Section::Preemptible);
+const PLAIN: ExecutionMode = ExecutionMode::Kernel(Section::Preemptible);
 
 /// An interrupt that waits until they are on again.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +54,7 @@ struct OnCpu {
 #[derive(Debug)]
 pub(crate) struct Preempt {
     model: PreemptModel,
-    places: Vec<Place>,
+    places: Vec<ExecutionMode>,
     cpus: Vec<OnCpu>,
     threads: Vec<TaskId>,
     /// The wakeup that is being carried out is that of a task that is not fair.
@@ -79,7 +79,7 @@ impl Preempt {
         };
         preemption.matters(workload).then(|| Preempt {
             model: preemption.model,
-            places: vec![Place::User; workload.tasks.len()],
+            places: vec![ExecutionMode::User; workload.tasks.len()],
             cpus: (0..cpus).map(cpu).collect(),
             threads: preemption.irq_threads.clone(),
             wakes_urgent: false,
@@ -87,8 +87,8 @@ impl Preempt {
     }
 
     /// Returns whether a task that is at `place` keeps the CPU.
-    fn keeps(&self, place: Place, urgent: bool) -> bool {
-        let Place::Kernel(section) = place else { return false };
+    fn keeps(&self, place: ExecutionMode, urgent: bool) -> bool {
+        let ExecutionMode::Kernel(section) = place else { return false };
         match section {
             Section::PreemptOff | Section::IrqsOff => true,
             Section::Spinlock => self.model != PreemptModel::Rt,
@@ -102,15 +102,19 @@ impl Preempt {
 }
 
 /// Returns where the program is before `op`, coming from `old`, and during it.
-fn places(old: Place, op: Option<&Op>, model: PreemptModel) -> (Place, Place) {
-    let between = if old == Place::User { Place::User } else { PLAIN };
+fn places(
+    old: ExecutionMode,
+    op: Option<&Op>,
+    model: PreemptModel,
+) -> (ExecutionMode, ExecutionMode) {
+    let between = if old == ExecutionMode::User { ExecutionMode::User } else { PLAIN };
     match op {
         None | Some(Op::Run(_) | Op::Serve { .. } | Op::Yield | Op::Exit) => {
-            (Place::User, Place::User)
+            (ExecutionMode::User, ExecutionMode::User)
         }
         Some(Op::Repeat { .. } | Op::Done(_) | Op::SkipMissed { .. }) => (between, between),
-        Some(Op::Kernel { section, .. }) => (between, Place::Kernel(*section)),
-        Some(Op::CondResched) if model == PreemptModel::Voluntary => (Place::User, PLAIN),
+        Some(Op::Kernel { section, .. }) => (between, ExecutionMode::Kernel(*section)),
+        Some(Op::CondResched) if model == PreemptModel::Voluntary => (ExecutionMode::User, PLAIN),
         // Every other operation is a system call.
         Some(_) => (between, PLAIN),
     }
@@ -125,7 +129,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         state.urgent |= state.urgent_at <= now;
         let urgent = state.urgent;
         let keeps = c.current.is_some_and(|task| {
-            let runs = self.tasks[task.index()].state == State::Running && !c.stopped;
+            let runs = self.tasks[task.index()].state == TaskState::Running && !c.stopped;
             runs && p.keeps(p.places[task.index()], urgent)
         });
         if keeps {
@@ -175,7 +179,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         };
         p.cpus[cpu].urgent |= urgent;
         let remote = from.is_some_and(|from| from != cpu);
-        let runs = self.tasks[current.index()].state == State::Running
+        let runs = self.tasks[current.index()].state == TaskState::Running
             && !c.stopped
             && c.switching.is_none();
         if p.model != PreemptModel::Lazy || !remote || p.cpus[cpu].urgent || c.queued || !runs {
@@ -201,17 +205,17 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let old = p.places[t];
         let (between, next) = places(old, op, p.model);
         p.places[t] = between;
-        if old == Place::User && next == Place::User {
+        if old == ExecutionMode::User && next == ExecutionMode::User {
             return Ok(false);
         }
-        if old == Place::Kernel(Section::IrqsOff) {
+        if old == ExecutionMode::Kernel(Section::IrqsOff) {
             self.unmask(cpu)?;
         }
         let Some(p) = &mut self.features.preempt else { return Ok(false) };
         let state = &mut p.cpus[cpu];
         state.urgent |= state.urgent_at <= self.clock.now;
         let state = &p.cpus[cpu];
-        let queued = self.cpus[cpu].queued && old == Place::Kernel(Section::IrqsOff);
+        let queued = self.cpus[cpu].queued && old == ExecutionMode::Kernel(Section::IrqsOff);
         if (state.held.is_some() || queued) && !p.keeps(between, state.urgent) {
             if let Some(cause) = state.held {
                 self.cpus[cpu].cause = cause;
@@ -252,9 +256,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     ) -> Step<bool> {
         let c = &self.cpus[cpu];
         let Some(p) = &mut self.features.preempt else { return Ok(false) };
-        let off = |task: TaskId| p.places[task.index()] == Place::Kernel(Section::IrqsOff);
+        let off = |task: TaskId| p.places[task.index()] == ExecutionMode::Kernel(Section::IrqsOff);
         let runs = |task: TaskId| {
-            self.tasks[task.index()].state == State::Running && c.occupant == Some(task)
+            self.tasks[task.index()].state == TaskState::Running && c.occupant == Some(task)
         };
         if c.current.is_some_and(|task| runs(task) && off(task)) {
             p.cpus[cpu].masked.push(Masked { task: t as u32, waker, here });

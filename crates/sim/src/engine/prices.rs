@@ -24,7 +24,7 @@ use schedlab_scheduler::Work;
 
 /// A task's record as one CPU's cache knows it.
 #[derive(Clone, Copy, Default)]
-struct Line {
+struct CachedRecord {
     /// Touch of this CPU that brought it in last, from 1.
     touch: u64,
     /// Touch of all CPUs.
@@ -33,7 +33,7 @@ struct Line {
 
 /// The cache of one CPU, as far as task records go.
 struct Cache {
-    lines: Vec<Line>,
+    lines: Vec<CachedRecord>,
     touches: u64,
     /// What was touched up to here is gone.
     flushed: u64,
@@ -84,7 +84,7 @@ impl Prices {
     /// `None` when the scheduler's work is free.
     pub(super) fn new(costs: &Costs, cpus: usize, tasks: usize, one_lock: bool) -> Option<Prices> {
         let cache = |_| Cache {
-            lines: vec![Line::default(); tasks],
+            lines: vec![CachedRecord::default(); tasks],
             touches: 0,
             flushed: 0,
             streams: false,
@@ -136,7 +136,7 @@ impl Prices {
         let near = line.touch > cache.flushed
             && cache.touches - line.touch <= u64::from(self.costs.hot_lines);
         let own = written.0 == cpu as u32 || written.1 <= line.stamp;
-        *line = Line { touch: cache.touches, stamp: self.stamp };
+        *line = CachedRecord { touch: cache.touches, stamp: self.stamp };
         if write {
             *written = (cpu as u32, self.stamp);
         }

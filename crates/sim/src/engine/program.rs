@@ -1,7 +1,7 @@
 //! What a program does while its task runs.
 
 use super::slots::OfCpu;
-use super::state::{Cause, Extra, State, Task, Waits, Want};
+use super::state::{Cause, Extra, Task, TaskState, Waits, Want};
 use super::{Engine, Step};
 use crate::metrics::Kind;
 use schedlab_model::{
@@ -102,7 +102,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 }
                 Flow::Exit => {
                     self.end_activation(t);
-                    self.tasks[t].state = State::Exiting;
+                    self.tasks[t].state = TaskState::Exiting;
                     self.world.tasks[t].set_runnable(Runnable::No);
                     self.emit(cpu, EventKind::Exit { task: t.into() });
                     self.request(cpu, Cause::Block, Some(cpu));
@@ -123,7 +123,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             self.end_activation(t);
         }
         let task = &mut self.tasks[t];
-        task.state = State::Blocking;
+        task.state = TaskState::Blocking;
         task.waits = waits;
         if !goes_on {
             task.released = task.next_release(waits);
@@ -241,7 +241,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     pub(super) fn spawn(&mut self, cpu: usize, t: usize, child: TaskId) -> Step<Flow> {
         let spawned = self.input.workload.tasks[child.index()].start == Start::Spawned;
-        if spawned && matches!(self.tasks[child.index()].state, State::Absent | State::Dead) {
+        if spawned && matches!(self.tasks[child.index()].state, TaskState::Absent | TaskState::Dead)
+        {
             if !FREE {
                 self.steal(cpu, self.input.costs.wake_call_ns.0);
             }

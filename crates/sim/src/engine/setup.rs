@@ -8,7 +8,7 @@ use super::prices::Prices;
 use super::slots::NEVER;
 use super::slots::Slots;
 use super::state::{
-    Channel, Client, Cpu, Extra, Fifo, Mutex, Origin, Source, State, Task, Token, Waits,
+    Channel, Client, Cpu, Extra, Fifo, Mutex, Origin, Source, Task, TaskState, Token, Waits,
 };
 use super::{
     Clock, Due, Engine, Features, Input, Output, Queues, Step, Ticks, Told, Traffic, layout::Layout,
@@ -109,7 +109,7 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
                 Start::At(at) => self.due.slots.arm(self.due.layout.task(t), at.0),
                 Start::AsleepUntil(at) => {
                     let task = &mut self.tasks[t];
-                    (task.state, task.bucket) = (State::Blocked, super::state::Bucket::Sleep);
+                    (task.state, task.bucket) = (TaskState::Blocked, super::state::Bucket::Sleep);
                     task.waits = Waits::Timer;
                     task.released = task.next_release(Waits::Timer);
                     self.due.slots.arm(self.due.layout.task(t), at.0);

@@ -43,12 +43,12 @@ const FIRST_SEQ: u64 = 1 << 16;
 /// The slots of one CPU: the key of each, and its place in the order of an instant. One cache line.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
-struct Line {
+struct CpuSlots {
     key: [u64; PER_CPU],
     seq: [u64; PER_CPU],
 }
 
-impl Line {
+impl CpuSlots {
     #[inline]
     fn earliest(&self) -> u64 {
         let [a, b, c, d] = self.key;
@@ -61,7 +61,7 @@ impl Line {
 /// instant the arming sequence decides.
 #[derive(Debug)]
 pub(crate) struct Slots {
-    lines: Vec<Line>,
+    lines: Vec<CpuSlots>,
     /// Arming sequence of tasks and others.
     seqs: Vec<u64>,
     cpus: TournamentTree<u64>,
@@ -84,7 +84,7 @@ impl Slots {
     pub(crate) fn new(cpus: usize, tasks: usize, others: usize) -> Slots {
         let bits = (PER_CPU * cpus + tasks + others).next_power_of_two().ilog2();
         Slots {
-            lines: vec![Line { key: [NEVER; PER_CPU], seq: [0; PER_CPU] }; cpus],
+            lines: vec![CpuSlots { key: [NEVER; PER_CPU], seq: [0; PER_CPU] }; cpus],
             seqs: vec![0; tasks + others],
             cpus: TournamentTree::new(cpus, NEVER),
             tasks: TournamentTree::new(tasks, NEVER),

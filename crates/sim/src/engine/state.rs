@@ -11,7 +11,7 @@ use std::mem::offset_of;
 
 /// Where a task is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum State {
+pub(crate) enum TaskState {
     /// Not created yet.
     Absent,
     /// Waits for something.
@@ -113,7 +113,7 @@ impl Since {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Task<'a> {
-    pub(crate) state: State,
+    pub(crate) state: TaskState,
     pub(crate) bucket: Bucket,
     pub(crate) since: Since,
     pub(crate) throttled: bool,
@@ -175,7 +175,7 @@ impl<'a> Task<'a> {
         let first = view.affinity.first_word() as u32;
         let everywhere = view.affinity.and(all) == *all;
         Task {
-            state: State::Absent,
+            state: TaskState::Absent,
             bucket: Bucket::Out,
             since: Since::Wakeup,
             throttled: false,
@@ -220,7 +220,7 @@ impl<'a> Task<'a> {
     /// Whether it is its CPU's current task.
     #[inline]
     pub(crate) fn is_current(&self) -> bool {
-        matches!(self.state, State::Running | State::Blocking | State::Exiting)
+        matches!(self.state, TaskState::Running | TaskState::Blocking | TaskState::Exiting)
     }
 }
 

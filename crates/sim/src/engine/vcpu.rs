@@ -7,7 +7,7 @@ use super::channels::Sender;
 use super::layout::Fires;
 use super::slots::NEVER;
 use super::slots::OfCpu;
-use super::state::{Origin, State, Token};
+use super::state::{Origin, TaskState, Token};
 use super::{Engine, Step};
 use schedlab_model::{Amount, CpuId, EventSink, Ns, Op, Program, TaskId};
 
@@ -81,7 +81,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             | Fires::Resched(cpu)
             | Fires::Tick(cpu)
             | Fires::CpuTimer(cpu, _) => cpu,
-            Fires::Task(t) if self.tasks[t].state != State::Absent => self.tasks[t].home as usize,
+            Fires::Task(t) if self.tasks[t].state != TaskState::Absent => {
+                self.tasks[t].home as usize
+            }
             Fires::Task(t) | Fires::TaskTimer(t) => self.tasks[t].cpu as usize,
             Fires::Global(n) => self.due.global_armed_on[usize::from(n)] as usize,
         };
@@ -259,7 +261,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let record = &self.tasks[task.index()];
         let c = &self.cpus[record.cpu as usize];
         let here =
-            record.state == State::Running && c.occupant == Some(task) && c.switching.is_none();
+            record.state == TaskState::Running && c.occupant == Some(task) && c.switching.is_none();
         let runs = here && !c.stopped && record.left >= FOR_EVER / 2;
         runs.then(|| (record.cpu as usize, self.extras[task.index()].debt + c.debt))
     }

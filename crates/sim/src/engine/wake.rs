@@ -1,7 +1,7 @@
 //! Tasks that come: creation and wakeups.
 
 use super::channels::Sender;
-use super::state::{Bucket, Cause, Since, State, Task, Waits};
+use super::state::{Bucket, Cause, Since, Task, TaskState, Waits};
 use super::{Engine, Step};
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, TaskId, Waker};
 use schedlab_scheduler::{Change, Runnable, Wake, WakeKind};
@@ -14,7 +14,7 @@ impl Task<'_> {
         self.fresh = !matches!(self.waits, Waits::Lock(_));
         self.waits = Waits::Nothing;
         self.counts.wakeups += 1;
-        self.state = State::Ready;
+        self.state = TaskState::Ready;
         self.since = Since::Wakeup;
         self.released = released;
         self.entering = true;
@@ -24,7 +24,7 @@ impl Task<'_> {
 impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// A task's own timer: its start, or the end of a sleep.
     pub(super) fn task_timer(&mut self, t: usize) -> Step {
-        if self.tasks[t].state == State::Absent {
+        if self.tasks[t].state == TaskState::Absent {
             return self.create(t, None, self.tasks[t].cpu as usize);
         }
         match self.extras[t].device.take() {
@@ -88,7 +88,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         self.world.tasks[t].set_last_cpu(place);
         let record = &mut self.tasks[t];
         (record.home, record.cpu) = (place.0, place.0);
-        record.state = State::Blocked;
+        record.state = TaskState::Blocked;
         (record.pc, record.job, record.left) = (0, 0, 0);
         let extra = &mut self.extras[t];
         (extra.born, extra.batch, extra.debt) = (self.clock.now, 0, 0);
@@ -109,21 +109,21 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     pub(super) fn wake(&mut self, t: usize, cpu: usize, waker: Waker, sync: bool) -> Step {
         let task = TaskId::from(t);
         match self.tasks[t].state {
-            State::Blocked => {
+            TaskState::Blocked => {
                 self.emit(cpu, EventKind::Wake { task, waker });
                 let released = self.tasks[t].release_time(self.clock.now);
                 self.make_ready(t, released);
                 self.call_wake(t, cpu, Wake { kind: WakeKind::Wake, sync, waker })
             }
             // It has not left its CPU yet: the decision that is under way finds it runnable.
-            State::Blocking => {
+            TaskState::Blocking => {
                 self.emit(cpu, EventKind::Wake { task, waker });
                 let released = self.tasks[t].release_time(self.clock.now);
                 let record = &mut self.tasks[t];
                 record.fresh = !matches!(record.waits, Waits::Lock(_));
                 record.waits = Waits::Nothing;
                 record.counts.wakeups += 1;
-                record.state = State::Running;
+                record.state = TaskState::Running;
                 record.released = released;
                 self.world.tasks[t].released.set(Ns(released));
                 self.world.tasks[t].set_runnable(Runnable::Yes);
@@ -131,7 +131,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 self.cpus[on].stopped = true;
                 Ok(())
             }
-            State::Leaving => {
+            TaskState::Leaving => {
                 self.extras[t].deferred = Some((cpu as u32, waker, sync));
                 Ok(())
             }

@@ -119,7 +119,7 @@ fn predictions(
             variant: variant.clone(),
             scheduler: plans[row].label.clone(),
             file: path.display().to_string(),
-            subjects: against(&was, &runs[row], Some(errors.of(row))),
+            subjects: against(&was, &runs[row], Some(errors.row(row))),
         });
     }
     Ok(predictions)

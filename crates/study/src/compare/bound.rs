@@ -1,7 +1,7 @@
 //! Which rows are settings of the first row's machine, which are bounds (what more hardware or less
 //! work would give), and which are about another load.
 
-use crate::delegation::Place;
+use crate::delegation::SchedulerPlace;
 use crate::deploy::Deployment;
 use crate::run::RowPlan;
 use crate::variant::{Clause, GroupSetting, Setting, TaskSetting, Variant};
@@ -87,12 +87,16 @@ pub(super) fn deployment(plan: &RowPlan, base: &RowPlan) -> Option<Deployment> {
     let set = own(plan, base);
     let nothing = set.clauses.is_empty();
     let same = plan.scheduler == base.scheduler;
-    let delegated =
-        plan.delegation.as_ref().is_some_and(|delegated| delegated.spec.place != Place::Kernel);
+    let delegated = plan
+        .delegation
+        .as_ref()
+        .is_some_and(|delegated| delegated.spec.place != SchedulerPlace::Kernel);
     if standing(plan, base) != Standing::Setting || nothing && same && !delegated {
         return None;
     }
-    Some(Deployment::of(&set, &plan.scheduler, &base.scheduler, &|name| plan.names.contains(name)))
+    Some(Deployment::from_variant(&set, &plan.scheduler, &base.scheduler, &|name| {
+        plan.names.contains(name)
+    }))
 }
 
 /// Returns what the row sets that the first row has not: what both leave out is no part of the

@@ -2,7 +2,7 @@
 
 /// Where in a line the number is.
 #[derive(Clone, Copy)]
-enum Place {
+enum NumberPosition {
     /// Next, behind the beginning.
     Next,
     /// Before this unit.
@@ -10,7 +10,7 @@ enum Place {
     /// Behind the last of these marks.
     Behind(&'static str),
 }
-use Place::{Before, Behind, Next};
+use NumberPosition::{Before, Behind, Next};
 
 /// One way in which a load generator says how many requests a second it counted.
 pub struct Client {
@@ -18,10 +18,14 @@ pub struct Client {
     pub programs: &'static [&'static str],
     /// How the line begins, with one blank where it has several.
     begin: &'static str,
-    place: Place,
+    place: NumberPosition,
 }
 
-const fn client(programs: &'static [&'static str], begin: &'static str, place: Place) -> Client {
+const fn client(
+    programs: &'static [&'static str],
+    begin: &'static str,
+    place: NumberPosition,
+) -> Client {
     Client { programs, begin, place }
 }
 

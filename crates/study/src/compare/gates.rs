@@ -129,7 +129,7 @@ impl<'a> Gates<'a> {
         for gate in self.gates {
             for row in gate.rows(plans) {
                 let base = gate.base(plans).unwrap_or(0);
-                let errors = errors.of(row);
+                let errors = errors.row(row);
                 let asked = Asked {
                     gate,
                     row: &study.rows[row],

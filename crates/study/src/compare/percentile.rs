@@ -28,13 +28,16 @@ pub(super) fn interval(
     metric: Metric,
     method: MethodError,
 ) -> Option<Interval> {
-    let found = of(runs.iter().filter_map(|run| run.measured.find(kind, name)), metric)?;
+    let found = interval_of(runs.iter().filter_map(|run| run.measured.find(kind, name)), metric)?;
     let anchored = |end: f64| method.anchored(metric, end);
     Some(Interval { low: found.low.map(anchored), high: found.high.map(anchored), ..found })
 }
 
 /// Returns the interval of the percentile over the values of these together.
-pub fn of<'a>(found: impl Iterator<Item = &'a SubjectData>, metric: Metric) -> Option<Interval> {
+pub fn interval_of<'a>(
+    found: impl Iterator<Item = &'a SubjectData>,
+    metric: Metric,
+) -> Option<Interval> {
     let (quantity, Stat::Percentile(rank)) = quantity(metric)? else { return None };
     let mut values: BTreeMap<u64, u64> = BTreeMap::new();
     for (value, count) in found.flat_map(|found| found.buckets(quantity)) {

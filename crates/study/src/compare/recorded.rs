@@ -84,18 +84,18 @@ impl RecordedInput {
         length: Option<Ns>,
     ) -> Result<RecordedInput, StudyError> {
         let (recording, idle) = events_of(path, length)?;
-        let mut input = RecordedInput::of(path, &recording, from)?;
+        let mut input = RecordedInput::from_recording(path, &recording, from)?;
         input.idle = idle;
         input.readings = elasticity::readings(&recording, &input.replay);
-        input.waits = Waits::of(&recording);
+        input.waits = Waits::from_recording(&recording);
         // Now, because a pipe is read once.
-        input.first_half = FirstHalf::of(&input, recording).map(Box::new);
+        input.first_half = FirstHalf::cut(&input, recording).map(Box::new);
         Ok(input)
     }
 
     /// Converts what was read from `path`, without what `open` adds to find the errors of
     /// predictions.
-    pub(super) fn of(
+    pub(super) fn from_recording(
         path: &Path,
         recording: &Recording,
         from: ReplayFrom,

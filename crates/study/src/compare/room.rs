@@ -15,7 +15,7 @@ pub(super) struct Room {
 
 impl Room {
     /// Returns the room of a row on a machine of `cpus` CPUs. `classes`: the class of each task.
-    pub(super) fn of(plan: &RowPlan, classes: &[String], cpus: usize) -> Room {
+    pub(super) fn of_row(plan: &RowPlan, classes: &[String], cpus: usize) -> Room {
         let mut tasks: BTreeMap<&String, (usize, CpuSet)> = BTreeMap::new();
         for (index, class) in classes.iter().enumerate() {
             let Some(mask) = plan.allowed(index).filter(|_| !plan.off.contains(&index)) else {
@@ -39,6 +39,6 @@ impl Room {
             Kind::Task => 1,
             _ => self.classes.get(&subject.name).copied().unwrap_or(subject.tasks.min(self.cpus)),
         };
-        Possible::of(metric, subject.kind, most, self.cpus)
+        Possible::for_metric(metric, subject.kind, most, self.cpus)
     }
 }

@@ -53,13 +53,13 @@ impl OfRow<'_> {
 }
 
 impl RowErrors {
-    pub(super) fn of(&self, row: usize) -> OfRow<'_> {
+    pub(super) fn row(&self, row: usize) -> OfRow<'_> {
         OfRow { errors: self.own.get(&row).unwrap_or(&self.common), room: &self.rooms[row] }
     }
 
     /// Returns those of a scenario, which are of the seeds. `cpus`: of the machine.
     pub(super) fn of_scenario(plans: &[RowPlan], classes: &[String], cpus: usize) -> RowErrors {
-        let rooms = plans.iter().map(|plan| Room::of(plan, classes, cpus)).collect();
+        let rooms = plans.iter().map(|plan| Room::of_row(plan, classes, cpus)).collect();
         RowErrors { common: Errors::new(), own: BTreeMap::new(), rooms }
     }
 

@@ -50,7 +50,7 @@ pub(super) struct Waits(Option<BTreeMap<String, BTreeMap<String, u64>>>);
 
 impl Waits {
     /// Reads a recording.
-    pub(super) fn of(recording: &Recording) -> Waits {
+    pub(super) fn from_recording(recording: &Recording) -> Waits {
         let scope = Scope::default();
         if Blame::check(&recording.header).is_err() {
             return Waits::default();

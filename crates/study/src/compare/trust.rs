@@ -180,7 +180,7 @@ pub(super) fn against(was: &Measured, runs: &[Run], errors: Option<OfRow<'_>>) -
                 difference: simulated - recorded,
                 low,
                 high,
-                recorded_interval: percentile::of(std::iter::once(subject), metric),
+                recorded_interval: percentile::interval_of(std::iter::once(subject), metric),
                 simulated_interval: percentile::interval(
                     runs,
                     subject.kind,

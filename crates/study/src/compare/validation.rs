@@ -51,7 +51,7 @@ pub(super) struct FirstHalf {
 
 impl FirstHalf {
     /// Cuts a recording; `None`: the halves say nothing. `input`: the whole.
-    pub(super) fn of(input: &RecordedInput, mut recording: Recording) -> Option<FirstHalf> {
+    pub(super) fn cut(input: &RecordedInput, mut recording: Recording) -> Option<FirstHalf> {
         let (whole, middle) = (recording.duration, Ns(recording.duration.0 / 2));
         let late = since(&recording, middle);
         let last = since(&recording, Ns(whole.0 - whole.0 / END_OF));
@@ -62,7 +62,7 @@ impl FirstHalf {
             .truncate(recording.facts.list.partition_point(|fact| fact.at < middle));
         recording.duration = middle;
         // What can be read as a whole and not in half shows nothing.
-        let half = RecordedInput::of(input.path(), &recording, input.replayed_from())
+        let half = RecordedInput::from_recording(input.path(), &recording, input.replayed_from())
             .ok()
             .filter(|half| half.events > 0)?;
         let lost: Ns = not_going_on(&half).into_iter().map(|task| late.tasks[task].run).sum();

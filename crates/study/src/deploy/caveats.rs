@@ -6,7 +6,7 @@ use crate::variant::{GroupSetting, MachineSetting, Setting, TaskSetting};
 use schedlab_model::Policy;
 
 /// Returns the sentences.
-pub(super) fn of(changes: &Changes<'_>) -> Vec<String> {
+pub(super) fn caveats(changes: &Changes<'_>) -> Vec<String> {
     let mut all = Vec::new();
     let policy = |is: fn(&Policy) -> bool| {
         changes.any(

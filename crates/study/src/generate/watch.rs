@@ -1,7 +1,7 @@
 //! An event sink that trusts no counter: it rebuilds the state of the machine from the events
 //! alone, and finds tasks that were forgotten.
 
-use crate::delegation::Place;
+use crate::delegation::SchedulerPlace;
 use crate::run::RowPlan;
 use crate::scenario::Scenario;
 use schedlab_model::{
@@ -76,12 +76,12 @@ impl StateChecker {
         let agents = &scenario.delegation;
         let excused = match (agents.place, agents.failure) {
             _ if resists(&plan.scheduler) => CpuSet::ALL,
-            (Place::Kernel, _) => CpuSet::default(),
+            (SchedulerPlace::Kernel, _) => CpuSet::default(),
             (_, Some((_, Failure::Hang))) => CpuSet::ALL,
-            (Place::Global, _) => CpuSet::single(agents.agent),
-            (Place::PerCpu, _) => CpuSet::default(),
+            (SchedulerPlace::Global, _) => CpuSet::single(agents.agent),
+            (SchedulerPlace::PerCpu, _) => CpuSet::default(),
         };
-        let delegated = agents.place != Place::Kernel;
+        let delegated = agents.place != SchedulerPlace::Kernel;
         // No cost of a random machine is larger than 30 us, and no switch has more than six of
         // them.
         let under_way = if delegated || !scenario.machine.costs.is_free() {

@@ -9,7 +9,7 @@ pub fn answer(scenarios: &[Published]) -> [String; 2] {
     [how_many(scenarios), why_not(scenarios)]
 }
 
-fn of(scenarios: &[Published], kind: FigureKind) -> Vec<&Figure> {
+fn figures(scenarios: &[Published], kind: FigureKind) -> Vec<&Figure> {
     all(scenarios).filter(|figure| figure.kind == kind).collect()
 }
 
@@ -24,7 +24,7 @@ fn numbers(figures: &[&Figure]) -> (usize, usize) {
 }
 
 fn how_many(scenarios: &[Published]) -> String {
-    let paper = of(scenarios, FigureKind::Paper);
+    let paper = figures(scenarios, FigureKind::Paper);
     let (all, inside) = numbers(&paper);
     let words = paper.len() - all;
     let mut parts = Vec::new();
@@ -38,11 +38,11 @@ fn how_many(scenarios: &[Published]) -> String {
         let hold = count(&paper, Standing::WordsHold);
         parts.push(format!("{hold} of {words} statements without a number hold"));
     }
-    let (code, same) = numbers(&of(scenarios, FigureKind::RealCode));
+    let (code, same) = numbers(&figures(scenarios, FigureKind::RealCode));
     if code > 0 {
         parts.push(format!("of real code that the project ran {same} of {code} are inside"));
     }
-    let fitted = of(scenarios, FigureKind::Fitted).len();
+    let fitted = figures(scenarios, FigureKind::Fitted).len();
     if fitted > 0 {
         parts.push(format!("{fitted} more were used to fit inputs and are no evidence"));
     }

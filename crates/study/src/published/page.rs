@@ -70,7 +70,7 @@ fn off(gallery: &Gallery) -> Section {
 fn section(gallery: &Gallery, kind: FigureKind) -> Section {
     let mut section = Section::new(kind.title()).lead(how_to_read(kind));
     for source in gallery.origins() {
-        let figures = gallery.of(kind, source.map(|one| one.id.as_str()));
+        let figures = gallery.figures(kind, source.map(|one| one.id.as_str()));
         if figures.clone().next().is_none() {
             continue;
         }

@@ -1,7 +1,7 @@
 //! One row of a table before it is run: a scheduler, and a workload with a variant's changes.
 
 use crate::StudyError;
-use crate::delegation::{Delegated, Place};
+use crate::delegation::{Delegated, SchedulerPlace};
 use crate::scenario::{Scenario, VmSpec};
 use crate::variant::{Applied, Clause, GroupSetting, Setting, Subject, Variant, VariantError};
 use schedlab_model::{CpuId, CpuSet, Workload};
@@ -62,11 +62,11 @@ impl RowPlan {
         check_caps(&full, variant, &applied)?;
         check_group_settings(scheduler, variant, &applied)?;
         notes.extend(stand_ins(&full, &applied, subject.cpus));
-        let delegation = (applied.delegation.place != Place::Kernel).then(|| {
+        let delegation = (applied.delegation.place != SchedulerPlace::Kernel).then(|| {
             let names = &applied.delegation.outside;
             let mut outside = vec![false; applied.workload.tasks.len()];
             names.iter().flat_map(|name| subject.tasks(name)).for_each(|task| outside[task] = true);
-            if subject.kernel.is_none() && applied.delegation.place == Place::Global {
+            if subject.kernel.is_none() && applied.delegation.place == SchedulerPlace::Global {
                 notes.extend(free_the_agents_cpu(&mut applied, &mut outside, subject.cpus));
             }
             Delegated { spec: applied.delegation.clone(), outside }

@@ -4,7 +4,7 @@ use super::{
     Clause, GroupSetting, MachineSetting, Setting, SourceSetting, TaskSetting, Variant,
     VariantError,
 };
-use crate::delegation::{DelegationSpec, Place};
+use crate::delegation::{DelegationSpec, SchedulerPlace};
 use crate::scenario::{KernelSpec, VmSpec, absent_cpu};
 use schedlab_model::text::glob;
 use schedlab_model::text::nearest;
@@ -175,7 +175,7 @@ impl Applied {
                 return Err(subject.unknown(name));
             }
         }
-        if self.delegation.place != Place::Kernel && !self.vms.is_empty() {
+        if self.delegation.place != SchedulerPlace::Kernel && !self.vms.is_empty() {
             let text = "virtual machines do not run behind agents: mode=kernel, or bare domains"
                 .to_owned();
             return Err(VariantError::Value(text));

@@ -68,7 +68,7 @@ pub struct PcpuRuns {
 
 /// States that are told apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum VcpuState {
     Running,
     Wake,
     Preempt,
@@ -76,17 +76,17 @@ enum State {
     Offline,
 }
 
-impl State {
-    fn from_thread_state(state: ThreadState) -> Option<State> {
+impl VcpuState {
+    fn from_thread_state(state: ThreadState) -> Option<VcpuState> {
         match state {
-            ThreadState::Running => Some(State::Running),
-            ThreadState::Runnable => Some(State::Wake),
-            ThreadState::Preempted => Some(State::Preempt),
-            ThreadState::Throttled => Some(State::Offline),
+            ThreadState::Running => Some(VcpuState::Running),
+            ThreadState::Runnable => Some(VcpuState::Wake),
+            ThreadState::Preempted => Some(VcpuState::Preempt),
+            ThreadState::Throttled => Some(VcpuState::Offline),
             ThreadState::Sleeping
             | ThreadState::DiskSleep
             | ThreadState::Stopped
-            | ThreadState::Blocked => Some(State::Blocked),
+            | ThreadState::Blocked => Some(VcpuState::Blocked),
             ThreadState::Dead | ThreadState::Unknown => None,
         }
     }
@@ -95,7 +95,7 @@ impl State {
 #[derive(Clone, Debug, Default)]
 struct Life {
     /// A stay that may go on: a wait is one stay, however often it is moved to another run queue.
-    open: Option<(State, Ns, Ns)>,
+    open: Option<(VcpuState, Ns, Ns)>,
     stays: [Durations; 5],
     pcpus: Vec<PcpuRuns>,
     last: Option<(char, CpuId)>,
@@ -127,17 +127,17 @@ impl RunstateListener {
 
     pub(super) fn runstates(&self, vcpu: usize) -> Runstates {
         let life = &self.lives[vcpu];
-        let stays = |state: State| &life.stays[state as usize];
-        let tally = |state: State| Tally::from_stays(stays(state));
-        let mut runnable = stays(State::Wake).clone();
-        runnable.merge(stays(State::Preempt));
+        let stays = |state: VcpuState| &life.stays[state as usize];
+        let tally = |state: VcpuState| Tally::from_stays(stays(state));
+        let mut runnable = stays(VcpuState::Wake).clone();
+        runnable.merge(stays(VcpuState::Preempt));
         Runstates {
-            running: tally(State::Running),
+            running: tally(VcpuState::Running),
             runnable: Tally::from_stays(&runnable),
-            wake: tally(State::Wake),
-            preempt: tally(State::Preempt),
-            blocked: tally(State::Blocked),
-            offline: tally(State::Offline),
+            wake: tally(VcpuState::Wake),
+            preempt: tally(VcpuState::Preempt),
+            blocked: tally(VcpuState::Blocked),
+            offline: tally(VcpuState::Offline),
             pcpus: life.pcpus.clone(),
         }
     }
@@ -146,7 +146,7 @@ impl RunstateListener {
 impl Listener for RunstateListener {
     fn span(&mut self, span: &Span) {
         let Some(life) = self.lives.get_mut(span.task.index()) else { return };
-        let state = State::from_thread_state(span.state);
+        let state = VcpuState::from_thread_state(span.state);
         match (&mut life.open, state) {
             (Some((open, _, to)), Some(state)) if *open == state && *to == span.from => {
                 *to = span.to
@@ -156,7 +156,7 @@ impl Listener for RunstateListener {
                 life.open = state.map(|state| (state, span.from, span.to));
             }
         }
-        if state == Some(State::Running) {
+        if state == Some(VcpuState::Running) {
             let (cpu, length) = (span.cpu.0, span.length());
             let at = life.pcpus.binary_search_by_key(&cpu, |runs| runs.cpu);
             let at = at.unwrap_or_else(|at| {

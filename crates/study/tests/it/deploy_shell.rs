@@ -87,7 +87,7 @@ fn deployment(target: &str, settings: Vec<Setting>) -> Deployment {
     let clauses = vec![Clause { target: target.to_owned(), settings }];
     let variant = Variant { name: "v".to_owned(), schedulers: Vec::new(), clauses };
     let linux = SchedulerSpec::named("linux-6.18");
-    Deployment::of(&variant, &linux, &linux, &|_| true)
+    Deployment::from_variant(&variant, &linux, &linux, &|_| true)
 }
 
 fn of_task() -> Vec<Setting> {

@@ -44,7 +44,7 @@ pub(super) struct Objects {
 
 impl Objects {
     /// Returns the object of a fact.
-    pub(super) fn of(&mut self, raw: &RawFact) -> ObjectId {
+    pub(super) fn object(&mut self, raw: &RawFact) -> ObjectId {
         let key = (raw.object_kind(), raw.object);
         let id = match self.known.get_mut(&key) {
             Some(known) => {
@@ -79,7 +79,7 @@ impl Objects {
         self.known.remove(&key);
         let peer = peer_key(raw);
         peer.and_then(|peer| self.known.remove(&peer));
-        let id = self.of(raw);
+        let id = self.object(raw);
         if let Some(known) = peer.and_then(|peer| self.known.get_mut(&peer)) {
             known.half_open = raw.kind == kind::OPEN;
         }
@@ -92,7 +92,7 @@ impl Objects {
         let key = (raw.object_kind(), raw.object);
         let id = match self.known.get(&key).is_some_and(|known| known.accepted) {
             true => self.begun(raw),
-            false => self.of(raw),
+            false => self.object(raw),
         };
         if let Some(known) = self.known.get_mut(&key) {
             known.accepted = true;
@@ -102,7 +102,7 @@ impl Objects {
 
     /// Returns the object of a fact that says that its sending end is closed.
     pub(super) fn closed(&mut self, raw: &RawFact) -> ObjectId {
-        let id = self.of(raw);
+        let id = self.object(raw);
         for key in [Some((raw.object_kind(), raw.object)), peer_key(raw)].into_iter().flatten() {
             if let Some(known) = self.known.get_mut(&key) {
                 self.closing += usize::from(!known.closing);
@@ -195,7 +195,7 @@ impl Objects {
         if !self.known.get(&key).is_some_and(named) {
             return;
         }
-        let Some(path) = self.unix.of(raw.word) else { return };
+        let Some(path) = self.unix.path(raw.word) else { return };
         let path = path.to_owned();
         for (key, at_from) in [(Some(key), sends), (peer_key(raw), !sends)] {
             let Some((key, known)) = key.and_then(|key| Some((key, self.known.get_mut(&key)?)))
@@ -276,9 +276,9 @@ mod tests {
     #[test]
     fn both_ends_and_directions_find_each_other() {
         let mut objects = Objects::default();
-        let there = objects.of(&tcp(kind::SEND, false));
-        assert_eq!(objects.of(&tcp(kind::RECEIVE, false)), there);
-        let back = objects.of(&tcp(kind::SEND, true));
+        let there = objects.object(&tcp(kind::SEND, false));
+        assert_eq!(objects.object(&tcp(kind::RECEIVE, false)), there);
+        let back = objects.object(&tcp(kind::SEND, true));
         assert_ne!(there, back);
         let fresh = objects.fresh();
         assert_eq!(fresh.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [there, back]);
@@ -309,10 +309,10 @@ mod tests {
         let pipe = RawFact { kind: kind::OPEN, of: 7, object: 5, word: 4711, ..RawFact::default() };
         let first = objects.begun(&pipe);
         assert_eq!(objects.fresh()[0].1.to, "pipe:[4711]");
-        assert_eq!(objects.of(&RawFact { kind: kind::SEND, ..pipe }), first);
+        assert_eq!(objects.object(&RawFact { kind: kind::SEND, ..pipe }), first);
         let second = objects.begun(&pipe);
         assert_ne!(first, second);
-        assert_eq!(objects.of(&RawFact { kind: kind::SEND, ..pipe }), second);
+        assert_eq!(objects.object(&RawFact { kind: kind::SEND, ..pipe }), second);
         assert_ne!(
             objects.named(ObjectKind::Futex, 5),
             second,
@@ -344,7 +344,7 @@ mod tests {
         let mut objects = Objects::default();
         let mut at = |place| {
             let raw = RawFact { place, ..tcp(kind::SEND, false) };
-            objects.of(&raw);
+            objects.object(&raw);
             objects.place(&raw)
         };
         let begin = at(u32::MAX - 9);
@@ -364,7 +364,7 @@ mod tests {
             });
         }
         let late = RawFact { object: 1 << 40 | 1, at: 9, ..tcp(kind::RECEIVE, false) };
-        objects.of(&late);
+        objects.object(&late);
         objects.forget(5 + TIME_WAIT_NS);
         assert_eq!(objects.known.len(), 20_000, "both directions");
         objects.forget(6 + TIME_WAIT_NS);

@@ -17,7 +17,7 @@ pub(super) struct UnixNames {
 impl UnixNames {
     /// Returns the path to which the socket with this inode is bound; `None`: to none, or it is not
     /// listed yet.
-    pub(super) fn of(&mut self, inode: u32) -> Option<&str> {
+    pub(super) fn path(&mut self, inode: u32) -> Option<&str> {
         if inode == 0 {
             return None;
         }

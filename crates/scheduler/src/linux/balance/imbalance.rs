@@ -142,8 +142,14 @@ impl Ask<'_> {
         });
         stats.capacity = stats.capacity.max(1);
         let pct = self.domain.imbalance_pct;
-        stats.kind =
-            Kind::of(stats.tasks, stats.cpus, stats.capacity, stats.util, stats.runnable, pct);
+        stats.kind = Kind::classify(
+            stats.tasks,
+            stats.cpus,
+            stats.capacity,
+            stats.util,
+            stats.runnable,
+            pct,
+        );
         if stats.kind < Kind::Overloaded && remote.is_some_and(|index| (self.pinned_below)(index)) {
             stats.kind = Kind::Imbalanced;
         }
@@ -368,12 +374,12 @@ mod tests {
     #[test]
     fn hogs_beyond_the_cpus_overload_a_group() {
         // One CPU each: a hog fills it, two overload it.
-        assert_eq!(Kind::of(0, 1, 1024, 0, 0, 117), Kind::Spare);
-        assert_eq!(Kind::of(1, 1, 1024, 1024, 1024, 117), Kind::Busy);
-        assert_eq!(Kind::of(1, 1, 1024, 300, 300, 117), Kind::Spare, "much room left");
-        assert_eq!(Kind::of(2, 1, 1024, 1024, 2048, 117), Kind::Overloaded);
+        assert_eq!(Kind::classify(0, 1, 1024, 0, 0, 117), Kind::Spare);
+        assert_eq!(Kind::classify(1, 1, 1024, 1024, 1024, 117), Kind::Busy);
+        assert_eq!(Kind::classify(1, 1, 1024, 300, 300, 117), Kind::Spare, "much room left");
+        assert_eq!(Kind::classify(2, 1, 1024, 1024, 2048, 117), Kind::Overloaded);
         assert_eq!(
-            Kind::of(2, 1, 1024, 200, 300, 117),
+            Kind::classify(2, 1, 1024, 200, 300, 117),
             Kind::Spare,
             "two light tasks do not fill a CPU"
         );
@@ -417,7 +423,7 @@ mod tests {
         let machine = Machine::new(&Topology::flat(4), &[1, 1, 9, 3]);
         let mut light = crate::linux::fair::pelt::Signal::zero(Ns(0));
         let inputs = crate::linux::fair::pelt::Inputs { load: 15, runnable: 1, running: true };
-        light.set(crate::linux::fair::pelt::Moment::of(Ns(0)), inputs);
+        light.set(crate::linux::fair::pelt::Moment::new(Ns(0)), inputs);
         light.at(NOW);
         machine.summary.publish_fair(CpuId(0), &light);
         let mut cpus = machine.online;

@@ -65,7 +65,7 @@ impl Partners {
 
 /// Where the decision is made and what may be read for it.
 #[derive(Clone, Copy)]
-pub(in crate::linux) struct Place<'a> {
+pub(in crate::linux) struct PlacementContext<'a> {
     pub(in crate::linux) summary: &'a CpuSummary,
     pub(in crate::linux) domains: &'a Domains,
     pub(in crate::linux) estimates: &'a Estimates,
@@ -104,7 +104,7 @@ pub(in crate::linux) struct WakerFacts {
     pub(in crate::linux) load: u64,
 }
 
-impl Place<'_> {
+impl PlacementContext<'_> {
     /// The CPU for a wakeup.
     pub(in crate::linux) fn wake(&self, wakeup: &Wakeup) -> CpuId {
         if let Some(cpu) = self.packed_wakee(wakeup) {
@@ -350,8 +350,14 @@ impl Place<'_> {
             facts.tasks += self.summary.nr_running(cpu);
             facts.idle += u64::from(self.summary.idle(cpu));
         });
-        facts.kind =
-            Kind::of(facts.tasks, weight, capacity, facts.util, runnable, domain.imbalance_pct);
+        facts.kind = Kind::classify(
+            facts.tasks,
+            weight,
+            capacity,
+            facts.util,
+            runnable,
+            domain.imbalance_pct,
+        );
         facts.average = load * SCALE / capacity.max(1);
         facts
     }
@@ -397,7 +403,7 @@ pub(in crate::linux) enum Kind {
 
 impl Kind {
     /// Classifies `tasks` tasks on `cpus` CPUs.
-    pub(in crate::linux) fn of(
+    pub(in crate::linux) fn classify(
         tasks: u64,
         cpus: u64,
         capacity: u64,
@@ -471,9 +477,16 @@ pub(in crate::linux) mod tests {
             let estimates = Estimates::new(topology.cpus());
             Machine { summary, domains, estimates, allowed: CpuSet::first(topology.cpus()), t }
         }
-        pub(in crate::linux) fn place(&self) -> Place<'_> {
+        pub(in crate::linux) fn place(&self) -> PlacementContext<'_> {
             let (summary, domains, estimates) = (&self.summary, &self.domains, &self.estimates);
-            Place { summary, domains, estimates, now: NOW, allowed: &self.allowed, t: &self.t }
+            PlacementContext {
+                summary,
+                domains,
+                estimates,
+                now: NOW,
+                allowed: &self.allowed,
+                t: &self.t,
+            }
         }
     }
 

@@ -33,7 +33,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         rq.need_resched = true;
         rq.touch_unless_skipped::<F>(env);
         let prev = rq.curr;
-        let now = Moment::of(env.cx.now);
+        let now = Moment::new(env.cx.now);
         let next = if why == Prev::Blocked && prev != NONE {
             self.estimate(rq, prev, env.cx.now);
             F::block_plain(env, rq, prev)
@@ -50,7 +50,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             rq.curr = next;
             if prev != NONE && smp.is_some() {
                 // The clock that a wakeup left may be an older one.
-                let wall = if rq.wall == env.cx.now { now } else { Moment::of(rq.wall) };
+                let wall = if rq.wall == env.cx.now { now } else { Moment::new(rq.wall) };
                 self.track_plain(rq, prev, wall);
             }
         }
@@ -93,7 +93,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             rq.touch::<F>(env, false);
             join_plain::<F>(env, rq, id, Enqueue::Wake);
         }
-        let (wall, running) = (Moment::of(rq.wall), rq.curr == id);
+        let (wall, running) = (Moment::new(rq.wall), rq.curr == id);
         let entity = if queued { rq.entity_mut(id) } else { rq.stamped(id) };
         if smp.is_some() {
             self.track_entity(entity, running, wall);
@@ -119,7 +119,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         join_plain::<F>(env, rq, id, why);
         rq.stamp(id);
         if self.smp.get().is_some() {
-            self.track_plain(rq, id, Moment::of(rq.wall));
+            self.track_plain(rq, id, Moment::new(rq.wall));
         }
         self.preempt_plain(env, rq, id, why == Enqueue::New);
         if rq.cpu != env.cx.cpu && !rq.need_resched {

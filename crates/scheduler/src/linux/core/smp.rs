@@ -3,7 +3,7 @@
 
 use crate::linux::balance::domains::{self, Domain, Domains, Level};
 use crate::linux::balance::packing::Estimates;
-use crate::linux::balance::placement::{Place, WakerFacts, Wakeup};
+use crate::linux::balance::placement::{PlacementContext, WakerFacts, Wakeup};
 use crate::linux::core::cpu_summary::{CpuSummary, Facts, SharedSet, Turn};
 use crate::linux::core::rq::{Class, Entity, EntityId, NONE, ROOT, Rq};
 use crate::linux::core::tick_edges::TickEdges;
@@ -134,7 +134,7 @@ impl Smp {
         let urgent = rq.rt_nr > 0
             || rq.dl_here > 0
             || rq.curr != NONE && rq.entity(rq.curr).class > Class::Fair;
-        self.publish_all(rq, Moment::of(rq.wall), urgent);
+        self.publish_all(rq, Moment::new(rq.wall), urgent);
     }
 
     /// The same of one that is [`plain`](super::plain). `wall`: the run queue's.
@@ -223,7 +223,7 @@ impl Smp {
         };
         facts.rt_overloaded = (rq.rt_nr > 1 || self.single_rt_overloads) && rq.rt_movable();
         rq.rt_ran = facts.rt_runs > 0;
-        rq.rt_signal.set(Moment::of(rq.wall), Inputs { running: rq.rt_ran, ..Inputs::default() });
+        rq.rt_signal.set(Moment::new(rq.wall), Inputs { running: rq.rt_ran, ..Inputs::default() });
         if rq.rt_signal.take_moved() {
             self.summary.publish_rt(rq.cpu, &rq.rt_signal);
         }
@@ -260,7 +260,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             return;
         }
         let on = entity.on_rq && !entity.delayed;
-        entity.signal.set(Moment::of(now), on, on && running);
+        entity.signal.set(Moment::new(now), on, on && running);
         if entity.queue != ROOT {
             track_groups(rq, id);
         }
@@ -293,7 +293,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         if allowed.is_empty() {
             return from;
         }
-        let place = Place {
+        let place = PlacementContext {
             summary: &smp.summary,
             domains: &smp.domains,
             estimates: &smp.estimates,
@@ -379,7 +379,7 @@ fn track_groups(rq: &mut Rq, id: EntityId) {
     while queue != ROOT {
         let q = rq.queue_mut(queue);
         let (load, runnable) = (q.load.weight(), u64::from(q.h_nr));
-        q.signal.set(Moment::of(now), Inputs { load, runnable, running: q.curr != NONE });
+        q.signal.set(Moment::new(now), Inputs { load, runnable, running: q.curr != NONE });
         let owner = q.owner;
         queue = rq.entity(owner).queue;
     }
@@ -424,7 +424,7 @@ fn share(rq: &mut Rq, id: EntityId, change: fn(&mut Pelt, u64, u64, u64)) {
     let now = rq.wall;
     let entity = rq.entity_mut(id);
     let (weight, mut queue) = (entity.load.weight(), entity.queue);
-    let pelt = entity.signal.at(Moment::of(now));
+    let pelt = entity.signal.at(Moment::new(now));
     let (mut load, runnable, util) = (pelt.load_avg(weight), pelt.runnable_avg(), pelt.util_avg());
     loop {
         let q = rq.queue_mut(queue);

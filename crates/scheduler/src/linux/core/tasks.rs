@@ -357,7 +357,7 @@ pub(in crate::linux) fn describe<F: FairRules>(env: Env<'_>, rq: &mut Rq, id: En
     };
     let load = match view.policy {
         Policy::Idle if version.idle_weight() == Load::IDLE.weight() => Load::IDLE,
-        Policy::Idle => Load::of(version.idle_weight()),
+        Policy::Idle => Load::from_weight(version.idle_weight()),
         _ => Load::nice(view.nice),
     };
     F::reweight(env, rq, id, load);
@@ -372,7 +372,7 @@ fn restrict(cx: &Cx<'_>, entity: &mut Entity, affinity: &CpuSet) {
 /// The server of a task whose policy becomes `policy`; none when that is no deadline policy.
 fn describe_deadline(rq: &mut Rq, id: EntityId, policy: Policy) {
     dl::reclaim::detach(rq, id);
-    match (rq.entity_mut(id).dl.as_deref_mut(), Cbs::of(policy)) {
+    match (rq.entity_mut(id).dl.as_deref_mut(), Cbs::for_policy(policy)) {
         (Some(server), Some(_)) => server.becomes(policy),
         (None, server) => rq.entity_mut(id).dl = server.map(Box::new),
         (Some(_), None) => {

@@ -51,7 +51,7 @@ pub(in crate::linux) struct Cbs {
 
 impl Cbs {
     /// A server for tasks of this policy; `None` for other policies than deadline.
-    pub(in crate::linux) fn of(policy: Policy) -> Option<Cbs> {
+    pub(in crate::linux) fn for_policy(policy: Policy) -> Option<Cbs> {
         let Policy::Deadline { runtime, deadline, period } = policy else { return None };
         Some(Cbs {
             runtime: runtime.0 as i64,
@@ -165,7 +165,7 @@ mod tests {
     const MS: i64 = 1_000_000;
 
     fn cbs(text: &str) -> Cbs {
-        Cbs::of(text.parse().expect("a policy")).expect("a deadline policy")
+        Cbs::for_policy(text.parse().expect("a policy")).expect("a deadline policy")
     }
 
     /// docs/sources/linux-facts.md, A7: Q = 10, D = T = 100.

@@ -222,7 +222,7 @@ fn throttle<F: FairRules>(env: Env<'_>, rq: &mut Rq, queue: QueueId) {
         if rq.queue(below).throttle_count > 1 || !whole {
             continue;
         }
-        rq.queue_mut(below).signal.set(Moment::of(env.cx.now), Inputs::default());
+        rq.queue_mut(below).signal.set(Moment::new(env.cx.now), Inputs::default());
         for id in tasks(rq, below) {
             let entity = rq.entity(id);
             if entity.delayed {

@@ -60,7 +60,7 @@ fn weight(shares: Option<u32>, idle: bool) -> Load {
     if idle {
         Load::IDLE
     } else {
-        Load::of(u64::from(shares.unwrap_or(NICE_0 as u32)).clamp(2, 1 << 18))
+        Load::from_weight(u64::from(shares.unwrap_or(NICE_0 as u32)).clamp(2, 1 << 18))
     }
 }
 
@@ -113,7 +113,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 }
                 match share(whole.weight(), here, sum) {
                     all if all == whole.weight() => whole,
-                    part => Load::of(part),
+                    part => Load::from_weight(part),
                 }
             }
         };

@@ -115,7 +115,7 @@ pub(in crate::linux) struct Moment {
 
 impl Moment {
     #[inline(always)]
-    pub(in crate::linux) fn of(now: Ns) -> Moment {
+    pub(in crate::linux) fn new(now: Ns) -> Moment {
         Moment { now, gained: gain_until(now.0) }
     }
 }
@@ -153,7 +153,7 @@ impl Pelt {
     /// Time up to `now` has passed, during which `inputs` held.
     #[inline]
     pub(in crate::linux) fn advance(&mut self, now: Ns, inputs: Inputs) {
-        self.advance_to(Moment::of(now), inputs);
+        self.advance_to(Moment::new(now), inputs);
     }
 
     #[inline(always)]

@@ -41,7 +41,7 @@ impl Load {
     pub(in crate::linux) const IDLE: Load = Load { weight: IDLE, inverse: 1_431_655_765 };
 
     /// Any weight, such as that of a group.
-    pub(in crate::linux) const fn of(weight: u64) -> Load {
+    pub(in crate::linux) const fn from_weight(weight: u64) -> Load {
         Load { weight, inverse: 0 }
     }
     /// The weight.
@@ -52,12 +52,12 @@ impl Load {
     /// Adds to a sum.
     #[inline]
     pub(in crate::linux) fn add(&mut self, weight: u64) {
-        *self = Load::of(self.weight + weight);
+        *self = Load::from_weight(self.weight + weight);
     }
     /// Takes off a sum.
     #[inline]
     pub(in crate::linux) fn sub(&mut self, weight: u64) {
-        *self = Load::of(self.weight - weight);
+        *self = Load::from_weight(self.weight - weight);
     }
     /// 2^32 / weight, rounded down for sums.
     #[inline]

@@ -368,7 +368,7 @@ mod tests {
         let knobs = Knobs::check(&spec, &(super::super::super::CREDIT2.knobs)()).unwrap();
         let settings = super::super::settings(XenRelease::V4_20, &knobs);
         let mut state = Credit2::with(settings, topology.cpus());
-        state.arrange(&Places::of(topology), topology);
+        state.arrange(&Places::from_topology(topology), topology);
         state.queues.iter().map(|queue| queue.active.to_string()).collect()
     }
 

@@ -1,7 +1,7 @@
 //! What happens at one object.
 
 use super::super::program::Flow;
-use super::super::state::{State, Waits};
+use super::super::state::{TaskState, Waits};
 use super::super::{Engine, Step};
 use super::Exchanges;
 use schedlab_model::{
@@ -329,7 +329,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     }
 
     fn is_awake(&self, t: usize) -> bool {
-        matches!(self.tasks[t].state, State::Ready | State::Running | State::Moving)
+        matches!(self.tasks[t].state, TaskState::Ready | TaskState::Running | TaskState::Moving)
     }
 
     /// Task `t` falls asleep or ends: locks that it alone may have held are free.

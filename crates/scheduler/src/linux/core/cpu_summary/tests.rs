@@ -5,7 +5,7 @@ use crate::linux::fair::pelt::Moment;
 
 fn signal(load: u64, runnable: u64, running: bool, until: Ns) -> Signal {
     let mut signal = Signal::zero(Ns(0));
-    signal.set(Moment::of(Ns(0)), Inputs { load, runnable, running });
+    signal.set(Moment::new(Ns(0)), Inputs { load, runnable, running });
     signal.at(until);
     signal
 }
@@ -24,7 +24,7 @@ pub(in crate::linux) fn runs_for(summary: &CpuSummary, cpu: u32, length: Ns, now
     let facts = Facts { nr_running: 1, fair: 1, busy: true, ..Facts::default() };
     let mut signal = Signal::zero(Ns(0));
     signal.set(
-        Moment::of(now.saturating_sub(length)),
+        Moment::new(now.saturating_sub(length)),
         Inputs { load: 1024, runnable: 1, running: true },
     );
     signal.at(now);

@@ -132,7 +132,7 @@ impl Entity {
             policy: Policy::Other,
             idle: false,
             on_rq: false,
-            load: Load::of(NICE_0),
+            load: Load::from_weight(NICE_0),
             exec_start: 0,
             sum_exec: 0,
             vruntime: 0,

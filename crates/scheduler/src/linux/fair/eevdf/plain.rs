@@ -4,7 +4,7 @@
 
 use super::lag::{clamped_lag, mean, position, rebase};
 use super::protection::{cancel_protection, holds, is_protected, protection_of, shrink_protection};
-use super::timeline::{Place, Waiting};
+use super::timeline::{TimelinePosition, Waiting};
 use super::{Eevdf, FairRules, charge, charge_here};
 use crate::linux::core::plain::{change_by_steps, pick_plain};
 use crate::linux::core::rq::{Entity, EntityId, NONE, Queue, ROOT, Rq};
@@ -23,7 +23,7 @@ struct Sums {
 impl Sums {
     /// Of those that wait, and of `running` if it is queued.
     #[inline(always)]
-    fn of(q: &Queue, running: Option<&Entity>) -> Sums {
+    fn of_queue(q: &Queue, running: Option<&Entity>) -> Sums {
         let sums = Sums { base: q.min_vruntime, sum: q.avg_vruntime, load: q.avg_load };
         match running {
             Some(entity) if entity.on_rq => sums.with(entity),
@@ -59,7 +59,7 @@ pub(super) fn block(env: Env<'_>, rq: &mut Rq, curr: EntityId) -> EntityId {
     charge_here(env, rq, curr);
     let (entities, q) = rq.root();
     let entity = &mut entities[curr as usize];
-    let sums = Sums::of(q, Some(entity));
+    let sums = Sums::of_queue(q, Some(entity));
     let mut mean = sums.mean();
     if env.t.has(Feature::DELAY_DEQUEUE) && !sums.reach(entity.vruntime) {
         entity.delayed = true;
@@ -68,7 +68,7 @@ pub(super) fn block(env: Env<'_>, rq: &mut Rq, curr: EntityId) -> EntityId {
         entity.vlag = clamped_lag(env, entity, mean);
         entity.on_rq = false;
         uncount(q, entity);
-        mean = Sums::of(q, None).mean();
+        mean = Sums::of_queue(q, None).mean();
         rq.nr_running -= 1;
     }
     let (entities, q) = rq.root();
@@ -93,7 +93,7 @@ fn block_past_delayed(
     env: Env<'_>,
     rq: &mut Rq,
     curr: EntityId,
-    (mut place, mut best): (Place, EntityId),
+    (mut place, mut best): (TimelinePosition, EntityId),
     mut mean: i64,
 ) -> EntityId {
     loop {
@@ -105,7 +105,7 @@ fn block_past_delayed(
             return NONE;
         }
         let running = &entities[curr as usize];
-        mean = Sums::of(q, Some(running)).mean();
+        mean = Sums::of_queue(q, Some(running)).mean();
         if running.on_rq && running.vruntime <= mean {
             // It is delayed itself, and in the running again now that V is a later one.
             return block_unusual(env, rq, curr);
@@ -122,7 +122,7 @@ fn block_past_delayed(
 
 /// The delayed entity `id`, which waits at `place`, leaves the root queue; V is `mean`.
 #[inline(always)]
-fn leave_delayed(env: Env<'_>, rq: &mut Rq, place: Place, id: EntityId, mean: i64) {
+fn leave_delayed(env: Env<'_>, rq: &mut Rq, place: TimelinePosition, id: EntityId, mean: i64) {
     let (entities, q) = rq.root();
     let entity = &mut entities[id as usize];
     let lag = clamped_lag(env, entity, mean);
@@ -149,7 +149,7 @@ pub(super) fn change(env: Env<'_>, rq: &mut Rq) -> EntityId {
         return NONE;
     }
     let running = entities.get(curr as usize);
-    let sums = Sums::of(q, running);
+    let sums = Sums::of_queue(q, running);
     let rival = running.filter(|entity| entity.on_rq && sums.reach(entity.vruntime));
     if rival.is_some_and(|entity| q.nr == 1 || holds(env.t, entity)) {
         return curr;
@@ -166,7 +166,13 @@ pub(super) fn change(env: Env<'_>, rq: &mut Rq) -> EntityId {
 
 /// The running entity, if any, gives way to the one that waits at `place`, which is `next`.
 #[inline(always)]
-fn take_over(env: Env<'_>, rq: &mut Rq, prev: EntityId, place: Place, next: EntityId) -> EntityId {
+fn take_over(
+    env: Env<'_>,
+    rq: &mut Rq,
+    prev: EntityId,
+    place: TimelinePosition,
+    next: EntityId,
+) -> EntityId {
     let clock = rq.clock;
     let (entities, q) = rq.root();
     match entities.get(prev as usize) {
@@ -252,7 +258,7 @@ pub(super) fn enqueue(env: Env<'_>, rq: &mut Rq, id: EntityId, why: Enqueue) {
     }
     let (entities, q) = rq.root();
     let running = if q.curr == NONE { None } else { Some(&entities[q.curr as usize]) };
-    let sums = Sums::of(q, running);
+    let sums = Sums::of_queue(q, running);
     let (mean, alone) = (sums.mean(), q.nr == 0);
     let entity = &mut entities[id as usize];
     position(env.t, entity, why, mean, sums.load, alone);
@@ -283,7 +289,7 @@ pub(super) fn preempt(env: Env<'_>, rq: &mut Rq, curr: EntityId, woken: EntityId
     let (entities, q) = rq.root();
     let (se, pse) = (&entities[curr as usize], &entities[woken as usize]);
     let shorter = env.t.has(Feature::PREEMPT_SHORT) && pse.slice < se.slice;
-    let sums = Sums::of(q, Some(se));
+    let sums = Sums::of_queue(q, Some(se));
     let rival = se.on_rq & sums.reach(se.vruntime);
     // Before all others are looked at: the running one goes on whatever they are. One branch, since
     // none of this can be foreseen.

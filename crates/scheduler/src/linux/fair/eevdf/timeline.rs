@@ -187,7 +187,7 @@ impl Block {
 
 /// Where an entry is until the next change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::linux) struct Place {
+pub(in crate::linux) struct TimelinePosition {
     block: usize,
     index: usize,
 }
@@ -263,7 +263,7 @@ impl Timeline {
     fn remove_from_many(&mut self, deadline: i64, entity: u32) -> bool {
         for block in self.place_of(deadline)..self.blocks.len() {
             if let Some(index) = self.blocks[block].position(entity) {
-                self.take(Place { block, index });
+                self.take(TimelinePosition { block, index });
                 return true;
             }
         }
@@ -293,21 +293,21 @@ impl Timeline {
     pub(in crate::linux) fn find(
         &self,
         eligible: impl Fn(i64) -> bool + Copy,
-    ) -> Option<(Place, Waiting)> {
+    ) -> Option<(TimelinePosition, Waiting)> {
         for (number, block) in self.blocks.iter().enumerate() {
             if number > 0 && !eligible(block.least_vruntime) {
                 continue;
             }
             let index = block.first(eligible);
             if let Some(entry) = block.entries.get(index) {
-                return Some((Place { block: number, index }, entry.waiting));
+                return Some((TimelinePosition { block: number, index }, entry.waiting));
             }
         }
         None
     }
     /// Takes the entry at a place that was just found out.
     #[inline]
-    pub(in crate::linux) fn take(&mut self, place: Place) {
+    pub(in crate::linux) fn take(&mut self, place: TimelinePosition) {
         let block = &mut self.blocks[place.block];
         block.remove(place.index);
         if block.len == 0 && self.blocks.len() > 1 {
@@ -317,7 +317,7 @@ impl Timeline {
     /// Puts an entry where another was just found, which leaves. What [`take`](Self::take) and
     /// [`insert`](Self::insert) do, in one place if the order of the blocks permits.
     #[inline(always)]
-    pub(in crate::linux) fn exchange(&mut self, place: Place, waiting: Waiting) {
+    pub(in crate::linux) fn exchange(&mut self, place: TimelinePosition, waiting: Waiting) {
         let Waiting { deadline, vruntime, slice, entity } = waiting;
         let [block] = self.blocks.as_mut_slice() else {
             return self.exchange_in_many(place, deadline, vruntime, slice, entity);
@@ -339,7 +339,7 @@ impl Timeline {
     #[inline(never)]
     fn exchange_in_many(
         &mut self,
-        place: Place,
+        place: TimelinePosition,
         deadline: i64,
         vruntime: i64,
         slice: u32,

@@ -85,7 +85,7 @@ impl TaskSignal {
     /// As it will be at `now`, without changing anything.
     #[inline]
     pub(in crate::linux) fn peek(&self, now: Ns) -> Pelt {
-        { *self }.at(Moment::of(now))
+        { *self }.at(Moment::new(now))
     }
     /// The sums, as of `at`.
     #[inline]
@@ -125,7 +125,7 @@ mod tests {
             let mut now = from;
             for (later, back, on, running) in steps {
                 now += later;
-                let at = Moment::of(Ns(now.saturating_sub(back)));
+                let at = Moment::new(Ns(now.saturating_sub(back)));
                 let (on, running) = (on, on && running);
                 let load = u64::from(on);
                 whole.set(at, Inputs { load, runnable: load, running });
