@@ -162,7 +162,7 @@ impl Share {
 }
 
 /// All tasks of one comparison.
-struct Line {
+struct Comparison {
     kernel: String,
     scenario: &'static str,
     what: String,
@@ -249,7 +249,7 @@ fn compare(
     kernel: &str,
     scenario: &'static Scenario,
     asked: &GuestOracleArgs,
-) -> Result<Vec<Line>> {
+) -> Result<Vec<Comparison>> {
     let file = |name: &str| folder.join(format!("{}_{name}.slt", scenario.letter));
     let base = file("A");
     if !base.exists() {
@@ -265,14 +265,15 @@ fn compare(
         ..Options::default()
     };
     let study = compare_recording(&RecordedInput::open(&base)?, None, &options, &|_, _| {})?;
-    let line = |what: &str, shares| Line {
+    let line = |what: &str, shares| Comparison {
         kernel: kernel.to_owned(),
         scenario: scenario.name,
         what: what.to_owned(),
         shares,
     };
     let own = study.self_replay.as_ref().map(|replay| shares(&replay.subjects, None, scenario));
-    let mut lines: Vec<Line> = own.map(|shares| line("self-replay", shares)).into_iter().collect();
+    let mut lines: Vec<Comparison> =
+        own.map(|shares| line("self-replay", shares)).into_iter().collect();
     for prediction in &study.predictions {
         let row = row(&study, &prediction.variant);
         lines.push(line(&prediction.variant, shares(&prediction.subjects, row, scenario)));
@@ -307,13 +308,13 @@ fn shares(subjects: &[Replayed], row: Option<&Row>, scenario: &Scenario) -> Vec<
 }
 
 /// How many shares there are, and how many of their intervals hold.
-fn held(lines: &[Line]) -> (usize, usize) {
+fn held(lines: &[Comparison]) -> (usize, usize) {
     let all = lines.iter().flat_map(|line| &line.shares);
     (all.clone().count(), all.filter(|share| share.holds()).count())
 }
 
 /// The table in Markdown. `each`: every task too.
-fn table(lines: &[Line], each: bool) -> String {
+fn table(lines: &[Comparison], each: bool) -> String {
     let mut text =
         "| kernel | scenario | | tasks | mean error | largest | sum | in seeds' range | in \
          interval |\n\
@@ -402,7 +403,7 @@ mod tests {
             range: (simulated - 0.01, simulated + 0.01),
             stated,
         };
-        let line = |what: &str, shares| Line {
+        let line = |what: &str, shares| Comparison {
             kernel: "6.1".to_owned(),
             scenario: "six hogs",
             what: what.to_owned(),

@@ -35,10 +35,11 @@ pub fn from_one(text: &str) -> Result<usize, String> {
 #[cfg(test)]
 fn parsed<A: clap::Args>(words: &[&str]) -> Result<A, clap::Error> {
     #[derive(clap::Parser)]
-    struct Line<A: clap::Args> {
+    struct CommandLine<A: clap::Args> {
         #[command(flatten)]
         args: A,
     }
-    let line: Line<A> = clap::Parser::try_parse_from(std::iter::once(&"chore").chain(words))?;
+    let line: CommandLine<A> =
+        clap::Parser::try_parse_from(std::iter::once(&"chore").chain(words))?;
     Ok(line.args)
 }

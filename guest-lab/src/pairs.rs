@@ -415,7 +415,7 @@ pub fn table(results: &[PairResult]) -> String {
             let _ = writeln!(text, "| {} | | not trusted: {why} | | | | | |", result.name);
         }
     }
-    text + "\n" + &Summary::of(results).to_string()
+    text + "\n" + &Summary::from_results(results).to_string()
 }
 
 /// How good the predictions are.
@@ -449,7 +449,7 @@ pub struct Parts {
 
 impl Summary {
     /// Of these results.
-    pub fn of(results: &[PairResult]) -> Summary {
+    pub fn from_results(results: &[PairResult]) -> Summary {
         let mut summary = Summary { pairs: (results.len(), 0), ..Summary::default() };
         // All, of changes, of none, of the replay itself.
         let mut errors: BTreeMap<Metric, [Vec<f64>; 4]> = BTreeMap::new();

@@ -76,7 +76,7 @@ fn the_share_of_a_go_server_is_within_five_points() {
         assert!(figure.off().abs() < 0.05, "{}: {figure:?}", result.name);
         assert!(figure.holds(), "{}: {figure:?}", result.name);
     }
-    let summary = Summary::of(&results);
+    let summary = Summary::from_results(&results);
     assert!(summary.claims.0 >= 8 && summary.claims.1 == 0, "{}", table(&results));
 }
 
@@ -130,7 +130,7 @@ fn a_client_that_never_sleeps_sends_more_to_a_server_that_is_faster() {
     }
     // Under 7.2 wrk keeps the CPU when it sends, and how many replies it then finds is not
     // recorded.
-    assert_eq!(Summary::of(&results[3..]).claims.0, 0, "{}", table(&results));
+    assert_eq!(Summary::from_results(&results[3..]).claims.0, 0, "{}", table(&results));
 }
 
 /// Threads of a Go runtime whose monitor counted as one of them were no runtime, and a server that
@@ -159,7 +159,7 @@ fn a_carrier_of_virtual_threads_waits_for_its_client() {
     for result in &results {
         assert_held(result, 4);
     }
-    let [idle, fifo] = [&results[..1], &results[1..]].map(Summary::of);
+    let [idle, fifo] = [&results[..1], &results[1..]].map(Summary::from_results);
     assert!(idle.claims.0 >= 1 && idle.claims.1 == 0, "{}", table(&results));
     // With the carrier ahead of its client the number of requests that lie ready decides.
     assert_eq!(fifo.claims.0, 0, "{}", table(&results));
@@ -227,7 +227,7 @@ fn requests_of_a_server_that_hardly_ever_sleeps_are_within_a_tenth() {
     for figure in own {
         assert!(!matches!(figure.judgement, Judgement::Better | Judgement::Worse), "{figure:?}");
     }
-    let summary = Summary::of(&results);
+    let summary = Summary::from_results(&results);
     assert!(summary.held.0 > 16 && summary.held.0 == summary.held.1, "{}", table(&results));
 }
 
@@ -250,7 +250,7 @@ fn a_steady_machine_has_narrower_intervals() {
     assert!(live.contains("by 30 % in rates, 50 % in times"), "{live}");
     let results =
         results_of(&folder().join("guest"), &["6.1 nginx 1 CPU, idle", "6.1 nginx 1 CPU, nice"]);
-    let summary = Summary::of(&results);
+    let summary = Summary::from_results(&results);
     assert!(summary.claims.0 >= 4 && summary.claims.1 == 0, "{}", table(&results));
 }
 
@@ -267,7 +267,7 @@ fn a_steady_machine_says_nothing_of_another_scheduler() {
         count.error.unwrap().error() / count.before.max(count.predicted)
     };
     assert!(relative(&results[0]) < 0.2 && relative(&results[1]) >= 0.3, "{}", table(&results));
-    assert_eq!(Summary::of(&results).claims.1, 0, "{}", table(&results));
+    assert_eq!(Summary::from_results(&results).claims.1, 0, "{}", table(&results));
 }
 
 /// Its activations merge while it is awake: they are no requests, and nothing is claimed of their
@@ -293,7 +293,7 @@ fn activations_that_requests_share_are_no_throughput() {
 fn a_pair_without_a_change_claims_nothing() {
     let results = results(&["node same"]);
     assert!(results[0].figures.len() > 3);
-    let summary = Summary::of(&results);
+    let summary = Summary::from_results(&results);
     assert_eq!(summary.claims, (0, 0));
     // All of its error is what two recordings of one setting differ by.
     let parts = summary.parts[&Metric::Share];

@@ -132,7 +132,8 @@ fn pages(
         (EXCHANGE, CLIENTS_BEGIN.to_owned(), clients()),
         (RESULT, PARTS_BEGIN.to_owned(), error_parts()),
     ];
-    let of_place = |place: &schemas::Place| (place.page, place.begin(), place.tables(schemas));
+    let of_place =
+        |place: &schemas::SchemaTables| (place.page, place.begin(), place.tables(schemas));
     tables.extend(schemas::places().iter().map(of_place));
     let mut pages = BTreeMap::new();
     for (page, begin, table) in tables {

@@ -35,7 +35,7 @@ use std::process::ExitCode;
     name = "cargo xtask",
     after_help = "Exit codes: 0 done, 1 something was found, 2 bad arguments."
 )]
-struct Line {
+struct CommandLine {
     #[command(subcommand)]
     chore: Chore,
 }
@@ -114,7 +114,7 @@ enum Chore {
 }
 
 fn main() -> ExitCode {
-    match run(Line::parse().chore) {
+    match run(CommandLine::parse().chore) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("xtask: {error:#}");
@@ -151,7 +151,7 @@ fn run(chore: Chore) -> Result<ExitCode> {
 
 /// Returns the chores, with their options.
 fn chores() -> clap::Command {
-    Line::command()
+    CommandLine::command()
 }
 
 /// Returns the arguments of a chore.

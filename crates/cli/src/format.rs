@@ -114,7 +114,7 @@ impl FormatArgs {
 
 fn shaped(json: &str) -> anyhow::Result<(tree::Tree, &'static ResultShape)> {
     let tree: tree::Tree = serde_json::from_str(json).context("the result is no JSON")?;
-    let shape = ResultShape::of(tree.text("schema").unwrap_or_default())
+    let shape = ResultShape::for_schema(tree.text("schema").unwrap_or_default())
         .context("a result without rows")?;
     Ok((tree, shape))
 }

@@ -3,7 +3,7 @@
 
 use crate::ExtError;
 use crate::kernel::{Ends, Kernel};
-use crate::state::{Described, Notice, State, Threads};
+use crate::state::{AgentState, Described, Notice, Threads};
 use crate::wire::{BATCH, Decision, Event};
 use schedlab_host::threads;
 use schedlab_live::driver::{
@@ -108,7 +108,7 @@ impl Threads for RealThreads {
 }
 
 /// The state with real threads.
-pub(crate) type RealState = State<RealThreads>;
+pub(crate) type RealState = AgentState<RealThreads>;
 
 pub(crate) struct Agent<'s> {
     pub(crate) shared: &'s Shared,

@@ -13,8 +13,8 @@
 //! | the end of a slice, a tick, a timer | `Decide`, `Tick`, `Timer`, by the agent's clock |
 //!
 //! What the kernel is to do is not kept as a list of orders: each round compares what the core
-//! decided with where the threads are ([`State::due_decisions`]), so a decision that was stale,
-//! early or refused is made again for as long as the core wants it.
+//! decided with where the threads are ([`AgentState::due_decisions`]), so a decision that was
+//! stale, early or refused is made again for as long as the core wants it.
 
 mod events;
 mod placing;
@@ -131,7 +131,7 @@ pub(crate) struct Rules {
 }
 
 /// See the module.
-pub(crate) struct State<T> {
+pub(crate) struct AgentState<T> {
     core: LoggedCore,
     rules: Rules,
     slots: Vec<Slot>,
@@ -161,9 +161,9 @@ pub(crate) struct State<T> {
     pub(crate) ended: bool,
 }
 
-impl<T: Threads> State<T> {
+impl<T: Threads> AgentState<T> {
     /// Returns a state without threads, for these CPUs.
-    pub(crate) fn new(core: LoggedCore, rules: Rules, cpus: &CpuSet, threads: T) -> State<T> {
+    pub(crate) fn new(core: LoggedCore, rules: Rules, cpus: &CpuSet, threads: T) -> AgentState<T> {
         let ticks = core.scheduler().needs().ticks;
         let first = ticks.then(|| tick_ns(rules.hz));
         let slot = |cpu| Slot {
@@ -180,7 +180,7 @@ impl<T: Threads> State<T> {
             displaced: None,
             ahead: None,
         };
-        State {
+        AgentState {
             core,
             slots: cpus.iter().map(slot).collect(),
             tasks: Vec::new(),

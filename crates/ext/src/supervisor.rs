@@ -4,7 +4,7 @@
 use crate::ExtError;
 use crate::agent::{Agent, Done, Order, RealThreads, Shared};
 use crate::kernel::Kernel;
-use crate::state::{Notice, Rules, State};
+use crate::state::{AgentState, Notice, Rules};
 use crate::{fair_load, fair_watch};
 use rustix::event::{EventfdFlags, eventfd};
 use schedlab_host::NoHugePages;
@@ -202,7 +202,7 @@ fn begin_agent(
     options: &DriverOptions,
     core: &CoreOptions,
     others: &CpuSet,
-) -> Result<(Kernel, State<RealThreads>, Ns), ExtError> {
+) -> Result<(Kernel, AgentState<RealThreads>, Ns), ExtError> {
     let mut kernel = Kernel::load()?;
     kernel.attach()?;
     lock_memory()?;
@@ -218,7 +218,7 @@ fn begin_agent(
         start,
     };
     let logged = LoggedCore::new(core).map_err(LiveError::from)?;
-    let state = State::new(logged, rules, &options.cpus, RealThreads::new(options));
+    let state = AgentState::new(logged, rules, &options.cpus, RealThreads::new(options));
     Ok((kernel, state, start))
 }
 

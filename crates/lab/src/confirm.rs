@@ -46,7 +46,7 @@ pub fn confirm(
     if drivers.contains(&LiveDriver::SchedExt) {
         usable_by_sched_ext()?;
     }
-    let mut plays: Vec<Plays> = drivers.iter().copied().map(Plays::of).collect();
+    let mut plays: Vec<Plays> = drivers.iter().copied().map(Plays::new).collect();
     let base = plan.base.as_deref().map(RecordedInput::open).transpose()?;
     let mut rounds = Rounds::new(plan, stop);
     let mut measured: Vec<Vec<RoundMeasurements>> = settings.iter().map(|_| Vec::new()).collect();

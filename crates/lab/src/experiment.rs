@@ -30,7 +30,7 @@ mod window;
 
 pub use client::READY;
 pub use client_kind::{ClientKind, PUBLISHED_CONNECTIONS};
-pub use figures::{Against, Figure, Line, Sheet, Unit};
+pub use figures::{Against, Figure, FigureLine, Sheet, Unit};
 pub use page::of_experiments;
 pub use plan::{ExperimentError, ExperimentKind, ExperimentObserver, ExperimentPlan, Network};
 pub use result::{Asleep, ExperimentOutput, ExperimentResult, SCHEMA, StreamLine};

@@ -5,7 +5,7 @@ mod flight_recorder;
 pub mod output;
 mod stop_conditions;
 
-use flight_recorder::{FlightRecorder, Place, Written};
+use flight_recorder::{Destination, FlightRecorder, Written};
 use schedlab_files::{FileId, NewFile};
 use schedlab_host::{
     Backend, FactSource, GroupFacts, MachineFacts, Preparing, RecordEnd, RecordRequest, RecordSink,
@@ -197,11 +197,11 @@ fn replaces(path: &Path) -> bool {
 /// it is.
 fn elsewhere(
     path: &Path,
-    mut write: impl FnMut(&Place<'_>) -> Result<Written, TraceError>,
+    mut write: impl FnMut(&Destination<'_>) -> Result<Written, TraceError>,
 ) -> Option<(PathBuf, Written)> {
     schedlab_files::spare_folders().find_map(|folder| {
         let place = folder.path().join(path.file_name()?);
-        let written = write(&Place { path: &place, fresh: true }).ok()?;
+        let written = write(&Destination { path: &place, fresh: true }).ok()?;
         let _ = folder.keep();
         Some((place, written))
     })
@@ -259,10 +259,10 @@ impl FileSink<'_> {
             let replaced = replaces(path) && !self.beside;
             self.header.sched_ext_end.clone_from(&end.sched_ext);
             let header = &self.header;
-            let mut write = |place: &Place<'_>| {
-                flight.write(place, header, end.duration, cpu_time, caught.as_mut())
+            let mut write = |destination: &Destination<'_>| {
+                flight.write(destination, header, end.duration, cpu_time, caught.as_mut())
             };
-            let written = match write(&Place { path, fresh: self.plan.fresh }) {
+            let written = match write(&Destination { path, fresh: self.plan.fresh }) {
                 Ok(written) => written,
                 Err(error) => {
                     let (place, written) = elsewhere(path, write).ok_or_else(|| {

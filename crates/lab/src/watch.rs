@@ -249,7 +249,7 @@ impl WatchSink {
     /// Notes the facts of a task.
     fn meet(&mut self, id: TaskId, info: TaskInfo) {
         self.slots.has_thread(id, info.tid, self.followed.follower().now());
-        let at = self.slots.of(id).index();
+        let at = self.slots.slot_for(id).index();
         let tasks = &mut self.followed.listener.header.tasks;
         if at >= tasks.len() {
             tasks.resize_with(at + 1, || TaskInfo::unknown(0, 0, "?"));
@@ -319,7 +319,7 @@ impl EventSink for WatchSink {
         if let EventKind::Lost { count } = event.kind {
             sums.lost += count;
         }
-        let renumbered = renumber(event, |id| self.slots.of(id));
+        let renumbered = renumber(event, |id| self.slots.slot_for(id));
         self.followed.event(&renumbered);
         if let (EventKind::Exit { task: id }, EventKind::Exit { task }) =
             (event.kind, renumbered.kind)

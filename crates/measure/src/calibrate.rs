@@ -92,14 +92,14 @@ pub enum CalibrateError {
 }
 
 /// Where and how long a probe runs.
-pub(crate) struct Place {
+pub(crate) struct ProbeSettings {
     pub(crate) cpu: CpuId,
     pub(crate) other: Option<CpuId>,
     pub(crate) budget: Duration,
     pub(crate) seed: u64,
 }
 
-impl Place {
+impl ProbeSettings {
     pub(crate) fn other(&self) -> io::Result<CpuId> {
         self.other.ok_or_else(|| io::Error::other("needs a second CPU"))
     }
@@ -119,7 +119,7 @@ impl Place {
         Ok(samples)
     }
 
-    /// As [`Place::fill`]; a sample is the mean of `batch` calls.
+    /// As [`ProbeSettings::fill`]; a sample is the mean of `batch` calls.
     pub(crate) fn calls(
         &self,
         batch: u32,
@@ -136,7 +136,7 @@ impl Place {
 }
 
 /// A measurement that gives samples in nanoseconds. Runs in a thread of its own on `cpu`.
-type Probe = fn(&Place) -> io::Result<Vec<f64>>;
+type Probe = fn(&ProbeSettings) -> io::Result<Vec<f64>>;
 
 /// What is measured: name, what was timed, how.
 const PROBES: [(&str, &str, Probe); 33] = [
@@ -285,8 +285,8 @@ pub fn calibrate(
                 return Err(CalibrateError::Stopped);
             }
             progress(round as usize * PROBES.len() + step, steps);
-            let place = Place { cpu, other, budget, seed: random.next() };
-            rounds[probe].push(on(cpu, || (PROBES[probe].2)(&place)));
+            let settings = ProbeSettings { cpu, other, budget, seed: random.next() };
+            rounds[probe].push(on(cpu, || (PROBES[probe].2)(&settings)));
         }
     }
     let mut costs: Vec<Cost> = PROBES
@@ -294,13 +294,13 @@ pub fn calibrate(
         .zip(rounds)
         .map(|(&(name, what, _), rounds)| cost(name, what, rounds, &mut random))
         .collect();
-    let place = Place {
+    let settings = ProbeSettings {
         cpu,
         other,
         budget: Duration::from_nanos(request.duration.0 / 10),
         seed: request.seed,
     };
-    costs.push(cost(RECORDER.0, RECORDER.1, recorder::rounds(&place), &mut random));
+    costs.push(cost(RECORDER.0, RECORDER.1, recorder::rounds(&settings), &mut random));
     let elapsed = Ns(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
     let private_lines = memory::second_level() as u64 / 64;
     Ok(Calibration { cpu, other, elapsed, foreign: account.part(), private_lines, costs })

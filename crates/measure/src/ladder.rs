@@ -31,7 +31,7 @@ pub struct Ladder {
 
 impl Ladder {
     /// Reads the rungs off a histogram of nanoseconds.
-    pub fn of(histogram: &Histogram<u64>) -> Ladder {
+    pub fn from_histogram(histogram: &Histogram<u64>) -> Ladder {
         let at = |quantile| histogram.value_at_quantile(quantile).min(histogram.max());
         Ladder {
             count: histogram.len(),
@@ -61,7 +61,7 @@ mod tests {
     fn rungs_are_those_of_the_samples() {
         let mut histogram = histogram();
         (1..=1000).for_each(|us| histogram.record(us * 1000).unwrap());
-        let ladder = Ladder::of(&histogram);
+        let ladder = Ladder::from_histogram(&histogram);
         assert_eq!(ladder.count, 1000);
         assert!(ladder.p50_ns.abs_diff(500_000) < 1000, "{ladder:?}");
         assert!(ladder.p99_ns.abs_diff(990_000) < 1000, "{ladder:?}");

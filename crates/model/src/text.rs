@@ -29,7 +29,7 @@ pub fn between(low: Option<crate::Ns>, high: Option<crate::Ns>) -> String {
     }
 }
 
-/// A place of a [`glob`] pattern.
+/// A part of a [`glob`] pattern.
 enum GlobPart {
     /// `*`
     Any,
@@ -52,22 +52,22 @@ impl GlobPart {
         }
     }
 
-    /// The places of a pattern. A bracket that nothing closes is itself a letter, as in fnmatch(3).
+    /// The parts of a pattern. A bracket that nothing closes is itself a letter, as in fnmatch(3).
     fn parse(pattern: &str) -> Vec<GlobPart> {
         let letters: Vec<char> = pattern.chars().collect();
-        let (mut places, mut at) = (Vec::new(), 0);
+        let (mut parts, mut at) = (Vec::new(), 0);
         while let Some(&letter) = letters.get(at) {
             let class = (letter == '[').then(|| GlobPart::class(&letters[at + 1..])).flatten();
-            let (place, length) = match (letter, class) {
+            let (part, length) = match (letter, class) {
                 (_, Some((class, length))) => (class, length + 1),
                 ('*', _) => (GlobPart::Any, 1),
                 ('?', _) => (GlobPart::One, 1),
                 (letter, _) => (GlobPart::Letter(letter), 1),
             };
-            places.push(place);
+            parts.push(part);
             at += length;
         }
-        places
+        parts
     }
 
     /// A class and how many letters it has, with its closing bracket.
@@ -97,7 +97,7 @@ pub fn glob(pattern: &str, name: &str) -> bool {
         if matches!(pattern.get(p), Some(GlobPart::Any)) {
             retry = Some((p, n));
             p += 1;
-        } else if pattern.get(p).is_some_and(|place| place.takes(name[n])) {
+        } else if pattern.get(p).is_some_and(|part| part.takes(name[n])) {
             (p, n) = (p + 1, n + 1);
         } else if let Some((star, from)) = retry {
             // The star takes one character more.
@@ -107,7 +107,7 @@ pub fn glob(pattern: &str, name: &str) -> bool {
             return false;
         }
     }
-    pattern[p..].iter().all(|place| matches!(place, GlobPart::Any))
+    pattern[p..].iter().all(|part| matches!(part, GlobPart::Any))
 }
 
 /// Returns the date as `2026-11-21T11:45:03Z`, of nanoseconds since 1970, in the proleptic

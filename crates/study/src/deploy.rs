@@ -2,8 +2,9 @@
 //! machine, what it is in words, and what to know about it. `compare` and `colocate` both take them
 //! from here.
 //!
-//! [`Deployment::from_variant`] turns a variant into the texts. Sources: chrt(1), renice(1), taskset(1),
-//! systemd.exec(5), systemd.resource-control(5), Documentation/admin-guide/cgroup-v2.rst, xl(1).
+//! [`Deployment::from_variant`] turns a variant into the texts. Sources: chrt(1), renice(1),
+//! taskset(1), systemd.exec(5), systemd.resource-control(5),
+//! Documentation/admin-guide/cgroup-v2.rst, xl(1).
 
 mod caveats;
 mod kubernetes;
@@ -14,6 +15,7 @@ mod words;
 mod xl;
 
 use crate::variant::{GroupSetting, MachineSetting, Setting, TaskSetting, Variant};
+use caveats::caveats;
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_scheduler::linux::KernelRelease;
 use schedlab_scheduler::registry::Family;
@@ -95,7 +97,7 @@ impl Deployment {
             systemd: systemd::text(&changes),
             kubernetes: kubernetes::text(&changes),
             xl: xl::text(&changes),
-            caveats: caveats::caveats(&changes),
+            caveats: caveats(&changes),
         }
     }
 

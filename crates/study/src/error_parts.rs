@@ -309,7 +309,8 @@ mod tests {
             let bar = ErrorBar::new(value, parts(of), possible);
             prop_assert!(possible.low <= bar.low && bar.low <= value && value <= bar.high);
             prop_assert!(bar.high <= possible.high);
-            prop_assert_eq!(bar.largest.map(|part| bar.parts.get(part)), of.into_iter().reduce(f64::max).filter(|most| *most > 0.0));
+            let largest = bar.largest.map(|part| bar.parts.get(part));
+            prop_assert_eq!(largest, of.into_iter().reduce(f64::max).filter(|most| *most > 0.0));
             if !bar.is_cut() {
                 prop_assert!((bar.high - bar.low - 2.0 * bar.error()).abs() < 1e-6);
             }

@@ -8,7 +8,7 @@
 //! so each of its stays is a turn.
 
 use super::catalogue::Verdict;
-use super::ftrace::{self, Line, Stops, Who};
+use super::ftrace::{self, FtraceLine, Stops, Who};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -80,7 +80,7 @@ pub(super) enum Left {
 }
 
 impl Left {
-    fn of(state: &str) -> Left {
+    fn from_state(state: &str) -> Left {
         match state.chars().next() {
             Some('R') => Left::Runnable,
             Some('S') => Left::Asleep,
@@ -223,7 +223,7 @@ fn all(folder: &Path, driver: Driver) -> Result<Vec<Verdict>> {
 
 /// Reads what the kernel saw of the threads of the play, and what cannot be.
 pub(super) fn read(text: &str, driver: Driver) -> (Threads, Vec<String>) {
-    let mut reader = Reader::of(driver);
+    let mut reader = Reader::new(driver);
     text.lines().filter_map(ftrace::line).for_each(|line| reader.event(&line));
     let threads =
         reader.threads.into_iter().map(|(tid, thread)| (reader.names[&tid].clone(), thread));
@@ -243,7 +243,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn of(driver: Driver) -> Reader {
+    fn new(driver: Driver) -> Reader {
         let (threads, names, on) = Default::default();
         Reader { driver, threads, names, on, dead: BTreeSet::new(), faults: Vec::new() }
     }
@@ -255,7 +255,7 @@ impl Reader {
         })
     }
 
-    fn event(&mut self, &Line { at, cpu, event, rest }: &Line<'_>) {
+    fn event(&mut self, &FtraceLine { at, cpu, event, rest }: &FtraceLine<'_>) {
         match event {
             "sched_switch" => {
                 if let Some(stops) = ftrace::switch(rest) {
@@ -295,7 +295,7 @@ impl Reader {
         if let Some((tid, from, prio)) = self.on.remove(&cpu)
             && tid == prev.tid
         {
-            let left = Left::of(stops.state);
+            let left = Left::from_state(stops.state);
             let prio = (prio, prev.prio);
             let stay = Stay { from, to: at, cpu, prio, given: self.driver.gave(prio), left };
             if let Some(one) = self.one(prev) {

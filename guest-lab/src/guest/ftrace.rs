@@ -3,7 +3,7 @@
 /// A line of it, such as
 /// `load-142 [001] d..2. 12.345678: sched_switch: prev_comm=load prev_pid=142 ...`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Line<'a> {
+pub(super) struct FtraceLine<'a> {
     /// CLOCK_MONOTONIC in nanoseconds.
     pub(super) at: u64,
     pub(super) cpu: u32,
@@ -30,7 +30,7 @@ pub(super) struct Stops<'a> {
 }
 
 /// Takes a line apart. `None`: it is no event.
-pub(super) fn line(text: &str) -> Option<Line<'_>> {
+pub(super) fn line(text: &str) -> Option<FtraceLine<'_>> {
     let (before, event) = text.split_once("] ")?;
     let cpu = before.rsplit_once('[')?.1.parse().ok()?;
     let (flags_and_time, event) = event.split_once(": ")?;
@@ -38,7 +38,7 @@ pub(super) fn line(text: &str) -> Option<Line<'_>> {
     let (seconds, micros) = time.split_once('.')?;
     let at = seconds.parse::<u64>().ok()? * 1_000_000_000 + micros.parse::<u64>().ok()? * 1_000;
     let (event, rest) = event.split_once(": ")?;
-    Some(Line { at, cpu, event, rest })
+    Some(FtraceLine { at, cpu, event, rest })
 }
 
 /// Takes the text of a `sched_switch` apart.

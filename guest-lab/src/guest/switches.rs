@@ -2,7 +2,7 @@
 //! switches of each CPU.
 
 use super::catalogue::Verdict;
-use super::ftrace::{self, Line};
+use super::ftrace::{self, FtraceLine};
 use anyhow::{Context, Result};
 use schedlab_model::{EventKind, TaskId};
 use schedlab_trace::Recording;
@@ -144,7 +144,7 @@ fn of_ftrace(text: &str) -> PerCpu {
 }
 
 fn line_of_ftrace(line: &str) -> Option<(u32, Switch)> {
-    let Line { at, cpu, event, rest } = ftrace::line(line)?;
+    let FtraceLine { at, cpu, event, rest } = ftrace::line(line)?;
     let stops = ftrace::switch(rest).filter(|_| event == "sched_switch")?;
     let ends = stops.state.starts_with(['X', 'Z']);
     Some((cpu, Switch { at, prev: stops.prev.tid, next: stops.next.tid, ends }))

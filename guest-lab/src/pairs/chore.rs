@@ -84,7 +84,7 @@ pub fn command(asked: PairsArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     print!("{}", super::table(results));
-    Ok(if is_good(&Summary::of(results)) { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if is_good(&Summary::from_results(results)) { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 /// Writes the tables of the page; fails when they show a wrong claim.
@@ -94,7 +94,7 @@ fn write(jobs: usize) -> Result<ExitCode> {
     let mut good = true;
     for (begin, folder) in page::TABLES {
         let results = super::judge_all(&root().join(folder), jobs, |_| true)?;
-        good &= is_good(&Summary::of(&results));
+        good &= is_good(&Summary::from_results(&results));
         text = page::with_table(&text, begin, &page::table(begin, &results))?;
     }
     std::fs::write(&path, text).context(page::PAGE)?;

@@ -55,7 +55,7 @@ fn each(results: &[PairResult]) -> String {
         let _ = writeln!(text, "{row}");
     }
     text.push('\n');
-    for line in Summary::of(results).to_string().lines() {
+    for line in Summary::from_results(results).to_string().lines() {
         let _ = writeln!(text, "* {line}");
     }
     text
@@ -75,7 +75,7 @@ fn by_server(results: &[PairResult]) -> String {
     for (server, results) in
         servers.iter().map(|(server, of)| (*server, &of[..])).chain([("all", results)])
     {
-        let summary = Summary::of(results);
+        let summary = Summary::from_results(results);
         let error = |metric: Metric, unit: &str| {
             let error = summary.errors.get(&metric);
             error.map_or_else(String::new, |error| format!("{:.1} {unit}", error * 100.0))

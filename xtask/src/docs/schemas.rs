@@ -9,73 +9,73 @@ use std::fmt::Write;
 const MADE: &str = "made by `cargo xtask docs` from the type";
 
 /// The tables of fields in the pages.
-const TABLES: &[Place] = &[
-    Place {
+const TABLES: &[SchemaTables] = &[
+    SchemaTables {
         page: "docs/result-schema.md",
         schema: schedlab_study::result::SCHEMA,
         from: "Study (crates/study/src/result.rs)",
     },
-    Place {
+    SchemaTables {
         page: "docs/live-schema.md",
         schema: schedlab_lab::confirm::SCHEMA,
         from: "Confirmed (crates/lab/src/confirm/answer.rs)",
     },
-    Place {
+    SchemaTables {
         page: "docs/live-schema.md",
         schema: schedlab_lab::top::SCHEMA,
         from: "TopOutput (crates/lab/src/top.rs)",
     },
-    Place {
+    SchemaTables {
         page: "docs/live-schema.md",
         schema: schedlab_lab::colocate::SCHEMA,
         from: "ColocateOutput (crates/lab/src/colocate/answer.rs)",
     },
-    Place {
+    SchemaTables {
         page: "docs/experiment-schema.md",
         schema: schedlab_lab::experiment::SCHEMA,
         from: "ExperimentOutput (crates/lab/src/experiment/result.rs)",
     },
-    Place {
+    SchemaTables {
         page: "docs/latency-schema.md",
         schema: schedlab_lab::latency::SCHEMA,
         from: "LatencyResult (crates/lab/src/latency/single.rs)",
     },
-    Place {
+    SchemaTables {
         page: "docs/latency-schema.md",
         schema: schedlab_lab::latency::MATRIX_SCHEMA,
         from: "MatrixOutput (crates/lab/src/latency/matrix.rs)",
     },
-    Place {
+    SchemaTables {
         page: "docs/runqueue-schema.md",
         schema: schedlab_lab::runqueue::SCHEMA,
         from: "RunqueueResult (crates/lab/src/runqueue.rs)",
     },
-    Place {
+    SchemaTables {
         page: "docs/live-schema.md",
         schema: schedlab_live::status::SCHEMA,
         from: "StatusOutput (crates/live/src/status.rs)",
     },
-    Place {
+    SchemaTables {
         page: "docs/live-schema.md",
         schema: schedlab_live::detach::SCHEMA,
         from: "RestoreOutput (crates/live/src/detach.rs)",
     },
-    Place {
+    SchemaTables {
         page: "docs/live-schema.md",
         schema: schedlab_live::driver::SCHEMA,
         from: "RunOutput (crates/live/src/driver.rs)",
     },
-    Place {
+    SchemaTables {
         page: "docs/watch-schema.md",
         schema: schedlab_lab::watch::output::SCHEMA,
         from: "WatchOutput (crates/lab/src/watch/output.rs)",
     },
-    Place {
+    SchemaTables {
         page: "docs/show-schema.md",
         schema: schedlab_trace::analysis::show::json::SCHEMA,
         from: "ShowOutput (crates/trace/src/analysis/show/json.rs)",
     },
-    Place {
+    SchemaTables {
         page: "docs/measuring.md",
         schema: schedlab_measure::stress::SCHEMA,
         from: "StressOutput (crates/measure/src/stress/output.rs)",
@@ -83,7 +83,7 @@ const TABLES: &[Place] = &[
 ];
 
 /// Where a page has the tables of a schema.
-pub(super) struct Place {
+pub(super) struct SchemaTables {
     /// The page.
     pub(super) page: &'static str,
     /// The schema's name.
@@ -92,7 +92,7 @@ pub(super) struct Place {
     from: &'static str,
 }
 
-impl Place {
+impl SchemaTables {
     /// Returns the line before the tables.
     pub(super) fn begin(&self) -> String {
         format!("<!-- made by `cargo xtask docs` from {} -->\n", self.from)
@@ -106,7 +106,7 @@ impl Place {
 }
 
 /// Returns the places of all tables.
-pub(super) fn places() -> &'static [Place] {
+pub(super) fn places() -> &'static [SchemaTables] {
     TABLES
 }
 

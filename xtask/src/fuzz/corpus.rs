@@ -13,7 +13,7 @@ use schedlab_trace::{
 use std::path::Path;
 
 /// Inputs of other targets' corpora are of no use; these are those of one.
-pub(super) fn of(target: &str) -> Result<Vec<Vec<u8>>> {
+pub(super) fn inputs(target: &str) -> Result<Vec<Vec<u8>>> {
     let mut all = files(&format!("fuzz/corpus/{}", target.replace('-', "_")))?;
     match target {
         "recording" => all.extend([recorded(2), recorded(9)]),
@@ -254,7 +254,7 @@ mod tests {
     fn every_parser_of_traces_starts_from_a_trace() {
         let names = formats::all().filter(|format| format.is_trace()).map(|format| format.name);
         for name in names.chain(["wrapped"]) {
-            let inputs = of(name).unwrap();
+            let inputs = inputs(name).unwrap();
             let read = |input: &Vec<u8>| read(&input[..], ImportOptions::default()).is_ok();
             assert!(inputs.iter().any(read), "{name}: {} inputs", inputs.len());
         }

@@ -32,7 +32,7 @@ pub(super) fn run(args: &[String]) -> Result<ExitCode> {
     let (target, folder) = (targets::find(target)?, PathBuf::from(folder));
     let (mut dice, time) = (Dice::new(seed.parse()?), Duration::from_millis(time.parse()?));
     listen();
-    let mut pool = corpus::of(target.name)?;
+    let mut pool = corpus::inputs(target.name)?;
     let first = pool.len();
     let (mut seen, mut places) = (BTreeSet::new(), BTreeSet::new());
     let current = folder.join(format!("{}.current", target.name));

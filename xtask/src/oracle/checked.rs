@@ -71,7 +71,7 @@ fn kernels_on_one_cpu(only: &str) -> Result<Vec<Check>> {
         let records = data::read(&path)?;
         let (mut sum, mut inside) = (Replayed::default(), 0);
         for record in &records {
-            let preset = Preset::of(record, None)?;
+            let preset = Preset::for_record(record, None)?;
             sum.add(replay_one(record, &preset)?);
             inside += u64::from(run_one(record, &preset, &OracleArgs::default())?.inside());
         }

@@ -38,7 +38,7 @@ impl Collector {
         self.tasks.iter_mut().map(|task| task.measured(duration)).collect()
     }
 
-    fn of(&mut self, task: TaskId) -> &mut Collected {
+    fn collected(&mut self, task: TaskId) -> &mut Collected {
         &mut self.tasks[task.index()]
     }
 }
@@ -47,16 +47,16 @@ impl EventSink for Collector {
     fn event(&mut self, event: &SchedEvent) {
         match event.kind {
             EventKind::Wake { task, .. } | EventKind::New { task, .. } => {
-                let task = self.of(task);
+                let task = self.collected(task);
                 task.wakeups += 1;
                 task.woken = Some(event.at);
             }
             EventKind::Switch { prev, next, .. } => {
                 if let Some(prev) = prev {
-                    self.of(prev).left(event.at);
+                    self.collected(prev).left(event.at);
                 }
                 if let Some(next) = next {
-                    let next = self.of(next);
+                    let next = self.collected(next);
                     next.entered = Some(event.at);
                     if let Some(woken) = next.woken.take() {
                         next.waits.push((event.at - woken).0);

@@ -66,7 +66,7 @@ fn show(text: &str) {
 
 fn replay_one(record: &Record, preset: &Preset) -> Result<Replayed> {
     let scheduler = preset.build()?;
-    replay::replay(record, &*scheduler, Offsets::of(preset))
+    replay::replay(record, &*scheduler, Offsets::for_preset(preset))
         .with_context(|| format!("scenario {}", record.id))
 }
 
@@ -75,7 +75,8 @@ fn replay_all(records: &[Record], options: &OracleArgs) -> Result<bool> {
     let mut out = String::new();
     report::replay_heading(&mut out);
     for record in records {
-        let replayed = replay_one(record, &Preset::of(record, options.scheduler.as_deref())?)?;
+        let replayed =
+            replay_one(record, &Preset::for_record(record, options.scheduler.as_deref())?)?;
         if options.json {
             show(&format!("{}\n", report::replay_json(&record.id, &replayed)));
         }
@@ -114,7 +115,7 @@ fn run_all(records: &[Record], options: &OracleArgs) -> Result<bool> {
     report::run_heading(&mut out);
     let (mut judgements, mut outside) = (Vec::new(), String::new());
     for record in records {
-        let preset = Preset::of(record, options.scheduler.as_deref())?;
+        let preset = Preset::for_record(record, options.scheduler.as_deref())?;
         let judgement = run_one(record, &preset, options)?;
         report::run_line(&mut out, &judgement);
         if options.verbose {

@@ -13,7 +13,7 @@ pub(crate) struct Preset {
 
 impl Preset {
     /// The preset of the record's kernel with the record's knobs, or `instead` as it is.
-    pub(crate) fn of(record: &Record, instead: Option<&str>) -> Result<Preset> {
+    pub(crate) fn for_record(record: &Record, instead: Option<&str>) -> Result<Preset> {
         if let Some(text) = instead {
             let spec: SchedulerSpec = text.parse()?;
             return Preset::new(spec);
@@ -96,7 +96,7 @@ mod tests {
     fn knobs_go_in_under_their_real_names() {
         let line = data::tests::LINE.replace('\n', " ");
         let record = data::parse(&line).unwrap().remove(0);
-        let preset = Preset::of(&record, None).unwrap();
+        let preset = Preset::for_record(&record, None).unwrap();
         assert_eq!(preset.spec.name, "linux-6.12");
         let text = preset.spec.to_string();
         for knob in [
@@ -108,6 +108,6 @@ mod tests {
         }
         assert!(preset.build().is_ok());
         let old = data::parse(&line.replace("6.12.95", "4.4.0")).unwrap().remove(0);
-        assert!(Preset::of(&old, None).is_err());
+        assert!(Preset::for_record(&old, None).is_err());
     }
 }

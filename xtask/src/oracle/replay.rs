@@ -34,7 +34,7 @@ pub(crate) struct Offsets {
 
 impl Offsets {
     /// For this family of kernels.
-    pub(crate) fn of(preset: &Preset) -> Offsets {
+    pub(crate) fn for_preset(preset: &Preset) -> Offsets {
         let six = Offsets {
             wakeup: 100,
             blocking: -600,

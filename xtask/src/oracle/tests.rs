@@ -16,7 +16,8 @@ fn inside(file: &str) -> (usize, usize) {
     let judgements: Vec<Judgement> = records(file)
         .iter()
         .map(|record| {
-            run_one(record, &Preset::of(record, None).expect("a preset"), &options).expect("a run")
+            run_one(record, &Preset::for_record(record, None).expect("a preset"), &options)
+                .expect("a run")
         })
         .collect();
     let shares = judgements.iter().filter(|judgement| judgement.shares_inside()).count();
@@ -28,7 +29,8 @@ fn equal(file: &str) -> u64 {
     let mut sum = Replayed::default();
     for record in records(file) {
         sum.add(
-            replay_one(&record, &Preset::of(&record, None).expect("a preset")).expect("a replay"),
+            replay_one(&record, &Preset::for_record(&record, None).expect("a preset"))
+                .expect("a replay"),
         );
     }
     (sum.switches - sum.different.len() as u64) * 10_000 / sum.switches
@@ -60,7 +62,8 @@ fn replayed_choices_of_7_2_stay_as_equal_as_they_were() {
     let mut sum = Replayed::default();
     for record in records("7.2.13.jsonl.zst") {
         sum.add(
-            replay_one(&record, &Preset::of(&record, None).expect("a preset")).expect("a replay"),
+            replay_one(&record, &Preset::for_record(&record, None).expect("a preset"))
+                .expect("a replay"),
         );
     }
     let far = sum.beyond(20_000) as f64 / sum.switches as f64;
@@ -94,7 +97,7 @@ fn a_wrong_rule_is_seen() {
         let mut sum = Replayed::default();
         for record in &records {
             sum.add(
-                replay_one(record, &Preset::of(record, Some(scheduler)).expect("a preset"))
+                replay_one(record, &Preset::for_record(record, Some(scheduler)).expect("a preset"))
                     .expect("a replay"),
             );
         }

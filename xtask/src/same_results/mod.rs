@@ -19,20 +19,20 @@ const SHOWN: usize = 5;
 
 /// Where the programs of one state are.
 #[derive(Clone, Debug)]
-struct State {
+struct Programs {
     schedlab: PathBuf,
     /// Only of a checkout: runs the oracles.
     xtask: Option<PathBuf>,
 }
 
-impl State {
+impl Programs {
     /// Returns the programs of `path`: a `schedlab`, or a checkout in which it is built for
     /// release.
-    fn at(path: &str) -> Result<State> {
+    fn at(path: &str) -> Result<Programs> {
         let path = std::fs::canonicalize(path)
             .with_context(|| format!("{path}: neither a program nor a checkout"))?;
         if path.is_file() {
-            return Ok(State { schedlab: path, xtask: None });
+            return Ok(Programs { schedlab: path, xtask: None });
         }
         let [schedlab, xtask] =
             ["schedlab", "xtask"].map(|name| path.join("target/release").join(name));
@@ -41,7 +41,7 @@ impl State {
             "{} does not exist: build it with `cargo build --release -p schedlab-cli -p xtask`",
             schedlab.display()
         );
-        Ok(State { schedlab, xtask: Some(xtask).filter(|program| program.is_file()) })
+        Ok(Programs { schedlab, xtask: Some(xtask).filter(|program| program.is_file()) })
     }
 
     fn run(&self, case: &Case, root: &Path, scratch: &Path) -> Result<Output> {
@@ -83,7 +83,7 @@ pub(crate) struct SameResultsArgs {
 /// Runs the chore.
 pub(crate) fn command(args: &SameResultsArgs) -> Result<ExitCode> {
     let SameResultsArgs { old, new, only } = args;
-    let (old, new) = (State::at(old)?, State::at(new)?);
+    let (old, new) = (Programs::at(old)?, Programs::at(new)?);
     let root = crate::tree::root();
     let oracles = old.xtask.is_some() && new.xtask.is_some();
     let mut cases = cases::all(&root, oracles)?;
@@ -117,8 +117,8 @@ pub(crate) fn command(args: &SameResultsArgs) -> Result<ExitCode> {
 /// cases.
 fn compare_all<'a>(
     cases: &'a [Case],
-    old: &State,
-    new: &State,
+    old: &Programs,
+    new: &Programs,
     root: &Path,
 ) -> Result<Vec<(&'a Case, Comparison)>> {
     let folder = tempfile::tempdir()?;
@@ -127,9 +127,9 @@ fn compare_all<'a>(
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(case) = cases.get(index) else { return Ok(()) };
-            let of = |state: &State, name: &str| -> Result<Said> {
+            let of = |programs: &Programs, name: &str| -> Result<Said> {
                 let scratch = folder.path().join(format!("{index}-{name}"));
-                let output = state.run(case, root, &scratch)?;
+                let output = programs.run(case, root, &scratch)?;
                 let said = Said::of_run(output, case, &scratch);
                 let _ = std::fs::remove_dir_all(&scratch);
                 said

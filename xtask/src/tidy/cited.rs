@@ -54,7 +54,7 @@ pub(super) struct Known {
 
 impl Known {
     /// Reads the headings of all pages and the targets of the Makefile.
-    pub(super) fn of(root: &Path, files: &[String]) -> Known {
+    pub(super) fn read(root: &Path, files: &[String]) -> Known {
         let read = |file: &str| std::fs::read_to_string(root.join(file)).unwrap_or_default();
         let pages = files.iter().filter(|file| file.ends_with(".md"));
         let pages: Vec<(String, String)> = pages.map(|file| (file.clone(), read(file))).collect();

@@ -43,7 +43,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>> {
     licences::check(root, &mut findings)?;
     docs::check(root, &mut findings);
     dead::check(root, &metadata, &files, &mut findings)?;
-    let known = cited::Known::of(root, &files);
+    let known = cited::Known::read(root, &files);
     let mut comments = words::Comments::default();
     for file in &files {
         if !text::is_checked(file) {

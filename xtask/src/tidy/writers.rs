@@ -89,7 +89,7 @@ const WRITES: &[&[&str]] = &[
 ];
 
 /// A place that writes: by which function, how often, and what.
-struct Place {
+struct WriteSite {
     file: &'static str,
     call: &'static str,
     count: usize,
@@ -98,12 +98,22 @@ struct Place {
     why: &'static str,
 }
 
-const fn place(file: &'static str, call: &'static str, count: usize, what: &'static str) -> Place {
-    Place { file, call, count, what, why: "" }
+const fn place(
+    file: &'static str,
+    call: &'static str,
+    count: usize,
+    what: &'static str,
+) -> WriteSite {
+    WriteSite { file, call, count, what, why: "" }
 }
 
-const fn kernel(file: &'static str, call: &'static str, count: usize, what: &'static str) -> Place {
-    Place {
+const fn kernel(
+    file: &'static str,
+    call: &'static str,
+    count: usize,
+    what: &'static str,
+) -> WriteSite {
+    WriteSite {
         file,
         call,
         count,
@@ -118,8 +128,8 @@ const fn run_dir(
     call: &'static str,
     count: usize,
     what: &'static str,
-) -> Place {
-    Place {
+) -> WriteSite {
+    WriteSite {
         file,
         call,
         count,
@@ -128,8 +138,13 @@ const fn run_dir(
     }
 }
 
-const fn memory(file: &'static str, call: &'static str, count: usize, what: &'static str) -> Place {
-    Place {
+const fn memory(
+    file: &'static str,
+    call: &'static str,
+    count: usize,
+    what: &'static str,
+) -> WriteSite {
+    WriteSite {
         file,
         call,
         count,
@@ -139,14 +154,14 @@ const fn memory(file: &'static str, call: &'static str, count: usize, what: &'st
 }
 
 /// A claim is a link in a folder of the user who makes it.
-const fn claims(call: &'static str, count: usize, what: &'static str) -> Place {
+const fn claims(call: &'static str, count: usize, what: &'static str) -> WriteSite {
     let why = "in a folder of this user that no other can write, which is checked; made in one \
                step that fails when it exists";
-    Place { file: "crates/live/src/claims.rs", call, count, what, why }
+    WriteSite { file: "crates/live/src/claims.rs", call, count, what, why }
 }
 
 /// Every place.
-const PLACES: &[Place] = &[
+const PLACES: &[WriteSite] = &[
     place(
         "crates/lab/src/record/flight_recorder.rs",
         "NewFile::fresh",
@@ -361,7 +376,7 @@ pub(crate) fn command() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn why(place: &Place) -> &'static str {
+fn why(place: &WriteSite) -> &'static str {
     let protection = PROTECTED.iter().find(|(call, _)| call.join("::") == place.call);
     protection.map_or(place.why, |(_, why)| why)
 }

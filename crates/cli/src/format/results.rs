@@ -36,7 +36,7 @@ pub(super) struct ResultShape {
 
 impl ResultShape {
     /// Returns the shape of a schema.
-    pub(super) fn of(schema: &str) -> Option<&'static ResultShape> {
+    pub(super) fn for_schema(schema: &str) -> Option<&'static ResultShape> {
         RESULTS.iter().find(|shape| shape.schema == schema)
     }
 }

@@ -18,7 +18,7 @@ const LINES: usize = 15;
 const FEWEST: usize = 2;
 
 /// One line of the table: a name, and a value and a change for each figure.
-struct Line {
+struct TableLine {
     name: String,
     cells: Vec<(String, String)>,
 }
@@ -92,7 +92,7 @@ fn unsure(study: &Study, figure: &Figure) -> bool {
 /// The rows that fit in `room` lines, in the order of the result: the first row, the one that the
 /// verdict is about, what was also recorded, then the best by the first figure. And how many are
 /// left out.
-fn lines(study: &Study, room: usize) -> (Vec<Line>, usize) {
+fn lines(study: &Study, room: usize) -> (Vec<TableLine>, usize) {
     let mut order: Vec<usize> = (0..study.rows.len()).collect();
     order.sort_by_key(|&index| rank(study, index));
     let (mut shown, mut used) = (Vec::new(), 0);
@@ -108,7 +108,7 @@ fn lines(study: &Study, room: usize) -> (Vec<Line>, usize) {
     let mut lines = Vec::new();
     for row in shown.into_iter().map(|index| &study.rows[index]) {
         let cells = study.headline.iter().map(|figure| value(figure, row)).collect();
-        lines.push(Line { name: view::row_name(row, study), cells });
+        lines.push(TableLine { name: view::row_name(row, study), cells });
         for prediction in checks(study, row) {
             let recorded = |figure: &Figure| {
                 let subject =
@@ -118,7 +118,7 @@ fn lines(study: &Study, room: usize) -> (Vec<Line>, usize) {
             };
             let cells =
                 study.headline.iter().map(|figure| recorded(figure).unwrap_or_default()).collect();
-            lines.push(Line { name: "  what was recorded".to_owned(), cells });
+            lines.push(TableLine { name: "  what was recorded".to_owned(), cells });
         }
     }
     (lines, left_out)
@@ -172,7 +172,7 @@ fn value(figure: &Figure, row: &Row) -> (String, String) {
 
 /// The table: over each column its subject, then its metric. Columns that do not fit are left out
 /// from the end.
-fn table(figures: &[Figure], lines: &[Line], style: &Style) -> String {
+fn table(figures: &[Figure], lines: &[TableLine], style: &Style) -> String {
     let name = lines.iter().map(|line| line.name.width()).max().unwrap_or(0);
     let mut text = [format!("  {:name$}", ""), format!("  {:name$}", "")]
         .map(|line| (line, 2 + name))
@@ -182,7 +182,7 @@ fn table(figures: &[Figure], lines: &[Line], style: &Style) -> String {
     );
     for (column, figure) in figures.iter().enumerate() {
         let heads = [figure.subject().to_owned(), figure.heading()];
-        let widest = |of: &dyn Fn(&Line) -> usize| lines.iter().map(of).max().unwrap_or(0);
+        let widest = |of: &dyn Fn(&TableLine) -> usize| lines.iter().map(of).max().unwrap_or(0);
         let change = widest(&|line| line.cells[column].1.width());
         let value = widest(&|line| line.cells[column].0.width());
         let tail = if change > 0 { 1 + change } else { 0 };

@@ -2,7 +2,7 @@
 
 use super::style::{Style, wrap};
 use super::table::{Cell, Look, Table};
-use schedlab_lab::experiment::{ExperimentResult, Line, Sheet};
+use schedlab_lab::experiment::{ExperimentResult, FigureLine, Sheet};
 use std::fmt::Write as _;
 
 /// Returns the result as text.
@@ -69,7 +69,7 @@ fn table(sheet: &Sheet, style: &Style) -> String {
     }
 }
 
-fn cells(line: &Line, name: &str) -> Vec<Cell> {
+fn cells(line: &FigureLine, name: &str) -> Vec<Cell> {
     let unit = line.figure.unit;
     let shown =
         |value: Option<f64>| Cell::plain(value.map_or_else(String::new, |value| unit.show(value)));

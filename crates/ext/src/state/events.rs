@@ -2,12 +2,13 @@
 
 use super::placing::order;
 use super::{
-    At, By, CpuSet, Fate, KEPT, KernelState, Notice, Ns, State, StepKind, Threads, What, WokenBy,
+    AgentState, At, By, CpuSet, Fate, KEPT, KernelState, Notice, Ns, StepKind, Threads, What,
+    WokenBy,
 };
 use crate::wire::{Ask, Event};
 use schedlab_model::CpuId;
 
-impl<T: Threads> State<T> {
+impl<T: Threads> AgentState<T> {
     /// Takes an event.
     pub(crate) fn hear(&mut self, event: &Event) {
         self.advance(event.at.saturating_sub(self.rules.start));

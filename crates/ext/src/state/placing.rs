@@ -1,6 +1,6 @@
 //! From what the core decided to what the kernel is asked, and what it answered.
 
-use super::{At, BEAT, Fate, State, StepKind, Task, Threads};
+use super::{AgentState, At, BEAT, Fate, StepKind, Task, Threads};
 use crate::wire::{Ask, Decision, Event, Status};
 use schedlab_scheduler::decision_core::DECISIONS_MAX;
 
@@ -14,7 +14,7 @@ fn about(task: &Task, cpu: u32, ask: Ask) -> Decision {
     Decision { tid: task.tid, seq: task.seq, cpu, ask, status: Status::Open }
 }
 
-impl<T: Threads> State<T> {
+impl<T: Threads> AgentState<T> {
     /// Asks which thread runs on a CPU. One that turns out to sleep is told to the core, which
     /// chooses again.
     pub(super) fn decide(&mut self, slot: usize, fate: Fate) {

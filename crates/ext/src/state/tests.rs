@@ -18,7 +18,7 @@ const TURNS: usize = 2;
 
 /// A driver's state beside its kernel.
 struct Play {
-    state: State<Known>,
+    state: AgentState<Known>,
     kernel: Fake,
     options: CoreOptions,
     lost: u64,
@@ -38,7 +38,7 @@ impl Play {
         // CPU 0 is the agent's.
         let managed: CpuSet = (1..=cpus as u32).map(CpuId).collect();
         let kernel = Fake::new(cpus + 1, rules.start);
-        let state = State::new(core, rules, &managed, kernel.known());
+        let state = AgentState::new(core, rules, &managed, kernel.known());
         Play { state, kernel, options, lost: 0 }
     }
 

@@ -58,7 +58,7 @@ pub(super) struct Plays {
 
 impl Plays {
     /// Returns no measurements of a driver yet.
-    pub(super) fn of(driver: LiveDriver) -> Plays {
+    pub(super) fn new(driver: LiveDriver) -> Plays {
         Plays { driver, all: Vec::new() }
     }
 

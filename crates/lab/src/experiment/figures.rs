@@ -54,7 +54,8 @@ pub struct Figure {
 
 /// One figure of one row.
 #[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
-pub struct Line {
+#[schemars(rename = "Line")]
+pub struct FigureLine {
     /// The row.
     pub row: String,
     /// The figure.
@@ -89,7 +90,7 @@ pub struct Sheet {
     /// What the published column is.
     pub source: String,
     /// The figures of each row, in one order.
-    pub lines: Vec<Line>,
+    pub lines: Vec<FigureLine>,
 }
 
 /// The values of all rounds.
@@ -128,7 +129,7 @@ impl Collected {
         published: &dyn Fn(&str, &str) -> Option<f64>,
         simulated: &dyn Fn(&str, &str) -> Option<f64>,
         seed: u64,
-    ) -> Vec<Line> {
+    ) -> Vec<FigureLine> {
         let mut lines = Vec::new();
         for row in rows {
             for &figure in figures {
@@ -136,7 +137,7 @@ impl Collected {
                 let difference =
                     schedlab_stats::difference(self.values(base, figure), rounds, seed)
                         .filter(|_| *row != base);
-                let line = Line {
+                let line = FigureLine {
                     row: (*row).to_owned(),
                     figure,
                     published: published(row, figure.name),

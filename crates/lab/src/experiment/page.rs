@@ -1,6 +1,6 @@
 //! Experiments as a page.
 
-use super::figures::{Line, Sheet};
+use super::figures::{FigureLine, Sheet};
 use super::result::ExperimentResult;
 use schedlab_report::{Cell, Column, Facts, Page, Part, Section, Table, Tone};
 use schedlab_study::page::Origin;
@@ -92,7 +92,7 @@ fn table(sheet: &Sheet) -> Table {
 }
 
 /// Returns the cells; a row has its name at its first figure only.
-fn cells(lines: &[Line]) -> Vec<Vec<Cell>> {
+fn cells(lines: &[FigureLine]) -> Vec<Vec<Cell>> {
     let before = std::iter::once(None).chain(lines.iter().map(|line| Some(line.row.as_str())));
     lines
         .iter()
@@ -101,7 +101,7 @@ fn cells(lines: &[Line]) -> Vec<Vec<Cell>> {
         .collect()
 }
 
-fn row(line: &Line, first: bool) -> Vec<Cell> {
+fn row(line: &FigureLine, first: bool) -> Vec<Cell> {
     let unit = line.figure.unit;
     let number = |value: Option<f64>| {
         value.map_or_else(Cell::default, |value| Cell::number(spaced(unit.show(value)), value))

@@ -140,7 +140,7 @@ mod tests {
     const ALL: (Ns, Ns) = (Ns::ZERO, Ns::MAX);
 
     /// Returns the waits of the tasks of this name.
-    fn of(recording: &Recording, window: (Ns, Ns), comm: &str) -> Waits {
+    fn waits_of(recording: &Recording, window: (Ns, Ns), comm: &str) -> Waits {
         let waiting: Vec<bool> =
             recording.header.tasks.iter().map(|info| info.comm == comm).collect();
         waits(recording, window, &waiting)
@@ -170,11 +170,14 @@ mod tests {
         let ms = Ns::from_ms;
         let most = ("batch".to_owned(), ms(30));
         let overtaken = vec![Overtaken { at: ms(10), waited: ms(54), fair: ms(54), most }];
-        assert_eq!(of(&recording, ALL, "redis"), Waits { longest: ms(54), overtaken });
+        assert_eq!(waits_of(&recording, ALL, "redis"), Waits { longest: ms(54), overtaken });
         // A fair task is not overtaken, and a wait that the window cuts is not counted.
-        assert_eq!(of(&recording, ALL, "batch"), Waits { longest: ms(59), overtaken: Vec::new() });
+        assert_eq!(
+            waits_of(&recording, ALL, "batch"),
+            Waits { longest: ms(59), overtaken: Vec::new() }
+        );
         let later = Waits { longest: ms(20), overtaken: Vec::new() };
-        assert_eq!(of(&recording, (ms(11), Ns::MAX), "redis"), later);
+        assert_eq!(waits_of(&recording, (ms(11), Ns::MAX), "redis"), later);
     }
 
     #[test]
@@ -193,7 +196,7 @@ mod tests {
             switch(60, 1, 0),
             switch(61, 0, 1),
         ];
-        let found = of(&recording(tasks, events), ALL, "redis");
+        let found = waits_of(&recording(tasks, events), ALL, "redis");
         assert_eq!(found, Waits { longest: Ns::from_ms(58), overtaken: Vec::new() });
     }
 
@@ -214,7 +217,7 @@ mod tests {
             switch(65, 0, 1),
         ];
         let recording = recording(tasks, events);
-        let found = of(&recording, ALL, "redis");
+        let found = waits_of(&recording, ALL, "redis");
         assert_eq!((found.longest, found.overtaken.len()), (Ns::from_ms(54), 1));
         assert_eq!(found.overtaken[0].fair, Ns::from_ms(54));
     }
@@ -222,7 +225,7 @@ mod tests {
     /// Recorded on Linux 6.18: Redis under SCHED_FIFO 1 beside sysbench, three seconds.
     #[test]
     fn the_fair_server_is_found_in_a_shipped_recording() {
-        let found = of(&shipped("redis-fifo-other-closed8"), ALL, "redis-server");
+        let found = waits_of(&shipped("redis-fifo-other-closed8"), ALL, "redis-server");
         assert!(found.longest >= LIMIT, "{:?}", found.longest);
         let met: Vec<&Overtaken> = found.overtaken.iter().filter(|one| one.fair >= LIMIT).collect();
         assert_eq!(met.len(), 3, "{found:?}");

@@ -86,7 +86,7 @@ pub fn measure(
     let report = latency(request, &mut both, stop)?;
     let rt_runtime = schedlab_host::rt_runtime();
     let budget = |tracer: Tracer, broke| {
-        Budget::of(broke, request.policy, report.slack, rt_runtime, &tracer.finish())
+        Budget::of_wakeup(broke, request.policy, report.slack, rt_runtime, &tracer.finish())
     };
     let blame = report.broke.as_ref().map(|broke| tracer.map(|tracer| budget(tracer, broke)));
     Ok(Measured { report, blame })

@@ -220,18 +220,18 @@ impl FlightRecorder {
     /// file, and whether memory was short. When it fails, all is kept, to be written elsewhere.
     pub(super) fn write(
         &mut self,
-        place: &Place<'_>,
+        destination: &Destination<'_>,
         header: &Header,
         end: Ns,
         cpu_time: CpuTime,
         caught: Option<&mut Caught>,
     ) -> Result<Written, TraceError> {
         self.pack()?;
-        let (path, mut header) = (place.path, header.clone());
+        let (path, mut header) = (destination.path, header.clone());
         let oldest = end.saturating_sub(self.keep);
         let mut events = Vec::new();
         let file = |source| TraceError::File { path: path.to_owned(), source };
-        let create = || place.create().map(BufWriter::new).map_err(file);
+        let create = || destination.create().map(BufWriter::new).map_err(file);
         let mut writer: Option<(Writer<BufWriter<NewFile>>, Ns)> = None;
         let (mut new_ids, mut count) = (BTreeMap::new(), 0);
         header.groups.clone_from(&self.groups);
@@ -278,13 +278,13 @@ impl FlightRecorder {
 }
 
 /// Where it is written.
-pub(super) struct Place<'a> {
+pub(super) struct Destination<'a> {
     pub(super) path: &'a Path,
     /// Whether nothing may be there.
     pub(super) fresh: bool,
 }
 
-impl Place<'_> {
+impl Destination<'_> {
     fn create(&self) -> std::io::Result<NewFile> {
         if self.fresh { NewFile::fresh(self.path) } else { NewFile::create(self.path) }
     }
@@ -342,7 +342,7 @@ mod tests {
         let header = Header { clock_start_ns: 7, ..Header::default() };
         let written = flight
             .write(
-                &Place { path: &path, fresh: true },
+                &Destination { path: &path, fresh: true },
                 &header,
                 end,
                 CpuTime::default(),
@@ -391,8 +391,8 @@ mod tests {
         let path = schedlab_testing::temp_dir()
             .join(format!("schedlab-flight-facts-{}.slt", std::process::id()));
         let end = Ns::from_us(4_000_000);
-        let place = Place { path: &path, fresh: true };
-        flight.write(&place, &Header::default(), end, CpuTime::default(), None).unwrap();
+        let destination = Destination { path: &path, fresh: true };
+        flight.write(&destination, &Header::default(), end, CpuTime::default(), None).unwrap();
         let recording = Recording::open(&path).unwrap();
         std::fs::remove_file(path).unwrap();
         assert!(recording.repairs.is_clean(), "{}", recording.repairs);

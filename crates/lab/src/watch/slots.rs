@@ -22,7 +22,7 @@ pub(super) struct Slots {
 
 impl Slots {
     /// Returns the place of the recorder's task `id`; a free or a new one when it has none.
-    pub(super) fn of(&mut self, id: TaskId) -> TaskId {
+    pub(super) fn slot_for(&mut self, id: TaskId) -> TaskId {
         if let Some(&slot) = self.by_id.get(&id) {
             return slot;
         }
@@ -80,14 +80,14 @@ mod tests {
     #[test]
     fn places_are_used_again_when_nothing_can_name_them() {
         let mut slots = Slots::default();
-        let (a, b) = (slots.of(TaskId(70)), slots.of(TaskId(71)));
-        assert_eq!((a, b, slots.of(TaskId(70))), (TaskId(0), TaskId(1), TaskId(0)));
+        let (a, b) = (slots.slot_for(TaskId(70)), slots.slot_for(TaskId(71)));
+        assert_eq!((a, b, slots.slot_for(TaskId(70))), (TaskId(0), TaskId(1), TaskId(0)));
         slots.has_thread(TaskId(70), 7, Ns::ZERO);
         slots.ended(TaskId(70), 7, Ns::from_ms(100));
         assert_eq!(slots.release(Ns::from_ms(2_099)), None, "a late event may name it");
-        assert_eq!(slots.of(TaskId(72)), TaskId(2));
+        assert_eq!(slots.slot_for(TaskId(72)), TaskId(2));
         assert_eq!(slots.release(Ns::from_ms(2_100)), Some(a));
-        assert_eq!(slots.of(TaskId(73)), a);
+        assert_eq!(slots.slot_for(TaskId(73)), a);
         // The end of 73 was lost: its thread id belongs to another task now.
         slots.has_thread(TaskId(73), 8, Ns::ZERO);
         slots.has_thread(TaskId(74), 8, Ns::from_ms(500));

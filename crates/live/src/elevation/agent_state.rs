@@ -12,7 +12,7 @@
 //! the tests put threads and CPUs there that do not exist, and check every single change
 //! (`agent_state/tests.rs`).
 
-use super::control::{CpuControl, Interference, State, ThreadControl};
+use super::control::{CpuControl, Interference, ThreadActivity, ThreadControl};
 use super::yield_window::{YieldWindow, YieldWindows};
 use super::{Counts, HEARTBEAT, LogLine};
 use crate::driver::LONGEST_PAUSE;
@@ -308,7 +308,7 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         let affinity = if mine.is_empty() { numbered(&|_| true) } else { mine };
         let slot = self.slots.iter().position(|slot| slot.cpu == cpu).unwrap_or(0);
         self.by_tid.insert(control.tid(), task);
-        let runnable = control.state() == State::Runnable;
+        let runnable = control.state() == ThreadActivity::Runnable;
         let placement = Placement::Band;
         self.threads.push(Managed {
             control,
@@ -396,9 +396,9 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
             return;
         }
         match self.threads[task as usize].control.state() {
-            State::Sleeping => self.decide(slot, Fate::Blocked),
-            State::Gone => self.forget(task),
-            State::Runnable => {
+            ThreadActivity::Sleeping => self.decide(slot, Fate::Blocked),
+            ThreadActivity::Gone => self.forget(task),
+            ThreadActivity::Runnable => {
                 // The thread blocked and was woken before this look; or another process took its
                 // priority away.
                 self.counts.stale += 1;
@@ -498,15 +498,15 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         let given_away = self.slots[thread.slot].window.is_some();
         match state {
             // The end of the running thread is seen when it is off the CPU.
-            State::Gone if runs => {}
-            State::Gone => self.forget(task),
+            ThreadActivity::Gone if runs => {}
+            ThreadActivity::Gone => self.forget(task),
             _ if interference != Interference::None && !given_away => {
                 self.leave_alone(task, interference)
             }
-            State::Runnable if !runs => {
+            ThreadActivity::Runnable if !runs => {
                 self.counts.wakeups_found += u64::from(self.woken(task, WokenBy::Unknown));
             }
-            State::Runnable | State::Sleeping => {}
+            ThreadActivity::Runnable | ThreadActivity::Sleeping => {}
         }
     }
 

@@ -4,7 +4,7 @@
 
 use super::agent::wait_for;
 use super::block_detector::BlockDetector;
-use super::control::{State, ThreadControl as _};
+use super::control::{ThreadActivity, ThreadControl as _};
 use super::threads::Thread;
 use super::yield_window::YieldWindows;
 use super::{AGENT, HEARTBEAT};
@@ -60,7 +60,7 @@ pub fn hand_over(
         let woke = wait_for(None, detector.fd(), &follower, Ns(HEARTBEAT.as_nanos() as u64));
         if woke.free && detector.fired() {
             let mut goes_on = true;
-            if taken[runs].state() != State::Runnable {
+            if taken[runs].state() != ThreadActivity::Runnable {
                 let next = 1 - runs;
                 // None is left when both have ended.
                 goes_on = taken[next].raise();
@@ -80,7 +80,7 @@ pub fn hand_over(
             std::thread::sleep(std::time::Duration::from_nanos(windows.length.0));
             follower.read(|_| {});
             let _ = detector.fired();
-            if taken[runs].state() != State::Runnable {
+            if taken[runs].state() != ThreadActivity::Runnable {
                 runs = 1 - runs;
             }
             taken[runs].raise();

@@ -5,7 +5,7 @@ use schedlab_model::{CpuId, Nice};
 
 /// What a thread does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum State {
+pub(super) enum ThreadActivity {
     Runnable,
     Sleeping,
     Gone,
@@ -27,7 +27,7 @@ pub(super) trait ThreadControl {
     /// Returns the thread id.
     fn tid(&self) -> u32;
     /// Asks the kernel what the thread does.
-    fn state(&self) -> State;
+    fn state(&self) -> ThreadActivity;
     /// Raises the thread above the other managed threads of its CPU. False: the kernel refused.
     fn raise(&self) -> bool;
     /// Lowers the thread to those that wait.

@@ -1,6 +1,6 @@
 //! The managed threads: identity, scheduling before, and how each is changed.
 
-use super::control::{Interference, State, ThreadControl};
+use super::control::{Interference, ThreadActivity, ThreadControl};
 use super::senders::{Journey, Post, Sent};
 use super::{PARKED, RUNNING};
 use rustix::io::pread;
@@ -122,15 +122,15 @@ impl Thread {
 
 impl ThreadControl for Thread {
     /// Asks the kernel (about 3 us; no allocation).
-    fn state(&self) -> State {
+    fn state(&self) -> ThreadActivity {
         let mut text = [0_u8; 128];
         // The file is of the thread that it was opened for: after the thread's death reading fails.
-        let Ok(length) = pread(&self.stat, &mut text, 0) else { return State::Gone };
+        let Ok(length) = pread(&self.stat, &mut text, 0) else { return ThreadActivity::Gone };
         let after = text[..length].iter().rposition(|byte| *byte == b')');
         match after.and_then(|at| text.get(at + 2)) {
-            Some(b'R') => State::Runnable,
-            None | Some(b'Z' | b'X' | b'x') => State::Gone,
-            Some(_) => State::Sleeping,
+            Some(b'R') => ThreadActivity::Runnable,
+            None | Some(b'Z' | b'X' | b'x') => ThreadActivity::Gone,
+            Some(_) => ThreadActivity::Sleeping,
         }
     }
 

@@ -13,7 +13,7 @@
 //! window between the groups.
 
 use super::agent_state::{AgentState, Placement};
-use super::control::{CpuControl, Interference, State, ThreadControl};
+use super::control::{CpuControl, Interference, ThreadActivity, ThreadControl};
 use crate::logged_core::Fate;
 use schedlab_model::Ns;
 use std::fs;
@@ -272,9 +272,9 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
     fn look_at_chosen(&mut self, slot: usize) {
         let Some(task) = self.current(slot) else { return };
         match self.threads[task as usize].control.state() {
-            State::Sleeping => self.decide(slot, Fate::Blocked),
-            State::Gone => self.forget(task),
-            State::Runnable => {}
+            ThreadActivity::Sleeping => self.decide(slot, Fate::Blocked),
+            ThreadActivity::Gone => self.forget(task),
+            ThreadActivity::Runnable => {}
         }
     }
 }

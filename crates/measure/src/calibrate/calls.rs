@@ -1,6 +1,6 @@
 //! System calls: on oneself, and on a thread that sleeps, is queued, or runs elsewhere.
 
-use super::{Place, become_policy};
+use super::{ProbeSettings, become_policy};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{read, write};
 use rustix::process::Pid;
@@ -19,55 +19,55 @@ use std::time::{Duration, Instant};
 /// Calls shorter than a clock read are timed so many at a time.
 const BATCH: u32 = 100;
 
-pub(super) fn clock(place: &Place) -> io::Result<Vec<f64>> {
-    place.calls(BATCH, || {
+pub(super) fn clock(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
+    settings.calls(BATCH, || {
         black_box(clock_gettime(ClockId::Monotonic));
         Ok(())
     })
 }
 
-pub(super) fn cpu_clock(place: &Place) -> io::Result<Vec<f64>> {
-    place.calls(BATCH, || {
+pub(super) fn cpu_clock(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
+    settings.calls(BATCH, || {
         black_box(clock_gettime(ClockId::ThreadCPUTime));
         Ok(())
     })
 }
 
-pub(super) fn null(place: &Place) -> io::Result<Vec<f64>> {
-    place.calls(BATCH, || {
+pub(super) fn null(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
+    settings.calls(BATCH, || {
         black_box(rustix::process::getppid());
         Ok(())
     })
 }
 
-pub(super) fn alone(place: &Place) -> io::Result<Vec<f64>> {
+pub(super) fn alone(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
     // A fair thread that runs here too is none to give way to then.
     let _ = become_policy(Policy::Fifo(1));
-    place.calls(BATCH, || {
+    settings.calls(BATCH, || {
         sched_yield();
         Ok(())
     })
 }
 
 /// Changes the policy of thread `tid` there and back, a call a sample.
-fn toggle(place: &Place, tid: u32, there: Policy) -> io::Result<Vec<f64>> {
+fn toggle(settings: &ProbeSettings, tid: u32, there: Policy) -> io::Result<Vec<f64>> {
     let before = scheduling(tid)?;
     let changed = before.with_policy(there);
     let mut next = [changed, before].into_iter().cycle();
     let samples =
-        place.calls(1, || next.next().map_or(Ok(()), |wanted| set_scheduling(tid, &wanted)));
+        settings.calls(1, || next.next().map_or(Ok(()), |wanted| set_scheduling(tid, &wanted)));
     set_scheduling(tid, &before)?;
     samples
 }
 
-pub(super) fn setattr_self(place: &Place) -> io::Result<Vec<f64>> {
-    toggle(place, 0, Policy::Batch)
+pub(super) fn setattr_self(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
+    toggle(settings, 0, Policy::Batch)
 }
 
-pub(super) fn setattr_fifo(place: &Place) -> io::Result<Vec<f64>> {
+pub(super) fn setattr_fifo(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
     let told =
         |error: io::Error| io::Error::new(error.kind(), format!("needs policy fifo:1: {error}"));
-    toggle(place, 0, Policy::Fifo(1)).map_err(told)
+    toggle(settings, 0, Policy::Fifo(1)).map_err(told)
 }
 
 /// What the thread of a [`Helper`] does.
@@ -136,21 +136,21 @@ impl Drop for Helper {
     }
 }
 
-pub(super) fn setattr_sleeping(place: &Place) -> io::Result<Vec<f64>> {
-    let helper = Helper::start(place.cpu, Policy::Other, Does::Sleeps)?;
-    toggle(place, helper.tid(), Policy::Batch)
+pub(super) fn setattr_sleeping(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
+    let helper = Helper::start(settings.cpu, Policy::Other, Does::Sleeps)?;
+    toggle(settings, helper.tid(), Policy::Batch)
 }
 
-pub(super) fn setattr_running(place: &Place) -> io::Result<Vec<f64>> {
-    let helper = Helper::start(place.cpu, Policy::Other, Does::Spins)?;
+pub(super) fn setattr_running(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
+    let helper = Helper::start(settings.cpu, Policy::Other, Does::Spins)?;
     // Above it, so that it is runnable and never runs; equals take turns where that is not allowed.
     let _ = become_policy(Policy::Fifo(1));
-    toggle(place, helper.tid(), Policy::Batch)
+    toggle(settings, helper.tid(), Policy::Batch)
 }
 
-pub(super) fn setattr_remote(place: &Place) -> io::Result<Vec<f64>> {
-    let helper = Helper::start(place.other()?, Policy::Other, Does::Spins)?;
-    toggle(place, helper.tid(), Policy::Batch)
+pub(super) fn setattr_remote(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
+    let helper = Helper::start(settings.other()?, Policy::Other, Does::Spins)?;
+    toggle(settings, helper.tid(), Policy::Batch)
 }
 
 /// The kernel's form of a mask, made before the clock runs.
@@ -161,44 +161,44 @@ fn mask(cpus: &[CpuId]) -> RawMask {
 }
 
 /// Sets the masks of thread `tid` in turn, a call a sample.
-fn masks(place: &Place, tid: u32, masks: [&[CpuId]; 2]) -> io::Result<Vec<f64>> {
+fn masks(settings: &ProbeSettings, tid: u32, masks: [&[CpuId]; 2]) -> io::Result<Vec<f64>> {
     let before = affinity(tid)?;
     let masks = masks.map(mask);
     let (pid, mut next) = (Pid::from_raw(tid as i32), masks.iter().cycle());
     let samples =
-        place.calls(1, || next.next().map_or(Ok(()), |mask| Ok(sched_setaffinity(pid, mask)?)));
+        settings.calls(1, || next.next().map_or(Ok(()), |mask| Ok(sched_setaffinity(pid, mask)?)));
     set_affinity(tid, &before)?;
     samples
 }
 
-pub(super) fn affinity_same(place: &Place) -> io::Result<Vec<f64>> {
-    masks(place, 0, [&[place.cpu]; 2])
+pub(super) fn affinity_same(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
+    masks(settings, 0, [&[settings.cpu]; 2])
 }
 
-pub(super) fn affinity_stay(place: &Place) -> io::Result<Vec<f64>> {
+pub(super) fn affinity_stay(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
     // Above every thread fair: or the balancer would move it while it may run on both.
     let _ = become_policy(Policy::Fifo(1));
-    masks(place, 0, [&[place.cpu, place.other()?], &[place.cpu]])
+    masks(settings, 0, [&[settings.cpu, settings.other()?], &[settings.cpu]])
 }
 
-pub(super) fn affinity_migrate(place: &Place) -> io::Result<Vec<f64>> {
-    masks(place, 0, [&[place.other()?], &[place.cpu]])
+pub(super) fn affinity_migrate(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
+    masks(settings, 0, [&[settings.other()?], &[settings.cpu]])
 }
 
-pub(super) fn affinity_sleeping(place: &Place) -> io::Result<Vec<f64>> {
-    let helper = Helper::start(place.cpu, Policy::Other, Does::Sleeps)?;
-    masks(place, helper.tid(), [&[place.cpu, place.other()?], &[place.cpu]])
+pub(super) fn affinity_sleeping(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
+    let helper = Helper::start(settings.cpu, Policy::Other, Does::Sleeps)?;
+    masks(settings, helper.tid(), [&[settings.cpu, settings.other()?], &[settings.cpu]])
 }
 
-pub(super) fn affinity_remote(place: &Place) -> io::Result<Vec<f64>> {
-    let other = place.other()?;
+pub(super) fn affinity_remote(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
+    let other = settings.other()?;
     let helper = Helper::start(other, Policy::Other, Does::Spins)?;
     // Here it would be queued behind us; only the call that drives it away from where it runs is
     // timed.
     let _ = become_policy(Policy::Fifo(1));
     let (pid, here, there) =
-        (Pid::from_raw(helper.tid() as i32), mask(&[place.cpu]), mask(&[other]));
-    place.fill(|| {
+        (Pid::from_raw(helper.tid() as i32), mask(&[settings.cpu]), mask(&[other]));
+    settings.fill(|| {
         let start = Instant::now();
         sched_setaffinity(pid, &here)?;
         let took = start.elapsed();

@@ -1,7 +1,7 @@
 //! Caches and locks: records that a scheduler walks through, a working set after another's, a lock
 //! that changes hands.
 
-use super::Place;
+use super::ProbeSettings;
 use schedlab_host::threads::set_affinity;
 use schedlab_host::{Spin, Tas, cycles};
 use schedlab_model::{CpuId, CpuSet};
@@ -15,22 +15,22 @@ use std::time::{Duration, Instant};
 /// One cache line, with the index of the next one to look at.
 #[derive(Clone, Copy, Default)]
 #[repr(align(64))]
-struct Line {
+struct CacheLine {
     next: u32,
 }
 
 /// Lines in one circle, in random order: no prefetcher guesses the next.
-fn circle(lines: usize, seed: u64) -> Vec<Line> {
+fn circle(lines: usize, seed: u64) -> Vec<CacheLine> {
     let mut order: Vec<u32> = (0..lines as u32).collect();
     Random::new(seed).shuffle(&mut order);
-    let mut all = vec![Line::default(); lines];
+    let mut all = vec![CacheLine::default(); lines];
     for (i, &at) in order.iter().enumerate() {
         all[at as usize].next = order[(i + 1) % lines];
     }
     all
 }
 
-fn walk(lines: &[Line], from: u32, steps: u32) -> u32 {
+fn walk(lines: &[CacheLine], from: u32, steps: u32) -> u32 {
     (0..steps).fold(from, |at, _| lines[at as usize].next)
 }
 
@@ -58,11 +58,11 @@ fn cache_bytes(index: u32) -> Option<usize> {
     Some(number.parse::<usize>().ok()? * scale)
 }
 
-pub(super) fn hot(place: &Place) -> io::Result<Vec<f64>> {
+pub(super) fn hot(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
     const RECORDS: u32 = 1024;
-    let lines = circle(RECORDS as usize, place.seed);
+    let lines = circle(RECORDS as usize, settings.seed);
     let mut at = 0;
-    place.fill(|| {
+    settings.fill(|| {
         let start = Instant::now();
         at = black_box(walk(&lines, at, RECORDS));
         Ok(start.elapsed().as_nanos() as f64 / f64::from(RECORDS))
@@ -70,9 +70,9 @@ pub(super) fn hot(place: &Place) -> io::Result<Vec<f64>> {
 }
 
 /// Twice the last-level cache, made once: it takes longer than a round.
-fn large() -> &'static [Line] {
-    static LARGE: OnceLock<Vec<Line>> = OnceLock::new();
-    LARGE.get_or_init(|| circle(2 * last_level() / size_of::<Line>(), 1))
+fn large() -> &'static [CacheLine] {
+    static LARGE: OnceLock<Vec<CacheLine>> = OnceLock::new();
+    LARGE.get_or_init(|| circle(2 * last_level() / size_of::<CacheLine>(), 1))
 }
 
 /// Bytes that [`stream`] reads.
@@ -85,11 +85,11 @@ pub(crate) fn stream() {
     read_all(large());
 }
 
-pub(super) fn cold(place: &Place) -> io::Result<Vec<f64>> {
+pub(super) fn cold(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
     const STEPS: u32 = 500;
     let lines = large();
-    let mut at = (place.seed % lines.len() as u64) as u32;
-    place.fill(|| {
+    let mut at = (settings.seed % lines.len() as u64) as u32;
+    settings.fill(|| {
         let start = Instant::now();
         at = black_box(walk(lines, at, STEPS));
         Ok(start.elapsed().as_nanos() as f64 / f64::from(STEPS))
@@ -100,7 +100,7 @@ pub(super) fn cold(place: &Place) -> io::Result<Vec<f64>> {
 const SET_LINES: usize = (64 << 10) / 64;
 
 /// Time to read every line of `set` once, in order.
-fn read_all(set: &[Line]) -> f64 {
+fn read_all(set: &[CacheLine]) -> f64 {
     let start = Instant::now();
     let sum: u32 = set.iter().fold(0, |sum, line| sum.wrapping_add(black_box(line).next));
     black_box(sum);
@@ -108,25 +108,25 @@ fn read_all(set: &[Line]) -> f64 {
 }
 
 /// What the next reading of `set` takes more than the one after it.
-fn more_than_again(set: &[Line]) -> f64 {
+fn more_than_again(set: &[CacheLine]) -> f64 {
     let first = read_all(set);
     first - read_all(set)
 }
 
-pub(super) fn refill(place: &Place) -> io::Result<Vec<f64>> {
-    let (set, large) = (vec![Line::default(); SET_LINES], large());
+pub(super) fn refill(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
+    let (set, large) = (vec![CacheLine::default(); SET_LINES], large());
     read_all(&set);
-    place.fill(|| {
+    settings.fill(|| {
         read_all(large);
         Ok(more_than_again(&set).max(0.0))
     })
 }
 
-pub(super) fn moved(place: &Place) -> io::Result<Vec<f64>> {
-    let places = [place.other()?, place.cpu].map(CpuSet::single);
-    let mut set = vec![Line::default(); SET_LINES];
+pub(super) fn moved(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
+    let places = [settings.other()?, settings.cpu].map(CpuSet::single);
+    let mut set = vec![CacheLine::default(); SET_LINES];
     let mut turn = 0;
-    place.fill(|| {
+    settings.fill(|| {
         // Written here, so that it is nowhere else.
         set.iter_mut().for_each(|line| line.next = line.next.wrapping_add(1));
         set_affinity(0, &places[turn % 2])?;
@@ -136,8 +136,8 @@ pub(super) fn moved(place: &Place) -> io::Result<Vec<f64>> {
 }
 
 /// How two threads take one lock in turn.
-pub(super) fn handoff(place: &Place) -> io::Result<Vec<f64>> {
-    let other: CpuId = place.other()?;
+pub(super) fn handoff(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
+    let other: CpuId = settings.other()?;
     let (lock, stop) = (Arc::new(Spin::<Tas, u64>::new(0)), Arc::new(AtomicBool::new(false)));
     let turns = Arc::new(AtomicU64::new(0));
     let rival = {
@@ -155,7 +155,7 @@ pub(super) fn handoff(place: &Place) -> io::Result<Vec<f64>> {
         std::thread::sleep(Duration::from_micros(50));
     }
     // A turn that waits for a holder that is not running is cut off by the median.
-    let samples = place.fill(|| {
+    let samples = settings.fill(|| {
         let start = Instant::now();
         take_turn(&lock, 0);
         take_turn(&lock, 0);

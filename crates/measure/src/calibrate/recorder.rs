@@ -2,7 +2,7 @@
 //! while it is not.
 
 use super::switches::Echo;
-use super::{Place, on};
+use super::{ProbeSettings, on};
 use schedlab_host::{
     GroupFacts, RecordRequest, RecordSink, RecordStart, RecordUntil, TaskFacts, record,
 };
@@ -35,18 +35,18 @@ impl RecordSink for Deaf<'_> {
 }
 
 /// A sample a round: the median round trip with less the one without, by two switches.
-pub(super) fn rounds(place: &Place) -> Vec<io::Result<Vec<f64>>> {
-    let place = Place { budget: place.budget / (2 * ROUNDS as u32), ..*place };
-    (0..ROUNDS).map(|_| round(&place).map(|sample| vec![sample])).collect()
+pub(super) fn rounds(settings: &ProbeSettings) -> Vec<io::Result<Vec<f64>>> {
+    let settings = ProbeSettings { budget: settings.budget / (2 * ROUNDS as u32), ..*settings };
+    (0..ROUNDS).map(|_| round(&settings).map(|sample| vec![sample])).collect()
 }
 
-fn round(place: &Place) -> io::Result<f64> {
-    let without = trips(place)?;
+fn round(settings: &ProbeSettings) -> io::Result<f64> {
+    let without = trips(settings)?;
     let (begun, enough) = (AtomicBool::new(false), AtomicBool::new(false));
     let with = std::thread::scope(|scope| {
         let recorder = scope.spawn(|| {
             let mut request = RecordRequest::new(RecordUntil::Stopped);
-            request.recorder_cpu = place.other;
+            request.recorder_cpu = settings.other;
             // However this ends, the recording does.
             request.duration = Some(Ns::from_s(5));
             record(&request, &mut Deaf(&begun), &|| enough.load(Ordering::Relaxed))
@@ -55,7 +55,7 @@ fn round(place: &Place) -> io::Result<f64> {
             std::thread::sleep(Duration::from_millis(1));
         }
         std::thread::sleep(Duration::from_millis(5));
-        let with = trips(place);
+        let with = trips(settings);
         enough.store(true, Ordering::Relaxed);
         match recorder.join() {
             Ok(Ok(_)) => with,
@@ -67,10 +67,10 @@ fn round(place: &Place) -> io::Result<f64> {
 }
 
 /// Median of round trips through pipes between two threads of one CPU.
-fn trips(place: &Place) -> io::Result<f64> {
-    let samples = on(place.cpu, || {
-        let echo = Echo::through_pipes(place.cpu)?;
-        place.calls(1, || echo.call())
+fn trips(settings: &ProbeSettings) -> io::Result<f64> {
+    let samples = on(settings.cpu, || {
+        let echo = Echo::through_pipes(settings.cpu)?;
+        settings.calls(1, || echo.call())
     })?;
     median(&samples).ok_or_else(|| io::Error::other("no time for a single round trip"))
 }

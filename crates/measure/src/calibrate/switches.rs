@@ -1,6 +1,6 @@
 //! Two threads that hand each other the CPU, or a byte.
 
-use super::{Place, become_policy};
+use super::{ProbeSettings, become_policy};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{Errno, read, write};
 use rustix::thread::{futex, sched_yield};
@@ -21,29 +21,29 @@ enum By {
 }
 
 /// One direction of a pair. Each end is used by one thread.
-enum Line {
+enum OneWayChannel {
     Pipe(OwnedFd, OwnedFd),
     Futex(AtomicU32),
     Eventfd(OwnedFd),
 }
 
-impl Line {
-    fn new(by: By) -> io::Result<Line> {
+impl OneWayChannel {
+    fn new(by: By) -> io::Result<OneWayChannel> {
         Ok(match by {
             By::Pipe => {
                 let (reader, writer) = io::pipe()?;
-                Line::Pipe(reader.into(), writer.into())
+                OneWayChannel::Pipe(reader.into(), writer.into())
             }
-            By::Futex => Line::Futex(AtomicU32::new(0)),
-            By::Eventfd => Line::Eventfd(eventfd(0, EventfdFlags::CLOEXEC)?),
+            By::Futex => OneWayChannel::Futex(AtomicU32::new(0)),
+            By::Eventfd => OneWayChannel::Eventfd(eventfd(0, EventfdFlags::CLOEXEC)?),
         })
     }
 
     fn post(&self) -> io::Result<()> {
         match self {
-            Line::Pipe(_, writer) => drop(write(writer, &[1])?),
-            Line::Eventfd(fd) => drop(write(fd, &1u64.to_ne_bytes())?),
-            Line::Futex(word) => {
+            OneWayChannel::Pipe(_, writer) => drop(write(writer, &[1])?),
+            OneWayChannel::Eventfd(fd) => drop(write(fd, &1u64.to_ne_bytes())?),
+            OneWayChannel::Futex(word) => {
                 word.store(1, Ordering::Release);
                 futex::wake(word, futex::Flags::PRIVATE, 1)?;
             }
@@ -53,9 +53,9 @@ impl Line {
 
     fn wait(&self) -> io::Result<()> {
         match self {
-            Line::Pipe(reader, _) => drop(read(reader, &mut [0u8; 1])?),
-            Line::Eventfd(fd) => drop(read(fd, &mut [0u8; 8])?),
-            Line::Futex(word) => {
+            OneWayChannel::Pipe(reader, _) => drop(read(reader, &mut [0u8; 1])?),
+            OneWayChannel::Eventfd(fd) => drop(read(fd, &mut [0u8; 8])?),
+            OneWayChannel::Futex(word) => {
                 while word.swap(0, Ordering::Acquire) == 0 {
                     match futex::wait(word, futex::Flags::PRIVATE, 0, None) {
                         Ok(()) | Err(Errno::AGAIN | Errno::INTR) => {}
@@ -70,14 +70,14 @@ impl Line {
 
 /// A thread that answers every call, on a CPU. Ends on drop.
 pub(super) struct Echo {
-    lines: Arc<(Line, Line)>,
+    lines: Arc<(OneWayChannel, OneWayChannel)>,
     stop: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<io::Result<()>>>,
 }
 
 impl Echo {
     fn start(by: By, cpu: CpuId) -> io::Result<Echo> {
-        let lines = Arc::new((Line::new(by)?, Line::new(by)?));
+        let lines = Arc::new((OneWayChannel::new(by)?, OneWayChannel::new(by)?));
         let stop = Arc::new(AtomicBool::new(false));
         let (own, stopping) = (Arc::clone(&lines), Arc::clone(&stop));
         let thread = std::thread::Builder::new().name("sl-echo".to_owned()).spawn(move || {
@@ -115,47 +115,47 @@ impl Drop for Echo {
 }
 
 /// Round trips with a thread on `cpu`; a sample is half of one.
-fn one_way(place: &Place, by: By, cpu: CpuId) -> io::Result<Vec<f64>> {
+fn one_way(settings: &ProbeSettings, by: By, cpu: CpuId) -> io::Result<Vec<f64>> {
     let echo = Echo::start(by, cpu)?;
     echo.call()?;
-    let mut samples = place.calls(1, || echo.call())?;
+    let mut samples = settings.calls(1, || echo.call())?;
     samples.iter_mut().for_each(|sample| *sample /= 2.0);
     Ok(samples)
 }
 
-pub(super) fn pipe_same(place: &Place) -> io::Result<Vec<f64>> {
-    one_way(place, By::Pipe, place.cpu)
+pub(super) fn pipe_same(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
+    one_way(settings, By::Pipe, settings.cpu)
 }
 
-pub(super) fn futex_same(place: &Place) -> io::Result<Vec<f64>> {
-    one_way(place, By::Futex, place.cpu)
+pub(super) fn futex_same(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
+    one_way(settings, By::Futex, settings.cpu)
 }
 
-pub(super) fn eventfd_same(place: &Place) -> io::Result<Vec<f64>> {
-    one_way(place, By::Eventfd, place.cpu)
+pub(super) fn eventfd_same(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
+    one_way(settings, By::Eventfd, settings.cpu)
 }
 
-pub(super) fn pipe_cross(place: &Place) -> io::Result<Vec<f64>> {
-    one_way(place, By::Pipe, place.other()?)
+pub(super) fn pipe_cross(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
+    one_way(settings, By::Pipe, settings.other()?)
 }
 
-pub(super) fn futex_cross(place: &Place) -> io::Result<Vec<f64>> {
-    one_way(place, By::Futex, place.other()?)
+pub(super) fn futex_cross(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
+    one_way(settings, By::Futex, settings.other()?)
 }
 
-pub(super) fn eventfd_cross(place: &Place) -> io::Result<Vec<f64>> {
-    one_way(place, By::Eventfd, place.other()?)
+pub(super) fn eventfd_cross(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
+    one_way(settings, By::Eventfd, settings.other()?)
 }
 
 /// Two FIFO threads of one CPU that give way to each other: each yield is a switch.
-pub(super) fn yields(place: &Place) -> io::Result<Vec<f64>> {
+pub(super) fn yields(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
     const TURNS: u32 = 50;
     become_policy(Policy::Fifo(1))?;
     let (turns, stop) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
     let (counted, stopping) = (Arc::clone(&turns), Arc::clone(&stop));
-    let cpu = place.cpu;
+    let cpu = settings.cpu;
     // Not longer than this, whatever happens: it is a real-time thread.
-    let limit = place.budget * 2 + Duration::from_millis(100);
+    let limit = settings.budget * 2 + Duration::from_millis(100);
     let other = std::thread::Builder::new().name("sl-yield".to_owned()).spawn(move || {
         set_affinity(0, &CpuSet::single(cpu))?;
         become_policy(Policy::Fifo(1))?;
@@ -168,7 +168,7 @@ pub(super) fn yields(place: &Place) -> io::Result<Vec<f64>> {
     })?;
     // It begins as a fair thread, which needs the CPU that this one has.
     std::thread::sleep(Duration::from_millis(1));
-    let samples = place.fill(|| {
+    let samples = settings.fill(|| {
         let (before, start) = (turns.load(Ordering::Relaxed), Instant::now());
         for _ in 0..TURNS {
             sched_yield();

@@ -1,7 +1,7 @@
 //! Waking another thread, being woken by a timer, and the tick.
 
 use super::calls::{Does, Helper};
-use super::{Place, become_policy};
+use super::{ProbeSettings, become_policy};
 use crate::latency::wake::{now, sleep_until};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{read, write};
@@ -93,20 +93,20 @@ impl Drop for Sleeper {
     }
 }
 
-pub(super) fn nobody(place: &Place) -> io::Result<Vec<f64>> {
+pub(super) fn nobody(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
     let fd = eventfd(0, EventfdFlags::CLOEXEC)?;
-    place.calls(20, || {
+    settings.calls(20, || {
         write(&fd, &1u64.to_ne_bytes())?;
         Ok(())
     })
 }
 
-pub(super) fn call(place: &Place) -> io::Result<Vec<f64>> {
+pub(super) fn call(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
     // The sleeper is below us on the same CPU: it is woken, queued, and does not run before we
     // sleep.
     become_policy(Policy::Fifo(2))?;
-    let sleeper = Sleeper::start(place.cpu, 1)?;
-    place.fill(|| {
+    let sleeper = Sleeper::start(settings.cpu, 1)?;
+    settings.fill(|| {
         let start = now();
         sleeper.ring()?;
         let took = now() - start;
@@ -117,9 +117,9 @@ pub(super) fn call(place: &Place) -> io::Result<Vec<f64>> {
 }
 
 /// From the write to the reader's clock read on the other CPU.
-fn across(place: &Place, idle_for: Duration) -> io::Result<Vec<f64>> {
-    let sleeper = Sleeper::start(place.other()?, 2)?;
-    place.fill(|| {
+fn across(settings: &ProbeSettings, idle_for: Duration) -> io::Result<Vec<f64>> {
+    let sleeper = Sleeper::start(settings.other()?, 2)?;
+    settings.fill(|| {
         let rest = Instant::now();
         while rest.elapsed() < idle_for {
             std::hint::spin_loop();
@@ -130,32 +130,32 @@ fn across(place: &Place, idle_for: Duration) -> io::Result<Vec<f64>> {
     })
 }
 
-pub(super) fn busy(place: &Place) -> io::Result<Vec<f64>> {
-    let _spinner = Helper::start(place.other()?, Policy::Idle, Does::Spins)?;
+pub(super) fn busy(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
+    let _spinner = Helper::start(settings.other()?, Policy::Idle, Does::Spins)?;
     // Long enough for the sleeper to be back at its read.
-    across(place, Duration::from_micros(20))
+    across(settings, Duration::from_micros(20))
 }
 
-pub(super) fn idle(place: &Place) -> io::Result<Vec<f64>> {
-    across(place, Duration::from_micros(300))
+pub(super) fn idle(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
+    across(settings, Duration::from_micros(300))
 }
 
 /// How late absolute sleeps of 200 us end.
-fn sleeps(place: &Place) -> io::Result<Vec<f64>> {
-    place.fill(|| {
+fn sleeps(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
+    settings.fill(|| {
         let due = now() + 200_000;
         sleep_until(due)?;
         Ok(now().saturating_sub(due) as f64)
     })
 }
 
-pub(super) fn timer_fifo(place: &Place) -> io::Result<Vec<f64>> {
+pub(super) fn timer_fifo(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
     become_policy(Policy::Fifo(1))?;
-    sleeps(place)
+    sleeps(settings)
 }
 
-pub(super) fn timer_other(place: &Place) -> io::Result<Vec<f64>> {
-    sleeps(place)
+pub(super) fn timer_other(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
+    sleeps(settings)
 }
 
 /// Shorter gaps are the loop itself.
@@ -167,11 +167,11 @@ const TICKS: u32 = 12;
 
 /// Gaps in a thread that only reads the cycle counter. The tick is what comes again at one phase of
 /// its period: other interrupts, other threads and the hypervisor come at any.
-pub(super) fn tick(place: &Place) -> io::Result<Vec<f64>> {
+pub(super) fn tick(settings: &ProbeSettings) -> io::Result<Vec<f64>> {
     let rate = cycles_rate();
     let _ = become_policy(Policy::Fifo(1));
     let period = 1_000_000_000.0 / f64::from(schedlab_host::machine().hz.max(1));
-    let periods = ((place.budget.as_nanos() as f64 / period) as u32).clamp(TICKS, 100);
+    let periods = ((settings.budget.as_nanos() as f64 / period) as u32).clamp(TICKS, 100);
     let mut gaps = Vec::with_capacity(10_000);
     let start = cycles();
     let mut last = start;

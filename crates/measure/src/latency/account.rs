@@ -36,10 +36,10 @@ impl Account {
     /// Now. What cannot be read is missing.
     pub(crate) fn now() -> Account {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
-        Account::of(&read("/proc/stat"), &read("/proc/interrupts"))
+        Account::parse(&read("/proc/stat"), &read("/proc/interrupts"))
     }
 
-    fn of(stat: &str, interrupts: &str) -> Account {
+    fn parse(stat: &str, interrupts: &str) -> Account {
         let mut account = Account { ticks: BTreeMap::new(), interrupts: columns(interrupts) };
         for line in stat.lines() {
             let mut words = line.split_whitespace();
@@ -105,11 +105,11 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        let before = Account::of(
+        let before = Account::parse(
             "cpu  9 9 9 9\ncpu0 10 1 2 500 3 4 5 6 0 0\ncpu3 0 0 0 0\n",
             "      CPU0  CPU3\n 0:  5  7 timer\nERR: 3\nLOC: 10 20 Local timer\n",
         );
-        let after = Account::of(
+        let after = Account::parse(
             "cpu0 20 2 4 900 3 5 6 9 7 0\ncpu3 1 0 0 0\nintr 5\n",
             "      CPU0  CPU3\n 0:  6  7 timer\nERR: 4\nLOC: 30 25 Local timer\n",
         );
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_nothing() {
-        let account = Account::of("cpu\ncpux 1\n\n", "");
+        let account = Account::parse("cpu\ncpux 1\n\n", "");
         assert!(account.ticks.is_empty() && account.interrupts.is_empty());
     }
 }

@@ -116,7 +116,7 @@ impl Budget {
 
     /// Of the wakeup `broke`, whose thread has `policy` and timer slack `slack`. `rt_runtime`: what
     /// real-time threads may have of each second (`sched_rt_runtime_us`); `None`: no limit.
-    pub fn of(
+    pub fn of_wakeup(
         broke: &Broke,
         policy: Policy,
         slack: Ns,
@@ -143,7 +143,7 @@ impl Budget {
         let none = Vec::new();
         let list = marks.cpus.get(&cpu).unwrap_or(&none);
         let slept = list.iter().any(|mark| within(&mark) && switched_in(mark));
-        let mut state = State {
+        let mut state = CpuState {
             tid: broke.tid,
             prio: priority(policy),
             woken,
@@ -268,7 +268,7 @@ enum Who {
 }
 
 /// What goes on at a moment.
-struct State {
+struct CpuState {
     tid: u32,
     prio: i32,
     woken: Option<u64>,
@@ -286,7 +286,7 @@ struct State {
     sums: BTreeMap<(Cause, Who), u64>,
 }
 
-impl State {
+impl CpuState {
     fn step(&mut self, mark: &Mark, due: u64) {
         match mark.kind {
             MarkKind::Switch { next, .. } => {
@@ -401,7 +401,7 @@ mod tests {
             (1_004_000, MarkKind::IrqExit),
             (5_900_000, switch(8, ME, 49)),
         ]);
-        let budget = Budget::of(&broke(5_000_000), Policy::Fifo(50), Ns::ZERO, LIMIT, &seen);
+        let budget = Budget::of_wakeup(&broke(5_000_000), Policy::Fifo(50), Ns::ZERO, LIMIT, &seen);
         let expected = [
             (Cause::Preempted, "hog", 4_896_000),
             (Cause::Own, "", 100_000),
@@ -425,8 +425,14 @@ mod tests {
                 (2_000_000, switch(8, ME, 50)),
             ];
             list.sort_by_key(|(at, _)| *at);
-            Budget::of(&broke(1_000_000), policy.parse().unwrap(), Ns::ZERO, LIMIT, &marks(&list))
-                .parts[0]
+            Budget::of_wakeup(
+                &broke(1_000_000),
+                policy.parse().unwrap(),
+                Ns::ZERO,
+                LIMIT,
+                &marks(&list),
+            )
+            .parts[0]
                 .cause
         };
         assert_eq!(of(120, "other", true), Cause::RunQueue);
@@ -442,7 +448,8 @@ mod tests {
     #[test]
     fn idle_slack_and_loss() {
         let idle = marks(&[(1_060_000, WAKING), (1_080_000, switch(0, ME, 120))]);
-        let budget = Budget::of(&broke(100_000), Policy::Other, Ns::from_us(50), LIMIT, &idle);
+        let budget =
+            Budget::of_wakeup(&broke(100_000), Policy::Other, Ns::from_us(50), LIMIT, &idle);
         let expected = [
             (Cause::TimerSlack, "", 50_000),
             (Cause::IdleExit, "", 30_000),
@@ -450,14 +457,15 @@ mod tests {
         ];
         assert_eq!(parts(&budget), expected);
         let lost = marks(&[(900_000, switch(0, 8, 120)), (1_010_000, MarkKind::Lost)]);
-        let budget = Budget::of(&broke(100_000), Policy::Fifo(1), Ns::ZERO, LIMIT, &lost);
+        let budget = Budget::of_wakeup(&broke(100_000), Policy::Fifo(1), Ns::ZERO, LIMIT, &lost);
         assert_eq!(parts(&budget), [(Cause::Unknown, "", 90_000), (Cause::Unknown, "hog", 10_000)]);
         // Idle although the thread was ready.
         let budget = [(0, switch(8, 9, 50)), (1_000_000, WAKING), (1_100_000, switch(9, 0, 120))];
-        let budget = Budget::of(&broke(950_000), Policy::Fifo(1), Ns::ZERO, LIMIT, &marks(&budget));
+        let budget =
+            Budget::of_wakeup(&broke(950_000), Policy::Fifo(1), Ns::ZERO, LIMIT, &marks(&budget));
         assert_eq!(parts(&budget)[0], (Cause::Throttled, "", 850_000));
         assert_eq!(
-            parts(&Budget::of(&broke(0), Policy::Other, Ns::ZERO, LIMIT, &Marks::default())),
+            parts(&Budget::of_wakeup(&broke(0), Policy::Other, Ns::ZERO, LIMIT, &Marks::default())),
             []
         );
     }
@@ -467,7 +475,8 @@ mod tests {
         let list =
             [(900_000, switch(0, 9, 50)), (1_000_000, WAKING), (1_100_000, switch(9, 0, 120))];
         let of = |limit| {
-            Budget::of(&broke(950_000), Policy::Fifo(80), Ns::ZERO, limit, &marks(&list)).parts[0]
+            Budget::of_wakeup(&broke(950_000), Policy::Fifo(80), Ns::ZERO, limit, &marks(&list))
+                .parts[0]
                 .cause
         };
         assert_eq!(of(LIMIT), Cause::IdleExit, "100 us of real-time threads before");
@@ -481,7 +490,7 @@ mod tests {
         let list =
             [(2_600_000, switch(ME, 0, 120)), (2_630_000, WAKING), (2_660_000, switch(0, ME, 19))];
         let budget =
-            Budget::of(&broke(1_680_000), Policy::Fifo(80), Ns::ZERO, LIMIT, &marks(&list));
+            Budget::of_wakeup(&broke(1_680_000), Policy::Fifo(80), Ns::ZERO, LIMIT, &marks(&list));
         let expected = [
             (Cause::StillRan, "", 1_600_000),
             (Cause::IdleExit, "", 60_000),
@@ -514,7 +523,7 @@ mod tests {
                             late in 0u64..2_000_000, slack in 0u64..100_000, fair: bool) {
             list.sort_by_key(|(at, _)| *at);
             let policy = if fair { Policy::Other } else { Policy::Fifo(50) };
-            let budget = Budget::of(&broke(late), policy, Ns(slack), LIMIT, &marks(&list));
+            let budget = Budget::of_wakeup(&broke(late), policy, Ns(slack), LIMIT, &marks(&list));
             prop_assert_eq!(budget.parts.iter().map(|part| part.ns).sum::<u64>(), late);
             prop_assert!(budget.parts.iter().all(|part| part.ns > 0));
         }

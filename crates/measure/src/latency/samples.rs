@@ -120,7 +120,7 @@ impl Samples {
 
     /// The usual rungs, with the exact largest.
     pub fn ladder(&self) -> Ladder {
-        Ladder { max_ns: self.max, mean_ns: self.mean(), ..Ladder::of(&self.histogram) }
+        Ladder { max_ns: self.max, mean_ns: self.mean(), ..Ladder::from_histogram(&self.histogram) }
     }
 
     /// How many samples a quantile needs so that ten lie beyond it.

@@ -48,15 +48,15 @@ const WAITING: usize = 128;
 
 /// CLOCK_MONOTONIC, nanoseconds.
 pub(crate) fn now() -> u64 {
-    of(clock_gettime(ClockId::Monotonic))
+    nanoseconds(clock_gettime(ClockId::Monotonic))
 }
 
 /// CPU time of the calling thread, nanoseconds.
 pub(super) fn own_cpu() -> u64 {
-    of(clock_gettime(ClockId::ThreadCPUTime))
+    nanoseconds(clock_gettime(ClockId::ThreadCPUTime))
 }
 
-fn of(time: Timespec) -> u64 {
+fn nanoseconds(time: Timespec) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
@@ -111,7 +111,7 @@ impl Timer {
                 (result, clock_gettime(ClockId::Monotonic))
             }
         };
-        uninterrupted(result).map(|()| of(woken))
+        uninterrupted(result).map(|()| nanoseconds(woken))
     }
 }
 

@@ -41,8 +41,8 @@ pub struct LoadReport {
 impl Client {
     pub(crate) fn report(&self, request: &LoadRequest) -> LoadReport {
         let share = self.cpu_ns as f64 / self.wall_ns.max(1) as f64;
-        let lag = Ladder::of(&self.lag);
-        let latency = Ladder::of(&self.latency);
+        let lag = Ladder::from_histogram(&self.lag);
+        let latency = Ladder::from_histogram(&self.latency);
         let mut doubts = Vec::new();
         if share > BUSY {
             doubts.push(format!(
@@ -76,7 +76,7 @@ impl Client {
             unanswered,
             throughput_per_s: self.counted as f64 / (request.duration.0 as f64 / 1e9),
             latency,
-            uncorrected: Ladder::of(&self.service),
+            uncorrected: Ladder::from_histogram(&self.service),
             send_lag: lag,
             client_cpu_share: share,
             client_wakeups: self.sleeps,

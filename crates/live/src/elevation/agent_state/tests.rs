@@ -136,11 +136,11 @@ impl ThreadControl for PretendedControl {
     fn tid(&self) -> u32 {
         self.tid
     }
-    fn state(&self) -> State {
+    fn state(&self) -> ThreadActivity {
         match lock(&self.world).threads[self.tid as usize] {
-            Pretended { alive: false, .. } => State::Gone,
-            Pretended { runnable: true, .. } => State::Runnable,
-            _ => State::Sleeping,
+            Pretended { alive: false, .. } => ThreadActivity::Gone,
+            Pretended { runnable: true, .. } => ThreadActivity::Runnable,
+            _ => ThreadActivity::Sleeping,
         }
     }
     fn raise(&self) -> bool {

@@ -17,7 +17,7 @@
 //! | tasks that may run on one CPU only are left alone | `nr_cpus_allowed` | modelled | `who_has_no_choice_is_not_packed` |
 
 use crate::Locks;
-use crate::linux::balance::placement::{PlacementContext, Wakeup};
+use crate::linux::balance::placement::{Placement, Wakeup};
 use crate::linux::core::rq::{Class, EntityId, Rq};
 use crate::linux::core::task_index::ByTask;
 use crate::linux::fair::pelt::{PERIOD_SHIFT, Pelt, SCALE};
@@ -116,7 +116,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     }
 }
 
-impl PlacementContext<'_> {
+impl Placement<'_> {
     /// The CPU on which a wakee is kept, if it is packed.
     #[inline]
     pub(in crate::linux) fn packed_wakee(&self, wakeup: &Wakeup) -> Option<CpuId> {

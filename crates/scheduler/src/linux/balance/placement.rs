@@ -65,7 +65,7 @@ impl Partners {
 
 /// Where the decision is made and what may be read for it.
 #[derive(Clone, Copy)]
-pub(in crate::linux) struct PlacementContext<'a> {
+pub(in crate::linux) struct Placement<'a> {
     pub(in crate::linux) summary: &'a CpuSummary,
     pub(in crate::linux) domains: &'a Domains,
     pub(in crate::linux) estimates: &'a Estimates,
@@ -104,7 +104,7 @@ pub(in crate::linux) struct WakerFacts {
     pub(in crate::linux) load: u64,
 }
 
-impl PlacementContext<'_> {
+impl Placement<'_> {
     /// The CPU for a wakeup.
     pub(in crate::linux) fn wake(&self, wakeup: &Wakeup) -> CpuId {
         if let Some(cpu) = self.packed_wakee(wakeup) {
@@ -477,16 +477,9 @@ pub(in crate::linux) mod tests {
             let estimates = Estimates::new(topology.cpus());
             Machine { summary, domains, estimates, allowed: CpuSet::first(topology.cpus()), t }
         }
-        pub(in crate::linux) fn place(&self) -> PlacementContext<'_> {
+        pub(in crate::linux) fn place(&self) -> Placement<'_> {
             let (summary, domains, estimates) = (&self.summary, &self.domains, &self.estimates);
-            PlacementContext {
-                summary,
-                domains,
-                estimates,
-                now: NOW,
-                allowed: &self.allowed,
-                t: &self.t,
-            }
+            Placement { summary, domains, estimates, now: NOW, allowed: &self.allowed, t: &self.t }
         }
     }
 

@@ -3,7 +3,7 @@
 
 use crate::linux::balance::domains::{self, Domain, Domains, Level};
 use crate::linux::balance::packing::Estimates;
-use crate::linux::balance::placement::{PlacementContext, WakerFacts, Wakeup};
+use crate::linux::balance::placement::{Placement, WakerFacts, Wakeup};
 use crate::linux::core::cpu_summary::{CpuSummary, Facts, SharedSet, Turn};
 use crate::linux::core::rq::{Class, Entity, EntityId, NONE, ROOT, Rq};
 use crate::linux::core::tick_edges::TickEdges;
@@ -293,7 +293,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         if allowed.is_empty() {
             return from;
         }
-        let place = PlacementContext {
+        let placement = Placement {
             summary: &smp.summary,
             domains: &smp.domains,
             estimates: &smp.estimates,
@@ -310,7 +310,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 }
             }
             _ if !cx.task(task).policy.is_fair() => {
-                let near = place.nearest(from);
+                let near = placement.nearest(from);
                 match cx.task(task).policy {
                     _ if near != from => near,
                     Policy::Deadline { .. } => self.select_dl(cx, smp, task, from),
@@ -319,12 +319,12 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             }
             WakeKind::New => match cx.task(task).began_on.filter(|cpu| allowed.contains(*cpu)) {
                 Some(known) => known,
-                None => place.fork(from),
+                None => placement.fork(from),
             },
             WakeKind::Wake => {
                 let waker = self.waker_facts(cx, task, wake.sync);
                 let wakeup = self.wakeup(cx, task, from, waker, wake.sync);
-                place.wake(&wakeup)
+                placement.wake(&wakeup)
             }
         }
     }

@@ -26,7 +26,7 @@ struct WaitingRecord {
 /// Records that wait, with the parts of them that are used.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    places: Vec<WaitingRecord>,
+    records: Vec<WaitingRecord>,
     store: Vec<u8>,
     /// The latest time of the rounds so far, and of those before the last one.
     latest: u64,
@@ -59,7 +59,7 @@ impl Waiting {
         parts.iter().for_each(|part| self.store.extend_from_slice(part));
         let length = (self.store.len() - start as usize) as u32;
         self.latest = self.latest.max(at);
-        self.places.push(WaitingRecord { at, start, length, cpu, kind });
+        self.records.push(WaitingRecord { at, start, length, cpu, kind });
         Ok(())
     }
 
@@ -76,12 +76,12 @@ impl Waiting {
 
     fn emit(&mut self, until: u64, take: &mut dyn Take) -> Result<(), TraceError> {
         // Each ring is in order: a few runs are merged.
-        self.places.sort_by_key(|place| place.at);
-        let ready = self.places.partition_point(|place| place.at <= until);
-        for place in &self.places[..ready] {
-            let WaitingRecord { at, cpu, .. } = *place;
-            let content = &self.store[place.start as usize..][..place.length as usize];
-            let record = match (place.kind, content) {
+        self.records.sort_by_key(|waiting| waiting.at);
+        let ready = self.records.partition_point(|waiting| waiting.at <= until);
+        for waiting in &self.records[..ready] {
+            let WaitingRecord { at, cpu, .. } = *waiting;
+            let content = &self.store[waiting.start as usize..][..waiting.length as usize];
+            let record = match (waiting.kind, content) {
                 (Kind::Sample, raw) => Record::Sample { at, cpu, raw },
                 (Kind::Comm, &[a, b, c, d, e, f, g, h, ref comm @ ..]) => {
                     let (pid, tid) =
@@ -96,19 +96,19 @@ impl Waiting {
             };
             take.record(&record)?;
         }
-        self.places.drain(..ready);
+        self.records.drain(..ready);
         self.shrink();
         Ok(())
     }
 
     /// Takes off what no record uses any more.
     fn shrink(&mut self) {
-        let Some(used) = self.places.iter().map(|place| place.start).min() else {
+        let Some(used) = self.records.iter().map(|waiting| waiting.start).min() else {
             return self.store.clear();
         };
         if used as usize >= self.store.len() / 2 {
             self.store.drain(..used as usize);
-            self.places.iter_mut().for_each(|place| place.start -= used);
+            self.records.iter_mut().for_each(|waiting| waiting.start -= used);
         }
     }
 }
