@@ -31,7 +31,22 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(exit) => return exit,
     };
-    let result = match &args.command {
+    let result = run(&args.command);
+    #[cfg(feature = "machine")]
+    let result = all_given_back(result);
+    match result {
+        Ok(exit) => exit.into(),
+        // The reader of a pipe has read enough: that is no error.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            failed(&stdin::named(&message(&error)), format::asks_for_json(std::env::args_os()))
+        }
+    }
+}
+
+/// Runs the command that was asked for.
+fn run(command: &Command) -> anyhow::Result<exit::Exit> {
+    match command {
         Command::Explain(command) => commands::explain::run(command),
         #[cfg(feature = "machine")]
         Command::Completions(command) => commands::completions::run(command),
@@ -86,16 +101,6 @@ fn main() -> ExitCode {
         Command::Guardian(command) => commands::guardian::run(command),
         #[cfg(not(feature = "machine"))]
         Command::Missing(words) => Err(missing(words)),
-    };
-    #[cfg(feature = "machine")]
-    let result = all_given_back(result);
-    match result {
-        Ok(exit) => exit.into(),
-        // The reader of a pipe has read enough: that is no error.
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            failed(&stdin::named(&message(&error)), format::asks_for_json(std::env::args_os()))
-        }
     }
 }
 

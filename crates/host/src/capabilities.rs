@@ -140,9 +140,6 @@ pub fn probe() -> Capabilities {
     } else {
         Err(CONTAINED.to_owned())
     };
-    let setting = |file: &str| debugfs.as_ref().ok()?.read(file).ok()?.trim().parse().ok().map(Ns);
-    let fair_server =
-        setting("sched/fair_server/cpu0/runtime").zip(setting("sched/fair_server/cpu0/period"));
     let controller = Controller::find();
     let sched_ext_state = crate::sched_ext::here();
     Capabilities {
@@ -160,7 +157,7 @@ pub fn probe() -> Capabilities {
             Err(error) => Err(error.to_string()),
         },
         clocksources: read(CLOCKSOURCES).split_whitespace().map(str::to_owned).collect(),
-        fair_server,
+        fair_server: debugfs.as_ref().ok().and_then(fair_server),
         trace_levels: calibration.own_levels,
         idle_traced: calibration.idle_seen,
         btf: has_btf(),
@@ -168,11 +165,7 @@ pub fn probe() -> Capabilities {
             Controller::V1(root) => root.join("cpu.rt_runtime_us").exists(),
             _ => false,
         },
-        cgroup_cpu: match controller {
-            Controller::V1(root) => format!("v1 {}", root.display()),
-            Controller::V2(root) => format!("v2 {}", root.display()),
-            Controller::Absent => "none".to_owned(),
-        },
+        cgroup_cpu: place_of_groups(&controller),
         sched_ext: sched_ext_state.is_some(),
         sched_ext_state,
         first_pid_namespace,
@@ -184,6 +177,21 @@ pub fn probe() -> Capabilities {
         surroundings: surroundings(),
         caps,
         machine,
+    }
+}
+
+/// Reads how long the fair server of CPU 0 may run, and in which period.
+fn fair_server(debugfs: &PseudoFs) -> Option<(Ns, Ns)> {
+    let setting = |file: &str| debugfs.read(file).ok()?.trim().parse().ok().map(Ns);
+    setting("sched/fair_server/cpu0/runtime").zip(setting("sched/fair_server/cpu0/period"))
+}
+
+/// Says where groups of CPU time live, as [`Capabilities::cgroup_cpu`] has it.
+fn place_of_groups(controller: &Controller) -> String {
+    match controller {
+        Controller::V1(root) => format!("v1 {}", root.display()),
+        Controller::V2(root) => format!("v2 {}", root.display()),
+        Controller::Absent => "none".to_owned(),
     }
 }
 

@@ -275,73 +275,78 @@ impl Workload {
                 last,
             });
         }
-        let missing = |what: String| WorkloadError::Missing { task: task.name.clone(), what };
         if task.group != GroupId::ROOT && task.group.index() >= self.groups.len() {
-            return Err(missing(task.group.to_string()));
+            return Err(missing(task, task.group.to_string()));
         }
         let program = &task.program;
         let inside = |index: u32| (index as usize) < program.ops.len();
         if program.repeat_from.is_some_and(|to| !inside(to)) {
-            return Err(missing("a loop that starts beyond the end of its program".to_owned()));
+            return Err(missing(
+                task,
+                "a loop that starts beyond the end of its program".to_owned(),
+            ));
         }
         for branch in &program.branches {
             self.check_channel(&task.name, branch.channel)?;
             let last = branch.to.checked_sub(1).filter(|last| *last >= branch.from);
             if last.and_then(|last| program.ops.get(last as usize)) != Some(&Op::Select) {
-                return Err(missing("a branch that does not end with a `select`".to_owned()));
+                return Err(missing(task, "a branch that does not end with a `select`".to_owned()));
             }
         }
-        for (at, op) in program.ops.iter().enumerate() {
-            match *op {
-                Op::Select if program.branches.is_empty() => {
-                    return Err(missing("a `select` without branches".to_owned()));
-                }
-                Op::Run(amount)
-                | Op::Sleep(amount)
-                | Op::Kernel { length: amount, .. }
-                | Op::Interrupts(amount) => self.check_amount(task, amount)?,
-                Op::Serve { channel, per_request: amount }
-                | Op::Device { channel, length: amount, .. } => {
-                    self.check_channel(&task.name, channel)?;
-                    self.check_amount(task, amount)?;
-                }
-                Op::Receive(channel)
-                | Op::ReceiveAll(channel)
-                | Op::Done(channel)
-                | Op::Send { channel, .. } => self.check_channel(&task.name, channel)?,
-                Op::ReceiveCount { channel, count } => {
-                    self.check_channel(&task.name, channel)?;
-                    let room = self.channels[channel.index()].capacity.unwrap_or(u32::MAX);
-                    if !(1..=room).contains(&count) {
-                        return Err(missing(format!(
-                            "{channel} with room for {count} tokens (one at least)"
-                        )));
-                    }
-                }
-                Op::Lock(LockId(lock)) | Op::Unlock(LockId(lock)) if lock >= self.locks => {
-                    return Err(missing(LockId(lock).to_string()));
-                }
-                Op::Spawn(TaskId(child)) if child as usize >= self.tasks.len() => {
-                    return Err(missing(TaskId(child).to_string()));
-                }
-                Op::Play(script) if script.index() >= self.exchange.scripts.len() => {
-                    return Err(missing(script.to_string()));
-                }
-                Op::Attend(executor) if executor.index() >= self.exchange.executors.len() => {
-                    return Err(missing(executor.to_string()));
-                }
-                Op::Repeat { to, .. } if to as usize >= at => {
-                    return Err(missing("a `repeat` that does not go back".to_owned()));
-                }
-                Op::NextPeriod { period, .. } | Op::SkipMissed { period, .. }
-                    if period == Ns::ZERO =>
-                {
-                    return Err(missing("a period of 0".to_owned()));
-                }
-                _ => {}
-            }
-        }
+        program.ops.iter().enumerate().try_for_each(|(at, op)| self.check_op(task, at, op))?;
         if program.spins() { Err(WorkloadError::Spins { task: task.name.clone() }) } else { Ok(()) }
+    }
+
+    /// Checks what the operation at `at` of a task's program refers to.
+    fn check_op(&self, task: &TaskSpec, at: usize, op: &Op) -> Result<(), WorkloadError> {
+        match *op {
+            Op::Select if task.program.branches.is_empty() => {
+                return Err(missing(task, "a `select` without branches".to_owned()));
+            }
+            Op::Run(amount)
+            | Op::Sleep(amount)
+            | Op::Kernel { length: amount, .. }
+            | Op::Interrupts(amount) => self.check_amount(task, amount)?,
+            Op::Serve { channel, per_request: amount }
+            | Op::Device { channel, length: amount, .. } => {
+                self.check_channel(&task.name, channel)?;
+                self.check_amount(task, amount)?;
+            }
+            Op::Receive(channel)
+            | Op::ReceiveAll(channel)
+            | Op::Done(channel)
+            | Op::Send { channel, .. } => self.check_channel(&task.name, channel)?,
+            Op::ReceiveCount { channel, count } => {
+                self.check_channel(&task.name, channel)?;
+                let room = self.channels[channel.index()].capacity.unwrap_or(u32::MAX);
+                if !(1..=room).contains(&count) {
+                    return Err(missing(
+                        task,
+                        format!("{channel} with room for {count} tokens (one at least)"),
+                    ));
+                }
+            }
+            Op::Lock(LockId(lock)) | Op::Unlock(LockId(lock)) if lock >= self.locks => {
+                return Err(missing(task, LockId(lock).to_string()));
+            }
+            Op::Spawn(TaskId(child)) if child as usize >= self.tasks.len() => {
+                return Err(missing(task, TaskId(child).to_string()));
+            }
+            Op::Play(script) if script.index() >= self.exchange.scripts.len() => {
+                return Err(missing(task, script.to_string()));
+            }
+            Op::Attend(executor) if executor.index() >= self.exchange.executors.len() => {
+                return Err(missing(task, executor.to_string()));
+            }
+            Op::Repeat { to, .. } if to as usize >= at => {
+                return Err(missing(task, "a `repeat` that does not go back".to_owned()));
+            }
+            Op::NextPeriod { period, .. } | Op::SkipMissed { period, .. } if period == Ns::ZERO => {
+                return Err(missing(task, "a period of 0".to_owned()));
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     fn check_channel(&self, user: &str, channel: ChannelId) -> Result<(), WorkloadError> {
@@ -354,12 +359,16 @@ impl Workload {
     fn check_amount(&self, task: &TaskSpec, amount: Amount) -> Result<(), WorkloadError> {
         match amount {
             Amount::Draw(index) if index as usize >= task.program.draws.len() => {
-                let what = format!("distribution {index}");
-                Err(WorkloadError::Missing { task: task.name.clone(), what })
+                Err(missing(task, format!("distribution {index}")))
             }
             _ => Ok(()),
         }
     }
+}
+
+/// Returns the error about something that a task refers to and that is not there.
+fn missing(task: &TaskSpec, what: String) -> WorkloadError {
+    WorkloadError::Missing { task: task.name.clone(), what }
 }
 
 impl Program {

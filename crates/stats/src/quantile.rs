@@ -8,9 +8,9 @@ const NORMAL: f64 = 400.0;
 /// Half width of a normal interval of 95 %, in standard deviations.
 const HALF_WIDTH: f64 = 1.959_963_985;
 
-/// Returns the ranks (from 1) of the two of `n` sorted values between which the quantile `q` (0 to
-/// 1) lies with 95 %. `None` at an end: no value is certain to be beyond the quantile. Rule: the
-/// number of values below the quantile is binomial with n and q (Hahn and Meeker, Statistical
+/// Returns the ranks (from 1) of the two of `n` sorted values between which the quantile `q`
+/// (0 to 1) lies with 95 %. `None` at an end: no value is certain to be beyond the quantile. Rule:
+/// the number of values below the quantile is binomial with n and q (Hahn and Meeker, Statistical
 /// Intervals, 5.2).
 pub fn quantile_ranks(n: u64, q: f64) -> (Option<u64>, Option<u64>) {
     if n == 0 || !(0.0..=1.0).contains(&q) {

@@ -147,16 +147,7 @@ fn draft(name: &str, root: &Json, cpus: i64) -> Result<(Draft, Vec<String>), Mis
         let entries = object(value, &format!("tasks.{task}"))?;
         parts.extend(programs.task(task, entries, &global.policy, &mut notes)?);
     }
-    let duration = match (global.duration_s, programs.endless) {
-        (Some(duration), _) => duration,
-        (None, false) => OPEN_END_S,
-        (None, true) => {
-            notes.insert(format!(
-                "it names no duration, and not all of its tasks end: {DURATION_S} s"
-            ));
-            DURATION_S
-        }
-    };
+    let duration = duration(&global, programs.endless, &mut notes);
     notes.insert(format!(
         "it does not describe the machine: {} CPU(s), as many as it names, or those of this \
          machine where a task names none; HZ=250; \
@@ -185,6 +176,20 @@ fn draft(name: &str, root: &Json, cpus: i64) -> Result<(Draft, Vec<String>), Mis
     draft.parts = groups(&programs.groups);
     draft.parts.extend(parts);
     Ok((draft, notes.into_iter().collect()))
+}
+
+/// Returns how many seconds the workload runs; where that is made up, `notes` say so.
+fn duration(global: &Global, endless: bool, notes: &mut BTreeSet<String>) -> i64 {
+    match (global.duration_s, endless) {
+        (Some(duration), _) => duration,
+        (None, false) => OPEN_END_S,
+        (None, true) => {
+            notes.insert(format!(
+                "it names no duration, and not all of its tasks end: {DURATION_S} s"
+            ));
+            DURATION_S
+        }
+    }
 }
 
 /// The groups and their parents, parents first.

@@ -35,11 +35,10 @@ pub use vm::VmSpec;
 
 use crate::delegation::{DelegationSpec, SchedulerPlace};
 use crate::headline::Wanted;
-use crate::metric::Metric;
 use crate::variant::Variant;
 use document::{Section, Source};
 use schedlab_model::text::shown;
-use schedlab_model::{Ns, Op, SourceKind, Workload, WorkloadError};
+use schedlab_model::{GroupSpec, Ns, Op, SourceKind, Workload, WorkloadError};
 use schedlab_scheduler::{SchedulerSpec, registry};
 use std::path::Path;
 use step::Names;
@@ -170,7 +169,6 @@ impl Reader<'_> {
         let root = &self.root;
         let machine = machine::read(root)?;
         let cpus = machine.topology.cpus();
-        let mut names = Names::default();
         let groups = group::read(root, cpus)?;
         let vms = vm::read(root, &groups, cpus)?;
         let delegation = delegation::read(root, cpus)?;
@@ -179,34 +177,7 @@ impl Reader<'_> {
                 "virtual machines do not run behind agents: leave out `vm` or [delegation]",
             ));
         }
-        let channels = source::read_channels(root, &mut names)?;
-        let inheriting_locks = source::read_locks(root, &mut names)?;
-        let tasks = task::read(root, &groups, &mut names, cpus)?;
-        let sources = source::read(root, &names)?;
-        let locks = names.locks.len() as u32;
-        let specs = tasks.specs;
-        let found = Workload {
-            groups,
-            tasks: specs,
-            channels,
-            locks,
-            inheriting_locks,
-            ..Workload::default()
-        };
-        let mut workload = Workload { sources, ..found };
-        let at =
-            |index: usize, message: String| self.source.error(tasks.places[index].clone(), message);
-        waits::check(&workload, &names.locks).map_err(|(index, message)| at(index, message))?;
-        workload.check(cpus).map_err(|error| self.misfit(&workload, &error, &at))?;
-        let mut classes = tasks.classes;
-        if machine.kernel.threaded_irqs.is_some()
-            && let Some(index) = names.tasks.iter().position(|name| name.starts_with("irq/"))
-        {
-            return Err(at(
-                index,
-                "`irq/N` is the name of an interrupt thread (threaded_irqs)".to_owned(),
-            ));
-        }
+        let (mut workload, mut classes) = self.workload(&machine, groups)?;
         let threads = machine.kernel.add_threads(&mut workload, cpus);
         classes.extend((0..threads).map(|_| IRQ_CLASS.to_owned()));
         if threads > 0 && !vms.is_empty() {
@@ -251,6 +222,44 @@ impl Reader<'_> {
         self.named(scenario)
     }
 
+    /// Reads the tasks and what they use, and checks that they can work together. Returns the class
+    /// of each task too.
+    fn workload(
+        &self,
+        machine: &MachineSpec,
+        groups: Vec<GroupSpec>,
+    ) -> Result<(Workload, Vec<String>), ScenarioError> {
+        let root = &self.root;
+        let cpus = machine.topology.cpus();
+        let mut names = Names::default();
+        let channels = source::read_channels(root, &mut names)?;
+        let inheriting_locks = source::read_locks(root, &mut names)?;
+        let tasks = task::read(root, &groups, &mut names, cpus)?;
+        let sources = source::read(root, &names)?;
+        let workload = Workload {
+            groups,
+            tasks: tasks.specs,
+            channels,
+            sources,
+            locks: names.locks.len() as u32,
+            inheriting_locks,
+            ..Workload::default()
+        };
+        let at =
+            |index: usize, message: String| self.source.error(tasks.places[index].clone(), message);
+        waits::check(&workload, &names.locks).map_err(|(index, message)| at(index, message))?;
+        workload.check(cpus).map_err(|error| self.misfit(&workload, &error, &at))?;
+        if machine.kernel.threaded_irqs.is_some()
+            && let Some(index) = names.tasks.iter().position(|name| name.starts_with("irq/"))
+        {
+            return Err(at(
+                index,
+                "`irq/N` is the name of an interrupt thread (threaded_irqs)".to_owned(),
+            ));
+        }
+        Ok((workload, tasks.classes))
+    }
+
     /// Reads what names tasks and groups of the scenario, which are all known by now.
     fn named(&self, mut scenario: Scenario) -> Result<Scenario, ScenarioError> {
         let subject = scenario.subject();
@@ -263,7 +272,7 @@ impl Reader<'_> {
         }
         scenario.baseline_set = self.baseline_set(&scenario)?;
         scenario.variants = self.variants(&scenario)?;
-        scenario.expectations = self.expectations(&scenario)?;
+        scenario.expectations = expect::read(&self.root, self.source, &scenario)?;
         scenario.headline = headline::read(&self.root, &scenario)?;
         Ok(scenario)
     }
@@ -403,110 +412,6 @@ impl Reader<'_> {
         }
         Ok(variants)
     }
-
-    fn expectations(&self, scenario: &Scenario) -> Result<Vec<Expectation>, ScenarioError> {
-        let keys = [
-            "metric",
-            "task",
-            "source",
-            "channel",
-            "machine",
-            "scheduler",
-            "variant",
-            "over",
-            "over_scheduler",
-            "is",
-            "because",
-            "published",
-            "published_in",
-            "figure",
-            "fitted",
-            "differs",
-            "cause",
-            "cpus",
-        ];
-        let sections = self.root.sections("expect", "[[expect]]", &keys)?;
-        sections.iter().map(|section| self.expectation(section, scenario)).collect()
-    }
-
-    fn expectation(
-        &self,
-        section: &Section<'_>,
-        scenario: &Scenario,
-    ) -> Result<Expectation, ScenarioError> {
-        let metric: Metric = section.need("metric", "metric = \"share\"")?.parse()?;
-        let is = section.need("is", "is = \"0.5 ± 0.005\"")?;
-        let text = |key: &'static str| section.optional(key, |item| Ok(item.prose()?.to_owned()));
-        let known = |key: &'static str, names: &[&str]| named(section, key, names);
-        let variants: Vec<&str> = std::iter::once(scenario.baseline.as_str())
-            .chain(scenario.variants.iter().map(|variant| variant.name.as_str()))
-            .collect();
-        let vcpus = scenario.vcpu_names();
-        let tasks: Vec<&str> = scenario
-            .classes
-            .iter()
-            .chain(&vcpus)
-            .map(String::as_str)
-            .chain(scenario.workload.tasks.iter().map(|task| task.name.as_str()))
-            .collect();
-        let sources: Vec<&str> =
-            scenario.workload.sources.iter().map(|s| s.name.as_str()).collect();
-        let specs: Vec<String> = scenario.schedulers.iter().map(ToString::to_string).collect();
-        let specs: Vec<&str> = specs.iter().map(String::as_str).collect();
-        let channels: Vec<&str> =
-            scenario.workload.channels.iter().map(|c| c.name.as_str()).collect();
-        let (task, source) = (known("task", &tasks)?, known("source", &sources)?);
-        let channel = known("channel", &channels)?;
-        let machine = section.optional("machine", |item| item.flag())?.unwrap_or(false);
-        if [&task, &source, &channel].into_iter().flatten().count() + usize::from(machine) != 1 {
-            return Err(section.error(
-                "[[expect]] needs `task`, `source`, `channel` or machine = true (one of them), \
-                 which says what it is about",
-            ));
-        }
-        if machine != metric.is_of_machine() && !(machine && metric == Metric::Switches) {
-            return Err(section.error(
-                "utilisation, idle-waiting, idle-capped, idle-longest, decision, decision-wait \
-                 and what agents do (delivery, commit, \
-                 end-to-end, transactions, failed, messages, agents) are metrics of machine = \
-                 true, which has \
-                 only them and switches",
-            ));
-        }
-        if task.is_none() && !machine && !matches!(metric, Metric::Throughput | Metric::Response(_))
-        {
-            return Err(
-                section.error("a source or a channel has only the metrics throughput and response")
-            );
-        }
-        let over = known("over", &variants)?;
-        let over_scheduler = known("over_scheduler", &specs)?;
-        if let Some(item) = section.get("over_scheduler").filter(|_| over.is_none()) {
-            return Err(
-                item.error("`over_scheduler` says whose row of `over` to divide by: add `over`")
-            );
-        }
-        Ok(Expectation {
-            metric,
-            task,
-            source,
-            channel,
-            machine,
-            scheduler: known("scheduler", &specs)?,
-            variant: known("variant", &variants)?,
-            bound: expect::parse_bound(is.text()?, metric, over.is_some())
-                .map_err(|e| is.error(e))?,
-            over,
-            over_scheduler,
-            is: is.text()?.to_owned(),
-            because: text("because")?,
-            published: text("published")?,
-            differs: text("differs")?,
-            publication: publication::read(&self.root, section)?,
-            cpus: sweep::point(section, scenario)?,
-            line: self.source.line(section.span.start),
-        })
-    }
 }
 
 impl Scenario {
@@ -526,31 +431,6 @@ impl Scenario {
     pub(crate) fn vcpu_names(&self) -> Vec<String> {
         self.vms.iter().flat_map(|vm| std::iter::once(vm.class()).chain(vm.vcpu_names())).collect()
     }
-}
-
-/// A text (or glob) that must match one of `names`.
-fn named(
-    section: &Section<'_>,
-    key: &'static str,
-    names: &[&str],
-) -> Result<Option<String>, ScenarioError> {
-    let Some(item) = section.get(key) else { return Ok(None) };
-    let text = item.text()?;
-    if names.iter().any(|name| schedlab_model::text::glob(text, name)) {
-        return Ok(Some(text.to_owned()));
-    }
-    let hint = schedlab_model::text::nearest(text, names.iter().copied())
-        .map(|right| format!(": did you mean `{right}`?"))
-        .unwrap_or_else(|| match names.is_empty() {
-            true => format!("; this scenario has no {key}"),
-            false => {
-                format!(
-                    "; there are: {}",
-                    names.iter().take(12).copied().collect::<Vec<_>>().join(", ")
-                )
-            }
-        });
-    Err(item.error(format!("there is no {key} `{text}`{hint}")))
 }
 
 /// What keeps the workload from ending, in words.

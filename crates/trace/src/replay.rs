@@ -47,6 +47,7 @@ mod pool;
 mod prompt;
 mod reactor;
 mod recorder;
+mod report_text;
 mod rounds;
 mod runtime;
 mod silent;
@@ -65,7 +66,6 @@ pub use timeline::MachineDelays;
 use crate::analysis::Analysis;
 use crate::{Capability, Recording, TaskInfo, TraceError};
 use schedlab_model::{Ns, TaskId, Topology, Workload};
-use std::fmt;
 use std::str::FromStr;
 use timeline::{End, Origin};
 
@@ -286,180 +286,6 @@ impl ReplayReport {
     }
 }
 
-/// Some lines for people.
-impl fmt::Display for ReplayReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let part = self.outside_permille();
-        writeln!(
-            f,
-            "{} activations; wakeups: {} by tasks, {} by softirqs after interrupts, {} by \
-             interrupts and timers, \
-             {} unknown ({}.{} % from outside)",
-            self.activations,
-            self.wakes_by_tasks,
-            self.wakes_by_softirq,
-            self.wakes_by_hardirq,
-            self.wakes_unknown,
-            part / 10,
-            part % 10
-        )?;
-        writeln!(
-            f,
-            "assumed: {} outside wakeups at their recorded times; relative sleeps: {} device, {} \
-             timer, {} of \
-             tasks that want the CPU always, {} in closed loops",
-            self.absolute_wakes,
-            self.device_sleeps,
-            self.timer_sleeps,
-            self.hungry_sleeps,
-            self.loop_sleeps
-        )?;
-        write!(
-            f,
-            "{} closed loops, {} loops driven from outside, {} event loops, {} flows, {} endless \
-             tasks, {} activations \
-             cut off at the end",
-            self.closed_loops.len(),
-            self.driven_loops.len(),
-            self.event_loops,
-            self.links.len(),
-            self.hogs.len(),
-            self.cut
-        )?;
-        self.fmt_unknown(f)?;
-        for (task, entry, each) in &self.entries {
-            write!(
-                f,
-                "\n{task}: {entry} for an activation and {each} for each message in it (fitted)"
-            )?;
-        }
-        if self.recorder.taken > Ns::ZERO {
-            write!(f, "\n{}", self.recorder)?;
-        }
-        self.fmt_ticks(f)
-    }
-}
-
-impl ReplayReport {
-    /// What had to be assumed because the recording does not show it.
-    fn fmt_unknown(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.unfinished.is_empty() {
-            write!(
-                f,
-                "\nstarted late and were still working at the end, where the replay stops them: \
-                 {} tasks or kernel threads",
-                self.unfinished.len()
-            )?;
-        }
-        if !self.starved.is_empty() {
-            write!(
-                f,
-                "\nwaited until the end and got almost no CPU time, so the replay stops them \
-                 there: {} tasks or kernel threads",
-                self.starved.len()
-            )?;
-        }
-        if self.unseen_messages > 0 {
-            write!(
-                f,
-                "\n{} messages to tasks that were awake, of which the recording shows nothing, \
-                 are assumed because their senders always send",
-                self.unseen_messages
-            )?;
-        }
-        for runtime in &self.runtimes {
-            write!(
-                f,
-                "\n{} threads of {} share the work of {} that run at a time: {} takeovers from \
-                 threads that had waited for {} \
-                 ({} % of those that wait so long), which still ran for {} (medians, fitted)",
-                runtime.threads.len(),
-                runtime.threads.first().copied().unwrap_or_default(),
-                runtime.lanes,
-                runtime.takeovers,
-                runtime.after,
-                runtime.permille / 10,
-                runtime.rest
-            )?;
-        }
-        for (task, peers) in &self.reactors {
-            write!(
-                f,
-                "\n{task} answers {peers} tasks, each over a connection of its own, in whichever \
-                 order they write"
-            )?;
-        }
-        if !self.pools.is_empty() {
-            write!(
-                f,
-                "\n{} tasks are fed by several others of their loop: what these did together \
-                 decides when they wake",
-                self.pools.len()
-            )?;
-        }
-        self.fmt_commands(f)?;
-        if !self.prompt.is_empty() {
-            write!(
-                f,
-                "\nservers that almost never block: {}. After each reply they wait until their \
-                 client has run as far as it had in the recording",
-                self.prompt.len()
-            )?;
-        }
-        for SilentTask { task, others, messages } in &self.silent {
-            write!(
-                f,
-                "\n{task} almost never blocks: each reply was ready when it looked ({messages} \
-                 messages). The replay makes it wait for the \
-                 {others} threads that produce the replies"
-            )?;
-        }
-        Ok(())
-    }
-
-    /// Commands that are done, and tasks that start one after the other.
-    fn fmt_commands(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for command in &self.commands {
-            write!(
-                f,
-                "\n{} tasks of one command wake each other, and all of them ended: the replay \
-                 does their work once",
-                command.len()
-            )?;
-        }
-        if !self.makers.is_empty() {
-            write!(
-                f,
-                "\n{} tasks start one command after the other: the replay repeats the commands \
-                 when these are done",
-                self.makers.len()
-            )?;
-        }
-        Ok(())
-    }
-
-    fn fmt_ticks(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (cpu, fit) in self.ticks.iter().enumerate() {
-            match fit {
-                None => write!(f, "\nCPU {cpu}: tick phase unknown, drawn for each seed")?,
-                Some(TickFit { first, switches: 0, .. }) => {
-                    write!(
-                        f,
-                        "\nCPU {cpu}: tick phase {first}, copied from another CPU (no switch on \
-                         CPU {cpu} shows it)"
-                    )?;
-                }
-                Some(TickFit { first, switches, of }) => write!(
-                    f,
-                    "\nCPU {cpu}: tick phase {first}, fitted to {switches} of {of} times that a \
-                     task lost the CPU"
-                )?,
-            }
-        }
-        Ok(())
-    }
-}
-
 struct ReplayNeeds;
 
 impl Analysis for ReplayNeeds {
@@ -470,13 +296,7 @@ impl Analysis for ReplayNeeds {
 
 /// Converts a recording into a workload.
 pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, TraceError> {
-    if !options.without_wakes {
-        ReplayNeeds::check(&recording.header)?;
-    } else if !recording.header.capabilities.has(Capability::Preempted) {
-        let (missing, backend) =
-            (vec![Capability::Preempted.name()], recording.header.backend.clone());
-        return Err(TraceError::Lacks { analysis: ReplayNeeds::NAME, missing, backend });
-    }
+    check_needs(recording, options.without_wakes)?;
     check_demand(recording, &options.demand)?;
     let mut timeline = timeline::timeline(recording);
     let mut report = count(&timeline, recording.duration);
@@ -588,6 +408,18 @@ impl ReplayReport {
             if circle.closed { &mut self.closed_loops } else { &mut self.driven_loops }.push(tasks);
         }
     }
+}
+
+/// Refuses a recording that does not say what a replay needs.
+fn check_needs(recording: &Recording, without_wakes: bool) -> Result<(), TraceError> {
+    if !without_wakes {
+        ReplayNeeds::check(&recording.header)?;
+    } else if !recording.header.capabilities.has(Capability::Preempted) {
+        let (missing, backend) =
+            (vec![Capability::Preempted.name()], recording.header.backend.clone());
+        return Err(TraceError::Lacks { analysis: ReplayNeeds::NAME, missing, backend });
+    }
+    Ok(())
 }
 
 fn check_demand(recording: &Recording, demand: &[DemandChange]) -> Result<(), TraceError> {

@@ -104,12 +104,7 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
         output::check(path)?;
     }
     let _progress = Progress::with_verb(&format!("exporting {}", args.input));
-    let mut recording =
-        Recording::open(stdin::given(&args.input)?).map_err(|error| match error {
-            // This error names the file itself.
-            TraceError::File { .. } => error.into(),
-            _ => anyhow::Error::from(error).context(args.input.clone()),
-        })?;
+    let mut recording = open(&args.input)?;
     let mut tables: Vec<(&str, &Path, Exported)> = Vec::new();
     if let Some(path) = &args.rt_app {
         let workload = rtapp::export(&recording)?;
@@ -145,6 +140,15 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
         None => output::write(None, &text)?,
     }
     Ok(Exit::Done)
+}
+
+/// Opens the recording. An error names it.
+fn open(input: &str) -> anyhow::Result<Recording> {
+    Recording::open(stdin::given(input)?).map_err(|error| match error {
+        // This error names the file itself.
+        TraceError::File { .. } => error.into(),
+        _ => anyhow::Error::from(error).context(input.to_owned()),
+    })
 }
 
 /// Writes every table that the recording has.

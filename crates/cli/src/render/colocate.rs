@@ -325,6 +325,11 @@ fn table(text: &mut String, plan: &ColocatePlan, found: &Colocation, style: &Sty
             .render(style)
             .0,
     );
+    waited_for(text, found, how, style);
+}
+
+/// Writes for which tasks the server waited in both settings, and what the client doubts.
+fn waited_for(text: &mut String, found: &Colocation, how: Actuator, style: &Style) {
     for (what, rounds) in [("default", &found.before), (how.name(), &found.after)] {
         let worst = median_blame(rounds.iter().map(|round| round.blame.as_slice()));
         let worst = blamed(&worst).collect::<Vec<_>>().join(", ");

@@ -22,24 +22,7 @@ pub(crate) fn confirm(found: &Confirmed, style: &Style) -> String {
         found.base,
         found.simulated_as
     );
-    for (driver, name) in [(found.driver, "driver"), (found.driver_sched_ext, "sched_ext driver")] {
-        let Some(driver) = driver else { continue };
-        let timers = match driver.calibrated {
-            true => format!(", its timers {} late", schedlab_model::Ns(driver.timer_late_ns)),
-            false => {
-                " (no calibration here: `schedlab calibrate` measures how late its timers are)"
-                    .to_owned()
-            }
-        };
-        text.truncate(text.trim_end().len());
-        text += &format!(
-            "\nschedulers are predicted behind an agent with the {name}'s costs on this machine: \
-             {} from a block to the next task, \
-             {} for a wakeup{timers}\n\n",
-            schedlab_model::Ns(driver.block_to_next_ns),
-            schedlab_model::Ns(driver.wakeup_ns),
-        );
-    }
+    driver_costs(&mut text, found);
     let head = [
         "",
         "task",
@@ -88,6 +71,28 @@ pub(crate) fn confirm(found: &Confirmed, style: &Style) -> String {
             + "\n");
     }
     text
+}
+
+/// Says with which costs of an agent the schedulers were predicted.
+fn driver_costs(text: &mut String, found: &Confirmed) {
+    for (driver, name) in [(found.driver, "driver"), (found.driver_sched_ext, "sched_ext driver")] {
+        let Some(driver) = driver else { continue };
+        let timers = match driver.calibrated {
+            true => format!(", its timers {} late", schedlab_model::Ns(driver.timer_late_ns)),
+            false => {
+                " (no calibration here: `schedlab calibrate` measures how late its timers are)"
+                    .to_owned()
+            }
+        };
+        text.truncate(text.trim_end().len());
+        *text += &format!(
+            "\nschedulers are predicted behind an agent with the {name}'s costs on this machine: \
+             {} from a block to the next task, \
+             {} for a wakeup{timers}\n\n",
+            schedlab_model::Ns(driver.block_to_next_ns),
+            schedlab_model::Ns(driver.wakeup_ns),
+        );
+    }
 }
 
 fn title(setting: &SettingAnswer, style: &Style) -> String {

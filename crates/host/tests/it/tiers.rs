@@ -310,7 +310,12 @@ fn same_run(test: &str) {
     }
     let waits: Vec<_> = seen.iter().map(|seen| seen.waits(&ours, from, to)).collect();
     compare_waits(&waits, seen[0].unseen(CpuId(0), from, to));
-    // The kernel wakes the peer inside the sender's system call; a timer wakes the sleeper.
+    check_wakers(&seen, ours, from, to);
+}
+
+/// Checks that BPF and tracepoints know who woke whom: the kernel wakes the peer inside the
+/// sender's system call; a timer wakes the sleeper.
+fn check_wakers(seen: &[Seen], ours: [u32; 4], from: u64, to: u64) {
     let [client, server, _, sleeper] = ours;
     for seen in &seen[..2] {
         let by = seen.wakers(server, from, to);

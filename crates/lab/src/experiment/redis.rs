@@ -91,21 +91,7 @@ fn result(
 ) -> Result<ExperimentResult, ExperimentError> {
     let names: Vec<&str> = rows.iter().map(|row| row.name).collect();
     let (mut sheets, mut findings, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
-    let mut conditions = vec![
-        format!(
-            "{} rounds of {}, rows and clients in random order (seed {}); a new server in each \
-             measurement; {} connections",
-            plan.rounds, plan.time, plan.seed, plan.connections
-        ),
-        format!(
-            "sysbench: its CPU time times {events:.0} events in a second of CPU time, measured \
-             alone first"
-        ),
-        "dedicated: beside a SCHED_IDLE spinner, so that the CPU does not sleep; no sysctl is \
-         changed"
-            .to_owned(),
-        model.about.clone(),
-    ];
+    let mut conditions = conditions(plan, events, model);
     let mut missed = Vec::new();
     for (kind, heard) in plan.clients.iter().zip(here) {
         let collected = &heard.figures;
@@ -157,6 +143,25 @@ fn result(
         doubts,
         given_back: Default::default(),
     })
+}
+
+/// Returns the conditions that hold for all clients.
+fn conditions(plan: &ExperimentPlan, events: f64, model: &MachineModel) -> Vec<String> {
+    vec![
+        format!(
+            "{} rounds of {}, rows and clients in random order (seed {}); a new server in each \
+             measurement; {} connections",
+            plan.rounds, plan.time, plan.seed, plan.connections
+        ),
+        format!(
+            "sysbench: its CPU time times {events:.0} events in a second of CPU time, measured \
+             alone first"
+        ),
+        "dedicated: beside a SCHED_IDLE spinner, so that the CPU does not sleep; no sysctl is \
+         changed"
+            .to_owned(),
+        model.about.clone(),
+    ]
 }
 
 /// Returns what a client does, and what was published with it.

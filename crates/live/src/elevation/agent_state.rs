@@ -12,6 +12,8 @@
 //! the tests put threads and CPUs there that do not exist, and check every single change
 //! (`agent_state/tests.rs`).
 
+mod timers;
+
 use super::control::{CpuControl, Interference, ThreadActivity, ThreadControl};
 use super::yield_window::{YieldWindow, YieldWindows};
 use super::{Counts, HEARTBEAT, LogLine};
@@ -197,10 +199,6 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         (self.rules.clock)()
     }
 
-    fn tick_ns(&self) -> Ns {
-        Ns(1_000_000_000 / u64::from(self.rules.hz.max(1)))
-    }
-
     /// Returns the task that was decided to run on a CPU.
     pub(super) fn current(&self, slot: usize) -> Option<u32> {
         self.core.current(slot as u32)
@@ -221,18 +219,6 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
     pub(super) fn may_join(&self, tid: u32) -> bool {
         self.task_of(tid).is_some()
             || !self.threads.iter().any(|thread| thread.control.tid() == tid)
-    }
-
-    /// Returns when the agent of a slot must wake at the latest.
-    pub(super) fn due(&self, slot: usize) -> Ns {
-        let mut until = self.now() + Ns(HEARTBEAT.as_nanos() as u64);
-        let one = &self.slots[slot];
-        let tick = one.next_tick.filter(|_| self.current(slot).is_some());
-        let window = one.window.and_then(|window| window.due());
-        for time in [one.slice_ends, tick, one.timers.values().min().copied(), window] {
-            until = time.map_or(until, |time| time.min(until));
-        }
-        until
     }
 
     /// Tells the agent of a slot that it has something to do.
@@ -272,20 +258,6 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
             self.set_timer(timer, time);
         }
         decision
-    }
-
-    /// Arms or stops a timer: a CPU's own in its slot, another one where it was armed last.
-    fn set_timer(&mut self, timer: LoggedTimer, time: Option<Ns>) {
-        self.slots.iter_mut().for_each(|slot| {
-            slot.timers.remove(&timer);
-        });
-        let Some(time) = time else { return };
-        let slot = match timer {
-            LoggedTimer::Cpu(cpu, _) => cpu as usize,
-            LoggedTimer::Task(_) | LoggedTimer::Global(_) => self.acting,
-        };
-        self.slots[slot].timers.insert(timer, time);
-        self.wake_agent(slot);
     }
 
     /// Takes on a thread that is journalled, pinned and parked. False: there is no room.
@@ -417,28 +389,6 @@ impl<T: ThreadControl, C: CpuControl> AgentState<T, C> {
         let thread = &self.threads[task as usize].control;
         thread.let_go(interference);
         self.let_go.push(thread.tid());
-    }
-
-    /// Serves what is due on a CPU: timers, the tick, the end of the slice.
-    pub(super) fn fire_timers(&mut self, slot: usize) {
-        let now = self.now();
-        let due = |timers: &BTreeMap<LoggedTimer, Ns>| {
-            timers.iter().find(|(_, at)| **at <= now).map(|(timer, _)| *timer)
-        };
-        while let Some(timer) = due(&self.slots[slot].timers) {
-            self.slots[slot].timers.remove(&timer);
-            self.step(now, StepKind::Timer { timer });
-        }
-        if self.slots[slot].next_tick.is_some_and(|at| at <= now) {
-            self.step(now, StepKind::Tick { cpu: slot as u32 });
-            let tick = self.tick_ns();
-            self.slots[slot].next_tick = Some(Ns((now.0 / tick.0 + 1) * tick.0));
-        }
-        let one = &mut self.slots[slot];
-        if one.slice_ends.is_some_and(|at| at <= now) {
-            one.slice_ends = None;
-            one.decide = true;
-        }
     }
 
     /// Once in a heartbeat: looks at a few sleeping threads in turn, in case a wakeup left no

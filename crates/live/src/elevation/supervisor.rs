@@ -125,6 +125,12 @@ struct KnownThread {
     own: Policy,
 }
 
+/// Returns when this thread began, and with it this management, for which it was made.
+fn began() -> u64 {
+    let own_thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+    host::identity(own_thread).map_or(u64::MAX, |own| own.started)
+}
+
 impl<'a> Supervisor<'a> {
     fn start(options: &'a DriverOptions) -> Result<Supervisor<'a>, LiveError> {
         let others = check_cpus(&options.cpus)?;
@@ -161,9 +167,6 @@ impl<'a> Supervisor<'a> {
             .map_err(LiveError::io("giving up capabilities"))?;
         let heartbeat = Heartbeat::start(shared.clone(), keeper.heartbeat_pipe()?, others)?;
         let own = host::of_process(std::process::id()).into_iter().collect();
-        // This thread was made for this management.
-        let own_thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
-        let began = host::identity(own_thread).map_or(u64::MAX, |own| own.started);
         let hearing = Hearing::start(&shared)?;
         let supervisor = Supervisor {
             options,
@@ -180,7 +183,7 @@ impl<'a> Supervisor<'a> {
             taken: BTreeSet::new(),
             processes: BTreeSet::new(),
             origins: BTreeMap::new(),
-            began,
+            began: began(),
             born_on: BTreeMap::new(),
             lineage: Lineage::default(),
             noticed: BTreeSet::new(),

@@ -202,14 +202,9 @@ fn screenshots_show_charts_in_light_dark_and_narrow() {
 
 /// Sixteen runs, wide tables, a folded section, CPUs on which nothing ran.
 fn large() -> Page {
-    let name = |run: usize| match run % 3 {
-        0 => format!("linux-6.18, batch idle {run}"),
-        1 => format!("xen-credit2, a rather long name of a variant {run}"),
-        _ => format!("run {run}"),
-    };
     let buckets = |scale: u64| (1..300).map(|i| (Ns(i * i * scale), 3_000 / i)).collect::<Vec<_>>();
     let curves = (0..16).map(|run| {
-        Curve::of_buckets(&name(run), run + 1, &buckets(100 + 40 * run as u64)).unwrap()
+        Curve::of_buckets(&name_of_run(run), run + 1, &buckets(100 + 40 * run as u64)).unwrap()
     });
     let measure = Measure {
         name: "response time".to_owned(),
@@ -232,6 +227,33 @@ fn large() -> Page {
     let mut ladder = Section::new("From the median to the maximum");
     ladder.push(Ladders::of_measure("clients", &measure).unwrap());
     page.push(ladder);
+    let mut changes = Section::new("What changes");
+    changes.push(wide_table());
+    page.push(changes);
+    let mut rest = Section::new("Distributions").folded();
+    rest.push(Cdf { title: "clients".to_owned(), measures: vec![measure.clone()] });
+    rest.push(Cdf { title: "sysbench".to_owned(), measures: vec![measure] });
+    rest.push(wide_table());
+    page.push(rest);
+    let mut lanes = self::lanes(["redis-server", "client", "sysbench"]);
+    lanes.runs = vec![with_idle_cpus()];
+    let mut who = Section::new("Who ran when");
+    who.push(lanes);
+    page.push(who);
+    page
+}
+
+/// Names a run: some names are long.
+fn name_of_run(run: usize) -> String {
+    match run % 3 {
+        0 => format!("linux-6.18, batch idle {run}"),
+        1 => format!("xen-credit2, a rather long name of a variant {run}"),
+        _ => format!("run {run}"),
+    }
+}
+
+/// A table of sixteen runs that is wider than a page.
+fn wide_table() -> Table {
     let heads = [
         "requests/s",
         "response p50",
@@ -249,28 +271,14 @@ fn large() -> Page {
             Cell::number(format!("{}.{at}\u{a0}ms", 1000 + run), at as f64)
                 .note("−98 % ± 3 %, better", Tone::Good)
         });
-        std::iter::once(Cell::head(name(run)).swatch(run + 1)).chain(cells).collect()
+        std::iter::once(Cell::head(name_of_run(run)).swatch(run + 1)).chain(cells).collect()
     };
-    let table = || Table {
+    Table {
         caption: "clients: what they see".to_owned(),
         columns: std::iter::once(Column::text("run")).chain(heads.map(Column::number)).collect(),
         rows: (0..16).map(row).collect(),
         fold: None,
-    };
-    let mut changes = Section::new("What changes");
-    changes.push(table());
-    page.push(changes);
-    let mut rest = Section::new("Distributions").folded();
-    rest.push(Cdf { title: "clients".to_owned(), measures: vec![measure.clone()] });
-    rest.push(Cdf { title: "sysbench".to_owned(), measures: vec![measure] });
-    rest.push(table());
-    page.push(rest);
-    let mut lanes = self::lanes(["redis-server", "client", "sysbench"]);
-    lanes.runs = vec![with_idle_cpus()];
-    let mut who = Section::new("Who ran when");
-    who.push(lanes);
-    page.push(who);
-    page
+    }
 }
 
 /// Sixteen CPUs, tasks on two of them.

@@ -25,6 +25,7 @@
 pub(super) mod domains;
 mod imbalance;
 mod newidle_odds;
+mod nohz_kick;
 pub(super) mod packing;
 pub(super) mod placement;
 
@@ -33,15 +34,15 @@ use crate::linux::balance::imbalance::{Amount, Ask, Idle};
 use crate::linux::balance::newidle_odds::NewidleOdds;
 use crate::linux::core::rq::{Class, Entity, EntityId, NONE, Rq};
 use crate::linux::core::smp::{self, Smp};
-use crate::linux::fair::pelt::{Moment, SCALE};
+use crate::linux::fair::pelt::Moment;
 use crate::linux::fair::{self, Dequeue, FairRules};
 use crate::linux::{Env, Linux};
-use crate::{Cmd, Cx, Lock, Locks, Timer, Wake, WakeKind};
-use schedlab_model::{CpuId, CpuSet, Ns, TaskId, Waker};
+use crate::{Cmd, Cx, Lock, Locks, Wake, WakeKind};
+use schedlab_model::{CpuId, CpuSet, TaskId, Waker};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Timer slot of the machine: the next tick that kicks an idle CPU.
-pub(super) const KICK: Timer = Timer::Global(1);
+pub(super) use nohz_kick::KICK;
+
 /// With only pinned tasks the interval may grow to this.
 const MAX_PINNED_INTERVAL: u64 = 512;
 /// Longest interval: a tenth of a second for each CPU.
@@ -529,61 +530,6 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         });
         moved.into_iter().for_each(|task| cx.push(Cmd::Moved(task, to)));
         cx.push(Cmd::TickDue(to));
-    }
-
-    /// Sets the timer for the next kick, if there is an idle CPU and a reason, and it is not set.
-    #[inline]
-    pub(super) fn arm_kick(&self, cx: &Cx<'_>, smp: Option<&Smp>) {
-        let Some(smp) = smp else { return };
-        if smp.summary.idle_cpus() > 0 && !smp.kick_armed.load(Relaxed) && smp.summary.any_work() {
-            self.arm_next_kick(cx, smp);
-        }
-    }
-
-    #[inline(never)]
-    fn arm_next_kick(&self, cx: &Cx<'_>, smp: &Smp) {
-        let from = smp.next_kick.load(Relaxed).max(cx.now.0 + 1);
-        let Some(at) = smp.edges.first(cx.world, from, |cpu| self.kicks(cx, smp, cpu)) else {
-            return;
-        };
-        smp.kick_armed.store(true, Relaxed);
-        cx.push(Cmd::Arm(KICK, Ns(at)));
-    }
-
-    /// Whether a tick of this CPU would kick an idle one.
-    fn kicks(&self, cx: &Cx<'_>, smp: &Smp, cpu: CpuId) -> bool {
-        let summary = &smp.summary;
-        if summary.idle(cpu) || !cx.cpu(cpu).online {
-            return false;
-        }
-        let pressed = || summary.fair(cpu) > 0 && summary.capacity(cpu, cx.now) * 117 < SCALE * 100;
-        let llc = &smp.domains.llc[cpu.index()];
-        let busy = || llc.count() - llc.and(&summary.idle_set()).count();
-        summary.nr_running(cpu) >= 2 || pressed() || busy() > 1
-    }
-
-    /// The kick: one idle CPU balances for all idle ones, itself last.
-    pub(super) fn kicked(&self, cx: &Cx<'_>) {
-        let Some(smp) = self.smp.get() else { return };
-        smp.kick_armed.store(false, Relaxed);
-        let online = smp.online();
-        let idle = |cpu: &CpuId| smp.summary.idle(*cpu);
-        let Some(first) = online.iter().find(|cpu| idle(cpu)) else { return };
-        if !online.iter().any(|cpu| self.kicks(cx, smp, cpu)) {
-            return;
-        }
-        let mut next = u64::MAX;
-        for cpu in domains::wrap(&online, first.0 + 1).filter(idle).collect::<Vec<_>>() {
-            if !idle(&first) {
-                break;
-            }
-            if cx.now.0 >= smp.next_balance[cpu.index()].load(Relaxed) {
-                self.rebalance(cx, smp, cpu);
-            }
-            next = next.min(smp.next_balance[cpu.index()].load(Relaxed));
-        }
-        smp.next_kick.store(next, Relaxed);
-        self.arm_kick(cx, self.smp.get());
     }
 }
 

@@ -1,6 +1,8 @@
 //! The kernel's end: a scheduler that decides nothing. It writes messages, runs what transactions
 //! latched, and keeps the kernel's own scheduler above the tasks of the enclave.
 
+mod messages;
+
 use super::{DelegationCosts, DelegationMetrics, Failed};
 use schedlab_model::{CpuId, Ns, Policy, TaskId};
 use schedlab_scheduler::{
@@ -9,50 +11,7 @@ use schedlab_scheduler::{
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-/// What an agent is told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Message {
-    /// When it happened.
-    pub(super) posted: u64,
-    /// When an agent can read it.
-    pub(super) visible: u64,
-    /// Where it happened.
-    pub(super) cpu: CpuId,
-    /// The CPU to whose queue it belongs: all messages about a task go where it ran last.
-    pub(super) home: CpuId,
-    pub(super) what: What,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum What {
-    /// About a task, with its sequence number.
-    Task(TaskId, u32, News),
-    /// The kernel's own scheduler took the CPU (CPU_BUSY), or gave it back (CPU_AVAILABLE).
-    Available(bool),
-    /// Something of the agents' own is due on this CPU (CPU_TICK, CPU_TIMER_EXPIRED).
-    Alarm(super::agent_view::Alarm),
-}
-
-/// What became of a task.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum News {
-    New {
-        parent: Option<TaskId>,
-        released: Ns,
-    },
-    Wakeup {
-        wake: Wake,
-        released: Ns,
-    },
-    Blocked,
-    Dead,
-    Preempted,
-    Yielded,
-    LatchFailed,
-    /// A late periodic job begins; not a message of ghOSt's but of the table that applications
-    /// share with agents.
-    Released(Ns),
-}
+pub(super) use messages::{Message, News, What};
 
 /// The scheduler of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -38,13 +38,13 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
         let mut world = world(machine, workload)?;
         draw_phases(&mut world, options);
         admit(scheduler, workload, &world)?;
-        let (sources, clients, first_client) = sources(workload, options.seed);
+        let traffic = traffic(workload, options.seed);
         let handoffs = Handoffs::new(workload, options.seed).map(Box::new);
         let threads = handoffs.as_ref().map_or(0, |handoffs| handoffs.threads());
         let exchange = Exchanges::new(workload).map(Box::new);
         let inside = (threads, exchange.as_ref().map_or(0, |exchange| exchange.executors()));
-        let layout =
-            Layout::new(cpus, workload.tasks.len(), (sources.len(), clients.len()), inside, &needs);
+        let outside = (traffic.sources.len(), traffic.clients.len());
+        let layout = Layout::new(cpus, workload.tasks.len(), outside, inside, &needs);
         let slots = Slots::new(cpus, workload.tasks.len(), layout.others());
         options.check(Ns(slots.latest()))?;
         let masks: Vec<CpuSet> = world.tasks.iter().map(|view| view.affinity).collect();
@@ -73,13 +73,7 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
             streams: (0..cpus).map(|cpu| Stream::new(options.seed, Entity::Cpu, cpu, 2)).collect(),
             tasks,
             extras: extras(workload, options.seed),
-            traffic: Traffic {
-                channels: channels(workload),
-                locks: locks(workload),
-                sources,
-                clients,
-                first_client,
-            },
+            traffic,
             output: Output {
                 metrics: metrics(workload, cpus),
                 values: PendingValues::new(workload.tasks.len()),
@@ -250,6 +244,13 @@ fn extras<'a>(workload: &'a Workload, seed: u64) -> Vec<Extra<'a>> {
         }
     };
     workload.tasks.iter().enumerate().map(extra).collect()
+}
+
+/// Returns what tasks wait for besides time and the CPU, and who sends to them.
+fn traffic(workload: &Workload, seed: u64) -> Traffic {
+    let (sources, clients, first_client) = sources(workload, seed);
+    let (channels, locks) = (channels(workload), locks(workload));
+    Traffic { channels, locks, sources, clients, first_client }
 }
 
 fn channels(workload: &Workload) -> Vec<Channel> {

@@ -60,17 +60,7 @@ fn rich(cpus: u32, tasks: u32) -> Workload {
         TaskSpec::new("child", Program::once([Op::Run(Amount::Fixed(Ns::from_ms(20)))]));
     spawned.start = Start::Spawned;
     workload.tasks.push(spawned);
-    // Pairs that wake each other, so that the waker's CPU and the wakee's last one compete.
-    let pairs = (tasks / 6).max(3);
-    for pair in 0..pairs {
-        let (there, back) = (ChannelId(2 * pair), ChannelId(2 * pair + 1));
-        let work = Op::Run(Amount::Fixed(Ns::from_us(150 + 40 * u64::from(pair))));
-        let ping = [work, Op::Send { channel: there, count: 1 }, work, Op::Receive(back)];
-        let pong = [Op::Receive(there), work, Op::Send { channel: back, count: 1 }];
-        workload.tasks.push(TaskSpec::new(format!("ping{pair}"), Program::forever(ping)));
-        workload.tasks.push(TaskSpec::new(format!("pong{pair}"), Program::forever(pong)));
-    }
-    workload.channels = vec![ChannelSpec::default(); 2 * pairs as usize];
+    add_pairs(&mut workload, (tasks / 6).max(3));
     let group = |name: &str, weight| GroupSpec {
         name: name.into(),
         parent: (name != "/").then_some(GroupId::ROOT),
@@ -83,6 +73,19 @@ fn rich(cpus: u32, tasks: u32) -> Workload {
     let (quota, period) = (Ns::from_ms(60), Ns::from_ms(100));
     workload.groups[3].bandwidth = Some(Bandwidth { quota, period, burst: Ns::ZERO });
     workload
+}
+
+/// Adds pairs that wake each other, so that the waker's CPU and the wakee's last one compete.
+fn add_pairs(workload: &mut Workload, pairs: u32) {
+    for pair in 0..pairs {
+        let (there, back) = (ChannelId(2 * pair), ChannelId(2 * pair + 1));
+        let work = Op::Run(Amount::Fixed(Ns::from_us(150 + 40 * u64::from(pair))));
+        let ping = [work, Op::Send { channel: there, count: 1 }, work, Op::Receive(back)];
+        let pong = [Op::Receive(there), work, Op::Send { channel: back, count: 1 }];
+        workload.tasks.push(TaskSpec::new(format!("ping{pair}"), Program::forever(ping)));
+        workload.tasks.push(TaskSpec::new(format!("pong{pair}"), Program::forever(pong)));
+    }
+    workload.channels = vec![ChannelSpec::default(); 2 * pairs as usize];
 }
 
 /// Values of a knob that differ from its default.

@@ -80,75 +80,68 @@ fn realtime(changes: &Changes<'_>) -> String {
     }
 }
 
+/// Says of each setting what is to know, once.
 fn of_settings(changes: &Changes<'_>) -> Vec<String> {
     let mut all = Vec::new();
-    let mut say = |holds: bool, text: String| {
-        if holds && !all.contains(&text) {
+    for text in changes.steps.iter().filter_map(|step| of_setting(step.setting)) {
+        if !all.contains(&text) {
             all.push(text);
-        }
-    };
-    for step in &changes.steps {
-        match step.setting {
-            Setting::Task(TaskSetting::Nice(_)) => say(
-                true,
-                "A nice value counts within one control group (or autogroup) only.".to_owned(),
-            ),
-            Setting::Task(TaskSetting::Slice(_)) => say(
-                true,
-                "Slices of a task need Linux 6.12; a task that used its share still waits for its \
-                 turn, and more switches cost \
-                 CPU time."
-                    .to_owned(),
-            ),
-            Setting::Task(TaskSetting::Cpus(_)) | Setting::Group(GroupSetting::Cpus(_)) => {
-                say(true, "What one side leaves idle on its CPUs the other cannot use.".to_owned())
-            }
-            Setting::Group(GroupSetting::Max(Some(max))) => say(
-                true,
-                format!(
-                    "A group that has used its quota waits for the next period, up to {}, though \
-                     the CPU idles; a lock that it holds \
-                     waits with it.",
-                    max.period.saturating_sub(max.quota)
-                ),
-            ),
-            Setting::Group(GroupSetting::Max(None)) => say(
-                true,
-                "Without cpu.max nothing holds the group back; beside other work it gets what its \
-                 weight gives it."
-                    .to_owned(),
-            ),
-            Setting::Group(GroupSetting::Shares(_) | GroupSetting::Weight(_)) => say(
-                true,
-                "A weight changes shares, not who runs first: a wakeup still waits until the \
-                 current slice ends."
-                    .to_owned(),
-            ),
-            Setting::Group(GroupSetting::Idle(true)) => say(
-                true,
-                "cpu.idle needs Linux 5.15, and counts against the groups beside it only."
-                    .to_owned(),
-            ),
-            Setting::Group(GroupSetting::Cap(cap)) if *cap > 0 => say(
-                true,
-                "A capped domain waits for credit, up to a whole period, though the pCPU idles."
-                    .to_owned(),
-            ),
-            Setting::Knob(name, _) => {
-                say(true, format!("{name} counts for every task of the machine."));
-            }
-            Setting::Machine(MachineSetting::Preempt(_) | MachineSetting::ThreadedIrqs(_)) => say(
-                true,
-                "Preemption costs throughput, and counts for the whole machine.".to_owned(),
-            ),
-            Setting::Delegation(..) => say(
-                true,
-                "The rows behind agents need a kernel with ghOSt; `schedlab run` elevates threads \
-                 on a stock kernel."
-                    .to_owned(),
-            ),
-            _ => {}
         }
     }
     all
+}
+
+/// Says what is to know of a setting, if there is something.
+fn of_setting(setting: &Setting) -> Option<String> {
+    Some(match setting {
+        Setting::Task(TaskSetting::Nice(_)) => {
+            "A nice value counts within one control group (or autogroup) only.".to_owned()
+        }
+        Setting::Task(TaskSetting::Slice(_)) => {
+            "Slices of a task need Linux 6.12; a task that used its share still waits for its \
+             turn, and more switches cost \
+             CPU time."
+                .to_owned()
+        }
+        Setting::Task(TaskSetting::Cpus(_)) | Setting::Group(GroupSetting::Cpus(_)) => {
+            "What one side leaves idle on its CPUs the other cannot use.".to_owned()
+        }
+        Setting::Group(GroupSetting::Max(Some(max))) => {
+            format!(
+                "A group that has used its quota waits for the next period, up to {}, though \
+                 the CPU idles; a lock that it holds \
+                 waits with it.",
+                max.period.saturating_sub(max.quota)
+            )
+        }
+        Setting::Group(GroupSetting::Max(None)) => {
+            "Without cpu.max nothing holds the group back; beside other work it gets what its \
+             weight gives it."
+                .to_owned()
+        }
+        Setting::Group(GroupSetting::Shares(_) | GroupSetting::Weight(_)) => {
+            "A weight changes shares, not who runs first: a wakeup still waits until the \
+             current slice ends."
+                .to_owned()
+        }
+        Setting::Group(GroupSetting::Idle(true)) => {
+            "cpu.idle needs Linux 5.15, and counts against the groups beside it only.".to_owned()
+        }
+        Setting::Group(GroupSetting::Cap(cap)) if *cap > 0 => {
+            "A capped domain waits for credit, up to a whole period, though the pCPU idles."
+                .to_owned()
+        }
+        Setting::Knob(name, _) => {
+            format!("{name} counts for every task of the machine.")
+        }
+        Setting::Machine(MachineSetting::Preempt(_) | MachineSetting::ThreadedIrqs(_)) => {
+            "Preemption costs throughput, and counts for the whole machine.".to_owned()
+        }
+        Setting::Delegation(..) => {
+            "The rows behind agents need a kernel with ghOSt; `schedlab run` elevates threads \
+             on a stock kernel."
+                .to_owned()
+        }
+        _ => return None,
+    })
 }

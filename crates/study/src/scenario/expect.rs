@@ -1,6 +1,9 @@
 //! Expectations: what a scenario says about its own outcome. They run as tests.
 
+mod read;
+
 use crate::metric::{Metric, Unit};
+pub(super) use read::read;
 use schedlab_model::Ns;
 use schedlab_model::text::glob;
 use schedlab_model::text::scaled;
@@ -184,7 +187,7 @@ pub const PLAIN_TOLERANCE: f64 = 0.01;
 
 /// Reads `"0.5 ± 0.005"`, `"0.44 ± 15%"`, `"4ms"`, `"1ms..2ms"`, `"< 50us"`, `">= 30"`.
 /// `ratio`: the value is a quotient of two of the metric, hence a plain number.
-pub(super) fn parse_bound(text: &str, metric: Metric, ratio: bool) -> Result<Bound, String> {
+fn parse_bound(text: &str, metric: Metric, ratio: bool) -> Result<Bound, String> {
     let text = text.trim();
     let value = |part: &str| number(part.trim(), metric, ratio);
     for (sign, included) in [("<=", true), ("≤", true), ("<", false)] {

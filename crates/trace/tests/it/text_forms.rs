@@ -285,22 +285,23 @@ fn as_kernel(recording: &Recording, style: &Style) -> String {
         let mut flags = vec!['.'; columns.len()];
         (flags[0], flags[context]) = ('d', letter);
         let at = recording.header.clock_start_ns + event.at.0;
-        let time = match decimals {
-            Some(decimals) => {
-                format!(
-                    "{}.{}",
-                    at / 1_000_000_000,
-                    &format!("{:09}", at % 1_000_000_000)[..decimals]
-                )
-            }
-            None => at.to_string(),
-        };
+        let time = seconds(at, decimals);
         let (comm, tid) = name(running);
         let flags: String = flags.iter().collect();
         let process = if tgid { format!("({tid:>7}) ") } else { String::new() };
         let _ = writeln!(text, "{comm:>16}-{tid:<7} {process}[{cpu:03}] {flags} {time}: {fields}");
     }
     text
+}
+
+/// Writes a time in seconds with so many decimals, or in nanoseconds.
+fn seconds(at: u64, decimals: Option<usize>) -> String {
+    match decimals {
+        Some(decimals) => {
+            format!("{}.{}", at / 1_000_000_000, &format!("{:09}", at % 1_000_000_000)[..decimals])
+        }
+        None => at.to_string(),
+    }
 }
 
 fn varint(bytes: &[u8], at: &mut usize) -> u64 {

@@ -175,20 +175,7 @@ fn render(result: &RunqueueResult) -> String {
         line(&mut text, result, row);
     }
     table_1(&mut text, result);
-    text.push_str("\nClaims:\n");
-    for Claim { claim, value, low, high, holds } in &result.claims {
-        let verdict = match holds {
-            Some(true) => "yes",
-            Some(false) => "no",
-            None => "cannot tell",
-        };
-        let _ = writeln!(text, "  {verdict:11}  {claim}: {value:.2} ({low:.2} to {high:.2})");
-    }
-    if result.claims.is_empty() {
-        text.push_str(
-            "  none: claims need linux-2.4 with 1024 tasks, or with one and with two threads\n",
-        );
-    }
+    claims(&mut text, &result.claims);
     let disturbed: u32 = report.rows.iter().map(|row| row.disturbed).sum();
     if disturbed > 0 {
         let _ = writeln!(
@@ -206,6 +193,24 @@ fn render(result: &RunqueueResult) -> String {
         result.model_costs
     );
     text
+}
+
+/// Writes which of the paper's claims hold here.
+fn claims(text: &mut String, claims: &[Claim]) {
+    text.push_str("\nClaims:\n");
+    for Claim { claim, value, low, high, holds } in claims {
+        let verdict = match holds {
+            Some(true) => "yes",
+            Some(false) => "no",
+            None => "cannot tell",
+        };
+        let _ = writeln!(text, "  {verdict:11}  {claim}: {value:.2} ({low:.2} to {high:.2})");
+    }
+    if claims.is_empty() {
+        text.push_str(
+            "  none: claims need linux-2.4 with 1024 tasks, or with one and with two threads\n",
+        );
+    }
 }
 
 /// What a decision costs where there are most tasks and threads, under the cheapest and the dearest

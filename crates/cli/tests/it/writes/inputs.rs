@@ -25,28 +25,11 @@ fn run(arguments: &[&str], input: &Path, output: &Path, piped: bool) -> (Option<
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-#[test]
-fn an_output_that_is_an_input_is_refused() {
-    let folder = TempDir::with_prefix("schedlab-inputs-").unwrap();
-    let place = |name: &str| folder.path().join(name);
-    let made =
-        schedlab(&["export", YES, "--perf-script", place("in.txt").to_str().unwrap()]).status();
-    assert!(made.unwrap().success());
-    let made = schedlab(&[
-        "compare",
-        "two-hogs",
-        "--for",
-        "1500ms",
-        "--json",
-        "-o",
-        place("in.json").to_str().unwrap(),
-    ]);
-    assert!({ made }.status().unwrap().code().is_some_and(|code| code < 2));
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    fs::copy(root.join(YES), place("in.slt")).unwrap();
-    fs::copy(root.join("scenarios/two-hogs.toml"), place("in.toml")).unwrap();
+/// Commands that would overwrite what they read: the input, the arguments for [`run`], and whether
+/// the input is piped in.
+fn overwriting() -> Vec<(&'static str, Vec<&'static str>, bool)> {
     let brief: &[&str] = &["--for", "300ms", "--seeds", "1"];
-    let cases: Vec<(&str, Vec<&str>, bool)> = vec![
+    vec![
         ("in.slt", [&["compare", "IN", "-o", "OUT"], brief].concat(), false),
         ("in.slt", [&["compare", "IN", "--report", "OUT"], brief].concat(), false),
         (
@@ -84,8 +67,30 @@ fn an_output_that_is_an_input_is_refused() {
         ("in.slt", vec!["export", "IN", "--rt-app", "OUT"], false),
         ("in.txt", vec!["import", "IN", "-o", "OUT"], false),
         ("in.txt", vec!["import", "-", "-o", "OUT"], true),
-    ];
-    for (input, arguments, piped) in &cases {
+    ]
+}
+
+#[test]
+fn an_output_that_is_an_input_is_refused() {
+    let folder = TempDir::with_prefix("schedlab-inputs-").unwrap();
+    let place = |name: &str| folder.path().join(name);
+    let made =
+        schedlab(&["export", YES, "--perf-script", place("in.txt").to_str().unwrap()]).status();
+    assert!(made.unwrap().success());
+    let made = schedlab(&[
+        "compare",
+        "two-hogs",
+        "--for",
+        "1500ms",
+        "--json",
+        "-o",
+        place("in.json").to_str().unwrap(),
+    ]);
+    assert!({ made }.status().unwrap().code().is_some_and(|code| code < 2));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    fs::copy(root.join(YES), place("in.slt")).unwrap();
+    fs::copy(root.join("scenarios/two-hogs.toml"), place("in.toml")).unwrap();
+    for (input, arguments, piped) in &overwriting() {
         let (input, hard, soft) = (place(input), place("hard"), place("soft"));
         fs::hard_link(&input, &hard).unwrap();
         symlink(&input, &soft).unwrap();

@@ -419,16 +419,7 @@ impl<'a> Listing<'a> {
             // places.
             return Ok(Found::Whole);
         }
-        let mending = match self.known.moves.is_empty() {
-            true if tangled => {
-                Mending { moves: mends.moves, missing: mends.inserted, complete: false }
-            }
-            // Rows know of wakeups that are moved as soon as it matters.
-            true => Mending { moves: Vec::new(), missing: mends.inserted, complete: true },
-            false => {
-                Mending { moves: self.known.moves.clone(), missing: mends.inserted, complete: true }
-            }
-        };
+        let mending = self.known.after(tangled, mends.moves, mends.inserted);
         if mending.missing != self.known.missing || tangled {
             // The same events would miss the same.
             let changed = self.known.complete;
@@ -474,6 +465,21 @@ impl<'a> Listing<'a> {
 }
 
 impl Mending {
+    /// What is known after another look, which found these moves and missing switches.
+    fn after(
+        &self,
+        tangled: bool,
+        moves: Vec<(usize, usize)>,
+        missing: Vec<(usize, SchedEvent)>,
+    ) -> Mending {
+        match self.moves.is_empty() {
+            true if tangled => Mending { moves, missing, complete: false },
+            // Rows know of wakeups that are moved as soon as it matters.
+            true => Mending { moves: Vec::new(), missing, complete: true },
+            false => Mending { moves: self.moves.clone(), missing, complete: true },
+        }
+    }
+
     /// The missing switches as a stable sort of all events would have them.
     fn in_order(&self) -> Vec<(usize, SchedEvent)> {
         let mut missing = self.missing.clone();

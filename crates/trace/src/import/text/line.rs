@@ -1,8 +1,13 @@
 //! One line of text → task, CPU, time, context, the event's name, and its fields.
 
+mod time;
+
 use super::super::event::{Context, Running, Stamp};
 use memchr::memchr;
 use schedlab_model::{MAX_CPUS, Ns};
+use time::{digits, time};
+
+pub(super) use time::{Time, seconds};
 
 /// The part of a line that all events share, and what is left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,17 +20,6 @@ pub(super) struct EventLine<'a> {
     pub(super) fields: &'a str,
 }
 
-/// How a line writes its time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Time {
-    /// Seconds with decimals.
-    Seconds,
-    /// A whole number of an unknown clock (`trace_clock` x86-tsc, counter, uptime).
-    Ticks,
-    /// Microseconds since the start of the buffer (ftrace's `latency-format`).
-    Microseconds,
-}
-
 /// Which column of ftrace's flags tells the interrupt context.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Columns {
@@ -35,9 +29,6 @@ pub(super) enum Columns {
     /// By the header, counted from 0.
     Context(usize),
 }
-
-/// So many digits are below 2^64 in any case.
-const ALWAYS_FIT: usize = 19;
 
 /// Splits a line. `Err`: why it is none of an event.
 pub(super) fn split(text: &str, columns: Columns) -> Result<EventLine<'_>, String> {
@@ -250,56 +241,6 @@ fn running(text: &str) -> Option<Running<'_>> {
         tid: u32::try_from(tid).ok(),
         pid: pid.or(process),
     })
-}
-
-/// `123.456789:` with 1 to 9 decimals, `123456:`, `123us!:`.
-fn time(word: &str) -> Option<(u64, Time)> {
-    let word = word.strip_suffix(':')?;
-    let bytes = word.as_bytes();
-    if !bytes.first()?.is_ascii_digit() {
-        return None;
-    }
-    match memchr(b'.', bytes) {
-        Some(point) => seconds(&bytes[..point], &bytes[point + 1..]).map(|at| (at, Time::Seconds)),
-        None => {
-            if let Some(at) = digits(bytes) {
-                return Some((at, Time::Ticks));
-            }
-            // A mark of how long the gap is may follow: `+ ! # * @ $`
-            // (Documentation/trace/ftrace.rst).
-            let number =
-                word.trim_end_matches(['+', '!', '#', '*', '@', '$']).strip_suffix("us")?;
-            Some((digits(number.as_bytes())?.checked_mul(1000)?, Time::Microseconds))
-        }
-    }
-}
-
-fn digits(bytes: &[u8]) -> Option<u64> {
-    if bytes.is_empty() {
-        return None;
-    }
-    if bytes.len() <= ALWAYS_FIT {
-        let mut value = 0;
-        for byte in bytes {
-            let digit = byte.wrapping_sub(b'0');
-            if digit > 9 {
-                return None;
-            }
-            value = value * 10 + u64::from(digit);
-        }
-        return Some(value);
-    }
-    bytes.iter().try_fold(0u64, |value, byte| {
-        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
-        value.checked_mul(10)?.checked_add(digit)
-    })
-}
-
-pub(super) fn seconds(whole: &[u8], part: &[u8]) -> Option<u64> {
-    const SCALE: [u64; 9] =
-        [100_000_000, 10_000_000, 1_000_000, 100_000, 10_000, 1_000, 100, 10, 1];
-    let scale = SCALE.get(part.len().checked_sub(1)?)?;
-    digits(whole)?.checked_mul(1_000_000_000)?.checked_add(digits(part)? * scale)
 }
 
 /// Which context ftrace's flags tell, such as `d.h2.`.

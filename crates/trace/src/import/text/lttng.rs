@@ -113,15 +113,14 @@ impl Clock {
             line.fields.rfind("}, {").map(|at| at + 3).or(line.fields.rfind("event.fields = {"));
         let fields = Fields(last.map_or(line.fields, |at| &line.fields[at..]));
         let at = self.read(line.time, clock_hz).ok_or_else(|| not_a_time(line.time))?;
-        let cpu = contexts.number("cpu_id").filter(|&cpu| (0..MAX_CPUS as i64).contains(&cpu));
-        let cpu = cpu.ok_or("no `cpu_id`")? as u32;
+        let cpu = contexts.cpu("cpu_id").ok_or("no `cpu_id`")?;
         let lacks = || format!("fields of {} not understood", line.event);
         // `perf data convert --to-ctf` keeps the kernel's names and priorities.
         let of_perf = line.event.strip_prefix("sched:");
         let name = of_perf.unwrap_or(line.event);
         let (tid_is, plus) = if of_perf.is_some() { ("pid", 0) } else { ("tid", 100) };
         let who = |comm: &str, tid: &str, prio: &str| {
-            let tid = u32::try_from(fields.number(&tid.replace("tid", tid_is))?).ok()?;
+            let tid = fields.id(&tid.replace("tid", tid_is))?;
             let prio = fields.number(prio).map(|prio| (prio as i32).saturating_add(plus));
             Some(Who { comm: fields.text(comm)?.into(), tid, prio })
         };
@@ -146,13 +145,9 @@ impl Clock {
             "sched_wakeup_new" => Event::WakeupNew(subject()?),
             "sched_process_exit" => Event::Exit(subject()?),
             "sched_migrate_task" => {
-                let cpu = |key: &str| {
-                    fields.number(key).filter(|&cpu| (0..MAX_CPUS as i64).contains(&cpu))
-                };
-                let (Some(from), Some(to)) = (cpu("orig_cpu"), cpu("dest_cpu")) else {
-                    return Err(lacks());
-                };
-                Event::Migrate { task: subject()?, from: from as u32, to: to as u32 }
+                let from = fields.cpu("orig_cpu").ok_or_else(lacks)?;
+                let to = fields.cpu("dest_cpu").ok_or_else(lacks)?;
+                Event::Migrate { task: subject()?, from, to }
             }
             "sched_process_fork" => {
                 let child = who("child_comm", "child_tid", "").ok_or_else(lacks)?;
@@ -161,12 +156,7 @@ impl Clock {
                 }
                 Event::Fork { child }
             }
-            "sched_process_exec" => Event::Exec {
-                tid: fields
-                    .number(tid_is)
-                    .and_then(|tid| u32::try_from(tid).ok())
-                    .ok_or_else(lacks)?,
-            },
+            "sched_process_exec" => Event::Exec { tid: fields.id(tid_is).ok_or_else(lacks)? },
             other => Event::Other(other),
         };
         // LTTng's events do not show interrupts: which task woke another is unknown.
@@ -182,10 +172,9 @@ impl Clock {
 
     /// The task that was running, where the trace has the contexts `tid` and `procname`.
     fn running<'a>(&self, fields: &Fields<'a>) -> Running<'a> {
-        let of = |key: &str| fields.number(key).and_then(|id| u32::try_from(id).ok());
         // Without the context `procname`, `tid` is a field of the event.
         let Some(comm) = fields.text("procname") else { return Running::default() };
-        Running { comm: comm.into(), tid: of("tid"), pid: of("pid") }
+        Running { comm: comm.into(), tid: fields.id("tid"), pid: fields.id("pid") }
     }
 }
 
@@ -243,6 +232,16 @@ impl<'a> Fields<'a> {
 
     fn number(&self, key: &str) -> Option<i64> {
         self.value(key)?.parse().ok()
+    }
+
+    /// The number of a thread or process.
+    fn id(&self, key: &str) -> Option<u32> {
+        u32::try_from(self.number(key)?).ok()
+    }
+
+    /// The number of a CPU, if a recording can have it.
+    fn cpu(&self, key: &str) -> Option<u32> {
+        self.id(key).filter(|&cpu| (cpu as usize) < MAX_CPUS)
     }
 }
 
