@@ -48,8 +48,8 @@ pub struct Keeper {
 }
 
 /// What the kernel makes of a group's weight when the group is made idle, and when that is over:
-/// WEIGHT_IDLEPRIO (3) and NICE_0_LOAD (1024) of `sched_group_set_idle`, kernel/sched/fair.c (Linux 5.15
-/// and later), as versions 1 and 2 of the control groups show them.
+/// WEIGHT_IDLEPRIO (3) and NICE_0_LOAD (1024) of `sched_group_set_idle`, kernel/sched/fair.c
+/// (Linux 5.15 and later), as versions 1 and 2 of the control groups show them.
 const WEIGHTS: [(&str, [&str; 2]); 2] =
     [("cpu.shares", ["3", "1024"]), ("cpu.weight", ["0", "100"])];
 /// So long an owner tries to restore what cannot be, before its guardian does.

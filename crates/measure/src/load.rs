@@ -1,11 +1,11 @@
 //! The load client: one thread, one epoll set, open or closed loop.
 //!
 //! *Open loop*: requests leave at the times of a Poisson process, whatever the server does, over
-//! connections used in turn (several may be on their way on one). Latency counts from the **intended**
-//! send time, so a stall of the server is seen by every request that it hit; the uncorrected
-//! latency, from the actual send, is kept beside it. *Closed loop*: each connection sends its next
-//! request when its reply has come; such a client waits with the server and hides stalls
-//! (coordinated omission), which the report says.
+//! connections used in turn (several may be on their way on one). Latency counts from
+//! the **intended** send time, so a stall of the server is seen by every request that it hit; the
+//! uncorrected latency, from the actual send, is kept beside it. *Closed loop*: each connection
+//! sends its next request when its reply has come; such a client waits with the server and hides
+//! stalls (coordinated omission), which the report says.
 
 mod connection;
 mod report;

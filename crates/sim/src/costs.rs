@@ -224,13 +224,14 @@ impl Costs {
     /// Returns the prices of the Linux 7.2.13 virtual machines of `oracles/linux`.
     ///
     /// Source: medians of the recording itself, where 6.12.95 measured the same way gives what its
-    /// preset says. A fair job takes 5.2 us above its work, one of a real-time task 4.5; a tick 3.0;
-    /// a wakeup without preemption 3.5, with 5.6 in all, its switch 2.5 after the record; a switch 5.2
-    /// after its tick; a job that HRTICK interrupts takes 5.3 more. A new slice of 700 us lasts 704.5
-    /// from record to record, and one after another 703.4: HRTICK is accounted for 3.4 us after the
-    /// end of the slice (1 us of that is the scheduler's own, see `HRTICK_LATE`) and 1.1 us before
-    /// the decision, which lies 0.8 us before the record. The program is taken to run on until
-    /// HRTICK is accounted for; what it cannot do then is added to its return.
+    /// preset says. A fair job takes 5.2 us above its work, one of a real-time task 4.5; a
+    /// tick 3.0; a wakeup without preemption 3.5, with 5.6 in all, its switch 2.5 after the record;
+    /// a switch 5.2 after its tick; a job that HRTICK interrupts takes 5.3 more. A new slice of 700
+    /// us lasts 704.5 from record to record, and one after another 703.4: HRTICK is accounted
+    /// for 3.4 us after the end of the slice (1 us of that is the scheduler's own, see
+    /// `HRTICK_LATE`) and 1.1 us before the decision, which lies 0.8 us before the record. The
+    /// program is taken to run on until HRTICK is accounted for; what it cannot do then is added to
+    /// its return.
     pub fn oracle_7_2() -> Costs {
         Costs {
             timer_to_wake_ns: Ns(2_400),

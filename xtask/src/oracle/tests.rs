@@ -38,7 +38,8 @@ fn equal(file: &str) -> u64 {
 
 #[test]
 fn runs_stay_as_near_to_the_kernels_as_they_were() {
-    // 43 of 45 is where the kernel itself is when it starts at another phase of the tick (95 % are 42.75).
+    // 43 of 45 is where the kernel itself is when it starts at another phase of the tick (95 %
+    // are 42.75).
     for file in ["6.1.192", "6.1.192.knobs8cpu", "6.12.95", "6.12.95.knobs8cpu"] {
         let (shares, both) = inside(&format!("{file}.jsonl.zst"));
         assert!(

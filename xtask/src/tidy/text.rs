@@ -5,6 +5,9 @@ use crate::finding::Finding;
 /// A file longer than this is often two ideas. It is a smell and not a law: see [`LONG_FILES`].
 const LINES_MAX: usize = 600;
 
+/// Comments have lines of at most so many columns; code is what `cargo fmt` makes of it.
+const COLUMNS_MAX: usize = 100;
+
 /// Files that may be longer, each with the reason why it is one idea all the same (a cohesive
 /// table, say).
 const LONG_FILES: &[(&str, &str)] = &[];
@@ -51,6 +54,10 @@ pub(super) fn check(file: &str, content: &str, findings: &mut Vec<Finding>) {
         if line.ends_with([' ', '\t', '\r']) {
             findings.push(Finding::new(file, at + 1, "ends in blanks"));
         }
+        if code && is_wide_comment(line) {
+            let text = format!("a comment of more than {COLUMNS_MAX} columns: go on in a new line");
+            findings.push(Finding::new(file, at + 1, text));
+        }
         if code
             && let Some((word, advice)) =
                 unfinished(line).filter(|(word, _)| !is_shared(file, word))
@@ -58,6 +65,15 @@ pub(super) fn check(file: &str, content: &str, findings: &mut Vec<Finding>) {
             findings.push(Finding::new(file, at + 1, format!("contains `{word}`: {advice}")));
         }
     }
+}
+
+/// Returns whether a line is a comment that could be broken. A row of a table cannot, nor can what
+/// stands between backquotes.
+fn is_wide_comment(line: &str) -> bool {
+    let comment = line.trim_start();
+    comment.starts_with("//")
+        && line.chars().count() > COLUMNS_MAX
+        && !comment.trim_start_matches(['/', '!', ' ']).starts_with(['|', '`', '['])
 }
 
 /// Returns the lines at which a comment begins an example in Rust (rustdoc's default language).
@@ -105,6 +121,15 @@ mod tests {
         assert_eq!(lines("a.md", "one"), [1]);
         assert_eq!(lines("a.rs", &"//\n".repeat(LINES_MAX)), [0usize; 0]);
         assert_eq!(lines("a.rs", &"//\n".repeat(LINES_MAX + 1)), [LINES_MAX + 1]);
+    }
+
+    #[test]
+    fn finds_wide_comments() {
+        let wide = "word ".repeat(COLUMNS_MAX / 5);
+        assert_eq!(lines("a.rs", &format!("// {wide}x\n")), [1]);
+        assert_eq!(lines("a.rs", &format!("// {}\n", &wide[5..].trim_end())), [0usize; 0]);
+        assert_eq!(lines("a.rs", &format!("// | {wide}|\n")), [0usize; 0]);
+        assert_eq!(lines("a.rs", &format!("let a = \"{wide}\";\n")), [0usize; 0]);
     }
 
     #[test]

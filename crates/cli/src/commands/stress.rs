@@ -33,7 +33,8 @@ pub(crate) struct StressArgs {
     /// Start this many groups of senders and receivers
     #[arg(short, long, value_name = "N", conflicts_with_all = ["hogs", "memory"])]
     groups: Option<usize>,
-    // `requires` alone lets `--hogs 1 --messages 5` pass: clap waives it because --hogs excludes --groups.
+    // `requires` alone lets `--hogs 1 --messages 5` pass: clap waives it because --hogs
+    // excludes --groups.
     /// Send this many messages from each sender to each receiver
     #[arg(short = 'l', long, value_name = "N", default_value_t = 100, requires = "groups", conflicts_with_all = ["hogs", "memory"])]
     messages: u64,

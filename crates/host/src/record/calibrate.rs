@@ -10,7 +10,8 @@ use perf_event_open_sys::bindings as abi;
 use schedlab_model::{CpuId, CpuSet};
 use std::time::Duration;
 
-/// Preemption levels in `common_preempt_count`; the upper half counts migration disabling (Linux 5.15+).
+/// Preemption levels in `common_preempt_count`; the upper half counts migration disabling
+/// (Linux 5.15+).
 pub(crate) const PREEMPT_LEVELS: i64 = 0x0f;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,9 +21,9 @@ pub(crate) struct Calibration {
     /// own, which the kernel reports while it holds nothing. `None`: no such record came.
     pub(crate) own_levels: Option<i64>,
     /// CPUs on which a switch away from the idle task was seen. There are virtual machines in which
-    /// whatever happens while certain tasks run is not recorded (seen on a Firecracker guest with 6.18,
-    /// neither by perf nor by ftrace: the idle task of CPU 1 and the threads of process 1, from
-    /// which it was cloned); and a CPU that never idles proves nothing.
+    /// whatever happens while certain tasks run is not recorded (seen on a Firecracker guest
+    /// with 6.18, neither by perf nor by ftrace: the idle task of CPU 1 and the threads of
+    /// process 1, from which it was cloned); and a CPU that never idles proves nothing.
     pub(crate) idle_seen: CpuSet,
 }
 

@@ -1,7 +1,7 @@
 //! Tells a silent agent from a CPU that stands still: where the host of a virtual machine keeps a
 //! CPU to itself, or a thread of a higher real-time priority does, nothing of the owner runs there,
-//! and its agent is not to blame. A thread of the guardian's priority, above the agent's, is sent to
-//! each CPU of the owner's threads: where it answers, the agent could run, too.
+//! and its agent is not to blame. A thread of the guardian's priority, above the agent's, is sent
+//! to each CPU of the owner's threads: where it answers, the agent could run, too.
 
 use super::become_fifo;
 use crate::journal::Record;
@@ -34,8 +34,8 @@ struct Asked {
 }
 
 impl Stalls {
-    /// Returns whether a silence of the owner of `record` is its CPUs', or was until now: its agents
-    /// have not had the time to beat then.
+    /// Returns whether a silence of the owner of `record` is its CPUs', or was until now: its
+    /// agents have not had the time to beat then.
     pub(super) fn excuse(&mut self, record: &Record, priority: u8) -> bool {
         if self.since.get_or_insert_with(Instant::now).elapsed() > LONGEST {
             return false;

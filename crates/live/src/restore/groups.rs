@@ -34,7 +34,8 @@ pub(super) fn remove_group(path: &Path) -> ItemOutcome {
     }
     let mut until = Instant::now() + LAST_BREATH;
     loop {
-        // All at once, with those that are being made, where the kernel can (version 2, Linux 5.14).
+        // All at once, with those that are being made, where the kernel can (version 2,
+        // Linux 5.14).
         if path.join("cgroup.kill").exists() {
             let _ = fs::write(path.join("cgroup.kill"), "1");
         }

@@ -195,8 +195,8 @@ mod tests {
         let mut samples = Samples::default();
         assert_eq!(samples.interval(0.5), [None, None]);
         (1..=1_000u64).for_each(|us| samples.add(us * 1000));
-        // Of 1000 values the median lies between the 469th and the 532nd with 95 % (binomial: 500 +- 1.96
-        // times 15.8).
+        // Of 1000 values the median lies between the 469th and the 532nd with 95 %
+        // (binomial: 500 +- 1.96 times 15.8).
         let [low, high] = samples.interval(0.5).map(Option::unwrap);
         assert!(
             (467_000..=470_500).contains(&low) && (530_500..=533_500).contains(&high),

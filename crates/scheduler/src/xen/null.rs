@@ -9,7 +9,8 @@
 //! ends (test `null_gives_each_vcpu_a_pcpu_and_lets_the_rest_wait`).
 //!
 //! # Fidelity
-//! Read in `xen/common/sched/null.c` of RELEASE-4.20.0; what is modelled is the same in 4.12 to 4.22.
+//! Read in `xen/common/sched/null.c` of RELEASE-4.20.0; what is modelled is the same in 4.12
+//! to 4.22.
 //!
 //! | rule | real place | here | test |
 //! |---|---|---|---|

@@ -94,14 +94,14 @@ impl DelegationCosts {
     /// docs/sources/machine-costs.md, 3).
     ///
     /// Published: `syscall_ns`, `ctx_switch_ns`, `cfs_switch_ns`. Remainders, exact by
-    /// construction: `agent_wake_ns` (725 less 410 less 265), `txn_local_ns` (888 less 72 less
-    /// 410), `txn_target_ns` (1064 less 410; the 1064 are the part of Table 3 that was not
+    /// construction: `agent_wake_ns` (725 less 410 less 265), `txn_local_ns` (888 less 72
+    /// less 410), `txn_target_ns` (1064 less 410; the 1064 are the part of Table 3 that was not
     /// verified) and `ipi_flight_ns` (1772 less 668 less 1064). **Fitted**: `txn_remote_ns` and
     /// `ipi_send_ns`, two unknowns from 668 (one) and 3964 ns (ten transactions);
-    /// `txn_target_group_ns` from 5688 ns (ten, end to end); the halves of the 265 ns of a message. **Chosen,
-    /// no published value**: `txn_node_ns` (three lines from the other socket), `smt_ns` (a core
-    /// shared by two threads gives each 70 %). The table excludes the policy's own code, so
-    /// `policy_*` are 0.
+    /// `txn_target_group_ns` from 5688 ns (ten, end to end); the halves of the 265 ns of a
+    /// message. **Chosen, no published value**: `txn_node_ns` (three lines from the other socket),
+    /// `smt_ns` (a core shared by two threads gives each 70 %). The table excludes the policy's own
+    /// code, so `policy_*` are 0.
     pub fn ghost_2021() -> DelegationCosts {
         DelegationCosts {
             syscall_ns: Ns(72),

@@ -91,7 +91,8 @@ fn moved_on(spec: &str, server: bool) -> usize {
     there.iter().filter(|(_, cpu)| *cpu == CpuId(0)).count()
 }
 
-/// `rq->nr_running` counts a delayed task, so that its CPU is overloaded (`update_sg_wakeup_stats`, 7.2.13).
+/// `rq->nr_running` counts a delayed task, so that its CPU is overloaded
+/// (`update_sg_wakeup_stats`, 7.2.13).
 #[test]
 fn a_delayed_task_counts_where_new_tasks_are_placed() {
     for spec in ["linux-6.18", "linux-7.2"] {

@@ -1,6 +1,6 @@
-//! A CPU that runs only SCHED_IDLE work takes wakees like an idle one, unless another task is *delayed*
-//! there: blocked, but not yet off the queue (`sched_idle_cpu` compares `nr_running`, which counts
-//! delayed tasks, with the idle ones).
+//! A CPU that runs only SCHED_IDLE work takes wakees like an idle one, unless another task
+//! is *delayed* there: blocked, but not yet off the queue (`sched_idle_cpu` compares `nr_running`,
+//! which counts delayed tasks, with the idle ones).
 
 use crate::common::scheduler;
 use schedlab_model::{

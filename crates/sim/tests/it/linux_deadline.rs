@@ -78,8 +78,8 @@ fn the_worked_example() {
     }
 }
 
-/// G24 (docs/sources/linux-facts.md), measured on 6.1: 95 in 100 ms beside a hog runs 95.2 on and 4.8
-/// off; overruns are paid back, so the mean is 95.
+/// G24 (docs/sources/linux-facts.md), measured on 6.1: 95 in 100 ms beside a hog runs 95.2 on
+/// and 4.8 off; overruns are paid back, so the mean is 95.
 #[test]
 fn budgets_are_enforced_at_ticks() {
     let tasks = workload(vec![hog("deadline:95ms/100ms/100ms"), hog("other")]);

@@ -315,7 +315,8 @@ fn same_with_every_tick(
 }
 
 /// G17b of docs/sources/linux-facts.md (measured on a 6.18 host with 2 CPUs, base slice 1.4 ms):
-/// two hogs on one of two CPUs run 4 ms each and share half and half, nice 0 and 5 as 0.749 and 0.244.
+/// two hogs on one of two CPUs run 4 ms each and share half and half, nice 0 and 5 as 0.749
+/// and 0.244.
 #[test]
 fn golden_values_of_two_cpus() {
     for (nice, expected) in [(0, [0.497, 0.498]), (5, [0.749, 0.244])] {
@@ -366,9 +367,9 @@ fn longest_idle_beside_waiting(events: &[SchedEvent], cpus: usize) -> Ns {
 }
 
 /// A CPU does not idle beside a waiting task for longer than balancing allows. Linux is not work
-/// conserving: above 85 % of use no idle CPU is searched for at wakeup, and a task that ran within 0.5
-/// ms is not taken by a CPU that becomes idle. Then the next tick's kick helps: idle CPUs balance
-/// every span to twice the span in ms.
+/// conserving: above 85 % of use no idle CPU is searched for at wakeup, and a task that ran
+/// within 0.5 ms is not taken by a CPU that becomes idle. Then the next tick's kick helps: idle
+/// CPUs balance every span to twice the span in ms.
 #[test]
 fn idle_cpus_do_not_stay_idle_beside_waiting_tasks() {
     for version in VERSIONS {
@@ -386,8 +387,8 @@ fn idle_cpus_do_not_stay_idle_beside_waiting_tasks() {
             let tick = 4;
             assert!(longest <= Ns::from_ms(2 * span + 2 * tick), "{version}: {longest}");
             let part = outcome.metrics.work_conservation.violated_ns.0 as f64 / 10e9;
-            // Since 6.14 a delayed task makes its CPU look busier than one with a waiting task: 0.31
-            // under 6.18.
+            // Since 6.14 a delayed task makes its CPU look busier than one with a waiting
+            // task: 0.31 under 6.18.
             assert!(part < 0.33, "{version}: idle beside waiting tasks for {part:.3} of the time");
         }
     }

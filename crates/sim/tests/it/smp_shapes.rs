@@ -142,10 +142,10 @@ fn messages(scheduler: &str, cpus: usize, rooms: u32) -> f64 {
 }
 
 /// Published (2.5.2-pre9 with a global queue, O(1)-D1; 30 rooms): 2 CPUs 124,314 and 183,366, 4
-/// CPUs 153,506 and 302,615, 8 CPUs 42,133 and 302,513 messages/s. Of the fall from 4 to 8 CPUs (to 0.27)
-/// the model has a part only (to 0.83 with 30 rooms; to less than 0.7 when the machine had one bus,
-/// which table 1 of the paper (docs/sources/linux-facts.md, 5.1) contradicts). Why the rest is
-/// missing is not known.
+/// CPUs 153,506 and 302,615, 8 CPUs 42,133 and 302,513 messages/s. Of the fall from 4 to 8 CPUs
+/// (to 0.27) the model has a part only (to 0.83 with 30 rooms; to less than 0.7 when the machine
+/// had one bus, which table 1 of the paper (docs/sources/linux-facts.md, 5.1) contradicts). Why the
+/// rest is missing is not known.
 #[test]
 fn chat_is_slower_on_eight_cpus_than_on_four_with_one_lock() {
     for rooms in [20, 30] {

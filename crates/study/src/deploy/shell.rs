@@ -131,7 +131,8 @@ pub(super) fn chrt(policy: Policy) -> (String, u8) {
     }
 }
 
-/// Returns the command that sets a knob of a Linux kernel: a sysctl, or a file of debugfs (since 5.13).
+/// Returns the command that sets a knob of a Linux kernel: a sysctl, or a file of debugfs
+/// (since 5.13).
 fn knob(name: &str, value: &str, changes: &Changes<'_>) -> Option<String> {
     let debugfs = changes.linux()?.has_debugfs_tunables();
     if let Some(feature) = name.strip_prefix("features.") {

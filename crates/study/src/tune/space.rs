@@ -191,8 +191,8 @@ impl Range {
         (listed && count <= LISTED).then_some(count as usize)
     }
 
-    /// Returns the value at `part` of the way: by factors where the range is wide and begins above 0.
-    /// It has three digits.
+    /// Returns the value at `part` of the way: by factors where the range is wide and begins
+    /// above 0. It has three digits.
     fn at(&self, part: f64) -> String {
         let (low, high) = (self.low as f64, self.high as f64);
         let wide = self.low > 0 && self.high / self.low >= BY_FACTORS as i64;

@@ -233,7 +233,8 @@ mod tests {
 
     #[test]
     fn ran_held_and_idle_are_told_apart() {
-        // Tasks 0 and 1 are one group, 2 is their rival, and no task is the rival of the group of 2.
+        // Tasks 0 and 1 are one group, 2 is their rival, and no task is the rival of the group
+        // of 2.
         let group_of = vec![Some(0), Some(0), Some(1)];
         let mut contention = Contention::new(group_of, vec![false, false, true], us(100));
         let wake = EventKind::Wake { task: TaskId(1), waker: Waker::HardIrq };

@@ -1,5 +1,5 @@
-//! In which system calls tasks blocked, and for how long. Numbers are named as on x86-64 (Linux 6.1);
-//! a recording of another architecture gets wrong names, so the number is there too.
+//! In which system calls tasks blocked, and for how long. Numbers are named as on x86-64
+//! (Linux 6.1); a recording of another architecture gets wrong names, so the number is there too.
 
 use super::answer::{counted, name as label};
 use super::follow::{Followed, Follower, Listener, Span, ThreadState};

@@ -16,8 +16,8 @@
 //! Messages wait in the connections between the two: a server of eight clients has up to seven
 //! requests in stock and goes on for as long when nobody sends any more. How far a consumer goes
 //! without its producer shows where it blocks at last: it has done that much since the producer did
-//! anything. So a portion needs no more than the producer had done when the consumer was this *window*
-//! before it (the median of all blocks).
+//! anything. So a portion needs no more than the producer had done when the consumer was
+//! this *window* before it (the median of all blocks).
 
 use super::classify::{Loop, driven};
 use super::pool::Pool;

@@ -1,6 +1,6 @@
 //! EEVDF: the running task is the one with the earliest virtual deadline among those that have not
-//! had more than their share (6.6 and later; the rules here are those of 6.12.y, and of 6.6, 6.17/6.18
-//! and 7.2 where they differ).
+//! had more than their share (6.6 and later; the rules here are those of 6.12.y, and
+//! of 6.6, 6.17/6.18 and 7.2 where they differ).
 //!
 //! # Words
 //! `V` is the weighted mean of the vruntimes of all queued and running entities of a queue. An

@@ -2,12 +2,12 @@
 //! from starving fair ones. It replaces RT throttling; `sched_rt_runtime_us` no longer touches FIFO
 //! and RR tasks.
 //!
-//! While fair tasks are queued, the server holds a budget of `runtime` for each `period`. It is *deferred*:
-//! it waits until there is just enough time left before its deadline (zero laxity), and fair
-//! execution in the meantime is charged to the budget. When the budget is used up that way, a new
-//! period begins and the server never fires. Otherwise it becomes an entity of the deadline class
-//! at zero laxity, and fair tasks run above RT ones until the budget is gone, which is noticed at a
-//! tick.
+//! While fair tasks are queued, the server holds a budget of `runtime` for each `period`. It
+//! is *deferred*: it waits until there is just enough time left before its deadline (zero laxity),
+//! and fair execution in the meantime is charged to the budget. When the budget is used up that
+//! way, a new period begins and the server never fires. Otherwise it becomes an entity of the
+//! deadline class at zero laxity, and fair tasks run above RT ones until the budget is gone, which
+//! is noticed at a tick.
 //!
 //! # Worked example
 //! One FIFO hog and one fair hog, HZ=250, 50 ms each 1 s. At 0 the fair hog is queued: deadline

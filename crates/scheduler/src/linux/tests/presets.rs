@@ -140,12 +140,12 @@ fn linsched_2_6_32_three_hogs() {
     }
 }
 
-/// `sched_slice`, `place_entity` and `check_preempt_wakeup` (kernel/sched_fair.c, 2.6.24): what 2.6.24
-/// has and later ones have not.
+/// `sched_slice`, `place_entity` and `check_preempt_wakeup` (kernel/sched_fair.c, 2.6.24):
+/// what 2.6.24 has and later ones have not.
 #[test]
 fn old_cfs_differs_where_the_table_says() {
-    // With ten hogs the period is stretched: 20 ms * 10 / 5, 4 ms each, so 8 at HZ=250; 3.0: 10 * 0.75
-    // ms, a tick.
+    // With ten hogs the period is stretched: 20 ms * 10 / 5, 4 ms each, so 8 at
+    // HZ=250; 3.0: 10 * 0.75 ms, a tick.
     for (name, run) in [("linux-2.6.24", 8), ("linux-3.0", 4)] {
         let mut driver = Driver::new(linux(name, 1), 1, 250, &[Closed::hog(0); 10]).eliding();
         driver.run(4_000 * MS);

@@ -1,8 +1,8 @@
 //! Which rules hold, by the change of the kernel that brought them.
 //!
-//! Read in `kernel/sched*.c` of 2.6.24, 2.6.32 and 3.0.27, and in `kernel/sched/` of 6.1.192, 6.6.9, 6.12.107, 6.12.117
-//! and 6.18.2. A change whose release lies between two of these may be off by one release where no
-//! commit is named.
+//! Read in `kernel/sched*.c` of 2.6.24, 2.6.32 and 3.0.27, and in `kernel/sched/`
+//! of 6.1.192, 6.6.9, 6.12.107, 6.12.117 and 6.18.2. A change whose release lies between two of
+//! these may be off by one release where no commit is named.
 
 use super::Version;
 use crate::linux::fair::weights;
@@ -224,7 +224,8 @@ impl Version {
     pub(in crate::linux) const fn ineligible_tasks_move_later(&self) -> bool {
         self.release.since(6, 14, 0)
     }
-    /// The kernels of some cloud guests have `sched_vcpu_pack` (read in the machine code of 6.18.44).
+    /// The kernels of some cloud guests have `sched_vcpu_pack` (read in the machine code
+    /// of 6.18.44).
     pub(in crate::linux) const fn may_pack_vcpus(&self) -> bool {
         self.release.since(6, 18, 0)
     }

@@ -270,7 +270,8 @@ pub(super) fn enqueue(env: Env<'_>, rq: &mut Rq, id: EntityId, why: Enqueue) {
     join_root(q, &entities[id as usize], id);
 }
 
-/// `woken` became runnable while `curr` runs: asks for a reschedule if it should preempt (rules of 6.17+).
+/// `woken` became runnable while `curr` runs: asks for a reschedule if it should preempt (rules
+/// of 6.17+).
 #[inline(always)]
 pub(super) fn preempt(env: Env<'_>, rq: &mut Rq, curr: EntityId, woken: EntityId) {
     if curr == woken || rq.need_resched || !env.t.has(Feature::WAKEUP_PREEMPTION) {
