@@ -28,7 +28,8 @@ pub struct Change {
     /// Variant minus baseline, median over the seeds (each seed against itself), in the metric's
     /// unit.
     pub difference: f64,
-    /// Half width of the error bar, before it is cut to what is possible.
+    /// Half width of the error bar, before it is cut to what is possible; of a factor how far its
+    /// end towards no change is away.
     pub error: f64,
     /// Between which values the difference lies, and what the error is made of; missing in results
     /// of schedlab 1.0 and before.
@@ -38,6 +39,15 @@ pub struct Change {
     pub ratio: Option<f64>,
     /// What to think of it.
     pub judgement: Judgement,
+}
+
+/// How far a percentile of times may lie below and above itself, as natural logarithms.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Tail {
+    /// Below.
+    pub down: f64,
+    /// Above.
+    pub up: f64,
 }
 
 /// The method's error for one metric of one class, from the self-replay.
@@ -51,6 +61,10 @@ pub struct MethodError {
     pub apart: f64,
     /// Standard error of the share in the recording, in parts of a CPU.
     pub noise: f64,
+    /// How far the recorded percentile may be from where it is.
+    pub recorded_tail: Tail,
+    /// The same of the simulated one.
+    pub tail: Tail,
     /// What two recordings of one setting differ by, as a part of the value.
     pub drift: f64,
     /// The metric counts activations that are no requests: more of them is neither better nor
@@ -92,6 +106,40 @@ impl MethodError {
         ErrorParts { seeds: 0.0, self_replay, reaction, drift, sampling }
     }
 
+    /// Whether this is a time of a recording, which is known up to a factor: the spread of a tail
+    /// grows with its length, and what is eighty times shorter is told however large the error of
+    /// the longer one is.
+    pub fn is_factor(self, metric: Metric) -> bool {
+        metric.unit() == Unit::Time && self.anchor.is_some()
+    }
+
+    /// Returns the bar of a time that is changed from `base`. `seeds`: half the logarithm of the
+    /// range over the seeds.
+    fn bar_of_factor(self, base: f64, other: f64, seeds: f64) -> ErrorBar {
+        let (recorded, simulated) = self.anchor.unwrap_or_default();
+        let parts = |tail: f64, recorded_tail: f64| ErrorParts {
+            seeds,
+            self_replay: apart(recorded, simulated),
+            reaction: self.apart * apart(base, other),
+            drift: libm::log(1.0 + self.drift),
+            sampling: tail.hypot(recorded_tail),
+        };
+        // The prediction starts from what was recorded: where that may be lower, so may the
+        // prediction.
+        let down = parts(self.tail.down, self.recorded_tail.down);
+        ErrorBar::of_factor(other, down, parts(self.tail.up, self.recorded_tail.up))
+    }
+
+    /// Returns the bar of a value over the seeds, which is changed from `base`.
+    pub fn bar(self, metric: Metric, base: f64, value: &Estimate) -> ErrorBar {
+        if self.is_factor(metric) {
+            return self.bar_of_factor(base, value.median, apart(value.low, value.high) / 2.0);
+        }
+        let seeds = (value.high - value.low) / 2.0;
+        let parts = ErrorParts { seeds, ..self.parts(metric, base, value.median) };
+        ErrorBar::new(value.median, parts, self.possible)
+    }
+
     /// The prediction for a value that was simulated: the recorded value of the unchanged setting,
     /// changed as the simulation changes. The further the two simulated values are apart, the less
     /// the error of the one says about the other.
@@ -121,6 +169,12 @@ fn unsettled(share: f64) -> f64 {
     part * (1.0 - part)
 }
 
+/// How far two times are apart, as a natural logarithm. The clock's nanosecond is the shortest
+/// time.
+pub(crate) fn apart(one: f64, other: f64) -> f64 {
+    libm::log(one.max(1.0) / other.max(1.0)).abs()
+}
+
 /// The change from `base` to `other`, both by seed.
 pub fn change(metric: Metric, base: &[f64], other: &[f64], method: MethodError) -> Option<Change> {
     let pairs = || base.iter().zip(other);
@@ -130,11 +184,22 @@ pub fn change(metric: Metric, base: &[f64], other: &[f64], method: MethodError) 
         Estimate::from_values(base.to_vec())?.median,
         Estimate::from_values(other.to_vec())?.median,
     );
-    let spread = (differences.high - differences.low) / 2.0;
-    let parts = ErrorParts { seeds: spread, ..method.parts(metric, size_base, size_other) };
     let difference = differences.median;
-    let bar = ErrorBar::new(difference, parts, method.possible.less(size_base));
-    let error = bar.error();
+    let (bar, error) = if method.is_factor(metric) {
+        let logs = Estimate::from_values(
+            pairs().map(|(b, o)| libm::log(o.max(1.0) / b.max(1.0))).collect(),
+        )?;
+        let bar =
+            method.bar_of_factor(size_base, size_base + difference, (logs.high - logs.low) / 2.0);
+        let bar = bar.moved(-size_base);
+        // Up to the end that is nearer to no change.
+        (bar, if difference < 0.0 { bar.high - difference } else { difference - bar.low })
+    } else {
+        let spread = (differences.high - differences.low) / 2.0;
+        let parts = ErrorParts { seeds: spread, ..method.parts(metric, size_base, size_other) };
+        let bar = ErrorBar::new(difference, parts, method.possible.less(size_base));
+        (bar, bar.error())
+    };
     let judgement = if differences.low == 0.0 && differences.high == 0.0 {
         Judgement::Same
     } else if difference.abs() <= error {

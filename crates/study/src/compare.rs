@@ -159,6 +159,10 @@ fn rows(
             let values = |runs: &[Run], metric| values(runs, subject.kind, &subject.name, metric);
             let cell = |metric: Metric| {
                 let method = errors.method(subject, metric);
+                let interval =
+                    percentile::interval(own, subject.kind, &subject.name, metric, method);
+                let tail = percentile::tail_of(own, subject.kind, &subject.name, metric);
+                let method = MethodError { tail, ..method };
                 let anchored = |runs: &[Run]| -> Vec<f64> {
                     values(runs, metric)
                         .into_iter()
@@ -169,18 +173,14 @@ fn rows(
                 let value = Estimate::from_values(mine.clone())?;
                 let comparable = index > 0 && theirs.len() == mine.len();
                 let change = if comparable { change(metric, &theirs, &mine, method) } else { None };
-                let spread = (value.high - value.low) / 2.0;
                 // The first row may have no such number.
                 let was =
                     Estimate::from_values(theirs.clone()).map_or(value.median, |was| was.median);
-                let parts = ErrorParts { seeds: spread, ..method.parts(metric, was, value.median) };
                 // Of a recording what was not recorded, or is no measure of work, is not predicted.
                 let is_predicted =
                     errors.are_of_seeds() || method.anchor.is_some() && !method.merges;
-                let bar = is_predicted.then(|| ErrorBar::new(value.median, parts, method.possible));
+                let bar = is_predicted.then(|| method.bar(metric, was, &value));
                 let error = bar.filter(|_| !errors.are_of_seeds()).map(|bar| bar.error());
-                let interval =
-                    percentile::interval(own, subject.kind, &subject.name, metric, method);
                 Some(Cell { metric, value, error, error_bar: bar, interval, change })
             };
             Subject {

@@ -37,7 +37,8 @@ macro_rules! parts {
             $(#[doc = $doc] $part,)+
         }
 
-        /// What an error is made of, each part as a half width in the metric's unit.
+        /// What an error is made of, each part as a half width in the metric's unit; of a bar in
+        /// factors, as the natural logarithm of one.
         #[derive(Clone, Copy, PartialEq, Debug, Default, JsonSchema, Serialize, Deserialize)]
         pub struct ErrorParts {
             #[doc = $first_doc]
@@ -117,6 +118,11 @@ impl ErrorParts {
         self.largest().map_or_else(String::new, of)
     }
 
+    /// Returns the factor whose logarithm is the error.
+    pub fn factor(&self) -> f64 {
+        libm::exp(self.half_width())
+    }
+
     /// Returns the largest part; `None` where there is no error.
     pub fn largest(&self) -> Option<Part> {
         let parts = PARTS.iter().map(|def| def.part).filter(|part| self.get(*part) > 0.0);
@@ -124,19 +130,19 @@ impl ErrorParts {
         parts.reduce(|most, part| if self.get(part) > self.get(most) { part } else { most })
     }
 
-    /// Returns `±19.3%, the largest part is reaction (19.2%); drift 2.1%, self-replay 0.1%`; parts
-    /// that are nothing are left out.
-    pub fn show(&self, metric: Metric) -> String {
+    /// Returns `±19.3%, the largest part is reaction (19.2%); drift 2.1%, self-replay 0.1%`, or
+    /// `a factor of 2.3, ... (2.1); drift 1.4`; parts that are nothing are left out.
+    fn show(&self, show: &dyn Fn(f64) -> String, sign: &str) -> String {
         let Some(largest) = self.largest() else { return "none".to_owned() };
         let mut rest: Vec<&PartDef> =
             PARTS.iter().filter(|def| def.part != largest && self.get(def.part) > 0.0).collect();
         rest.sort_by(|a, b| self.get(b.part).total_cmp(&self.get(a.part)));
-        let of = |part: Part| metric.show(self.get(part));
+        let of = |part: Part| show(self.get(part));
         let rest: Vec<String> =
             rest.iter().map(|def| format!("{} {}", def.name, of(def.part))).collect();
         let rest = if rest.is_empty() { String::new() } else { format!("; {}", rest.join(", ")) };
-        let (half, name) = (metric.show(self.half_width()), largest.def().name);
-        format!("±{half}, the largest part is {name} ({}){rest}", of(largest))
+        let (half, name) = (show(self.half_width()), largest.def().name);
+        format!("{sign}{half}, the largest part is {name} ({}){rest}", of(largest))
     }
 }
 
@@ -200,6 +206,9 @@ pub struct ErrorBar {
     /// The largest part; missing where there is no error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub largest: Option<Part>,
+    /// The number is a time of a recording, and its error a factor: `parts` are natural logarithms.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub factors: bool,
 }
 
 impl ErrorBar {
@@ -211,18 +220,48 @@ impl ErrorBar {
             high: (value + half).min(possible.high).max(value),
             parts,
             largest: parts.largest(),
+            factors: false,
+        }
+    }
+
+    /// Returns the bar of a time that is known up to a factor, whose logarithm `down` makes up
+    /// below it, and `up` above.
+    pub fn of_factor(value: f64, down: ErrorParts, up: ErrorParts) -> ErrorBar {
+        let parts = if up.half_width() > down.half_width() { up } else { down };
+        let (low, high) = (value / down.factor(), value * up.factor());
+        ErrorBar { low, high, parts, largest: parts.largest(), factors: true }
+    }
+
+    /// Returns the same bar around another value.
+    pub fn around(&self, value: f64, was: f64, possible: Possible) -> ErrorBar {
+        match self.factors && was > 0.0 {
+            true => {
+                ErrorBar { low: self.low * value / was, high: self.high * value / was, ..*self }
+            }
+            false => ErrorBar::new(value, self.parts, possible),
         }
     }
 
     /// Returns the error: half the width before the bar was cut to what is possible.
     pub fn error(&self) -> f64 {
-        self.parts.half_width()
+        match self.factors {
+            true => (self.high - self.low) / 2.0,
+            false => self.parts.half_width(),
+        }
     }
 
     /// Whether the bar was cut.
     pub fn is_cut(&self) -> bool {
         // A billionth is the rounding of floats.
-        self.high - self.low < 2.0 * self.error() * (1.0 - 1e-9)
+        !self.factors && self.high - self.low < 2.0 * self.error() * (1.0 - 1e-9)
+    }
+
+    /// Returns what the error is made of, in words.
+    pub fn explained(&self, metric: Metric) -> String {
+        match self.factors {
+            true => self.parts.show(&|log| format!("{:.1}", libm::exp(log)), "a factor of "),
+            false => self.parts.show(&|part| metric.show(part), "±"),
+        }
     }
 
     /// Whether `bound` lies within the error.
@@ -237,11 +276,11 @@ impl ErrorBar {
     }
 
     /// Returns what is printed behind the number: ` ± 12.0us`, ` (78.2% to 100.0%)` where the bar
-    /// was cut, nothing without an error.
+    /// was cut or is a factor, nothing without an error.
     pub fn beside(&self, metric: Metric) -> String {
         match self.error() {
-            error if error <= 0.0 => String::new(),
-            _ if self.is_cut() => {
+            _ if self.parts.half_width() <= 0.0 => String::new(),
+            _ if self.is_cut() || self.factors => {
                 format!(" ({} to {})", metric.show(self.low), metric.show(self.high))
             }
             error => format!(" ± {}", metric.show(error)),
@@ -280,12 +319,23 @@ mod tests {
 
     #[test]
     fn the_text_names_the_largest_part_first() {
-        let shown = parts([0.0, 0.001, 0.19, 0.02, 0.0]).show(Metric::Share);
+        let bar = |of| ErrorBar::new(0.5, parts(of), Possible { low: 0.0, high: 1.0 });
+        let shown = bar([0.0, 0.001, 0.19, 0.02, 0.0]).explained(Metric::Share);
         assert_eq!(
             shown,
-            "±19.1%, the largest part is reaction (19.0%); drift 2.0%, self-replay 0.1%"
+            "±19.1%, the largest part is reaction (19.0%); drift 2.0%, self-replay \
+                           0.1%"
         );
-        assert_eq!(ErrorParts::default().show(Metric::Share), "none");
+        assert_eq!(bar([0.0; 5]).explained(Metric::Share), "none");
+        let p99 = Metric::Latency(Stat::Percentile(99_000));
+        let (down, up) = (parts([0.0, 0.1, 0.0, 2f64.ln(), 0.0]), parts([0.0, 0.1, 0.0, 0.0, 0.0]));
+        let time = ErrorBar::of_factor(1e5, down, up);
+        assert_eq!(
+            time.explained(p99),
+            "a factor of 2.0, the largest part is drift (2.0); \
+                                         self-replay 1.1"
+        );
+        assert_eq!(time.beside(p99), " (49.6us to 111us)");
     }
 
     #[test]

@@ -227,7 +227,7 @@ pub fn change(metric: Metric, change: &Change, alone: bool) -> String {
     if matches!(value.as_str(), "+0%" | "-0%" | "+0.0" | "-0.0") {
         return String::new();
     }
-    match change.error_bar.filter(|bar| bar.is_cut()) {
+    match change.error_bar.filter(|bar| bar.is_cut() || bar.factors) {
         _ if alone || error.is_empty() => value,
         Some(bar) => format!("{value} ({})", ends(metric, change, &bar)),
         None => format!("{value}±{error}"),
@@ -235,13 +235,26 @@ pub fn change(metric: Metric, change: &Change, alone: bool) -> String {
 }
 
 /// Returns the ends of a change's interval as the change itself is written, without its unit:
-/// `-100..-85`.
+/// `-100..-85`, or `1/90..1/20`.
 fn ends(metric: Metric, change: &Change, bar: &ErrorBar) -> String {
+    if let Some(base) = base(change).filter(|_| bar.factors) {
+        let [low, high] = [bar.low, bar.high].map(|end| factor(1.0 + end / base));
+        return format!("{low}..{high}");
+    }
     let (scale, digits) = match (metric.unit(), base(change)) {
         (Unit::Share, _) | (_, None) => (100.0, 1),
         (_, Some(base)) => (100.0 / base, 0),
     };
     format!("{:+.digits$}..{:+.digits$}", bar.low * scale, bar.high * scale)
+}
+
+/// Returns a ratio: `x12`, `1/40`, else in per cent.
+fn factor(ratio: f64) -> String {
+    match ratio {
+        _ if ratio >= 10.0 => format!("x{ratio:.0}"),
+        _ if ratio > 0.0 && ratio <= 0.1 => format!("1/{:.0}", 1.0 / ratio),
+        _ => format!("{:+.0}%", (ratio - 1.0) * 100.0),
+    }
 }
 
 /// Returns the value that a change is counted from; `None` where the ratio says nothing of it.
@@ -293,14 +306,14 @@ pub fn about_errors(study: &Study) -> Vec<String> {
         let name = format!("{} {}", figure.subject(), figure.heading());
         // The only row is the self-replay.
         let own = figure.cell(base).and_then(|cell| cell.error_bar).filter(|_| others.is_empty());
-        let own = own.map(|bar| format!("error of {name}: {}", bar.parts.show(figure.metric)));
+        let own = own.map(|bar| format!("error of {name}: {}", bar.explained(figure.metric)));
         lines.extend(own.filter(|_| recorded));
         lines.extend(others.iter().filter(|_| recorded).filter_map(|row| {
-            let parts = figure.cell(row)?.change?.error_bar?.parts;
+            let bar = figure.cell(row)?.change?.error_bar?;
             Some(format!(
                 "error of {name}, {}: {}",
                 row_name(row, study),
-                parts.show(figure.metric)
+                bar.explained(figure.metric)
             ))
         }));
     }

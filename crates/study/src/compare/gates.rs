@@ -4,7 +4,7 @@
 use super::row_errors::{OfRow, RowErrors};
 use super::{percentile, values};
 use crate::StudyError;
-use crate::change::{Judgement, change};
+use crate::change::{Judgement, MethodError, change};
 use crate::diff::few_samples;
 use crate::error_parts::{ErrorBar, ErrorParts};
 use crate::gate::{Bound, Evidence, Gate, GateOutcome};
@@ -233,6 +233,11 @@ impl Asked<'_> {
         let measured =
             self.own.iter().find_map(|run| run.measured.find(subject.kind, &subject.name))?;
         let method = self.errors.method(measured, metric);
+        let interval = percentile::interval(self.own, subject.kind, &subject.name, metric, method);
+        let method = MethodError {
+            tail: percentile::tail_of(self.own, subject.kind, &subject.name, metric),
+            ..method
+        };
         let of = |runs: &[Run]| -> Vec<f64> {
             let values = values(runs, subject.kind, &subject.name, metric).into_iter();
             values.map(|value| method.anchored(metric, value)).collect()
@@ -259,17 +264,19 @@ impl Asked<'_> {
             let apart = told.is_some_and(|change| {
                 !matches!(change.judgement, Judgement::CannotTell | Judgement::Same)
             });
-            let parts =
-                told.and_then(|change| change.error_bar).map(|bar| bar.parts).unwrap_or_default();
-            (
-                Estimate::from_values(theirs),
-                ErrorBar::new(now.median, parts, method.possible),
-                apart,
-            )
+            let before = Estimate::from_values(theirs);
+            let bar = told.and_then(|change| {
+                let base = before?.median;
+                Some(change.error_bar?.moved(base).around(
+                    now.median,
+                    base + change.difference,
+                    method.possible,
+                ))
+            });
+            let none = ErrorBar::new(now.median, ErrorParts::default(), method.possible);
+            (before, bar.unwrap_or(none), apart)
         } else {
-            let seeds = (now.high - now.low) / 2.0;
-            let parts = ErrorParts { seeds, ..method.parts(metric, now.median, now.median) };
-            (None, ErrorBar::new(now.median, parts, method.possible), true)
+            (None, method.bar(metric, now.median, &now), true)
         };
         let mut evidence = Evidence {
             before: before.map(|before| before.median),
@@ -277,7 +284,6 @@ impl Asked<'_> {
             told_apart,
             lacks: lacks.as_deref(),
         };
-        let interval = percentile::interval(self.own, subject.kind, &subject.name, metric, method);
         let open = match self.gate.gate.bound {
             Bound::Value(bound) => open(metric, bound, &bar, interval.as_ref()),
             _ => None,
@@ -331,7 +337,8 @@ pub(crate) fn open(
             "the bound lies within the error, of which {most} is the largest part"
         ));
     }
-    let (interval, error) = (interval?, bar.error());
+    // The order statistics of a factor are in it.
+    let (interval, error) = (interval.filter(|_| !bar.factors)?, bar.error());
     let below = interval.high.is_some_and(|high| high + error < bound);
     let above = interval.low.is_some_and(|low| low - error > bound);
     if below || above {

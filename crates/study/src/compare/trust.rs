@@ -36,6 +36,9 @@ const DRIFT_OF_COSTS: f64 = 0.45;
 const DRIFT_OF_RATES: f64 = 0.3;
 /// And percentiles of times.
 const DRIFT_OF_TIMES: f64 = 0.5;
+/// And percentiles of run-queue latency of event loops, whose activations are no requests: how many
+/// requests wait behind each other decides.
+const DRIFT_OF_LOOPS: f64 = 2.0;
 /// On a machine that is as steady as can be so much of that is left, which is the model's own
 /// error. Fitted to pairs of servers in guests under a virtual clock, where the same work costs the
 /// same within 0.2 %.
@@ -358,6 +361,7 @@ fn about_drift(input: &RecordedInput) -> String {
 /// wakeup was seen, say), the largest relative error of the same metric among all classes is taken.
 pub(super) fn method_errors(replay: &SelfReplay, input: &RecordedInput) -> Errors {
     let requests = of_requests(input);
+    let was = input.measured();
     let mut errors = BTreeMap::new();
     for subject in &replay.subjects {
         let apart = apart(replay, input, &subject.name);
@@ -382,16 +386,19 @@ pub(super) fn method_errors(replay: &SelfReplay, input: &RecordedInput) -> Error
             let merges = !requests.contains(&subject.name)
                 && matches!(metric, Metric::Throughput | Metric::Response(_));
             let anchor = own.map(|cell| (cell.recorded, cell.simulated));
-            let merged = merges
-                || (!requests.contains(&subject.name) && matches!(metric, Metric::Latency(_)));
-            let (apart, drift) = match merged {
+            let of_loops =
+                !requests.contains(&subject.name) && matches!(metric, Metric::Latency(_));
+            let (apart, drift) = match merges {
                 true => (1.0, 1.0),
+                false if of_loops => (apart, DRIFT_OF_LOOPS),
                 // What the recorder does is not predicted, and so is not known better on a machine
                 // that is steady.
                 false if view::is_own(&subject.name) => (apart, most_drift(metric)),
                 false => (apart, drift(metric, input)),
             };
-            let error = MethodError { apart, noise, drift, merges, anchor, ..error };
+            let recorded_tail =
+                percentile::tail(was.find(Kind::Class, &subject.name).into_iter(), metric);
+            let error = MethodError { apart, noise, recorded_tail, drift, merges, anchor, ..error };
             errors.insert((subject.name.clone(), metric), error);
         }
     }
