@@ -65,6 +65,10 @@ pub struct MethodError {
     pub recorded_tail: Tail,
     /// The same of the simulated one.
     pub tail: Tail,
+    /// It is how long an event loop waits for a CPU: that it waits less where nothing is before it
+    /// shows in the recording, where it does so at times; how requests pile up when it waits more
+    /// does not.
+    pub is_of_loop: bool,
     /// What two recordings of one setting differ by, as a part of the value.
     pub drift: f64,
     /// The metric counts activations that are no requests: more of them is neither better nor
@@ -117,17 +121,19 @@ impl MethodError {
     /// range over the seeds.
     fn bar_of_factor(self, base: f64, other: f64, seeds: f64) -> ErrorBar {
         let (recorded, simulated) = self.anchor.unwrap_or_default();
-        let parts = |tail: f64, recorded_tail: f64| ErrorParts {
+        let parts = |reaction: f64, tail: f64, recorded_tail: f64| ErrorParts {
             seeds,
             self_replay: apart(recorded, simulated),
-            reaction: self.apart * apart(base, other),
+            reaction: reaction * apart(base, other),
             drift: libm::log(1.0 + self.drift),
             sampling: tail.hypot(recorded_tail),
         };
         // The prediction starts from what was recorded: where that may be lower, so may the
         // prediction.
-        let down = parts(self.tail.down, self.recorded_tail.down);
-        ErrorBar::of_factor(other, down, parts(self.tail.up, self.recorded_tail.up))
+        let back = if self.is_of_loop && other > base { 1.0 } else { self.apart };
+        let down = parts(back, self.tail.down, self.recorded_tail.down);
+        let up = parts(self.apart, self.tail.up, self.recorded_tail.up);
+        ErrorBar::of_factor(other, down, up)
     }
 
     /// Returns the bar of a value over the seeds, which is changed from `base`.

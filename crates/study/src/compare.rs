@@ -43,7 +43,6 @@ use crate::StudyError;
 use crate::change::{MethodError, change};
 use crate::delegation::DelegationResult;
 use crate::deploy;
-use crate::error_parts::{ErrorBar, ErrorParts};
 use crate::headline::Wanted;
 use crate::measurements::{Kind, Measured, SubjectData};
 use crate::metric::Metric;

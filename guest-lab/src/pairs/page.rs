@@ -96,6 +96,10 @@ fn by_server(results: &[PairResult]) -> String {
             error(super::COMPARED[2], "%"),
         );
     }
+    text.push('\n');
+    for line in Summary::from_results(results).large_changes() {
+        let _ = writeln!(text, "* {line}");
+    }
     text + "\n"
 }
 

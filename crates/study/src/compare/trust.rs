@@ -386,11 +386,11 @@ pub(super) fn method_errors(replay: &SelfReplay, input: &RecordedInput) -> Error
             let merges = !requests.contains(&subject.name)
                 && matches!(metric, Metric::Throughput | Metric::Response(_));
             let anchor = own.map(|cell| (cell.recorded, cell.simulated));
-            let of_loops =
+            let is_of_loop =
                 !requests.contains(&subject.name) && matches!(metric, Metric::Latency(_));
             let (apart, drift) = match merges {
                 true => (1.0, 1.0),
-                false if of_loops => (apart, DRIFT_OF_LOOPS),
+                false if is_of_loop => (apart, DRIFT_OF_LOOPS),
                 // What the recorder does is not predicted, and so is not known better on a machine
                 // that is steady.
                 false if view::is_own(&subject.name) => (apart, most_drift(metric)),
@@ -398,7 +398,16 @@ pub(super) fn method_errors(replay: &SelfReplay, input: &RecordedInput) -> Error
             };
             let recorded_tail =
                 percentile::tail(was.find(Kind::Class, &subject.name).into_iter(), metric);
-            let error = MethodError { apart, noise, recorded_tail, drift, merges, anchor, ..error };
+            let error = MethodError {
+                apart,
+                noise,
+                recorded_tail,
+                is_of_loop,
+                drift,
+                merges,
+                anchor,
+                ..error
+            };
             errors.insert((subject.name.clone(), metric), error);
         }
     }
