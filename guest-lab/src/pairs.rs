@@ -6,9 +6,11 @@
 
 mod beside;
 pub mod chore;
+mod large;
 pub mod page;
 
 use beside::side_by_side;
+pub use large::{LargeChange, Told};
 use schedlab_study::StudyError;
 use schedlab_study::change::Judgement;
 use schedlab_study::compare::{
@@ -17,7 +19,7 @@ use schedlab_study::compare::{
 };
 use schedlab_study::error_parts::ErrorBar;
 use schedlab_study::measurements::{Kind, Measured, OF_SERVICE, SubjectData};
-use schedlab_study::metric::{Metric, Stat, Unit};
+use schedlab_study::metric::{Metric, Stat};
 use schedlab_study::result::{Row, Study};
 use schedlab_study::view;
 use serde::{Deserialize, Serialize};
@@ -438,50 +440,6 @@ pub struct Summary {
     pub told: BTreeMap<LargeChange, Told>,
 }
 
-/// A change after which a person would ask, whatever a prediction says of it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum LargeChange {
-    /// A CPU share changed by more than 10 points.
-    Share,
-    /// A rate changed by more than a fifth.
-    Rate,
-    /// A time changed by more than half.
-    Time,
-}
-
-impl LargeChange {
-    /// Returns what a figure's change is; `None`: it was not large.
-    fn of_figure(figure: &Figure) -> Option<LargeChange> {
-        let size = (figure.after - figure.before).abs();
-        let (kind, least) = match figure.metric {
-            Metric::Share => (LargeChange::Share, 0.1),
-            metric if metric.unit() == Unit::Time => (LargeChange::Time, figure.before * 0.5),
-            _ => (LargeChange::Rate, figure.before * 0.2),
-        };
-        (size > least).then_some(kind)
-    }
-
-    /// Returns it in words.
-    const fn text(self) -> &'static str {
-        match self {
-            LargeChange::Share => "Shares that changed by more than 10 points",
-            LargeChange::Rate => "Rates that changed by more than a fifth",
-            LargeChange::Time => "Times (p99) that changed by more than half",
-        }
-    }
-}
-
-/// What predictions say of large changes: of untrusted pairs nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Told {
-    /// Changes that came.
-    pub came: usize,
-    /// Told in the direction in which they came.
-    pub right: usize,
-    /// Told in the other direction.
-    pub wrong: usize,
-}
-
 /// What an error is made of: medians, as [`Summary::errors`].
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Parts {
@@ -515,20 +473,7 @@ impl Summary {
                 of[3].extend(figure.replayed.map(f64::abs));
             }
         }
-        for result in results {
-            let is_trusted = result.distrust.is_empty();
-            let predicted = result.figures.iter().filter(|figure| figure.error.is_some());
-            for (figure, large) in
-                predicted.filter_map(|figure| Some((figure, LargeChange::of_figure(figure)?)))
-            {
-                let told = summary.told.entry(large).or_default();
-                let claims =
-                    is_trusted && matches!(figure.judgement, Judgement::Better | Judgement::Worse);
-                told.came += 1;
-                told.right += usize::from(claims && !figure.is_wrong());
-                told.wrong += usize::from(claims && figure.is_wrong());
-            }
-        }
+        results.iter().for_each(|result| summary.count_large(result));
         for (metric, of) in errors {
             let [all, changed, unchanged, replayed] =
                 of.map(|values| schedlab_stats::median(&values));
@@ -536,36 +481,6 @@ impl Summary {
             summary.parts.insert(metric, Parts { changed, unchanged, replayed });
         }
         summary
-    }
-}
-
-impl Summary {
-    /// Counts the large changes of a pair, and those that its prediction told.
-    fn count_large(&mut self, result: &PairResult) {
-        let predicted = result.figures.iter().filter(|figure| figure.error.is_some());
-        for (figure, large) in
-            predicted.filter_map(|figure| Some((figure, LargeChange::of_figure(figure)?)))
-        {
-            let told = self.told.entry(large).or_default();
-            let claims = result.distrust.is_empty()
-                && matches!(figure.judgement, Judgement::Better | Judgement::Worse);
-            told.came += 1;
-            told.right += usize::from(claims && !figure.is_wrong());
-            told.wrong += usize::from(claims && figure.is_wrong());
-        }
-    }
-
-    /// Returns a sentence for each kind of large change: how many came, and how many were told.
-    pub fn large_changes(&self) -> impl Iterator<Item = String> {
-        self.told.iter().map(|(large, told)| {
-            format!(
-                "{}: {}, of them told: {}, in the wrong direction: {}.",
-                large.text(),
-                told.came,
-                told.right,
-                told.wrong
-            )
-        })
     }
 }
 

@@ -1,0 +1,79 @@
+//! Changes that a person would ask about, and how many of them the predictions told.
+
+use super::{Figure, PairResult, Summary};
+use schedlab_study::change::Judgement;
+use schedlab_study::metric::{Metric, Unit};
+
+/// A change after which a person would ask, whatever a prediction says of it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum LargeChange {
+    /// A CPU share changed by more than 10 points.
+    Share,
+    /// A rate changed by more than a fifth.
+    Rate,
+    /// A time changed by more than half.
+    Time,
+}
+
+impl LargeChange {
+    /// Returns what a figure's change is; `None`: it was not large.
+    fn of_figure(figure: &Figure) -> Option<LargeChange> {
+        let size = (figure.after - figure.before).abs();
+        let (kind, least) = match figure.metric {
+            Metric::Share => (LargeChange::Share, 0.1),
+            metric if metric.unit() == Unit::Time => (LargeChange::Time, figure.before * 0.5),
+            _ => (LargeChange::Rate, figure.before * 0.2),
+        };
+        (size > least).then_some(kind)
+    }
+
+    /// Returns it in words.
+    const fn text(self) -> &'static str {
+        match self {
+            LargeChange::Share => "Shares that changed by more than 10 points",
+            LargeChange::Rate => "Rates that changed by more than a fifth",
+            LargeChange::Time => "Times (p99) that changed by more than half",
+        }
+    }
+}
+
+/// What predictions say of large changes: of untrusted pairs nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Told {
+    /// Changes that came.
+    pub came: usize,
+    /// Told in the direction in which they came.
+    pub right: usize,
+    /// Told in the other direction.
+    pub wrong: usize,
+}
+
+impl Summary {
+    /// Counts the large changes of a pair, and those that its prediction told.
+    pub(super) fn count_large(&mut self, result: &PairResult) {
+        let predicted = result.figures.iter().filter(|figure| figure.error.is_some());
+        for (figure, large) in
+            predicted.filter_map(|figure| Some((figure, LargeChange::of_figure(figure)?)))
+        {
+            let told = self.told.entry(large).or_default();
+            let claims = result.distrust.is_empty()
+                && matches!(figure.judgement, Judgement::Better | Judgement::Worse);
+            told.came += 1;
+            told.right += usize::from(claims && !figure.is_wrong());
+            told.wrong += usize::from(claims && figure.is_wrong());
+        }
+    }
+
+    /// Returns a sentence for each kind of large change: how many came, and how many were told.
+    pub fn large_changes(&self) -> impl Iterator<Item = String> {
+        self.told.iter().map(|(large, told)| {
+            format!(
+                "{}: {}, of them told: {}, in the wrong direction: {}.",
+                large.text(),
+                told.came,
+                told.right,
+                told.wrong
+            )
+        })
+    }
+}
