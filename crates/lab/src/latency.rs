@@ -12,8 +12,8 @@ mod single;
 pub use findings::{Finding, Truth, findings};
 pub use load::Load;
 pub use matrix::{
-    Cell, Matrix, MatrixError, MatrixOutput, MatrixProgress, MatrixRequest, MatrixRow, Round,
-    SCHEMA as MATRIX_SCHEMA, System, matrix,
+    Cell, Matrix, MatrixError, MatrixOutput, MatrixProgress, MatrixRequest, MatrixRow, Quantity,
+    Round, SCHEMA as MATRIX_SCHEMA, System, matrix,
 };
 pub use merge::{Difference, MergeError, ResultFile, differences, merge, parse};
 pub use page::{of_matrix, summary};

@@ -11,6 +11,7 @@ use crate::tune::Target;
 use schedlab_model::Ns;
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_trace::Header;
+use schedlab_trace::import::Purpose;
 use std::path::Path;
 
 /// What is simulated.
@@ -30,10 +31,11 @@ impl Input {
     /// # Errors
     /// There is no such input, or it cannot be read.
     pub fn open(name: &str, duration: Option<Ns>) -> Result<Input, StudyError> {
-        Input::read(gallery::find(name)?, None, duration)
+        Input::read(gallery::find(name)?, None, duration, Purpose::Replay)
     }
 
-    /// Reads what was found; see [`Input::open`].
+    /// Reads what was found; see [`Input::open`]. A trace of another tool that cannot serve
+    /// `purpose` is refused at its beginning.
     ///
     /// # Errors
     /// The recording cannot be read, or a replay was chosen for a scenario.
@@ -41,6 +43,7 @@ impl Input {
         found: Found,
         replay: Option<ReplayFrom>,
         duration: Option<Ns>,
+        purpose: Purpose,
     ) -> Result<Input, StudyError> {
         Ok(match (found, replay) {
             (Found::Scenario(_), Some(replay)) => {
@@ -50,7 +53,7 @@ impl Input {
             (Found::Scenario(scenario), None) => Input::Scenario(scenario),
             (Found::Recording(path), replay) => {
                 let from = replay.unwrap_or_default();
-                Input::Recording(Box::new(RecordedInput::read(&path, from, duration)?))
+                Input::Recording(Box::new(RecordedInput::read_for(&path, from, duration, purpose)?))
             }
         })
     }

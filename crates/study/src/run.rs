@@ -4,6 +4,7 @@
 pub(crate) mod levels;
 mod nested;
 mod row;
+pub(crate) mod spinning;
 
 pub(crate) use row::{RowPlan, own_variants, with_knobs};
 

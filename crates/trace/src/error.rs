@@ -97,7 +97,7 @@ pub enum TraceError {
     /// The recording lacks what an analysis needs.
     #[error(
         "{analysis} needs {}, which this recording ({backend}) does not have: {}",
-        missing.join(", "), remedy(backend, missing)
+        missing.join(", "), remedy(analysis, backend, missing)
     )]
     Lacks {
         /// Which analysis.
@@ -107,13 +107,30 @@ pub enum TraceError {
         /// The backend that recorded.
         backend: String,
     },
+    /// Nothing says which kernel's scheduler is to be modelled.
+    #[error(
+        "the recording does not name its kernel: name the scheduler that models it with \
+         --recorded-under, such as --recorded-under linux-6.18; {WITHOUT_REPLAY}"
+    )]
+    NoKernel,
     /// An option of a conversion that cannot be honoured.
     #[error("{0}")]
     Option(String),
 }
 
-/// What gives a recording what it lacks.
-fn remedy(backend: &str, missing: &[&str]) -> &'static str {
+/// What a recording is good for that cannot be replayed.
+const WITHOUT_REPLAY: &str = "`schedlab show`, `diff` and `export` read the file as it is";
+
+/// What gives a recording what it lacks, and what else can be done with it.
+fn remedy(analysis: &str, backend: &str, missing: &[&str]) -> String {
+    let remedy = remedy_of(backend, missing);
+    match analysis {
+        crate::replay::NAME => format!("{remedy}; {WITHOUT_REPLAY}"),
+        _ => remedy.to_owned(),
+    }
+}
+
+fn remedy_of(backend: &str, missing: &[&str]) -> &'static str {
     let imported = ["perf-script", "perf-data", "ftrace", "perfetto", "lttng"].contains(&backend);
     let wakers = [crate::Capability::Waker.name(), crate::Capability::IrqContext.name()];
     match imported {

@@ -52,6 +52,21 @@ pub struct ImportOptions {
     /// those that are held back until the start is known, and reading stops where the source can
     /// have no earlier ones any more.
     pub until: Option<Ns>,
+    /// What the trace is read for: a text that cannot serve it is refused at its beginning, before
+    /// all of it is read.
+    pub purpose: Purpose,
+}
+
+/// What a trace is read for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Purpose {
+    /// Anything: analyses say themselves what they lack.
+    #[default]
+    Any,
+    /// To be replayed, under a scheduler that the user names.
+    Replay,
+    /// To be replayed under the scheduler of the kernel that the trace names.
+    ReplayOfKernel,
 }
 
 /// An imported recording, and what there is to say about the import.

@@ -5,6 +5,7 @@
 //! same index from a walk over its block headers, which reads 44 bytes of each block.
 
 use crate::format::{self, BLOCK_HEADER, BlockHeader, FILE_HEADER, kind};
+use crate::import::Purpose;
 use crate::{ReadLimits, Recording, Totals, TraceError};
 use schedlab_model::{Ns, TaskId};
 use std::fs::File;
@@ -137,13 +138,25 @@ impl Recording {
     /// # Errors
     /// As [`Recording::open`]; damage behind `end` is not seen.
     pub fn open_up_to(path: impl AsRef<Path>, end: Ns) -> Result<Recording, TraceError> {
+        Recording::open_up_to_for(path, end, Purpose::Any)
+    }
+
+    /// As [`Recording::open_up_to`], for a purpose; see [`Recording::open_for`].
+    ///
+    /// # Errors
+    /// As for both.
+    pub fn open_up_to_for(
+        path: impl AsRef<Path>,
+        end: Ns,
+        purpose: Purpose,
+    ) -> Result<Recording, TraceError> {
         let path = path.as_ref();
         let is_file = std::fs::metadata(path).is_ok_and(|data| data.is_file());
         let mut recording = match is_file && !crate::import::is_foreign(path) {
             true => {
                 Recording::open_blocks(path, &Index::of_headers(path)?, |block| block.first <= end)
             }
-            false => Recording::open_limited(path, Some(end)),
+            false => Recording::open_limited(path, Some(end), purpose),
         }?;
         recording.events.truncate(recording.events.partition_point(|event| event.at <= end));
         recording.facts.list.truncate(recording.facts.list.partition_point(|fact| fact.at <= end));

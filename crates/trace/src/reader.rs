@@ -3,6 +3,7 @@
 use crate::blocks::{Block, Blocks, Part};
 use crate::facts::{self, Facts};
 use crate::format::{self, Decoded, OPTIONAL, RECORD, kind};
+use crate::import::Purpose;
 use crate::repair::Scan;
 use crate::writer::Tables;
 use crate::{Header, Repairs, TaskInfo, Totals, TraceError};
@@ -51,12 +52,25 @@ impl Recording {
     /// Reads the file at `path`: a recording, or a trace of any other kind that
     /// [`import`](crate::import) reads, with its usual options.
     pub fn open(path: impl AsRef<Path>) -> Result<Recording, TraceError> {
-        Recording::open_limited(path.as_ref(), None)
+        Recording::open_limited(path.as_ref(), None, Purpose::Any)
+    }
+
+    /// As [`Recording::open`], for a purpose that a trace of another tool may not be good for: then
+    /// it is refused at its beginning.
+    ///
+    /// # Errors
+    /// As for [`Recording::open`]; what the trace lacks.
+    pub fn open_for(path: impl AsRef<Path>, purpose: Purpose) -> Result<Recording, TraceError> {
+        Recording::open_limited(path.as_ref(), None, purpose)
     }
 
     /// As [`Recording::open`]; with an end without the blocks or events of later times, where they
     /// can be told early.
-    pub(crate) fn open_limited(path: &Path, until: Option<Ns>) -> Result<Recording, TraceError> {
+    pub(crate) fn open_limited(
+        path: &Path,
+        until: Option<Ns>,
+        purpose: Purpose,
+    ) -> Result<Recording, TraceError> {
         let file = schedlab_files::open(path)
             .map_err(|source| TraceError::File { path: path.to_owned(), source })?;
         let mut input = std::io::BufReader::with_capacity(1 << 20, file);
@@ -69,7 +83,7 @@ impl Recording {
                 Recording::of_blocks(Blocks::new(input, limits).filter(wanted), limits)
             }
             Ok(true) => {
-                let options = crate::import::ImportOptions { until, ..Default::default() };
+                let options = crate::import::ImportOptions { until, purpose, ..Default::default() };
                 crate::import::read(input, options).map(|imported| imported.recording)
             }
             Err(error) => Err(error),

@@ -288,8 +288,11 @@ impl ReplayReport {
 
 struct ReplayNeeds;
 
+/// What messages call it.
+pub(crate) const NAME: &str = "replay";
+
 impl Analysis for ReplayNeeds {
-    const NAME: &'static str = "replay";
+    const NAME: &'static str = NAME;
     const NEEDS: &'static [Capability] =
         &[Capability::WakeTimes, Capability::Waker, Capability::IrqContext, Capability::Preempted];
 }

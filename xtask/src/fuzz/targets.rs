@@ -141,6 +141,31 @@ const RTAPP: &[&str] = &[
     "/*",
 ];
 
+const HISTOGRAM: &[&str] = &[
+    "# RTLA timerlat histogram\n",
+    "# RTLA osnoise histogram\n",
+    "# Time unit is nanoseconds (ns)\n",
+    "# Duration: ",
+    "Index",
+    "IRQ-000",
+    "Usr-001",
+    "over:",
+    "count:",
+    "max:",
+    "ALL:",
+    "# Histogram\n",
+    "# Min Latencies:",
+    "# Max Latencies:",
+    "# Histogram Overflows:",
+    "policy: rr:",
+    "T: 0 ( 7) P:80",
+    "18446744073709551615",
+    "000008 ",
+    " -",
+    "\t",
+    "\n",
+];
+
 /// Every target: those of the traces come from the registry of formats.
 pub(super) static ALL: LazyLock<Vec<Target>> = LazyLock::new(|| {
     let traces = formats::all().filter(|format| format.is_trace()).map(|format| {
@@ -156,7 +181,7 @@ pub(super) static ALL: LazyLock<Vec<Target>> = LazyLock::new(|| {
 });
 
 /// What is no trace.
-const OTHERS: [Target; 11] = [
+const OTHERS: [Target; 12] = [
     // What a trace may be wrapped in: gzip, zstd, UTF-16, `atrace -z`.
     Target { name: "wrapped", shape: Shape::Bytes, run: import },
     Target { name: "recording", shape: Shape::Recording, run: recording },
@@ -168,6 +193,7 @@ const OTHERS: [Target; 11] = [
     Target { name: "journal", shape: Shape::JsonLines, run: journal },
     Target { name: "result", shape: Shape::Json, run: result },
     Target { name: "latency", shape: Shape::Json, run: latency },
+    Target { name: "histogram", shape: Shape::Text(HISTOGRAM), run: histogram },
     Target { name: "calls", shape: Shape::JsonLines, run: calls },
 ];
 
@@ -367,6 +393,15 @@ fn result(input: &[u8]) -> String {
 
 fn latency(input: &[u8]) -> String {
     said(serde_json::from_slice::<schedlab_measure::LatencyReport>(input), |_| "report".to_owned())
+}
+
+fn histogram(input: &[u8]) -> String {
+    let text = String::from_utf8_lossy(input);
+    let policy = Some(schedlab_model::Policy::Fifo(80));
+    said(schedlab_lab::latency::parse(&text, "fuzz", policy), |matrix| {
+        let output = schedlab_lab::latency::MatrixOutput::new(&matrix);
+        format!("{} {}", output.rows.len().min(3), output.doubts.len().min(8))
+    })
 }
 
 fn calls(input: &[u8]) -> String {

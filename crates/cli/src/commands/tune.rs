@@ -15,6 +15,7 @@ use schedlab_study::deploy::Format;
 use schedlab_study::gallery;
 use schedlab_study::input::Input;
 use schedlab_study::tune::{Aim, HeldOut, TuneOptions, Tuned, tune};
+use schedlab_trace::import::Purpose;
 use std::path::{Path, PathBuf};
 
 /// `schedlab tune`
@@ -116,7 +117,8 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     let options = options(args)?;
     let from = replay(args.replay.as_deref())?;
     let progress = Progress::with_verb(&format!("reading {}", args.input));
-    let input = Input::read(gallery::find(&stdin::given(&args.input)?)?, from, args.duration)?;
+    let found = gallery::find(&stdin::given(&args.input)?)?;
+    let input = Input::read(found, from, args.duration, Purpose::Replay)?;
     let held_out: Vec<RecordedInput> = args
         .validate
         .iter()

@@ -16,7 +16,7 @@ pub(crate) fn matrix(matrix: &Matrix, style: &Style) -> String {
     }
     text += &(style.bold("Wakeup latency") + "\n");
     for system in &matrix.systems {
-        text += &format!("  {}: {} ({})\n", system.name, system.kernel, system.tool);
+        text += &format!("  {}: {}\n", system.name, system.described());
     }
     text.push('\n');
     let rows = matrix.rows();

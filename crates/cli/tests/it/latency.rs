@@ -155,7 +155,7 @@ fn what_cannot_be_merged_is_answered() {
     let (good, bad) = (File::measured("c.json"), File::named("d.json"));
     for (text, expected) in [
         ("{\"schema\": \"schedlab-latency/7\"}", "reads schedlab-latency/1"),
-        ("not JSON", "no JSON"),
+        ("not JSON", "neither JSON"),
         ("{\"schema\": \"schedlab-stress/1\"}", "cyclictest"),
     ] {
         std::fs::write(&bad.0, text).unwrap();

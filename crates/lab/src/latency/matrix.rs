@@ -68,6 +68,55 @@ pub struct System {
     pub emulated: bool,
     /// The program that measured.
     pub tool: String,
+    /// What its values are.
+    #[serde(default)]
+    pub quantity: Quantity,
+    /// What its file leaves open, and what was assumed.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// What was measured. Only values of the same meaning are compared.
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug, JsonSchema, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Quantity {
+    /// Wakeup latency: from the timer's expiry to the thread that waited for it.
+    #[default]
+    Wakeup,
+    /// From the timer's expiry to its interrupt handler (rtla's IRQ): a part of the former.
+    Interrupt,
+    /// From the timer's expiry to the return of the thread to user space (rtla's Usr).
+    UserReturn,
+    /// How long a thread that never sleeps was interrupted (rtla osnoise).
+    Noise,
+}
+
+impl Quantity {
+    /// Returns what a reader of the table has to know beside its numbers.
+    pub(super) const fn note(self) -> Option<&'static str> {
+        match self {
+            Quantity::Wakeup => None,
+            Quantity::Interrupt => Some(
+                "from the timer's expiry to its interrupt handler, a part of the wakeup latency",
+            ),
+            Quantity::UserReturn => {
+                Some("from the timer's expiry to the thread's return to user space")
+            }
+            Quantity::Noise => Some(
+                "the lengths of single interruptions of a thread that never sleeps (osnoise): no \
+                 wakeup latency, and not compared with one",
+            ),
+        }
+    }
+
+    /// Returns whether two quantities can be compared: cyclictest and schedlab measure in user
+    /// space, timerlat's own threads in the kernel.
+    pub(super) fn compares(self, other: Quantity) -> bool {
+        let wakeup = |of| matches!(of, Quantity::Wakeup | Quantity::UserReturn);
+        self == other || wakeup(self) && wakeup(other)
+    }
 }
 
 /// One of several equal runs.
@@ -201,6 +250,37 @@ pub enum MatrixError {
     Load(#[from] StressError),
 }
 
+impl System {
+    /// Returns the kernel and the program that measured, for a message.
+    pub fn described(&self) -> String {
+        format!("{} ({})", self.kernel_name(), self.tool)
+    }
+
+    /// Returns the kernel, or that it is not known.
+    pub fn kernel_name(&self) -> &str {
+        if self.kernel.is_empty() { "kernel not stated" } else { &self.kernel }
+    }
+
+    /// Returns whether both are one system; notes are of a file.
+    pub(super) fn same_as(&self, other: &System) -> bool {
+        *self == System { notes: self.notes.clone(), ..other.clone() }
+    }
+
+    /// Adds what another file of this system leaves open.
+    pub(super) fn add_notes(&mut self, notes: Vec<String>) {
+        for note in notes {
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
+    }
+
+    /// Returns whether the program counts a sample for each wakeup, and not for each expiry.
+    pub(super) fn counts_wakeups(&self) -> bool {
+        self.tool.starts_with("cyclictest") || self.tool.starts_with("rtla timerlat")
+    }
+}
+
 impl Cell {
     /// Returns the samples of all rounds together.
     pub fn all(&self) -> Samples {
@@ -268,6 +348,7 @@ impl Matrix {
             doubts.push("ended early, by a signal: rows may lack rounds".to_owned());
         }
         for system in &self.systems {
+            doubts.extend(system.notes.iter().map(|note| format!("{}: {note}", system.name)));
             if system.emulated {
                 doubts.push(format!(
                     "{}: its CPUs are emulated (QEMU's TCG). Absolute times mean little, and \

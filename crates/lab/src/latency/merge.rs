@@ -1,10 +1,13 @@
 //! `latency merge`: results of several machines or kernels, side by side. Reads what
-//! `latency --json`, `latency --matrix --json` and `latency merge --json` write, and what
-//! `cyclictest --json` writes.
+//! `latency --json`, `latency --matrix --json` and `latency merge --json` write, what
+//! `cyclictest --json` writes, and the histograms that cyclictest and rtla print as text.
+
+mod histogram;
 
 use super::load::Load;
-use super::matrix::{Cell, Matrix, Round, SCHEMA, System};
+use super::matrix::{Cell, Matrix, Quantity, Round, SCHEMA, System};
 use super::single;
+use histogram::Column;
 use schedlab_host::is_realtime;
 use schedlab_measure::{LatencyReport, Samples};
 use schedlab_model::text::shown;
@@ -13,8 +16,7 @@ use schedlab_stats::{OrderInterval, median_interval};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Largest file that is read, bytes: a hundred times the largest that was seen.
 const MOST: u64 = 256 << 20;
@@ -26,6 +28,8 @@ pub struct ResultFile {
     pub name: Option<String>,
     /// The file.
     pub path: PathBuf,
+    /// Policy of the threads, where the file does not state it.
+    pub policy: Option<Policy>,
 }
 
 /// Why files cannot be merged.
@@ -81,20 +85,19 @@ pub fn merge(sources: &[ResultFile]) -> Result<Matrix, MergeError> {
     };
     for source in sources {
         let fail = |what: String| MergeError { path: source.path.clone(), what };
-        let mut one = read(&source.path).map_err(fail)?;
-        if let Some(name) = &source.name {
-            rename(&mut one, name).map_err(fail)?;
-        }
+        let one = read(source).map_err(fail)?;
         whole.stopped |= one.stopped;
         for system in one.systems {
-            match whole.system(&system.name) {
+            match whole.systems.iter_mut().find(|known| known.name == system.name) {
                 None => whole.systems.push(system),
-                Some(known) if *known == system => {}
+                Some(known) if known.same_as(&system) => known.add_notes(system.notes),
                 Some(known) => {
                     return Err(fail(format!(
-                        "'{}' is already the name of {} ({}), and this is {} ({}): give each a \
-                         name, as in standard=a.json rt=b.json",
-                        known.name, known.kernel, known.tool, system.kernel, system.tool
+                        "'{}' is already the name of {}, and this is {}: give each a name, as in \
+                         standard=a.json rt=b.json",
+                        known.name,
+                        known.described(),
+                        system.described()
                     )));
                 }
             }
@@ -116,7 +119,8 @@ pub fn merge(sources: &[ResultFile]) -> Result<Matrix, MergeError> {
 type Rung = (&'static str, fn(&Samples) -> u64);
 
 /// Returns every row of every further system against the row of the first, where both have it.
-/// Where cyclictest measured one of them, both are counted by wakeups, as cyclictest does.
+/// Where cyclictest or rtla measured one of them, both are counted by wakeups, as those do; a
+/// quantity is compared with the same quantity only.
 pub fn differences(matrix: &Matrix) -> Vec<Difference> {
     let Some(base) = matrix.systems.first() else { return Vec::new() };
     let of_base = |cell: &Cell| {
@@ -130,11 +134,13 @@ pub fn differences(matrix: &Matrix) -> Vec<Difference> {
     let mut found = Vec::new();
     for cell in matrix.cells.iter().filter(|cell| cell.system != base.name) {
         let Some(first) = of_base(cell) else { continue };
-        let by_cyclictest = [&base.name, &cell.system].into_iter().any(|name| {
-            matrix.system(name).is_some_and(|system| system.tool.starts_with("cyclictest"))
-        });
+        let Some(own) = matrix.system(&cell.system) else { continue };
+        if !own.quantity.compares(base.quantity) {
+            continue;
+        }
+        let by_wakeup = [base, own].into_iter().any(System::counts_wakeups);
         let counted = |round| -> &Samples {
-            if by_cyclictest { Round::by_wakeup(round) } else { &round.samples }
+            if by_wakeup { Round::by_wakeup(round) } else { &round.samples }
         };
         for (rung, value) in rungs {
             let pairs = cell.rounds.iter().zip(&first.rounds);
@@ -171,23 +177,36 @@ fn rename(matrix: &mut Matrix, name: &str) -> Result<(), String> {
     Ok(())
 }
 
-const KINDS: &str = "what `schedlab latency --json`, `schedlab latency --matrix --json` or \
-                     `cyclictest --json=FILE` writes";
+const KINDS: &str = "what `schedlab latency --json`, `schedlab latency --matrix --json`, \
+                     `cyclictest --json=FILE`, `cyclictest -h`, `rtla timerlat hist` or `rtla \
+                     osnoise hist` writes";
 
-fn read(path: &Path) -> Result<Matrix, String> {
-    let text = schedlab_files::read_to_string(path, MOST)
+fn read(source: &ResultFile) -> Result<Matrix, String> {
+    let text = schedlab_files::read_to_string(&source.path, MOST)
         .map_err(|error| format!("{error}; give {KINDS}"))?;
     // The message is one line, whatever the file says.
-    parse(&text).map_err(|error| shown(&error).into_owned())
+    let plain = |error: String| shown(&error).into_owned();
+    let path = source.path.display().to_string();
+    let name = source.name.as_deref();
+    let mut one = parse(&text, name.unwrap_or(&path), source.policy).map_err(plain)?;
+    if let Some(name) = name.filter(|_| !histogram::is_text(&text)) {
+        rename(&mut one, name)?;
+    }
+    Ok(one)
 }
 
-/// Reads the text of one file.
+/// Reads the text of one file. Where it does not say which system it is of, or under which policy
+/// the threads ran, it is called `name`, and the policy is `policy`.
 ///
 /// # Errors
 /// What is wrong, and what is allowed.
-pub fn parse(text: &str) -> Result<Matrix, String> {
-    let value: Value =
-        serde_json::from_str(text).map_err(|error| format!("no JSON ({error}); give {KINDS}"))?;
+pub fn parse(text: &str, name: &str, policy: Option<Policy>) -> Result<Matrix, String> {
+    if histogram::is_text(text) {
+        return histogram::read(text, name, policy);
+    }
+    let value: Value = serde_json::from_str(text).map_err(|error| {
+        format!("neither JSON ({error}) nor a histogram that is known; give {KINDS}")
+    })?;
     let schema = value.get("schema").and_then(Value::as_str);
     match schema {
         Some(SCHEMA) => matrix(value),
@@ -251,6 +270,8 @@ fn single(value: Value) -> Result<Matrix, String> {
         virtual_machine: None,
         emulated: false,
         tool: "schedlab latency".to_owned(),
+        quantity: Quantity::Wakeup,
+        notes: Vec::new(),
     };
     Ok(one_row(system, report.request.policy, Round::from_report(&report), report.stopped))
 }
@@ -264,36 +285,27 @@ fn cyclictest(value: &Value) -> Result<Matrix, String> {
     let mut samples = Samples::default();
     let threads =
         value.get("thread").and_then(Value::as_object).ok_or("damaged: `thread` is no object")?;
-    for (number, thread) in threads {
-        let damaged = |what: &str| format!("damaged: thread {number}: {what}");
-        let get = |key: &str| thread.get(key).and_then(Value::as_u64);
-        let histogram = thread.get("histogram").and_then(Value::as_object);
-        let histogram =
-            histogram.ok_or_else(|| damaged("no histogram; give cyclictest -h 10000 or more"))?;
-        let mut buckets = BTreeMap::new();
-        for (time, count) in histogram {
-            let time: u64 = time.parse().map_err(|_| damaged("a time that is no number"))?;
-            buckets
-                .insert(time, count.as_u64().ok_or_else(|| damaged("a count that is no number"))?);
-        }
-        let cycles = get("cycles").ok_or_else(|| damaged("no `cycles`"))?;
-        let inside = buckets.values().fold(0u64, |sum, count| sum.saturating_add(*count));
-        // Samples beyond the histogram are only counted: none is above the maximum.
-        let beyond = cycles.saturating_sub(inside);
-        if beyond > 0 {
-            let most = get("max").ok_or_else(|| damaged("no `max`"))?;
-            *buckets.entry(most).or_default() += beyond;
-        }
-        // cyclictest cuts to whole units: half a unit is added (0 for nanoseconds).
-        buckets.iter().for_each(|(time, count)| {
-            samples.add_many(time.saturating_mul(unit).saturating_add(unit / 2), *count)
-        });
-    }
+    let columns = threads
+        .iter()
+        .map(|(number, thread)| {
+            column(thread).map_err(|what| format!("damaged: thread {number}: {what}"))
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    columns.iter().try_for_each(|column| column.add_to(&mut samples, unit, 1))?;
     let realtime = value.pointer("/sysinfo/realtime").and_then(Value::as_u64) == Some(1)
         || is_realtime(&kernel);
     let name = text("/sysinfo/release").to_owned();
     let tool = format!("cyclictest {}", text("/rt_test_version:"));
-    let system = System { name, kernel, realtime, virtual_machine: None, emulated: false, tool };
+    let system = System {
+        name,
+        kernel,
+        realtime,
+        virtual_machine: None,
+        emulated: false,
+        tool,
+        quantity: Quantity::Wakeup,
+        notes: histogram::beyond_note(&columns).into_iter().collect(),
+    };
     let round = Round {
         elapsed: Ns::ZERO,
         samples,
@@ -303,6 +315,20 @@ fn cyclictest(value: &Value) -> Result<Matrix, String> {
         foreign: None,
     };
     Ok(one_row(system, policy(command)?, round, false))
+}
+
+/// Returns the histogram of a thread in cyclictest's JSON.
+fn column(thread: &Value) -> Result<Column, &'static str> {
+    let get = |key: &str| thread.get(key).and_then(Value::as_u64);
+    let histogram = thread.get("histogram").and_then(Value::as_object);
+    let histogram = histogram.ok_or("no histogram; give cyclictest -h 10000 or more")?;
+    let mut column = Column { max: get("max"), ..Column::default() };
+    for (time, count) in histogram {
+        let time: u64 = time.parse().map_err(|_| "a time that is no number")?;
+        column.buckets.insert(time, count.as_u64().ok_or("a count that is no number")?);
+    }
+    column.beyond = get("cycles").ok_or("no `cycles`")?.saturating_sub(column.inside());
+    Ok(column)
 }
 
 /// Returns the policy that a command line of cyclictest asks for.
@@ -342,7 +368,7 @@ mod tests {
 
     #[test]
     fn cyclictests_own_results_are_read() {
-        let matrix = parse(CYCLICTEST).unwrap();
+        let matrix = parse(CYCLICTEST, "", None).unwrap();
         assert!(matrix.systems[0].realtime && matrix.systems[0].name == "6.1.0-rt");
         let cell = &matrix.cells[0];
         assert_eq!((cell.policy, cell.load), (Policy::Fifo(49), Load::Unstated));
@@ -371,7 +397,7 @@ mod tests {
     #[test]
     fn what_is_no_result_is_refused_with_a_remedy() {
         for (text, expected) in [
-            ("", "no JSON"),
+            ("", "neither JSON"),
             ("{}", "cyclictest"),
             ("[1]", "schedlab latency --json"),
             (r#"{"schema": "schedlab-latency/2"}"#, "reads schedlab-latency/1"),
@@ -382,7 +408,7 @@ mod tests {
             (r#"{"rt_test_version:": "2", "thread": {"0": {}}}"#, "no histogram"),
             (r#"{"rt_test_version:": "2", "thread": {"0": {"histogram": {"x": 1}}}}"#, "no number"),
         ] {
-            let error = parse(text).unwrap_err();
+            let error = parse(text, "", None).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");
         }
     }
@@ -412,6 +438,8 @@ mod tests {
             virtual_machine: None,
             emulated: false,
             tool: String::new(),
+            quantity: Quantity::Wakeup,
+            notes: Vec::new(),
         };
         let matrix = |shift| Matrix {
             schema: SCHEMA.to_owned(),

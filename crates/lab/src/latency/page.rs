@@ -340,7 +340,10 @@ fn provenance(matrix: &Matrix, origin: &Origin) -> Section {
             Some(false) => ", no virtual machine",
             None => "",
         };
-        facts.add(&system.name, format!("{}{kind}; measured by {}", system.kernel, system.tool));
+        facts.add(
+            &system.name,
+            format!("{}{kind}; measured by {}", system.kernel_name(), system.tool),
+        );
     }
     if let Some(request) = &matrix.request {
         let list = |items: Vec<String>| items.join(", ");

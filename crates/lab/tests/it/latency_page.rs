@@ -2,7 +2,9 @@
 //! CI=true that is a failure.
 #![allow(clippy::print_stderr)]
 
-use schedlab_lab::latency::{Cell, Load, MATRIX_SCHEMA, Matrix, Round, System, of_matrix};
+use schedlab_lab::latency::{
+    Cell, Load, MATRIX_SCHEMA, Matrix, Quantity, Round, System, of_matrix,
+};
 use schedlab_measure::Samples;
 use schedlab_model::{Ns, Policy};
 use schedlab_study::page::Origin;
@@ -25,6 +27,8 @@ fn matrix() -> Matrix {
         virtual_machine: Some(false),
         emulated: false,
         tool: "<b>hostile</b>".to_owned(),
+        quantity: Quantity::Wakeup,
+        notes: vec!["<b>hostile</b>".to_owned()],
     };
     let systems = vec![system("standard", false), system("rt", true)];
     let mut cells = Vec::new();

@@ -1,5 +1,7 @@
 //! What load generators print about their requests: which line, and which number in it.
 
+use std::collections::BTreeSet;
+
 /// Where in a line the number is.
 #[derive(Clone, Copy)]
 enum NumberPosition {
@@ -32,7 +34,8 @@ const fn client(
 /// The load generators that are known. Of lines that are alike the last one counts: pgbench's is
 /// that without the time to connect.
 const CLIENTS: &[Client] = &[
-    client(&["wrk", "wrk2", "hey", "oha"], "Requests/sec:", Next),
+    client(&["wrk", "wrk2", "hey", "oha", "ghz"], "Requests/sec:", Next),
+    client(&["bombardier"], "Reqs/sec", Next),
     client(&["ab"], "Requests per second:", Next),
     client(&["siege"], "Transaction rate:", Next),
     client(&["h2load"], "finished in", Before(" req/s")),
@@ -40,14 +43,22 @@ const CLIENTS: &[Client] = &[
     client(&["vegeta"], "Requests [total, rate, throughput]", Behind(",")),
     client(&["k6"], "http_reqs", Before("/s")),
     client(&["pgbench"], "tps =", Next),
+    // OLTP tests; then any test of 1.1, the CPU test of 1.0, and the memory test of 1.0 and 0.4.
     client(&["sysbench"], "transactions:", Before(" per sec.")),
+    client(&["sysbench"], "events/s (eps):", Next),
+    client(&["sysbench"], "events per second:", Next),
+    client(&["sysbench"], "Total operations:", Before(" per second")),
+    client(&["sysbench"], "Operations performed:", Before(" ops/sec")),
     client(&["memcaslap"], "Run time:", Behind("TPS:")),
     client(&["memtier_benchmark"], "Totals", Next),
     client(&["mutilate"], "Total QPS =", Next),
     client(&["ycsb"], "[OVERALL], Throughput(ops/sec),", Next),
+    client(&["go-ycsb"], "TOTAL - Takes(s):", Behind("OPS:")),
     client(&["dnsperf"], "Queries per second:", Next),
     client(&["schbench"], "average rps:", Next),
     client(&["cassandra-stress"], "Op rate :", Next),
+    // Until 3.0.
+    client(&["cassandra-stress"], "op rate :", Next),
     // Not the rows a second (RPS) behind it.
     client(&["clickhouse-benchmark"], "", Behind(" QPS:")),
     client(&["schedlab"], "\"throughput_per_s\":", Next),
@@ -58,12 +69,45 @@ const CLIENTS: &[Client] = &[
 const REDIS: Client =
     client(&["redis-benchmark", "valkey-benchmark"], "", Before(" requests per second"));
 
+/// It prints a rate for each direction of each of its jobs, as `IOPS=12.3k`; the jobs of a group
+/// run together.
+const FIO: Client = client(&["fio"], "read/write/trim:", Behind("IOPS="));
+
+/// Returns the sum over the directions and jobs of fio's output; `None` where it is no such text.
+fn fio_rate(lines: &[String]) -> Option<Result<f64, String>> {
+    let rate = |line: &String| {
+        let (direction, rest) = line.split_once(": IOPS=")?;
+        ["read", "write", "trim"].contains(&direction).then_some(())?;
+        let word = rest.split([',', ' ']).next()?;
+        let (digits, factor) = match word.char_indices().next_back()? {
+            (at, 'k') => (&word[..at], 1e3),
+            (at, 'M') => (&word[..at], 1e6),
+            _ => (word, 1.0),
+        };
+        digits.parse::<f64>().ok().map(|number| number * factor)
+    };
+    let rates: Vec<f64> = lines.iter().filter_map(rate).collect();
+    let group = |line: &String| {
+        let (_, rest) = line.split_once("(groupid=")?;
+        rest.split([',', ')']).next().map(str::to_owned)
+    };
+    let groups: BTreeSet<String> = lines.iter().filter_map(group).collect();
+    (!rates.is_empty()).then(|| match groups.len() {
+        0 | 1 => Ok(rates.iter().sum()),
+        several => Err(format!(
+            "it holds {several} groups of fio's jobs, which ran one after the other: give the \
+             output of one"
+        )),
+    })
+}
+
 impl Client {
     /// What is in the line, as a message shows it: the number is where `N` is.
     pub fn line(&self) -> String {
         let line = match self.place {
             Next => format!("{} N", self.begin),
             Before(unit) => format!("{} ... N{unit}", self.begin),
+            Behind(mark) if mark.ends_with('=') => format!("{} {mark}N", self.begin),
             Behind(mark) => format!("{} ... {mark} N", self.begin),
         };
         line.trim_start().to_owned()
@@ -106,14 +150,11 @@ pub fn client_count(text: &str) -> Result<Counted, String> {
         let seconds: f64 = rates.iter().map(|rate| 1.0 / rate).sum();
         (!rates.is_empty()).then(|| (REDIS.programs, rates.len() as f64 / seconds))
     };
+    if let Some(rate) = fio_rate(&lines) {
+        return counted(FIO.programs, rate?);
+    }
     match CLIENTS.iter().find_map(last).or_else(of_tests) {
-        Some((programs, per_s)) if per_s.is_finite() && per_s > 0.0 => {
-            Ok(Counted { programs, per_s })
-        }
-        Some((programs, per_s)) => {
-            let program = programs.join(" or ");
-            Err(format!("{program} counted {per_s} requests a second: a number above 0 is needed"))
-        }
+        Some((programs, per_s)) => counted(programs, per_s),
         None => {
             let known: Vec<String> =
                 all().map(|of| format!("{} (`{}`)", of.programs.join(", "), of.line())).collect();
@@ -125,9 +166,18 @@ pub fn client_count(text: &str) -> Result<Counted, String> {
     }
 }
 
+/// Returns the rate, where it is one.
+fn counted(programs: &'static [&'static str], per_s: f64) -> Result<Counted, String> {
+    if per_s.is_finite() && per_s > 0.0 {
+        return Ok(Counted { programs, per_s });
+    }
+    let program = programs.join(" or ");
+    Err(format!("{program} counted {per_s} requests a second: a number above 0 is needed"))
+}
+
 /// Every load generator whose output is read.
 pub fn all() -> impl Iterator<Item = &'static Client> {
-    CLIENTS.iter().chain([&REDIS])
+    CLIENTS.iter().chain([&REDIS, &FIO])
 }
 
 #[cfg(test)]
@@ -225,6 +275,39 @@ mod tests {
                 10101.25,
             ),
         ]);
+    }
+
+    /// Forms that were missing: sysbench 1.0 and 1.1, go-ycsb, old cassandra-stress, bombardier, fio.
+    #[test]
+    fn further_forms_are_read() {
+        let events = "General statistics:\n    total number of events:              41295\n";
+        let sysbench = |line: &str| format!("sysbench 1.1.0\n\n{line}\n{events}");
+        let eps = sysbench("Throughput:\n    events/s (eps):                      15765.2110");
+        let cpu = sysbench("CPU speed:\n    events per second:  4128.44");
+        let memory = sysbench("Total operations: 262144 (8951620.99 per second)");
+        let old = sysbench("Operations performed: 1048576 (2158467.20 ops/sec)");
+        let go_ycsb = "Run finished, takes 9.9s\n\
+             READ   - Takes(s): 9.9, Count: 50013, OPS: 5051.2, Avg(us): 98, 99th(us): 400\n\
+             TOTAL  - Takes(s): 9.9, Count: 100000, OPS: 10101.5, Avg(us): 99, 99th(us): 420\n";
+        let cassandra = "Results:\nop rate                   : 46751 [WRITE:46751]\n";
+        let bombardier = "Statistics        Avg      Stdev        Max\n\
+                          \x20 Reqs/sec     48372.33   2310.02   52011.9\n";
+        let fio = "job: (groupid=0, jobs=1): err= 0: pid=4242: Sun Nov 29 01:00:00 2026\n\
+                   \x20 read: IOPS=12.3k, BW=48.0MiB/s (50.4MB/s)(480MiB/10001msec)\n\
+                   \x20   clat (usec): min=40, max=3012, avg=77.10, stdev=20.55\n\
+                   \x20 write: IOPS=700, BW=2800KiB/s (2867kB/s)(27.3MiB/10001msec); 0 zone resets\n";
+        are_read(&[
+            (&eps, "sysbench", 15765.211),
+            (&cpu, "sysbench", 4128.44),
+            (&memory, "sysbench", 8951620.99),
+            (&old, "sysbench", 2158467.2),
+            (go_ycsb, "go-ycsb", 10101.5),
+            (cassandra, "cassandra-stress", 46751.0),
+            (bombardier, "bombardier", 48372.33),
+            (fio, "fio", 13000.0),
+        ]);
+        let serial = format!("{fio}{}", fio.replace("groupid=0", "groupid=1"));
+        assert!(client_count(&serial).unwrap_err().contains("2 groups of fio's jobs"));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use schedlab_report::{Cdf, Curve, LaneRun, LaneTask, Lanes, Measure};
 use schedlab_trace::Header;
 use schedlab_trace::analysis::Analysis;
 use schedlab_trace::analysis::runqueue::RunQueue;
+use schedlab_trace::import::Purpose;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -108,7 +109,7 @@ impl Detail {
         if let Some(path) = recorded {
             let mut observer = Observer::new(keep);
             // The same part as was compared, so that tasks have the same numbers.
-            let (recording, _) = super::part::events_of(path, Some(keep.duration))?;
+            let (recording, _) = super::part::events_of(path, Some(keep.duration), Purpose::Any)?;
             let within = recording.events.iter().take_while(|event| event.at <= keep.duration);
             within.for_each(|event| observer.event(event));
             add("recorded".to_owned(), RECORDED, observer, &mut self.lanes.runs);

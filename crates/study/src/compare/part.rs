@@ -7,6 +7,7 @@ use crate::variant::VariantError;
 use schedlab_model::Ns;
 use schedlab_model::text::{glob, quoted};
 use schedlab_trace::Recording;
+use schedlab_trace::import::Purpose;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -15,9 +16,12 @@ use std::path::Path;
 pub(super) fn events_of(
     path: &Path,
     length: Option<Ns>,
+    purpose: Purpose,
 ) -> Result<(Recording, BTreeSet<String>), StudyError> {
-    let read =
-        length.map_or_else(|| Recording::open(path), |length| Recording::open_up_to(path, length));
+    let read = match length {
+        None => Recording::open_for(path, purpose),
+        Some(length) => Recording::open_up_to_for(path, length, purpose),
+    };
     let mut recording = read.map_err(|source| StudyError::trace(path, source))?;
     let mut idle = BTreeSet::new();
     if let Some(length) = length.filter(|length| *length < recording.duration) {

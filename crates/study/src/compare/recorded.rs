@@ -20,15 +20,16 @@ use super::{detail, parse_variants, seeds, split_classes, verdict};
 use crate::StudyError;
 use crate::measurements::Measured;
 use crate::result::{SecondHalf, SelfReplay, Study};
-use crate::run::{Bench, RowPlan, with_knobs};
+use crate::run::{Bench, RowPlan, spinning, with_knobs};
 use crate::variant::{Subject, Variant};
 use schedlab_model::{Draw, EventSink, Ns, random};
 use schedlab_scheduler::linux::{KernelRelease, preset_of};
 use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_sim::{Costs, Delays, Machine, Preemption, RunOptions, TickSkew};
 use schedlab_trace::analysis::{Durations, Summary};
+use schedlab_trace::import::Purpose;
 use schedlab_trace::replay::Replay;
-use schedlab_trace::{Header, Recording};
+use schedlab_trace::{Header, Recording, TraceError};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -83,7 +84,18 @@ impl RecordedInput {
         from: ReplayFrom,
         length: Option<Ns>,
     ) -> Result<RecordedInput, StudyError> {
-        let (recording, idle) = events_of(path, length)?;
+        RecordedInput::read_for(path, from, length, Purpose::Replay)
+    }
+
+    /// As [`RecordedInput::read`]; a text of another tool that cannot serve `purpose` is refused at
+    /// its beginning.
+    pub(crate) fn read_for(
+        path: &Path,
+        from: ReplayFrom,
+        length: Option<Ns>,
+        purpose: Purpose,
+    ) -> Result<RecordedInput, StudyError> {
+        let (recording, idle) = events_of(path, length, purpose)?;
         let mut input = RecordedInput::from_recording(path, &recording, from)?;
         input.idle = idle;
         input.readings = elasticity::readings(&recording, &input.replay);
@@ -280,6 +292,9 @@ fn mixed(seed: u64) -> u64 {
 
 /// Returns the preset that models a kernel release (what `uname -r` prints) best, and why.
 pub fn kernel_scheduler(release: &str) -> Result<(&'static str, String), String> {
+    if release.is_empty() {
+        return Err(TraceError::NoKernel.to_string());
+    }
     let release: KernelRelease = release.parse().map_err(|error| {
         format!(
             "the kernel of the recording's header: {error}; name the scheduler that models it \
@@ -489,8 +504,9 @@ fn compare_read(
     client.iter().for_each(|client| client.add_error(&runs[0], input, &mut errors));
     let (errors, open) = RowErrors::find(input, &plans, &runs, errors);
     let of_server = served.iter().flat_map(Served::notes);
-    let notes =
-        notes(input, client.as_ref()).into_iter().chain(of_server).chain(open).chain(refused);
+    let limits = spinning::notes(&plans, Some(&input.replay.workload));
+    let notes = notes(input, client.as_ref()).into_iter().chain(of_server).chain(open);
+    let notes = notes.chain(limits).chain(refused);
     let played = Played { plans: &plans, runs: &runs, errors: &errors };
     let head = input.study(&played, options, notes.collect(), seeds)?;
     let mut study = Study { self_replay: Some(replay), served, ..head };

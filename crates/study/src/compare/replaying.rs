@@ -8,6 +8,7 @@ use schedlab_replay::Report;
 use schedlab_trace::Recording;
 use schedlab_trace::analysis::Summary;
 use schedlab_trace::analysis::messages::RequestTimes;
+use schedlab_trace::import::Purpose;
 use schedlab_trace::replay::{Replay, ReplayOptions, replay};
 use std::fmt;
 use std::path::Path;
@@ -110,7 +111,7 @@ pub(super) fn replayed(
 /// # Errors
 /// It cannot be read, or holds nothing.
 pub fn measured_in(path: &Path) -> Result<Measured, StudyError> {
-    let (recording, _) = events_of(path, None)?;
+    let (recording, _) = events_of(path, None, Purpose::Any)?;
     let classes: Vec<String> =
         recording.header.tasks.iter().map(|task| task.comm.clone()).collect();
     let summary =

@@ -11,6 +11,7 @@ use crate::scan::Scan;
 use schedlab_model::Ns;
 use schedlab_model::text::shown;
 use schedlab_scheduler::SchedulerSpec;
+use schedlab_trace::import::Purpose;
 use std::path::PathBuf;
 
 /// One option of `schedlab compare`.
@@ -354,7 +355,11 @@ impl CompareRequest {
     /// # Errors
     /// The input cannot be read.
     pub fn read(&self, found: Found) -> Result<Input, StudyError> {
-        let mut input = Input::read(found, self.replay, self.options.duration)?;
+        let purpose = match self.recorded_under {
+            None => Purpose::ReplayOfKernel,
+            Some(_) => Purpose::Replay,
+        };
+        let mut input = Input::read(found, self.replay, self.options.duration, purpose)?;
         if let (Input::Scenario(scenario), Some(name)) = (&mut input, &self.costs) {
             let costs = preset::costs(name)
                 .map_err(|error| StudyError::Option(format!("costs: {error}")))?;

@@ -11,7 +11,7 @@ use crate::StudyError;
 use crate::deviation::Deviation;
 use crate::measurements::{Kind, MACHINE};
 use crate::result::{Checked, Detail, Input, InputKind, SCHEMA, Study};
-use crate::run::{Bench, RowPlan, Run, levels, own_variants};
+use crate::run::{Bench, RowPlan, Run, levels, own_variants, spinning};
 use crate::scenario::{Expectation, Scenario};
 use crate::variant::Variant;
 use schedlab_model::Ns;
@@ -74,7 +74,13 @@ pub fn compare_scenario(
         rows,
         expectations: check(scenario, &plans, &runs),
         gates: Vec::new(),
-        notes: scenario.notes.iter().cloned().chain(refused).collect(),
+        notes: scenario
+            .notes
+            .iter()
+            .cloned()
+            .chain(spinning::notes(&plans, None))
+            .chain(refused)
+            .collect(),
         costs: costs(&machine.costs),
         fitted: scenario.fitted.clone(),
         sections: crate::scenario::sections(&scenario.workload, &scenario.classes),

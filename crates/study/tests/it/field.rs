@@ -3,6 +3,7 @@
 
 use schedlab_model::Ns;
 use schedlab_study::compare::{Options, compare_scenario};
+use schedlab_study::result::Study;
 use schedlab_study::rtapp;
 use schedlab_study::scenario::{self, Scenario};
 
@@ -139,4 +140,52 @@ fn a_policy_that_came_later_is_said_to_stand_in() {
     );
     assert_eq!(notes.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2, 1, 0], "{notes:?}");
     assert!(notes[2][0].ends_with("these tasks run as SCHED_BATCH"), "{notes:?}");
+}
+
+/// The rows of a scenario's first variant, by scheduler.
+fn first_rows(file: &str, schedulers: &[&str], duration: Ns) -> Study {
+    let scenario = scenario::parse(file, file, &text(file)).unwrap();
+    let options = Options {
+        schedulers: schedulers.iter().map(|name| name.parse().unwrap()).collect(),
+        duration: Some(duration),
+        repetitions: Some(1),
+        ..Options::default()
+    };
+    compare_scenario(&scenario, &options, &|_, _| ()).unwrap()
+}
+
+/// uber-go/automaxprocs: with 24 threads and a limit of 2 CPUs Go served half of what it served
+/// with 2. No spinning is simulated; before, nothing said so.
+#[test]
+fn a_short_limit_says_that_spinning_is_not_simulated() {
+    let study = first_rows("go-gomaxprocs-24.toml", &["linux-6.12"], Ns::from_ms(600));
+    let notes: Vec<&String> =
+        study.notes.iter().filter(|note| note.contains("a runtime that spins")).collect();
+    // 24 threads and 8, but not 2 threads on 2 CPUs.
+    assert_eq!(notes.len(), 2, "{notes:?}");
+    assert!(notes[0].starts_with("/lb has 24 threads") && notes[0].contains("a limit of 2 CPUs"));
+    assert!(notes[1].starts_with("/lb has 8 threads"), "{}", notes[1]);
+    // A limit over tasks that only run takes nothing from their spinning.
+    let capped = text("idle-capped-pinned.toml");
+    let capped = scenario::parse("capped", "capped.toml", &capped).unwrap();
+    let study = compare_scenario(&capped, &Options::default(), &|_, _| ()).unwrap();
+    assert!(study.notes.iter().all(|note| !note.contains("spins")), "{:?}", study.notes);
+}
+
+/// LKML 2026-02-03 (commit fd54d81c2c0e, in 7.1): children of a build under SCHED_IDLE share CPUs
+/// with their siblings although 48 of 64 idle. Before, linux-7.2 had the same 3.8 % as linux-6.18.
+#[test]
+fn sched_idle_children_do_not_share_a_cpu_since_7_1() {
+    let study = first_rows("sched-idle-64.toml", &["linux-6.18", "linux-7.2"], Ns::from_ms(1_500));
+    let waiting = |scheduler: &str, variant: &str| {
+        let row =
+            study.rows.iter().find(|row| row.scheduler == scheduler && row.variant == variant);
+        let machine = row.unwrap().subjects.iter().find(|subject| subject.name == "machine");
+        let cells = &machine.unwrap().cells;
+        let cell = cells.iter().find(|cell| cell.metric.to_string() == "idle-waiting").unwrap();
+        cell.value.median
+    };
+    let [before, since] =
+        ["linux-6.18", "linux-7.2"].map(|scheduler| waiting(scheduler, "as it is"));
+    assert!(before > 0.02 && since < before / 3.0, "{before} {since}");
 }

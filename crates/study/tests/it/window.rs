@@ -92,17 +92,19 @@ fn what_comes_later_is_not_read() {
     assert_eq!(compared(&first_of(&damaged, Some(FIRST)).unwrap(), Some(FIRST)).len(), said.len());
 }
 
+/// Counts what is read.
+struct Counted<'a>(&'a [u8], &'a std::cell::Cell<usize>);
+impl std::io::Read for Counted<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = std::io::Read::read(&mut self.0, buffer)?;
+        self.1.set(self.1.get() + read);
+        Ok(read)
+    }
+}
+
 /// The text of another tool is read as far as its events can be wanted.
 #[test]
 fn a_trace_is_read_to_the_end_of_the_window() {
-    struct Counted<'a>(&'a [u8], &'a std::cell::Cell<usize>);
-    impl std::io::Read for Counted<'_> {
-        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-            let read = std::io::Read::read(&mut self.0, buffer)?;
-            self.1.set(self.1.get() + read);
-            Ok(read)
-        }
-    }
     let path = created("window-text.slt", 20_000);
     let whole = Recording::open(&path).unwrap();
     let mut text = Vec::new();
@@ -149,4 +151,92 @@ fn a_target_that_comes_later_is_told() {
         Options { variants: vec!["v: request-7 nice=5".to_owned()], ..Options::default() };
     let error = compare_recording(&input, None, &options, &|_, _| {}).unwrap_err().to_string();
     assert!(error.contains("`request-7` does nothing in the first 3.00ms"), "{error}");
+}
+
+/// `switches` switches between two tasks, which wake each other, as `perf script` prints them or as
+/// ftrace does.
+fn text_of(switches: usize, ftrace: bool) -> String {
+    let (flags, event) = if ftrace { (" d.h3.", "sched_") } else { ("", "sched:sched_") };
+    let mut text = String::from(if ftrace { "# tracer: nop\n#\n" } else { "" });
+    for at in 0..switches {
+        let (own, other) = if at % 2 == 0 { ("a", "b") } else { ("b", "a") };
+        let (own_tid, tid) = if at % 2 == 0 { (100, 200) } else { (200, 100) };
+        let head = |us: usize| {
+            let time = format!("{}.{:06}:", 10 + us / 1_000_000, us % 1_000_000);
+            match ftrace {
+                true => format!("{own:>16}-{own_tid:<5} [000]{flags} {time} {event}"),
+                false => format!("{own:>16} {own_tid:>5} [000] {time} {event}"),
+            }
+        };
+        text +=
+            &format!("{}waking: comm={other} pid={tid} prio=120 target_cpu=000\n", head(at * 10));
+        text += &format!(
+            "{}switch: prev_comm={own} prev_pid={own_tid} prev_prio=120 prev_state=S ==> \
+             next_comm={other} next_pid={tid} next_prio=120\n",
+            head(at * 10 + 5)
+        );
+    }
+    text
+}
+
+/// What a text says of itself at its beginning decides whether it can be replayed: the rest of a
+/// large one is not read, and the sentence says what the file is good for nevertheless.
+#[test]
+fn a_text_that_cannot_be_replayed_is_refused_from_its_beginning() {
+    use import::{ImportOptions, Purpose};
+    let outcome = |text: &str, purpose: Purpose| {
+        let read = std::cell::Cell::new(0);
+        let input = std::io::BufReader::with_capacity(1 << 14, Counted(text.as_bytes(), &read));
+        let options = ImportOptions { purpose, ..ImportOptions::default() };
+        let said = import::read(input, options).map(|_| ()).map_err(|error| error.to_string());
+        (said, read.get() as f64 / text.len() as f64)
+    };
+    let [perf, ftrace] = [false, true].map(|ftrace| text_of(20_000, ftrace));
+    for purpose in [Purpose::Replay, Purpose::ReplayOfKernel] {
+        let (said, part) = outcome(&perf, purpose);
+        let said = said.unwrap_err();
+        assert!(said.contains("replay needs waker, irq-context"), "{said}");
+        assert!(said.contains("--current-is-waker"), "{said}");
+        assert!(said.contains("`schedlab show`, `diff` and `export` read the file"), "{said}");
+        assert!(part < 0.05, "{part}");
+    }
+    let (said, part) = outcome(&ftrace, Purpose::ReplayOfKernel);
+    let said = said.unwrap_err();
+    assert!(said.contains("does not name its kernel") && said.contains("--recorded-under"));
+    assert!(said.contains("`schedlab show`, `diff` and `export` read the file"), "{said}");
+    assert!(part < 0.05, "{part}");
+    // What can be done is done: any other purpose, and a scheduler that is named.
+    for (text, purpose) in [(&perf, Purpose::Any), (&ftrace, Purpose::Replay)] {
+        assert_eq!(outcome(text, purpose), (Ok(()), 1.0));
+    }
+    let named = ftrace.replacen("# tracer: nop\n", "# nop latency trace v1.1.5 on 6.1.0\n", 1);
+    assert_eq!(outcome(&named, Purpose::ReplayOfKernel), (Ok(()), 1.0));
+}
+
+/// `compare` asks so, whatever the length: a line behind the beginning that is no text of a tracer
+/// is not reached.
+#[test]
+fn compare_refuses_a_text_before_it_has_read_it() {
+    use schedlab_study::compare::request::{CompareRequest, option};
+    use schedlab_study::gallery::Found;
+    let said = |name: &str, text: &str, under: Option<&str>| {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::write(&path, text).unwrap();
+        let mut request = CompareRequest::default();
+        under.iter().for_each(|under| {
+            request.set(option("recorded_under").unwrap(), under).unwrap();
+        });
+        request.read(Found::Recording(path)).map(|_| ()).map_err(|error| error.to_string())
+    };
+    let unreadable = "x".repeat(2 << 20);
+    for (switches, end) in [(100, ""), (2_000, &*unreadable)] {
+        let [perf, ftrace] = [false, true].map(|ftrace| text_of(switches, ftrace) + end);
+        let of_perf = said("refused-perf.txt", &perf, Some("linux-6.18")).unwrap_err();
+        assert!(of_perf.contains("replay needs waker, irq-context"), "{of_perf}");
+        if switches > 1_000 {
+            let of_ftrace = said("refused-ftrace.txt", &ftrace, None).unwrap_err();
+            assert!(of_ftrace.contains("does not name its kernel"), "{of_ftrace}");
+        }
+    }
+    assert_eq!(said("taken.txt", &text_of(100, true), Some("linux-6.18")), Ok(()));
 }

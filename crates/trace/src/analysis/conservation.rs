@@ -3,6 +3,9 @@
 //! CPU looks for work); long ones are lost throughput and latency, so the lengths matter more than
 //! the count.
 //!
+//! A task that waits on a CPU which itself idles is told apart: no other CPU is the matter, but a
+//! limit that keeps the task off (RT throttling has no event of its own), or a CPU that wakes late.
+//!
 //! Where a task's affinity is not known, the CPUs on which it ran at some time are taken: what it
 //! could do less of is then not found, but nothing is claimed that was forbidden.
 
@@ -45,6 +48,23 @@ impl Violation {
     }
 }
 
+/// The least wait on a CPU that idles which is told. Shorter ones are the price of waking it (a
+/// choice: exits from idle states take microseconds).
+const LATE: Ns = Ns::from_ms(1);
+
+/// A task waited on a CPU that idled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Kept {
+    /// Since when.
+    pub from: Ns,
+    /// Until when.
+    pub to: Ns,
+    /// Who waited (when it began; of several the one with the lowest number).
+    pub task: TaskId,
+    /// Which CPU idled.
+    pub cpu: CpuId,
+}
+
 /// Violations of work conservation.
 #[derive(Clone, Debug)]
 pub struct Conservation {
@@ -61,6 +81,11 @@ pub struct Conservation {
     pub lengths: Durations,
     /// The longest ones, longest first.
     pub longest: Vec<Violation>,
+    kept_open: Option<Kept>,
+    /// Lengths of the times in which a task waited on a CPU that idled, of [`LATE`] and more.
+    pub kept: Durations,
+    /// The longest of them.
+    pub kept_longest: Option<Kept>,
     /// By task: how long it waited so.
     pub tasks: Vec<Ns>,
     /// By CPU: how long it idled so.
@@ -87,6 +112,9 @@ impl Conservation {
             top,
             lengths: Durations::default(),
             longest: Vec::new(),
+            kept_open: None,
+            kept: Durations::default(),
+            kept_longest: None,
             tasks: vec![Ns::ZERO; header.tasks.len()],
             cpus: vec![Ns::ZERO; header.topology.cpus()],
         }
@@ -121,6 +149,36 @@ impl Conservation {
             (Some(open), Some(_)) => open.to = to,
             (Some(_), None) => self.close(),
             (None, found) => self.open = found,
+        }
+        let kept = self.find_kept(follower, from, to);
+        match (&mut self.kept_open, kept) {
+            (Some(open), Some(_)) => open.to = to,
+            (Some(_), None) => self.close_kept(),
+            (None, kept) => self.kept_open = kept,
+        }
+    }
+
+    /// The task that waits in `from .. to` on a CPU that idles, if any.
+    fn find_kept(&self, follower: &Follower, from: Ns, to: Ns) -> Option<Kept> {
+        if self.idle.is_empty() {
+            return None;
+        }
+        let waits = |task: &&TaskId| self.idle.contains(follower.cpu_of(**task));
+        let task = *self.queued.iter().filter(waits).min()?;
+        Some(Kept { from, to, task, cpu: follower.cpu_of(task) })
+    }
+
+    fn close_kept(&mut self) {
+        let Some(kept) = self.kept_open.take() else { return };
+        let length = kept.to.saturating_sub(kept.from);
+        if length < LATE {
+            return;
+        }
+        self.kept.add(length);
+        let longest =
+            self.kept_longest.map_or(Ns::ZERO, |other| other.to.saturating_sub(other.from));
+        if length > longest {
+            self.kept_longest = Some(kept);
         }
     }
 
@@ -173,6 +231,7 @@ impl Listener for Conservation {
     fn finished(&mut self, follower: &Follower) {
         self.pass(follower, follower.now());
         self.close();
+        self.close_kept();
     }
 
     fn span(&mut self, span: &Span) {
@@ -245,6 +304,22 @@ const CPUS: &[Column] =
 
 /// For how long the machine was not work-conserving, and the longest time of it.
 fn answer(recording: &Recording, scope: &Scope, found: &Conservation) -> String {
+    let elsewhere = answer_of_elsewhere(recording, scope, found);
+    let Some(longest) = found.kept_longest else { return elsewhere };
+    format!(
+        "{elsewhere} On a CPU that itself idled a task waited {} of {LATE} or more, {} in all; the \
+         longest was {}, from {} on: {} on CPU {}. A limit kept it off (RT throttling), or the CPU \
+         woke late.",
+        counted(found.kept.count(), "time"),
+        found.kept.sum(),
+        longest.to.saturating_sub(longest.from),
+        seconds(longest.from),
+        of_task(&recording.header, longest.task),
+        longest.cpu.0,
+    )
+}
+
+fn answer_of_elsewhere(recording: &Recording, scope: &Scope, found: &Conservation) -> String {
     let Some(longest) = found.longest.first() else {
         return "No CPU idled while a task that may run there waited elsewhere.".to_owned();
     };

@@ -6,7 +6,7 @@
 use super::collect::{Collector, Settled};
 use super::event::{Context, Event, Name, Running, Stamp, Who};
 use super::tids::Tids;
-use super::{ImportOptions, Summary};
+use super::{ImportOptions, Purpose, Summary};
 use crate::{Capabilities, Capability, Header, TaskInfo, TraceError};
 use schedlab_model::{
     CpuId, EventKind, MAX_CPUS, Nice, Ns, Policy, PrevState, SchedEvent, TaskId, Topology, Waker,
@@ -15,6 +15,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Names longer than this are cut (the kernel's limit is 15 bytes; other systems have longer ones).
 const COMM_MAX: usize = 64;
+
+/// Scheduling events of a text after which what it has shown of itself is taken for all that it
+/// shows: its header is behind, and its lines have the same columns (a choice: a few pages of text).
+const BEGINNING: u32 = 1_000;
 
 /// A task as the stream shows it.
 #[derive(Default)]
@@ -53,6 +57,8 @@ pub(super) struct Builder<'o> {
     /// task. `perf script -F comm,pid` has process ids there, perf in a container the ids of its
     /// namespace.
     foreign_ids: bool,
+    /// Scheduling events so far, up to [`BEGINNING`].
+    begun: u32,
 }
 
 /// What a source says about itself, beside its events.
@@ -110,6 +116,7 @@ impl<'o> Builder<'o> {
             source: Source::default(),
             processes: BTreeMap::new(),
             foreign_ids: false,
+            begun: 0,
         }
     }
 
@@ -173,6 +180,12 @@ impl<'o> Builder<'o> {
         self.at_least_cpus(stamp.cpu + 1);
         self.has.flags |= stamp.context != Context::NotShown;
         self.summary.end_of_loss(stamp.cpu, stamp.at);
+        if self.begun < BEGINNING {
+            self.begun += 1;
+            if self.begun == BEGINNING {
+                self.check_purpose()?;
+            }
+        }
         match *event {
             Event::Switch { prev, state, next } => self.switch(stamp, prev, state, next),
             Event::Waking(who) => self.wake(stamp, who, true),
@@ -201,6 +214,33 @@ impl<'o> Builder<'o> {
             Event::Lost { count } => self.lost(stamp.at, stamp.cpu, count),
             Event::Mark(_) | Event::Other(_) => Ok(()),
         }
+    }
+
+    /// Refuses a text whose beginning shows that it cannot be replayed. (Binary traces have the
+    /// context in each event, and the kernel's name anywhere.)
+    fn check_purpose(&self) -> Result<(), TraceError> {
+        let is_text = matches!(self.source.backend, "perf-script" | "ftrace" | "lttng");
+        if self.options.purpose == Purpose::Any || !is_text {
+            return Ok(());
+        }
+        let wakers = [Capability::Waker, Capability::IrqContext];
+        let shows = |capability| match &self.marks.sees {
+            Some(sees) => sees.has(capability),
+            None => self.has.flags || self.options.current_is_waker,
+        };
+        let missing: Vec<&str> = wakers
+            .into_iter()
+            .filter(|capability| !shows(*capability))
+            .map(Capability::name)
+            .collect();
+        if !missing.is_empty() {
+            let backend = self.source.backend.to_owned();
+            return Err(TraceError::Lacks { analysis: crate::replay::NAME, missing, backend });
+        }
+        if self.options.purpose == Purpose::ReplayOfKernel && self.source.kernel.is_empty() {
+            return Err(TraceError::NoKernel);
+        }
+        Ok(())
     }
 
     /// A mark of schedlab's own. Unknown ones come from a later version and are counted as left

@@ -124,8 +124,7 @@ pub(super) const REPORTS: &[Format] = &[
         "a histogram of rtla (timerlat, osnoise)",
         |head| any(head, |line| line.starts_with("# RTLA") && line.contains("histogram")),
         "it counts the latencies of rtla's own threads and names no task of the machine; \
-         `schedlab latency` measures the same and says who \
-         was in the way",
+         `schedlab latency merge FILE` lays it beside other systems",
     ),
     report(
         "rtla_top",
@@ -154,8 +153,8 @@ pub(super) const REPORTS: &[Format] = &[
             any(head, |line| line.trim_end() == "# Histogram")
                 && any(head, |line| is_numbers(line, 2))
         },
-        "write it with `cyclictest -h 10000 --json=FILE`: `schedlab latency merge FILE` lays it \
-         beside other systems",
+        "it counts the latencies of cyclictest's own threads and names no task of the machine; \
+         `schedlab latency merge FILE` lays it beside other systems",
     ),
     report(
         "cyclictest",

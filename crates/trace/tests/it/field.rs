@@ -3,7 +3,9 @@
 //! Each file of `tests/field` is one case.
 
 use schedlab_model::{EventKind, Ns, TaskId, Waker};
-use schedlab_trace::analysis::Summary;
+use schedlab_trace::analysis::conservation::{Conservation, allowed};
+use schedlab_trace::analysis::follow::Followed;
+use schedlab_trace::analysis::{Scope, Summary};
 use schedlab_trace::import::{ImportOptions, Imported, Input, KernelVersion, read};
 use schedlab_trace::{Capability, Recording};
 
@@ -403,6 +405,22 @@ fn switches_without_tracepoints_are_read() {
     );
 }
 
+/// Once a second RT throttling keeps two FIFO tasks off a CPU that idles for 50 ms (Red Hat,
+/// 2025-03-26). Before, `--conservation` said nothing of it: it counts waits on other CPUs.
+#[test]
+fn waits_on_a_cpu_that_idles_are_told_apart() {
+    let recording = import("ftrace-rt-throttle-idle.txt").recording;
+    let scope = Scope::default();
+    let (where_to, _) = allowed(&recording);
+    let found = Conservation::new(&recording.header, &scope, where_to, 5);
+    let found = Followed::over(&recording, &scope, found);
+    assert_eq!(found.lengths.count(), 0);
+    assert_eq!((found.kept.count(), found.kept.sum()), (2, Ns::from_ms(100)));
+    let longest = found.kept_longest.unwrap();
+    assert_eq!((longest.task, longest.cpu.0), (task(&recording, "logger"), 4));
+    assert_eq!((longest.from, longest.to), (Ns::from_ms(950), Ns::from_ms(1_000)));
+}
+
 /// What people paste and no event is in: each is named, with what it can tell and the way out.
 #[test]
 fn reports_without_events_are_named() {
@@ -414,7 +432,7 @@ fn reports_without_events_are_named() {
         ("perf-sched-latency.txt", "perf script -i perf.data"),
         ("perf-sched-timehist.txt", "the output of `perf sched timehist`"),
         ("proc-schedstat.txt", "/proc/schedstat"),
-        ("rtla-timerlat-hist.txt", "a histogram of rtla"),
+        ("rtla-timerlat-hist.txt", "schedlab latency merge"),
         ("xl-sched-credit2.txt", "[[vm]]"),
     ] {
         let said = refusal(file);

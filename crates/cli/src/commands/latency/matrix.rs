@@ -10,7 +10,7 @@ use crate::progress::Lines;
 use crate::render::matrix as render;
 use anyhow::anyhow;
 use schedlab_lab::latency::{
-    Matrix, MatrixOutput, MatrixRequest, ResultFile, System, kernel, of_matrix,
+    Matrix, MatrixOutput, MatrixRequest, Quantity, ResultFile, System, kernel, of_matrix,
 };
 use schedlab_measure::LatencyLine;
 use schedlab_model::Policy;
@@ -23,15 +23,19 @@ Examples:
   schedlab latency merge standard=a.json rt=b.json --report kernels.html
   schedlab latency merge laptop=a.json server=b.json server=c.json --json -o both.json
   schedlab latency merge cyclictest=c1.json cyclictest=c2.json schedlab=s1.json schedlab=s2.json
+  schedlab latency merge ours=a.json timerlat=rtla.txt cyclictest=hist.txt --policy fifo:80
 
 Files are those that `schedlab latency --json`, `--matrix --json`, `merge --json` and `cyclictest \
--h 100000 --json=FILE` write. \
-Several files of one name are rounds; the n-th of each name are a pair. The other names are \
+-h 100000 --json=FILE` write, and the histograms that `cyclictest -h`, `rtla timerlat hist` and \
+`rtla osnoise hist` print. Several files of one name are rounds; the n-th of each name are a pair. The other names are \
 compared with the first.")]
 pub(super) struct MergeArgs {
     /// Merge these results; a system without a name is called by its kernel
     #[arg(value_name = "[NAME=]FILE", required = true)]
     files: Vec<String>,
+    /// The policy of the measuring threads, where a histogram does not state it
+    #[arg(long, value_name = "POLICY")]
+    policy: Option<Policy>,
     /// Write a page (HTML) to this file too
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -43,10 +47,15 @@ pub(super) struct MergeArgs {
 }
 
 pub(super) fn merge(args: &MergeArgs) -> anyhow::Result<Exit> {
+    let file = |name: Option<&str>, path: &str| ResultFile {
+        name: name.map(str::to_owned),
+        path: path.into(),
+        policy: args.policy,
+    };
     let source = |text: &String| match text.split_once('=') {
         Some(("", _)) => Err(anyhow!("{text}: a name is missing before `=`")),
-        Some((name, path)) => Ok(ResultFile { name: Some(name.to_owned()), path: path.into() }),
-        None => Ok(ResultFile { name: None, path: text.into() }),
+        Some((name, path)) => Ok(file(Some(name), path)),
+        None => Ok(file(None, text)),
     };
     let sources = args.files.iter().map(source).collect::<anyhow::Result<Vec<_>>>()?;
     output::check_both(args.output.as_deref(), args.report.as_deref())?;
@@ -70,6 +79,8 @@ pub(super) fn run(
         virtual_machine: Some(machine.virtual_machine),
         emulated: schedlab_host::is_emulated(),
         tool: "schedlab latency --matrix".to_owned(),
+        quantity: Quantity::Wakeup,
+        notes: Vec::new(),
     };
     let signal = stop_signal()?;
     let mut live = Lines::new();

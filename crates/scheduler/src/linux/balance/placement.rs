@@ -14,6 +14,7 @@
 //! | idle thread of the last CPU's core, idle core, idle CPU | `select_idle_smt/_core/_cpu` | modelled | `idle_cores_come_first` |
 //! | the search is cut short in a busy LLC | `SIS_UTIL` (5.19+) | modelled | `a_busy_cache_is_not_searched` |
 //! | CPUs with only SCHED_IDLE tasks count as idle | 5.4+ | modelled | `cpu_summary` |
+//! | but not for a SCHED_IDLE task | `choose_sched_idle_rq`, 7.1+ (commit fd54d81c2c0e) | modelled | `a_sched_idle_task_prefers_a_cpu_that_idles` |
 //! | new tasks: idlest group, idlest CPU, level by level | `find_idlest_cpu` | modelled | `forks_spread_over_sockets` |
 //! | exec balancing | `SD_BALANCE_EXEC` | omitted: programs have no exec | – |
 //! | clusters, energy-aware placement, core scheduling, unequal capacity, depth of idle states | – | omitted | – |
@@ -72,6 +73,8 @@ pub(in crate::linux) struct Placement<'a> {
     pub(in crate::linux) now: Ns,
     /// Where the task may run, online CPUs only; not empty.
     pub(in crate::linux) allowed: &'a CpuSet,
+    /// Whether a CPU with only SCHED_IDLE tasks counts as idle for the task.
+    pub(in crate::linux) beside_idle: bool,
     pub(in crate::linux) t: &'a SmpTunables,
 }
 
@@ -163,7 +166,10 @@ impl Placement<'_> {
     fn idle_sibling(&self, wakeup: &Wakeup, target: CpuId) -> CpuId {
         let (summary, domains, prev) = (self.summary, self.domains, wakeup.prev);
         let near = |cpu: CpuId| cpu != target && domains.share_cache(cpu, target);
-        let takes = |cpu: CpuId| self.allowed.contains(cpu) && summary.takes_wakee(cpu);
+        let takes = |cpu: CpuId| {
+            self.allowed.contains(cpu)
+                && if self.beside_idle { summary.takes_wakee(cpu) } else { summary.idle(cpu) }
+        };
         if takes(target) {
             return target;
         }
@@ -185,6 +191,11 @@ impl Placement<'_> {
         self.search(target, llc, idle_core).unwrap_or(target)
     }
 
+    /// It has tasks, all of them SCHED_IDLE, and the task may go there.
+    fn shares(&self, cpu: CpuId) -> bool {
+        self.beside_idle && self.summary.only_idle_tasks(cpu)
+    }
+
     /// An idle CPU behind the target's cache, the next one after the target, as far as the search
     /// may go.
     fn search(&self, target: CpuId, llc: u32, idle_core: bool) -> Option<CpuId> {
@@ -196,7 +207,8 @@ impl Placement<'_> {
         if idle_core {
             return self.search_core(target, llc, near.and(self.allowed));
         }
-        if self.summary.takers() == 0 {
+        let takers = self.summary.takers(self.beside_idle);
+        if takers.none() {
             return None;
         }
         let from = target.index() + 1;
@@ -210,7 +222,7 @@ impl Placement<'_> {
                 _ => u64::MAX,
             };
             let word = near.word(number) & self.allowed.word(number) & part;
-            let takers = word & self.summary.takers_in_word(number);
+            let takers = word & takers.in_word(number);
             if takers != 0 {
                 // How many CPUs a scan would have looked at.
                 looked += (word & (takers ^ (takers - 1))).count_ones() as usize;
@@ -252,7 +264,7 @@ impl Placement<'_> {
                 continue;
             }
             whole = false;
-            let usable = self.summary.only_idle_tasks(thread) && self.allowed.contains(thread);
+            let usable = self.shares(thread) && self.allowed.contains(thread);
             if fallback.is_none() && usable {
                 *fallback = Some(thread);
             }
@@ -368,7 +380,7 @@ impl Placement<'_> {
         let mut idle: Option<(Ns, CpuId)> = None;
         let mut least = (u64::MAX, this);
         for cpu in group.within(self.allowed) {
-            if self.summary.only_idle_tasks(cpu) {
+            if self.shares(cpu) {
                 return cpu;
             }
             if self.summary.idle(cpu) {
@@ -447,153 +459,4 @@ impl GroupFacts {
 }
 
 #[cfg(test)]
-pub(in crate::linux) mod tests {
-    use super::*;
-    use crate::linux::core::cpu_summary::tests::hogs;
-    use crate::linux::knobs::Setup;
-    use crate::linux::version::V6_1;
-    use schedlab_model::Topology;
-
-    pub(in crate::linux) const NOW: Ns = Ns::from_s(10);
-
-    pub(in crate::linux) struct Machine {
-        pub(in crate::linux) summary: CpuSummary,
-        domains: Domains,
-        pub(in crate::linux) estimates: Estimates,
-        pub(in crate::linux) allowed: CpuSet,
-        pub(in crate::linux) t: SmpTunables,
-    }
-
-    impl Machine {
-        /// A machine whose CPU `i` has `hogs[i]` hogs.
-        pub(in crate::linux) fn new(topology: &Topology, tasks: &[u32]) -> Machine {
-            let domains = Domains::build(topology, &CpuSet::ALL);
-            let caches = 1 + domains.llc_id.iter().max().map_or(0, |&id| id as usize);
-            let summary = CpuSummary::new(topology.cpus(), &vec![topology.cpus() / caches; caches]);
-            for (cpu, &count) in tasks.iter().enumerate() {
-                hogs(&summary, cpu as u32, count, NOW);
-            }
-            let t = SmpTunables::new(&Setup { version: V6_1, factor: 1 }, &crate::Knobs::default());
-            let estimates = Estimates::new(topology.cpus());
-            Machine { summary, domains, estimates, allowed: CpuSet::first(topology.cpus()), t }
-        }
-        pub(in crate::linux) fn place(&self) -> Placement<'_> {
-            let (summary, domains, estimates) = (&self.summary, &self.domains, &self.estimates);
-            Placement { summary, domains, estimates, now: NOW, allowed: &self.allowed, t: &self.t }
-        }
-    }
-
-    pub(in crate::linux) fn wakeup(this: u32, prev: u32) -> Wakeup {
-        Wakeup {
-            this: CpuId(this),
-            prev: CpuId(prev),
-            load: 100,
-            util: 0,
-            recent: u32::MAX,
-            flips: 0,
-            waker: Some(WakerFacts { flips: 0, load: 500 }),
-            sync: false,
-        }
-    }
-
-    #[test]
-    fn waker_and_wakee_meet_where_section_4_7_says() {
-        // 2 sockets x 4 CPUs.
-        let two = Topology::regular(2, 1, 4, 1);
-        // The last CPU is idle: there.
-        let machine = Machine::new(&two, &[1, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(machine.place().wake(&wakeup(0, 2)), CpuId(2));
-        assert_eq!(machine.place().wake(&wakeup(0, 6)), CpuId(6));
-        // An interrupt on an idle CPU pulls from a busy one behind the same cache, not from another
-        // socket.
-        let machine = Machine::new(&two, &[0, 1, 1, 1, 0, 1, 1, 1]);
-        assert_eq!(machine.place().wake(&wakeup(0, 2)), CpuId(0));
-        assert_eq!(machine.place().wake(&wakeup(0, 5)), CpuId(0), "less loaded than the last CPU");
-        // A synchronous waker that is alone on its CPU takes the wakee to its cache; an idle CPU
-        // there wins.
-        let machine = Machine::new(&two, &[1, 0, 1, 1, 2, 2, 2, 2]);
-        let sync = Wakeup { sync: true, ..wakeup(0, 4) };
-        assert_eq!(machine.place().wake(&sync), CpuId(1));
-        let machine = Machine::new(&two, &[1, 1, 1, 1, 2, 2, 2, 2]);
-        assert_eq!(machine.place().wake(&sync), CpuId(0), "no idle CPU behind that cache");
-        // All busy alike: the last CPU keeps it, because the wakee's own load is not counted
-        // against it.
-        let machine = Machine::new(&two, &[2; 8]);
-        assert_eq!(machine.place().wake(&wakeup(0, 5)), CpuId(5));
-        // A recently used idle CPU is tried before the search, which starts after the target.
-        let machine = Machine::new(&two, &[1, 0, 1, 0, 1, 1, 1, 1]);
-        assert_eq!(machine.place().wake(&Wakeup { recent: 3, ..wakeup(2, 0) }), CpuId(3));
-        assert_eq!(machine.place().wake(&wakeup(2, 0)), CpuId(1));
-        assert_eq!(machine.place().wake(&wakeup(0, 2)), CpuId(3));
-    }
-
-    #[test]
-    fn affinity_is_respected_everywhere() {
-        let mut machine = Machine::new(&Topology::flat(4), &[0, 0, 1, 1]);
-        machine.allowed = "2-3".parse().unwrap();
-        assert_eq!(machine.place().wake(&wakeup(0, 2)), CpuId(2));
-        assert_eq!(
-            machine.place().wake(&wakeup(0, 1)),
-            CpuId(2),
-            "it may not go back to its last CPU"
-        );
-        assert!(machine.allowed.contains(machine.place().fork(CpuId(0))));
-    }
-
-    #[test]
-    fn many_to_many_partners_do_not_pull() {
-        let machine = Machine::new(&Topology::regular(2, 1, 4, 1), &[0, 1, 1, 1, 1, 1, 1, 1]);
-        let pulled = wakeup(0, 5);
-        assert_eq!(machine.place().wake(&pulled), CpuId(0));
-        let waker = Some(WakerFacts { flips: 16, load: 500 });
-        assert_eq!(machine.place().wake(&Wakeup { flips: 4, waker, ..pulled }), CpuId(5));
-        assert_eq!(machine.place().wake(&Wakeup { flips: 3, waker, ..pulled }), CpuId(0));
-        let mut partners = Partners::new();
-        assert_eq!(
-            (partners.woke(1, Ns(0)), partners.woke(1, Ns(0)), partners.woke(2, Ns(0))),
-            (1, 1, 2)
-        );
-        assert_eq!(partners.woke(2, Ns::from_ms(1001)), 1, "halved after a second");
-    }
-
-    #[test]
-    fn idle_cores_come_first() {
-        // 4 cores x 2 threads; CPUs 0 and 1 are one core.
-        let smt = Topology::regular(1, 1, 4, 2);
-        let machine = Machine::new(&smt, &[1, 1, 1, 0, 0, 0, 1, 1]);
-        assert_eq!(machine.place().wake(&wakeup(0, 1)), CpuId(4), "3 is idle, but its core is not");
-        // No idle core: found out by the first search, which gives an idle thread; then the flag is
-        // down.
-        let machine = Machine::new(&smt, &[1, 1, 1, 0, 1, 0, 1, 1]);
-        assert_eq!(machine.place().wake(&wakeup(0, 1)), CpuId(3));
-        assert!(!machine.summary.idle_core(0));
-        assert_eq!(
-            machine.place().wake(&wakeup(6, 4)),
-            CpuId(5),
-            "the idle thread of its last core"
-        );
-    }
-
-    #[test]
-    fn a_busy_cache_is_not_searched() {
-        let machine = Machine::new(&Topology::flat(4), &[1, 1, 1, 0]);
-        assert_eq!(machine.place().wake(&wakeup(0, 1)), CpuId(3));
-        machine.summary.set_scan(0, 0);
-        assert_eq!(machine.place().wake(&wakeup(0, 1)), CpuId(1));
-        machine.summary.set_scan(0, 1);
-        assert_eq!(machine.place().wake(&wakeup(0, 1)), CpuId(1), "looked at CPU 2 only");
-    }
-
-    #[test]
-    fn forks_spread_over_sockets() {
-        let two = Topology::regular(2, 1, 4, 1);
-        let machine = Machine::new(&two, &[1, 1, 1, 0, 0, 0, 0, 0]);
-        assert!(machine.place().fork(CpuId(0)).0 >= 4);
-        let machine = Machine::new(&two, &[2, 2, 2, 2, 1, 1, 1, 1]);
-        assert_eq!(machine.place().fork(CpuId(0)), CpuId(4));
-        let machine = Machine::new(&Topology::flat(4), &[1, 1, 0, 1]);
-        assert_eq!(machine.place().fork(CpuId(0)), CpuId(2));
-        let single = Machine::new(&Topology::flat(1), &[3]);
-        assert_eq!(single.place().fork(CpuId(0)), CpuId(0));
-    }
-}
+pub(in crate::linux) mod tests;

@@ -207,6 +207,16 @@ impl SharedSet {
     fn count(&self) -> u32 {
         self.count.load(Relaxed)
     }
+    /// Whether no CPU is in it.
+    #[inline]
+    pub(in crate::linux) fn none(&self) -> bool {
+        self.count() == 0
+    }
+    /// Those of a word of a set of CPUs.
+    #[inline]
+    pub(in crate::linux) fn in_word(&self, word: usize) -> u64 {
+        self.words[word].load(Relaxed)
+    }
 }
 
 /// A published [`Signal`].
@@ -390,15 +400,11 @@ impl CpuSummary {
     pub(in crate::linux) fn idle_set(&self) -> CpuSet {
         self.idle.get()
     }
-    /// How many CPUs there are on which a wakee would run at once.
+    /// The CPUs on which a wakee would run at once: the idle ones and, for most tasks, those with
+    /// only SCHED_IDLE tasks.
     #[inline]
-    pub(in crate::linux) fn takers(&self) -> u32 {
-        self.takers.count()
-    }
-    /// Those of a word of a set of CPUs.
-    #[inline]
-    pub(in crate::linux) fn takers_in_word(&self, word: usize) -> u64 {
-        self.takers.words[word].load(Relaxed)
+    pub(in crate::linux) fn takers(&self, beside_idle: bool) -> &SharedSet {
+        if beside_idle { &self.takers } else { &self.idle }
     }
     /// Whether some CPU has more than one task.
     #[inline]

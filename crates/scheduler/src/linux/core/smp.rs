@@ -299,6 +299,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             estimates: &smp.estimates,
             now: cx.now,
             allowed: &allowed,
+            beside_idle: cx.task(task).policy != Policy::Idle
+                || !self.t.version.idle_tasks_avoid_each_other(),
             t: &self.t.smp,
         };
         match wake.kind {

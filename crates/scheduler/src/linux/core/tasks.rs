@@ -219,7 +219,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         wake.kind == WakeKind::Wake
             && cx.cpu == from
             && entity.class == Class::Fair
-            && smp.is_some_and(|smp| smp.summary.takers() == 0 && !smp.domains.has_smt)
+            && smp.is_some_and(|smp| smp.summary.takers(true).none() && !smp.domains.has_smt)
             && cx.cpu(from).online
             && (entity.anywhere || cx.task(TaskId(entity.task)).affinity.contains(from))
     }

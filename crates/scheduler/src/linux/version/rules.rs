@@ -193,6 +193,12 @@ impl Version {
     pub(in crate::linux) const fn searches_by_utilisation(&self) -> bool {
         self.release.since(5, 19, 0)
     }
+    /// A CPU with only SCHED_IDLE tasks does not count as idle for a SCHED_IDLE task
+    /// ("sched/fair: Skip SCHED_IDLE rq for SCHED_IDLE task", commit fd54d81c2c0e: the policy
+    /// counts, not the group's `cpu.idle`).
+    pub(in crate::linux) const fn idle_tasks_avoid_each_other(&self) -> bool {
+        self.release.since(7, 1, 0)
+    }
     /// The cost of balancing when a CPU becomes idle is kept for each domain
     /// (`max_newidle_lb_cost`).
     pub(in crate::linux) const fn has_newidle_cost(&self) -> bool {

@@ -19,6 +19,13 @@ pub(in crate::linux) fn hogs(summary: &CpuSummary, cpu: u32, fair: u32, now: Ns)
     summary.publish_fair(CpuId(cpu), &signal);
 }
 
+/// Publishes a SCHED_IDLE hog.
+pub(in crate::linux) fn idle_hog(summary: &CpuSummary, cpu: u32, now: Ns) {
+    let facts = Facts { nr_running: 1, fair: 1, fair_idle: 1, busy: true, ..Facts::default() };
+    summary.publish(CpuId(cpu), now, &facts);
+    summary.publish_fair(CpuId(cpu), &signal(3, 1, true, now));
+}
+
 /// Publishes one fair task that has run for this long, after nothing.
 pub(in crate::linux) fn runs_for(summary: &CpuSummary, cpu: u32, length: Ns, now: Ns) {
     let facts = Facts { nr_running: 1, fair: 1, busy: true, ..Facts::default() };
