@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(
             error,
             "there is no table `waits`; the tables of a recording are events, tasks, latencies, \
-             slices, migrations, blame"
+             activations, slices, migrations, blame"
         );
     }
 

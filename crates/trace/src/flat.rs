@@ -1,10 +1,11 @@
-//! Recordings as flat tables, for spreadsheets and data frames: one row an event, a task, a wait, a
-//! slice, a migration, or a pair of who waited and who ran.
+//! Recordings as flat tables, for spreadsheets and data frames: one row an event, a task, a wait, an
+//! activation, a slice, a migration, or a pair of who waited and who ran.
 //!
 //! Each table is declared once, as a [`TableDef`]; CSV files, Arrow batches and `docs/tables.md`
 //! are made from it. A function of the table's name hands every row to a receiver, its [`Value`]s
 //! in the order of the columns.
 
+mod activations;
 mod blame;
 mod events;
 mod migrations;
@@ -12,6 +13,7 @@ mod slices;
 mod tasks;
 mod waits;
 
+pub use activations::{ACTIVATIONS, activations};
 pub use blame::{BLAME, blame};
 pub use events::{EVENTS, events};
 pub use migrations::{MIGRATIONS, migrations};
@@ -116,6 +118,7 @@ pub const TABLES: &[Flat] = &[
     Flat { def: &EVENTS, walk: events, check: |_| Ok(()) },
     Flat { def: &TASKS, walk: tasks, check: |_| Ok(()) },
     Flat { def: &LATENCIES, walk: latencies, check: Summary::check },
+    Flat { def: &ACTIVATIONS, walk: activations, check: Summary::check },
     Flat { def: &SLICES, walk: slices, check: |_| Ok(()) },
     Flat { def: &MIGRATIONS, walk: migrations, check: Migrations::check },
     Flat { def: &BLAME, walk: blame, check: Blame::check },
@@ -130,6 +133,14 @@ fn names(recording: &Recording, task: Option<TaskId>) -> [Value<'_>; 3] {
         None => [Value::None; 3],
     }
 }
+
+/// Returns the control group of a task as the header knows it.
+fn cgroup(recording: &Recording, task: TaskId) -> Value<'_> {
+    let group = recording.header.groups.get(recording.task(task).group.index());
+    Value::Text(group.map_or("/", |group| group.spec.name.as_str()))
+}
+
+const CGROUP: ColumnDef = column("cgroup", Kind::Text, "Path of its control group.");
 
 /// The columns of [`names`].
 const TASK: ColumnDef = column("task", Kind::Int, "Place of the task in the recording, from 0 on.");
@@ -215,6 +226,17 @@ mod tests {
         })
         .expect("rows");
         assert_eq!(waits, rows);
+        let ended = sum(tasks, &TASKS, "activations");
+        let (mut rows, mut within) = (0, true);
+        activations(&recording, &mut |row| {
+            rows += 1;
+            let time = |place: usize| if let Value::Int(time) = row[place] { time } else { -1 };
+            within &= (0..=time(2)).contains(&time(3)) && time(2) == time(1) - time(0);
+            ControlFlow::Continue(())
+        })
+        .expect("rows");
+        assert_eq!(ended, rows);
+        assert!(within, "an activation uses more CPU time than it lasts");
         let run = sum(tasks, &TASKS, "run_ns");
         let slices = sum(slices, &SLICES, "length_ns");
         // Slices that were cut by an end of the recording have no row.

@@ -157,7 +157,7 @@ impl Words {
     }
 }
 
-fn state_name(state: PrevState) -> &'static str {
+pub(super) fn state_name(state: PrevState) -> &'static str {
     match state {
         PrevState::Runnable => "runnable",
         PrevState::RunnableInKernel => "runnable-in-kernel",

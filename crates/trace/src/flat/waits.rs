@@ -1,6 +1,7 @@
 //! Every wait for a CPU.
 
-use super::{COMM, ColumnDef, Kind, Rows, TASK, TID, TableDef, Value, column, names};
+use super::{CGROUP, COMM, ColumnDef, Kind, Rows, TASK, TID, TableDef, Value};
+use super::{cgroup, column, names};
 use crate::analysis::{Analysis, Summary};
 use crate::{Recording, TraceError};
 use schedlab_model::{EventSink, Ns};
@@ -30,6 +31,7 @@ const COLUMNS: &[ColumnDef] = &[
         Kind::Text,
         "`woken` after a wakeup, `preempted` after it lost the CPU or yielded.",
     ),
+    CGROUP,
 ];
 
 /// Hands on every wait.
@@ -54,6 +56,7 @@ pub fn latencies(recording: &Recording, rows: &mut Rows<'_>) -> Result<(), Trace
             tid,
             comm,
             Value::Text(if wait.preempted { "preempted" } else { "woken" }),
+            cgroup(recording, wait.task),
         ];
         if rows(&row).is_break() {
             break;
