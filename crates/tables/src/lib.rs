@@ -86,7 +86,8 @@ pub fn of_recording(recording: &Recording, name: &str) -> Result<RecordBatch, Ta
 mod tests {
     use super::*;
     use arrow_array::cast::AsArray;
-    use arrow_array::types::Int64Type;
+    use arrow_array::types::{Int64Type, TimestampNanosecondType};
+    use arrow_schema::{DataType, TimeUnit};
 
     fn shipped() -> Recording {
         let path =
@@ -112,6 +113,19 @@ mod tests {
         let at = events.column(0).as_primitive::<Int64Type>();
         let last = recording.events.last().expect("an event").at.0;
         assert_eq!(u64::try_from(at.value(at.len() - 1)), Ok(last));
+    }
+
+    #[test]
+    fn moments_are_timestamps() {
+        let mut recording = shipped();
+        recording.header.realtime_offset_ns = Some(1_700_000_000_000_000_000);
+        let events = of_recording(&recording, "events").expect("events");
+        let moments = events.column_by_name("wall_time").expect("wall_time");
+        let kind = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
+        assert_eq!(moments.data_type(), &kind);
+        let first = recording.header.unix_ns(recording.events[0].at).expect("a moment");
+        let moments = moments.as_primitive::<TimestampNanosecondType>();
+        assert_eq!(u64::try_from(moments.value(0)), Ok(first));
     }
 
     #[test]

@@ -33,6 +33,8 @@ use std::ops::ControlFlow;
 pub enum Kind {
     /// A whole number: nanoseconds where the name ends in `_ns`, else a count or an id.
     Int,
+    /// A moment of CLOCK_REALTIME: nanoseconds since 1970 (UTC).
+    WallTime,
     /// A number with a fraction.
     Float,
     /// Yes or no.
@@ -73,7 +75,7 @@ pub const fn column(name: &'static str, kind: Kind, doc: &'static str) -> Column
 pub enum Value<'a> {
     /// Missing.
     None,
-    /// Of [`Kind::Int`].
+    /// Of [`Kind::Int`] and [`Kind::WallTime`].
     Int(i64),
     /// Of [`Kind::Float`].
     Float(f64),
@@ -134,6 +136,16 @@ fn names(recording: &Recording, task: Option<TaskId>) -> [Value<'_>; 3] {
     }
 }
 
+/// Returns what the wall clock showed; missing where the recording does not say it.
+fn wall_time(recording: &Recording, at: Ns) -> Value<'static> {
+    recording.header.unix_ns(at).map_or(Value::None, Value::count)
+}
+
+/// Declares the column of [`wall_time`].
+const fn wall_column(doc: &'static str) -> ColumnDef {
+    column("wall_time", Kind::WallTime, doc)
+}
+
 /// Returns the control group of a task as the header knows it.
 fn cgroup(recording: &Recording, task: TaskId) -> Value<'_> {
     let group = recording.header.groups.get(recording.task(task).group.index());
@@ -161,7 +173,7 @@ mod tests {
     fn fits(column: &ColumnDef, value: &Value<'_>) -> bool {
         match value {
             Value::None => true,
-            Value::Int(_) => column.kind == Kind::Int,
+            Value::Int(_) => matches!(column.kind, Kind::Int | Kind::WallTime),
             Value::Float(_) => column.kind == Kind::Float,
             Value::Bool(_) => column.kind == Kind::Bool,
             Value::Text(_) => column.kind == Kind::Text,
@@ -198,6 +210,26 @@ mod tests {
             .expect("rows");
             assert!(rows <= 2, "{}", table.def.name);
         }
+    }
+
+    #[test]
+    fn moments_have_the_wall_clock_where_the_header_has_its_offset() {
+        let mut recording = shipped();
+        let since = |recording: &Recording| {
+            let mut found = std::collections::BTreeSet::new();
+            latencies(recording, &mut |row| {
+                if let (Value::Int(began), Some(Value::Int(wall))) = (row[0], row.last()) {
+                    found.insert(wall - began);
+                }
+                ControlFlow::Continue(())
+            })
+            .expect("rows");
+            found
+        };
+        assert!(since(&recording).is_empty());
+        recording.header.clock_start_ns = 7;
+        recording.header.realtime_offset_ns = Some(1_000);
+        assert_eq!(since(&recording), [1_007].into());
     }
 
     #[test]

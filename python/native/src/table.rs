@@ -2,12 +2,13 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
-use arrow_array::types::{Float64Type, Int32Type, Int64Type};
+use arrow_array::types::{Float64Type, Int32Type, Int64Type, TimestampNanosecondType};
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchIterator};
 use arrow_schema::DataType;
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
+use schedlab_model::text::iso8601_ns;
 
 /// One record batch.
 #[pyclass(frozen, module = "schedlab._native")]
@@ -62,6 +63,10 @@ fn value(py: Python<'_>, column: &ArrayRef, row: usize) -> PyResult<Py<PyAny>> {
     }
     match column.data_type() {
         DataType::Int64 => column.as_primitive::<Int64Type>().value(row).into_py_any(py),
+        DataType::Timestamp(..) => {
+            let moment = column.as_primitive::<TimestampNanosecondType>().value(row);
+            iso8601_ns(u64::try_from(moment).unwrap_or_default()).into_py_any(py)
+        }
         DataType::Float64 => column.as_primitive::<Float64Type>().value(row).into_py_any(py),
         DataType::Boolean => column.as_boolean().value(row).into_py_any(py),
         DataType::Dictionary(..) => {

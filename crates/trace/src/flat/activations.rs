@@ -2,7 +2,7 @@
 
 use super::events::state_name;
 use super::{CGROUP, COMM, ColumnDef, Kind, Rows, TASK, TID, TableDef, Value};
-use super::{cgroup, column, names};
+use super::{cgroup, column, names, wall_column, wall_time};
 use crate::analysis::{Analysis, Summary, WakeCause};
 use crate::{Recording, TraceError};
 use schedlab_model::{EventSink, Ns, TaskId, Waker};
@@ -21,7 +21,7 @@ const COLUMNS: &[ColumnDef] = &[
     column(
         "response_ns",
         Kind::Int,
-        "From the one to the other: CPU time, waits and stolen time together.",
+        "From the one to the other: CPU time, waits, throttled and stolen time.",
     ),
     column("demand_ns", Kind::Int, "CPU time in between, without stolen time."),
     TASK,
@@ -43,6 +43,7 @@ const COLUMNS: &[ColumnDef] = &[
          known.",
     ),
     CGROUP,
+    wall_column("What CLOCK_REALTIME showed when it began."),
 ];
 
 /// Hands on every activation.
@@ -73,6 +74,7 @@ pub fn activations(recording: &Recording, rows: &mut Rows<'_>) -> Result<(), Tra
             waker_comm,
             Value::Text(state_name(activation.state)),
             cgroup(recording, activation.task),
+            wall_time(recording, activation.woke),
         ];
         if rows(&row).is_break() {
             break;
