@@ -6,9 +6,12 @@
 >>> print(s.verdict)
 
 Every table (:class:`Table`) speaks Arrow's PyCapsule protocol and has ``to_pandas()``, ``to_polars()``, ``to_arrow()`` and
-``to_parquet()``. Bad input raises :class:`ValueError` with the message that the command line has.
+``to_parquet()``; ``table["wait_ns"]`` is a column. Bad input raises :class:`ValueError` with the message that the command line has, in
+which keywords stand for its options; a file that is not there raises :class:`FileNotFoundError`.
 """
 
+from ._many import Recordings, open_many
+from ._native import __version__
 from ._recording import Recording, open, scenario
 from ._search import Setting, Tuned, sweep, tune
 from ._space import Span, linear, log
@@ -17,16 +20,19 @@ from ._table import Table
 
 __all__ = [
     "Recording",
+    "Recordings",
     "Setting",
     "Span",
     "Study",
     "Table",
+    "__version__",
     "Tuned",
     "compare",
     "diff",
     "linear",
     "log",
     "open",
+    "open_many",
     "scenario",
     "scenarios",
     "schedulers",

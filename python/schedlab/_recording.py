@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from os import PathLike, fspath
 from typing import Any
 
@@ -13,6 +14,8 @@ from ._time import nanoseconds
 
 def open(path: str | PathLike[str]) -> Recording:
     """Read a recording, or a trace of any kind that ``schedlab import`` reads (perf.data, trace-cmd text, Perfetto, ...).
+
+    A file that is not there is a :class:`FileNotFoundError`.
 
     >>> open("recordings/redis-other-other-closed8.slt").duration_ns > 0
     True
@@ -40,6 +43,22 @@ def scenario(
     """
     length = None if duration is None else nanoseconds(duration)
     return Recording(_native.scenario(fspath(name), scheduler, variant, seed, length))
+
+
+def input_of(
+    input: Recording | str | PathLike[str], duration: int | str | None = None
+) -> tuple[str, int | None]:
+    """Return what is simulated, and for how long: of the beginning of a recording no longer than that is."""
+    name, end = input._input() if isinstance(input, Recording) else (fspath(input), None)
+    length = None if duration is None else nanoseconds(duration)
+    if length is not None and end is not None and length > end:
+        raise ValueError(f"duration: the part of the recording is only {end / 1e9:g} s long")
+    return name, end if length is None else length
+
+
+def texts(given: str | Iterable[str]) -> list[str]:
+    """Return texts as a list: one text is meant alone."""
+    return [given] if isinstance(given, str) else list(given)
 
 
 class Recording:
@@ -94,6 +113,11 @@ class Recording:
         return self._table("latencies")
 
     @property
+    def activations(self) -> Table:
+        """Every activation of a task, from a wakeup to the next block: which task woke it, its CPU time (demand), its response."""
+        return self._table("activations")
+
+    @property
     def slices(self) -> Table:
         """Every time for which a task kept a CPU without a break."""
         return self._table("slices")
@@ -121,13 +145,18 @@ class Recording:
         part = "" if self.window_ns is None else f", from {self.window_ns[0] / 1e9} s on"
         return f"<Recording {self.path}: {self.duration_ns / 1e9:.2f} s{part}>"
 
-    def _whole_input(self) -> str:
-        """Return its file, for what simulates it."""
+    def _input(self) -> tuple[str, int | None]:
+        """Return its file and how much of it is meant, for what simulates it."""
         if self.simulated:
             raise ValueError(f"{self.path} was simulated: give the scenario's name instead of its events")
-        if self.window_ns is not None:
-            raise ValueError("a part of a recording cannot be simulated yet: give the whole one")
-        return self.path
+        if self.window_ns is None:
+            return self.path, None
+        begin, end = self.window_ns
+        if begin > 0:
+            raise ValueError(
+                "a part of a recording that begins later cannot be simulated yet: give the whole one, or its beginning, such as r[:'2s']"
+            )
+        return self.path, end
 
     def _table(self, name: str) -> Table:
         return Table(self._native.table(name))

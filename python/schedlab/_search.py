@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import _backend, _native
 from ._progress import bar
-from ._recording import Recording
+from ._recording import Recording, input_of, texts
 from ._space import Span, Values, grid, values, written
 from ._table import ArrowTable, FilesTable, Table, library
-from ._time import nanoseconds
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -26,16 +25,12 @@ _ASKED = 16
 _NO_SETTING = "unchanged"
 
 
-def _input(input: Recording | str | PathLike[str]) -> str:
-    return input._whole_input() if isinstance(input, Recording) else fspath(input)
-
-
 def sweep(
     inputs: Recording | str | PathLike[str] | Sequence[Recording | str | PathLike[str]],
     *,
     space: Mapping[str, Values] | None = None,
-    settings: Iterable[str] | None = None,
-    metrics: Sequence[str] = (),
+    settings: str | Iterable[str] | None = None,
+    metrics: str | Iterable[str] = (),
     seeds: int = 5,
     seed: int | None = None,
     duration: int | str | None = None,
@@ -58,18 +53,17 @@ def sweep(
     _backend.check(backend)
     if (space is None) == (settings is None):
         raise ValueError("give space or settings")
-    points = grid(space) if space is not None else [(None, setting) for setting in settings or ()]
+    points = grid(space) if space is not None else [(None, setting) for setting in texts(settings or ())]
     if not points:
         raise ValueError("settings: the list is empty")
     if not 1 <= seeds <= 1000:
         raise ValueError("seeds: 1 to 1000")
     single = isinstance(inputs, (Recording, str, PathLike))
-    names = [_input(one) for one in ([inputs] if single else inputs)]
-    length = None if duration is None else nanoseconds(duration)
-    more = (list(metrics), seeds, seed)
+    named = [input_of(one, duration) for one in ([inputs] if single else inputs)]
+    more = (texts(metrics), seeds, seed)
     pyarrow = library("pyarrow", "schedlab[pandas]")
     with bar("sweeping", progress) as report:
-        parts = _parts(names, points, length, more, backend, report)
+        parts = _parts(named, points, more, backend, report)
         if out is None:
             return ArrowTable(pyarrow.concat_tables(parts).combine_chunks())
         return _in_files(parts, Path(out))
@@ -90,9 +84,8 @@ def _in_files(parts: Iterator[Any], folder: Path) -> FilesTable:
 
 
 def _parts(
-    names: list[str],
+    named: list[tuple[str, int | None]],
     points: list[tuple[str | None, str]],
-    length: int | None,
     more: tuple[Any, ...],
     backend: str,
     report: Callable[[int, int], None] | None,
@@ -103,13 +96,13 @@ def _parts(
 
     begins = range(0, len(points), _BATCH)
     seeds = more[1]
-    for place, name in enumerate(names):
+    for place, (name, length) in enumerate(named):
         calls = (("rows", points[begin : begin + _BATCH], *more) for begin in begins)
         for begin, native in zip(begins, _backend.run(backend, name, ("NativeSweep", length), calls), strict=True):
             rows = pyarrow.table(native)
             if report is not None:
                 done = place * len(points) + min(begin + _BATCH, len(points))
-                report(done * seeds, len(names) * len(points) * seeds)
+                report(done * seeds, len(named) * len(points) * seeds)
             row = rows.column("row")
             if begin:
                 # The unchanged row is in the first batch.
@@ -125,13 +118,13 @@ def tune(
     input: Recording | str | PathLike[str],
     *,
     goal: str,
-    cost: str | Sequence[str] = (),
+    cost: str | Iterable[str] = (),
     space: Mapping[str, Values],
     trials: int = 100,
     seeds: int = 5,
     seed: int | None = None,
     duration: int | str | None = None,
-    validate: Sequence[str | PathLike[str]] = (),
+    validate: Recording | str | PathLike[str] | Iterable[Recording | str | PathLike[str]] = (),
     serve: str | None = None,
     sampler: str | None = None,
     backend: str = "threads",
@@ -149,14 +142,13 @@ def tune(
     _backend.check(backend)
     if not 1 <= seeds <= 1000 or not 1 <= trials <= 5000:
         raise ValueError("seeds: 1 to 1000; trials: 1 to 5000")
-    costs = [cost] if isinstance(cost, str) else list(cost)
+    costs = texts(cost)
     axes = {what: values(what, of) for what, of in space.items()}
-    texts = [written(what, of) for what, of in axes.items()]
-    length = None if duration is None else nanoseconds(duration)
-    name = _input(input)
-    make = ("NativeSearch", goal, costs, texts, seeds, seed, length, serve)
+    dimensions = [written(what, of) for what, of in axes.items()]
+    name, length = input_of(input, duration)
+    make = ("NativeSearch", goal, costs, dimensions, seeds, seed, length, serve)
     search = _native.NativeSearch(name, *make[1:])
-    others = [fspath(path) for path in validate]
+    others = _recordings(validate)
     jobs = 1 if backend == "serial" else 0
     if sampler == "even":
         return Tuned(search.search(trials, others, jobs))
@@ -177,6 +169,14 @@ def tune(
             if report is not None:
                 report(len(tried), trials)
     return Tuned(search.finish(tried, losses, how, others, jobs))
+
+
+def _recordings(given: Recording | str | PathLike[str] | Iterable[Recording | str | PathLike[str]]) -> list[str]:
+    """Return the files of whole recordings."""
+    named = [input_of(one) for one in ([given] if isinstance(given, (Recording, str, PathLike)) else given)]
+    if any(part is not None for _, part in named):
+        raise ValueError("validate: a part of a recording cannot be given: give the whole one")
+    return [name for name, _ in named]
 
 
 def _study(sampler: str | None, costs: int, seed: int) -> tuple[Any, str]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Iterable, Mapping
+from html import escape
 from os import PathLike, fspath
 from typing import Any
 
-from . import _native
+from . import _html, _native
 from ._progress import bar
-from ._recording import Recording
+from ._recording import Recording, input_of, texts
 from ._table import Table, library
 from ._time import nanoseconds
 
@@ -29,9 +30,9 @@ def compare(
     input: Recording | str | PathLike[str],
     *,
     # Made by `cargo xtask docs` from OPTIONS (crates/study/src/compare/request.rs).
-    schedulers: Iterable[str] = (),
+    schedulers: str | Iterable[str] = (),
     variants: Mapping[str, str | PathLike[str]] | None = None,
-    scans: Iterable[str] = (),
+    scans: str | Iterable[str] = (),
     seed: int | None = None,
     seeds: int | None = None,
     duration: int | str | None = None,
@@ -41,7 +42,7 @@ def compare(
     checks: Mapping[str, str | PathLike[str]] | None = None,
     client_log: str | PathLike[str] | None = None,
     serve: str | PathLike[str] | None = None,
-    fail_if: Iterable[str] = (),
+    fail_if: str | Iterable[str] = (),
     jobs: int | None = None,
     # End of what is made.
     progress: bool | None = None,
@@ -49,6 +50,7 @@ def compare(
     """Play a recording or a scenario under schedulers and variants, as ``schedlab compare`` does.
 
     ``variants`` maps a name to settings, such as ``{"batch idle": "sysbench policy=idle"}``, and ``checks`` a variant to a recording of it.
+    Where several texts are taken, one may stand alone: ``schedulers="linux-6.18"``. Of a recording its beginning may be given: ``r[:"2s"]``.
     The options are those of the command:
 
     * ``schedulers``: Simulate this scheduler with its knobs, such as linux-6.18:base_slice_ns=6ms
@@ -81,29 +83,29 @@ def compare(
     Ctrl-C ends it at once. ``progress`` shows a bar of tqdm; None: in terminals, and in notebooks that have ipywidgets.
     """
     given = {key: value for key, value in locals().items() if key not in ("input", "progress")}
-    name = input._whole_input() if isinstance(input, Recording) else fspath(input)
+    name, length = input_of(input, duration)
+    if duration is None:
+        given["duration"] = length
     words = [repr(name), *(f"{key}={value!r}" for key, value in given.items() if value)]
     call = f"schedlab.compare({', '.join(words)})"
     options = [
         (key, text)
         for key, shape, between in _native.compare_options()
-        for text in _texts(key, shape, between, given[key])
+        for text in _texts(shape, between, given[key])
     ]
     with bar("comparing", progress) as report:
         native = _native.compare(name, options, report)
     return Study(native, call)
 
 
-def _texts(name: str, shape: str, between: str, value: Any) -> list[str]:
+def _texts(shape: str, between: str, value: Any) -> list[str]:
     """Return the values of an option as the command line has them."""
     if value is None:
         return []
     if shape == "named":
         return [f"{key}{between}{fspath(one)}" for key, one in value.items()]
     if shape == "texts":
-        if isinstance(value, str):
-            raise ValueError(f"{name}: give a list of texts, such as [{value!r}]")
-        return list(value)
+        return texts(value)
     if shape == "time":
         return [f"{nanoseconds(value)}ns"]
     return [str(value) if shape == "number" else fspath(value)]
@@ -113,7 +115,7 @@ def diff(
     before: Recording | str | PathLike[str],
     after: Recording | str | PathLike[str],
     *,
-    fail_if: Iterable[str] = (),
+    fail_if: str | Iterable[str] = (),
     least: float = 0.05,
     seed: int = 1,
 ) -> dict[str, Any]:
@@ -121,8 +123,13 @@ def diff(
 
     ``fail_if`` are gates such as ``"redis-server latency p99 > +20%"``; changes below ``least`` are equal.
     """
-    paths = [one.path if isinstance(one, Recording) else fspath(one) for one in (before, after)]
-    return json.loads(_native.diff(paths[0], paths[1], list(fail_if), least, seed))
+    paths = []
+    for one in (before, after):
+        path, part = input_of(one)
+        if part is not None:
+            raise ValueError("a part of a recording cannot be compared with another recording: give the whole one")
+        paths.append(path)
+    return json.loads(_native.diff(paths[0], paths[1], texts(fail_if), least, seed))
 
 
 class Study:
@@ -206,3 +213,16 @@ class Study:
     def __repr__(self) -> str:
         """Say what it comes to."""
         return f"<Study: {self.verdict}>"
+
+    def _repr_html_(self) -> str:
+        """Show in a notebook the verdict, and the tables that the page of :meth:`report` shows first."""
+        outcome, certainty = (escape(part) for part in self._native.verdict)
+        shown = [f"<p><strong>{outcome}</strong><br>{certainty}</p>"]
+        for table in json.loads(self._native.open_tables_json()):
+            heads = [(column["name"], "") for column in table["columns"]]
+            rows = [
+                [cell["text"] if cell["head"] else (cell["text"], cell["note"]) for cell in row]
+                for row in table["rows"]
+            ]
+            shown.append(_html.table(heads, rows, table["caption"]))
+        return "".join(shown)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
+from . import _html
 from ._native import NativeTable
 
 if TYPE_CHECKING:
@@ -16,8 +17,15 @@ if TYPE_CHECKING:
     import pyarrow.dataset
 
 
+# Rows that a notebook shows of a table.
+_SHOWN = 10
+
+
 class Table:
-    """A table in Arrow's layout. ``docs/tables.md`` says what the columns mean; times are nanoseconds (``_ns``)."""
+    """A table in Arrow's layout. ``docs/tables.md`` says what the columns mean; times are nanoseconds (``_ns``).
+
+    ``table["wait_ns"]`` is a ``pandas.Series``, ``table[["comm", "wait_ns"]]`` a ``pandas.DataFrame``.
+    """
 
     def __init__(self, native: NativeTable) -> None:
         self._native = native
@@ -34,6 +42,34 @@ class Table:
     def columns(self) -> dict[str, str]:
         """Names of the columns, and what each means."""
         return dict(self._native.columns)
+
+    def __iter__(self) -> Iterator[str]:
+        """Return the names of the columns, as data frames do."""
+        return iter(self.columns)
+
+    @overload
+    def __getitem__(self, columns: str) -> pandas.Series: ...
+    @overload
+    def __getitem__(self, columns: list[str]) -> pandas.DataFrame: ...
+    def __getitem__(self, columns: str | list[str]) -> pandas.Series | pandas.DataFrame:
+        """Return a column, or several, as ``to_pandas()[columns]`` does without the others."""
+        names = [columns] if isinstance(columns, str) else columns
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise TypeError("name a column, such as table['tid'], or a list of them; to_pandas() selects rows")
+        known = self.columns
+        for name in names:
+            if name not in known:
+                raise KeyError(f"there is no column {name}; the columns are {', '.join(known)}")
+        pandas = library("pandas")
+        frame = self._selected(names).to_pandas(types_mapper=pandas.ArrowDtype)
+        return frame[columns]
+
+    def _selected(self, names: list[str]) -> pyarrow.Table:
+        return self.to_arrow().select(names)
+
+    def _head(self, count: int) -> list[list[Any]]:
+        """Return the first rows."""
+        return self._native.head(count)
 
     def to_arrow(self) -> pyarrow.Table:
         """Return a ``pyarrow.Table`` over the same memory."""
@@ -59,6 +95,12 @@ class Table:
         """Say how large it is and what its columns are."""
         return f"<Table of {len(self)} rows: {', '.join(self.columns)}>"
 
+    def _repr_html_(self) -> str:
+        """Show the first rows in a notebook; what a column means is shown where the pointer rests on its name."""
+        rows = len(self)
+        count = f"{rows:,} rows" if rows <= _SHOWN else f"{rows:,} rows, the first {_SHOWN}"
+        return _html.table(list(self.columns.items()), self._head(_SHOWN), count)
+
 
 class ArrowTable(Table):
     """A table that pyarrow holds."""
@@ -82,6 +124,9 @@ class ArrowTable(Table):
     def to_arrow(self) -> pyarrow.Table:
         """Return the ``pyarrow.Table``."""
         return self._arrow
+
+    def _head(self, count: int) -> list[list[Any]]:
+        return _rows(self._arrow.slice(0, count))
 
 
 class FilesTable(Table):
@@ -109,6 +154,16 @@ class FilesTable(Table):
     def to_arrow(self) -> pyarrow.Table:
         """Return a ``pyarrow.Table`` with everything in memory."""
         return self._dataset().to_table()
+
+    def _selected(self, names: list[str]) -> pyarrow.Table:
+        return self._dataset().to_table(columns=names)
+
+    def _head(self, count: int) -> list[list[Any]]:
+        return _rows(self._dataset().head(count))
+
+
+def _rows(table: pyarrow.Table) -> list[list[Any]]:
+    return [list(row) for row in zip(*(column.to_pylist() for column in table.columns), strict=True)]
 
 
 def _columns(schema: pyarrow.Schema) -> dict[str, str]:

@@ -32,7 +32,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", ["events", "tasks", "latencies", "slices", "migrations", "blame"])
+@pytest.mark.parametrize("name", ["events", "tasks", "latencies", "activations", "slices", "migrations", "blame"])
 def test_exported_tables_are_those_of_the_package(exported: Path, name: str) -> None:
     table = pyarrow.parquet.read_table(exported / "parquet" / f"{name}.parquet")
     ours = getattr(sl.open(RECORDING), name).to_arrow()

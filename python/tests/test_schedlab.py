@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pandas
@@ -21,7 +23,7 @@ import schedlab as sl
 ROOT = Path(__file__).resolve().parents[2]
 RECORDING = ROOT / "recordings" / "redis-other-other-closed8.slt"
 PROGRAM = os.environ["SCHEDLAB"]
-TABLES = ["events", "tasks", "latencies", "slices", "migrations", "blame"]
+TABLES = ["events", "tasks", "latencies", "activations", "slices", "migrations", "blame"]
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +134,6 @@ def test_a_part_has_the_events_of_its_time(recording: sl.Recording) -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: sl.open(ROOT / "no-such-file.slt"), "no-such-file.slt"),
         (lambda: sl.open(ROOT / "Makefile"), "Makefile"),
         (lambda: sl.compare("two-hogz"), "did you mean the scenario `two-hogs`"),
         (lambda: sl.compare("two-hogs", schedulers=["linux-9"]), "linux-9"),
@@ -147,13 +148,145 @@ def test_a_part_has_the_events_of_its_time(recording: sl.Recording) -> None:
         (lambda: sl.scenario("two-hogs", variant="x"), "this scenario has"),
         (lambda: sl.scenario("two-hogs", scheduler="linux-9"), "linux-9"),
         (lambda: sl.scenario("two-hogs", duration="0s"), "longer than 0"),
-        (lambda: sl.compare("two-hogs", duration="1200ms").report("/no/such/folder/x.html"), "cannot be written"),
+        (lambda: sl.compare("two-hogs", duration="1s", seeds=1), "duration 1.00s: must be longer than the warm-up"),
+        (lambda: sl.compare("two-hogs", variants={"x": "nobody policy=idle"}), "^variants 'x"),
+        (lambda: sl.compare(RECORDING, duration="300ms", fail_if="redis-server share > +5%"), "^fail_if '.*(variants, schedulers"),
+        (lambda: sl.compare("two-hogs", replay="wakeups"), "^replay has a meaning only for recordings"),
+        (lambda: sl.compare(RECORDING, serve="nginx"), "^serve nginx: no task"),
+        (lambda: sl.compare(RECORDING, replay="messages"), "with `schedlab record --messages on` .*(replay wakeups"),
+        (lambda: sl.compare(RECORDING, duration="1h"), "^duration 3600s: the recording is only"),
+        (lambda: sl.compare(sl.open(RECORDING)[:"1s"], duration="2s"), "only 1 s long"),
+        (lambda: sl.scenario("two-hogs", variant="x"), "^variant x: this scenario has"),
     ],
 )
 def test_bad_input_is_a_value_error_that_teaches(call, words: str) -> None:
     with pytest.raises(ValueError, match=words.replace("(", r"\(")) as caught:
         call()
-    assert "\n" not in str(caught.value).strip()
+    message = str(caught.value).strip()
+    assert "\n" not in message
+    # What stands between backticks is a command line.
+    assert not [part for part in message.split("`")[::2] if "--" in part], message
+
+
+@pytest.mark.parametrize(
+    ("call", "kind"),
+    [
+        (lambda: sl.open(ROOT / "no-such-file.slt"), FileNotFoundError),
+        (lambda: sl.open_many([RECORDING, ROOT / "no-such-file.slt"]), FileNotFoundError),
+        (lambda: sl.open_many(ROOT / "no-such-*.slt"), FileNotFoundError),
+        (lambda: sl.compare(ROOT / "no-such-file.slt"), FileNotFoundError),
+        (lambda: sl.compare(RECORDING, seeds=1, duration="300ms", checks={"x": ROOT / "no-such-file.slt"}, variants={"x": "sysbench nice=1"}), FileNotFoundError),
+        (lambda: sl.sweep(ROOT / "no-such-file.slt", settings="sysbench nice=1"), FileNotFoundError),
+        (lambda: sl.scenario(ROOT / "no-such-file.toml"), FileNotFoundError),
+        (lambda: sl.diff(RECORDING, ROOT / "no-such-file.slt"), FileNotFoundError),
+        (lambda: sl.compare(ROOT), IsADirectoryError),
+        (lambda: sl.compare("two-hogs", duration="1200ms", seeds=1).report("/no/such/folder/x.html"), FileNotFoundError),
+    ],
+)
+def test_what_the_system_refuses_is_an_error_of_its_kind(call, kind: type[OSError]) -> None:
+    with pytest.raises(kind) as caught:
+        call()
+    assert "/" in str(caught.value), "it names the file"
+
+
+def test_a_column_is_a_series(recording: sl.Recording) -> None:
+    table = recording.latencies
+    frame = table.to_pandas()
+    assert table["wait_ns"].equals(frame["wait_ns"])
+    assert table[["comm", "wait_ns"]].equals(frame[["comm", "wait_ns"]])
+    assert list(table) == list(table.columns) and "wait_ns" in table
+    with pytest.raises(KeyError, match="there is no column wait; the columns are began_ns"):
+        table["wait"]
+    with pytest.raises(TypeError, match="to_pandas"):
+        table[0]  # type: ignore[call-overload]
+
+
+def test_a_notebook_shows_the_first_rows(recording: sl.Recording) -> None:
+    table = recording.latencies
+    shown = table._repr_html_()
+    assert f"{len(table):,} rows, the first 10" in shown and shown.count("<tr>") == 11
+    assert html.escape(table.columns["wait_ns"]) in shown
+    for name in TABLES:
+        ours = getattr(recording, name)
+        rows = [list(row) for row in zip(*(ours[column].head(3).tolist() for column in ours), strict=True)]
+        plain = [[None if value is pandas.NA or value is pandas.NaT else value for value in row] for row in rows]
+        assert ours._head(3) == plain, name
+
+
+def test_a_notebook_shows_the_verdict_and_what_changes() -> None:
+    study = sl.compare(RECORDING, variants={"batch idle": "sysbench policy=idle"}, seeds=2)
+    shown = study._repr_html_()
+    for part in study.verdict.split(". "):
+        assert html.escape(part) in shown
+    assert "batch idle" in shown and "redis-server" in shown and shown.count("<table>") == 2
+
+
+def test_one_text_stands_for_a_list() -> None:
+    one, listed = (sl.compare("two-hogs", schedulers=given, seeds=1, duration="1200ms") for given in ("linux-6.18", ["linux-6.18"]))
+    assert one.result["rows"] == listed.result["rows"] and one.result["rows"][0]["scheduler"].startswith("linux-6.18")
+
+
+def test_the_beginning_of_a_recording_is_simulated(recording: sl.Recording) -> None:
+    part, first = (sl.compare(given, seeds=1, duration=length) for given, length in ((recording[:"1s"], None), (recording, "1s")))
+    assert part.result == first.result
+
+
+def test_several_recordings_are_one_table(recording: sl.Recording) -> None:
+    other = ROOT / "recordings" / "redis-other-other-closed.slt"
+    many = sl.open_many([RECORDING, other])
+    assert [one.path for one in many] == [str(RECORDING), str(other)] and len(many[:1]) == 1
+    frame = many.latencies.to_pandas()
+    counts = frame.groupby("recording", observed=True).size()
+    assert counts[str(RECORDING)] == len(recording.latencies) and counts[str(other)] == len(many[1].latencies)
+    assert all(many.latencies.columns.values())
+    for pattern in (ROOT / "recordings" / "redis-other-other-closed*.slt", ROOT / "recordings"):
+        assert str(other) in [one.path for one in sl.open_many(pattern)]
+
+
+def test_activations_are_what_tasks_count(recording: sl.Recording) -> None:
+    frame, tasks = recording.activations.to_pandas(), recording.tasks.to_pandas()
+    assert frame.groupby("task").size().to_dict() == {
+        task: count for task, count in zip(tasks["task"], tasks["activations"], strict=True) if count > 0
+    }
+    assert (frame["response_ns"] == frame["blocked_ns"] - frame["woke_ns"]).all()
+    assert (frame["demand_ns"] <= frame["response_ns"]).all()
+    served = frame[frame["comm"] == "redis-server"]
+    assert "redload" in set(served["waker_comm"].dropna())
+    woken = frame["waker"].notna()
+    assert set(frame[woken]["kind"]) <= {"task", "inline-softirq", "created"}
+
+
+def test_waits_have_the_control_group_of_their_task(recording: sl.Recording) -> None:
+    waits, tasks = recording.latencies.to_pandas(), recording.tasks.to_pandas()
+    group = dict(zip(tasks["task"], tasks["cgroup"], strict=True))
+    assert waits["cgroup"].tolist() == [group[task] for task in waits["task"]]
+
+
+def test_moments_are_timestamps(recording: sl.Recording) -> None:
+    for name in ["events", "latencies", "activations", "slices", "migrations"]:
+        field = getattr(recording, name).to_arrow().schema.field("wall_time")
+        assert field.type == pyarrow.timestamp("ns", "UTC"), name
+
+
+def test_moments_are_those_of_the_wall_clock(tmp_path: Path) -> None:
+    file = tmp_path / "own.slt"
+    before = time.time_ns()
+    command = [PROGRAM, "record", "--backend", "own", "--no-calibration", "-o", str(file), "--", "sleep", "0.1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    after = time.time_ns()
+    if not file.exists():
+        pytest.skip(f"nothing can be recorded here: {done.stderr}")
+    own = sl.open(file)
+    frame = own.events.to_pandas()
+    since_1970 = frame["wall_time"].astype("int64[pyarrow]")
+    assert since_1970.between(before, after).all()
+    assert (since_1970 - frame["at_ns"]).nunique() == 1
+    last = own["50ms":].events["wall_time"]
+    assert last.tolist() == frame["wall_time"].tolist()[-len(last) :]
+
+
+def test_the_version_is_that_of_the_program() -> None:
+    assert run("--version").split()[1] == sl.__version__
 
 
 def test_a_simulated_scenario_is_a_recording(tmp_path: Path) -> None:

@@ -205,7 +205,8 @@ fn tables() -> String {
          `schedlab export --parquet DIR` each \
          table of a recording as `DIR/NAME.parquet`, and `schedlab compare --format parquet` \
          writes `rows`. Whole numbers have 64 bits, times \
-         are nanoseconds, texts are dictionaries; any value may be missing. In a Parquet file \
+         are nanoseconds, moments are timestamps with nanoseconds (in CSV texts of ISO 8601), \
+         texts are dictionaries; any value may be missing. In a Parquet file \
          each column says what it means: under \
          `doc` in the metadata of its field.\n",
     );
@@ -218,6 +219,7 @@ fn tables() -> String {
         for column in table.columns {
             let kind = match column.kind {
                 Kind::Int => "whole number",
+                Kind::WallTime => "moment (UTC)",
                 Kind::Float => "number",
                 Kind::Bool => "yes or no",
                 Kind::Text => "text",

@@ -347,7 +347,7 @@ fn run(
         opened.sources.iter().map(|(_, source)| source.ring_bytes()).min().unwrap_or(0);
     let cpu_before = clock(ClockId::ThreadCPUTime);
     let monotonic_ns = switch_on(&mut opened.sources)?;
-    let (unix_ns, busy_before) = (clock(ClockId::Realtime), proc::busy());
+    let (unix_ns, busy_before) = (unix_time(monotonic_ns), proc::busy());
     let mut merger = Merger::new(monotonic_ns, cpus, tasks, stand_ins);
     let start = RecordStart {
         machine,
@@ -490,6 +490,13 @@ fn drain(
         sink.flush().map_err(HostError::Sink)?;
         last_round = now;
     }
+}
+
+/// Returns what CLOCK_REALTIME showed when CLOCK_MONOTONIC showed `monotonic_ns`, a moment ago.
+fn unix_time(monotonic_ns: u64) -> u64 {
+    let (before, unix) = (clock(ClockId::Monotonic), clock(ClockId::Realtime));
+    let now = before.midpoint(clock(ClockId::Monotonic));
+    unix.saturating_sub(now.saturating_sub(monotonic_ns))
 }
 
 fn clock(id: ClockId) -> u64 {

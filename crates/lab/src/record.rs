@@ -494,6 +494,7 @@ fn describe(header: &mut Header, start: &RecordStart) {
     header.topology = topology.clone();
     header.clock = "CLOCK_MONOTONIC".to_owned();
     header.clock_start_ns = start.monotonic_ns;
+    header.realtime_offset_ns = Some(start.unix_ns.wrapping_sub(start.monotonic_ns).cast_signed());
     header.boot_id.clone_from(boot_id);
     header.knobs = knobs.iter().cloned().collect::<BTreeMap<_, _>>();
     header

@@ -110,6 +110,12 @@ pub fn glob(pattern: &str, name: &str) -> bool {
     pattern[p..].iter().all(|part| matches!(part, GlobPart::Any))
 }
 
+/// Returns the moment as `2026-11-21T11:45:03.000000001Z`; see [`iso8601`].
+pub fn iso8601_ns(unix_ns: u64) -> String {
+    let whole = iso8601(unix_ns);
+    format!("{}.{:09}Z", whole.trim_end_matches('Z'), unix_ns % 1_000_000_000)
+}
+
 /// Returns the date as `2026-11-21T11:45:03Z`, of nanoseconds since 1970, in the proleptic
 /// Gregorian calendar.
 pub fn iso8601(unix_ns: u64) -> String {
@@ -366,6 +372,7 @@ mod tests {
         assert_eq!(iso8601(0), "1970-01-01T00:00:00Z");
         assert_eq!(iso8601(1_709_210_096_000_000_000), "2024-02-29T12:34:56Z");
         assert_eq!(iso8601(1_735_689_599_000_000_000), "2024-12-31T23:59:59Z");
+        assert_eq!(iso8601_ns(1_000_000_007), "1970-01-01T00:00:01.000000007Z");
     }
 
     #[test]

@@ -72,6 +72,12 @@ pub enum StudyError {
     /// Neither a file nor a scenario of the gallery.
     #[error("{0}")]
     NoSuchInput(String),
+    /// A path at which there is no file.
+    #[error("{0}")]
+    NoSuchFile(String),
+    /// A directory where a file is meant.
+    #[error("{0}")]
+    Directory(String),
     /// Options that do not fit together, or a value out of bounds.
     #[error("{0}")]
     Option(String),

@@ -52,7 +52,7 @@ fn kind(path: &Path) -> Option<Elsewhere> {
 pub fn find(input: &str) -> Result<Found, StudyError> {
     let path = Path::new(input);
     if path.is_dir() {
-        return Err(StudyError::NoSuchInput(format!(
+        return Err(StudyError::Directory(format!(
             "{input} is a directory: name a recording (.slt) or a scenario (.toml) in it"
         )));
     }
@@ -83,7 +83,8 @@ pub fn find(input: &str) -> Result<Found, StudyError> {
         Some(right) => format!("did you mean the scenario `{right}`? "),
         None => String::new(),
     };
-    Err(StudyError::NoSuchInput(format!(
+    let missing = if plain { StudyError::NoSuchInput } else { StudyError::NoSuchFile };
+    Err(missing(format!(
         "{input}: no such file, and no scenario of that name; {hint}`schedlab list scenarios` \
          shows the gallery, \
          `schedlab record -o FILE.slt` makes a recording"

@@ -164,6 +164,14 @@ fn changes(study: &Study, main: &[(Kind, String)]) -> Section {
     section
 }
 
+/// Returns the tables of what changes that the page shows open: of what the comparison is about,
+/// and of what changes most.
+pub fn open_tables(study: &Study) -> Vec<Table> {
+    let (main, _) = view::by_importance(study);
+    let open = main.iter().take(FIRST_SUBJECTS);
+    open.map(|(kind, name)| subject(study, *kind, name, None)).collect()
+}
+
 fn other_tasks(
     study: &Study,
     rest: &[(Kind, String)],

@@ -404,9 +404,9 @@ fn few_dimensions(options: &TuneOptions) -> Result<(), StudyError> {
     let count = options.space.len();
     if count == 0 || count > MOST_DIMENSIONS {
         return Err(StudyError::Option(format!(
-            "--space is given {count} times: the command line searches one to {MOST_DIMENSIONS} \
-             dimensions; for more there is \
-             schedlab.tune of the Python package (python/README.md), or fix what matters least"
+            "--space is given {count} times: this search takes one to {MOST_DIMENSIONS} dimensions; \
+             for more there are the optimizers of schedlab.tune in the Python package \
+             (python/README.md), or fix what matters least"
         )));
     }
     Ok(())

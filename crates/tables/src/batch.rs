@@ -1,10 +1,13 @@
 //! Rows into columns.
 
 use crate::TableError;
-use arrow_array::builder::{BooleanBuilder, Float64Builder, Int64Builder, StringDictionaryBuilder};
+use arrow_array::builder::{
+    BooleanBuilder, Float64Builder, Int64Builder, StringDictionaryBuilder,
+    TimestampNanosecondBuilder,
+};
 use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, NullArray, RecordBatch, RecordBatchOptions};
-use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 use schedlab_trace::flat::{Kind, TableDef, Value};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,6 +15,7 @@ use std::sync::Arc;
 /// A column that grows. Texts are dictionaries: few different ones in many rows.
 enum Growing {
     Int(Int64Builder),
+    WallTime(TimestampNanosecondBuilder),
     Float(Float64Builder),
     Bool(BooleanBuilder),
     Text(StringDictionaryBuilder<Int32Type>),
@@ -21,6 +25,10 @@ impl Growing {
     fn new(kind: Kind) -> Growing {
         match kind {
             Kind::Int => Growing::Int(Int64Builder::new()),
+            Kind::WallTime => {
+                let builder = TimestampNanosecondBuilder::new();
+                Growing::WallTime(builder.with_timezone(UTC))
+            }
             Kind::Float => Growing::Float(Float64Builder::new()),
             Kind::Bool => Growing::Bool(BooleanBuilder::new()),
             Kind::Text => Growing::Text(StringDictionaryBuilder::new()),
@@ -31,6 +39,9 @@ impl Growing {
     fn push(&mut self, value: Value<'_>) {
         match self {
             Growing::Int(all) => {
+                all.append_option(if let Value::Int(value) = value { Some(value) } else { None })
+            }
+            Growing::WallTime(all) => {
                 all.append_option(if let Value::Int(value) = value { Some(value) } else { None })
             }
             Growing::Float(all) => {
@@ -48,6 +59,7 @@ impl Growing {
     fn finish(&mut self) -> ArrayRef {
         match self {
             Growing::Int(all) => Arc::new(all.finish()),
+            Growing::WallTime(all) => Arc::new(all.finish()),
             Growing::Float(all) => Arc::new(all.finish()),
             Growing::Bool(all) => Arc::new(all.finish()),
             Growing::Text(all) => Arc::new(all.finish()),
@@ -90,9 +102,13 @@ impl Columns {
     }
 }
 
-const fn kind_of(kind: Kind) -> DataType {
+/// The time zone of moments.
+const UTC: &str = "UTC";
+
+fn kind_of(kind: Kind) -> DataType {
     match kind {
         Kind::Int => DataType::Int64,
+        Kind::WallTime => DataType::Timestamp(TimeUnit::Nanosecond, Some(UTC.into())),
         Kind::Float => DataType::Float64,
         Kind::Bool => DataType::Boolean,
         Kind::Text => DataType::Utf8,

@@ -86,7 +86,8 @@ pub fn of_recording(recording: &Recording, name: &str) -> Result<RecordBatch, Ta
 mod tests {
     use super::*;
     use arrow_array::cast::AsArray;
-    use arrow_array::types::Int64Type;
+    use arrow_array::types::{Int64Type, TimestampNanosecondType};
+    use arrow_schema::{DataType, TimeUnit};
 
     fn shipped() -> Recording {
         let path =
@@ -115,12 +116,25 @@ mod tests {
     }
 
     #[test]
+    fn moments_are_timestamps() {
+        let mut recording = shipped();
+        recording.header.realtime_offset_ns = Some(1_700_000_000_000_000_000);
+        let events = of_recording(&recording, "events").expect("events");
+        let moments = events.column_by_name("wall_time").expect("wall_time");
+        let kind = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
+        assert_eq!(moments.data_type(), &kind);
+        let first = recording.header.unix_ns(recording.events[0].at).expect("a moment");
+        let moments = moments.as_primitive::<TimestampNanosecondType>();
+        assert_eq!(u64::try_from(moments.value(0)), Ok(first));
+    }
+
+    #[test]
     fn an_unknown_table_is_answered_with_the_known_ones() {
         let error = of_recording(&shipped(), "waits").expect_err("no such table").to_string();
         assert_eq!(
             error,
             "there is no table `waits`; the tables of a recording are events, tasks, latencies, \
-             slices, migrations, blame"
+             activations, slices, migrations, blame"
         );
     }
 

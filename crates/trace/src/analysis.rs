@@ -34,7 +34,7 @@ pub use answer::Answer;
 pub use durations::Durations;
 pub use occupancy::Occupancy;
 pub use scope::{By, Keys, Label, Scope};
-pub use summary::{CpuSummary, Summary, TaskSummary, Wait};
+pub use summary::{Activation, CpuSummary, Summary, TaskSummary, Wait, WakeCause};
 
 use crate::{Capability, Header, TraceError};
 

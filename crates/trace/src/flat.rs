@@ -1,10 +1,11 @@
-//! Recordings as flat tables, for spreadsheets and data frames: one row an event, a task, a wait, a
-//! slice, a migration, or a pair of who waited and who ran.
+//! Recordings as flat tables, for spreadsheets and data frames: one row an event, a task, a wait, an
+//! activation, a slice, a migration, or a pair of who waited and who ran.
 //!
 //! Each table is declared once, as a [`TableDef`]; CSV files, Arrow batches and `docs/tables.md`
 //! are made from it. A function of the table's name hands every row to a receiver, its [`Value`]s
 //! in the order of the columns.
 
+mod activations;
 mod blame;
 mod events;
 mod migrations;
@@ -12,6 +13,7 @@ mod slices;
 mod tasks;
 mod waits;
 
+pub use activations::{ACTIVATIONS, activations};
 pub use blame::{BLAME, blame};
 pub use events::{EVENTS, events};
 pub use migrations::{MIGRATIONS, migrations};
@@ -31,6 +33,8 @@ use std::ops::ControlFlow;
 pub enum Kind {
     /// A whole number: nanoseconds where the name ends in `_ns`, else a count or an id.
     Int,
+    /// A moment of CLOCK_REALTIME: nanoseconds since 1970 (UTC).
+    WallTime,
     /// A number with a fraction.
     Float,
     /// Yes or no.
@@ -71,7 +75,7 @@ pub const fn column(name: &'static str, kind: Kind, doc: &'static str) -> Column
 pub enum Value<'a> {
     /// Missing.
     None,
-    /// Of [`Kind::Int`].
+    /// Of [`Kind::Int`] and [`Kind::WallTime`].
     Int(i64),
     /// Of [`Kind::Float`].
     Float(f64),
@@ -116,6 +120,7 @@ pub const TABLES: &[Flat] = &[
     Flat { def: &EVENTS, walk: events, check: |_| Ok(()) },
     Flat { def: &TASKS, walk: tasks, check: |_| Ok(()) },
     Flat { def: &LATENCIES, walk: latencies, check: Summary::check },
+    Flat { def: &ACTIVATIONS, walk: activations, check: Summary::check },
     Flat { def: &SLICES, walk: slices, check: |_| Ok(()) },
     Flat { def: &MIGRATIONS, walk: migrations, check: Migrations::check },
     Flat { def: &BLAME, walk: blame, check: Blame::check },
@@ -130,6 +135,24 @@ fn names(recording: &Recording, task: Option<TaskId>) -> [Value<'_>; 3] {
         None => [Value::None; 3],
     }
 }
+
+/// Returns what the wall clock showed; missing where the recording does not say it.
+fn wall_time(recording: &Recording, at: Ns) -> Value<'static> {
+    recording.header.unix_ns(at).map_or(Value::None, Value::count)
+}
+
+/// Declares the column of [`wall_time`].
+const fn wall_column(doc: &'static str) -> ColumnDef {
+    column("wall_time", Kind::WallTime, doc)
+}
+
+/// Returns the control group of a task as the header knows it.
+fn cgroup(recording: &Recording, task: TaskId) -> Value<'_> {
+    let group = recording.header.groups.get(recording.task(task).group.index());
+    Value::Text(group.map_or("/", |group| group.spec.name.as_str()))
+}
+
+const CGROUP: ColumnDef = column("cgroup", Kind::Text, "Path of its control group.");
 
 /// The columns of [`names`].
 const TASK: ColumnDef = column("task", Kind::Int, "Place of the task in the recording, from 0 on.");
@@ -150,7 +173,7 @@ mod tests {
     fn fits(column: &ColumnDef, value: &Value<'_>) -> bool {
         match value {
             Value::None => true,
-            Value::Int(_) => column.kind == Kind::Int,
+            Value::Int(_) => matches!(column.kind, Kind::Int | Kind::WallTime),
             Value::Float(_) => column.kind == Kind::Float,
             Value::Bool(_) => column.kind == Kind::Bool,
             Value::Text(_) => column.kind == Kind::Text,
@@ -190,6 +213,26 @@ mod tests {
     }
 
     #[test]
+    fn moments_have_the_wall_clock_where_the_header_has_its_offset() {
+        let mut recording = shipped();
+        let since = |recording: &Recording| {
+            let mut found = std::collections::BTreeSet::new();
+            latencies(recording, &mut |row| {
+                if let (Value::Int(began), Some(Value::Int(wall))) = (row[0], row.last()) {
+                    found.insert(wall - began);
+                }
+                ControlFlow::Continue(())
+            })
+            .expect("rows");
+            found
+        };
+        assert!(since(&recording).is_empty());
+        recording.header.clock_start_ns = 7;
+        recording.header.realtime_offset_ns = Some(1_000);
+        assert_eq!(since(&recording), [1_007].into());
+    }
+
+    #[test]
     fn sums_agree_between_tables() {
         let recording = shipped();
         let sum = |walk: fn(&Recording, &mut Rows<'_>) -> Result<(), TraceError>,
@@ -215,6 +258,17 @@ mod tests {
         })
         .expect("rows");
         assert_eq!(waits, rows);
+        let ended = sum(tasks, &TASKS, "activations");
+        let (mut rows, mut within) = (0, true);
+        activations(&recording, &mut |row| {
+            rows += 1;
+            let time = |place: usize| if let Value::Int(time) = row[place] { time } else { -1 };
+            within &= (0..=time(2)).contains(&time(3)) && time(2) == time(1) - time(0);
+            ControlFlow::Continue(())
+        })
+        .expect("rows");
+        assert_eq!(ended, rows);
+        assert!(within, "an activation uses more CPU time than it lasts");
         let run = sum(tasks, &TASKS, "run_ns");
         let slices = sum(slices, &SLICES, "length_ns");
         // Slices that were cut by an end of the recording have no row.

@@ -34,6 +34,10 @@ pub struct Header {
     pub clock: String,
     /// What the clock showed at time 0 of the recording, in nanoseconds.
     pub clock_start_ns: u64,
+    /// What CLOCK_REALTIME (nanoseconds since 1970, UTC) showed more than the clock of the events
+    /// when the recording began (format 1.5); a later step of CLOCK_REALTIME is not in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub realtime_offset_ns: Option<i64>,
     /// `/proc/sys/kernel/random/boot_id`.
     pub boot_id: String,
     /// What the recorder was able to see.
@@ -71,6 +75,13 @@ pub struct Header {
 }
 
 impl Header {
+    /// Returns what CLOCK_REALTIME showed at a moment of the recording, in nanoseconds since 1970;
+    /// `None` where the header does not say it.
+    pub fn unix_ns(&self, at: Ns) -> Option<u64> {
+        let since = self.clock_start_ns.checked_add(at.0)?;
+        since.checked_add_signed(self.realtime_offset_ns?)
+    }
+
     /// Writes every text as it is shown ([`schedlab_model::text::shown`]). Readers and importers
     /// call it, so that nothing behind them meets a control character in a name; the kernel does
     /// the same in `/proc/PID/status`.
@@ -128,6 +139,7 @@ impl Default for Header {
             topology: Topology::flat(1),
             clock: String::new(),
             clock_start_ns: 0,
+            realtime_offset_ns: None,
             boot_id: String::new(),
             capabilities: Capabilities::default(),
             knobs: BTreeMap::new(),

@@ -1,8 +1,13 @@
 //! Long calls: without the interpreter's lock, and ended by Ctrl-C.
 
-use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
+use pyo3::exceptions::{
+    PyFileNotFoundError, PyIsADirectoryError, PyKeyboardInterrupt, PyPermissionError, PyValueError,
+};
 use pyo3::prelude::*;
 use schedlab_study::StudyError;
+use schedlab_study::compare::request::OPTIONS;
+use std::error::Error;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -10,9 +15,15 @@ use std::time::Duration;
 /// How often a long call looks for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The message of an error and its causes, as the command line prints them.
-pub(crate) fn bad(error: &dyn std::error::Error) -> PyErr {
+/// The exception of an error, with its message and those of its causes in Python's words. What the
+/// operating system refused is an `OSError` of its kind.
+pub(crate) fn bad(error: &(dyn Error + 'static)) -> PyErr {
+    bad_in(error, &option_words())
+}
+
+fn bad_in(error: &(dyn Error + 'static), words: &[Word]) -> PyErr {
     let mut text = error.to_string();
+    let mut system = error.downcast_ref::<io::Error>();
     let mut cause = error.source();
     while let Some(inner) = cause {
         let message = inner.to_string();
@@ -20,17 +31,75 @@ pub(crate) fn bad(error: &dyn std::error::Error) -> PyErr {
             text += ": ";
             text += &message;
         }
+        system = system.or_else(|| inner.downcast_ref());
         cause = inner.source();
     }
-    PyValueError::new_err(text)
+    of_kind(system, in_words(&text, words))
+}
+
+/// The exception for what the operating system answered; `None`: the input is wrong.
+pub(crate) fn of_kind(error: Option<&io::Error>, text: String) -> PyErr {
+    // What schedlab itself refuses, such as an output that is also the input, has no number.
+    match error.filter(|error| error.raw_os_error().is_some()).map(io::Error::kind) {
+        Some(io::ErrorKind::NotFound) => PyFileNotFoundError::new_err(text),
+        Some(io::ErrorKind::PermissionDenied) => PyPermissionError::new_err(text),
+        Some(io::ErrorKind::IsADirectory) => PyIsADirectoryError::new_err(text),
+        _ => PyValueError::new_err(text),
+    }
 }
 
 /// The exception of an error of a study: of a call that Ctrl-C ended, [`PyKeyboardInterrupt`].
 pub(crate) fn raised(error: StudyError) -> PyErr {
+    raised_in(error, &option_words())
+}
+
+/// As [`raised`], in the words of a function with other keywords than `compare` and `tune`.
+pub(crate) fn raised_in(error: StudyError, words: &[Word]) -> PyErr {
     match error {
         StudyError::Stopped => PyKeyboardInterrupt::new_err("stopped"),
-        other => bad(&other),
+        StudyError::NoSuchFile(text) => PyFileNotFoundError::new_err(text),
+        StudyError::Directory(text) => PyIsADirectoryError::new_err(text),
+        other => bad_in(&other, words),
     }
+}
+
+/// An option of the command line without its dashes, and the keyword that is given in Python.
+pub(crate) type Word = (&'static str, &'static str);
+
+/// Options of `tune` and the keywords of Python's `tune`, beside those that `compare` has.
+const TUNE_WORDS: [Word; 5] = [
+    ("goal", "goal"),
+    ("keep", "cost"),
+    ("space", "space"),
+    ("trials", "trials"),
+    ("validate", "validate"),
+];
+
+/// The words of `compare` and `tune`.
+pub(crate) fn option_words() -> Vec<Word> {
+    OPTIONS.iter().map(|option| (option.flag, option.name)).chain(TUNE_WORDS).collect()
+}
+
+/// Replaces each `--option` of the text by its keyword. Between backticks is a command: it stays.
+pub(crate) fn in_words(text: &str, words: &[Word]) -> String {
+    let mut out = String::with_capacity(text.len());
+    for (number, part) in text.split('`').enumerate() {
+        if number > 0 {
+            out.push('`');
+        }
+        let mut rest = part;
+        while let Some(at) = rest.find("--").filter(|_| number % 2 == 0) {
+            let (before, option) = (&rest[..at], &rest[at + 2..]);
+            let letter = |c: char| c.is_ascii_lowercase() || c == '-';
+            let end = option.find(|c| !letter(c)).unwrap_or(option.len());
+            let known = words.iter().find(|(flag, _)| *flag == &option[..end]);
+            out.push_str(before);
+            out.push_str(known.map_or(&rest[at..at + 2 + end], |(_, keyword)| keyword));
+            rest = &option[end..];
+        }
+        out.push_str(rest);
+    }
+    out
 }
 
 /// Runs `work` on a thread of its own while other Python threads go on. At Ctrl-C the flag that it

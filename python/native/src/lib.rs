@@ -27,6 +27,8 @@ fn scenarios() -> Vec<&'static str> {
 /// The module.
 #[pymodule(name = "_native")]
 mod native {
+    use pyo3::prelude::*;
+
     #[pymodule_export]
     use super::recording::{NativeRecording, open, scenario};
     #[pymodule_export]
@@ -37,4 +39,10 @@ mod native {
     use super::table::NativeTable;
     #[pymodule_export]
     use super::{scenarios, schedulers};
+
+    /// The version of the package.
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
 }

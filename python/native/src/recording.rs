@@ -1,6 +1,6 @@
 //! Recordings.
 
-use crate::call::{bad, long, raised};
+use crate::call::{Word, bad, long, raised, raised_in};
 use crate::table::NativeTable;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -32,9 +32,10 @@ pub(crate) struct NativeRecording {
 pub(crate) fn open(py: Python<'_>, path: PathBuf) -> PyResult<NativeRecording> {
     let recording = long(py, |_| Recording::open(&path))?;
     let recording = recording.map_err(|error| {
-        let bad = bad(&error).value(py).to_string();
-        let name = path.display().to_string();
-        PyValueError::new_err(if bad.contains(&name) { bad } else { format!("{name}: {bad}") })
+        let (name, bad) = (path.display().to_string(), bad(&error));
+        let text = bad.value(py).to_string();
+        // An error of the operating system names its file.
+        if text.contains(&name) { bad } else { PyValueError::new_err(format!("{name}: {text}")) }
     })?;
     if recording.events.is_empty() {
         return Err(PyValueError::new_err(format!(
@@ -44,6 +45,10 @@ pub(crate) fn open(py: Python<'_>, path: PathBuf) -> PyResult<NativeRecording> {
     }
     Ok(NativeRecording { recording, path, window: None, simulated: false })
 }
+
+/// Options of `show` and the keywords of [`scenario`].
+const SCENARIO_WORDS: [Word; 4] =
+    [("scheduler", "scheduler"), ("variant", "variant"), ("seed", "seed"), ("for", "duration")];
 
 /// Simulates a scenario once, and returns its events as a recording.
 #[pyfunction]
@@ -56,7 +61,7 @@ pub(crate) fn scenario(
     seed: Option<u64>,
     duration_ns: Option<u64>,
 ) -> PyResult<NativeRecording> {
-    let Found::Scenario(mut scenario) = gallery::find(&name).map_err(|error| bad(&error))? else {
+    let Found::Scenario(mut scenario) = gallery::find(&name).map_err(raised)? else {
         return Err(PyValueError::new_err(format!(
             "{name} is a recording: read it with schedlab.open"
         )));
@@ -70,7 +75,7 @@ pub(crate) fn scenario(
     scenario.duration = duration_ns.map_or(scenario.duration, Ns);
     let recording =
         long(py, |stop| simulate(&scenario, scheduler.as_ref(), variant.as_deref(), Some(&stop)))?;
-    let recording = recording.map_err(raised)?;
+    let recording = recording.map_err(|error| raised_in(error, &SCENARIO_WORDS))?;
     Ok(NativeRecording { recording, path: name.into(), window: None, simulated: true })
 }
 

@@ -1,18 +1,20 @@
 //! Comparisons.
 
-use crate::call::{bad, long, raised, watched};
+use crate::call::{bad, in_words, long, of_kind, option_words, raised, watched};
 use crate::table::NativeTable;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use schedlab_files::NewFile;
+use schedlab_report::Table;
 use schedlab_study::StudyError;
 use schedlab_study::compare::request::{CompareOption, CompareRequest, OPTIONS, Shape, option};
 use schedlab_study::diff::DiffOptions;
 use schedlab_study::gallery;
 use schedlab_study::gate::Gate;
 use schedlab_study::input::Input;
-use schedlab_study::page::{Origin, of_study};
+use schedlab_study::page::{Origin, of_study, open_tables};
 use schedlab_study::result::Study;
+use serde_json::json;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -100,7 +102,18 @@ impl NativeStudy {
     /// What it comes to: the outcome, and how sure that is.
     #[getter]
     fn verdict(&self) -> (String, String) {
-        (self.study.verdict.outcome.clone(), self.study.verdict.certainty.clone())
+        let (words, verdict) = (option_words(), &self.study.verdict);
+        (in_words(&verdict.outcome, &words), in_words(&verdict.certainty, &words))
+    }
+
+    /// The tables of what changes that the page shows open, as JSON: caption, columns and rows of
+    /// cells, each with its text and a note.
+    fn open_tables_json(&self) -> String {
+        let of = |table: &Table| {
+            let (caption, columns, rows) = (&table.caption, &table.columns, &table.rows);
+            json!({"caption": caption, "columns": columns, "rows": rows})
+        };
+        json!(open_tables(&self.study).iter().map(of).collect::<Vec<_>>()).to_string()
     }
 
     /// The measurements.
@@ -150,7 +163,7 @@ impl NativeStudy {
             file.commit()
         };
         write().map_err(|error| {
-            PyValueError::new_err(format!("{} cannot be written: {error}", path.display()))
+            of_kind(Some(&error), format!("{} cannot be written: {error}", path.display()))
         })
     }
 }

@@ -31,7 +31,7 @@ fn between(file: &str, [begin, end]: [&str; 2], made: &str) -> Result<String> {
 
 fn keyword(option: &CompareOption) -> String {
     let kind = match option.shape {
-        Shape::Texts => "Iterable[str] = ()",
+        Shape::Texts => "str | Iterable[str] = ()",
         Shape::Named(_) => "Mapping[str, str | PathLike[str]] | None = None",
         Shape::Text => "str | PathLike[str] | None = None",
         Shape::Number => "int | None = None",

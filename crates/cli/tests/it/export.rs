@@ -91,7 +91,7 @@ fn what_goes_out_comes_in_again() {
     assert_eq!(said[0] + left_out, said[1]);
     let waits = std::fs::read_to_string(format!("{tables}/waits.csv")).unwrap();
     assert!(
-        waits.starts_with("began_ns,ended_ns,wait_ns,cpu,task,tid,comm,why\n")
+        waits.starts_with("began_ns,ended_ns,wait_ns,cpu,task,tid,comm,why,cgroup,wall_time\n")
             && waits.lines().count() > 1000
     );
     let mut names: Vec<_> = std::fs::read_dir(&tables)

@@ -171,7 +171,7 @@ fn check(gates: &[RowGate], plans: &[RowPlan], names: &[String]) -> Result<(), S
         }
         if gate.rows(plans).is_empty() {
             return fail(
-                "it is about no row: name a --variant or a --scheduler to try, or give a value \
+                "it is about no row: give something to try (--variant, --scheduler), or a value \
                  without a sign"
                     .to_owned(),
             );

@@ -298,8 +298,7 @@ pub fn kernel_scheduler(release: &str) -> Result<(&'static str, String), String>
     let release: KernelRelease = release.parse().map_err(|error| {
         format!(
             "the kernel of the recording's header: {error}; name the scheduler that models it \
-             with --recorded-under, \
-             such as --recorded-under linux-6.18"
+             with --recorded-under, such as linux-6.18"
         )
     })?;
     let model = preset_of(release);

@@ -82,8 +82,8 @@ pub(super) fn replayed(
     let Some(messages) = schedlab_replay::replay(recording, replay.report.recorder) else {
         return Err(StudyError::Option(format!(
             "{}: the recording has no messages, so that it cannot be replayed from them: record \
-             with --messages on (backend bpf), or use \
-             --replay wakeups",
+             with `schedlab record --messages on` (backend bpf), or replay its wakeups \
+             (--replay wakeups)",
             path.display()
         )));
     };

@@ -23,7 +23,7 @@ pub(super) fn verdict(study: &Study) -> Verdict {
     if study.rows.len() < 2 {
         let row = study.rows.first().map(|row| row.scheduler.as_str()).unwrap_or_default();
         let outcome =
-            format!("Only {row} was run: name a second --scheduler or a --variant to compare.");
+            format!("Only {row} was run: give something to compare (--scheduler, --variant).");
         return Verdict { outcome, certainty: certainty(study, None), ..Verdict::default() };
     }
     match recommend::recommended(study, &tellings) {

@@ -2,7 +2,7 @@
 
 use super::{Analysis, Durations};
 use crate::{Capability, Recording, TraceError};
-use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId};
+use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId, Waker};
 
 /// What one task got within the window.
 #[derive(Clone, Debug, Default)]
@@ -79,6 +79,32 @@ pub struct Wait {
     pub preempted: bool,
 }
 
+/// One activation: from a wakeup or creation to the next block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Activation {
+    /// The task.
+    pub task: TaskId,
+    /// When it woke or was created.
+    pub woke: Ns,
+    /// When it blocked.
+    pub blocked: Ns,
+    /// CPU time in between, without stolen time.
+    pub demand: Ns,
+    /// How it began.
+    pub cause: WakeCause,
+    /// What it does then.
+    pub state: PrevState,
+}
+
+/// How an activation began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WakeCause {
+    /// With a wakeup.
+    Woken(Waker),
+    /// With the task's creation, by this task where known.
+    Created(Option<TaskId>),
+}
+
 /// What one CPU did within the window.
 #[derive(Clone, Debug, Default)]
 pub struct CpuSummary {
@@ -108,8 +134,10 @@ struct Track {
     state: TrackState,
     /// An event named it.
     seen: bool,
-    /// When the current activation began.
-    woken: Option<Ns>,
+    /// When and how the current activation began.
+    woken: Option<(Ns, WakeCause)>,
+    /// CPU time in it so far.
+    demand: Ns,
     /// Since when it is throttled.
     throttled: Option<Ns>,
     /// Throttled time within the current wait.
@@ -148,6 +176,8 @@ pub struct Summary {
     now: Ns,
     /// Every wait, where the caller wants them.
     waits: Option<Vec<Wait>>,
+    /// Every activation, where the caller wants them.
+    activations: Option<Vec<Activation>>,
 }
 
 impl Analysis for Summary {
@@ -169,6 +199,7 @@ impl Summary {
             from,
             now: Ns::ZERO,
             waits: None,
+            activations: None,
         };
         summary.grow_tasks(tasks);
         summary.grow_cpus(cpus);
@@ -186,6 +217,19 @@ impl Summary {
     /// [`keep_waits`](Summary::keep_waits).
     pub fn waits(&self) -> &[Wait] {
         self.waits.as_deref().unwrap_or_default()
+    }
+
+    /// Keeps every single activation (64 bytes each) for [`activations`](Summary::activations).
+    #[must_use]
+    pub fn keep_activations(mut self) -> Summary {
+        self.activations = Some(Vec::new());
+        self
+    }
+
+    /// Every activation whose beginning was seen and that ended in the window, in the order of
+    /// their ends; empty without [`keep_activations`](Summary::keep_activations).
+    pub fn activations(&self) -> &[Activation] {
+        self.activations.as_deref().unwrap_or_default()
     }
 
     /// Ends a window at `end` and begins the next one there: what every task got since the last
@@ -218,6 +262,7 @@ impl Summary {
             match self.tracks[index].state {
                 TrackState::Running { since } => {
                     self.tasks[index].run += clip.span(since);
+                    self.tracks[index].demand += end.saturating_sub(since);
                     self.tracks[index].state = TrackState::Running { since: end };
                 }
                 TrackState::Blocked { since } => {
@@ -271,6 +316,7 @@ impl Summary {
                 state: TrackState::Unknown,
                 seen: false,
                 woken: None,
+                demand: Ns::ZERO,
                 throttled: None,
                 excused: Ns::ZERO,
             };
@@ -295,7 +341,7 @@ impl Summary {
         self.now >= self.from
     }
 
-    fn woke(&mut self, task: TaskId) {
+    fn woke(&mut self, task: TaskId, cause: WakeCause) {
         let (clip, now, counts) = (self.clip(), self.now, self.counts());
         let index = task.index();
         let track = &mut self.tracks[index];
@@ -308,7 +354,8 @@ impl Summary {
         }
         let track = &mut self.tracks[index];
         track.state = TrackState::Waiting { since: now, preempted: false };
-        track.woken = Some(now);
+        track.woken = Some((now, cause));
+        track.demand = Ns::ZERO;
         track.excused = Ns::ZERO;
         self.tasks[index].wakeups += u64::from(counts);
     }
@@ -319,6 +366,7 @@ impl Summary {
         let (track, sums) = (self.tracks[index], &mut self.tasks[index]);
         if let TrackState::Running { since } = track.state {
             sums.run += clip.span(since);
+            self.tracks[index].demand += now.saturating_sub(since);
             if counts {
                 sums.run_length.add(now.saturating_sub(since));
             }
@@ -330,9 +378,13 @@ impl Summary {
                 TrackState::Waiting { since: now, preempted: true }
             }
             Some(false) => {
-                if let (Some(woken), true) = (track.woken.take(), counts) {
-                    sums.response.add(now.saturating_sub(woken));
+                if let (Some((woke, cause)), true) = (track.woken.take(), counts) {
+                    sums.response.add(now.saturating_sub(woke));
                     sums.activations += 1;
+                    let (blocked, demand) = (now, track.demand);
+                    if let Some(all) = &mut self.activations {
+                        all.push(Activation { task, woke, blocked, demand, cause, state });
+                    }
                 }
                 TrackState::Blocked { since: now }
             }
@@ -432,7 +484,10 @@ impl Summary {
         let clip = self.clip();
         for index in 0..self.tracks.len() {
             match self.tracks[index].state {
-                TrackState::Running { since } => self.tasks[index].run += clip.span(since),
+                TrackState::Running { since } => {
+                    self.tasks[index].run += clip.span(since);
+                    self.tracks[index].demand += self.now.saturating_sub(since);
+                }
                 TrackState::Blocked { since } => self.tasks[index].slept += clip.span(since),
                 _ => {}
             }
@@ -479,7 +534,8 @@ impl EventSink for Summary {
                     self.start(next, event.cpu);
                 }
             }
-            EventKind::Wake { task, .. } | EventKind::New { task, .. } => self.woke(task),
+            EventKind::Wake { task, waker } => self.woke(task, WakeCause::Woken(waker)),
+            EventKind::New { task, parent } => self.woke(task, WakeCause::Created(parent)),
             EventKind::Migrate { task, .. } => {
                 self.tasks[task.index()].migrations += u64::from(self.counts());
             }

@@ -2,9 +2,9 @@
 
 use super::{Exported, whole_folder};
 use crate::analysis::{Analysis, Summary};
-use crate::flat::{self, Flat, Value};
+use crate::flat::{self, Flat, Kind, TableDef, Value};
 use crate::{Recording, TraceError};
-use schedlab_model::text::csv_field;
+use schedlab_model::text::{csv_field, iso8601_ns};
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -40,20 +40,23 @@ fn write(
     let mut result = writeln!(out, "{}", heading.join(","));
     (table.walk)(recording, &mut |row| {
         if result.is_ok() {
-            result = line(row, out);
+            result = line(table.def, row, out);
         }
         if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     Ok(result)
 }
 
-fn line(row: &[Value<'_>], out: &mut dyn Write) -> io::Result<()> {
+fn line(def: &TableDef, row: &[Value<'_>], out: &mut dyn Write) -> io::Result<()> {
     for (index, value) in row.iter().enumerate() {
         if index > 0 {
             out.write_all(b",")?;
         }
         match value {
             Value::None => {}
+            Value::Int(value) if def.columns[index].kind == Kind::WallTime => {
+                write!(out, "{}", iso8601_ns(u64::try_from(*value).unwrap_or_default()))?;
+            }
             Value::Int(value) => write!(out, "{value}")?,
             Value::Float(value) => write!(out, "{value}")?,
             Value::Bool(value) => write!(out, "{value}")?,

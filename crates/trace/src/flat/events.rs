@@ -1,6 +1,7 @@
 //! Every event, in the order of time.
 
-use super::{COMM, ColumnDef, Kind, Rows, TASK, TID, TableDef, Value, column, names};
+use super::{COMM, ColumnDef, Kind, Rows, TASK, TID, TableDef, Value};
+use super::{column, names, wall_column, wall_time};
 use crate::format::tasks_of;
 use crate::{Recording, TraceError};
 use schedlab_model::{EventKind, PrevState, TaskId, Waker};
@@ -45,6 +46,7 @@ const COLUMNS: &[ColumnDef] = &[
         "What else belongs to the event: `0>2` of a migration, stolen nanoseconds, lost events, a \
          control group, the number of a system call.",
     ),
+    wall_column("What CLOCK_REALTIME showed then; missing where the recording does not say it."),
 ];
 
 /// Hands on every event.
@@ -71,6 +73,7 @@ pub fn events(recording: &Recording, rows: &mut Rows<'_>) -> Result<(), TraceErr
             next_comm,
             text(&words.by),
             text(&words.detail),
+            wall_time(recording, event.at),
         ];
         if rows(&row).is_break() {
             break;
@@ -157,7 +160,7 @@ impl Words {
     }
 }
 
-fn state_name(state: PrevState) -> &'static str {
+pub(super) fn state_name(state: PrevState) -> &'static str {
     match state {
         PrevState::Runnable => "runnable",
         PrevState::RunnableInKernel => "runnable-in-kernel",

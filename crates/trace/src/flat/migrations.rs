@@ -1,6 +1,7 @@
 //! Every move to another CPU's run queue.
 
-use super::{COMM, ColumnDef, Kind, Rows, TASK, TID, TableDef, Value, column, names};
+use super::{COMM, ColumnDef, Kind, Rows, TASK, TID, TableDef, Value};
+use super::{column, names, wall_column, wall_time};
 use crate::analysis::follow::{Followed, Follower, Listener, ThreadState};
 use crate::analysis::migrations::Migrations;
 use crate::analysis::{Analysis, Scope};
@@ -26,6 +27,7 @@ const COLUMNS: &[ColumnDef] = &[
         Kind::Text,
         "What it did, in Perfetto's words: `Runnable` when it had just been woken, `Running`, …",
     ),
+    wall_column("What CLOCK_REALTIME showed then."),
 ];
 
 /// Hands on every migration.
@@ -45,6 +47,7 @@ pub fn migrations(recording: &Recording, rows: &mut Rows<'_>) -> Result<(), Trac
             Value::count(from.0),
             Value::count(to.0),
             Value::Text(state.words()),
+            wall_time(recording, at),
         ];
         if rows(&row).is_break() {
             break;

@@ -1,6 +1,7 @@
 //! Every time that a task was on a CPU without a break.
 
-use super::{COMM, ColumnDef, Kind, Rows, TASK, TID, TableDef, Value, column, names};
+use super::{COMM, ColumnDef, Kind, Rows, TASK, TID, TableDef, Value};
+use super::{column, names, wall_column, wall_time};
 use crate::analysis::Scope;
 use crate::analysis::follow::{Followed, Listener, Span, ThreadState};
 use crate::{Recording, TraceError};
@@ -32,6 +33,7 @@ const COLUMNS: &[ColumnDef] = &[
         Kind::Text,
         "What it did then, in Perfetto's words: `Sleeping`, `Runnable (Preempted)`, …",
     ),
+    wall_column("What CLOCK_REALTIME showed when it began."),
 ];
 
 /// Hands on every slice.
@@ -51,6 +53,7 @@ pub fn slices(recording: &Recording, rows: &mut Rows<'_>) -> Result<(), TraceErr
             tid,
             comm,
             Value::Text(span.next.words()),
+            wall_time(recording, span.from),
         ];
         if rows(&row).is_break() {
             break;

@@ -1,6 +1,7 @@
 //! Every task: what it is, and what it got.
 
-use super::{COMM, ColumnDef, Kind, Rows, TASK, TID, TableDef, Value, column, names};
+use super::{CGROUP, COMM, ColumnDef, Kind, Rows, TASK, TID, TableDef, Value};
+use super::{cgroup, column, names};
 use crate::analysis::{Durations, Summary};
 use crate::{Recording, TraceError};
 use schedlab_model::TaskId;
@@ -25,7 +26,7 @@ const COLUMNS: &[ColumnDef] = &[
     ),
     column("nice", Kind::Int, "Nice value, -20 to 19."),
     column("affinity", Kind::Text, "CPUs that it may use, such as `0-3`."),
-    column("cgroup", Kind::Text, "Path of its control group."),
+    CGROUP,
     column("kernel", Kind::Bool, "Whether it is a thread of the kernel."),
     column(
         "attributes_known",
@@ -63,7 +64,6 @@ pub fn tasks(recording: &Recording, rows: &mut Rows<'_>) -> Result<(), TraceErro
     let summary = Summary::from_recording(recording)?;
     for (index, (info, got)) in recording.header.tasks.iter().zip(&summary.tasks).enumerate() {
         let [task, tid, comm] = names(recording, Some(TaskId::from(index)));
-        let group = recording.header.groups.get(info.group.index());
         let (policy, affinity) = (recording.header.policy_of(info), info.affinity.to_string());
         let ([w1, w2, w3, w4], [p1, p2, p3, p4], [r1, r2, r3, r4]) =
             (four(&got.wake_latency), four(&got.preempt_wait), four(&got.response));
@@ -75,7 +75,7 @@ pub fn tasks(recording: &Recording, rows: &mut Rows<'_>) -> Result<(), TraceErro
             Value::Text(&policy),
             Value::count(info.nice.get()),
             Value::Text(&affinity),
-            Value::Text(group.map_or("/", |group| group.spec.name.as_str())),
+            cgroup(recording, TaskId::from(index)),
             Value::Bool(info.kernel),
             Value::Bool(info.known),
             Value::time(got.run),

@@ -1,6 +1,7 @@
 //! Every wait for a CPU.
 
-use super::{COMM, ColumnDef, Kind, Rows, TASK, TID, TableDef, Value, column, names};
+use super::{CGROUP, COMM, ColumnDef, Kind, Rows, TASK, TID, TableDef, Value};
+use super::{cgroup, column, names, wall_column, wall_time};
 use crate::analysis::{Analysis, Summary};
 use crate::{Recording, TraceError};
 use schedlab_model::{EventSink, Ns};
@@ -30,6 +31,8 @@ const COLUMNS: &[ColumnDef] = &[
         Kind::Text,
         "`woken` after a wakeup, `preempted` after it lost the CPU or yielded.",
     ),
+    CGROUP,
+    wall_column("What CLOCK_REALTIME showed when it began."),
 ];
 
 /// Hands on every wait.
@@ -54,6 +57,8 @@ pub fn latencies(recording: &Recording, rows: &mut Rows<'_>) -> Result<(), Trace
             tid,
             comm,
             Value::Text(if wait.preempted { "preempted" } else { "woken" }),
+            cgroup(recording, wait.task),
+            wall_time(recording, wait.began),
         ];
         if rows(&row).is_break() {
             break;
