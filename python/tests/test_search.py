@@ -180,7 +180,7 @@ def test_the_even_search_is_that_of_the_command_line() -> None:
 def test_bad_input_teaches(call, words: str) -> None:
     with pytest.raises(ValueError, match=words.replace("[", r"\[")) as caught:
         call()
-    # What stands between backticks is a command line.
+    # What is between backticks is a command line.
     assert not [part for part in str(caught.value).split("`")[::2] if "--" in part]
 
 
