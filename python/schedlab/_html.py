@@ -10,7 +10,7 @@ Head = tuple[str, str]
 
 
 def table(heads: Sequence[Head], rows: Iterable[Sequence[Any]], caption: str = "") -> str:
-    """Return a table: a head is a name and what it means, a cell a value or (text, note). Numbers and notes stand on the right."""
+    """Return a table: a head is a name and what it means, a cell a value or (text, note). Numbers and notes are on the right."""
     head = "".join(f'<th title="{escape(doc)}">{escape(name)}</th>' for name, doc in heads)
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     above = f'<caption style="text-align: left">{escape(caption)}</caption>' if caption else ""

@@ -164,7 +164,7 @@ def test_bad_input_is_a_value_error_that_teaches(call, words: str) -> None:
         call()
     message = str(caught.value).strip()
     assert "\n" not in message
-    # What stands between backticks is a command line.
+    # What is between backticks is a command line.
     assert not [part for part in message.split("`")[::2] if "--" in part], message
 
 

@@ -165,7 +165,9 @@ def test_the_even_search_is_that_of_the_command_line() -> None:
     [
         (lambda: tuned(space={"sysbench nise": [0, 1]}), "did you mean `nice`"),
         (lambda: tuned(space={"base_slice": [1, 2]}), "did you mean `base_slice_ns`"),
-        (lambda: tuned(cost="sysbnch share"), "did you mean `sysbench`"),
+        (lambda: tuned(cost="sysbnch share"), "^cost .*did you mean `sysbench`"),
+        (lambda: tuned(serve="nginx"), "^serve nginx: no task"),
+        (lambda: tuned(space={f"sysbench {name}": [1, 2] for name in ("nice", "a", "b", "c")}, sampler="even"), "^space"),
         (lambda: tuned(space={"sysbench nice": [3]}), "two values or more"),
         (lambda: tuned(backend="dask"), "threads, serial, ray"),
         (lambda: tuned(sampler="best"), "'tpe', 'nsga2' or 'even'"),
@@ -176,8 +178,10 @@ def test_the_even_search_is_that_of_the_command_line() -> None:
     ],
 )
 def test_bad_input_teaches(call, words: str) -> None:
-    with pytest.raises(ValueError, match=words.replace("[", r"\[")):
+    with pytest.raises(ValueError, match=words.replace("[", r"\[")) as caught:
         call()
+    # What is between backticks is a command line.
+    assert not [part for part in str(caught.value).split("`")[::2] if "--" in part]
 
 
 def test_a_study_says_how_it_is_set() -> None:

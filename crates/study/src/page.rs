@@ -164,12 +164,15 @@ fn changes(study: &Study, main: &[(Kind, String)]) -> Section {
     section
 }
 
-/// Returns the tables of what changes that the page shows open: of what the comparison is about,
-/// and of what changes most.
-pub fn open_tables(study: &Study) -> Vec<Table> {
+/// Returns as JSON the tables of what changes that the page shows open: of what the comparison is
+/// about, and of what changes most.
+pub fn open_tables(study: &Study) -> serde_json::Value {
     let (main, _) = view::by_importance(study);
-    let open = main.iter().take(FIRST_SUBJECTS);
-    open.map(|(kind, name)| subject(study, *kind, name, None)).collect()
+    let table = |(kind, name): &(Kind, String)| {
+        let Table { caption, columns, rows, .. } = subject(study, *kind, name, None);
+        serde_json::json!({"caption": caption, "columns": columns, "rows": rows})
+    };
+    main.iter().take(FIRST_SUBJECTS).map(table).collect()
 }
 
 fn other_tasks(

@@ -5,7 +5,6 @@ use crate::table::NativeTable;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use schedlab_files::NewFile;
-use schedlab_report::Table;
 use schedlab_study::StudyError;
 use schedlab_study::compare::request::{CompareOption, CompareRequest, OPTIONS, Shape, option};
 use schedlab_study::diff::DiffOptions;
@@ -14,7 +13,6 @@ use schedlab_study::gate::Gate;
 use schedlab_study::input::Input;
 use schedlab_study::page::{Origin, of_study, open_tables};
 use schedlab_study::result::Study;
-use serde_json::json;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -109,11 +107,7 @@ impl NativeStudy {
     /// The tables of what changes that the page shows open, as JSON: caption, columns and rows of
     /// cells, each with its text and a note.
     fn open_tables_json(&self) -> String {
-        let of = |table: &Table| {
-            let (caption, columns, rows) = (&table.caption, &table.columns, &table.rows);
-            json!({"caption": caption, "columns": columns, "rows": rows})
-        };
-        json!(open_tables(&self.study).iter().map(of).collect::<Vec<_>>()).to_string()
+        open_tables(&self.study).to_string()
     }
 
     /// The measurements.

@@ -183,7 +183,7 @@ fn tables_go_out_as_parquet() {
         notes.iter().any(|note| note.as_str().unwrap().starts_with("latencies.parquet: ")),
         "{notes:?}"
     );
-    let all = ["blame", "events", "latencies", "migrations", "slices", "tasks"]
+    let all = ["activations", "blame", "events", "latencies", "migrations", "slices", "tasks"]
         .map(|name| format!("{name}.parquet"));
     let mut names: Vec<_> =
         std::fs::read_dir(&tables).unwrap().map(|entry| entry.unwrap().file_name()).collect();

@@ -85,6 +85,7 @@ const WRITERS: &[Writer] = &[
     },
     Writer {
         files: &[
+            "activations.parquet",
             "blame.parquet",
             "events.parquet",
             "latencies.parquet",
