@@ -51,7 +51,7 @@ mod tests;
 mod tunables;
 mod version;
 
-pub(crate) use fair::weights::of_nice as weight_of_nice;
+pub use fair::weights::of_nice as weight_of_nice;
 
 use self::core::rq::{Class, EntityId, NONE, Rq};
 use self::core::smp::Smp;

@@ -33,7 +33,7 @@ pub use recorded::{
 };
 pub use replaying::{ReplayFrom, measured_in};
 pub use scenario::compare_scenario;
-pub(crate) use scenario::plan_of_point;
+pub(crate) use scenario::{known as known_of_scenario, plan_of_point};
 pub use serve::{Delay, Served};
 pub(crate) use verdict::{
     FELT, MOST_GAIN, of_change, reproduction, tellings, times_its_error, upper,
@@ -268,6 +268,7 @@ fn row_of(
         subjects,
         event_hashes: own.iter().map(|run| format!("{:016x}", run.event_hash)).collect(),
         notes,
+        no_effect: Vec::new(),
         bound: standing.bound(),
         load: standing.load(),
         first_of_load: Some(first).filter(|&first| first > 0),

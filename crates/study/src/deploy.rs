@@ -176,7 +176,18 @@ impl Step<'_> {
             Setting::Task(TaskSetting::Group(path)) => Target::group(path).refused(),
             _ => None,
         };
-        self.target.refused().or(path)
+        self.target.refused().or(path).or_else(|| self.refused_of_session())
+    }
+
+    /// A session has a nice value, and nothing else that a control group has.
+    fn refused_of_session(&self) -> Option<String> {
+        let is_weight = matches!(self.setting, Setting::Group(GroupSetting::Shares(_)));
+        self.target.session().filter(|_| !is_weight).map(|_| {
+            format!(
+                "No command is given: {} is the autogroup of a session, whose weight is all that                  can be set. Move its tasks to a control group: 'TASK group=/NAME'.",
+                self.target
+            )
+        })
     }
 }
 

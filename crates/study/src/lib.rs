@@ -26,6 +26,7 @@ pub mod input;
 pub mod listing;
 pub mod measurements;
 pub mod metric;
+pub mod no_effect;
 pub mod order;
 pub mod page;
 pub mod pieces;

@@ -10,6 +10,7 @@ use crate::gate::GateOutcome;
 use crate::headline::Figure;
 use crate::measurements::Kind;
 use crate::metric::Metric;
+use crate::no_effect::NoEffect;
 use schedlab_model::random;
 use schedlab_report::{Cdf, Lanes, Matrix, Series, Table};
 use schedlab_stats::Estimate;
@@ -126,6 +127,10 @@ pub struct Row {
     /// What happened that a reader must know (a knob that does not exist, tasks that wait for
     /// ever).
     pub notes: Vec<String>,
+    /// Nice values and policies that the row sets although no other task of the same group competes:
+    /// they change no share of CPU time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub no_effect: Vec<NoEffect>,
     /// Why the row is no setting of the first row's machine but a bound: it has more CPUs or fewer
     /// tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -9,6 +9,7 @@ mod answer;
 mod confirm;
 mod explore;
 mod goal;
+mod in_vain;
 mod rank;
 mod space;
 
@@ -90,7 +91,7 @@ pub fn tune(
     let base = input.base()?;
     check_names(input, options)?;
     few_dimensions(options)?;
-    let space = read_space(input, options, &base)?;
+    let (space, not_tried) = in_vain::leave_out(input, read_space(input, options, &base)?, &base)?;
     let fault = |what: String| StudyError::Option(format!("--space: {what}"));
     let first = options.seed.unwrap_or_else(|| input.seed());
     let (points, grid) = space::points(&space, &base, options.trials, first).map_err(fault)?;
@@ -99,7 +100,9 @@ pub fn tune(
     let begun =
         Begun { space: &space, how, tried: points.len(), before: Vec::new(), rounds, first };
     let mut run = Running::new(input, options, &base, progress);
-    run.finish(points, begun, held_out)
+    let mut tuned = run.finish(points, begun, held_out)?;
+    tuned.notes.splice(0..0, not_tried);
+    Ok(tuned)
 }
 
 /// A search whose points are known.

@@ -5,6 +5,7 @@ use crate::change::{Change, Judgement};
 use crate::error_parts::{ErrorBar, PARTS, RULE};
 use crate::measurements::{Kind, MACHINE};
 use crate::metric::{Metric, Stat, Unit};
+use crate::no_effect::{self, NoEffect};
 use crate::result::{Interval, Replayed, Row, Study, Subject};
 use schedlab_model::{Ns, OwnThread};
 
@@ -318,6 +319,12 @@ pub fn about_errors(study: &Study) -> Vec<String> {
         }));
     }
     lines
+}
+
+/// Returns the settings of the rows that count against no other task, one for each setting and
+/// group, whatever its value.
+pub fn without_effect(study: &Study) -> Vec<&NoEffect> {
+    no_effect::of_each(study.rows.iter().flat_map(|row| &row.no_effect))
 }
 
 /// A number does not leave its unit.

@@ -88,7 +88,7 @@ pub(crate) struct CompareArgs {
     /// Show every task group, also those with less than 1 % of a CPU
     #[arg(long)]
     all_tasks: bool,
-    /// Show all rows (default: above nine rows, only the best)
+    /// Show all rows (default: one line for equal rows, and above nine lines only the best)
     #[arg(long)]
     all: bool,
     /// Show the fitted constants and costs, the knobs, and how the errors are computed

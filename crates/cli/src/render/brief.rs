@@ -6,6 +6,8 @@ use schedlab_model::Ns;
 use schedlab_study::change::Judgement;
 use schedlab_study::gate::GateOutcome;
 use schedlab_study::headline::Figure;
+use schedlab_study::measurements::Kind;
+use schedlab_study::order::{self, Equal};
 use schedlab_study::result::{Row, Study};
 use schedlab_study::view;
 use std::fmt::Write as _;
@@ -33,8 +35,13 @@ pub(crate) fn brief(study: &Study, style: &Style) -> String {
     // A blank line, two of headings, and the last line.
     let taken = outcome.lines().count() + certainty.lines().count() + 4;
     let taken = taken + usize::from(failed.is_some()) + usize::from(command.is_some());
+    let in_vain = view::without_effect(study).first().map(|one| wrap(&one.short, style.width, 0));
+    // The rows come first, where there is no room for both.
+    let in_vain = in_vain.filter(|text| taken + text.lines().count() + FEWEST <= LINES);
+    let taken = taken + in_vain.as_ref().map_or(0, |text| text.lines().count());
     let (lines, left_out) = lines(study, LINES.saturating_sub(taken));
     let mut text = format!("{}\n{certainty}\n", style.bold(&outcome));
+    text += &in_vain.map_or_else(String::new, |line| format!("{line}\n"));
     text += &command.map_or_else(String::new, |line| format!("{line}\n"));
     text.push('\n');
     text += &table(&study.headline, &lines, style);
@@ -93,7 +100,9 @@ fn unsure(study: &Study, figure: &Figure) -> bool {
 /// verdict is about, what was also recorded, then the best by the first figure. And how many are
 /// left out.
 fn lines(study: &Study, room: usize) -> (Vec<TableLine>, usize) {
-    let mut order: Vec<usize> = (0..study.rows.len()).collect();
+    let equal = equal(study);
+    let is_equal = |row: &usize| equal.iter().any(|equal| equal.rows.contains(row));
+    let mut order: Vec<usize> = (0..study.rows.len()).filter(|row| !is_equal(row)).collect();
     order.sort_by_key(|&index| rank(study, index));
     let (mut shown, mut used) = (Vec::new(), 0);
     for index in order {
@@ -104,11 +113,16 @@ fn lines(study: &Study, room: usize) -> (Vec<TableLine>, usize) {
         }
     }
     shown.sort_unstable();
-    let left_out = study.rows.len() - shown.len();
+    let equals = |first: usize| {
+        equal.iter().find(|equal| equal.first == first).map_or(0, |equal| equal.rows.len())
+    };
+    let left_out = study.rows.len() - shown.iter().map(|&row| 1 + equals(row)).sum::<usize>();
     let mut lines = Vec::new();
-    for row in shown.into_iter().map(|index| &study.rows[index]) {
+    for index in shown {
+        let row = &study.rows[index];
         let cells = study.headline.iter().map(|figure| value(figure, row)).collect();
-        lines.push(TableLine { name: view::row_name(row, study), cells });
+        let name = super::study::with_equals(&view::row_name(row, study), equals(index));
+        lines.push(TableLine { name, cells });
         for prediction in checks(study, row) {
             let recorded = |figure: &Figure| {
                 let subject =
@@ -122,6 +136,17 @@ fn lines(study: &Study, room: usize) -> (Vec<TableLine>, usize) {
         }
     }
     (lines, left_out)
+}
+
+/// Rows that share a line: the figures of the headline are equal, and no recording says what came.
+fn equal(study: &Study) -> Vec<Equal> {
+    let subjects: Vec<(Kind, String)> =
+        study.headline.iter().map(|figure| (figure.kind, figure.subject.clone())).collect();
+    let mut all = order::equal(study, &subjects).1;
+    for equal in &mut all {
+        equal.rows.retain(|&row| checks(study, &study.rows[row]).count() == 0);
+    }
+    all
 }
 
 /// The recordings that show what the row predicts.

@@ -29,13 +29,13 @@ pub(crate) struct Shown {
 /// Returns the whole result.
 pub(crate) fn study(study: &Study, style: &Style, show: Shown) -> String {
     let Shown { all_tasks, all_rows, explain } = show;
-    let (order, folded) = order::rows(study, all_rows);
+    let (main, hidden) = main_subjects(study, all_tasks);
+    let rows = order::rows(study, &main, all_rows);
     let mut text = String::new();
     let _ = writeln!(text, "{}", style.bold(&wrap(&study.verdict.outcome, style.width, 0)));
     let _ = writeln!(text, "{}", wrap(&study.verdict.certainty, style.width, 0));
     text += &super::deploy::block(study, style);
     let _ = write!(text, "\n{}", head(study, style));
-    let (main, hidden) = main_subjects(study, all_tasks);
     if let Some(replay) = &study.self_replay {
         text += &self_replay(study, replay, &main, style);
     }
@@ -43,23 +43,15 @@ pub(crate) fn study(study: &Study, style: &Style, show: Shown) -> String {
     // The self-replay shows the only row of a recording.
     let alone = study.rows.len() < 2 && study.self_replay.is_some();
     for (kind, name) in main.iter().filter(|_| !alone) {
-        let (table, missing) = subject(study, (*kind, name), &order, style);
+        let (table, missing) = subject(study, (*kind, name), &rows, style);
         text += &table;
         left_out.extend(missing);
     }
     for prediction in &study.predictions {
         text += &predicted(study, prediction, &main, style);
     }
-    if folded > 0 {
-        let by = study.headline.first().map_or(String::new(), |figure| {
-            format!(", by {} {}", figure.subject(), figure.heading())
-        });
-        let line = format!(
-            "{} of {} rows are shown{by} (--all shows them)",
-            order.len(),
-            study.rows.len()
-        );
-        let _ = writeln!(text, "{}", style.dim(&wrap(&line, style.width, 0)));
+    if !alone {
+        text += &about_rows(study, &rows, style);
     }
     text += &footer(study, &main, hidden, left_out, style);
     for line in super::delegation::lines(study) {
@@ -79,6 +71,28 @@ pub(crate) fn study(study: &Study, style: &Style, show: Shown) -> String {
         text += &explanation(study, style);
     }
     text
+}
+
+/// Returns what is said of rows that have no line of their own.
+fn about_rows(study: &Study, rows: &order::Rows, style: &Style) -> String {
+    let mut text = String::new();
+    let mut say = |line: &str| {
+        let _ = writeln!(text, "{}", style.dim(&wrap(line, style.width, 0)));
+    };
+    rows.equal.iter().for_each(|equal| say(&order::about_equal(study, equal)));
+    if rows.hidden > 0 {
+        let by = study.headline.first().map_or(String::new(), |figure| {
+            format!(", by {} {}", figure.subject(), figure.heading())
+        });
+        let count = rows.shown.len();
+        say(&format!("{count} of {} rows are shown{by} (--all shows them)", study.rows.len()));
+    }
+    text
+}
+
+/// Returns how a row is called where `count` others share its line.
+pub(super) fn with_equals(name: &str, count: usize) -> String {
+    if count == 0 { name.to_owned() } else { format!("{name} (+{count} equal)") }
 }
 
 fn head(study: &Study, style: &Style) -> String {
@@ -207,7 +221,7 @@ fn counted(name: &str, tasks: usize) -> String {
 fn subject(
     study: &Study,
     (kind, name): (Kind, &str),
-    order: &[usize],
+    shown: &order::Rows,
     style: &Style,
 ) -> (String, Vec<String>) {
     let (columns, column_ranks) = with_intervals(study, kind, name);
@@ -224,12 +238,15 @@ fn subject(
         |name: fn(&Row) -> &str| study.rows.iter().any(|row| name(row) != name(&study.rows[0]));
     let variants = differ(|row| &row.variant);
     let schedulers = differ(|row| &row.scheduler) || !variants;
-    for row in order.iter().map(|&index| &study.rows[index]) {
+    for &index in &shown.shown {
+        let row = &study.rows[index];
+        let equal = shown.equal.iter().find(|equal| equal.first == index);
+        let equals = equal.map_or(0, |equal| equal.rows.len());
         let subject = row.find(kind, name);
         tasks = subject.map_or(tasks, |subject| subject.tasks);
         let mut cells = Vec::new();
         cells.extend(schedulers.then(|| Cell::plain(&row.scheduler)));
-        cells.extend(variants.then(|| Cell::plain(&row.variant)));
+        cells.extend(variants.then(|| Cell::plain(with_equals(&row.variant, equals))));
         for column in &columns {
             let cell = subject.and_then(|subject| subject.cell(column.metric()));
             cells.push(cell.map_or_else(Cell::default, |cell| column.cell(cell, sure)));

@@ -8,6 +8,7 @@ mod calibrate;
 mod colocate;
 mod deploy;
 mod documented;
+mod effect;
 mod error_parts;
 mod experiment;
 mod export;

@@ -170,10 +170,13 @@ fn a_scan_is_a_table_and_a_curve() {
     assert!([0, 3].contains(&ran.code), "{ran:?}");
     assert!(ran.stdout.contains("over yes nice") && ran.stdout.contains('█'), "{}", ran.stdout);
     assert!(
-        ran.stdout.contains("of 14 rows are shown"),
-        "thirteen values and the recording: {}",
+        ran.stdout.contains("as recorded (+12 equal)"),
+        "both hogs of a session have the same nice value: {}",
         ran.stdout
     );
+    let hog = ["compare", "two-hogs", "--for", "1500ms", "--scan", "yes-2 nice=1..12"];
+    let hog = schedlab(&[&hog[..], &["--scheduler", "linux-6.18"]].concat());
+    assert!(hog.stdout.contains("9 of ") && hog.stdout.contains(" rows are shown"), "{hog:?}");
     // Hogs that never sleep have no latency: the curve is of what the verdict is about.
     let hogs = schedlab(&[
         "compare",
@@ -194,7 +197,7 @@ fn a_scan_is_a_table_and_a_curve() {
         "--all",
     ]);
     assert!(
-        !all.stdout.contains("rows are shown") && all.stdout.contains("yes nice=12"),
+        !all.stdout.contains(" equal)") && all.stdout.contains("\n  yes nice=12"),
         "{}",
         all.stdout
     );

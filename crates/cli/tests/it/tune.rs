@@ -166,6 +166,23 @@ fn more_cpus_are_no_setting() {
     );
 }
 
+/// A nice value that counts against no other task is named, and not tried.
+#[test]
+fn what_cannot_matter_is_not_tried() {
+    let groups = "recordings/pairs/guest/6.1-caddy-groups.slt";
+    let goal = ["--goal", "caddy share", "--seeds", "1", "--space", "batch nice=0,19"];
+    let ran = tune(groups, &goal);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    let why = "batch is alone in /batch: nice=19 changes no share there; the weight of /batch does";
+    assert!(ran.stderr.contains(why), "{ran:?}");
+    assert!(ran.stderr.contains("--space '/batch cpu.weight=1..100'"), "{ran:?}");
+    let ran = tune(groups, &[&goal[..], &["--space", "/batch cpu.weight=1,100"]].concat());
+    assert!([0, 3].contains(&ran.code), "{ran:?}");
+    let text = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("not tried: --space 'batch nice=0,19': "), "{text}");
+    assert!(text.contains("/batch cpu.weight=1") && !text.contains("nice=0 ;"), "{text}");
+}
+
 /// The names of the settings that a search tried and kept, its first row apart.
 fn tried(input: &str, goal: &str, space: &str) -> Vec<String> {
     let options = ["--goal", goal, "--space", space, "--seeds", "1", "--for", "1200ms"];

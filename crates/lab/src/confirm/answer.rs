@@ -230,6 +230,7 @@ mod tests {
             variant: "v".to_owned(),
             subjects: vec![subject],
             event_hashes: Vec::new(),
+            no_effect: Vec::new(),
             notes: Vec::new(),
             delegation: None,
         }

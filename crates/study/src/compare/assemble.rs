@@ -9,8 +9,10 @@ use super::trust::against;
 use super::{Numbers, Options, rows};
 use crate::StudyError;
 use crate::measurements::Measured;
+use crate::no_effect::{self, Known};
 use crate::result::{Detail, Input, InputKind, Prediction, SCHEMA, Study};
 use crate::run::{RowPlan, Run};
+use schedlab_model::Ns;
 use schedlab_trace::Header;
 use std::path::PathBuf;
 
@@ -44,6 +46,9 @@ impl RecordedInput {
     ) -> Result<Study, StudyError> {
         let Played { plans, runs, errors } = *played;
         let numbers = Numbers::new(options, &[]);
+        let mut rows =
+            rows(plans, runs, &self.classes, &|task| self.task_name(task), errors, numbers);
+        no_effect::add_to(&mut rows, plans, self.known(&|task| self.share(task)));
         Ok(Study {
             schema: SCHEMA.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -56,7 +61,7 @@ impl RecordedInput {
             self_replay: None,
             served: None,
             predictions: predictions(plans, runs, &options.checks, errors)?,
-            rows: rows(plans, runs, &self.classes, &|task| self.task_name(task), errors, numbers),
+            rows,
             expectations: Vec::new(),
             gates: Vec::new(),
             notes,
@@ -78,6 +83,17 @@ impl RecordedInput {
         let mut detail = Detail::from_runs(study, runs, self.names(), Some(was));
         detail.observed(study, runs, keep, Some(self.path()))?;
         Ok(detail)
+    }
+
+    /// Returns the part of one CPU that a task had while it was recorded.
+    pub(crate) fn share(&self, task: usize) -> f64 {
+        let run = self.summary.tasks.get(task).map_or(Ns::ZERO, |task| task.run);
+        run.0 as f64 / self.summary.window.0.max(1) as f64
+    }
+
+    /// Returns what is known of the tasks, with their parts of one CPU.
+    pub(crate) fn known<'a>(&'a self, share: &'a dyn Fn(usize) -> f64) -> Known<'a> {
+        Known { classes: &self.classes, share }
     }
 
     /// Returns each task's name and class.

@@ -10,6 +10,7 @@ use super::{detail, parse_variants, rows, seeds, values, verdict};
 use crate::StudyError;
 use crate::deviation::Deviation;
 use crate::measurements::{Kind, MACHINE};
+use crate::no_effect::{self, Known};
 use crate::result::{Checked, Detail, Input, InputKind, SCHEMA, Study};
 use crate::run::{Bench, RowPlan, Run, levels, own_variants, spinning};
 use crate::scenario::{Expectation, Scenario};
@@ -57,7 +58,8 @@ pub fn compare_scenario(
     let name = |task: usize| scenario.workload.tasks[task].name.clone();
     let numbers = Numbers::new(options, &scenario.headline);
     let errors = RowErrors::of_scenario(&plans, &scenario.classes, machine.topology.cpus());
-    let rows = rows(&plans, &runs, &scenario.classes, &name, &errors, numbers);
+    let mut rows = rows(&plans, &runs, &scenario.classes, &name, &errors, numbers);
+    no_effect::add_to(&mut rows, &plans, known(scenario));
     let mut study = Study {
         schema: SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -96,6 +98,11 @@ pub fn compare_scenario(
         study.detail = Some(Box::new(detail));
     }
     Ok(study)
+}
+
+/// Returns what is known of the tasks: each of them may run at any time.
+pub(crate) fn known(scenario: &Scenario) -> Known<'_> {
+    Known { classes: &scenario.classes, share: &|_| 1.0 }
 }
 
 /// Returns what a result says of the scenario that it is of.

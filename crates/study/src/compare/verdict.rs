@@ -14,7 +14,7 @@ use crate::headline::Figure;
 use crate::measurements::Kind;
 use crate::metric::Metric;
 use crate::result::{Cell, Row, Study, Verdict};
-use crate::view::row_name;
+use crate::view::{self, row_name};
 use certainty::certainty;
 use schedlab_scheduler::registry::Family;
 
@@ -26,7 +26,7 @@ pub(super) fn verdict(study: &Study) -> Verdict {
             format!("Only {row} was run: give something to compare (--scheduler, --variant).");
         return Verdict { outcome, certainty: certainty(study, None), ..Verdict::default() };
     }
-    match recommend::recommended(study, &tellings) {
+    let mut verdict = match recommend::recommended(study, &tellings) {
         Some(row) => {
             let (gains, losses) =
                 (of_row(study, &tellings, row, true), of_row(study, &tellings, row, false));
@@ -43,7 +43,11 @@ pub(super) fn verdict(study: &Study) -> Verdict {
             row: None,
             beside: of_bound(study, &tellings, None).into_iter().collect(),
         },
-    }
+    };
+    // Which settings change no share of CPU time, and what does.
+    let vain = view::without_effect(study).into_iter().take(2);
+    verdict.beside.extend(vain.map(|one| one.sentence.clone()));
+    verdict
 }
 
 /// The setting, what it gains, and who pays what.

@@ -1,9 +1,11 @@
 //! What to know before a setting is used: rules of the kernels that the models have, with their
 //! releases.
 
-use super::Changes;
+use super::{Changes, Step};
+use crate::no_effect::nearest;
 use crate::variant::{GroupSetting, MachineSetting, Setting, TaskSetting};
 use schedlab_model::Policy;
+use schedlab_scheduler::linux::weight_of_nice;
 
 /// Returns the sentences.
 pub(super) fn caveats(changes: &Changes<'_>) -> Vec<String> {
@@ -21,7 +23,7 @@ pub(super) fn caveats(changes: &Changes<'_>) -> Vec<String> {
             "SCHED_IDLE has weight 3 against the 1024 of a task of nice 0: beside one that never \
              sleeps the idle task gets 0.3 % \
              of the CPU, and holds its locks for that much longer. Policies count within one \
-             control group; between groups the \
+             control group (or autogroup); between groups the \
              groups' weights decide."
                 .to_owned(),
         );
@@ -83,7 +85,8 @@ fn realtime(changes: &Changes<'_>) -> String {
 /// Says of each setting what is to know, once.
 fn of_settings(changes: &Changes<'_>) -> Vec<String> {
     let mut all = Vec::new();
-    for text in changes.steps.iter().filter_map(|step| of_setting(step.setting)) {
+    let sessions = changes.steps.iter().filter_map(of_session);
+    for text in changes.steps.iter().filter_map(|step| of_setting(step.setting)).chain(sessions) {
         if !all.contains(&text) {
             all.push(text);
         }
@@ -91,11 +94,32 @@ fn of_settings(changes: &Changes<'_>) -> Vec<String> {
     all
 }
 
+/// Says what is to know of the weight of a session.
+fn of_session(step: &Step<'_>) -> Option<String> {
+    let (Some(_), Setting::Group(GroupSetting::Shares(shares))) =
+        (step.target.session(), step.setting)
+    else {
+        return None;
+    };
+    let nice = nearest(u64::from(*shares));
+    let weight = weight_of_nice(nice);
+    let rounded = match weight == u64::from(*shares) {
+        true => String::new(),
+        false => format!("; nice {nice} is weight {weight}, the nearest to {shares}"),
+    };
+    Some(format!(
+        "The weight of a session is a nice value of its own (/proc/PID/autogroup){rounded}. A new \
+         session has another number and nice 0."
+    ))
+}
+
 /// Says what is to know of a setting, if there is something.
 fn of_setting(setting: &Setting) -> Option<String> {
     Some(match setting {
         Setting::Task(TaskSetting::Nice(_)) => {
-            "A nice value counts within one control group (or autogroup) only.".to_owned()
+            "A nice value counts within one control group (or autogroup) only; between groups the \
+             groups' weights decide."
+                .to_owned()
         }
         Setting::Task(TaskSetting::Slice(_)) => {
             "Slices of a task need Linux 6.12; a task that used its share still waits for its \

@@ -24,7 +24,7 @@ pub(super) fn text(changes: &Changes<'_>) -> String {
     let mut all: Vec<(Target<'_>, Container)> = Vec::new();
     for step in &changes.steps {
         let mut container = Container::default();
-        if !add(&mut container, step.setting) {
+        if step.target.session().is_some() || !add(&mut container, step.setting) {
             continue;
         }
         match all.iter_mut().find(|(target, _)| target.name == step.target.name) {

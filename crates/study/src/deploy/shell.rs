@@ -1,6 +1,7 @@
 //! Commands of a Linux shell.
 
 use super::{Changes, Step, Target};
+use crate::no_effect::nearest;
 use crate::variant::{GroupSetting, MachineSetting, Setting, TaskSetting};
 use schedlab_model::text::shell_word;
 use schedlab_model::{Ns, Policy};
@@ -94,6 +95,11 @@ fn group(target: Target<'_>, setting: &GroupSetting) -> Vec<String> {
         let path = format!("/sys/fs/cgroup{root}{}/{file}", target.name);
         vec![format!("echo {value} > {}", shell_word(&path))]
     };
+    if let (Some(session), GroupSetting::Shares(shares)) = (target.session(), setting) {
+        let nice = nearest(u64::from(*shares));
+        let file = format!("grep -ls '^/autogroup-{session} ' /proc/[0-9]*/autogroup | head -n 1");
+        return vec![format!("echo {nice} > \"$({file})\"")];
+    }
     match setting {
         GroupSetting::Cpus(cpus) => write("cpuset.cpus", cpus.to_string()),
         GroupSetting::Max(None) => write("cpu.max", "max".to_owned()),

@@ -3,6 +3,7 @@
 use super::{Changes, Target};
 use crate::variant::{GroupSetting, Setting, TaskSetting};
 use schedlab_model::{Bandwidth, Policy};
+use schedlab_scheduler::linux::weight_of_nice;
 
 /// Returns a drop-in for each unit, each below a comment with its path; empty when systemd has no
 /// directive for any of it.
@@ -12,6 +13,9 @@ pub(super) fn text(changes: &Changes<'_>) -> String {
     }
     let mut units: Vec<(Target<'_>, Vec<String>)> = Vec::new();
     for step in &changes.steps {
+        if step.target.session().is_some() {
+            continue;
+        }
         let lines = directives(step.setting);
         match units.iter_mut().find(|(target, _)| target.name == step.target.name) {
             Some((_, known)) => known.extend(lines),
@@ -46,7 +50,10 @@ fn directives(setting: &Setting) -> Vec<String> {
     match setting {
         Setting::Task(setting) => match setting {
             TaskSetting::Policy(policy) => of_policy(*policy),
-            TaskSetting::Nice(nice) => vec![format!("Nice={nice}")],
+            TaskSetting::Nice(nice) => {
+                let weight = super::shell::weight(weight_of_nice(*nice) as u32);
+                within(format!("Nice={nice}"), Some(&format!("CPUWeight={weight}")))
+            }
             TaskSetting::Cpus(cpus) => {
                 vec![format!("CPUAffinity={}", cpus.to_string().replace(',', " "))]
             }
@@ -68,12 +75,30 @@ fn directives(setting: &Setting) -> Vec<String> {
     }
 }
 
+/// Returns a directive that counts within a group only, below a comment that says so, and above what
+/// counts between groups. systemd starts each service in a session of its own (setsid(2)), and in a
+/// control group of its own where the CPU controller is on.
+fn within(directive: String, between: Option<&str>) -> Vec<String> {
+    let key = directive.split('=').next().unwrap_or_default();
+    let mut lines = vec![
+        format!(
+            "# {key}= counts among the processes of this service only, where sessions are groups"
+        ),
+        "# (kernel.sched_autogroup_enabled) or the service has the CPU controller.".to_owned(),
+    ];
+    if let Some(between) = between {
+        lines.push(format!("# Against other services: {between}"));
+    }
+    lines.push(directive);
+    lines
+}
+
 fn of_policy(policy: Policy) -> Vec<String> {
     let named = |name: &str| format!("CPUSchedulingPolicy={name}");
     match policy {
-        Policy::Other => vec![named("other")],
-        Policy::Batch => vec![named("batch")],
-        Policy::Idle => vec![named("idle")],
+        Policy::Other => within(named("other"), None),
+        Policy::Batch => within(named("batch"), None),
+        Policy::Idle => within(named("idle"), Some("CPUWeight=idle (systemd 252)")),
         Policy::Fifo(priority) => vec![named("fifo"), format!("CPUSchedulingPriority={priority}")],
         Policy::Rr(priority) => vec![named("rr"), format!("CPUSchedulingPriority={priority}")],
         Policy::Deadline { .. } => {

@@ -55,6 +55,12 @@ impl<'a> Target<'a> {
         })
     }
 
+    /// Returns the number of the session whose autogroup this is, as the kernel names it
+    /// (`/proc/PID/autogroup`): it is a group, but has no folder among the control groups.
+    pub(super) fn session(self) -> Option<u64> {
+        self.name.strip_prefix("/autogroup-")?.parse().ok()
+    }
+
     /// Returns the process ids, as a word of a shell command line.
     pub(super) fn pids(self) -> String {
         match self.is_placeholder() {

@@ -1,6 +1,7 @@
 //! What a setting is, in words.
 
 use super::{Changes, Step, VERSION};
+use crate::no_effect::nearest;
 use crate::variant::{GroupSetting, MachineSetting, Setting, SourceSetting, TaskSetting};
 use schedlab_model::text::shown;
 use schedlab_model::{Ns, Policy};
@@ -75,6 +76,9 @@ fn part(step: &Step<'_>) -> String {
                     Ns(max.quota.0),
                     Ns(max.period.0)
                 )
+            }
+            GroupSetting::Shares(shares) if target.session().is_some() => {
+                format!("give the session {target} nice {}", nearest(u64::from(*shares)))
             }
             GroupSetting::Shares(shares) => {
                 format!("give {target} cpu.weight {}", super::shell::weight(*shares))

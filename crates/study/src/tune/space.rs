@@ -133,6 +133,16 @@ impl Dimension {
         &self.text
     }
 
+    /// Whether it is about this setting of tasks or groups.
+    pub(super) fn sets(&self, key: &str) -> bool {
+        matches!(&self.of, Of::Setting { key: own, .. } if own == key)
+    }
+
+    /// Whether settings go with every value.
+    pub(super) fn has_fixed(&self) -> bool {
+        !self.fixed.is_empty()
+    }
+
     /// Returns the schedulers of the dimension, if it is about them.
     pub fn schedulers(text: &str) -> Vec<SchedulerSpec> {
         let (left, names) = text.split_once('=').unwrap_or_default();

@@ -15,8 +15,8 @@ const WEIGHTS: [u32; 40] = [
     70, 56, 45, 36, 29, 23, 18, 15,
 ];
 
-/// The weight of a nice value, for schedulers outside of this family.
-pub(crate) const fn of_nice(nice: Nice) -> u64 {
+/// Returns the weight of a nice value: that of a task, and of a session's autogroup with it.
+pub const fn of_nice(nice: Nice) -> u64 {
     WEIGHTS[nice.table_index()] as u64
 }
 
