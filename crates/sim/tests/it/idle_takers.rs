@@ -65,38 +65,3 @@ fn a_delayed_task_speaks_against_an_idle_looking_cpu() {
     let taken = taken("linux-6.18", true);
     assert!(taken < 10, "{taken} of {LIGHT}");
 }
-
-/// SCHED_IDLE hogs on CPUs 0 and 1 of 4, and a SCHED_IDLE task that runs for 100 us of each
-/// millisecond and may run anywhere: how much of its running is beside a hog.
-fn beside_a_hog(spec: &str, policy: Policy) -> f64 {
-    let hog = |cpu: u32| {
-        let mut hog = TaskSpec { policy: Policy::Idle, ..TaskSpec::new("hog", Program::hog()) };
-        hog.affinity = CpuSet::single(CpuId(cpu));
-        hog
-    };
-    let short = Program::closed(Ns::from_us(100), Ns::from_us(900));
-    let short = TaskSpec { policy, ..TaskSpec::new("short", short) };
-    let workload = Workload { tasks: vec![hog(0), hog(1), short], ..Workload::default() };
-    let mut events: Vec<SchedEvent> = Vec::new();
-    let options = RunOptions::for_time(Ns::from_s(1));
-    run(&Machine::flat(4), &workload, &*scheduler(spec, 4), &options, &mut events).unwrap();
-    let comes = events
-        .iter()
-        .filter(|event| matches!(event.kind, EventKind::Switch { next: Some(TaskId(2)), .. }));
-    let cpus: Vec<CpuId> = comes.map(|event| event.cpu).collect();
-    cpus.iter().filter(|cpu| cpu.0 < 2).count() as f64 / cpus.len() as f64
-}
-
-/// "Skip SCHED_IDLE rq for SCHED_IDLE task" (7.1): before, a SCHED_IDLE task shares a CPU with
-/// SCHED_IDLE work though others idle.
-#[test]
-fn since_7_1_sched_idle_tasks_do_not_seek_each_other() {
-    for spec in ["linux-6.1", "linux-6.18"] {
-        assert!(beside_a_hog(spec, Policy::Idle) > 0.9, "{spec}");
-    }
-    assert_eq!(beside_a_hog("linux-7.2", Policy::Idle), 0.0);
-    // Others preempt SCHED_IDLE work at once: for them it still counts as idle.
-    for spec in ["linux-6.18", "linux-7.2"] {
-        assert!(beside_a_hog(spec, Policy::Other) > 0.9, "{spec}");
-    }
-}
