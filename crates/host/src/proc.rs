@@ -135,7 +135,7 @@ pub(crate) fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
 }
 
 /// Policy and nice as far as the priority of a switch record tells them: 100 … 139 are the fair
-/// policies with nice −20 … 19; 0 … 98 are FIFO or RR (taken for FIFO) of priority 99 … 1.
+/// policies with nice −20 … 19; 0 … 98 are FIFO or RR (treated as FIFO) of priority 99 … 1.
 pub(crate) fn from_kernel_priority(priority: i32) -> (Policy, Nice) {
     match priority {
         0..=98 => (Policy::Fifo((99 - priority) as u8), Nice::ZERO),
@@ -163,7 +163,7 @@ fn busy_from(text: &str) -> u64 {
     ticks.filter_map(|(_, word)| word.parse::<u64>().ok()).sum::<u64>() * STEAL_GRAIN.0
 }
 
-/// USER_HZ is 100 on every architecture of ours.
+/// USER_HZ is 100 on every architecture of this project.
 pub(crate) const STEAL_GRAIN: Ns = Ns(10_000_000);
 
 fn steal_from(text: &str) -> Vec<(CpuId, u64)> {

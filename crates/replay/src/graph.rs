@@ -15,9 +15,9 @@ const LOCKED_WITH_WAITERS: u32 = 2;
 pub struct Graph {
     /// By [`ObjectId`] of the recording; the exits of children come behind.
     pub objects: Vec<Object>,
-    /// By task: the object that stands for its exit, where a task waits for that.
+    /// By task: the object of its exit, where a task waits for that.
     pub exits: BTreeMap<TaskId, ObjectId>,
-    /// By task: the object that stands for the messages of which only the wakeup is known.
+    /// By task: the object of the messages of which only the wakeup is known.
     pub wakeups: BTreeMap<TaskId, ObjectId>,
     /// By task: the process whose threads share their work, where they do.
     pub shared: Vec<Option<u32>>,

@@ -10,8 +10,8 @@ use crate::view;
 /// folded.
 pub const ROWS: usize = 9;
 
-/// A number that differs from that of the first row by at most this part, by a change that cannot be
-/// told, is equal to it for a reader: the verdict counts no cost of less than 2 %.
+/// A number that differs from that of the first row by at most this part, by a change that cannot
+/// be told, is equal to it for a reader: the verdict counts no cost of less than 2 %.
 const NEAR_FIRST: f64 = 0.02;
 /// The same for numbers of two other rows, of which nothing says what can be told: they look alike
 /// with the three digits that tables show.
@@ -20,7 +20,7 @@ const NEAR: f64 = 0.001;
 /// Rows that show the same numbers as an earlier one.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Equal {
-    /// The row that stands for them.
+    /// The row that is shown for them.
     pub first: usize,
     /// The others, in order.
     pub rows: Vec<usize>,
@@ -33,7 +33,7 @@ pub struct Equal {
 pub struct Rows {
     /// Places in [`Study::rows`], in the order in which they are shown.
     pub shown: Vec<usize>,
-    /// Rows that one of `shown` stands for.
+    /// Rows that show the same as one of `shown`.
     pub equal: Vec<Equal>,
     /// How many are neither shown nor equal to one that is.
     pub hidden: usize,

@@ -127,8 +127,8 @@ pub struct Row {
     /// What happened that a reader must know (a knob that does not exist, tasks that wait for
     /// ever).
     pub notes: Vec<String>,
-    /// Nice values and policies that the row sets although no other task of the same group competes:
-    /// they change no share of CPU time.
+    /// Nice values and policies that the row sets although no other task of the same group
+    /// competes: they change no share of CPU time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub no_effect: Vec<NoEffect>,
     /// Why the row is no setting of the first row's machine but a bound: it has more CPUs or fewer
@@ -347,7 +347,7 @@ pub struct Checked {
     pub scheduler: String,
     /// Variant of the row.
     pub variant: String,
-    /// Whom it is about.
+    /// The program or task that it is about.
     pub subject: String,
     /// What came out, as people write it; `nothing` when nothing was counted.
     pub got: String,
@@ -373,7 +373,7 @@ pub struct Gated {
     pub scheduler: String,
     /// Variant of the row.
     pub variant: String,
-    /// Whom it is about.
+    /// The program or task that it is about.
     pub subject: String,
     /// Whether it failed: the condition is met.
     pub outcome: GateOutcome,

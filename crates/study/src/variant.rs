@@ -78,7 +78,7 @@ pub enum VariantError {
     /// A bad value.
     #[error("{0}")]
     Value(String),
-    /// Nobody is called so.
+    /// No task is called so.
     #[error("there is no task, group or source `{target}` here{hint}")]
     Target {
         /// As given.

@@ -1,5 +1,5 @@
-//! Recordings as flat tables, for spreadsheets and data frames: one row an event, a task, a wait, an
-//! activation, a slice, a migration, or a pair of who waited and who ran.
+//! Recordings as flat tables, for spreadsheets and data frames: one row an event, a task, a wait,
+//! an activation, a slice, a migration, or a pair of who waited and who ran.
 //!
 //! Each table is declared once, as a [`TableDef`]; CSV files, Arrow batches and `docs/tables.md`
 //! are made from it. A function of the table's name hands every row to a receiver, its [`Value`]s

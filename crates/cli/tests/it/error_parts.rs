@@ -13,6 +13,24 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("not a number: {value}"))
 }
 
+/// Looks at the bar of a time, which is known up to a factor: its parts are logarithms, and make up
+/// the wider side. `base`: what the ends of a change start from.
+#[track_caller]
+fn check_factor(what: &str, value: f64, base: f64, bar: &Value) {
+    let parts = PARTS.map(|part| number(&bar["parts"][part]));
+    let whole = parts[0] + parts[1..].iter().map(|part| part * part).sum::<f64>().sqrt();
+    let [low, high] = ["low", "high"].map(|end| number(&bar[end]) + base);
+    let near = 1e-9 * value.abs().max(1.0);
+    assert!(
+        -near <= low && low <= value + near && value <= high + near,
+        "{what}: {value} in {bar} from {base}"
+    );
+    if value > 0.0 {
+        let wider = (high / value).ln().max((value / low).ln());
+        assert!((whole - wider).abs() <= 1e-6 * whole.max(1.0), "{what}: {bar} is not {wider}");
+    }
+}
+
 /// Looks at one bar: `value` with its stated half width, and between which values it can lie.
 #[track_caller]
 fn check(what: &str, (value, error): (f64, f64), bar: &Value, (least, most): (f64, f64)) {
@@ -66,7 +84,10 @@ fn check_all(study: &Value) -> usize {
                     };
                 let what = format!("{} {}", subject["name"], cell["metric"]);
                 let value = number(&cell["value"]["median"]);
-                if let Some(bar) = cell.get("error_bar") {
+                if let Some(bar) = cell.get("error_bar").filter(|bar| bar["factors"] == true) {
+                    check_factor(&what, value, 0.0, bar);
+                    seen += 1;
+                } else if let Some(bar) = cell.get("error_bar") {
                     let error =
                         cell.get("error").map_or_else(|| number(&bar["parts"]["seeds"]), number);
                     check(&what, (value, error), bar, (0.0, most));
@@ -78,8 +99,11 @@ fn check_all(study: &Value) -> usize {
                     let (difference, error) =
                         (number(&change["difference"]), number(&change["error"]));
                     let base = value_of(&study["rows"][0], subject, cell);
-                    let possible = (-base, most - base);
-                    check(&what, (difference, error), &change["error_bar"], possible);
+                    let (possible, bar) = ((-base, most - base), &change["error_bar"]);
+                    match bar["factors"] == true {
+                        true => check_factor(&what, base + difference, base, bar),
+                        false => check(&what, (difference, error), bar, possible),
+                    }
                 }
             }
         }
@@ -126,7 +150,8 @@ fn every_output_names_the_largest_part() {
     let explained = plain(&schedlab(&[&asked, &["--explain"][..]].concat()).stdout);
     let page = plain(&std::fs::read_to_string(&page).unwrap());
     let part = format!("the largest part is {largest} (");
-    let name = format!("error of {} CPU share, batch idle: ±", figure["subject"].as_str().unwrap());
+    let subject = figure["subject"].as_str().unwrap();
+    let name = format!("error of {subject} run-queue p99, batch idle: a factor of ");
     for text in [&explained, &page] {
         assert!(text.contains(&name) && text.contains(&part), "{name}, {part}: {text}");
     }

@@ -64,7 +64,7 @@ const WRITERS: &[Writer] = &[
         "--goal",
         "yes share",
         "--space",
-        "yes nice=0,5",
+        "yes policy=other,batch",
         "--seeds",
         "1",
         "-o",
@@ -295,7 +295,7 @@ impl Writer {
 }
 
 /// Returns what a calibration measured or says it could not, if the file is whole: each cost that
-/// has a spread undisturbed has its spread, which stands behind all costs. Which of them could be
+/// has a spread undisturbed has its spread, which is behind all costs. Which of them could be
 /// measured differs between runs.
 fn asked(file: &[u8]) -> Option<BTreeSet<String>> {
     const COUNTS: &str = "hot_lines";

@@ -313,7 +313,7 @@ fn same_run(test: &str) {
     check_wakers(&seen, ours, from, to);
 }
 
-/// Checks that BPF and tracepoints know who woke whom: the kernel wakes the peer inside the
+/// Checks that BPF and tracepoints know which task woke which: the kernel wakes the peer inside the
 /// sender's system call; a timer wakes the sleeper.
 fn check_wakers(seen: &[Seen], ours: [u32; 4], from: u64, to: u64) {
     let [client, server, _, sleeper] = ours;

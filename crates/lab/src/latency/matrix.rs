@@ -348,7 +348,6 @@ impl Matrix {
             doubts.push("ended early, by a signal: rows may lack rounds".to_owned());
         }
         for system in &self.systems {
-            doubts.extend(system.notes.iter().map(|note| format!("{}: {note}", system.name)));
             if system.emulated {
                 doubts.push(format!(
                     "{}: its CPUs are emulated (QEMU's TCG). Absolute times mean little, and \
@@ -364,6 +363,9 @@ impl Matrix {
                     system.name
                 ));
             }
+        }
+        for system in &self.systems {
+            doubts.extend(system.notes.iter().map(|note| format!("{}: {note}", system.name)));
         }
         for cell in &self.cells {
             let name = format!("{}, {}, {}", cell.system, cell.load.as_str(), cell.policy);

@@ -1,4 +1,4 @@
-//! Tells a silent agent from a CPU that stands still: where the host of a virtual machine keeps a
+//! Tells a silent agent from a CPU that is stalled: where the host of a virtual machine keeps a
 //! CPU to itself, or a thread of a higher real-time priority does, nothing of the owner runs there,
 //! and its agent is not to blame. A thread of the guardian's priority, above the agent's, is sent
 //! to each CPU of the owner's threads: where it answers, the agent could run, too.
@@ -23,7 +23,7 @@ const STACK: usize = 128 << 10;
 pub(super) struct Stalls {
     since: Option<Instant>,
     asked: Vec<Asked>,
-    /// CPUs that stood still, for the message.
+    /// CPUs that was stalled, for the message.
     met: BTreeSet<CpuId>,
 }
 
@@ -40,7 +40,7 @@ impl Stalls {
         if self.since.get_or_insert_with(Instant::now).elapsed() > LONGEST {
             return false;
         }
-        let stood_still = !self.asked.is_empty();
+        let was_stalled = !self.asked.is_empty();
         for cpu in cpus_of(record) {
             if self.asked.iter().all(|one| one.cpu != cpu) {
                 self.asked.extend(Asked::send(cpu, priority));
@@ -49,15 +49,15 @@ impl Stalls {
         let deadline = Instant::now() + ANSWERS;
         self.asked.retain(|one| !one.answers_until(deadline));
         self.met.extend(self.asked.iter().map(|one| one.cpu));
-        stood_still || !self.asked.is_empty()
+        was_stalled || !self.asked.is_empty()
     }
 
-    /// Returns, for the message about a silence, which CPUs stood still in it.
+    /// Returns, for the message about a silence, which CPUs was stalled in it.
     pub(super) fn text(&self) -> String {
         let met: Vec<String> = self.met.iter().map(CpuId::to_string).collect();
         match (met.is_empty(), self.since) {
             (false, Some(since)) => format!(
-                "; it was waited for {:.1} s longer because CPU {} stood still",
+                "; it was waited for {:.1} s longer because CPU {} was stalled",
                 since.elapsed().as_secs_f64(),
                 met.join(", ")
             ),

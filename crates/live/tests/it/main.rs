@@ -76,7 +76,7 @@ fn main() -> ExitCode {
                 ("a_silent_keeper_is_killed_and_cleaned_up_after", silent_keeper),
                 ("a_keeper_without_guardian_puts_back", killed_guardian),
                 ("the_second_guardian_does_the_work_of_a_dead_one", guardian_and_owner_killed),
-                ("an_owner_whose_cpu_stands_still_is_waited_for", stalled::stalled_cpu),
+                ("an_owner_whose_cpu_is_stalled_is_waited_for", stalled::stalled_cpu),
                 ("an_owner_that_beats_and_starves_is_killed", starving::starves_and_beats),
                 ("restore_works_when_all_are_dead", both_killed),
                 ("a_stopped_process_goes_on_when_the_owner_is_killed", frozen::killed_while_frozen),

@@ -1,4 +1,4 @@
-//! The guardian waits for an owner whose CPU stands still.
+//! The guardian waits for an owner whose CPU is stalled.
 
 use super::{Folder, one_cpu, wait};
 use libtest_mimic::Failed;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// The owner may be silent for so long.
 const SILENCE: Duration = Duration::from_millis(300);
-/// Its CPU stands still for longer. Within each second the kernel leaves 50 ms to fair tasks, and
+/// Its CPU is stalled for longer. Within each second the kernel leaves 50 ms to fair tasks, and
 /// nothing to the agent, which is in a real-time class.
 const STALL: Duration = Duration::from_millis(1200);
 
@@ -39,7 +39,7 @@ pub(crate) fn stalled_cpu() -> Result<(), Failed> {
     stall.join().expect("it only spins");
     let after = owner.rounds();
     wait("the agent makes rounds again", || owner.rounds() > after + 20);
-    assert!(after - before < 100, "the agent ran while its CPU stood still: {before} to {after}");
+    assert!(after - before < 100, "the agent ran while its CPU was stalled: {before} to {after}");
     assert!(owner.child.try_wait()?.is_none(), "the owner was ended");
     Ok(())
 }

@@ -47,7 +47,7 @@ fn on(cpu: u32, op: Op) -> TaskSpec {
     TaskSpec { affinity: CpuSet::single(CpuId(cpu)), ..TaskSpec::new("task", Program::once([op])) }
 }
 
-/// A task for each script, on the CPU that stands before it.
+/// A task for each script, on the CPU that is named before it.
 fn players(scripts: Vec<(u32, Script)>, objects: Vec<ObjectSpec>) -> Workload {
     let tasks =
         scripts.iter().enumerate().map(|(n, (cpu, _))| on(*cpu, Op::Play(ScriptId::from(n))));
@@ -356,7 +356,7 @@ fn random_exchange() -> impl Strategy<Value = Workload> {
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-    /// What is taken was sent, no loop stands still, and three times the time has three times the
+    /// What is taken was sent, no loop is stuck, and three times the time has three times the
     /// messages.
     #[test]
     fn a_closed_loop_never_stands_still(workload in random_exchange()) {

@@ -277,7 +277,8 @@ mod tests {
         ]);
     }
 
-    /// Forms that were missing: sysbench 1.0 and 1.1, go-ycsb, old cassandra-stress, bombardier, fio.
+    /// Forms that were missing: sysbench 1.0 and 1.1, go-ycsb, old cassandra-stress, bombardier,
+    /// fio.
     #[test]
     fn further_forms_are_read() {
         let events = "General statistics:\n    total number of events:              41295\n";

@@ -201,6 +201,26 @@ struct Asked<'a> {
     errors: OfRow<'a>,
 }
 
+/// Returns the value before a change, the error of `now` after it, and whether both are told apart.
+fn against(
+    metric: Metric,
+    theirs: &[f64],
+    mine: &[f64],
+    (now, method): (f64, MethodError),
+) -> (Option<Estimate>, ErrorBar, bool) {
+    let told = if theirs.len() == mine.len() { change(metric, theirs, mine, method) } else { None };
+    let apart = told
+        .is_some_and(|change| !matches!(change.judgement, Judgement::CannotTell | Judgement::Same));
+    let before = Estimate::from_values(theirs.to_vec());
+    let bar = told.and_then(|change| {
+        let base = before?.median;
+        let bar = change.error_bar?.moved(base);
+        Some(bar.around(now, base + change.difference, method.possible))
+    });
+    let none = ErrorBar::new(now, ErrorParts::default(), method.possible);
+    (before, bar.unwrap_or(none), apart)
+}
+
 impl Asked<'_> {
     fn found(&self, subject: &str, outcome: GateOutcome, got: String) -> Gated {
         Gated {
@@ -257,24 +277,7 @@ impl Asked<'_> {
             lacks = Some("the simulation does not reproduce the recording".to_owned());
         }
         let (before, bar, told_apart) = if self.gate.relative() {
-            let theirs = of(self.base);
-            let against =
-                (theirs.len() == mine.len()).then(|| change(metric, &theirs, &mine, method));
-            let told = against.flatten();
-            let apart = told.is_some_and(|change| {
-                !matches!(change.judgement, Judgement::CannotTell | Judgement::Same)
-            });
-            let before = Estimate::from_values(theirs);
-            let bar = told.and_then(|change| {
-                let base = before?.median;
-                Some(change.error_bar?.moved(base).around(
-                    now.median,
-                    base + change.difference,
-                    method.possible,
-                ))
-            });
-            let none = ErrorBar::new(now.median, ErrorParts::default(), method.possible);
-            (before, bar.unwrap_or(none), apart)
+            against(metric, &of(self.base), &mine, (now.median, method))
         } else {
             (None, method.bar(metric, now.median, &now), true)
         };

@@ -76,13 +76,7 @@ pub fn compare_scenario(
         rows,
         expectations: check(scenario, &plans, &runs),
         gates: Vec::new(),
-        notes: scenario
-            .notes
-            .iter()
-            .cloned()
-            .chain(spinning::notes(&plans, None))
-            .chain(refused)
-            .collect(),
+        notes: [scenario.notes.clone(), spinning::notes(&plans, None), refused].concat(),
         costs: costs(&machine.costs),
         fitted: scenario.fitted.clone(),
         sections: crate::scenario::sections(&scenario.workload, &scenario.classes),

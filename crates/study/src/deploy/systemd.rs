@@ -75,9 +75,9 @@ fn directives(setting: &Setting) -> Vec<String> {
     }
 }
 
-/// Returns a directive that counts within a group only, below a comment that says so, and above what
-/// counts between groups. systemd starts each service in a session of its own (setsid(2)), and in a
-/// control group of its own where the CPU controller is on.
+/// Returns a directive that counts within a group only, below a comment that says so, and above
+/// what counts between groups. systemd starts each service in a session of its own (setsid(2)), and
+/// in a control group of its own where the CPU controller is on.
 fn within(directive: String, between: Option<&str>) -> Vec<String> {
     let key = directive.split('=').next().unwrap_or_default();
     let mut lines = vec![

@@ -17,7 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const COMM_MAX: usize = 64;
 
 /// Scheduling events of a text after which what it has shown of itself is taken for all that it
-/// shows: its header is behind, and its lines have the same columns (a choice: a few pages of text).
+/// shows: its header is behind, and its lines have the same columns (a choice: a few pages of
+/// text).
 const BEGINNING: u32 = 1_000;
 
 /// A task as the stream shows it.

@@ -23,7 +23,7 @@ Examples:
   schedlab latency merge standard=a.json rt=b.json --report kernels.html
   schedlab latency merge laptop=a.json server=b.json server=c.json --json -o both.json
   schedlab latency merge cyclictest=c1.json cyclictest=c2.json schedlab=s1.json schedlab=s2.json
-  schedlab latency merge ours=a.json timerlat=rtla.txt cyclictest=hist.txt --policy fifo:80
+  schedlab latency merge schedlab=a.json timerlat=rtla.txt cyclictest=hist.txt --policy fifo:80
 
 Files are those that `schedlab latency --json`, `--matrix --json`, `merge --json` and `cyclictest \
 -h 100000 --json=FILE` write, and the histograms that `cyclictest -h`, `rtla timerlat hist` and \

@@ -1,4 +1,4 @@
-//! What cannot run is refused by name: without rights, and whoever asks.
+//! What cannot run is refused by name: without rights, and for every user.
 
 use super::*;
 
