@@ -19,11 +19,9 @@
 //! through a pipe. The end of the pipe is the end of the owner, whatever killed it.
 
 mod second;
-pub(crate) mod stalls;
 mod starving;
 
 use crate::LiveError;
-use crate::driver::become_fifo;
 use crate::held::{Held, owner_lives};
 use crate::journal::{Journal, Record};
 use crate::reserve::lift_limits;
@@ -34,7 +32,6 @@ use schedlab_host::privileges::{Duty, keep_only};
 use schedlab_host::{NoHugePages, inherits, presence, threads};
 use schedlab_model::{OwnThread, Policy};
 use second::Second;
-use stalls::Stalls;
 use starving::Starving;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -269,7 +266,7 @@ fn listen(watch: &GuardianOptions, held: &Held, record: &Record, second: &mut Se
     };
     let mut timeout = silence.map(|silence| time(silence * FIRST));
     let (mut beaten, mut doubted) = (false, false);
-    let (mut away, mut stalls) = (Away::default(), Stalls::default());
+    let mut away = Away::default();
     loop {
         let began = Instant::now();
         let (ready, is_alone) = {
@@ -293,14 +290,9 @@ fn listen(watch: &GuardianOptions, held: &Held, record: &Record, second: &mut Se
                 (doubted, timeout) = (true, silence.map(|silence| time(silence / DOUBT)));
                 continue;
             }
-            Ok(0) if watch.priority.is_some_and(|own| stalls.excuse(record, own)) => continue,
             Ok(0) => {
                 let why = silent(silence.unwrap_or_default(), beaten);
-                return OwnerEnd::Silence(format!(
-                    "{why}{}{}",
-                    stalls.text(),
-                    of_its_threads(record)
-                ));
+                return OwnerEnd::Silence(format!("{why}{}", of_its_threads(record)));
             }
             Err(error) if error != rustix::io::Errno::INTR => return OwnerEnd::End,
             Err(_) => continue,
@@ -315,7 +307,7 @@ fn listen(watch: &GuardianOptions, held: &Held, record: &Record, second: &mut Se
                 (timeout, starving, beaten, doubted) = (None, None, true, false);
             }
             Ok(_) => {
-                (away, stalls) = (Away::default(), Stalls::default());
+                away = Away::default();
                 if let Some(why) = starving.as_mut().and_then(Starving::look) {
                     return OwnerEnd::Silence(why);
                 }

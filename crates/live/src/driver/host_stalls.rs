@@ -4,7 +4,6 @@
 
 use super::{GUARDIAN, HEARTBEAT, SILENCE, become_fifo};
 use crate::LiveError;
-use crate::guardian::stalls::LONGEST;
 use schedlab_host::threads;
 use schedlab_model::{CpuId, CpuSet, Ns, Policy};
 use std::sync::mpsc::{Receiver, channel};
@@ -18,6 +17,8 @@ const STEP: Duration = Duration::from_millis(1);
 /// A silence may last so many times longer than the longest stall that was met: longer ones come,
 /// if rarely.
 const TIMES: u32 = 4;
+/// But no longer than this: until then a hanging agent keeps its CPU.
+const LONGEST: Duration = Duration::from_secs(3);
 /// So many threads that keep a CPU are named.
 const SHOWN: usize = 3;
 

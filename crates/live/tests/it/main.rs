@@ -27,7 +27,6 @@ mod attacked;
 mod before_after;
 mod frozen;
 mod journals;
-mod stalled;
 mod starving;
 mod torture;
 
@@ -52,9 +51,8 @@ fn main() -> ExitCode {
         Some("keep") => keep(&arguments[2..]),
         Some("freeze") => frozen::freeze(&arguments[2..]),
         Some("starve") => starving::starve(&arguments[2..]),
-        Some("stall") => stalled::stall(&arguments[2..]),
         _ => {
-            let tests: [(&str, Test); 29] = [
+            let tests: [(&str, Test); 28] = [
                 ("tortured_keepers_leave_nothing", torture::torture),
                 ("what_happens_to_the_journal_changes_nothing", attacked::journal_gone),
                 ("a_second_instance_refuses_and_names_the_first", attacked::two_instances),
@@ -76,7 +74,6 @@ fn main() -> ExitCode {
                 ("a_silent_keeper_is_killed_and_cleaned_up_after", silent_keeper),
                 ("a_keeper_without_guardian_puts_back", killed_guardian),
                 ("the_second_guardian_does_the_work_of_a_dead_one", guardian_and_owner_killed),
-                ("an_owner_whose_cpu_is_stalled_is_waited_for", stalled::stalled_cpu),
                 ("an_owner_that_beats_and_starves_is_killed", starving::starves_and_beats),
                 ("restore_works_when_all_are_dead", both_killed),
                 ("a_stopped_process_goes_on_when_the_owner_is_killed", frozen::killed_while_frozen),
