@@ -14,7 +14,7 @@ mod student;
 mod summary;
 
 pub use bootstrap::{BootstrapInterval, Difference, difference, interval};
-pub use quantile::{quantile_interval, quantile_ranks};
+pub use quantile::{quantile_interval, quantile_ranks, value_of_rank};
 pub use random::{Random, turns};
 pub use series::{Drift, drift, odd_rounds, outliers, trend};
 pub use student::{t_critical, variance, welch_freedom};

@@ -30,15 +30,17 @@ pub fn quantile_ranks(n: u64, q: f64) -> (Option<u64>, Option<u64>) {
 /// values are too few to say where it is.
 pub fn quantile_interval(q: f64, buckets: &[(u64, u64)]) -> [Option<u64>; 2] {
     let (low, high) = quantile_ranks(buckets.iter().map(|(_, count)| count).sum(), q);
-    let at = |rank: u64| {
-        let mut seen = 0;
-        let reached = buckets.iter().find(|(_, count)| {
-            seen += count;
-            seen >= rank
-        });
-        reached.map(|(value, _)| *value)
-    };
-    [low.and_then(at), high.and_then(at)]
+    [low, high].map(|rank| value_of_rank(rank?, buckets))
+}
+
+/// Returns the value of this rank (from 1) of those of `buckets`; `None`: they are fewer.
+pub fn value_of_rank(rank: u64, buckets: &[(u64, u64)]) -> Option<u64> {
+    let mut seen = 0;
+    let reached = buckets.iter().find(|(_, count)| {
+        seen += count;
+        seen >= rank
+    });
+    reached.map(|(value, _)| *value)
 }
 
 /// The smallest k from 1 to n with P(B >= k) <= `beyond`, for B binomial with n and q.

@@ -158,10 +158,8 @@ fn rows(
             let values = |runs: &[Run], metric| values(runs, subject.kind, &subject.name, metric);
             let cell = |metric: Metric| {
                 let method = errors.method(subject, metric);
-                let interval =
-                    percentile::interval(own, subject.kind, &subject.name, metric, method);
-                let tail = percentile::tail_of(own, subject.kind, &subject.name, metric);
-                let method = MethodError { tail, ..method };
+                let (interval, method) =
+                    percentile::of_runs(own, subject.kind, &subject.name, metric, method);
                 let anchored = |runs: &[Run]| -> Vec<f64> {
                     values(runs, metric)
                         .into_iter()

@@ -253,11 +253,8 @@ impl Asked<'_> {
         let measured =
             self.own.iter().find_map(|run| run.measured.find(subject.kind, &subject.name))?;
         let method = self.errors.method(measured, metric);
-        let interval = percentile::interval(self.own, subject.kind, &subject.name, metric, method);
-        let method = MethodError {
-            tail: percentile::tail_of(self.own, subject.kind, &subject.name, metric),
-            ..method
-        };
+        let (interval, method) =
+            percentile::of_runs(self.own, subject.kind, &subject.name, metric, method);
         let of = |runs: &[Run]| -> Vec<f64> {
             let values = values(runs, subject.kind, &subject.name, metric).into_iter();
             values.map(|value| method.anchored(metric, value)).collect()

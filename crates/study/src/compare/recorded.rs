@@ -496,9 +496,10 @@ fn compare_read(
     let (mut runs, refused) = bench.run(&mut plans)?;
     client.iter().for_each(|client| client.add_to(&mut runs));
     let alone = trust::alone(input, &plans[0], &bench)?;
-    let found = trust::self_replay(input, &recorded, why, &runs[0], &alone, &single, &mut served);
+    let was = input.measured_with(&single);
+    let found = trust::self_replay(input, &recorded, why, &runs[0], &alone, &was, &mut served);
     let mut replay = SelfReplay { left_out, ..found };
-    let mut errors = trust::method_errors(&replay, input);
+    let mut errors = trust::method_errors(&replay, input, &was);
     replay.doubt(input.second_half(&recorded, &bench)?, &errors, &mut served);
     client.iter().for_each(|client| client.add_error(&runs[0], input, &mut errors));
     let (errors, open) = RowErrors::find(input, &plans, &runs, errors);
@@ -513,7 +514,6 @@ fn compare_read(
     study.headline = crate::headline::headline(&study, &options.only);
     study.verdict = verdict::verdict(&study);
     if let Some(keep) = &keep {
-        let was = input.measured_with(&single);
         study.detail = Some(Box::new(input.detailed(&study, &runs, keep, &was)?));
     }
     Ok(study)

@@ -7,7 +7,7 @@ use super::row_errors::OfRow;
 use super::serve::Served;
 use super::{Errors, percentile, values};
 use crate::StudyError;
-use crate::change::MethodError;
+use crate::change::{MethodError, Tail};
 use crate::measurements::{Kind, Measured, SubjectData};
 use crate::metric::{Metric, Stat, Unit};
 use crate::result::{Alone, Replayed, ReplayedCell, SecondHalf, SelfReplay};
@@ -37,7 +37,8 @@ const DRIFT_OF_RATES: f64 = 0.3;
 /// And percentiles of times.
 const DRIFT_OF_TIMES: f64 = 0.5;
 /// And percentiles of run-queue latency of event loops, whose activations are no requests: how many
-/// requests wait behind each other decides.
+/// requests wait behind each other decides. A choice; docs/predictions.md shows how many intervals
+/// hold with it.
 const DRIFT_OF_LOOPS: f64 = 2.0;
 /// On a machine that is as steady as can be so much of that is left, which is the model's own
 /// error. Fitted to pairs of servers in guests under a virtual clock, where the same work costs the
@@ -51,18 +52,17 @@ const UNSTEADY: f64 = 0.01;
 /// More lost or unusable events than this part of all, the recording is not trusted.
 const TRUSTED_LOSS: f64 = 0.01;
 
-/// Recorded against simulated.
+/// Recorded (`was`) against simulated.
 pub(super) fn self_replay(
     input: &RecordedInput,
     recorded: &SchedulerSpec,
     why: String,
     runs: &[Run],
     alone: &BTreeMap<String, f64>,
-    single: &dyn Fn(usize) -> Option<String>,
+    was: &Measured,
     served: &mut Option<Served>,
 ) -> SelfReplay {
-    let was = input.measured_with(single);
-    let subjects = against(&was, runs, None);
+    let subjects = against(was, runs, None);
     let mut distrust = Vec::new();
     // A class that was never held back has shown nothing of how it reacts.
     let held = input.readings.iter().filter(|(_, reading)| reading.held >= MATTERS);
@@ -184,13 +184,14 @@ pub(super) fn against(was: &Measured, runs: &[Run], errors: Option<OfRow<'_>>) -
                 low,
                 high,
                 recorded_interval: percentile::interval_of(std::iter::once(subject), metric),
-                simulated_interval: percentile::interval(
+                simulated_interval: percentile::of_runs(
                     runs,
                     subject.kind,
                     &subject.name,
                     metric,
                     method,
-                ),
+                )
+                .0,
             })
         };
         let cells = Metric::all_reported().filter_map(cell).collect();
@@ -359,14 +360,14 @@ fn about_drift(input: &RecordedInput) -> String {
 
 /// The error of the method for every class and metric. Where a class has no recorded value (no
 /// wakeup was seen, say), the largest relative error of the same metric among all classes is taken.
-pub(super) fn method_errors(replay: &SelfReplay, input: &RecordedInput) -> Errors {
+pub(super) fn method_errors(replay: &SelfReplay, input: &RecordedInput, was: &Measured) -> Errors {
     let requests = of_requests(input);
-    let was = input.measured();
     let mut errors = BTreeMap::new();
     for subject in &replay.subjects {
         let apart = apart(replay, input, &subject.name);
         let noise = input.readings.iter().find(|(name, _)| *name == subject.name);
         let noise = noise.map_or(0.0, |(_, reading)| reading.noise);
+        let recorded = was.find(Kind::Class, &subject.name);
         for metric in Metric::all_reported() {
             let own = subject.cells.iter().find(|cell| cell.metric == metric);
             let error = match own {
@@ -397,7 +398,7 @@ pub(super) fn method_errors(replay: &SelfReplay, input: &RecordedInput) -> Error
                 false => (apart, drift(metric, input)),
             };
             let recorded_tail =
-                percentile::tail(was.find(Kind::Class, &subject.name).into_iter(), metric);
+                recorded.map_or_else(Tail::default, |was| percentile::tail(was, metric));
             let error = MethodError {
                 apart,
                 noise,
