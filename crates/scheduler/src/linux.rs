@@ -51,7 +51,9 @@ mod tests;
 mod tunables;
 mod version;
 
-pub use fair::weights::of_nice as weight_of_nice;
+pub use fair::weights::{
+    IDLE as WEIGHT_OF_IDLE, NICE_0 as WEIGHT_OF_NICE_0, of_nice as weight_of_nice,
+};
 
 use self::core::rq::{Class, EntityId, NONE, Rq};
 use self::core::smp::Smp;

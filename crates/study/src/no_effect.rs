@@ -5,25 +5,23 @@
 
 use crate::result::Row;
 use crate::run::RowPlan;
+use crate::scenario::weight_of_shares;
 use crate::variant::{Clause, Setting, TaskSetting, quoted_target};
 use schedlab_model::text::{shell_word, shown};
 use schedlab_model::{CpuSet, GroupId, Nice, Policy, Workload};
-use schedlab_scheduler::linux::{KernelRelease, weight_of_nice};
+use schedlab_scheduler::linux::{KernelRelease, WEIGHT_OF_IDLE, WEIGHT_OF_NICE_0, weight_of_nice};
 use schedlab_scheduler::registry;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What other tasks may have of one CPU, all together, while a task still counts as alone.
+/// What other tasks may have of one CPU, all together, while a task still counts as alone
+/// (a choice).
 const ALONE: f64 = 0.01;
 /// The release in which control groups became groups of the fair class.
 const GROUPS: KernelRelease = KernelRelease::new(2, 6, 24);
 /// The release in which a whole group can be idle (`cpu.idle`).
 const IDLE_GROUPS: KernelRelease = KernelRelease::new(5, 15, 0);
-/// Weight of SCHED_IDLE (`WEIGHT_IDLEPRIO`, `kernel/sched/sched.h`).
-const IDLE_WEIGHT: u64 = 3;
-/// Weight of a task of nice 0, and of a group, where nothing else is set.
-const DEFAULT_WEIGHT: u64 = 1024;
 /// The group that an offered variant makes.
 const NEW_GROUP: &str = "/background";
 
@@ -45,6 +43,9 @@ pub struct NoEffect {
     pub sentence: String,
     /// The same in few words.
     pub short: String,
+    /// That group is a session's, which has the weights of nice values.
+    #[serde(skip)]
+    of_session: bool,
 }
 
 impl NoEffect {
@@ -56,9 +57,9 @@ impl NoEffect {
     /// Returns the weight that counts instead, as a dimension of a search.
     pub(crate) fn space(&self) -> Option<String> {
         let path = quoted_target(self.weight_of.as_ref()?);
-        // A session has the weights of nice values, of which 19 is the least.
-        let is_session = self.instead.as_ref()?.contains(" cpu.shares=");
-        let values = if is_session { "cpu.shares=15..1024" } else { "cpu.weight=1..100" };
+        self.instead.as_ref()?;
+        // The least weight of a session is that of nice 19.
+        let values = if self.of_session { "cpu.shares=15..1024" } else { "cpu.weight=1..100" };
         Some(format!("{path} {values}"))
     }
 }
@@ -188,6 +189,10 @@ impl<'a> Groups<'a> {
         self.plan.workload.groups.get(group.index()).map_or("/", |spec| spec.name.as_str())
     }
 
+    fn is_session(&self, group: GroupId) -> bool {
+        self.plan.workload.groups.get(group.index()).is_some_and(|spec| spec.autogroup)
+    }
+
     /// Whether `group` is `of`, or below it.
     fn is_in(&self, group: GroupId, of: GroupId) -> bool {
         std::iter::successors(Some(group), |group| self.parent(*group)).any(|group| group == of)
@@ -308,7 +313,8 @@ impl<'a> Groups<'a> {
         NoEffect {
             setting: format!("{target} {key}"),
             group: self.name(alone.group).to_owned(),
-            weight_of: weight.map(|(group, _)| self.name(group).to_owned()),
+            weight_of: weight.as_ref().map(|(group, _)| self.name(*group).to_owned()),
+            of_session: weight.is_some_and(|(group, _)| self.is_session(group)),
             instead,
             sentence,
             short: format!("{who}: {key} changes no share there{counting}."),
@@ -317,12 +323,10 @@ impl<'a> Groups<'a> {
 
     /// Returns who is alone, and where.
     fn who(&self, clause: &Clause, alone: &Alone) -> String {
-        let spec = self.plan.workload.groups.get(alone.group.index());
-        let session = spec.is_some_and(|spec| spec.autogroup);
         let place = format!(
             "{}{}",
             shown(self.name(alone.group)),
-            if session { " (the autogroup of a session)" } else { "" }
+            if self.is_session(alone.group) { " (the autogroup of a session)" } else { "" }
         );
         let own: BTreeSet<usize> =
             self.plan.targets.get(&clause.target).into_iter().flatten().copied().collect();
@@ -359,7 +363,7 @@ impl<'a> Groups<'a> {
             }
             (_, Setting::Task(TaskSetting::Policy(Policy::Idle))) => match spec.autogroup {
                 // A session has a weight only; a control group can be idle as a whole.
-                _ if self.release < IDLE_GROUPS => (weight_of_nice(nice), IDLE_WEIGHT),
+                _ if self.release < IDLE_GROUPS => (weight_of_nice(nice), WEIGHT_OF_IDLE),
                 false => return Some(format!("idle-group: {path} cpu.idle=on")),
                 true => {
                     return Some(format!(
@@ -369,12 +373,13 @@ impl<'a> Groups<'a> {
             },
             _ => return None,
         };
-        let now = spec.weight.map_or(DEFAULT_WEIGHT, u64::from);
+        let now = spec.weight.map_or(WEIGHT_OF_NICE_0, u64::from);
         let shares = (now * wanted / before.max(1)).clamp(2, 262_144);
         Some(match spec.autogroup {
             true => format!("weight: {path} cpu.shares={}", weight_of_nice(nearest(shares))),
             false => {
-                let weight = ((shares * 100 + 512) / 1024).clamp(1, 10_000);
+                // cgroup v2 has no larger weight.
+                let weight = weight_of_shares(shares as u32).min(10_000);
                 format!("weight: {path} cpu.weight={weight}")
             }
         })

@@ -25,7 +25,7 @@ mod waits;
 pub use document::ScenarioError;
 pub use draw::{parse_draw, show_draw};
 pub use expect::{Bound, Cause, Expectation, PLAIN_TOLERANCE, Publication};
-pub(crate) use group::{absent_cpu, bandwidth, shares_of_weight};
+pub(crate) use group::{absent_cpu, bandwidth, shares_of_weight, weight_of_shares};
 pub use kernel::{IRQ_CLASS, KernelSpec};
 pub(crate) use kernel::{parse_model, sections};
 pub use machine::{MachineSpec, Ticks};

@@ -2,6 +2,7 @@
 
 use super::{Changes, Step, Target};
 use crate::no_effect::nearest;
+use crate::scenario::weight_of_shares;
 use crate::variant::{GroupSetting, MachineSetting, Setting, TaskSetting};
 use schedlab_model::text::shell_word;
 use schedlab_model::{Ns, Policy};
@@ -106,16 +107,10 @@ fn group(target: Target<'_>, setting: &GroupSetting) -> Vec<String> {
         GroupSetting::Max(Some(max)) => {
             write("cpu.max", format!("'{} {}'", max.quota.0 / 1000, max.period.0 / 1000))
         }
-        GroupSetting::Shares(shares) => write("cpu.weight", weight(*shares).to_string()),
+        GroupSetting::Shares(shares) => write("cpu.weight", weight_of_shares(*shares).to_string()),
         GroupSetting::Idle(on) => write("cpu.idle", u8::from(*on).to_string()),
         GroupSetting::Cap(_) | GroupSetting::Weight(_) | GroupSetting::Guest(_) => Vec::new(),
     }
-}
-
-/// Returns the `cpu.weight` of these shares (cgroup v2: weight 100 is 1024 shares).
-pub(super) const fn weight(shares: u32) -> u32 {
-    let weight = (shares as u64 * 100 + 512) / 1024;
-    if weight < 1 { 1 } else { weight as u32 }
 }
 
 /// Returns the options and the priority of chrt for a policy.

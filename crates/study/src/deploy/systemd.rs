@@ -1,6 +1,7 @@
 //! Drop-ins of systemd units (systemd.exec(5), systemd.resource-control(5)).
 
 use super::{Changes, Target};
+use crate::scenario::weight_of_shares;
 use crate::variant::{GroupSetting, Setting, TaskSetting};
 use schedlab_model::{Bandwidth, Policy};
 use schedlab_scheduler::linux::weight_of_nice;
@@ -51,7 +52,7 @@ fn directives(setting: &Setting) -> Vec<String> {
         Setting::Task(setting) => match setting {
             TaskSetting::Policy(policy) => of_policy(*policy),
             TaskSetting::Nice(nice) => {
-                let weight = super::shell::weight(weight_of_nice(*nice) as u32);
+                let weight = weight_of_shares(weight_of_nice(*nice) as u32);
                 within(format!("Nice={nice}"), Some(&format!("CPUWeight={weight}")))
             }
             TaskSetting::Cpus(cpus) => {
@@ -126,7 +127,7 @@ fn of_group(setting: &GroupSetting) -> Vec<String> {
             ]
         }
         GroupSetting::Shares(shares) => {
-            vec![format!("CPUWeight={}", super::shell::weight(*shares))]
+            vec![format!("CPUWeight={}", weight_of_shares(*shares))]
         }
         // systemd 252 and later.
         GroupSetting::Idle(true) => vec!["CPUWeight=idle".to_owned()],

@@ -2,6 +2,7 @@
 
 use super::{Changes, Step, VERSION};
 use crate::no_effect::nearest;
+use crate::scenario::weight_of_shares;
 use crate::variant::{GroupSetting, MachineSetting, Setting, SourceSetting, TaskSetting};
 use schedlab_model::text::shown;
 use schedlab_model::{Ns, Policy};
@@ -81,7 +82,7 @@ fn part(step: &Step<'_>) -> String {
                 format!("give the session {target} nice {}", nearest(u64::from(*shares)))
             }
             GroupSetting::Shares(shares) => {
-                format!("give {target} cpu.weight {}", super::shell::weight(*shares))
+                format!("give {target} cpu.weight {}", weight_of_shares(*shares))
             }
             GroupSetting::Idle(true) => format!("set cpu.idle of {target}"),
             GroupSetting::Idle(false) => format!("take cpu.idle of {target} away"),

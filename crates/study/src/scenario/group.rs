@@ -95,6 +95,12 @@ pub(crate) fn shares_of_weight(weight: u64) -> u32 {
     ((weight * 1024 + 50) / 100).clamp(2, 262_144) as u32
 }
 
+/// Returns the `cpu.weight` of these shares (cgroup v2: weight 100 is 1024 shares).
+pub(crate) const fn weight_of_shares(shares: u32) -> u32 {
+    let weight = (shares as u64 * 100 + 512) / 1024;
+    if weight < 1 { 1 } else { weight as u32 }
+}
+
 /// `50ms/100ms`, `50ms` (of 100 ms), `50%` (of one CPU, as systemd's CPUQuota=), the kernel's own
 /// `50000 100000` (microseconds), or `max`.
 pub(crate) fn bandwidth(text: &str) -> Result<Option<Bandwidth>, String> {

@@ -2,11 +2,12 @@
 
 use schedlab_model::Nice;
 
-/// Weight of a nice-0 task: virtual time passes as fast as real time.
-pub(in crate::linux) const NICE_0: u64 = 1024;
+/// Weight of a nice-0 task, and of a group where nothing else is set: virtual time passes as fast as
+/// real time.
+pub const NICE_0: u64 = 1024;
 
-/// Weight of SCHED_IDLE tasks and `cpu.idle` groups.
-pub(in crate::linux) const IDLE: u64 = 3;
+/// Weight of SCHED_IDLE tasks and `cpu.idle` groups (`WEIGHT_IDLEPRIO`, since 2.6.29).
+pub const IDLE: u64 = 3;
 
 /// Weights of nice −20 … 19; each step is about 1.25 (`sched_prio_to_weight`).
 const WEIGHTS: [u32; 40] = [
