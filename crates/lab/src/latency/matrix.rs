@@ -469,6 +469,11 @@ impl Round {
         self.uncorrected.as_ref().unwrap_or(&self.samples)
     }
 
+    /// Returns a round of another program, of which only the samples are known.
+    pub fn from_samples(elapsed: Ns, samples: Samples) -> Round {
+        Round { elapsed, samples, uncorrected: None, missed: 0, steal: 0.0, foreign: None }
+    }
+
     /// Returns what a table keeps of a report.
     pub fn from_report(report: &LatencyReport) -> Round {
         let cpus = report.cpus.len().max(1) as u64;

@@ -306,15 +306,7 @@ fn cyclictest(value: &Value) -> Result<Matrix, String> {
         quantity: Quantity::Wakeup,
         notes: histogram::beyond_note(&columns).into_iter().collect(),
     };
-    let round = Round {
-        elapsed: Ns::ZERO,
-        samples,
-        uncorrected: None,
-        missed: 0,
-        steal: 0.0,
-        foreign: None,
-    };
-    Ok(one_row(system, policy(command)?, round, false))
+    Ok(one_row(system, policy(command)?, Round::from_samples(Ns::ZERO, samples), false))
 }
 
 /// Returns the histogram of a thread in cyclictest's JSON.
@@ -419,14 +411,7 @@ mod tests {
             let round = |n: u64| {
                 let mut samples = Samples::default();
                 (0..1000).for_each(|i| samples.add(10_000 + n * 500 + i * 10 + shift));
-                Round {
-                    elapsed: Ns::from_s(1),
-                    samples,
-                    uncorrected: None,
-                    missed: 0,
-                    steal: 0.0,
-                    foreign: None,
-                }
+                Round::from_samples(Ns::from_s(1), samples)
             };
             let rounds = (0..6).map(round).collect();
             Cell { system: system.to_owned(), load: Load::Idle, policy: Policy::Other, rounds }

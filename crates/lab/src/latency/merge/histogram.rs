@@ -94,10 +94,6 @@ pub(super) fn beyond_note(columns: &[Column]) -> Option<String> {
     })
 }
 
-fn round(elapsed: Ns, samples: Samples) -> Round {
-    Round { elapsed, samples, uncorrected: None, missed: 0, steal: 0.0, foreign: None }
-}
-
 fn system(name: String, tool: String, quantity: Quantity, notes: Vec<String>) -> System {
     System {
         name,
@@ -281,7 +277,7 @@ impl RtlaRow<'_> {
                 system: system.name.clone(),
                 load: Load::Unstated,
                 policy: self.policy,
-                rounds: vec![round(self.elapsed, samples)],
+                rounds: vec![Round::from_samples(self.elapsed, samples)],
             });
             systems.push(system);
         }
@@ -374,7 +370,7 @@ fn cyclictest(text: &str, name: &str, policy: Option<Policy>) -> Result<Matrix, 
                     fifo:PRIORITY` (cyclictest -p PRIORITY) or `--policy other` (without -p)"
             .to_owned());
     };
-    Ok(super::one_row(system, policy, round(Ns::ZERO, samples), false))
+    Ok(super::one_row(system, policy, Round::from_samples(Ns::ZERO, samples), false))
 }
 
 /// Returns the policy that cyclictest's lines of threads state, which `-q` leaves out:
