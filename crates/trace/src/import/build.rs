@@ -16,8 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Names longer than this are cut (the kernel's limit is 15 bytes; other systems have longer ones).
 const COMM_MAX: usize = 64;
 
-/// Scheduling events of a text after which what it has shown of itself is taken for all that it
-/// shows: its header is behind, and its lines have the same columns (a choice: a few pages of
+/// Scheduling events of a text after which what it has shown of itself counts as all that it shows:
+/// its header is behind, and its lines have the same columns (a choice: a few pages of
 /// text).
 const BEGINNING: u32 = 1_000;
 
