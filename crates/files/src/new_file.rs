@@ -5,6 +5,7 @@ use crate::folder::{End, end};
 use crate::{FileId, Folder, Refused, inputs, links};
 use rustix::fs::{AtFlags, FileType, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
+use rustix::rand::GetRandomFlags;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};
 use std::io::{self, Write};
@@ -285,6 +286,22 @@ fn held(folder: &Folder, name: &OsStr) -> io::Result<Option<File>> {
     }
 }
 
+/// Fills `random` with what the kernel's generator has, ready or not: a name that another file has
+/// is refused and another is tried, so it keeps no secret. A machine that has just begun may take
+/// ten seconds until its generator is ready, and who waits for it spins
+/// (`try_to_generate_entropy`, drivers/char/random.c, Linux 6.12): a thread of a real-time priority
+/// is ended for that by RLIMIT_RTTIME.
+fn fill_at_once(
+    random: &mut [u8],
+    mut get: impl FnMut(&mut [u8], GetRandomFlags) -> rustix::io::Result<usize>,
+) -> rustix::io::Result<usize> {
+    match get(random, GetRandomFlags::INSECURE) {
+        // Before Linux 5.6.
+        Err(Errno::INVAL) => get(random, GetRandomFlags::empty()),
+        done => done,
+    }
+}
+
 /// Makes a file with a random name that begins with `name`.
 pub(crate) fn part_file(
     folder: &Folder,
@@ -294,7 +311,7 @@ pub(crate) fn part_file(
 ) -> io::Result<(OsString, File)> {
     for _ in 0..NAMES {
         let mut random = [0; 8];
-        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
+        fill_at_once(&mut random, |into, how| rustix::rand::getrandom(into, how))?;
         let end = format!(".{:0RANDOM_DIGITS$x}.part", u64::from_ne_bytes(random));
         let begin = &name.as_bytes()[..name.len().min(NAME_MAX - end.len())];
         let mut part = OsStr::from_bytes(begin).to_owned();
@@ -329,5 +346,26 @@ fn put_new(folder: &Folder, part: &OsStr, name: &OsStr) -> io::Result<()> {
             Ok(rustix::fs::unlinkat(folder, part, AtFlags::empty())?)
         }
         renamed => Ok(renamed?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_does_not_wait_for_the_random_generator() {
+        let mut asked = Vec::new();
+        let mut kernel = |knows: GetRandomFlags| {
+            asked.clear();
+            let done = fill_at_once(&mut [0; 8], |into, how| {
+                asked.push(how);
+                if knows.contains(how) { Ok(into.len()) } else { Err(Errno::INVAL) }
+            });
+            (done, asked.clone())
+        };
+        let (insecure, none) = (GetRandomFlags::INSECURE, GetRandomFlags::empty());
+        assert_eq!(kernel(insecure), (Ok(8), vec![insecure]));
+        assert_eq!(kernel(none), (Ok(8), vec![insecure, none]), "before Linux 5.6");
     }
 }

@@ -291,7 +291,7 @@ fn listen(watch: &GuardianOptions, held: &Held, record: &Record, second: &mut Se
                 continue;
             }
             Ok(0) => {
-                let why = silent(silence.unwrap_or_default(), beaten);
+                let why = silent(silence.unwrap_or_default(), beaten, &record.head.owner);
                 return OwnerEnd::Silence(format!("{why}{}", of_its_threads(record)));
             }
             Err(error) if error != rustix::io::Errno::INTR => return OwnerEnd::End,
@@ -347,16 +347,19 @@ impl Away {
     }
 }
 
-fn silent(silence: Duration, beaten: bool) -> String {
-    match beaten {
-        true => format!(
-            "no heartbeat for {} ms. Its agent hangs, or something kept it from its CPU for that \
-             long: a thread of a \
-             higher real-time priority, or the host of a virtual machine (steal in /proc/stat)",
-            silence.as_millis()
-        ),
-        false => format!("no heartbeat in its first {} ms", (silence * FIRST).as_millis()),
-    }
+fn silent(silence: Duration, beaten: bool, owner: &threads::Identity) -> String {
+    let silence = if beaten { silence } else { silence * FIRST };
+    let first = if beaten { "for" } else { "in its first" };
+    let why = if owner.is_ending() {
+        ". A signal ends it already, such as SIGXCPU for a real-time thread of it that did not \
+         sleep (RLIMIT_RTTIME)"
+    } else if beaten {
+        ". Its agent hangs, or something kept it from its CPU for that long: a thread of a higher \
+         real-time priority, or the host of a virtual machine (steal in /proc/stat)"
+    } else {
+        ""
+    };
+    format!("no heartbeat {first} {} ms{why}", silence.as_millis())
 }
 
 /// What the threads of a silent owner do, for a reader who looks for the reason: one that wants to

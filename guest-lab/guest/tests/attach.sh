@@ -1,5 +1,6 @@
 # Threads that run already, and a command with its children, under a scheduler on three CPUs, at the kernel's own level of
-# perf_event_paranoid and at 2: wakeups are heard, sleepers get the CPU, nothing is left behind.
+# perf_event_paranoid and at 2: wakeups are heard, sleepers get the CPU, nothing is left behind. It is the first test after a
+# boot: the kernel's random generator is not ready in most of its first run, and nothing in a real-time class may wait for it.
 level=/proc/sys/kernel/perf_event_paranoid
 load hog at1 0 - other 300 & a=$!
 load hog at2 0 - other 300 & b=$!
