@@ -33,10 +33,11 @@ test-all:  ## The same, whatever changed, with all cases of the property tests
 
 NEXTEST := $(CARGO) nextest
 # nextest is taken where it is there (`make test` brings it). Examples are files of a crate, compiled with its tests: for examples in
-# comments cargo would compile every dependency once more.
+# comments cargo would compile every dependency once more. One test more than there are CPUs: those of group `live`, one at a time, mostly
+# wait.
 cargo-test:  ## Every test but those of the Python package and the guests
 	@if $(NEXTEST) --version >/dev/null 2>&1; then \
-		$(NEXTEST) run --workspace; else $(CARGO) test --workspace --all-targets --no-fail-fast; fi
+		$(NEXTEST) run --workspace --test-threads $$(( $$(nproc) + 1 )); else $(CARGO) test --workspace --all-targets --no-fail-fast; fi
 
 # The same selection of crates as `cargo-test` has: built alone, a crate gets other features, and most would be compiled again.
 test-programs:  ## Compile the tests and the programs that they run

@@ -56,9 +56,11 @@ const ENDED: Duration = Duration::from_secs(2);
 /// For so long an owner waits for a guardian that is to do that, or to go.
 const WAITS: Duration = Duration::from_secs(25);
 const GOES: Duration = Duration::from_secs(2);
-/// Before its first heartbeat an owner may be silent for so many times longer: it is still
-/// beginning.
+/// Before its first heartbeat an owner may be silent for so many times longer, and for so long on
+/// any machine: it is still beginning, and no thread of others is in a real-time class yet. (It
+/// took longer than 1.3 s in a guest whose emulator had a third of a CPU.)
 const FIRST: u32 = 10;
+const BEGINS: Duration = Duration::from_secs(5);
 /// The last part of a silence, for beats that came late: one of so many.
 const DOUBT: u32 = 5;
 /// Milliseconds that a guardian whose pipe is closed may take to end before its owner goes on.
@@ -264,7 +266,7 @@ fn listen(watch: &GuardianOptions, held: &Held, record: &Record, second: &mut Se
         tv_sec: i64::try_from(silence.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(silence.subsec_nanos()),
     };
-    let mut timeout = silence.map(|silence| time(silence * FIRST));
+    let mut timeout = silence.map(|silence| time(first_silence(silence)));
     let (mut beaten, mut doubted) = (false, false);
     let mut away = Away::default();
     loop {
@@ -347,8 +349,13 @@ impl Away {
     }
 }
 
+/// How long an owner may be silent before its first heartbeat.
+fn first_silence(silence: Duration) -> Duration {
+    (silence * FIRST).max(BEGINS)
+}
+
 fn silent(silence: Duration, beaten: bool, owner: &threads::Identity) -> String {
-    let silence = if beaten { silence } else { silence * FIRST };
+    let silence = if beaten { silence } else { first_silence(silence) };
     let first = if beaten { "for" } else { "in its first" };
     let why = if owner.is_ending() {
         ". A signal ends it already, such as SIGXCPU for a real-time thread of it that did not \

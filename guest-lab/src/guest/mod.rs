@@ -24,15 +24,18 @@ mod transcript;
 mod watch;
 
 use crate::root;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use catalogue::{TESTS, Test, Verdict};
 use emulator::Emulator;
 use kernels::Kernel;
 use machine::{Clock, Machine};
 pub use options::GuestArgs;
 use options::Options;
+use std::collections::VecDeque;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use store::Store;
 use watch::Ended;
@@ -56,6 +59,14 @@ struct Laboratory {
     store: Store,
     /// The program has the sched_ext driver.
     sched_ext: bool,
+    /// Held by who tells of its boot: guests run beside each other.
+    told: Mutex<()>,
+}
+
+/// A kernel and the tests of one boot.
+struct Job<'a> {
+    kernel: &'a Kernel,
+    tests: Vec<&'static Test>,
 }
 
 /// Boots the kernels that are asked for, and tests the program in them.
@@ -99,7 +110,8 @@ pub fn command(args: GuestArgs) -> Result<ExitCode> {
              install libelf-dev zlib1g-dev pkg-config)"
         );
     }
-    let laboratory = Laboratory { emulator, base, runs: work.join("runs"), store, sched_ext };
+    let (runs, told) = (work.join("runs"), Mutex::default());
+    let laboratory = Laboratory { emulator, base, runs, store, sched_ext, told };
     if let Some((script, machine)) = &options.script {
         for kernel in &kernels {
             laboratory.script(kernel, script, machine)?;
@@ -116,9 +128,7 @@ pub fn command(args: GuestArgs) -> Result<ExitCode> {
         );
         return Ok(ExitCode::from(u8::from(bad > 0)));
     }
-    for kernel in &kernels {
-        bad += laboratory.kernel(kernel, &options)?;
-    }
+    bad += laboratory.test(&kernels, &options)?;
     if options.table {
         bad += table::renew(&tree, &kernels, &laboratory.runs)?;
     }
@@ -185,27 +195,50 @@ fn build(tree: &Path, sched_ext: bool) -> Result<PathBuf> {
 }
 
 impl Laboratory {
-    /// Runs the tests that are meant for this kernel: how many faults there are.
-    fn kernel(&self, kernel: &Kernel, options: &Options) -> Result<usize> {
+    /// Runs the tests of all kernels: how many faults there are. A guest without KVM keeps one CPU
+    /// of this machine busy, so as many run beside each other; where something is measured, one.
+    fn test(&self, kernels: &[Kernel], options: &Options) -> Result<usize> {
+        let cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let beside = if options.table || options.matrix { 1 } else { cpus };
+        let of_kernel = |kernel| self.jobs(kernel, options);
+        let jobs = Mutex::new(kernels.iter().flat_map(of_kernel).collect::<VecDeque<_>>());
+        let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let work = || {
+            let mut bad = 0;
+            while let Some(Job { kernel, tests }) = next() {
+                bad += self.together(kernel, &tests)?;
+            }
+            Ok(bad)
+        };
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..beside).map(|_| scope.spawn(work)).collect();
+            workers
+                .into_iter()
+                .map(|worker| worker.join().unwrap_or_else(|_| bail!("a guest's thread panicked")))
+                .sum()
+        })
+    }
+
+    /// The boots that the tests of this kernel need.
+    fn jobs<'a>(&self, kernel: &'a Kernel, options: &Options) -> Vec<Job<'a>> {
         let wanted = |test: &&Test| {
             let named = options.tests.iter().any(|name| name == test.name);
             let here = test.kernels.is_empty() || test.kernels.contains(&kernel.name.as_str());
             let can = self.sched_ext || !test.sched_ext;
             can && (named || (options.tests.is_empty() && here && (test.short || !options.short)))
         };
-        let mut left: Vec<&Test> = TESTS.iter().filter(wanted).collect();
-        let mut bad = 0;
+        let mut left: Vec<&'static Test> = TESTS.iter().filter(wanted).collect();
+        let mut jobs = Vec::new();
         while let Some(&first) = left.first() {
             let same = |test: &&Test| {
                 let alone = |test: &Test| test.twice || test.more.is_some();
                 test.name == first.name
                     || (test.machine == first.machine && !alone(test) && !alone(first))
             };
-            let together: Vec<&Test> = left.iter().copied().filter(same).collect();
+            jobs.push(Job { kernel, tests: left.iter().copied().filter(same).collect() });
             left.retain(|test| !same(test));
-            bad += self.together(kernel, &together)?;
         }
-        Ok(bad)
+        jobs
     }
 
     fn together(&self, kernel: &Kernel, tests: &[&Test]) -> Result<usize> {
@@ -220,6 +253,8 @@ impl Laboratory {
             bad += self.boot(kernel, &machine, tests, &again)?;
             let verdict = same(&folder, &again, tests[0].name)?;
             bad += usize::from(!verdict.good);
+            let _told = self.tell();
+            println!("== {} ({}), {}:", kernel.name, kernel.release, tests[0].name);
             show(&verdict);
         }
         Ok(bad)
@@ -253,11 +288,15 @@ impl Laboratory {
         let mut boot = once()?;
         let mut told = transcript::read(&boot.console);
         if let Some(excuse) = ending::excuse(&boot, &told, machine.clock) {
-            println!("   {} {excuse}; it is booted again", kernel.name);
-            ending::show_last_words(&boot, folder);
+            {
+                let _told = self.tell();
+                println!("   {} {excuse}; it is booted again", kernel.name);
+                ending::show_last_words(&boot, folder);
+            }
             boot = once()?;
             told = transcript::read(&boot.console);
         }
+        let _told = self.tell();
         let up = told.up_s.map_or("did not come up".to_owned(), |up| format!("up after {up:.1} s"));
         println!(
             "== {} ({}): {up}, {:.0} s in all",
@@ -281,6 +320,10 @@ impl Laboratory {
             println!("   its console: {}", folder.join("console.txt").display());
         }
         Ok(bad)
+    }
+
+    fn tell(&self) -> MutexGuard<'_, ()> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs a script in place of tests, and shows its console.

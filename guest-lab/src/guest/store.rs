@@ -1,16 +1,19 @@
 //! Where fetched and built things lie, and what fetching cost.
 
 use anyhow::{Context, Result};
-use std::cell::RefCell;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+/// What was fetched, its bytes, and how long that took.
+type Fetched = (String, u64, Duration);
 
 /// The folder of everything that is fetched: `schedlab/guest` in the user's cache
 /// (`$XDG_CACHE_HOME`, else `~/.cache`), so that another checkout finds it, else
 /// `target/guest/cache`.
 pub(super) struct Store {
     root: PathBuf,
-    fetched: RefCell<Vec<(String, u64, Duration)>>,
+    fetched: Mutex<Vec<Fetched>>,
 }
 
 impl Store {
@@ -21,7 +24,7 @@ impl Store {
         let shared = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
         let root = shared
             .map_or_else(|| tree.join("target/guest/cache"), |path| path.join("schedlab/guest"));
-        Store { root, fetched: RefCell::default() }
+        Store { root, fetched: Mutex::default() }
     }
 
     /// A folder of the store, made where it is missing.
@@ -46,15 +49,16 @@ impl Store {
             .filter_map(|path| path.metadata().ok())
             .map(|meta| meta.len())
             .sum();
-        self.fetched.borrow_mut().push((what.to_owned(), bytes, begin.elapsed()));
+        let mut fetched = self.fetched.lock().unwrap_or_else(PoisonError::into_inner);
+        fetched.push((what.to_owned(), bytes, begin.elapsed()));
         Ok(files)
     }
 
     /// One line for each thing that was fetched now.
     pub(super) fn fetched(&self) -> Vec<String> {
         let megabytes = |bytes: u64| bytes as f64 / 1e6;
-        self.fetched
-            .borrow()
+        let fetched = self.fetched.lock().unwrap_or_else(PoisonError::into_inner);
+        fetched
             .iter()
             .map(|(what, bytes, time)| {
                 format!(

@@ -142,30 +142,40 @@ fn perf_data_says_what_perf_script_prints() {
     );
 }
 
-/// A zstd frame that begins with `start` and goes on with `blocks` times 128 KiB of one byte, 4
-/// bytes each.
-fn bomb(start: &[u8], byte: u8, blocks: usize) -> Vec<u8> {
+/// A zstd frame that begins with `start` and goes on with the blocks of `again`, so many times: of
+/// one byte that is so often there, 4 bytes long, or of the bytes themselves.
+fn bomb(start: &[u8], again: &[(usize, &[u8])], times: usize) -> Vec<u8> {
     let header =
         |kind: u32, size: usize| (kind << 1 | (size as u32) << 3).to_le_bytes()[..3].to_vec();
     // RFC 8878: the magic number, a frame without a size, a window of 128 KiB.
     let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x38];
     frame.extend(header(0, start.len()));
     frame.extend(start);
-    let block = [header(1, 128 << 10), vec![byte]].concat();
-    frame.extend(block.repeat(blocks));
+    let blocks: Vec<u8> = again
+        .iter()
+        .flat_map(|&(length, bytes)| match bytes {
+            [_] => [&header(1, length), bytes].concat(),
+            _ => [&header(0, length), bytes].concat(),
+        })
+        .collect();
+    frame.extend(blocks.repeat(times));
     frame
 }
 
-/// Half a megabyte that unfolds to 16 GiB, as a text and as a perf.data: refused with the limit, in
-/// bounded memory.
+/// Some hundred kilobytes that unfold to gibibytes, as a text and as a perf.data: refused with the
+/// limit, in bounded memory. The text has long lines: of empty ones 256 million would be read.
 #[test]
 fn a_decompression_bomb_is_refused_in_little_memory() {
     let folder = Folder::new("bomb");
     let out = folder.0.join("a.slt").display().to_string();
-    for (name, start) in [("text.zst", &b"# tracer: nop\n"[..]), ("perf.data.zst", b"PERFILE2")] {
+    let text = bomb(b"# tracer: nop\n# ", &[(60_000, b"x"), (3, b"\n# ")], 64 << 10);
+    let perf = bomb(b"PERFILE2", &[(128 << 10, b"\n")], 128 << 10);
+    for (name, bomb, commands) in
+        [("text.zst", text, &["import"][..]), ("perf.data.zst", perf, &["import", "show"])]
+    {
         let file = folder.0.join(name).display().to_string();
-        std::fs::write(&file, bomb(start, b'\n', 128 << 10)).unwrap();
-        for command in [vec!["import", &file, "-o", &out], vec!["show", &file]] {
+        std::fs::write(&file, bomb).unwrap();
+        for command in commands {
             // 1.5 GiB of address space.
             let mut limited = Command::new("sh");
             limited
@@ -174,7 +184,10 @@ fn a_decompression_bomb_is_refused_in_little_memory() {
                     "ulimit -v 1572864; exec \"$0\" \"$@\"",
                     env!("CARGO_BIN_EXE_schedlab"),
                 ])
-                .args(&command);
+                .args([command, &file]);
+            if *command == "import" {
+                limited.args(["-o", &out]);
+            }
             let refused = ran(&mut limited);
             assert_eq!(refused.code, 2, "{refused:?}");
             assert!(

@@ -2,8 +2,8 @@
 
 use schedlab_model::Nice;
 
-/// Weight of a nice-0 task, and of a group where nothing else is set: virtual time passes as fast as
-/// real time.
+/// Weight of a nice-0 task, and of a group where nothing else is set: virtual time passes as fast
+/// as real time.
 pub const NICE_0: u64 = 1024;
 
 /// Weight of SCHED_IDLE tasks and `cpu.idle` groups (`WEIGHT_IDLEPRIO`, since 2.6.29).
