@@ -34,7 +34,11 @@ presets! {
                                    ms, whole sleeper credit";
     V2_6_32, "linux-2.6.32", Cfs, "CFS with latency 5 ms, gentle sleepers, RT throttling that \
                                    borrows (Linux 2.6.32)";
-    V3_0, "linux-3.0", Cfs, "CFS with latency 6 ms and 0.75 ms slices (Linux 2.6.37 to 5.12)";
+    V3_0, "linux-3.0", Cfs, "CFS with latency 6 ms and 0.75 ms slices (Linux 2.6.37 to 3.1)";
+    V3_10, "linux-3.10", Cfs, "CFS with limits (cpu.max) whose slices expire (Linux 3.2 to 3.15)";
+    V4_9, "linux-4.9", Cfs, "CFS with limits and SCHED_DEADLINE (Linux 3.16 to 4.17)";
+    V4_19, "linux-4.19", Cfs, "CFS with limits whose slices expire (Linux 4.18 to 5.3)";
+    V5_10, "linux-5.10", Cfs, "CFS with limits whose slices do not expire (Linux 5.4 to 5.12)";
     V6_1, "linux-6.1", Cfs, "CFS with RT throttling (Linux 5.15 to 6.5)";
     V6_6, "linux-6.6", Eevdf, "the first EEVDF, with RT throttling (Linux 6.6 to 6.11)";
     V6_12, "linux-6.12", Eevdf, "EEVDF with delayed dequeue and the fair server (Linux 6.12 to \

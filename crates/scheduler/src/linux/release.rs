@@ -113,6 +113,10 @@ const MODELS: &[ModelledBy] = &[
     row((2, 6, 32), "linux-2.6.32", "CFS with gentle sleepers"),
     row((2, 6, 33), "linux-2.6.32", "not modelled by itself; linux-2.6.32 is the nearest"),
     row((2, 6, 37), "linux-3.0", "CFS with latency 6 ms"),
+    row((3, 2, 0), "linux-3.10", "CFS with limits whose slices expire"),
+    row((3, 16, 0), "linux-4.9", "CFS with limits"),
+    row((4, 18, 0), "linux-4.19", "CFS with limits whose slices expire"),
+    row((5, 4, 0), "linux-5.10", "CFS with limits"),
     row((5, 13, 0), "linux-6.1", "not modelled by itself; linux-6.1 is the nearest"),
     row((5, 15, 0), "linux-6.1", "CFS"),
     row((6, 6, 0), "linux-6.6", "the first EEVDF"),
@@ -196,7 +200,11 @@ mod tests {
             ("2.6.8", "2.6.22", "linux-2.6.22"),
             ("2.6.23", "2.6.27", "linux-2.6.24"),
             ("2.6.28", "2.6.36", "linux-2.6.32"),
-            ("2.6.37", "5.12", "linux-3.0"),
+            ("2.6.37", "3.1", "linux-3.0"),
+            ("3.2", "3.15", "linux-3.10"),
+            ("3.16", "4.17", "linux-4.9"),
+            ("4.18", "5.3", "linux-4.19"),
+            ("5.4", "5.12", "linux-5.10"),
             ("5.13", "6.5", "linux-6.1"),
             ("6.6", "6.11", "linux-6.6"),
             ("6.12", "6.16", "linux-6.12"),
@@ -205,7 +213,7 @@ mod tests {
         ];
         assert_eq!(spans, expected);
         for (kernel, preset) in [
-            ("5.10.262", "linux-3.0"),
+            ("5.10.262", "linux-5.10"),
             ("6.11.11", "linux-6.6"),
             ("6.12.118+deb13-rt-amd64", "linux-6.12"),
             ("9.0", "linux-7.2"),

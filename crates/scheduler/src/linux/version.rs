@@ -4,7 +4,11 @@
 //! |---|---|---|---|---|
 //! | `linux-2.6.24` | 2.6.24 … 2.6.27 | CFS | latency 20, min 4, wakeup 10 ms; full sleeper credit; child first | no throttling, no push and pull |
 //! | `linux-2.6.32` | 2.6.32 | CFS | 5, 1, 1 ms; half credit | throttling with borrowing, push and pull |
-//! | `linux-3.0` | ≈2.6.37 … 5.12 | CFS | 6, 0.75, 1 ms | the same |
+//! | `linux-3.0` | ≈2.6.37 … 3.1 | CFS | 6, 0.75, 1 ms | the same |
+//! | `linux-3.10` | 3.2 … 3.15 | CFS, `cpu.max` whose slices expire | the same | the same |
+//! | `linux-4.9` | 3.16 … 4.17 | CFS, `cpu.max` | the same | the same; SCHED_DEADLINE |
+//! | `linux-4.19` | 4.18 … 5.3 | CFS, `cpu.max` whose slices expire | the same | the same |
+//! | `linux-5.10` | 5.4 … 5.12 | CFS, `cpu.max` | the same | throttling without borrowing (5.10) |
 //! | `linux-6.1` | 5.15 … 6.5 | CFS | 6, 0.75, 1 ms; ALT_PERIOD, BASE_SLICE | throttling without borrowing; SCHED_DEADLINE |
 //! | `linux-6.6` | 6.6 … 6.11 | EEVDF | slice 0.75 ms | the same |
 //! | `linux-6.12` | 6.12 … 6.16 | EEVDF, delayed dequeue | slice 0.70 ms | fair server |
@@ -146,12 +150,38 @@ pub(super) const V2_6_32: Version = Version {
     ],
 };
 
-/// CFS as of about 2.6.37 … 5.12 (read in 3.0.27).
+/// CFS as of about 2.6.37 … 3.1 (read in 3.0.27).
 pub(super) const V3_0: Version = Version {
     latency: Ns(6_000_000),
     granularity: Ns(750_000),
     release: KernelRelease::new(3, 0, 0),
     ..V2_6_32
+};
+
+/// CFS as of 3.2 … 3.15: `cpu.max`, by its old names `cpu.cfs_quota_us` and `cpu.cfs_period_us`.
+pub(super) const V3_10: Version = Version { release: KernelRelease::new(3, 10, 0), ..V3_0 };
+
+/// CFS as of 3.16 … 4.17.
+pub(super) const V4_9: Version = Version { release: KernelRelease::new(4, 9, 0), ..V3_0 };
+
+/// CFS as of 4.18 … 5.3.
+pub(super) const V4_19: Version = Version { release: KernelRelease::new(4, 19, 0), ..V3_0 };
+
+/// CFS as of 5.4 … 5.12.
+pub(super) const V5_10: Version = Version {
+    release: KernelRelease::new(5, 10, 0),
+    features: &[
+        (Feature::GENTLE_FAIR_SLEEPERS, true),
+        (Feature::START_DEBIT, true),
+        (Feature::NEXT_BUDDY, false),
+        (Feature::LAST_BUDDY, true),
+        (Feature::WAKEUP_PREEMPTION, true),
+        (Feature::HRTICK, false),
+        (Feature::DOUBLE_TICK, false),
+        // "sched/rt: Disable RT_RUNTIME_SHARE by default" (5.10).
+        (Feature::RT_RUNTIME_SHARE, false),
+    ],
+    ..V3_0
 };
 
 /// CFS as of 5.15 … 6.5.

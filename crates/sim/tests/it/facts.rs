@@ -243,10 +243,12 @@ fn a_task_that_sleeps_over_the_tick_pays_nothing() {
     }
 }
 
-const WEIGHTED: [&str; 8] = [
+const WEIGHTED: [&str; 10] = [
     "linux-2.6.24",
     "linux-2.6.32",
     "linux-3.0",
+    "linux-4.19",
+    "linux-5.10",
     "linux-6.1",
     "linux-6.6",
     "linux-6.12",
@@ -282,7 +284,7 @@ proptest! {
     /// Weighted shares: hogs of any nice values on one CPU share it by their weights, under every
     /// CFS and EEVDF.
     #[test]
-    fn shares_follow_the_weights(nices in nices(), preset in 0usize..8) {
+    fn shares_follow_the_weights(nices in nices(), preset in 0usize..10) {
         let spec = WEIGHTED[preset];
         let hogs = workload(nices.iter().map(|&nice| hog(nice, Policy::Other)).collect());
         let (metrics, _) = observe(spec, 1000, 1, &hogs, Ns::from_s(20));

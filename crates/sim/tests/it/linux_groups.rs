@@ -8,7 +8,7 @@ use schedlab_model::{
 use schedlab_scheduler::registry;
 use schedlab_sim::{Machine, Outcome, RunOptions, run};
 
-const VERSIONS: [&str; 3] = ["linux-6.1", "linux-6.12", "linux-6.18"];
+const VERSIONS: [&str; 5] = ["linux-4.19", "linux-5.10", "linux-6.1", "linux-6.12", "linux-6.18"];
 
 fn simulate(
     spec: &str,
@@ -301,6 +301,64 @@ fn sleepers_stay_below_their_quota() {
         assert!((0.19..0.215).contains(&got), "{version}: {got}");
         assert!(outcome.metrics.tasks[0].throttled_ns > Ns::from_s(3), "{version}");
     }
+}
+
+/// Commit de53fd7aedb1 (5.4): threads on many CPUs that each use little of the slice that their CPU
+/// took. What a CPU keeps of it (1 ms) was void at the next refill, so a group was throttled that
+/// wanted less than its quota. (From 3.16 to 4.17 it was not, by a fault.)
+#[test]
+fn sleepers_lose_what_they_took_before_5_4() {
+    let throttled = |version: &str| {
+        // 0.6 ms each 50 ms on each of 8 CPUs, one after another: 9.6 of 10 ms.
+        let tasks = (0..8).map(|cpu: u32| TaskSpec {
+            group: GroupId(1),
+            affinity: CpuSet::single(CpuId::from(cpu as usize)),
+            ..TaskSpec::new(
+                "worker",
+                Program::periodic(
+                    Ns::from_ms(50),
+                    Ns::from_us(600),
+                    Ns::from_ms(6 * u64::from(cpu)),
+                ),
+            )
+        });
+        let workload = Workload {
+            groups: vec![root(), limited("/a", 0, 10)],
+            tasks: tasks.collect(),
+            ..Workload::default()
+        };
+        let (outcome, _) = simulate(version, 8, &workload, Ns::from_s(10));
+        outcome.metrics.tasks.iter().map(|task| task.throttled_ns).sum::<Ns>()
+    };
+    for version in ["linux-3.10", "linux-4.19"] {
+        assert!(throttled(version) > Ns::from_s(1), "{version}: {}", throttled(version));
+    }
+    for version in ["linux-4.9", "linux-5.10", "linux-6.1"] {
+        assert!(throttled(version) < Ns::from_ms(100), "{version}: {}", throttled(version));
+    }
+}
+
+#[test]
+fn what_a_kernel_did_not_have_is_refused() {
+    let with = |limit: GroupSpec| Workload {
+        groups: vec![root(), limit],
+        tasks: vec![hog(1)],
+        ..Workload::default()
+    };
+    let refused = |version: &str, workload: &Workload| {
+        let scheduler = registry::build(&version.parse().unwrap(), 1).unwrap();
+        let options = RunOptions::for_time(Ns::from_ms(10));
+        let ran = run(&Machine::flat(1), workload, &*scheduler, &options, &mut ());
+        ran.err().map_or_else(String::new, |error| error.to_string())
+    };
+    let limit = with(limited("/a", 0, 50));
+    let mut saves = limited("/a", 0, 50);
+    saves.bandwidth.as_mut().unwrap().burst = Ns::from_ms(10);
+    let saves = with(saves);
+    assert!(refused("linux-3.0", &limit).contains("cpu.max, which came with Linux 3.2"));
+    assert_eq!(refused("linux-3.10", &limit), "");
+    assert!(refused("linux-5.10", &saves).contains("cpu.max.burst, which came with Linux 5.14"));
+    assert_eq!(refused("linux-6.1", &saves), "");
 }
 
 #[test]

@@ -114,8 +114,8 @@ proptest! {
     }
 
     #[test]
-    fn linux_of_other_ages((machine, workload) in case(), version in 0usize..5) {
-        let name = ["linux-2.6.24", "linux-2.6.32", "linux-3.0", "linux-6.6", "linux-7.2"][version];
+    fn linux_of_other_ages((machine, workload) in case(), version in 0usize..7) {
+        let name = ["linux-2.6.24", "linux-2.6.32", "linux-3.0", "linux-4.19", "linux-5.10", "linux-6.6", "linux-7.2"][version];
         check(name, &machine, &workload);
     }
 

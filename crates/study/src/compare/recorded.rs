@@ -541,7 +541,9 @@ mod tests {
             ("6.12.95", "linux-6.12"),
             ("6.18.44+", "linux-6.18"),
             ("7.2.13", "linux-7.2"),
-            ("5.4.0", "linux-3.0"),
+            ("5.4.0", "linux-5.10"),
+            ("4.15.0-213-generic", "linux-4.9"),
+            ("3.10.0-1160.el7.x86_64", "linux-3.10"),
         ] {
             assert_eq!(kernel_scheduler(release).unwrap().0, scheduler, "{release}");
         }

@@ -144,10 +144,10 @@ fn what_is_a_group_is_the_kernels_to_say() {
     {
         assert_eq!(made.under(scheduler, "sysbench nice=19"), [], "{scheduler}");
     }
-    for scheduler in ["linux-3.0", "linux-6.1", "linux-7.2"] {
+    for scheduler in ["linux-3.0", "linux-5.10", "linux-6.1", "linux-7.2"] {
         assert_eq!(made.under(scheduler, "sysbench nice=19").len(), 1, "{scheduler}");
     }
-    let old = made.under("linux-3.0", "sysbench policy=idle");
+    let old = made.under("linux-5.10", "sysbench policy=idle");
     let weight = "weight: /autogroup-519 cpu.shares=15";
     assert_eq!(old[0].instead.as_deref(), Some(weight), "no cpu.idle before 5.15");
 }

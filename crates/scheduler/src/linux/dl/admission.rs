@@ -2,7 +2,7 @@
 
 use super::cbs::{BW_SHIFT, ratio};
 use crate::linux::tunables::Tunables;
-use crate::{Rejection, World};
+use crate::{GroupView, Rejection, World};
 use schedlab_model::{Ns, Policy, TaskId};
 
 /// The least runtime: the kernel counts in units of 1024 ns.
@@ -13,7 +13,7 @@ pub(in crate::linux) fn refuses(t: &Tunables, policy: Policy) -> Option<&'static
     let Policy::Deadline { runtime, period, .. } = policy else { return None };
     if !t.version.has_deadline() {
         return Some(
-            "SCHED_DEADLINE came with Linux 3.14; `edf` and linux-6.1 and later serve deadlines",
+            "SCHED_DEADLINE came with Linux 3.14; `edf` and linux-4.9 and later serve deadlines",
         );
     }
     if runtime < LEAST_RUNTIME {
@@ -48,6 +48,12 @@ pub(in crate::linux) fn rejects(t: &Tunables, world: &World) -> Option<Rejection
     if !t.version.has_bandwidth() && world.groups.iter().any(|group| group.bandwidth.is_some()) {
         return whole(
             "a group has cpu.max, which came with Linux 3.2; take the limit away or a later version",
+        );
+    }
+    let burst = |group: &GroupView| group.bandwidth.is_some_and(|limit| limit.burst > Ns::ZERO);
+    if !t.version.has_burst() && world.groups.iter().any(burst) {
+        return whole(
+            "a group has cpu.max.burst, which came with Linux 5.14; take it away or a later version",
         );
     }
     if !t.version.has_idle_groups() && world.groups.iter().any(|group| group.idle) {

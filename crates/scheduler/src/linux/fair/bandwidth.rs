@@ -12,12 +12,13 @@
 //! | the queue is throttled when its task is put back | `check_cfs_rq_runtime` | modelled | same |
 //! | a queue that fills without run time is throttled at once | `check_enqueue_throttle` | modelled | `sleepers_stay_below_their_quota` |
 //! | an empty queue returns run time | `return_cfs_rq_runtime` | modelled | same |
+//! | run time of an earlier period is void (3.2 to 3.15, 4.18 to 5.3) | `expire_cfs_rq_runtime`; 51f2176d74ac (3.16) switched it off by a fault, 512ac999d275 (4.18) on, de53fd7aedb1 (5.4) removed it | modelled | `sleepers_lose_what_they_took_before_5_4` |
 //! | nested limits | `throttle_count` | modelled | `the_tighter_of_two_nested_limits_holds` |
 //! | tasks one by one at return to user mode | 6.18 | modelled: return to user takes no time | `a_hog_with_half_a_cpu_runs_50_on_50_off` |
 //! | a refill gives run time to other CPUs by IPI | 6.6+ `unthrottle_cfs_rq_async` | simplified: at once | – |
 //! | the load clock of a throttled queue stops | 6.1 | modelled | `pelt` |
 
-use crate::linux::core::rq::{Class, EntityId, NONE, QueueId, ROOT, Rq};
+use crate::linux::core::rq::{Class, EntityId, NONE, Queue, QueueId, ROOT, Rq};
 use crate::linux::fair::pelt::{Inputs, Moment};
 use crate::linux::fair::pool::Pool;
 use crate::linux::fair::{self, Dequeue, Enqueue, FairRules};
@@ -76,11 +77,25 @@ impl<L: Locks> Pools for PoolTable<L> {
     }
 }
 
-/// Charges a queue for what ran in it since the last time.
-fn charge(rq: &mut Rq, queue: QueueId) {
+/// Charges a queue for what ran in it since the last time. In some versions what is left of an
+/// earlier filling of the pool is void then.
+fn charge(env: Env<'_>, rq: &mut Rq, queue: QueueId) {
     let total = rq.entity(rq.queue(queue).owner).sum_exec;
     let q = rq.queue_mut(queue);
     q.runtime -= (total - std::mem::replace(&mut q.charged, total)) as i64;
+    if q.runtime > 0 && !is_of_this_filling(env, q) {
+        q.runtime = 0;
+    }
+}
+
+/// Whether the run time that a queue has may still be used, or given back.
+fn is_of_this_filling(env: Env<'_>, q: &Queue) -> bool {
+    let (true, Some(pools)) = (env.t.version.voids_slices_at_refill(), env.pools) else {
+        return true;
+    };
+    let mut now = q.filling;
+    pools.with(env.cx, q.group, &mut |pool| now = pool.filling());
+    now == q.filling
 }
 
 /// Whether the queue may go on; it takes a slice out of the pool if it has used up what it had.
@@ -93,6 +108,7 @@ fn has_runtime(env: Env<'_>, rq: &mut Rq, queue: QueueId) -> bool {
     let (group, slice) = (q.group, env.t.smp.bandwidth_slice);
     pools.with(env.cx, group, &mut |pool| {
         q.runtime += pool.take(env.cx.now, q.runtime, slice) as i64;
+        q.filling = pool.filling();
     });
     q.runtime > 0
 }
@@ -122,7 +138,7 @@ pub(in crate::linux) fn at_tick(env: Env<'_>, rq: &mut Rq, curr: EntityId) {
     }
     for queue in path(rq, curr) {
         if counts(rq, queue) {
-            charge(rq, queue);
+            charge(env, rq, queue);
             if !has_runtime(env, rq, queue) {
                 rq.resched(env);
             }
@@ -154,7 +170,7 @@ pub(in crate::linux) fn before_choice<F: FairRules>(env: Env<'_>, rq: &mut Rq, p
     F::update_curr(env, rq, ROOT);
     for queue in queues {
         if counts(rq, queue) {
-            charge(rq, queue);
+            charge(env, rq, queue);
             if !has_runtime(env, rq, queue) {
                 throttle::<F>(env, rq, queue);
             }
@@ -165,7 +181,7 @@ pub(in crate::linux) fn before_choice<F: FairRules>(env: Env<'_>, rq: &mut Rq, p
 /// The first entity came onto `queue`, whose owner is not queued yet.
 pub(in crate::linux) fn filled<F: FairRules>(env: Env<'_>, rq: &mut Rq, queue: QueueId) {
     if counts(rq, queue) && rq.queue(queue).curr == NONE {
-        charge(rq, queue);
+        charge(env, rq, queue);
         if !has_runtime(env, rq, queue) {
             throttle::<F>(env, rq, queue);
         }
@@ -177,7 +193,7 @@ pub(in crate::linux) fn emptied<F: FairRules>(env: Env<'_>, rq: &mut Rq, queue: 
     let (Some(pools), true) = (env.pools, counts(rq, queue)) else { return };
     let above = rq.entity(rq.queue(queue).owner).queue;
     F::update_curr(env, rq, above);
-    charge(rq, queue);
+    charge(env, rq, queue);
     let slice = env.t.smp.bandwidth_slice;
     let q = rq.queue_mut(queue);
     let group = q.group;
@@ -398,7 +414,10 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 rq.touch::<F>(env, false);
                 let queue = rq.queue_of_group[group.index()];
                 let got = lock.lock().pay(rq.queue(queue).runtime);
-                rq.queue_mut(queue).runtime += got as i64;
+                let filling = lock.lock().filling();
+                let q = rq.queue_mut(queue);
+                q.runtime += got as i64;
+                q.filling = filling;
                 if rq.queue(queue).runtime > 0 {
                     unthrottle::<F>(env, rq, queue);
                 }
@@ -424,7 +443,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                 if queue == NONE || queue == ROOT {
                     return;
                 }
-                charge(rq, queue);
+                charge(env, rq, queue);
                 let q = rq.queue_mut(queue);
                 q.limited = view.bandwidth.is_some();
                 q.runtime = 0;

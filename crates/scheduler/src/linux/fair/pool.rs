@@ -12,6 +12,7 @@
 //! |---|---|---|---|
 //! | refill to at most quota + burst once a period | `__refill_cfs_bandwidth_runtime` (burst 5.14+) | modelled | `unused_quota_is_saved_up_to_the_burst` |
 //! | slices of `sched_cfs_bandwidth_slice_us` | `__assign_cfs_rq_runtime` | modelled | `a_queue_takes_slices_until_the_pool_is_empty` |
+//! | run time that a queue took from an earlier filling is void (3.2 to 3.15, 4.18 to 5.3) | `expire_cfs_rq_runtime` | modelled: at the refill; the local clock is the machine's | `each_refill_is_a_filling_of_its_own` |
 //! | the refill gives each waiting queue its debt + 1 ns, in order | `distribute_cfs_runtime` | modelled | `debts_are_paid_in_order` |
 //! | an empty queue keeps 1 ms and returns the rest; given out after 5 ms, not in the last 2 ms of a period | `__return_cfs_rq_runtime`, slack timer | modelled | `slack_is_given_out_later` |
 //! | the period timer stops after a whole period without use | `do_sched_cfs_period_timer` | modelled | `an_unused_pool_goes_to_sleep` |
@@ -33,6 +34,8 @@ pub(in crate::linux) struct Pool {
     limit: Option<Bandwidth>,
     /// Unused run time, ns.
     runtime: u64,
+    /// Counts refills, and starts of the timer (`expires_seq`).
+    filling: u64,
     /// No task asked for run time since the last refill.
     idle: bool,
     /// Queues that wait for run time, in the order in which they were throttled.
@@ -58,6 +61,7 @@ impl Pool {
         let wanted = (target as i64 - remaining).max(0) as u64;
         let Some(limit) = self.limit else { return wanted };
         if self.refill_at.is_none() {
+            self.filling += 1;
             self.refill_at = Some((now.0 / limit.period.0 + 1) * limit.period.0);
         }
         let got = wanted.min(self.runtime);
@@ -66,6 +70,11 @@ impl Pool {
             self.idle = false;
         }
         got
+    }
+
+    /// Which filling run time is taken from now.
+    pub(in crate::linux) fn filling(&self) -> u64 {
+        self.filling
     }
 
     /// The queue of `cpu` waits from now on.
@@ -116,6 +125,7 @@ impl Pool {
         }
         let most = limit.quota.0 + limit.burst.0;
         self.runtime = (self.runtime + limit.quota.0).min(most);
+        self.filling += 1;
         if self.idle && self.throttled.is_empty() {
             self.refill_at = None;
             return false;
@@ -174,6 +184,17 @@ mod tests {
         assert_eq!(pool.take(Ns(0), 0, SLICE), MS, "the rest");
         assert_eq!(pool.take(Ns(0), 0, SLICE), 0);
         assert_eq!(pool.due(), Some(Ns::from_ms(100)));
+    }
+
+    #[test]
+    fn each_refill_is_a_filling_of_its_own() {
+        let mut pool = pool(12, 0);
+        pool.take(Ns(0), 0, SLICE);
+        let first = pool.filling();
+        pool.take(Ns::from_ms(99), 0, SLICE);
+        assert_eq!(pool.filling(), first, "the same period");
+        pool.refill(Ns::from_ms(100));
+        assert_eq!(pool.filling(), first + 1);
     }
 
     #[test]

@@ -28,6 +28,7 @@ fn two_hogs_alternate_as_in_the_table() {
     let table = [
         of("linux-6.1", &since_3_0),
         of("linux-3.0", &since_3_0),
+        of("linux-4.19", &since_3_0),
         // Ideal 10 and 40 ms; 300 Hz is not in the specification: 4 and 13 ticks of 3.33 ms.
         of("linux-2.6.24", &[(1, [2, 3, 4, 11]), (8, [5, 11, 13, 41])]),
         // 2.5 and 15 ms (the factor of 32 CPUs is 6).

@@ -6,7 +6,7 @@ use crate::linux::core::rq::{Class, Entity, NONE, ROOT, Rq};
 use crate::linux::fair::FairRules;
 use crate::linux::fair::cfs::Cfs;
 use crate::linux::fair::eevdf::Eevdf;
-use crate::linux::version::{V2_6_24, V2_6_32, V3_0, V6_1, V6_6, V6_12, V6_18, V7_2, Version};
+use crate::linux::version::{V2_6_24, V2_6_32, V3_0, V4_19, V6_1, V6_6, V6_12, V6_18, V7_2, Version};
 use crate::{
     CellLocks, Change, Cmd, CpuView, Cx, GroupView, Knobs, Lock, Out, Prev, Runnable, Scheduler,
     TaskView, Timer, Wake, WakeKind, World,
@@ -457,25 +457,27 @@ proptest! {
 
     #[test]
     fn no_task_is_lost_in_other_versions(
-        version in 0usize..5, cpus in 1usize..4, steps in prop::collection::vec(any_step(), 1..120),
+        version in 0usize..6, cpus in 1usize..4, steps in prop::collection::vec(any_step(), 1..120),
     ) {
         match version {
             0 => no_task_is_lost::<Cfs>(V2_6_24, cpus, &steps),
             1 => no_task_is_lost::<Cfs>(V2_6_32, cpus, &steps),
             2 => no_task_is_lost::<Cfs>(V3_0, cpus, &steps),
-            3 => no_task_is_lost::<Eevdf>(V6_6, cpus, &steps),
+            3 => no_task_is_lost::<Cfs>(V4_19, cpus, &steps),
+            4 => no_task_is_lost::<Eevdf>(V6_6, cpus, &steps),
             _ => no_task_is_lost::<Eevdf>(V7_2, cpus, &steps),
         }
     }
 
     #[test]
     fn plain_and_general_paths_agree_in_other_versions(
-        version in 0usize..4, cpus in 1usize..4, steps in prop::collection::vec(any_step(), 1..160),
+        version in 0usize..5, cpus in 1usize..4, steps in prop::collection::vec(any_step(), 1..160),
     ) {
         match version {
             0 => plain_and_general_paths_agree::<Cfs>(V2_6_24, cpus, &steps),
             1 => plain_and_general_paths_agree::<Cfs>(V2_6_32, cpus, &steps),
             2 => plain_and_general_paths_agree::<Cfs>(V3_0, cpus, &steps),
+            3 => plain_and_general_paths_agree::<Cfs>(V4_19, cpus, &steps),
             _ => plain_and_general_paths_agree::<Eevdf>(V6_6, cpus, &steps),
         }
     }

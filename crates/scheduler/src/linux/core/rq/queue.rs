@@ -62,6 +62,8 @@ pub(in crate::linux) struct Queue {
     pub(in crate::linux) limited: bool,
     /// Bandwidth: run time left, ns; overruns are debts.
     pub(in crate::linux) runtime: i64,
+    /// Bandwidth: the filling of the pool that `runtime` was taken from (`expires_seq`).
+    pub(in crate::linux) filling: u64,
     /// Bandwidth: the owner's `sum_exec` up to which `runtime` is charged, ns.
     pub(in crate::linux) charged: u64,
     /// Bandwidth, 6.18: tasks that are throttled one by one.
@@ -98,6 +100,7 @@ impl Queue {
             reported: 0,
             reported_at: Ns::ZERO,
             runtime: 0,
+            filling: 0,
             charged: 0,
             limbo: Vec::new(),
             throttle_count: 0,
