@@ -184,7 +184,7 @@ fn a_decompression_bomb_is_refused_in_little_memory() {
                     "ulimit -v 1572864; exec \"$0\" \"$@\"",
                     env!("CARGO_BIN_EXE_schedlab"),
                 ])
-                .args([command, &file]);
+                .args([*command, file.as_str()]);
             if *command == "import" {
                 limited.args(["-o", &out]);
             }

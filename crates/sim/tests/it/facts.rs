@@ -352,7 +352,7 @@ proptest! {
     /// each, and the request of `s` its `r + q`: virtual time has passed `d` by `(n - 1) q / W` at
     /// most, and the lag of `i`, `r` at `d`, is `r + (n - 1) q w / W` at most.
     #[test]
-    fn service_stays_within_a_request_of_the_ideal(nices in nices(), preset in 4usize..7, slice in 1u64..6) {
+    fn service_stays_within_a_request_of_the_ideal(nices in nices(), preset in 6usize..9, slice in 1u64..6) {
         let spec = format!("{}:base_slice_ns={slice}ms", WEIGHTED[preset]);
         let hogs = workload(nices.iter().map(|&nice| hog(nice, Policy::Other)).collect());
         let (_, events) = observe(&spec, 1000, 1, &hogs, Ns::from_s(4));

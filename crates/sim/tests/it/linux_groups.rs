@@ -224,7 +224,8 @@ fn weights_hold_where_runs_end_before_a_tick() {
 
 #[test]
 fn an_idle_group_gets_the_rest() {
-    for version in VERSIONS {
+    // cpu.idle came with Linux 5.15.
+    for version in &VERSIONS[2..] {
         let idle = GroupSpec { idle: true, ..group("/idle", 0, None) };
         let workload = Workload {
             groups: vec![root(), idle],
@@ -309,7 +310,8 @@ fn sleepers_stay_below_their_quota() {
 #[test]
 fn sleepers_lose_what_they_took_before_5_4() {
     let throttled = |version: &str| {
-        // 0.6 ms each 50 ms on each of 8 CPUs, one after another: 9.6 of 10 ms.
+        // 0.45 ms each 50 ms on each of 8 CPUs, one after another: 7.2 of 10 ms. What is kept
+        // makes 11.6 of it.
         let tasks = (0..8).map(|cpu: u32| TaskSpec {
             group: GroupId(1),
             affinity: CpuSet::single(CpuId::from(cpu as usize)),
@@ -317,7 +319,7 @@ fn sleepers_lose_what_they_took_before_5_4() {
                 "worker",
                 Program::periodic(
                     Ns::from_ms(50),
-                    Ns::from_us(600),
+                    Ns::from_us(450),
                     Ns::from_ms(6 * u64::from(cpu)),
                 ),
             )

@@ -69,10 +69,10 @@ impl Version {
     pub(in crate::linux) const fn has_bandwidth(&self) -> bool {
         self.release.since(3, 2, 0)
     }
-    /// Run time that a CPU took and did not use is void at the next refill (`expire_cfs_rq_runtime`,
-    /// kernel/sched/fair.c). It was so from 3.2 on; 51f2176d74ac (3.16) compared the wrong way round
-    /// and nothing expired, until 512ac999d275 (4.18); de53fd7aedb1 (5.4) removed it. Stable releases
-    /// got both corrections earlier: 4.14.y and 4.9.y have the first.
+    /// Run time that a CPU took and did not use is void at the next refill
+    /// (`expire_cfs_rq_runtime`, kernel/sched/fair.c). It was so from 3.2 on; 51f2176d74ac (3.16)
+    /// compared the wrong way round and nothing expired, until 512ac999d275 (4.18); de53fd7aedb1
+    /// (5.4) removed it. Stable releases may have got a correction earlier.
     pub(in crate::linux) const fn voids_slices_at_refill(&self) -> bool {
         let release = self.release;
         self.has_bandwidth()
