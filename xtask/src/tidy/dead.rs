@@ -1,9 +1,10 @@
 //! Source files that nothing mounts: they look like code, but are never compiled.
 
+use super::source::Parsed;
 use crate::finding::Finding;
 use crate::tree::{Metadata, relative};
-use anyhow::{Context, Result};
-use std::collections::BTreeSet;
+use anyhow::Result;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Finds `.rs` files that no target reaches through `mod` declarations.
@@ -11,17 +12,18 @@ pub(super) fn check(
     root: &Path,
     metadata: &Metadata,
     files: &[String],
+    sources: &BTreeMap<String, Parsed>,
     findings: &mut Vec<Finding>,
 ) -> Result<()> {
     let known: BTreeSet<&str> = files.iter().map(String::as_str).collect();
     let mut reached = BTreeSet::new();
     for target in metadata.packages.iter().flat_map(|package| &package.targets) {
-        reach(root, &relative(root, &target.src_path), true, &known, &mut reached)?;
+        reach(&relative(root, &target.src_path), true, sources, &known, &mut reached);
     }
     for manifest in
         files.iter().filter(|file| file.starts_with("fuzz/") && file.ends_with("Cargo.toml"))
     {
-        fuzz_targets(root, manifest, &known, &mut reached)?;
+        fuzz_targets(root, manifest, sources, &known, &mut reached)?;
     }
     for file in files.iter().filter(|file| file.ends_with(".rs") && !reached.contains(*file)) {
         findings.push(Finding::new(
@@ -38,6 +40,7 @@ pub(super) fn check(
 fn fuzz_targets(
     root: &Path,
     manifest: &str,
+    sources: &BTreeMap<String, Parsed>,
     known: &BTreeSet<&str>,
     reached: &mut BTreeSet<String>,
 ) -> Result<()> {
@@ -48,7 +51,7 @@ fn fuzz_targets(
         {
             let file = format!("{folder}{path}");
             if known.contains(file.as_str()) {
-                reach(root, &file, true, known, reached)?;
+                reach(&file, true, sources, known, reached);
             }
         }
     }
@@ -58,28 +61,26 @@ fn fuzz_targets(
 /// Adds `file` and every module file below it. `top`: its modules lie beside it, not in a folder of
 /// its name.
 fn reach(
-    root: &Path,
     file: &str,
     top: bool,
+    sources: &BTreeMap<String, Parsed>,
     known: &BTreeSet<&str>,
     reached: &mut BTreeSet<String>,
-) -> Result<()> {
+) {
     if !reached.insert(file.to_owned()) {
-        return Ok(());
+        return;
     }
-    let content = std::fs::read_to_string(root.join(file)).with_context(|| file.to_owned())?;
-    // What cannot be parsed is reported by the source checks.
-    let Ok(parsed) = syn::parse_file(&content) else { return Ok(()) };
+    // What cannot be parsed is reported already.
+    let Some(parsed) = sources.get(file) else { return };
     let (folder, name) = file.rsplit_once('/').unwrap_or(("", file));
     let stem = name.trim_end_matches(".rs");
     let below = if top || stem == "mod" { folder.to_owned() } else { format!("{folder}/{stem}") };
-    for module in modules(folder, &below, &parsed.items) {
+    for module in modules(folder, &below, &parsed.file.items) {
         let found = module.iter().find(|candidate| known.contains(candidate.as_str()));
         if let Some(candidate) = found {
-            reach(root, candidate, false, known, reached)?;
+            reach(candidate, false, sources, known, reached);
         }
     }
-    Ok(())
 }
 
 /// For each `mod x;` (also inside inline modules) the places where its file may lie.

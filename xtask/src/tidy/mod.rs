@@ -13,6 +13,8 @@ pub(crate) mod writers;
 
 pub(crate) use words::lower as lower_words;
 
+use source::Parsed;
+
 use crate::finding::Finding;
 use crate::{docs, tree};
 use anyhow::{Context, Result};
@@ -42,7 +44,6 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>> {
     manifests::check(root, &metadata, &files, &mut findings)?;
     licences::check(root, &mut findings)?;
     docs::check(root, &mut findings);
-    dead::check(root, &metadata, &files, &mut findings)?;
     let known = cited::Known::read(root, &files);
     let mut comments = words::Comments::default();
     for file in &files {
@@ -56,12 +57,18 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>> {
         };
         text::check(file, &content, &mut findings);
         known.check(file, &content, &mut findings);
-        comments.look(file, &content, &mut findings);
-        if file.ends_with(".rs") {
-            source::check(file, &content, &mut findings);
-            sources.insert(file.clone(), content);
+        let parsed = file.ends_with(".rs").then(|| Parsed::read(&content)).transpose();
+        let parsed = parsed.unwrap_or_else(|error| {
+            findings.push(source::unparsed(file, &error));
+            None
+        });
+        comments.look(file, &content, parsed.as_ref(), &mut findings);
+        if let Some(parsed) = parsed {
+            source::check(file, &parsed, &mut findings);
+            sources.insert(file.clone(), parsed);
         }
     }
+    dead::check(root, &metadata, &files, &sources, &mut findings)?;
     writers::check(&sources, &mut findings);
     comments.judge(root, &mut findings)?;
     findings.sort();

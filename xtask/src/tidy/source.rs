@@ -40,33 +40,44 @@ const FLOAT_FILES: &[(&str, &str)] = &[
 /// Endings of names that hold a time.
 const TIME_UNITS: &[&str] = &["_ns", "_us", "_ms", "_secs", "_time", "_at"];
 
+/// A source file, parsed once for all checks.
+pub(super) struct Parsed {
+    pub(super) file: syn::File,
+    pub(super) tokens: TokenStream,
+}
+
+impl Parsed {
+    /// Parses it.
+    ///
+    /// # Errors
+    /// It is no Rust.
+    pub(super) fn read(content: &str) -> syn::Result<Parsed> {
+        let tokens: TokenStream = content.parse()?;
+        Ok(Parsed { file: syn::parse2(tokens.clone())?, tokens })
+    }
+}
+
+/// Says why a file cannot be parsed.
+pub(super) fn unparsed(file: &str, error: &syn::Error) -> Finding {
+    Finding::new(file, error.span().start().line, format!("cannot be parsed: {error}"))
+}
+
 /// Checks one source file.
-pub(super) fn check(file: &str, content: &str, findings: &mut Vec<Finding>) {
-    let parsed = match syn::parse_file(content) {
-        Ok(parsed) => parsed,
-        Err(error) => {
-            let line = error.span().start().line;
-            findings.push(Finding::new(file, line, format!("cannot be parsed: {error}")));
-            return;
-        }
-    };
+pub(super) fn check(file: &str, source: &Parsed, findings: &mut Vec<Finding>) {
     let floor = floors::of_file(file);
     let mut visitor =
         Visitor { file, findings, unsafe_allowed: floor.is_some_and(|f| f.may_be_unsafe) };
-    visitor.visit_file(&parsed);
+    visitor.visit_file(&source.file);
     if file.ends_with("/src/lib.rs")
         && let Some(floor) = floor
     {
-        crate_attributes(file, &parsed, floor, findings);
+        crate_attributes(file, &source.file, floor, findings);
     }
-    if let (Some(floor), Ok(tokens)) = (floor, content.parse::<TokenStream>())
-        && floor.pure
-        && file.contains("/src/")
-    {
+    if floor.is_some_and(|floor| floor.pure) && file.contains("/src/") {
         let mut flat = Vec::new();
-        flatten(tokens, &mut flat);
+        flatten(source.tokens.clone(), &mut flat);
         names(file, &flat, findings);
-        let tests = test_lines(&parsed.items);
+        let tests = test_lines(&source.file.items);
         flat.retain(|token| !tests.iter().any(|lines| lines.contains(&token.line)));
         floats(file, &flat, findings);
     }
@@ -150,16 +161,11 @@ pub(super) struct Token {
     after_colon: bool,
 }
 
-/// Returns the tokens of a file without its modules for tests; none when it cannot be parsed, which
-/// [`check`] says.
-pub(super) fn product_tokens(content: &str) -> Vec<Token> {
-    let (Ok(parsed), Ok(tokens)) = (syn::parse_file(content), content.parse::<TokenStream>())
-    else {
-        return Vec::new();
-    };
+/// Returns the tokens of a file without its modules for tests.
+pub(super) fn product_tokens(source: &Parsed) -> Vec<Token> {
     let mut flat = Vec::new();
-    flatten(tokens, &mut flat);
-    let tests = test_lines(&parsed.items);
+    flatten(source.tokens.clone(), &mut flat);
+    let tests = test_lines(&source.file.items);
     flat.retain(|token| !tests.iter().any(|lines| lines.contains(&token.line)));
     flat
 }
@@ -277,7 +283,7 @@ mod tests {
 
     fn found(file: &str, content: &str) -> Vec<String> {
         let mut findings = Vec::new();
-        check(file, content, &mut findings);
+        check(file, &Parsed::read(content).unwrap(), &mut findings);
         findings.iter().map(ToString::to_string).collect()
     }
 

@@ -2,6 +2,7 @@
 //! looks up. What the program prints has none of them; comments and documents may have as many as
 //! [`ALLOWED`] says, which may only become fewer.
 
+use super::source::Parsed;
 use crate::finding::Finding;
 use anyhow::{Context, Result};
 use proc_macro2::{Delimiter, Literal, TokenStream, TokenTree};
@@ -48,11 +49,18 @@ pub(super) struct Comments(BTreeMap<&'static str, Vec<(String, Found)>>);
 
 impl Comments {
     /// Looks at one file: what is printed is a finding at once, the rest is counted.
-    pub(super) fn look(&mut self, file: &str, content: &str, findings: &mut Vec<Finding>) {
+    pub(super) fn look(
+        &mut self,
+        file: &str,
+        content: &str,
+        source: Option<&Parsed>,
+        findings: &mut Vec<Finding>,
+    ) {
         if file == OWN || file.starts_with(REPLACED_SOON) {
             return;
         }
-        let (printed, comments) = split(file, content);
+        let tokens = source.map(|source| source.tokens.clone());
+        let (printed, comments) = split(file, content, tokens);
         findings.extend(printed.iter().map(|found| found.as_finding(file)));
         let all = self.0.entry(kind(file)).or_default();
         all.extend(comments.into_iter().map(|found| (file.to_owned(), found)));
@@ -100,7 +108,8 @@ pub(crate) fn lower(root: &Path) -> Result<bool> {
     let mut comments = Comments::default();
     for file in crate::tree::files(root)?.iter().filter(|file| super::text::is_checked(file)) {
         if let Ok(content) = std::fs::read_to_string(root.join(file)) {
-            comments.look(file, &content, &mut Vec::new());
+            let source = file.ends_with(".rs").then(|| Parsed::read(&content).ok()).flatten();
+            comments.look(file, &content, source.as_ref(), &mut Vec::new());
         }
     }
     let before = std::fs::read_to_string(root.join(ALLOWED)).context(ALLOWED)?;
@@ -127,8 +136,8 @@ fn kind(file: &str) -> &'static str {
 }
 
 /// Returns the words of a file in what is printed, and those in comments and documents.
-fn split(file: &str, content: &str) -> (Vec<Found>, Vec<Found>) {
-    if let (true, Ok(tokens)) = (file.ends_with(".rs"), content.parse::<TokenStream>()) {
+fn split(file: &str, content: &str, tokens: Option<TokenStream>) -> (Vec<Found>, Vec<Found>) {
+    if let Some(tokens) = tokens {
         let tests = file.contains("/tests/") || file.ends_with("/tests.rs");
         let mut seen =
             Seen { docs_are_help: file.starts_with("crates/cli/src/"), ..Seen::default() };
@@ -253,7 +262,8 @@ mod tests {
     use super::*;
 
     fn words(file: &str, content: &str) -> (Vec<&'static str>, Vec<&'static str>) {
-        let (printed, comments) = split(file, content);
+        let source = file.ends_with(".rs").then(|| Parsed::read(content).unwrap());
+        let (printed, comments) = split(file, content, source.map(|source| source.tokens));
         let words = |found: Vec<Found>| found.into_iter().map(|found| found.word).collect();
         (words(printed), words(comments))
     }
@@ -291,8 +301,10 @@ mod tests {
     #[test]
     fn the_numbers_only_become_lower() {
         let mut comments = Comments::default();
-        comments.look("crates/a/src/b.rs", "// nobody\n// nobody\n", &mut Vec::new());
-        comments.look(concat!("docs/", "a.md"), "whom\n", &mut Vec::new());
+        let code = "// nobody\n// nobody\n";
+        let source = Parsed::read(code).unwrap();
+        comments.look("crates/a/src/b.rs", code, Some(&source), &mut Vec::new());
+        comments.look(concat!("docs/", "a.md"), "whom\n", None, &mut Vec::new());
         assert_eq!(comments.lowered("code 5\ndocuments 0\n"), "code 2\n");
         assert_eq!(comments.lowered("code 1\n"), "code 1\n");
     }

@@ -4,10 +4,10 @@
 //! What a user names is written by `crates/files` only. The other places write files of the kernel,
 //! or remove files in the run folder.
 
-use super::source::{self, Token};
+use super::source::{self, Parsed, Token};
 use crate::finding::Finding;
 use crate::tree;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
@@ -357,7 +357,9 @@ pub(crate) fn command() -> Result<ExitCode> {
     let root = tree::root();
     let mut lines = BTreeMap::new();
     for file in tree::files(&root)?.iter().filter(|file| is_product(file)) {
-        lines.append(&mut found(file, &std::fs::read_to_string(root.join(file))?));
+        let source =
+            Parsed::read(&std::fs::read_to_string(root.join(file))?).context(file.clone())?;
+        lines.append(&mut found(file, &source));
     }
     println!("place | what it writes | how it is protected\n--- | --- | ---");
     for place in PLACES {
@@ -393,9 +395,9 @@ fn is_product(file: &str) -> bool {
 
 /// Returns the lines where each call that writes is named in a file, by file and call. Modules for
 /// tests do not count.
-fn found(file: &str, content: &str) -> BTreeMap<(String, String), Vec<usize>> {
+fn found(file: &str, source: &Parsed) -> BTreeMap<(String, String), Vec<usize>> {
     let mut found: BTreeMap<_, Vec<usize>> = BTreeMap::new();
-    let tokens = source::product_tokens(content);
+    let tokens = source::product_tokens(source);
     let calls = || WRITES.iter().copied().chain(PROTECTED.iter().map(|(call, _)| *call));
     for at in 0..tokens.len() {
         for call in calls().filter(|call| is_at(&tokens, at, call)) {
@@ -412,10 +414,10 @@ fn is_at(tokens: &[Token], at: usize, call: &[&str]) -> bool {
 }
 
 /// Every place that is not listed, and every listed one that is not there.
-pub(super) fn check(contents: &BTreeMap<String, String>, findings: &mut Vec<Finding>) {
+pub(super) fn check(sources: &BTreeMap<String, Parsed>, findings: &mut Vec<Finding>) {
     let mut all = BTreeMap::new();
-    for (file, content) in contents.iter().filter(|(file, _)| is_product(file)) {
-        all.append(&mut found(file, content));
+    for (file, source) in sources.iter().filter(|(file, _)| is_product(file)) {
+        all.append(&mut found(file, source));
     }
     for ((file, call), lines) in &all {
         let listed = PLACES.iter().find(|place| place.file == file && place.call == call);
@@ -449,7 +451,8 @@ mod tests {
 
     fn new_findings(file: &str, code: &str) -> usize {
         let mut findings = Vec::new();
-        check(&BTreeMap::from([(file.to_owned(), code.to_owned())]), &mut findings);
+        let source = Parsed::read(code).unwrap();
+        check(&BTreeMap::from([(file.to_owned(), source)]), &mut findings);
         findings.iter().filter(|finding| finding.file == file && finding.line > 0).count()
     }
 

@@ -6,7 +6,9 @@ use crate::linux::core::rq::{Class, Entity, NONE, ROOT, Rq};
 use crate::linux::fair::FairRules;
 use crate::linux::fair::cfs::Cfs;
 use crate::linux::fair::eevdf::Eevdf;
-use crate::linux::version::{V2_6_24, V2_6_32, V3_0, V4_19, V6_1, V6_6, V6_12, V6_18, V7_2, Version};
+use crate::linux::version::{
+    V2_6_24, V2_6_32, V3_0, V4_19, V6_1, V6_6, V6_12, V6_18, V7_2, Version,
+};
 use crate::{
     CellLocks, Change, Cmd, CpuView, Cx, GroupView, Knobs, Lock, Out, Prev, Runnable, Scheduler,
     TaskView, Timer, Wake, WakeKind, World,
