@@ -50,7 +50,7 @@ def compare(
     """Play a recording or a scenario under schedulers and variants, as ``schedlab compare`` does.
 
     ``variants`` maps a name to settings, such as ``{"batch idle": "sysbench policy=idle"}``, and ``checks`` a variant to a recording of it.
-    Where several texts are taken, one may stand alone: ``schedulers="linux-6.18"``. Of a recording its beginning may be given: ``r[:"2s"]``.
+    Where several texts are taken, one may stand alone: ``schedulers="linux-6.18"``. Of a recording a part may be given: ``r["1s":"3s"]``.
     The options are those of the command:
 
     * ``schedulers``: Simulate this scheduler with its knobs, such as linux-6.18:base_slice_ns=6ms
@@ -83,7 +83,11 @@ def compare(
     Ctrl-C ends it at once. ``progress`` shows a bar of tqdm; None: in terminals, and in notebooks that have ipywidgets.
     """
     given = {key: value for key, value in locals().items() if key not in ("input", "progress")}
-    name, length = input_of(input, duration)
+    name, first, length = input_of(input, duration)
+    if first is not None:
+        if begin is not None or end is not None or around is not None:
+            raise ValueError("begin, end and around have a meaning for whole recordings, and this is a part of one")
+        given["begin"] = first
     if duration is None:
         given["duration"] = length
     words = [repr(name), *(f"{key}={value!r}" for key, value in given.items() if value)]
@@ -125,8 +129,8 @@ def diff(
     """
     paths = []
     for one in (before, after):
-        path, part = input_of(one)
-        if part is not None:
+        path, *part = input_of(one)
+        if part != [None, None]:
             raise ValueError("a part of a recording cannot be compared with another recording: give the whole one")
         paths.append(path)
     return json.loads(_native.diff(paths[0], paths[1], texts(fail_if), least, seed))
