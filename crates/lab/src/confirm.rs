@@ -30,6 +30,7 @@ use schedlab_study::compare::{Progress, RecordedInput};
 use schedlab_study::serve::Server;
 use schedlab_trace::{Header, Recording};
 use std::collections::BTreeSet;
+use std::path::Path;
 
 /// Runs, records, predicts. `stop` is asked every 20 ms.
 ///
@@ -67,10 +68,8 @@ pub fn confirm(
             running(&setting.name(), round * settings.len() + index, plan.rounds * settings.len());
             let keep = base.is_none() && round == 0 && index == 0;
             measured[index].push(rounds.run(setting, keep)?);
-            if keep && plan.serve.is_some() {
-                let recorded = Recording::open(rounds.kept());
-                let recorded = recorded.map_err(|error| ConfirmError::Input(error.to_string()))?;
-                is_there(plan, &recorded.header)?;
+            if keep {
+                is_recorded(plan, &rounds.kept())?;
             }
         }
     }
@@ -105,6 +104,16 @@ pub fn confirm(
         verdict: answer::verdict(&settings, soft.served.as_ref()),
         settings,
     })
+}
+
+/// Refuses after the first round a server that this round does not have.
+fn is_recorded(plan: &ConfirmPlan, kept: &Path) -> Result<(), ConfirmError> {
+    if plan.serve.is_none() {
+        return Ok(());
+    }
+    let recorded = Recording::open(kept);
+    let recorded = recorded.map_err(|error| ConfirmError::Input(error.to_string()))?;
+    is_there(plan, &recorded.header)
 }
 
 /// Refuses a server that is not in the recording that predictions are made from.

@@ -58,11 +58,7 @@ pub fn of_recording(
         header.topology.cpus(),
         spaced((to - from).to_string())
     ));
-    let is_server = |task: usize| scope.leads(TaskId::from(task));
-    let server: BTreeSet<&str> = (0..classes.len())
-        .filter(|task| is_server(*task))
-        .map(|task| classes[task].as_str())
-        .collect();
+    let server = served(&classes, scope);
     let answer = Answer::check(header).ok().and_then(|()| Answer::from_recording(recording, scope));
     verdict(&mut page, recording, sentences(answer.as_ref(), server_named));
     ladder(&mut page, &measured, &server);
@@ -130,6 +126,14 @@ fn origin_of(recording: &Recording, name: &str, (from, to): (Ns, Ns), origin: &O
     let mut section = Section::new("Where the numbers come from");
     section.push(facts);
     section
+}
+
+/// Returns the programs of the server that was asked about. `classes`: the program of each task.
+fn served<'a>(classes: &'a [String], scope: &Scope) -> BTreeSet<&'a str> {
+    let of_task = |(task, class): (usize, &'a String)| {
+        scope.leads(TaskId::from(task)).then_some(class.as_str())
+    };
+    classes.iter().enumerate().filter_map(of_task).collect()
 }
 
 /// Returns the tasks by name: those of the server first, then those that used most CPU time.
