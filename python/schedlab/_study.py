@@ -36,6 +36,9 @@ def compare(
     seed: int | None = None,
     seeds: int | None = None,
     duration: int | str | None = None,
+    begin: int | str | None = None,
+    end: int | str | None = None,
+    around: str | PathLike[str] | None = None,
     costs: str | PathLike[str] | None = None,
     recorded_under: str | PathLike[str] | None = None,
     replay: str | PathLike[str] | None = None,
@@ -62,6 +65,11 @@ def compare(
       what the scenario says]
     * ``duration``: Simulate this long, such as 2s; of a recording its first 2s are read, as if it
       had ended there [default: the whole recording, or what the scenario says]
+    * ``begin``: Simulate the part of the recording that begins at this time since its start, such
+      as 2s, with what was pending then
+    * ``end``: End the part at this time since the start of the recording [default: its end]
+    * ``around``: Simulate the part around this time, or around a wait by its rank in ``schedlab
+      show --worst`` (worst, worst:3; with --serve of the server); --for is its length [default: 2s]
     * ``costs``: Use this cost preset instead of the scenario's costs, such as modern-vm or
       this-machine (``schedlab calibrate``)
     * ``recorded_under``: Represent the recorded kernel by this scheduler [default: by the kernel's
@@ -74,8 +82,7 @@ def compare(
       recorded (wrk, ab, redis-benchmark, pgbench, sysbench and others: docs/exchange-formats.md),
       and predict them [default: the busiest program that is not an endless loop]
     * ``serve``: Answer for this server: a program, a pid, a control group (/path) or a unit
-      (NAME.service). Its numbers come first, and other programs that do not replay do not count
-      unless it waits behind them
+      (NAME.service). Its numbers come first, and what does not delay it does not count
     * ``fail_if``: Fail (exit 1) when this holds: 'redis-server latency p99 > 1ms'
     * ``jobs``: Use this many worker threads; 0 = one per CPU. The result does not depend on it
       [default: 0]
