@@ -50,11 +50,11 @@ pub struct ShownServer {
     pub programs: Vec<String>,
     /// What it is called in sentences.
     pub name: String,
-    /// Where the user named none: what is said of the one that is taken for it.
+    /// Where the user named none: what is said of the one that is guessed.
     pub guess: Option<Guess>,
 }
 
-/// Puts the rows of the server first: of the one that was named, else of the one that stands out.
+/// Puts the rows of the server first: of the one that was named, else of the one that is guessed.
 /// Where the user asks for some of the tasks, none is guessed.
 ///
 /// # Errors

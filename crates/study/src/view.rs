@@ -80,7 +80,7 @@ const MAIN_SHARE: f64 = 0.01;
 const MAIN_CLASSES: usize = 8;
 
 /// Returns the subjects to show, in order, and how many tasks are not shown. Of the tasks the
-/// server comes first: the one that was named, or the one that is taken for it.
+/// server comes first: the one that was named, or the one that is guessed.
 pub fn main_subjects(study: &Study, all: bool) -> (Vec<(Kind, String)>, usize) {
     let (mut main, hidden) = shown(study, all);
     let later = |kind: Kind, name: &str| is_task(kind) && !is_server(study, name);
@@ -88,7 +88,7 @@ pub fn main_subjects(study: &Study, all: bool) -> (Vec<(Kind, String)>, usize) {
     (main, hidden)
 }
 
-/// Returns whether this program is the server that was named, or the one that is taken for it.
+/// Returns whether this program is the server that was named, or the one that is guessed.
 pub fn is_server(study: &Study, name: &str) -> bool {
     match &study.served {
         Some(served) => served.classes.iter().any(|own| own == name),

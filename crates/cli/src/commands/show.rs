@@ -37,7 +37,7 @@ const XEN_ALONE: [&str; 10] =
 Examples:
   schedlab show incident.slt                              an overview
   schedlab show incident.slt --worst 10                   the ten longest waits, and why
-  schedlab show incident.slt --serve redis-server         its waits first, and behind whom
+  schedlab show incident.slt --serve redis-server         its waits first, and their causes
   schedlab show a.slt --latency --task 'redis*'           run-queue latency of some tasks
   schedlab show a.slt --timehist --from 2s --to 2.1s      each time on a CPU, as perf sched \
   timehist
@@ -235,7 +235,7 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
 const NOT_BY_TASK: [&str; 3] = ["timehist", "stream", "runqueue"];
 
 /// Returns the server whose rows come first: the one that was named; for text and JSON, which say
-/// so, also the one that stands out in a recording.
+/// so, also the one that is guessed in a recording.
 fn server(
     args: &ShowArgs,
     is_recording: bool,

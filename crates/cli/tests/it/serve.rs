@@ -101,7 +101,7 @@ fn a_guess_is_said_and_only_orders_rows() {
     assert!(csv.lines().nth(1).is_some_and(|row| !row.starts_with("db")), "{csv}");
     let some = json(&["show", &file, "--latency", "--task", "report", "--json"]);
     assert!(some["serve"].is_null());
-    // Two programs wait for each other: neither stands out.
+    // Two programs wait for each other: neither is guessed.
     assert!(json(&["show", REDIS, "--latency", "--json"])["serve"].is_null());
 
     let compare = ["compare", &file, "--recorded-under", "linux-6.18", "--seeds", "1"];

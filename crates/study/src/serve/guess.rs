@@ -16,7 +16,7 @@ pub const RECORDED_FOR: &str = "recorder.for";
 /// Answers and exchanges below this number say nothing: a program that starts exchanges a few
 /// wakeups with its parent.
 const ENOUGH: u64 = 100;
-/// Programs that have to wait for the same one before it stands out.
+/// Programs that have to wait for the same one before it is guessed.
 const WAITING_PROGRAMS: usize = 2;
 
 /// The program that schedlab takes for the server, because none was named.
@@ -24,7 +24,7 @@ const WAITING_PROGRAMS: usize = 2;
 pub struct Guess {
     /// Its name, or its pid.
     pub name: String,
-    /// Why it is taken for the server.
+    /// Why it counts as the server.
     pub why: String,
 }
 
@@ -39,8 +39,8 @@ impl Guess {
     }
 }
 
-/// Returns the program that stands out: the one that the recording was made for, else the one that
-/// answers most requests, else the one that most other programs wait for.
+/// Returns the program that is most likely the server: the one that the recording was made for,
+/// else the one that answers most requests, else the one that most other programs wait for.
 pub fn guess(recording: &Recording) -> Option<Guess> {
     let header = &recording.header;
     let made_for = header.knobs.get(RECORDED_FOR).and_then(|asked| {
@@ -67,7 +67,7 @@ fn answers(recording: &Recording) -> Option<Guess> {
 
 /// Returns the program of which several others ask something and get an answer, and which has more
 /// than half of all such exchanges. Of two programs that exchange wakeups with each other only,
-/// neither stands out: each waits for the other.
+/// neither is guessed: each waits for the other.
 fn waited_for(recording: &Recording) -> Option<Guess> {
     let header = &recording.header;
     if !header.capabilities.has(Capability::Waker) {
@@ -148,7 +148,7 @@ mod tests {
             found.sentence(),
             "db (guessed: most others wait for it; name another by --serve)"
         );
-        // Each of two waits for the other; and in a circle none stands out.
+        // Each of two waits for the other; and in a circle none is guessed.
         assert_eq!(guess(&exchanging(&["db", "shop"], &[(0, 1)])), None);
         assert_eq!(
             guess(&exchanging(&["a", "b", "c"], &[(0, 1), (1, 2), (2, 0)])).map(|g| g.name),

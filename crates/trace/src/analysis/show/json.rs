@@ -28,7 +28,7 @@ pub struct ShowOutput<'a> {
     /// Which task waited for a CPU, and what ran meanwhile; `None`: no task waited, the recording
     /// cannot tell, or no analysis was asked for that is about waits.
     pub answer: Option<ShownAnswer<'a>>,
-    /// The server whose rows come first; `None`: none was named, and none stands out.
+    /// The server whose rows come first; `None`: none was named, and none is guessed.
     pub serve: Option<ServedFirst<'a>>,
     /// What the recording is.
     pub recording: ShownRecording<'a>,
