@@ -104,7 +104,6 @@ mod tests {
     fn a_server_is_named_in_four_ways() {
         let group = |name: &str| GroupInfo {
             spec: GroupSpec { name: name.to_owned(), ..GroupSpec::default() },
-            ..GroupInfo::default()
         };
         let groups = [group("/"), group("/system.slice/redis.service")];
         let task = TaskInfo { group: GroupId(1), ..TaskInfo::unknown(8, 7, "redis-server") };

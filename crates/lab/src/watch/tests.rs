@@ -151,7 +151,6 @@ fn a_server_and_a_group_select_the_same_tasks_as_elsewhere() {
     let mut recording = recording();
     let group = |name: &str| schedlab_trace::GroupInfo {
         spec: schedlab_model::GroupSpec { name: name.to_owned(), ..Default::default() },
-        ..Default::default()
     };
     recording.header.groups = vec![group("/"), group("/system.slice/web.service")];
     recording.header.tasks[1].group = schedlab_model::GroupId(1);
