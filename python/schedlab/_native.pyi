@@ -30,7 +30,7 @@ class NativeStudy:
     def report(self, path: str, command: str, made_on: str) -> None: ...
 
 class NativeSweep:
-    def __new__(cls, input: str, duration_ns: int | None) -> NativeSweep: ...
+    def __new__(cls, input: str, begin_ns: int | None, duration_ns: int | None) -> NativeSweep: ...
     def rows(
         self,
         points: list[tuple[str | None, str]],
@@ -49,6 +49,7 @@ class NativeSearch:
         space: list[str],
         seeds: int,
         seed: int | None,
+        begin_ns: int | None,
         duration_ns: int | None,
         serve: str | None,
     ) -> NativeSearch: ...

@@ -47,13 +47,13 @@ def scenario(
 
 def input_of(
     input: Recording | str | PathLike[str], duration: int | str | None = None
-) -> tuple[str, int | None]:
-    """Return what is simulated, and for how long: of the beginning of a recording no longer than that is."""
-    name, end = input._input() if isinstance(input, Recording) else (fspath(input), None)
+) -> tuple[str, int | None, int | None]:
+    """Return what is simulated, where it begins, and for how long: of a part of a recording no longer than that is."""
+    name, begin, most = input._input() if isinstance(input, Recording) else (fspath(input), None, None)
     length = None if duration is None else nanoseconds(duration)
-    if length is not None and end is not None and length > end:
-        raise ValueError(f"duration: the part of the recording is only {end / 1e9:g} s long")
-    return name, end if length is None else length
+    if length is not None and most is not None and length > most:
+        raise ValueError(f"duration: the part of the recording is only {most / 1e9:g} s long")
+    return name, begin, most if length is None else length
 
 
 def texts(given: str | Iterable[str]) -> list[str]:
@@ -133,7 +133,7 @@ class Recording:
         return self._table("blame")
 
     def __getitem__(self, window: slice) -> Recording:
-        """Return a part, such as ``r["0.5s":"2s"]``, as if it had been recorded then: what tasks did before is not known."""
+        """Return a part, such as ``r["0.5s":"2s"]``, as if it had been recorded then, with what was pending at its beginning."""
         if not isinstance(window, slice) or window.step is not None:
             raise TypeError("write a window of time, such as r['0.5s':'2s']")
         begin = 0 if window.start is None else nanoseconds(window.start)
@@ -145,18 +145,14 @@ class Recording:
         part = "" if self.window_ns is None else f", from {self.window_ns[0] / 1e9} s on"
         return f"<Recording {self.path}: {self.duration_ns / 1e9:.2f} s{part}>"
 
-    def _input(self) -> tuple[str, int | None]:
-        """Return its file and how much of it is meant, for what simulates it."""
+    def _input(self) -> tuple[str, int | None, int | None]:
+        """Return its file, and beginning and length of the part that is meant, for what simulates it."""
         if self.simulated:
             raise ValueError(f"{self.path} was simulated: give the scenario's name instead of its events")
         if self.window_ns is None:
-            return self.path, None
+            return self.path, None, None
         begin, end = self.window_ns
-        if begin > 0:
-            raise ValueError(
-                "a part of a recording that begins later cannot be simulated yet: give the whole one, or its beginning, such as r[:'2s']"
-            )
-        return self.path, end
+        return self.path, begin or None, end - begin
 
     def _table(self, name: str) -> Table:
         return Table(self._native.table(name))

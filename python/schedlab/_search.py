@@ -84,7 +84,7 @@ def _in_files(parts: Iterator[Any], folder: Path) -> FilesTable:
 
 
 def _parts(
-    named: list[tuple[str, int | None]],
+    named: list[tuple[str, int | None, int | None]],
     points: list[tuple[str | None, str]],
     more: tuple[Any, ...],
     backend: str,
@@ -96,9 +96,9 @@ def _parts(
 
     begins = range(0, len(points), _BATCH)
     seeds = more[1]
-    for place, (name, length) in enumerate(named):
+    for place, (name, *part) in enumerate(named):
         calls = (("rows", points[begin : begin + _BATCH], *more) for begin in begins)
-        for begin, native in zip(begins, _backend.run(backend, name, ("NativeSweep", length), calls), strict=True):
+        for begin, native in zip(begins, _backend.run(backend, name, ("NativeSweep", *part), calls), strict=True):
             rows = pyarrow.table(native)
             if report is not None:
                 done = place * len(points) + min(begin + _BATCH, len(points))
@@ -145,8 +145,8 @@ def tune(
     costs = texts(cost)
     axes = {what: values(what, of) for what, of in space.items()}
     dimensions = [written(what, of) for what, of in axes.items()]
-    name, length = input_of(input, duration)
-    make = ("NativeSearch", goal, costs, dimensions, seeds, seed, length, serve)
+    name, begin, length = input_of(input, duration)
+    make = ("NativeSearch", goal, costs, dimensions, seeds, seed, begin, length, serve)
     search = _native.NativeSearch(name, *make[1:])
     others = _recordings(validate)
     jobs = 1 if backend == "serial" else 0
@@ -174,9 +174,9 @@ def tune(
 def _recordings(given: Recording | str | PathLike[str] | Iterable[Recording | str | PathLike[str]]) -> list[str]:
     """Return the files of whole recordings."""
     named = [input_of(one) for one in ([given] if isinstance(given, (Recording, str, PathLike)) else given)]
-    if any(part is not None for _, part in named):
+    if any(part != [None, None] for _, *part in named):
         raise ValueError("validate: a part of a recording cannot be given: give the whole one")
-    return [name for name, _ in named]
+    return [name for name, *_ in named]
 
 
 def _study(sampler: str | None, costs: int, seed: int) -> tuple[Any, str]:

@@ -36,6 +36,9 @@ def compare(
     seed: int | None = None,
     seeds: int | None = None,
     duration: int | str | None = None,
+    begin: int | str | None = None,
+    end: int | str | None = None,
+    around: str | PathLike[str] | None = None,
     costs: str | PathLike[str] | None = None,
     recorded_under: str | PathLike[str] | None = None,
     replay: str | PathLike[str] | None = None,
@@ -50,7 +53,7 @@ def compare(
     """Play a recording or a scenario under schedulers and variants, as ``schedlab compare`` does.
 
     ``variants`` maps a name to settings, such as ``{"batch idle": "sysbench policy=idle"}``, and ``checks`` a variant to a recording of it.
-    Where several texts are taken, one may stand alone: ``schedulers="linux-6.18"``. Of a recording its beginning may be given: ``r[:"2s"]``.
+    Where several texts are taken, one may stand alone: ``schedulers="linux-6.18"``. Of a recording a part may be given: ``r["1s":"3s"]``.
     The options are those of the command:
 
     * ``schedulers``: Simulate this scheduler with its knobs, such as linux-6.18:base_slice_ns=6ms
@@ -62,6 +65,11 @@ def compare(
       what the scenario says]
     * ``duration``: Simulate this long, such as 2s; of a recording its first 2s are read, as if it
       had ended there [default: the whole recording, or what the scenario says]
+    * ``begin``: Simulate the part of the recording that begins at this time since its start, such
+      as 2s, with what was pending then
+    * ``end``: End the part at this time since the start of the recording [default: its end]
+    * ``around``: Simulate the part around this time, or around a wait by its rank in ``schedlab
+      show --worst`` (worst, worst:3; with --serve of the server); --for is its length [default: 2s]
     * ``costs``: Use this cost preset instead of the scenario's costs, such as modern-vm or
       this-machine (``schedlab calibrate``)
     * ``recorded_under``: Represent the recorded kernel by this scheduler [default: by the kernel's
@@ -74,8 +82,7 @@ def compare(
       recorded (wrk, ab, redis-benchmark, pgbench, sysbench and others: docs/exchange-formats.md),
       and predict them [default: the busiest program that is not an endless loop]
     * ``serve``: Answer for this server: a program, a pid, a control group (/path) or a unit
-      (NAME.service). Its numbers come first, and other programs that do not replay do not count
-      unless it waits behind them
+      (NAME.service). Its numbers come first, and what does not delay it does not count
     * ``fail_if``: Fail (exit 1) when this holds: 'redis-server latency p99 > 1ms'
     * ``jobs``: Use this many worker threads; 0 = one per CPU. The result does not depend on it
       [default: 0]
@@ -83,7 +90,11 @@ def compare(
     Ctrl-C ends it at once. ``progress`` shows a bar of tqdm; None: in terminals, and in notebooks that have ipywidgets.
     """
     given = {key: value for key, value in locals().items() if key not in ("input", "progress")}
-    name, length = input_of(input, duration)
+    name, first, length = input_of(input, duration)
+    if first is not None:
+        if begin is not None or end is not None or around is not None:
+            raise ValueError("begin, end and around have a meaning for whole recordings, and this is a part of one")
+        given["begin"] = first
     if duration is None:
         given["duration"] = length
     words = [repr(name), *(f"{key}={value!r}" for key, value in given.items() if value)]
@@ -125,8 +136,8 @@ def diff(
     """
     paths = []
     for one in (before, after):
-        path, part = input_of(one)
-        if part is not None:
+        path, *part = input_of(one)
+        if part != [None, None]:
             raise ValueError("a part of a recording cannot be compared with another recording: give the whole one")
         paths.append(path)
     return json.loads(_native.diff(paths[0], paths[1], texts(fail_if), least, seed))

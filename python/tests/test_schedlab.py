@@ -141,7 +141,10 @@ def test_a_part_has_the_events_of_its_time(recording: sl.Recording) -> None:
         (lambda: sl.compare("two-hogs", seeds=0), "seeds: must be 1 to 1000"),
         (lambda: sl.compare("two-hogs", duration="5"), "with its unit"),
         (lambda: sl.open(RECORDING)["9s":], "there is nothing"),
-        (lambda: sl.compare(sl.open(RECORDING)["1s":]), "a part of a recording"),
+        (lambda: sl.compare(sl.open(RECORDING)["1s":], around="1s"), "this is a part of one"),
+        (lambda: sl.compare(RECORDING, begin="99s"), "begin 99.0s: the recording is only"),
+        (lambda: sl.compare(RECORDING, begin="1s", end="500ms"), "must be later than"),
+        (lambda: sl.diff(sl.open(RECORDING)["1s":], RECORDING), "a part of a recording"),
         (lambda: sl.compare(sl.scenario("two-hogs", duration="1s")), "give the scenario's name"),
         (lambda: sl.scenario("two-hogz"), "did you mean the scenario `two-hogs`"),
         (lambda: sl.scenario(RECORDING), "read it with schedlab.open"),
@@ -229,6 +232,13 @@ def test_one_text_stands_for_a_list() -> None:
 def test_the_beginning_of_a_recording_is_simulated(recording: sl.Recording) -> None:
     part, first = (sl.compare(given, seeds=1, duration=length) for given, length in ((recording[:"1s"], None), (recording, "1s")))
     assert part.result == first.result
+
+
+def test_a_part_of_a_recording_is_simulated(recording: sl.Recording) -> None:
+    part, named = sl.compare(recording["500ms":"1s"], seeds=1), sl.compare(RECORDING, begin="500ms", end="1s", seeds=1)
+    assert part.result == named.result
+    assert part.result["input"]["window_ns"] == [500_000_000, 1_000_000_000]
+    assert part.result["duration_ns"] == 500_000_000
 
 
 def test_several_recordings_are_one_table(recording: sl.Recording) -> None:

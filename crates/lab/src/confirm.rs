@@ -27,7 +27,10 @@ use driver_costs::Plays;
 use measured::RoundMeasurements;
 use round::Rounds;
 use schedlab_study::compare::{Progress, RecordedInput};
+use schedlab_study::serve::Server;
+use schedlab_trace::{Header, Recording};
 use std::collections::BTreeSet;
+use std::path::Path;
 
 /// Runs, records, predicts. `stop` is asked every 20 ms.
 ///
@@ -48,6 +51,8 @@ pub fn confirm(
     }
     let mut plays: Vec<Plays> = drivers.iter().copied().map(Plays::new).collect();
     let base = plan.base.as_deref().map(RecordedInput::open).transpose()?;
+    // Before the rounds, which take long.
+    base.iter().try_for_each(|base| is_there(plan, base.found().0))?;
     let mut rounds = Rounds::new(plan, stop);
     let mut measured: Vec<Vec<RoundMeasurements>> = settings.iter().map(|_| Vec::new()).collect();
     for round in 0..plan.rounds {
@@ -63,6 +68,9 @@ pub fn confirm(
             running(&setting.name(), round * settings.len() + index, plan.rounds * settings.len());
             let keep = base.is_none() && round == 0 && index == 0;
             measured[index].push(rounds.run(setting, keep)?);
+            if keep {
+                is_recorded(plan, &rounds.kept())?;
+            }
         }
     }
     let base = match base {
@@ -75,6 +83,8 @@ pub fn confirm(
         measured.iter().flatten().flat_map(|round| round.names()).collect();
     let (soft, driven) = predict::predict(plan, &base, &names, &costs, simulating)?;
     let replay = soft.self_replay.as_ref();
+    let server = soft.served.as_ref().map_or(&[][..], |served| &served.classes);
+    let settings = answer::answers(&settings, &measured, &soft, &driven, (&names, server));
     Ok(Confirmed {
         schema: SCHEMA,
         command: plan.command.clone(),
@@ -91,8 +101,25 @@ pub fn confirm(
         distrust: replay.map(|replay| replay.distrust.clone()).unwrap_or_default(),
         driver: of(LiveDriver::Elevation),
         driver_sched_ext: of(LiveDriver::SchedExt),
-        settings: answer::answers(&settings, &measured, &soft, &driven, &names),
+        verdict: answer::verdict(&settings, soft.served.as_ref()),
+        settings,
     })
+}
+
+/// Refuses after the first round a server that this round does not have.
+fn is_recorded(plan: &ConfirmPlan, kept: &Path) -> Result<(), ConfirmError> {
+    if plan.serve.is_none() {
+        return Ok(());
+    }
+    let recorded = Recording::open(kept);
+    let recorded = recorded.map_err(|error| ConfirmError::Input(error.to_string()))?;
+    is_there(plan, &recorded.header)
+}
+
+/// Refuses a server that is not in the recording that predictions are made from.
+fn is_there(plan: &ConfirmPlan, header: &Header) -> Result<(), ConfirmError> {
+    let server = plan.serve.as_deref().map(Server::new);
+    Ok(server.map(|server| server.tasks(header)).transpose().map(drop)?)
 }
 
 /// Refuses before the first round what `schedlab run --driver sched-ext` would refuse in one of the

@@ -12,6 +12,7 @@ use schedlab_host::{
     RecordStart, RecordUntil, RecordingCapabilities, TaskFacts,
 };
 use schedlab_model::{EventKind, EventSink, Fact, GroupSpec, Ns, ObjectId, ObjectInfo, SchedEvent};
+use schedlab_study::serve::RECORDED_FOR;
 use schedlab_trace::{
     Capabilities, Capability, CpuTime, GroupInfo, Header, TaskInfo, TraceError, Writer,
 };
@@ -82,6 +83,14 @@ pub struct RecordPlan {
 }
 
 impl RecordPlan {
+    /// Returns the server that it is made for: the only process, or the task whose waits end it.
+    fn server(&self) -> Option<String> {
+        match &self.request.until {
+            RecordUntil::ProcessesEnd(pids) if pids.len() == 1 => pids.first().map(u32::to_string),
+            _ => self.until.as_ref().and_then(StopConditions::server),
+        }
+    }
+
     /// Returns a plan that records until `request` ends it, into `output`.
     pub fn new(request: RecordRequest, output: PathBuf, note: String) -> RecordPlan {
         let (fresh, max_bytes, ring, until) = (false, None, None, None);
@@ -258,6 +267,9 @@ impl FileSink<'_> {
         if let Some(mut flight) = self.flight.take() {
             let replaced = replaces(path) && !self.beside;
             self.header.sched_ext_end.clone_from(&end.sched_ext);
+            if let Some(server) = caught.as_ref().and_then(Caught::server) {
+                self.header.knobs.insert(RECORDED_FOR.to_owned(), server);
+            }
             let header = &self.header;
             let mut write = |destination: &Destination<'_>| {
                 flight.write(destination, header, end.duration, cpu_time, caught.as_mut())
@@ -377,6 +389,9 @@ impl RecordSink for FileSink<'_> {
     fn start(&mut self, start: &RecordStart) -> io::Result<()> {
         self.started = Some(start.capabilities.clone());
         describe(&mut self.header, start);
+        if let Some(server) = self.plan.server() {
+            self.header.knobs.insert(RECORDED_FOR.to_owned(), server);
+        }
         let unseen = self.plan.until.as_ref().and_then(StopWatcher::needs_wakeups);
         if let Some(condition) = unseen.filter(|_| !start.capabilities.wakeups) {
             let backend = start.capabilities.backend.name();

@@ -11,7 +11,9 @@ use crate::record::{capabilities, group_info, task_info};
 use schedlab_host::{
     GroupFacts, HostError, RecordEnd, RecordRequest, RecordSink, RecordStart, TaskFacts,
 };
+use schedlab_model::text::is_in_group;
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, SchedEvent, TaskId};
+use schedlab_study::serve::Server;
 use schedlab_trace::analysis::follow::{
     Followed, Follower, Listener, Occupant, Span, ThreadState, Wait,
 };
@@ -48,6 +50,8 @@ pub enum WatchFilter {
     Processes(Vec<u32>),
     /// The tasks of this control group and of those below it.
     Group(String),
+    /// The tasks of a server.
+    Server(Server),
     /// The threads of a set that may change meanwhile.
     Threads(ThreadSet),
 }
@@ -393,14 +397,10 @@ impl Sums {
             WatchFilter::Threads(threads) => threads.has(info.tid),
             WatchFilter::Processes(pids) => pids.contains(&info.pid) || pids.contains(&info.tid),
             WatchFilter::Group(path) => {
-                self.header.groups.get(info.group.index()).is_some_and(|group| {
-                    let name = &group.spec.name;
-                    name == path
-                        || name
-                            .strip_prefix(path.trim_end_matches('/'))
-                            .is_some_and(|rest| rest.starts_with('/'))
-                })
+                let group = self.header.groups.get(info.group.index());
+                group.is_some_and(|group| is_in_group(&group.spec.name, path))
             }
+            WatchFilter::Server(server) => server.is_meant(info, &self.header.groups),
         }
     }
 }

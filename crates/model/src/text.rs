@@ -29,6 +29,13 @@ pub fn between(low: Option<crate::Ns>, high: Option<crate::Ns>) -> String {
     }
 }
 
+/// Returns whether a control group is the one at `path`, or below it. A `/` at the end of `path`
+/// has no meaning.
+pub fn is_in_group(group: &str, path: &str) -> bool {
+    let path = path.trim_end_matches('/');
+    group.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// A part of a [`glob`] pattern.
 enum GlobPart {
     /// `*`
@@ -287,6 +294,13 @@ pub fn scaled(text: &str, digits: usize) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn groups_are_paths() {
+        assert!(is_in_group("/a/b", "/a") && is_in_group("/a", "/a"));
+        assert!(is_in_group("/a", "/a/") && is_in_group("/a/b", "/a/") && is_in_group("/a", "/"));
+        assert!(!is_in_group("/ab", "/a") && !is_in_group("/", "/a"));
+    }
 
     #[test]
     fn the_nearest_word_is_found() {

@@ -4,6 +4,7 @@ mod assemble;
 mod bound;
 mod client_log;
 pub mod clients;
+pub(crate) mod constants;
 pub(crate) mod delays;
 pub(crate) mod detail;
 pub(crate) mod elasticity;
@@ -28,6 +29,7 @@ pub use client_log::{ClientLogSpec, SUBJECT as CLIENT_LOG};
 pub(crate) use detail::name as page_name;
 pub use gates::RowGate;
 pub(crate) use gates::open;
+pub use part::{Around, Window};
 pub use recorded::{
     RecordedInput, compare_recording, kernel_scheduler, modelled_by, recorded_scheduler,
 };

@@ -2,13 +2,12 @@
 
 use crate::StudyError;
 use crate::compare::{
-    Options, Progress, RecordedInput, ReplayFrom, compare_recording, compare_scenario,
+    Options, Progress, RecordedInput, ReplayFrom, Window, compare_recording, compare_scenario,
 };
 use crate::gallery::{self, Found};
 use crate::result::Study;
 use crate::scenario::Scenario;
 use crate::tune::Target;
-use schedlab_model::Ns;
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_trace::Header;
 use schedlab_trace::import::Purpose;
@@ -25,13 +24,12 @@ pub enum Input {
 
 impl Input {
     /// Reads what a user names: a recording, a scenario, or a scenario of the gallery
-    /// ([`gallery::find`]); of a recording only what happened in the time of a comparison
-    /// ([`Options::duration`]).
+    /// ([`gallery::find`]); of a recording only the part that is compared.
     ///
     /// # Errors
     /// There is no such input, or it cannot be read.
-    pub fn open(name: &str, duration: Option<Ns>) -> Result<Input, StudyError> {
-        Input::read(gallery::find(name)?, None, duration, Purpose::Replay)
+    pub fn open(name: &str, window: &Window) -> Result<Input, StudyError> {
+        Input::read(gallery::find(name)?, None, window, Purpose::Replay)
     }
 
     /// Reads what was found; see [`Input::open`]. A trace of another tool that cannot serve
@@ -42,7 +40,7 @@ impl Input {
     pub fn read(
         found: Found,
         replay: Option<ReplayFrom>,
-        duration: Option<Ns>,
+        window: &Window,
         purpose: Purpose,
     ) -> Result<Input, StudyError> {
         Ok(match (found, replay) {
@@ -53,7 +51,7 @@ impl Input {
             (Found::Scenario(scenario), None) => Input::Scenario(scenario),
             (Found::Recording(path), replay) => {
                 let from = replay.unwrap_or_default();
-                Input::Recording(Box::new(RecordedInput::read_for(&path, from, duration, purpose)?))
+                Input::Recording(Box::new(RecordedInput::read_for(&path, from, window, purpose)?))
             }
         })
     }

@@ -38,6 +38,7 @@ mod run;
 pub mod scan;
 pub mod scenario;
 pub mod schemas;
+pub mod serve;
 pub mod show;
 pub mod tune;
 pub mod variant;

@@ -132,7 +132,12 @@ fn best(study: &Study, own: Vec<usize>) -> Vec<usize> {
     std::iter::once(own[0]).chain(rest).collect()
 }
 
-/// Returns the sentence about rows that share a line.
+/// Returns how a row is called where `count` others share its line.
+pub fn with_equals(name: &str, count: usize) -> String {
+    if count == 0 { name.to_owned() } else { format!("{name} (+{count} equal)") }
+}
+
+/// Returns the part of a sentence about rows that share a line.
 pub fn about_equal(study: &Study, equal: &Equal) -> String {
     let name = |&row: &usize| view::row_name(&study.rows[row], study);
     let others: Vec<String> = equal.rows.iter().map(name).collect();
@@ -140,11 +145,7 @@ pub fn about_equal(study: &Study, equal: &Equal) -> String {
         0.0 => "in every number".to_owned(),
         part => format!("within {:.1} %", (part * 100.0).max(0.1)),
     };
-    format!(
-        "{}, {}: the same {within}, and one line (--all shows each)",
-        name(&equal.first),
-        others.join(", ")
-    )
+    format!("{}, {}: the same {within}, and one line", name(&equal.first), others.join(", "))
 }
 
 /// Returns the columns of a subject with their ranks: the figures of the headline are always there

@@ -31,14 +31,15 @@ pub fn of_study(study: &Study, origin: &Origin) -> Page {
         page.distrust();
     }
     let (main, hidden) = view::by_importance(study);
+    let lines = order::equal(study, &main);
     page.push(deploy(study));
     if let Some(detail) = &study.detail {
         ladder(&mut page, study, detail);
     }
     if study.rows.len() > 1 || study.self_replay.is_none() {
         let (first, rest) = main.split_at(main.len().min(FIRST_SUBJECTS));
-        page.push(changes(study, first));
-        page.push(other_tasks(study, rest, &main, hidden));
+        page.push(changes(study, first, &lines));
+        page.push(other_tasks(study, (rest, hidden), &main, &lines));
     }
     if let Some(detail) = &study.detail {
         distributions(&mut page, detail);
@@ -80,8 +81,11 @@ fn subtitle(study: &Study) -> String {
         1 => "1 seed".to_owned(),
         seeds => format!("{seeds} seeds"),
     };
+    let part = input.window_ns.map_or_else(String::new, |[from, to]| {
+        format!(" (the recording from {} to {})", Ns(from), Ns(to))
+    });
     format!(
-        "{name}{cpus} · HZ={} · {} each · {seeds}",
+        "{name}{cpus} · HZ={} · {} each{part} · {seeds}",
         input.hz,
         spaced(Ns(study.duration_ns).to_string())
     )
@@ -142,7 +146,10 @@ fn ladder(page: &mut Page, study: &Study, detail: &Detail) {
     page.push(section);
 }
 
-fn changes(study: &Study, main: &[(Kind, String)]) -> Section {
+/// The rows that have a line of their own, and those that share one.
+type Lines = (Vec<usize>, Vec<order::Equal>);
+
+fn changes(study: &Study, main: &[(Kind, String)], lines: &Lines) -> Section {
     let lead = if study.rows.len() > 1 {
         "Each row against the first, with the error of the change. “Cannot tell”: the change is \
          smaller than its error. \
@@ -159,7 +166,12 @@ fn changes(study: &Study, main: &[(Kind, String)]) -> Section {
         section.push(schedlab_report::Part::List(study.verdict.beside.clone()));
     }
     for (kind, name) in main {
-        section.push(subject(study, *kind, name, None));
+        section.push(subject(study, *kind, name, lines));
+    }
+    let about: Vec<String> =
+        lines.1.iter().map(|equal| order::about_equal(study, equal) + ".").collect();
+    if !about.is_empty() {
+        section.push(schedlab_report::Part::List(about));
     }
     section
 }
@@ -168,8 +180,9 @@ fn changes(study: &Study, main: &[(Kind, String)]) -> Section {
 /// about, and of what changes most.
 pub fn open_tables(study: &Study) -> serde_json::Value {
     let (main, _) = view::by_importance(study);
+    let lines = order::equal(study, &main);
     let table = |(kind, name): &(Kind, String)| {
-        let Table { caption, columns, rows, .. } = subject(study, *kind, name, None);
+        let Table { caption, columns, rows, .. } = subject(study, *kind, name, &lines);
         serde_json::json!({"caption": caption, "columns": columns, "rows": rows})
     };
     main.iter().take(FIRST_SUBJECTS).map(table).collect()
@@ -177,13 +190,13 @@ pub fn open_tables(study: &Study) -> serde_json::Value {
 
 fn other_tasks(
     study: &Study,
-    rest: &[(Kind, String)],
+    (rest, hidden): (&[(Kind, String)], usize),
     main: &[(Kind, String)],
-    hidden: usize,
+    lines: &Lines,
 ) -> Section {
     let mut section = Section::new("The other tasks").folded();
     for (kind, name) in rest {
-        section.push(subject(study, *kind, name, None));
+        section.push(subject(study, *kind, name, lines));
     }
     if hidden > 0 {
         let base = study.rows.first().map(|row| row.subjects.as_slice()).unwrap_or_default();
@@ -204,7 +217,7 @@ fn named(kind: Kind, name: &str, tasks: usize) -> String {
     }
 }
 
-fn subject(study: &Study, kind: Kind, name: &str, fold: Option<String>) -> Table {
+fn subject(study: &Study, kind: Kind, name: &str, (own, equal): &Lines) -> Table {
     let has = |metric: Metric| {
         study.rows.iter().any(|row| row.find(kind, name).is_some_and(|s| s.cell(metric).is_some()))
     };
@@ -213,7 +226,10 @@ fn subject(study: &Study, kind: Kind, name: &str, fold: Option<String>) -> Table
     let alone = study.seeds.len() == 1 && study.self_replay.is_none();
     let row = |(index, row): (usize, &Row)| {
         let subject = row.find(kind, name);
-        let mut cells = vec![Cell::head(page_name(study, row)).swatch(index + 1)];
+        let others = equal.iter().find(|equal| equal.first == index);
+        let others = others.map_or(0, |equal| equal.rows.len());
+        let head = order::with_equals(&page_name(study, row), others);
+        let mut cells = vec![Cell::head(head).swatch(index + 1)];
         cells.extend(columns.iter().map(|&metric| {
             let Some(cell) = subject.and_then(|subject| subject.cell(metric)) else {
                 return Cell::text("–");
@@ -237,10 +253,10 @@ fn subject(study: &Study, kind: Kind, name: &str, fold: Option<String>) -> Table
             .rows
             .iter()
             .enumerate()
-            .filter(|(_, row)| row.find(kind, name).is_some())
+            .filter(|(index, row)| own.contains(index) && row.find(kind, name).is_some())
             .map(row)
             .collect(),
-        fold,
+        fold: None,
     }
 }
 

@@ -11,6 +11,7 @@ use crate::headline::Figure;
 use crate::measurements::Kind;
 use crate::metric::Metric;
 use crate::no_effect::NoEffect;
+use crate::serve::Guess;
 use schedlab_model::random;
 use schedlab_report::{Cdf, Lanes, Matrix, Series, Table};
 use schedlab_stats::Estimate;
@@ -47,6 +48,10 @@ pub struct Study {
     /// The server that the question is about, where one was named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub served: Option<Served>,
+    /// The program that schedlab takes for the server, where none was named: its table comes first.
+    /// Nothing else follows from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guess: Option<Guess>,
     /// Predictions that were checked against a second recording.
     pub predictions: Vec<Prediction>,
     /// One for each scheduler and variant; the first is the baseline.
@@ -85,6 +90,10 @@ pub struct Input {
     pub cpus: usize,
     /// Ticks per second.
     pub hz: u32,
+    /// Beginning and end of the part of a recording that was simulated, nanoseconds since its
+    /// start; missing: all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_ns: Option<[u64; 2]>,
 }
 
 /// What kind of input.

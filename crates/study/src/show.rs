@@ -6,12 +6,13 @@ use crate::gallery::Found;
 use crate::pieces::Lanes;
 use crate::run::RowPlan;
 use crate::scenario::{Scenario, task_info};
-use schedlab_model::text::glob;
+use crate::serve::{self, Guess, Server};
+use schedlab_model::text::{glob, is_in_group, shown};
 use schedlab_model::{CpuId, Ns, TaskSpec};
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_sim::{RunOptions, Stop};
 use schedlab_trace::analysis::timehist::{Listed, Listing, Piece, Take};
-use schedlab_trace::analysis::{By, Scope};
+use schedlab_trace::analysis::{Answer, By, Scope};
 use schedlab_trace::{
     Blocks, GroupInfo, Header, Index, Part, ReadLimits, Recording, TaskInfo, TraceError, import,
 };
@@ -38,6 +39,57 @@ pub struct ShowOptions {
     pub top: Option<usize>,
     /// How tasks are taken together.
     pub by: Option<By>,
+    /// The server whose rows come first.
+    pub serve: Option<String>,
+}
+
+/// The server that an answer is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ShownServer {
+    /// Its programs.
+    pub programs: Vec<String>,
+    /// What it is called in sentences.
+    pub name: String,
+    /// Where the user named none: what is said of the one that is guessed.
+    pub guess: Option<Guess>,
+}
+
+/// Puts the rows of the server first: of the one that was named, else of the one that is guessed.
+/// Where the user asks for some of the tasks, none is guessed.
+///
+/// # Errors
+/// The server that was named is not in the recording.
+pub fn server_first(
+    recording: &Recording,
+    options: &ShowOptions,
+    scope: &mut Scope,
+) -> Result<Option<ShownServer>, StudyError> {
+    let header = &recording.header;
+    let (server, guess) = match &options.serve {
+        Some(asked) => (Server::new(asked), None),
+        None if options.task.is_some() || options.cgroup.is_some() => return Ok(None),
+        None => match serve::guess(recording) {
+            Some(guess) => (Server::new(&guess.name), Some(guess)),
+            None => return Ok(None),
+        },
+    };
+    let tasks = server.tasks(header)?;
+    let programs = Server::programs(header, &tasks);
+    scope.first = Some(tasks);
+    Ok(Some(ShownServer { name: server.name(&programs), programs, guess }))
+}
+
+/// Returns what the part of a recording that is shown says of waiting, about the server first.
+pub fn sentences(found: Option<&Answer>, server: Option<&ShownServer>) -> String {
+    let of_server = found.is_some_and(|found| found.of_server);
+    match server.filter(|server| server.guess.is_none() && !of_server) {
+        None => Answer::text(found),
+        Some(server) => {
+            let others =
+                found.map_or_else(String::new, |found| format!(" {}", Answer::text(Some(found))));
+            format!("{} was not seen waiting for a CPU.{others}", shown(&server.name))
+        }
+    }
 }
 
 /// What is to be shown: a recording, or the events of a simulated scenario with one of its variants
@@ -341,6 +393,7 @@ pub fn scope(recording: &Recording, options: &ShowOptions) -> Result<Scope, Stud
         cpu: options.cpu.map(CpuId),
         top: options.top,
         by: options.by,
+        first: None,
     })
 }
 
@@ -371,12 +424,8 @@ fn tasks(header: &Header, options: &ShowOptions) -> Result<Option<Vec<bool>>, St
         }
     }
     if let Some(path) = &options.cgroup {
-        let below = format!("{}/", path.trim_end_matches('/'));
-        let inside: Vec<bool> = header
-            .groups
-            .iter()
-            .map(|group| group.spec.name == *path || group.spec.name.starts_with(&below))
-            .collect();
+        let inside: Vec<bool> =
+            header.groups.iter().map(|group| is_in_group(&group.spec.name, path)).collect();
         if !narrow(&|task| inside.get(task.group.index()).copied().unwrap_or(false)) {
             return Err(StudyError::Option(format!(
                 "--cgroup {path}: no task{} is in it; the recording has: {}",

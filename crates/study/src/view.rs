@@ -2,6 +2,7 @@
 //! page.
 
 use crate::change::{Change, Judgement};
+use crate::compare::constants::{Constant, DRIFT_OF_LOOPS, RATE_OF_WAITS};
 use crate::error_parts::{ErrorBar, PARTS, RULE};
 use crate::measurements::{Kind, MACHINE};
 use crate::metric::{Metric, Stat, Unit};
@@ -78,8 +79,25 @@ const MAIN_SHARE: f64 = 0.01;
 /// How many classes are shown at most unless the user asks for all.
 const MAIN_CLASSES: usize = 8;
 
-/// The classes to show, in order, and how many are not shown.
+/// Returns the subjects to show, in order, and how many tasks are not shown. Of the tasks the
+/// server comes first: the one that was named, or the one that is guessed.
 pub fn main_subjects(study: &Study, all: bool) -> (Vec<(Kind, String)>, usize) {
+    let (mut main, hidden) = shown(study, all);
+    let later = |kind: Kind, name: &str| is_task(kind) && !is_server(study, name);
+    main.sort_by_key(|(kind, name)| (is_task(*kind), later(*kind, name)));
+    (main, hidden)
+}
+
+/// Returns whether this program is the server that was named, or the one that is guessed.
+pub fn is_server(study: &Study, name: &str) -> bool {
+    match &study.served {
+        Some(served) => served.classes.iter().any(|own| own == name),
+        None => study.guess.as_ref().is_some_and(|guess| guess.name == name),
+    }
+}
+
+/// Returns the subjects to show, in the order of the result, and how many tasks are not shown.
+fn shown(study: &Study, all: bool) -> (Vec<(Kind, String)>, usize) {
     let Some(base) = study.rows.first() else { return (Vec::new(), 0) };
     let share = |row: &Row, subject: &Subject| {
         let cell = row.find(subject.kind, &subject.name).and_then(|s| s.cell(Metric::Share));
@@ -145,10 +163,10 @@ pub fn about_silent(study: &Study) -> Option<String> {
         .then(|| format!("No request of {} was finished in any run.", silent.join(", ")))
 }
 
-/// As [`main_subjects`]: what clients see first, then the tasks that a variant changes, then by CPU
-/// share.
+/// Returns the subjects to show: what clients see first, then the tasks that a variant
+/// changes, then by CPU share.
 pub fn by_importance(study: &Study) -> (Vec<(Kind, String)>, usize) {
-    let (mut main, hidden) = main_subjects(study, false);
+    let (mut main, hidden) = shown(study, false);
     let rank = |kind: Kind, name: &str| {
         let found = || study.rows.iter().filter_map(|row| row.find(kind, name));
         let share =
@@ -303,6 +321,9 @@ pub fn about_errors(study: &Study) -> Vec<String> {
     lines.extend(
         PARTS.iter().filter(|_| recorded).map(|def| format!("  {}: {}", def.name, def.doc)),
     );
+    lines.extend(
+        constants(study).iter().map(|of| format!("  {} = {}: {}", of.name, of.value, of.doc)),
+    );
     for figure in &study.headline {
         let name = format!("{} {}", figure.subject(), figure.heading());
         // The only row is the self-replay.
@@ -319,6 +340,22 @@ pub fn about_errors(study: &Study) -> Vec<String> {
         }));
     }
     lines
+}
+
+/// Returns the constants with which an interval of the result was made.
+fn constants(study: &Study) -> Vec<Constant> {
+    let cells = study.rows.iter().flat_map(|row| &row.subjects).flat_map(|subject| &subject.cells);
+    let bars = |cell: &crate::result::Cell| {
+        [cell.error_bar, cell.change.and_then(|change| change.error_bar)]
+    };
+    let bars: Vec<ErrorBar> = cells.flat_map(bars).flatten().filter(|bar| bar.factors).collect();
+    let of_loops = libm::log(1.0 + DRIFT_OF_LOOPS.value);
+    let made = [
+        (RATE_OF_WAITS, bars.iter().any(|bar| bar.parts.sampling > 0.0)),
+        // A billionth is the rounding of floats.
+        (DRIFT_OF_LOOPS, bars.iter().any(|bar| (bar.parts.drift - of_loops).abs() < 1e-9)),
+    ];
+    made.into_iter().filter(|(_, is_in)| *is_in).map(|(constant, _)| constant).collect()
 }
 
 /// Returns the settings of the rows that count against no other task, one for each setting and

@@ -18,6 +18,7 @@ mod header;
 pub mod import;
 mod index;
 mod packed;
+mod part;
 mod reader;
 mod repair;
 pub mod replay;

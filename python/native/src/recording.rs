@@ -103,8 +103,8 @@ impl NativeRecording {
         Ok(NativeTable(batch.map_err(|error| bad(&error))?))
     }
 
-    /// Returns the part from `from_ns` to `to_ns`, as if it had been recorded then: what tasks did
-    /// before is not known.
+    /// Returns the part from `from_ns` to `to_ns`, as if it had been recorded then, with what was
+    /// pending at its beginning.
     fn part(&self, py: Python<'_>, from_ns: u64, to_ns: u64) -> PyResult<NativeRecording> {
         let to = Ns(to_ns).min(self.recording.duration);
         let from = Ns(from_ns);
@@ -114,21 +114,7 @@ impl NativeRecording {
                 "from {from} to {to} there is nothing: the recording is {length} long"
             )));
         }
-        let within = |at: Ns| from <= at && at <= to;
-        let mut header = self.recording.header.clone();
-        header.clock_start_ns = header.clock_start_ns.saturating_add(from.0);
-        // The events are in order and repaired already: they stay as they are.
-        let recording = long(py, |_| {
-            let events =
-                self.recording.events.iter().filter(|event| within(event.at)).map(|event| {
-                    let mut event = *event;
-                    event.at = event.at.saturating_sub(from);
-                    event
-                });
-            let repairs = self.recording.repairs.clone();
-            let facts = self.recording.facts.part(from, to);
-            Recording { header, events: events.collect(), facts, duration: to - from, repairs }
-        })?;
+        let recording = long(py, |_| self.recording.part(from, to))?;
         let offset = self.window.map_or(0, |(from, _)| from);
         let window = Some((offset + from.0, offset + to.0));
         Ok(NativeRecording {

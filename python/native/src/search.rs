@@ -6,13 +6,18 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use schedlab_model::Ns;
 use schedlab_study::StudyError;
-use schedlab_study::compare::{Options, Point, RecordedInput};
+use schedlab_study::compare::{Options, Point, RecordedInput, Window};
 use schedlab_study::headline::Wanted;
 use schedlab_study::input::Input;
 use schedlab_study::tune::{Aim, Explorer, HeldOut, TuneOptions, Tuned, tune};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+
+/// Returns the part of a recording that begins at a time and has a length.
+fn window(begin_ns: Option<u64>, duration_ns: Option<u64>) -> Window {
+    Window { from: begin_ns.map(Ns), ..Window::first(duration_ns.map(Ns)) }
+}
 
 /// An input whose settings are swept. It is read here and never again: a worker's copy of the file
 /// may be gone by then.
@@ -25,11 +30,16 @@ pub(crate) struct NativeSweep {
 #[pymethods]
 impl NativeSweep {
     #[new]
-    #[pyo3(signature = (input, duration_ns))]
-    fn new(py: Python<'_>, input: String, duration_ns: Option<u64>) -> PyResult<NativeSweep> {
-        let duration = duration_ns.map(Ns);
-        let input = long(py, |_| Input::open(&input, duration))?.map_err(raised)?;
-        Ok(NativeSweep { input, duration })
+    #[pyo3(signature = (input, begin_ns, duration_ns))]
+    fn new(
+        py: Python<'_>,
+        input: String,
+        begin_ns: Option<u64>,
+        duration_ns: Option<u64>,
+    ) -> PyResult<NativeSweep> {
+        let part = window(begin_ns, duration_ns);
+        let input = long(py, |_| Input::open(&input, &part))?.map_err(raised)?;
+        Ok(NativeSweep { input, duration: part.length })
     }
 
     /// The measurements of the unchanged row and of each point (its scheduler or none, its
@@ -71,7 +81,7 @@ pub(crate) struct NativeSearch {
 #[pymethods]
 impl NativeSearch {
     #[new]
-    #[pyo3(signature = (input, goal, keep, space, seeds, seed, duration_ns, serve))]
+    #[pyo3(signature = (input, goal, keep, space, seeds, seed, begin_ns, duration_ns, serve))]
     #[expect(clippy::too_many_arguments, reason = "the keywords of a Python function")]
     fn new(
         py: Python<'_>,
@@ -81,6 +91,7 @@ impl NativeSearch {
         space: Vec<String>,
         seeds: u32,
         seed: Option<u64>,
+        begin_ns: Option<u64>,
         duration_ns: Option<u64>,
         serve: Option<String>,
     ) -> PyResult<NativeSearch> {
@@ -97,7 +108,8 @@ impl NativeSearch {
             serve,
             stop: None,
         };
-        let input = long(py, |_| Input::open(&input, options.duration))?.map_err(raised)?;
+        let part = window(begin_ns, duration_ns);
+        let input = long(py, |_| Input::open(&input, &part))?.map_err(raised)?;
         let search = NativeSearch { input, options };
         Explorer::new(search.input.target(None), &search.options).map_err(raised)?;
         Ok(search)

@@ -25,6 +25,7 @@ Examples:
   schedlab colocate --serve 'redis-server --port 7777' --batch 'sysbench cpu run' --cpus 0 \\
                     --load 'redis-benchmark -p 7777 -l -q' --goal 'redis-server latency p99 < 1ms'
   schedlab colocate --serve-pid 957 --batch-pid 1201 --goal 'p99 < 500us' --keep-for 1h
+  schedlab colocate --serve redis.service --batch-cgroup /batch --goal 'p99 < 1ms'
   schedlab colocate --serve-pid 957 --batch-cgroup /batch --goal 'p99 < 1ms' --dry-run
   schedlab colocate --serve-pid 957 --batch-pid 1201 --cpus 0 \\
                     --client 127.0.0.1:6379 --client-rate 4000 \\
@@ -61,10 +62,11 @@ tried when a goal about a `max` forbids that. At the end everything is as before
 guardian was killed too). Exit codes: 0 met, 1 no actuator meets the goal, 3 too little was seen \
 for an answer.")]
 pub(crate) struct ColocateArgs {
-    /// Start this server (by `/bin/sh`), and end it afterwards
+    /// Serve by this: a pid, a control group (/path) or a unit (NAME.service) that runs already, or
+    /// a command, which is started (by `/bin/sh`) and ended afterwards
     #[arg(
         long,
-        value_name = "COMMAND",
+        value_name = "SERVER",
         required_unless_present = "serve_pid",
         conflicts_with = "serve_pid"
     )]
@@ -237,7 +239,10 @@ fn plan(args: &ColocateArgs) -> anyhow::Result<ColocatePlan> {
             _ => WorkloadSource::Pids(pids.to_vec()),
         };
     Ok(ColocatePlan {
-        serve: source(&args.serve, &args.serve_pid, &None),
+        serve: match &args.serve {
+            Some(server) => WorkloadSource::of_server(server),
+            None => source(&None, &args.serve_pid, &None),
+        },
         batch: source(&args.batch, &args.batch_pid, &args.batch_cgroup),
         load: args.load.clone(),
         client: args.client.map(|address| Client {

@@ -1,6 +1,6 @@
 //! `schedlab compare`
 
-mod request;
+pub(crate) mod request;
 
 use crate::exit::Exit;
 use crate::format::FormatArgs;
@@ -35,6 +35,7 @@ Examples:
   schedlab compare redis.slt --variant 'batch idle: sysbench policy=idle' \\
                              --variant 'redis fifo: redis-server policy=fifo:1'
   schedlab compare redis.slt --variant 'capped: sysbench group=/batch ; /batch cpu.max=50ms/100ms'
+  schedlab compare redis.slt --variant 'idle: sysbench policy=idle' --serve redis-server --around worst
   schedlab compare redis.slt --scan 'sysbench nice=0..19'
   schedlab compare redis.slt --variant 'twice the work: redis-server demand=x2' --json
   schedlab compare redis.slt --variant 'idle: sysbench policy=idle' --report out.html

@@ -1,5 +1,6 @@
 //! `schedlab confirm`
 
+use super::compare::request::{RequestArgs, Serve};
 use crate::exit::Exit;
 use crate::format::FormatArgs;
 use crate::options::{long_enough, stop_signal};
@@ -46,6 +47,7 @@ impl Drivers {
 #[command(after_help = "\
 Examples:
   schedlab confirm redis.slt --variant 'idle: sysbench policy=idle' --cpus 0 -- ./both.sh
+  schedlab confirm redis.slt --serve redis-server --variant 'idle: sysbench policy=idle' -- ./both.sh
   schedlab confirm --scheduler rr,layers --rounds 3 -- sh -c 'yes & yes & wait'
   schedlab confirm --driver both --scheduler rr:slice_ns=5ms,layers -- ./both.sh
   schedlab confirm redis.slt --variant 'nice: sysbench nice=10' --json -- ./both.sh > \
@@ -85,6 +87,8 @@ pub(crate) struct ConfirmArgs {
     #[arg(long, value_name = "SCHEDULER")]
     recorded_under: Option<SchedulerSpec>,
     #[command(flatten)]
+    serve: RequestArgs<Serve>,
+    #[command(flatten)]
     format: FormatArgs,
     /// Run this command
     #[arg(last = true, value_name = "COMMAND")]
@@ -105,6 +109,7 @@ pub(crate) fn run(args: &ConfirmArgs) -> anyhow::Result<Exit> {
         cpus: args.cpus,
         rounds: args.rounds as usize,
         round: args.round,
+        serve: args.serve.serve().map(str::to_owned),
         recorded_under: args.recorded_under.clone(),
         run_dir: RunDir::standard()?,
         program: std::env::current_exe()

@@ -1,5 +1,6 @@
 //! `schedlab show`
 
+use super::compare::request::{RequestArgs, Serve};
 use crate::exit::Exit;
 use crate::format::{FormatArgs, ResultFormat, paragraphs};
 use crate::origin::origin;
@@ -17,7 +18,7 @@ use schedlab_model::Ns;
 use schedlab_model::text::shown;
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_study::gallery::{self, Found};
-use schedlab_study::show::{About, ShowOptions, open, scope};
+use schedlab_study::show::{About, ShowOptions, ShownServer, open, scope, sentences, server_first};
 use schedlab_trace::Recording;
 use schedlab_trace::analysis::losses::sentence;
 use schedlab_trace::analysis::show::Output as _;
@@ -27,8 +28,8 @@ use std::io::Write;
 use std::path::Path;
 
 /// Options that select a part of the events, which have no meaning for a summary of the whole run.
-const XEN_ALONE: [&str; 9] =
-    ["report", "task", "cgroup", "cpu", "from", "to", "by", "top", "absolute"];
+const XEN_ALONE: [&str; 10] =
+    ["report", "task", "cgroup", "cpu", "from", "to", "by", "top", "absolute", "serve"];
 
 /// `schedlab show`
 #[derive(Debug, clap::Args)]
@@ -36,6 +37,7 @@ const XEN_ALONE: [&str; 9] =
 Examples:
   schedlab show incident.slt                              an overview
   schedlab show incident.slt --worst 10                   the ten longest waits, and why
+  schedlab show incident.slt --serve redis-server         its waits first, and their causes
   schedlab show a.slt --latency --task 'redis*'           run-queue latency of some tasks
   schedlab show a.slt --timehist --from 2s --to 2.1s      each time on a CPU, as perf sched \
   timehist
@@ -59,6 +61,8 @@ pub(crate) struct ShowArgs {
     /// Show only tasks of this control group and those below it
     #[arg(long, value_name = "PATH")]
     pub(crate) cgroup: Option<String>,
+    #[command(flatten)]
+    pub(crate) serve: RequestArgs<Serve>,
     /// Show only this CPU
     #[arg(long, value_name = "N")]
     pub(crate) cpu: Option<u32>,
@@ -160,6 +164,7 @@ impl clap::FromArgMatches for Analyses {
 }
 
 pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
+    orders_rows(args)?;
     let working = Progress::with_verb(&format!("reading {}", args.input));
     let found = gallery::find(&stdin::given(&args.input)?)?;
     if args.format.is_parquet() {
@@ -178,15 +183,17 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
     }
     let scheduler =
         args.scheduler.as_ref().map(|spec| schedlab_study::compare::modelled_by(spec).0);
+    let is_recording = matches!(found, Found::Recording(_));
     let recording = open(found, scheduler.as_ref(), args.variant.as_deref(), args.to)?;
     drop(working);
-    let scope = scope(&recording, &options(args))?;
+    let mut scope = scope(&recording, &options(args))?;
+    let server = server(args, is_recording, &recording, &mut scope)?;
     if let Some(path) = &args.report {
-        return report(args, path, &recording, &scope);
+        return report(args, path, &recording, (&scope, server.as_ref()));
     }
     let chosen = chosen(args, &recording, &scope)?;
     let working = Progress::with_verb(&format!("analysing {} events", recording.events.len()));
-    let answer = Answers::new(args, &chosen, &recording, &scope);
+    let answer = Answers::new(args, &chosen, &recording, (&scope, server));
     let stdout = stdout();
     let clock = if args.absolute { recording.header.clock_start_ns } else { 0 };
     let format = args.format.get();
@@ -209,8 +216,8 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
         drop(working);
         output::write(None, &paragraphs(&String::from_utf8(text)?))?;
     } else if format == ResultFormat::Json {
-        let mut json =
-            Json::new(stdout, &args.input, &recording, &scope, clock, answer.found.as_ref())?;
+        let about = (answer.found.as_ref(), answer.server.as_ref());
+        let mut json = Json::new(stdout, &args.input, &recording, &scope, clock, about)?;
         for (entry, scope) in &chosen {
             json.analysis(entry.name)?;
             entry.run(&recording, scope, &mut json)?;
@@ -222,6 +229,38 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
         drop(working);
     }
     Ok(Exit::Done)
+}
+
+/// Analyses whose rows are in the order of time or of CPUs.
+const NOT_BY_TASK: [&str; 3] = ["timehist", "stream", "runqueue"];
+
+/// Returns the server whose rows come first: the one that was named; for text and JSON, which say
+/// so, also the one that is guessed in a recording.
+fn server(
+    args: &ShowArgs,
+    is_recording: bool,
+    recording: &Recording,
+    scope: &mut Scope,
+) -> anyhow::Result<Option<ShownServer>> {
+    let rows = [ResultFormat::Csv, ResultFormat::Ndjson].contains(&args.format.get());
+    let silent = !is_recording || rows || args.format.is_parquet() || args.report.is_some();
+    if silent && args.serve.serve().is_none() {
+        return Ok(None);
+    }
+    Ok(server_first(recording, &options(args), scope)?)
+}
+
+/// Refuses a server where no row can come first.
+fn orders_rows(args: &ShowArgs) -> anyhow::Result<()> {
+    let name = |&(index, _): &(usize, Option<usize>)| ALL[index].name;
+    let mut names = args.analyses.0.iter().map(name);
+    match names.clone().next().filter(|_| names.all(|name| NOT_BY_TASK.contains(&name))) {
+        Some(name) if args.serve.serve().is_some() => bail!(
+            "--serve: the rows of --{name} are in the order of time or of CPUs, so that those of a \
+             server cannot come first; --task shows only those of some tasks"
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// The analyses that are asked for, each with what it looks at, once the recording is known to hold
@@ -249,7 +288,7 @@ fn report(
     args: &ShowArgs,
     path: &Path,
     recording: &Recording,
-    scope: &Scope,
+    about: (&Scope, Option<&ShownServer>),
 ) -> anyhow::Result<Exit> {
     if !args.analyses.0.is_empty() {
         bail!(
@@ -257,7 +296,7 @@ fn report(
         );
     }
     output::check(path)?;
-    let page = schedlab_study::page::of_recording(recording, &args.input, scope, &origin(None)?)?;
+    let page = schedlab_study::page::of_recording(recording, &args.input, about, &origin(None)?)?;
     output::write(Some(path), &page.render()?)?;
     Ok(Exit::Done)
 }
@@ -294,6 +333,7 @@ fn one_analysis() -> anyhow::Error {
 struct Answers {
     asked: bool,
     found: Option<Answer>,
+    server: Option<ShownServer>,
 }
 
 /// Analyses that are about who waits.
@@ -304,18 +344,18 @@ impl Answers {
         args: &ShowArgs,
         chosen: &[(&Entry, Scope)],
         recording: &Recording,
-        scope: &Scope,
+        (scope, server): (&Scope, Option<ShownServer>),
     ) -> Answers {
         let about = |(entry, _): &(&Entry, Scope)| OF_WAITS.contains(&entry.name);
         let format = args.format.get();
         let shown = !matches!(format, ResultFormat::Csv | ResultFormat::Ndjson);
         let asked = shown && chosen.iter().any(about) && Answer::check(&recording.header).is_ok();
         let found = if asked { Answer::from_recording(recording, scope) } else { None };
-        Answers { asked, found }
+        Answers { asked, found, server }
     }
 
     fn sentences(&self) -> Option<String> {
-        self.asked.then(|| Answer::text(self.found.as_ref()))
+        self.asked.then(|| sentences(self.found.as_ref(), self.server.as_ref()))
     }
 }
 
@@ -331,6 +371,10 @@ fn as_text<W: Write>(
     let mut text = Text::new(out, recording, style, clock);
     if let Some(sentences) = answer.sentences() {
         text.line(&format!("{}\n", style.bold(&wrap(&sentences, style.width, 0))))?;
+    }
+    if let Some(guess) = answer.server.as_ref().and_then(|server| server.guess.as_ref()) {
+        let serve = format!("serve: {}", shown(&guess.sentence()));
+        text.line(&format!("{}\n", style.dim(&wrap(&serve, style.width, 0))))?;
     }
     if args.analyses.0.is_empty() {
         text.line(&overview(&shown(&args.input), recording, &style))?;
@@ -395,6 +439,7 @@ fn options(args: &ShowArgs) -> ShowOptions {
         cpu: args.cpu,
         from: args.from,
         to: args.to,
+        serve: args.serve.serve().map(str::to_owned),
         top: args.top,
         by: args.by.map(|by| match by {
             Together::Thread => By::Thread,

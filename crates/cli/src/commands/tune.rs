@@ -1,5 +1,6 @@
 //! `schedlab tune`
 
+use super::compare::request::{RequestArgs, ServeAndPart};
 use super::compare::{replay, replays};
 use crate::exit::Exit;
 use crate::format::FormatArgs;
@@ -7,7 +8,7 @@ use crate::output;
 use crate::progress::Progress;
 use crate::render;
 use crate::stdin;
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 use schedlab_model::Ns;
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_study::compare::{RecordedInput, ReplayFrom, modelled_by};
@@ -33,6 +34,7 @@ Examples:
   schedlab tune redis.slt --goal 'redis-server share' --space 'sysbench nice=0,10,19' \\
                           --validate other.slt
   schedlab tune redis.slt --goal 'redis-server share' --space 'sysbench nice=0,19' --deploy shell
+  schedlab tune redis.slt --goal 'redis-server share' --space 'sysbench nice=0,19' --from 1s --to 3s
 
 A goal is 'SUBJECT METRIC' or 'SUBJECT METRIC OP VALUE': the number that is to become better, and \
 the bound within which it is good \
@@ -88,10 +90,8 @@ pub(crate) struct TuneArgs {
     /// wakeups]
     #[arg(long, value_name = "FROM", value_parser = replays())]
     replay: Option<String>,
-    /// Search for this server: whether the recording is good enough is asked for it and for what
-    /// delays it (a program, a pid, a control group (/path) or a unit (NAME.service))
-    #[arg(long, value_name = "SERVER")]
-    serve: Option<String>,
+    #[command(flatten)]
+    request: RequestArgs<ServeAndPart>,
     /// Check the result on this recording, which the search does not use (may be given several
     /// times)
     #[arg(long, value_name = "FILE")]
@@ -118,7 +118,12 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     let from = replay(args.replay.as_deref())?;
     let progress = Progress::with_verb(&format!("reading {}", args.input));
     let found = gallery::find(&stdin::given(&args.input)?)?;
-    let input = Input::read(found, from, args.duration, Purpose::Replay)?;
+    let mut request = (*args.request.0).clone();
+    request.options.duration = args.duration;
+    if let Some((option, why)) = request.without_meaning(&found, &args.input) {
+        bail!("--{} {why}", option.flag);
+    }
+    let input = Input::read(found, from, &request.window(), Purpose::Replay)?;
     let held_out: Vec<RecordedInput> = args
         .validate
         .iter()
@@ -159,7 +164,7 @@ fn options(args: &TuneArgs) -> anyhow::Result<TuneOptions> {
         seed: args.seed,
         duration: args.duration,
         jobs: args.jobs,
-        serve: args.serve.clone(),
+        serve: args.request.serve().map(str::to_owned),
         stop: None,
     })
 }

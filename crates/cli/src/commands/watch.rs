@@ -1,5 +1,6 @@
 //! `schedlab watch`
 
+use super::compare::request::{RequestArgs, Serve};
 use crate::exit::Exit;
 use crate::format::{FormatArgs, LivePrinter};
 use crate::options::stop_signal;
@@ -14,6 +15,7 @@ use schedlab_host::{HostError, RecordEnd, RecordRequest, RecordUntil, StopSignal
 use schedlab_lab::watch::output::WatchOutput;
 use schedlab_lab::watch::{SharedState, WatchFilter, WatchState, watch};
 use schedlab_model::Ns;
+use schedlab_study::serve::Server;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,17 +28,20 @@ use std::time::{Duration, Instant};
 Examples:
   schedlab watch                            the whole machine, until q
   schedlab watch --pid 4711                 waits of one process, and which tasks cause them
+  schedlab watch --serve redis-server       waits of a server, by name, pid, group or unit
   schedlab watch --cgroup /batch --for 1m   waits of a control group, for a minute
   schedlab watch --json --for 10s           a line of JSON every second (docs/watch-schema.md)
 
 Keys: ? help, q quit, p pause, s sort, r reset. Works over ssh in 80x24.")]
 pub(crate) struct WatchArgs {
     /// Show the waits of this process only (may be given several times)
-    #[arg(long, value_name = "N", conflicts_with = "cgroup")]
+    #[arg(long, value_name = "N", conflicts_with_all = ["cgroup", "serve"])]
     pid: Vec<u32>,
     /// Show the waits of this control group and those below it only
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", conflicts_with = "serve")]
     cgroup: Option<String>,
+    #[command(flatten)]
+    serve: RequestArgs<Serve>,
     /// Stop after this time, such as 30s
     #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     duration: Option<Ns>,
@@ -97,10 +102,11 @@ fn start(args: &WatchArgs, shared: &SharedState, stop: &Arc<AtomicBool>) -> Reco
     } else {
         RecordUntil::ProcessesEnd(args.pid.clone())
     };
-    let focus = match &args.cgroup {
-        Some(path) => WatchFilter::Group(path.clone()),
-        None if args.pid.is_empty() => WatchFilter::All,
-        None => WatchFilter::Processes(args.pid.clone()),
+    let focus = match (&args.cgroup, args.serve.serve()) {
+        (Some(path), _) => WatchFilter::Group(path.clone()),
+        (None, Some(server)) => WatchFilter::Server(Server::new(server)),
+        (None, None) if args.pid.is_empty() => WatchFilter::All,
+        (None, None) => WatchFilter::Processes(args.pid.clone()),
     };
     let request = RecordRequest {
         duration: args.duration,

@@ -121,7 +121,7 @@ fn lines(study: &Study, room: usize) -> (Vec<TableLine>, usize) {
     for index in shown {
         let row = &study.rows[index];
         let cells = study.headline.iter().map(|figure| value(figure, row)).collect();
-        let name = super::study::with_equals(&view::row_name(row, study), equals(index));
+        let name = order::with_equals(&view::row_name(row, study), equals(index));
         lines.push(TableLine { name, cells });
         for prediction in checks(study, row) {
             let recorded = |figure: &Figure| {

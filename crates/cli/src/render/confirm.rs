@@ -12,7 +12,9 @@ const RANKS: [u8; 8] = [0, 0, 1, 6, 2, 3, 4, 5];
 
 /// Returns the result as text.
 pub(crate) fn confirm(found: &Confirmed, style: &Style) -> String {
-    let mut text = format!(
+    let verdict = found.verdict.iter().map(|line| style.bold(&wrap(line, style.width, 0)) + "\n");
+    let mut text: String = verdict.collect();
+    text += &format!(
         "{}: {} rounds of {} each, on CPU {}, kernel {}\npredicted from {} by {}\n\n",
         style.bold(&found.command.join(" ")),
         found.rounds,

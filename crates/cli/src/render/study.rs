@@ -79,7 +79,9 @@ fn about_rows(study: &Study, rows: &order::Rows, style: &Style) -> String {
     let mut say = |line: &str| {
         let _ = writeln!(text, "{}", style.dim(&wrap(line, style.width, 0)));
     };
-    rows.equal.iter().for_each(|equal| say(&order::about_equal(study, equal)));
+    rows.equal
+        .iter()
+        .for_each(|equal| say(&format!("{} (--all shows each)", order::about_equal(study, equal))));
     if rows.hidden > 0 {
         let by = study.headline.first().map_or(String::new(), |figure| {
             format!(", by {} {}", figure.subject(), figure.heading())
@@ -88,11 +90,6 @@ fn about_rows(study: &Study, rows: &order::Rows, style: &Style) -> String {
         say(&format!("{count} of {} rows are shown{by} (--all shows them)", study.rows.len()));
     }
     text
-}
-
-/// Returns how a row is called where `count` others share its line.
-pub(super) fn with_equals(name: &str, count: usize) -> String {
-    if count == 0 { name.to_owned() } else { format!("{name} (+{count} equal)") }
 }
 
 fn head(study: &Study, style: &Style) -> String {
@@ -110,9 +107,14 @@ fn head(study: &Study, style: &Style) -> String {
     let only = study.rows.first().map(|row| row.scheduler.as_str());
     let only = only.filter(|only| study.rows.iter().all(|row| row.scheduler == *only));
     let scheduler = only.map_or(String::new(), |only| format!("{only}, "));
-    let runs =
-        wrap(&format!("{scheduler}{cpus}, HZ={hz}, {duration} each, {seeds}"), style.width, 0);
-    format!("{title}\n{}\n\n", style.dim(&runs))
+    let part = input.window_ns.map_or_else(String::new, |[from, to]| {
+        format!(" (the recording from {} to {})", Ns(from), Ns(to))
+    });
+    let runs = format!("{scheduler}{cpus}, HZ={hz}, {duration} each{part}, {seeds}");
+    let serve = study.guess.as_ref().map_or_else(String::new, |guess| {
+        style.dim(&wrap(&format!("serve: {}", guess.sentence()), style.width, 0)) + "\n"
+    });
+    format!("{title}\n{}\n{serve}\n", style.dim(&wrap(&runs, style.width, 0)))
 }
 
 fn self_replay(
@@ -162,10 +164,10 @@ fn replayed(
             std::iter::once(Column::Value(metric)).chain(found.then_some(Column::Interval(metric)))
         })
         .collect();
-    for subject in subjects {
-        if !main.iter().any(|(_, name)| *name == subject.name) {
-            continue;
-        }
+    let shown = |subject: &&Replayed| main.iter().any(|(_, name)| *name == subject.name);
+    let mut shown: Vec<&Replayed> = subjects.iter().filter(shown).collect();
+    shown.sort_by_key(|subject| !view::is_server(study, &subject.name));
+    for subject in shown {
         let mut row = vec![Cell::plain(counted(&subject.name, subject.tasks))];
         for column in &columns {
             let metric = column.metric();
@@ -246,7 +248,7 @@ fn subject(
         tasks = subject.map_or(tasks, |subject| subject.tasks);
         let mut cells = Vec::new();
         cells.extend(schedulers.then(|| Cell::plain(&row.scheduler)));
-        cells.extend(variants.then(|| Cell::plain(with_equals(&row.variant, equals))));
+        cells.extend(variants.then(|| Cell::plain(order::with_equals(&row.variant, equals))));
         for column in &columns {
             let cell = subject.and_then(|subject| subject.cell(column.metric()));
             cells.push(cell.map_or_else(Cell::default, |cell| column.cell(cell, sure)));

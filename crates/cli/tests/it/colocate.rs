@@ -370,6 +370,10 @@ fn a_dry_run_changes_nothing() {
             assert!(ran.code == 0 && ran.stdout.contains(part), "{part}: {ran:?}");
         }
     }
+    // What runs already is named by --serve too.
+    let named = ["--serve", &server.pid(), "--batch-pid", &batch.pid(), "--dry-run"];
+    let named = crate::ran(&mut command(&folder, &named));
+    assert!(named.code == 0 && named.stdout.contains(&line), "{named:?}");
     let marker = folder.0.join("started");
     let touch = format!("touch {}", marker.display());
     let ran = crate::ran(&mut command(
@@ -389,6 +393,10 @@ fn bad_input_is_refused() {
             "about the machine",
         ),
         (&["--serve", "true", "--batch", "true"], "--goal"),
+        (
+            &["--serve", "no-such.service", "--batch", "true", "--goal", "p99 < 1ms", "--dry-run"],
+            "systemctl status no-such.service",
+        ),
         (&["--serve", "true", "--batch", "true", "--goal", "p99 < alone 10%"], "alone + 10%"),
         (
             &["--serve", "sleep 9", "--batch", "sleep 9", "--goal", "batch share > alone"],

@@ -1,6 +1,6 @@
 //! Settings that count against no other task, in the built program.
 
-use super::{root, schedlab};
+use super::{Folder, root, schedlab};
 use std::process::Command;
 
 const GROUPS: &str = "recordings/pairs/guest/6.1-caddy-groups.slt";
@@ -26,6 +26,12 @@ fn a_nice_value_in_a_group_of_its_own_says_why_it_does_nothing() {
     assert!(text.contains("as recorded (+2 equal)"), "{text}");
     let all = schedlab(&[&command[..], &variants, &["--all"]].concat()).stdout;
     assert!(all.contains("\n  nice ") && !all.contains("equal)"), "{all}");
+
+    let folder = Folder::new("effect-page");
+    let page = folder.0.join("out.html").display().to_string();
+    schedlab(&[&command[..], &variants, &["--report", &page]].concat());
+    let page = std::fs::read_to_string(page).expect("a page");
+    assert!(page.contains("simulated (+2 equal)") && page.contains(equal), "the page folds them");
 
     let brief = schedlab(&[&command[..], &variants, &["--brief"]].concat()).stdout;
     let short = "batch is alone in /batch: nice=19 changes no share there; the weight of /batch";

@@ -156,7 +156,10 @@ fn planted_hog_is_caught() {
     let told: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!(told["caught"]["task"], "sl-victim", "{told}");
     assert_eq!(told["caught"]["condition"], "sl-victim waited > 45.0ms");
-    check(&Recording::open(&path).unwrap(), &told, &spins, tid.into_inner() as u32);
+    let recording = Recording::open(&path).unwrap();
+    let server = schedlab_study::serve::guess(&recording).expect("the header names it");
+    assert_eq!((&*server.name, &*server.why), ("sl-victim", "the recording was made for it"));
+    check(&recording, &told, &spins, tid.into_inner() as u32);
     std::fs::remove_file(path).unwrap();
 }
 

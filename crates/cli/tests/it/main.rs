@@ -35,6 +35,7 @@ mod recordings;
 mod report;
 mod sched_ext_gate;
 mod schema;
+mod serve;
 mod show;
 mod stress;
 mod terminal;

@@ -6,6 +6,7 @@ use crate::HostError;
 use crate::cgroup::{Groups, find_group};
 use crate::facts::{FactSource, TaskFacts};
 use crate::proc;
+use schedlab_model::text::is_in_group;
 use schedlab_model::{CpuSet, GroupId, Nice, Ns, Policy, TaskId};
 use std::collections::{HashMap, VecDeque};
 
@@ -95,10 +96,7 @@ impl Tasks {
                 list.binary_search(&facts.process).is_ok()
                     || parent.is_some_and(|parent| self.kept(parent))
             }
-            Keep::Below(path) => {
-                let below = self.groups.path(facts.group).strip_prefix(path.trim_end_matches('/'));
-                below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-            }
+            Keep::Below(path) => is_in_group(self.groups.path(facts.group), path),
         }
     }
 

@@ -7,6 +7,7 @@ use schedlab_host::threads;
 use schedlab_live::Keeper;
 use schedlab_live::actuators::Side;
 use schedlab_model::CpuSet;
+use schedlab_study::serve::is_unit;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -21,6 +22,21 @@ pub enum WorkloadSource {
     Pids(Vec<u32>),
     /// A control group: its folder, or its path such as `/batch`.
     Group(String),
+}
+
+impl WorkloadSource {
+    /// Reads what serves: a pid, a control group or a systemd unit that runs already, else the
+    /// command that starts it.
+    pub fn of_server(text: &str) -> WorkloadSource {
+        let is_group = text.starts_with('/') && !Path::new(text).is_file() || is_unit(text);
+        match text.parse() {
+            Ok(pid) => WorkloadSource::Pids(vec![pid]),
+            Err(_) if is_group && !text.contains(char::is_whitespace) => {
+                WorkloadSource::Group(text.to_owned())
+            }
+            Err(_) => WorkloadSource::Command(text.to_owned()),
+        }
+    }
 }
 
 /// How long a command has to end by itself.
@@ -109,9 +125,29 @@ impl Drop for Workload {
     }
 }
 
+/// Returns the folder of a unit's control group, wherever it is below `folder`.
+fn unit_folder(folder: &Path, unit: &str) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(folder).ok()?.flatten();
+    let mut folders: Vec<PathBuf> = entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path())
+        .collect();
+    folders.sort();
+    let own = folders.iter().find(|path| path.file_name().is_some_and(|name| name == unit));
+    own.cloned().or_else(|| folders.iter().find_map(|path| unit_folder(path, unit)))
+}
+
 /// Returns the folder of a control group in which `cpu.*` files are written.
 fn group_folder(path: &str) -> Result<PathBuf, ColocateError> {
     let root = Path::new("/sys/fs/cgroup");
+    if is_unit(path) && !path.contains('/') {
+        return unit_folder(root, path).ok_or_else(|| {
+            ColocateError::Input(format!(
+                "there is no control group of the unit {path}: `systemctl status {path}` says \
+                 whether it runs"
+            ))
+        });
+    }
     let relative = path.trim_start_matches('/');
     let mut candidates = vec![root.join(relative), root.join("unified").join(relative)];
     candidates
@@ -128,4 +164,26 @@ fn group_folder(path: &str) -> Result<PathBuf, ColocateError> {
             root.display()
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_serves_runs_already_or_is_a_command() {
+        let command = |text: &str| WorkloadSource::Command(text.to_owned());
+        let group = |text: &str| WorkloadSource::Group(text.to_owned());
+        for (text, source) in [
+            ("957", WorkloadSource::Pids(vec![957])),
+            ("redis.service", group("redis.service")),
+            ("/system.slice/redis.service", group("/system.slice/redis.service")),
+            ("redis-server --port 7777", command("redis-server --port 7777")),
+            ("redis-server", command("redis-server")),
+            ("/bin/sh", command("/bin/sh")),
+            ("/bin/sh -c true", command("/bin/sh -c true")),
+        ] {
+            assert_eq!(WorkloadSource::of_server(text), source, "{text}");
+        }
+    }
 }

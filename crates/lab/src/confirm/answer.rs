@@ -7,9 +7,10 @@ use super::predict::BY_AGENTS;
 use super::settings::{RoundSetting, SettingKind};
 use schedlab_model::CpuSet;
 use schedlab_stats::Estimate;
+use schedlab_study::compare::Served;
 use schedlab_study::error_parts::ErrorBar;
 use schedlab_study::measurements::Kind;
-use schedlab_study::metric::{Metric, Unit};
+use schedlab_study::metric::{Metric, Stat, Unit};
 use schedlab_study::result::{Row, Study};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -45,6 +46,8 @@ pub struct Confirmed {
     pub trusted: bool,
     /// Why the simulator does not repeat it well enough (exit code 3).
     pub distrust: Vec<String>,
+    /// What it comes to for the server that was named, a sentence for each setting.
+    pub verdict: Vec<String>,
     /// Costs of the elevation driver on this machine, which predictions under schedulers contain;
     /// `None`: no scheduler was asked for under it.
     pub driver: Option<DriverCosts>,
@@ -114,8 +117,11 @@ pub(super) fn answers(
     measured: &[Vec<RoundMeasurements>],
     soft: &Study,
     driven: &[(LiveDriver, Study)],
-    names: &BTreeSet<String>,
+    (names, server): (&BTreeSet<String>, &[String]),
 ) -> Vec<SettingAnswer> {
+    // Its rows come first.
+    let (own, others): (Vec<&String>, Vec<&String>) =
+        names.iter().partition(|name| server.contains(name));
     let base = (soft.rows.first(), &measured[0]);
     let row = |setting: &RoundSetting| match setting {
         RoundSetting::Default => soft.rows.first(),
@@ -155,10 +161,47 @@ pub(super) fn answers(
             others: Estimate::from_values(rounds.iter().map(|live| live.others).collect()),
             given_back: rounds.iter().map(|live| live.given_back).sum(),
             repeated: rounds.iter().map(|live| live.repeated).sum(),
-            tasks: names.iter().filter_map(task).collect(),
+            tasks: own.iter().chain(&others).copied().filter_map(task).collect(),
         }
     };
     settings.iter().zip(measured).map(one).collect()
+}
+
+/// Returns what each setting does to the server, predicted and measured: its run-queue latency
+/// where both have it, else its CPU share.
+pub(super) fn verdict(settings: &[SettingAnswer], served: Option<&Served>) -> Vec<String> {
+    let Some(served) = served else { return Vec::new() };
+    let figure = |setting: &SettingAnswer| {
+        let own = setting.tasks.iter().filter(|task| served.classes.contains(&task.name));
+        let cells: Vec<&MetricAnswer> = own.flat_map(|task| &task.cells).collect();
+        let wanted = [Metric::Latency(Stat::Percentile(99_000)), Metric::Share];
+        wanted
+            .iter()
+            .find_map(|metric| cells.iter().find(|cell| cell.metric == *metric).copied().cloned())
+    };
+    let sentence = |setting: &SettingAnswer| {
+        let (server, name) = (served.name(), &setting.name);
+        let Some(cell) = figure(setting) else {
+            return format!("{name}: no round has {server} both predicted and measured.");
+        };
+        let show = |value: f64| cell.metric.show(value);
+        let what = match cell.metric {
+            Metric::Latency(stat) => format!("run-queue latency ({stat})"),
+            metric => metric.heading(),
+        };
+        let times = |(predicted, live): (f64, f64)| match cell.metric.unit() {
+            Unit::Share => String::new(),
+            _ => format!(": {predicted:.2} and {live:.2} times that without a change"),
+        };
+        let agree = if cell.overlap { "" } else { "; the ranges are apart" };
+        format!(
+            "{name}: {what} of {server} is {} predicted, {} measured{}{agree}.",
+            show(cell.predicted.median),
+            show(cell.live.median),
+            cell.change.map_or_else(String::new, times),
+        )
+    };
+    settings.iter().map(sentence).collect()
 }
 
 fn answer(
@@ -234,6 +277,47 @@ mod tests {
             notes: Vec::new(),
             delegation: None,
         }
+    }
+
+    #[test]
+    fn the_verdict_is_about_the_server() {
+        let estimate = |median: f64| Estimate { median, low: median, high: median };
+        let p99 = Metric::Latency(Stat::Percentile(99_000));
+        let cell = MetricAnswer {
+            metric: p99,
+            predicted: estimate(58_000.0),
+            live: estimate(292_000.0),
+            error_bar: None,
+            error: 0.0,
+            relative: None,
+            overlap: false,
+            change: Some((0.0124, 0.0625)),
+        };
+        let task = |name: &str| TaskAnswer { name: name.to_owned(), cells: vec![cell.clone()] };
+        let idle = SettingAnswer {
+            name: "idle".to_owned(),
+            how: SettingKind::Soft,
+            agents: None,
+            given_back: 0,
+            repeated: 0,
+            others: None,
+            tasks: vec![task("redis-server")],
+        };
+        let served = |name: &str| Served {
+            asked: name.to_owned(),
+            classes: vec![name.to_owned()],
+            delayed_by: None,
+            other_doubts: Vec::new(),
+        };
+        let settings = [idle];
+        assert_eq!(
+            verdict(&settings, Some(&served("redis-server"))),
+            ["idle: run-queue latency (p99) of redis-server is 58.0us predicted, 292us measured: \
+              0.01 and 0.06 times that without a change; the ranges are apart."]
+        );
+        let other = verdict(&settings, Some(&served("nginx")));
+        assert_eq!(other, ["idle: no round has nginx both predicted and measured."]);
+        assert!(verdict(&settings, None).is_empty());
     }
 
     #[test]

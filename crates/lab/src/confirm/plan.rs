@@ -48,6 +48,8 @@ pub struct ConfirmPlan {
     pub round: Ns,
     /// The scheduler that represents this kernel in the simulator; `None`: by its version.
     pub recorded_under: Option<SchedulerSpec>,
+    /// The server that the question is about, as [`schedlab_study::compare::Options::serve`].
+    pub serve: Option<String>,
     /// The folder of the journals.
     pub run_dir: RunDir,
     /// The program that becomes the guardian, and runs `run` for schedulers.

@@ -19,6 +19,7 @@ pub(super) fn predict(
     let options = |schedulers: &[SchedulerSpec], variants: Vec<String>| Options {
         schedulers: schedulers.to_vec(),
         variants,
+        serve: plan.serve.clone(),
         ..Options::default()
     };
     let under = plan.recorded_under.as_ref();

@@ -184,6 +184,23 @@ pub struct Caught {
     pub length: Option<Ns>,
 }
 
+impl Caught {
+    /// Returns the name of the task, where it is one that waited.
+    pub(super) fn server(&self) -> Option<String> {
+        (self.condition.measure == StretchKind::Wait).then(|| self.task.0.clone())
+    }
+}
+
+impl StopConditions {
+    /// Returns the task whose waits are the only ones that end the recording.
+    pub(super) fn server(&self) -> Option<String> {
+        let waits = self.0.iter().filter(|condition| condition.measure == StretchKind::Wait);
+        let mut names = waits.map(|condition| condition.task.as_ref());
+        let name = names.next()??;
+        names.all(|other| other == Some(name)).then(|| name.clone())
+    }
+}
+
 impl fmt::Display for Caught {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ((name, tid), past) = (&self.task, self.condition.measure.past());
@@ -455,6 +472,18 @@ mod tests {
         });
         watcher.event(&events()[3]);
         assert_eq!(watcher.caught(), None);
+    }
+
+    #[test]
+    fn a_recording_is_made_for_the_task_whose_waits_end_it() {
+        let server = |text: &str| text.parse::<StopConditions>().expect(text).server();
+        assert_eq!(
+            server("redis-server wait > 10ms or batch ran > 1s").as_deref(),
+            Some("redis-server")
+        );
+        for text in ["wait > 10ms", "batch ran > 1s", "redis-server wait > 1s or nginx wait > 1s"] {
+            assert_eq!(server(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -147,6 +147,29 @@ fn a_filter_leaves_out_waiting_tasks_and_not_running_ones() {
 }
 
 #[test]
+fn a_server_and_a_group_select_the_same_tasks_as_elsewhere() {
+    let mut recording = recording();
+    let group = |name: &str| schedlab_trace::GroupInfo {
+        spec: schedlab_model::GroupSpec { name: name.to_owned(), ..Default::default() },
+    };
+    recording.header.groups = vec![group("/"), group("/system.slice/web.service")];
+    recording.header.tasks[1].group = schedlab_model::GroupId(1);
+    let served = |name: &str| WatchFilter::Server(Server::new(name));
+    for filter in [
+        served("server"),
+        served("22"),
+        served("web.service"),
+        served("/system.slice/"),
+        WatchFilter::Group("/system.slice/".to_owned()),
+        WatchFilter::Group("/system.slice/web.service".to_owned()),
+    ] {
+        let state = replayed(&recording, &filter);
+        assert_eq!(state.lines.keys().collect::<Vec<_>>(), ["server"], "{filter:?}");
+    }
+    assert!(replayed(&recording, &served("ser")).worst.is_empty());
+}
+
+#[test]
 fn a_reset_forgets_sums_and_keeps_the_clock() {
     let mut state = replayed(&recording(), &WatchFilter::All);
     state.reset();

@@ -1,6 +1,7 @@
 //! The result of a comparison of a recording, from what was played.
 
 use super::observe::Keep;
+use super::part::Window;
 use super::recorded::RecordedInput;
 use super::replaying::measured_in;
 use super::row_errors::RowErrors;
@@ -32,6 +33,7 @@ impl RecordedInput {
             title: title(&self.header),
             cpus: self.replay.topology.cpus(),
             hz: self.hz(),
+            window_ns: self.window.map(|(from, to)| [from.0, to.0]),
         }
     }
 
@@ -60,6 +62,7 @@ impl RecordedInput {
             detail: None,
             self_replay: None,
             served: None,
+            guess: None,
             predictions: predictions(plans, runs, &options.checks, errors)?,
             rows,
             expectations: Vec::new(),
@@ -81,7 +84,8 @@ impl RecordedInput {
         was: &Measured,
     ) -> Result<Detail, StudyError> {
         let mut detail = Detail::from_runs(study, runs, self.names(), Some(was));
-        detail.observed(study, runs, keep, Some(self.path()))?;
+        let window = self.window.map_or_else(Window::default, Window::between);
+        detail.observed(study, runs, keep, Some((self.path(), &window)))?;
         Ok(detail)
     }
 

@@ -3,6 +3,7 @@
 use super::delays;
 pub(super) use super::observe::Keep;
 use super::observe::{Findings, Observer};
+use super::part::{Read, Window, events_of};
 use crate::StudyError;
 use crate::measurements::{Kind, Measured, Quantity, SubjectData};
 use crate::result::{Detail, Study};
@@ -89,13 +90,13 @@ impl Detail {
         }
     }
 
-    /// Adds what was observed: of the recording (its file), then of each row.
+    /// Adds what was observed: of the recording (its file and the part of it), then of each row.
     pub(super) fn observed(
         &mut self,
         study: &Study,
         runs: &[Vec<Run>],
         keep: &Keep,
-        recorded: Option<&Path>,
+        recorded: Option<(&Path, &Window)>,
     ) -> Result<(), StudyError> {
         let mut all: Vec<(String, usize, Findings)> = Vec::new();
         let mut add = |name: String, style: usize, observer: Observer, lanes: &mut Vec<LaneRun>| {
@@ -106,10 +107,10 @@ impl Detail {
                 all.push((name, style, findings));
             }
         };
-        if let Some(path) = recorded {
+        if let Some((path, window)) = recorded {
             let mut observer = Observer::new(keep);
             // The same part as was compared, so that tasks have the same numbers.
-            let (recording, _) = super::part::events_of(path, Some(keep.duration), Purpose::Any)?;
+            let Read { recording, .. } = events_of(path, window, Purpose::Any)?;
             let within = recording.events.iter().take_while(|event| event.at <= keep.duration);
             within.for_each(|event| observer.event(event));
             add("recorded".to_owned(), RECORDED, observer, &mut self.lanes.runs);

@@ -1,5 +1,6 @@
 //! Intervals of percentiles by order statistics, over the values of all runs of a row.
 
+use super::constants::RATE_OF_WAITS;
 use crate::change::{MethodError, Tail, apart};
 use crate::measurements::{Kind, Quantity, SubjectData};
 use crate::metric::{Metric, Stat};
@@ -18,11 +19,6 @@ pub(super) const fn quantity(metric: Metric) -> Option<(Quantity, Stat)> {
         _ => None,
     }
 }
-
-/// How often a wakeup finds its CPU busy differs from one recording of a setting to the next by up
-/// to this factor: where one wakeup of a hundred waits for a turn of another task, p99 is either
-/// that turn or nothing. Fitted to the pairs of `recordings/pairs`.
-const RATE_OF_WAITS: f64 = 2.0;
 
 /// The values behind a percentile, of several runs together.
 struct Pooled {
@@ -64,7 +60,8 @@ impl Pooled {
         };
         let odds = (1.0 - self.quantile) / self.quantile.max(f64::MIN_POSITIVE);
         let at = |odds: f64| quantile_interval(1.0 / (1.0 + odds), &self.buckets);
-        let ([low, _], [_, high]) = (at(odds * RATE_OF_WAITS), at(odds / RATE_OF_WAITS));
+        let rate = RATE_OF_WAITS.value;
+        let ([low, _], [_, high]) = (at(odds * rate), at(odds / rate));
         // Where the values are too few to say, what was seen is all that is known.
         let (low, high) = (low.unwrap_or(first.0), high.unwrap_or(last.0));
         let rank = (self.samples() as f64 * self.quantile).ceil().max(1.0) as u64;

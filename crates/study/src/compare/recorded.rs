@@ -6,7 +6,7 @@ use super::elasticity::{self, Reading};
 use super::features;
 use super::gates::Gates;
 use super::notes::notes;
-use super::part::{duration, events_of};
+use super::part::{Read, Window, duration, events_of};
 use super::replaying::{ByMessages, ReplayFrom, replayed};
 use super::row_errors::RowErrors;
 use super::serve::{Served, Waits};
@@ -21,6 +21,7 @@ use crate::StudyError;
 use crate::measurements::Measured;
 use crate::result::{SecondHalf, SelfReplay, Study};
 use crate::run::{Bench, RowPlan, spinning, with_knobs};
+use crate::serve::{self, Guess};
 use crate::variant::{Subject, Variant};
 use schedlab_model::{Draw, EventSink, Ns, random};
 use schedlab_scheduler::linux::{KernelRelease, preset_of};
@@ -50,12 +51,16 @@ pub struct RecordedInput {
     pub(super) summary: Summary,
     pub(super) classes: Vec<String>,
     pids: Vec<u32>,
+    /// The part of the recording that was read; `None`: all of it.
+    pub(super) window: Option<(Ns, Ns)>,
     /// Names of tasks that do nothing in the part of the recording that was read.
     pub(super) idle: BTreeSet<String>,
     /// By class: what the recording itself says of how it reacts to others.
     pub(super) readings: Vec<(String, Reading)>,
     /// Who ran while each program waited.
     pub(super) waits: Waits,
+    /// The program that may be the server, where the user names none.
+    pub(super) guess: Option<Guess>,
     /// Its first half, where that can be held against the second.
     pub(super) first_half: Option<Box<FirstHalf>>,
 }
@@ -84,20 +89,21 @@ impl RecordedInput {
         from: ReplayFrom,
         length: Option<Ns>,
     ) -> Result<RecordedInput, StudyError> {
-        RecordedInput::read_for(path, from, length, Purpose::Replay)
+        RecordedInput::read_for(path, from, &Window::first(length), Purpose::Replay)
     }
 
-    /// As [`RecordedInput::read`]; a text of another tool that cannot serve `purpose` is refused at
-    /// its beginning.
+    /// As [`RecordedInput::read`], of any part; a text of another tool that cannot serve `purpose`
+    /// is refused at its beginning.
     pub(crate) fn read_for(
         path: &Path,
         from: ReplayFrom,
-        length: Option<Ns>,
+        window: &Window,
         purpose: Purpose,
     ) -> Result<RecordedInput, StudyError> {
-        let (recording, idle) = events_of(path, length, purpose)?;
+        let Read { recording, idle, window } = events_of(path, window, purpose)?;
         let mut input = RecordedInput::from_recording(path, &recording, from)?;
-        input.idle = idle;
+        (input.idle, input.window) = (idle, window);
+        input.guess = serve::guess(&recording);
         input.readings = elasticity::readings(&recording, &input.replay);
         input.waits = Waits::from_recording(&recording);
         // Now, because a pipe is read once.
@@ -124,6 +130,8 @@ impl RecordedInput {
             classes: header.tasks.iter().map(|task| task.comm.clone()).collect(),
             readings: Vec::new(),
             idle: BTreeSet::new(),
+            window: None,
+            guess: None,
             waits: Waits::default(),
             header,
             replay,
@@ -455,7 +463,13 @@ pub fn compare_recording(
         return compare_read(input, recorded_under, options, progress);
     }
     // A replay of the whole knows what came later, and its errors are those of the whole.
-    let first = RecordedInput::read(&input.path, input.replayed_from(), Some(duration))?;
+    let from = input.window.map_or(Ns::ZERO, |(from, _)| from);
+    let part = match from {
+        Ns::ZERO => Window::first(Some(duration)),
+        from => Window::between((from, from + duration)),
+    };
+    let first =
+        RecordedInput::read_for(&input.path, input.replayed_from(), &part, Purpose::Replay)?;
     compare_read(&first, recorded_under, options, progress)
 }
 
@@ -509,7 +523,8 @@ fn compare_read(
     let notes = notes.chain(limits).chain(refused);
     let played = Played { plans: &plans, runs: &runs, errors: &errors };
     let head = input.study(&played, options, notes.collect(), seeds)?;
-    let mut study = Study { self_replay: Some(replay), served, ..head };
+    let guess = input.guess.clone().filter(|_| served.is_none());
+    let mut study = Study { self_replay: Some(replay), served, guess, ..head };
     study.gates = gates.judge(&plans, &runs, &errors, &study)?;
     study.headline = crate::headline::headline(&study, &options.only);
     study.verdict = verdict::verdict(&study);

@@ -1,6 +1,6 @@
 //! Which replay makes the workload of a recording.
 
-use super::part::events_of;
+use super::part::{Read, Window, events_of};
 use crate::StudyError;
 use crate::measurements::Measured;
 use schedlab_model::Ns;
@@ -111,7 +111,7 @@ pub(super) fn replayed(
 /// # Errors
 /// It cannot be read, or holds nothing.
 pub fn measured_in(path: &Path) -> Result<Measured, StudyError> {
-    let (recording, _) = events_of(path, None, Purpose::Any)?;
+    let Read { recording, .. } = events_of(path, &Window::default(), Purpose::Any)?;
     let classes: Vec<String> =
         recording.header.tasks.iter().map(|task| task.comm.clone()).collect();
     let summary =

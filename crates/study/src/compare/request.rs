@@ -1,7 +1,7 @@
 //! The options of a comparison, each declared once. The command line (`crates/cli`), the Python
 //! function (`python/native`) and its signature (`cargo xtask docs`) are made from [`OPTIONS`].
 
-use super::{ClientLogSpec, Options, Progress, ReplayFrom, RowGate, modelled_by};
+use super::{ClientLogSpec, Options, Progress, ReplayFrom, RowGate, Window, modelled_by};
 use crate::StudyError;
 use crate::gallery::Found;
 use crate::input::Input;
@@ -156,6 +156,47 @@ pub const OPTIONS: &[CompareOption] = &[
         },
     },
     CompareOption {
+        name: "begin",
+        flag: "from",
+        short: None,
+        value: "TIME",
+        shape: Shape::Time,
+        inputs: Inputs::Recordings,
+        help: "Simulate the part of the recording that begins at this time since its start, such as 2s, \
+               with what was pending then",
+        set: |request, text| {
+            request.window.from = Some(parsed(text)?);
+            Ok(())
+        },
+    },
+    CompareOption {
+        name: "end",
+        flag: "to",
+        short: None,
+        value: "TIME",
+        shape: Shape::Time,
+        inputs: Inputs::Recordings,
+        help: "End the part at this time since the start of the recording [default: its end]",
+        set: |request, text| {
+            request.window.to = Some(parsed(text)?);
+            Ok(())
+        },
+    },
+    CompareOption {
+        name: "around",
+        flag: "around",
+        short: None,
+        value: "TIME|WAIT",
+        shape: Shape::Text,
+        inputs: Inputs::Recordings,
+        help: "Simulate the part around this time, or around a wait by its rank in `schedlab show --worst` \
+               (worst, worst:3; with --serve of the server); --for is its length [default: 2s]",
+        set: |request, text| {
+            request.window.around = Some(parsed(text)?);
+            Ok(())
+        },
+    },
+    CompareOption {
         name: "costs",
         flag: "costs",
         short: None,
@@ -234,9 +275,7 @@ pub const OPTIONS: &[CompareOption] = &[
         value: "SERVER",
         shape: Shape::Text,
         inputs: Inputs::Recordings,
-        help: "Answer for this server: a program, a pid, a control group (/path) or a unit \
-               (NAME.service). Its numbers come first, and other \
-               programs that do not replay do not count unless it waits behind them",
+        help: crate::serve::HELP,
         set: |request, text| {
             request.options.serve = Some(text.to_owned());
             Ok(())
@@ -302,6 +341,8 @@ pub struct CompareRequest {
     pub recorded_under: Option<SchedulerSpec>,
     /// What the recording is replayed from; `None`: the usual.
     pub replay: Option<ReplayFrom>,
+    /// The part of the recording; its length and server are those of `options`.
+    window: Window,
     /// Settings with many values; their variants are beside those of `options`.
     pub scans: Vec<Scan>,
     /// The preset of costs. It is looked for when a scenario is read: that of this machine is a
@@ -350,6 +391,12 @@ impl CompareRequest {
         Some((option, why))
     }
 
+    /// Returns the part of a recording that is simulated.
+    pub fn window(&self) -> Window {
+        let Options { duration: length, serve, .. } = &self.options;
+        Window { length: *length, serve: serve.clone(), ..self.window.clone() }
+    }
+
     /// Reads what was found, as it is to be compared.
     ///
     /// # Errors
@@ -359,7 +406,7 @@ impl CompareRequest {
             None => Purpose::ReplayOfKernel,
             Some(_) => Purpose::Replay,
         };
-        let mut input = Input::read(found, self.replay, self.options.duration, purpose)?;
+        let mut input = Input::read(found, self.replay, &self.window(), purpose)?;
         if let (Input::Scenario(scenario), Some(name)) = (&mut input, &self.costs) {
             let costs = preset::costs(name)
                 .map_err(|error| StudyError::Option(format!("costs: {error}")))?;
@@ -404,6 +451,9 @@ mod tests {
             ("fail_if", "redis-server latency p99 > 1ms", "redis-server"),
             ("replay", "messages", "letters"),
             ("jobs", "2", "two"),
+            ("begin", "2s", "2"),
+            ("around", "worst:3", "best"),
+            ("around", "1.5s", "worst:0"),
         ] {
             assert!(set(name, right).is_ok(), "{name} {right}");
             assert!(set(name, wrong).is_err_and(|why| !why.is_empty()), "{name} {wrong}");

@@ -72,6 +72,7 @@ pub fn compare_scenario(
         detail: None,
         self_replay: None,
         served: None,
+        guess: None,
         predictions: Vec::new(),
         rows,
         expectations: check(scenario, &plans, &runs),
@@ -107,6 +108,7 @@ fn input(scenario: &Scenario, machine: &Machine) -> Input {
         title: scenario.title.clone(),
         cpus: machine.topology.cpus(),
         hz: machine.hz,
+        window_ns: None,
     }
 }
 

@@ -7,7 +7,7 @@
 use super::recorded::RecordedInput;
 use super::trust::TRUSTED_SHARE;
 use crate::StudyError;
-use schedlab_model::text::{glob, nearest};
+use crate::serve::Server;
 use schedlab_trace::Recording;
 use schedlab_trace::analysis::blame::{Blame, Culprit};
 use schedlab_trace::analysis::follow::Followed;
@@ -100,35 +100,10 @@ impl Served {
     /// # Errors
     /// No task is meant; the message names the nearest program.
     pub(super) fn find(asked: &str, input: &RecordedInput) -> Result<Served, StudyError> {
-        let tasks = &input.header.tasks;
-        let pid: Option<u32> = asked.parse().ok();
-        let group = |index: usize| {
-            input
-                .header
-                .groups
-                .get(tasks[index].group.index())
-                .map_or("", |info| info.spec.name.as_str())
-        };
-        let is_meant = |&index: &usize| {
-            let task = &tasks[index];
-            match pid {
-                Some(pid) => task.pid == pid || task.tid == pid,
-                None if asked.starts_with('/') => is_in(group(index), asked),
-                None if asked.ends_with(".service")
-                    || asked.ends_with(".slice")
-                    || asked.ends_with(".scope") =>
-                {
-                    group(index).split('/').any(|part| part == asked)
-                }
-                None => glob(asked, &task.comm),
-            }
-        };
-        let classes: BTreeSet<String> =
-            (0..tasks.len()).filter(is_meant).map(|index| input.classes[index].clone()).collect();
-        if classes.is_empty() {
-            return Err(not_found(asked, input));
-        }
-        let classes: Vec<String> = classes.into_iter().collect();
+        let tasks = Server::new(asked).tasks(&input.header)?;
+        let own = tasks.iter().zip(&input.classes).filter(|(is_own, _)| **is_own);
+        let classes: BTreeSet<&String> = own.map(|(_, class)| class).collect();
+        let classes: Vec<String> = classes.into_iter().cloned().collect();
         let delayed_by = input.waits.behind(&classes);
         Ok(Served { asked: asked.to_owned(), classes, delayed_by, other_doubts: Vec::new() })
     }
@@ -144,10 +119,7 @@ impl Served {
 
     /// Returns its name in sentences.
     pub fn name(&self) -> String {
-        match &self.classes[..] {
-            [one] => one.clone(),
-            _ => self.asked.clone(),
-        }
+        Server::new(&self.asked).name(&self.classes)
     }
 
     /// Returns sentences about the programs behind which it waited, and about what was left aside.
@@ -189,32 +161,6 @@ impl Served {
     }
 }
 
-/// Whether a control group is `path`, or below it.
-fn is_in(group: &str, path: &str) -> bool {
-    let path = path.trim_end_matches('/');
-    group.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-fn not_found(asked: &str, input: &RecordedInput) -> StudyError {
-    let names: BTreeSet<&str> = input.classes().collect();
-    let groups = input.header.groups.iter().map(|group| group.spec.name.as_str());
-    let hint = match nearest(asked, names.iter().copied().chain(groups)) {
-        Some(right) => format!("did you mean `{right}`?"),
-        None => {
-            let some: Vec<&str> = names.iter().copied().take(10).collect();
-            format!(
-                "programs are: {}{}",
-                some.join(", "),
-                if names.len() > some.len() { ", ..." } else { "" }
-            )
-        }
-    };
-    StudyError::Option(format!(
-        "--serve {asked}: no task of the recording is meant; {hint} Name a program, a pid, a \
-         control group (/path) or a unit (NAME.service)"
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,11 +196,5 @@ mod tests {
         assert_eq!(parts, [("hog", 0.6), ("make", 0.2)]);
         assert_eq!(waits.behind(&["other".to_owned()]), Some(Vec::new()));
         assert_eq!(Waits::default().behind(&["web".to_owned()]), None);
-    }
-
-    #[test]
-    fn groups_are_paths() {
-        assert!(is_in("/a/b", "/a") && is_in("/a", "/a/") && is_in("/a", "/"));
-        assert!(!is_in("/ab", "/a"));
     }
 }

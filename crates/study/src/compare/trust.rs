@@ -1,6 +1,7 @@
 //! How far a simulation of a recording can be believed: the self-replay, the second reading, and
 //! the error that follows.
 
+use super::constants::DRIFT_OF_LOOPS;
 use super::elasticity::MATTERS;
 use super::recorded::RecordedInput;
 use super::row_errors::OfRow;
@@ -36,10 +37,6 @@ const DRIFT_OF_COSTS: f64 = 0.45;
 const DRIFT_OF_RATES: f64 = 0.3;
 /// And percentiles of times.
 const DRIFT_OF_TIMES: f64 = 0.5;
-/// And percentiles of run-queue latency of event loops, whose activations are no requests: how many
-/// requests wait behind each other decides. A choice; docs/predictions.md shows how many intervals
-/// hold with it.
-const DRIFT_OF_LOOPS: f64 = 2.0;
 /// On a machine that is as steady as can be so much of that is left, which is the model's own
 /// error. Fitted to pairs of servers in guests under a virtual clock, where the same work costs the
 /// same within 0.2 %.
@@ -391,7 +388,7 @@ pub(super) fn method_errors(replay: &SelfReplay, input: &RecordedInput, was: &Me
                 !requests.contains(&subject.name) && matches!(metric, Metric::Latency(_));
             let (apart, drift) = match merges {
                 true => (1.0, 1.0),
-                false if is_of_loop => (apart, DRIFT_OF_LOOPS),
+                false if is_of_loop => (apart, DRIFT_OF_LOOPS.value),
                 // What the recorder does is not predicted, and so is not known better on a machine
                 // that is steady.
                 false if view::is_own(&subject.name) => (apart, most_drift(metric)),

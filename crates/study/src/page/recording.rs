@@ -7,14 +7,16 @@ use crate::compare::detail::{EVENTS, QUANTITIES};
 use crate::compare::observe::{Keep, Observer};
 use crate::measurements::{Kind, Measured, SubjectData};
 use crate::metric::Metric;
+use crate::show::{ShownServer, sentences};
 use crate::view::spaced;
-use schedlab_model::{EventSink, Ns};
+use schedlab_model::{EventSink, Ns, TaskId};
 use schedlab_report::{
     Cdf, Cell, Column, Curve, Facts, Ladders, LaneTask, Lanes, Measure, Page, Section, Table,
 };
 use schedlab_trace::Recording;
 use schedlab_trace::analysis::runqueue::RunQueue;
 use schedlab_trace::analysis::{Analysis, Answer, Scope, Summary};
+use std::collections::BTreeSet;
 
 /// Classes with distributions and in the table.
 const CLASSES: usize = 8;
@@ -22,14 +24,14 @@ const CLASSES: usize = 8;
 const LADDER_VALUES: u64 = 10;
 
 /// The page of the part of a recording that `scope` shows. Tables and distributions are by name,
-/// over the part; `name` is the file or the scenario.
+/// over the part, with the server that was asked about first; `name` is the file or the scenario.
 ///
 /// # Errors
 /// When the recording cannot tell preemption from blocking.
 pub fn of_recording(
     recording: &Recording,
     name: &str,
-    scope: &Scope,
+    (scope, server_named): (&Scope, Option<&ShownServer>),
     origin: &Origin,
 ) -> Result<Page, StudyError> {
     let fail = |source| StudyError::trace(name, source);
@@ -56,10 +58,11 @@ pub fn of_recording(
         header.topology.cpus(),
         spaced((to - from).to_string())
     ));
+    let server = served(&classes, scope);
     let answer = Answer::check(header).ok().and_then(|()| Answer::from_recording(recording, scope));
-    verdict(&mut page, recording, answer.as_ref());
-    ladder(&mut page, &measured);
-    tasks(&mut page, &measured);
+    verdict(&mut page, recording, sentences(answer.as_ref(), server_named));
+    ladder(&mut page, &measured, &server);
+    tasks(&mut page, &measured, &server);
     let task = |task: &schedlab_trace::TaskInfo| LaneTask {
         name: format!("{}-{}", task.comm, task.tid),
         class: task.comm.clone(),
@@ -95,8 +98,7 @@ pub fn of_recording(
     Ok(page)
 }
 
-fn verdict(page: &mut Page, recording: &Recording, answer: Option<&Answer>) {
-    let outcome = Answer::text(answer);
+fn verdict(page: &mut Page, recording: &Recording, outcome: String) {
     let repairs = &recording.repairs;
     let certainty = format!(
         "{} events in {}; {} were lost, and what had to be repaired: {repairs}.",
@@ -126,25 +128,38 @@ fn origin_of(recording: &Recording, name: &str, (from, to): (Ns, Ns), origin: &O
     section
 }
 
-/// The tasks by name, those that used most CPU time first.
-fn by_share(measured: &Measured) -> Vec<&SubjectData> {
+/// Returns the programs of the server that was asked about. `classes`: the program of each task.
+fn served<'a>(classes: &'a [String], scope: &Scope) -> BTreeSet<&'a str> {
+    let of_task = |(task, class): (usize, &'a String)| {
+        scope.leads(TaskId::from(task)).then_some(class.as_str())
+    };
+    classes.iter().enumerate().filter_map(of_task).collect()
+}
+
+/// Returns the tasks by name: those of the server first, then those that used most CPU time.
+fn by_share<'a>(measured: &'a Measured, server: &BTreeSet<&str>) -> Vec<&'a SubjectData> {
     let share = |subject: &SubjectData| subject.value(Metric::Share).unwrap_or(0.0);
     let mut subjects: Vec<&SubjectData> =
         measured.subjects.iter().filter(|subject| subject.kind == Kind::Class).collect();
     subjects.sort_by(|a, b| share(b).total_cmp(&share(a)).then(a.name.cmp(&b.name)));
+    subjects.sort_by_key(|subject| !server.contains(subject.name.as_str()));
     subjects
 }
 
 /// How late the tasks ran, a line for each name.
-fn ladder(page: &mut Page, measured: &Measured) {
+fn ladder(page: &mut Page, measured: &Measured, server: &BTreeSet<&str>) {
     let (quantity, name, about) = QUANTITIES[0];
     let curve = |(style, subject): (usize, &SubjectData)| {
         Curve::of_buckets(&subject.name, style + 2, &subject.buckets(quantity))
     };
     // A percentile of a few values is a line that says nothing.
     let enough = |curve: &Curve| curve.count >= LADDER_VALUES;
-    let curves: Vec<Curve> =
-        by_share(measured).into_iter().take(CLASSES).enumerate().filter_map(curve).collect();
+    let curves: Vec<Curve> = by_share(measured, server)
+        .into_iter()
+        .take(CLASSES)
+        .enumerate()
+        .filter_map(curve)
+        .collect();
     let curves = curves.into_iter().filter(enough).collect();
     let measure = Measure { name: name.to_owned(), about: about.to_owned(), curves };
     let mut section = Section::new("From the median to the maximum").lead(
@@ -157,8 +172,8 @@ fn ladder(page: &mut Page, measured: &Measured) {
     page.push(section);
 }
 
-fn tasks(page: &mut Page, measured: &Measured) {
-    let subjects = by_share(measured);
+fn tasks(page: &mut Page, measured: &Measured, server: &BTreeSet<&str>) {
+    let subjects = by_share(measured, server);
     let row = |subject: &&SubjectData| {
         let mut cells = vec![Cell::head(super::named(Kind::Class, &subject.name, subject.tasks))];
         cells.extend(crate::view::TASK_COLUMNS.iter().map(|metric| match subject.value(*metric) {

@@ -31,6 +31,8 @@ pub struct Answer {
     ran: bool,
     /// Whether both are of one line.
     own: bool,
+    /// Whether it is about the server that was named ([`Scope::first`]).
+    pub of_server: bool,
 }
 
 /// Blame, and how often each line was woken.
@@ -70,7 +72,7 @@ impl Answer {
 
     /// Returns the answer for the part that `scope` shows; `None`: no task waited there. Of the
     /// tasks that are woken again and again it is about the one that waited longest in all; where
-    /// there is none, about any.
+    /// there is none, about any. The tasks of the server come before all others, if one waited.
     pub fn from_recording(recording: &Recording, scope: &Scope) -> Option<Answer> {
         let header = &recording.header;
         let blame = Blame::new(header, scope, scope.by.unwrap_or(By::Name));
@@ -79,8 +81,9 @@ impl Answer {
         let blame = &seen.blame;
         let waited = |line: &usize| blame.waited(*line);
         let all = (0..blame.keys.len()).filter(|line| waited(line) > Ns::ZERO);
-        let line = all.max_by_key(|line| {
-            (seen.woken[*line] >= SERVES, waited(line), std::cmp::Reverse(*line))
+        let leads = blame.keys.leads(scope);
+        let line = all.max_by_key(|&line| {
+            (leads[line], seen.woken[line] >= SERVES, waited(&line), std::cmp::Reverse(line))
         })?;
         let (culprit, share) = blame.rows[line].iter().max_by_key(|(_, share)| share.time)?;
         let running = match culprit {
@@ -98,6 +101,7 @@ impl Answer {
             longest: longest(recording, scope, &blame.keys, line),
             ran: matches!(culprit, Culprit::Line(_)),
             own: *culprit == Culprit::Line(line),
+            of_server: leads[line],
         })
     }
 

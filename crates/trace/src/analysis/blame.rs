@@ -144,6 +144,7 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
     let mut order: Vec<usize> =
         (0..labels.len()).filter(|&line| blame.waited(line) > Ns::ZERO).collect();
     order.sort_by_key(|&line| std::cmp::Reverse(blame.waited(line)));
+    blame.keys.server_first(scope, &mut order, |line| *line);
     let title = "Who ran while others waited";
     let mut hidden = 0;
     out.table(&Table { key: "matrix", title, columns: COLUMNS, layout: Layout::Table })?;

@@ -381,6 +381,7 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
     found.tasks.iter().enumerate().for_each(|(i, &time)| lines[keys.line(TaskId::from(i))] += time);
     let mut order: Vec<usize> = (0..lines.len()).filter(|&line| lines[line] > Ns::ZERO).collect();
     order.sort_by_key(|&line| Reverse(lines[line]));
+    keys.server_first(scope, &mut order, |line| *line);
     out.table(&Table { key: "tasks", title: "By task", columns: TASKS, layout: Layout::Table })?;
     for line in order {
         out.row(&[Cell::label(&keys.labels[line]), Cell::Time(lines[line])])?;

@@ -182,6 +182,7 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
                 .unwrap_or(Ns(0))
         };
         order.sort_by_key(|&index| std::cmp::Reverse(worst(&latency.lines[index])));
+        latency.keys.server_first(scope, &mut order, |line| *line);
         unknown = 0;
         for index in order {
             let line = &latency.lines[index];

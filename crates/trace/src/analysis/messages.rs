@@ -93,6 +93,11 @@ impl Messages {
         found
     }
 
+    /// Returns how many requests each task answered.
+    pub fn answered(&self) -> BTreeMap<TaskId, u64> {
+        self.requests.by_task()
+    }
+
     fn fact(&mut self, facts: &Facts, fact: &Fact) {
         let Some(task) = fact.task else {
             if let FactKind::Lost { count } = fact.kind {

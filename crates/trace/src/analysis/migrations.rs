@@ -125,6 +125,7 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
     let mut order: Vec<usize> =
         (0..found.lines.len()).filter(|&line| found.lines[line].all() > 0).collect();
     order.sort_by_key(|&line| std::cmp::Reverse(found.lines[line].all()));
+    found.keys.server_first(scope, &mut order, |line| *line);
     for index in order {
         let line = &found.lines[index];
         out.row(&[

@@ -35,11 +35,22 @@ pub struct Scope {
     pub top: Option<usize>,
     /// How tasks are taken together; `None` is the analysis' own choice.
     pub by: Option<By>,
+    /// By [`TaskId`]: the tasks of the server that a user asks about, whose rows come first;
+    /// `None`: none was named.
+    pub first: Option<Vec<bool>>,
 }
 
 impl Default for Scope {
     fn default() -> Scope {
-        Scope { from: Ns::ZERO, to: Ns::MAX, tasks: None, cpu: None, top: None, by: None }
+        Scope {
+            from: Ns::ZERO,
+            to: Ns::MAX,
+            tasks: None,
+            cpu: None,
+            top: None,
+            by: None,
+            first: None,
+        }
     }
 }
 
@@ -48,6 +59,13 @@ impl Scope {
     #[inline]
     pub fn task(&self, task: TaskId) -> bool {
         self.tasks.as_ref().is_none_or(|tasks| tasks.get(task.index()).copied().unwrap_or(false))
+    }
+
+    /// Whether the rows of `task` come first: it is one of the server's.
+    #[inline]
+    pub fn leads(&self, task: TaskId) -> bool {
+        let first = self.first.as_ref();
+        first.is_some_and(|first| first.get(task.index()).copied().unwrap_or(false))
     }
 
     /// Whether `cpu` is shown.
@@ -149,6 +167,23 @@ impl Keys {
     #[inline]
     pub fn line(&self, task: TaskId) -> usize {
         self.lines[task.index()]
+    }
+
+    /// Returns for each line whether it has a task of the server.
+    pub fn leads(&self, scope: &Scope) -> Vec<bool> {
+        let mut leads = vec![false; self.len()];
+        for (task, &line) in self.lines.iter().enumerate() {
+            leads[line] |= scope.leads(TaskId::from(task));
+        }
+        leads
+    }
+
+    /// Moves the rows of the server's lines before the others; among them the order stays.
+    pub fn server_first<T>(&self, scope: &Scope, rows: &mut [T], line: impl Fn(&T) -> usize) {
+        if scope.first.is_some() {
+            let leads = self.leads(scope);
+            rows.sort_by_key(|row| !leads[line(row)]);
+        }
     }
 
     /// How many lines there are.

@@ -123,6 +123,7 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
     rows.retain(|(_, all)| all.count() > 0);
     rows.sort_by_key(|(_, all)| std::cmp::Reverse(all.sum()));
     out.answer(&answer(recording, &slices, rows.first()))?;
+    slices.keys.server_first(scope, &mut rows, |(line, _)| *line);
     out.table(&Table { key: "slices", title, columns: COLUMNS, layout: Layout::Table })?;
     let time = |durations: &Durations, value: Ns| match durations.count() {
         0 => Cell::None,

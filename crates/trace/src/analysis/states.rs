@@ -107,6 +107,7 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
         (0..states.keys.len()).filter(|&l| states.lifetime(l) > Ns::ZERO).collect();
     order.sort_by_key(|&line| std::cmp::Reverse(states.time(line, ThreadState::Running)));
     out.answer(&answer(recording, &states, &order))?;
+    states.keys.server_first(scope, &mut order, |line| *line);
     out.table(&Table {
         key: "states",
         title: "Time by thread state",

@@ -153,6 +153,7 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
     let mut rows: Vec<_> = found.blocked.iter().collect();
     rows.sort_by_key(|(_, blocked)| std::cmp::Reverse(blocked.sum()));
     out.answer(&answer(recording, &found, &rows))?;
+    found.keys.server_first(scope, &mut rows, |((line, ..), _)| *line);
     out.table(&Table { key: "syscalls", title, columns: COLUMNS, layout: Layout::Table })?;
     for ((line, call, state), blocked) in rows {
         let name = call.map(name);

@@ -59,6 +59,7 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
     let mut order: Vec<usize> =
         (0..lines.len()).filter(|&line| lines[line].1.switches > 0).collect();
     order.sort_by_key(|&line| std::cmp::Reverse(lines[line].1.run));
+    keys.server_first(scope, &mut order, |line| *line);
     let title = "What every task got";
     out.table(&Table { key: "tasks", title, columns: COLUMNS, layout: Layout::Table })?;
     for line in order {

@@ -237,6 +237,7 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
         lines.flat_map(|(index, limits)| limits.iter().map(move |limit| (index, limit))).collect();
     rows.sort_by_key(|(_, (_, line))| std::cmp::Reverse(line.held.sum()));
     out.answer(&answer(header, &throttling, &rows))?;
+    throttling.keys.server_first(scope, &mut rows, |(line, _)| *line);
     out.table(&Table { key: "throttled", title, columns: COLUMNS, layout: Layout::Table })?;
     for (index, (limit, line)) in rows {
         let (longest, from, to) = line.longest.unwrap_or_default();

@@ -139,6 +139,7 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
     })?;
     let mut arrows: Vec<_> = wakes.arrows.iter().collect();
     arrows.sort_by_key(|(_, arrow)| std::cmp::Reverse(arrow.waits.count()));
+    wakes.keys.server_first(scope, &mut arrows, |((_, wakee), _)| *wakee);
     let shown = scope.top.unwrap_or(usize::MAX);
     for ((from, to), arrow) in arrows.iter().take(shown) {
         let from = match from {

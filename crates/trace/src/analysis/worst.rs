@@ -60,7 +60,8 @@ pub struct Worst {
     scope: Scope,
     top: usize,
     occupancy: Occupancy,
-    /// Longest first; of equal ones the earlier first.
+    /// Those of the server first, where one was named; then the longest first, of equal ones the
+    /// earlier.
     pub cases: Vec<Case>,
 }
 
@@ -132,13 +133,13 @@ impl Listener for Worst {
             return;
         }
         let length = wait.total();
+        let of = |case: &Case| (self.scope.leads(case.task), case.length());
+        let new = (self.scope.leads(wait.task), length);
         let full = self.cases.len() == self.top;
-        if length == Ns::ZERO
-            || full && self.cases.last().is_none_or(|last| last.length() >= length)
-        {
+        if length == Ns::ZERO || full && self.cases.last().is_none_or(|last| of(last) >= new) {
             return;
         }
-        let at = self.cases.partition_point(|case| case.length() >= length);
+        let at = self.cases.partition_point(|case| of(case) >= new);
         self.cases.insert(at, self.case(wait));
         self.cases.truncate(self.top);
     }

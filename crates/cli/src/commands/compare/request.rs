@@ -1,30 +1,79 @@
-//! The options that `compare` shares with Python, as arguments.
+//! The options that `compare` shares with Python, as arguments, and those of them that other
+//! commands have too.
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use schedlab_study::compare::request::{CompareOption, CompareRequest, OPTIONS, Shape};
+use std::marker::PhantomData;
 
-/// What was asked for by the options of [`OPTIONS`].
-#[derive(Clone, Debug, Default)]
-pub(crate) struct RequestArgs(pub(crate) Box<CompareRequest>);
+/// Which options of [`OPTIONS`] a command has.
+pub(crate) trait Which {
+    /// Returns whether the command has this one.
+    fn has(option: &CompareOption) -> bool;
+}
 
-impl Args for RequestArgs {
-    fn augment_args(command: Command) -> Command {
-        OPTIONS.iter().fold(command, |command, option| command.arg(argument(option)))
-    }
-    fn augment_args_for_update(command: Command) -> Command {
-        RequestArgs::augment_args(command)
+/// All options.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct All;
+
+impl Which for All {
+    fn has(_: &CompareOption) -> bool {
+        true
     }
 }
 
-impl FromArgMatches for RequestArgs {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<RequestArgs, clap::Error> {
-        let mut request = RequestArgs::default();
+/// The server alone.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Serve;
+
+impl Which for Serve {
+    fn has(option: &CompareOption) -> bool {
+        option.name == "serve"
+    }
+}
+
+/// The server, and the part of the recording.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ServeAndPart;
+
+impl Which for ServeAndPart {
+    fn has(option: &CompareOption) -> bool {
+        ["serve", "begin", "end", "around"].contains(&option.name)
+    }
+}
+
+/// What was asked for by those options of [`OPTIONS`] that `W` has.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RequestArgs<W = All>(pub(crate) Box<CompareRequest>, PhantomData<W>);
+
+impl<W> RequestArgs<W> {
+    /// Returns the server that was asked about.
+    pub(crate) fn serve(&self) -> Option<&str> {
+        self.0.options.serve.as_deref()
+    }
+}
+
+fn options<W: Which>() -> impl Iterator<Item = &'static CompareOption> {
+    OPTIONS.iter().filter(|option| W::has(option))
+}
+
+impl<W: Which> Args for RequestArgs<W> {
+    fn augment_args(command: Command) -> Command {
+        options::<W>().fold(command, |command, option| command.arg(argument(option)))
+    }
+    fn augment_args_for_update(command: Command) -> Command {
+        RequestArgs::<W>::augment_args(command)
+    }
+}
+
+impl<W: Which> FromArgMatches for RequestArgs<W> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<RequestArgs<W>, clap::Error> {
+        let mut request = RequestArgs(Box::default(), PhantomData);
         request.update_from_arg_matches(matches)?;
         Ok(request)
     }
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        for option in OPTIONS {
+        for option in options::<W>() {
             for text in matches.get_many::<String>(option.name).into_iter().flatten() {
                 let set = self.0.set(option, text);
                 set.map_err(|why| {

@@ -1,7 +1,10 @@
 //! `schedlab show --json` (docs/show-schema.md). Rows are written one by one: a listing may be
 //! larger than memory.
 
-use schedlab_trace::analysis::show::json::{SCHEMA, ShownAnswer, ShownRecording, ShownWindow};
+use schedlab_study::show::ShownServer;
+use schedlab_trace::analysis::show::json::{
+    SCHEMA, ServedFirst, ShownAnswer, ShownRecording, ShownWindow,
+};
 use schedlab_trace::analysis::show::{Cell, Column, Output, Table};
 use schedlab_trace::analysis::{Answer, Scope};
 use schedlab_trace::{Recording, TaskInfo};
@@ -28,15 +31,20 @@ impl<'a, W: Write> Json<'a, W> {
         recording: &'a Recording,
         scope: &Scope,
         clock: u64,
-        answer: Option<&Answer>,
+        (answer, server): (Option<&Answer>, Option<&ShownServer>),
     ) -> io::Result<Json<'a, W>> {
         let header = &recording.header;
         let about = serde_json::to_value(ShownRecording::from(recording))?;
         let window = serde_json::to_value(ShownWindow::new(recording, scope, clock))?;
+        let serve = serde_json::to_value(server.map(|server| ServedFirst {
+            name: &server.name,
+            programs: &server.programs,
+            guessed: server.guess.as_ref().map(|guess| guess.why.as_str()),
+        }))?;
         let answer = serde_json::to_value(answer.map(|answer| ShownAnswer::new(answer, clock)))?;
         write!(
             out,
-            "{{\"schema\":\"{SCHEMA}\",\"version\":{},\"input\":{},\"answer\":{answer},\"recording\":{about},\
+            "{{\"schema\":\"{SCHEMA}\",\"version\":{},\"input\":{},\"answer\":{answer},\"serve\":{serve},\"recording\":{about},\
              \"window\":{window},\"analyses\":[",
             Value::from(env!("CARGO_PKG_VERSION")),
             Value::from(input),

@@ -162,6 +162,13 @@ impl Requests {
         })
     }
 
+    /// Returns how many requests each task answered.
+    pub(super) fn by_task(&self) -> BTreeMap<TaskId, u64> {
+        let mut counts = BTreeMap::new();
+        self.answered.iter().for_each(|answered| *counts.entry(answered.by).or_default() += 1);
+        counts
+    }
+
     /// Returns the requests that were answered in the scope, by the line that answered and what
     /// they came over.
     pub(super) fn served(&self, recording: &Recording, scope: &Scope, keys: &Keys) -> Vec<Served> {
@@ -178,6 +185,7 @@ impl Requests {
         let mut served: Vec<Served> =
             rows.into_iter().map(|((line, over), list)| row(line, over, list)).collect();
         served.sort_by_key(|row| std::cmp::Reverse(row.latency.count()));
+        keys.server_first(scope, &mut served, |row| row.line);
         served
     }
 }

@@ -28,12 +28,25 @@ pub struct ShowOutput<'a> {
     /// Which task waited for a CPU, and what ran meanwhile; `None`: no task waited, the recording
     /// cannot tell, or no analysis was asked for that is about waits.
     pub answer: Option<ShownAnswer<'a>>,
+    /// The server whose rows come first; `None`: none was named, and none is guessed.
+    pub serve: Option<ServedFirst<'a>>,
     /// What the recording is.
     pub recording: ShownRecording<'a>,
     /// The part of the recording that was looked at.
     pub window: ShownWindow,
     /// The analyses that were asked for.
     pub analyses: Vec<ShownAnalysis>,
+}
+
+/// The server whose rows come first.
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize)]
+pub struct ServedFirst<'a> {
+    /// Its name in sentences.
+    pub name: &'a str,
+    /// Its programs.
+    pub programs: &'a [String],
+    /// Why schedlab takes it for the server; `None`: the user named it.
+    pub guessed: Option<&'a str>,
 }
 
 /// Which task waited for a CPU, and what ran meanwhile.
