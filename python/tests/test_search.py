@@ -174,6 +174,9 @@ def test_the_even_search_is_that_of_the_command_line() -> None:
         (lambda: sl.sweep(RECORDING, settings=["scheduler base_slice=1ms"]), "did you mean `base_slice_ns`"),
         (lambda: sl.sweep(RECORDING, settings=["sysbnch nice=1"]), "did you mean `sysbench`"),
         (lambda: sl.sweep(RECORDING), "space or settings"),
+        (lambda: tuned(replay="letters"), "^replay `letters`: there are messages and wakeups"),
+        (lambda: tuned(replay="messages"), "with `schedlab record --messages on` .*replay wakeups"),
+        (lambda: sl.sweep("two-hogs", settings=["hog nice=1"], replay="messages"), "^replay messages has a meaning only for recordings"),
         (lambda: sl.log("30ms", "3ms"), "smaller value"),
     ],
 )

@@ -28,6 +28,7 @@ use measured::RoundMeasurements;
 use round::Rounds;
 use schedlab_study::compare::{Progress, RecordedInput};
 use std::collections::BTreeSet;
+use std::path::Path;
 
 /// Runs, records, predicts. `stop` is asked every 20 ms.
 ///
@@ -47,7 +48,8 @@ pub fn confirm(
         usable_by_sched_ext()?;
     }
     let mut plays: Vec<Plays> = drivers.iter().copied().map(Plays::new).collect();
-    let base = plan.base.as_deref().map(RecordedInput::open).transpose()?;
+    let open = |path: &Path| RecordedInput::open_from(path, plan.replay);
+    let base = plan.base.as_deref().map(open).transpose()?;
     let mut rounds = Rounds::new(plan, stop);
     let mut measured: Vec<Vec<RoundMeasurements>> = settings.iter().map(|_| Vec::new()).collect();
     for round in 0..plan.rounds {
@@ -67,7 +69,7 @@ pub fn confirm(
     }
     let base = match base {
         Some(base) => base,
-        None => RecordedInput::open(&rounds.kept())?,
+        None => open(&rounds.kept())?,
     };
     let costs = plays.into_iter().map(|plays| plays.costs(plan)).collect::<Result<Vec<_>, _>>()?;
     let of = |driver| costs.iter().find(|(by, _)| *by == driver).map(|(_, costs)| *costs);
@@ -87,6 +89,7 @@ pub fn confirm(
         rounds: plan.rounds,
         round_ns: plan.round.0,
         simulated_as: replay.map_or_else(String::new, |replay| replay.scheduler.clone()),
+        replay: base.replayed_from().name(),
         trusted: soft.trusted(),
         distrust: replay.map(|replay| replay.distrust.clone()).unwrap_or_default(),
         driver: of(LiveDriver::Elevation),

@@ -26,12 +26,16 @@ pub enum Input {
 impl Input {
     /// Reads what a user names: a recording, a scenario, or a scenario of the gallery
     /// ([`gallery::find`]); of a recording only what happened in the time of a comparison
-    /// ([`Options::duration`]).
+    /// ([`Options::duration`]), replayed as is chosen.
     ///
     /// # Errors
-    /// There is no such input, or it cannot be read.
-    pub fn open(name: &str, duration: Option<Ns>) -> Result<Input, StudyError> {
-        Input::read(gallery::find(name)?, None, duration, Purpose::Replay)
+    /// There is no such input, it cannot be read, or a replay was chosen for a scenario.
+    pub fn open(
+        name: &str,
+        replay: Option<ReplayFrom>,
+        duration: Option<Ns>,
+    ) -> Result<Input, StudyError> {
+        Input::read(gallery::find(name)?, replay, duration, Purpose::Replay)
     }
 
     /// Reads what was found; see [`Input::open`]. A trace of another tool that cannot serve

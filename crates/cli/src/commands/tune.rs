@@ -1,6 +1,6 @@
 //! `schedlab tune`
 
-use super::compare::{replay, replays};
+use super::compare::ReplayArg;
 use crate::exit::Exit;
 use crate::format::FormatArgs;
 use crate::output;
@@ -84,10 +84,8 @@ pub(crate) struct TuneArgs {
     /// the recorded kernel's version]
     #[arg(short, long, value_name = "SCHEDULER")]
     scheduler: Option<SchedulerSpec>,
-    /// Replay the recording from its messages, or from the wakeups between its tasks [default:
-    /// wakeups]
-    #[arg(long, value_name = "FROM", value_parser = replays())]
-    replay: Option<String>,
+    #[command(flatten)]
+    replay: ReplayArg,
     /// Search for this server: whether the recording is good enough is asked for it and for what
     /// delays it (a program, a pid, a control group (/path) or a unit (NAME.service))
     #[arg(long, value_name = "SERVER")]
@@ -115,7 +113,7 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
         output::check(path)?;
     }
     let options = options(args)?;
-    let from = replay(args.replay.as_deref())?;
+    let from = args.replay.0;
     let progress = Progress::with_verb(&format!("reading {}", args.input));
     let found = gallery::find(&stdin::given(&args.input)?)?;
     let input = Input::read(found, from, args.duration, Purpose::Replay)?;

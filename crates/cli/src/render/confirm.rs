@@ -13,13 +13,14 @@ const RANKS: [u8; 8] = [0, 0, 1, 6, 2, 3, 4, 5];
 /// Returns the result as text.
 pub(crate) fn confirm(found: &Confirmed, style: &Style) -> String {
     let mut text = format!(
-        "{}: {} rounds of {} each, on CPU {}, kernel {}\npredicted from {} by {}\n\n",
+        "{}: {} rounds of {} each, on CPU {}, kernel {}\npredicted from {} ({}) by {}\n\n",
         style.bold(&found.command.join(" ")),
         found.rounds,
         schedlab_model::Ns(found.round_ns),
         found.cpus,
         found.kernel,
         found.base,
+        found.replay,
         found.simulated_as
     );
     driver_costs(&mut text, found);

@@ -5,6 +5,7 @@ use schedlab_live::{LiveError, RunDir};
 use schedlab_model::{CpuSet, Ns};
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_study::StudyError;
+use schedlab_study::compare::ReplayFrom;
 use std::path::PathBuf;
 
 /// How `schedlab run` makes threads run in a scheduler's order.
@@ -48,6 +49,8 @@ pub struct ConfirmPlan {
     pub round: Ns,
     /// The scheduler that represents this kernel in the simulator; `None`: by its version.
     pub recorded_under: Option<SchedulerSpec>,
+    /// What the base recording is replayed from.
+    pub replay: ReplayFrom,
     /// The folder of the journals.
     pub run_dir: RunDir,
     /// The program that becomes the guardian, and runs `run` for schedulers.
