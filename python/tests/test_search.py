@@ -187,6 +187,19 @@ def test_bad_input_teaches(call, words: str) -> None:
     assert not [part for part in str(caught.value).split("`")[::2] if "--" in part]
 
 
+def test_a_search_by_messages_is_that_of_the_command() -> None:
+    recording = ROOT / "recordings" / "redis-messages.slt"
+    arguments = {"goal": "batch share", "space": {"batch policy": ["other", "batch"]}, "seeds": 1, "sampler": "even"}
+    found = sl.tune(recording, replay="messages", **arguments)
+    assert found.trusted and "--replay messages" in found.confirm_command
+    assert "--replay" not in sl.tune(recording, **arguments).confirm_command
+    shares = [
+        sl.sweep(recording, settings=["batch policy=other"], seeds=1, metrics="batch share", replay=replay).to_pandas()
+        for replay in ("messages", "wakeups")
+    ]
+    assert not shares[0].equals(shares[1])
+
+
 def test_a_study_says_how_it_is_set() -> None:
     study = sl.compare(RECORDING, variants={"idle": "sysbench policy=idle"}, seeds=2)
     assert "chrt --idle" in study.deploy() and "CPUSchedulingPolicy=idle" in study.deploy("systemd")
