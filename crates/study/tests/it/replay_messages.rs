@@ -185,7 +185,7 @@ fn a_recording_without_messages_is_refused_by_name() {
 /// replay by messages is not trusted, and one by wakeups is as before.
 #[test]
 fn lost_facts_are_a_reason_not_to_trust_a_replay_by_messages() {
-    let whole = Recording::open(&record("messages-whole.slt", Policy::Other, true)).unwrap();
+    let whole = Recording::open(record("messages-whole.slt", Policy::Other, true)).unwrap();
     let without = |part: usize| {
         let mut recording = whole.clone();
         let mut number = 0;
@@ -239,6 +239,6 @@ fn signs_of_what_is_not_seen_are_noted() {
     save(&recording, &path).unwrap();
     let noted = notes(&path);
     assert!(noted.len() == 1 && noted[0].starts_with("hog never blocked"), "{noted:?}");
-    assert!(noted[0].contains("beside client, which blocked"), "{noted:?}");
+    assert!(noted[0].contains("beside client, which waited"), "{noted:?}");
     assert!(noted[0].contains("may differ from what is predicted"), "{noted:?}");
 }

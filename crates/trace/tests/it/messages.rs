@@ -212,15 +212,21 @@ fn a_task_that_only_runs_is_named() {
         switch(0, 0, None, PrevState::Runnable, Some(2)),
         switch(400_000, 0, Some(2), PrevState::Runnable, Some(1)),
         switch(450_000, 0, Some(1), PrevState::Sleeping, Some(2)),
+        wake(700_000, 0, 1, Waker::HardIrq),
+        switch(700_000, 0, Some(2), PrevState::Runnable, Some(1)),
+        switch(750_000, 0, Some(1), PrevState::Sleeping, Some(2)),
     ];
-    let note = |facts: &[Fact]| {
-        let notes = said(&recording(&runs, facts), &Scope::default()).notes;
+    let of = |runs: &[SchedEvent], facts: &[Fact]| {
+        let notes = said(&recording(runs, facts), &Scope::default()).notes;
         notes.into_iter().find(|note| note.contains("never blocked"))
     };
+    let note = |facts: &[Fact]| of(&runs, facts);
     let preempted = fact(400_000, 2, FactKind::Preempted { call: 24 });
     let named = note(&[preempted]).expect("a sign of what is not seen");
     assert!(named.starts_with("t2 never blocked"), "{named}");
-    assert!(named.contains("beside t1, which blocked and waited for nothing"), "{named}");
+    assert!(named.contains("beside t1, which waited for nothing"), "{named}");
+    let goes_on = of(&runs[..3], &[]).expect("t2 only runs");
+    assert!(!goes_on.contains("t1"), "a wait that is not over has no fact yet: {goes_on}");
     let receives = received(450_000, 1, 2, 7, None);
     let named = note(&[receives]).expect("one of them only runs still");
     assert!(named.starts_with("t2 never blocked") && !named.contains("t1"), "{named}");

@@ -18,8 +18,8 @@ pub struct Unseen {
     /// Tasks that had or wanted a CPU for more than half of the window, were never blocked and have
     /// no fact but that they lost a CPU: they compute, or spin on memory that others write.
     pub silent: Vec<TaskId>,
-    /// Tasks of programs that ran, were blocked and have no fact either: what they waited for is
-    /// not recorded.
+    /// Tasks of programs that slept, ran again and have no fact either: what they waited for is not
+    /// recorded. The fact of a wait comes at its end, so that one that goes on is no sign.
     pub waiting: Vec<TaskId>,
     /// Threads of the kernel that ran to poll an io_uring.
     pub pollers: Vec<TaskId>,
@@ -27,11 +27,14 @@ pub struct Unseen {
     pub rings: bool,
 }
 
-/// How long each task ran, how long it ran or wanted to, and whether it was ever blocked.
+/// How long each task ran, how long it ran or wanted to, whether it was ever blocked, whether it
+/// slept last, and whether it ran again after that.
 struct Busy {
     run: Vec<Ns>,
     able: Vec<Ns>,
     blocked: Vec<bool>,
+    sleeps: Vec<bool>,
+    waited: Vec<bool>,
 }
 
 impl Listener for Busy {
@@ -42,16 +45,15 @@ impl Listener for Busy {
             ThreadState::Running => {
                 add(&mut self.run[task]);
                 add(&mut self.able[task]);
+                self.waited[task] |= self.sleeps[task];
             }
             ThreadState::Runnable | ThreadState::Preempted | ThreadState::Throttled => {
                 add(&mut self.able[task]);
             }
-            ThreadState::Sleeping
-            | ThreadState::DiskSleep
-            | ThreadState::Blocked
-            | ThreadState::Stopped => {
-                self.blocked[task] = true;
+            ThreadState::Sleeping | ThreadState::Blocked => {
+                (self.blocked[task], self.sleeps[task]) = (true, true);
             }
+            ThreadState::DiskSleep | ThreadState::Stopped => self.blocked[task] = true,
             _ => {}
         }
     }
@@ -62,8 +64,9 @@ impl Unseen {
     pub fn of(recording: &Recording, scope: &Scope) -> Unseen {
         let infos = &recording.header.tasks;
         let (tasks, facts) = (infos.len(), &recording.facts);
-        let none = || vec![Ns::ZERO; tasks];
-        let busy = Busy { run: none(), able: none(), blocked: vec![false; tasks] };
+        let (none, no) = (|| vec![Ns::ZERO; tasks], || vec![false; tasks]);
+        let (blocked, sleeps, waited) = (no(), no(), no());
+        let busy = Busy { run: none(), able: none(), blocked, sleeps, waited };
         let busy = Followed::over(recording, scope, busy);
         let mut told = vec![false; tasks];
         for fact in &facts.list {
@@ -84,7 +87,7 @@ impl Unseen {
             silent: all(&|task| {
                 quiet(task) && !busy.blocked[task] && busy.able[task].0 > window.0 / 2
             }),
-            waiting: all(&|task| quiet(task) && busy.blocked[task] && of_program(task)),
+            waiting: all(&|task| quiet(task) && busy.waited[task] && of_program(task)),
             pollers: all(&|task| polls(task) && busy.run[task] > Ns::ZERO),
             rings: facts.objects.iter().any(|object| object.kind == ObjectKind::IoUring),
         }
@@ -102,9 +105,9 @@ impl Unseen {
         let silent = names(header, &self.silent);
         if !self.silent.is_empty() && !self.waiting.is_empty() {
             all.push(format!(
-                "{silent} never blocked and exchanged nothing, beside {}, which blocked and waited \
-                 for nothing that was recorded: such tasks may exchange over memory that they \
-                 share, which has no facts",
+                "{silent} never blocked and exchanged nothing, beside {}, which waited for nothing \
+                 that was recorded: such tasks may exchange over memory that they share, which has \
+                 no facts",
                 names(header, &self.waiting)
             ));
         } else if !self.silent.is_empty() {
