@@ -30,7 +30,9 @@ class NativeStudy:
     def report(self, path: str, command: str, made_on: str) -> None: ...
 
 class NativeSweep:
-    def __new__(cls, input: str, begin_ns: int | None, duration_ns: int | None) -> NativeSweep: ...
+    def __new__(
+        cls, input: str, begin_ns: int | None, duration_ns: int | None, replay: str | None
+    ) -> NativeSweep: ...
     def rows(
         self,
         points: list[tuple[str | None, str]],
@@ -52,6 +54,7 @@ class NativeSearch:
         begin_ns: int | None,
         duration_ns: int | None,
         serve: str | None,
+        replay: str | None,
     ) -> NativeSearch: ...
     def losses(self, values: list[list[str]], jobs: int) -> list[list[float] | None]: ...
     def finish(

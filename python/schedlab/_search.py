@@ -34,6 +34,7 @@ def sweep(
     seeds: int = 5,
     seed: int | None = None,
     duration: int | str | None = None,
+    replay: str | None = None,
     backend: str = "threads",
     out: str | PathLike[str] | None = None,
     progress: bool | None = None,
@@ -44,7 +45,7 @@ def sweep(
     "scheduler": ["linux-6.1", "linux-7.2"]}``: every combination is run, the last dimension changes first. ``settings`` is a list
     instead, of variants such as ``"sysbench policy=idle"``. ``metrics`` are the numbers that the table holds, such as
     ``"redis-server share"``; none: all. The columns are those of :meth:`Study.rows` behind ``input`` and ``setting`` (0: the
-    unchanged row, 1: the first setting, ...).
+    unchanged row, 1: the first setting, ...). ``replay`` is that of :func:`compare`.
 
     ``backend``: ``"threads"``, ``"serial"``, or ``"ray"`` (``pip install 'schedlab[ray]'``; a cluster that ``ray.init`` has joined is used).
     The table is the same. ``out`` is a folder for Parquet files, one for each part: then no more than the parts that run are in
@@ -63,7 +64,7 @@ def sweep(
     more = (texts(metrics), seeds, seed)
     pyarrow = library("pyarrow", "schedlab[pandas]")
     with bar("sweeping", progress) as report:
-        parts = _parts(named, points, more, backend, report)
+        parts = _parts(named, points, more, (replay, backend), report)
         if out is None:
             return ArrowTable(pyarrow.concat_tables(parts).combine_chunks())
         return _in_files(parts, Path(out))
@@ -87,18 +88,19 @@ def _parts(
     named: list[tuple[str, int | None, int | None]],
     points: list[tuple[str | None, str]],
     more: tuple[Any, ...],
-    backend: str,
+    how: tuple[str | None, str],
     report: Callable[[int, int], None] | None,
 ) -> Iterator[Any]:
     """Yield the measurements of each batch."""
     import pyarrow
     import pyarrow.compute
 
+    replay, backend = how
     begins = range(0, len(points), _BATCH)
     seeds = more[1]
     for place, (name, *part) in enumerate(named):
         calls = (("rows", points[begin : begin + _BATCH], *more) for begin in begins)
-        for begin, native in zip(begins, _backend.run(backend, name, ("NativeSweep", *part), calls), strict=True):
+        for begin, native in zip(begins, _backend.run(backend, name, ("NativeSweep", *part, replay), calls), strict=True):
             rows = pyarrow.table(native)
             if report is not None:
                 done = place * len(points) + min(begin + _BATCH, len(points))
@@ -126,6 +128,7 @@ def tune(
     duration: int | str | None = None,
     validate: Recording | str | PathLike[str] | Iterable[Recording | str | PathLike[str]] = (),
     serve: str | None = None,
+    replay: str | None = None,
     sampler: str | None = None,
     backend: str = "threads",
     progress: bool | None = None,
@@ -137,7 +140,7 @@ def tune(
     (``pip install 'schedlab[tune]'``; the default is ``"nsga2"`` with a cost, else ``"tpe"``), or ``"even"``, which needs nothing and
     takes three dimensions: every combination, or points that fill the space. A point is first tried with one seed of its runs; the
     best go on to more, and the answer comes from ``seeds`` that the search has not seen. ``validate``: recordings on which it
-    is to hold too. ``serve`` is that of :func:`compare`. The same ``seed`` gives the same answer on every ``backend`` (see :func:`sweep`). ``progress`` is that of :func:`compare`.
+    is to hold too. ``serve`` and ``replay`` are those of :func:`compare`. The same ``seed`` gives the same answer on every ``backend`` (see :func:`sweep`). ``progress`` is that of :func:`compare`.
     """
     _backend.check(backend)
     if not 1 <= seeds <= 1000 or not 1 <= trials <= 5000:
@@ -146,7 +149,7 @@ def tune(
     axes = {what: values(what, of) for what, of in space.items()}
     dimensions = [written(what, of) for what, of in axes.items()]
     name, begin, length = input_of(input, duration)
-    make = ("NativeSearch", goal, costs, dimensions, seeds, seed, begin, length, serve)
+    make = ("NativeSearch", goal, costs, dimensions, seeds, seed, begin, length, serve, replay)
     search = _native.NativeSearch(name, *make[1:])
     others = _recordings(validate)
     jobs = 1 if backend == "serial" else 0

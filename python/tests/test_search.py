@@ -174,6 +174,9 @@ def test_the_even_search_is_that_of_the_command_line() -> None:
         (lambda: sl.sweep(RECORDING, settings=["scheduler base_slice=1ms"]), "did you mean `base_slice_ns`"),
         (lambda: sl.sweep(RECORDING, settings=["sysbnch nice=1"]), "did you mean `sysbench`"),
         (lambda: sl.sweep(RECORDING), "space or settings"),
+        (lambda: tuned(replay="letters"), "^replay `letters`: there are messages and wakeups"),
+        (lambda: tuned(replay="messages"), "with `schedlab record --messages on` .*replay wakeups"),
+        (lambda: sl.sweep("two-hogs", settings=["hog nice=1"], replay="messages"), "^replay messages has a meaning only for recordings"),
         (lambda: sl.log("30ms", "3ms"), "smaller value"),
     ],
 )
@@ -182,6 +185,19 @@ def test_bad_input_teaches(call, words: str) -> None:
         call()
     # What is between backticks is a command line.
     assert not [part for part in str(caught.value).split("`")[::2] if "--" in part]
+
+
+def test_a_search_by_messages_is_that_of_the_command() -> None:
+    recording = ROOT / "recordings" / "redis-messages.slt"
+    arguments = {"goal": "batch share", "space": {"batch policy": ["other", "batch"]}, "seeds": 1, "sampler": "even"}
+    found = sl.tune(recording, replay="messages", **arguments)
+    assert found.trusted and "--replay messages" in found.confirm_command
+    assert "--replay" not in sl.tune(recording, **arguments).confirm_command
+    shares = [
+        sl.sweep(recording, settings=["batch policy=other"], seeds=1, metrics="batch share", replay=replay).to_pandas()
+        for replay in ("messages", "wakeups")
+    ]
+    assert not shares[0].equals(shares[1])
 
 
 def test_a_study_says_how_it_is_set() -> None:

@@ -50,7 +50,8 @@ pub fn confirm(
         usable_by_sched_ext()?;
     }
     let mut plays: Vec<Plays> = drivers.iter().copied().map(Plays::new).collect();
-    let base = plan.base.as_deref().map(RecordedInput::open).transpose()?;
+    let open = |path: &Path| RecordedInput::open_from(path, plan.replay);
+    let base = plan.base.as_deref().map(open).transpose()?;
     // Before the rounds, which take long.
     base.iter().try_for_each(|base| is_there(plan, base.found().0))?;
     let mut rounds = Rounds::new(plan, stop);
@@ -75,7 +76,7 @@ pub fn confirm(
     }
     let base = match base {
         Some(base) => base,
-        None => RecordedInput::open(&rounds.kept())?,
+        None => open(&rounds.kept())?,
     };
     let costs = plays.into_iter().map(|plays| plays.costs(plan)).collect::<Result<Vec<_>, _>>()?;
     let of = |driver| costs.iter().find(|(by, _)| *by == driver).map(|(_, costs)| *costs);
@@ -97,6 +98,7 @@ pub fn confirm(
         rounds: plan.rounds,
         round_ns: plan.round.0,
         simulated_as: replay.map_or_else(String::new, |replay| replay.scheduler.clone()),
+        replay: base.replayed_from().name(),
         trusted: soft.trusted(),
         distrust: replay.map(|replay| replay.distrust.clone()).unwrap_or_default(),
         driver: of(LiveDriver::Elevation),

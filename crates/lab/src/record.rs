@@ -14,7 +14,7 @@ use schedlab_host::{
 use schedlab_model::{EventKind, EventSink, Fact, GroupSpec, Ns, ObjectId, ObjectInfo, SchedEvent};
 use schedlab_study::serve::RECORDED_FOR;
 use schedlab_trace::{
-    Capabilities, Capability, CpuTime, GroupInfo, Header, TaskInfo, TraceError, Writer,
+    Capabilities, Capability, CpuTime, FactLoss, GroupInfo, Header, TaskInfo, TraceError, Writer,
 };
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -45,6 +45,8 @@ pub struct Recorded {
     pub full: bool,
     /// The stretch that met a condition, if one did.
     pub caught: Option<Caught>,
+    /// What is missing among the facts.
+    pub fact_loss: FactLoss,
     /// With a flight recorder: how much of the end is in the file.
     pub kept: Option<Kept>,
     /// CPU time that recording added to a switch with its wakeup, in nanoseconds, where it was
@@ -175,6 +177,7 @@ pub fn record(
         tasks: 0,
         objects: 0,
         so_far: RecordProgress::default(),
+        fact_loss: FactLoss::default(),
         written: Ns::ZERO,
         over: &over,
         started: None,
@@ -239,6 +242,7 @@ struct FileSink<'a> {
     tasks: usize,
     objects: usize,
     so_far: RecordProgress,
+    fact_loss: FactLoss,
     written: Ns,
     /// Set when the recording has to end.
     over: &'a Cell<bool>,
@@ -310,6 +314,7 @@ impl FileSink<'_> {
             file_bytes,
             full,
             caught,
+            fact_loss: self.fact_loss,
             kept,
             cost_ns_per_switch,
             file,
@@ -371,6 +376,7 @@ impl EventSink for FileSink<'_> {
     fn fact(&mut self, fact: &Fact) {
         self.so_far.at = fact.at;
         self.so_far.facts += 1;
+        self.fact_loss.count(fact);
         if let Some(flight) = &mut self.flight {
             let packed = flight.fact(fact);
             // Reported by the next `flush`.

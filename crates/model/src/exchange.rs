@@ -94,7 +94,8 @@ pub struct Script {
     /// What is added to objects (or taken, where negative) whenever it begins again: what was in
     /// flight when the recording began is not what was in flight when it ended.
     pub balance: Vec<(ObjectId, i64)>,
-    /// The length of a round, by which absolute times grow from one round to the next.
+    /// The length of a round, by which absolute times grow from one round to the next. The first
+    /// round of a task begins when the task is created; of one that is there from the start, at 0.
     pub round: Ns,
 }
 
@@ -134,7 +135,8 @@ pub enum Act {
     SleepUntil(Ns),
     /// Waits for a device that takes this long: no timer, so neither slack nor lateness.
     Device(Ns),
-    /// Starts a task whose start is `Spawned`.
+    /// Starts a task whose start is `Spawned`. Where that task still lives, it plays its script
+    /// once more when it comes to the end: none of its lives is left out.
     Spawn(TaskId),
     /// Nothing but CPU time.
     Nothing,
@@ -162,6 +164,8 @@ pub struct Executor {
     pub looks_awake: Vec<Ns>,
     /// CPU time before and after the sleep of a look that finds nothing, in the recorded order.
     pub looks_asleep: Vec<(Ns, Ns)>,
+    /// When its threads came into being: its first timer counts from then.
+    pub since: Ns,
     /// How much more the first receive of an activation costs than the others, in nanoseconds; may
     /// be negative.
     pub first_receive: i64,

@@ -33,7 +33,7 @@ pub(crate) fn merged(steps: &Steps<'_>, threads: &[TaskId]) -> Vec<Deed> {
     let outside = |object: Option<&ObjectId>| {
         let object = object.and_then(|object| steps.graph.objects.get(object.index()));
         object.is_some_and(|object| {
-            object.readers.keys().chain(&object.writers).any(|task| !threads.contains(task))
+            object.readers.keys().chain(object.writers.keys()).any(|task| !threads.contains(task))
         })
     };
     for Deed { thread, operation } in &mut all {
@@ -103,9 +103,11 @@ pub(crate) fn executor(
             read.insert(object);
         }
     }
+    let born = threads.iter().map(|task| steps.facts.tasks[task.index()].born());
+    let since = born.min().unwrap_or_default();
     let mut weaver = Weaver {
         recorded,
-        executor: Executor { name: name.to_owned(), ..Executor::default() },
+        executor: Executor { name: name.to_owned(), since, ..Executor::default() },
         of_object: BTreeMap::new(),
         read,
         reads: Vec::new(),
@@ -119,7 +121,7 @@ pub(crate) fn executor(
         touched: Vec::new(),
         looked: BTreeSet::new(),
         seen: [false; 2],
-        last_timer: Ns::ZERO,
+        last_timer: since,
         woken: BTreeMap::new(),
         on_behalf: 0,
     };
@@ -137,9 +139,7 @@ pub(crate) fn executor(
     }
     steps.on_behalf += weaver.on_behalf;
     let mut executor = weaver.executor;
-    for (coroutine, read) in executor.coroutines.iter_mut().zip(&weaver.reads) {
-        coroutine.balance = steps.balance(read, threads);
-    }
+    share_balance(&mut executor.coroutines, &weaver.reads, steps.balance(threads));
     [executor.first_receive, executor.first_send] = firsts(&executor.coroutines);
     executor
 }
@@ -292,6 +292,22 @@ impl Weaver<'_> {
         self.last_look[owner] = self.look;
         self.last = owner;
         self.touched[owner] = self.number;
+    }
+}
+
+/// Gives what objects are to have more or less to the coroutine that reads them; what none reads,
+/// to the first that does anything.
+fn share_balance(
+    coroutines: &mut [Coroutine],
+    reads: &[BTreeSet<ObjectId>],
+    balance: Vec<(ObjectId, i64)>,
+) {
+    for (object, change) in balance {
+        let reader = reads.iter().position(|read| read.contains(&object));
+        let first = || coroutines.iter().position(|coroutine| !coroutine.steps.is_empty());
+        if let Some(place) = reader.or_else(first) {
+            coroutines[place].balance.push((object, change));
+        }
     }
 }
 

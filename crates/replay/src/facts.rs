@@ -31,7 +31,9 @@ pub struct TaskFacts {
     /// CPU time in all.
     pub ran: Ns,
     /// It was created in the recording, then.
-    pub created: Option<(Ns, Option<TaskId>)>,
+    pub created: Option<Ns>,
+    /// The task that created it there as one of its operations.
+    pub creator: Option<TaskId>,
     /// It ended in the recording.
     pub ended: bool,
     /// Where it was seen first.
@@ -200,6 +202,11 @@ fn unexplained(tasks: &[Reading]) -> BTreeSet<(TaskId, Ns)> {
 }
 
 impl TaskFacts {
+    /// Returns when it came into being; 0 when it was there before the recording.
+    pub fn born(&self) -> Ns {
+        self.created.unwrap_or_default()
+    }
+
     /// A task that looks at several objects and takes nothing out of any: its looks are waits
     /// without facts.
     fn select_only(&mut self) {
@@ -436,14 +443,15 @@ impl Reader {
         if task.seen || task.facts.created.is_some() {
             return;
         }
-        task.facts.created = Some((now, parent));
+        task.facts.created = Some(now);
         task.facts.first_seen = Some(now);
         task.began = now;
-        if let Some(parent) = parent.map(|parent| &mut self.tasks[parent.index()])
-            && parent.running.is_some()
-        {
-            parent.charge(now);
-            parent.done(now, Kind::Spawn(child));
+        let running = |parent: &TaskId| self.tasks[parent.index()].running.is_some();
+        if let Some(creator) = parent.filter(running) {
+            self.tasks[child.index()].facts.creator = Some(creator);
+            let creator = &mut self.tasks[creator.index()];
+            creator.charge(now);
+            creator.done(now, Kind::Spawn(child));
         }
     }
 

@@ -26,10 +26,10 @@ pub struct Graph {
 /// What the recording says of one object.
 #[derive(Clone, Debug, Default)]
 pub struct Object {
-    /// Tasks that took something out, with how often.
-    pub readers: BTreeMap<TaskId, u64>,
-    /// Tasks that put something in.
-    pub writers: BTreeSet<TaskId>,
+    /// Tasks that took something out.
+    pub readers: BTreeMap<TaskId, Reads>,
+    /// Tasks that put something in, with how much.
+    pub writers: BTreeMap<TaskId, u64>,
     /// It is a futex.
     pub futex: bool,
     /// A futex that guards something.
@@ -46,7 +46,29 @@ pub struct Object {
     pub whole: BTreeSet<(Ns, TaskId)>,
 }
 
+/// What a task took out of an object.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Reads {
+    /// How often.
+    pub times: u64,
+    /// How much in all.
+    pub amount: u64,
+}
+
 impl Object {
+    /// Notes that a task took so much out.
+    fn taken(&mut self, by: TaskId, amount: u64) {
+        let reads = self.readers.entry(by).or_default();
+        reads.times += 1;
+        reads.amount = reads.amount.saturating_add(amount);
+    }
+
+    /// Notes that a task put so much in.
+    fn given(&mut self, by: TaskId, amount: u64) {
+        let given = self.writers.entry(by).or_default();
+        *given = given.saturating_add(amount);
+    }
+
     /// Returns whether a recorded task sends to it.
     pub fn has_sender(&self) -> bool {
         !self.writers.is_empty()
@@ -88,7 +110,7 @@ impl Graph {
             }
             if let (true, Some(exit)) = (task.ended, made.0.get(&id)) {
                 let at = task.operations.last().map_or(Ns::ZERO, |last| last.at);
-                objects[exit.index()].writers.insert(id);
+                objects[exit.index()].given(id, 1);
                 entries[exit.index()].push(Entry { at, earliest: at, amount: 1, task: id });
             }
         }
@@ -104,6 +126,23 @@ impl Graph {
         let shared = shared(facts, recording, &objects);
         let (exits, wakeups) = made;
         Graph { objects, exits, wakeups, shared }
+    }
+
+    /// Returns the tasks, those together that share their work, in the order of their first ids.
+    pub fn groups(&self) -> impl Iterator<Item = Vec<TaskId>> {
+        let mut groups: Vec<Vec<TaskId>> = Vec::new();
+        let mut of_process = BTreeMap::new();
+        for (number, process) in self.shared.iter().enumerate() {
+            let place = match process {
+                Some(process) => *of_process.entry(*process).or_insert(groups.len()),
+                None => groups.len(),
+            };
+            if place == groups.len() {
+                groups.push(Vec::new());
+            }
+            groups[place].push(number.into());
+        }
+        groups.into_iter()
     }
 }
 
@@ -122,11 +161,11 @@ fn note(
     let entry = |amount: i64| Entry { at, earliest, amount, task };
     match operation.kind {
         Kind::Receive(object, amount) => {
-            *objects[object.index()].readers.entry(task).or_default() += 1;
+            objects[object.index()].taken(task, amount);
             entries[object.index()].push(entry(-(amount as i64)));
         }
         Kind::Send(object, amount) => {
-            objects[object.index()].writers.insert(task);
+            objects[object.index()].given(task, amount);
             entries[object.index()].push(entry(amount as i64));
             if operation.slept.is_some() {
                 objects[object.index()].full_at = Some(0);
@@ -134,29 +173,29 @@ fn note(
         }
         Kind::FutexWait { futex, .. } => {
             objects[futex.index()].futex = true;
-            *objects[futex.index()].readers.entry(task).or_default() += 1;
+            objects[futex.index()].taken(task, 1);
             entries[futex.index()].push(entry(-1));
         }
         Kind::FutexWake(futex, woken) => {
             objects[futex.index()].futex = true;
-            objects[futex.index()].writers.insert(task);
+            objects[futex.index()].given(task, woken.into());
             entries[futex.index()].push(entry(woken.into()));
         }
         Kind::Child(child) => {
             if let Some(exit) = exits.get(&child) {
-                *objects[exit.index()].readers.entry(task).or_default() += 1;
+                objects[exit.index()].taken(task, 1);
                 entries[exit.index()].push(entry(-1));
             }
         }
         Kind::Woken => {
             if let Some(wakeup) = wakeups.get(&task) {
-                *objects[wakeup.index()].readers.entry(task).or_default() += 1;
+                objects[wakeup.index()].taken(task, 1);
                 entries[wakeup.index()].push(entry(-1));
             }
         }
         Kind::Wake(wakee) => {
             if let Some(wakeup) = wakeups.get(&wakee) {
-                objects[wakeup.index()].writers.insert(task);
+                objects[wakeup.index()].given(task, 1);
                 entries[wakeup.index()].push(Entry { earliest: at, ..entry(1) });
             }
         }
@@ -180,7 +219,7 @@ fn find_locks(objects: &mut [Object], facts: &Facts) {
     }
     for (number, object) in objects.iter_mut().enumerate().filter(|(_, object)| object.futex) {
         let id = ObjectId::from(number);
-        let both = object.readers.keys().any(|reader| object.writers.contains(reader));
+        let both = object.readers.keys().any(|reader| object.writers.contains_key(reader));
         object.lock = both || (waited.contains(&id) && !others.contains(&id));
     }
 }

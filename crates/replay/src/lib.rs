@@ -10,7 +10,9 @@
 //! * Bytes that no recorded task sent come from outside, at their times.
 //! * A thread that waits for many objects is an executor with a coroutine for each; threads that
 //!   read the same object are one.
-//! * Programs begin again when they are done, with what was in flight made good.
+//! * Programs begin again when they are done, with what was in flight made good. A task that was
+//!   born in the recording begins again at its birth, and its times count from there; one that
+//!   ended too lives again when its creator creates it again ([`lives`]).
 //! * A wait without a fact that a recorded task ended is a token from that task; one that ended
 //!   otherwise ends at its time, or lasts as long as the device took.
 #![forbid(unsafe_code)]
@@ -19,16 +21,18 @@
 mod executors;
 pub mod facts;
 pub mod graph;
+pub mod lives;
 mod report;
 mod steps;
 
 use executors::Deed;
-use facts::{Facts, Kind};
+use facts::Facts;
 use graph::{Graph, Object};
+use lives::Lives;
 pub use report::Report;
 use schedlab_model::{
     Act, Exchange, ExecutorId, GroupId, GroupSpec, Holds, Ns, ObjectKind, ObjectSpec, Op, Program,
-    Room, Script, ScriptId, Start, TaskId, TaskSpec, Workload,
+    Room, ScriptId, Start, TaskId, TaskSpec, Workload,
 };
 use schedlab_trace::replay::RecorderCost;
 use schedlab_trace::{Capability, Recording};
@@ -52,7 +56,8 @@ pub fn replay(recording: &Recording, recorder: RecorderCost) -> Option<Replayed>
     }
     let facts = Facts::from_recording(recording, recorder);
     let graph = Graph::from_facts(&facts, recording);
-    Some(Programs::new(&facts, &graph, recording).replayed())
+    let lives = Lives::from_facts(&facts, &graph);
+    Some(Programs::new(&facts, &graph, &lives, recording).replayed())
 }
 
 /// What becomes the programs of a workload.
@@ -66,46 +71,36 @@ struct Programs<'a> {
 }
 
 impl<'a> Programs<'a> {
-    fn new(facts: &'a Facts, graph: &'a Graph, recording: &'a Recording) -> Programs<'a> {
+    fn new(
+        facts: &'a Facts,
+        graph: &'a Graph,
+        lives: &'a Lives,
+        recording: &'a Recording,
+    ) -> Programs<'a> {
         let mut programs = Programs {
-            steps: Steps { facts, graph, arrivals: Vec::new(), on_behalf: 0, unexplained: 0 },
+            steps: Steps {
+                facts,
+                graph,
+                lives,
+                balances: steps::balances(graph, lives),
+                arrivals: Vec::new(),
+                on_behalf: 0,
+                unexplained: 0,
+            },
             recording,
             exchange: Exchange::default(),
             programs: vec![Program::default(); facts.tasks.len()],
             report: Report::default(),
         };
-        let mut done = BTreeSet::new();
-        for number in 0..facts.tasks.len() {
-            let task = TaskId::from(number);
-            if !done.insert(task) {
-                continue;
-            }
-            let threads = programs.threads(task);
-            done.extend(threads.iter().copied());
+        for threads in graph.groups() {
             programs.program(&threads);
         }
         programs
     }
 
-    /// Returns the threads whose work is that of `task`.
-    fn threads(&self, task: TaskId) -> Vec<TaskId> {
-        let shared = &self.steps.graph.shared;
-        match shared[task.index()] {
-            None => vec![task],
-            process => {
-                (0..shared.len()).filter(|&t| shared[t] == process).map(TaskId::from).collect()
-            }
-        }
-    }
-
     /// Makes the program of threads that share their work, or of one alone.
     fn program(&mut self, threads: &[TaskId]) {
-        let facts = self.steps.facts;
-        let looks = |task: &TaskId| {
-            let own = &facts.tasks[task.index()].operations;
-            own.iter().any(|operation| matches!(operation.kind, Kind::Select { .. }))
-        };
-        if threads.iter().any(looks) {
+        if lives::attend(self.steps.facts, threads) {
             self.attend(threads);
             return;
         }
@@ -117,26 +112,21 @@ impl<'a> Programs<'a> {
     /// Makes the script of a task.
     fn play(&mut self, task: TaskId) {
         let of = &self.steps.facts.tasks[task.index()];
-        let (mut steps, read) = steps::sequence(&mut self.steps, task, of);
-        if steps.is_empty() {
-            return;
-        }
+        let mut script = steps::sequence(&mut self.steps, task, of);
         if let (true, Some(&exit)) = (of.ended, self.steps.graph.exits.get(&task)) {
             let act = Act::Send { object: exit, amount: 1 };
-            steps.push(schedlab_model::Step { before: Ns::ZERO, act, after: Ns::ZERO });
+            script.steps.push(schedlab_model::Step { before: Ns::ZERO, act, after: Ns::ZERO });
+        }
+        if script.steps.is_empty() {
+            return;
         }
         let waits = |step: &schedlab_model::Step| {
             !matches!(step.act, Act::Send { .. } | Act::Spawn(_) | Act::Nothing)
         };
-        if !of.ended && !steps.iter().any(waits) {
+        if !of.ended && !script.steps.iter().any(waits) {
             self.report.endless.push(task);
         }
-        let script = Script {
-            balance: self.steps.balance(&read, &[task]),
-            repeat_from: (!of.ended).then_some(0),
-            round: self.steps.facts.duration,
-            steps,
-        };
+        script.balance = self.steps.balance(&[task]);
         let id = ScriptId::from(self.exchange.scripts.len());
         self.exchange.scripts.push(script);
         self.programs[task.index()] = Program::once([Op::Play(id)]);
@@ -205,7 +195,7 @@ impl<'a> Programs<'a> {
             task.slice = info.slice;
             task.start = match own.created {
                 Some(_) if spawned.contains(&number.into()) => Start::Spawned,
-                Some((at, _)) => Start::At(at),
+                Some(at) => Start::At(at),
                 None => Start::AsleepUntil(own.first_seen.unwrap_or(facts.duration)),
             };
             task.began_on = own.first_cpu.filter(|_| own.created.is_none());
@@ -232,7 +222,7 @@ fn spec(recording: &Recording, graph: &Graph, number: usize, name: String) -> Ob
     let info = recording.facts.objects.get(number);
     let kind = info.map(|info| info.kind);
     let holds = if object.lock {
-        Holds::Lock { wakers: object.writers.iter().copied().collect() }
+        Holds::Lock { wakers: object.writers.keys().copied().collect() }
     } else if object.messages {
         Holds::Queue
     } else if object.futex || kind.is_none() {

@@ -33,8 +33,8 @@ pub struct Report {
     pub shared: Vec<(String, usize, usize)>,
     /// Sends of event loops that are laid to another connection than their own.
     pub on_behalf: u64,
-    /// Facts that the recorder lost.
-    pub lost: u64,
+    /// What is missing among the facts, in words; empty where nothing is.
+    pub missing: String,
 }
 
 impl Report {
@@ -56,7 +56,7 @@ impl Report {
         (self.scripts, self.executors) = (exchange.scripts.len(), exchange.executors.len());
         self.arrivals = steps.arrivals.len();
         (self.on_behalf, self.unexplained) = (steps.on_behalf, steps.unexplained);
-        self.lost = recording.facts.lost();
+        self.missing = recording.facts.loss().sentence().unwrap_or_default();
     }
 
     /// Returns the rules that go beyond the facts and were used here, a sentence each.
@@ -110,8 +110,8 @@ impl fmt::Display for Report {
              recorded task sent, at their times",
             self.wakeups, self.unexplained, self.arrivals
         )?;
-        if self.lost > 0 {
-            write!(f, "\nthe recorder lost {} facts", self.lost)?;
+        if !self.missing.is_empty() {
+            write!(f, "\n{}", self.missing)?;
         }
         for rule in self.rules() {
             write!(f, "\nrule: {rule}")?;

@@ -2,13 +2,17 @@
 
 use crate::facts::{Facts, Kind, Operation, TaskFacts};
 use crate::graph::Graph;
-use schedlab_model::{Act, Arrival, Limit, Ns, ObjectId, Step, TaskId};
-use std::collections::BTreeSet;
+use crate::lives::Lives;
+use schedlab_model::{Act, Arrival, Limit, Ns, ObjectId, Script, Step, TaskId};
+use std::collections::BTreeMap;
 
 /// What is needed to make steps, and what they bring about beside themselves.
 pub(crate) struct Steps<'a> {
     pub(crate) facts: &'a Facts,
     pub(crate) graph: &'a Graph,
+    pub(crate) lives: &'a Lives,
+    /// By task: what objects get when its program begins again.
+    pub(crate) balances: BTreeMap<TaskId, Vec<(ObjectId, i64)>>,
     /// What came from outside the recorded tasks.
     pub(crate) arrivals: Vec<Arrival>,
     /// Sends of event loops that belong to the work of another connection.
@@ -43,6 +47,9 @@ impl Steps<'_> {
 
     fn act(&mut self, task: TaskId, operation: &Operation, woken: Option<Ns>) -> Act {
         let slept = operation.slept;
+        // Times of a task that was born in the recording count from its birth.
+        let born = self.facts.tasks[task.index()].born();
+        let until = |at: Ns| Act::SleepUntil(at.saturating_sub(born));
         match operation.kind {
             Kind::Receive(object, amount) => {
                 if !self.graph.objects[object.index()].has_sender() {
@@ -62,8 +69,11 @@ impl Steps<'_> {
                 }
             }
             Kind::FutexWake(object, woken) => Act::Send { object, amount: woken.into() },
+            // One that had ended before is not waited for.
             Kind::Child(child) => {
-                self.graph.exits.get(&child).map_or(Act::Nothing, |&exit| one(exit))
+                let exit = self.graph.exits.get(&child);
+                let ended = self.facts.tasks[child.index()].ended;
+                exit.filter(|_| ended).map_or(Act::Nothing, |&exit| one(exit))
             }
             Kind::Woken => {
                 self.graph.wakeups.get(&task).map_or(Act::Nothing, |&wakeup| one(wakeup))
@@ -73,51 +83,62 @@ impl Steps<'_> {
                 None => Act::Nothing,
             },
             Kind::Spawn(child) => {
-                let created = self.facts.tasks[child.index()].created;
-                if created.is_some_and(|(_, parent)| parent == Some(task)) {
-                    Act::Spawn(child)
-                } else {
-                    Act::Nothing
-                }
+                let mine = self.facts.tasks[child.index()].creator == Some(task);
+                if mine { Act::Spawn(child) } else { Act::Nothing }
             }
-            Kind::Sleep(Limit::At(at)) if slept.is_some() => Act::SleepUntil(at),
+            Kind::Sleep(Limit::At(at)) if slept.is_some() => until(at),
             Kind::Sleep(_) => slept.map_or(Act::Nothing, |slept| Act::Sleep(slept.length)),
             Kind::Unknown => match slept {
                 Some(slept) if slept.device => Act::Device(slept.length),
                 // The outside world ended it, at its time.
                 Some(slept) => {
                     self.unexplained += 1;
-                    Act::SleepUntil(slept.until)
+                    until(slept.until)
                 }
                 None => Act::Nothing,
             },
+            // Of a sequence; an executor waits for what is next.
+            Kind::Select { timed_out: true, .. } => {
+                slept.map_or(Act::Nothing, |slept| Act::Sleep(slept.length))
+            }
             Kind::Nothing(_) | Kind::Select { .. } | Kind::Silent => Act::Nothing,
         }
     }
 
-    /// Returns what is to be added to the objects that were read here whenever a program begins
-    /// again: what was in flight at the start less what was in flight at the end. The reader that
-    /// took most out of an object answers for it.
-    pub(crate) fn balance(
-        &self,
-        read: &BTreeSet<ObjectId>,
-        threads: &[TaskId],
-    ) -> Vec<(ObjectId, i64)> {
-        let answers = |object: ObjectId| {
-            let readers = &self.graph.objects[object.index()].readers;
-            let most = readers.iter().max_by_key(|(task, count)| (**count, **task));
-            most.is_some_and(|(task, _)| threads.contains(task))
-        };
-        read.iter()
-            .copied()
-            .filter_map(|object| {
-                let state = &self.graph.objects[object.index()];
-                let change = state.at_start as i64 - state.at_end as i64;
-                (change != 0 && state.has_sender() && !state.lock && answers(object))
-                    .then_some((object, change))
-            })
-            .collect()
+    /// Returns what is to be added to objects (or taken off) whenever the program of these threads
+    /// begins again.
+    pub(crate) fn balance(&self, threads: &[TaskId]) -> Vec<(ObjectId, i64)> {
+        threads.iter().filter_map(|task| self.balances.get(task)).flatten().copied().collect()
     }
+}
+
+/// Returns by task what is to be added to objects whenever its program begins again: what the tasks
+/// that live again took out less what they put in. With all of them that is what was in flight at
+/// the start of the recording less what was in flight at its end; where a writer lives once, its
+/// messages are there at the begin of each later round, but not for an executor: nothing would
+/// hold up one that finds them there each time. The program answers for an object in whose
+/// rounds that reader lives which took from it most often, of those that live again; without such a
+/// reader that of a writer, where an object takes a limited amount.
+pub(crate) fn balances(graph: &Graph, lives: &Lives) -> BTreeMap<TaskId, Vec<(ObjectId, i64)>> {
+    let mut all: BTreeMap<TaskId, Vec<(ObjectId, i64)>> = BTreeMap::new();
+    for (number, object) in graph.objects.iter().enumerate() {
+        if object.lock || !object.has_sender() {
+            continue;
+        }
+        let readers = object.readers.iter().filter(|(task, _)| lives.again(**task));
+        let writers = object.writers.iter().filter(|(task, _)| lives.again(**task));
+        let taken: i128 = readers.clone().map(|(_, reads)| i128::from(reads.amount)).sum();
+        let given: i128 = writers.clone().map(|(_, amount)| i128::from(*amount)).sum();
+        let most = readers.max_by_key(|(task, reads)| (reads.times, **task)).map(|(task, _)| *task);
+        let first = writers.map(|(task, _)| *task).next().filter(|_| object.full_at.is_some());
+        let answers = most.or(first).and_then(|task| lives.round_of(task));
+        let change = i64::try_from(taken - given).unwrap_or_default();
+        let over = |task: &TaskId| lives.serves(*task) && !lives.come_again(object, *task);
+        if let Some(task) = answers.filter(|task| change != 0 && !over(task)) {
+            all.entry(task).or_default().push((number.into(), change));
+        }
+    }
+    all
 }
 
 /// Takes one token.
@@ -125,16 +146,15 @@ fn one(object: ObjectId) -> Act {
     Act::Receive { object, amount: 1, whole: false }
 }
 
-/// Returns the steps of a thread that waits for one thing at a time, and the objects that it reads.
-pub(crate) fn sequence(
-    steps: &mut Steps<'_>,
-    task: TaskId,
-    of: &TaskFacts,
-) -> (Vec<Step>, BTreeSet<ObjectId>) {
+/// Returns the script of a thread that waits for one thing at a time, without what it does when it
+/// ends. The rounds of one that was born in the recording are as long as its life in it: it begins
+/// again at its birth, and the time before that is in none of them.
+pub(crate) fn sequence(steps: &mut Steps<'_>, task: TaskId, of: &TaskFacts) -> Script {
     let mut all = Vec::with_capacity(of.operations.len() + 1);
-    let mut read = BTreeSet::new();
     let mut carried = Ns::ZERO;
     let mut waits_for_others = false;
+    let (graph, lives) = (steps.graph, steps.lives);
+    let comes_again = |object: ObjectId| lives.come_again(&graph.objects[object.index()], task);
     for operation in &of.operations {
         let mut step = steps.step(task, operation);
         step.before += std::mem::take(&mut carried);
@@ -143,10 +163,7 @@ pub(crate) fn sequence(
                 carried = step.before + step.after;
                 continue;
             }
-            Act::Receive { object, .. } => {
-                read.insert(object);
-                waits_for_others = true;
-            }
+            Act::Receive { object, .. } => waits_for_others |= comes_again(object),
             _ => {}
         }
         all.push(step);
@@ -155,10 +172,15 @@ pub(crate) fn sequence(
     if rest > Ns::ZERO {
         all.push(Step { before: rest, act: Act::Nothing, after: Ns::ZERO });
     }
-    if of.asleep_since.is_some() && !waits_for_others {
+    // Rounds that cost nothing are not to follow each other at once.
+    let costs = all.iter().any(|step| step.before + step.after > Ns::ZERO);
+    let born = if costs { of.born() } else { Ns::ZERO };
+    let round = steps.facts.duration.saturating_sub(born);
+    let only_spins = !costs && !all.is_empty();
+    if !of.ended && !waits_for_others && (of.asleep_since.is_some() || only_spins) {
         // What it waited for did not come in the recording.
-        let act = Act::SleepUntil(steps.facts.duration);
+        let act = Act::SleepUntil(round);
         all.push(Step { before: Ns::ZERO, act, after: Ns::ZERO });
     }
-    (all, read)
+    Script { steps: all, repeat_from: (!of.ended).then_some(0), round, balance: Vec::new() }
 }

@@ -24,12 +24,16 @@ pub enum Input {
 
 impl Input {
     /// Reads what a user names: a recording, a scenario, or a scenario of the gallery
-    /// ([`gallery::find`]); of a recording only the part that is compared.
+    /// ([`gallery::find`]); of a recording only the part that is compared, replayed as is chosen.
     ///
     /// # Errors
-    /// There is no such input, or it cannot be read.
-    pub fn open(name: &str, window: &Window) -> Result<Input, StudyError> {
-        Input::read(gallery::find(name)?, None, window, Purpose::Replay)
+    /// There is no such input, it cannot be read, or a replay was chosen for a scenario.
+    pub fn open(
+        name: &str,
+        replay: Option<ReplayFrom>,
+        window: &Window,
+    ) -> Result<Input, StudyError> {
+        Input::read(gallery::find(name)?, replay, window, Purpose::Replay)
     }
 
     /// Reads what was found; see [`Input::open`]. A trace of another tool that cannot serve

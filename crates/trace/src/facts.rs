@@ -1,12 +1,14 @@
 //! The facts of a recording: what its tasks exchanged, and at which objects.
 
 mod codec;
+mod loss;
 mod packed;
 
 use crate::header::escape;
 use crate::reader::LONGEST;
 use crate::{Header, Recording, TraceError};
 pub(crate) use codec::{RECORD, decode, encode};
+pub use loss::FactLoss;
 pub use packed::PackedFacts;
 use schedlab_model::{Fact, FactKind, Ns, ObjectId, ObjectInfo, TaskId};
 
@@ -45,9 +47,9 @@ impl Facts {
         Facts { objects: self.objects.clone(), list }
     }
 
-    /// Returns how many facts the recorder lost.
-    pub fn lost(&self) -> u64 {
-        self.list.iter().map(lost).fold(0, u64::saturating_add)
+    /// Returns what is missing among them.
+    pub fn loss(&self) -> FactLoss {
+        FactLoss::of(&self.list)
     }
 
     /// Sorts what stands out of order. Returns how many facts stood after a later one.

@@ -27,11 +27,11 @@ mod writer;
 
 pub use blocks::{Block, Blocks, Part};
 pub use error::TraceError;
-pub use facts::{Facts, PackedFacts, renumber_fact};
+pub use facts::{FactLoss, Facts, PackedFacts, renumber_fact};
 pub use format::{FORMAT_MAJOR, FORMAT_MINOR};
 pub use header::{Capabilities, Capability, CpuTime, GroupInfo, Header, TaskInfo, Totals};
 pub use index::{Index, IndexEntry};
 pub use packed::{Packed, renumber};
 pub use reader::{ReadLimits, Recording};
-pub use repair::Repairs;
+pub use repair::{Repairs, too_much_lost};
 pub use writer::{Writer, save};

@@ -75,6 +75,16 @@ impl Repairs {
     }
 }
 
+/// Greatest part of all events, or facts, that may be lost in a recording that is trusted. Chosen:
+/// figures of a hundred events stay within their intervals.
+const TRUSTED_LOSS: f64 = 0.01;
+
+/// Returns whether a recording that lacks this part of its events, or of its facts, is not to be
+/// trusted.
+pub fn too_much_lost(part: f64) -> bool {
+    part > TRUSTED_LOSS
+}
+
 /// One line: `clean`, or what was repaired.
 impl fmt::Display for Repairs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

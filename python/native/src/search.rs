@@ -6,7 +6,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use schedlab_model::Ns;
 use schedlab_study::StudyError;
-use schedlab_study::compare::{Options, Point, RecordedInput, Window};
+use schedlab_study::compare::{Options, Point, RecordedInput, ReplayFrom, Window};
 use schedlab_study::headline::Wanted;
 use schedlab_study::input::Input;
 use schedlab_study::tune::{Aim, Explorer, HeldOut, TuneOptions, Tuned, tune};
@@ -30,15 +30,17 @@ pub(crate) struct NativeSweep {
 #[pymethods]
 impl NativeSweep {
     #[new]
-    #[pyo3(signature = (input, begin_ns, duration_ns))]
+    #[pyo3(signature = (input, begin_ns, duration_ns, replay))]
     fn new(
         py: Python<'_>,
         input: String,
         begin_ns: Option<u64>,
         duration_ns: Option<u64>,
+        replay: Option<String>,
     ) -> PyResult<NativeSweep> {
         let part = window(begin_ns, duration_ns);
-        let input = long(py, |_| Input::open(&input, &part))?.map_err(raised)?;
+        let replay = chosen(replay)?;
+        let input = long(py, |_| Input::open(&input, replay, &part))?.map_err(raised)?;
         Ok(NativeSweep { input, duration: part.length })
     }
 
@@ -75,13 +77,15 @@ impl NativeSweep {
 #[pyclass(frozen, module = "schedlab._native")]
 pub(crate) struct NativeSearch {
     input: Input,
+    /// What recordings are replayed from, those that the result is checked on too.
+    replay: Option<ReplayFrom>,
     options: TuneOptions,
 }
 
 #[pymethods]
 impl NativeSearch {
     #[new]
-    #[pyo3(signature = (input, goal, keep, space, seeds, seed, begin_ns, duration_ns, serve))]
+    #[pyo3(signature = (input, goal, keep, space, seeds, seed, begin_ns, duration_ns, serve, replay))]
     #[expect(clippy::too_many_arguments, reason = "the keywords of a Python function")]
     fn new(
         py: Python<'_>,
@@ -94,6 +98,7 @@ impl NativeSearch {
         begin_ns: Option<u64>,
         duration_ns: Option<u64>,
         serve: Option<String>,
+        replay: Option<String>,
     ) -> PyResult<NativeSearch> {
         let aim = |text: &String| Aim::parse(text).map_err(PyValueError::new_err);
         let options = TuneOptions {
@@ -109,8 +114,9 @@ impl NativeSearch {
             stop: None,
         };
         let part = window(begin_ns, duration_ns);
-        let input = long(py, |_| Input::open(&input, &part))?.map_err(raised)?;
-        let search = NativeSearch { input, options };
+        let replay = chosen(replay)?;
+        let input = long(py, |_| Input::open(&input, replay, &part))?;
+        let search = NativeSearch { input: input.map_err(raised)?, replay, options };
         Explorer::new(search.input.target(None), &search.options).map_err(raised)?;
         Ok(search)
     }
@@ -140,7 +146,7 @@ impl NativeSearch {
     ) -> PyResult<String> {
         let found = long(py, |stop| {
             let options = self.with(jobs, stop);
-            let others = others(&validate)?;
+            let others = self.others(&validate)?;
             let explorer = Explorer::new(self.input.target(None), &options)?;
             explorer.finish(&values, &losses, &how, &held_out(&validate, &others), &|_, _| {})
         })?;
@@ -157,7 +163,7 @@ impl NativeSearch {
     ) -> PyResult<String> {
         let found = long(py, |stop| {
             let options = TuneOptions { trials, ..self.with(jobs, stop) };
-            let others = others(&validate)?;
+            let others = self.others(&validate)?;
             tune(self.input.target(None), &options, &held_out(&validate, &others), &|_, _| {})
         })?;
         json(found)
@@ -168,10 +174,16 @@ impl NativeSearch {
     fn with(&self, jobs: usize, stop: Arc<AtomicBool>) -> TuneOptions {
         TuneOptions { jobs, stop: Some(stop), ..self.options.clone() }
     }
+
+    fn others(&self, files: &[String]) -> Result<Vec<RecordedInput>, StudyError> {
+        let from = self.replay.unwrap_or_default();
+        files.iter().map(|file| RecordedInput::open_from(Path::new(file), from)).collect()
+    }
 }
 
-fn others(files: &[String]) -> Result<Vec<RecordedInput>, StudyError> {
-    files.iter().map(|file| RecordedInput::open(Path::new(file))).collect()
+/// Reads the keyword `replay`.
+fn chosen(replay: Option<String>) -> PyResult<Option<ReplayFrom>> {
+    replay.map(|name| name.parse()).transpose().map_err(raised)
 }
 
 fn held_out<'a>(files: &[String], others: &'a [RecordedInput]) -> Vec<HeldOut<'a>> {

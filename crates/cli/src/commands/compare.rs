@@ -10,9 +10,9 @@ use crate::progress::Progress;
 use crate::render::{self, Style};
 use crate::stdin;
 use anyhow::{Context, anyhow, bail};
+pub(crate) use request::ReplayArg;
 use request::RequestArgs;
 use schedlab_scheduler::{SchedulerSpec, registry};
-use schedlab_study::compare::ReplayFrom;
 use schedlab_study::compare::request::CompareRequest;
 use schedlab_study::deploy::Format;
 use schedlab_study::gallery::{self, Found};
@@ -175,16 +175,6 @@ fn text(args: &CompareArgs, study: &Study, scans: &[Scan], style: &Style) -> Str
         false => render::study(study, style, shown),
     };
     text + &curves
-}
-
-/// The values of `--replay`.
-pub(crate) fn replays() -> [&'static str; 2] {
-    ReplayFrom::ALL.map(ReplayFrom::name)
-}
-
-/// Reads `--replay`.
-pub(crate) fn replay(name: Option<&str>) -> anyhow::Result<Option<ReplayFrom>> {
-    Ok(name.map(str::parse).transpose()?)
 }
 
 /// Finds the input and reads it. Refuses options that have no meaning for an input of its kind.

@@ -1,5 +1,6 @@
 //! `schedlab confirm`
 
+use super::compare::ReplayArg;
 use super::compare::request::{RequestArgs, Serve};
 use crate::exit::Exit;
 use crate::format::FormatArgs;
@@ -52,12 +53,13 @@ Examples:
   schedlab confirm --driver both --scheduler rr:slice_ns=5ms,layers -- ./both.sh
   schedlab confirm redis.slt --variant 'nice: sysbench nice=10' --json -- ./both.sh > \
   confirmed.json
+  schedlab confirm --replay messages --variant 'idle: sysbench policy=idle' -- ./both.sh
 
 Each round starts the command anew: as the host has it, with each variant's settings made on its \
 threads, and under each \
 scheduler by `schedlab run`, with --driver both once by each driver. Every round is recorded; \
 predictions are those of `schedlab compare` from FILE, or \
-from the first round. Variants may set policy, nice, slice and cpus of tasks. Needs root. Give a \
+from the first round; with --replay messages each round records them. Variants may set policy, nice, slice and cpus of tasks. Needs root. Give a \
 command that works for longer than \
 a round, which ends it.")]
 pub(crate) struct ConfirmArgs {
@@ -89,6 +91,8 @@ pub(crate) struct ConfirmArgs {
     #[command(flatten)]
     serve: RequestArgs<Serve>,
     #[command(flatten)]
+    replay: ReplayArg,
+    #[command(flatten)]
     format: FormatArgs,
     /// Run this command
     #[arg(last = true, value_name = "COMMAND")]
@@ -111,6 +115,7 @@ pub(crate) fn run(args: &ConfirmArgs) -> anyhow::Result<Exit> {
         round: args.round,
         serve: args.serve.serve().map(str::to_owned),
         recorded_under: args.recorded_under.clone(),
+        replay: args.replay.0.unwrap_or_default(),
         run_dir: RunDir::standard()?,
         program: std::env::current_exe()
             .context("finding the program that becomes the guardian")?,

@@ -17,6 +17,7 @@ use schedlab_lab::record::{
 };
 use schedlab_model::text::{shell_word, shown};
 use schedlab_model::{CpuId, Ns};
+use schedlab_trace::{FactLoss, too_much_lost};
 use std::collections::VecDeque;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -50,8 +51,8 @@ A recording that is there stays until the new one is whole; if the recorder is k
 had is in FILE.RANDOM.part.
 
 
-Exit codes: 0 done, 1 the event of --until did not come, 3 more than one event in a hundred was \
-lost.")]
+Exit codes: 0 done, 1 the event of --until did not come, 3 more than one event or fact in a \
+hundred was lost.")]
 pub(crate) struct RecordArgs {
     /// Write this recording (.slt); `-` is standard output [default: schedlab-DATE.slt, in this
     /// folder]
@@ -118,9 +119,6 @@ pub(crate) struct RecordArgs {
     #[arg(last = true, value_name = "COMMAND")]
     run: Vec<String>,
 }
-
-/// Greatest part of lost events of a recording that can be trusted, per thousand.
-const LOST_PERMILLE: u64 = 10;
 
 pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<Exit> {
     let plan = plan(args)?;
@@ -246,7 +244,7 @@ fn once(args: &RecordArgs, plan: &RecordPlan, signal: &StopSignal) -> anyhow::Re
         |_| text(args, file, &recorded),
     )?;
     output::say(file, &text)?;
-    let bad = recorded.end.lost * 1000 > recorded.end.events * LOST_PERMILLE;
+    let bad = untrusted(recorded.end.lost, recorded.end.events, &recorded.fact_loss);
     let came = recorded.caught.is_some();
     if let Some(command) = args.exec.as_ref().filter(|_| came) {
         exec(command, file)?;
@@ -500,7 +498,7 @@ fn text(args: &RecordArgs, file: &Path, recorded: &Recorded) -> String {
             )
         }
     };
-    text += &facts(recorded);
+    text += &facts(&recorded.fact_loss);
     text += &cost(recorded);
     if end.stolen > Ns::ZERO {
         text += &format!("the hypervisor took {} of CPU time away meanwhile\n", end.stolen);
@@ -511,7 +509,7 @@ fn text(args: &RecordArgs, file: &Path, recorded: &Recorded) -> String {
     if recorded.full {
         text += "the recording ended early: the file has the size that --max-size allows\n";
     }
-    if end.lost > 0 {
+    if end.lost > 0 || recorded.fact_loss.lost > 0 {
         text += "to lose fewer events record for a shorter time, or put the recorder on a quiet \
                  CPU with --recorder-cpu\n";
     }
@@ -528,17 +526,17 @@ fn text(args: &RecordArgs, file: &Path, recorded: &Recorded) -> String {
     }
 }
 
-/// Returns how many facts were recorded and lost, where messages were.
-fn facts(recorded: &Recorded) -> String {
-    let end = &recorded.end;
-    let lost = match end.facts_lost {
-        0 => "none was lost".to_owned(),
-        1 => "1 was lost".to_owned(),
-        lost => format!("{lost} were lost"),
-    };
-    match end.facts + end.facts_lost {
+/// Returns whether so many events or facts are missing that the recording cannot be trusted.
+fn untrusted(lost: u64, events: u64, facts: &FactLoss) -> bool {
+    too_much_lost(lost as f64 / events.max(1) as f64) || too_much_lost(facts.part())
+}
+
+/// Returns how many facts were recorded and how many are missing, where messages were recorded.
+fn facts(loss: &FactLoss) -> String {
+    let missing = loss.sentence().unwrap_or_else(|| "none was lost".to_owned());
+    match loss.facts + loss.lost {
         0 => String::new(),
-        _ => format!("It has {} facts of what tasks exchanged; {lost}.\n", end.facts),
+        _ => format!("It has {} facts of what tasks exchanged; {missing}.\n", loss.facts),
     }
 }
 
@@ -557,4 +555,36 @@ fn cost(recorded: &Recorded) -> String {
         recorded.file_bytes.div_ceil(1024),
         recorded.backend.name()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schedlab_model::{Fact, FactKind, ObjectId, Transfer};
+
+    fn loss(kinds: &[FactKind]) -> FactLoss {
+        let fact = |kind: &FactKind| Fact { at: Ns(1), cpu: CpuId(0), task: None, kind: *kind };
+        FactLoss::of(&kinds.iter().map(fact).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn lost_facts_count_as_lost_events_do() {
+        let sent = |place| {
+            let moved = Transfer { place: Some(place), ..Transfer::done(ObjectId(0), 100) };
+            FactKind::Send(moved)
+        };
+        let whole: Vec<FactKind> = (1..=100).map(|n| sent(n * 100)).collect();
+        let with = |kind| loss(&[&whole[..], &[kind]].concat());
+        assert_eq!(facts(&loss(&[])), "");
+        assert!(facts(&loss(&whole)).ends_with("none was lost.\n"));
+        assert!(!untrusted(10, 1000, &loss(&whole)) && untrusted(11, 1000, &loss(&whole)));
+        let few = with(FactKind::Lost { count: 1 });
+        assert!(!untrusted(0, 1000, &few), "{}", facts(&few));
+        let many = with(FactKind::Lost { count: 2 });
+        assert!(untrusted(0, 1000, &many), "{}", facts(&many));
+        assert!(facts(&many).contains("the recorder lost 2 facts (1.96 % of 102)"));
+        // Where the kernel skipped a program no record says so, but the places do.
+        let skipped = with(sent(10_300));
+        assert!(untrusted(0, 1000, &skipped), "{}", facts(&skipped));
+    }
 }

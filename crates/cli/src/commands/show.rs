@@ -384,6 +384,9 @@ fn as_text<W: Write>(
     }
     text.note_sched_ext(recording)?;
     text.note_repairs(recording, recording.events.len())?;
+    if args.analyses.0.is_empty() {
+        text.note_lost_facts(recording)?;
+    }
     Ok(text.finish()?)
 }
 

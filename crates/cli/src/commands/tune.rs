@@ -1,7 +1,7 @@
 //! `schedlab tune`
 
+use super::compare::ReplayArg;
 use super::compare::request::{RequestArgs, ServeAndPart};
-use super::compare::{replay, replays};
 use crate::exit::Exit;
 use crate::format::FormatArgs;
 use crate::output;
@@ -86,10 +86,8 @@ pub(crate) struct TuneArgs {
     /// the recorded kernel's version]
     #[arg(short, long, value_name = "SCHEDULER")]
     scheduler: Option<SchedulerSpec>,
-    /// Replay the recording from its messages, or from the wakeups between its tasks [default:
-    /// wakeups]
-    #[arg(long, value_name = "FROM", value_parser = replays())]
-    replay: Option<String>,
+    #[command(flatten)]
+    replay: ReplayArg,
     #[command(flatten)]
     request: RequestArgs<ServeAndPart>,
     /// Check the result on this recording, which the search does not use (may be given several
@@ -115,7 +113,7 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
         output::check(path)?;
     }
     let options = options(args)?;
-    let from = replay(args.replay.as_deref())?;
+    let from = args.replay.0;
     let progress = Progress::with_verb(&format!("reading {}", args.input));
     let found = gallery::find(&stdin::given(&args.input)?)?;
     let mut request = (*args.request.0).clone();

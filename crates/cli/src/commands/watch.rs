@@ -16,6 +16,7 @@ use schedlab_lab::watch::output::WatchOutput;
 use schedlab_lab::watch::{SharedState, WatchFilter, WatchState, watch};
 use schedlab_model::Ns;
 use schedlab_study::serve::Server;
+use schedlab_trace::too_much_lost;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -93,7 +94,8 @@ pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
     let text =
         if args.format.is_table() { summary(&state) } else { printer.next(&json(&state)?)? };
     output::write(None, &text)?;
-    Ok(if state.lost * 100 > state.events { Exit::Untrusted } else { Exit::Done })
+    let bad = too_much_lost(state.lost as f64 / state.events.max(1) as f64);
+    Ok(if bad { Exit::Untrusted } else { Exit::Done })
 }
 
 fn start(args: &WatchArgs, shared: &SharedState, stop: &Arc<AtomicBool>) -> Recorder {

@@ -15,13 +15,14 @@ pub(crate) fn confirm(found: &Confirmed, style: &Style) -> String {
     let verdict = found.verdict.iter().map(|line| style.bold(&wrap(line, style.width, 0)) + "\n");
     let mut text: String = verdict.collect();
     text += &format!(
-        "{}: {} rounds of {} each, on CPU {}, kernel {}\npredicted from {} by {}\n\n",
+        "{}: {} rounds of {} each, on CPU {}, kernel {}\npredicted from {} ({}) by {}\n\n",
         style.bold(&found.command.join(" ")),
         found.rounds,
         schedlab_model::Ns(found.round_ns),
         found.cpus,
         found.kernel,
         found.base,
+        found.replay,
         found.simulated_as
     );
     driver_costs(&mut text, found);

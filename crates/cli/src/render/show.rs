@@ -95,6 +95,15 @@ impl<W: Write> Text<W> {
         self.note(&format!("repairs of this recording of {events} events: {repairs}"))
     }
 
+    /// Writes how many facts the recording lacks, which concerns what is made of them.
+    pub(crate) fn note_lost_facts(&mut self, recording: &Recording) -> io::Result<()> {
+        let Some(missing) = recording.facts.loss().sentence() else { return Ok(()) };
+        self.note(&format!(
+            "{missing}: `--messages` and the replay by messages have this gap, no other number \
+             depends on them"
+        ))
+    }
+
     pub(crate) fn finish(mut self) -> io::Result<W> {
         self.end_table()?;
         Ok(self.out)

@@ -359,6 +359,11 @@ fn a_global_agent_finds_a_cpu_on_every_shipped_recording() {
         let variant = "agents: delegation mode=global";
         let ran =
             schedlab(&["compare", &path, "--seeds", "1", "--for", "300ms", "--variant", variant]);
+        if ran.stderr.contains("of 1 CPUs: it needs a CPU of the machine, and another") {
+            // It cannot, and says why.
+            assert_eq!(ran.code, 2, "{path}: {}", ran.stderr);
+            continue;
+        }
         assert!([0, 3].contains(&ran.code), "{path}: {}", ran.stderr);
         assert!(ran.stdout.contains("agents"), "{path}: {}", ran.stdout);
     }

@@ -179,7 +179,7 @@ fn messages_are_shown_where_they_were_recorded() {
     let pairs = analysis["tables"]["pairs"].as_array().unwrap();
     let sent: u64 = pairs.iter().filter_map(|row| row["messages"].as_u64()).sum();
     assert!(sent >= 15 && pairs.iter().any(|row| row["over"] == "TCP :6379"), "{analysis}");
-    assert!(analysis["notes"].to_string().contains("12 facts were lost"), "{analysis}");
+    assert!(analysis["notes"].to_string().contains("the recorder lost 12 facts ("), "{analysis}");
     let ran = schedlab(&["show", file, "--messages"]);
     assert!(
         ran.stdout.contains("Which task sends to which") && ran.stdout.contains("<elsewhere>"),

@@ -121,6 +121,24 @@ fn what_was_found_is_tried_on_a_recording_that_the_search_did_not_see() {
     );
 }
 
+/// What is found by messages is confirmed by messages.
+#[test]
+fn the_line_for_confirm_has_the_replay() {
+    let file = "recordings/redis-messages.slt";
+    let options = ["--goal", "batch share", "--space", "batch policy=other,batch", "--seeds", "1"];
+    let confirm = |more: &[&str]| {
+        let found = json(file, &[&options[..], more].concat());
+        assert_eq!(found["trusted"], true, "{}", found["distrust"]);
+        found["confirm"]["arguments"].to_string()
+    };
+    let by_messages = confirm(&["--replay", "messages"]);
+    assert!(by_messages.contains(r#""--replay","messages""#), "{by_messages}");
+    assert!(!confirm(&[]).contains("--replay"));
+    let ran = tune(file, &[&options[..], &["--replay", "letters"]].concat());
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.stderr.contains("there are messages and wakeups"), "{ran:?}");
+}
+
 /// p99 of a few dozen activations says nothing, and neither does the answer.
 #[test]
 fn a_gain_that_is_not_certain_is_none() {

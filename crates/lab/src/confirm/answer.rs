@@ -41,6 +41,8 @@ pub struct Confirmed {
     pub round_ns: u64,
     /// The scheduler that represented the host's.
     pub simulated_as: String,
+    /// What the base recording was replayed from: `messages` or `wakeups`.
+    pub replay: &'static str,
     /// Whether the simulator repeats the base recording well enough for predictions to mean
     /// something.
     pub trusted: bool,

@@ -5,6 +5,7 @@ use schedlab_live::{LiveError, RunDir};
 use schedlab_model::{CpuSet, Ns};
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_study::StudyError;
+use schedlab_study::compare::ReplayFrom;
 use std::path::PathBuf;
 
 /// How `schedlab run` makes threads run in a scheduler's order.
@@ -50,6 +51,8 @@ pub struct ConfirmPlan {
     pub recorded_under: Option<SchedulerSpec>,
     /// The server that the question is about, as [`schedlab_study::compare::Options::serve`].
     pub serve: Option<String>,
+    /// What the base recording is replayed from.
+    pub replay: ReplayFrom,
     /// The folder of the journals.
     pub run_dir: RunDir,
     /// The program that becomes the guardian, and runs `run` for schedulers.

@@ -7,10 +7,11 @@ use super::settings::{self, RoundSetting};
 use crate::record::{RecordPlan, record};
 use rustix::fs::{MemfdFlags, memfd_create};
 use schedlab_host::threads::{self, Identity};
-use schedlab_host::{OwnCommand, RecordRequest, RecordUntil};
+use schedlab_host::{Messages, OwnCommand, RecordRequest, RecordUntil};
 use schedlab_live::status_file::{self, DriverStatus};
 use schedlab_live::{Keeper, KeeperOptions, restore};
 use schedlab_model::EventKind;
+use schedlab_study::compare::ReplayFrom;
 use schedlab_trace::Recording;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -222,6 +223,10 @@ impl<'a> Rounds<'a> {
         let file = NamelessFile::create()?;
         let mut request = RecordRequest::new(RecordUntil::Stopped);
         request.duration = Some(self.plan.round);
+        // In every round: all have the same recorder.
+        if self.plan.replay == ReplayFrom::Messages {
+            request.messages = Messages::On;
+        }
         request.recorder_cpu = schedlab_host::machine().online.without(&self.plan.cpus).lowest();
         let plan = RecordPlan::new(request, file.path(), self.plan.command.join(" "));
         let state = RefCell::new((tend, BTreeSet::new(), None));

@@ -26,6 +26,8 @@ pub struct RecordOutput {
     pub facts: u64,
     /// Facts that the kernel had no room for.
     pub facts_lost: u64,
+    /// Bytes that the kernel counted in its streams and no fact tells of.
+    pub fact_bytes_missing: u64,
     /// Threads in the task table.
     pub threads: usize,
     /// Length of the recording.
@@ -89,6 +91,7 @@ impl RecordOutput {
             lost: end.lost,
             facts: end.facts,
             facts_lost: end.facts_lost,
+            fact_bytes_missing: recorded.fact_loss.missing,
             threads: recorded.tasks,
             duration_ns: end.duration.0,
             file_bytes: recorded.file_bytes,

@@ -89,7 +89,7 @@ impl<'a> Exchanges<'a> {
             ready: VecDeque::with_capacity(executor.coroutines.len()),
             coroutines: vec![Coroutine::default(); executor.coroutines.len()],
             looks: [0; 2],
-            timer_at: 0,
+            timer_at: executor.since.0,
         });
         Some(Exchanges {
             spec,
@@ -107,11 +107,5 @@ impl<'a> Exchanges<'a> {
     /// Returns how many executors there are: each has one timer.
     pub(super) fn executors(&self) -> usize {
         self.executors.len()
-    }
-
-    /// The task is created: it begins from the start.
-    pub(super) fn begin(&mut self, t: usize) {
-        self.players[t] = Player::default();
-        self.lanes[t] = Lane::default();
     }
 }

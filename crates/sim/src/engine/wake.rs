@@ -27,6 +27,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if self.tasks[t].state == TaskState::Absent {
             return self.create(t, None, self.tasks[t].cpu as usize);
         }
+        if self.live_again(t)? {
+            return Ok(());
+        }
         match self.extras[t].device.take() {
             None => self.wake_from_outside(t, Waker::HardIrq),
             Some((cpu, channel, count)) => {
@@ -93,7 +96,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let extra = &mut self.extras[t];
         (extra.born, extra.batch, extra.debt) = (self.clock.now, 0, 0);
         if let Some(exchange) = &mut self.features.exchange {
-            exchange.begin(t);
+            exchange.begin(t, self.clock.now);
         }
         extra.cursors = extra.program.branches.iter().map(|branch| branch.from).collect();
         self.set_bucket(t, Bucket::Sleep);

@@ -4,7 +4,7 @@ use crate::common::{scheduler, simulate};
 use proptest::prelude::*;
 use schedlab_model::{
     Act, Arrival, Coroutine, CoroutineStep, CpuId, CpuSet, Exchange, Executor, ExecutorId, Holds,
-    Ns, ObjectId, ObjectSpec, Op, Program, Room, Script, ScriptId, Step, TaskId, TaskSpec,
+    Ns, ObjectId, ObjectSpec, Op, Program, Room, Script, ScriptId, Start, Step, TaskId, TaskSpec,
     Workload,
 };
 use schedlab_sim::{Machine, Outcome, RunOptions, WaitsFor, run};
@@ -143,6 +143,23 @@ fn readers_of_a_queue_share_its_messages() {
     assert_eq!((object.messages, object.receives), (20, 20));
     let work = [1, 2].map(|t| outcome.metrics.tasks[t].work_ns.0 / MS);
     assert_eq!(work, [10, 10], "a message each 0.5 ms, 1 ms of work for each");
+}
+
+/// Absolute times of a task count from its creation, and a life that is asked for while the task
+/// lives comes behind the present one: created at 5 ms and asked for again at 6 ms, it sleeps for
+/// 10 ms and works for 1 ms, twice.
+#[test]
+fn a_task_lives_as_often_as_it_is_created() {
+    let child = [step(0, Act::SleepUntil(Ns(10 * MS))), step(MS, send(0, 1))];
+    let creates = [5 * MS, MS].map(|after| step(after, Act::Spawn(TaskId(1))));
+    let mut workload =
+        players(vec![(0, once(creates)), (1, once(child))], vec![object(Holds::Tokens)]);
+    workload.tasks[1].start = Start::Spawned;
+    let outcome = outcome(&workload, 2, 100);
+    assert_eq!(outcome.metrics.objects[0].messages, 2);
+    let child = &outcome.metrics.tasks[1];
+    assert_eq!((child.sleep_ns, child.work_ns), (Ns(20 * MS), Ns(2 * MS)));
+    assert_eq!(outcome.ended, Ns(27 * MS));
 }
 
 /// The holder of a lock is not recorded while the lock is free: a waiter goes on when it is woken,

@@ -2,6 +2,7 @@
 
 use super::client_log::ClientLog;
 use super::recorded::RecordedInput;
+use super::replaying::ReplayFrom;
 
 /// Returns what the recording lacks, and what is assumed in its place.
 pub(super) fn notes(input: &RecordedInput, client: Option<&ClientLog>) -> Vec<String> {
@@ -29,6 +30,19 @@ pub(super) fn notes(input: &RecordedInput, client: Option<&ClientLog>) -> Vec<St
     }
     if repairs.lost > 0 {
         notes.push(format!("the recorder lost {} events in {} gaps", repairs.lost, repairs.gaps));
+    }
+    for sign in input.by_messages.iter().flat_map(|messages| &messages.unseen) {
+        notes.push(format!(
+            "{sign}; the replay gives such tasks no messages, so that what they do under another \
+             scheduler may differ from what is predicted"
+        ));
+    }
+    if let Some(missing) = input.fact_loss.sentence() {
+        let of = match input.replayed_from() {
+            ReplayFrom::Messages => "the replay by messages goes on without them",
+            ReplayFrom::Wakeups => "the replay by wakeups uses no facts",
+        };
+        notes.push(format!("{missing}: {of}"));
     }
     notes
 }

@@ -30,7 +30,7 @@ use schedlab_sim::{Costs, Delays, Machine, Preemption, RunOptions, TickSkew};
 use schedlab_trace::analysis::{Durations, Summary};
 use schedlab_trace::import::Purpose;
 use schedlab_trace::replay::Replay;
-use schedlab_trace::{Header, Recording, TraceError};
+use schedlab_trace::{FactLoss, Header, Recording, TraceError, too_much_lost};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -45,6 +45,8 @@ pub struct RecordedInput {
     pub(super) header: Header,
     pub(super) events: usize,
     pub(super) repairs: schedlab_trace::Repairs,
+    /// What is missing among the facts.
+    pub(super) fact_loss: FactLoss,
     pub(super) replay: Replay,
     /// What the replay by messages knows, where that made the workload.
     pub(super) by_messages: Option<ByMessages>,
@@ -125,6 +127,7 @@ impl RecordedInput {
             path: path.to_owned(),
             events: recording.events.len(),
             repairs: recording.repairs.clone(),
+            fact_loss: recording.facts.loss(),
             summary: Summary::from_recording(recording).map_err(fail)?,
             pids: header.tasks.iter().map(|task| task.tid).collect(),
             classes: header.tasks.iter().map(|task| task.comm.clone()).collect(),
@@ -159,6 +162,17 @@ impl RecordedInput {
     /// Returns which replay made its workload.
     pub fn replayed_from(&self) -> ReplayFrom {
         if self.by_messages.is_some() { ReplayFrom::Messages } else { ReplayFrom::Wakeups }
+    }
+
+    /// Returns why a replay by messages cannot be trusted with so many facts missing; `None`: it
+    /// can, or its workload is not made of facts.
+    pub(super) fn without_facts(&self) -> Option<String> {
+        let bad = self.by_messages.is_some() && too_much_lost(self.fact_loss.part());
+        let missing = self.fact_loss.sentence().filter(|_| bad)?;
+        Some(format!(
+            "{missing}: a task may wait for a message that is not there; record again, or replay \
+             the wakeups, which needs no facts (--replay wakeups)"
+        ))
     }
 
     /// The recorded header and what the conversion found.

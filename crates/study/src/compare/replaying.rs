@@ -6,8 +6,8 @@ use crate::measurements::Measured;
 use schedlab_model::Ns;
 use schedlab_replay::Report;
 use schedlab_trace::Recording;
-use schedlab_trace::analysis::Summary;
-use schedlab_trace::analysis::messages::RequestTimes;
+use schedlab_trace::analysis::messages::{RequestTimes, Unseen};
+use schedlab_trace::analysis::{Scope, Summary};
 use schedlab_trace::import::Purpose;
 use schedlab_trace::replay::{Replay, ReplayOptions, replay};
 use std::fmt;
@@ -62,6 +62,8 @@ pub(super) struct ByMessages {
     pub(super) report: Report,
     /// The requests that were recorded.
     pub(super) recorded: RequestTimes,
+    /// Signs of exchanges without facts that the workload may lack, a sentence each.
+    pub(super) unseen: Vec<String>,
     /// What measures them in a simulation of the whole.
     pub(super) none_yet: RequestTimes,
 }
@@ -98,7 +100,9 @@ pub(super) fn replayed(
     }
     report.silent.clear();
     report.runtimes.clear();
+    let unseen = Unseen::of(recording, &Scope::default());
     let by_messages = ByMessages {
+        unseen: if unseen.matters() { unseen.sentences(&recording.header) } else { Vec::new() },
         report: messages.report,
         recorded: RequestTimes::recorded(recording),
         none_yet: RequestTimes::simulated(&recording.facts, Ns::ZERO),

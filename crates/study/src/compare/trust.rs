@@ -17,8 +17,8 @@ use crate::view;
 use schedlab_model::{Op, Program};
 use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_stats::Estimate;
-use schedlab_trace::Capability;
 use schedlab_trace::analysis::TaskSummary;
+use schedlab_trace::{Capability, too_much_lost};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Off by more than this part of one CPU, or of the CPUs that a program has where it has more than
@@ -46,8 +46,6 @@ const STAYS: f64 = 0.01;
 /// From this spread on, a machine is as unsteady as those of recordings/pairs, whose least is 1.3
 /// %.
 const UNSTEADY: f64 = 0.01;
-/// More lost or unusable events than this part of all, the recording is not trusted.
-const TRUSTED_LOSS: f64 = 0.01;
 
 /// Recorded (`was`) against simulated.
 pub(super) fn self_replay(
@@ -79,9 +77,10 @@ pub(super) fn self_replay(
         }
     }
     let lost = input.repairs.lost + input.repairs.inconsistent_switches;
-    if lost as f64 > TRUSTED_LOSS * input.events as f64 {
+    if too_much_lost(lost as f64 / input.events.max(1) as f64) {
         distrust.push(format!("{lost} of {} events were lost or made no sense", input.events));
     }
+    distrust.extend(input.without_facts());
     for alone in &alone {
         distrust.extend(alone.disagreement().and_then(|why| counted(served, &alone.name, why)));
     }

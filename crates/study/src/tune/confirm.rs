@@ -2,7 +2,7 @@
 
 use super::Target;
 use super::answer::Tried;
-use crate::compare::Point;
+use crate::compare::{Point, ReplayFrom};
 use crate::variant::{Setting, TaskSetting};
 use schedlab_model::text::shell_word;
 use schemars::JsonSchema;
@@ -57,6 +57,10 @@ pub(super) fn confirm(input: Target<'_>, points: &[Point], tried: &Tried) -> Con
     let mut arguments: Vec<String> = Vec::new();
     if let Target::Recording(recorded, _) = input {
         arguments.push(recorded.path().display().to_string());
+        let from = recorded.replayed_from();
+        if from != ReplayFrom::default() {
+            arguments.extend(["--replay".to_owned(), from.name().to_owned()]);
+        }
     }
     arguments.extend(["--variant".to_owned(), format!("tuned: {}", tried.setting)]);
     arguments.push("--cpus".to_owned());

@@ -2,8 +2,9 @@
 //! what is predicted.
 
 use schedlab_model::{
-    Act, Amount, CpuId, CpuSet, EventSink, Fact, Holds, Ns, ObjectId, ObjectInfo, ObjectKind,
-    ObjectSpec, Op, Policy, Program, SchedEvent, Script, ScriptId, Step, TaskSpec, Workload,
+    Act, Amount, CpuId, CpuSet, EventSink, Fact, FactKind, Holds, Ns, ObjectId, ObjectInfo,
+    ObjectKind, ObjectSpec, Op, Policy, Program, SchedEvent, Script, ScriptId, Step, TaskId,
+    TaskSpec, Workload,
 };
 use schedlab_scheduler::registry;
 use schedlab_sim::{Machine, RunOptions};
@@ -178,4 +179,66 @@ fn a_recording_without_messages_is_refused_by_name() {
     let error = RecordedInput::open_from(&path, ReplayFrom::Messages).unwrap_err().to_string();
     assert!(error.contains("--messages on") && error.contains("--replay wakeups"), "{error}");
     assert!(RecordedInput::open(&path).is_ok());
+}
+
+/// Facts that are missing are said with number and part; with more than a hundredth of them a
+/// replay by messages is not trusted, and one by wakeups is as before.
+#[test]
+fn lost_facts_are_a_reason_not_to_trust_a_replay_by_messages() {
+    let whole = Recording::open(record("messages-whole.slt", Policy::Other, true)).unwrap();
+    let without = |part: usize| {
+        let mut recording = whole.clone();
+        let mut number = 0;
+        recording.facts.list.retain(|_| {
+            number += 1;
+            number % part != 0
+        });
+        let count = (whole.facts.list.len() - recording.facts.list.len()) as u64;
+        let at = recording.facts.list.last().unwrap().at;
+        let kind = FactKind::Lost { count };
+        recording.facts.list.push(Fact { at, cpu: CpuId(0), task: None, kind });
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("messages-{part}.slt"));
+        save(&recording, &path).unwrap();
+        path
+    };
+    let study = |path: &Path, from| {
+        let input = RecordedInput::open_from(path, from).unwrap();
+        let options = Options { jobs: 1, repetitions: Some(1), ..Options::default() };
+        compare_recording(&input, None, &options, &|_, _| {}).unwrap()
+    };
+    let says = |notes: &[String], what: &str| notes.iter().any(|note| note.contains(what));
+    let (many, few) = (without(30), without(300));
+    let found = study(&many, ReplayFrom::Messages);
+    let replay = found.self_replay.as_ref().unwrap();
+    assert!(!replay.trusted && says(&replay.distrust, "the recorder lost"), "{replay:?}");
+    assert!(says(&replay.distrust, "--replay wakeups"), "{:?}", replay.distrust);
+    let found = study(&few, ReplayFrom::Messages);
+    let replay = found.self_replay.as_ref().unwrap();
+    assert!(!says(&replay.distrust, "the recorder lost"), "{:?}", replay.distrust);
+    assert!(says(&found.notes, "goes on without them"), "{:?}", found.notes);
+    let found = study(&many, ReplayFrom::Wakeups);
+    let replay = found.self_replay.as_ref().unwrap();
+    assert!(!says(&replay.distrust, "the recorder lost"), "{:?}", replay.distrust);
+    assert!(says(&found.notes, "the replay by wakeups uses no facts"), "{:?}", found.notes);
+}
+
+/// A task that only runs beside one that waits for nothing recorded may exchange over memory: a
+/// replay by messages says so, and says nothing where each wait is recorded.
+#[test]
+fn signs_of_what_is_not_seen_are_noted() {
+    let path = record("messages-seen.slt", Policy::Other, true);
+    let mut recording = Recording::open(&path).unwrap();
+    let notes = |path: &Path| {
+        let notes = compared(path).notes;
+        notes.into_iter().filter(|note| note.contains("over memory")).collect::<Vec<_>>()
+    };
+    assert_eq!(notes(&path), [] as [String; 0]);
+    let client = TaskId(1);
+    recording.facts.list.retain(|fact| fact.task != Some(client));
+    let path = path.with_file_name("messages-unseen.slt");
+    save(&recording, &path).unwrap();
+    let noted = notes(&path);
+    assert!(noted.len() == 1 && noted[0].starts_with("hog never blocked"), "{noted:?}");
+    assert!(noted[0].contains("beside client, which waited"), "{noted:?}");
+    assert!(noted[0].contains("may differ from what is predicted"), "{noted:?}");
 }

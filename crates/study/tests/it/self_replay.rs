@@ -106,7 +106,7 @@ fn every_shipped_recording_replays_itself() {
         .filter(|path| path.extension().is_some_and(|e| e == "slt"))
         .collect();
     files.sort();
-    assert!(files.len() >= 12, "{files:?}");
+    assert!(files.len() >= 13, "{files:?}");
     if let Ok(others) = std::env::var("SELF_REPLAY") {
         files = others.split(',').map(PathBuf::from).collect();
     }

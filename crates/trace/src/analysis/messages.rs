@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
 use stream::{Moved, Stream};
 pub use times::RequestTimes;
+pub use unseen::Unseen;
 
 /// The list's entry.
 pub(crate) const ENTRY: Entry = Entry::new::<Messages>(
@@ -60,10 +61,6 @@ pub struct Messages {
     streams: HashMap<ObjectId, Stream>,
     /// Wakeups of a futex that no waiting task has shown yet: when, and by which line.
     woken: HashMap<ObjectId, VecDeque<(Ns, usize)>>,
-    /// Bytes of which facts are missing, by the places.
-    pub missing: u64,
-    /// Facts that the recorder lost.
-    pub lost: u64,
 }
 
 impl Analysis for Messages {
@@ -83,8 +80,6 @@ impl Messages {
             over: HashMap::new(),
             streams: HashMap::new(),
             woken: HashMap::new(),
-            missing: 0,
-            lost: 0,
         };
         for fact in facts.between(Ns::ZERO, scope.to) {
             found.fact(facts, fact);
@@ -99,18 +94,12 @@ impl Messages {
     }
 
     fn fact(&mut self, facts: &Facts, fact: &Fact) {
-        let Some(task) = fact.task else {
-            if let FactKind::Lost { count } = fact.kind {
-                self.lost = self.lost.saturating_add(count);
-            }
-            return;
-        };
+        let Some(task) = fact.task else { return };
         let line = self.keys.line(task);
         match fact.kind {
             FactKind::Send(ref moved) if moved.bytes > 0 => {
                 let stream = self.streams.entry(moved.object).or_default();
-                let (gap, late) = stream.send(fact.at, line, moved);
-                self.missing = self.missing.saturating_add(gap);
+                let late = stream.send(fact.at, line, moved);
                 let known = stream.is_late(moved);
                 self.counted(facts, fact.at, moved.object, late);
                 self.requests.sent(fact.at, task, moved.object, known);
@@ -143,8 +132,7 @@ impl Messages {
 
     fn received(&mut self, facts: &Facts, at: Ns, line: usize, moved: &Transfer) {
         let stream = self.streams.entry(moved.object).or_default();
-        let (gap, done) = stream.receive(at, line, moved);
-        self.missing = self.missing.saturating_add(gap);
+        let done = stream.receive(at, line, moved);
         self.counted(facts, at, moved.object, done);
     }
 
@@ -263,7 +251,7 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
     if rows.len() > shown {
         out.note(&format!("{} more pairs: `--top {}` shows all", rows.len() - shown, rows.len()))?;
     }
-    notes(recording, scope, &found, out)
+    notes(recording, scope, out)
 }
 
 fn end<'a>(keys: &'a Keys, line: End) -> Cell<'a> {
@@ -363,41 +351,11 @@ fn answer(recording: &Recording, scope: &Scope, found: &Messages, served: &[Serv
 }
 
 /// What a reader must know, and what the recording shows signs of that it cannot see.
-fn notes(
-    recording: &Recording,
-    scope: &Scope,
-    found: &Messages,
-    out: &mut dyn Output,
-) -> io::Result<()> {
-    if found.lost > 0 {
-        out.note(&format!(
-            "{} were lost by the recorder: what they would have shown is missing",
-            counted(found.lost, "fact")
-        ))?;
+fn notes(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Result<()> {
+    for sentence in Unseen::of(recording, scope).sentences(&recording.header) {
+        out.note(&sentence)?;
     }
-    if found.missing > 0 {
-        let text = "by the places in their streams, facts of {} bytes are missing (the kernel \
-                    leaves out a BPF program that \
-                    interrupts itself)";
-        out.note(&text.replace("{}", &found.missing.to_string()))?;
-    }
-    let silent = unseen::silent(recording, scope, &found.keys);
-    if !silent.is_empty() {
-        let names: Vec<String> =
-            silent.iter().map(|line| name(&recording.header, &found.keys.labels[*line])).collect();
-        let text = "never blocked and exchanged nothing: they compute, or spin on memory that \
-                    other tasks write, which is not seen";
-        out.note(&format!("{} {text}", names.join(", ")))?;
-    }
-    let facts = &recording.facts;
-    let has = |kind: ObjectKind| facts.objects.iter().any(|object| object.kind == kind);
-    if has(ObjectKind::IoUring) {
-        out.note(
-            "some tasks use io_uring: what a polling thread of the kernel (SQPOLL) does for \
-                  them has no system call and is not seen",
-        )?;
-    }
-    if has(ObjectKind::Udp) {
+    if recording.facts.objects.iter().any(|object| object.kind == ObjectKind::Udp) {
         out.note(
             "where an unbound UDP socket sends to is in its messages, which are not read: \
                   such sends go `<elsewhere>`",

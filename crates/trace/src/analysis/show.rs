@@ -57,6 +57,11 @@ impl Entry {
         out: &mut dyn Output,
     ) -> io::Result<()> {
         (self.run)(recording, scope, out)?;
+        if self.needs.contains(&Capability::Messages)
+            && let Some(missing) = recording.facts.loss().sentence()
+        {
+            out.note(&format!("{missing}: what they would have shown is missing"))?;
+        }
         match super::losses::sentence(&super::losses::losses(recording, scope)) {
             Some(sentence) => out.note(&sentence),
             None => Ok(()),

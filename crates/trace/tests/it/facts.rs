@@ -384,7 +384,7 @@ fn a_file_of_version_1_4_reads_for_ever() {
     }
     let recording = Recording::open(&path).unwrap();
     assert_eq!(recording.facts, Facts { objects: objects(), list: facts });
-    assert_eq!(recording.facts.lost(), 12);
+    assert_eq!(recording.facts.loss().lost, 12);
     assert!(recording.header.capabilities.has(Capability::Messages));
     assert!(recording.without_facts().facts.list.is_empty());
 }

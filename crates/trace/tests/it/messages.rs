@@ -5,7 +5,7 @@ use schedlab_model::{
     CpuId, EventSink, Fact, FactKind, Limit, Ns, ObjectId, ObjectInfo, ObjectKind, Outcome,
     PrevState, SchedEvent, TaskId, Transfer, Waker,
 };
-use schedlab_trace::analysis::messages::Messages;
+use schedlab_trace::analysis::messages::{Messages, Unseen};
 use schedlab_trace::analysis::show::{ALL, Cell, Output, Table};
 use schedlab_trace::analysis::{By, Scope};
 use schedlab_trace::{Capability, Recording, Writer};
@@ -153,7 +153,7 @@ fn who_sends_to_whom_is_counted_once() {
         rows,
         [(Some(0), Some(1), "TCP :6379", 2, 80, 2), (Some(1), Some(0), "TCP :6379", 2, 10, 2)]
     );
-    assert_eq!((found.missing, found.lost), (0, 0));
+    assert_eq!(two_requests().facts.loss().sentence(), None);
     let part = Messages::from_recording(
         &two_requests(),
         &Scope { from: Ns(50_000), ..Scope::default() },
@@ -196,12 +196,13 @@ fn pipes_futexes_and_clients_elsewhere() {
         (Some(1), Some(0), "futex", 1, 0),
     ];
     assert_eq!(rows, expected);
-    assert_eq!((found.missing, found.lost), (2, 4));
+    let loss = recording.facts.loss();
+    assert_eq!((loss.missing, loss.lost), (2, 4));
     let said = said(&recording, &Scope::default());
     assert!(said.answer.starts_with("t1 answered 1 request over TCP :6379"), "{}", said.answer);
     assert_eq!(said.tables[0].1[0][12], "Count(1)");
-    assert!(said.notes.iter().any(|note| note.contains("4 facts were lost")), "{:?}", said.notes);
-    assert!(said.notes.iter().any(|note| note.contains("2 bytes are missing")), "{:?}", said.notes);
+    assert!(said.notes.iter().any(|note| note.contains("lost 4 facts")), "{:?}", said.notes);
+    assert!(said.notes.iter().any(|note| note.contains("tells of 2 bytes")), "{:?}", said.notes);
 }
 
 /// A task that runs all the time without a system call may spin: that is said, of no other task.
@@ -211,15 +212,40 @@ fn a_task_that_only_runs_is_named() {
         switch(0, 0, None, PrevState::Runnable, Some(2)),
         switch(400_000, 0, Some(2), PrevState::Runnable, Some(1)),
         switch(450_000, 0, Some(1), PrevState::Sleeping, Some(2)),
+        wake(700_000, 0, 1, Waker::HardIrq),
+        switch(700_000, 0, Some(2), PrevState::Runnable, Some(1)),
+        switch(750_000, 0, Some(1), PrevState::Sleeping, Some(2)),
     ];
-    let note = |facts: &[Fact]| {
-        let notes = said(&recording(&runs, facts), &Scope::default()).notes;
+    let of = |runs: &[SchedEvent], facts: &[Fact]| {
+        let notes = said(&recording(runs, facts), &Scope::default()).notes;
         notes.into_iter().find(|note| note.contains("never blocked"))
     };
+    let note = |facts: &[Fact]| of(&runs, facts);
     let preempted = fact(400_000, 2, FactKind::Preempted { call: 24 });
     let named = note(&[preempted]).expect("a sign of what is not seen");
     assert!(named.starts_with("t2 never blocked"), "{named}");
+    assert!(named.contains("beside t1, which waited for nothing"), "{named}");
+    let goes_on = of(&runs[..3], &[]).expect("t2 only runs");
+    assert!(!goes_on.contains("t1"), "a wait that is not over has no fact yet: {goes_on}");
+    let receives = received(450_000, 1, 2, 7, None);
+    let named = note(&[receives]).expect("one of them only runs still");
+    assert!(named.starts_with("t2 never blocked") && !named.contains("t1"), "{named}");
     assert_eq!(note(&[sent(10, 2, 2, 7, None)]), None, "it exchanges something");
+}
+
+/// A thread by which the kernel polls a ring is a sure sign.
+#[test]
+fn a_polled_ring_is_named() {
+    let runs = [
+        switch(0, 0, None, PrevState::Runnable, Some(2)),
+        switch(900_000, 0, Some(2), PrevState::Runnable, Some(1)),
+    ];
+    let mut recording = recording(&runs, &[]);
+    recording.header.tasks[2].comm = "iou-sqp-4711".to_owned();
+    let found = Unseen::of(&recording, &Scope::default());
+    assert!(found.matters() && found.silent.is_empty(), "{found:?}");
+    let said = said(&recording, &Scope::default()).notes.join("\n");
+    assert!(said.contains("iou-sqp-4711 polled an io_uring (SQPOLL)"), "{said}");
 }
 
 #[test]

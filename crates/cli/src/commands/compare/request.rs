@@ -3,6 +3,7 @@
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use schedlab_study::compare::ReplayFrom;
 use schedlab_study::compare::request::{CompareOption, CompareRequest, OPTIONS, Shape};
 use std::marker::PhantomData;
 
@@ -75,14 +76,59 @@ impl<W: Which> FromArgMatches for RequestArgs<W> {
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         for option in options::<W>() {
             for text in matches.get_many::<String>(option.name).into_iter().flatten() {
-                let set = self.0.set(option, text);
-                set.map_err(|why| {
-                    clap::Error::raw(ErrorKind::ValueValidation, format!("{why}\n"))
-                })?;
+                set(&mut self.0, option, text)?;
             }
         }
         Ok(())
     }
+}
+
+/// `--replay` as [`OPTIONS`] declares it, for commands that have none of the other options.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ReplayArg(pub(crate) Option<ReplayFrom>);
+
+impl ReplayArg {
+    fn declared() -> impl Iterator<Item = &'static CompareOption> {
+        OPTIONS.iter().filter(|option| option.name == "replay")
+    }
+}
+
+impl Args for ReplayArg {
+    fn augment_args(command: Command) -> Command {
+        ReplayArg::declared().fold(command, |command, option| command.arg(argument(option)))
+    }
+    fn augment_args_for_update(command: Command) -> Command {
+        ReplayArg::augment_args(command)
+    }
+}
+
+impl FromArgMatches for ReplayArg {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<ReplayArg, clap::Error> {
+        let mut replay = ReplayArg::default();
+        replay.update_from_arg_matches(matches)?;
+        Ok(replay)
+    }
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        let mut request = CompareRequest::default();
+        for option in ReplayArg::declared() {
+            for text in matches.get_many::<String>(option.name).into_iter().flatten() {
+                set(&mut request, option, text)?;
+            }
+        }
+        self.0 = request.replay.or(self.0);
+        Ok(())
+    }
+}
+
+/// Takes one value of an option.
+fn set(
+    request: &mut CompareRequest,
+    option: &'static CompareOption,
+    text: &str,
+) -> Result<(), clap::Error> {
+    request
+        .set(option, text)
+        .map_err(|why| clap::Error::raw(ErrorKind::ValueValidation, format!("{why}\n")))
 }
 
 fn argument(option: &'static CompareOption) -> Arg {

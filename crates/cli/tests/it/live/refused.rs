@@ -155,6 +155,23 @@ fn what_cannot_be_confirmed_is_refused_by_name() {
                 "unknown scheduler `lottery`",
             ),
             (vec!["confirm", "--scheduler", "rr"], "say what to run, after `--`"),
+            (
+                vec!["confirm", "--replay", "letters", "--scheduler", "rr", "--", "true"],
+                "replay `letters`: there are messages and wakeups",
+            ),
+            (
+                vec![
+                    "confirm",
+                    recording.as_str(),
+                    "--replay",
+                    "messages",
+                    "--variant",
+                    "nice: hackbench nice=1",
+                    "--",
+                    "true",
+                ],
+                "record with `schedlab record --messages on`",
+            ),
             (vec!["confirm", recording.as_str(), "--scheduler", "rr"], "was made with: hackbench"),
         ],
     );

@@ -1,12 +1,16 @@
 //! A thread that plays a script.
 
 use super::super::program::Flow;
-use super::super::state::Waits;
+use super::super::state::{TaskState, Waits};
 use super::super::{Engine, Step};
 use super::Exchanges;
-use super::lanes::Mode;
+use super::lanes::{Lane, Mode};
 use super::objects::{Done, flow};
-use schedlab_model::{Act, EventSink, FactKind, Limit, Ns, Outcome, ScriptId};
+use schedlab_model::{Act, EventSink, FactKind, Limit, Ns, Outcome, ScriptId, TaskId};
+
+/// After so long it is looked again whether an ended task has given up its context. Chosen: a
+/// context switch takes about this long.
+const UNTIL_GONE: u64 = 1_000;
 
 /// Where a task is in its script.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,6 +19,17 @@ pub(super) struct Player {
     at: u32,
     part: Part,
     round: u64,
+    /// When the first round began.
+    origin: u64,
+    /// How many lives more it has to play: it was to begin while it still lived.
+    again: u32,
+}
+
+impl Player {
+    /// Returns when its round began, for absolute times.
+    fn base(&self, round: Ns) -> u64 {
+        self.origin.saturating_add(round.0.saturating_mul(self.round))
+    }
 }
 
 /// The parts of an operation.
@@ -30,6 +45,27 @@ pub(super) enum Part {
 }
 
 impl Exchanges<'_> {
+    /// The task is created: it begins from the start, and its times count from now.
+    pub(in super::super) fn begin(&mut self, t: usize, now: u64) {
+        let again = self.players[t].again;
+        self.players[t] = Player { origin: now, again, ..Player::default() };
+        self.lanes[t] = Lane::default();
+    }
+
+    /// A task that lives is to live once more behind that.
+    fn begin_later(&mut self, t: usize) {
+        let player = &mut self.players[t];
+        player.again = player.again.saturating_add(1);
+    }
+
+    /// Returns whether the task is to live once more, and takes that life.
+    fn lives_again(&mut self, t: usize) -> bool {
+        let again = &mut self.players[t].again;
+        let lives = *again > 0;
+        *again -= u32::from(lives);
+        lives
+    }
+
     /// Returns what the blocked task `t` wants to receive: object, amount, whether a whole message.
     pub(super) fn wanted_by(&self, t: usize) -> Option<(usize, u64, bool)> {
         let act = match self.lanes[t].mode {
@@ -61,8 +97,14 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         player.script = Some(script);
         let Some(&step) = spec.steps.get(player.at as usize) else {
             let Some(from) = spec.repeat_from else {
-                *player = Player::default();
-                self.tasks[t].pc += 1;
+                let origin = player.origin;
+                // One life behind the other, where it was to begin again meanwhile.
+                if exchange.lives_again(t) {
+                    exchange.begin(t, self.clock.now);
+                } else {
+                    exchange.players[t] = Player { origin, ..Player::default() };
+                    self.tasks[t].pc += 1;
+                }
                 return Ok(Flow::Next);
             };
             (player.at, player.round) = (from, player.round + 1);
@@ -76,7 +118,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 Ok(self.runs(t, step.before))
             }
             Part::Act => {
-                let base = spec.round.0.saturating_mul(player.round);
+                let base = player.base(spec.round);
                 let done = self.act(cpu, t, step.act, base)?;
                 // What sleeps on a timer or a device has done its operation when it wakes.
                 let timed = matches!(done, Done::Waits(Waits::Timer));
@@ -89,7 +131,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             }
             Part::After => {
                 (player.part, player.at) = (Part::Before, player.at + 1);
-                let base = Ns(spec.round.0.saturating_mul(player.round));
+                let base = Ns(player.base(spec.round));
                 let until = match step.act {
                     Act::Sleep(length) => Some(Limit::For(length)),
                     Act::SleepUntil(at) => Some(Limit::At(base + at)),
@@ -136,10 +178,44 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 Ok(self.sleeps_until(t, until, false))
             }
             Act::Spawn(child) => {
-                self.spawn(cpu, t, child)?;
+                self.spawn_or_later(cpu, t, child)?;
                 Ok(Done::Yes)
             }
             Act::Nothing => Ok(Done::Yes),
+        }
+    }
+
+    /// Starts a task, or lets it live once more when its present life is over.
+    fn spawn_or_later(&mut self, cpu: usize, t: usize, child: TaskId) -> Step {
+        let number = child.index();
+        let state = self.tasks[number].state;
+        if matches!(state, TaskState::Absent | TaskState::Dead) {
+            return self.spawn(cpu, t, child).map(drop);
+        }
+        if let Some(exchange) = &mut self.features.exchange {
+            exchange.begin_later(number);
+        }
+        if matches!(state, TaskState::Exiting | TaskState::Dying) {
+            // Its script is over, its context not yet given up.
+            self.due.slots.arm(self.due.layout.task(number), self.clock.now + UNTIL_GONE);
+        }
+        Ok(())
+    }
+
+    /// Lets a task that has ended live once more; one whose context is not given up yet, a little
+    /// later. Returns whether it was to live again.
+    pub(in super::super) fn live_again(&mut self, t: usize) -> Step<bool> {
+        let Some(exchange) = &mut self.features.exchange else { return Ok(false) };
+        match self.tasks[t].state {
+            TaskState::Exiting | TaskState::Dying => {
+                self.due.slots.arm(self.due.layout.task(t), self.clock.now + UNTIL_GONE);
+                Ok(true)
+            }
+            TaskState::Dead if exchange.lives_again(t) => {
+                self.create(t, None, self.tasks[t].home as usize)?;
+                Ok(true)
+            }
+            _ => Ok(false),
         }
     }
 

@@ -51,16 +51,11 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// A send. Returns how many bytes before it were sent without a fact, and what of it was
-    /// received already.
-    pub(super) fn send(&mut self, at: Ns, line: usize, moved: &Transfer) -> (u64, Vec<Moved>) {
+    /// A send. Returns what of it was received already.
+    pub(super) fn send(&mut self, at: Ns, line: usize, moved: &Transfer) -> Vec<Moved> {
         let bytes = u64::from(moved.bytes);
         let end = moved.place.unwrap_or_else(|| self.sent.unwrap_or_default().wrapping_add(bytes));
         let begin = end.wrapping_sub(bytes);
-        let gap = self
-            .sent
-            .filter(|_| moved.place.is_some())
-            .map_or(0, |sent| begin.saturating_sub(sent));
         self.sent = Some(self.sent.unwrap_or_default().max(end));
         let mut left = bytes;
         let mut done = Vec::new();
@@ -91,7 +86,7 @@ impl Stream {
             self.queued -= old.bytes;
             done.push(Moved { from: Some(old.line), to: None, bytes: old.bytes, queued: None });
         }
-        (gap, done)
+        done
     }
 
     /// Whether all of this send, which was just told, had been received before.
@@ -100,17 +95,12 @@ impl Stream {
         self.taken.is_some() && self.taken >= end
     }
 
-    /// A receive. Returns how many bytes before it were received without a fact, and the messages
-    /// that it completes.
-    pub(super) fn receive(&mut self, at: Ns, line: usize, moved: &Transfer) -> (u64, Vec<Moved>) {
+    /// A receive. Returns the messages that it completes.
+    pub(super) fn receive(&mut self, at: Ns, line: usize, moved: &Transfer) -> Vec<Moved> {
         let bytes = u64::from(moved.bytes);
         let mut done: Vec<Moved> = self.settle().map(|(_, moved)| moved).into_iter().collect();
         let end = moved.place.unwrap_or_else(|| self.taken.unwrap_or_default().wrapping_add(bytes));
         let begin = end.wrapping_sub(bytes);
-        let gap = self
-            .taken
-            .filter(|_| moved.place.is_some())
-            .map_or(0, |taken| begin.saturating_sub(taken));
         self.taken = Some(self.taken.unwrap_or_default().max(end));
         let mut known = 0;
         while let Some(front) = self.chunks.front_mut() {
@@ -130,7 +120,7 @@ impl Stream {
         if known < bytes {
             self.ahead = Some(Ahead { bytes: bytes - known, at, line });
         }
-        (gap, done)
+        done
     }
 
     /// What was received and never sent by a task of the recording came from elsewhere, or was on
@@ -180,12 +170,12 @@ mod tests {
         for places in [false, true] {
             let place = |at: u64| places.then_some(1_000 + at);
             let mut stream = Stream::default();
-            assert_eq!(stream.send(Ns(10), 1, &moved(30, place(30))), (0, vec![]));
-            assert_eq!(stream.send(Ns(20), 2, &moved(20, place(50))), (0, vec![]));
-            let (gap, done) = stream.receive(Ns(100), 3, &moved(40, place(40)));
-            assert_eq!((gap, told(&done)), (0, vec![(Some(1), Some(3), 30, Some(90))]));
-            let (gap, done) = stream.receive(Ns(110), 3, &moved(10, place(50)));
-            assert_eq!((gap, told(&done)), (0, vec![(Some(2), Some(3), 20, Some(90))]));
+            assert_eq!(stream.send(Ns(10), 1, &moved(30, place(30))), []);
+            assert_eq!(stream.send(Ns(20), 2, &moved(20, place(50))), []);
+            let done = stream.receive(Ns(100), 3, &moved(40, place(40)));
+            assert_eq!(told(&done), [(Some(1), Some(3), 30, Some(90))]);
+            let done = stream.receive(Ns(110), 3, &moved(10, place(50)));
+            assert_eq!(told(&done), [(Some(2), Some(3), 20, Some(90))]);
             assert_eq!(stream.longest, 50);
             assert!(stream.rest().is_empty());
         }
@@ -196,8 +186,8 @@ mod tests {
         let mut stream = Stream::default();
         stream.send(Ns(1), 1, &moved(10, Some(110)));
         stream.receive(Ns(2), 2, &moved(10, Some(110)));
-        assert_eq!(stream.receive(Ns(5), 2, &moved(10, Some(120))).1, []);
-        let (_, done) = stream.send(Ns(6), 1, &moved(10, Some(120)));
+        assert_eq!(stream.receive(Ns(5), 2, &moved(10, Some(120))), []);
+        let done = stream.send(Ns(6), 1, &moved(10, Some(120)));
         assert_eq!(told(&done), [(Some(1), Some(2), 10, Some(0))]);
         assert!(stream.is_late(&moved(10, Some(120))));
         assert!(stream.rest().is_empty());
@@ -206,8 +196,8 @@ mod tests {
     #[test]
     fn what_came_from_elsewhere_or_goes_there_has_one_end() {
         let mut stream = Stream::default();
-        assert!(stream.receive(Ns(5), 2, &moved(10, None)).1.is_empty());
-        let (_, done) = stream.receive(Ns(6), 2, &moved(4, None));
+        assert!(stream.receive(Ns(5), 2, &moved(10, None)).is_empty());
+        let done = stream.receive(Ns(6), 2, &moved(4, None));
         assert_eq!(told(&done), [(None, Some(2), 10, None)]);
         assert_eq!(
             told(&stream.rest().into_iter().map(|(_, moved)| moved).collect::<Vec<_>>()),
@@ -219,14 +209,5 @@ mod tests {
             told(&out.rest().into_iter().map(|(_, moved)| moved).collect::<Vec<_>>()),
             [(Some(1), None, 9, None)]
         );
-    }
-
-    #[test]
-    fn places_show_what_is_missing() {
-        let mut stream = Stream::default();
-        stream.send(Ns(1), 1, &moved(10, Some(110)));
-        assert_eq!(stream.send(Ns(2), 1, &moved(10, Some(150))).0, 30);
-        assert_eq!(stream.receive(Ns(3), 2, &moved(50, Some(150))).0, 0);
-        assert_eq!(stream.receive(Ns(4), 2, &moved(5, Some(175))).0, 20);
     }
 }
