@@ -45,11 +45,7 @@ pub fn confirm(
     let settings = settings::all(plan)?;
     schedlab_host::OwnCommand::check(&plan.command)
         .map_err(|error| ConfirmError::Input(error.to_string()))?;
-    let drivers: &[LiveDriver] = if plan.schedulers.is_empty() { &[] } else { &plan.drivers };
-    if drivers.contains(&LiveDriver::SchedExt) {
-        usable_by_sched_ext()?;
-    }
-    let mut plays: Vec<Plays> = drivers.iter().copied().map(Plays::new).collect();
+    let mut plays = plays(plan)?;
     let open = |path: &Path| RecordedInput::open_from(path, plan.replay);
     let base = plan.base.as_deref().map(open).transpose()?;
     // Before the rounds, which take long.
@@ -106,6 +102,15 @@ pub fn confirm(
         verdict: answer::verdict(&settings, soft.served.as_ref()),
         settings,
     })
+}
+
+/// Returns the plays that measure what each driver costs here.
+fn plays(plan: &ConfirmPlan) -> Result<Vec<Plays>, ConfirmError> {
+    let drivers: &[LiveDriver] = if plan.schedulers.is_empty() { &[] } else { &plan.drivers };
+    if drivers.contains(&LiveDriver::SchedExt) {
+        usable_by_sched_ext()?;
+    }
+    Ok(drivers.iter().copied().map(Plays::new).collect())
 }
 
 /// Refuses after the first round a server that this round does not have.

@@ -153,7 +153,7 @@ fn crate_attributes(file: &str, parsed: &syn::File, floor: &Floor, findings: &mu
     }
 }
 
-/// A token worth looking at: a word or a number, with its line and whether `::` stands before it.
+/// A token worth looking at: a word or a number, with its line and whether `::` is before it.
 pub(super) struct Token {
     pub(super) text: String,
     pub(super) line: usize,

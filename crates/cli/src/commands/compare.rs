@@ -35,7 +35,7 @@ Examples:
   schedlab compare redis.slt --variant 'batch idle: sysbench policy=idle' \\
                              --variant 'redis fifo: redis-server policy=fifo:1'
   schedlab compare redis.slt --variant 'capped: sysbench group=/batch ; /batch cpu.max=50ms/100ms'
-  schedlab compare redis.slt --variant 'idle: sysbench policy=idle' --serve redis-server --around worst
+  schedlab compare redis.slt --variant 'sysbench policy=idle' --serve redis-server --around worst
   schedlab compare redis.slt --scan 'sysbench nice=0..19'
   schedlab compare redis.slt --variant 'twice the work: redis-server demand=x2' --json
   schedlab compare redis.slt --variant 'idle: sysbench policy=idle' --report out.html

@@ -29,6 +29,12 @@ fn json_has_every_expiry_and_whole_histograms() {
             let (rungs, intervals) =
                 (row["rungs_ns"].as_array().unwrap(), row["intervals_ns"].as_array().unwrap());
             assert_eq!(rungs.len(), intervals.len(), "{row}");
+            // A machine that stood still withheld the others: of fewer than six samples the median
+            // has no interval of 95 %.
+            if row["count"].as_u64().unwrap() < 6 {
+                assert!(intervals[0][0].is_null() || intervals[0][1].is_null(), "{row}");
+                continue;
+            }
             let [low, high] = [0, 1].map(|end| intervals[0][end].as_u64().unwrap());
             let median = rungs[0].as_u64().unwrap();
             assert!(

@@ -336,7 +336,8 @@ fn sleepers_lose_what_they_took_before_5_4() {
         assert!(throttled(version) > Ns::from_s(1), "{version}: {}", throttled(version));
     }
     for version in ["linux-4.9", "linux-5.10", "linux-6.1"] {
-        assert!(throttled(version) < Ns::from_ms(100), "{version}: {}", throttled(version));
+        // Of the first period.
+        assert!(throttled(version) < Ns::from_ms(500), "{version}: {}", throttled(version));
     }
 }
 
