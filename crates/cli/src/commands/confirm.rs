@@ -48,7 +48,7 @@ impl Drivers {
 #[command(after_help = "\
 Examples:
   schedlab confirm redis.slt --variant 'idle: sysbench policy=idle' --cpus 0 -- ./both.sh
-  schedlab confirm redis.slt --serve redis-server --variant 'idle: sysbench policy=idle' -- ./both.sh
+  schedlab confirm redis.slt --serve redis-server --variant 'sysbench policy=idle' -- ./both.sh
   schedlab confirm --scheduler rr,layers --rounds 3 -- sh -c 'yes & yes & wait'
   schedlab confirm --driver both --scheduler rr:slice_ns=5ms,layers -- ./both.sh
   schedlab confirm redis.slt --variant 'nice: sysbench nice=10' --json -- ./both.sh > \
