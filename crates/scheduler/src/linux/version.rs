@@ -130,6 +130,20 @@ pub(super) const V2_6_24: Version = Version {
     ],
 };
 
+/// Features of CFS from 2.6.32 to 5.12; `share` is the default of RT_RUNTIME_SHARE.
+const fn cfs(share: bool) -> [(Feature, bool); 8] {
+    [
+        (Feature::GENTLE_FAIR_SLEEPERS, true),
+        (Feature::START_DEBIT, true),
+        (Feature::NEXT_BUDDY, false),
+        (Feature::LAST_BUDDY, true),
+        (Feature::WAKEUP_PREEMPTION, true),
+        (Feature::HRTICK, false),
+        (Feature::DOUBLE_TICK, false),
+        (Feature::RT_RUNTIME_SHARE, share),
+    ]
+}
+
 /// CFS as of 2.6.32.
 pub(super) const V2_6_32: Version = Version {
     latency: Ns(5_000_000),
@@ -138,16 +152,7 @@ pub(super) const V2_6_32: Version = Version {
     release: KernelRelease::new(2, 6, 32),
     rt_throttling: true,
     rt_runtime_us: 950_000,
-    features: &[
-        (Feature::GENTLE_FAIR_SLEEPERS, true),
-        (Feature::START_DEBIT, true),
-        (Feature::NEXT_BUDDY, false),
-        (Feature::LAST_BUDDY, true),
-        (Feature::WAKEUP_PREEMPTION, true),
-        (Feature::HRTICK, false),
-        (Feature::DOUBLE_TICK, false),
-        (Feature::RT_RUNTIME_SHARE, true),
-    ],
+    features: &cfs(true),
 };
 
 /// CFS as of about 2.6.37 … 3.1 (read in 3.0.27).
@@ -170,17 +175,8 @@ pub(super) const V4_19: Version = Version { release: KernelRelease::new(4, 19, 0
 /// CFS as of 5.4 … 5.12.
 pub(super) const V5_10: Version = Version {
     release: KernelRelease::new(5, 10, 0),
-    features: &[
-        (Feature::GENTLE_FAIR_SLEEPERS, true),
-        (Feature::START_DEBIT, true),
-        (Feature::NEXT_BUDDY, false),
-        (Feature::LAST_BUDDY, true),
-        (Feature::WAKEUP_PREEMPTION, true),
-        (Feature::HRTICK, false),
-        (Feature::DOUBLE_TICK, false),
-        // "sched/rt: Disable RT_RUNTIME_SHARE by default" (5.10).
-        (Feature::RT_RUNTIME_SHARE, false),
-    ],
+    // "sched/rt: Disable RT_RUNTIME_SHARE by default" (5.10).
+    features: &cfs(false),
     ..V3_0
 };
 

@@ -413,12 +413,13 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             self.locked(cpu, |rq| {
                 rq.touch::<F>(env, false);
                 let queue = rq.queue_of_group[group.index()];
-                let got = lock.lock().pay(rq.queue(queue).runtime);
-                let filling = lock.lock().filling();
                 let q = rq.queue_mut(queue);
-                q.runtime += got as i64;
-                q.filling = filling;
-                if rq.queue(queue).runtime > 0 {
+                {
+                    let mut pool = lock.lock();
+                    q.runtime += pool.pay(q.runtime) as i64;
+                    q.filling = pool.filling();
+                }
+                if q.runtime > 0 {
                     unthrottle::<F>(env, rq, queue);
                 }
             });
