@@ -98,7 +98,10 @@ pub(crate) fn all_killed_while_frozen() -> Result<(), Failed> {
 
     let (mut owner, guardian) = frozen(&folder, &shell);
     wait("both are stopped", || still(shell.pid()) && still(child));
-    // The second guardian first, or it would do the work; the owner sleeps and does not notice.
+    // The second guardian first, or it would do the work; and the first is stopped meanwhile, or it
+    // would start another second one. The owner sleeps and does not notice.
+    signal(guardian as u32, rustix::process::Signal::STOP);
+    wait("the guardian is stopped", || still(guardian as u32));
     for pid in threads::children(guardian as u32).into_iter().chain([guardian as u32]) {
         signal(pid, rustix::process::Signal::KILL);
         wait("a guardian is gone", || threads::identity(pid).is_none_or(|one| !one.lives()));
