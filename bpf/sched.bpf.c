@@ -340,7 +340,7 @@ int BPF_PROG(on_attach, struct cgroup *to, const char *path, struct task_struct 
     return 0;
 }
 
-/* Interrupts: a bit for each kind, so that a missed entry or exit mends itself at the next. */
+/* Interrupts: a bit for each kind, so that a missed entry or exit is repaired at the next. */
 INLINE int irq(__u32 bit, bool begins)
 {
     struct control *control = here(bpf_get_smp_processor_id());

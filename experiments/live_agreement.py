@@ -570,7 +570,7 @@ def main():
     if os.geteuid() or not shutil.which("perf"):
         sys.exit("this needs root and perf")
     if os.environ.get("SCHEDLAB_AGREEMENT") != "inside":
-        # A mount namespace of its own: tracefs is there for the recorders and for nobody else.
+        # A mount namespace of its own: tracefs is there for the recorders and for no other process.
         os.environ["SCHEDLAB_AGREEMENT"] = "inside"
         os.execvp("unshare", ["unshare", "--mount", sys.executable, *sys.argv])
     if not os.path.isdir(f"{TRACEFS}/events"):

@@ -205,7 +205,7 @@ def one(options, rng, number, environment, room, faults, started):
     # Any moment: while it starts, while it takes threads on, while it runs.
     time.sleep(rng.random() * 0.45)
     if victim == "guardian":
-        # A driver that has none yet has nobody to lose, and goes on.
+        # A driver that has none yet has none to lose, and goes on.
         wait_for(10, lambda: children(driver.pid) or driver.poll() is not None)
     guardian = children(driver.pid)
     second = [pid for one in guardian for pid in children(one)]
@@ -222,7 +222,7 @@ def one(options, rng, number, environment, room, faults, started):
         end_group(target)
     killed = time.monotonic()
     if victim == "all three" or victim == "both" and not second:
-        # At once: what nobody guards has real-time priorities until then, and a hog among it lets nobody else on its CPU,
+        # At once: what no guardian watches has real-time priorities until then, and a hog among it lets no other on its CPU,
         # not even the rest of the dead driver. (`both` before there was a second guardian is the same.)
         restore(options, environment)
     # A killed target: its driver ends by itself. A killed guardian: so does the driver, with everything given back.
@@ -273,7 +273,7 @@ def main():
             try:
                 kind, victim, took = one(options, rng, number, environment, room, faults, started)
             finally:
-                # Whatever went wrong here: no hog of ours stays.
+                # Whatever went wrong here: no hog of this experiment stays.
                 for group in started:
                     end_group(group)
             done.setdefault((kind, victim), []).append(took)

@@ -36,16 +36,16 @@ need() {
     command -v "$1" >/dev/null && return
     echo "installing $2"
     apt-get install -y -q "$2" >/dev/null
-    # Debian starts a server when it installs one; ours has a port of its own.
+    # Debian starts a server when it installs one; the one of a recording has a port of its own.
     if [ "$2" = redis-server ]; then systemctl disable --now redis-server 2>/dev/null || true; fi
 }
 
 # record NAME NOTE SECONDS [COMMAND...]
 record() {
     local name=$1 note=$2 seconds=$3; shift 3
-    local whom=(--all)
-    [ $# = 0 ] || whom=(-- "$@")
-    "$bin/schedlab" record -o "$OUT/$name.slt" --recorder-cpu "$SIDE" --for "${seconds}s" --note "$note" "${whom[@]}"
+    local which=(--all)
+    [ $# = 0 ] || which=(-- "$@")
+    "$bin/schedlab" record -o "$OUT/$name.slt" --recorder-cpu "$SIDE" --for "${seconds}s" --note "$note" "${which[@]}"
 }
 
 # redis NAME SERVER-PREFIX BATCH-PREFIX KIND CONNECTIONS

@@ -89,7 +89,7 @@ def point(chosen: Mapping[str, str]) -> tuple[str | None, str]:
     fixed: list[str] = []
     clauses: dict[str, list[str]] = {}
     for what, value in chosen.items():
-        # Before a ";" stands what every value has.
+        # Before a ";" comes what every value has.
         before, _, varied = what.rpartition(";")
         if before.strip() and before.strip() not in fixed:
             fixed.append(before.strip())

@@ -67,7 +67,7 @@ def test_an_analysis_holds_what_its_csv_holds(tmp_path: Path, analysis: str) -> 
     heading = lines[0]
     columns = {name: [line[place] for line in lines[1:] if line != heading] for place, name in enumerate(heading)}
     if analysis.startswith("--worst"):
-        # Its second table stands between its rows.
+        # Its second table is between its rows.
         columns = {name: values[:1] for name, values in columns.items()}
         table = table.slice(0, 1)
     for name, cells in columns.items():

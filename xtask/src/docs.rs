@@ -64,9 +64,6 @@ pub(crate) fn command() -> Result<ExitCode> {
         std::fs::write(root.join(&file), text).context(file)?;
     }
     std::fs::write(root.join(LADDER), redis_ladder(&root)?).context(LADDER)?;
-    if crate::tidy::lower_words(&root)? {
-        println!("lowered the number of refused words that comments may have");
-    }
     println!(
         "wrote {SCHEDULERS}, {METRICS_PAGE}, {TABLES_PAGE}, the tables of fields in the pages, \
          {OPTIONS_PYTHON}, docs/schema and {LADDER}"

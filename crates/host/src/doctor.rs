@@ -31,7 +31,7 @@ pub struct DoctorOutput<'a> {
 pub struct Fact {
     /// What was looked at.
     pub what: String,
-    /// How it stands.
+    /// Whether it is there.
     pub state: String,
     /// How much it matters.
     pub level: Level,

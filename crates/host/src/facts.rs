@@ -226,9 +226,9 @@ impl Backend {
         }
     }
 
-    /// What works with its recordings; `everybody`: all tasks of the machine are in them.
-    pub const fn works(self, everybody: bool) -> &'static str {
-        match (self, everybody) {
+    /// What works with its recordings. With `all` every task of the machine is in them.
+    pub const fn works(self, all: bool) -> &'static str {
+        match (self, all) {
             (Backend::Bpf | Backend::Tracepoints, true) => "every analysis and replay work",
             (Backend::Bpf | Backend::Tracepoints, false) => {
                 "latencies, slices and states work; who ran instead, and replay, do not"

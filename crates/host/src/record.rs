@@ -368,7 +368,7 @@ fn run(
     // Only now: the command would have inherited it.
     let _priority = Priority::raise(&recorder_cpus(request, &online));
     give_up(request, command.is_some())?;
-    // No event was handed out yet, so the recorder itself stands in the file as it now is.
+    // No event was handed out yet, so the recorder itself is in the file as it now is.
     merger.look_again(rustix::thread::gettid().as_raw_nonzero().get() as u32);
     drain(request, &mut opened, &mut merger, command, sink, stop)?;
     // What comes while the CPUs are switched off one after the other is of some of them only.

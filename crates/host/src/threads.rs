@@ -422,7 +422,7 @@ pub fn timer_slack(tid: u32) -> io::Result<Ns> {
     text.trim().parse().map(Ns).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
 }
 
-/// Sets the timer slack of thread `tid`; 0 stands for the thread's default.
+/// Sets the timer slack of thread `tid`; 0 means the thread's default.
 ///
 /// # Errors
 /// `EPERM`: no CAP_SYS_NICE, for another process's thread.

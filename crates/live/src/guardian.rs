@@ -324,7 +324,7 @@ fn listen(watch: &GuardianOptions, held: &Held, record: &Record, second: &mut Se
     }
 }
 
-/// How often in a row a guardian that was itself late forgives a silence: a host that stands still
+/// How often in a row a guardian that was itself late forgives a silence: a host that is stopped
 /// for longer than that looks like an owner that hangs.
 const EXCUSES: u32 = 10;
 

@@ -39,7 +39,7 @@ pub const SHORTEST: Ns = Ns::from_us(50);
 pub const LONGEST: Ns = Ns::from_s(1);
 /// Most threads.
 pub const MOST_THREADS: usize = 256;
-/// From everybody being ready to the beginning of the grid.
+/// From the moment at which all are ready to the beginning of the grid.
 const LEAD: u64 = 5_000_000;
 /// What to do when the kernel takes no deadline thread.
 const DEADLINE_REMEDY: &str = "such a thread must be allowed on every CPU of its root domain \
@@ -80,7 +80,7 @@ pub struct LatencyRequest {
     /// in each expiry.
     #[serde(default)]
     pub aligned: bool,
-    /// End everybody at the first wakeup that is later than this.
+    /// End all threads at the first wakeup that is later than this.
     #[serde(default)]
     pub break_above: Option<Ns>,
 }
@@ -180,7 +180,7 @@ impl LatencyReport {
     }
 }
 
-/// How a thread stands now; times in nanoseconds.
+/// What a thread has measured so far; times in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LatencyLine {
     /// Its thread id.
@@ -300,13 +300,13 @@ pub fn latency(
     let measured = thread::scope(|scope| {
         let crew = Crew::start(scope, &jobs)?;
         let begun = crew.go(request.policy)?;
-        // Not before: starting everybody can take longer than a short run.
+        // Not before: starting all threads can take longer than a short run.
         let before = Account::now();
         while !crew.finished() {
             thread::sleep(LOOK);
             progress(&lines(&jobs));
             stopped |= stop();
-            // A thread may have ended everybody already.
+            // A thread may have ended all the others already.
             stopping.fetch_or(stopped, Ordering::Relaxed);
         }
         crew.join().map(|(threads, wakers)| (begun, before, threads, wakers))
@@ -343,7 +343,7 @@ fn hold_dma_latency(us: i32) -> Result<fs::File, LatencyError> {
     })
 }
 
-/// The wakeup that ended everybody.
+/// The wakeup that ended all threads.
 fn broke(jobs: &[Job<'_>]) -> Option<Broke> {
     jobs.iter().find_map(|job| {
         let get = |value: &std::sync::atomic::AtomicU64| value.load(Ordering::Relaxed);
@@ -433,7 +433,7 @@ impl<'scope> Crew<'scope> {
         Ok(crew)
     }
 
-    /// Begins when all are ready; gives when. After an error nobody begins: the senders are
+    /// Begins when all are ready; gives when. After an error no thread begins: the senders are
     /// dropped.
     fn go(&self, policy: Policy) -> Result<u64, LatencyError> {
         for _ in &self.begin {
@@ -489,7 +489,7 @@ fn enter(
     ready: &mpsc::Sender<io::Result<()>>,
     start: &mpsc::Receiver<u64>,
 ) -> io::Result<u64> {
-    // The receiver outlives the threads, or nobody is interested.
+    // The receiver outlives the threads, or no reader is interested.
     let _ = ready.send(worker::prepare(job.request, cpu, slack));
     start.recv().map_err(|_| io::Error::other("not begun"))
 }

@@ -31,7 +31,7 @@ pub enum FactKind {
     Receive(Transfer),
     /// A task looked at several objects at once (epoll, poll, select, io_uring).
     Select {
-        /// The object that stands for them; `None`: a list that the call brought along.
+        /// The object that represents them; `None`: a list that the call brought along.
         selector: Option<ObjectId>,
         /// How many had something.
         ready: u32,

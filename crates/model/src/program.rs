@@ -16,7 +16,7 @@ pub enum Op {
     Device {
         /// How long the device takes.
         length: Amount,
-        /// Whom it interrupts; where that CPU is not there, the one to which the task belongs.
+        /// Which CPU it interrupts; where that CPU is not there, the one to which the task belongs.
         cpu: CpuId,
         /// Where those wait who need it.
         channel: ChannelId,
@@ -97,7 +97,7 @@ pub enum Op {
     /// `might_resched`).
     CondResched,
     /// The body of a CPU's interrupt thread: sleeps until interrupts came in, works for this long
-    /// (as preemptible kernel code), then wakes everybody for whom they came.
+    /// (as preemptible kernel code), then wakes all tasks for which they came.
     Interrupts(Amount),
     /// `sched_yield`.
     Yield,

@@ -81,7 +81,7 @@ impl GlobPart {
     fn class(letters: &[char]) -> Option<(GlobPart, usize)> {
         let except = matches!(letters.first(), Some('!' | '^'));
         let begin = usize::from(except);
-        // A bracket that stands first is one of the letters.
+        // A bracket that comes first is one of the letters.
         let end = begin + 1 + letters.get(begin + 1..)?.iter().position(|letter| *letter == ']')?;
         let (mut ranges, mut at) = (Vec::new(), begin);
         while at < end {

@@ -66,7 +66,7 @@ pub struct GroupSpec {
     pub idle: bool,
     /// Linux `cpu.max`.
     pub bandwidth: Option<Bandwidth>,
-    /// Linux autogroup: the group stands for a session (`setsid`), not for a cgroup. A scheduler
+    /// Linux autogroup: the group is that of a session (`setsid`), not for a cgroup. A scheduler
     /// whose `sched_autogroup_enabled` is off treats its tasks as the parent's. Its weight is the
     /// session's nice value as a weight (`/proc/PID/autogroup`), 1024 by default.
     #[serde(default)]
@@ -156,7 +156,7 @@ pub enum Start {
 /// A channel.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ChannelSpec {
-    /// What it stands for, in reports.
+    /// What it represents, in reports.
     pub name: String,
     /// Tokens in it at the start.
     pub initial: u32,

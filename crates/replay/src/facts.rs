@@ -113,7 +113,7 @@ pub enum Kind {
     /// It waited for something that has no fact, and no recorded task ended that;
     /// [`Operation::slept`] says how long.
     Unknown,
-    /// It waited for something that has no fact, and a task ended that: this is what stands for a
+    /// It waited for something that has no fact, and a task ended that: this is what replaces a
     /// message.
     Woken,
     /// It ended such a wait of another task.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// nptl/lowlevellock.h; Go 1.22, runtime/lock_futex.go).
 const LOCKED_WITH_WAITERS: u32 = 2;
 
-/// Who exchanges what with whom.
+/// Which tasks exchange what.
 #[derive(Clone, Debug)]
 pub struct Graph {
     /// By [`ObjectId`] of the recording; the exits of children come behind.
@@ -86,7 +86,7 @@ struct Entry {
 }
 
 impl Graph {
-    /// Returns who exchanges what with whom.
+    /// Returns which tasks exchange what.
     pub fn from_facts(facts: &Facts, recording: &Recording) -> Graph {
         let mut objects = vec![Object::default(); recording.facts.objects.len()];
         let (mut exits, mut wakeups) = (BTreeMap::new(), BTreeMap::new());

@@ -118,7 +118,7 @@ pub trait Scheduler {
         }
     }
 
-    /// Where a queued or running task stands among those it shares its CPU with; `None` when it is
+    /// The rank of a queued or running task among those it shares its CPU with; `None` when it is
     /// not queued or the scheduler has no such measure. For explanations, and for the margin of a
     /// decision.
     fn standing(&self, _cx: &Cx<'_>, _task: TaskId) -> Option<Standing> {
@@ -147,7 +147,7 @@ pub struct Rejection {
     pub why: String,
 }
 
-/// Where a task stands; see [`Scheduler::standing`]. Virtual time in ns.
+/// The rank of a task; see [`Scheduler::standing`]. Virtual time in ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Standing {
     /// How far it is behind the common virtual time (EEVDF: the mean, so this is its lag; CFS:

@@ -33,7 +33,7 @@ pub struct Block {
     events: OnceCell<Result<(Vec<SchedEvent>, Decoded), String>>,
     /// Counted from 0, the header.
     number: u64,
-    /// Where it stands.
+    /// Where it is.
     start: u64,
 }
 

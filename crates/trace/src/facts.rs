@@ -52,7 +52,7 @@ impl Facts {
         FactLoss::of(&self.list)
     }
 
-    /// Sorts what stands out of order. Returns how many facts stood after a later one.
+    /// Sorts what is out of order. Returns how many facts came after a later one.
     pub(crate) fn sort(&mut self) -> u64 {
         let mut latest = Ns::ZERO;
         let mut misordered = 0;

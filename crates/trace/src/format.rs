@@ -257,7 +257,7 @@ fn state_code(state: PrevState) -> u8 {
 #[derive(Clone, Copy, Default)]
 struct Needs {
     cpus: u64,
-    /// [`NOBODY`] needs none: it wraps.
+    /// The number of no task needs none: it wraps.
     tasks: u32,
     groups: u64,
 }

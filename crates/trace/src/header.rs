@@ -345,7 +345,7 @@ pub struct Totals {
     /// The kernel's sched_ext class at the end, where it was looked at (format 1.3).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sched_ext: Option<SchedExt>,
-    /// Where the block index stands in the file (format 1.2).
+    /// Where the block index is in the file (format 1.2).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<u64>,
 }

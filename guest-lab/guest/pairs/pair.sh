@@ -328,7 +328,7 @@ setting() {
         load=$!
         sleep $warm_up
     fi
-    # What the last one said would be taken for this one's.
+    # What the last one said would count as this one's.
     rm -f /tmp/record
     schedlab record -o "$setting.slt" --for 60s --all --no-calibration >/tmp/record 2>&1 &
     recorder=$!

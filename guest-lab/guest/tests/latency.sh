@@ -14,7 +14,7 @@ load hog above 0 2 fifo:90 1 &
 sleep 0.2
 run schedlab latency --cpus 1 --threads 2 --policy fifo:50 --interval 1ms --for 1s --json
 check "the run ends well" [ $code = 0 ]
-# khugepaged keeps a process's memory lock for seconds, which would be taken for lateness.
+# khugepaged keeps a process's memory lock for seconds, which would count as lateness.
 schedlab latency --cpus 1 --policy fifo:50 --for 3s >pages.txt 2>&1 &
 measurer=$!
 check "huge pages stay away from the measuring process" wait_for 3 without_huge_pages $measurer

@@ -38,7 +38,7 @@ check "stopped: the threads are managed" start
 kill -STOP $owner
 check "stopped: the guardian gives everything back" wait_for 10 none_changed
 
-# Owner and guardians are stopped: nobody decides, and the kernel's part serves the threads.
+# Owner and guardians are stopped: none of them decides, and the kernel's part serves the threads.
 check "silence: the threads are managed" start
 kill -STOP $(pidof schedlab)
 sleep 1

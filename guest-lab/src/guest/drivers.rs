@@ -437,7 +437,7 @@ mod tests {
             (200, "sched_waking: comm=c_2 pid=2 prio=120 target_cpu=001".to_owned()),
             (300, switch(("c_1", 1, "S"), ("swapper/1", 0))),
             (312, switch(("swapper/1", 0, "R"), ("c_2", 2))),
-            // Nobody waits when it blocks.
+            // No task waits when it blocks.
             (400, switch(("c_2", 2, "S"), ("swapper/1", 0))),
             (500, "sched_waking: comm=c_1 pid=1 prio=120 target_cpu=001".to_owned()),
             (520, switch(("swapper/1", 0, "R"), ("c_1", 1))),

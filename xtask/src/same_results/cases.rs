@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use std::path::Path;
 
-/// Stands in arguments for a folder that is empty before each run.
+/// In arguments it means a folder that is empty before each run.
 pub(super) const OUT: &str = "{out}";
 
 /// One thing to do.

@@ -5,7 +5,7 @@ use crate::finding::Finding;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Folders of the repository: a path that begins with one of them is ours.
+/// Folders of the repository: a path that begins with one of them is a path in it.
 const FOLDERS: [&str; 11] = [
     "crates",
     "docs",
@@ -167,7 +167,7 @@ impl Known {
         }
     }
 
-    /// Returns true when the path exists; `*` stands for any characters in it.
+    /// Returns true when the path exists; `*` matches any characters in it.
     fn has(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
         if !path.contains('*') {

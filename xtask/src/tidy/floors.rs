@@ -149,7 +149,7 @@ pub(super) const FLOORS: &[Floor] = &[
         external: Some(&[]),
         ..floor("schedlab-replay", &["schedlab-model", "schedlab-trace"])
     },
-    // For tests only: nobody may depend on it but as a dev-dependency.
+    // For tests only: no crate may depend on it but as a dev-dependency.
     floor("schedlab-testing", &[]),
     floor("schedlab-live", MEASURING),
     floor("schedlab-measure", MEASURING),

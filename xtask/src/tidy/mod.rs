@@ -11,8 +11,6 @@ mod text;
 mod words;
 pub(crate) mod writers;
 
-pub(crate) use words::lower as lower_words;
-
 use source::Parsed;
 
 use crate::finding::Finding;
@@ -45,7 +43,6 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>> {
     licences::check(root, &mut findings)?;
     docs::check(root, &mut findings);
     let known = cited::Known::read(root, &files);
-    let mut comments = words::Comments::default();
     for file in &files {
         if !text::is_checked(file) {
             continue;
@@ -62,7 +59,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>> {
             findings.push(source::unparsed(file, &error));
             None
         });
-        comments.look(file, &content, parsed.as_ref(), &mut findings);
+        words::check(file, &content, parsed.as_ref(), &mut findings);
         if let Some(parsed) = parsed {
             source::check(file, &parsed, &mut findings);
             sources.insert(file.clone(), parsed);
@@ -70,7 +67,6 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>> {
     }
     dead::check(root, &metadata, &files, &sources, &mut findings)?;
     writers::check(&sources, &mut findings);
-    comments.judge(root, &mut findings)?;
     findings.sort();
     Ok(findings)
 }

@@ -68,7 +68,7 @@ pub(super) fn check(file: &str, content: &str, findings: &mut Vec<Finding>) {
 }
 
 /// Returns whether a line is a comment that could be broken. A row of a table cannot, nor can what
-/// stands between backquotes.
+/// is between backquotes.
 fn is_wide_comment(line: &str) -> bool {
     let comment = line.trim_start();
     comment.starts_with("//")

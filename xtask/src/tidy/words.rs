@@ -1,20 +1,12 @@
 //! Words that only this project's own history explains, or that a reader of another mother tongue
-//! looks up. What the program prints has none of them; comments and documents may have as many as
-//! [`ALLOWED`] says, which may only become fewer.
+//! looks up. Neither what the program prints nor comments and documents have them.
 
 use super::source::Parsed;
 use crate::finding::Finding;
-use anyhow::{Context, Result};
 use proc_macro2::{Delimiter, Literal, TokenStream, TokenTree};
-use std::collections::BTreeMap;
-use std::fmt::Write;
-use std::path::Path;
 
 /// This file lists the words, and so has them.
 const OWN: &str = "xtask/src/tidy/words.rs";
-/// How many of them comments of code, documents and other files may still have: `KIND NUMBER` a
-/// line.
-const ALLOWED: &str = "xtask/src/tidy/words.txt";
 /// A part of the tree that is about to be replaced; its words go with it.
 const REPLACED_SOON: &str = "crates/trace/src/replay";
 
@@ -43,96 +35,20 @@ struct Found {
     advice: &'static str,
 }
 
-/// The words that comments and documents still have, by kind of file.
-#[derive(Default)]
-pub(super) struct Comments(BTreeMap<&'static str, Vec<(String, Found)>>);
-
-impl Comments {
-    /// Looks at one file: what is printed is a finding at once, the rest is counted.
-    pub(super) fn look(
-        &mut self,
-        file: &str,
-        content: &str,
-        source: Option<&Parsed>,
-        findings: &mut Vec<Finding>,
-    ) {
-        if file == OWN || file.starts_with(REPLACED_SOON) {
-            return;
-        }
-        let tokens = source.map(|source| source.tokens.clone());
-        let (printed, comments) = split(file, content, tokens);
-        findings.extend(printed.iter().map(|found| found.as_finding(file)));
-        let all = self.0.entry(kind(file)).or_default();
-        all.extend(comments.into_iter().map(|found| (file.to_owned(), found)));
+/// Adds the refused words of one file.
+pub(super) fn check(
+    file: &str,
+    content: &str,
+    source: Option<&Parsed>,
+    findings: &mut Vec<Finding>,
+) {
+    if file == OWN || file.starts_with(REPLACED_SOON) {
+        return;
     }
-
-    /// Adds the words of each kind of file that has more of them than it may.
-    pub(super) fn judge(&self, root: &Path, findings: &mut Vec<Finding>) -> Result<()> {
-        let allowed = std::fs::read_to_string(root.join(ALLOWED)).context(ALLOWED)?;
-        for (kind, all) in &self.0 {
-            let may = number_of(&allowed, kind);
-            if all.len() > may {
-                let text = format!(
-                    "{} refused words in comments and documents of {kind}, {may} are allowed",
-                    all.len()
-                );
-                findings.push(Finding::new(ALLOWED, 0, text));
-                findings.extend(all.iter().map(|(file, found)| found.as_finding(file)));
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns the text of [`ALLOWED`] with the numbers of now, none of them larger than before.
-    pub(crate) fn lowered(&self, before: &str) -> String {
-        let mut text = String::new();
-        for (kind, all) in &self.0 {
-            let count = all.len().min(number_of(before, kind));
-            if count > 0 {
-                let _ = writeln!(text, "{kind} {count}");
-            }
-        }
-        text
-    }
-}
-
-fn number_of(allowed: &str, kind: &str) -> usize {
-    let line =
-        allowed.lines().filter_map(|line| line.split_once(' ')).find(|(name, _)| *name == kind);
-    line.and_then(|(_, number)| number.parse().ok()).unwrap_or(0)
-}
-
-/// Lowers the numbers of [`ALLOWED`] to what the tree at `root` has. Returns whether one became
-/// lower.
-pub(crate) fn lower(root: &Path) -> Result<bool> {
-    let mut comments = Comments::default();
-    for file in crate::tree::files(root)?.iter().filter(|file| super::text::is_checked(file)) {
-        if let Ok(content) = std::fs::read_to_string(root.join(file)) {
-            let source = file.ends_with(".rs").then(|| Parsed::read(&content).ok()).flatten();
-            comments.look(file, &content, source.as_ref(), &mut Vec::new());
-        }
-    }
-    let before = std::fs::read_to_string(root.join(ALLOWED)).context(ALLOWED)?;
-    let now = comments.lowered(&before);
-    if now != before {
-        std::fs::write(root.join(ALLOWED), &now).context(ALLOWED)?;
-    }
-    Ok(now != before)
-}
-
-impl Found {
-    fn as_finding(&self, file: &str) -> Finding {
-        Finding::new(file, self.line, format!("says `{}`: {}", self.word, self.advice))
-    }
-}
-
-/// Returns which number of [`ALLOWED`] counts a file.
-fn kind(file: &str) -> &'static str {
-    match file.rsplit_once('.') {
-        Some((_, "rs")) => "code",
-        Some((_, "md")) => "documents",
-        _ => "other",
-    }
+    let (printed, comments) = split(file, content, source.map(|source| source.tokens.clone()));
+    findings.extend(printed.iter().chain(&comments).map(|found| {
+        Finding::new(file, found.line, format!("says `{}`: {}", found.word, found.advice))
+    }));
 }
 
 /// Returns the words of a file in what is printed, and those in comments and documents.
@@ -296,16 +212,5 @@ mod tests {
             }
         }
         assert!(in_text("recommend standing colours here", 1).is_empty());
-    }
-
-    #[test]
-    fn the_numbers_only_become_lower() {
-        let mut comments = Comments::default();
-        let code = "// nobody\n// nobody\n";
-        let source = Parsed::read(code).unwrap();
-        comments.look("crates/a/src/b.rs", code, Some(&source), &mut Vec::new());
-        comments.look(concat!("docs/", "a.md"), "whom\n", None, &mut Vec::new());
-        assert_eq!(comments.lowered("code 5\ndocuments 0\n"), "code 2\n");
-        assert_eq!(comments.lowered("code 1\n"), "code 1\n");
     }
 }

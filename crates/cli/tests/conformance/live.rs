@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// The managed CPU.
 const CPU: CpuId = CpuId(0);
-/// In a recording of a player, everybody sleeps this long before time 0.
+/// In a recording of a player, all tasks sleep this long before time 0.
 const GAP: Ns = Ns::from_ms(50);
 
 /// Why real threads cannot be managed here.
@@ -114,7 +114,7 @@ pub(crate) struct Played {
     /// The events of its tasks, numbered as in the workload, from its time 0 on; or what went
     /// wrong.
     pub(crate) events: Result<Vec<SchedEvent>, Failed>,
-    /// For how long others kept the CPU from them, whom no driver can hold off: foreign real-time
+    /// For how long the CPU was kept from them by what no driver can hold off: foreign real-time
     /// threads, a hypervisor.
     pub(crate) others: Ns,
     /// Times that the driver gave the CPU away. (It has no need to in an undisturbed run, which is

@@ -1,4 +1,4 @@
-//! Folders that another user prepared. As root these tests play that user (65534, nobody) with
+//! Folders that another user prepared. As root these tests play that user (65534) with
 //! files that they give away; without root only what needs no second user is asked.
 #![allow(clippy::print_stderr)]
 
@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
-/// The other user: the number that Debian gives `nobody`, which owns no file (base-passwd;
+/// The other user: the number that Debian gives to a user who owns no file (base-passwd;
 /// overflowuid of the kernel).
 const NOBODY: u32 = 65534;
 
@@ -94,7 +94,7 @@ fn the_file_of_another_user_gives_the_new_one_nothing() {
         let data = fs::metadata(&path).unwrap();
         assert_eq!((data.uid(), data.gid(), data.mode() & 0o7777), (0, 0, 0o600), "{mode:o}");
     }
-    // What is ours keeps its group, which sees what it saw.
+    // A file of this user keeps its group, which sees what it saw.
     chown(&path, None, Some(NOBODY)).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
     put(&path).unwrap();

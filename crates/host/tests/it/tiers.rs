@@ -58,13 +58,13 @@ impl Seen {
         task.map_or(0, |task| self.tids[&task])
     }
 
-    /// The switches from or to `ours`, with their time.
-    fn switches(&self, ours: &[u32], from: u64, to: u64) -> Vec<(Step, u64)> {
+    /// The switches from or to `own`, with their time.
+    fn switches(&self, own: &[u32], from: u64, to: u64) -> Vec<(Step, u64)> {
         let mut all = Vec::new();
         for event in &self.events {
             let EventKind::Switch { prev, next, .. } = event.kind else { continue };
             let (prev, next, at) = (self.tid(prev), self.tid(next), self.origin() + event.at.0);
-            if (from..to).contains(&at) && (ours.contains(&prev) || ours.contains(&next)) {
+            if (from..to).contains(&at) && (own.contains(&prev) || own.contains(&next)) {
                 all.push(((event.cpu.0, prev, next), at));
             }
         }
@@ -124,8 +124,8 @@ impl Seen {
         gaps.inspect(|gap| assert!(!traced.contains(&gap.1), "{cpu}: {gap:?} is traced")).count()
     }
 
-    /// Each wait of `ours` that ended between `from` and `to`.
-    fn waits(&self, ours: &[u32], from: u64, to: u64) -> Vec<Wait> {
+    /// Each wait of `own` that ended between `from` and `to`.
+    fn waits(&self, own: &[u32], from: u64, to: u64) -> Vec<Wait> {
         let mut since: BTreeMap<u32, (u64, bool)> = BTreeMap::new();
         let mut all = Vec::new();
         for event in &self.events {
@@ -137,7 +137,7 @@ impl Seen {
                 EventKind::Switch { prev, prev_state, next } => {
                     let (prev, next) = (self.tid(prev), self.tid(next));
                     if let Some((begin, woken)) = since.remove(&next)
-                        && ours.contains(&next)
+                        && own.contains(&next)
                         && (from..to).contains(&at)
                     {
                         all.push(Wait { tid: next, woken, end: at, length: at - begin });
@@ -271,7 +271,7 @@ fn same_run(test: &str) {
         over.store(true, Ordering::Relaxed);
         all = recorders.into_iter().map(|recorder| recorder.join().unwrap()).collect();
     });
-    let (ours, from, to) = ran;
+    let (own, from, to) = ran;
     let mut seen = Vec::new();
     for (of, end) in all {
         let Some(end) = allowed(test, end) else { return };
@@ -283,15 +283,14 @@ fn same_run(test: &str) {
     eprintln!("these leave no trace: {untraced:?}");
     let steps = |seen: &Seen, tier: Backend| -> Vec<Step> {
         // Context-switch records have no number of a task that is nearly gone.
-        let who =
-            |tid: u32| if tier == Backend::Switches && !ours.contains(&tid) { 0 } else { tid };
-        let steps = seen.switches(&ours, from, to).into_iter().map(|(step, _)| step);
+        let who = |tid: u32| if tier == Backend::Switches && !own.contains(&tid) { 0 } else { tid };
+        let steps = seen.switches(&own, from, to).into_iter().map(|(step, _)| step);
         let steps =
             steps.filter(|(_, prev, next)| !untraced.contains(prev) && !untraced.contains(next));
         steps.map(|(cpu, prev, next)| (cpu, who(prev), who(next))).collect()
     };
     let bpf = steps(&seen[0], Backend::Bpf);
-    eprintln!("{} switches of {ours:?} in {} us", bpf.len(), (to - from) / 1000);
+    eprintln!("{} switches of {own:?} in {} us", bpf.len(), (to - from) / 1000);
     assert!(bpf.len() > ECHOES, "each echo is two switches at least: {}", bpf.len());
     for (other, tier) in seen.iter().zip(tiers).skip(1) {
         // An instant at the edge of the window may fall on either side of it.
@@ -308,15 +307,15 @@ fn same_run(test: &str) {
             (0..=4).any(|at| steps.get(at..at + inner.len()).is_some_and(|part| part == inner));
         assert!(found, "the switches by {} are not those by bpf", tier.name());
     }
-    let waits: Vec<_> = seen.iter().map(|seen| seen.waits(&ours, from, to)).collect();
+    let waits: Vec<_> = seen.iter().map(|seen| seen.waits(&own, from, to)).collect();
     compare_waits(&waits, seen[0].unseen(CpuId(0), from, to));
-    check_wakers(&seen, ours, from, to);
+    check_wakers(&seen, own, from, to);
 }
 
 /// Checks that BPF and tracepoints know which task woke which: the kernel wakes the peer inside the
 /// sender's system call; a timer wakes the sleeper.
-fn check_wakers(seen: &[Seen], ours: [u32; 4], from: u64, to: u64) {
-    let [client, server, _, sleeper] = ours;
+fn check_wakers(seen: &[Seen], own: [u32; 4], from: u64, to: u64) {
+    let [client, server, _, sleeper] = own;
     for seen in &seen[..2] {
         let by = seen.wakers(server, from, to);
         eprintln!("server woken by {by:?}");
@@ -337,24 +336,23 @@ fn compare_waits(waits: &[Vec<Wait>], unseen: usize) {
     {
         let (mut apart, mut alone) = (Vec::new(), 0);
         for theirs in waits[tier].iter().filter(|wait| kinds.contains(&wait.woken)) {
-            let same = |ours: &&Wait| (ours.tid, ours.woken) == (theirs.tid, theirs.woken);
-            let ours =
-                waits[0].iter().filter(same).min_by_key(|ours| ours.end.abs_diff(theirs.end));
-            match ours.filter(|ours| ours.end.abs_diff(theirs.end) < SAME_MOMENT_NS) {
-                Some(ours) => apart.push(ours.length.abs_diff(theirs.length)),
+            let same = |own: &&Wait| (own.tid, own.woken) == (theirs.tid, theirs.woken);
+            let own = waits[0].iter().filter(same).min_by_key(|own| own.end.abs_diff(theirs.end));
+            match own.filter(|own| own.end.abs_diff(theirs.end) < SAME_MOMENT_NS) {
+                Some(own) => apart.push(own.length.abs_diff(theirs.length)),
                 None => alone += 1,
             }
         }
-        let ours = waits[0].iter().filter(|wait| kinds.contains(&wait.woken)).count();
+        let own = waits[0].iter().filter(|wait| kinds.contains(&wait.woken)).count();
         // An instant at the edge of the window may fall on either side of it.
         assert!(
             alone <= 1 + 2 * unseen,
             "{what}: {alone} waits that bpf has not, {unseen} switches unseen"
         );
-        let missing = ours.saturating_sub(apart.len());
+        let missing = own.saturating_sub(apart.len());
         assert!(
             missing <= 1 + 2 * unseen,
-            "{what}: {missing} of {ours} missing, {unseen} switches unseen"
+            "{what}: {missing} of {own} missing, {unseen} switches unseen"
         );
         // The rest is a hypervisor or an interrupt between the two recorders' looks at the clock.
         let near = within_5_us(what, apart);
@@ -462,18 +460,18 @@ fn check_sleeper(seen: &Seen, slept: &Slept) {
 #[test]
 fn who_leaves_no_trace_may_have_the_last_word() {
     let mut seen: Seen = looking(Box::new(|_, _| ()));
-    let [ours, hidden] = [TaskId(0), TaskId(1)];
-    seen.tids = Tids::from([(ours, 10), (hidden, 11)]);
+    let [own, hidden] = [TaskId(0), TaskId(1)];
+    seen.tids = Tids::from([(own, 10), (hidden, 11)]);
     let switch = |at| SchedEvent {
         at: Ns(at),
         cpu: CpuId(0),
         kind: EventKind::Switch {
-            prev: Some(ours),
+            prev: Some(own),
             prev_state: PrevState::Sleeping,
             next: Some(hidden),
         },
     };
-    // Between the two `hidden` made way for `ours`, which no thread saw.
+    // Between the two `hidden` made way for `own`, which no thread saw.
     seen.events = vec![switch(5), switch(7)];
     assert_eq!((seen.gaps(CpuId(0)), seen.untraced()), (vec![(Ns(7), 11)], BTreeSet::new()));
     assert_eq!(seen.traced(), BTreeSet::from([10]));

@@ -97,7 +97,7 @@ struct Supervisor<'a> {
     began: u64,
     /// By thread: the CPU on which a followed thread made it, and to which that one was pinned.
     born_on: BTreeMap<u32, CpuId>,
-    /// Which of the threads that are born are ours.
+    /// Which of the threads that are born belong to the managed processes.
     lineage: Lineage,
     /// What the agents told, and was not served yet.
     noticed: BTreeSet<Notice>,

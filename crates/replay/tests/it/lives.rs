@@ -163,7 +163,7 @@ proptest! {
     }
 
     /// Where the recording begins in the middle, some children were there before it and end in it.
-    /// Nobody creates those again: their creator goes on all the same, round after round.
+    /// No task creates those again: their creator goes on all the same, round after round.
     #[test]
     fn a_creator_is_not_left_waiting_for_those_that_live_once(
         list in prop::collection::vec(child(), 2..7),

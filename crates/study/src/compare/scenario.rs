@@ -227,7 +227,7 @@ fn is_own(scenario: &Scenario, plan: &RowPlan) -> bool {
     scheduler && variant
 }
 
-/// Whom an expectation is about: a class by its exact name, else every task that matches.
+/// Which tasks an expectation is about: a class by its exact name, else every task that matches.
 fn subjects(expectation: &Expectation, scenario: &Scenario, run: &Run) -> Vec<(Kind, String)> {
     let matching = |pattern: &str, kind: Kind| -> Vec<(Kind, String)> {
         let of_kind = run.measured.subjects.iter().filter(|subject| subject.kind == kind);

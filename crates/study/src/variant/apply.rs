@@ -122,7 +122,7 @@ impl Variant {
 }
 
 impl Applied {
-    /// Nobody may start a task that is off. Once for all of them: a class may have many.
+    /// No task may start one that is off. Once for all of them: a class may have many.
     fn forget_spawns(&mut self) {
         if self.off.is_empty() {
             return;

@@ -184,7 +184,7 @@ impl Wait<'_> {
 pub enum Occupant {
     /// A task.
     Task(TaskId),
-    /// Nobody.
+    /// No task.
     Idle,
     /// Not known: before the CPU's first switch, or after lost events.
     Unknown,

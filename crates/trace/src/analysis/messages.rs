@@ -46,7 +46,7 @@ pub struct Pair {
     pub queued: Durations,
 }
 
-/// Who sends to whom, and who answers.
+/// Which task sends to which, and which answers.
 #[derive(Clone, Debug)]
 pub struct Messages {
     scope: Scope,

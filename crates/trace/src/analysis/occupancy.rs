@@ -49,8 +49,8 @@ impl Occupancy {
         self.noted += 1;
     }
 
-    /// Calls `each` for everybody who was on `cpu` in `from .. to`, in order, with the length of
-    /// his part. The parts add up to `to - from`.
+    /// Calls `each` for every task that was on `cpu` in `from .. to`, in order, with the length of
+    /// its part. The parts add up to `to - from`.
     pub fn over(&self, cpu: CpuId, from: Ns, to: Ns, mut each: impl FnMut(Occupant, Ns)) {
         let empty = VecDeque::new();
         let log = self.cpus.get(cpu.index()).unwrap_or(&empty);

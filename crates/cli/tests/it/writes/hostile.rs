@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The other user: the number that Debian gives `nobody`, which owns no file (base-passwd;
+/// The other user: the number that Debian gives to a user who owns no file (base-passwd;
 /// overflowuid of the kernel).
 const NOBODY: u32 = 65534;
 const PRECIOUS: &[u8] = b"root's own";

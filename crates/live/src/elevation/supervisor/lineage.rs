@@ -19,7 +19,7 @@ const MEMBERS: usize = 4096;
 pub(super) struct Lineage {
     /// Managed threads and their descendants: when each started, where that is known.
     members: BTreeMap<u32, Option<u64>>,
-    /// Births that were heard of and are not known to be ours, with the heartbeats since.
+    /// Births that were heard of and are not known to be managed, with the heartbeats since.
     unknown: Vec<(Birth, u32)>,
 }
 
@@ -29,7 +29,7 @@ impl Lineage {
         self.members.insert(thread.tid, Some(thread.started));
     }
 
-    /// A thread was made, by whomever.
+    /// A thread was made by a process, managed or not.
     pub(super) fn heard(&mut self, birth: Birth) {
         self.unknown.push((birth, 0));
     }

@@ -22,7 +22,7 @@ pub const fn of_nice(nice: Nice) -> u64 {
 }
 
 /// A weight with its inverse, 2^32 / weight. The inverse of a sum is worked out when it is first
-/// needed. Packed, since it stands in records that are counted in cache lines.
+/// needed. Packed, since it is part of records that are counted in cache lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C, packed(4))]
 pub(in crate::linux) struct Load {

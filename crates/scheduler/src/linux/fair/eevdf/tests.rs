@@ -234,7 +234,7 @@ fn waking_a_delayed_task_uses_the_last_account() {
     bench.run(MS);
     assert!(!bench.block());
     let (vruntime, deadline) = (bench.rq.entity(a).vruntime, bench.rq.entity(a).deadline);
-    // 2 ms later V would be above a's vruntime; but nobody has charged the running task.
+    // 2 ms later V would be above a's vruntime; but the running task was not charged yet.
     bench.rq.clock += 2 * MS;
     bench.wake_preempts(a);
     let entity = bench.rq.entity(a);
