@@ -1,4 +1,5 @@
-//! Tells the program which commit it is built from, for the provenance of its results.
+//! Tells the program which commit it is built from, for the provenance of its results, and with
+//! which features.
 
 use std::process::Command;
 
@@ -20,6 +21,7 @@ fn main() {
         "cargo::rustc-env=SCHEDLAB_COMMIT={commit}{}",
         if changed { " with changes" } else { "" }
     );
+    println!("cargo::rustc-env=SCHEDLAB_FEATURES={}", features());
     for name in ["HEAD", "logs/HEAD", "index"] {
         if let Some(path) = git(&["rev-parse", "--path-format=absolute", "--git-path", name])
             && std::path::Path::new(&path).exists()
@@ -27,4 +29,15 @@ fn main() {
             println!("cargo::rerun-if-changed={path}");
         }
     }
+}
+
+/// Returns the features of this build, without the name of those that are there by default.
+fn features() -> String {
+    let named = std::env::vars().filter_map(|(name, _)| {
+        let feature = name.strip_prefix("CARGO_FEATURE_")?.to_lowercase().replace('_', "-");
+        (feature != "default").then_some(feature)
+    });
+    let mut named: Vec<String> = named.collect();
+    named.sort();
+    if named.is_empty() { "none".to_owned() } else { named.join(", ") }
 }

@@ -4,6 +4,7 @@
 use crate::commands;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use std::fmt::Write as _;
+use std::sync::LazyLock;
 
 /// Would another scheduler serve this workload better? Record a real machine, or write a scenario,
 /// and compare.
@@ -71,9 +72,31 @@ pub(crate) fn command() -> clap::Command {
         OTHERS.into_iter().filter(|name| command.find_subcommand(name).is_some()).collect();
     let _ = write!(text, "\nOthers: {} (schedlab COMMAND --help)\n", others.join(", "));
     text += "\n{options}{after-help}";
-    command.help_template(
-        text.replace("{options}", &format!("{header}Options:{header:#}\n{{options}}")),
-    )
+    command
+        .help_template(
+            text.replace("{options}", &format!("{header}Options:{header:#}\n{{options}}")),
+        )
+        .long_version(THIS_BUILD.as_str())
+}
+
+/// What `--version` prints behind the name: what a report of a fault needs.
+static THIS_BUILD: LazyLock<String> = LazyLock::new(this_build);
+
+fn this_build() -> String {
+    let libc = if cfg!(target_feature = "crt-static") {
+        "in the program, which needs no library of the system"
+    } else {
+        "of the system"
+    };
+    let text = format!(
+        "{}\ncommit: {}\nfeatures: {}\nC library: {libc}",
+        env!("CARGO_PKG_VERSION"),
+        env!("SCHEDLAB_COMMIT"),
+        env!("SCHEDLAB_FEATURES"),
+    );
+    #[cfg(feature = "machine")]
+    let text = format!("{text}\nkernels: {}", schedlab_host::privileges::RECORDING_NEEDS);
+    text
 }
 
 impl Args {

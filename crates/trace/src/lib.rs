@@ -17,6 +17,7 @@ mod format;
 mod header;
 pub mod import;
 mod index;
+pub mod owner;
 mod packed;
 mod part;
 mod reader;

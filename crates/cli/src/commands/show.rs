@@ -42,6 +42,7 @@ Examples:
   schedlab show a.slt --timehist --from 2s --to 2.1s      each time on a CPU, as perf sched \
   timehist
   schedlab show a.slt --blame --by cgroup --json          which groups delay which, as JSON
+  schedlab show node.slt --latency --by pod               run-queue latency of each pod
   schedlab show incident.slt --report incident.html       a page with charts
   schedlab show a.slt --latency --format parquet > waits.parquet
   schedlab show two-hogs --slices --scheduler linux-6.1   of a simulated scenario
@@ -114,6 +115,12 @@ pub(crate) enum Together {
     Process,
     /// By control group
     Cgroup,
+    /// By systemd unit; without one by session
+    Unit,
+    /// By container: the runtime and the first digits of the id
+    Container,
+    /// By pod of Kubernetes: uid and class of service
+    Pod,
 }
 
 /// The chosen analyses, in the order of the list. Their options come from the list, so that a new
@@ -449,6 +456,9 @@ fn options(args: &ShowArgs) -> ShowOptions {
             Together::Name => By::Name,
             Together::Process => By::Process,
             Together::Cgroup => By::Cgroup,
+            Together::Unit => By::Unit,
+            Together::Container => By::Container,
+            Together::Pod => By::Pod,
         }),
     }
 }

@@ -30,6 +30,19 @@ fn every_command_has_examples() {
 }
 
 #[test]
+fn the_version_says_what_a_report_of_a_fault_needs() {
+    assert_eq!(schedlab(&["-V"]).stdout, format!("schedlab {}\n", env!("CARGO_PKG_VERSION")));
+    let long = schedlab(&["--version"]).stdout;
+    let lines: Vec<&str> = long.lines().collect();
+    let [name, commit, features, libc, kernels] = lines[..] else { panic!("{long}") };
+    assert_eq!(name, format!("schedlab {}", env!("CARGO_PKG_VERSION")));
+    assert!(commit.starts_with("commit: ") && commit.len() >= "commit: ".len() + 7, "{commit}");
+    assert!(features.starts_with("features: ") && features.contains("machine, parquet"), "{long}");
+    assert_eq!(libc, "C library: of the system", "a test is no package");
+    assert!(kernels.contains(schedlab_host::privileges::RECORDING_NEEDS), "{kernels}");
+}
+
+#[test]
 fn lists_are_complete() {
     let names = schedlab(&["list", "schedulers"]).stdout;
     let knobs = schedlab(&["list", "schedulers", "-v"]).stdout;

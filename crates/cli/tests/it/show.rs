@@ -242,3 +242,74 @@ fn without_an_option_there_is_an_overview() {
         assert!(ran.stdout.contains(expected), "{expected}: {}", ran.stdout);
     }
 }
+
+/// Hogs in groups as a kubelet with systemd, Docker and systemd make them.
+const OWNED: &str = r#"
+title = "owned"
+schedulers = ["linux-6.18"]
+duration = "100ms"
+
+[machine]
+cpus = 1
+
+[[group]]
+name = "/kubepods.slice"
+
+[[group]]
+name = "/kubepods.slice/kubepods-pod1f9a6c0e_5b7d_4c3a_9e21_0a1b2c3d4e5f.slice"
+
+[[group]]
+name = "/kubepods.slice/kubepods-pod1f9a6c0e_5b7d_4c3a_9e21_0a1b2c3d4e5f.slice/cri-containerd-3f0a9c1b2d4e5f60718293a4b5c6d7e8.scope"
+
+[[group]]
+name = "/docker-00112233445566778899aabbccddeeff.scope"
+
+[[group]]
+name = "/redis-server.service"
+
+[[task]]
+name = "web"
+group = "/kubepods.slice/kubepods-pod1f9a6c0e_5b7d_4c3a_9e21_0a1b2c3d4e5f.slice/cri-containerd-3f0a9c1b2d4e5f60718293a4b5c6d7e8.scope"
+program = ["run 1s"]
+
+[[task]]
+name = "worker"
+group = "/docker-00112233445566778899aabbccddeeff.scope"
+program = ["run 1s"]
+
+[[task]]
+name = "redis-server"
+count = 2
+group = "/redis-server.service"
+program = ["run 1s"]
+"#;
+
+#[test]
+fn tasks_are_taken_together_by_unit_container_and_pod() {
+    let folder = Folder::new("owned");
+    let file = folder.write("owned.toml", OWNED);
+    let expected = [
+        (
+            "unit",
+            "units",
+            &[
+                "cri-containerd-3f0a9c1b2d4e5f60718293a4b5c6d7e8.scope",
+                "docker-00112233445566778899aabbccddeeff.scope",
+                "redis-server.service",
+            ][..],
+        ),
+        (
+            "container",
+            "containers",
+            &["(no container)", "containerd 3f0a9c1b2d4e", "docker 001122334455"][..],
+        ),
+        ("pod", "pods", &["(no pod)", "1f9a6c0e-5b7d-4c3a-9e21-0a1b2c3d4e5f (guaranteed)"][..]),
+    ];
+    for (by, table, rows) in expected {
+        let json = json(&["show", &file, "--latency", "--by", by, "--json"]);
+        let listed = json["latency"][table].as_array().unwrap_or_else(|| panic!("{json}"));
+        let mut names: Vec<&str> = listed.iter().filter_map(|row| row["task"].as_str()).collect();
+        names.sort_unstable();
+        assert_eq!(names, rows, "{by}: {json}");
+    }
+}

@@ -169,6 +169,9 @@ fn show(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resul
             By::Name => ("tasks", "Run-queue latency of tasks (threads of one name together)"),
             By::Process => ("processes", "Run-queue latency of processes"),
             By::Cgroup => ("cgroups", "Run-queue latency of control groups"),
+            By::Unit => ("units", "Run-queue latency of units"),
+            By::Container => ("containers", "Run-queue latency of containers"),
+            By::Pod => ("pods", "Run-queue latency of pods"),
         };
         let latency = Followed::over(recording, scope, Latency::new(&recording.header, scope, by));
         out.table(&Table { key, title, columns: COLUMNS, layout: Layout::Table })?;

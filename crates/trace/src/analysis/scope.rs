@@ -1,6 +1,6 @@
 //! What of a recording is looked at, and how tasks are taken together.
 
-use crate::{Header, Recording};
+use crate::{Header, Recording, TaskInfo, owner};
 use schedlab_model::{CpuId, EventSink, GroupId, Ns, SchedEvent, TaskId};
 use std::collections::BTreeMap;
 
@@ -15,6 +15,12 @@ pub enum By {
     Process,
     /// All threads of one control group.
     Cgroup,
+    /// All threads of one systemd unit, or of one session.
+    Unit,
+    /// All threads of one container.
+    Container,
+    /// All threads of one pod of Kubernetes.
+    Pod,
 }
 
 /// The part of a recording that is looked at. States are followed through all of it, so that a wait
@@ -126,27 +132,62 @@ pub struct Keys {
     pub labels: Vec<Label>,
 }
 
+/// Digits of a container's id that are shown, as `docker ps` and `crictl ps` show them.
+const SHORT_ID: usize = 12;
+
+/// Returns what the unit of a task is called; where systemd has made no group for it, the session
+/// whose autogroup it is in.
+fn unit(header: &Header, task: &TaskInfo, path: &str) -> String {
+    if let Some(unit) = owner::unit(path) {
+        return unit.to_owned();
+    }
+    if task.kernel {
+        return "(kernel)".to_owned();
+    }
+    let group = header.groups.get(task.group.index());
+    let Some(session) = task.session.filter(|_| group.is_some_and(|group| group.spec.autogroup))
+    else {
+        return "(no unit)".to_owned();
+    };
+    // A session has the number of the process that began it.
+    let leader = header.tasks.iter().find(|task| task.tid == session);
+    leader.map_or_else(
+        || format!("session {session}"),
+        |leader| format!("session of {} ({session})", leader.comm),
+    )
+}
+
 impl Keys {
     /// Takes the tasks of `header` together.
     pub fn new(header: &Header, by: By) -> Keys {
-        let name = |group: GroupId| {
-            header.groups.get(group.index()).map_or("/", |info| info.spec.name.as_str()).to_owned()
+        let path = |group: GroupId| {
+            header.groups.get(group.index()).map_or("/", |info| info.spec.name.as_str())
         };
         // A process is called as its first thread, whose id is that of the process.
         let mut leaders: BTreeMap<u32, &str> = BTreeMap::new();
         for task in header.tasks.iter().filter(|task| task.tid == task.pid) {
             leaders.insert(task.pid, &task.comm);
         }
-        let process = |task: &crate::TaskInfo| {
+        let process = |task: &TaskInfo| {
             let name = leaders.get(&task.pid).copied().unwrap_or(&task.comm);
             format!("{name} ({})", task.pid)
         };
-        let label = |(index, task): (usize, &crate::TaskInfo)| match by {
-            By::Thread => Label::Task(TaskId::from(index)),
-            By::Name => Label::Name(task.comm.clone()),
-            By::Process => Label::Name(process(task)),
-            By::Cgroup => Label::Name(name(task.group)),
-        };
+        let label =
+            |(index, task): (usize, &TaskInfo)| match by {
+                By::Thread => Label::Task(TaskId::from(index)),
+                By::Name => Label::Name(task.comm.clone()),
+                By::Process => Label::Name(process(task)),
+                By::Cgroup => Label::Name(path(task.group).to_owned()),
+                By::Unit => Label::Name(unit(header, task, path(task.group))),
+                By::Container => Label::Name(owner::container(path(task.group)).map_or_else(
+                    || "(no container)".to_owned(),
+                    |one| format!("{} {}", one.runtime, one.id.get(..SHORT_ID).unwrap_or(one.id)),
+                )),
+                By::Pod => Label::Name(owner::pod(path(task.group)).map_or_else(
+                    || "(no pod)".to_owned(),
+                    |one| format!("{} ({})", one.uid, one.qos),
+                )),
+            };
         let mut known: BTreeMap<String, usize> = BTreeMap::new();
         let mut keys = Keys { lines: Vec::new(), labels: Vec::new() };
         for label in header.tasks.iter().enumerate().map(label) {

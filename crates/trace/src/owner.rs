@@ -1,0 +1,181 @@
+//! Which systemd unit, container and Kubernetes pod a control group belongs to, by its path alone:
+//! programs that start such things name their groups by rules, and no daemon has to be asked. Paths
+//! of cgroup v1 (the `cpu` controller's) and v2 follow the same rules.
+
+/// A container, as its control group names it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Container<'a> {
+    /// What started it: `docker`, `podman`, `containerd`, `cri-o`, `lxc`, `machine`
+    /// (systemd-machined: nspawn, libvirt), or `container` where the path does not tell.
+    pub runtime: &'a str,
+    /// Its id or name.
+    pub id: &'a str,
+}
+
+/// A pod of Kubernetes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pod {
+    /// Its uid, as `kubectl get pod -o jsonpath={.metadata.uid}` prints it.
+    pub uid: String,
+    /// Its class of service: `guaranteed`, `burstable` or `besteffort`.
+    pub qos: &'static str,
+}
+
+/// What container runtimes put before the id of a container, and their names: Docker's systemd
+/// driver, containerd's and CRI-O's plugins for Kubernetes, podman, nerdctl.
+const PREFIXES: [(&str, &str); 6] = [
+    ("docker", "docker"),
+    ("cri-containerd", "containerd"),
+    ("nerdctl", "containerd"),
+    ("crio", "cri-o"),
+    ("libpod", "podman"),
+    ("libpod_parent", "podman"),
+];
+
+/// The shortest id that counts: shorter runs of hexadecimal digits occur in names. Ids have 64
+/// (OCI runtimes) or 32 digits.
+const ID_DIGITS: usize = 32;
+
+/// Returns the unit of systemd to which `path` belongs: the innermost service or scope, or, where
+/// there is none, the innermost slice.
+pub fn unit(path: &str) -> Option<&str> {
+    let ends = |ends: &'static [&str]| {
+        path.rsplit('/')
+            .find(|part| ends.iter().any(|end| part.len() > end.len() && part.ends_with(end)))
+    };
+    ends(&[".service", ".scope"]).or_else(|| ends(&[".slice"]))
+}
+
+/// Returns the innermost container to which `path` belongs.
+pub fn container(path: &str) -> Option<Container<'_>> {
+    let parts: Vec<&str> = path.split('/').collect();
+    (1..parts.len()).rev().find_map(|at| container_at(parts[at - 1], parts[at]))
+}
+
+fn container_at<'a>(parent: &'a str, part: &'a str) -> Option<Container<'a>> {
+    let scope = part.strip_suffix(".scope");
+    let stem = scope.unwrap_or(part);
+    if let Some(id) = stem.strip_prefix("lxc.payload.") {
+        return Some(Container { runtime: "lxc", id });
+    }
+    // LXC before 4.0.
+    if parent == "lxc" && !part.is_empty() {
+        return Some(Container { runtime: "lxc", id: part });
+    }
+    if let Some(id) = scope.and_then(|stem| stem.strip_prefix("machine-")) {
+        return Some(Container { runtime: "machine", id });
+    }
+    let (prefix, id) = stem.rsplit_once(['-', ':']).unwrap_or(("", stem));
+    let is_id = id.len() >= ID_DIGITS && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    // `crio-conmon-ID` and `libpod-conmon-ID` watch a container from outside. A pod's folder may
+    // end with digits alone, too.
+    if !is_id || prefix.ends_with("conmon") || part.ends_with(".slice") {
+        return None;
+    }
+    let named = |text: &str| PREFIXES.into_iter().find(|(name, _)| *name == text);
+    let runtime = match named(prefix).or_else(|| named(parent)) {
+        Some((_, runtime)) => runtime,
+        None if prefix.is_empty() => "container",
+        None => prefix,
+    };
+    Some(Container { runtime, id })
+}
+
+/// Returns the pod to which `path` belongs. The kubelet names its groups (cgroup_manager_linux.go):
+/// `kubepods/burstable/podUID`, or, where systemd makes them,
+/// `kubepods-burstable-podUID.slice` with `_` for each `-` of the uid.
+pub fn pod(path: &str) -> Option<Pod> {
+    let mut qos = None;
+    for part in path.split('/') {
+        let name = part.strip_suffix(".slice").unwrap_or(part);
+        if name.split('-').any(|word| word == "kubepods") {
+            qos = Some("guaranteed");
+        }
+        let Some(known) = &mut qos else { continue };
+        for class in ["burstable", "besteffort"] {
+            if name == class || name.split('-').any(|word| word == class) {
+                *known = class;
+            }
+        }
+        let uid = if part.ends_with(".slice") {
+            name.rsplit_once("-pod").map(|(_, uid)| uid)
+        } else {
+            name.strip_prefix("pod")
+        };
+        if let Some(uid) = uid.filter(|uid| is_uid(uid)) {
+            return Some(Pod { uid: uid.replace('_', "-"), qos: known });
+        }
+    }
+    None
+}
+
+/// Returns whether a text is a pod's uid: 32 hexadecimal digits, in five groups or, for pods that a
+/// kubelet reads from files, in one.
+fn is_uid(text: &str) -> bool {
+    let digits = text.bytes().filter(u8::is_ascii_hexdigit).count();
+    digits == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit() || b"-_".contains(&byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "3f0a9c1b2d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8";
+    const UID: &str = "1f9a6c0e-5b7d-4c3a-9e21-0a1b2c3d4e5f";
+
+    /// Paths as the programs make them; `ID`, `UID` and `UID_` are replaced. Behind each its unit,
+    /// container and pod; `-` for none.
+    const PATHS: &str = "\
+/ | - | - | -
+/system.slice/redis-server.service | redis-server.service | - | -
+/system.slice/system-postgresql.slice/postgresql@15-main.service | postgresql@15-main.service | - | -
+/user.slice/user-1000.slice/session-3.scope | session-3.scope | - | -
+/user.slice/user-1000.slice/user@1000.service/app.slice/app-x.service | app-x.service | - | -
+/user.slice | user.slice | - | -
+/system.slice/docker-ID.scope | docker-ID.scope | docker ID | -
+/docker/ID | - | docker ID | -
+/system.slice/nerdctl-ID.scope | nerdctl-ID.scope | containerd ID | -
+/default/ID | - | container ID | -
+/machine.slice/libpod-ID.scope/container | libpod-ID.scope | podman ID | -
+/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-ID.scope | libpod-ID.scope | podman ID | -
+/libpod_parent/libpod-ID | - | podman ID | -
+/machine.slice/libpod-conmon-ID.scope | libpod-conmon-ID.scope | - | -
+/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podUID_.slice/cri-containerd-ID.scope | cri-containerd-ID.scope | containerd ID | UID burstable
+/kubepods.slice/kubepods-podUID_.slice/crio-ID.scope | crio-ID.scope | cri-o ID | UID guaranteed
+/kubepods.slice/kubepods-podUID_.slice/crio-conmon-ID.scope | crio-conmon-ID.scope | - | UID guaranteed
+/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podUID_.slice | kubepods-besteffort-podUID_.slice | - | UID besteffort
+/kubepods/besteffort/podUID/ID | - | container ID | UID besteffort
+/kubepods/podUID/crio-ID | - | cri-o ID | UID guaranteed
+/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/kubelet-kubepods-burstable-podUID_.slice/cri-containerd-ID.scope | cri-containerd-ID.scope | containerd ID | UID burstable
+/lxc.payload.web | - | lxc web | -
+/lxc.payload.web/system.slice/nginx.service | nginx.service | lxc web | -
+/lxc.monitor.web | - | - | -
+/lxc/web | - | lxc web | -
+/machine.slice/machine-qemu\\x2d1\\x2dweb.scope/libvirt/vcpu0 | machine-qemu\\x2d1\\x2dweb.scope | machine qemu\\x2d1\\x2dweb | -
+/build-deadbeef/podium | - | - | -
+/autogroup-519 | - | - | -";
+
+    #[test]
+    fn paths_of_five_runtimes_and_two_drivers() {
+        let full = |text: &str| {
+            text.replace("UID_", &UID.replace('-', "_")).replace("UID", UID).replace("ID", ID)
+        };
+        for line in PATHS.lines() {
+            let fields: Vec<String> = line.split(" | ").map(full).collect();
+            let path = &fields[0];
+            let or = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+            assert_eq!(or(unit(path).map(str::to_owned)), fields[1], "unit of {path}");
+            let container = container(path).map(|one| format!("{} {}", one.runtime, one.id));
+            assert_eq!(or(container), fields[2], "container of {path}");
+            let pod = pod(path).map(|one| format!("{} {}", one.uid, one.qos));
+            assert_eq!(or(pod), fields[3], "pod of {path}");
+        }
+    }
+
+    #[test]
+    fn the_innermost_container_counts() {
+        let other = ID.replace('3', "4");
+        let path = format!("/docker/{ID}/docker/{other}");
+        assert_eq!(container(&path), Some(Container { runtime: "docker", id: &other }));
+    }
+}
