@@ -21,7 +21,6 @@ enum {
     SEND = 1,      /* n: bytes or error; place; extra: capacity */
     RECEIVE = 2,
     SELECT = 3,    /* n: ready or error; value and limit */
-    WATCH = 4,     /* value: selector; extra: event bits; n: 1 added, 0 taken away */
     FUTEX_WAIT = 5, /* n: result; extra: expected value; value and limit */
     FUTEX_WAKE = 6, /* n: woken; extra: asked; other: the second futex */
     SLEEP = 7,     /* n: result; value and limit */
@@ -60,8 +59,7 @@ struct fact {
 struct fact_control {
     __u64 head;
     __u64 lost;
-    __u32 served; /* the task whose system call has told its fact already; 0: none since the last switch */
-    __u32 call;   /* and which call that is */
+    __u64 served; /* the read or write that has told its fact already, plus one; 0: none since the last switch */
     __u64 calls;  /* system calls, while they are counted */
     __u32 zero[8];
     __u64 tail;
@@ -163,9 +161,11 @@ INLINE bool loopback(__u64 high, __u64 low, __u32 old, bool six)
     return six ? !high && low == 0x0100000000000000ull : (old & 0xff) == 127;
 }
 
-INLINE __u32 half(__u64 high, __u64 low, __u16 port, __u64 net)
+/* One end of a flow as a number. What is mixed costs most of it, so an IPv4 address and its port are mixed as one word. */
+INLINE __u32 half(__u64 high, __u64 low, __u16 port, __u64 net, bool six)
 {
-    return (__u32)mixed(mixed(mixed(high) ^ low) ^ net ^ (__u64)port << 48);
+    __u64 address = six ? mixed(mixed(high) ^ low) : low;
+    return (__u32)mixed(address ^ (__u64)port << 32 ^ net << 48 ^ net >> 16);
 }
 
 INLINE __u64 words(const __u32 *from)
@@ -206,10 +206,12 @@ INLINE void flow(struct ends *e, __u32 kind, struct fact *fact)
     if (kind == UDP) {
         /* A datagram goes to a socket, from whichever it comes; one that is bound to no address gets those of loopback. */
         bool any = !to && !to_high;
-        fact->object = half(any || here ? 0 : to_high, any || here ? 0 : to, e->to_port, any || here ? e->net : 0);
+        fact->object = half(any || here ? 0 : to_high, any || here ? 0 : to, e->to_port, any || here ? e->net : 0,
+                            e->six && !any && !here);
         return;
     }
-    fact->object = (__u64)half(from_high, from, e->from_port, net) << 32 | half(to_high, to, e->to_port, net);
+    fact->object = (__u64)half(from_high, from, e->from_port, net, e->six) << 32 |
+                   half(to_high, to, e->to_port, net, e->six);
 }
 
 /* A socket's ends as its receiver: what comes goes to its own address. */
@@ -403,6 +405,12 @@ INLINE void stopped(struct task_struct *task, __u32 cpu, __u64 at, bool silent)
     publish_at(&fact, cpu, at);
 }
 
+/* read, readv, preadv2, write, writev, pwritev2: of any file, so that their return is looked at. */
+INLINE bool of_files(__u64 call)
+{
+    return call <= 1 || call == 19 || call == 20 || call == 327 || call == 328;
+}
+
 INLINE void transferred(struct sock *sk, bool out, int result, int flags)
 {
     struct task_struct *task = bpf_get_current_task_btf();
@@ -413,21 +421,19 @@ INLINE void transferred(struct sock *sk, bool out, int result, int flags)
         fact.flags |= BY_KERNEL;
     if (flags & 2 /* MSG_PEEK */)
         fact.flags |= PEEK;
+    __u32 cpu = bpf_get_smp_processor_id();
     struct pt_regs *registers = (struct pt_regs *)bpf_task_pt_regs(task);
-    if (registers && result > 0) {
-        /* read, write, sendto and recvfrom say how much they want; for lists of buffers it is not known. */
+    if (registers) {
         __u64 call = registers->orig_ax;
-        if ((call == (out ? 1 : 0) || call == (out ? 44 : 45)))
+        struct fact_control *control = bpf_map_lookup_elem(&fact_controls, &cpu);
+        if (control && of_files(call))
+            control->served = call + 1;
+        /* read, write, sendto and recvfrom say how much they want; for lists of buffers it is not known. */
+        if (result > 0 && (call == (out ? 1 : 0) || call == (out ? 44 : 45)))
             fact.flags |= out ? registers->dx > (__u32)result ? PARTIAL : 0
                               : registers->dx == (__u32)result ? LIMITED : 0;
     }
     of_socket(sk, out, &fact);
-    __u32 cpu = bpf_get_smp_processor_id();
-    struct fact_control *control = bpf_map_lookup_elem(&fact_controls, &cpu);
-    if (control && registers) {
-        control->served = task->pid;
-        control->call = registers->orig_ax;
-    }
     publish_at(&fact, cpu, bpf_ktime_get_ns());
 }
 
@@ -617,10 +623,43 @@ INLINE void by_socket_call(struct task_struct *task, struct pt_regs *r, bool out
     publish(&fact);
 }
 
-INLINE void selected(struct task_struct *task, struct fact *fact, __u32 selector)
+/* epoll_wait and epoll_pwait, which event loops call most: that the file is an epoll the kernel has found already, unless it
+ * refused the call. */
+INLINE void polled(struct task_struct *task, __u32 selector, long result, __s32 timeout)
 {
-    if (of_file(file_of(task, selector), 0, fact))
-        publish(fact);
+    struct fact fact = { .kind = SELECT, .of = EPOLL, .tid = task->pid, .n = result };
+    struct file *file = file_of(task, selector);
+    if (!file || result == -22 /* EINVAL */)
+        return;
+    milliseconds(&fact, timeout);
+    fact.object = mixed((__u64)BPF_CORE_READ(file, private_data));
+    publish(&fact);
+}
+
+INLINE void selected(struct task_struct *task, struct pt_regs *r, __u64 call, long result)
+{
+    struct fact fact = { .kind = SELECT, .tid = task->pid, .n = result };
+    if (call == 426 && !(r->r10 & 1 /* IORING_ENTER_GETEVENTS */))
+        return;
+    if ((call == 426 || call == 441) && !of_file(file_of(task, r->di), 0, &fact))
+        return;
+    if (call == 441)
+        limit_of(&fact, r->r10, FOR);
+    else if (call == 7)
+        milliseconds(&fact, r->dx);
+    else if (call != 426) /* ppoll, select and pselect6 leave in their argument what was left of the time */
+        fact.limit = (call == 271 ? r->dx : r->r8) ? UNKNOWN_LIMIT : NO_LIMIT;
+    publish(&fact);
+}
+
+INLINE void slept(struct task_struct *task, struct pt_regs *r, __u64 call, long result)
+{
+    struct fact fact = { .kind = SLEEP, .tid = task->pid, .n = result };
+    if (call == 35)
+        limit_of(&fact, r->di, FOR);
+    else
+        limit_of(&fact, r->dx, r->si & 1 /* TIMER_ABSTIME */ ? until(r->di) : FOR);
+    publish(&fact);
 }
 
 INLINE void opened(struct task_struct *task, __u32 number)
@@ -644,19 +683,6 @@ INLINE void connected(struct task_struct *task, __u32 number, long result)
     struct fact fact = { .kind = CONNECT, .tid = task->pid, .n = result };
     if (of_file(file_of(task, number), 1, &fact) && (fact.of == TCP || fact.of == UNIX))
         publish(&fact);
-}
-
-INLINE void watched(struct task_struct *task, struct pt_regs *r)
-{
-    enum { DELETE = 2 };
-    struct fact selector = {}, fact = { .kind = WATCH, .tid = task->pid, .n = r->si != DELETE };
-    if (!of_file(file_of(task, r->di), 0, &selector) || !of_file(file_of(task, r->dx), 0, &fact))
-        return;
-    fact.value = selector.object;
-    fact.extra = 0;
-    if (fact.n)
-        bpf_probe_read_user(&fact.extra, sizeof(fact.extra), (void *)r->r10);
-    publish(&fact);
 }
 
 INLINE void armed(struct task_struct *task, struct pt_regs *r)
@@ -712,25 +738,25 @@ int BPF_PROG(on_return, struct pt_regs *r, long result)
     __u64 call = r->orig_ax;
     if (call >= 512 || !(interesting_calls[call >> 6 & 7] >> (call & 63) & 1))
         return 0;
-    struct task_struct *task = bpf_get_current_task_btf();
-    if ((filter != FILTER_NONE && !wanted(task)) || task->thread_info.status & CALL_OF_32_BITS)
-        return 0;
     __u32 cpu = bpf_get_smp_processor_id();
     struct fact_control *control = bpf_map_lookup_elem(&fact_controls, &cpu);
     if (!control)
         return 0;
-    bool served = control->served == (__u32)task->pid && control->call == call;
-    control->served = 0;
-    struct fact select = { .kind = SELECT, .tid = task->pid, .n = result };
-    struct fact sleep = { .kind = SLEEP, .tid = task->pid, .n = result };
+    __u64 served = control->served;
+    if (served) {
+        control->served = 0;
+        if (served == call + 1)
+            return 0;
+    }
+    struct task_struct *task = bpf_get_current_task_btf();
+    if ((filter != FILTER_NONE && !wanted(task)) || task->thread_info.status & CALL_OF_32_BITS)
+        return 0;
     switch (call) {
     case 0: case 19: case 327: /* read, readv, preadv2 */
-        if (!served)
-            moved(task, r, 0, call != 0, result);
+        moved(task, r, 0, call != 0, result);
         break;
     case 1: case 20: case 328: /* write, writev, pwritev2 */
-        if (!served)
-            moved(task, r, 1, call != 1, result);
+        moved(task, r, 1, call != 1, result);
         break;
     case 44: /* sendto */
         by_socket_call(task, r, 1, 0, 0, result);
@@ -748,46 +774,21 @@ int BPF_PROG(on_return, struct pt_regs *r, long result)
         futex_call(task, r, result);
         break;
     case 232: case 281: /* epoll_wait, epoll_pwait */
-        milliseconds(&select, r->r10);
-        selected(task, &select, r->di);
+        polled(task, r->di, result, r->r10);
         break;
     case 441: /* epoll_pwait2 */
-        limit_of(&select, r->r10, FOR);
-        selected(task, &select, r->di);
-        break;
     case 426: /* io_uring_enter, when it waits */
-        if (r->r10 & 1 /* IORING_ENTER_GETEVENTS */)
-            selected(task, &select, r->di);
+    case 7: case 271: case 23: case 270: /* poll, ppoll, select, pselect6 */
+        selected(task, r, call, result);
         break;
-    case 7: /* poll */
-        milliseconds(&select, r->dx);
-        publish(&select);
-        break;
-    case 271: /* ppoll, select, pselect6 leave in their argument what was left of the time */
-        select.limit = r->dx ? UNKNOWN_LIMIT : NO_LIMIT;
-        publish(&select);
-        break;
-    case 23: case 270:
-        select.limit = r->r8 ? UNKNOWN_LIMIT : NO_LIMIT;
-        publish(&select);
-        break;
-    case 35: /* nanosleep */
-        limit_of(&sleep, r->di, FOR);
-        publish(&sleep);
-        break;
-    case 230: /* clock_nanosleep */
-        limit_of(&sleep, r->dx, r->si & 1 /* TIMER_ABSTIME */ ? until(r->di) : FOR);
-        publish(&sleep);
+    case 35: case 230: /* nanosleep, clock_nanosleep */
+        slept(task, r, call, result);
         break;
     case 42:
         connected(task, r->di, result);
         break;
     case 43: case 288: /* accept, accept4 */
         accepted(task, r->di, result);
-        break;
-    case 233: /* epoll_ctl */
-        if (!result)
-            watched(task, r);
         break;
     case 286: /* timerfd_settime */
         if (!result)

@@ -7,16 +7,21 @@ Runs two loads, each bound to one CPU, with the recorder (backend bpf) on anothe
 speed over loopback, and `perf bench sched pipe`. In each round, in random order: no recorder, `--messages off`, `--messages on`.
 Measured is the CPU time of server and client (user and system), which other load disturbs less than the elapsed time. Prints for
 each load the time a request (or operation) with the recorder of both kinds, the median of the ratios within rounds with a 95 %
-interval by bootstrap, facts a second, those lost, and bytes a fact in the file. Then both CPUs at once, each with a redis of its own:
-no event or fact may be lost at 300,000 facts a second.
+interval by bootstrap, facts a second, those lost, and bytes a fact in the file. Then both CPUs at once, each with a redis of its own,
+and each with a `perf bench sched pipe`: nothing may be lost at 300,000 facts a second. Last, what the messages of a Redis request are
+made of: the run time of the BPF programs (by the kernel's statistics of them, kernel.bpf_stats_enabled, which are on for that and then
+as before; they add about 65 ns to each run), and how much more a system call without a fact costs, because the kernel looks at the
+return of each.
 
 Needs root, two CPUs, redis and perf. Exit code 1: a redis request costs more than 1.10 of the recorder without messages, a fact takes
 more than 3 bytes, or something was lost.
 """
-import argparse, json, os, random, resource, shutil, signal, subprocess, sys, tempfile, time
+import argparse, glob, json, os, random, re, resource, shutil, signal, subprocess, sys, tempfile, time
 
 WAYS = ["none", "off", "on"]
 MOST_RATIO, MOST_BYTES = 1.10, 3.0
+FACT_BLOCKS = [0x80000006, 0x80000007]
+STATISTICS = "/proc/sys/kernel/bpf_stats_enabled"
 
 
 def bound(cpu):
@@ -81,7 +86,7 @@ def fact_bytes(file):
         data.seek(16)
         while len(head := data.read(44)) == 44:
             stored = int.from_bytes(head[8:12], "little")
-            total += 44 + stored if int.from_bytes(head[4:8], "little") == 0x80000006 else 0
+            total += 44 + stored if int.from_bytes(head[4:8], "little") in FACT_BLOCKS else 0
             data.seek(stored, 1)
     return total
 
@@ -122,9 +127,13 @@ def one_request(args, redis):
     return (spent + used(redis.pid) - before) / args.requests
 
 
+def pipe(operations):
+    return ["perf", "bench", "sched", "pipe", "-l", str(operations)]
+
+
 def one_operation(args, _):
     operations = args.requests // 2
-    return run(["perf", "bench", "sched", "pipe", "-l", str(operations)], args.cpu) / operations
+    return run(pipe(operations), args.cpu) / operations
 
 
 def measure(args, redis):
@@ -145,29 +154,70 @@ def measure(args, redis):
                     if way == "on":
                         told[load].append({**said, "fact_bytes": fact_bytes(file)})
             print(f"round {number + 1} of {args.rounds}", file=sys.stderr)
-        both = on_both(args, file)
+        both = {"redis": on_both(args, file), "sched pipe": side_by_side(args, file, lambda _: pipe(2 * args.requests))}
+        parts = {way: made_of(args, redis, way, file) for way in WAYS[1:]}
     if args.json:
         with open(args.json, "w") as out:
-            json.dump({"seconds": each, "told": told, "both": both}, out, indent=1)
-    return table(each, told, both)
+            json.dump({"seconds": each, "told": told, "both": both, "parts": parts}, out, indent=1)
+    return table(each, told, both, parts)
+
+
+def programs(pid):
+    """Run time in ns and runs of each BPF program of a process."""
+    found = {}
+    for name in glob.glob(f"/proc/{pid}/fdinfo/*"):
+        with open(name) as file:
+            fields = dict(re.findall(r"(\w+):\s+(\d+)", file.read()))
+        if "run_time_ns" in fields:
+            found[fields["prog_id"]] = (int(fields["run_time_ns"]), int(fields["run_cnt"]))
+    return found
+
+
+def statistics(value):
+    with open(STATISTICS, "r+") as file:
+        before = file.read().strip()
+        file.seek(0)
+        file.write(value)
+    return before
+
+
+def made_of(args, redis, way, file):
+    """Of a request: ns in BPF programs, their runs, the runs of the busiest one; and ns of a system call that makes no fact."""
+    recorder = start(way, args, file)
+    calls = [sys.executable, "-c", "import os\nfor _ in range(1000000): os.getppid()"]
+    call = min(run(calls, args.cpu) for _ in range(5)) / 1e6
+    before_it = statistics("1")
+    before = programs(recorder.pid)
+    one_request(args, redis)
+    after = programs(recorder.pid)
+    statistics(before_it)
+    stop(recorder)
+    each = [(time - before[id][0], runs - before[id][1]) for id, (time, runs) in after.items() if id in before]
+    time, runs = (sum(column) / args.requests for column in zip(*each))
+    return {"programs_ns": time, "runs": runs, "most": max(runs for _, runs in each) / args.requests, "call_ns": call * 1e9}
 
 
 def on_both(args, file):
     """Both CPUs busy with a redis each, the recorder between them."""
     others = [server(args.port + 1 + cpu, cpu) for cpu in (args.cpu, args.recorder_cpu)]
-    recorder = start("on", args, file)
-    clients = [subprocess.Popen(client(args.port + 1 + cpu, 2 * args.requests), stdout=subprocess.DEVNULL,
-                                preexec_fn=bound(cpu)) for cpu in (args.cpu, args.recorder_cpu)]
-    for process in clients:
-        process.wait()
-    said = stop(recorder)
+    said = side_by_side(args, file, lambda cpu: client(args.port + 1 + cpu, 2 * args.requests))
     for process in others:
         process.terminate()
         process.wait()
-    return {**said, "fact_bytes": fact_bytes(file)}
+    return said
 
 
-def table(each, told, both):
+def side_by_side(args, file, command):
+    """What the recorder says of a load on each of both CPUs."""
+    recorder = start("on", args, file)
+    loads = [subprocess.Popen(command(cpu), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=bound(cpu))
+             for cpu in (args.cpu, args.recorder_cpu)]
+    for process in loads:
+        process.wait()
+    return {**stop(recorder), "fact_bytes": fact_bytes(file)}
+
+
+def table(each, told, both, parts):
     bad = 0
     print("| load | bare | with the recorder | with messages | messages / recorder | facts/s | lost | bytes a fact |")
     print("|---|---|---|---|---|---|---|---|")
@@ -181,10 +231,17 @@ def table(each, told, both):
         print(f"| {load} | {bare:.2f} us | {off:.2f} us | {on:.2f} us | {ratio[0]:.3f} ({ratio[1]:.3f} to {ratio[2]:.3f}) | "
               f"{facts / seconds:.0f} | {lost} | {size:.2f} |")
         bad |= lost > 0 or size > MOST_BYTES or (load.startswith("redis") and ratio[0] > MOST_RATIO)
-    rate = both["facts"] / both["duration_ns"] * 1e9
-    print(f"\nBoth CPUs: {rate:.0f} facts/s and {both['events'] / both['duration_ns'] * 1e9:.0f} events/s; "
-          f"{both['facts_lost']} facts and {both['lost']} events lost; {both['fact_bytes'] / both['facts']:.2f} bytes a fact.")
-    return int(bad or both["facts_lost"] + both["lost"] > 0)
+    for load, said in both.items():
+        facts, events = (said[what] / said["duration_ns"] * 1e9 for what in ("facts", "events"))
+        size = said["fact_bytes"] / said["facts"]
+        print(f"\n{load} on both CPUs: {facts:.0f} facts/s and {events:.0f} events/s; {said['facts_lost']} facts and "
+              f"{said['lost']} events lost; {size:.2f} bytes a fact.")
+        bad |= said["facts_lost"] + said["lost"] > 0 or size > MOST_BYTES
+    off, on = (parts[way] for way in WAYS[1:])
+    print(f"\nOf a redis request: BPF programs {on['programs_ns']:.0f} ns in {on['runs']:.1f} runs with messages, "
+          f"{off['programs_ns']:.0f} ns in {off['runs']:.1f} runs without. A system call that makes no fact costs "
+          f"{on['call_ns'] - off['call_ns']:.0f} ns more; a request has {on['most']:.1f} system calls.")
+    return int(bad)
 
 
 main()

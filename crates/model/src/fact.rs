@@ -41,7 +41,8 @@ pub enum FactKind {
         /// interrupted or failed.
         outcome: Outcome,
     },
-    /// An object was put under a selector or taken away (epoll_ctl).
+    /// An object was put under a selector or taken away (epoll_ctl). Recordings of format 1.4 and
+    /// 1.5 have it; event loops do it several times a request, and nothing reads it.
     Watch {
         /// The selector.
         selector: ObjectId,

@@ -49,10 +49,7 @@ impl Part {
     /// Returns whether it holds nothing but events or facts of times behind `end`.
     pub fn is_behind(&self, end: Ns) -> bool {
         match self {
-            Part::Block(block) => {
-                matches!(block.header.kind, kind::EVENTS | kind::FACTS)
-                    && block.header.first > end.0
-            }
+            Part::Block(block) => kind::is_timed(block.header.kind) && block.header.first > end.0,
             Part::End { .. } => false,
         }
     }

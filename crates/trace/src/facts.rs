@@ -7,7 +7,7 @@ mod packed;
 use crate::header::escape;
 use crate::reader::LONGEST;
 use crate::{Header, Recording, TraceError};
-pub(crate) use codec::{RECORD, decode, encode};
+pub(crate) use codec::{Layout, RECORD, decode, encode};
 pub use loss::FactLoss;
 pub use packed::PackedFacts;
 use schedlab_model::{Fact, FactKind, Ns, ObjectId, ObjectInfo, TaskId};

@@ -12,7 +12,7 @@ pub(crate) const MAGIC: [u8; 8] = *b"\x89SLT\r\n\x1a\n";
 pub const FORMAT_MAJOR: u16 = 1;
 /// A reader accepts a higher minor version: unknown fields, records and optional blocks are
 /// skipped.
-pub const FORMAT_MINOR: u16 = 5;
+pub const FORMAT_MINOR: u16 = 6;
 /// Magic, major, minor, four bytes of zero.
 pub(crate) const FILE_HEADER: usize = 16;
 /// Bytes of a block's header.
@@ -38,8 +38,16 @@ pub(crate) mod kind {
     pub(crate) const END: u32 = 4;
     /// Where the blocks before it stand, and which times they hold. A reader may do without.
     pub(crate) const INDEX: u32 = super::OPTIONAL | 5;
-    /// What tasks exchanged: records of facts. A reader may do without.
-    pub(crate) const FACTS: u32 = super::OPTIONAL | 6;
+    /// What tasks exchanged: records of facts in the order of time, as versions 1.4 and 1.5 wrote
+    /// them. A reader may do without.
+    pub(crate) const FACTS_BY_TIME: u32 = super::OPTIONAL | 6;
+    /// The same CPU by CPU.
+    pub(crate) const FACTS: u32 = super::OPTIONAL | 7;
+
+    /// Returns whether the times of its block's header are those of what is in it.
+    pub(crate) fn is_timed(kind: u32) -> bool {
+        matches!(kind, EVENTS | FACTS_BY_TIME | FACTS)
+    }
 }
 
 /// The header of one block.

@@ -217,8 +217,7 @@ impl Recording {
             index.blocks.iter().skip(1).map(|block| block.offset).chain([index_end(index, length)]);
         let mut parts: Vec<(u64, u64)> = vec![(0, FILE_HEADER as u64)];
         for (block, end) in index.blocks.iter().zip(ends) {
-            let timed = matches!(block.kind, kind::EVENTS | kind::FACTS);
-            if (!timed || wanted(block)) && end > block.offset {
+            if (!kind::is_timed(block.kind) || wanted(block)) && end > block.offset {
                 parts.push((block.offset, end));
             }
         }

@@ -1,7 +1,7 @@
 //! Reads recordings: whole, cut off, or refused with one message that says what is wrong.
 
 use crate::blocks::{Block, Blocks, Part};
-use crate::facts::{self, Facts};
+use crate::facts::{self, Facts, Layout};
 use crate::format::{self, Decoded, OPTIONAL, RECORD, kind};
 use crate::import::Purpose;
 use crate::repair::Scan;
@@ -343,7 +343,8 @@ impl Assembly<'_> {
             kind::END => return block.json().map(Some),
             kind::HEADER => return Err(block.damaged("it is a second header")),
             kind::INDEX => {}
-            kind::FACTS => self.facts(block)?,
+            kind::FACTS_BY_TIME => self.facts(block, Layout::ByTime)?,
+            kind::FACTS => self.facts(block, Layout::ByCpu)?,
             optional if optional & OPTIONAL != 0 => self.recording.repairs.skipped_blocks += 1,
             unknown => {
                 let what = format!("its kind {unknown} is not known and may not be skipped");
@@ -374,7 +375,7 @@ impl Assembly<'_> {
         Ok(())
     }
 
-    fn facts(&mut self, block: &Block) -> Result<(), TraceError> {
+    fn facts(&mut self, block: &Block, layout: Layout) -> Result<(), TraceError> {
         if !self.keep.wants_facts() {
             return Ok(());
         }
@@ -388,7 +389,8 @@ impl Assembly<'_> {
         }
         let recording = &mut self.recording;
         let from = recording.facts.list.len();
-        let skipped = facts::decode(&block.raw, block.header.first, &mut recording.facts.list)
+        let list = &mut recording.facts.list;
+        let skipped = facts::decode(&block.raw, block.header.first, layout, list)
             .map_err(|what| block.damaged(&what))?;
         recording.repairs.skipped_records += skipped;
         let times = block.header.first..=block.header.last;

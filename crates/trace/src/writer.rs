@@ -302,7 +302,7 @@ impl<W: Write> Writer<W> {
     fn stored_block(&mut self, header: BlockHeader, stored: &[u8]) -> Result<(), TraceError> {
         let header =
             BlockHeader { stored: stored.len() as u32, crc: crc32fast::hash(stored), ..header };
-        let data = matches!(header.kind, kind::EVENTS | kind::TABLES | kind::FACTS);
+        let data = kind::is_timed(header.kind) || header.kind == kind::TABLES;
         if data && self.offset + stored.len() as u64 + self.room_at_the_end() > self.limit {
             self.full = true;
             return Ok(());

@@ -8,8 +8,9 @@ use crate::stress::Dice;
 const FILE_HEADER: usize = 16;
 const HEADER: usize = 44;
 const RECORD: usize = 24;
-/// Kind of a block of facts, and bytes of its records.
-const FACTS: u32 = 0x8000_0006;
+/// Kinds of blocks of facts (by CPU, and by time as before 1.6), and bytes of their records.
+const FACTS: u32 = 0x8000_0007;
+const FACTS_BY_TIME: u32 = 0x8000_0006;
 const FACT: usize = 36;
 
 struct Block {
@@ -67,14 +68,15 @@ pub(super) fn mutate(dice: &mut Dice, input: &[u8]) -> Option<Vec<u8>> {
         3 => {
             // Times, kind or count of a block.
             let field = *dice.pick(&[4_usize, 16, 24, 32]);
-            let value = *dice.pick(&[0_u32, 1, 2, 3, 4, 6, 0x8000_0005, FACTS, u32::MAX]);
+            let kinds = [0_u32, 1, 2, 3, 4, 6, 0x8000_0005, FACTS_BY_TIME, FACTS, u32::MAX];
+            let value = *dice.pick(&kinds);
             all[at].header[field..field + 4].copy_from_slice(&value.to_le_bytes());
         }
         _ => {
             let block = &mut all[at];
             match word(&block.header, 4) {
                 2 => records(dice, &mut block.raw, RECORD, &EVENT_FIELDS),
-                FACTS => records(dice, &mut block.raw, FACT, &FACT_FIELDS),
+                FACTS | FACTS_BY_TIME => records(dice, &mut block.raw, FACT, &FACT_FIELDS),
                 1 | 3 | 4 => block.raw = json(dice, &block.raw)?,
                 _ => block.raw = bytes(dice, std::mem::take(&mut block.raw), &[]),
             }

@@ -36,7 +36,6 @@ pub(crate) mod kind {
     pub(crate) const SEND: u8 = 1;
     pub(crate) const RECEIVE: u8 = 2;
     pub(crate) const SELECT: u8 = 3;
-    pub(crate) const WATCH: u8 = 4;
     pub(crate) const FUTEX_WAIT: u8 = 5;
     pub(crate) const FUTEX_WAKE: u8 = 6;
     pub(crate) const SLEEP: u8 = 7;
@@ -181,12 +180,6 @@ impl Messages {
                 ready: n.max(0) as u32,
                 until,
                 outcome: if n == 0 && waits(until) { Outcome::TimedOut } else { outcome(n) },
-            },
-            kind::WATCH => FactKind::Watch {
-                selector: self.objects.named(ObjectKind::Epoll, raw.value),
-                object: self.objects.object(raw),
-                watched: n != 0,
-                events: raw.extra,
             },
             kind::FUTEX_WAIT => FactKind::FutexWait {
                 futex: self.objects.object(raw),

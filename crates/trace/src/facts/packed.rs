@@ -1,6 +1,6 @@
 //! Facts in little memory: what a flight recorder keeps.
 
-use super::{RECORD, decode, encode};
+use super::{Layout, RECORD, decode, encode};
 use crate::TraceError;
 use schedlab_model::{Fact, Ns};
 
@@ -35,7 +35,8 @@ impl PackedFacts {
     pub fn unpack(&self, out: &mut Vec<Fact>) -> Result<(), TraceError> {
         let raw = zstd::bulk::decompress(&self.stored, self.raw)
             .map_err(|source| TraceError::Io { doing: "unpack", source })?;
-        decode(&raw, self.first.0, out).map_err(|what| TraceError::Header { what })?;
+        decode(&raw, self.first.0, Layout::ByCpu, out)
+            .map_err(|what| TraceError::Header { what })?;
         Ok(())
     }
 

@@ -170,14 +170,20 @@ proptest! {
     #[test]
     fn any_bytes_are_an_answer(raw in proptest::collection::vec(any::<u8>(), 0..400)) {
         let good = file(&header(2, TASKS), 2, &[sent(10, 0, 3)]);
-        let bad = forged(&good, FACTS, &raw);
-        if let Ok(recording) = Recording::read(&bad[..]) {
-            prop_assert!(recording.facts.list.iter().all(|fact| fact.cpu.index() < 2));
+        let mut bad = forged(&good, FACTS, &raw);
+        let block = blocks_of(&bad, FACTS)[0];
+        for kind in [FACTS, FACTS_BY_TIME] {
+            set_kind(&mut bad, block, kind);
+            if let Ok(recording) = Recording::read(&bad[..]) {
+                prop_assert!(recording.facts.list.iter().all(|fact| fact.cpu.index() < 2));
+            }
         }
     }
 }
 
-const FACTS: u32 = 0x8000_0006;
+/// Blocks of facts, and those of versions 1.4 and 1.5.
+const FACTS: u32 = 0x8000_0007;
+const FACTS_BY_TIME: u32 = 0x8000_0006;
 
 fn sent(at: u64, object: u32, bytes: u32) -> Fact {
     let kind = FactKind::Send(Transfer::done(ObjectId(object), bytes));
@@ -298,10 +304,9 @@ fn a_part_is_read_and_saved_with_its_facts() {
     std::fs::remove_file(&other).unwrap();
 }
 
-/// What Redis and its client do, with the jitter of a real machine: at most three bytes a fact.
-#[test]
-fn a_fact_takes_less_than_three_bytes() {
-    let (mut facts, mut at, mut random) = (Vec::new(), 0u64, 1u64);
+/// What a Redis and its client do on a CPU of their own, with the jitter of a real machine.
+fn redis_and_client(cpu: u32) -> Vec<Fact> {
+    let (mut facts, mut at, mut random) = (Vec::new(), 0u64, u64::from(cpu) + 1);
     let mut places = [1u64 << 32; 2];
     for round in 0..20_000u64 {
         for step in 0..6u32 {
@@ -311,39 +316,80 @@ fn a_fact_takes_less_than_three_bytes() {
             at += 800 + (random >> 50) % 2_500;
             let flow = ((step / 2) % 2) as usize;
             let bytes = [45, 5][flow];
-            let of = Transfer::done(ObjectId(flow as u32), bytes);
+            let of = Transfer::done(ObjectId(flow as u32 + 2 * cpu), bytes);
             let kind = match step % 3 {
                 0 => {
                     places[flow] += u64::from(bytes);
                     FactKind::Send(Transfer { place: Some(places[flow]), ..of })
                 }
                 1 => FactKind::Receive(Transfer { place: Some(places[flow]), ..of }),
+                // Until the next of the server's own timers.
                 _ => FactKind::Select {
                     selector: Some(ObjectId(4)),
                     ready: 1,
-                    until: Limit::For(Ns::from_ms(100)),
+                    until: Limit::For(Ns::from_ms(100 - round / 60 % 100)),
                     outcome: Outcome::Done,
                 },
             };
-            facts.push(Fact {
-                at: Ns(at),
-                cpu: CpuId(0),
-                task: Some(TaskId((round % 2) as u32)),
-                kind,
-            });
+            let task = Some(TaskId((round % 2) as u32 + 2 * cpu));
+            facts.push(Fact { at: Ns(at), cpu: CpuId(cpu), task, kind });
         }
     }
-    let events = bytes(&header(2, TASKS), &ping_pong(20), 2_000_000);
-    let both = file(&header(2, TASKS), 20, &facts);
-    let each = (both.len() - events.len()) as f64 / facts.len() as f64;
-    assert!(each < 3.0, "{each:.2} bytes a fact");
+    facts
 }
 
-/// Written by version 1.4; every later version must read it to the same facts.
+/// At most three bytes a fact, also where two CPUs have a server each.
+#[test]
+fn a_fact_takes_less_than_three_bytes() {
+    let one = redis_and_client(0);
+    let mut two = [redis_and_client(0), redis_and_client(1)].concat();
+    two.sort_by_key(|fact| fact.at);
+    let events = bytes(&header(2, TASKS), &ping_pong(20), 2_000_000);
+    for facts in [one, two] {
+        let both = file(&header(2, TASKS), 20, &facts);
+        let each = (both.len() - events.len()) as f64 / facts.len() as f64;
+        assert!(each < 3.0, "{each:.2} bytes a fact");
+        assert_eq!(Recording::read(&both[..]).unwrap().facts.list, facts);
+    }
+}
+
+/// Written by version 1.4, which had the facts of a block in the order of time; every later version
+/// must read it to the same facts.
 #[test]
 fn a_file_of_version_1_4_reads_for_ever() {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../../fuzz/corpus/recording/good-1.4-facts.slt");
+    reads_for_ever("good-1.4-facts.slt", FACTS_BY_TIME, of_every_kind());
+}
+
+/// Written by version 1.6, which has them CPU by CPU.
+#[test]
+fn a_file_of_version_1_6_reads_for_ever() {
+    let path = corpus("good-1.6-facts.slt");
+    let mut facts = of_every_kind();
+    facts.iter_mut().skip(1).step_by(3).for_each(|fact| fact.cpu = CpuId(1));
+    if std::env::var_os("SCHEDLAB_WRITE_CORPUS").is_some() {
+        let mut header = header(2, TASKS);
+        header.capabilities.0.insert(Capability::Messages.name().to_owned());
+        std::fs::write(&path, file(&header, 20, &facts)).unwrap();
+    }
+    reads_for_ever("good-1.6-facts.slt", FACTS, facts);
+}
+
+fn corpus(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/recording").join(name)
+}
+
+fn reads_for_ever(name: &str, block: u32, list: Vec<Fact>) {
+    let path = corpus(name);
+    assert_eq!(blocks_of(&std::fs::read(&path).unwrap(), block).len(), 1, "{name}");
+    let recording = Recording::open(&path).unwrap();
+    assert_eq!(recording.facts, Facts { objects: objects(), list });
+    assert_eq!(recording.facts.loss().lost, 12);
+    assert!(recording.header.capabilities.has(Capability::Messages));
+    assert!(recording.without_facts().facts.list.is_empty());
+}
+
+/// Facts of every kind.
+fn of_every_kind() -> Vec<Fact> {
     let mut facts: Vec<_> = (0..30).map(|i| sent(i * 100, (i % 2) as u32, i as u32)).collect();
     let kinds = [
         FactKind::Receive(Transfer {
@@ -377,14 +423,5 @@ fn a_file_of_version_1_4_reads_for_ever() {
     ];
     facts.extend(kinds.map(|kind| Fact { kind, ..sent(5_000, 0, 0) }));
     facts.push(Fact { task: None, kind: FactKind::Lost { count: 12 }, ..sent(6_000, 0, 0) });
-    if std::env::var_os("SCHEDLAB_WRITE_CORPUS").is_some() {
-        let mut header = header(2, TASKS);
-        header.capabilities.0.insert(Capability::Messages.name().to_owned());
-        std::fs::write(&path, file(&header, 20, &facts)).unwrap();
-    }
-    let recording = Recording::open(&path).unwrap();
-    assert_eq!(recording.facts, Facts { objects: objects(), list: facts });
-    assert_eq!(recording.facts.loss().lost, 12);
-    assert!(recording.header.capabilities.has(Capability::Messages));
-    assert!(recording.without_facts().facts.list.is_empty());
+    facts
 }
