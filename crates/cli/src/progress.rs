@@ -1,9 +1,10 @@
 //! Progress on standard error, for work that takes longer than a second.
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 #[cfg(feature = "machine")]
 use schedlab_lab::record::RecordProgress;
 use schedlab_model::text::shown;
+use std::fmt::Write;
 use std::io::IsTerminal;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -51,9 +52,7 @@ impl Progress {
     pub(crate) fn set(&self, done: usize, all: usize) {
         if self.bar.length() != Some(all as u64) {
             self.bar.set_length(all as u64);
-            self.bar.set_style(style(
-                "{spinner} {msg} {bar:30} {pos}/{len} runs, {elapsed}, {eta} left",
-            ));
+            self.bar.set_style(style("{spinner} {msg} {bar:30} {pos}/{len} runs, {elapsed}{left}"));
         }
         self.bar.set_position(done as u64);
     }
@@ -71,7 +70,22 @@ impl Drop for Progress {
 }
 
 fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+    let style =
+        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    style.with_key("left", |state: &ProgressState, out: &mut dyn Write| {
+        // A bar has no other place for an error.
+        let _ = out.write_str(&left(state.elapsed(), state.pos(), state.len().unwrap_or(0)));
+    })
+}
+
+/// Returns `, 20s left`, as long as the finished runs took on average; empty while nothing tells.
+fn left(elapsed: Duration, done: u64, all: u64) -> String {
+    let to_come = all.saturating_sub(done);
+    if done == 0 || to_come == 0 {
+        return String::new();
+    }
+    let seconds = elapsed.as_secs_f64() * to_come as f64 / done as f64;
+    format!(", {} left", HumanDuration(Duration::from_secs_f64(seconds.max(1.0))))
 }
 
 /// A line about long work whose end is not known, on a terminal only.
@@ -176,5 +190,19 @@ impl Lines {
 impl Drop for Lines {
     fn drop(&mut self) {
         self.line.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_that_is_left_is_that_of_the_finished_runs() {
+        let of = |seconds, done, all| left(Duration::from_secs(seconds), done, all);
+        assert_eq!(of(9, 0, 4), "", "no run tells how long one takes");
+        assert_eq!(of(9, 1, 4), ", 27 seconds left");
+        assert_eq!(of(60, 10, 40), ", 3 minutes left");
+        assert_eq!(of(60, 4, 4), "");
     }
 }

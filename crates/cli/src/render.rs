@@ -24,6 +24,8 @@ mod table;
 pub(crate) mod top;
 mod tune;
 #[cfg(feature = "machine")]
+pub(crate) mod view;
+#[cfg(feature = "machine")]
 pub(crate) mod watch;
 pub(crate) mod xen;
 

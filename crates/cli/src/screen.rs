@@ -17,6 +17,10 @@ pub(crate) trait Screen {
     fn draw(&mut self, frame: &mut Frame<'_>);
     /// Handles a key.
     fn press(&mut self, key: KeyCode);
+    /// Returns whether the user types a text, of which q is a letter and which Esc ends.
+    fn is_typing(&self) -> bool {
+        false
+    }
 }
 
 /// Shows `screen` until q, Esc, Ctrl-C, or `done`. The terminal is always restored: on every return
@@ -34,7 +38,7 @@ pub(crate) fn show(screen: &mut dyn Screen, done: &dyn Fn() -> bool) -> anyhow::
             continue;
         }
         if let Event::Key(key) = event::read().context("the terminal is gone")? {
-            if quits(key) {
+            if quits(key, screen.is_typing()) {
                 return Ok(());
             }
             if key.kind != KeyEventKind::Release {
@@ -56,12 +60,12 @@ impl Drop for Restore {
     }
 }
 
-fn quits(key: KeyEvent) -> bool {
+fn quits(key: KeyEvent, typing: bool) -> bool {
     let control = key.modifiers.contains(KeyModifiers::CONTROL);
     key.kind != KeyEventKind::Release
         && match key.code {
             KeyCode::Char('c') => control,
-            KeyCode::Char('q' | 'Q') | KeyCode::Esc => true,
+            KeyCode::Char('q' | 'Q') | KeyCode::Esc => !typing,
             _ => false,
         }
 }

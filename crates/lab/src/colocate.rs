@@ -46,11 +46,13 @@ pub use round::{FIGURES, Round, WorkloadRole};
 pub use search::MOST_TIMES;
 pub use workload::WorkloadSource;
 
+use blame::not_the_batch;
 use judge::judge;
 use search::search;
 use trial::Trial;
 
-/// Tries, confirms and keeps; afterwards everything is as before. `stop` is asked every 20 ms.
+/// Tries, confirms and keeps; afterwards everything is as before. `stop` is asked every 20 ms; what
+/// was measured until then is an answer.
 ///
 /// # Errors
 /// See [`ColocateError`].
@@ -61,8 +63,12 @@ pub fn colocate(
 ) -> Result<Colocation, ColocateError> {
     let mut trial = Trial::start(plan, stop)?;
     let mut found = Colocation::new(plan, trial.cpus);
-    search(&mut trial, plan, &mut found, observer)?;
-    if let (Some(how), Some(time)) = (found.chosen, plan.keep_for) {
+    match search(&mut trial, plan, &mut found, observer) {
+        Err(ColocateError::Interrupted) if found.has_rounds() => found.end_early(),
+        searched => searched?,
+    }
+    found.not_the_batch = not_the_batch(&found.by_default());
+    if let (Some(how), Some(time)) = (found.chosen.filter(|_| !found.partial), plan.keep_for) {
         let setting = trial.set(how)?;
         observer.keeping(how, time);
         found.kept = trial.keep(how, setting, time, &mut |round| {

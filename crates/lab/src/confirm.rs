@@ -28,7 +28,8 @@ use measured::RoundMeasurements;
 use round::Rounds;
 use schedlab_study::compare::{Progress, RecordedInput};
 use schedlab_study::serve::Server;
-use schedlab_trace::{Header, Recording};
+use schedlab_trace::Header;
+use settings::RoundSetting;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -52,23 +53,17 @@ pub fn confirm(
     base.iter().try_for_each(|base| is_there(plan, base.found().0))?;
     let mut rounds = Rounds::new(plan, stop);
     let mut measured: Vec<Vec<RoundMeasurements>> = settings.iter().map(|_| Vec::new()).collect();
-    for round in 0..plan.rounds {
-        for one in &mut plays {
-            running(
-                "what the driver costs here",
-                round * settings.len(),
-                plan.rounds * settings.len(),
-            );
-            one.play(plan)?;
-        }
-        for (index, setting) in settings.iter().enumerate() {
-            running(&setting.name(), round * settings.len() + index, plan.rounds * settings.len());
-            let keep = base.is_none() && round == 0 && index == 0;
-            measured[index].push(rounds.run(setting, keep)?);
-            if keep {
-                is_recorded(plan, &rounds.kept())?;
-            }
-        }
+    let done = measure(
+        plan,
+        &settings,
+        (&mut plays, base.is_none()),
+        (&mut rounds, running),
+        &mut measured,
+    );
+    let partial = matches!(done, Err(ConfirmError::Interrupted));
+    // Each setting has a round: that is an answer.
+    if !(partial && measured.iter().all(|rounds| !rounds.is_empty())) {
+        done?;
     }
     let base = match base {
         Some(base) => base,
@@ -80,7 +75,10 @@ pub fn confirm(
         measured.iter().flatten().flat_map(|round| round.names()).collect();
     let (soft, driven) = predict::predict(plan, &base, &names, &costs, simulating)?;
     let replay = soft.self_replay.as_ref();
-    let server = soft.served.as_ref().map_or(&[][..], |served| &served.classes);
+    // A guess orders rows, and nothing else follows from it.
+    let guessed: Vec<String> = soft.guess.iter().map(|guess| guess.name.clone()).collect();
+    let server = soft.served.as_ref().map_or(&guessed[..], |served| &served.classes);
+    let finished = measured.iter().map(Vec::len).min().unwrap_or(0);
     let settings = answer::answers(&settings, &measured, &soft, &driven, (&names, server));
     Ok(Confirmed {
         schema: SCHEMA,
@@ -91,7 +89,8 @@ pub fn confirm(
             .base
             .as_ref()
             .map_or("the first round".to_owned(), |path| path.display().to_string()),
-        rounds: plan.rounds,
+        rounds: finished,
+        partial,
         round_ns: plan.round.0,
         simulated_as: replay.map_or_else(String::new, |replay| replay.scheduler.clone()),
         replay: base.replayed_from().name(),
@@ -100,6 +99,7 @@ pub fn confirm(
         driver: of(LiveDriver::Elevation),
         driver_sched_ext: of(LiveDriver::SchedExt),
         verdict: answer::verdict(&settings, soft.served.as_ref()),
+        guess: soft.guess.clone(),
         settings,
     })
 }
@@ -113,14 +113,32 @@ fn plays(plan: &ConfirmPlan) -> Result<Vec<Plays>, ConfirmError> {
     Ok(drivers.iter().copied().map(Plays::new).collect())
 }
 
-/// Refuses after the first round a server that this round does not have.
-fn is_recorded(plan: &ConfirmPlan, kept: &Path) -> Result<(), ConfirmError> {
-    if plan.serve.is_none() {
-        return Ok(());
+/// Measures all rounds, one of each setting after the other, into `measured`; `plays` measure
+/// before each what a driver costs, and the first round is kept if it is the base.
+fn measure(
+    plan: &ConfirmPlan,
+    settings: &[RoundSetting],
+    (plays, keeps): (&mut [Plays], bool),
+    (rounds, running): (&mut Rounds<'_>, ConfirmProgress<'_>),
+    measured: &mut [Vec<RoundMeasurements>],
+) -> Result<(), ConfirmError> {
+    let all = plan.rounds * settings.len();
+    for round in 0..plan.rounds {
+        for one in &mut *plays {
+            running("what the driver costs here", round * settings.len(), all);
+            one.play(plan)?;
+        }
+        for (index, setting) in settings.iter().enumerate() {
+            running(&setting.name(), round * settings.len() + index, all);
+            let keep = keeps && round == 0 && index == 0;
+            measured[index].push(rounds.run(setting, keep)?);
+            if keep && plan.serve.is_some() {
+                // After the first round, because the others take long.
+                is_there(plan, &rounds.header()?)?;
+            }
+        }
     }
-    let recorded = Recording::open(kept);
-    let recorded = recorded.map_err(|error| ConfirmError::Input(error.to_string()))?;
-    is_there(plan, &recorded.header)
+    Ok(())
 }
 
 /// Refuses a server that is not in the recording that predictions are made from.

@@ -1,32 +1,37 @@
 //! `schedlab record`: writes what the recorder (`host`) sees into a recording (`trace`).
 
 mod error;
-mod flight_recorder;
+mod facts;
+pub(crate) mod flight_recorder;
 pub mod output;
+mod snapshot;
 mod stop_conditions;
 
-use flight_recorder::{Destination, FlightRecorder, Written};
+use flight_recorder::FlightRecorder;
 use schedlab_files::{FileId, NewFile};
 use schedlab_host::{
-    Backend, FactSource, GroupFacts, MachineFacts, Preparing, RecordEnd, RecordRequest, RecordSink,
-    RecordStart, RecordUntil, RecordingCapabilities, TaskFacts,
+    Backend, GroupFacts, Preparing, RecordEnd, RecordRequest, RecordSink, RecordStart, RecordUntil,
+    RecordingCapabilities, TaskFacts,
 };
-use schedlab_model::{EventKind, EventSink, Fact, GroupSpec, Ns, ObjectId, ObjectInfo, SchedEvent};
+use schedlab_model::{EventKind, EventSink, Fact, Ns, ObjectId, ObjectInfo, SchedEvent};
 use schedlab_study::serve::RECORDED_FOR;
-use schedlab_trace::{
-    Capabilities, Capability, CpuTime, FactLoss, GroupInfo, Header, TaskInfo, TraceError, Writer,
-};
+use schedlab_trace::{CpuTime, FactLoss, Header, TraceError, Writer};
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::io::{self, BufWriter};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use stop_conditions::StopWatcher;
 
 pub use error::RecordError;
+pub(crate) use facts::{capabilities, describe, group_info, task_info};
+pub use snapshot::Snapshot;
 pub use stop_conditions::{Caught, StopCondition, StopConditionError, StopConditions, StretchKind};
 
 /// Greatest time between two blocks of the file: a recorder that is killed loses no more than this.
 const BLOCK_EVERY: Ns = Ns(500_000_000);
+
+/// Least time between two events that are handed on: an event that comes sooner is in the recording
+/// of the one before.
+const GAP: Ns = Ns(1_000_000_000);
 
 /// A finished recording.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -82,6 +87,9 @@ pub struct RecordPlan {
     pub until: Option<StopConditions>,
     /// How long to go on after that.
     pub after: Ns,
+    /// With `ring` and `until`: go on recording after each event, and write nothing: the observer
+    /// is handed what was caught.
+    pub goes_on: bool,
 }
 
 impl RecordPlan {
@@ -96,7 +104,8 @@ impl RecordPlan {
     /// Returns a plan that records until `request` ends it, into `output`.
     pub fn new(request: RecordRequest, output: PathBuf, note: String) -> RecordPlan {
         let (fresh, max_bytes, ring, until) = (false, None, None, None);
-        RecordPlan { request, output, fresh, note, max_bytes, ring, until, after: Ns::ZERO }
+        let (after, goes_on) = (Ns::ZERO, false);
+        RecordPlan { request, output, fresh, note, max_bytes, ring, until, after, goes_on }
     }
 }
 
@@ -129,6 +138,25 @@ pub struct RecordProgress {
     pub file_bytes: u64,
 }
 
+impl RecordProgress {
+    /// Returns the recorder's account until now; what is known at the end only is 0.
+    fn so_far(&self, facts_lost: u64) -> RecordEnd {
+        RecordEnd {
+            duration: self.at,
+            events: self.events,
+            lost: self.lost,
+            facts: self.facts,
+            facts_lost,
+            recorder_cpu: Ns::ZERO,
+            stolen: Ns::ZERO,
+            busy: Ns::ZERO,
+            sched_ext: None,
+            exit: None,
+            command_pid: None,
+        }
+    }
+}
+
 /// Is told how a recording goes, in the recorder's thread, which waits meanwhile.
 pub trait RecordObserver {
     /// Called while the recorder prepares, with what it does.
@@ -137,6 +165,8 @@ pub trait RecordObserver {
     fn started(&mut self, _: &RecordStart) {}
     /// Called every 20 ms.
     fn progress(&mut self, _: &RecordProgress) {}
+    /// Called for each event of a recording that goes on after it.
+    fn caught(&mut self, _: Snapshot) {}
 }
 
 impl RecordObserver for () {}
@@ -152,12 +182,40 @@ pub fn record(
     observer: &mut dyn RecordObserver,
     stop: &dyn Fn() -> bool,
 ) -> Result<Recorded, RecordError> {
+    let over = Cell::new(false);
+    let (sink, end) = recorded(plan, observer, &over, stop)?;
+    sink.finish(end)
+}
+
+/// Records as a plan that goes on says: each event is handed to the observer, and nothing is
+/// written. `stop` is asked every 20 ms.
+///
+/// # Errors
+/// As for [`record`].
+pub fn record_incidents(
+    plan: &RecordPlan,
+    observer: &mut dyn RecordObserver,
+    stop: &dyn Fn() -> bool,
+) -> Result<(), RecordError> {
+    let over = Cell::new(false);
+    let (mut sink, _) = recorded(plan, observer, &over, stop)?;
+    let path = plan.output.clone();
+    // One that came at the end.
+    sink.hand_on().map_err(|source| RecordError::Output { path, source })
+}
+
+/// Records until `stop`, or until what is recorded ends it.
+fn recorded<'a>(
+    plan: &'a RecordPlan,
+    observer: &'a mut dyn RecordObserver,
+    over: &'a Cell<bool>,
+    stop: &dyn Fn() -> bool,
+) -> Result<(FileSink<'a>, RecordEnd), RecordError> {
     let output = |source| RecordError::Output { path: plan.output.clone(), source };
     let command = match &plan.request.until {
         RecordUntil::CommandEnds(arguments) => arguments.clone(),
         _ => Vec::new(),
     };
-    let over = Cell::new(false);
     let mut sink = FileSink {
         plan,
         observer,
@@ -179,7 +237,8 @@ pub fn record(
         so_far: RecordProgress::default(),
         fact_loss: FactLoss::default(),
         written: Ns::ZERO,
-        over: &over,
+        handed_on: Ns::ZERO,
+        over,
         started: None,
     };
     let result = schedlab_host::record(&plan.request, &mut sink, &|| over.get() || stop());
@@ -197,26 +256,7 @@ pub fn record(
         }
         None => {}
     }
-    sink.finish(result?)
-}
-
-/// Whether there is a recording at `path` that a new file would replace.
-fn replaces(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.len() > 0)
-}
-
-/// Writes what was to be at `path` into the first spare folder that has room for it. Returns where
-/// it is.
-fn elsewhere(
-    path: &Path,
-    mut write: impl FnMut(&Destination<'_>) -> Result<Written, TraceError>,
-) -> Option<(PathBuf, Written)> {
-    schedlab_files::spare_folders().find_map(|folder| {
-        let place = folder.path().join(path.file_name()?);
-        let written = write(&Destination { path: &place, fresh: true }).ok()?;
-        let _ = folder.keep();
-        Some((place, written))
-    })
+    Ok((sink, result?))
 }
 
 /// Why the sink stopped the recorder.
@@ -244,6 +284,8 @@ struct FileSink<'a> {
     so_far: RecordProgress,
     fact_loss: FactLoss,
     written: Ns,
+    /// When an incident was handed to the observer last.
+    handed_on: Ns,
     /// Set when the recording has to end.
     over: &'a Cell<bool>,
     started: Option<RecordingCapabilities>,
@@ -262,65 +304,68 @@ impl FileSink<'_> {
     /// Writes the file, or its end, and returns what became of the recording.
     fn finish(mut self, end: RecordEnd) -> Result<Recorded, RecordError> {
         let path = &self.plan.output;
-        let output = |source| RecordError::Output { path: path.clone(), source };
         let cpu_time = CpuTime { busy: end.busy, stolen: end.stolen, recorder: end.recorder_cpu };
-        let cost_ns_per_switch = self.header.recorder_ns_per_switch;
-        let mut caught = self.stops.as_ref().and_then(|stops| stops.caught().cloned());
-        let (mut tasks, mut full, mut kept) = (self.tasks, false, None);
-        let (mut file, mut id, mut not_at_place) = (path.clone(), None, None);
-        if let Some(mut flight) = self.flight.take() {
-            let replaced = replaces(path) && !self.beside;
-            self.header.sched_ext_end.clone_from(&end.sched_ext);
-            if let Some(server) = caught.as_ref().and_then(Caught::server) {
-                self.header.knobs.insert(RECORDED_FOR.to_owned(), server);
-            }
-            let header = &self.header;
-            let mut write = |destination: &Destination<'_>| {
-                flight.write(destination, header, end.duration, cpu_time, caught.as_mut())
-            };
-            let written = match write(&Destination { path, fresh: self.plan.fresh }) {
-                Ok(written) => written,
-                Err(error) => {
-                    let (place, written) = elsewhere(path, write).ok_or_else(|| {
-                        RecordError::Nowhere { path: path.clone(), reason: error.to_string() }
-                    })?;
-                    file = place;
-                    not_at_place = Some(error.to_string());
-                    written
-                }
-            };
-            let Written { duration, events, short, .. } = written;
-            if events == 0 && replaced {
-                return Err(RecordError::Empty(path.clone()));
-            }
-            tasks = written.tasks;
-            id = Some(written.id);
-            kept = Some(Kept { duration, events, short });
-        } else if let Some(mut writer) = self.writer.take() {
-            full = writer.is_full();
-            writer.set_cpu_time(cpu_time);
-            writer.set_sched_ext(end.sched_ext.clone());
-            id = Some(self.whole(writer, end.duration)?);
+        self.header.sched_ext_end.clone_from(&end.sched_ext);
+        if let Some(flight) = self.flight.take() {
+            let caught = self.stops.as_ref().and_then(|stops| stops.caught().cloned());
+            let snapshot = self.snapshot(flight, caught, (end, Some(cpu_time)));
+            return snapshot.write(path, self.plan.fresh);
         }
-        let id = id.ok_or_else(|| output(TraceError::Empty))?;
-        let file_bytes = std::fs::metadata(&file).map_or(0, |metadata| metadata.len());
-        let (backend, system_wide) =
-            self.started.map_or((Backend::Bpf, false), |found| (found.backend, found.system_wide));
+        let Some(mut writer) = self.writer.take() else {
+            let source = TraceError::Empty;
+            return Err(RecordError::Output { path: path.clone(), source });
+        };
+        let full = writer.is_full();
+        writer.set_cpu_time(cpu_time);
+        writer.set_sched_ext(end.sched_ext.clone());
+        let id = self.whole(writer, end.duration)?;
+        let (backend, system_wide) = self.backend();
         Ok(Recorded {
             end,
             backend,
             system_wide,
-            tasks,
-            file_bytes,
+            tasks: self.tasks,
+            file_bytes: std::fs::metadata(path).map_or(0, |metadata| metadata.len()),
             full,
-            caught,
+            caught: self.stops.as_ref().and_then(|stops| stops.caught().cloned()),
             fact_loss: self.fact_loss,
-            kept,
-            cost_ns_per_switch,
-            file,
+            kept: None,
+            cost_ns_per_switch: self.header.recorder_ns_per_switch,
+            file: path.clone(),
             id,
-            not_at_place,
+            not_at_place: None,
         })
+    }
+
+    /// Returns the backend, and whether it records the whole machine.
+    fn backend(&self) -> (Backend, bool) {
+        let started = self.started.as_ref();
+        started.map_or((Backend::Bpf, false), |found| (found.backend, found.system_wide))
+    }
+
+    fn snapshot(
+        &self,
+        flight: FlightRecorder,
+        caught: Option<Caught>,
+        (end, cpu_time): (RecordEnd, Option<CpuTime>),
+    ) -> Snapshot {
+        let (backend, system_wide) = self.backend();
+        let (header, fact_loss) = (self.header.clone(), self.fact_loss.clone());
+        Snapshot { flight, header, caught, end, cpu_time, backend, system_wide, fact_loss }
+    }
+
+    /// Hands what was caught to the observer, and looks for the next.
+    fn hand_on(&mut self) -> Result<(), TraceError> {
+        let caught = self.stops.as_ref().and_then(|stops| stops.caught().cloned());
+        let (Some(caught), Some(flight)) = (caught, &mut self.flight) else { return Ok(()) };
+        flight.pack()?;
+        let flight = flight.clone();
+        let end = self.so_far.so_far(self.fact_loss.lost);
+        let snapshot = self.snapshot(flight, Some(caught), (end, None));
+        self.observer.caught(snapshot);
+        self.stops.iter_mut().for_each(StopWatcher::again);
+        self.handed_on = self.so_far.at;
+        Ok(())
     }
 
     /// Writes the end of a recording that grew, and puts it at its place. When the disk is full
@@ -342,7 +387,8 @@ impl FileSink<'_> {
         Ok(id)
     }
 
-    /// Whether a condition was met and the time to go on after it has passed.
+    /// Whether a condition was met and the time to go on after it has passed. A recording that goes
+    /// on hands it to the observer instead.
     fn met(&mut self) -> bool {
         let Some(stops) = &mut self.stops else { return false };
         stops.look(self.so_far.at);
@@ -350,7 +396,18 @@ impl FileSink<'_> {
             let end = caught.from.saturating_add(caught.length.unwrap_or(Ns::ZERO));
             end.saturating_add(self.plan.after)
         });
-        until.is_some_and(|until| self.so_far.at >= until)
+        let met = until.is_some_and(|until| self.so_far.at >= until);
+        if !(met && self.plan.goes_on) {
+            return met;
+        }
+        // What comes sooner is in the same recording.
+        let gap = GAP.min(Ns(self.plan.ring.unwrap_or(Ns::MAX).0 / 2));
+        if self.so_far.at.saturating_sub(self.handed_on) >= gap {
+            let handed_on = self.hand_on();
+            // Reported by the next `flush`.
+            let _ = self.keep(handed_on);
+        }
+        false
     }
 }
 
@@ -498,99 +555,6 @@ impl RecordSink for FileSink<'_> {
         self.observer.progress(&self.so_far);
         Ok(())
     }
-}
-
-fn describe(header: &mut Header, start: &RecordStart) {
-    let MachineFacts { kernel, version, arch, model, hz, topology, boot_id, knobs, .. } =
-        &start.machine;
-    header.backend = match start.capabilities.backend {
-        Backend::Bpf => "bpf".to_owned(),
-        other => format!("perf {}", other.name()),
-    };
-    header.kernel.clone_from(kernel);
-    header.kernel_build = format!("{version} {arch}");
-    header.machine =
-        format!("{model}{}", if start.machine.virtual_machine { " (virtual machine)" } else { "" });
-    header.hz = *hz;
-    header.topology = topology.clone();
-    header.clock = "CLOCK_MONOTONIC".to_owned();
-    header.clock_start_ns = start.monotonic_ns;
-    header.realtime_offset_ns = Some(start.unix_ns.wrapping_sub(start.monotonic_ns).cast_signed());
-    header.boot_id.clone_from(boot_id);
-    header.knobs = knobs.iter().cloned().collect::<BTreeMap<_, _>>();
-    header
-        .knobs
-        .insert("recorder.softirq_rule".to_owned(), start.capabilities.softirq_rule.clone());
-    let messages = match &start.capabilities.messages {
-        Ok(hooks) => hooks.name().to_owned(),
-        Err(why) => format!("none: {why}"),
-    };
-    header.knobs.insert("recorder.messages".to_owned(), messages);
-    if !start.capabilities.idle_unproven.is_empty() {
-        let cpus = start.capabilities.idle_unproven.to_string();
-        header.knobs.insert("recorder.idle_wakeups_may_be_missing_on_cpus".to_owned(), cpus);
-    }
-    // debugfs writes the choices with the chosen one in brackets: "none (voluntary) full".
-    header.preempt = header.knobs.get("preempt").and_then(|text| {
-        let chosen = text.split_once('(')?.1.split_once(')')?.0;
-        Some(chosen.to_owned())
-    });
-    header.capabilities = capabilities(&start.capabilities);
-    header.recorder_ns_per_switch = start.cost_ns_per_switch;
-    header.sched_ext.clone_from(&start.sched_ext);
-    header.date = schedlab_model::text::iso8601(start.unix_ns);
-}
-
-/// Returns the capabilities as a recording's header has them.
-pub(crate) fn capabilities(of: &RecordingCapabilities) -> Capabilities {
-    let all = [
-        (Capability::WakeTimes, of.wakeups),
-        (Capability::Waker, of.wakers),
-        (Capability::IrqContext, of.wakers),
-        (Capability::PrevState, of.prev_state),
-        (Capability::Preempted, true),
-        (Capability::Migrations, of.migrations),
-        (Capability::Lifecycle, true),
-        (Capability::Steal, of.steal_grain.is_some()),
-        (Capability::AllTasks, of.system_wide),
-        (Capability::BlockingSyscalls, of.calls),
-        (Capability::Throttling, of.limits),
-        (Capability::Messages, of.messages.is_ok()),
-    ];
-    Capabilities::from_list(
-        all.into_iter().filter(|&(_, has)| has).map(|(capability, _)| capability),
-    )
-}
-
-pub(crate) fn task_info(task: &TaskFacts) -> TaskInfo {
-    TaskInfo {
-        tid: task.tid,
-        pid: task.process,
-        comm: task.comm.clone(),
-        policy: task.policy,
-        nice: task.nice,
-        affinity: task.affinity,
-        group: task.group,
-        slice: task.slice,
-        session: None,
-        ext: task.ext,
-        kernel: task.kernel,
-        known: task.from == FactSource::Kernel,
-    }
-}
-
-pub(crate) fn group_info(group: &GroupFacts) -> GroupInfo {
-    let spec = GroupSpec {
-        name: schedlab_model::text::shown(&group.path).into_owned(),
-        parent: group.parent,
-        weight: group.weight,
-        idle: group.idle,
-        bandwidth: group.bandwidth,
-        autogroup: group.autogroup_nice.is_some(),
-        cap_percent: 0,
-        cpus: None,
-    };
-    GroupInfo { spec }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! are in the kernel's own account (/proc/TID/schedstat).
 
 use crate::watch::{SharedState, TaskWaits, ThreadSet, WatchFilter, WatchState};
+use schedlab_host::privileges::to_write_in;
 use schedlab_host::threads::{self, Served};
 use schedlab_live::driver::Counts;
 use schedlab_live::status_file::{self, DriverStatus};
@@ -11,7 +12,7 @@ use schedlab_model::{CpuSet, Ns};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Version of the JSON (docs/live-schema.md).
 pub const SCHEMA: &str = "schedlab-top/1";
@@ -230,20 +231,23 @@ impl<'a> TopOutput<'a> {
     }
 }
 
-/// Records for as long as `stop` is false; see [`crate::watch::watch`].
+/// Records for as long as `stop` is false, and keeps the events of the last `keep`; see
+/// [`crate::watch::watch`].
 ///
 /// # Errors
 /// As for [`schedlab_host::record`].
 pub fn record(
     (filter, managed): &(WatchFilter, CpuSet),
+    keep: Ns,
     shared: &SharedState,
     stop: &dyn Fn() -> bool,
 ) -> Result<schedlab_host::RecordEnd, schedlab_host::HostError> {
     let mut request = schedlab_host::RecordRequest::new(schedlab_host::RecordUntil::Stopped);
     // The agents have the managed CPUs.
     request.recorder_cpu = schedlab_host::machine().online.without(managed).lowest();
-    request.keep = Some(Vec::new());
-    crate::watch::watch(&request, filter, shared, stop)
+    let duty = if keep > Ns::ZERO { to_write_in(Path::new(".")) } else { None };
+    request.keep = Some(duty.into_iter().collect());
+    crate::watch::watch(&request, filter, keep, shared, stop)
 }
 
 #[cfg(test)]

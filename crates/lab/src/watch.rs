@@ -2,18 +2,20 @@
 //! analysis of waits as a recording ([`follow`](schedlab_trace::analysis::follow)) and are summed
 //! up; no event is kept.
 
+mod last_seconds;
 pub mod output;
 mod slots;
 #[cfg(test)]
 mod tests;
 
 use crate::record::{capabilities, group_info, task_info};
+use last_seconds::LastSeconds;
 use schedlab_host::{
     GroupFacts, HostError, RecordEnd, RecordRequest, RecordSink, RecordStart, TaskFacts,
 };
-use schedlab_model::text::is_in_group;
-use schedlab_model::{CpuId, EventKind, EventSink, Ns, SchedEvent, TaskId};
-use schedlab_study::serve::Server;
+use schedlab_model::text::{glob, is_in_group};
+use schedlab_model::{CpuId, EventKind, EventSink, Ns, SchedEvent, TaskId, Waker};
+use schedlab_study::serve::{Exchanges, Guess, Server};
 use schedlab_trace::analysis::follow::{
     Followed, Follower, Listener, Occupant, Span, ThreadState, Wait,
 };
@@ -22,6 +24,7 @@ use schedlab_trace::{Header, Recording, TaskInfo, renumber};
 use slots::Slots;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Longest waits that are kept.
@@ -52,6 +55,8 @@ pub enum WatchFilter {
     Group(String),
     /// The tasks of a server.
     Server(Server),
+    /// The tasks with a name or a glob, or the thread with this number.
+    Task(String),
     /// The threads of a set that may change meanwhile.
     Threads(ThreadSet),
 }
@@ -145,6 +150,10 @@ pub struct WatchState {
     pub throttled: BTreeMap<(String, String), (u64, Ns)>,
     /// CPU time of this program itself, recorder and display.
     pub own: Ns,
+    /// The program that schedlab takes for the server, where all tasks are shown. It orders rows.
+    pub guess: Option<Guess>,
+    /// What became of the last recording that was asked for: its file, or why there is none.
+    pub saved: Option<Result<PathBuf, String>>,
 }
 
 impl WatchState {
@@ -152,15 +161,28 @@ impl WatchState {
     pub fn reset(&mut self) {
         let (start, now, ongoing) =
             (self.start.take(), self.now, std::mem::take(&mut self.ongoing));
+        let (guess, saved) = (self.guess.take(), self.saved.take());
         *self = WatchState {
             start,
             now,
             ongoing,
+            guess,
+            saved,
             since: now,
             events: self.events,
             lost: self.lost,
             ..WatchState::default()
         };
+    }
+
+    /// Keeps the tasks with these names: a name or a glob.
+    pub fn only(&mut self, names: &str) {
+        let is_meant = |name: &str| glob(names, name);
+        self.lines.retain(|name, _| is_meant(name));
+        self.worst.retain(|wait| is_meant(&wait.task.0));
+        self.ongoing.retain(|wait| is_meant(&wait.task.0));
+        self.delays.retain(|(waited, _), _| is_meant(waited));
+        self.throttled.retain(|(task, _), _| is_meant(task));
     }
 
     /// Returns the time that the sums are over.
@@ -176,26 +198,43 @@ impl WatchState {
 
 /// The state that the recorder's thread writes and a display reads.
 #[derive(Clone, Debug, Default)]
-pub struct SharedState(Arc<Mutex<WatchState>>);
+pub struct SharedState {
+    state: Arc<Mutex<WatchState>>,
+    /// The file that the last seconds are to be saved in.
+    save: Arc<Mutex<Option<PathBuf>>>,
+}
 
 impl SharedState {
     /// Locks the state. The recorder waits for as long as the guard lives.
     pub fn lock(&self) -> MutexGuard<'_, WatchState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the recorder to save the last seconds as a recording; `saved` of the state says what
+    /// became of it.
+    pub fn save(&self, file: PathBuf) {
+        *self.save.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
+    }
+
+    fn to_save(&self) -> Option<PathBuf> {
+        self.save.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// Watches until `request` or `stop` ends it. `shared` is updated every 20 ms.
+/// Watches until `request` or `stop` ends it. `shared` is updated every 20 ms. Keeps the events of
+/// the last `keep`, to be saved on demand; 0: none.
 ///
 /// # Errors
 /// As for [`schedlab_host::record`].
 pub fn watch(
     request: &RecordRequest,
     focus: &WatchFilter,
+    keep: Ns,
     shared: &SharedState,
     stop: &dyn Fn() -> bool,
 ) -> Result<RecordEnd, HostError> {
     let mut sink = WatchSink::new(focus.clone(), shared.clone());
+    sink.last = (keep > Ns::ZERO).then(|| LastSeconds::new(keep));
     schedlab_host::record(request, &mut sink, stop)
 }
 
@@ -222,6 +261,8 @@ struct WatchSink {
     slots: Slots,
     shared: SharedState,
     start: Option<RecordStart>,
+    /// The events of the last seconds, where a user may want them.
+    last: Option<LastSeconds>,
 }
 
 /// The sums since the last update of the shared state.
@@ -231,12 +272,15 @@ struct Sums {
     occupancy: Occupancy,
     state: WatchState,
     own: u32,
+    /// Where all tasks are shown: how often programs wake each other.
+    exchanges: Option<Exchanges>,
 }
 
 impl WatchSink {
     fn new(focus: WatchFilter, shared: SharedState) -> WatchSink {
         let sums = Sums {
             header: Header::default(),
+            exchanges: (focus == WatchFilter::All).then(Exchanges::default),
             focus,
             occupancy: Occupancy::bounded(SWITCHES),
             state: WatchState::default(),
@@ -247,6 +291,7 @@ impl WatchSink {
             slots: Slots::default(),
             shared,
             start: None,
+            last: None,
         }
     }
 
@@ -282,8 +327,9 @@ impl WatchSink {
         let new = std::mem::take(&mut self.followed.listener.state);
         let (now, events) = (new.now, new.events);
         let ongoing = self.followed.listener.ongoing(self.followed.follower());
+        let guess = self.followed.listener.exchanges.as_ref().and_then(Exchanges::guess);
         let mut all = self.shared.lock();
-        all.ongoing = ongoing;
+        (all.ongoing, all.guess) = (ongoing, guess);
         all.start = self.start.clone().or(all.start.take());
         all.now = all.now.max(now);
         all.events += events;
@@ -323,6 +369,7 @@ impl EventSink for WatchSink {
         if let EventKind::Lost { count } = event.kind {
             sums.lost += count;
         }
+        self.last.iter_mut().for_each(|last| last.event(event));
         let renumbered = renumber(event, |id| self.slots.slot_for(id));
         self.followed.event(&renumbered);
         if let (EventKind::Exit { task: id }, EventKind::Exit { task }) =
@@ -341,6 +388,7 @@ impl RecordSink for WatchSink {
         header.topology = start.machine.topology.clone();
         header.capabilities = capabilities(&start.capabilities);
         self.start = Some(start.clone());
+        self.last.iter_mut().for_each(|last| last.start(start));
         self.update();
         Ok(())
     }
@@ -348,15 +396,23 @@ impl RecordSink for WatchSink {
     fn group(&mut self, group: &GroupFacts) {
         let groups = &mut self.followed.listener.header.groups;
         let (at, info) = (group.id.index(), group_info(group));
+        self.last.iter_mut().for_each(|last| last.group(&info));
         if at < groups.len() { groups[at] = info } else { groups.push(info) }
     }
 
     fn task(&mut self, task: &TaskFacts) {
-        self.meet(task.id, task_info(task));
+        let info = task_info(task);
+        self.last.iter_mut().for_each(|last| last.task(task.id, &info));
+        self.meet(task.id, info);
     }
 
     fn flush(&mut self) -> io::Result<()> {
         self.update();
+        if let Some(file) = self.shared.to_save() {
+            let why = || Err("this command keeps no events".to_owned());
+            let saved = self.last.as_mut().map_or_else(why, |last| last.save(&file));
+            self.shared.lock().saved = Some(saved.map(|()| file));
+        }
         Ok(())
     }
 }
@@ -400,6 +456,7 @@ impl Sums {
                 let group = self.header.groups.get(info.group.index());
                 group.is_some_and(|group| is_in_group(&group.spec.name, path))
             }
+            WatchFilter::Task(name) => name.parse() == Ok(info.tid) || glob(name, &info.comm),
             WatchFilter::Server(server) => server.is_meant(info, &self.header.groups),
         }
     }
@@ -471,7 +528,17 @@ impl Listener for Sums {
         self.state.lines.entry(name).or_default().waits.add(length);
     }
 
-    fn after(&mut self, follower: &Follower, _event: &SchedEvent) {
+    fn after(&mut self, follower: &Follower, event: &SchedEvent) {
         self.occupancy.tidy(follower);
+        if let EventKind::Wake { task, waker: Waker::Task(by) | Waker::InlineSoftirq(by) } =
+            event.kind
+            && let Some(exchanges) = &mut self.exchanges
+        {
+            let tasks = &self.header.tasks;
+            let mut program = |task: TaskId| exchanges.program(tasks.get(task.index())?);
+            if let (Some(by), Some(task)) = (program(by), program(task)) {
+                exchanges.wakes(by, task);
+            }
+        }
     }
 }

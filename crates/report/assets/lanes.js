@@ -473,6 +473,7 @@ Lab.lanes = async (figure) => {
   Lab.redraw.push(() => { drawOver(); draw(); });
   new ResizeObserver(() => { if (stage.clientWidth && stage.clientWidth !== width) layout(); }).observe(stage);
   const asked = /longest=(\d+)/.exec(location.hash);
-  if (asked) jump(+asked[1]);
+  const focus = runs.map((r) => r.focus_ns).find((f) => f);
+  if (asked) jump(+asked[1]); else if (focus) set(focus[0], focus[1]);
   figure.dataset.spans = runs.reduce((n, r) => n + r.cpus.reduce((m, c) => m + c.n, 0), 0);
 };

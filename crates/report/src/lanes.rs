@@ -37,6 +37,12 @@ pub struct LaneRun {
     pub to_ns: Ns,
     /// Length of the whole run; larger than `to_ns` when it was too long to show.
     pub whole_ns: Ns,
+    /// Whether the run was too long to be shown from its beginning, or to its end.
+    #[serde(skip)]
+    pub cut: bool,
+    /// The part that is in view at first; `None`: all that is shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub focus_ns: Option<[Ns; 2]>,
     /// Events shown.
     pub events: u64,
     /// Names of the rows; the others are `CPU n`.
@@ -62,6 +68,8 @@ pub struct LaneRecorder {
     rows: Vec<String>,
     ended: Option<Ns>,
     now: Ns,
+    late: bool,
+    focus: Option<[Ns; 2]>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -118,7 +126,22 @@ impl LaneRecorder {
             rows: Vec::new(),
             ended: None,
             now: Ns::ZERO,
+            late: false,
+            focus: None,
         }
+    }
+
+    /// Shows nothing before `from`, where that is later: the page says so.
+    pub fn not_before(mut self, from: Ns) -> LaneRecorder {
+        self.late = from > self.from;
+        self.from = self.from.max(from);
+        self
+    }
+
+    /// Has this part in view at first.
+    pub fn focused(mut self, part: Option<[Ns; 2]>) -> LaneRecorder {
+        self.focus = part;
+        self
     }
 
     /// A CPU that has not switched yet is idle: a simulation begins so, a recording does not say.
@@ -159,6 +182,8 @@ impl LaneRecorder {
             from_ns: self.from,
             to_ns: to,
             whole_ns: whole.max(to),
+            cut: self.late || to < whole,
+            focus_ns: self.focus,
             events: self.events,
             rows: self.rows,
             data: packed(&bytes),
@@ -276,6 +301,19 @@ mod tests {
         }
         let run = lanes.finish("x", 1, Ns(1_000));
         assert_eq!((run.to_ns, run.whole_ns, run.events), (Ns(30), Ns(1_000), 2));
+    }
+
+    /// What a page is about is at the end of a long run: the beginning is left out, and said so.
+    #[test]
+    fn a_run_that_begins_late_is_cut_too() {
+        let focus = Some([Ns(60), Ns(80)]);
+        let mut lanes = LaneRecorder::new(1, Ns::ZERO, 100).not_before(Ns(50)).focused(focus);
+        lanes.event(&switch(10, None, Some(0)));
+        lanes.event(&switch(70, Some(0), Some(1)));
+        let run = lanes.finish("x", 1, Ns(100));
+        assert_eq!((run.from_ns, run.to_ns, run.cut, run.focus_ns), (Ns(50), Ns(100), true, focus));
+        let whole = LaneRecorder::new(1, Ns(5), 100).not_before(Ns::ZERO).finish("x", 1, Ns(100));
+        assert_eq!((whole.from_ns, whole.cut), (Ns(5), false));
     }
 
     #[test]

@@ -181,8 +181,7 @@ fn ladders(ladders: &Ladders, id: &str) -> Result<Value, ReportError> {
 }
 
 fn lanes(lanes: &Lanes, id: &str) -> Result<Value, ReportError> {
-    let cut: Vec<&crate::LaneRun> =
-        lanes.runs.iter().filter(|run| run.to_ns < run.whole_ns).collect();
+    let cut: Vec<&crate::LaneRun> = lanes.runs.iter().filter(|run| run.cut).collect();
     let part = |run: &&crate::LaneRun| {
         format!("{} of {}", time(run.to_ns.saturating_sub(run.from_ns)), run.name)
     };

@@ -16,8 +16,10 @@ use crate::measurements::Kind;
 use crate::metric::{Metric, Unit};
 use crate::order;
 use crate::result::{Detail, Prediction, Replayed, Row, Study};
+use crate::serve::Guess;
 use crate::view::{self, TASK_COLUMNS, heading, spaced};
 use schedlab_model::Ns;
+use schedlab_model::text::shown;
 use schedlab_report::{Cell, Choice, Code, Column, Ladders, Page, Section, Table, Tone};
 
 /// The page of a comparison. Distributions and schedules are on it when the study was made with
@@ -81,14 +83,18 @@ fn subtitle(study: &Study) -> String {
         1 => "1 seed".to_owned(),
         seeds => format!("{seeds} seeds"),
     };
-    let part = input.window_ns.map_or_else(String::new, |[from, to]| {
-        format!(" (the recording from {} to {})", Ns(from), Ns(to))
-    });
     format!(
-        "{name}{cpus} · HZ={} · {} each{part} · {seeds}",
+        "{name}{cpus} · HZ={} · {} each{} · {seeds}{}",
         input.hz,
-        spaced(Ns(study.duration_ns).to_string())
+        spaced(Ns(study.duration_ns).to_string()),
+        input.part(),
+        guessed(study.guess.as_ref())
     )
+}
+
+/// Returns what a subtitle says of the server that is guessed.
+fn guessed(guess: Option<&Guess>) -> String {
+    guess.map_or_else(String::new, |guess| format!(" · serve: {}", shown(&guess.sentence())))
 }
 
 fn show(metric: Metric, value: f64) -> String {

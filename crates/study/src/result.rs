@@ -12,7 +12,7 @@ use crate::measurements::Kind;
 use crate::metric::Metric;
 use crate::no_effect::NoEffect;
 use crate::serve::Guess;
-use schedlab_model::random;
+use schedlab_model::{Ns, random};
 use schedlab_report::{Cdf, Lanes, Matrix, Series, Table};
 use schedlab_stats::Estimate;
 use schemars::JsonSchema;
@@ -94,6 +94,15 @@ pub struct Input {
     /// start; missing: all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_ns: Option<[u64; 2]>,
+}
+
+impl Input {
+    /// Returns which part of a recording was simulated, in brackets; empty: all of it.
+    pub fn part(&self) -> String {
+        self.window_ns.map_or_else(String::new, |[from, to]| {
+            format!(" (the recording from {} to {})", Ns(from), Ns(to))
+        })
+    }
 }
 
 /// What kind of input.

@@ -3,7 +3,7 @@
 
 mod guess;
 
-pub use guess::{Guess, RECORDED_FOR, guess};
+pub use guess::{Exchanges, Guess, RECORDED_FOR, guess};
 
 use crate::StudyError;
 use schedlab_model::text::{glob, is_in_group, nearest};

@@ -14,7 +14,8 @@ use schedlab_sim::{RunOptions, Stop};
 use schedlab_trace::analysis::timehist::{Listed, Listing, Piece, Take};
 use schedlab_trace::analysis::{Answer, By, Scope};
 use schedlab_trace::{
-    Blocks, GroupInfo, Header, Index, Part, ReadLimits, Recording, TaskInfo, TraceError, import,
+    Blocks, GroupInfo, Header, Incident, Index, Part, ReadLimits, Recording, TaskInfo, TraceError,
+    import,
 };
 use std::cell::Cell;
 use std::path::Path;
@@ -79,8 +80,27 @@ pub fn server_first(
     Ok(Some(ShownServer { name: server.name(&programs), programs, guess }))
 }
 
-/// Returns what the part of a recording that is shown says of waiting, about the server first.
-pub fn sentences(found: Option<&Answer>, server: Option<&ShownServer>) -> String {
+/// Returns what the part of a recording that is shown says of waiting: what the recording was kept
+/// for, then of the server, then of others.
+pub fn sentences(
+    recording: &Recording,
+    scope: &Scope,
+    found: Option<&Answer>,
+    server: Option<&ShownServer>,
+) -> String {
+    let answer = of_waiting(found, server);
+    match caught(recording, scope) {
+        Some(incident) => format!("{} {answer}", incident.sentence(recording)),
+        None => answer,
+    }
+}
+
+/// Returns what a flight recorder kept the recording for, where it is in the part that is shown.
+pub fn caught(recording: &Recording, scope: &Scope) -> Option<Incident> {
+    recording.header.incident().filter(|incident| incident.is_in(&recording.header, scope))
+}
+
+fn of_waiting(found: Option<&Answer>, server: Option<&ShownServer>) -> String {
     let of_server = found.is_some_and(|found| found.of_server);
     match server.filter(|server| server.guess.is_none() && !of_server) {
         None => Answer::text(found),

@@ -172,10 +172,30 @@ pub fn by_importance(study: &Study) -> (Vec<(Kind, String)>, usize) {
         let share =
             |subject: &Subject| subject.cell(Metric::Share).map_or(0.0, |cell| cell.value.median);
         let most = found().map(share).fold(0.0, f64::max);
-        (is_task(kind), !found().any(|subject| subject.changed), (-most * 1e6) as i64)
+        let later = is_task(kind) && !is_server(study, name);
+        let changed = found().any(|subject| subject.changed);
+        (is_task(kind), later, !changed, (-most * 1e6) as i64)
     };
     main.sort_by_key(|(kind, name)| rank(*kind, name));
     (main, hidden)
+}
+
+/// Returns a ratio with two digits that count: `0.012`, `3.4`, `92,129`.
+pub fn ratio(value: f64) -> String {
+    match value {
+        _ if !value.is_finite() || value <= 0.0 => format!("{value:.1}"),
+        10.0.. => {
+            let digits = format!("{value:.0}");
+            let groups = digits.as_bytes().rchunks(3).rev();
+            let groups: Vec<_> = groups.map(String::from_utf8_lossy).collect();
+            groups.join(",")
+        }
+        1.0.. => format!("{value:.1}"),
+        _ => {
+            let places = (1.0 - value.log10().floor()).clamp(2.0, 9.0) as usize;
+            format!("{value:.places$}")
+        }
+    }
 }
 
 /// Fewer values than this beyond a percentile: it is the story of one or two of them.
@@ -388,6 +408,12 @@ pub fn row_name(row: &Row, study: &Study) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_ratio_has_digits_that_count() {
+        let shown = [92_129.4, 123.0, 3.44, 1.0, 0.0124, 0.5, 0.0].map(ratio);
+        assert_eq!(shown, ["92,129", "123", "3.4", "1.0", "0.012", "0.50", "0.0"]);
+    }
 
     #[test]
     fn every_thread_of_schedlab_is_its_own() {

@@ -31,6 +31,7 @@ pub mod wakes;
 pub mod worst;
 
 pub use answer::Answer;
+pub(crate) use answer::longest_wait;
 pub use durations::Durations;
 pub use occupancy::Occupancy;
 pub use scope::{By, Keys, Label, Scope};

@@ -79,10 +79,10 @@ impl Repairs {
 /// figures of a hundred events stay within their intervals.
 const TRUSTED_LOSS: f64 = 0.01;
 
-/// Returns whether a recording that lacks this part of its events, or of its facts, is not to be
+/// Returns whether a recording that lost `lost` events, or facts, beside `of` others is not to be
 /// trusted.
-pub fn too_much_lost(part: f64) -> bool {
-    part > TRUSTED_LOSS
+pub fn too_much_lost(lost: u64, of: u64) -> bool {
+    lost as f64 > TRUSTED_LOSS * of.max(1) as f64
 }
 
 /// One line: `clean`, or what was repaired.

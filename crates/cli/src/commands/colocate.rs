@@ -145,6 +145,12 @@ pub(crate) fn run(args: &ColocateArgs) -> anyhow::Result<Exit> {
     }
     let signal = stop_signal()?;
     let mut live = Live { goals: plan.goals.clone(), begun: Instant::now(), kept: 0 };
+    let (shortest, longest) = plan.takes();
+    live.say(&format!(
+        "rounds of {}: {shortest} in all if the default meets the goal, {longest} if each setting \
+         is tried; Ctrl-C ends with the answer so far",
+        plan.round
+    ));
     let found = colocate(&plan, &mut live, &|| signal.requested())?;
     let value = || {
         let figures = FIGURES.map(|(role, metric)| show::name(role, metric)).to_vec();

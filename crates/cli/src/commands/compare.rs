@@ -10,7 +10,6 @@ use crate::progress::Progress;
 use crate::render::{self, Style};
 use crate::stdin;
 use anyhow::{Context, anyhow, bail};
-pub(crate) use request::ReplayArg;
 use request::RequestArgs;
 use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_study::compare::request::CompareRequest;

@@ -1,7 +1,6 @@
 //! `schedlab confirm`
 
-use super::compare::ReplayArg;
-use super::compare::request::{RequestArgs, Serve};
+use super::compare::request::{Replay, RequestArgs, Serve};
 use crate::exit::Exit;
 use crate::format::FormatArgs;
 use crate::options::{long_enough, stop_signal};
@@ -91,7 +90,7 @@ pub(crate) struct ConfirmArgs {
     #[command(flatten)]
     serve: RequestArgs<Serve>,
     #[command(flatten)]
-    replay: ReplayArg,
+    replay: RequestArgs<Replay>,
     #[command(flatten)]
     format: FormatArgs,
     /// Run this command
@@ -115,14 +114,24 @@ pub(crate) fn run(args: &ConfirmArgs) -> anyhow::Result<Exit> {
         round: args.round,
         serve: args.serve.serve().map(str::to_owned),
         recorded_under: args.recorded_under.clone(),
-        replay: args.replay.0.unwrap_or_default(),
+        replay: args.replay.replay().unwrap_or_default(),
         run_dir: RunDir::standard()?,
         program: std::env::current_exe()
             .context("finding the program that becomes the guardian")?,
     };
     let signal = stop_signal()?;
+    // Which settings there are is known with the first of them.
+    let mut said = false;
     let (mut lines, progress) = (Lines::new(), Progress::new());
     let mut watch = |what: &str, done: usize, all: usize| {
+        if !std::mem::replace(&mut said, true) {
+            let settings = all / plan.rounds.max(1);
+            output::warn(&format!(
+                "{all} rounds take at least {}; Ctrl-C ends with the answer of those that are \
+                 finished\n",
+                plan.takes(settings)
+            ));
+        }
         lines.set(|| format!("round {} of {all}: {what}", done + 1))
     };
     let simulating = |done, all| progress.set(done, all);
@@ -131,7 +140,7 @@ pub(crate) fn run(args: &ConfirmArgs) -> anyhow::Result<Exit> {
     let text =
         args.format.print(None, || Ok(&confirmed), |style| render::confirm(&confirmed, style))?;
     output::write(None, &text)?;
-    Ok(if confirmed.trusted { Exit::Done } else { Exit::Untrusted })
+    Ok(if confirmed.trusted && !confirmed.partial { Exit::Done } else { Exit::Untrusted })
 }
 
 /// Returns what is missing. The command in a recording's header is printed and not run: the file

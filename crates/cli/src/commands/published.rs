@@ -44,8 +44,10 @@ pub(crate) fn run(args: &PublishedArgs) -> anyhow::Result<Exit> {
     output::check_both(None, args.report.as_deref())?;
     let scenarios = published::scenarios(&args.scenarios)?;
     let mut all = Vec::new();
-    for scenario in &scenarios {
-        let working = Working::new(format!("running {}", scenario.name), true);
+    for (index, scenario) in scenarios.iter().enumerate() {
+        let (name, number) = (&scenario.name, index + 1);
+        let what = format!("running {name} ({number} of {})", scenarios.len());
+        let working = Working::new(what, true);
         all.push(published::figures(scenario, args.jobs)?);
         drop(working);
     }

@@ -1,5 +1,7 @@
 //! `schedlab record`
 
+mod incidents;
+
 use crate::exit::Exit;
 use crate::format::FormatArgs;
 use crate::options::stop_signal;
@@ -13,15 +15,15 @@ use schedlab_host::{
 };
 use schedlab_lab::record::output::RecordOutput;
 use schedlab_lab::record::{
-    RecordObserver, RecordPlan, RecordProgress, Recorded, SMALLEST_FILE, StopConditions, record,
+    RecordObserver, RecordPlan, RecordProgress, Recorded, SMALLEST_FILE, Snapshot, StopConditions,
+    record,
 };
 use schedlab_model::text::{shell_word, shown};
 use schedlab_model::{CpuId, Ns};
 use schedlab_trace::{FactLoss, too_much_lost};
-use std::collections::VecDeque;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{RecvTimeoutError, Sender};
+use std::sync::mpsc::{RecvTimeoutError, Sender, SyncSender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -83,9 +85,9 @@ pub(crate) struct RecordArgs {
     /// $SCHEDLAB_FILE
     #[arg(long, value_name = "COMMAND", requires = "until")]
     exec: Option<String>,
-    /// Begin again after each event, into FILE-1.slt, FILE-2.slt, ..., and keep the newest N. Stop
-    /// with --for (total time) or Ctrl-C. Events during a write are missed
-    #[arg(long, value_name = "N", requires = "until", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["json", "run"])]
+    /// Go on after each event: write what --ring holds into FILE-1.slt, FILE-2.slt, ..., one a second
+    /// at most, and keep the newest N. Stop with --for (total time) or Ctrl-C
+    #[arg(long, value_name = "N", requires_all = ["until", "ring"], value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["json", "run"])]
     keep: Option<u32>,
     /// Go on for this long after the event
     #[arg(long, value_name = "TIME", requires = "until", allow_hyphen_values = true)]
@@ -124,105 +126,12 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<Exit> {
     let plan = plan(args)?;
     let signal = stop_signal()?;
     match args.keep {
-        Some(keep) => incidents(args, plan, keep, &signal),
+        Some(keep) => incidents::incidents(args, plan, keep, &signal),
         None => {
             let made = once(args, &plan, &signal)?;
-            misplaced(&plan.output, &made.recorded).map_or(Ok(made.exit), Err)
+            incidents::misplaced(&plan.output, &made.recorded).map_or(Ok(made.exit), Err)
         }
     }
-}
-
-/// Records again and again, each time until an event, and keeps the newest `keep` recordings.
-fn incidents(
-    args: &RecordArgs,
-    first: RecordPlan,
-    keep: u32,
-    signal: &StopSignal,
-) -> anyhow::Result<Exit> {
-    if output::is_stdout(&first.output) {
-        bail!(
-            "--keep {keep}: several recordings do not fit in standard output: name a file with -o"
-        );
-    }
-    let (begun, mut kept, mut worst, mut elsewhere) =
-        (Instant::now(), VecDeque::new(), Exit::Done, None);
-    loop {
-        let mut plan = first.clone();
-        plan.output = numbered(&first.output, next_number(&first.output));
-        plan.fresh = true;
-        if let Some(all) = first.request.duration {
-            let left = all.saturating_sub(Ns(begun.elapsed().as_nanos() as u64));
-            if left == Ns::ZERO {
-                break;
-            }
-            plan.request.duration = Some(left);
-        }
-        let Made { exit, recorded } = once(args, &plan, signal)?;
-        if recorded.caught.is_none() {
-            // The time is over: what was recorded since the last event shows none.
-            let _ = schedlab_files::remove_if(&recorded.file, recorded.id);
-            break;
-        }
-        if let Some(error) = misplaced(&plan.output, &recorded) {
-            output::warn(&format!("{error}\n"));
-            elsewhere.get_or_insert(error);
-        }
-        worst = if exit == Exit::Done { worst } else { exit };
-        kept.push_back((recorded.file, recorded.id));
-        // Incidents of an earlier run are not in the list, and stay.
-        if kept.len() > keep as usize
-            && let Some((file, id)) = kept.pop_front()
-        {
-            schedlab_files::remove_if(&file, id).with_context(|| file.display().to_string())?;
-        }
-        if signal.requested() {
-            break;
-        }
-    }
-    match elsewhere {
-        Some(error) => Err(error),
-        None => Ok(if kept.is_empty() { Exit::ExpectationFailed } else { worst }),
-    }
-}
-
-/// Returns the number after the highest that a file beside `file` has: what an earlier run caught
-/// stays.
-fn next_number(file: &Path) -> u64 {
-    let folder =
-        file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let end = file
-        .extension()
-        .map_or(String::new(), |extension| format!(".{}", extension.to_string_lossy()));
-    let number = |name: String| -> Option<u64> {
-        name.strip_prefix(&stem)?.strip_prefix('-')?.strip_suffix(&end)?.parse().ok()
-    };
-    let names = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let highest =
-        names.filter_map(|entry| number(entry.file_name().to_string_lossy().into_owned())).max();
-    highest.unwrap_or(0).saturating_add(1)
-}
-
-/// Returns what to say about a recording that is not where it should be.
-fn misplaced(wanted: &Path, recorded: &Recorded) -> Option<anyhow::Error> {
-    let why = recorded.not_at_place.as_ref()?;
-    Some(anyhow!(
-        "the recording is in {}, because it could not be written to {}: {why}. Make room there \
-         and move it (what is in /dev/shm is in \
-         memory, and gone after a restart)",
-        recorded.file.display(),
-        wanted.display()
-    ))
-}
-
-/// Returns `incident-3.slt` of `incident.slt`.
-fn numbered(file: &Path, number: u64) -> PathBuf {
-    let stem = file.file_stem().unwrap_or_default().to_string_lossy();
-    let name = match file.extension() {
-        Some(extension) => format!("{stem}-{number}.{}", extension.to_string_lossy()),
-        None => format!("{stem}-{number}"),
-    };
-    file.with_file_name(name)
 }
 
 /// A recording, and how the command would end after it.
@@ -234,9 +143,14 @@ struct Made {
 /// Makes one recording.
 fn once(args: &RecordArgs, plan: &RecordPlan, signal: &StopSignal) -> anyhow::Result<Made> {
     output::check(&plan.output)?;
-    let mut live = Live { line: RecordingLine::new(), patience: None };
+    let mut live = Live::new();
     let recorded = record(plan, &mut live, &|| signal.requested())?;
     drop(live);
+    made(args, recorded)
+}
+
+/// Says what became of a recording, and runs the command of `--exec` if the event came.
+fn made(args: &RecordArgs, recorded: Recorded) -> anyhow::Result<Made> {
     let file = recorded.file.as_path();
     let text = args.format.print(
         None,
@@ -275,6 +189,16 @@ struct Live {
     line: RecordingLine,
     /// Explains a long wait for the beginning, until it begins.
     patience: Option<Patience>,
+    /// Takes the recordings of events.
+    send: Option<SyncSender<Snapshot>>,
+    /// Events for whose recordings there was no room there.
+    missed: u64,
+}
+
+impl Live {
+    fn new() -> Live {
+        Live { line: RecordingLine::new(), patience: None, send: None, missed: 0 }
+    }
 }
 
 impl RecordObserver for Live {
@@ -295,6 +219,11 @@ impl RecordObserver for Live {
 
     fn progress(&mut self, so_far: &RecordProgress) {
         self.line.set(so_far);
+    }
+
+    fn caught(&mut self, snapshot: Snapshot) {
+        let sent = self.send.as_ref().map(|send| send.try_send(snapshot));
+        self.missed += u64::from(sent.is_some_and(|sent| sent.is_err()));
     }
 }
 
@@ -398,12 +327,13 @@ fn plan(args: &RecordArgs) -> anyhow::Result<RecordPlan> {
         ring: args.ring,
         until,
         after: args.after.unwrap_or(Ns::ZERO),
+        goes_on: false,
     })
 }
 
 /// Returns a name that no other recording of this folder has, as long as none begins in the same
 /// second.
-fn by_date() -> PathBuf {
+pub(super) fn by_date() -> PathBuf {
     let since_1970 =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let date = schedlab_model::text::iso8601(since_1970.as_nanos() as u64).replace(':', "-");
@@ -456,8 +386,8 @@ fn request(args: &RecordArgs) -> anyhow::Result<RecordRequest> {
     Ok(request)
 }
 
-/// Returns the capabilities that the output needs; `None`: all stay, because the next recording
-/// opens everything again (--keep), or a command of the user follows (--exec).
+/// Returns the capabilities that the output needs; `None`: all stay, because more files are written
+/// (--keep), or a command of the user follows (--exec).
 fn kept(args: &RecordArgs) -> Option<Vec<Duty>> {
     if args.keep.is_some() || args.exec.is_some() {
         return None;
@@ -519,16 +449,21 @@ fn text(args: &RecordArgs, file: &Path, recorded: &Recorded) -> String {
     }
     let replays =
         recorded.system_wide && matches!(recorded.backend, Backend::Bpf | Backend::Tracepoints);
-    text + &if replays {
-        format!("next: schedlab compare {}\n", shell_word(&name))
-    } else {
-        String::new()
+    let (name, compare) = (shell_word(&name), replays.then_some("schedlab compare"));
+    text + &match (&recorded.caught, compare) {
+        // Both begin with what was caught.
+        (Some(caught), Some(compare)) => {
+            format!("next: schedlab show {name}\n      {compare} {name} --around {}\n", caught.from)
+        }
+        (Some(_), None) => format!("next: schedlab show {name}\n"),
+        (None, Some(compare)) => format!("next: {compare} {name}\n"),
+        (None, None) => String::new(),
     }
 }
 
 /// Returns whether so many events or facts are missing that the recording cannot be trusted.
 fn untrusted(lost: u64, events: u64, facts: &FactLoss) -> bool {
-    too_much_lost(lost as f64 / events.max(1) as f64) || too_much_lost(facts.part())
+    too_much_lost(lost, events) || facts.is_too_much()
 }
 
 /// Returns how many facts were recorded and how many are missing, where messages were recorded.
@@ -549,9 +484,13 @@ fn cost(recorded: &Recorded) -> String {
         )
     });
     let the = if added.is_empty() { "The" } else { "the" };
+    // What it used is known at its end.
+    let used = match recorded.end.recorder_cpu {
+        Ns::ZERO => String::new(),
+        cpu => format!("used {cpu} of CPU and "),
+    };
     format!(
-        "{added}{the} recorder used {} of CPU and wrote {} KiB, by {}.\n",
-        recorded.end.recorder_cpu,
+        "{added}{the} recorder {used}wrote {} KiB, by {}.\n",
         recorded.file_bytes.div_ceil(1024),
         recorded.backend.name()
     )

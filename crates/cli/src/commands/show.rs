@@ -241,8 +241,8 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
 /// Analyses whose rows are in the order of time or of CPUs.
 const NOT_BY_TASK: [&str; 3] = ["timehist", "stream", "runqueue"];
 
-/// Returns the server whose rows come first: the one that was named; for text and JSON, which say
-/// so, also the one that is guessed in a recording.
+/// Returns the server whose rows come first: the one that was named; for text, JSON and pages, which
+/// say so, also the one that is guessed in a recording.
 fn server(
     args: &ShowArgs,
     is_recording: bool,
@@ -250,7 +250,7 @@ fn server(
     scope: &mut Scope,
 ) -> anyhow::Result<Option<ShownServer>> {
     let rows = [ResultFormat::Csv, ResultFormat::Ndjson].contains(&args.format.get());
-    let silent = !is_recording || rows || args.format.is_parquet() || args.report.is_some();
+    let silent = !is_recording || rows || args.format.is_parquet();
     if silent && args.serve.serve().is_none() {
         return Ok(None);
     }
@@ -341,6 +341,8 @@ struct Answers {
     asked: bool,
     found: Option<Answer>,
     server: Option<ShownServer>,
+    /// In sentences.
+    said: String,
 }
 
 /// Analyses that are about who waits.
@@ -358,11 +360,13 @@ impl Answers {
         let shown = !matches!(format, ResultFormat::Csv | ResultFormat::Ndjson);
         let asked = shown && chosen.iter().any(about) && Answer::check(&recording.header).is_ok();
         let found = if asked { Answer::from_recording(recording, scope) } else { None };
-        Answers { asked, found, server }
+        let sentences = || sentences(recording, scope, found.as_ref(), server.as_ref());
+        let said = if asked { sentences() } else { String::new() };
+        Answers { asked, found, server, said }
     }
 
     fn sentences(&self) -> Option<String> {
-        self.asked.then(|| sentences(self.found.as_ref(), self.server.as_ref()))
+        self.asked.then(|| self.said.clone())
     }
 }
 
@@ -379,15 +383,23 @@ fn as_text<W: Write>(
     if let Some(sentences) = answer.sentences() {
         text.line(&format!("{}\n", style.bold(&wrap(&sentences, style.width, 0))))?;
     }
-    if let Some(guess) = answer.server.as_ref().and_then(|server| server.guess.as_ref()) {
+    let guess = answer.server.as_ref().and_then(|server| server.guess.as_ref());
+    let serve = guess.map(|guess| {
         let serve = format!("serve: {}", shown(&guess.sentence()));
-        text.line(&format!("{}\n", style.dim(&wrap(&serve, style.width, 0))))?;
+        format!("{}\n", style.dim(&wrap(&serve, style.width, 0)))
+    });
+    // Behind the answer: that of these sentences, or that of the analysis.
+    if let Some(serve) = serve.as_ref().filter(|_| answer.asked) {
+        text.line(serve)?;
     }
     if args.analyses.0.is_empty() {
         text.line(&overview(&shown(&args.input), recording, &style))?;
     }
     for (entry, scope) in chosen {
         entry.run(recording, scope, &mut text)?;
+    }
+    if let Some(serve) = serve.filter(|_| !answer.asked) {
+        text.line(&serve)?;
     }
     text.note_sched_ext(recording)?;
     text.note_repairs(recording, recording.events.len())?;

@@ -1,11 +1,12 @@
 //! `schedlab top`
 
+use super::watch::{LAST, press, renew};
 use crate::exit::Exit;
 use crate::format::{FormatArgs, LivePrinter};
 use crate::options::stop_signal;
 use crate::output;
 use crate::render::top::{draw, text};
-use crate::render::watch::View;
+use crate::render::view::View;
 use crate::screen::{LOOK, Screen, show};
 use anyhow::{anyhow, bail};
 use ratatui::Frame;
@@ -15,6 +16,7 @@ use schedlab_lab::top::{self, Snapshot, TopOutput, WatchedDriver};
 use schedlab_lab::watch::{SharedState, WatchState};
 use schedlab_live::RunDir;
 use schedlab_model::Ns;
+use schedlab_model::text::glob;
 use std::cell::RefCell;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
@@ -30,15 +32,22 @@ Examples:
   schedlab top --owner 4711        the driver of process 4711, where several run
   schedlab top --once              one look after a second, as text or JSON (docs/live-schema.md)
   schedlab top --json --for 10s    a line of JSON every second
+  schedlab top --task 'redis-*'    some of the managed threads, by their names
 
 Waits are those that the recorder sees. Gain compares the kernel's own account of each thread \
 (/proc/TID/schedstat): the mean \
 wait before a turn on a CPU before schedlab managed the thread, and since. The CPU time of agents \
-is printed beside it.")]
+is printed beside it.
+
+Keys: ? help, q quit, / find, arrows scroll, s sort, w write the last 10 s as a recording into this
+folder, p pause, r reset the waits.")]
 pub(crate) struct TopArgs {
     /// Watch the driver of this process [default: the first that is found]
     #[arg(long, value_name = "PID")]
     owner: Option<u32>,
+    /// Show the managed threads with this name only: a name, or a glob such as 'redis-*'
+    #[arg(long, value_name = "TASK")]
+    task: Option<String>,
     /// Print the state after a second, then end
     #[arg(long, conflicts_with = "duration")]
     once: bool,
@@ -70,7 +79,7 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<Exit> {
     };
     let signal = stop_signal()?;
     let (shared, stop) = (SharedState::default(), Arc::new(AtomicBool::new(false)));
-    let recorder = start(&driver, &shared, &stop);
+    let recorder = start(&driver, args, &shared, &stop);
     let (begun, mut printer) = (Instant::now(), LivePrinter::new(&args.format));
     while shared.lock().start.is_none() && !recorder.is_finished() && !signal.requested() {
         sleep(LOOK);
@@ -88,7 +97,7 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<Exit> {
             if args.once || !args.format.is_table() {
                 lines(&mut driver, first, &shared, args, &mut printer, &over)
             } else {
-                on_screen(&mut driver, first, &shared, &over)
+                on_screen(&mut driver, first, args, &shared, &over)
             }
         }
         _ => Ok(None),
@@ -96,7 +105,7 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<Exit> {
     stop.store(true, Ordering::Relaxed);
     recorder.join().map_err(|_| anyhow!("the recorder failed; this is a fault of schedlab"))??;
     if let Some(last) = shown? {
-        let state = shared.lock().clone();
+        let (last, state) = seen(last, &shared, args);
         let table = args.format.is_table();
         output::write(
             None,
@@ -106,10 +115,34 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn start(driver: &WatchedDriver, shared: &SharedState, stop: &Arc<AtomicBool>) -> Recorder {
+/// Returns the driver's state and what was recorded, of the threads that were asked for.
+fn seen(driver: Snapshot, shared: &SharedState, args: &TopArgs) -> (Snapshot, WatchState) {
+    only(driver, shared.lock().clone(), args.task.as_deref())
+}
+
+fn only(
+    mut driver: Snapshot,
+    mut state: WatchState,
+    names: Option<&str>,
+) -> (Snapshot, WatchState) {
+    if let Some(names) = names {
+        driver.gains.retain(|gain| glob(names, &gain.name));
+        state.only(names);
+    }
+    (driver, state)
+}
+
+fn start(
+    driver: &WatchedDriver,
+    args: &TopArgs,
+    shared: &SharedState,
+    stop: &Arc<AtomicBool>,
+) -> Recorder {
+    // Only a screen has keys.
+    let keep = if args.format.is_table() && !args.once { LAST } else { Ns::ZERO };
     let (filter, shared, stop) =
         ((driver.filter(), driver.cpus()), shared.clone(), Arc::clone(stop));
-    spawn(move || top::record(&filter, &shared, &|| stop.load(Ordering::Relaxed)))
+    spawn(move || top::record(&filter, keep, &shared, &|| stop.load(Ordering::Relaxed)))
 }
 
 /// Prints lines of JSON until `over` says so or the driver ends. Returns the last state.
@@ -130,7 +163,8 @@ fn lines(
         if args.format.has_steps() && !args.once && Instant::now() >= next {
             next += Duration::from_secs(1);
             let mut out = std::io::stdout().lock();
-            out.write_all(printer.next(&json(&last, &shared.lock().clone())?)?.as_bytes())?;
+            let (driver, state) = seen(last.clone(), shared, args);
+            out.write_all(printer.next(&json(&driver, &state)?)?.as_bytes())?;
             out.flush()?;
         }
     }
@@ -145,6 +179,8 @@ fn json(snapshot: &Snapshot, state: &WatchState) -> anyhow::Result<serde_json::V
 struct Shown<'a> {
     driver: &'a mut WatchedDriver,
     shared: &'a SharedState,
+    /// The threads that are shown, by name.
+    names: Option<&'a str>,
     snapshot: Snapshot,
     state: WatchState,
     view: View,
@@ -154,35 +190,36 @@ struct Shown<'a> {
 impl Screen for Shown<'_> {
     fn draw(&mut self, frame: &mut Frame<'_>) {
         match self.driver.look() {
-            Some(now) if !self.view.paused => {
-                (self.snapshot, self.state) = (now, self.shared.lock().clone());
-            }
+            Some(now) if !self.view.paused => self.snapshot = now,
             Some(_) => {}
             None => *self.ended.borrow_mut() = true,
         }
-        draw(frame, &self.snapshot, &self.state, self.view);
+        renew(&mut self.state, self.shared, &self.view);
+        let (driver, state) = only(self.snapshot.clone(), self.state.clone(), self.names);
+        let state = self.view.part(&state);
+        draw(frame, &driver, &state, &self.view);
     }
 
     fn press(&mut self, key: KeyCode) {
-        match key {
-            KeyCode::Char('p' | ' ') => self.view.paused = !self.view.paused,
-            KeyCode::Char('s') => self.view.sort = self.view.sort.next(),
-            KeyCode::Char('r') => self.shared.lock().reset(),
-            _ => {}
-        }
+        press(&mut self.view, self.shared, key);
+    }
+
+    fn is_typing(&self) -> bool {
+        self.view.typing
     }
 }
 
 fn on_screen(
     driver: &mut WatchedDriver,
     first: Snapshot,
+    args: &TopArgs,
     shared: &SharedState,
     over: &dyn Fn() -> bool,
 ) -> anyhow::Result<Option<Snapshot>> {
     let ended = RefCell::new(false);
-    let view = View { colors: std::env::var_os("NO_COLOR").is_none(), ..View::default() };
-    let state = WatchState::default();
-    let mut shown = Shown { driver, shared, snapshot: first, state, view, ended: &ended };
+    let (view, state) = (View::new(), WatchState::default());
+    let names = args.task.as_deref();
+    let mut shown = Shown { driver, shared, names, snapshot: first, state, view, ended: &ended };
     show(&mut shown, &|| over() || *ended.borrow())?;
     Ok(Some(shown.snapshot))
 }

@@ -1,7 +1,6 @@
 //! `schedlab tune`
 
-use super::compare::ReplayArg;
-use super::compare::request::{RequestArgs, ServeAndPart};
+use super::compare::request::{Replay, RequestArgs, ServeAndPart};
 use crate::exit::Exit;
 use crate::format::FormatArgs;
 use crate::output;
@@ -87,7 +86,7 @@ pub(crate) struct TuneArgs {
     #[arg(short, long, value_name = "SCHEDULER")]
     scheduler: Option<SchedulerSpec>,
     #[command(flatten)]
-    replay: ReplayArg,
+    replay: RequestArgs<Replay>,
     #[command(flatten)]
     request: RequestArgs<ServeAndPart>,
     /// Check the result on this recording, which the search does not use (may be given several
@@ -113,7 +112,7 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
         output::check(path)?;
     }
     let options = options(args)?;
-    let from = args.replay.0;
+    let from = args.replay.replay();
     let progress = Progress::with_verb(&format!("reading {}", args.input));
     let found = gallery::find(&stdin::given(&args.input)?)?;
     let mut request = (*args.request.0).clone();

@@ -1,23 +1,26 @@
 //! `schedlab watch`
 
 use super::compare::request::{RequestArgs, Serve};
+use super::record::by_date;
 use crate::exit::Exit;
 use crate::format::{FormatArgs, LivePrinter};
 use crate::options::stop_signal;
 use crate::output;
-use crate::render::watch::{View, draw, summary};
+use crate::render::view::{Pressed, View};
+use crate::render::watch::{draw, summary};
 use crate::screen::{LOOK, Screen, show};
 use anyhow::{Context as _, anyhow, bail};
 use ratatui::Frame;
 use ratatui::crossterm::event::KeyCode;
-use schedlab_host::privileges::give_up_all_but;
+use schedlab_host::privileges::{give_up_all_but, to_write_in};
 use schedlab_host::{HostError, RecordEnd, RecordRequest, RecordUntil, StopSignal};
 use schedlab_lab::watch::output::WatchOutput;
 use schedlab_lab::watch::{SharedState, WatchFilter, WatchState, watch};
 use schedlab_model::Ns;
-use schedlab_study::serve::Server;
+use schedlab_study::serve::{Server, is_unit};
 use schedlab_trace::too_much_lost;
 use std::io::{IsTerminal, Write};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, sleep, spawn};
@@ -30,17 +33,26 @@ Examples:
   schedlab watch                            the whole machine, until q
   schedlab watch --pid 4711                 waits of one process, and which tasks cause them
   schedlab watch --serve redis-server       waits of a server, by name, pid, group or unit
+  schedlab watch --task 'redis-*'           waits of tasks by their names
+  schedlab watch --unit redis               waits of a systemd unit
   schedlab watch --cgroup /batch --for 1m   waits of a control group, for a minute
   schedlab watch --json --for 10s           a line of JSON every second (docs/watch-schema.md)
 
-Keys: ? help, q quit, p pause, s sort, r reset. Works over ssh in 80x24.")]
+Keys: ? help, q quit, / find, arrows scroll, s sort, w write the last 10 s as a recording into this
+folder, p pause, r reset. Works over ssh in 80x24.")]
 pub(crate) struct WatchArgs {
     /// Show the waits of this process only (may be given several times)
-    #[arg(long, value_name = "N", conflicts_with_all = ["cgroup", "serve"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["cgroup", "serve", "task", "unit"])]
     pid: Vec<u32>,
     /// Show the waits of this control group and those below it only
-    #[arg(long, value_name = "PATH", conflicts_with = "serve")]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["serve", "task", "unit"])]
     cgroup: Option<String>,
+    /// Show the waits of the tasks with this name only: a name, or a glob such as 'redis-*'
+    #[arg(long, value_name = "TASK", conflicts_with_all = ["serve", "unit"])]
+    task: Option<String>,
+    /// Show the waits of this systemd unit only: redis, or redis.service
+    #[arg(long, value_name = "UNIT", conflicts_with = "serve")]
+    unit: Option<String>,
     #[command(flatten)]
     serve: RequestArgs<Serve>,
     /// Stop after this time, such as 30s
@@ -52,6 +64,9 @@ pub(crate) struct WatchArgs {
     #[command(flatten)]
     format: FormatArgs,
 }
+
+/// What the key w writes.
+pub(super) const LAST: Ns = Ns::from_s(10);
 
 type Recorder = JoinHandle<Result<RecordEnd, HostError>>;
 
@@ -94,7 +109,7 @@ pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
     let text =
         if args.format.is_table() { summary(&state) } else { printer.next(&json(&state)?)? };
     output::write(None, &text)?;
-    let bad = too_much_lost(state.lost as f64 / state.events.max(1) as f64);
+    let bad = too_much_lost(state.lost, state.events);
     Ok(if bad { Exit::Untrusted } else { Exit::Done })
 }
 
@@ -107,17 +122,29 @@ fn start(args: &WatchArgs, shared: &SharedState, stop: &Arc<AtomicBool>) -> Reco
     let focus = match (&args.cgroup, args.serve.serve()) {
         (Some(path), _) => WatchFilter::Group(path.clone()),
         (None, Some(server)) => WatchFilter::Server(Server::new(server)),
-        (None, None) if args.pid.is_empty() => WatchFilter::All,
-        (None, None) => WatchFilter::Processes(args.pid.clone()),
+        (None, None) => match (&args.task, &args.unit) {
+            (Some(task), _) => WatchFilter::Task(task.clone()),
+            (None, Some(unit)) => WatchFilter::Server(Server::new(&unit_name(unit))),
+            (None, None) if args.pid.is_empty() => WatchFilter::All,
+            (None, None) => WatchFilter::Processes(args.pid.clone()),
+        },
     };
+    // Only a screen has keys.
+    let keep = if args.format.is_table() { LAST } else { Ns::ZERO };
+    let duty = if keep > Ns::ZERO { to_write_in(Path::new(".")) } else { None };
     let request = RecordRequest {
         duration: args.duration,
         backend: args.backend,
-        keep: Some(Vec::new()),
+        keep: Some(duty.into_iter().collect()),
         ..RecordRequest::new(scope)
     };
     let (shared, stop) = (shared.clone(), Arc::clone(stop));
-    spawn(move || watch(&request, &focus, &shared, &|| stop.load(Ordering::Relaxed)))
+    spawn(move || watch(&request, &focus, keep, &shared, &|| stop.load(Ordering::Relaxed)))
+}
+
+/// Returns the name of a unit with its kind, as a control group has it.
+fn unit_name(unit: &str) -> String {
+    if is_unit(unit) { unit.to_owned() } else { format!("{unit}.service") }
 }
 
 /// Waits until the recorder ends, a signal comes, or the reader is gone; prints the state every
@@ -153,29 +180,44 @@ struct Shown<'a> {
     view: View,
 }
 
+/// Takes a key of a live view.
+pub(super) fn press(view: &mut View, shared: &SharedState, key: KeyCode) {
+    // What became of the last key has been read.
+    shared.lock().saved = None;
+    match view.press(key) {
+        Pressed::Reset => shared.lock().reset(),
+        Pressed::Save => shared.save(by_date()),
+        Pressed::Nothing => {}
+    }
+}
+
+/// Copies the state into `shown`, unless the view is paused.
+pub(super) fn renew(shown: &mut WatchState, shared: &SharedState, view: &View) {
+    let now = shared.lock();
+    match view.paused {
+        true => shown.saved.clone_from(&now.saved),
+        false => *shown = now.clone(),
+    }
+}
+
 impl Screen for Shown<'_> {
     fn draw(&mut self, frame: &mut Frame<'_>) {
-        if !self.view.paused {
-            self.state = self.shared.lock().clone();
-        }
-        draw(frame, &self.state, self.view);
+        renew(&mut self.state, self.shared, &self.view);
+        let part = self.view.part(&self.state);
+        draw(frame, &part, &self.view);
     }
 
     fn press(&mut self, key: KeyCode) {
-        let view = &mut self.view;
-        match key {
-            KeyCode::Char('?' | 'h') => view.help = !view.help,
-            KeyCode::Char('p' | ' ') => view.paused = !view.paused,
-            KeyCode::Char('s') => view.sort = view.sort.next(),
-            KeyCode::Char('r') => self.shared.lock().reset(),
-            _ => {}
-        }
+        press(&mut self.view, self.shared, key);
+    }
+
+    fn is_typing(&self) -> bool {
+        self.view.typing
     }
 }
 
 /// Shows the screen until the user leaves it.
 fn on_screen(shared: &SharedState, recorder: &Recorder, signal: &StopSignal) -> anyhow::Result<()> {
-    let view = View { colors: std::env::var_os("NO_COLOR").is_none(), ..View::default() };
-    let mut shown = Shown { shared, state: WatchState::default(), view };
+    let mut shown = Shown { shared, state: WatchState::default(), view: View::new() };
     show(&mut shown, &|| recorder.is_finished() || signal.requested())
 }

@@ -54,6 +54,7 @@ pub(crate) fn answer(plan: &ColocatePlan, found: &Colocation, style: &Style) -> 
     let mut text = String::new();
     tried(&mut text, plan, found, style);
     let _ = match (found.chosen, found.outcome) {
+        _ if found.partial => partial(&mut text, found, style),
         (Some(Actuator::Default), GateOutcome::Met) => {
             writeln!(
                 text,
@@ -81,6 +82,9 @@ pub(crate) fn answer(plan: &ColocatePlan, found: &Colocation, style: &Style) -> 
             writeln!(text, "\n{}: none of these actuators meets the goal", style.bad("not met"))
         }
     };
+    if let Some(sentence) = &found.not_the_batch {
+        let _ = writeln!(text, "{sentence}");
+    }
     table(&mut text, plan, found, style);
     alone(&mut text, found, style);
     if let Some(advice) = &found.advice {
@@ -106,6 +110,19 @@ pub(crate) fn answer(plan: &ColocatePlan, found: &Colocation, style: &Style) -> 
     }
     as_before(&mut text, found, style);
     text
+}
+
+/// Writes what is known when the user ended the trial.
+fn partial(text: &mut String, found: &Colocation, style: &Style) -> std::fmt::Result {
+    let known = match found.so_far {
+        Some(how) => format!(
+            "{how} is the mildest setting that met the goal in the rounds that were finished; they \
+             do not confirm it. {how}: {}",
+            advice(how).what
+        ),
+        None => "no setting met the goal in the rounds that were finished".to_owned(),
+    };
+    writeln!(text, "\n{}: ended early; {known}", style.bad("partial"))
 }
 
 /// Writes the mildest setting that its rounds did not decide.

@@ -6,6 +6,7 @@ use schedlab_lab::confirm::{Confirmed, MetricAnswer, SettingAnswer, SettingKind}
 use schedlab_stats::{Estimate, range_confidence};
 use schedlab_study::error_parts::ErrorBar;
 use schedlab_study::metric::{Metric, Unit};
+use schedlab_study::view::ratio;
 
 /// The order in which columns get room: what is claimed comes last.
 const RANKS: [u8; 8] = [0, 0, 1, 6, 2, 3, 4, 5];
@@ -14,6 +15,17 @@ const RANKS: [u8; 8] = [0, 0, 1, 6, 2, 3, 4, 5];
 pub(crate) fn confirm(found: &Confirmed, style: &Style) -> String {
     let verdict = found.verdict.iter().map(|line| style.bold(&wrap(line, style.width, 0)) + "\n");
     let mut text: String = verdict.collect();
+    if found.partial {
+        text += &format!(
+            "{}: ended early, after {} rounds of each setting\n",
+            style.bad("partial"),
+            found.rounds
+        );
+    }
+    if let Some(guess) = &found.guess {
+        let serve = format!("serve: {}", guess.sentence());
+        text += &(style.dim(&wrap(&serve, style.width, 0)) + "\n");
+    }
     text += &format!(
         "{}: {} rounds of {} each, on CPU {}, kernel {}\npredicted from {} ({}) by {}\n\n",
         style.bold(&found.command.join(" ")),
@@ -62,7 +74,8 @@ pub(crate) fn confirm(found: &Confirmed, style: &Style) -> String {
         "Claimed: the interval that compare states for the prediction, and the largest part of \
          its error. In brackets: the range over seeds (predicted) and over rounds (live; it holds \
          the true median with {sure:.0} %). \
-         Error: predicted minus live, of the medians; `apart` where the ranges do not overlap. \
+         Error: predicted minus live, of the medians, from twice or half on as a factor; `apart` \
+         where the ranges do not overlap. \
          Under a \
          scheduler, predicted shares contain the time in which its agent answers a wakeup (the \
          task is stopped for it)."
@@ -169,6 +182,10 @@ fn claimed(metric: Metric, bar: &ErrorBar) -> String {
 fn error(cell: &MetricAnswer) -> String {
     match (cell.metric.unit(), cell.relative) {
         (Unit::Share, _) => format!("{:+.1} points", 100.0 * cell.error),
+        // Twice as much is a factor.
+        (_, Some(relative)) if !(-0.5..1.0).contains(&relative) => {
+            format!("{} times", ratio(1.0 + relative))
+        }
         (_, Some(relative)) => format!("{:+.0} %", 100.0 * relative),
         (_, None) => cell.metric.show(cell.error),
     }
@@ -178,6 +195,6 @@ fn error(cell: &MetricAnswer) -> String {
 fn change(metric: Metric, value: f64) -> String {
     match metric.unit() {
         Unit::Share => format!("{:+.1} points", 100.0 * value),
-        _ => format!("x {value:.2}"),
+        _ => format!("x {}", ratio(value)),
     }
 }

@@ -107,9 +107,7 @@ fn head(study: &Study, style: &Style) -> String {
     let only = study.rows.first().map(|row| row.scheduler.as_str());
     let only = only.filter(|only| study.rows.iter().all(|row| row.scheduler == *only));
     let scheduler = only.map_or(String::new(), |only| format!("{only}, "));
-    let part = input.window_ns.map_or_else(String::new, |[from, to]| {
-        format!(" (the recording from {} to {})", Ns(from), Ns(to))
-    });
+    let part = input.part();
     let runs = format!("{scheduler}{cpus}, HZ={hz}, {duration} each{part}, {seeds}");
     let serve = study.guess.as_ref().map_or_else(String::new, |guess| {
         style.dim(&wrap(&format!("serve: {}", guess.sentence()), style.width, 0)) + "\n"

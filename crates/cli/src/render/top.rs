@@ -1,6 +1,9 @@
 //! The live view of a managed machine: complete at 80 × 24.
 
-use super::watch::{View, block, colored, delays, seconds, short, waits, worst, worst_lines};
+use super::view::View;
+use super::watch::{
+    block, colored, delays, footer, help, seconds, short, waits, worst, worst_lines,
+};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -11,7 +14,7 @@ use schedlab_lab::watch::WatchState;
 use schedlab_model::Ns;
 
 /// Draws everything.
-pub(crate) fn draw(frame: &mut Frame<'_>, snapshot: &Snapshot, state: &WatchState, view: View) {
+pub(crate) fn draw(frame: &mut Frame<'_>, snapshot: &Snapshot, state: &WatchState, view: &View) {
     let [head, counts, tasks, gains, below, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(2),
@@ -27,15 +30,17 @@ pub(crate) fn draw(frame: &mut Frame<'_>, snapshot: &Snapshot, state: &WatchStat
     frame.render_widget(numbers(snapshot, view), counts);
     // The table of gains has the shares.
     let title = "Waits of managed threads (wakeup or preemption to running) ";
-    waits(frame, tasks, state, view.sort, title, false);
+    waits(frame, tasks, state, view, title, false);
     self::gains(frame, gains, snapshot);
     delays(frame, left, state);
     worst(frame, right, state, view);
-    let keys = format!("q quit   p pause   s sort ({})   r reset waits", view.sort.name());
-    frame.render_widget(Paragraph::new(keys).style(Style::new().add_modifier(Modifier::DIM)), foot);
+    frame.render_widget(footer(state, view), foot);
+    if view.help {
+        help(frame, frame.area());
+    }
 }
 
-fn header(snapshot: &Snapshot, state: &WatchState, view: View) -> Paragraph<'static> {
+fn header(snapshot: &Snapshot, state: &WatchState, view: &View) -> Paragraph<'static> {
     let backend =
         state.start.as_ref().map_or("starting", |start| start.capabilities.backend.name());
     let mut spans = vec![
@@ -57,7 +62,7 @@ fn header(snapshot: &Snapshot, state: &WatchState, view: View) -> Paragraph<'sta
     Paragraph::new(Text::from(spans))
 }
 
-fn numbers(snapshot: &Snapshot, view: View) -> Paragraph<'static> {
+fn numbers(snapshot: &Snapshot, view: &View) -> Paragraph<'static> {
     let counts = &snapshot.counts;
     let first = match &snapshot.rates {
         None => vec![Span::raw("counting ...")],
@@ -88,7 +93,7 @@ fn numbers(snapshot: &Snapshot, view: View) -> Paragraph<'static> {
     Paragraph::new(vec![Text::from(first), Text::from(second)])
 }
 
-fn attention(view: View, needed: bool) -> Style {
+fn attention(view: &View, needed: bool) -> Style {
     if needed { colored(view, Color::Yellow) } else { Style::new() }
 }
 
@@ -231,7 +236,7 @@ mod tests {
             concat!(env!("CARGO_MANIFEST_DIR"), "/../../recordings/redis-other-other-closed8.slt");
         let state = replayed(&Recording::open(path).unwrap(), &WatchFilter::All);
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        terminal.draw(|frame| draw(frame, &snapshot(), &state, View::default())).unwrap();
+        terminal.draw(|frame| draw(frame, &snapshot(), &state, &View::default())).unwrap();
         let buffer = terminal.backend().buffer();
         let line = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
         (0..height).map(|y| line(y).trim_end().to_owned()).collect()

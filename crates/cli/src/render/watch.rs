@@ -1,5 +1,6 @@
 //! The live view: one screen that is complete at 80 × 24 and grows with the terminal.
 
+use super::view::View;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -9,63 +10,6 @@ use schedlab_lab::watch::{TaskWaits, WatchState};
 use schedlab_model::Ns;
 use schedlab_model::text::between;
 use schedlab_trace::analysis::Durations;
-
-/// The order of the tasks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Sort {
-    /// By the 99th percentile of the waits.
-    #[default]
-    P99,
-    /// By the longest wait.
-    Max,
-    /// By the sum of the waits.
-    Waited,
-    /// By CPU time.
-    Cpu,
-}
-
-impl Sort {
-    /// Returns the next order.
-    pub(crate) const fn next(self) -> Sort {
-        match self {
-            Sort::P99 => Sort::Max,
-            Sort::Max => Sort::Waited,
-            Sort::Waited => Sort::Cpu,
-            Sort::Cpu => Sort::P99,
-        }
-    }
-
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Sort::P99 => "p99",
-            Sort::Max => "max",
-            Sort::Waited => "waited",
-            Sort::Cpu => "CPU",
-        }
-    }
-
-    fn key(self, line: &TaskWaits) -> u64 {
-        match self {
-            Sort::P99 => line.waits.p99().0,
-            Sort::Max => line.waits.max().0,
-            Sort::Waited => line.waits.sum().0,
-            Sort::Cpu => line.run.0,
-        }
-    }
-}
-
-/// What the user chose.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct View {
-    /// Order of tasks.
-    pub(crate) sort: Sort,
-    /// Whether the display is paused; the recorder goes on.
-    pub(crate) paused: bool,
-    /// Whether the help is shown.
-    pub(crate) help: bool,
-    /// Whether colours are used.
-    pub(crate) colors: bool,
-}
 
 /// Decades of the histograms: 1 µs to 1 s, three columns each.
 const DECADES: u32 = 6;
@@ -78,7 +22,7 @@ const WITH_INTERVALS: u16 = 100;
 const INTERVAL: u16 = 17;
 
 /// Draws everything.
-pub(crate) fn draw(frame: &mut Frame<'_>, state: &WatchState, view: View) {
+pub(crate) fn draw(frame: &mut Frame<'_>, state: &WatchState, view: &View) {
     let area = frame.area();
     let lower = if area.height >= 20 { 6 + area.height.saturating_sub(24) / 4 } else { 4 };
     let [head, tasks, worst, below, foot] = Layout::vertical([
@@ -96,17 +40,17 @@ pub(crate) fn draw(frame: &mut Frame<'_>, state: &WatchState, view: View) {
     self::worst(frame, worst, state, view);
     self::delays(frame, delays, state);
     self::limits(frame, limits, state);
-    frame.render_widget(footer(view), foot);
+    frame.render_widget(footer(state, view), foot);
     if view.help {
         help(frame, area);
     }
 }
 
-pub(super) fn colored(view: View, color: Color) -> Style {
+pub(super) fn colored(view: &View, color: Color) -> Style {
     if view.colors { Style::new().fg(color) } else { Style::new().add_modifier(Modifier::BOLD) }
 }
 
-fn header(state: &WatchState, view: View) -> Paragraph<'static> {
+fn header(state: &WatchState, view: &View) -> Paragraph<'static> {
     let backend =
         state.start.as_ref().map_or("starting", |start| start.capabilities.backend.name());
     let lost = match state.lost {
@@ -126,9 +70,8 @@ fn header(state: &WatchState, view: View) -> Paragraph<'static> {
     Paragraph::new(Text::from(spans))
 }
 
-fn footer(view: View) -> Paragraph<'static> {
-    let text = format!("? help   q quit   p pause   s sort ({})   r reset", view.sort.name());
-    Paragraph::new(text).style(Style::new().add_modifier(Modifier::DIM))
+pub(super) fn footer(state: &WatchState, view: &View) -> Paragraph<'static> {
+    Paragraph::new(view.foot(state)).style(Style::new().add_modifier(Modifier::DIM))
 }
 
 pub(super) fn block(title: impl Into<String>) -> Block<'static> {
@@ -138,24 +81,12 @@ pub(super) fn block(title: impl Into<String>) -> Block<'static> {
     block.border_style(Style::new().add_modifier(Modifier::DIM))
 }
 
-/// Returns the `count` largest tasks.
-pub(super) fn largest(state: &WatchState, sort: Sort, count: usize) -> Vec<(&String, &TaskWaits)> {
-    let mut all: Vec<(&String, &TaskWaits)> =
-        state.lines.iter().filter(|(_, line)| line.waits.count() > 0).collect();
-    all.sort_by(|a, b| sort.key(b.1).cmp(&sort.key(a.1)).then(a.0.cmp(b.0)));
-    all.truncate(count);
-    all
-}
-
-fn tasks(frame: &mut Frame<'_>, area: Rect, state: &WatchState, view: View) {
-    waits(
-        frame,
-        area,
-        state,
-        view.sort,
-        "Run-queue latency by task (wakeup or preemption to running) ",
-        true,
-    );
+fn tasks(frame: &mut Frame<'_>, area: Rect, state: &WatchState, view: &View) {
+    let title = match &state.guess {
+        Some(guess) => format!("Run-queue latency; serve: {} (guessed: {})", guess.name, guess.why),
+        None => "Run-queue latency by task (wakeup or preemption to running)".to_owned(),
+    };
+    waits(frame, area, state, view, &(title + " "), true);
 }
 
 /// Draws how long the tasks waited, by task; with their shares of the CPUs if `shares`.
@@ -163,7 +94,7 @@ pub(super) fn waits(
     frame: &mut Frame<'_>,
     area: Rect,
     state: &WatchState,
-    sort: Sort,
+    view: &View,
     title: &str,
     shares: bool,
 ) {
@@ -181,7 +112,7 @@ pub(super) fn waits(
         let interval = wide.then(|| right(interval));
         Row::new(cells.chain(interval).chain([Cell::from(bars)]).collect::<Vec<_>>())
     };
-    let rows = largest(state, sort, area.height.saturating_sub(2) as usize);
+    let rows = view.rows(state, area.height.saturating_sub(2) as usize);
     let row = |(name, line): &(&String, &TaskWaits)| {
         let waits = &line.waits;
         let times = [waits.p50(), waits.p99(), waits.max()].map(|ns| ns.to_string());
@@ -236,7 +167,7 @@ pub(super) fn histogram(line: &TaskWaits) -> String {
 
 /// Draws the longest waits: those that go on first, in at most half of the rows; then those that
 /// ended, the longest first.
-pub(super) fn worst(frame: &mut Frame<'_>, area: Rect, state: &WatchState, view: View) {
+pub(super) fn worst(frame: &mut Frame<'_>, area: Rect, state: &WatchState, view: &View) {
     let ongoing = |wait: &schedlab_lab::watch::OngoingWait| {
         let why = match &wait.running {
             Some(name) => format!("waits still; {name} runs"),
@@ -320,11 +251,14 @@ fn limits(frame: &mut Frame<'_>, area: Rect, state: &WatchState) {
     frame.render_widget(Paragraph::new(lines).block(block("Throttled by limits ")), area);
 }
 
-fn help(frame: &mut Frame<'_>, area: Rect) {
+pub(super) fn help(frame: &mut Frame<'_>, area: Rect) {
     let text = [
         "q, Esc, Ctrl-C  quit (a summary stays on the terminal)",
         "p, Space        pause the display; the recorder goes on",
-        "s               sort tasks: p99, max, waited, CPU",
+        "s               sort: p99 (few waits last), max, waited, CPU",
+        "/               find: show only the names that contain a text",
+        "Up, Down, PgUp, PgDn, Home, End   scroll the tasks",
+        "w               write the last 10 s as a recording, in this folder",
         "r               reset: count from now on",
         "?, h            this help",
         "",
@@ -365,7 +299,7 @@ pub(super) fn worst_lines(state: &WatchState, count: usize) -> String {
             interval(waits)
         )
     };
-    largest(state, Sort::P99, count).into_iter().map(line).collect()
+    View::default().rows(state, count).into_iter().map(line).collect()
 }
 
 /// Returns the summary that stays on the terminal at the end.
@@ -378,6 +312,9 @@ pub(crate) fn summary(state: &WatchState) -> String {
         state.lost,
         state.part(state.own) * 100.0
     );
+    if let Some(guess) = &state.guess {
+        text += &format!("serve: {}\n", guess.sentence());
+    }
     text += &worst_lines(state, 5);
     for wait in state.ongoing.iter().take(3) {
         let (task, tid) = &wait.task;
@@ -402,12 +339,13 @@ pub(crate) fn summary(state: &WatchState) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::render::view::Sort;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use schedlab_lab::watch::{WatchFilter, replayed};
     use schedlab_trace::Recording;
 
-    fn screen(width: u16, height: u16, state: &WatchState, view: View) -> Vec<String> {
+    fn screen(width: u16, height: u16, state: &WatchState, view: &View) -> Vec<String> {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|frame| draw(frame, state, view)).unwrap();
         let buffer = terminal.backend().buffer();
@@ -423,7 +361,7 @@ mod tests {
 
     #[test]
     fn everything_is_on_a_screen_of_80_by_24() {
-        let lines = screen(80, 24, &recorded(), View::default());
+        let lines = screen(80, 24, &recorded(), &View::default());
         let text = lines.join("\n");
         for part in [
             "lost 0",
@@ -444,9 +382,9 @@ mod tests {
     #[test]
     fn a_wide_screen_has_intervals() {
         let state = recorded();
-        let narrow = screen(80, 24, &state, View::default()).join("\n");
+        let narrow = screen(80, 24, &state, &View::default()).join("\n");
         assert!(!narrow.contains("interval"), "{narrow}");
-        let lines = screen(100, 24, &state, View::default());
+        let lines = screen(100, 24, &state, &View::default());
         assert!(lines[2].contains("p99 interval"), "{lines:#?}");
         let (low, high) = state.lines["redis-server"].waits.interval(990_000);
         let both = format!("{}..{}", low.unwrap(), high.unwrap());
@@ -468,15 +406,28 @@ mod tests {
             running: Some("hog".to_owned()),
         };
         state.ongoing = (0..9).map(wait).collect();
-        let lines = screen(80, 24, &state, View::default());
+        let lines = screen(80, 24, &state, &View::default());
         let title = lines.iter().position(|line| line.contains("Longest waits")).unwrap();
         assert!(lines[title + 1].contains("starved-0 77"), "{lines:#?}");
         assert!(lines[title + 1].contains("waits still; hog runs"), "{lines:#?}");
         assert!(lines[title + 4].contains(" ran "), "those that ended: {lines:#?}");
         assert!(summary(&state).contains("waits still, for 4.2"), "{}", summary(&state));
         state.worst.clear();
-        let lines = screen(80, 24, &state, View::default());
+        let lines = screen(80, 24, &state, &View::default());
         assert!(lines[title + 5].contains("starved-4"), "{lines:#?}");
+    }
+
+    #[test]
+    fn a_guess_is_said() {
+        let mut state = recorded();
+        let why = "most others wait for it".to_owned();
+        let name = "redis-server".to_owned();
+        state.guess = Some(schedlab_study::serve::Guess { name, why });
+        let lines = screen(80, 24, &state, &View::default());
+        let said = "serve: redis-server (guessed: most others wait for it)";
+        assert!(lines[1].contains(said), "{lines:#?}");
+        assert!(lines[3].contains("redis-server"), "{lines:#?}");
+        assert!(summary(&state).contains("name another by --serve"), "{}", summary(&state));
     }
 
     #[test]
@@ -484,7 +435,7 @@ mod tests {
         let state = recorded();
         for (width, height) in [(1, 1), (10, 3), (40, 10), (80, 24), (300, 100)] {
             for help in [false, true] {
-                screen(width, height, &state, View { help, ..View::default() });
+                screen(width, height, &state, &View { help, ..View::default() });
             }
         }
     }
@@ -493,13 +444,13 @@ mod tests {
     fn pause_sort_and_loss_are_visible() {
         let mut state = recorded();
         state.lost = 12;
-        let view = View { paused: true, sort: Sort::Cpu, help: false, colors: false };
-        let text = screen(100, 30, &state, view).join("\n");
+        let view = View { paused: true, sort: Sort::Cpu, ..View::default() };
+        let text = screen(100, 30, &state, &view).join("\n");
         assert!(
             text.contains("LOST 12") && text.contains("PAUSED") && text.contains("sort (CPU)"),
             "{text}"
         );
-        let first = largest(&state, Sort::Cpu, 1)[0].0;
+        let first = view.rows(&state, 1)[0].0;
         assert!(["redis-server", "sysbench"].contains(&first.as_str()), "{first}");
     }
 }

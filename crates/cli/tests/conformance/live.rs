@@ -137,6 +137,7 @@ pub(crate) fn run(case: &Case, scheduler: &str) -> Result<Played, Failed> {
         ring: None,
         until: None,
         after: Ns::ZERO,
+        goes_on: false,
     };
     let (begun, ended) = (AtomicBool::new(false), AtomicBool::new(false));
     let (stage_ref, plan, begun, ended) = (&mut stage, &plan, &begun, &ended);

@@ -116,6 +116,45 @@ fn goal_is_reached() {
     assert!(blamed.iter().all(|one| one["ns_per_s"].as_f64() > Some(0.0)), "{ran:?}");
 }
 
+/// A trial that the user ends gives what it measured until then.
+#[test]
+fn what_was_measured_is_an_answer() {
+    let Some(_turn) = turn("what_was_measured_is_an_answer") else { return };
+    settles(3, ended_early);
+}
+
+fn ended_early() {
+    use std::io::{BufRead as _, BufReader, Read as _};
+    let folder = Folder::new("colocate-partial");
+    let (server, batch) = (Pinned::python(SERVER), Pinned::python(SPINNER));
+    let goals = ["--goal", "latency p99 < 1ns", "--json"];
+    let mut command = trial(&folder, &server, &batch, &goals);
+    let mut trial = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program can be started");
+    let mut said = Vec::new();
+    let mut lines = BufReader::new(trial.stderr.take().expect("piped")).lines();
+    while !said.iter().any(|line: &String| line.contains("so far: ")) {
+        let Some(Ok(line)) = lines.next() else { break };
+        said.push(line);
+    }
+    assert!(said.iter().any(|line| line.contains("in all if the default meets")), "{said:?}");
+    let pid = rustix::process::Pid::from_raw(trial.id().cast_signed()).expect("a process");
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
+    said.extend(lines.map_while(Result::ok));
+    let mut text = String::new();
+    trial.stdout.take().expect("piped").read_to_string(&mut text).expect("text");
+    let code = trial.wait().expect("a child of this test").code();
+    all_is_as_before(&folder, [&server, &batch]);
+    let value: serde_json::Value =
+        serde_json::from_str(&text).unwrap_or_else(|_| panic!("{code:?} {text} {said:?}"));
+    assert_eq!((code, &value["partial"]), (Some(3), &serde_json::json!(true)), "{text}");
+    assert!(value["tried"][0]["round"]["goals"][0].as_f64() > Some(0.0), "{text}");
+    assert!(value["so_far"].is_null() && value["chosen"].is_null(), "{text}");
+}
+
 /// Only what SCHED_IDLE does tells the two rounds apart: a spinner that has no equal share any
 /// more.
 #[test]

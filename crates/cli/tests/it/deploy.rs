@@ -196,6 +196,20 @@ fn a_flight_recorder_goes_on() {
     let (names, told) = (folder.names(), ran.stdout.matches("caught: ").count());
     assert_eq!(names.len(), told.min(2), "{names:?}: {ran:?}");
     assert!(names.iter().all(|name| name.starts_with("x-") && name.ends_with(".slt")), "{names:?}");
+    // Each is full from its beginning, and has what it was kept for.
+    for name in &names {
+        let recording = schedlab_trace::Recording::open(folder.0.join(name)).expect("it opens");
+        let incident = recording.header.incident().expect("it is in the header");
+        assert!(incident.to() <= recording.duration, "{incident:?} of {}", recording.duration);
+    }
+    if let [first, second] = &names[..] {
+        let open =
+            |name: &String| schedlab_trace::Recording::open(folder.0.join(name)).expect("it opens");
+        let (first, second) = (open(first), open(second));
+        let end = first.header.clock_start_ns + first.duration.0;
+        let gap = second.header.clock_start_ns.saturating_sub(end);
+        assert!(gap < 100_000_000, "{gap} ns between two recordings of a second");
+    }
     // Without one the exit code says so, and nothing is left.
     let never = ["--until", "nosuchtask ran > 1s", "--for", "300ms"];
     let file = folder.0.join("y.slt").display().to_string();

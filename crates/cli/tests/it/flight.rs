@@ -159,6 +159,8 @@ fn planted_hog_is_caught() {
     let recording = Recording::open(&path).unwrap();
     let server = schedlab_study::serve::guess(&recording).expect("the header names it");
     assert_eq!((&*server.name, &*server.why), ("sl-victim", "the recording was made for it"));
+    let shown = super::schedlab(&["show", &path.display().to_string()]);
+    assert!(shown.stdout.starts_with("sl-victim["), "{shown:?}");
     check(&recording, &told, &spins, tid.into_inner() as u32);
     std::fs::remove_file(path).unwrap();
 }

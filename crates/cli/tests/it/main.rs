@@ -19,6 +19,7 @@ mod gates;
 mod generate;
 mod hostile;
 mod import;
+mod incident;
 mod killed;
 mod latency;
 mod latency_stall;

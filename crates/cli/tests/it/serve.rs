@@ -104,7 +104,18 @@ fn a_guess_is_said_and_only_orders_rows() {
     // Two programs wait for each other: neither is guessed.
     assert!(json(&["show", REDIS, "--latency", "--json"])["serve"].is_null());
 
+    // A page says it, too.
+    let page = folder.0.join("page.html").display().to_string();
+    let said = |arguments: &[&str]| {
+        let ran = schedlab(&[arguments, &["--report", &page][..]].concat());
+        assert!([0, 3].contains(&ran.code), "{ran:?}");
+        std::fs::read_to_string(&page).expect("it was written").contains(serve)
+    };
+    assert!(said(&["show", &file]));
+    assert!(!said(&["show", &file, "--serve", "db"]));
+
     let compare = ["compare", &file, "--recorded-under", "linux-6.18", "--seeds", "1"];
+    assert!(said(&compare));
     let study = json(&[&compare[..], &["--json"]].concat());
     assert_eq!(study["guess"]["name"], "db");
     assert!(study["served"].is_null());

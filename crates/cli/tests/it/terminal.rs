@@ -34,6 +34,7 @@ impl Terminal {
         let script = Command::new("script")
             .args(["-qefc", &inner])
             .arg(&typescript)
+            .current_dir(folder)
             .env("TERM", "xterm")
             .envs(environment.iter().copied())
             .stdin(Stdio::piped())

@@ -60,3 +60,58 @@ fn the_terminal_comes_back_whole_after_a_signal() {
     }
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+#[test]
+#[allow(clippy::print_stderr)]
+fn tasks_are_chosen_by_name_or_unit() {
+    for (option, value) in [("--task", "schedlab*"), ("--unit", "no-such-unit")] {
+        let ran = schedlab(&["watch", "--json", option, value, "--for", "1500ms"]);
+        if ran.code == 2 {
+            assert!(std::env::var_os("CI").is_none(), "recording must work here: {ran:?}");
+            eprintln!("SKIPPED: nothing can be recorded here");
+            return;
+        }
+        let last = ran.stdout.lines().last().expect("a line");
+        let value: serde_json::Value = serde_json::from_str(last).expect("JSON");
+        let tasks = value["tasks"].as_array().expect("tasks");
+        let is_own = |task: &serde_json::Value| {
+            task["task"].as_str().is_some_and(|name| name.starts_with("schedlab"))
+        };
+        assert!(tasks.iter().all(is_own), "{value}");
+        assert_eq!(tasks.is_empty(), option == "--unit", "{value}");
+        assert!(value["guess"].is_null(), "the user named tasks: {value}");
+    }
+    for both in [["--task", "a", "--unit", "b"], ["--pid", "1", "--task", "a"]] {
+        let ran = schedlab(&[&["watch", "--json"][..], &both].concat());
+        assert!(ran.code == 2 && ran.stderr.contains("cannot be used with"), "{ran:?}");
+    }
+}
+
+/// The keys: a search, and the last seconds as a recording.
+#[test]
+#[allow(clippy::print_stderr)]
+fn keys_search_and_save() {
+    let folder = super::Folder::new("watch-keys");
+    let Some(mut terminal) = Terminal::run(&folder.0, "watch --for 60s", &[]) else { return };
+    if !terminal.shows("Longest waits") {
+        assert!(std::env::var_os("CI").is_none(), "recording must work here");
+        eprintln!("SKIPPED: nothing can be recorded here");
+        return;
+    }
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    terminal.press("w");
+    let saved = || folder.names().into_iter().find(|name| name.ends_with(".slt"));
+    let begun = std::time::Instant::now();
+    while saved().is_none() && begun.elapsed().as_secs() < 20 {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    terminal.press("/quit\r");
+    // q was a letter.
+    terminal.press("p");
+    assert!(terminal.shows("PAUSED"), "{}", terminal.text());
+    terminal.press("q");
+    terminal.left_whole(0);
+    let saved = folder.0.join(saved().expect("a file")).display().to_string();
+    let ran = schedlab(&["show", &saved, "--tasks"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+}

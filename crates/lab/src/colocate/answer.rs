@@ -62,6 +62,17 @@ pub struct Colocation {
     /// Whether the goals are met, over the confirming rounds of the chosen actuator, or of the last
     /// candidate.
     pub outcome: GateOutcome,
+    /// Whether the user ended it before there was an answer: what is here is of the rounds that
+    /// were finished.
+    pub partial: bool,
+    /// With `partial`: the mildest actuator that met the goals in the rounds that were finished;
+    /// `null`: none did.
+    pub so_far: Option<Actuator>,
+    /// What delays the server most, as a sentence, where that is not the batch work.
+    pub not_the_batch: Option<String>,
+    /// Actuators that met the goals in their first rounds, and not in the interleaved ones.
+    #[serde(skip)]
+    pub(super) refuted: Vec<Actuator>,
     /// The interleaved rounds under the host's default.
     pub before: Vec<Round>,
     /// Those under the chosen actuator; of the last candidate when none was chosen.
@@ -97,6 +108,10 @@ impl Colocation {
             tried: Vec::new(),
             chosen: None,
             outcome: GateOutcome::Not,
+            partial: false,
+            so_far: None,
+            not_the_batch: None,
+            refuted: Vec::new(),
             before: Vec::new(),
             after: Vec::new(),
             alone: Vec::new(),
@@ -109,6 +124,27 @@ impl Colocation {
             batch_restarts: 0,
             advice: None,
             given_back: GivenBack::default(),
+        }
+    }
+
+    /// Returns whether a round was finished, of which something can be said.
+    pub(super) fn has_rounds(&self) -> bool {
+        self.tried.iter().any(|tried| tried.round.is_some())
+    }
+
+    /// Makes an answer of the rounds that were finished when the user ended it.
+    pub(super) fn end_early(&mut self) {
+        (self.partial, self.outcome) = (true, GateOutcome::CannotSay);
+        let met = |tried: &&Tried| tried.outcome == Some(GateOutcome::Met);
+        let mut met = self.tried.iter().filter(met).map(|tried| tried.actuator);
+        self.so_far = met.find(|how| !self.refuted.contains(how));
+    }
+
+    /// Returns the rounds under the host's default.
+    pub(super) fn by_default(&self) -> Vec<Round> {
+        match self.before.is_empty() {
+            true => self.tried.iter().take(1).filter_map(|tried| tried.round.clone()).collect(),
+            false => self.before.clone(),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::workload::WorkloadSource;
 use schedlab_live::RunDir;
-use schedlab_live::actuators::{Actuator, Side};
+use schedlab_live::actuators::{Actuator, LADDER, Side};
 use schedlab_model::{CpuSet, Ns};
 use schedlab_study::gate::{Against, Bound, Gate, Op};
 use schedlab_study::metric::{Metric, Stat};
@@ -67,6 +67,16 @@ impl ColocatePlan {
     /// Returns whether a goal compares the server with itself without the batch work.
     pub(super) fn needs_alone(&self) -> bool {
         self.goals.iter().any(Goal::is_against_alone)
+    }
+
+    /// Returns how long the rounds take: when the host's default meets the goals, and when each
+    /// setting is tried and the last one is confirmed.
+    pub fn takes(&self) -> (Ns, Ns) {
+        let pair = 1 + usize::from(self.needs_alone());
+        let settings = LADDER.into_iter().filter(|how| self.rules_out(*how).is_none()).count();
+        let rounds = |count: usize| Ns(self.round.0.saturating_mul(count as u64));
+        let shortest = pair * (1 + self.rounds);
+        (rounds(shortest), rounds(pair * settings + (1 + pair) * self.rounds).max(rounds(shortest)))
     }
 
     /// Returns why `how` need not be tried.

@@ -27,7 +27,7 @@ pub const FIGURES: [(WorkloadRole, Metric); 6] = [
 ];
 
 /// The workload that a figure is about.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WorkloadRole {
     /// The server, which the goals are about.
@@ -90,7 +90,7 @@ impl Round {
             batch_of_left: (left > 0).then(|| of_batch.run.0 as f64 / left as f64),
             wakeups: of_server.wake_latency.count(),
             lost: lost(recording),
-            blame: blame(recording, &server),
+            blame: blame(recording, &server, &batch),
             ..Round::default()
         };
         for goal in goals {

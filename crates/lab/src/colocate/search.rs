@@ -131,8 +131,10 @@ pub(super) fn search(
                 continue;
             }
             let mut candidate = Candidate::new(how);
-            candidate.look(rounds, plan, &LOOKS, "confirming", observer)?;
+            let looked = candidate.look(rounds, plan, &LOOKS, "confirming", observer);
+            // What was measured is told in any case.
             candidate.tell(found);
+            looked?;
             if candidate.outcome == GateOutcome::Met {
                 found.choose(how);
                 return Ok(());
@@ -165,8 +167,9 @@ fn decide(
     observer: &mut dyn ColocateObserver,
 ) -> Result<(), ColocateError> {
     for candidate in &mut open {
-        candidate.look(rounds, plan, &LATER_LOOKS, "not decided yet", observer)?;
+        let looked = candidate.look(rounds, plan, &LATER_LOOKS, "not decided yet", observer);
         candidate.tell(found);
+        looked?;
         if candidate.outcome == GateOutcome::Met {
             found.choose(candidate.how);
             return Ok(());
@@ -321,6 +324,9 @@ impl Candidate {
         found.alone.clone_from(&self.alone);
         found.distances.clone_from(&self.distances);
         found.outcome = self.outcome;
+        if self.outcome == GateOutcome::Not {
+            found.refuted.push(self.how);
+        }
     }
 }
 

@@ -12,6 +12,8 @@ use schedlab_study::error_parts::ErrorBar;
 use schedlab_study::measurements::Kind;
 use schedlab_study::metric::{Metric, Stat, Unit};
 use schedlab_study::result::{Row, Study};
+use schedlab_study::serve::Guess;
+use schedlab_study::view::ratio;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -37,6 +39,8 @@ pub struct Confirmed {
     pub base: String,
     /// Rounds of each setting.
     pub rounds: usize,
+    /// Whether the user ended it before all rounds were measured.
+    pub partial: bool,
     /// Length of a round, nanoseconds.
     pub round_ns: u64,
     /// The scheduler that represented the host's.
@@ -48,8 +52,12 @@ pub struct Confirmed {
     pub trusted: bool,
     /// Why the simulator does not repeat it well enough (exit code 3).
     pub distrust: Vec<String>,
-    /// What it comes to for the server that was named, a sentence for each setting.
+    /// What it comes to: for the server that was named, a sentence for each setting; where none
+    /// was named, how many predictions were right, and the worst of them.
     pub verdict: Vec<String>,
+    /// The program that schedlab takes for the server, where none was named: its rows come first.
+    /// Nothing else follows from it.
+    pub guess: Option<Guess>,
     /// Costs of the elevation driver on this machine, which predictions under schedulers contain;
     /// `None`: no scheduler was asked for under it.
     pub driver: Option<DriverCosts>,
@@ -89,7 +97,7 @@ pub struct TaskAnswer {
 }
 
 /// One metric: shares as a part of one CPU, times in nanoseconds, the rest per second.
-#[derive(Clone, PartialEq, Debug, JsonSchema, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, JsonSchema, Serialize)]
 pub struct MetricAnswer {
     /// The metric.
     pub metric: Metric,
@@ -170,16 +178,16 @@ pub(super) fn answers(
 }
 
 /// Returns what each setting does to the server, predicted and measured: its run-queue latency
-/// where both have it, else its CPU share.
+/// where both have it, else its CPU share. Without a server: how many predictions are right.
 pub(super) fn verdict(settings: &[SettingAnswer], served: Option<&Served>) -> Vec<String> {
-    let Some(served) = served else { return Vec::new() };
+    let Some(served) = served else { return of_all(settings) };
     let figure = |setting: &SettingAnswer| {
         let own = setting.tasks.iter().filter(|task| served.classes.contains(&task.name));
         let cells: Vec<&MetricAnswer> = own.flat_map(|task| &task.cells).collect();
         let wanted = [Metric::Latency(Stat::Percentile(99_000)), Metric::Share];
         wanted
             .iter()
-            .find_map(|metric| cells.iter().find(|cell| cell.metric == *metric).copied().cloned())
+            .find_map(|metric| cells.iter().find(|cell| cell.metric == *metric).copied().copied())
     };
     let sentence = |setting: &SettingAnswer| {
         let (server, name) = (served.name(), &setting.name);
@@ -193,7 +201,10 @@ pub(super) fn verdict(settings: &[SettingAnswer], served: Option<&Served>) -> Ve
         };
         let times = |(predicted, live): (f64, f64)| match cell.metric.unit() {
             Unit::Share => String::new(),
-            _ => format!(": {predicted:.2} and {live:.2} times that without a change"),
+            _ => {
+                let (predicted, live) = (ratio(predicted), ratio(live));
+                format!(": {predicted} and {live} times that without a change")
+            }
         };
         let agree = if cell.overlap { "" } else { "; the ranges are apart" };
         format!(
@@ -204,6 +215,41 @@ pub(super) fn verdict(settings: &[SettingAnswer], served: Option<&Served>) -> Ve
         )
     };
     settings.iter().map(sentence).collect()
+}
+
+/// Returns how many of all predictions are right, and the worst of those that are not.
+fn of_all(settings: &[SettingAnswer]) -> Vec<String> {
+    let of_setting = |setting: &'_ SettingAnswer| {
+        let name = setting.name.clone();
+        let tasks = setting.tasks.iter();
+        let cells = tasks.flat_map(|task| task.cells.iter().map(|cell| (task.name.clone(), *cell)));
+        cells.map(|(task, cell)| (name.clone(), task, cell)).collect::<Vec<_>>()
+    };
+    let all: Vec<(String, String, MetricAnswer)> = settings.iter().flat_map(of_setting).collect();
+    if all.is_empty() {
+        return vec!["No task of the command is both predicted and measured.".to_owned()];
+    }
+    let right = all.iter().filter(|(_, _, cell)| cell.overlap).count();
+    let mut said = format!(
+        "{right} of {} predictions are right: their range and the measured one overlap.",
+        all.len()
+    );
+    let far = |cell: &MetricAnswer| {
+        let factor = cell.predicted.median / cell.live.median;
+        if factor > 0.0 && factor.is_finite() { factor.ln().abs() } else { 0.0 }
+    };
+    let apart = all.iter().filter(|(_, _, cell)| !cell.overlap);
+    if let Some((setting, task, cell)) = apart.max_by(|a, b| far(&a.2).total_cmp(&far(&b.2))) {
+        let show = |value: f64| cell.metric.show(value);
+        said += &format!(
+            " The one that is furthest off: {} of {task}, {setting}, is {} predicted and {} \
+             measured.",
+            cell.metric,
+            show(cell.predicted.median),
+            show(cell.live.median)
+        );
+    }
+    vec![said]
 }
 
 fn answer(
@@ -295,7 +341,7 @@ mod tests {
             overlap: false,
             change: Some((0.0124, 0.0625)),
         };
-        let task = |name: &str| TaskAnswer { name: name.to_owned(), cells: vec![cell.clone()] };
+        let task = |name: &str| TaskAnswer { name: name.to_owned(), cells: vec![cell] };
         let idle = SettingAnswer {
             name: "idle".to_owned(),
             how: SettingKind::Soft,
@@ -315,11 +361,19 @@ mod tests {
         assert_eq!(
             verdict(&settings, Some(&served("redis-server"))),
             ["idle: run-queue latency (p99) of redis-server is 58.0us predicted, 292us measured: \
-              0.01 and 0.06 times that without a change; the ranges are apart."]
+              0.012 and 0.063 times that without a change; the ranges are apart."]
         );
         let other = verdict(&settings, Some(&served("nginx")));
         assert_eq!(other, ["idle: no round has nginx both predicted and measured."]);
-        assert!(verdict(&settings, None).is_empty());
+        assert_eq!(
+            verdict(&settings, None),
+            [
+                "0 of 1 predictions are right: their range and the measured one overlap. The one that \
+              is furthest off: latency p99 of redis-server, idle, is 58.0us predicted and 292us \
+              measured."
+            ]
+        );
+        assert_eq!(verdict(&[], None), ["No task of the command is both predicted and measured."]);
     }
 
     #[test]

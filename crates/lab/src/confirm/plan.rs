@@ -7,6 +7,10 @@ use schedlab_scheduler::SchedulerSpec;
 use schedlab_study::StudyError;
 use schedlab_study::compare::ReplayFrom;
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long a command has to come up before it is recorded.
+pub(super) const COME_UP: Duration = Duration::from_millis(300);
 
 /// How `schedlab run` makes threads run in a scheduler's order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -57,6 +61,13 @@ pub struct ConfirmPlan {
     pub run_dir: RunDir,
     /// The program that becomes the guardian, and runs `run` for schedulers.
     pub program: PathBuf,
+}
+
+impl ConfirmPlan {
+    /// Returns how long the rounds of so many settings take, without what is simulated.
+    pub fn takes(&self, settings: usize) -> Ns {
+        Ns((self.round.0 + COME_UP.as_nanos() as u64) * (self.rounds * settings) as u64)
+    }
 }
 
 /// Is told the setting of the round that begins, the rounds done, and the rounds in all.

@@ -2,7 +2,7 @@
 
 use super::driver::Driver;
 use super::measured::RoundMeasurements;
-use super::plan::{ConfirmError, ConfirmPlan, LiveDriver};
+use super::plan::{COME_UP, ConfirmError, ConfirmPlan, LiveDriver};
 use super::settings::{self, RoundSetting};
 use crate::record::{RecordPlan, record};
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -12,7 +12,7 @@ use schedlab_live::status_file::{self, DriverStatus};
 use schedlab_live::{Keeper, KeeperOptions, restore};
 use schedlab_model::EventKind;
 use schedlab_study::compare::ReplayFrom;
-use schedlab_trace::Recording;
+use schedlab_trace::{Header, Index, Recording, TraceError};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -20,8 +20,6 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a command has to come up before it is recorded.
-const COME_UP: Duration = Duration::from_millis(300);
 /// How long a driver has to begin to manage the command.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The guardian kills an owner whose heartbeats stop for longer; they come every 20 ms while a
@@ -70,6 +68,13 @@ impl<'a> Rounds<'a> {
     /// Returns the recording of the round that was to be kept.
     pub(super) fn kept(&self) -> PathBuf {
         self.kept.as_ref().map_or_else(PathBuf::new, NamelessFile::path)
+    }
+
+    /// Returns the header of the recording that was to be kept, without reading its events.
+    pub(super) fn header(&self) -> Result<Header, ConfirmError> {
+        let failed = |error: TraceError| ConfirmError::Input(error.to_string());
+        let index = Index::of_headers(&self.kept()).map_err(failed)?;
+        Ok(Recording::about(&self.kept(), &index).map_err(failed)?.header)
     }
 
     pub(super) fn run(

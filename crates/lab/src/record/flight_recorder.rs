@@ -1,6 +1,6 @@
 //! The flight recorder: the last seconds, packed in memory, written when it ends.
 
-use super::{replaces, stop_conditions::Caught};
+use super::{snapshot::replaces, stop_conditions::Caught};
 use schedlab_files::{FileId, NewFile};
 use schedlab_model::{
     EventKind, EventSink, Fact, Ns, ObjectId, ObjectInfo, ObjectKind, SchedEvent, TaskId,
@@ -18,22 +18,25 @@ const PACK: usize = 16 * 1024;
 
 /// Memory for the packed events, in bytes. What does not fit is dropped from the oldest end, and
 /// the result says so.
-pub(super) const MEMORY: usize = 256 << 20;
+pub(crate) const MEMORY: usize = 256 << 20;
 
 /// A task, and when it ended.
+#[derive(Clone)]
 struct Known {
     info: TaskInfo,
     ended: Option<Ns>,
 }
 
 /// An object, and when a fact named it last.
+#[derive(Clone)]
 struct Named {
     info: ObjectInfo,
     at: Ns,
 }
 
 /// The events and facts of the last `keep`, packed.
-pub(super) struct FlightRecorder {
+#[derive(Clone)]
+pub(crate) struct FlightRecorder {
     keep: Ns,
     memory: usize,
     pending: Vec<SchedEvent>,
@@ -49,7 +52,7 @@ pub(super) struct FlightRecorder {
 }
 
 impl FlightRecorder {
-    pub(super) fn new(keep: Ns, memory: usize) -> FlightRecorder {
+    pub(crate) fn new(keep: Ns, memory: usize) -> FlightRecorder {
         FlightRecorder {
             keep,
             memory,
@@ -65,15 +68,15 @@ impl FlightRecorder {
         }
     }
 
-    pub(super) fn group(&mut self, info: GroupInfo) {
+    pub(crate) fn group(&mut self, info: GroupInfo) {
         self.groups.push(info);
     }
 
-    pub(super) fn task(&mut self, id: TaskId, info: TaskInfo) {
+    pub(crate) fn task(&mut self, id: TaskId, info: TaskInfo) {
         self.tasks.insert(id, Known { info, ended: None });
     }
 
-    pub(super) fn event(&mut self, event: &SchedEvent) -> Result<(), TraceError> {
+    pub(crate) fn event(&mut self, event: &SchedEvent) -> Result<(), TraceError> {
         if let EventKind::Exit { task } = event.kind
             && let Some(known) = self.tasks.get_mut(&task)
         {
@@ -83,13 +86,13 @@ impl FlightRecorder {
         if self.pending.len() == PACK { self.pack() } else { Ok(()) }
     }
 
-    pub(super) fn object(&mut self, id: ObjectId, info: ObjectInfo) {
+    pub(crate) fn object(&mut self, id: ObjectId, info: ObjectInfo) {
         let at = self.pending_facts.last().map_or(Ns::ZERO, |fact| fact.at);
         let at = self.objects.get(&id).map_or(at, |known| known.at);
         self.objects.insert(id, Named { info, at });
     }
 
-    pub(super) fn fact(&mut self, fact: &Fact) -> Result<(), TraceError> {
+    pub(crate) fn fact(&mut self, fact: &Fact) -> Result<(), TraceError> {
         let mut kind = fact.kind;
         kind.each_object(&mut |id| {
             if let Some(known) = self.objects.get_mut(id) {
@@ -101,12 +104,12 @@ impl FlightRecorder {
     }
 
     /// Returns the bytes in use for events and facts.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Packs the pending events and drops those that are too old.
-    pub(super) fn pack(&mut self) -> Result<(), TraceError> {
+    pub(crate) fn pack(&mut self) -> Result<(), TraceError> {
         let now = self
             .pending
             .last()
@@ -216,15 +219,15 @@ impl FlightRecorder {
     }
 
     /// Writes the events and facts that are kept: times begin with the oldest event within `keep`,
-    /// tasks are numbered anew, and the time of `caught` moves with them. Returns what is in the
-    /// file, and whether memory was short. When it fails, all is kept, to be written elsewhere.
-    pub(super) fn write(
+    /// tasks are numbered anew, and `caught` is in the header, in those times. Returns what is in
+    /// the file, and whether memory was short. When it fails, all is kept, to be written elsewhere.
+    pub(crate) fn write(
         &mut self,
         destination: &Destination<'_>,
         header: &Header,
         end: Ns,
-        cpu_time: CpuTime,
-        caught: Option<&mut Caught>,
+        cpu_time: Option<CpuTime>,
+        caught: Option<&Caught>,
     ) -> Result<Written, TraceError> {
         self.pack()?;
         let (path, mut header) = (destination.path, header.clone());
@@ -241,6 +244,7 @@ impl FlightRecorder {
             for event in events.iter().filter(|event| event.at >= oldest) {
                 if writer.is_none() {
                     header.clock_start_ns += event.at.0;
+                    caught.iter().for_each(|caught| header.set_incident(&caught.since(event.at)));
                     writer = Some((Writer::new(create()?, &header)?, event.at));
                 }
                 let Some((writer, begin)) = &mut writer else { continue };
@@ -257,17 +261,15 @@ impl FlightRecorder {
             None => (Writer::new(create()?, &header)?, end),
         };
         self.write_facts(&mut writer, begin, &mut new_ids)?;
-        writer.set_cpu_time(cpu_time);
+        cpu_time.into_iter().for_each(|time| writer.set_cpu_time(time));
         let out = writer.finish(end.saturating_sub(begin))?;
         let out = out.into_inner().map_err(|error| file(error.into_error()))?;
         let id = out.id().map_err(file)?;
         if count > 0 || !replaces(path) {
             out.commit().map_err(file)?;
         }
-        if let Some(caught) = caught {
-            caught.from = caught.from.saturating_sub(begin);
-        }
         Ok(Written {
+            begin,
             events: count,
             tasks: new_ids.len(),
             duration: end.saturating_sub(begin),
@@ -278,10 +280,10 @@ impl FlightRecorder {
 }
 
 /// Where it is written.
-pub(super) struct Destination<'a> {
-    pub(super) path: &'a Path,
+pub(crate) struct Destination<'a> {
+    pub(crate) path: &'a Path,
     /// Whether nothing may be there.
-    pub(super) fresh: bool,
+    pub(crate) fresh: bool,
 }
 
 impl Destination<'_> {
@@ -291,12 +293,14 @@ impl Destination<'_> {
 }
 
 /// What is in the file.
-pub(super) struct Written {
-    pub(super) events: u64,
-    pub(super) tasks: usize,
-    pub(super) duration: Ns,
-    pub(super) short: bool,
-    pub(super) id: FileId,
+pub(crate) struct Written {
+    /// The recorder's time at the file's time 0.
+    pub(crate) begin: Ns,
+    pub(crate) events: u64,
+    pub(crate) tasks: usize,
+    pub(crate) duration: Ns,
+    pub(crate) short: bool,
+    pub(crate) id: FileId,
 }
 
 #[cfg(test)]
@@ -329,7 +333,7 @@ mod tests {
         let path = schedlab_testing::temp_dir()
             .join(format!("schedlab-flight-{}.slt", std::process::id()));
         let end = Ns::from_us(20_000_000);
-        let mut caught = Caught {
+        let caught = Caught {
             condition: super::super::stop_conditions::StopCondition {
                 task: None,
                 measure: super::super::stop_conditions::StretchKind::Run,
@@ -345,8 +349,8 @@ mod tests {
                 &Destination { path: &path, fresh: true },
                 &header,
                 end,
-                CpuTime::default(),
-                Some(&mut caught),
+                Some(CpuTime::default()),
+                Some(&caught),
             )
             .unwrap();
         let recording = Recording::open(&path).unwrap();
@@ -357,7 +361,8 @@ mod tests {
         assert_eq!(recording.header.clock_start_ns, 7 + 19_000_000_000);
         assert_eq!(recording.header.tasks.len(), 10_001);
         assert_eq!(recording.header.tasks[1].tid, 190_001);
-        assert_eq!(caught.from, Ns::from_ms(500));
+        let incident = recording.header.incident().unwrap();
+        assert_eq!((incident.from(), &*incident.did), (Ns::from_ms(500), "ran"));
         assert!(!written.short);
         std::fs::remove_file(path).unwrap();
     }
@@ -392,7 +397,7 @@ mod tests {
             .join(format!("schedlab-flight-facts-{}.slt", std::process::id()));
         let end = Ns::from_us(4_000_000);
         let destination = Destination { path: &path, fresh: true };
-        flight.write(&destination, &Header::default(), end, CpuTime::default(), None).unwrap();
+        flight.write(&destination, &Header::default(), end, None, None).unwrap();
         let recording = Recording::open(&path).unwrap();
         std::fs::remove_file(path).unwrap();
         assert!(recording.repairs.is_clean(), "{}", recording.repairs);

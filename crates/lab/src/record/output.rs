@@ -1,6 +1,8 @@
 //! What `schedlab record` prints as JSON.
 
-use super::{Caught, Recorded};
+use super::Recorded;
+use schedlab_model::Ns;
+use schedlab_trace::Incident;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::Path;
@@ -52,37 +54,15 @@ pub struct RecordOutput {
     /// With a flight recorder: how many events are in the file.
     pub kept_events: Option<u64>,
     /// The stretch that met a condition of `--until`; `None`: none did.
-    pub caught: Option<CaughtOutput>,
+    pub caught: Option<Incident>,
     /// Exit code of the command; `None`: none was started, or a signal ended it.
     pub command_exit: Option<i32>,
-}
-
-/// A stretch that met a condition.
-#[derive(Clone, PartialEq, Eq, Debug, JsonSchema, Serialize)]
-pub struct CaughtOutput {
-    /// The condition.
-    pub condition: String,
-    /// Name of the task.
-    pub task: String,
-    /// Its thread id.
-    pub tid: u32,
-    /// Beginning of the stretch, in the time of the recording.
-    pub from_ns: u64,
-    /// Its length; `None`: it still went on when the recorder gave up waiting for its end.
-    pub length_ns: Option<u64>,
 }
 
 impl RecordOutput {
     /// Returns the summary of a recording in `file`.
     pub fn new(file: &Path, recorded: &Recorded) -> RecordOutput {
         let end = &recorded.end;
-        let caught = |caught: &Caught| CaughtOutput {
-            condition: caught.condition.to_string(),
-            task: caught.task.0.clone(),
-            tid: caught.task.1,
-            from_ns: caught.from.0,
-            length_ns: caught.length.map(|length| length.0),
-        };
         RecordOutput {
             schema: SCHEMA,
             file: file.display().to_string(),
@@ -103,7 +83,7 @@ impl RecordOutput {
             full: recorded.full,
             kept_ns: recorded.kept.map(|kept| kept.duration.0),
             kept_events: recorded.kept.map(|kept| kept.events),
-            caught: recorded.caught.as_ref().map(caught),
+            caught: recorded.caught.as_ref().map(|caught| caught.since(Ns::ZERO)),
             command_exit: end.exit.and_then(|status| status.code()),
         }
     }

@@ -6,7 +6,7 @@
 
 use schedlab_model::text::glob;
 use schedlab_model::{CpuId, EventKind, Ns, SchedEvent, TaskId};
-use schedlab_trace::TaskInfo;
+use schedlab_trace::{Incident, TaskInfo};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -185,6 +185,18 @@ pub struct Caught {
 }
 
 impl Caught {
+    /// Returns it as the header of a recording whose time 0 is `begin` has it.
+    pub fn since(&self, begin: Ns) -> Incident {
+        Incident {
+            condition: self.condition.to_string(),
+            task: self.task.0.clone(),
+            tid: self.task.1,
+            did: self.condition.measure.past().to_owned(),
+            from_ns: self.from.saturating_sub(begin).0,
+            length_ns: self.length.map(|length| length.0),
+        }
+    }
+
     /// Returns the name of the task, where it is one that waited.
     pub(super) fn server(&self) -> Option<String> {
         (self.condition.measure == StretchKind::Wait).then(|| self.task.0.clone())
@@ -257,6 +269,17 @@ impl StopWatcher {
     /// Returns the stretch that met a condition, when it is over.
     pub(crate) fn caught(&self) -> Option<&Caught> {
         self.caught.as_ref()
+    }
+
+    /// Looks for the next stretch. One that was caught before its end is not caught again.
+    pub(crate) fn again(&mut self) {
+        self.overdue = None;
+        let Some(caught) = self.caught.take().filter(|caught| caught.length.is_none()) else {
+            return;
+        };
+        for track in self.tasks.values_mut().filter(|track| track.tid == caught.task.1) {
+            track.now = None;
+        }
     }
 
     /// Notes a task that is new or has another name.
@@ -502,5 +525,30 @@ mod tests {
             let error = text.parse::<StopConditions>().unwrap_err().to_string();
             assert!(error.contains(wanted) && error.contains("such as"), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn the_next_stretch_is_caught_too() {
+        let mut watcher = watcher("redis-server wait > 10ms");
+        let from = |watcher: &StopWatcher| watcher.caught().map(|caught| caught.from);
+        let sleeping = PrevState::Sleeping;
+        let all = [
+            switch(0, None, sleeping, Some(1)),
+            wake(1, 0),
+            switch(21, Some(1), PrevState::Runnable, Some(0)),
+            switch(22, Some(0), sleeping, Some(1)),
+        ];
+        all.iter().for_each(|event| watcher.event(event));
+        assert_eq!(from(&watcher), Some(Ns::from_ms(1)));
+        watcher.again();
+        assert_eq!(from(&watcher), None);
+        watcher.event(&wake(30, 0));
+        watcher.look(Ns::from_ms(2_000));
+        watcher.look(Ns::from_ms(2_001));
+        assert_eq!(from(&watcher), Some(Ns::from_ms(30)), "it goes on");
+        watcher.again();
+        watcher.look(Ns::from_ms(4_000));
+        watcher.look(Ns::from_ms(4_001));
+        assert_eq!(from(&watcher), None, "it was caught");
     }
 }

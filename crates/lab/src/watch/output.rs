@@ -2,6 +2,7 @@
 
 use super::{LongWait, OngoingWait, TaskWaits, WatchState};
 use schedlab_model::Ns;
+use schedlab_study::serve::Guess;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -27,6 +28,9 @@ pub struct WatchOutput {
     pub lost: u64,
     /// CPU time of schedlab itself, as the recorder sees it.
     pub own_cpu_ns: u64,
+    /// The program that schedlab takes for the server, which comes first on the screen; `None`:
+    /// some tasks were asked for, or no program stands out.
+    pub guess: Option<Guess>,
     /// Waits by name of the task.
     pub tasks: Vec<WatchedTask>,
     /// The longest waits that are over, the longest first.
@@ -143,6 +147,7 @@ impl From<&WatchState> for WatchOutput {
             events: state.events,
             lost: state.lost,
             own_cpu_ns: state.own.0,
+            guess: state.guess.clone(),
             tasks: state.lines.iter().map(|(name, line)| WatchedTask::new(name, line)).collect(),
             worst: state.worst.iter().map(WorstWait::from).collect(),
             ongoing: state.ongoing.iter().map(WaitSoFar::from).collect(),

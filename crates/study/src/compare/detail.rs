@@ -32,7 +32,7 @@ pub(super) fn keep(header: &Header, classes: &[String], duration: Ns, rows: usiz
         task.comm.clone_from(class);
     }
     let events = (EVENTS / (rows as u64 + 1)).max(LEAST);
-    Keep { header, from: Ns::ZERO, duration, events, vcpus: Vec::new() }
+    Keep { header, from: Ns::ZERO, duration, focus: None, events, vcpus: Vec::new() }
 }
 
 /// Each quantity with its name and meaning.

@@ -26,9 +26,20 @@ pub(crate) struct Keep {
     pub(crate) from: Ns,
     /// To here.
     pub(crate) duration: Ns,
+    /// What is in view at first; `None`: all.
+    pub(crate) focus: Option<Focus>,
     /// The vCPUs of all runs, with their classes; they and their placeholders come after the tasks
     /// of the workload in the header ([`levels`](crate::run::levels)).
     pub(crate) vcpus: Vec<(String, String)>,
+}
+
+/// What a page is about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Focus {
+    /// The part of the schedule that is in view at first.
+    pub(crate) part: [Ns; 2],
+    /// Where the schedule begins: events before it have no room on the page.
+    pub(crate) begin: Ns,
 }
 
 /// Observes one run.
@@ -63,6 +74,10 @@ impl Observer {
         };
         let cpus = keep.header.topology.cpus();
         let lanes = LaneRecorder::new(cpus, keep.from, keep.events);
+        let lanes = match keep.focus {
+            Some(focus) => lanes.not_before(focus.begin).focused(Some(focus.part)),
+            None => lanes,
+        };
         Observer {
             lanes: if keep.header.backend == "simulator" { lanes.idle_at_first() } else { lanes },
             followed: Followed::new(keep.header.tasks.len(), cpus, findings),

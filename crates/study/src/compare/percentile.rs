@@ -96,13 +96,28 @@ pub(super) fn of_runs(
 ) -> (Option<Interval>, MethodError) {
     let found = runs.iter().filter_map(|run| run.measured.find(kind, name));
     let Some(pooled) = Pooled::new(found, metric) else { return (None, method) };
-    let anchored = |end: f64| method.anchored(metric, end);
-    let found = pooled.interval();
-    let interval =
-        Interval { low: found.low.map(anchored), high: found.high.map(anchored), ..found };
+    let interval = anchored(&pooled, metric, method);
     // Only the bar of a factor is made from it.
     let tail = if method.is_factor(metric) { pooled.tail() } else { method.tail };
     (Some(interval), MethodError { tail, ..method })
+}
+
+/// As [`of_runs`], the interval alone.
+pub(super) fn interval_of_runs(
+    runs: &[Run],
+    kind: Kind,
+    name: &str,
+    metric: Metric,
+    method: MethodError,
+) -> Option<Interval> {
+    let found = runs.iter().filter_map(|run| run.measured.find(kind, name));
+    Some(anchored(&Pooled::new(found, metric)?, metric, method))
+}
+
+fn anchored(pooled: &Pooled, metric: Metric, method: MethodError) -> Interval {
+    let anchored = |end: f64| method.anchored(metric, end);
+    let found = pooled.interval();
+    Interval { low: found.low.map(anchored), high: found.high.map(anchored), ..found }
 }
 
 #[cfg(test)]

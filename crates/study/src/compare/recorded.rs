@@ -30,7 +30,7 @@ use schedlab_sim::{Costs, Delays, Machine, Preemption, RunOptions, TickSkew};
 use schedlab_trace::analysis::{Durations, Summary};
 use schedlab_trace::import::Purpose;
 use schedlab_trace::replay::Replay;
-use schedlab_trace::{FactLoss, Header, Recording, TraceError, too_much_lost};
+use schedlab_trace::{FactLoss, Header, Recording, TraceError};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -102,10 +102,11 @@ impl RecordedInput {
         window: &Window,
         purpose: Purpose,
     ) -> Result<RecordedInput, StudyError> {
+        let asked = window.serve.as_deref();
         let Read { recording, idle, window } = events_of(path, window, purpose)?;
         let mut input = RecordedInput::from_recording(path, &recording, from)?;
         (input.idle, input.window) = (idle, window);
-        input.guess = serve::guess(&recording);
+        input.guess = if asked.is_some() { None } else { serve::guess(&recording) };
         input.readings = elasticity::readings(&recording, &input.replay);
         input.waits = Waits::from_recording(&recording);
         // Now, because a pipe is read once.
@@ -167,7 +168,7 @@ impl RecordedInput {
     /// Returns why a replay by messages cannot be trusted with so many facts missing; `None`: it
     /// can, or its workload is not made of facts.
     pub(super) fn without_facts(&self) -> Option<String> {
-        let bad = self.by_messages.is_some() && too_much_lost(self.fact_loss.part());
+        let bad = self.by_messages.is_some() && self.fact_loss.is_too_much();
         let missing = self.fact_loss.sentence().filter(|_| bad)?;
         Some(format!(
             "{missing}: a task may wait for a message that is not there; record again, or replay \

@@ -77,7 +77,7 @@ pub(super) fn self_replay(
         }
     }
     let lost = input.repairs.lost + input.repairs.inconsistent_switches;
-    if too_much_lost(lost as f64 / input.events.max(1) as f64) {
+    if too_much_lost(lost, input.events as u64) {
         distrust.push(format!("{lost} of {} events were lost or made no sense", input.events));
     }
     distrust.extend(input.without_facts());
@@ -180,14 +180,13 @@ pub(super) fn against(was: &Measured, runs: &[Run], errors: Option<OfRow<'_>>) -
                 low,
                 high,
                 recorded_interval: percentile::interval_of(std::iter::once(subject), metric),
-                simulated_interval: percentile::of_runs(
+                simulated_interval: percentile::interval_of_runs(
                     runs,
                     subject.kind,
                     &subject.name,
                     metric,
                     method,
-                )
-                .0,
+                ),
             })
         };
         let cells = Metric::all_reported().filter_map(cell).collect();

@@ -4,18 +4,18 @@ use super::{Origin, provenance};
 use crate::StudyError;
 use crate::compare::delays;
 use crate::compare::detail::{EVENTS, QUANTITIES};
-use crate::compare::observe::{Keep, Observer};
+use crate::compare::observe::{Focus, Keep, Observer};
 use crate::measurements::{Kind, Measured, SubjectData};
 use crate::metric::Metric;
-use crate::show::{ShownServer, sentences};
+use crate::show::{ShownServer, caught, sentences};
 use crate::view::spaced;
 use schedlab_model::{EventSink, Ns, TaskId};
 use schedlab_report::{
     Cdf, Cell, Column, Curve, Facts, Ladders, LaneTask, Lanes, Measure, Page, Section, Table,
 };
-use schedlab_trace::Recording;
 use schedlab_trace::analysis::runqueue::RunQueue;
 use schedlab_trace::analysis::{Analysis, Answer, Scope, Summary};
+use schedlab_trace::{Incident, Recording};
 use std::collections::BTreeSet;
 
 /// Classes with distributions and in the table.
@@ -39,8 +39,15 @@ pub fn of_recording(
     let (from, to) = (scope.from, scope.to.min(recording.duration));
     Summary::check(header).map_err(fail)?;
     let mut summary = Summary::new(header.tasks.len(), header.topology.cpus(), from);
-    let keep =
-        Keep { header: header.clone(), from, duration: to, events: EVENTS, vcpus: Vec::new() };
+    let incident = caught(recording, scope);
+    let keep = Keep {
+        header: header.clone(),
+        from,
+        duration: to,
+        focus: incident.as_ref().map(|incident| focus(recording, incident, (from, to))),
+        events: EVENTS,
+        vcpus: Vec::new(),
+    };
     let mut observer = Observer::new(&keep);
     for event in recording.events.iter().take_while(|event| event.at <= to) {
         summary.event(event);
@@ -53,26 +60,29 @@ pub fn of_recording(
     let knows = RunQueue::check(header).is_ok();
 
     let mut page = Page::new(if header.note.is_empty() { name } else { &header.note });
+    let guess = server_named.and_then(|server| server.guess.as_ref());
     page.subtitle(format!(
-        "{name} · {} CPUs · {}",
+        "{name} · {} CPUs · {}{}",
         header.topology.cpus(),
-        spaced((to - from).to_string())
+        spaced((to - from).to_string()),
+        super::guessed(guess)
     ));
     let server = served(&classes, scope);
     let answer = Answer::check(header).ok().and_then(|()| Answer::from_recording(recording, scope));
-    verdict(&mut page, recording, sentences(answer.as_ref(), server_named));
+    verdict(&mut page, recording, sentences(recording, scope, answer.as_ref(), server_named));
     ladder(&mut page, &measured, &server);
     tasks(&mut page, &measured, &server);
     let task = |task: &schedlab_trace::TaskInfo| LaneTask {
         name: format!("{}-{}", task.comm, task.tid),
         class: task.comm.clone(),
     };
-    let mut section = Section::new("Who ran when").lead(
+    let section = Section::new("Who ran when").lead(
         "What ran on each CPU; the height of a column is how busy it was. Zoom in far enough and \
          waits appear as lines \
          below a lane, wakeups as arrows from the waker.",
-    )
-    .folded();
+    );
+    // What a recording was kept for is in view at once.
+    let mut section = if incident.is_some() { section } else { section.folded() };
     let runs = vec![lanes.finish("recorded", 0, to)];
     section.push(Lanes { tasks: header.tasks.iter().map(task).collect(), runs });
     page.push(section);
@@ -96,6 +106,21 @@ pub fn of_recording(
     }
     page.push(origin_of(recording, name, (from, to), origin).folded());
     Ok(page)
+}
+
+/// Returns what the schedule shows of an incident, and where it begins so that the incident has
+/// room among the events of a page.
+fn focus(recording: &Recording, incident: &Incident, (from, to): (Ns, Ns)) -> Focus {
+    let part = incident.around(recording.duration);
+    let events = &recording.events;
+    let before = |at: Ns| events.partition_point(|event| event.at <= at);
+    // A tenth of the room is for what comes after it.
+    let room = EVENTS as usize;
+    let last = (before(part.1) + room / 10).min(before(to));
+    let begin = events.get(last.saturating_sub(room)).map_or(from, |event| event.at);
+    // An incident that does not fit begins where it begins.
+    let begin = if last > room { begin.min(part.0) } else { from };
+    Focus { part: [part.0.max(from), part.1.min(to)], begin: begin.max(from) }
 }
 
 fn verdict(page: &mut Page, recording: &Recording, outcome: String) {

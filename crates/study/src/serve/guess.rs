@@ -5,7 +5,7 @@ use super::Server;
 use schedlab_model::{EventKind, TaskId, Waker};
 use schedlab_trace::analysis::messages::Messages;
 use schedlab_trace::analysis::{Analysis, By, Scope};
-use schedlab_trace::{Capability, Recording};
+use schedlab_trace::{Capability, Recording, TaskInfo};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -65,56 +65,82 @@ fn answers(recording: &Recording) -> Option<Guess> {
     (most >= ENOUGH && most * 2 > all).then(|| Guess::new(name, "it answers most requests"))
 }
 
-/// Returns the program of which several others ask something and get an answer, and which has more
-/// than half of all such exchanges. Of two programs that exchange wakeups with each other only,
-/// neither is guessed: each waits for the other.
+/// Returns the program that most others wait for in a recording.
 fn waited_for(recording: &Recording) -> Option<Guess> {
     let header = &recording.header;
     if !header.capabilities.has(Capability::Waker) {
         return None;
     }
-    // A number for each program, by task; threads of the kernel serve all.
-    let mut names: BTreeMap<&str, usize> = BTreeMap::new();
-    let programs: Vec<Option<usize>> = header
-        .tasks
-        .iter()
-        .map(|task| {
-            let next = names.len();
-            (!task.kernel).then(|| *names.entry(task.comm.as_str()).or_insert(next))
-        })
-        .collect();
+    let mut exchanges = Exchanges::default();
+    let programs: Vec<Option<usize>> =
+        header.tasks.iter().map(|task| exchanges.program(task)).collect();
     let program = |task: TaskId| programs.get(task.index()).copied().flatten();
-    let mut wakes: BTreeMap<(usize, usize), u64> = BTreeMap::new();
     for event in &recording.events {
-        let EventKind::Wake { task, waker: Waker::Task(by) | Waker::InlineSoftirq(by) } =
+        if let EventKind::Wake { task, waker: Waker::Task(by) | Waker::InlineSoftirq(by) } =
             event.kind
-        else {
-            continue;
-        };
-        if let (Some(by), Some(task)) = (program(by), program(task))
-            && by != task
+            && let (Some(by), Some(task)) = (program(by), program(task))
         {
-            *wakes.entry((by, task)).or_default() += 1;
+            exchanges.wakes(by, task);
         }
     }
-    let mut all = 0;
-    let mut exchanges: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
-    for (&(one, other), &there) in wakes.iter().filter(|((one, other), _)| one < other) {
-        let both = wakes.get(&(other, one)).map_or(0, |&back| back.min(there));
-        if both >= ENOUGH {
-            all += both;
-            exchanges.entry(one).or_default().push(both);
-            exchanges.entry(other).or_default().push(both);
+    exchanges.guess()
+}
+
+/// How often programs wake each other.
+#[derive(Clone, Debug, Default)]
+pub struct Exchanges {
+    /// A number for each program.
+    numbers: BTreeMap<String, usize>,
+    /// By waking and woken program.
+    wakes: BTreeMap<(usize, usize), u64>,
+}
+
+/// Pairs of programs that are counted at most, so that memory stays flat.
+const PAIRS: usize = 20_000;
+
+impl Exchanges {
+    /// Returns the number of a task's program; `None`: threads of the kernel serve all.
+    pub fn program(&mut self, task: &TaskInfo) -> Option<usize> {
+        if task.kernel {
+            return None;
+        }
+        if let Some(number) = self.numbers.get(&task.comm) {
+            return Some(*number);
+        }
+        let next = self.numbers.len();
+        (next < PAIRS).then(|| *self.numbers.entry(task.comm.clone()).or_insert(next))
+    }
+
+    /// Counts a wakeup between two programs, by their numbers.
+    pub fn wakes(&mut self, by: usize, task: usize) {
+        if by != task && (self.wakes.len() < PAIRS || self.wakes.contains_key(&(by, task))) {
+            *self.wakes.entry((by, task)).or_default() += 1;
         }
     }
-    let several = exchanges.into_iter().filter(|(_, with)| with.len() >= WAITING_PROGRAMS);
-    let mut by_count: Vec<(u64, usize)> =
-        several.map(|(program, with)| (with.iter().sum(), program)).collect();
-    by_count.sort_unstable();
-    let (most, program) = by_count.pop()?;
-    let second = by_count.last().map_or(0, |(count, _)| *count);
-    let (name, _) = names.into_iter().find(|(_, number)| *number == program)?;
-    (most * 2 > all && second * 2 <= most).then(|| Guess::new(name, "most others wait for it"))
+
+    /// Returns the program of which several others ask something and get an answer, and which has
+    /// more than half of all such exchanges. Of two programs that exchange wakeups with each other
+    /// only, neither is guessed: each waits for the other.
+    pub fn guess(&self) -> Option<Guess> {
+        let mut all = 0;
+        let mut exchanges: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
+        for (&(one, other), &there) in self.wakes.iter().filter(|((one, other), _)| one < other) {
+            let both = self.wakes.get(&(other, one)).map_or(0, |&back| back.min(there));
+            if both >= ENOUGH {
+                all += both;
+                exchanges.entry(one).or_default().push(both);
+                exchanges.entry(other).or_default().push(both);
+            }
+        }
+        let several = exchanges.into_iter().filter(|(_, with)| with.len() >= WAITING_PROGRAMS);
+        let mut by_count: Vec<(u64, usize)> =
+            several.map(|(program, with)| (with.iter().sum(), program)).collect();
+        by_count.sort_unstable();
+        let (most, program) = by_count.pop()?;
+        let second = by_count.last().map_or(0, |(count, _)| *count);
+        let (name, _) = self.numbers.iter().find(|(_, number)| **number == program)?;
+        (most * 2 > all && second * 2 <= most).then(|| Guess::new(name, "most others wait for it"))
+    }
 }
 
 #[cfg(test)]
@@ -123,7 +149,7 @@ mod tests {
     use schedlab_model::{
         CpuId, Fact, FactKind, Ns, ObjectId, ObjectInfo, ObjectKind, SchedEvent, Transfer,
     };
-    use schedlab_trace::{Capabilities, Header, TaskInfo};
+    use schedlab_trace::{Capabilities, Header};
 
     /// A recording in which pairs of tasks exchange 200 wakeups each.
     fn exchanging(names: &[&str], pairs: &[(u32, u32)]) -> Recording {

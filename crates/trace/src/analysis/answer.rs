@@ -185,8 +185,13 @@ fn longest(
     let header = &recording.header;
     let tasks = (0..header.tasks.len()).map(TaskId::from);
     let selected = tasks.map(|task| scope.task(task) && keys.line(task) == line).collect();
-    let scope = Scope { tasks: Some(selected), ..scope.clone() };
-    let worst = Followed::over(recording, &scope, Worst::new(header, &scope, 1));
+    longest_of(recording, &Scope { tasks: Some(selected), ..scope.clone() })
+}
+
+/// Returns the longest wait in a scope, with who ran for most of it.
+fn longest_of(recording: &Recording, scope: &Scope) -> Option<(Case, String)> {
+    let header = &recording.header;
+    let worst = Followed::over(recording, scope, Worst::new(header, scope, 1));
     let case = worst.cases.into_iter().next()?;
     let during = match case.meanwhile.first() {
         Some((Occupant::Task(task), time)) if *time >= case.throttled => of_task(header, *task),
@@ -195,4 +200,12 @@ fn longest(
         _ => "a bandwidth limit".to_owned(),
     };
     Some((case, during))
+}
+
+/// Returns what the longest wait in a scope was for, and whether that is a task or a limit, not an
+/// idle CPU; `None`: no wait ends in it, or the recording cannot tell.
+pub(crate) fn longest_wait(recording: &Recording, scope: &Scope) -> Option<(bool, String)> {
+    Worst::check(&recording.header).ok()?;
+    let (_, during) = longest_of(recording, scope)?;
+    Some((during != IDLE && during != UNKNOWN, during))
 }

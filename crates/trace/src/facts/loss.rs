@@ -2,6 +2,7 @@
 //! kernel counted and no fact tells of.
 
 use super::lost;
+use crate::repair::too_much_lost;
 use schedlab_model::{Fact, FactKind, Transfer};
 
 /// Facts that are there and facts that are missing. Facts are counted one after the other, in their
@@ -73,13 +74,10 @@ impl FactLoss {
         self.missing = self.missing.saturating_sub(told);
     }
 
-    /// Returns which part of the facts, or of the bytes, is missing: the greater one.
-    pub fn part(&self) -> f64 {
-        let part = |missing: u64, there: u64| match missing {
-            0 => 0.0,
-            _ => missing as f64 / (missing as f64 + there as f64),
-        };
-        part(self.lost, self.facts).max(part(self.missing, self.bytes))
+    /// Returns whether so many facts, or bytes, are missing that the rest is not to be trusted.
+    pub fn is_too_much(&self) -> bool {
+        too_much_lost(self.lost, self.lost.saturating_add(self.facts))
+            || too_much_lost(self.missing, self.missing.saturating_add(self.bytes))
     }
 
     /// Returns a sentence with numbers and parts; `None` when nothing is missing.
@@ -143,11 +141,11 @@ mod tests {
     #[test]
     fn the_sentence_has_number_and_part() {
         let mut loss = FactLoss::default();
-        assert_eq!((loss.sentence(), loss.part()), (None, 0.0));
+        assert!(loss.sentence().is_none() && !loss.is_too_much());
         loss.count(&fact(FactKind::Send(moved(60, 160))));
         loss.count(&fact(FactKind::Send(moved(20, 200))));
         loss.count(&fact(FactKind::Lost { count: 3 }));
-        assert_eq!(loss.part(), 0.6);
+        assert!(loss.is_too_much());
         let said = loss.sentence().unwrap();
         assert_eq!(
             said,
@@ -163,6 +161,6 @@ mod tests {
         let mut loss = FactLoss::of(&facts);
         loss.count(&fact(FactKind::Lost { count: u64::MAX }));
         loss.count(&fact(FactKind::Lost { count: u64::MAX }));
-        assert!(loss.part() <= 1.0 && loss.sentence().is_some());
+        assert!(loss.is_too_much() && loss.sentence().is_some());
     }
 }

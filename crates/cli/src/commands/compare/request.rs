@@ -43,6 +43,16 @@ impl Which for ServeAndPart {
     }
 }
 
+/// What a recording is replayed from, alone.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Replay;
+
+impl Which for Replay {
+    fn has(option: &CompareOption) -> bool {
+        option.name == "replay"
+    }
+}
+
 /// What was asked for by those options of [`OPTIONS`] that `W` has.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestArgs<W = All>(pub(crate) Box<CompareRequest>, PhantomData<W>);
@@ -51,6 +61,11 @@ impl<W> RequestArgs<W> {
     /// Returns the server that was asked about.
     pub(crate) fn serve(&self) -> Option<&str> {
         self.0.options.serve.as_deref()
+    }
+
+    /// Returns what the recording is to be replayed from; `None`: the usual.
+    pub(crate) fn replay(&self) -> Option<ReplayFrom> {
+        self.0.replay
     }
 }
 
@@ -79,43 +94,6 @@ impl<W: Which> FromArgMatches for RequestArgs<W> {
                 set(&mut self.0, option, text)?;
             }
         }
-        Ok(())
-    }
-}
-
-/// `--replay` as [`OPTIONS`] declares it, for commands that have none of the other options.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ReplayArg(pub(crate) Option<ReplayFrom>);
-
-impl ReplayArg {
-    fn declared() -> impl Iterator<Item = &'static CompareOption> {
-        OPTIONS.iter().filter(|option| option.name == "replay")
-    }
-}
-
-impl Args for ReplayArg {
-    fn augment_args(command: Command) -> Command {
-        ReplayArg::declared().fold(command, |command, option| command.arg(argument(option)))
-    }
-    fn augment_args_for_update(command: Command) -> Command {
-        ReplayArg::augment_args(command)
-    }
-}
-
-impl FromArgMatches for ReplayArg {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<ReplayArg, clap::Error> {
-        let mut replay = ReplayArg::default();
-        replay.update_from_arg_matches(matches)?;
-        Ok(replay)
-    }
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        let mut request = CompareRequest::default();
-        for option in ReplayArg::declared() {
-            for text in matches.get_many::<String>(option.name).into_iter().flatten() {
-                set(&mut request, option, text)?;
-            }
-        }
-        self.0 = request.replay.or(self.0);
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! `schedlab show --json` (docs/show-schema.md). Rows are written one by one: a listing may be
 //! larger than memory.
 
-use schedlab_study::show::ShownServer;
+use schedlab_study::show::{ShownServer, caught};
 use schedlab_trace::analysis::show::json::{
     SCHEMA, ServedFirst, ShownAnswer, ShownRecording, ShownWindow,
 };
@@ -36,6 +36,7 @@ impl<'a, W: Write> Json<'a, W> {
         let header = &recording.header;
         let about = serde_json::to_value(ShownRecording::from(recording))?;
         let window = serde_json::to_value(ShownWindow::new(recording, scope, clock))?;
+        let caught = serde_json::to_value(caught(recording, scope))?;
         let serve = serde_json::to_value(server.map(|server| ServedFirst {
             name: &server.name,
             programs: &server.programs,
@@ -44,7 +45,8 @@ impl<'a, W: Write> Json<'a, W> {
         let answer = serde_json::to_value(answer.map(|answer| ShownAnswer::new(answer, clock)))?;
         write!(
             out,
-            "{{\"schema\":\"{SCHEMA}\",\"version\":{},\"input\":{},\"answer\":{answer},\"serve\":{serve},\"recording\":{about},\
+            "{{\"schema\":\"{SCHEMA}\",\"version\":{},\"input\":{},\"answer\":{answer},\"caught\":{caught},\"serve\":{serve},\
+             \"recording\":{about},\
              \"window\":{window},\"analyses\":[",
             Value::from(env!("CARGO_PKG_VERSION")),
             Value::from(input),

@@ -3,7 +3,7 @@
 //! written.
 
 use crate::analysis::{Answer, Scope};
-use crate::{Capabilities, Recording, Repairs};
+use crate::{Capabilities, Incident, Recording, Repairs};
 use schedlab_model::SchedExt;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -28,6 +28,9 @@ pub struct ShowOutput<'a> {
     /// Which task waited for a CPU, and what ran meanwhile; `None`: no task waited, the recording
     /// cannot tell, or no analysis was asked for that is about waits.
     pub answer: Option<ShownAnswer<'a>>,
+    /// The event for which a flight recorder kept the recording; `None`: it was not made for one,
+    /// or the event is not in the part that is shown.
+    pub caught: Option<Incident>,
     /// The server whose rows come first; `None`: none was named, and none is guessed.
     pub serve: Option<ServedFirst<'a>>,
     /// What the recording is.
