@@ -113,8 +113,8 @@ pub struct TaskSpec {
     pub entry: Ns,
     /// When it becomes runnable first.
     pub start: Start,
-    /// Where it was when the run began, if it existed then and that is known (from a recording);
-    /// `None`: the scheduler places it.
+    /// The CPU on which the task begins, if that is known (from a recording, or from `begins` of a
+    /// scenario); `None`: the scheduler places it.
     #[serde(default)]
     pub began_on: Option<CpuId>,
     /// What it does.

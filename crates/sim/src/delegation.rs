@@ -117,6 +117,7 @@ pub fn run_delegated(
     mut sink: &mut dyn EventSink,
 ) -> Result<Outcome, SimError> {
     machine.check()?;
+    machine.check_alone("delegation")?;
     let cpus = machine.topology.cpus();
     workload.check(cpus)?;
     let mut outside = delegation.outside.clone();

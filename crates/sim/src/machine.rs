@@ -3,6 +3,11 @@
 use crate::{Costs, Preemption, SimError, Stop};
 use schedlab_model::{Draw, MAX_CPUS, Ns, Topology};
 
+/// The speed of a CPU beside no busy thread of its core, in thousandths.
+pub const FULL_SPEED: u16 = 1_000;
+/// The least [`Machine::smt_yield`].
+pub const LEAST_SMT_YIELD: u16 = 100;
+
 /// The machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Machine {
@@ -18,6 +23,9 @@ pub struct Machine {
     pub delays: Delays,
     /// Where in kernel code a wakeup can take effect.
     pub preemption: Preemption,
+    /// At what part of its speed a hardware thread runs a task while another thread of its core
+    /// runs one, in thousandths, from [`LEAST_SMT_YIELD`] to 1000 (they do not slow each other).
+    pub smt_yield: u16,
 }
 
 /// Measured delays of a real machine, drawn anew each time out of a random stream per CPU. Where
@@ -53,7 +61,15 @@ impl Machine {
             costs: Costs::default(),
             delays: Delays::default(),
             preemption: Preemption::default(),
+            smt_yield: FULL_SPEED,
         }
+    }
+
+    /// Returns whether hardware threads of one core slow each other.
+    pub(crate) fn slows_siblings(&self) -> bool {
+        let cores = self.topology.places().iter().map(|place| place.core);
+        let cores: std::collections::BTreeSet<u32> = cores.collect();
+        self.smt_yield < FULL_SPEED && cores.len() < self.topology.cpus()
     }
 
     /// Returns the tick period, rounded to the nanosecond.
@@ -63,7 +79,7 @@ impl Machine {
 
     /// Returns whether nothing that it does takes time.
     pub(crate) fn is_free(&self) -> bool {
-        self.costs.is_free() && self.delays == Delays::default()
+        self.costs.is_free() && self.delays == Delays::default() && !self.slows_siblings()
     }
 
     /// Returns the first tick edge of every CPU.
@@ -76,6 +92,17 @@ impl Machine {
             }
             TickSkew::At(phases) => phases.clone(),
         }
+    }
+
+    /// Refuses hardware threads that slow each other beside work that no task does. `what`: whose.
+    pub(crate) fn check_alone(&self, what: &str) -> Result<(), SimError> {
+        if !self.slows_siblings() {
+            return Ok(());
+        }
+        Err(SimError::Machine(format!(
+            "smt_yield and {what} do not go together yet: only tasks slow the other threads of \
+             their core; leave one out"
+        )))
     }
 
     pub(crate) fn check(&self) -> Result<(), SimError> {
@@ -103,6 +130,12 @@ impl Machine {
                 "tick_ns = {} leaves nothing of a tick of {}",
                 self.costs.tick_ns,
                 self.tick_ns()
+            ));
+        }
+        if !(LEAST_SMT_YIELD..=FULL_SPEED).contains(&self.smt_yield) {
+            return refuse(format!(
+                "smt_yield = {} thousandths; allowed are {LEAST_SMT_YIELD} to {FULL_SPEED}",
+                self.smt_yield
             ));
         }
         for (name, _) in Costs::knobs() {

@@ -107,6 +107,7 @@ pub fn run_nested_seen(
         return Err(SimError::Machine(format!("{sinks} sinks for the events of {domains} guests")));
     }
     machine.check()?;
+    machine.check_alone("virtual machines")?;
     workload.check(machine.topology.cpus())?;
     domains.iter().try_for_each(|domain| domain.machine.check())?;
     let threaded = |machine: &Machine| !machine.preemption.irq_threads.is_empty();

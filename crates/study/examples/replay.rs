@@ -102,7 +102,7 @@ fn simulate(replay: &Replay, scheduler: &str, costs: Costs) -> Summary {
             idle: draws(&replay.report.delays.idle_wake),
             wakeup: draws(&replay.report.delays.preempting_wake),
         },
-        preemption: schedlab_sim::Preemption::default(),
+        ..Machine::flat(1)
     };
     let scheduler = registry::build(&scheduler.parse().unwrap(), cpus).unwrap();
     let mut summary = Summary::new(replay.workload.tasks.len(), cpus, Ns::ZERO);

@@ -23,6 +23,7 @@ mod vm;
 mod waits;
 
 pub use document::ScenarioError;
+pub(crate) use document::not_modelled;
 pub use draw::{parse_draw, show_draw};
 pub use expect::{Bound, Cause, Expectation, PLAIN_TOLERANCE, Publication};
 pub(crate) use group::{absent_cpu, bandwidth, shares_of_weight, weight_of_shares};

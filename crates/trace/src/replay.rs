@@ -312,6 +312,7 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
     let monitors: Vec<usize> =
         runtimes.iter().flat_map(|runtime| runtime.monitors.iter().copied()).collect();
     let mut classes = classify::classify(&timeline.lines, recording.duration, &monitors);
+    classify::ask_sleeps(&mut classes.outside, &timeline.lines, recording.facts.list.iter());
     let prompt = report.seldom_asleep(&timeline.lines, &recording.header.tasks, &mut classes);
     report.note_loops(&classes.loops);
     let mut reactors = reactor::find(&timeline.lines, &classes.loops, recording.duration);
@@ -333,7 +334,8 @@ pub fn replay(recording: &Recording, options: &ReplayOptions) -> Result<Replay, 
     report.unseen_messages = messages.unseen + reactors.unseen;
     report.entries = messages.entries();
     report.entries.extend(reactors.entries());
-    let makers = makers::find(&timeline.lines, &processes, recording.duration);
+    let names: Vec<&str> = recording.header.tasks.iter().map(|task| task.comm.as_str()).collect();
+    let makers = makers::find(&timeline.lines, &processes, &names, recording.duration);
     report.makers = makers.named();
     let devices = devices::find(&timeline.lines, &classes.loops, &pools, &reactors);
     let workload = build::Builder {

@@ -69,6 +69,51 @@ fn scenarios() {
     refused(&schedlab(&["compare", &path]), "more than the 67108864 bytes that are read");
 }
 
+/// What real machines have and no scheduler here models is refused by name, not ignored.
+#[test]
+fn what_is_not_modelled() {
+    let folder = Folder::new("not-modelled");
+    let group = "[[group]]\nname = \"/a\"\n";
+    let machine = |key: &str| SCENARIO.replace("cpus = 2\n", &format!("cpus = 2\n{key}\n"));
+    let cases = [
+        (format!("{SCENARIO}uclamp = 20\n"), "(uclamp) are not modelled"),
+        (format!("{SCENARIO}cookie = 1\n"), "core scheduling"),
+        (format!("{group}cpu.uclamp.max = 20\n{SCENARIO}"), "(uclamp) are not modelled"),
+        (machine("capacity = [512, 1024]"), "(big.LITTLE) are not modelled"),
+        (machine("core_sched = true"), "core scheduling"),
+        (machine("smt_yield = 0.6"), "`smt_yield` needs cores with several threads"),
+        (machine("smt_yield = 2"), "must be a number from 0.1 to 1"),
+        (format!("{SCENARIO}cpus = \"0\"\nbegins = \"1\"\n"), "`begins` names CPU 1"),
+        (format!("{SCENARIO}begins = []\n"), "must name at least one CPU"),
+    ];
+    for (text, part) in cases {
+        let path = folder.write("s.toml", text);
+        let ran = schedlab(&["compare", &path]);
+        refused(&ran, part);
+        assert!(ran.stderr.contains(&path), "the file is named: {ran:?}");
+    }
+    let path = folder.write("s.toml", SCENARIO);
+    for (variant, part) in [
+        ("yes uclamp.min=20", "(uclamp) are not modelled"),
+        ("/a cpu.uclamp.max=20", "(uclamp) are not modelled"),
+        ("machine capacity=512", "(big.LITTLE) are not modelled"),
+        ("yes cookie=1", "core scheduling"),
+    ] {
+        refused(&schedlab(&["compare", &path, "--variant", variant]), part);
+    }
+}
+
+/// `smt_yield` slows tasks only: what agents and hypervisors do is not theirs.
+#[test]
+fn slow_siblings_beside_agents() {
+    let folder = Folder::new("smt-agents");
+    let slow = "cores = 1\nthreads = 2\nsmt_yield = 0.6";
+    let text = SCENARIO.replace("cpus = 2", slow).replace("linux-6.18", "fifo-per-cpu");
+    let text = text + "[delegation]\nmode = \"per-cpu\"\n";
+    let path = folder.write("s.toml", text);
+    refused(&schedlab(&["compare", &path]), "smt_yield and delegation do not go together");
+}
+
 #[test]
 fn options_of_compare() {
     let folder = Folder::new("options");

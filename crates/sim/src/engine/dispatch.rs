@@ -184,6 +184,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     pub(super) fn record_switch(&mut self, cpu: usize, switch: PendingSwitch) -> Step {
         if !FREE {
             self.account(cpu);
+            self.leaves_thread(cpu);
         }
         let PendingSwitch { prev, prev_state, yielded, next } = switch;
         if let Some(task) = next {
@@ -193,6 +194,10 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let c = &mut self.cpus[cpu];
         c.counted.switches += 1;
         c.occupant = next;
+        if !FREE && self.features.smt.is_some() {
+            self.enters_thread(cpu);
+        }
+        let c = &mut self.cpus[cpu];
         let ran = self.clock.now - std::mem::replace(&mut c.recorded_at, self.clock.now);
         let cause = c.cause;
         if let Some(task) = prev {

@@ -17,6 +17,7 @@ mod prices;
 mod program;
 mod setup;
 mod slots;
+mod smt;
 mod sources;
 mod state;
 mod ticks;
@@ -196,6 +197,8 @@ struct Features<'a> {
     prices: Option<Box<prices::Prices>>,
     /// Tasks are in the kernel at times, where they cannot always be preempted.
     preempt: Option<Box<preempt::Preempt>>,
+    /// Hardware threads of one core slow each other.
+    smt: Option<Box<smt::Smt>>,
     /// Delegation: the scheduler writes here what a call took on its CPU.
     call_cost: Option<&'a std::cell::Cell<u64>>,
     /// Delegation: tasks that the scheduler behind the agents has throttled.

@@ -88,6 +88,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                     return Ok(());
                 }
                 Flow::Cpu => {
+                    self.stretch(cpu, t);
                     self.arm_work(cpu);
                     return Ok(());
                 }

@@ -86,6 +86,7 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
                 exchange,
                 prices,
                 preempt: Preempt::new(&machine.preemption, workload, cpus).map(Box::new),
+                smt: super::smt::Smt::of(machine),
                 call_cost: None,
                 by_agents: Default::default(),
             },

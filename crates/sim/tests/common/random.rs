@@ -143,7 +143,7 @@ fn machine(
         ticks: if aligned { TickSkew::Aligned } else { TickSkew::Staggered },
         costs,
         delays: Delays::default(),
-        preemption: schedlab_sim::Preemption::default(),
+        ..Machine::flat(1)
     })
 }
 

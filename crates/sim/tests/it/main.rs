@@ -27,6 +27,7 @@ mod preemption;
 mod properties;
 mod search;
 mod smp_shapes;
+mod smt;
 mod stop;
 mod views;
 mod work_conservation;

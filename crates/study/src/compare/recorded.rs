@@ -26,7 +26,7 @@ use crate::variant::{Subject, Variant};
 use schedlab_model::{Draw, EventSink, Ns, random};
 use schedlab_scheduler::linux::{KernelRelease, preset_of};
 use schedlab_scheduler::{SchedulerSpec, registry};
-use schedlab_sim::{Costs, Delays, Machine, Preemption, RunOptions, TickSkew};
+use schedlab_sim::{Costs, Delays, Machine, RunOptions, TickSkew};
 use schedlab_trace::analysis::{Durations, Summary};
 use schedlab_trace::import::Purpose;
 use schedlab_trace::replay::Replay;
@@ -302,7 +302,7 @@ impl RecordedInput {
             ticks: TickSkew::At((0..cpus).map(at).collect()),
             costs: self.recorder_costs(),
             delays: self.delays(),
-            preemption: Preemption::default(),
+            ..Machine::flat(1)
         }
     }
 }

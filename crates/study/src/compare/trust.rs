@@ -24,6 +24,12 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Off by more than this part of one CPU, or of the CPUs that a program has where it has more than
 /// one, the simulation is not trusted.
 pub(super) const TRUSTED_SHARE: f64 = 0.05;
+
+/// By how much a share may be off and still be trusted, as a part of one CPU.
+pub(super) const fn allowed(share: f64) -> f64 {
+    TRUSTED_SHARE * share.max(1.0)
+}
+
 /// Activations of a class are requests when this part of them is (in per cent).
 const REQUESTS_PERCENT: u64 = 90;
 /// If the recording does not show whether threads hand work over when preempted, or how a class
@@ -69,7 +75,7 @@ pub(super) fn self_replay(
     let alone: Vec<Alone> = alone.collect();
     for subject in &subjects {
         for cell in subject.cells.iter().filter(|cell| cell.metric == Metric::Share) {
-            if cell.difference.abs() > TRUSTED_SHARE * cell.recorded.max(1.0) {
+            if cell.difference.abs() > allowed(cell.recorded) {
                 let (was, is) = (cell.metric.show(cell.recorded), cell.metric.show(cell.simulated));
                 let why = format!("{}: {was} of a CPU recorded, {is} simulated", subject.name);
                 distrust.extend(counted(served, &input.class_of(&subject.name), why));
@@ -225,7 +231,7 @@ impl Alone {
     fn disagreement(&self) -> Option<String> {
         // More than its own moments say is no contradiction: what it waits for may be held back
         // too, and it gains when that is not.
-        if self.simulated >= self.low - TRUSTED_SHARE {
+        if self.simulated >= self.low - allowed(self.low) {
             return None;
         }
         let show = |share: f64| Metric::Share.show(share);
@@ -408,4 +414,40 @@ pub(super) fn method_errors(replay: &SelfReplay, input: &RecordedInput, was: &Me
         }
     }
     errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a program on several CPUs may be off by is a part of what it has.
+    #[test]
+    fn a_share_above_one_cpu_is_judged_by_what_it_is() {
+        let alone = |low: f64, simulated: f64| Alone {
+            name: "server".to_owned(),
+            low,
+            likely: low,
+            high: low,
+            simulated,
+            recorded: low,
+        };
+        assert_eq!(alone(2.29, 2.24).disagreement(), None, "5 points of 229");
+        assert_eq!(alone(2.29, 2.18).disagreement(), None, "less than 5 % of 229 points");
+        assert!(alone(2.29, 2.16).disagreement().is_some());
+        assert!(alone(0.29, 0.23).disagreement().is_some(), "5 points of one CPU");
+    }
+
+    #[test]
+    fn so_is_one_in_the_second_half() {
+        let half = |recorded: f64, simulated: f64| SecondHalf {
+            name: "server".to_owned(),
+            recorded,
+            simulated,
+        };
+        let exact = [(("server".to_owned(), Metric::Share), MethodError::default())];
+        let errors: Errors = exact.into_iter().collect();
+        assert_eq!(half(2.29, 2.20).disagreement(&errors), None);
+        assert!(half(2.29, 2.16).disagreement(&errors).is_some());
+        assert!(half(0.29, 0.20).disagreement(&errors).is_some());
+    }
 }

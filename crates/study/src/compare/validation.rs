@@ -15,7 +15,7 @@
 use super::Errors;
 use super::elasticity::MATTERS;
 use super::recorded::RecordedInput;
-use super::trust::TRUSTED_SHARE;
+use super::trust::allowed;
 use crate::StudyError;
 use crate::measurements::{Kind, Measured};
 use crate::metric::Metric;
@@ -108,7 +108,8 @@ impl FirstHalf {
         // What one of them leaves when it ends, the others get.
         let there = |half: &SecondHalf| share(&self.last, &half.name) * 2.0 >= half.recorded;
         let as_before = |half: &SecondHalf| {
-            self.is_tied(&half.name) || (half.simulated - half.recorded).abs() <= TRUSTED_SHARE
+            self.is_tied(&half.name)
+                || (half.simulated - half.recorded).abs() <= allowed(half.recorded)
         };
         let alike = simulated.is_some() && halves.iter().all(|half| there(half) && as_before(half));
         let halves = if alike { halves } else { Vec::new() };
@@ -259,7 +260,7 @@ impl SecondHalf {
     pub(super) fn disagreement(&self, errors: &Errors) -> Option<String> {
         let error = errors.get(&(self.name.clone(), Metric::Share))?;
         let parts = error.parts(Metric::Share, self.simulated, self.simulated);
-        let stated = parts.half_width().max(TRUSTED_SHARE);
+        let stated = parts.half_width().max(allowed(self.recorded));
         if (self.simulated - self.recorded).abs() <= stated {
             return None;
         }

@@ -113,6 +113,33 @@ pub(crate) struct Section<'a> {
     what: &'static str,
 }
 
+/// What real machines have and no scheduler here models, by the words with which a scenario or a
+/// variant may ask for it: refused by name, for a result without it would be of another machine.
+const NOT_MODELLED: [(&[&str], &str); 3] = [
+    (
+        &["core_sched", "core-sched", "cookie", "core_cookie"],
+        "core scheduling (tasks of different cookies never share a core) is not modelled: leave it \
+         out, or keep the tasks on cores of their own with `cpus`",
+    ),
+    (
+        &["uclamp", "uclamp_min", "uclamp_max", "util_min", "util_max"],
+        "utilisation clamps (uclamp) are not modelled, as every CPU has one speed here: leave them \
+         out, or say where tasks may run with `cpus`",
+    ),
+    (
+        &["capacity", "capacities", "cpu_capacity"],
+        "CPUs of unequal capacity (big.LITTLE) are not modelled, every CPU of a machine has the \
+         same speed: leave it out; `smt_yield` is for hardware threads that slow each other",
+    ),
+];
+
+/// Why `key` is refused although it means something; `None`: it is not known at all.
+pub(crate) fn not_modelled(key: &str) -> Option<&'static str> {
+    let key = key.split('.').next().unwrap_or(key).trim_start_matches("sched_");
+    let asked = |(words, why): &(&[&str], &'static str)| words.contains(&key).then_some(*why);
+    NOT_MODELLED.iter().find_map(asked)
+}
+
 impl<'a> Section<'a> {
     /// Checks that `table` has no key but `keys`. `what` is how messages call it, such as
     /// `[[task]]`.
@@ -126,6 +153,9 @@ impl<'a> Section<'a> {
         for key in table.keys() {
             let name = key.get_ref().as_ref();
             if !keys.contains(&name) {
+                if let Some(why) = not_modelled(name) {
+                    return Err(source.error(key.span(), format!("{what}: {why}")));
+                }
                 let hint = match nearest(name, keys.iter().copied()) {
                     Some(right) => format!(": did you mean `{right}`?"),
                     None => format!("; it may have: {}", keys.join(", ")),

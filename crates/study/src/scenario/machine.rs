@@ -4,7 +4,8 @@ use super::document::{Item, ScenarioError, Section};
 use super::kernel::{self, KernelSpec};
 use schedlab_model::text::nearest;
 use schedlab_model::{MAX_CPUS, Ns, Topology};
-use schedlab_sim::Costs;
+use schedlab_sim::{Costs, FULL_SPEED, LEAST_SMT_YIELD};
+use std::collections::BTreeSet;
 use toml::de::DeValue;
 
 /// The machine of a scenario.
@@ -18,6 +19,8 @@ pub struct MachineSpec {
     pub ticks: Ticks,
     /// What the machine's own work costs.
     pub costs: Costs,
+    /// Speed of a hardware thread beside a busy one of its core, in thousandths.
+    pub smt_yield: u16,
     /// Preemption model and interrupt threads.
     pub kernel: KernelSpec,
 }
@@ -36,12 +39,13 @@ pub enum Ticks {
     At(Vec<Ns>),
 }
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "cpus",
     "sockets",
     "llcs",
     "cores",
     "threads",
+    "smt_yield",
     "hz",
     "ticks",
     "cost",
@@ -59,8 +63,40 @@ pub(super) fn read(root: &Section<'_>) -> Result<MachineSpec, ScenarioError> {
     let ticks =
         section.optional("ticks", |item| ticks(&item, topology.cpus()))?.unwrap_or(Ticks::Aligned);
     let costs = costs(&section)?;
+    let smt_yield = section.optional("smt_yield", |item| smt_yield(&item, &topology))?;
     let kernel = kernel::read(&section)?;
-    Ok(MachineSpec { topology, hz, ticks, costs, kernel })
+    Ok(MachineSpec {
+        topology,
+        hz,
+        ticks,
+        costs,
+        smt_yield: smt_yield.unwrap_or(FULL_SPEED),
+        kernel,
+    })
+}
+
+/// A part of a CPU's speed, such as 0.6, in thousandths.
+fn smt_yield(item: &Item<'_>, topology: &Topology) -> Result<u16, ScenarioError> {
+    let least = f64::from(LEAST_SMT_YIELD) / f64::from(FULL_SPEED);
+    let part = match item.value {
+        DeValue::Float(part) => part.as_str().parse().ok(),
+        DeValue::Integer(whole) => whole.as_str().parse().ok(),
+        _ => None,
+    };
+    let Some(part) = part.filter(|part: &f64| (least..=1.0).contains(part)) else {
+        return Err(item.error(format!(
+            "`smt_yield` must be a number from {least} to 1.0: at what part of its speed a \
+             hardware thread runs while another one of its core is busy"
+        )));
+    };
+    let cores: BTreeSet<u32> = topology.places().iter().map(|place| place.core).collect();
+    if cores.len() == topology.cpus() {
+        return Err(item.error(
+            "`smt_yield` needs cores with several threads: give threads = 2 beside cores, or \
+             leave it out",
+        ));
+    }
+    Ok((part * f64::from(FULL_SPEED)).round() as u16)
 }
 
 /// The costs of a section: the preset of `costs = "NAME"`, and single ones of `cost = {...}` over

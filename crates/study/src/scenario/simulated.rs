@@ -37,6 +37,7 @@ impl Scenario {
             costs: spec.costs,
             delays: Delays::default(),
             preemption: spec.kernel.preemption(&self.workload),
+            smt_yield: spec.smt_yield,
         }
     }
 

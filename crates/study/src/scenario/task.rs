@@ -3,12 +3,13 @@
 use super::document::{Item, ScenarioError, Section};
 use super::group::cpu_list;
 use super::step::{Names, Reader, find};
-use schedlab_model::{CpuSet, GroupId, GroupSpec, Nice, Ns, Policy, Start, TaskSpec};
+use schedlab_model::{CpuId, CpuSet, GroupId, GroupSpec, Nice, Ns, Policy, Start, TaskSpec};
 use std::collections::BTreeSet;
+use toml::de::DeValue;
 
-const KEYS: [&str; 12] = [
-    "name", "count", "policy", "nice", "cpus", "prefer", "group", "slice", "start", "first",
-    "program", "threads",
+const KEYS: [&str; 13] = [
+    "name", "count", "policy", "nice", "cpus", "prefer", "begins", "group", "slice", "start",
+    "first", "program", "threads",
 ];
 /// The largest number of copies of a task, and of tasks.
 const MAX_TASKS: usize = 100_000;
@@ -94,10 +95,42 @@ fn task(
     task.affinity = section.optional("cpus", |item| cpu_list(&item, cpus))?.unwrap_or(CpuSet::ALL);
     task.soft_affinity =
         section.optional("prefer", |item| cpu_list(&item, cpus))?.unwrap_or(CpuSet::ALL);
+    task.began_on =
+        section.optional("begins", |item| begins(&item, number, task.affinity, cpus))?;
     task.group = section.optional("group", |item| group(&item, groups))?.unwrap_or(GroupId::ROOT);
     task.slice = section.optional("slice", |item| slice(&item))?;
     task.start = section.optional("start", |item| start(&item))?.unwrap_or(Start::At(Ns::ZERO));
     Ok(task)
+}
+
+/// Returns the CPU on which copy `number` begins: the copies take the CPUs of the list, or of
+/// several lists one after the other, in turn.
+fn begins(
+    item: &Item<'_>,
+    number: usize,
+    allowed: CpuSet,
+    cpus: usize,
+) -> Result<CpuId, ScenarioError> {
+    let lists = match item.value {
+        DeValue::Array(_) => item.list()?,
+        _ => vec![item.clone()],
+    };
+    let mut places: Vec<CpuId> = Vec::new();
+    for list in lists {
+        places.extend(cpu_list(&list, cpus)?.iter().take_while(|cpu| cpu.index() < cpus));
+    }
+    if places.is_empty() {
+        return Err(item.error("`begins` must name at least one CPU, like \"0-3\""));
+    }
+    let cpu = places[(number - 1) % places.len()];
+    if !allowed.contains(cpu) {
+        return Err(item.error(format!(
+            "`begins` names CPU {}, which is not among the `cpus` of this task: name only CPUs of \
+             `cpus`",
+            cpu.index()
+        )));
+    }
+    Ok(cpu)
 }
 
 fn nice(item: Item<'_>) -> Result<Nice, ScenarioError> {

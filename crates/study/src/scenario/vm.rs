@@ -6,7 +6,7 @@ use super::kernel::model;
 use super::machine::costs;
 use schedlab_model::{CpuSet, GroupId, GroupSpec, Topology};
 use schedlab_scheduler::{SchedulerSpec, registry};
-use schedlab_sim::{Costs, Delays, Machine, PreemptModel, Preemption, TickSkew};
+use schedlab_sim::{Costs, Machine, PreemptModel, Preemption};
 
 /// A domain with a kernel of its own.
 #[derive(Clone, PartialEq, Debug)]
@@ -74,12 +74,10 @@ impl VmSpec {
     /// What the guest takes for its machine.
     pub(crate) fn machine(&self) -> Machine {
         Machine {
-            topology: Topology::flat(self.vcpus),
             hz: self.hz,
-            ticks: TickSkew::Aligned,
             costs: self.costs,
-            delays: Delays::default(),
             preemption: Preemption { model: self.preempt, irq_threads: Vec::new() },
+            ..Machine::flat(self.vcpus)
         }
     }
 

@@ -1,7 +1,7 @@
 //! One change of a variant: `KEY=VALUE`, by what it changes.
 
 use super::{VariantError, without_slashes};
-use crate::scenario::{bandwidth, parse_model, shares_of_weight};
+use crate::scenario::{bandwidth, not_modelled, parse_model, shares_of_weight};
 use schedlab_model::text::{nearest, scaled};
 use schedlab_model::{Bandwidth, CpuSet, Nice, Ns, Policy};
 use schedlab_scheduler::{SchedulerSpec, registry};
@@ -120,6 +120,10 @@ impl Setting {
         match read {
             Some(read) => read.map_err(|message| VariantError::Value(format!("{text}: {message}"))),
             None => {
+                let plain = key.strip_prefix("cpu.").unwrap_or(key);
+                if let Some(why) = not_modelled(plain) {
+                    return Err(VariantError::Value(format!("{text}: {why}")));
+                }
                 let hint = match nearest(key, keys.iter().copied()) {
                     Some(right) => format!(": did you mean `{right}`?"),
                     None => format!("; it may be {}", keys.join(", ")),

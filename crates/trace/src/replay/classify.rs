@@ -2,7 +2,7 @@
 //! with the work before them.
 
 use super::timeline::{Activation, Origin, TaskTimeline};
-use schedlab_model::{Ns, PrevState};
+use schedlab_model::{Fact, FactKind, Limit, Ns, PrevState};
 use std::collections::BTreeMap;
 
 /// What a sleep becomes that no task ended (a timer, a device, the network).
@@ -240,10 +240,40 @@ fn sleeps(line: &TaskTimeline, duration: Ns) -> Outside {
         return Outside::Absolute;
     }
     let (length_spread, gap_spread) = (spread_permille(lengths), spread_permille(gaps));
-    if length_spread <= 50 && length_spread * 2 <= gap_spread {
+    // Both alike: work that always takes the same time. A date is the safer reading: its rate is
+    // what was recorded.
+    if length_spread <= 50 && length_spread * 2 < gap_spread {
         Outside::Relative(Why::EqualSleeps)
     } else {
         Outside::Absolute
+    }
+}
+
+/// Lets the recorded sleeps of tasks decide, where there are any: until a time (`TIMER_ABSTIME`), or
+/// for a length. What tasks of closed loops do, and hungry ones, is left as it is.
+pub(super) fn ask_sleeps<'a>(
+    outside: &mut [Outside],
+    lines: &[TaskTimeline],
+    facts: impl Iterator<Item = &'a Fact>,
+) {
+    let mut sleeps = vec![(0, 0); lines.len()];
+    for fact in facts {
+        let FactKind::Sleep { until, .. } = fact.kind else { continue };
+        let task = fact.task.and_then(|task| sleeps.get_mut(task.index()));
+        let Some((dates, lengths)) = task else { continue };
+        match until {
+            Limit::At(_) => *dates += 1,
+            Limit::For(_) => *lengths += 1,
+            Limit::None | Limit::Unknown => {}
+        }
+    }
+    for ((outside, line), (dates, lengths)) in outside.iter_mut().zip(lines).zip(sleeps) {
+        let all = dates + lengths;
+        let undecided = !matches!(outside, Outside::Relative(Why::Hungry | Why::ClosedLoop));
+        if !undecided || all < ENOUGH || all * 2 < begun_outside(line) {
+            continue;
+        }
+        *outside = if dates >= lengths { Outside::Absolute } else { Outside::Relative(Why::Nap) };
     }
 }
 

@@ -5,6 +5,9 @@
 //! they cost. When a scheduler lets them run faster the recorded ones are done before the time is
 //! over, and the maker starts more: it begins again, and creates again what has ended.
 //!
+//! At least [`COMMANDS`] of them must have one name. A script runs different commands one after the
+//! other: that more would follow is not shown, and to begin again would repeat what was done once.
+//!
 //! A maker that ended by itself, or started its last command long before the end, was done.
 
 use super::timeline::{End, Origin, TaskTimeline};
@@ -49,6 +52,11 @@ impl Makers {
             .find(|&of| self.has(of))
     }
 
+    #[cfg(test)]
+    pub(super) fn of(tasks: &[usize], parents: &[(usize, usize)]) -> Makers {
+        Makers { tasks: tasks.to_vec(), parents: parents.iter().copied().collect() }
+    }
+
     fn is_of(&self, task: usize, maker: usize) -> bool {
         std::iter::successors(self.parents.get(&task).copied(), |of| self.parents.get(of).copied())
             .any(|of| of == maker)
@@ -80,9 +88,14 @@ impl Makers {
 /// waits for more than its commands.
 const WORK_PERCENT: u64 = 20;
 
-/// Finds the makers. `processes`: by task.
-pub(super) fn find(lines: &[TaskTimeline], processes: &[u32], duration: Ns) -> Makers {
-    let tasks = makers(lines, processes, duration);
+/// Finds the makers. `processes` and `names`: by task.
+pub(super) fn find(
+    lines: &[TaskTimeline],
+    processes: &[u32],
+    names: &[&str],
+    duration: Ns,
+) -> Makers {
+    let tasks = makers(lines, processes, names, duration);
     let mut parents = BTreeMap::new();
     let mut open = tasks.clone();
     while let Some(task) = open.pop() {
@@ -101,7 +114,7 @@ pub(super) fn find(lines: &[TaskTimeline], processes: &[u32], duration: Ns) -> M
     Makers { tasks, ..found }
 }
 
-fn makers(lines: &[TaskTimeline], processes: &[u32], duration: Ns) -> Vec<usize> {
+fn makers(lines: &[TaskTimeline], processes: &[u32], names: &[&str], duration: Ns) -> Vec<usize> {
     let is_maker = |task: &usize| {
         let line = &lines[*task];
         let commands: Vec<usize> =
@@ -115,12 +128,21 @@ fn makers(lines: &[TaskTimeline], processes: &[u32], duration: Ns) -> Vec<usize>
             begun.0 * 3 > duration.0 * 2 || line.ended_late(duration)
         };
         let goes_on = commands.last().is_some_and(late);
-        commands.len() >= COMMANDS
+        most_alike(&commands, names) >= COMMANDS
             && ended * 100 >= commands.len() * ENDED_PERCENT
             && goes_on
             && (!has_ended(line) || line.ended_late(duration) && is_stopped(line))
     };
     (0..lines.len()).filter(is_maker).collect()
+}
+
+/// How many of these commands have the name that most of them have.
+fn most_alike(commands: &[usize], names: &[&str]) -> usize {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for &command in commands {
+        *counts.entry(names[command]).or_default() += 1;
+    }
+    counts.into_values().max().unwrap_or_default()
 }
 
 /// Whether a task that it did not create woke it for the last time: a signal. A script that ends
@@ -167,15 +189,16 @@ mod tests {
     #[test]
     fn who_starts_commands_to_the_end_goes_on() {
         let (mut lines, processes) = lines(&[100, 300, 500, 700, 900]);
-        let found = find(&lines, &processes, DURATION);
+        let found = find(&lines, &processes, &["cc"; 6], DURATION);
         assert_eq!((&found.tasks[..], found.commands_of(0)), (&[0][..], vec![1, 2, 3, 4, 5]));
         assert_eq!(
             (found.nearest(3), found.nearest(0), found.create(0)),
             (Some(0), Some(0), false)
         );
         assert!(!keeps_all(&lines, 0));
-        let find =
-            |lines: &[TaskTimeline], processes: &[u32]| find(lines, processes, DURATION).tasks;
+        let find = |lines: &[TaskTimeline], processes: &[u32]| {
+            find(lines, processes, &["cc"; 6], DURATION).tasks
+        };
         assert!(find(&lines, &[7; 6]).is_empty(), "threads of its own are no commands");
         lines[0].activations[0].end = End::Exited;
         assert!(find(&lines, &processes).is_empty(), "it was done");
@@ -189,16 +212,29 @@ mod tests {
     #[test]
     fn who_waits_for_commands_that_last_goes_on() {
         let (mut lines, processes) = lines(&[100, 300, 500, 600]);
-        assert_eq!(find(&lines, &processes, DURATION).tasks, [0; 0]);
+        assert_eq!(find(&lines, &processes, &["cc"; 6], DURATION).tasks, [0; 0]);
         lines[4].stretches.last_mut().unwrap().to = Ns::from_ms(900);
-        assert_eq!(find(&lines, &processes, DURATION).tasks, [0]);
+        assert_eq!(find(&lines, &processes, &["cc"; 6], DURATION).tasks, [0]);
     }
 
     #[test]
     fn who_was_done_begins_no_more() {
         for starts in [&[100, 200, 300, 400, 500][..], &[700, 800, 900]] {
             let (lines, processes) = lines(starts);
-            assert_eq!(find(&lines, &processes, DURATION), Makers::default(), "{starts:?}");
+            assert_eq!(
+                find(&lines, &processes, &["cc"; 6], DURATION),
+                Makers::default(),
+                "{starts:?}"
+            );
         }
+    }
+
+    #[test]
+    fn a_script_of_different_commands_is_done_once() {
+        let (lines, processes) = lines(&[100, 300, 500, 700, 900]);
+        let script = ["sh", "tar", "gzip", "sha256sum", "sleep", "bench"];
+        assert_eq!(find(&lines, &processes, &script, DURATION), Makers::default());
+        let make = ["make", "cc", "cc", "ld", "cc", "cc"];
+        assert_eq!(find(&lines, &processes, &make, DURATION).tasks, [0]);
     }
 }

@@ -85,6 +85,9 @@ pub(super) fn complete_makers(tasks: &mut [TaskSpec], makers: &Makers) {
         }
         for task in family.into_iter().filter(|&task| makers.nearest(task) == Some(maker)) {
             let program = &mut tasks[task].program;
+            if task != maker && !ends(program) {
+                continue;
+            }
             // All of a command comes again, when it is created again.
             let whole = Program { repeat_from: Some(0), ..program.clone() };
             for (channel, count) in missing(&whole, &sent) {
@@ -96,6 +99,12 @@ pub(super) fn complete_makers(tasks: &mut [TaskSpec], makers: &Makers) {
             }
         }
     }
+}
+
+/// Whether a command ends by itself, and so is created again: a server that a script started stays
+/// as it is. Given what it waits for in each of its rounds it would never wait.
+fn ends(program: &Program) -> bool {
+    program.repeat_from.is_none() && program.branches.is_empty()
 }
 
 fn sum(tokens: &[(ChannelId, u64)]) -> u64 {
@@ -335,6 +344,27 @@ mod tests {
             loop_of_two()[0].program,
             "a ninth of the work is not done again"
         );
+    }
+
+    /// A script that starts a server: in the rounds of the server nothing is given, and its branches
+    /// stay where they are.
+    #[test]
+    fn a_command_that_does_not_end_is_given_nothing() {
+        let by = |task: u32, of: u32| (task as usize, of as usize);
+        let makers = Makers::of(&[0], &[by(1, 0), by(2, 0), by(3, 0)]);
+        let select = vec![Op::Select, run(), Op::Select];
+        let branch = Branch { channel: ChannelId(7), from: 1, to: 3 };
+        let again = |ops| Program { ops, repeat_from: Some(0), ..Program::default() };
+        let mut tasks = vec![
+            TaskSpec::new("sh", again(vec![Op::Spawn(schedlab_model::TaskId(1))])),
+            TaskSpec::new("server", Program { branches: vec![branch], ..again(select) }),
+            TaskSpec::new("daemon", again(vec![Op::Receive(SERVER), run()])),
+            TaskSpec::new("cc", Program::once([Op::Receive(SERVER), run()])),
+        ];
+        let before = tasks.clone();
+        complete_makers(&mut tasks, &makers);
+        assert_eq!(tasks[..3], before[..3]);
+        assert_eq!(tasks[3].program.ops[0], Op::Send { channel: SERVER, count: 1 });
     }
 
     /// A consumer of a pool needs 1,000 tokens in a round, of which one producer that ends gave

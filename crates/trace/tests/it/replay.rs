@@ -2,8 +2,8 @@
 
 use crate::common::{header, ping_pong, switch, wake};
 use schedlab_model::{
-    Amount, ChannelId, CpuId, EventKind, Ns, Op, PrevState, SchedEvent, SourceKind, Start, TaskId,
-    Waker,
+    Amount, ChannelId, CpuId, EventKind, Fact, FactKind, Limit, Ns, Op, Outcome, PrevState,
+    SchedEvent, SourceKind, Start, TaskId, Waker,
 };
 use schedlab_trace::replay::{Replay, ReplayOptions, replay};
 use schedlab_trace::{Capabilities, Recording, TraceError};
@@ -273,16 +273,55 @@ fn device_sleeps_move_with_the_work() {
 
 /// Work of varying length. `next_wake(start of work, end of work)`.
 fn timed(next_wake: impl Fn(u64, u64) -> u64) -> Replay {
+    worked(|round| 1_000 + (round * 7_919) % 5_000, next_wake, None)
+}
+
+/// `work(round)`: its length. `until`: how the task sleeps, where that was recorded.
+fn worked(
+    work: impl Fn(u64) -> u64,
+    next_wake: impl Fn(u64, u64) -> u64,
+    until: Option<Limit>,
+) -> Replay {
     let mut events = Vec::new();
+    let mut facts = Vec::new();
     let mut at = 0;
     for round in 0..40 {
-        let work = 1_000 + (round * 7_919) % 5_000;
+        let work = work(round);
+        facts.extend(until.map(|until| Fact {
+            at: Ns(at),
+            cpu: CpuId(0),
+            task: Some(TaskId(0)),
+            kind: FactKind::Sleep { until, outcome: Outcome::Done },
+        }));
         events.push(wake(at, 0, 0, Waker::HardIrq));
         events.push(switch(at, 0, None, R, Some(0)));
         events.push(switch(at + work, 0, Some(0), S, None));
         at = next_wake(at, at + work);
     }
-    plain(1, 1, events, at)
+    let mut recording = Recording::from_parts(header(1, 1), events, Ns(at)).unwrap();
+    recording.facts.list = facts;
+    replay(&recording, &ReplayOptions::default()).unwrap()
+}
+
+/// Where work always takes the same time, sleeps and periods are equally regular: a date keeps the
+/// rate that was recorded. (An audio chain of 2.667 ms ran at 282/s for 334/s.)
+#[test]
+fn a_perfect_period_is_absolute() {
+    let periodic = worked(|_| 1_000, |start, _| start + 20_000, None);
+    assert_eq!((periodic.report.absolute_wakes, periodic.report.timer_sleeps), (39, 0));
+}
+
+/// What the calls said decides, whatever the lengths look like.
+#[test]
+fn recorded_sleeps_say_whether_they_are_absolute() {
+    let kinds = |replay: Replay| (replay.report.absolute_wakes, replay.report.timer_sleeps);
+    let period = |until| worked(|_| 1_000, |start, _| start + 20_000, Some(until));
+    assert_eq!(kinds(period(Limit::For(Ns(19_000)))), (0, 39));
+    assert_eq!(kinds(period(Limit::At(Ns(1)))), (39, 0));
+    let varying = |round: u64| 1_000 + (round * 7_919) % 5_000;
+    let sleeps = |until| worked(varying, |_, end| end + 20_000, Some(until));
+    assert_eq!(kinds(sleeps(Limit::At(Ns(1)))), (39, 0));
+    assert_eq!(kinds(sleeps(Limit::For(Ns(20_000)))), (0, 39));
 }
 
 #[test]

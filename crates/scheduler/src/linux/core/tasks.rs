@@ -292,6 +292,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             }
             self.dequeue(env, rq, id, Dequeue::Save);
             smp::detach(rq, id);
+            self.report_above(env, rq, id);
             F::depart(env, rq, id);
             Some(rq.take(id))
         });
