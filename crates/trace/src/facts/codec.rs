@@ -31,7 +31,7 @@ pub(crate) enum Layout {
     /// All of them in the order of the facts (format 1.4 and 1.5).
     ByTime,
     /// The CPUs of the facts in their order; the rest of the records CPU by CPU, so that what CPUs
-    /// do at once stands apart (from format 1.6 on).
+    /// do at once is apart (from format 1.6 on).
     ByCpu,
 }
 
