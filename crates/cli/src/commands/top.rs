@@ -39,7 +39,7 @@ Waits are those that the recorder sees. Gain compares the kernel's own account o
 wait before a turn on a CPU before schedlab managed the thread, and since. The CPU time of agents \
 is printed beside it.
 
-Keys: ? help, q quit, / find, arrows scroll, s sort, w write the last 10 s as a recording into this
+Keys: ? help, q quit, / find, arrows scroll, s sort, w write the last 10 s as a recording into this \
 folder, p pause, r reset the waits.")]
 pub(crate) struct TopArgs {
     /// Watch the driver of this process [default: the first that is found]

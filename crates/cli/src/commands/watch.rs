@@ -38,7 +38,7 @@ Examples:
   schedlab watch --cgroup /batch --for 1m   waits of a control group, for a minute
   schedlab watch --json --for 10s           a line of JSON every second (docs/watch-schema.md)
 
-Keys: ? help, q quit, / find, arrows scroll, s sort, w write the last 10 s as a recording into this
+Keys: ? help, q quit, / find, arrows scroll, s sort, w write the last 10 s as a recording into this \
 folder, p pause, r reset. Works over ssh in 80x24.")]
 pub(crate) struct WatchArgs {
     /// Show the waits of this process only (may be given several times)

@@ -361,7 +361,7 @@ mod tests {
         assert_eq!(
             verdict(&settings, Some(&served("redis-server"))),
             ["idle: run-queue latency (p99) of redis-server is 58.0us predicted, 292us measured: \
-              0.012 and 0.063 times that without a change; the ranges are apart."]
+              0.012 and 0.062 times that without a change; the ranges are apart."]
         );
         let other = verdict(&settings, Some(&served("nginx")));
         assert_eq!(other, ["idle: no round has nginx both predicted and measured."]);
