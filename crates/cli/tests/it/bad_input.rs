@@ -78,7 +78,7 @@ fn what_is_not_modelled() {
     let cases = [
         (format!("{SCENARIO}uclamp = 20\n"), "(uclamp) are not modelled"),
         (format!("{SCENARIO}cookie = 1\n"), "core scheduling"),
-        (format!("{group}cpu.uclamp.max = 20\n{SCENARIO}"), "(uclamp) are not modelled"),
+        (format!("{SCENARIO}{group}cpu.uclamp.max = 20\n"), "(uclamp) are not modelled"),
         (machine("capacity = [512, 1024]"), "(big.LITTLE) are not modelled"),
         (machine("core_sched = true"), "core scheduling"),
         (machine("smt_yield = 0.6"), "`smt_yield` needs cores with several threads"),
