@@ -222,8 +222,8 @@ impl RecordObserver for Live {
     }
 
     fn caught(&mut self, snapshot: Snapshot) {
-        let sent = self.send.as_ref().map(|send| send.try_send(snapshot));
-        self.missed += u64::from(sent.is_some_and(|sent| sent.is_err()));
+        let Some(send) = &self.send else { return };
+        self.missed += u64::from(send.try_send(snapshot).is_err());
     }
 }
 

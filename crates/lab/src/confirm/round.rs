@@ -73,8 +73,8 @@ impl<'a> Rounds<'a> {
     /// Returns the header of the recording that was to be kept, without reading its events.
     pub(super) fn header(&self) -> Result<Header, ConfirmError> {
         let failed = |error: TraceError| ConfirmError::Input(error.to_string());
-        let index = Index::of_headers(&self.kept()).map_err(failed)?;
-        Ok(Recording::about(&self.kept(), &index).map_err(failed)?.header)
+        let index = Index::of_headers(self.kept()).map_err(failed)?;
+        Ok(Recording::about(self.kept(), &index).map_err(failed)?.header)
     }
 
     pub(super) fn run(
