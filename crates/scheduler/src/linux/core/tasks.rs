@@ -176,6 +176,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             }
             rq.settle::<F>(env, false);
             smp::detach(rq, id);
+            self.report_above(env, rq, id);
             F::depart(env, rq, id);
             Some(rq.take(id))
         });

@@ -7,7 +7,7 @@
 //! | a CPU's part of the weight: shares x load here / load everywhere, from 2 to shares | `calc_group_shares` | modelled; weights have no 10 extra bits | `weights_hold_over_several_cpus` |
 //! | the load here is the larger of the queue's weight and its average | same | modelled | same |
 //! | loads are reported when they change by 1/64, since 6.7 once a millisecond | `update_tg_load_avg` | modelled | same |
-//! | a queue that lost a runnable task reports at once, every queue of a CPU when it balances | `detach_entity_load_avg`, `update_blocked_averages` | modelled | `weights_hold_on_two_nodes` |
+//! | a queue that lost a task reports at once, every queue of a CPU when it balances | `detach_entity_load_avg`, `update_blocked_averages` | modelled | `weights_hold_on_two_nodes` |
 //! | the load of the queue above follows a new weight at once | `reweight_entity` | modelled | same |
 //! | refreshed at enqueue, dequeue and every tick | `update_cfs_group` | modelled: no tick of a group's CPU is left out | `linux_groups` (both tick modes) |
 //! | `cpu.idle` groups weigh as SCHED_IDLE; their tasks count as idle above | 5.15 | modelled | `an_idle_group_gets_the_rest` |
@@ -123,10 +123,10 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         }
     }
 
-    /// Reports the loads of the queues above a task that was taken off them while it was runnable:
-    /// nothing else reports an empty queue until its CPU balances (`update_tg_load_avg` after
-    /// `detach_entity_load_avg`). What a task leaves behind that moves as it wakes, or ends, is
-    /// reported at the queue's next update (`remove_entity_load_avg`).
+    /// Reports the loads of the queues above a task that has just left them: nothing else reports an
+    /// empty queue until its CPU balances (`update_tg_load_avg` after `detach_entity_load_avg`). Of a
+    /// task that moves as it wakes, or ends, the kernel takes the load off at the queue's next
+    /// update, and reports it then; here it is taken off at once, and so reported at once.
     pub(in crate::linux) fn report_above(&self, env: Env<'_>, rq: &mut Rq, id: EntityId) {
         let Some(smp) = self.smp.get() else { return };
         let mut queue = rq.entity(id).queue;
