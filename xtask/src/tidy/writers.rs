@@ -169,16 +169,16 @@ const PLACES: &[WriteSite] = &[
         "the ring: an incident, or what did not fit at its place",
     ),
     place(
-        "crates/lab/src/record.rs",
+        "crates/lab/src/record/snapshot.rs",
         "schedlab_files::spare_folders",
         1,
         "the folder of a ring that did not fit at its place",
     ),
     place(
-        "crates/cli/src/commands/record.rs",
+        "crates/cli/src/commands/record/incidents.rs",
         "schedlab_files::remove_if",
-        2,
-        "incidents of this run that are too old, or show none",
+        1,
+        "incidents of this run that are too old",
     ),
     place(
         "crates/cli/src/output.rs",

@@ -85,8 +85,8 @@ pub(crate) struct RecordArgs {
     /// $SCHEDLAB_FILE
     #[arg(long, value_name = "COMMAND", requires = "until")]
     exec: Option<String>,
-    /// Go on after each event: write what --ring holds into FILE-1.slt, FILE-2.slt, ..., one a second
-    /// at most, and keep the newest N. Stop with --for (total time) or Ctrl-C
+    /// Go on after each event: write what --ring holds into FILE-1.slt, FILE-2.slt, ..., one a
+    /// second at most, and keep the newest N. Stop with --for (total time) or Ctrl-C
     #[arg(long, value_name = "N", requires_all = ["until", "ring"], value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["json", "run"])]
     keep: Option<u32>,
     /// Go on for this long after the event

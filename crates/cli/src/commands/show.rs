@@ -241,8 +241,8 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
 /// Analyses whose rows are in the order of time or of CPUs.
 const NOT_BY_TASK: [&str; 3] = ["timehist", "stream", "runqueue"];
 
-/// Returns the server whose rows come first: the one that was named; for text, JSON and pages, which
-/// say so, also the one that is guessed in a recording.
+/// Returns the server whose rows come first: the one that was named; for text, JSON and pages,
+/// which say so, also the one that is guessed in a recording.
 fn server(
     args: &ShowArgs,
     is_recording: bool,

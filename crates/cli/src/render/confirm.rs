@@ -13,19 +13,7 @@ const RANKS: [u8; 8] = [0, 0, 1, 6, 2, 3, 4, 5];
 
 /// Returns the result as text.
 pub(crate) fn confirm(found: &Confirmed, style: &Style) -> String {
-    let verdict = found.verdict.iter().map(|line| style.bold(&wrap(line, style.width, 0)) + "\n");
-    let mut text: String = verdict.collect();
-    if found.partial {
-        text += &format!(
-            "{}: ended early, after {} rounds of each setting\n",
-            style.bad("partial"),
-            found.rounds
-        );
-    }
-    if let Some(guess) = &found.guess {
-        let serve = format!("serve: {}", guess.sentence());
-        text += &(style.dim(&wrap(&serve, style.width, 0)) + "\n");
-    }
+    let mut text = answer(found, style);
     text += &format!(
         "{}: {} rounds of {} each, on CPU {}, kernel {}\npredicted from {} ({}) by {}\n\n",
         style.bold(&found.command.join(" ")),
@@ -85,6 +73,24 @@ pub(crate) fn confirm(found: &Confirmed, style: &Style) -> String {
         text += &(style.bad("The simulator does not repeat the base recording well enough: ")
             + &found.distrust.join("; ")
             + "\n");
+    }
+    text
+}
+
+/// Returns what it comes to, and what of it is open.
+fn answer(found: &Confirmed, style: &Style) -> String {
+    let verdict = found.verdict.iter().map(|line| style.bold(&wrap(line, style.width, 0)) + "\n");
+    let mut text: String = verdict.collect();
+    if found.partial {
+        text += &format!(
+            "{}: ended early, after {} rounds of each setting\n",
+            style.bad("partial"),
+            found.rounds
+        );
+    }
+    if let Some(guess) = &found.guess {
+        let serve = format!("serve: {}", guess.sentence());
+        text += &(style.dim(&wrap(&serve, style.width, 0)) + "\n");
     }
     text
 }

@@ -29,7 +29,7 @@ pub struct WatchOutput {
     /// CPU time of schedlab itself, as the recorder sees it.
     pub own_cpu_ns: u64,
     /// The program that schedlab takes for the server, which comes first on the screen; `None`:
-    /// some tasks were asked for, or no program stands out.
+    /// some tasks were asked for, or none is guessed.
     pub guess: Option<Guess>,
     /// Waits by name of the task.
     pub tasks: Vec<WatchedTask>,

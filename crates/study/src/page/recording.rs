@@ -11,11 +11,12 @@ use crate::show::{ShownServer, caught, sentences};
 use crate::view::spaced;
 use schedlab_model::{EventSink, Ns, TaskId};
 use schedlab_report::{
-    Cdf, Cell, Column, Curve, Facts, Ladders, LaneTask, Lanes, Measure, Page, Section, Table,
+    Cdf, Cell, Column, Curve, Facts, Ladders, LaneRun, LaneTask, Lanes, Measure, Page, Section,
+    Table,
 };
 use schedlab_trace::analysis::runqueue::RunQueue;
 use schedlab_trace::analysis::{Analysis, Answer, Scope, Summary};
-use schedlab_trace::{Incident, Recording};
+use schedlab_trace::{Header, Incident, Recording};
 use std::collections::BTreeSet;
 
 /// Classes with distributions and in the table.
@@ -72,20 +73,9 @@ pub fn of_recording(
     verdict(&mut page, recording, sentences(recording, scope, answer.as_ref(), server_named));
     ladder(&mut page, &measured, &server);
     tasks(&mut page, &measured, &server);
-    let task = |task: &schedlab_trace::TaskInfo| LaneTask {
-        name: format!("{}-{}", task.comm, task.tid),
-        class: task.comm.clone(),
-    };
-    let section = Section::new("Who ran when").lead(
-        "What ran on each CPU; the height of a column is how busy it was. Zoom in far enough and \
-         waits appear as lines \
-         below a lane, wakeups as arrows from the waker.",
-    );
     // What a recording was kept for is in view at once.
-    let mut section = if incident.is_some() { section } else { section.folded() };
-    let runs = vec![lanes.finish("recorded", 0, to)];
-    section.push(Lanes { tasks: header.tasks.iter().map(task).collect(), runs });
-    page.push(section);
+    let section = schedule(header, lanes.finish("recorded", 0, to));
+    page.push(if incident.is_some() { section } else { section.folded() });
     if knows {
         let mut section = Section::new("Which task delayed which")
             .lead(
@@ -106,6 +96,20 @@ pub fn of_recording(
     }
     page.push(origin_of(recording, name, (from, to), origin).folded());
     Ok(page)
+}
+
+fn schedule(header: &Header, run: LaneRun) -> Section {
+    let task = |task: &schedlab_trace::TaskInfo| LaneTask {
+        name: format!("{}-{}", task.comm, task.tid),
+        class: task.comm.clone(),
+    };
+    let mut section = Section::new("Who ran when").lead(
+        "What ran on each CPU; the height of a column is how busy it was. Zoom in far enough and \
+         waits appear as lines \
+         below a lane, wakeups as arrows from the waker.",
+    );
+    section.push(Lanes { tasks: header.tasks.iter().map(task).collect(), runs: vec![run] });
+    section
 }
 
 /// Returns what the schedule shows of an incident, and where it begins so that the incident has
