@@ -249,8 +249,8 @@ fn sleeps(line: &TaskTimeline, duration: Ns) -> Outside {
     }
 }
 
-/// Lets the recorded sleeps of tasks decide, where there are any: until a time (`TIMER_ABSTIME`), or
-/// for a length. What tasks of closed loops do, and hungry ones, is left as it is.
+/// Lets the recorded sleeps of tasks decide, where there are any: until a time (`TIMER_ABSTIME`),
+/// or for a length. What tasks of closed loops do, and hungry ones, is left as it is.
 pub(super) fn ask_sleeps<'a>(
     outside: &mut [Outside],
     lines: &[TaskTimeline],

@@ -346,8 +346,8 @@ mod tests {
         );
     }
 
-    /// A script that starts a server: in the rounds of the server nothing is given, and its branches
-    /// stay where they are.
+    /// A script that starts a server: in the rounds of the server nothing is given, and its
+    /// branches stay where they are.
     #[test]
     fn a_command_that_does_not_end_is_given_nothing() {
         let by = |task: u32, of: u32| (task as usize, of as usize);

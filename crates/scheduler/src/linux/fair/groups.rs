@@ -123,9 +123,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         }
     }
 
-    /// Reports the loads of the queues above a task that has just left them: nothing else reports an
-    /// empty queue until its CPU balances (`update_tg_load_avg` after `detach_entity_load_avg`). Of a
-    /// task that moves as it wakes, or ends, the kernel takes the load off at the queue's next
+    /// Reports the loads of the queues above a task that has just left them: nothing else reports
+    /// an empty queue until its CPU balances (`update_tg_load_avg` after `detach_entity_load_avg`).
+    /// Of a task that moves as it wakes, or ends, the kernel takes the load off at the queue's next
     /// update, and reports it then; here it is taken off at once, and so reported at once.
     pub(in crate::linux) fn report_above(&self, env: Env<'_>, rq: &mut Rq, id: EntityId) {
         let Some(smp) = self.smp.get() else { return };
