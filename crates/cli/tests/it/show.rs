@@ -307,7 +307,8 @@ fn tasks_are_taken_together_by_unit_container_and_pod() {
     ];
     for (by, table, rows) in expected {
         let json = json(&["show", &file, "--latency", "--by", by, "--json"]);
-        let listed = json["latency"][table].as_array().unwrap_or_else(|| panic!("{json}"));
+        let listed =
+            json["analyses"][0]["tables"][table].as_array().unwrap_or_else(|| panic!("{json}"));
         let mut names: Vec<&str> = listed.iter().filter_map(|row| row["task"].as_str()).collect();
         names.sort_unstable();
         assert_eq!(names, rows, "{by}: {json}");

@@ -239,10 +239,12 @@ fn sleeps(line: &TaskTimeline, duration: Ns) -> Outside {
     if lengths.len() < ENOUGH || gaps.len() < ENOUGH {
         return Outside::Absolute;
     }
-    let (length_spread, gap_spread) = (spread_permille(lengths), spread_permille(gaps));
+    let (lengths, gaps) = (Spread::of(lengths), Spread::of(gaps));
     // Both alike: work that always takes the same time. A date is the safer reading: its rate is
     // what was recorded.
-    if length_spread <= 50 && length_spread * 2 < gap_spread {
+    let more_regular =
+        lengths.half * 2 < gaps.half || lengths.half == gaps.half && lengths.mean * 2 < gaps.mean;
+    if lengths.permille() <= 50 && more_regular {
         Outside::Relative(Why::EqualSleeps)
     } else {
         Outside::Absolute
@@ -277,12 +279,31 @@ pub(super) fn ask_sleeps<'a>(
     }
 }
 
-/// Half the distance between the quartiles, in thousandths of the median: 0 for equal values.
-fn spread_permille(mut values: Vec<u64>) -> u64 {
-    values.sort_unstable();
-    let at = |quarter: usize| values[(values.len() - 1) * quarter / 4];
-    let half = u128::from(at(3) - at(1)) * 500;
-    (half / u128::from(at(2).max(1))) as u64
+/// How far values are apart, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Spread {
+    /// Half the distance between the quartiles.
+    half: u64,
+    /// The mean distance from the median: tells apart what is equal most of the time.
+    mean: u64,
+    /// The median.
+    median: u64,
+}
+
+impl Spread {
+    fn of(mut values: Vec<u64>) -> Spread {
+        values.sort_unstable();
+        let at = |quarter: usize| values[(values.len() - 1) * quarter / 4];
+        let median = at(2);
+        let distances: u128 = values.iter().map(|value| u128::from(value.abs_diff(median))).sum();
+        let mean = (distances / values.len() as u128) as u64;
+        Spread { half: (at(3) - at(1)) / 2, mean, median }
+    }
+
+    /// Half the distance between the quartiles in thousandths of the median.
+    fn permille(self) -> u64 {
+        (u128::from(self.half) * 1000 / u128::from(self.median.max(1))) as u64
+    }
 }
 
 /// The strongly connected components of "woke" with more than one task (Tarjan's algorithm, without
