@@ -118,7 +118,6 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
     /// Balances every domain of `cpu` that is due.
     fn rebalance(&self, cx: &Cx<'_>, smp: &Smp, cpu: CpuId) {
-        self.report_all(&self.env(cx), smp, &mut self.rqs[cpu.index()].lock());
         let now = cx.now.0;
         let idle_now = || if smp.summary.idle(cpu) { Idle::Yes } else { Idle::No };
         let mut idle = idle_now();
@@ -182,9 +181,6 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let mut pulled = false;
         let mut cost = self.t.smp.newidle_cost;
         let affordable = smp.avg_idle[cpu.index()].load(Relaxed);
-        if smp.summary.any_crowded() && affordable >= cost {
-            self.report_all(&self.env(cx), smp, &mut self.rqs[cpu.index()].lock());
-        }
         for level in 0..levels {
             if !smp.summary.any_crowded() || affordable < cost {
                 break;
@@ -510,7 +506,6 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     pub(super) fn detach(&self, env: Env<'_>, rq: &mut Rq, id: EntityId) -> Entity {
         self.dequeue(env, rq, id, Dequeue::Save);
         smp::detach(rq, id);
-        self.report_above(env, rq, id);
         if rq.entity(id).class == Class::Fair {
             F::depart(env, rq, id);
         }

@@ -193,7 +193,6 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         }
         if why == Prev::Exited && curr != NONE {
             smp::detach(rq, curr);
-            self.report_above(env, rq, curr);
             self.index.clear(TaskId(rq.take(curr).task));
         }
         self.publish_estimate(rq);

@@ -376,16 +376,14 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
 
 /// Brings the load signals of the groups above a task up to date.
 fn track_groups(rq: &mut Rq, id: EntityId) {
-    let now = Moment::new(rq.wall);
+    let now = rq.wall;
     let mut queue = rq.entity(id).queue;
     while queue != ROOT {
         let q = rq.queue_mut(queue);
         let (load, runnable) = (q.load.weight(), u64::from(q.h_nr));
-        q.signal.set(now, Inputs { load, runnable, running: q.curr != NONE });
+        q.signal.set(Moment::new(now), Inputs { load, runnable, running: q.curr != NONE });
         let owner = q.owner;
-        let owner = rq.entity_mut(owner);
-        owner.signal.set(now, owner.on_rq && !owner.delayed, false);
-        queue = owner.queue;
+        queue = rq.entity(owner).queue;
     }
 }
 

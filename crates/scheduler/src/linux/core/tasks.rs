@@ -176,7 +176,6 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             }
             rq.settle::<F>(env, false);
             smp::detach(rq, id);
-            self.report_above(env, rq, id);
             F::depart(env, rq, id);
             Some(rq.take(id))
         });
@@ -293,7 +292,6 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             }
             self.dequeue(env, rq, id, Dequeue::Save);
             smp::detach(rq, id);
-            self.report_above(env, rq, id);
             F::depart(env, rq, id);
             Some(rq.take(id))
         });

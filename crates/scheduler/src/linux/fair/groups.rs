@@ -7,8 +7,6 @@
 //! | a CPU's part of the weight: shares x load here / load everywhere, from 2 to shares | `calc_group_shares` | modelled; weights have no 10 extra bits | `weights_hold_over_several_cpus` |
 //! | the load here is the larger of the queue's weight and its average | same | modelled | same |
 //! | loads are reported when they change by 1/64, since 6.7 once a millisecond | `update_tg_load_avg` | modelled | same |
-//! | a queue that lost a task reports at once, every queue of a CPU when it balances | `detach_entity_load_avg`, `update_blocked_averages` | modelled | `weights_hold_on_two_nodes` |
-//! | the load of the queue above follows a new weight at once | `reweight_entity` | modelled | same |
 //! | refreshed at enqueue, dequeue and every tick | `update_cfs_group` | modelled: no tick of a group's CPU is left out | `linux_groups` (both tick modes) |
 //! | `cpu.idle` groups weigh as SCHED_IDLE; their tasks count as idle above | 5.15 | modelled | `an_idle_group_gets_the_rest` |
 //! | autogroup: sessions are groups, if switched on | `kernel/sched/autogroup.c` | modelled: `GroupSpec::autogroup` | `sessions_share_regardless_of_nice` |
@@ -16,9 +14,7 @@
 
 use crate::Locks;
 use crate::linux::core::rq::{Class, Entity, EntityId, NONE, Queue, QueueId, ROOT, Rq};
-use crate::linux::core::smp::Smp;
 use crate::linux::fair::FairRules;
-use crate::linux::fair::pelt::SCALE;
 use crate::linux::fair::weights::{Load, NICE_0};
 use crate::linux::{Env, Linux};
 use schedlab_model::{GroupId, Ns};
@@ -99,9 +95,17 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let load = match self.smp.get() {
             None => whole,
             Some(smp) => {
+                let now = env.cx.now;
                 let q = rq.queue_mut(queue);
-                let average = report(env, smp, q);
+                let average = q.signal.peek(now).load_avg(1);
                 let everywhere = &smp.group_load[q.group.index()];
+                let rested =
+                    !env.t.version.release.has_eevdf() || now >= q.reported_at + Ns::from_ms(1);
+                if average.abs_diff(q.reported) > q.reported / 64 && rested {
+                    let sum = everywhere.load(Relaxed) + average - q.reported;
+                    everywhere.store(sum, Relaxed);
+                    (q.reported, q.reported_at) = (average, now);
+                }
                 let here = q.load.weight().max(average);
                 let sum = everywhere.load(Relaxed) - q.reported + here;
                 if q.nr == 0 || sum == 0 {
@@ -114,35 +118,8 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             }
         };
         let owner = rq.queue(queue).owner;
-        let old = rq.entity(owner).load.weight();
-        if old != load.weight() {
-            if self.smp.get().is_some() {
-                carry_average(rq, queue, old, load.weight());
-            }
+        if rq.entity(owner).load.weight() != load.weight() {
             F::reweight(env, rq, owner, load);
-        }
-    }
-
-    /// Reports the loads of the queues above a task that has just left them: nothing else reports
-    /// an empty queue until its CPU balances (`update_tg_load_avg` after `detach_entity_load_avg`).
-    /// Of a task that moves as it wakes, or ends, the kernel takes the load off at the queue's next
-    /// update, and reports it then; here it is taken off at once, and so reported at once.
-    pub(in crate::linux) fn report_above(&self, env: Env<'_>, rq: &mut Rq, id: EntityId) {
-        let Some(smp) = self.smp.get() else { return };
-        let mut queue = rq.entity(id).queue;
-        while queue != ROOT {
-            report(env, smp, rq.queue_mut(queue));
-            queue = rq.entity(rq.queue(queue).owner).queue;
-        }
-    }
-
-    /// Reports the loads of all queues of a CPU that balances (`update_blocked_averages`).
-    pub(in crate::linux) fn report_all(&self, env: Env<'_>, smp: &Smp, rq: &mut Rq) {
-        for queue in ROOT + 1..rq.queues() {
-            let q = rq.queue_mut(queue);
-            if q.nr > 0 || q.reported > 0 {
-                report(env, smp, q);
-            }
         }
     }
 
@@ -153,38 +130,6 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             self.reweigh(env, rq, queue);
         }
     }
-}
-
-/// Lets the average load of the queue above follow a group's new weight at once (`reweight_entity`:
-/// `dequeue_load_avg`, `enqueue_load_avg`).
-fn carry_average(rq: &mut Rq, queue: QueueId, old: u64, new: u64) {
-    let now = rq.wall;
-    let q = rq.queue(queue);
-    let (owner, weight) = (q.owner, q.load.weight().max(1));
-    // How much of the time the group was runnable here, in 1/1024. Tasks that have just come from
-    // another CPU bring theirs along (`update_tg_cfs_load`).
-    let brought = (q.signal.peek(now).load_avg(1) * SCALE / weight).min(SCALE);
-    let on = rq.entity(owner).signal.peek(now).load_avg(SCALE).max(brought);
-    let (before, after) = (old * on / SCALE, new * on / SCALE);
-    let above = rq.entity(owner).queue;
-    let pelt = rq.queue_mut(above).signal.at(now);
-    pelt.attach(after.saturating_sub(before), 0, 0);
-    pelt.detach(before.saturating_sub(after), 0, 0);
-}
-
-/// Tells the group the load of one of its queues if that has changed enough
-/// (`update_tg_load_avg`). Returns the load.
-fn report(env: Env<'_>, smp: &Smp, q: &mut Queue) -> u64 {
-    let now = env.cx.now;
-    let average = q.signal.peek(now).load_avg(1);
-    let rested = !env.t.version.release.has_eevdf() || now >= q.reported_at + Ns::from_ms(1);
-    if average.abs_diff(q.reported) > q.reported / 64 && rested {
-        let everywhere = &smp.group_load[q.group.index()];
-        let sum = everywhere.load(Relaxed) + average - q.reported;
-        everywhere.store(sum, Relaxed);
-        (q.reported, q.reported_at) = (average, now);
-    }
-    average
 }
 
 /// A CPU's part of a group's weight, when `here` of the group's load `sum` is on it.
