@@ -277,7 +277,8 @@ pub fn change(metric: Metric, change: &Change, alone: bool) -> String {
 /// `-100..-85`, or `1/90..1/20`.
 fn ends(metric: Metric, change: &Change, bar: &ErrorBar) -> String {
     if let Some(base) = base(change).filter(|_| bar.factors) {
-        let [low, high] = [bar.low, bar.high].map(|end| factor(1.0 + end / base));
+        // The bar belongs to the values of all seeds, the base to those of each: none is negative.
+        let [low, high] = [bar.low, bar.high].map(|end| factor((1.0 + end / base).max(0.0)));
         return format!("{low}..{high}");
     }
     let (scale, digits) = match (metric.unit(), base(change)) {
@@ -413,6 +414,27 @@ mod tests {
     fn a_ratio_has_digits_that_count() {
         let shown = [92_129.4, 123.0, 3.44, 1.0, 0.0124, 0.5, 0.0].map(ratio);
         assert_eq!(shown, ["92,129", "123", "3.4", "1.0", "0.012", "0.50", "0.0"]);
+    }
+
+    /// The ends of a time are of all seeds' values, its change of each seed's.
+    #[test]
+    fn no_time_falls_by_more_than_all_of_it() {
+        let bar = ErrorBar {
+            low: -101.0,
+            high: -79.0,
+            parts: Default::default(),
+            largest: None,
+            factors: true,
+        };
+        let change = Change {
+            difference: -99.0,
+            error: 20.0,
+            error_bar: Some(bar),
+            ratio: Some(0.01),
+            judgement: Judgement::Better,
+        };
+        let metric = Metric::Latency(Stat::Percentile(99_000));
+        assert_eq!(ends(metric, &change, &bar), "-100%..-79%");
     }
 
     #[test]
