@@ -4,7 +4,7 @@ use super::document::{ScenarioError, Section};
 use super::group::cpu_list;
 use super::kernel::model;
 use super::machine::costs;
-use schedlab_model::{CpuSet, GroupId, GroupSpec, Topology};
+use schedlab_model::{CpuSet, GroupId, GroupSpec};
 use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_sim::{Costs, Machine, PreemptModel, Preemption};
 
