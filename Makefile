@@ -5,7 +5,7 @@ SHELL := /bin/bash
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-all test-programs cargo-test wheel wheel-test python-test python-test-always lint ci guests guests-short oracle stress bench doc clean
+.PHONY: help demo build dist test test-all test-programs cargo-test wheel wheel-test python-test python-test-always lint ci guests guests-short oracle stress bench doc clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ demo:  ## No root: a recording of Redis beside a batch job; two predictions, and
 
 build:  ## Build all of the program: target/release/schedlab
 	$(CARGO) build --release --package schedlab-cli
+
+dist:  ## Static program, .deb, archive, SBOM and checksums below target/dist (cargo install --locked cargo-deb cargo-cyclonedx)
+	$(CARGO) xtask dist
 
 test:  ## What a push is judged by: lint, tests, the Python package and three kernels where the change can reach them
 	@.ci/test

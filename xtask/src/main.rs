@@ -7,6 +7,7 @@ mod bpf;
 mod broken;
 mod built;
 mod ci;
+mod dist;
 mod disturb;
 mod docs;
 #[cfg(test)]
@@ -57,6 +58,7 @@ enum Chore {
     Deny,
     Stress(stress::StressArgs),
     Fuzz(fuzz::FuzzArgs),
+    Dist(dist::DistArgs),
     Disturb(disturb::DisturbArgs),
     Guest(guest_lab::guest::GuestArgs),
     GuestOracle(guest_lab::guest_oracle::GuestOracleArgs),
@@ -131,6 +133,7 @@ fn run(chore: Chore) -> Result<ExitCode> {
         Chore::Deny => ci::dependencies(),
         Chore::Stress(args) => stress::command(&args),
         Chore::Fuzz(args) => fuzz::command(args),
+        Chore::Dist(args) => dist::command(&args),
         Chore::Disturb(args) => disturb::command(&args),
         Chore::Guest(args) => guest_lab::guest::command(args),
         Chore::GuestOracle(args) => guest_lab::guest_oracle::command(&args),
