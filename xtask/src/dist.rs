@@ -21,6 +21,16 @@ const EXAMPLES: [&str; 3] = [
     "recordings/redis-fifo-other-closed8.slt",
 ];
 
+/// What belongs to the flight recorder, and where it goes.
+const SERVICE: [(&str, &str); 6] = [
+    ("contrib/systemd/schedlab-flight.service", "lib/systemd/system/schedlab-flight.service"),
+    ("crates/lab/src/flight/example.toml", "share/doc/schedlab/examples/flight.toml"),
+    ("contrib/flight/alertmanager.sh", "share/doc/schedlab/examples/alertmanager.sh"),
+    ("contrib/prometheus/schedlab.rules.yml", "share/doc/schedlab/examples/schedlab.rules.yml"),
+    ("contrib/prometheus/scrape.yml", "share/doc/schedlab/examples/scrape.yml"),
+    ("contrib/grafana/schedlab.json", "share/doc/schedlab/examples/grafana.json"),
+];
+
 /// Folder and file of a shell's completions below `usr/share`.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "bash-completion/completions/schedlab"),
@@ -140,6 +150,11 @@ impl Dist {
         }
         for file in ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"] {
             std::fs::copy(self.root.join(file), documents.join(file)).context(file)?;
+        }
+        for (from, to) in SERVICE {
+            let to = stage.join(to);
+            std::fs::create_dir_all(to.parent().context("it is below the stage")?)?;
+            std::fs::copy(self.root.join(from), to).context(from)?;
         }
         for file in EXAMPLES {
             let name = Path::new(file).file_name().context(file)?;

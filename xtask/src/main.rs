@@ -15,6 +15,7 @@ mod facts;
 mod finding;
 mod fuzz;
 mod gallery;
+mod make_recording;
 mod oracle;
 mod picture;
 mod reach;
@@ -78,6 +79,7 @@ enum Chore {
     /// Counts what the oracles compare, for `schedlab published`: writes oracles/checked.json (some
     /// minutes)
     Checked,
+    MakeRecording(make_recording::MakeRecordingArgs),
     Pairs(guest_lab::pairs::chore::PairsArgs),
     Reach(reach::ReachArgs),
     SameResults(same_results::SameResultsArgs),
@@ -142,6 +144,7 @@ fn run(chore: Chore) -> Result<ExitCode> {
         Chore::Gallery => gallery::command(),
         Chore::Oracle(args) => oracle::command(&args),
         Chore::Checked => oracle::checked::command(),
+        Chore::MakeRecording(args) => make_recording::command(&args),
         Chore::Pairs(args) => guest_lab::pairs::chore::command(args),
         Chore::Reach(args) => reach::command(&args),
         Chore::SameResults(args) => same_results::command(&args),

@@ -40,8 +40,8 @@ pub(crate) struct Args {
 
 /// The first page of help: what a person wants, and the commands for it.
 const GROUPS: [(&str, &[&str]); 6] = [
-    ("See what happens", &["record", "show", "watch", "diff", "explain", "doctor"]),
-    ("Predict", &["compare", "tune", "list"]),
+    ("See what happens", &["record", "show", "watch", "flight", "diff", "explain", "doctor"]),
+    ("Predict", &["compare", "tune", "ci", "list"]),
     ("Measure this machine", &["latency", "stress", "calibrate", "bench", "experiment"]),
     ("Run live", &["colocate", "run", "attach", "confirm", "top", "verify"]),
     ("Give back", &["status", "detach", "restore"]),
@@ -128,6 +128,9 @@ pub(crate) enum Command {
     /// Analyse a recording, or the events of a simulated scenario
     Show(commands::show::ShowArgs),
     #[cfg(feature = "machine")]
+    /// Keep the last seconds in memory as a service, record incidents by rules, serve metrics
+    Flight(commands::flight::FlightArgs),
+    #[cfg(feature = "machine")]
     /// Watch the scheduler live: latencies, the longest waits, which tasks delay which
     Watch(commands::watch::WatchArgs),
     /// Compare two recordings, or two results, task by task and cgroup by cgroup
@@ -140,6 +143,9 @@ pub(crate) enum Command {
     Export(commands::export::ExportArgs),
     /// Play a recording or a scenario under other schedulers and settings
     Compare(commands::compare::CompareArgs),
+    /// Hold a scheduler to gates over a folder of recordings and scenarios, for CI
+    #[command(subcommand)]
+    Ci(commands::ci::CiCommand),
     /// Search settings for the one that serves a goal best, and say how sure that is
     Tune(commands::tune::TuneArgs),
     /// Print every published figure of the gallery's scenarios beside the simulated one, and why

@@ -6,6 +6,7 @@ pub(crate) mod attach;
 pub(crate) mod bench;
 #[cfg(feature = "machine")]
 pub(crate) mod calibrate;
+pub(crate) mod ci;
 #[cfg(feature = "machine")]
 pub(crate) mod colocate;
 pub(crate) mod compare;
@@ -22,6 +23,8 @@ pub(crate) mod doctor;
 pub(crate) mod experiment;
 pub(crate) mod explain;
 pub(crate) mod export;
+#[cfg(feature = "machine")]
+pub(crate) mod flight;
 pub(crate) mod generate;
 #[cfg(feature = "machine")]
 pub(crate) mod guardian;

@@ -59,6 +59,7 @@ fn run(command: &Command) -> anyhow::Result<exit::Exit> {
         Command::Bench(command) => commands::bench::run(command),
         #[cfg(feature = "machine")]
         Command::Calibrate(command) => commands::calibrate::run(command),
+        Command::Ci(command) => commands::ci::run(command),
         Command::Tune(command) => commands::tune::run(command),
         Command::Published(command) => commands::published::run(command),
         Command::List(command) => commands::list::run(command),
@@ -69,6 +70,8 @@ fn run(command: &Command) -> anyhow::Result<exit::Exit> {
         Command::Export(command) => commands::export::run(command),
         #[cfg(feature = "machine")]
         Command::Latency(command) => commands::latency::run(command),
+        #[cfg(feature = "machine")]
+        Command::Flight(command) => commands::flight::run(command),
         #[cfg(feature = "machine")]
         Command::Watch(command) => commands::watch::run(command),
         #[cfg(feature = "machine")]

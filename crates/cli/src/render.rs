@@ -5,6 +5,7 @@ mod brief;
 pub(crate) mod colocate;
 #[cfg(feature = "machine")]
 mod confirm;
+mod corpus;
 mod delegation;
 pub(crate) mod deploy;
 mod diff;
@@ -32,6 +33,7 @@ pub(crate) mod xen;
 pub(crate) use brief::brief;
 #[cfg(feature = "machine")]
 pub(crate) use confirm::confirm;
+pub(crate) use corpus::corpus;
 pub(crate) use diff::diff;
 #[cfg(feature = "machine")]
 pub(crate) use experiment::experiment;

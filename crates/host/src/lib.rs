@@ -31,6 +31,7 @@ pub use facts::{
     is_realtime,
 };
 pub use machine::{is_emulated, machine, rt_runtime};
+pub use proc::stolen;
 pub use record::child::Command as OwnCommand;
 pub use record::{
     Messages, Preparing, RecordEnd, RecordFilter, RecordRequest, RecordSink, RecordStart,

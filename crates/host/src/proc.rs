@@ -150,6 +150,12 @@ pub(crate) fn steal() -> Vec<(CpuId, u64)> {
     steal_from(&text)
 }
 
+/// Returns the time that the hypervisor gave to others so far, all CPUs together (grain: 10 ms a
+/// CPU).
+pub fn stolen() -> Ns {
+    Ns(steal().iter().map(|(_, ns)| ns).sum())
+}
+
 /// Time in which the CPUs were neither idle nor stolen so far, all together, in nanoseconds (grain
 /// 10 ms a CPU).
 pub(crate) fn busy() -> u64 {

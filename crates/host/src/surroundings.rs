@@ -39,7 +39,7 @@ pub struct IdleState {
 
 /// Looks.
 pub(crate) fn surroundings() -> Surroundings {
-    let stolen = || crate::proc::steal().iter().map(|(_, ns)| ns).sum::<u64>();
+    let stolen = || crate::proc::stolen().0;
     let (before, start) = (stolen(), std::time::Instant::now());
     let cpu = Path::new("/sys/devices/system/cpu");
     let mut result = Surroundings {

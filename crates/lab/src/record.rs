@@ -5,7 +5,7 @@ mod facts;
 pub(crate) mod flight_recorder;
 pub mod output;
 mod snapshot;
-mod stop_conditions;
+pub(crate) mod stop_conditions;
 
 use flight_recorder::FlightRecorder;
 use schedlab_files::{FileId, NewFile};
@@ -27,7 +27,7 @@ pub use snapshot::Snapshot;
 pub use stop_conditions::{Caught, StopCondition, StopConditionError, StopConditions, StretchKind};
 
 /// Greatest time between two blocks of the file: a recorder that is killed loses no more than this.
-const BLOCK_EVERY: Ns = Ns(500_000_000);
+pub(crate) const BLOCK_EVERY: Ns = Ns(500_000_000);
 
 /// Least time between two events that are handed on: an event that comes sooner is in the recording
 /// of the one before.
@@ -140,7 +140,7 @@ pub struct RecordProgress {
 
 impl RecordProgress {
     /// Returns the recorder's account until now; what is known at the end only is 0.
-    fn so_far(&self, facts_lost: u64) -> RecordEnd {
+    pub(crate) fn so_far(&self, facts_lost: u64) -> RecordEnd {
         RecordEnd {
             duration: self.at,
             events: self.events,
@@ -488,6 +488,9 @@ impl RecordSink for FileSink<'_> {
 
     fn group(&mut self, group: &GroupFacts) {
         let info = group_info(group);
+        if let Some(stops) = &mut self.stops {
+            stops.group(group.id, &info);
+        }
         if let Some(flight) = &mut self.flight {
             flight.group(info);
         } else if let Some(writer) = &mut self.writer {

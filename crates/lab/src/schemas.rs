@@ -4,6 +4,7 @@
 use crate::colocate::{self, ColocateOutput};
 use crate::confirm::{self, Confirmed};
 use crate::experiment::{self, ExperimentOutput};
+use crate::flight::log::{self as flight, FlightLine};
 use crate::latency::{self, LatencyResult, MatrixOutput};
 use crate::record::output::{self as record, RecordOutput};
 use crate::runqueue::{self, RunqueueResult};
@@ -23,6 +24,7 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         (confirm::SCHEMA, schema::<Confirmed>(confirm::SCHEMA)),
         (colocate::SCHEMA, schema::<ColocateOutput<'_>>(colocate::SCHEMA)),
         (experiment::SCHEMA, schema::<ExperimentOutput<'_>>(experiment::SCHEMA)),
+        (flight::SCHEMA, schema::<FlightLine>(flight::SCHEMA)),
         (latency::SCHEMA, schema::<LatencyResult>(latency::SCHEMA)),
         (latency::MATRIX_SCHEMA, schema::<MatrixOutput<'_>>(latency::MATRIX_SCHEMA)),
         (runqueue::SCHEMA, schema::<RunqueueResult>(runqueue::SCHEMA)),

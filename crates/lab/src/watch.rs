@@ -4,10 +4,10 @@
 
 mod last_seconds;
 pub mod output;
-mod slots;
 #[cfg(test)]
 mod tests;
 
+use crate::live_follower::{LiveFollower, LiveListener};
 use crate::record::{capabilities, group_info, task_info};
 use last_seconds::LastSeconds;
 use schedlab_host::{
@@ -16,12 +16,9 @@ use schedlab_host::{
 use schedlab_model::text::{glob, is_in_group};
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, SchedEvent, TaskId, Waker};
 use schedlab_study::serve::{Exchanges, Guess, Server};
-use schedlab_trace::analysis::follow::{
-    Followed, Follower, Listener, Occupant, Span, ThreadState, Wait,
-};
+use schedlab_trace::analysis::follow::{Follower, Listener, Occupant, Span, ThreadState, Wait};
 use schedlab_trace::analysis::{Durations, Occupancy, throttle};
-use schedlab_trace::{Header, Recording, TaskInfo, renumber};
-use slots::Slots;
+use schedlab_trace::{Header, Recording};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
@@ -243,9 +240,9 @@ pub fn replayed(recording: &Recording, focus: &WatchFilter) -> WatchState {
     let shared = SharedState::default();
     let mut watcher = WatchSink::new(focus.clone(), shared.clone());
     let Header { tasks, .. } = &recording.header;
-    watcher.followed.listener.header = Header { tasks: Vec::new(), ..recording.header.clone() };
+    watcher.live.listener().header = Header { tasks: Vec::new(), ..recording.header.clone() };
     for (index, task) in tasks.iter().enumerate() {
-        watcher.meet(TaskId::from(index), task.clone());
+        watcher.live.meet(TaskId::from(index), task.clone());
     }
     for events in recording.events.chunks(BATCH) {
         events.iter().for_each(|event| watcher.event(event));
@@ -256,9 +253,7 @@ pub fn replayed(recording: &Recording, focus: &WatchFilter) -> WatchState {
 }
 
 struct WatchSink {
-    followed: Followed<Sums>,
-    /// The places of the recorder's tasks in `followed` and in its header.
-    slots: Slots,
+    live: LiveFollower<Sums>,
     shared: SharedState,
     start: Option<RecordStart>,
     /// The events of the last seconds, where a user may want them.
@@ -286,48 +281,17 @@ impl WatchSink {
             state: WatchState::default(),
             own: std::process::id(),
         };
-        WatchSink {
-            followed: Followed::new(0, 0, sums),
-            slots: Slots::default(),
-            shared,
-            start: None,
-            last: None,
-        }
-    }
-
-    /// Notes the facts of a task.
-    fn meet(&mut self, id: TaskId, info: TaskInfo) {
-        self.slots.has_thread(id, info.tid, self.followed.follower().now());
-        let at = self.slots.slot_for(id).index();
-        let tasks = &mut self.followed.listener.header.tasks;
-        if at >= tasks.len() {
-            tasks.resize_with(at + 1, || TaskInfo::unknown(0, 0, "?"));
-        }
-        tasks[at] = info;
-    }
-
-    /// Forgets the tasks that ended and that no wait, event or remembered switch can name any more.
-    fn forget_ended(&mut self) {
-        let now = self.followed.follower().now();
-        if !self.slots.any_due(now) {
-            return;
-        }
-        let since = self.followed.listener.occupancy.needed_since(self.followed.follower());
-        while let Some(slot) = self.slots.release(since) {
-            self.followed.forget(slot);
-            if let Some(info) = self.followed.listener.header.tasks.get_mut(slot.index()) {
-                *info = TaskInfo::unknown(0, 0, "?");
-            }
-        }
+        WatchSink { live: LiveFollower::new(sums), shared, start: None, last: None }
     }
 
     /// Adds the new sums to the shared state.
     fn update(&mut self) {
-        self.forget_ended();
-        let new = std::mem::take(&mut self.followed.listener.state);
+        self.live.forget_ended();
+        let new = std::mem::take(&mut self.live.listener().state);
         let (now, events) = (new.now, new.events);
-        let ongoing = self.followed.listener.ongoing(self.followed.follower());
-        let guess = self.followed.listener.exchanges.as_ref().and_then(Exchanges::guess);
+        let (sums, follower) = self.live.both();
+        let ongoing = sums.ongoing(follower);
+        let guess = sums.exchanges.as_ref().and_then(Exchanges::guess);
         let mut all = self.shared.lock();
         (all.ongoing, all.guess) = (ongoing, guess);
         all.start = self.start.clone().or(all.start.take());
@@ -363,28 +327,20 @@ impl WatchSink {
 
 impl EventSink for WatchSink {
     fn event(&mut self, event: &SchedEvent) {
-        let sums = &mut self.followed.listener.state;
+        let sums = &mut self.live.listener().state;
         sums.events += 1;
         sums.now = event.at;
         if let EventKind::Lost { count } = event.kind {
             sums.lost += count;
         }
         self.last.iter_mut().for_each(|last| last.event(event));
-        let renumbered = renumber(event, |id| self.slots.slot_for(id));
-        self.followed.event(&renumbered);
-        if let (EventKind::Exit { task: id }, EventKind::Exit { task }) =
-            (event.kind, renumbered.kind)
-        {
-            let tid =
-                self.followed.listener.header.tasks.get(task.index()).map_or(0, |task| task.tid);
-            self.slots.ended(id, tid, event.at);
-        }
+        self.live.event(event);
     }
 }
 
 impl RecordSink for WatchSink {
     fn start(&mut self, start: &RecordStart) -> io::Result<()> {
-        let header = &mut self.followed.listener.header;
+        let header = self.live.listener().header();
         header.topology = start.machine.topology.clone();
         header.capabilities = capabilities(&start.capabilities);
         self.start = Some(start.clone());
@@ -394,16 +350,15 @@ impl RecordSink for WatchSink {
     }
 
     fn group(&mut self, group: &GroupFacts) {
-        let groups = &mut self.followed.listener.header.groups;
-        let (at, info) = (group.id.index(), group_info(group));
+        let info = group_info(group);
         self.last.iter_mut().for_each(|last| last.group(&info));
-        if at < groups.len() { groups[at] = info } else { groups.push(info) }
+        self.live.group(group.id, info);
     }
 
     fn task(&mut self, task: &TaskFacts) {
         let info = task_info(task);
         self.last.iter_mut().for_each(|last| last.task(task.id, &info));
-        self.meet(task.id, info);
+        self.live.meet(task.id, info);
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -459,6 +414,16 @@ impl Sums {
             WatchFilter::Task(name) => name.parse() == Ok(info.tid) || glob(name, &info.comm),
             WatchFilter::Server(server) => server.is_meant(info, &self.header.groups),
         }
+    }
+}
+
+impl LiveListener for Sums {
+    fn header(&mut self) -> &mut Header {
+        &mut self.header
+    }
+
+    fn occupancy(&self) -> &Occupancy {
+        &self.occupancy
     }
 }
 

@@ -84,6 +84,8 @@ pub struct Options {
     pub serve: Option<String>,
     /// Conditions that must not be met.
     pub gates: Vec<RowGate>,
+    /// A gate about what the input does not have is left out, instead of refused.
+    pub gates_where_found: bool,
     /// Rows instead of every scheduler with every variant: those of a search. The unchanged row
     /// comes first all the same.
     pub points: Vec<Point>,

@@ -9,6 +9,7 @@
 
 pub mod change;
 pub mod compare;
+pub mod corpus;
 pub mod decision_cost;
 pub mod delegation;
 pub mod deploy;

@@ -1,6 +1,7 @@
 //! The JSON Schema of each result of this crate, made from its type: a field is described once, in
 //! its doc comment.
 
+use crate::corpus::CorpusResult;
 use crate::decision_cost::DecisionCostResult;
 use crate::diff::Diff;
 use crate::error_output::ErrorOutput;
@@ -12,7 +13,8 @@ use crate::result::Study;
 use crate::tune::Tuned;
 use crate::xen::Host;
 use crate::{
-    decision_cost, diff, error_output, glossary, listing, preset, published, result, tune, xen,
+    corpus, decision_cost, diff, error_output, glossary, listing, preset, published, result, tune,
+    xen,
 };
 use schedlab_trace::analysis::show::json::{self as show, ShowOutput};
 use schedlab_trace::export::output::{self as export, ExportOutput};
@@ -25,6 +27,7 @@ use schemars::generate::SchemaSettings;
 pub fn all() -> Vec<(&'static str, Schema)> {
     vec![
         (result::SCHEMA, schema::<Study>(result::SCHEMA)),
+        (corpus::SCHEMA, schema::<CorpusResult>(corpus::SCHEMA)),
         (diff::SCHEMA, schema::<Diff>(diff::SCHEMA)),
         (tune::SCHEMA, schema::<Tuned>(tune::SCHEMA)),
         (published::SCHEMA, schema::<Gallery>(published::SCHEMA)),

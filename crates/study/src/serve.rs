@@ -7,16 +7,28 @@ pub use guess::{Exchanges, Guess, RECORDED_FOR, guess};
 
 use crate::StudyError;
 use schedlab_model::text::{glob, is_in_group, nearest};
+use schedlab_trace::owner::{self, is_unit};
 use schedlab_trace::{GroupInfo, Header, TaskInfo};
 use std::collections::BTreeSet;
 
-/// What `--serve` does, for every command that has it.
-pub const HELP: &str = "Answer for this server: a program, a pid, a control group (/path) or a \
-                        unit (NAME.service). Its numbers come first, and what does not delay it \
-                        does not count";
+macro_rules! names {
+    () => {
+        "a program, a pid, a control group (/path), a unit (NAME.service), pod:UID or container:ID"
+    };
+}
 
-/// A server as a user names it: a program (a name or a glob), a pid, a control group or a systemd
-/// unit.
+/// The ways to name a server, for messages.
+pub const NAMES: &str = names!();
+
+/// What `--serve` does, for every command that has it.
+pub const HELP: &str = concat!(
+    "Answer for this server: ",
+    names!(),
+    ". Its numbers come first, and what does not delay it does not count"
+);
+
+/// A server as a user names it: a program (a name or a glob), a pid, a control group, a systemd
+/// unit, a pod of Kubernetes by its uid, or a container by its id or the beginning of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Server {
     asked: String,
@@ -41,7 +53,17 @@ impl Server {
             Some(number) => task.pid == number || task.tid == number,
             None if self.asked.starts_with('/') => is_in_group(group, &self.asked),
             None if is_unit(&self.asked) => group.split('/').any(|part| part == self.asked),
-            None => glob(&self.asked, &task.comm),
+            None => self.is_contained(group).unwrap_or_else(|| glob(&self.asked, &task.comm)),
+        }
+    }
+
+    /// Returns whether a group is in the pod or the container; `None`: it is neither.
+    fn is_contained(&self, group: &str) -> Option<bool> {
+        let (kind, id) = self.asked.split_once(':').filter(|(_, id)| !id.is_empty())?;
+        match kind {
+            "pod" => Some(owner::pod(group).is_some_and(|pod| pod.uid == id)),
+            "container" => Some(owner::container(group).is_some_and(|one| one.id.starts_with(id))),
+            _ => None,
         }
     }
 
@@ -84,15 +106,9 @@ impl Server {
             }
         };
         StudyError::Option(format!(
-            "--serve {asked}: no task of the recording is meant; {hint} Name a program, a pid, a \
-             control group (/path) or a unit (NAME.service)"
+            "--serve {asked}: no task of the recording is meant; {hint} Name {NAMES}"
         ))
     }
-}
-
-/// Returns whether this is the name of a systemd unit that has a control group.
-pub fn is_unit(name: &str) -> bool {
-    [".service", ".slice", ".scope"].iter().any(|end| name.ends_with(end))
 }
 
 #[cfg(test)]
@@ -101,13 +117,19 @@ mod tests {
     use schedlab_model::{GroupId, GroupSpec};
 
     #[test]
-    fn a_server_is_named_in_four_ways() {
+    fn a_server_is_named_in_six_ways() {
         let group = |name: &str| GroupInfo {
             spec: GroupSpec { name: name.to_owned(), ..GroupSpec::default() },
         };
-        let groups = [group("/"), group("/system.slice/redis.service")];
-        let task = TaskInfo { group: GroupId(1), ..TaskInfo::unknown(8, 7, "redis-server") };
-        let is = |asked: &str| Server::new(asked).is_meant(&task, &groups);
+        let (pod, id) = ("1f9a6c0e-5b7d-4c3a-9e21-0a1b2c3d4e5f", "3f0a9c1b".repeat(8));
+        let contained = format!("/kubepods/podPOD/{id}").replace("POD", pod);
+        let groups = [group("/"), group("/system.slice/redis.service"), group(&contained)];
+        let task =
+            |group| TaskInfo { group: GroupId(group), ..TaskInfo::unknown(8, 7, "redis-server") };
+        let in_pod = |asked: &str| Server::new(asked).is_meant(&task(2), &groups);
+        assert!(in_pod(&format!("pod:{pod}")) && in_pod("container:3f0a9c1b3f0a"));
+        assert!(!in_pod("pod:1f9a6c0e") && !in_pod("container:9c1b"));
+        let is = |asked: &str| Server::new(asked).is_meant(&task(1), &groups);
         for asked in ["redis-server", "redis*", "7", "8", "/system.slice/", "redis.service"] {
             assert!(is(asked), "{asked}");
         }

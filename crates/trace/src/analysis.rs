@@ -34,7 +34,7 @@ pub use answer::Answer;
 pub(crate) use answer::longest_wait;
 pub use durations::Durations;
 pub use occupancy::Occupancy;
-pub use scope::{By, Keys, Label, Scope};
+pub use scope::{By, Keys, Label, Scope, line_name};
 pub use summary::{Activation, CpuSummary, Summary, TaskSummary, Wait, WakeCause};
 
 use crate::{Capability, Header, TraceError};

@@ -6,6 +6,7 @@
 //! a format cannot say is counted in [`Exported::left_out`]. `docs/exchange-formats.md` lists what
 //! survives a round trip.
 
+mod anonymous;
 mod csv;
 mod lttng;
 pub mod output;
@@ -16,6 +17,7 @@ mod text;
 
 pub(crate) use rows::MARK;
 
+pub use anonymous::{Pseudonyms, anonymous};
 pub use csv::csv;
 pub use lttng::lttng;
 pub use perfetto::perfetto;

@@ -2,6 +2,8 @@
 //! programs that start such things name their groups by rules, and no daemon has to be asked. Paths
 //! of cgroup v1 (the `cpu` controller's) and v2 follow the same rules.
 
+use crate::{Header, TaskInfo};
+
 /// A container, as its control group names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Container<'a> {
@@ -36,14 +38,47 @@ const PREFIXES: [(&str, &str); 6] = [
 /// (OCI runtimes) or 32 digits.
 const ID_DIGITS: usize = 32;
 
+/// How the names of units end that hold processes of their own, and those that hold units.
+const UNIT_ENDS: ([&str; 2], [&str; 1]) = ([".service", ".scope"], [".slice"]);
+
+fn ends(name: &str, ends: &[&str]) -> bool {
+    ends.iter().any(|end| name.len() > end.len() && name.ends_with(end))
+}
+
+/// Returns whether this is the name of a systemd unit that has a control group.
+pub fn is_unit(name: &str) -> bool {
+    ends(name, &UNIT_ENDS.0) || ends(name, &UNIT_ENDS.1)
+}
+
 /// Returns the unit of systemd to which `path` belongs: the innermost service or scope, or, where
 /// there is none, the innermost slice.
 pub fn unit(path: &str) -> Option<&str> {
-    let ends = |ends: &'static [&str]| {
-        path.rsplit('/')
-            .find(|part| ends.iter().any(|end| part.len() > end.len() && part.ends_with(end)))
+    let last = |kinds: &[&str]| path.rsplit('/').find(|part| ends(part, kinds));
+    last(&UNIT_ENDS.0).or_else(|| last(&UNIT_ENDS.1))
+}
+
+/// Returns what the unit of a task is called; where systemd has made no group for it, the session
+/// whose autogroup it is in. `leader` is the name of a process, by its id.
+pub fn unit_name<'a>(
+    header: &Header,
+    task: &TaskInfo,
+    leader: impl FnOnce(u32) -> Option<&'a str>,
+) -> String {
+    let group = header.groups.get(task.group.index()).map(|info| &info.spec);
+    if let Some(unit) = group.and_then(|group| unit(&group.name)) {
+        return unit.to_owned();
+    }
+    if task.kernel {
+        return "(kernel)".to_owned();
+    }
+    let Some(session) = task.session.filter(|_| group.is_some_and(|group| group.autogroup)) else {
+        return "(no unit)".to_owned();
     };
-    ends(&[".service", ".scope"]).or_else(|| ends(&[".slice"]))
+    // A session has the number of the process that began it.
+    leader(session).map_or_else(
+        || format!("session {session}"),
+        |leader| format!("session of {leader} ({session})"),
+    )
 }
 
 /// Returns the innermost container to which `path` belongs.

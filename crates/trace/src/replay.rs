@@ -56,6 +56,7 @@ mod steady;
 mod ticks;
 mod timeline;
 mod units;
+mod wakes;
 mod weave;
 
 pub use build::END;

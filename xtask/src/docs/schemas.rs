@@ -71,6 +71,11 @@ const TABLES: &[SchemaTables] = &[
         from: "WatchOutput (crates/lab/src/watch/output.rs)",
     },
     SchemaTables {
+        page: "docs/flight.md",
+        schema: schedlab_lab::flight::log::SCHEMA,
+        from: "FlightLine (crates/lab/src/flight/log.rs)",
+    },
+    SchemaTables {
         page: "docs/show-schema.md",
         schema: schedlab_trace::analysis::show::json::SCHEMA,
         from: "ShowOutput (crates/trace/src/analysis/show/json.rs)",

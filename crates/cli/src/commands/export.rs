@@ -5,11 +5,12 @@ use crate::format::FormatArgs;
 use crate::output;
 use crate::progress::Progress;
 use crate::stdin;
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use schedlab_study::rtapp;
 use schedlab_trace::export::output::{ExportOutput, ExportedFile, SCHEMA};
-use schedlab_trace::export::{self, Exported};
+use schedlab_trace::export::{self, Exported, Pseudonyms, anonymous};
 use schedlab_trace::{Recording, TraceError};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 /// `schedlab export`
@@ -22,6 +23,7 @@ Examples:
   schedlab export a.slt --ftrace a.txt --perf-script a.perf.txt
   schedlab export a.slt --systrace a.html --trace-cmd a.report.txt --lttng a.lttng.txt
   schedlab export a.slt --rt-app a.json           what its tasks wanted, for rt-app
+  schedlab export a.slt --anonymous b.slt         the same without names, to be passed on
   perf script | schedlab export - --perfetto a.pftrace
 
 Files are written whole or not at all; `-` is standard output. docs/exchange-formats.md says what \
@@ -50,6 +52,14 @@ pub(crate) struct ExportArgs {
     /// Write an rt-app workload (JSON)
     #[arg(long, value_name = "FILE")]
     rt_app: Option<PathBuf>,
+    /// Write a recording (.slt) that a stranger may have: names of tasks, groups and hosts are
+    /// pseudonyms, ids are other numbers, command, note and date are gone; times stay
+    #[arg(long, value_name = "FILE")]
+    anonymous: Option<PathBuf>,
+    /// Make the pseudonyms from this file's bytes, so that recordings fit together [default: a
+    /// random key, which is kept nowhere]
+    #[arg(long, value_name = "FILE", requires = "anonymous")]
+    key: Option<PathBuf>,
     /// Write events.csv, tasks.csv and waits.csv into this folder
     #[arg(long, value_name = "DIR")]
     csv: Option<PathBuf>,
@@ -72,6 +82,21 @@ impl ExportArgs {
     }
 }
 
+/// Returns the key of the pseudonyms.
+fn key(file: Option<&Path>) -> anyhow::Result<Vec<u8>> {
+    let Some(file) = file else {
+        let mut random = vec![0; 32];
+        let mut source = std::fs::File::open("/dev/urandom").context("/dev/urandom")?;
+        source.read_exact(&mut random).context("/dev/urandom")?;
+        return Ok(random);
+    };
+    let key = std::fs::read(file).with_context(|| format!("--key {}", file.display()))?;
+    if key.is_empty() {
+        bail!("--key {}: the file is empty, and names could be tried out", file.display());
+    }
+    Ok(key)
+}
+
 type Write = fn(&Recording, &mut dyn std::io::Write) -> std::io::Result<Exported>;
 
 pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
@@ -87,11 +112,12 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
     if files.iter().all(|(_, path, _)| path.is_none())
         && folders == [None, None]
         && args.rt_app.is_none()
+        && args.anonymous.is_none()
     {
         let options: Vec<String> =
             files.iter().map(|(name, ..)| format!("--{name} FILE")).collect();
         bail!(
-            "say what to write: {}, --rt-app FILE, --csv DIR or --parquet DIR",
+            "say what to write: {}, --rt-app FILE, --anonymous FILE, --csv DIR or --parquet DIR",
             options.join(", ")
         );
     }
@@ -100,8 +126,11 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
     if paths().filter(|path| output::is_stdout(path)).count() > 1 {
         bail!("only one of the files can be standard output (`-`)");
     }
-    for path in paths() {
+    for path in paths().chain(args.anonymous.as_deref()) {
         output::check(path)?;
+    }
+    if args.anonymous.as_deref().is_some_and(output::is_stdout) {
+        bail!("--anonymous -: a recording is written to a file");
     }
     let _progress = Progress::with_verb(&format!("exporting {}", args.input));
     let mut recording = open(&args.input)?;
@@ -132,6 +161,11 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
         }
     }
     made.extend(tables);
+    if let Some(path) = &args.anonymous {
+        anonymous(&mut recording, &Pseudonyms::new(&key(args.key.as_deref())?));
+        schedlab_trace::save(&recording, path)?;
+        made.push(("slt", path, Exported::default()));
+    }
     let text =
         args.format.print(None, || json(&recording, &made), |_| as_text(&recording, &made))?;
     // One of the files may be standard output.

@@ -17,7 +17,8 @@ use schedlab_host::{HostError, RecordEnd, RecordRequest, RecordUntil, StopSignal
 use schedlab_lab::watch::output::WatchOutput;
 use schedlab_lab::watch::{SharedState, WatchFilter, WatchState, watch};
 use schedlab_model::Ns;
-use schedlab_study::serve::{Server, is_unit};
+use schedlab_study::serve::Server;
+use schedlab_trace::owner::is_unit;
 use schedlab_trace::too_much_lost;
 use std::io::{IsTerminal, Write};
 use std::path::Path;

@@ -63,6 +63,7 @@ const RESULTS: &[ResultShape] = &[
         pairs: &["samples", "interval"],
         ..shown("schedlab-diff/1", &[at(&["subjects", "cells"])])
     },
+    shown("schedlab-ci/1", &[at(&["files", "gates"])]),
     shown("schedlab-latency/1", &[at(&["rows"])]),
     shown("schedlab-latency-matrix/1", &[at(&["rows"])]),
     shown("schedlab-confirm/1", &[at(&["settings"])]),

@@ -7,12 +7,18 @@ use schedlab_study::diff::{self, Diff};
 use schedlab_study::gate::GateOutcome;
 
 /// Returns the outcome of a gate in a word.
-pub(super) fn gate_outcome(outcome: GateOutcome, style: &Style) -> String {
+pub(super) const fn gate_word(outcome: GateOutcome) -> &'static str {
     match outcome {
-        GateOutcome::Met => style.bad("FAILED"),
-        GateOutcome::Not => style.good("passed"),
-        GateOutcome::CannotSay => style.bad("CANNOT SAY"),
+        GateOutcome::Met => "FAILED",
+        GateOutcome::Not => "passed",
+        GateOutcome::CannotSay => "CANNOT SAY",
     }
+}
+
+/// Returns the word, coloured.
+pub(super) fn gate_outcome(outcome: GateOutcome, style: &Style) -> String {
+    let word = gate_word(outcome);
+    if outcome == GateOutcome::Not { style.good(word) } else { style.bad(word) }
 }
 
 /// Returns the text.

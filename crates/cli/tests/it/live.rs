@@ -10,6 +10,7 @@ use schedlab_testing::{Turn, always, settles};
 use serde_json::Value;
 use std::process::{Child, Command, Stdio};
 
+mod flight_service;
 mod killed_drivers;
 mod messages;
 mod refused;

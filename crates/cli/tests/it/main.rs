@@ -5,6 +5,7 @@ mod bad_input;
 mod bench;
 mod brief;
 mod calibrate;
+mod ci;
 mod colocate;
 mod deploy;
 mod documented;

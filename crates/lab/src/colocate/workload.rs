@@ -7,7 +7,7 @@ use schedlab_host::threads;
 use schedlab_live::Keeper;
 use schedlab_live::actuators::Side;
 use schedlab_model::CpuSet;
-use schedlab_study::serve::is_unit;
+use schedlab_trace::owner::is_unit;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -12,6 +12,7 @@ use schedlab_trace::{
 use std::collections::{BTreeMap, VecDeque};
 use std::io::BufWriter;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Events that are packed together, at most.
 const PACK: usize = 16 * 1024;
@@ -34,15 +35,15 @@ struct Named {
     at: Ns,
 }
 
-/// The events and facts of the last `keep`, packed.
+/// The events and facts of the last `keep`, packed. A copy shares what is packed.
 #[derive(Clone)]
 pub(crate) struct FlightRecorder {
     keep: Ns,
     memory: usize,
     pending: Vec<SchedEvent>,
-    packs: VecDeque<Packed>,
+    packs: VecDeque<Arc<Packed>>,
     pending_facts: Vec<Fact>,
-    fact_packs: VecDeque<PackedFacts>,
+    fact_packs: VecDeque<Arc<PackedFacts>>,
     objects: BTreeMap<ObjectId, Named>,
     bytes: usize,
     tasks: BTreeMap<TaskId, Known>,
@@ -117,17 +118,17 @@ impl FlightRecorder {
             .max(self.pending_facts.last().map(|fact| fact.at));
         if let Some(pack) = Packed::pack(&self.pending)? {
             self.bytes += pack.bytes();
-            self.packs.push_back(pack);
+            self.packs.push_back(Arc::new(pack));
         }
         self.pending.clear();
         if let Some(pack) = PackedFacts::pack(&self.pending_facts)? {
             self.bytes += pack.bytes();
-            self.fact_packs.push_back(pack);
+            self.fact_packs.push_back(Arc::new(pack));
         }
         self.pending_facts.clear();
         let Some(now) = now else { return Ok(()) };
         while self.drop_oldest(now.saturating_sub(self.keep)) {}
-        let begin = self.packs.front().map_or(now, Packed::first);
+        let begin = self.packs.front().map_or(now, |pack| pack.first());
         let begin = self.fact_packs.front().map_or(begin, |pack| pack.first().min(begin));
         self.objects.retain(|_, known| known.at >= begin);
         // A task that ended before the oldest event is named by none of them; its last switch
@@ -142,8 +143,10 @@ impl FlightRecorder {
     /// Drops the oldest pack when it is too old, or too much for the memory. Returns whether it
     /// did.
     fn drop_oldest(&mut self, oldest: Ns) -> bool {
-        let (events, facts) =
-            (self.packs.front().map(Packed::last), self.fact_packs.front().map(PackedFacts::last));
+        let (events, facts) = (
+            self.packs.front().map(|pack| pack.last()),
+            self.fact_packs.front().map(|pack| pack.last()),
+        );
         let (Some(last), of_events) = (match (events, facts) {
             (Some(events), Some(facts)) => (Some(events.min(facts)), events <= facts),
             (events, facts) => (events.or(facts), events.is_some()),
@@ -334,11 +337,8 @@ mod tests {
             .join(format!("schedlab-flight-{}.slt", std::process::id()));
         let end = Ns::from_us(20_000_000);
         let caught = Caught {
-            condition: super::super::stop_conditions::StopCondition {
-                task: None,
-                measure: super::super::stop_conditions::StretchKind::Run,
-                limit: Ns::ZERO,
-            },
+            condition: "any task ran > 0ns".to_owned(),
+            measure: super::super::stop_conditions::StretchKind::Run,
             task: ("short".to_owned(), 1),
             from: Ns::from_us(19_500_000),
             length: None,

@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 
 /// What a flight recorder holds at a moment.
 pub struct Snapshot {
-    pub(super) flight: FlightRecorder,
-    pub(super) header: Header,
-    pub(super) caught: Option<Caught>,
-    pub(super) end: RecordEnd,
+    pub(crate) flight: FlightRecorder,
+    pub(crate) header: Header,
+    pub(crate) caught: Option<Caught>,
+    pub(crate) end: RecordEnd,
     /// CPU time of the whole recording, where it has ended.
-    pub(super) cpu_time: Option<CpuTime>,
-    pub(super) backend: Backend,
-    pub(super) system_wide: bool,
-    pub(super) fact_loss: FactLoss,
+    pub(crate) cpu_time: Option<CpuTime>,
+    pub(crate) backend: Backend,
+    pub(crate) system_wide: bool,
+    pub(crate) fact_loss: FactLoss,
 }
 
 impl Snapshot {

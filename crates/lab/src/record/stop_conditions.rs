@@ -1,12 +1,12 @@
 //! `--until 'redis-server wait > 10ms'`: the conditions at which a recording stops.
 //!
-//! `[TASK] wait|run|block > TIME`, several joined by `or`. A stretch that still goes on counts as
+//! `[TASK] wait|run|block > TIME`, several joined by `or`; TASK is what `--serve` takes. A stretch that still goes on counts as
 //! soon as it is longer than the limit; the recorder then goes on until the stretch ends (at most a
 //! second), so that its whole length is in the recording.
 
-use schedlab_model::text::glob;
-use schedlab_model::{CpuId, EventKind, Ns, SchedEvent, TaskId};
-use schedlab_trace::{Incident, TaskInfo};
+use schedlab_model::{CpuId, EventKind, GroupId, Ns, SchedEvent, TaskId};
+use schedlab_study::serve::Server;
+use schedlab_trace::{GroupInfo, Incident, TaskInfo};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -34,7 +34,12 @@ impl StretchKind {
         ("slept", StretchKind::Block),
     ];
 
-    const fn past(self) -> &'static str {
+    /// Returns the kind that a word names.
+    pub(crate) fn named(word: &str) -> Option<StretchKind> {
+        StretchKind::WORDS.into_iter().find(|(known, _)| *known == word).map(|(_, kind)| kind)
+    }
+
+    pub(crate) const fn past(self) -> &'static str {
         match self {
             StretchKind::Wait => "waited",
             StretchKind::Run => "ran",
@@ -46,7 +51,7 @@ impl StretchKind {
 /// One condition: a stretch of a kind that is longer than a limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StopCondition {
-    /// Name, glob or thread id; `None`: any task but the recorder.
+    /// Whose, as [`Server`] reads it; `None`: any task but the recorder.
     pub task: Option<String>,
     /// The kind of stretch.
     pub measure: StretchKind,
@@ -86,21 +91,21 @@ impl FromStr for StopConditions {
 
 /// A word of a condition; in quotes it is a name, whatever it holds.
 #[derive(Debug)]
-struct Word {
-    text: String,
-    quoted: bool,
+pub(crate) struct Word {
+    pub(crate) text: String,
+    pub(crate) quoted: bool,
 }
 
 impl Word {
     /// Whether it is this word of the grammar.
-    fn is(&self, word: &str) -> bool {
+    pub(crate) fn is(&self, word: &str) -> bool {
         !self.quoted && self.text == word
     }
 }
 
 /// Splits a condition at blanks and at `>`, which also ends a word. `'...'` and `"..."` are one
 /// word each.
-fn words(text: &str) -> Result<Vec<Word>, String> {
+pub(crate) fn words(text: &str) -> Result<Vec<Word>, String> {
     let mut words: Vec<Word> = Vec::new();
     let mut rest = text.trim_start();
     while let Some(first) = rest.chars().next() {
@@ -127,7 +132,7 @@ fn words(text: &str) -> Result<Vec<Word>, String> {
     Ok(words)
 }
 
-fn condition(words: &[Word]) -> Result<StopCondition, String> {
+pub(crate) fn condition(words: &[Word]) -> Result<StopCondition, String> {
     let joined =
         |words: &[Word]| words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
     let at = words.iter().position(|word| word.is(">"));
@@ -153,9 +158,8 @@ fn condition(words: &[Word]) -> Result<StopCondition, String> {
             ));
         }
     };
-    let known = StretchKind::WORDS.into_iter().find(|(word, _)| *word == measure);
-    let (_, measure) =
-        known.ok_or_else(|| format!("`{measure}` cannot be measured: use wait, run or block"))?;
+    let measure = StretchKind::named(measure)
+        .ok_or_else(|| format!("`{measure}` cannot be measured: use wait, run or block"))?;
     let limit = match &words[at + 1..] {
         [] => return Err("after `>` a time is missing".to_owned()),
         more => more.iter().map(|word| word.text.as_str()).collect::<String>(),
@@ -171,11 +175,20 @@ impl fmt::Display for StopCondition {
     }
 }
 
+impl StopCondition {
+    /// Returns a stretch that met it.
+    fn caught(&self, task: (String, u32), from: Ns, length: Option<Ns>) -> Caught {
+        Caught { condition: self.to_string(), measure: self.measure, task, from, length }
+    }
+}
+
 /// A stretch that met a condition.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Caught {
-    /// The condition.
-    pub condition: StopCondition,
+    /// The condition, in words.
+    pub condition: String,
+    /// The kind of stretch.
+    pub measure: StretchKind,
     /// Name and thread id of the task.
     pub task: (String, u32),
     /// Its beginning, in the time of the recording.
@@ -188,10 +201,10 @@ impl Caught {
     /// Returns it as the header of a recording whose time 0 is `begin` has it.
     pub fn since(&self, begin: Ns) -> Incident {
         Incident {
-            condition: self.condition.to_string(),
+            condition: self.condition.clone(),
             task: self.task.0.clone(),
             tid: self.task.1,
-            did: self.condition.measure.past().to_owned(),
+            did: self.measure.past().to_owned(),
             from_ns: self.from.saturating_sub(begin).0,
             length_ns: self.length.map(|length| length.0),
         }
@@ -199,7 +212,7 @@ impl Caught {
 
     /// Returns the name of the task, where it is one that waited.
     pub(super) fn server(&self) -> Option<String> {
-        (self.condition.measure == StretchKind::Wait).then(|| self.task.0.clone())
+        (self.measure == StretchKind::Wait).then(|| self.task.0.clone())
     }
 }
 
@@ -215,7 +228,7 @@ impl StopConditions {
 
 impl fmt::Display for Caught {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ((name, tid), past) = (&self.task, self.condition.measure.past());
+        let ((name, tid), past) = (&self.task, self.measure.past());
         match self.length {
             Some(length) => write!(f, "{name} ({tid}) {past} {length} from {} on", self.from),
             None => write!(
@@ -234,13 +247,19 @@ struct Stretch {
 }
 
 /// A task's current stretch, and the conditions that it can meet.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Track {
     now: Option<Stretch>,
     /// Indexes of conditions.
     watched: Vec<usize>,
-    name: String,
-    tid: u32,
+    info: Option<TaskInfo>,
+}
+
+impl Track {
+    /// Returns name and thread id.
+    fn task(&self) -> (String, u32) {
+        self.info.as_ref().map_or_else(Default::default, |info| (info.comm.clone(), info.tid))
+    }
 }
 
 /// Follows the events until one of the conditions is met.
@@ -248,11 +267,26 @@ struct Track {
 pub(crate) struct StopWatcher {
     conditions: Vec<StopCondition>,
     own_process: u32,
+    groups: Vec<GroupInfo>,
     tasks: BTreeMap<TaskId, Track>,
     running: BTreeMap<CpuId, TaskId>,
     /// A stretch that is longer than its limit already: its task, the condition, its beginning.
     overdue: Option<(TaskId, usize, Ns)>,
-    caught: Option<Caught>,
+    caught: Option<(usize, Caught)>,
+}
+
+/// Returns the places of the conditions that a task can meet.
+fn watched(
+    conditions: &[StopCondition],
+    groups: &[GroupInfo],
+    own_process: u32,
+    info: &TaskInfo,
+) -> Vec<usize> {
+    let is_meant = |condition: &StopCondition| match &condition.task {
+        None => info.pid != own_process && info.tid != 0,
+        Some(task) => Server::new(task).is_meant(info, groups),
+    };
+    conditions.iter().enumerate().filter(|(_, c)| is_meant(c)).map(|(at, _)| at).collect()
 }
 
 /// How long the recorder waits for the end of an overdue stretch.
@@ -261,43 +295,67 @@ const LINGER: Ns = Ns(1_000_000_000);
 impl StopWatcher {
     /// `own_process` is the recorder's, whose tasks meet no condition without a name.
     pub(crate) fn new(until: &StopConditions, own_process: u32) -> StopWatcher {
-        let conditions = until.0.clone();
-        let (tasks, running) = (BTreeMap::new(), BTreeMap::new());
-        StopWatcher { conditions, own_process, tasks, running, overdue: None, caught: None }
+        StopWatcher {
+            conditions: until.0.clone(),
+            own_process,
+            groups: Vec::new(),
+            tasks: BTreeMap::new(),
+            running: BTreeMap::new(),
+            overdue: None,
+            caught: None,
+        }
+    }
+
+    /// Replaces the conditions; stretches that go on keep their beginning.
+    pub(crate) fn set(&mut self, until: &StopConditions) {
+        self.conditions.clone_from(&until.0);
+        (self.overdue, self.caught) = (None, None);
+        for track in self.tasks.values_mut() {
+            let info = track.info.as_ref();
+            track.watched = info.map_or_else(Vec::new, |info| {
+                watched(&self.conditions, &self.groups, self.own_process, info)
+            });
+        }
     }
 
     /// Returns the stretch that met a condition, when it is over.
     pub(crate) fn caught(&self) -> Option<&Caught> {
-        self.caught.as_ref()
+        self.caught.as_ref().map(|(_, caught)| caught)
+    }
+
+    /// Takes the stretch that met a condition, with the condition's place, and looks for the next.
+    pub(crate) fn take(&mut self) -> Option<(usize, Caught)> {
+        let caught = self.caught.clone()?;
+        self.again();
+        Some(caught)
     }
 
     /// Looks for the next stretch. One that was caught before its end is not caught again.
     pub(crate) fn again(&mut self) {
         self.overdue = None;
-        let Some(caught) = self.caught.take().filter(|caught| caught.length.is_none()) else {
-            return;
-        };
-        for track in self.tasks.values_mut().filter(|track| track.tid == caught.task.1) {
+        let caught = self.caught.take().map(|(_, caught)| caught);
+        let Some(caught) = caught.filter(|caught| caught.length.is_none()) else { return };
+        for track in self.tasks.values_mut().filter(|track| track.task() == caught.task) {
             track.now = None;
         }
     }
 
     /// Notes a task that is new or has another name.
     pub(crate) fn task(&mut self, id: TaskId, info: &TaskInfo, stand_in: bool) {
-        let meant = |condition: &StopCondition| match &condition.task {
-            None => info.pid != self.own_process && info.tid != 0,
-            Some(task) => glob(task, &info.comm) || *task == info.tid.to_string(),
+        let watched = match stand_in {
+            true => Vec::new(),
+            false => watched(&self.conditions, &self.groups, self.own_process, info),
         };
-        let watched = self
-            .conditions
-            .iter()
-            .enumerate()
-            .filter(|(_, c)| !stand_in && meant(c))
-            .map(|(at, _)| at);
-        let watched: Vec<usize> = watched.collect();
         let track = self.tasks.entry(id).or_default();
-        (track.watched, track.tid) = (watched, info.tid);
-        track.name.clone_from(&info.comm);
+        (track.watched, track.info) = (watched, (!stand_in).then(|| info.clone()));
+    }
+
+    /// Notes a control group, before its tasks.
+    pub(crate) fn group(&mut self, at: GroupId, group: &GroupInfo) {
+        match self.groups.get_mut(at.index()) {
+            Some(known) => known.clone_from(group),
+            None => self.groups.push(group.clone()),
+        }
     }
 
     pub(crate) fn event(&mut self, event: &SchedEvent) {
@@ -356,12 +414,12 @@ impl StopWatcher {
         let Some(ended) = ended.filter(|_| self.caught.is_none()) else { return };
         let length = at.saturating_sub(ended.since);
         let met = |&&at: &&usize| {
-            self.conditions[at].measure == ended.measure && length > self.conditions[at].limit
+            let condition = &self.conditions[at];
+            condition.measure == ended.measure && length > condition.limit
         };
-        if let Some(&condition) = track.watched.iter().find(met) {
-            let condition = self.conditions[condition].clone();
-            let task = (track.name.clone(), track.tid);
-            self.caught = Some(Caught { condition, task, from: ended.since, length: Some(length) });
+        if let Some(&at) = track.watched.iter().find(met) {
+            let task = track.task();
+            self.caught = Some((at, self.conditions[at].caught(task, ended.since, Some(length))));
         }
     }
 
@@ -377,13 +435,8 @@ impl StopWatcher {
             } else if now.saturating_sub(since)
                 > self.conditions[condition].limit.saturating_add(LINGER)
             {
-                let condition = self.conditions[condition].clone();
-                self.caught = Some(Caught {
-                    condition,
-                    task: (track.name, track.tid),
-                    from: since,
-                    length: None,
-                });
+                let caught = self.conditions[condition].caught(track.task(), since, None);
+                self.caught = Some((condition, caught));
             }
             return;
         }
@@ -391,7 +444,8 @@ impl StopWatcher {
             let Some(stretch) = track.now else { continue };
             let length = now.saturating_sub(stretch.since);
             let met = |&&at: &&usize| {
-                self.conditions[at].measure == stretch.measure && length > self.conditions[at].limit
+                let condition = &self.conditions[at];
+                condition.measure == stretch.measure && length > condition.limit
             };
             if let Some(&condition) = track.watched.iter().find(met) {
                 self.overdue = Some((id, condition, stretch.since));

@@ -76,12 +76,12 @@ fn tables_do_not_grow_with_the_tasks_that_ended() {
     let shared = SharedState::default();
     let mut watcher = WatchSink::new(WatchFilter::All, shared.clone());
     let server = TaskId(0);
-    watcher.meet(server, TaskInfo::unknown(1, 1, "server"));
+    watcher.live.meet(server, TaskInfo::unknown(1, 1, "server"));
     let cpu = CpuId(0);
     let mut largest = 0;
     for number in 1..=ENDED {
         let (id, at) = (TaskId(number), Ns::from_ms(u64::from(number)));
-        watcher.meet(id, TaskInfo::unknown(100 + number % 30_000, 100 + number, "cc1"));
+        watcher.live.meet(id, TaskInfo::unknown(100 + number % 30_000, 100 + number, "cc1"));
         let mut event =
             |us: u64, kind| watcher.event(&SchedEvent { at: at + Ns::from_us(us), cpu, kind });
         event(0, EventKind::New { task: id, parent: Some(server) });
@@ -94,10 +94,10 @@ fn tables_do_not_grow_with_the_tasks_that_ended() {
         if number % 20 == 0 {
             watcher.update();
         }
-        largest = largest.max(watcher.followed.listener.header.tasks.len());
+        largest = largest.max(watcher.live.listener().header.tasks.len());
     }
     assert!(largest < 2_100, "{largest} places for tasks of two seconds");
-    assert!(watcher.followed.follower().places() < 2_100);
+    assert!(watcher.live.both().1.places() < 2_100);
     let state = shared.lock();
     assert_eq!(state.lines["cc1"].waits.count(), u64::from(ENDED));
     assert_eq!(state.lines["cc1"].run, Ns::from_us(400 * u64::from(ENDED)));
@@ -113,14 +113,14 @@ fn tables_do_not_grow_with_the_tasks_that_ended() {
 #[test]
 fn a_starving_task_does_not_make_the_tables_grow() {
     let mut watcher = WatchSink::new(WatchFilter::All, SharedState::default());
-    watcher.followed.listener.occupancy = Occupancy::bounded(10_000);
-    watcher.meet(TaskId(0), TaskInfo::unknown(1, 1, "starving"));
+    watcher.live.listener().occupancy = Occupancy::bounded(10_000);
+    watcher.live.meet(TaskId(0), TaskInfo::unknown(1, 1, "starving"));
     let cpu = CpuId(0);
     let wake = EventKind::Wake { task: TaskId(0), waker: Waker::HardIrq };
     watcher.event(&SchedEvent { at: Ns(1), cpu, kind: wake });
     for number in 1..=100_000_u32 {
         let (id, at) = (TaskId(number), Ns::from_ms(u64::from(number)));
-        watcher.meet(id, TaskInfo::unknown(100 + number % 30_000, 100 + number, "cc1"));
+        watcher.live.meet(id, TaskInfo::unknown(100 + number % 30_000, 100 + number, "cc1"));
         let before = (number > 1).then(|| TaskId(number - 1));
         let kind = EventKind::Switch { prev: before, prev_state: PrevState::Dead, next: Some(id) };
         watcher.event(&SchedEvent { at, cpu, kind });
@@ -129,7 +129,7 @@ fn a_starving_task_does_not_make_the_tables_grow() {
             watcher.update();
         }
     }
-    let places = watcher.followed.follower().places();
+    let places = watcher.live.both().1.places();
     assert!(
         places < 90_000,
         "{places}: the last 10,000 switches, and what comes between two looks"

@@ -2,7 +2,7 @@
 //! grammar.
 
 use super::row_errors::{OfRow, RowErrors};
-use super::{percentile, values};
+use super::{Options, percentile, values};
 use crate::StudyError;
 use crate::change::{Judgement, MethodError, change};
 use crate::diff::few_samples;
@@ -61,6 +61,17 @@ impl RowGate {
         Ok(RowGate { row, gate, against, text: text.trim().to_owned() })
     }
 
+    /// Returns the gate about the row of a scheduler, and a change counted from that of another,
+    /// where it names none.
+    #[must_use]
+    pub fn about(mut self, scheduler: &str, against: &str) -> RowGate {
+        self.row.get_or_insert_with(|| scheduler.to_owned());
+        if self.relative() {
+            self.against.get_or_insert_with(|| against.to_owned());
+        }
+        self
+    }
+
     fn relative(&self) -> bool {
         !matches!(self.gate.bound, Bound::Value(_))
     }
@@ -98,7 +109,7 @@ fn is(plan: &RowPlan, name: &str) -> bool {
 
 /// The gates of a comparison, whose rows and subjects there are.
 pub(super) struct Gates<'a> {
-    gates: &'a [RowGate],
+    gates: Vec<&'a RowGate>,
     /// Classes, tasks and what else can be a subject.
     names: &'a [String],
 }
@@ -107,12 +118,17 @@ impl<'a> Gates<'a> {
     /// Refuses gates about rows or subjects that there are not, before anything runs. `names`:
     /// classes and tasks.
     pub(super) fn new(
-        gates: &'a [RowGate],
+        options: &'a Options,
         plans: &[RowPlan],
         names: &'a [String],
     ) -> Result<Gates<'a>, StudyError> {
-        check(gates, plans, names)?;
-        Ok(Gates { gates, names })
+        let known = known(plans, names);
+        let covers = |gate: &&RowGate| known.iter().any(|name| gate.gate.covers(name));
+        let all = options.gates.iter();
+        let gates = all.filter(|gate| !options.gates_where_found || covers(gate)).collect();
+        let gates = Gates { gates, names };
+        check(&gates.gates, plans, names)?;
+        Ok(gates)
     }
 
     /// One entry for each row and subject that a gate covers. A gate about a row that was refused
@@ -124,9 +140,9 @@ impl<'a> Gates<'a> {
         errors: &RowErrors,
         study: &Study,
     ) -> Result<Vec<Gated>, StudyError> {
-        check(self.gates, plans, self.names)?;
+        check(&self.gates, plans, self.names)?;
         let mut all = Vec::new();
-        for gate in self.gates {
+        for &gate in &self.gates {
             for row in gate.rows(plans) {
                 let base = gate.base(plans).unwrap_or(0);
                 let errors = errors.row(row);
@@ -144,7 +160,8 @@ impl<'a> Gates<'a> {
     }
 }
 
-fn check(gates: &[RowGate], plans: &[RowPlan], names: &[String]) -> Result<(), StudyError> {
+/// Returns what can be the subject of a gate, each once.
+fn known<'a>(plans: &'a [RowPlan], names: &'a [String]) -> Vec<&'a str> {
     let mut known: Vec<&str> = names.iter().map(String::as_str).collect();
     for plan in plans {
         known.extend(plan.workload.sources.iter().map(|source| source.name.as_str()));
@@ -153,6 +170,11 @@ fn check(gates: &[RowGate], plans: &[RowPlan], names: &[String]) -> Result<(), S
     known.push(crate::measurements::MACHINE);
     known.sort_unstable();
     known.dedup();
+    known
+}
+
+fn check(gates: &[&RowGate], plans: &[RowPlan], names: &[String]) -> Result<(), StudyError> {
+    let known = known(plans, names);
     for gate in gates {
         let fail = |what: String| Err(StudyError::Option(format!("--fail-if '{gate}': {what}")));
         for name in gate.row.iter().chain(&gate.against) {

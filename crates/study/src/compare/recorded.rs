@@ -503,7 +503,7 @@ fn compare_read(
         options.serve.as_deref().map(|asked| Served::find(asked, input)).transpose()?;
     let client = options.client_log.as_ref().map(|log| ClientLog::open(log, input)).transpose()?;
     let names = gated_names(input, client.is_some());
-    let gates = Gates::new(&options.gates, &plans, &names)?;
+    let gates = Gates::new(options, &plans, &names)?;
     let seeds = seeds(options.seed.unwrap_or(1), options.repetitions.unwrap_or(SEEDS));
     let single = single(input, &plans);
     let keep =

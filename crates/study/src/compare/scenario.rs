@@ -32,7 +32,7 @@ pub fn compare_scenario(
 ) -> Result<Study, StudyError> {
     check_schedulers(&options.schedulers)?;
     let mut plans = plans(scenario, options)?;
-    let gates = Gates::new(&options.gates, &plans, &scenario.classes)?;
+    let gates = Gates::new(options, &plans, &scenario.classes)?;
     let duration = duration(scenario, options)?;
     let first = options.seed.unwrap_or(scenario.seed);
     let seeds = seeds(first, options.repetitions.unwrap_or(scenario.repetitions));

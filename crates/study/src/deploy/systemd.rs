@@ -5,6 +5,7 @@ use crate::scenario::weight_of_shares;
 use crate::variant::{GroupSetting, Setting, TaskSetting};
 use schedlab_model::{Bandwidth, Policy};
 use schedlab_scheduler::linux::weight_of_nice;
+use schedlab_trace::owner::is_unit;
 
 /// Returns a drop-in for each unit, each below a comment with its path; empty when systemd has no
 /// directive for any of it.
@@ -36,7 +37,7 @@ pub(super) fn text(changes: &Changes<'_>) -> String {
 /// are services.
 fn unit(target: Target<'_>) -> String {
     let last = target.name.rsplit('/').next().unwrap_or_default();
-    if last.ends_with(".service") || last.ends_with(".slice") || last.ends_with(".scope") {
+    if is_unit(last) {
         // What a unit's name may have (systemd.unit(5)).
         let allowed =
             |c: char| if c.is_ascii_alphanumeric() || ":-_.\\@".contains(c) { c } else { '-' };

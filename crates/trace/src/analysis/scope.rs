@@ -1,7 +1,7 @@
 //! What of a recording is looked at, and how tasks are taken together.
 
 use crate::{Header, Recording, TaskInfo, owner};
-use schedlab_model::{CpuId, EventSink, GroupId, Ns, SchedEvent, TaskId};
+use schedlab_model::{CpuId, EventSink, Ns, SchedEvent, TaskId};
 use std::collections::BTreeMap;
 
 /// How tasks are taken together in a table.
@@ -135,59 +135,42 @@ pub struct Keys {
 /// Digits of a container's id that are shown, as `docker ps` and `crictl ps` show them.
 const SHORT_ID: usize = 12;
 
-/// Returns what the unit of a task is called; where systemd has made no group for it, the session
-/// whose autogroup it is in.
-fn unit(header: &Header, task: &TaskInfo, path: &str) -> String {
-    if let Some(unit) = owner::unit(path) {
-        return unit.to_owned();
-    }
-    if task.kernel {
-        return "(kernel)".to_owned();
-    }
-    let group = header.groups.get(task.group.index());
-    let Some(session) = task.session.filter(|_| group.is_some_and(|group| group.spec.autogroup))
-    else {
-        return "(no unit)".to_owned();
-    };
-    // A session has the number of the process that began it.
-    let leader = header.tasks.iter().find(|task| task.tid == session);
-    leader.map_or_else(
-        || format!("session {session}"),
-        |leader| format!("session of {} ({session})", leader.comm),
-    )
+/// Returns what the line of a task is called where tasks are taken together so; `None`: it has a
+/// line of its own. `leader` is the name of a process, by its id.
+pub fn line_name<'a>(
+    header: &Header,
+    task: &TaskInfo,
+    by: By,
+    leader: impl FnOnce(u32) -> Option<&'a str>,
+) -> Option<String> {
+    let path = header.groups.get(task.group.index()).map_or("/", |info| info.spec.name.as_str());
+    Some(match by {
+        By::Thread => return None,
+        By::Name => task.comm.clone(),
+        // A process is called as its first thread, whose id is that of the process.
+        By::Process => format!("{} ({})", leader(task.pid).unwrap_or(&task.comm), task.pid),
+        By::Cgroup => path.to_owned(),
+        By::Unit => owner::unit_name(header, task, leader),
+        By::Container => owner::container(path).map_or_else(
+            || "(no container)".to_owned(),
+            |one| format!("{} {}", one.runtime, one.id.get(..SHORT_ID).unwrap_or(one.id)),
+        ),
+        By::Pod => owner::pod(path)
+            .map_or_else(|| "(no pod)".to_owned(), |one| format!("{} ({})", one.uid, one.qos)),
+    })
 }
 
 impl Keys {
     /// Takes the tasks of `header` together.
     pub fn new(header: &Header, by: By) -> Keys {
-        let path = |group: GroupId| {
-            header.groups.get(group.index()).map_or("/", |info| info.spec.name.as_str())
-        };
-        // A process is called as its first thread, whose id is that of the process.
         let mut leaders: BTreeMap<u32, &str> = BTreeMap::new();
         for task in header.tasks.iter().filter(|task| task.tid == task.pid) {
             leaders.insert(task.pid, &task.comm);
         }
-        let process = |task: &TaskInfo| {
-            let name = leaders.get(&task.pid).copied().unwrap_or(&task.comm);
-            format!("{name} ({})", task.pid)
+        let label = |(index, task): (usize, &TaskInfo)| {
+            let name = line_name(header, task, by, |pid| leaders.get(&pid).copied());
+            name.map_or(Label::Task(TaskId::from(index)), Label::Name)
         };
-        let label =
-            |(index, task): (usize, &TaskInfo)| match by {
-                By::Thread => Label::Task(TaskId::from(index)),
-                By::Name => Label::Name(task.comm.clone()),
-                By::Process => Label::Name(process(task)),
-                By::Cgroup => Label::Name(path(task.group).to_owned()),
-                By::Unit => Label::Name(unit(header, task, path(task.group))),
-                By::Container => Label::Name(owner::container(path(task.group)).map_or_else(
-                    || "(no container)".to_owned(),
-                    |one| format!("{} {}", one.runtime, one.id.get(..SHORT_ID).unwrap_or(one.id)),
-                )),
-                By::Pod => Label::Name(owner::pod(path(task.group)).map_or_else(
-                    || "(no pod)".to_owned(),
-                    |one| format!("{} ({})", one.uid, one.qos),
-                )),
-            };
         let mut known: BTreeMap<String, usize> = BTreeMap::new();
         let mut keys = Keys { lines: Vec::new(), labels: Vec::new() };
         for label in header.tasks.iter().enumerate().map(label) {

@@ -16,8 +16,9 @@
 
 use super::classify::{Classes, Outside, RARE_PERCENT, Why};
 use super::couple::{Link, add, steady_producers};
-use super::timeline::{Activation, Deed, Origin, TaskTimeline};
-use schedlab_model::{Ns, TaskId};
+use super::timeline::{Activation, Deed, TaskTimeline};
+use super::wakes::Wakes;
+use schedlab_model::Ns;
 
 /// Fewer answers than this to one client do not make a server of a task. The same number as for the
 /// steady producers of `couple`.
@@ -45,24 +46,27 @@ pub(super) enum When {
 /// Finds the servers, each with its client as its producer. `names`: of the tasks.
 pub(super) fn find(lines: &[TaskTimeline], classes: &Classes, names: &[&str]) -> Vec<Prompt> {
     let mut links: Vec<Link> = Vec::new();
+    let wakes = Wakes::new(lines);
     for circle in classes.loops.iter().filter(|circle| circle.closed) {
         for &client in &circle.tasks {
-            let serves =
-                |server: &usize| *server != client && hardly_sleeps(&lines[*server], client);
-            let inside = circle.tasks.iter().copied().filter(serves);
+            // Of two thousand tasks only these are worth a look.
+            let serves = |task: &usize| {
+                *task != client && hardly_sleeps(&lines[*task], *task, client, &wakes)
+            };
+            let servers = wakes.wakers(client).iter().copied().filter(serves);
+            let (inside, outside): (Vec<usize>, Vec<usize>) =
+                servers.partition(|server| circle.tasks.binary_search(server).is_ok());
             // Of one that its client wakes again and again `couple` knows more: how far it goes
             // without it.
             let seldom = |server: &usize| {
                 let line = &lines[*server];
-                asked(line, client) > 0 && !steady_producers(line).contains(&client)
+                wakes.asked(*server, client) > 0 && !steady_producers(line).contains(&client)
             };
-            let known: Vec<usize> = inside.filter(seldom).collect();
+            let known: Vec<usize> = inside.into_iter().filter(seldom).collect();
             let sibling = |task: &usize| {
-                !classes.in_loop(*task)
-                    && serves(task)
-                    && known.iter().any(|&server| names[server] == names[*task])
+                known.iter().any(|&server| names[server] == names[*task]) && !classes.in_loop(*task)
             };
-            let siblings = (0..lines.len()).filter(sibling);
+            let siblings = outside.into_iter().filter(sibling);
             links.extend(
                 known
                     .iter()
@@ -78,15 +82,14 @@ pub(super) fn find(lines: &[TaskTimeline], classes: &Classes, names: &[&str]) ->
     links.into_iter().map(prompt).collect()
 }
 
-/// How often the client woke this task.
-pub(super) fn asked(line: &TaskTimeline, client: usize) -> usize {
-    let by_client = Origin::Task(TaskId::from(client));
-    line.activations.iter().filter(|activation| activation.origin == by_client).count()
-}
-
-/// Whether this task wakes the client often, and sleeps far less often.
-pub(super) fn hardly_sleeps(line: &TaskTimeline, client: usize) -> bool {
-    let answers = answers(line, client).count();
+/// Whether this task wakes the client often, and sleeps far less often. `line`: the task's.
+pub(super) fn hardly_sleeps(
+    line: &TaskTimeline,
+    task: usize,
+    client: usize,
+    wakes: &Wakes,
+) -> bool {
+    let answers = wakes.sent(task, client);
     answers >= ANSWERS && line.activations.len() * 100 <= answers * RARE_PERCENT
 }
 
@@ -160,8 +163,9 @@ fn sends_again(task: &TaskTimeline, other: &TaskTimeline, to: Ns) -> (Ns, Ns) {
 #[cfg(test)]
 mod tests {
     use super::super::classify::classify;
-    use super::super::timeline::End;
+    use super::super::timeline::{End, Origin};
     use super::*;
+    use schedlab_model::TaskId;
 
     const CLIENT: usize = 0;
     const NAMES: [&str; 4] = ["client", "backend", "backend", "batch"];

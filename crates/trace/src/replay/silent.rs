@@ -19,9 +19,11 @@
 use super::SilentTask;
 use super::classify::{Classes, ENOUGH, Loop, Outside, Why};
 use super::couple::Link;
-use super::prompt::{Prompt, When, answers, asked, hardly_sleeps};
-use super::timeline::{Origin, TaskTimeline};
+use super::prompt::{Prompt, When, answers, hardly_sleeps};
+use super::timeline::TaskTimeline;
+use super::wakes::Wakes;
 use schedlab_model::{Ns, TaskId};
+use std::collections::BTreeSet;
 
 /// Those who work for it do so in this part of their activations, and sleep again before this part
 /// of its messages (in per cent). Chosen, not fitted: the threads of apache under wrk, and wrk
@@ -78,6 +80,7 @@ pub(super) struct Home {
 /// Finds these tasks. `homes`: of all tasks.
 pub(super) fn find(lines: &[TaskTimeline], classes: &Classes, homes: &[Home]) -> Vec<Silent> {
     let mut found = Vec::new();
+    let wakes = Wakes::new(lines);
     for task in (0..lines.len()).filter(|&task| !homes[task].kernel) {
         let elsewhere =
             |of: &usize| homes[*of].process != homes[task].process && !homes[*of].kernel;
@@ -85,11 +88,10 @@ pub(super) fn find(lines: &[TaskTimeline], classes: &Classes, homes: &[Home]) ->
             .wakees()
             .into_iter()
             .filter(elsewhere)
-            .find(|&door| hardly_sleeps(&lines[task], door));
+            .find(|&door| hardly_sleeps(&lines[task], task, door, &wakes));
         let Some(door) = door else { continue };
-        let possible: Vec<usize> =
-            (0..lines.len()).filter(|&of| of != task && !homes[of].kernel).collect();
-        let Some(others) = others(lines, task, door, &possible) else { continue };
+        let possible = |of: usize| of != task && !homes[of].kernel;
+        let Some(others) = others(lines, (task, door), &possible, &wakes) else { continue };
         let silent = Silent { task, door, others };
         let often = MESSAGE_EVERY * answers(&lines[task], door).count() as u64 >= lines[task].total;
         // That something else drives the task itself, which hardly ever sleeps, says nothing of its
@@ -98,7 +100,7 @@ pub(super) fn find(lines: &[TaskTimeline], classes: &Classes, homes: &[Home]) ->
             !circle.closed && silent.others.iter().any(|of| circle.tasks.contains(of))
         };
         // A task that the door wakes, too, has a tie already.
-        let apart = asked(&lines[task], door) == 0 && !classes.loops.iter().any(driven);
+        let apart = wakes.asked(task, door) == 0 && !classes.loops.iter().any(driven);
         if often && apart && silent.never_ahead(lines) {
             found.push(silent);
         }
@@ -110,27 +112,29 @@ pub(super) fn find(lines: &[TaskTimeline], classes: &Classes, homes: &[Home]) ->
 /// `None`: the door does not.
 fn others(
     lines: &[TaskTimeline],
-    task: usize,
-    door: usize,
-    possible: &[usize],
+    (task, door): (usize, usize),
+    possible: &dyn Fn(usize) -> bool,
+    wakes: &Wakes,
 ) -> Option<Vec<usize>> {
     let mut found: Vec<usize> = Vec::new();
     let mut next = vec![door];
     while !next.is_empty() {
         found.append(&mut next);
         found.sort_unstable();
-        let begins = |by: usize| by == task || found.binary_search(&by).is_ok();
+        let begin = || std::iter::once(task).chain(found.iter().copied());
         let works = |other: &usize| {
-            let all = &lines[*other].activations;
-            let begun =
-                all.iter().filter(|a| matches!(a.origin, Origin::Task(by) if begins(by.index())));
-            let begun = begun.count();
-            begun >= ENOUGH && begun * 100 >= all.len() * HABIT_PERCENT
+            let begun: usize = begin().map(|by| wakes.asked(*other, by)).sum();
+            let all = lines[*other].activations.len();
+            begun >= ENOUGH && begun * 100 >= all * HABIT_PERCENT
         };
         if !works(&door) {
             return None;
         }
-        next.extend(possible.iter().filter(|other| !found.contains(other) && works(other)));
+        let begun: BTreeSet<usize> =
+            begin().flat_map(|by| wakes.begins(by).iter().copied()).collect();
+        let joins =
+            |other: &usize| possible(*other) && found.binary_search(other).is_err() && works(other);
+        next.extend(begun.into_iter().filter(joins));
     }
     Some(found)
 }
@@ -175,7 +179,7 @@ pub(super) fn needs(silent: &[Silent]) -> impl Iterator<Item = Prompt> + '_ {
 #[cfg(test)]
 mod tests {
     use super::super::classify::classify;
-    use super::super::timeline::{Deed, End};
+    use super::super::timeline::{Deed, End, Origin};
     use super::*;
 
     const CLIENT: usize = 0;

@@ -1,0 +1,96 @@
+//! `schedlab ci run`: a folder, two schedulers, gates.
+
+use super::{Folder, schedlab};
+use serde_json::Value;
+use std::fs;
+
+/// A server that answers beside a hog, and a machine with a hog alone.
+const SERVED: &str = r#"
+title = "a server beside a hog"
+schedulers = ["linux-6.18"]
+duration = "300ms"
+channels = ["requests"]
+[machine]
+cpus = 1
+[[task]]
+name = "server"
+program = ["receive requests", "run 200us", "done requests"]
+[[task]]
+name = "hog"
+program = "hog"
+[[source]]
+name = "clients"
+into = "requests"
+clients = 1
+think = "1ms"
+"#;
+
+const HOGS: &str = r#"
+title = "two hogs"
+schedulers = ["linux-6.18"]
+duration = "300ms"
+[machine]
+cpus = 1
+[[task]]
+name = "hog"
+count = 2
+program = "hog"
+"#;
+
+fn corpus() -> Folder {
+    let folder = Folder::new("ci");
+    fs::create_dir_all(folder.0.join("corpus/hogs")).unwrap();
+    fs::write(folder.0.join("corpus/served.toml"), SERVED).unwrap();
+    fs::write(folder.0.join("corpus/hogs/two.toml"), HOGS).unwrap();
+    fs::write(folder.0.join("corpus/notes.txt"), "not taken").unwrap();
+    folder
+}
+
+fn run(folder: &Folder, more: &[&str]) -> super::Ran {
+    let path = folder.0.join("corpus").display().to_string();
+    let all = ["ci", "run", &path, "--seeds", "2", "--against", "linux-6.18"];
+    schedlab(&[&all[..], more].concat())
+}
+
+#[test]
+fn a_planted_regression_fails_and_a_like_scheduler_passes() {
+    let folder = corpus();
+    let junit = folder.0.join("junit.xml");
+    let gate = ["--fail-if", "clients response p50 > +20%"];
+    // A slice of 20 ms, and no preemption by who wakes: the server waits for the hog's turn.
+    let worse = "linux-2.4";
+    let to = junit.display().to_string();
+    let failed = run(&folder, &[&["--scheduler", worse, "--junit", &to], &gate[..]].concat());
+    assert_eq!(failed.code, 1, "{failed:?}");
+    assert!(failed.stdout.starts_with("linux-2.4 fails in 1 of 2 files"), "{failed:?}");
+    assert!(failed.stdout.contains("1 have nothing that a gate is about"), "{failed:?}");
+    let xml = fs::read_to_string(junit).unwrap();
+    assert!(xml.contains("<failure") && xml.contains("clients response p50"), "{xml}");
+
+    let like = ["--scheduler", "linux-6.12", "--json"];
+    let same = run(&folder, &[&like[..], &gate[..]].concat());
+    assert_eq!(same.code, 0, "{same:?}");
+    let told: Value = serde_json::from_str(&same.stdout).unwrap();
+    assert_eq!(told["files"][1]["outcome"], "passed", "{told}");
+    assert_eq!(told["files"][0]["outcome"], "not-covered", "{told}");
+}
+
+#[test]
+fn what_cannot_be_is_said_with_the_name() {
+    let folder = corpus();
+    let other = ["--scheduler", "linux-6.12"];
+    let refused = run(&folder, &[&other[..], &["--fail-if", "redis latency p99 > 1ms"]].concat());
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(refused.stderr.contains("no file of") && refused.stderr.contains("redis latency"));
+    let twice = ["--scheduler", "linux-6.18", "--fail-if", "hog share < 1%"];
+    assert!(run(&folder, &twice).stderr.contains("are both linux-6.18"));
+    let unknown = run(&folder, &["--scheduler", "linux-9", "--fail-if", "hog share < 1%"]);
+    assert!(unknown.code == 2 && unknown.stderr.contains("--scheduler"), "{unknown:?}");
+    // A broken file is told of with the others, and is no success.
+    fs::write(folder.0.join("corpus/broken.slt"), "no recording").unwrap();
+    let broken = run(&folder, &[&other[..], &["--fail-if", "hog share < 1%"]].concat());
+    assert_eq!(broken.code, 2, "{broken:?}");
+    assert!(
+        broken.stdout.contains("broken.slt") && broken.stdout.contains("1 could not be compared")
+    );
+}

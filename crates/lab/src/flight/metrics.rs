@@ -1,0 +1,216 @@
+//! Where the metrics are served: HTTP on loopback, or on a unix socket.
+
+use super::FlightError;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+use tiny_http::{Header, Method, Request, Response, Server};
+
+/// What OpenMetrics 1.0 calls itself (Prometheus' exposition formats).
+const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Time between two looks at whether to end.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Where metrics are served.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Address {
+    /// A port of this machine's loopback.
+    Loopback(SocketAddr),
+    /// A unix socket.
+    Socket(PathBuf),
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Address, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return match Path::new(path).is_absolute() {
+                true => Ok(Address::Socket(PathBuf::from(path))),
+                false => Err("a unix socket has a whole path, such as \
+                              \"unix:/run/schedlab/metrics.sock\""
+                    .to_owned()),
+            };
+        }
+        let address: SocketAddr = text.parse().map_err(|_| {
+            "give an address of loopback with a port, such as \"127.0.0.1:9920\", or \
+             \"unix:/run/schedlab/metrics.sock\""
+                .to_owned()
+        })?;
+        match address.ip().is_loopback() {
+            true => Ok(Address::Loopback(address)),
+            false => Err("only loopback is served (127.0.0.1 or [::1]): names of programs and \
+                          units are nobody else's business. For others put a proxy with TLS \
+                          before it (docs/flight.md)"
+                .to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Loopback(address) => write!(f, "http://{address}/metrics"),
+            Address::Socket(path) => write!(f, "unix:{} (/metrics)", path.display()),
+        }
+    }
+}
+
+/// Binds the address.
+///
+/// # Errors
+/// It is taken, or may not be used.
+pub(super) fn bind(address: &Address) -> Result<Server, FlightError> {
+    let failed = |reason: String| FlightError::Metrics { address: address.to_string(), reason };
+    match address {
+        Address::Loopback(address) => {
+            Server::http(address).map_err(|error| failed(error.to_string()))
+        }
+        Address::Socket(path) => {
+            let listener = socket(path).map_err(|error| failed(error.to_string()))?;
+            Server::from_listener(listener, None).map_err(|error| failed(error.to_string()))
+        }
+    }
+}
+
+/// Makes the socket; one that a recorder left behind is replaced, nothing else is.
+fn socket(path: &Path) -> io::Result<UnixListener> {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|data| data.file_type().is_socket());
+    if is_socket && std::os::unix::net::UnixStream::connect(path).is_err() {
+        std::fs::remove_file(path)?;
+    }
+    UnixListener::bind(path)
+}
+
+/// Serves until `stop`.
+pub(super) fn serve(server: &Server, registry: &Arc<Registry>, stop: &dyn Fn() -> bool) {
+    while !stop() {
+        // One request that fails is no reason to stop serving others.
+        if let Ok(Some(request)) = server.recv_timeout(LOOK) {
+            let _ = answer(request, registry);
+        }
+    }
+}
+
+fn answer(request: Request, registry: &Registry) -> io::Result<()> {
+    if !is_local(&request) {
+        return request.respond(plain(403, "this address is for programs of this machine\n"));
+    }
+    let path = request.url().split('?').next().unwrap_or_default();
+    match (request.method(), path) {
+        (Method::Get | Method::Head, "/metrics") => {
+            let mut text = String::new();
+            match encode(&mut text, registry) {
+                Ok(()) => request.respond(Response::from_string(text).with_header(content_type())),
+                Err(error) => request.respond(plain(500, &format!("{error}\n"))),
+            }
+        }
+        (Method::Get | Method::Head, _) => request.respond(plain(404, "see /metrics\n")),
+        _ => request.respond(plain(405, "metrics are only read: GET /metrics\n")),
+    }
+}
+
+/// Whether a request names this machine: a page of another site that a browser opened here names
+/// its own host, whatever address that is made to have.
+fn is_local(request: &Request) -> bool {
+    // Over a unix socket there is no address, and no browser.
+    if request.remote_addr().is_none() {
+        return true;
+    }
+    let host = request.headers().iter().find(|header| header.field.equiv("Host"));
+    host.is_some_and(|header| is_local_host(header.value.as_str()))
+}
+
+fn is_local_host(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let address = name.trim_start_matches('[').trim_end_matches(']');
+    name == "localhost" || address.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
+fn content_type() -> Header {
+    Header::from_bytes("Content-Type", CONTENT_TYPE).expect("both are ASCII")
+}
+
+fn plain(status: u16, text: &str) -> Response<io::Cursor<Vec<u8>>> {
+    Response::from_string(text).with_status_code(status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn only_loopback_and_sockets_are_addresses() {
+        assert!("127.0.0.1:9920".parse::<Address>().is_ok());
+        assert!("[::1]:9920".parse::<Address>().is_ok());
+        assert!("unix:/run/x.sock".parse::<Address>().is_ok());
+        for text in ["0.0.0.0:9920", "10.0.0.1:80", "[::]:9920", "unix:x.sock", "9920", ""] {
+            assert!(text.parse::<Address>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_names_of_this_machine_are_answered() {
+        for host in ["localhost", "localhost:9920", "127.0.0.1:9920", "127.3.2.1", "[::1]:9920"] {
+            assert!(is_local_host(host), "{host}");
+        }
+        for host in ["evil.example", "evil.example:9920", "localhost.evil.example:9920", "10.0.0.1"]
+        {
+            assert!(!is_local_host(host), "{host}");
+        }
+    }
+
+    fn ask(path: &Path, request: &str) -> String {
+        let mut stream = UnixStream::connect(path).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn a_socket_serves_metrics_and_nothing_else() {
+        let name = format!("schedlab-metrics-{}.sock", std::process::id());
+        let path = schedlab_testing::temp_dir().join(name);
+        let bound = bind(&Address::Socket(path.clone())).unwrap();
+        let server = &bound;
+        assert!(bind(&Address::Socket(path.clone())).is_err(), "it is in use");
+        let registry = &Arc::new(Registry::default());
+        let done = &std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            let is_done = || done.load(std::sync::atomic::Ordering::Relaxed);
+            threads.spawn(move || serve(server, registry, &is_done));
+            let get = |method: &str, url: &str| {
+                ask(&path, &format!("{method} {url} HTTP/1.0\r\nHost: x\r\n\r\n"))
+            };
+            let metrics = get("GET", "/metrics?x=1");
+            assert!(metrics.contains("200 OK") && metrics.contains(CONTENT_TYPE), "{metrics}");
+            assert!(metrics.ends_with("# EOF\n"), "{metrics}");
+            assert!(get("GET", "/../etc/passwd").contains(" 404 "));
+            assert!(get("POST", "/metrics").contains(" 405 "));
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        drop(bound);
+        // What a killed recorder left is replaced; a file is not.
+        drop(bind(&Address::Socket(path.clone())).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "mine").unwrap();
+        assert!(bind(&Address::Socket(path.clone())).is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), b"mine");
+        std::fs::remove_file(path).unwrap();
+    }
+}

@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""The flight recorder as a service, for an hour under load, with faults thrown at it: incidents that were planted against those that were
+caught, its CPU time, its memory, and what it did about the faults.
+
+usage: experiments/flight_hour.py [--schedlab target/release/schedlab] [--minutes 60] [--load 'perf bench sched pipe -l 1000000000']
+
+A victim sleeps a millisecond again and again on CPU 1; a real-time hog takes that CPU from it for 60 ms, every 2 to 6 seconds. The rule says
+'victim wait > 40ms'. Meanwhile the load switches on CPU 0. Faults, in turns: SIGUSR1; a wrong file with SIGHUP, then the right one; the folder (a
+tmpfs of 64 MB) is filled; the recorder is killed (SIGKILL) and started again. What is planted while it does not run counts apart. Needs root and two CPUs. Exit code 1: an incident was
+missed while it ran.
+"""
+import argparse, json, os, random, shlex, shutil, signal, subprocess, sys, tempfile, threading, time, urllib.request
+
+VICTIM = """
+import ctypes, os, time
+ctypes.CDLL(None).prctl(15, b"victim")
+os.sched_setaffinity(0, {1})
+while True: time.sleep(0.001)
+"""
+HOG = """
+import os, sys, time
+os.sched_setaffinity(0, {1}); os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50))
+begin = time.monotonic()
+while time.monotonic() - begin < 0.06: pass
+"""
+RULES = """folder = "{work}/out"
+max-total = "24M"
+ring = "3s"
+after = "500ms"
+metrics = "127.0.0.1:{port}"
+by = "command"
+[[rule]]
+name = "victim"
+when = "victim wait > 40ms"
+at-most = "100000/1h"
+"""
+
+
+class Service:
+    def __init__(self, program, work, port):
+        self.program, self.work, self.port, self.lines, self.process = program, work, port, [], None
+        self.cpu = self.seconds = 0.0
+        self.peak = 0
+
+    def write(self, text=None):
+        with open(f"{self.work}/flight.toml", "w") as file:
+            file.write(text or RULES.format(work=self.work, port=self.port))
+
+    def start(self):
+        self.began = time.monotonic()
+        self.process = subprocess.Popen([self.program, "flight", f"{self.work}/flight.toml"], stderr=subprocess.PIPE, text=True)
+        threading.Thread(target=self.read, args=(self.process.stderr,), daemon=True).start()
+        while not any(line.get("event") == "started" for line in self.lines[-5:]):
+            time.sleep(0.05)
+            if self.process.poll() is not None:
+                sys.exit(f"schedlab flight ended: {self.lines}")
+
+    def read(self, pipe):
+        for line in pipe:
+            try:
+                self.lines.append({**json.loads(line), "at": time.monotonic()})
+            except ValueError:
+                self.lines.append({"event": "?", "message": line})
+
+    def look(self):
+        """CPU time so far, and the largest memory."""
+        try:
+            fields = open(f"/proc/{self.process.pid}/stat").read().rsplit(")", 1)[1].split()
+            status = open(f"/proc/{self.process.pid}/status").read()
+        except OSError:
+            return
+        self.now = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        self.peak = max(self.peak, int(status.split("VmHWM:")[1].split()[0]))
+
+    def end(self, how):
+        self.look()
+        self.process.send_signal(how)
+        code = self.process.wait()
+        self.cpu, self.seconds = self.cpu + self.now, self.seconds + time.monotonic() - self.began
+        return code
+
+    def metric(self, name):
+        text = urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10).read().decode()
+        return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
+
+
+def fault(service, number, work):
+    """Throws the next fault; returns its name, and what came of it."""
+    seen = len(service.lines)
+    kind = ["SIGUSR1", "wrong file", "disk full", "SIGKILL"][number % 4]
+    if kind == "SIGUSR1":
+        service.process.send_signal(signal.SIGUSR1)
+        wanted = "written"
+    elif kind == "wrong file":
+        service.write("rule = 7")
+        service.process.send_signal(signal.SIGHUP)
+        time.sleep(1)
+        service.write()
+        service.process.send_signal(signal.SIGHUP)
+        wanted = "not-reloaded"
+    elif kind == "disk full":
+        with open(f"{work}/out/filler", "wb") as file:
+            try:
+                while file.write(b"\0" * 65536): file.flush()
+            except OSError:
+                pass
+        service.process.send_signal(signal.SIGUSR1)
+        wanted = "not-written"
+    else:
+        service.end(signal.SIGKILL)
+        service.start()
+        wanted = "started"
+    for _ in range(100):
+        if any(line["event"] == wanted for line in service.lines[seen:]):
+            break
+        time.sleep(0.1)
+    if kind == "disk full":
+        os.remove(f"{work}/out/filler")
+        # What went elsewhere is removed: it is this script's.
+        for line in service.lines[seen:]:
+            if line["event"] == "not-written" and "file" in line and not line["file"].startswith(work):
+                shutil.rmtree(os.path.dirname(line["file"]), ignore_errors=True)
+    came = [line["event"] for line in service.lines[seen:]]
+    return kind, wanted in came
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--schedlab", default="target/release/schedlab")
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--load", default="perf bench sched pipe -l 1000000000")
+    parser.add_argument("--port", type=int, default=9921)
+    options = parser.parse_args()
+    work = tempfile.mkdtemp()
+    os.mkdir(f"{work}/out")
+    subprocess.check_call(["mount", "-t", "tmpfs", "-o", "size=64M", "tmpfs", f"{work}/out"])
+    service = Service(os.path.abspath(options.schedlab), work, options.port)
+    others = []
+    try:
+        service.write()
+        others.append(subprocess.Popen([sys.executable, "-c", VICTIM]))
+        others.append(subprocess.Popen(["taskset", "-c", "0", *shlex.split(options.load)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        service.start()
+        planted, faults, rates = [], [], []
+        end, next_fault = time.monotonic() + options.minutes * 60, time.monotonic() + 20
+        while time.monotonic() < end:
+            time.sleep(random.uniform(2, 6))
+            begin = time.monotonic()
+            subprocess.check_call([sys.executable, "-c", HOG])
+            planted.append((begin, time.monotonic()))
+            service.look()
+            rates.append(service.metric("schedlab_events_total"))
+            if time.monotonic() > next_fault:
+                # Time for the incident before it: it is planted while the recorder runs.
+                time.sleep(1.5)
+                next_fault = time.monotonic() + 20
+                faults.append(fault(service, len(faults), work))
+                time.sleep(3.5)
+        time.sleep(2)
+        events, lost = service.metric("schedlab_events_total"), service.metric("schedlab_events_lost_total")
+        lived = time.monotonic() - service.began
+        code = service.end(signal.SIGTERM)
+    finally:
+        for other in others:
+            other.kill()
+        if service.process and service.process.poll() is None:
+            service.process.kill()
+        subprocess.call(["umount", f"{work}/out"])
+        shutil.rmtree(work, ignore_errors=True)
+    incidents = [line for line in service.lines if line["event"] in ("incident", "joined")]
+    caught = sum(any(begin <= line["at"] <= finish + 1.5 for line in incidents) for begin, finish in planted)
+    print(f"planted {len(planted)}, caught {caught}; recordings {sum(line['event'] == 'written' for line in service.lines)}, "
+          f"oldest removed {sum(line['event'] == 'removed' for line in service.lines)} times; exit code {code}")
+    for kind in dict.fromkeys(kind for kind, _ in faults):
+        outcomes = [came for other, came in faults if other == kind]
+        print(f"fault {kind}: {len(outcomes)} times, answered as it should be {sum(outcomes)} times")
+    print(f"{service.seconds:.0f} s: {100 * service.cpu / service.seconds:.2f} % of a CPU, {service.peak / 1024:.1f} MiB at most, "
+          f"{events / lived:.0f} events a second at the end, {lost:.0f} lost")
+    return 0 if caught == len(planted) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+//! `cargo xtask make-recording`: a recording of a machine as large as one wants, from the
+//! simulator, so that anybody can see what a question about it costs.
+
+use anyhow::{Context, Result, ensure};
+use schedlab_model::{Ns, SchedEvent};
+use schedlab_study::scenario;
+use schedlab_study::show::simulate;
+use schedlab_trace::Recording;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// How long the first run is, which tells how many events a second makes.
+const TRIAL: Ns = Ns::from_ms(50);
+
+/// Simulates a machine with many CPUs and threads (clients and servers, periodic tasks, batch jobs)
+/// and writes what a recorder would have seen: for measuring, not for predictions
+#[derive(clap::Args)]
+pub(crate) struct MakeRecordingArgs {
+    /// How many CPUs
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    cpus: u32,
+    /// How many threads, from 20 on
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(20..))]
+    threads: u32,
+    /// How many events
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    events: u64,
+    /// Choose other random lengths
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Write this recording
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+}
+
+pub(crate) fn command(args: &MakeRecordingArgs) -> Result<ExitCode> {
+    let events = args.events;
+    let trial = simulated(args, TRIAL)?;
+    let per_trial = trial.events.len().max(1) as u64;
+    // A twentieth more, because the first moments are not like the rest.
+    let length = Ns(TRIAL.0 * events / per_trial * 21 / 20).max(TRIAL);
+    let mut recording = simulated(args, length)?;
+    ensure!(
+        recording.events.len() as u64 >= events,
+        "{length} of simulated time have {} events only: ask for fewer, or more threads",
+        recording.events.len()
+    );
+    recording.events.truncate(events as usize);
+    recording.duration = recording.events.last().map_or(Ns::ZERO, |event: &SchedEvent| event.at);
+    schedlab_trace::save(&recording, &args.output)?;
+    println!(
+        "{}: {} events of {} threads on {} CPUs in {} of simulated time",
+        args.output.display(),
+        recording.events.len(),
+        recording.header.tasks.len(),
+        args.cpus,
+        recording.duration
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn simulated(args: &MakeRecordingArgs, length: Ns) -> Result<Recording> {
+    let name = "made";
+    let text = text(args, length);
+    let scenario = scenario::parse(name, "made.toml", &text).with_context(|| text.clone())?;
+    Ok(simulate(&scenario, None, None, None)?)
+}
+
+/// Two fifths of the threads are clients, two fifths their servers; of the rest three quarters are
+/// periodic and a quarter batch jobs. All lengths are chosen: a request of tens of microseconds, a
+/// batch job that reads something every few milliseconds.
+fn text(args: &MakeRecordingArgs, length: Ns) -> String {
+    let pairs = args.threads * 2 / 5;
+    let batch = (args.threads - 2 * pairs) / 4;
+    let periodic = args.threads - 2 * pairs - batch;
+    format!(
+        r#"title = "a machine of {cpus} CPUs and {threads} threads"
+schedulers = ["linux-6.12"]
+duration = "{length}ns"
+seed = {seed}
+channels = [{{ name = "ask", count = {pairs} }}, {{ name = "reply", count = {pairs} }}]
+
+[machine]
+cpus = {cpus}
+
+[[task]]
+name = "server"
+count = {pairs}
+program = ["receive ask-{{n}}", "run exp 40us", "send reply-{{n}}"]
+
+[[task]]
+name = "client"
+count = {pairs}
+program = ["send ask-{{n}}", "receive reply-{{n}}", "run exp 20us", "sleep exp 2ms"]
+
+[[task]]
+name = "periodic"
+count = {periodic}
+program = ["every 5ms", "run exp 200us"]
+
+[[task]]
+name = "batch"
+count = {batch}
+program = ["run exp 3ms", "sleep exp 1ms"]
+"#,
+        cpus = args.cpus,
+        threads = args.threads,
+        length = length.0,
+        seed = args.seed,
+    )
+}
