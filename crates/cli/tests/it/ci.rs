@@ -57,12 +57,12 @@ fn a_planted_regression_fails_and_a_like_scheduler_passes() {
     let folder = corpus();
     let junit = folder.0.join("junit.xml");
     let gate = ["--fail-if", "clients response p50 > +20%"];
-    // A slice of 20 ms, and no preemption by who wakes: the server waits for the hog's turn.
-    let worse = "linux-2.4";
+    // No preemption by who wakes: the server waits for the end of the hog's slice.
+    let worse = "rr:slice_ns=20ms";
     let to = junit.display().to_string();
     let failed = run(&folder, &[&["--scheduler", worse, "--junit", &to], &gate[..]].concat());
     assert_eq!(failed.code, 1, "{failed:?}");
-    assert!(failed.stdout.starts_with("linux-2.4 fails in 1 of 2 files"), "{failed:?}");
+    assert!(failed.stdout.starts_with("rr:slice_ns=20ms fails in 1 of 2 files"), "{failed:?}");
     assert!(failed.stdout.contains("1 have nothing that a gate is about"), "{failed:?}");
     let xml = fs::read_to_string(junit).unwrap();
     assert!(xml.contains("<failure") && xml.contains("clients response p50"), "{xml}");

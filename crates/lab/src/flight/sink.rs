@@ -281,7 +281,7 @@ impl<'a> FlightSink<'a> {
             }
         };
         let fixed = self.config.fixed_differences(&new);
-        let message = format!("{} rules", new.rules.len());
+        let message = counted(new.rules.len());
         let (level, message) = match fixed.is_empty() {
             true => (Level::Info, message),
             false => {
@@ -328,6 +328,11 @@ impl<'a> FlightSink<'a> {
             self.log(Level::Warning, What::Lost, message);
         }
     }
+}
+
+/// Returns so many rules, in words.
+fn counted(rules: usize) -> String {
+    if rules == 1 { "1 rule".to_owned() } else { format!("{rules} rules") }
 }
 
 /// Returns the conditions about one stretch, and the places of their rules.
@@ -391,7 +396,7 @@ impl RecordSink for FlightSink<'_> {
         self.log(
             Level::Info,
             What::Started,
-            format!("recording by {by}, {rules} rules, the last {ring} in memory"),
+            format!("recording by {by}, {}, the last {ring} in memory", counted(rules)),
         );
         // Without systemd nobody listens.
         let _ = sd_notify::notify(&[NotifyState::Ready]);

@@ -359,31 +359,32 @@ fn about_drift(input: &RecordedInput) -> String {
     )
 }
 
+/// Returns the largest relative error of a metric among all classes.
+fn largest(replay: &SelfReplay, metric: Metric) -> f64 {
+    let all = replay.subjects.iter().flat_map(|subject| &subject.cells);
+    let same = all.filter(|cell| cell.metric == metric);
+    let relative =
+        |cell: &ReplayedCell| MethodError::between(cell.recorded, cell.simulated).relative;
+    same.map(relative).fold(0.0, f64::max)
+}
+
 /// The error of the method for every class and metric. Where a class has no recorded value (no
 /// wakeup was seen, say), the largest relative error of the same metric among all classes is taken.
 pub(super) fn method_errors(replay: &SelfReplay, input: &RecordedInput, was: &Measured) -> Errors {
     let requests = of_requests(input);
     let mut errors = BTreeMap::new();
+    let reported: Vec<(Metric, f64)> =
+        Metric::all_reported().map(|metric| (metric, largest(replay, metric))).collect();
     for subject in &replay.subjects {
         let apart = apart(replay, input, &subject.name);
         let noise = input.readings.iter().find(|(name, _)| *name == subject.name);
         let noise = noise.map_or(0.0, |(_, reading)| reading.noise);
         let recorded = was.find(Kind::Class, &subject.name);
-        for metric in Metric::all_reported() {
+        for &(metric, relative) in &reported {
             let own = subject.cells.iter().find(|cell| cell.metric == metric);
             let error = match own {
                 Some(cell) => MethodError::between(cell.recorded, cell.simulated),
-                None => {
-                    let all = replay.subjects.iter().flat_map(|other| &other.cells);
-                    let same = all.filter(|cell| cell.metric == metric);
-                    let relative = |cell: &ReplayedCell| {
-                        MethodError::between(cell.recorded, cell.simulated).relative
-                    };
-                    MethodError {
-                        relative: same.map(relative).fold(0.0, f64::max),
-                        ..MethodError::default()
-                    }
-                }
+                None => MethodError { relative, ..MethodError::default() },
             };
             let merges = !requests.contains(&subject.name)
                 && matches!(metric, Metric::Throughput | Metric::Response(_));

@@ -40,8 +40,7 @@ impl Service {
         fs::set_permissions(&folder.0, Permissions::from_mode(0o755)).unwrap();
         fs::create_dir(path("out")).unwrap();
         chown(path("out"), Some(USER), Some(USER)).unwrap();
-        fs::write(path("flight.toml"), rules.replace("OUT", &path("out").display().to_string()))
-            .unwrap();
+        Service::write(&folder, rules);
         let log = File::create(path("log")).unwrap();
         let process = Command::new("setpriv")
             .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"])
@@ -55,6 +54,12 @@ impl Service {
             .stderr(log)
             .spawn();
         Some(Service { folder, process: process.ok()? })
+    }
+
+    /// Writes the file with the rules.
+    fn write(folder: &Folder, rules: &str) {
+        let out = folder.0.join("out").display().to_string();
+        fs::write(folder.0.join("flight.toml"), rules.replace("OUT", &out)).unwrap();
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -137,11 +142,11 @@ fn a_flight_recorder_without_rights_catches_writes_tells_and_reloads() {
     service.signal(Signal::USR1);
     wait_until("the ring is written", || service.recording("-asked.slt").is_some());
 
-    fs::write(service.path("flight.toml"), "rule = 7").unwrap();
+    Service::write(&service.folder, "rule = 7");
     service.signal(Signal::HUP);
     let wrong = service.line("not-reloaded");
     assert!(wrong["message"].as_str().unwrap().contains("line 1"), "{wrong}");
-    fs::write(service.path("flight.toml"), &rules).unwrap();
+    Service::write(&service.folder, &rules);
     service.signal(Signal::HUP);
     service.line("reloaded");
 
