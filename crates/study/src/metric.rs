@@ -170,7 +170,8 @@ metrics! {
     Throughput "Finished activations (tasks) or completed requests (sources, channels) a second." {
         name: "throughput", unit: PerSecond, of: Tasks, better: Some(Better::Larger), heading: "activations/s", reported: []
     }
-    Latency(Stat) "Run-queue latency: from the wakeup, which makes the task runnable, to running. \
+    Latency(Stat) "Run-queue latency: from the wakeup, which makes the task runnable, to running, also \
+                   while a limit (RT throttling, `cpu.max`, a cap) holds the task back. \
                    What comes before the wakeup is not \
                    in it: the slack and the lateness of a timer, and the interrupt up to the \
                    wakeup. A measured wakeup latency \
@@ -179,7 +180,13 @@ metrics! {
         name: "latency", unit: Time, of: Tasks, better: Some(Better::Smaller), heading: "latency",
         reported: [p(50_000), p(99_000), p(99_900), Stat::Max, Stat::Mean]
     }
-    Wait(Stat) "Wait after a preemption, until running again." {
+    QueueLatency(Stat) "The part of `latency` in which no limit (RT throttling, `cpu.max`, a cap) \
+                        held the task back." {
+        name: "queue-latency", unit: Time, of: Tasks, better: Some(Better::Smaller), heading: "queue latency",
+        reported: []
+    }
+    Wait(Stat) "Wait after a preemption, until running again, without the time in which a limit \
+                held the task back." {
         name: "wait", unit: Time, of: Tasks, better: Some(Better::Smaller), heading: "preempted",
         reported: [p(50_000), p(99_000), Stat::Max]
     }
