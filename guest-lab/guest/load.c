@@ -8,6 +8,8 @@
  *   periodic  runs A us every B us, at fixed moments
  *   pipe      runs A us, wakes its child NAMEb, which runs B us and wakes it
  *   forks     starts a child that runs A us, waits for it, B times a second
+ *   holds     writes A MB to /tmp/held in one call, with the lock of the file, sleeps B us
+ *   writes    writes a byte to /tmp/held every A us, and prints the longest such write, in us
  *   once      B us after the moment of `go` uses A us of CPU time; with C, sleeps C us and uses A us again; ends
  *   family    B us after the moment of `go` starts a child NAMEk; both use A us of CPU time
  *   narrow    B us after the moment of `go` uses A us, confines itself to a CPU of the mask C on which it is not, says so in
@@ -83,6 +85,40 @@ static void periodic(void)
         next.tv_nsec %= 1000000000;
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &next, 0);
     }
+}
+
+static int holds(void)
+{
+    long size = a << 20;
+    char *text = calloc(1, size);
+    int file = open("/tmp/held", O_CREAT | O_WRONLY, 0600);
+    if (!text || file < 0)
+        return 1;
+    while (going()) {
+        if (pwrite(file, text, size, 0) != size)
+            return 1;
+        sleep_us(b);
+    }
+    return 0;
+}
+
+static int writes(const char *name)
+{
+    int64_t longest = 0;
+    int file = open("/tmp/held", O_CREAT | O_WRONLY, 0600);
+    if (file < 0)
+        return 1;
+    while (going()) {
+        int64_t before = clock_ns(CLOCK_MONOTONIC);
+        if (pwrite(file, "x", 1, 0) != 1)
+            return 1;
+        int64_t took = clock_ns(CLOCK_MONOTONIC) - before;
+        if (took > longest)
+            longest = took;
+        sleep_us(a);
+    }
+    printf("%s: longest write %ld us\n", name, (long)(longest / 1000));
+    return 0;
 }
 
 static int pair(const char *name)
@@ -281,6 +317,10 @@ int main(int count, char **words)
         periodic();
     } else if (!strcmp(kind, "forks")) {
         forks();
+    } else if (!strcmp(kind, "holds")) {
+        return holds();
+    } else if (!strcmp(kind, "writes")) {
+        return writes(words[2]);
     } else if (!strcmp(kind, "pipe")) {
         return pair(words[2]);
     } else {

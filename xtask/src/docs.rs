@@ -17,7 +17,7 @@ use schedlab_scheduler::registry::{self, Entry};
 use schedlab_sim::{Machine, RunOptions, TickSkew};
 use schedlab_study::compare::clients;
 use schedlab_study::error_parts::{PARTS, RULE};
-use schedlab_study::metric::{Better, METRICS, Of, Unit};
+use schedlab_study::metric::{Better, METRICS, Metric, Of, Unit};
 use schedlab_study::scenario::{self, Scenario};
 use schedlab_study::variant::Variant;
 use schedlab_tables::Kind;
@@ -257,8 +257,10 @@ fn metrics() -> String {
             None => "depends",
         };
         let stats: Vec<String> = def.reported.iter().map(ToString::to_string).collect();
+        let is_distribution = format!("{} max", def.name).parse::<Metric>().is_ok();
         let reported = match (def.in_results, stats.is_empty()) {
             (false, _) => "no (`bench model`)".to_owned(),
+            (true, true) if is_distribution => "no (expectations and gates)".to_owned(),
             (true, true) => "yes".to_owned(),
             (true, false) => stats.join(", "),
         };

@@ -75,6 +75,10 @@ pub struct GroupSpec {
     pub cap_percent: u32,
     /// The tasks of this group may run only here (cpuset).
     pub cpus: Option<CpuSet>,
+    /// Linux `cpuset.cpus.partition` is `isolated`: no other task runs on `cpus`, and the load
+    /// balancer leaves them alone.
+    #[serde(default)]
+    pub isolated: bool,
 }
 
 /// Linux CFS bandwidth control: at most `quota` of CPU time (over all CPUs) in each `period`.

@@ -30,6 +30,12 @@ pub trait Scheduler {
         None
     }
 
+    /// What a reader of its results must know about tasks of these policies, one sentence each:
+    /// where the published rule and a kernel of its version differ.
+    fn remarks(&self, _policies: &[Policy], _cpus: usize) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Why it cannot serve the tasks of `world` together (admission control); `None`: it can. Asked
     /// once, before `init`, with the views filled; tasks that are created later are among them.
     fn rejects(&self, _world: &World) -> Option<Rejection> {
@@ -275,6 +281,10 @@ pub enum Change {
     /// It runs; its view already shows the new `released`. Only schedulers that look at deadlines
     /// of jobs care.
     Released(TaskId),
+    /// The running task returns from the kernel to user code. Only for those that ask for it
+    /// ([`Needs::user_returns`]), from drivers that know it. A [`Cmd::Resched`] of its CPU is
+    /// carried out before user code runs.
+    ReturnsToUser(TaskId),
     /// Affinity (hard or soft).
     Affinity(TaskId),
     /// Policy, nice value or custom slice.
@@ -311,6 +321,11 @@ pub struct Needs {
     pub global_timers: u8,
     /// [`Scheduler::saved`] is called.
     pub saved: bool,
+    /// [`Change::ReturnsToUser`] is told.
+    pub user_returns: bool,
+    /// It leaves the CPUs of [`World::isolated`](crate::World) out of balancing; a driver refuses
+    /// isolated CPUs under a scheduler that does not know them.
+    pub isolation: bool,
     /// One lock guards the decisions of all CPUs; [`Work::Lock`](crate::Work::Lock) counts its
     /// holds.
     pub one_lock: bool,

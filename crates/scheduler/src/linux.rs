@@ -229,12 +229,18 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
             cpu_timers: 3,
             global_timers: 3,
             own_marks: true,
+            user_returns: !self.t.version.throttles_whole_queues(),
+            isolation: true,
             ..Needs::default()
         }
     }
 
     fn refuses(&self, policy: Policy) -> Option<&'static str> {
         dl::admission::refuses(&self.t, policy)
+    }
+
+    fn remarks(&self, policies: &[Policy], cpus: usize) -> Vec<String> {
+        dl::admission::remarks(&self.t, policies, cpus)
     }
 
     fn rejects(&self, world: &World) -> Option<Rejection> {
@@ -407,6 +413,7 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
             Change::Attributes(task) | Change::Regrouped { task, .. } => self.redescribe(cx, task),
             Change::Group(group) => self.group_changed(cx, group),
             Change::Released(_) => {}
+            Change::ReturnsToUser(task) => self.returns_to_user(cx, task),
             Change::Online(cpu, true) => self.set_online(cpu, true),
             Change::Online(cpu, false) => {
                 self.set_online(cpu, false);

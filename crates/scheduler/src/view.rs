@@ -3,7 +3,7 @@
 //! lock.
 
 use schedlab_model::{Bandwidth, CpuId, CpuSet, GroupId, Nice, Ns, Policy, TaskId, Topology};
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 const NONE: u32 = u32::MAX;
 
@@ -22,6 +22,9 @@ pub struct World {
     pub hz: u32,
     /// Tick period, `1 s / hz` (rounded to the nanosecond).
     pub tick_ns: Ns,
+    /// CPUs that the load balancer leaves alone (`isolcpus=`, cpuset partitions that are
+    /// `isolated`).
+    pub isolated: CpuSet,
 }
 
 impl World {
@@ -69,6 +72,7 @@ pub struct TaskView {
     on_cpu: AtomicU32,
     last_cpu: AtomicU32,
     runnable: AtomicU8,
+    in_kernel: AtomicBool,
     /// It exists (created, not exited).
     pub alive: bool,
     /// It existed and slept long before time 0 (as against: created at or after time 0).
@@ -124,6 +128,7 @@ impl Default for TaskView {
             soft_affinity: CpuSet::ALL,
             released: Relaxed64::default(),
             runnable: AtomicU8::new(0),
+            in_kernel: AtomicBool::new(false),
             on_cpu: AtomicU32::new(NONE),
             last_cpu: AtomicU32::new(0),
             ran: Relaxed64::default(),
@@ -162,6 +167,17 @@ impl TaskView {
     #[inline]
     pub fn entered(&self) -> Ns {
         self.entered.get()
+    }
+    /// Whether its program is inside the kernel, also while it waits or is off its CPU; `false`
+    /// where the driver does not know.
+    #[inline]
+    pub fn in_kernel(&self) -> bool {
+        self.in_kernel.load(Relaxed)
+    }
+    /// For drivers: its program enters or leaves the kernel.
+    #[inline]
+    pub fn set_in_kernel(&self, inside: bool) {
+        self.in_kernel.store(inside, Relaxed);
     }
     /// For drivers: sets runnability.
     #[inline]

@@ -50,6 +50,20 @@ pub enum SimError {
         /// The task's own mask.
         affinity: CpuSet,
     },
+    /// What isolated CPUs leave for a task is nothing.
+    #[error(
+        "task `{task}` may run on CPUs {affinity}, of which isolated CPUs ({isolated}) leave none: a \
+         partition has its CPUs to itself, and what may run everywhere keeps off those of isolcpus; \
+         move the task to the partition's group, or give it `cpus`"
+    )]
+    Isolated {
+        /// Name of the task.
+        task: String,
+        /// The task's own mask.
+        affinity: CpuSet,
+        /// The isolated CPUs.
+        isolated: CpuSet,
+    },
     /// A program does something that makes no sense at that moment.
     #[error("task `{task}` at {at}: {what}")]
     Program {

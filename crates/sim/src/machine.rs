@@ -1,7 +1,7 @@
 //! The input of a run besides a workload and a scheduler.
 
 use crate::{Costs, Preemption, SimError, Stop};
-use schedlab_model::{Draw, MAX_CPUS, Ns, Topology};
+use schedlab_model::{CpuSet, Draw, MAX_CPUS, Ns, Topology};
 
 /// The speed of a CPU beside no busy thread of its core, in thousandths.
 pub const FULL_SPEED: u16 = 1_000;
@@ -26,6 +26,9 @@ pub struct Machine {
     /// At what part of its speed a hardware thread runs a task while another thread of its core
     /// runs one, in thousandths, from [`LEAST_SMT_YIELD`] to 1000 (they do not slow each other).
     pub smt_yield: u16,
+    /// CPUs that the load balancer leaves alone (`isolcpus=` of Linux). A task that may run
+    /// everywhere does not run there.
+    pub isolated: CpuSet,
 }
 
 /// Measured delays of a real machine, drawn anew each time out of a random stream per CPU. Where
@@ -62,6 +65,7 @@ impl Machine {
             delays: Delays::default(),
             preemption: Preemption::default(),
             smt_yield: FULL_SPEED,
+            isolated: CpuSet::EMPTY,
         }
     }
 
@@ -136,6 +140,18 @@ impl Machine {
             return refuse(format!(
                 "smt_yield = {} thousandths; allowed are {LEAST_SMT_YIELD} to {FULL_SPEED}",
                 self.smt_yield
+            ));
+        }
+        if let Some(cpu) = self.isolated.iter().find(|cpu| cpu.index() >= cpus) {
+            return refuse(format!(
+                "isolcpus: {cpu} does not exist; the machine has {cpus} CPUs, from 0 on"
+            ));
+        }
+        if self.isolated.count() >= cpus {
+            return refuse(format!(
+                "isolcpus = \"{}\" leaves no CPU for the tasks that may run everywhere; leave at \
+                 least one out",
+                self.isolated
             ));
         }
         for (name, _) in Costs::knobs() {

@@ -12,6 +12,7 @@
 //! | interrupts off: the interrupt is served when the section ends | local_irq_disable | modelled for wakeups, by timers, from outside and by devices; ticks are accounted at their nominal time, a scheduler's own timers run at theirs | `tests/it/preemption.rs` |
 //! | a sleeping call decides at once | schedule() | modelled | `tests/it/preemption.rs` |
 //! | threaded interrupts: a real-time thread of each CPU does the waking | `threadirqs`, PREEMPT_RT | modelled for requests from outside and devices; timers wake from the interrupt itself, also those of fair tasks, which PREEMPT_RT serves in a softirq thread | `tests/it/preemption.rs` |
+//! | a task whose group has no run time is taken off on its way to user code | task work, 6.18 | modelled: the scheduler is told at the end of a stay in the kernel | `tests/it/linux_groups.rs` |
 //! | softirqs that run on exit of an interrupt or in ksoftirqd | | omitted | |
 
 use schedlab_model::{Op, TaskId, Workload};

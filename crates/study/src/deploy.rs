@@ -14,7 +14,7 @@ mod target;
 mod words;
 mod xl;
 
-use crate::variant::{GroupSetting, MachineSetting, Setting, TaskSetting, Variant};
+use crate::variant::{GroupSetting, Setting, TaskSetting, Variant};
 use caveats::caveats;
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_scheduler::linux::KernelRelease;
@@ -216,10 +216,11 @@ pub(crate) fn mildness(variant: &Variant, scheduler: &SchedulerSpec, from: &Sche
         Setting::Group(
             GroupSetting::Shares(_) | GroupSetting::Idle(_) | GroupSetting::Weight(_),
         ) => 2,
-        Setting::Task(TaskSetting::Cpus(_)) | Setting::Group(GroupSetting::Cpus(_)) => 3,
+        Setting::Task(TaskSetting::Cpus(_))
+        | Setting::Group(GroupSetting::Cpus(_) | GroupSetting::Partition(_)) => 3,
         Setting::Group(GroupSetting::Max(_) | GroupSetting::Cap(_)) | Setting::Knob(..) => 3,
         Setting::Task(TaskSetting::Policy(_)) => 4,
-        Setting::Machine(MachineSetting::Preempt(_) | MachineSetting::ThreadedIrqs(_)) => 6,
+        Setting::Machine(_) => 6,
         Setting::Group(GroupSetting::Guest(_)) => 6,
         Setting::Delegation(..) => 7,
         // No setting at all: another load.

@@ -202,7 +202,7 @@ fn merge(sum: &mut TaskMetrics, task: &TaskMetrics) {
     sum.switches += task.switches;
     sum.preemptions += task.preemptions;
     sum.migrations += task.migrations;
-    sum.wake_latency.merge(&task.wake_latency);
+    sum.merge_latency(task);
     sum.preempt_wait.merge(&task.preempt_wait);
     sum.response.merge(&task.response);
     sum.run_length.merge(&task.run_length);
@@ -246,6 +246,7 @@ struct TaskValues<'a, D> {
     preemptions: u64,
     migrations: u64,
     latency: &'a D,
+    queue_latency: &'a D,
     wait: &'a D,
     response: &'a D,
     run: &'a D,
@@ -261,6 +262,7 @@ impl<'a> TaskValues<'a, Distribution> {
             preemptions: task.preemptions,
             migrations: task.migrations,
             latency: &task.wake_latency,
+            queue_latency: task.queue_latency(),
             wait: &task.preempt_wait,
             response: &task.response,
             run: &task.run_length,
@@ -278,6 +280,7 @@ impl<'a> TaskValues<'a, Durations> {
             preemptions: task.preemptions,
             migrations: task.migrations,
             latency: &task.wake_latency,
+            queue_latency: task.queue_latency(),
             wait: &task.preempt_wait,
             response: &task.response,
             run: &task.run_length,
@@ -290,6 +293,7 @@ impl<D: Values> TaskValues<'_, D> {
         match metric {
             Metric::Share => Some(self.cpu.0 as f64 / self.window.0.max(1) as f64),
             Metric::Latency(stat) => self.latency.statistic(stat),
+            Metric::QueueLatency(stat) => self.queue_latency.statistic(stat),
             Metric::Wait(stat) => self.wait.statistic(stat),
             Metric::Response(stat) => self.response.statistic(stat),
             Metric::Run(stat) => self.run.statistic(stat),
@@ -353,7 +357,11 @@ impl MachineMetrics {
             Metric::Messages => rate(agents?.messages, window),
             Metric::Agents => Some(agents?.agents_cpu_ns().0 as f64 / window.0.max(1) as f64),
             Metric::Share | Metric::Throughput | Metric::Preemptions | Metric::Migrations => None,
-            Metric::Latency(_) | Metric::Wait(_) | Metric::Response(_) | Metric::Run(_) => None,
+            Metric::Latency(_)
+            | Metric::QueueLatency(_)
+            | Metric::Wait(_)
+            | Metric::Response(_)
+            | Metric::Run(_) => None,
         }
     }
 }

@@ -138,7 +138,11 @@ impl Bench<'_> {
         if self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
             return Err(StudyError::Stopped);
         }
-        let machine = Machine { preemption: plan.preemption.clone(), ..(self.machine)(seed) };
+        let machine = Machine {
+            preemption: plan.preemption.clone(),
+            isolated: plan.isolated,
+            ..(self.machine)(seed)
+        };
         let cpus = machine.topology.cpus();
         let scheduler = plan.build(cpus)?;
         let options = RunOptions {

@@ -346,7 +346,11 @@ pub(crate) fn simulated(
     })?;
     let plan = crate::run::RowPlan::of_scenario(scenario, spec, variant)?;
     let machine = scenario.simulated_machine();
-    let machine = schedlab_sim::Machine { preemption: plan.preemption.clone(), ..machine };
+    let machine = schedlab_sim::Machine {
+        preemption: plan.preemption.clone(),
+        isolated: plan.isolated,
+        ..machine
+    };
     let built = plan.build(machine.topology.cpus())?;
     let mut options = RunOptions::for_time(scenario.duration);
     options.seed = scenario.seed;

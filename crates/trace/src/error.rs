@@ -131,9 +131,14 @@ fn remedy(analysis: &str, backend: &str, missing: &[&str]) -> String {
 }
 
 fn remedy_of(backend: &str, missing: &[&str]) -> &'static str {
-    let imported = ["perf-script", "perf-data", "ftrace", "perfetto", "lttng"].contains(&backend);
+    let imported = ["perf-script", "perf-data", "ftrace", "perfetto", "lttng", "perf-timehist"]
+        .contains(&backend);
     let wakers = [crate::Capability::Waker.name(), crate::Capability::IrqContext.name()];
     match imported {
+        true if backend == "perf-timehist" => {
+            "the text of `perf sched timehist` does not have it: pass the perf.data that it was \
+             made from, or its text, `perf script -i perf.data`"
+        }
         true if missing.iter().all(|name| wakers.contains(name)) => {
             "the trace does not show whether an interrupt woke a task; `schedlab import \
              --current-is-waker` takes the running task \

@@ -17,6 +17,7 @@ mod states;
 mod summary;
 mod text;
 mod tids;
+mod timehist;
 mod write;
 
 pub use container::UNFOLDED_MAX;

@@ -178,6 +178,15 @@ pub(super) const TESTS: &[Test] = &[
         ..USUAL
     },
     Test {
+        name: "kernel-rules",
+        about: "rules that the simulator has: cpu.max, throttling in the kernel (6.18), SCHED_IDLE \
+                and placement (7.1)",
+        machine: Machine::usual(Clock::Virtual),
+        kernels: &["5.10", "6.1", "6.12", "6.12-rt", "7.2"],
+        limit_s: 300,
+        ..USUAL
+    },
+    Test {
         name: "conformance",
         about: "order, turns, preemption, affinity of threads on two and three CPUs, for six \
                 schedulers, by the kernel's own trace",

@@ -21,6 +21,7 @@ mod generate;
 mod hostile;
 mod import;
 mod incident;
+mod kernel_rules;
 mod killed;
 mod latency;
 mod latency_stall;

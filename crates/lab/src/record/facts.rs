@@ -89,6 +89,7 @@ pub(crate) fn task_info(task: &TaskFacts) -> TaskInfo {
 
 pub(crate) fn group_info(group: &GroupFacts) -> GroupInfo {
     let spec = GroupSpec {
+        isolated: false,
         name: schedlab_model::text::shown(&group.path).into_owned(),
         parent: group.parent,
         weight: group.weight,

@@ -17,7 +17,8 @@
 //! |---|---|---|---|
 //! | parameters: runtime ≥ 1.024 us, ≤ deadline ≤ period, period within its sysctls | `__checkparam_dl` | modelled; refused by name | `impossible_reservations_are_refused` |
 //! | admission: Σ runtime/period ≤ CPUs × rt_runtime/rt_period, 20 bits | `sched_dl_overflow` | modelled for all tasks of a workload at once; the kernel refuses the one that comes last | `g20_admission_at_95_percent` |
-//! | a task may run on all CPUs of its root domain | `__sched_setscheduler` | modelled: one root domain, all CPUs; both checks off with sched_rt_runtime_us=-1 | `a_pinned_deadline_task_is_refused` |
+//! | the fair servers' share counts among what is reserved | 6.12+ by the rule (LKML 2024-11-29); 6.12.95 was measured to admit 95 % to tasks alone | as measured up to 7.1, by the rule in 7.2; `Scheduler::remarks` says where the two differ | `what_kernels_do_otherwise_is_said` |
+//! | a task may run on all CPUs of its root domain | `__sched_setscheduler` | modelled: one root domain of the isolated CPUs, one of the others; both checks off with sched_rt_runtime_us=-1 | `a_pinned_deadline_task_is_refused` |
 //! | wakeup: keep budget and deadline, new period, revised budget, wait for the period | `update_dl_entity`, `dl_check_constrained_dl` | [`cbs`] | `a_wakeup_keeps_what_the_reservation_covers`, `a_constrained_task_gets_a_revised_budget_or_waits` |
 //! | budget is enforced at ticks, or by a timer (HRTICK_DL); overruns are paid back | `update_curr_dl`, `start_dl_timer` | modelled | `budgets_are_enforced_at_ticks`, `no_server_exceeds_its_budget` |
 //! | earliest deadline first on a CPU; equal ones first in first out, the running one goes on | `pick_next_task_dl`, `dl_entity_preempt` | modelled | `edf_meets_every_deadline_up_to_the_bound` |

@@ -97,6 +97,7 @@ pub(crate) fn build(
             }
             timers += needs.global_timers;
             let world = World {
+                isolated: schedlab_model::CpuSet::EMPTY,
                 tasks: Vec::new(),
                 cpus: Vec::new(),
                 groups: Vec::new(),
@@ -193,6 +194,7 @@ impl Pool {
         });
         let places = self.cpus.iter().map(|cpu| world.topology.places()[cpu.index()]);
         *self.world.borrow_mut() = World {
+            isolated: schedlab_model::CpuSet::EMPTY,
             tasks: tasks.map(|(index, view)| self.view(view, is_its(index))).collect(),
             cpus: cpus.collect(),
             groups: world.groups.clone(),
@@ -251,6 +253,8 @@ impl Scheduler for CpuPools {
             cpu_timers: a.cpu_timers.max(b.cpu_timers),
             task_timers: a.task_timers || b.task_timers,
             global_timers: a.global_timers + b.global_timers,
+            user_returns: a.user_returns | b.user_returns,
+            isolation: a.isolation & b.isolation,
             saved: a.saved || b.saved,
             one_lock: a.one_lock && b.one_lock,
             own_marks: a.own_marks && b.own_marks,
@@ -360,6 +364,7 @@ impl Scheduler for CpuPools {
                 self.look_at(cx, task).call(cx, |scheduler, cx| scheduler.changed(cx, change));
             }
             Change::Released(task)
+            | Change::ReturnsToUser(task)
             | Change::Affinity(task)
             | Change::Attributes(task)
             | Change::Regrouped { task, .. } => {

@@ -1,6 +1,6 @@
 //! The accounts of time: per CPU (busy, overhead, idle) and per task (run, wait, throttled, sleep).
 
-use super::state::{Bucket, Task};
+use super::state::{Bucket, Since, Task};
 use super::{Engine, Step};
 use crate::TaskMetrics;
 use crate::metrics::ConservationMeter;
@@ -105,6 +105,21 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         extra.worked += work;
         c.counted.busy_ns += Ns(work);
         c.counted.overhead_ns += Ns(elapsed - work);
+    }
+
+    /// A task comes onto a CPU, after a yield or a wakeup after which a limit held it back.
+    /// `waited` is the last part of its wait.
+    #[cold]
+    pub(super) fn comes_unrecorded(&mut self, t: usize, waited: u64) {
+        let extra = &mut self.extras[t];
+        if self.tasks[t].since != Since::LimitedWakeup {
+            extra.came_back += 1;
+            return;
+        }
+        let (all, queued) = std::mem::take(&mut extra.held_back);
+        let metrics = &mut self.output.metrics.tasks;
+        self.output.values.flush_task(metrics, t);
+        metrics[t].count_limited_wakeup(Ns(all + waited), Ns(queued + waited));
     }
 
     /// Returns the kernel work that a task owes before its program goes on.

@@ -3,7 +3,7 @@
 use super::layout::Fires;
 use super::slots::NEVER;
 use super::slots::OfCpu;
-use super::state::{Bucket, Cause, TaskState};
+use super::state::{Bucket, Cause, Since, TaskState};
 use super::{Engine, Step};
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, TaskId};
 use schedlab_scheduler::decision_core::Breach;
@@ -150,7 +150,14 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         self.tasks[t].throttled = throttled;
         if matches!(self.tasks[t].bucket, Bucket::Wait | Bucket::Throttled) {
             let bucket = self.tasks[t].waiting_bucket();
-            self.set_bucket(t, bucket);
+            let length = self.set_bucket(t, bucket);
+            let since = &mut self.tasks[t].since;
+            if matches!(since, Since::Wakeup | Since::LimitedWakeup) {
+                *since = Since::LimitedWakeup;
+                let (all, queued) = &mut self.extras[t].held_back;
+                *all += length;
+                *queued += if throttled { length } else { 0 };
+            }
         }
         self.emit(
             cpu,

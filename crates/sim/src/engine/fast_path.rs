@@ -238,7 +238,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 let metrics = &mut self.output.metrics.tasks;
                 task.waited = Waited::after(kind, waited, metrics, t, &mut task.counts);
             }
-            None => self.extras[t].came_back += 1,
+            None => self.comes_unrecorded(t, waited),
         }
         on
     }

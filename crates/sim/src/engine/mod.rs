@@ -138,6 +138,8 @@ struct Ticks {
 struct Told {
     /// When a context is saved.
     saved: bool,
+    /// When a task returns from the kernel to user code.
+    user_returns: bool,
     /// In the views of tasks, what changes as they run.
     views: bool,
 }

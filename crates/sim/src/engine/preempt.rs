@@ -11,6 +11,7 @@ use super::state::{Cause, TaskState, Waits};
 use super::{Engine, Step};
 use crate::{PreemptModel, Preemption};
 use schedlab_model::{Amount, CpuId, EventSink, Ns, Op, Section, TaskId, Waker, Workload};
+use schedlab_scheduler::Change;
 
 /// Where a task's program is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -204,12 +205,22 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let Some(p) = &mut self.features.preempt else { return Ok(false) };
         let old = p.places[t];
         let (between, next) = places(old, op, p.model);
+        let exits = matches!(op, Some(Op::Exit));
         p.places[t] = between;
         if old == ExecutionMode::User && next == ExecutionMode::User {
             return Ok(false);
         }
+        self.world.tasks[t].set_in_kernel(next != ExecutionMode::User);
         if old == ExecutionMode::Kernel(Section::IrqsOff) {
             self.unmask(cpu)?;
+        }
+        if self.told.user_returns && next == ExecutionMode::User && !exits {
+            self.input.scheduler.changed(&self.cx(cpu), Change::ReturnsToUser(t.into()));
+            if self.out.has_cmds() {
+                self.cpus[cpu].stopped = true;
+                self.after_call(cpu, Cause::Other)?;
+                return Ok(true);
+            }
         }
         let Some(p) = &mut self.features.preempt else { return Ok(false) };
         let state = &mut p.cpus[cpu];

@@ -20,9 +20,10 @@ use crate::{
     SourceMetrics, TaskMetrics,
 };
 use schedlab_model::{
-    CpuSet, EventSink, GroupId, LockId, Ns, Op, SourceKind, Start, TaskSpec, Workload, random,
+    CpuId, CpuSet, EventSink, GroupId, LockId, Ns, Op, SourceKind, Start, TaskSpec, Workload,
+    random,
 };
-use schedlab_scheduler::{CpuView, GroupView, Out, Rejection, Scheduler, TaskView, World};
+use schedlab_scheduler::{CpuView, GroupView, Needs, Out, Rejection, Scheduler, TaskView, World};
 use std::collections::BinaryHeap;
 
 impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
@@ -64,9 +65,7 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
                 asked: needs.ticks && !options.every_tick,
                 handled: None,
             },
-            // With every tick the views are kept for all, so that stress finds a scheduler that
-            // reads them all the same.
-            told: Told { saved: needs.saved, views: !needs.own_marks || options.every_tick },
+            told: Told::by(&needs, options.every_tick),
             due: due(slots, layout, usize::from(needs.global_timers)),
             queues: Queues::new(cpus),
             cpus: (0..cpus).map(|_| Cpu::new()).collect(),
@@ -134,8 +133,27 @@ impl Queues {
     }
 }
 
-/// Checks that the scheduler serves every policy, and these tasks together.
+impl Told {
+    /// Returns what a scheduler with these needs is told. With every tick the views are kept for
+    /// all, so that stress finds a scheduler that reads them all the same.
+    fn by(needs: &Needs, every_tick: bool) -> Told {
+        Told {
+            saved: needs.saved,
+            user_returns: needs.user_returns,
+            views: !needs.own_marks || every_tick,
+        }
+    }
+}
+
+/// Checks that the scheduler knows isolated CPUs, serves every policy, and these tasks together.
 fn admit(scheduler: &dyn Scheduler, workload: &Workload, world: &World) -> Result<(), SimError> {
+    if !scheduler.needs().isolation && !world.isolated.is_empty() {
+        return Err(SimError::Machine(format!(
+            "CPUs {} are isolated (isolcpus, or a partition), which this scheduler does not \
+             know, or not where it runs behind agents; linux-2.6.24 and later do in the kernel",
+            world.isolated
+        )));
+    }
     for task in &workload.tasks {
         if let Some(why) = scheduler.refuses(task.policy) {
             return Err(SimError::Refused { task: task.name.clone(), policy: task.policy, why });
@@ -163,7 +181,6 @@ fn drawn(seed: u64, cpu: usize) -> u64 {
 
 /// Returns what schedulers see of a machine and a workload at the start.
 pub(crate) fn world(machine: &Machine, workload: &Workload) -> Result<World, SimError> {
-    let cpus = machine.topology.cpus();
     let mut groups: Vec<GroupView> = workload
         .groups
         .iter()
@@ -179,9 +196,14 @@ pub(crate) fn world(machine: &Machine, workload: &Workload) -> Result<World, Sim
     if groups.is_empty() {
         groups.push(GroupView::default());
     }
-    let tasks = workload.tasks.iter().enumerate();
+    let isolated = isolated(machine, workload);
+    let view = |(i, spec)| {
+        let affinity = allowed(spec, workload, machine);
+        Ok(view(i, spec, affinity.ok_or_else(|| no_cpu(spec, &isolated))?))
+    };
     Ok(World {
-        tasks: tasks.map(|(i, spec)| view(i, spec, workload, cpus)).collect::<Result<_, _>>()?,
+        tasks: workload.tasks.iter().enumerate().map(view).collect::<Result<_, SimError>>()?,
+        isolated,
         cpus: machine.phases().into_iter().map(CpuView::new).collect(),
         groups,
         topology: machine.topology.clone(),
@@ -190,21 +212,56 @@ pub(crate) fn world(machine: &Machine, workload: &Workload) -> Result<World, Sim
     })
 }
 
-fn view(
-    index: usize,
-    spec: &TaskSpec,
-    workload: &Workload,
-    cpus: usize,
-) -> Result<TaskView, SimError> {
-    let mut affinity = spec.affinity.and(&CpuSet::first(cpus));
+/// The CPUs that the balancer leaves alone: those of the machine, and those of partitions that are
+/// isolated.
+fn isolated(machine: &Machine, workload: &Workload) -> CpuSet {
+    let parts = workload.groups.iter().filter(|group| group.isolated);
+    let parts = parts.filter_map(|group| group.cpus);
+    parts
+        .fold(machine.isolated, |all, part| all.or(&part))
+        .and(&CpuSet::first(machine.topology.cpus()))
+}
+
+/// Where a task may run; `None`: nowhere.
+///
+/// A cpuset partition has its CPUs to itself. What may run everywhere, and has no cpuset, does not
+/// run on CPUs of `isolcpus`: the first process has the others only, and all inherit from it
+/// (`sched_init_smp`, kernel/sched/core.c).
+fn allowed(spec: &TaskSpec, workload: &Workload, machine: &Machine) -> Option<CpuSet> {
+    let everywhere = CpuSet::first(machine.topology.cpus());
+    let mut affinity = spec.affinity.and(&everywhere);
+    let (mut own, mut cpuset) = (Vec::new(), false);
     let mut group: Option<GroupId> = Some(spec.group);
-    while let Some(spec) = group.and_then(|group| workload.groups.get(group.index())) {
+    while let Some(id) = group
+        && let Some(spec) = workload.groups.get(id.index())
+    {
         affinity = spec.cpus.map_or(affinity, |allowed| affinity.and(&allowed));
+        cpuset |= spec.cpus.is_some();
+        own.push(id.index());
         group = spec.parent;
     }
-    let Some(first) = affinity.lowest() else {
-        return Err(SimError::Cpuset { task: spec.name.clone(), affinity: spec.affinity });
-    };
+    for (_, part) in
+        workload.groups.iter().enumerate().filter(|(i, g)| g.isolated && !own.contains(i))
+    {
+        affinity = part.cpus.map_or(affinity, |cpus| affinity.without(&cpus));
+    }
+    if !cpuset && spec.affinity.and(&everywhere) == everywhere {
+        affinity = affinity.without(&machine.isolated);
+    }
+    (!affinity.is_empty()).then_some(affinity)
+}
+
+/// The error for a task that may run nowhere.
+fn no_cpu(spec: &TaskSpec, isolated: &CpuSet) -> SimError {
+    let (task, affinity) = (spec.name.clone(), spec.affinity);
+    match isolated.is_empty() {
+        true => SimError::Cpuset { task, affinity },
+        false => SimError::Isolated { task, affinity, isolated: *isolated },
+    }
+}
+
+fn view(index: usize, spec: &TaskSpec, affinity: CpuSet) -> TaskView {
+    let first = affinity.lowest().unwrap_or(CpuId(0));
     let old_sleeper = matches!(spec.start, Start::AsleepUntil(_));
     let mut view = TaskView::default();
     view.alive = old_sleeper;
@@ -218,7 +275,7 @@ fn view(
     view.soft_affinity = spec.soft_affinity;
     view.began_on = spec.began_on.filter(|cpu| affinity.contains(*cpu));
     view.set_last_cpu(view.began_on.unwrap_or(first));
-    Ok(view)
+    view
 }
 
 fn extras<'a>(workload: &'a Workload, seed: u64) -> Vec<Extra<'a>> {
@@ -235,6 +292,7 @@ fn extras<'a>(workload: &'a Workload, seed: u64) -> Vec<Extra<'a>> {
             lived: 0,
             yields: 0,
             came_back: 0,
+            held_back: (0, 0),
             batch: 0,
             loops: vec![0; if repeats { spec.program.ops.len() } else { 0 }],
             cursors: spec.program.branches.iter().map(|branch| branch.from).collect(),

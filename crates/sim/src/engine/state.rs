@@ -91,18 +91,22 @@ impl Want {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Since {
     Wakeup,
+    /// A wakeup, and a limit held the task back in between: what it waited before is in
+    /// [`Extra::held_back`].
+    LimitedWakeup,
     Preemption,
     Yield,
 }
 
 impl Since {
-    /// As what a wait is recorded; after a yield it is not.
+    /// As what a wait is recorded; after a yield it is not, and one of which a limit was a part is
+    /// recorded apart.
     #[inline]
     pub(crate) fn recorded_as(self) -> Option<Kind> {
         match self {
             Since::Wakeup => Some(Kind::WakeLatency),
             Since::Preemption => Some(Kind::PreemptWait),
-            Since::Yield => None,
+            Since::LimitedWakeup | Since::Yield => None,
         }
     }
 }
@@ -243,6 +247,9 @@ pub(crate) struct Extra<'a> {
     pub(crate) yields: u64,
     /// How often it came back after a yield since the metrics begin.
     pub(crate) came_back: u64,
+    /// Of a wait since a wakeup in which a limit held the task back, what lies before its present
+    /// part: all of it, and the part without the limit.
+    pub(crate) held_back: (u64, u64),
     /// Real-time policy (for the costs of an activation).
     pub(crate) realtime: bool,
     /// Requests left to serve of the last `ReceiveAll`.

@@ -239,6 +239,7 @@ mod tests {
         let mut machine = Machine::flat(1);
         (machine.hz, machine.costs.tick_ns) = (1_000_000, Ns(cost));
         let world = World {
+            isolated: schedlab_model::CpuSet::EMPTY,
             tasks: Vec::new(),
             cpus: vec![CpuView::new(Ns(700))],
             groups: Vec::new(),

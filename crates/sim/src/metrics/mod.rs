@@ -109,8 +109,11 @@ pub struct TaskMetrics {
     pub yields: u64,
     /// Times it was switched in on another CPU than the last time.
     pub migrations: u64,
-    /// Run-queue latency: from the wakeup to the switch-in.
+    /// From the wakeup to the switch-in, as the task sees it: a time in which a limit (RT
+    /// throttling, `cpu.max`, a cap) holds the task back is in it.
     pub wake_latency: Distribution,
+    /// The same without the time in which a limit held the task back; `None`: no limit did.
+    pub(crate) limited_latency: Option<Box<Distribution>>,
     /// From a switch-out while runnable to the next switch-in.
     pub preempt_wait: Distribution,
     /// Per activation: from the wakeup (for a periodic job its due time) to the moment of blocking,
@@ -118,6 +121,33 @@ pub struct TaskMetrics {
     pub response: Distribution,
     /// From switch-in to switch-out.
     pub run_length: Distribution,
+}
+
+impl TaskMetrics {
+    /// Returns how long it waited from the wakeup to the switch-in, without the time in which a
+    /// limit held it back.
+    pub fn queue_latency(&self) -> &Distribution {
+        self.limited_latency.as_deref().unwrap_or(&self.wake_latency)
+    }
+
+    /// Adds the latencies of another task.
+    pub fn merge_latency(&mut self, other: &TaskMetrics) {
+        if other.limited_latency.is_some() || self.limited_latency.is_some() {
+            let own = || Box::new(self.wake_latency.clone());
+            let mut queued = self.limited_latency.take().unwrap_or_else(own);
+            queued.merge(other.queue_latency());
+            self.limited_latency = Some(queued);
+        }
+        self.wake_latency.merge(&other.wake_latency);
+    }
+
+    /// Counts a wakeup after which a limit held the task back: the whole latency, and the part
+    /// without the limit.
+    pub(crate) fn count_limited_wakeup(&mut self, all: Ns, queued: Ns) {
+        let own = || Box::new(self.wake_latency.clone());
+        self.limited_latency.get_or_insert_with(own).record(queued);
+        self.wake_latency.record(all);
+    }
 }
 
 /// One CPU. The four times add up to the measured time.

@@ -145,6 +145,14 @@ impl PendingValues {
         }
     }
 
+    /// Moves everything so far of one task into its distributions.
+    pub(crate) fn flush_task(&mut self, tasks: &mut [TaskMetrics], task: usize) {
+        let (room, next) = (self.room, &mut self.next[task]);
+        let waiting = *next as usize % room;
+        record_all(&mut tasks[task], &self.values[task * room..][..waiting]);
+        *next -= waiting as u32;
+    }
+
     /// Moves everything so far into the distributions.
     pub(crate) fn flush(&mut self, tasks: &mut [TaskMetrics]) {
         let room = self.room as u32;
@@ -168,14 +176,34 @@ fn packed(kind: Kind, value: u64) -> u32 {
 #[inline(never)]
 fn record_long(task: &mut TaskMetrics, kind: Kind, value: u64, counts: &mut Counts) {
     counts.go_into(task);
-    distributions(task)[kind as usize].record(Ns(value));
+    record_value(task, kind as usize, value);
+}
+
+/// Records a value of a kind.
+#[inline]
+fn record_value(task: &mut TaskMetrics, kind: usize, value: u64) {
+    if kind == Kind::WakeLatency as usize
+        && let Some(queued) = &mut task.limited_latency
+    {
+        queued.record(Ns(value));
+    }
+    distributions(task)[kind].record(Ns(value));
 }
 
 #[inline(never)]
 fn record_all(task: &mut TaskMetrics, values: &[u32]) {
+    let split = |value: u32| ((value >> BITS) as usize, u64::from(value & ((1 << BITS) - 1)));
+    if task.limited_latency.is_some() {
+        for &value in values {
+            let (kind, value) = split(value);
+            record_value(task, kind, value);
+        }
+        return;
+    }
     let distributions = distributions(task);
     for &value in values {
-        distributions[(value >> BITS) as usize].record(Ns(u64::from(value & ((1 << BITS) - 1))));
+        let (kind, value) = split(value);
+        distributions[kind].record(Ns(value));
     }
 }
 

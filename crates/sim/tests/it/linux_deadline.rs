@@ -540,3 +540,28 @@ fn a_single_waiting_fifo_task_is_pulled_since_6_7() {
     assert!(waits[..2].iter().all(|wait| *wait > MS * 200), "{waits:?}");
     assert!(waits[2..].iter().all(|wait| *wait < MS * 5), "{waits:?}");
 }
+
+/// Where the published rule and the kernel differ, the scheduler says so (LKML 2024-11-29: the fair
+/// servers count; 6.12.95 does not count them. LKML 2025-04-28: GRUB of 6.12 to 6.15).
+#[test]
+fn what_kernels_do_otherwise_is_said() {
+    let policies = |text: &str, count: usize| -> Vec<Policy> { vec![text.parse().unwrap(); count] };
+    let remarks = |spec: &str, policies: &[Policy], cpus: usize| {
+        scheduler(spec, cpus).remarks(policies, cpus)
+    };
+    let many = policies("deadline:9.4ms/10ms/10ms", 8);
+    for spec in ["linux-6.12", "linux-6.18"] {
+        let said = remarks(spec, &many, 8);
+        assert!(said.len() == 1 && said[0].contains("752.00 %"), "{said:?}");
+        assert!(said[0].contains("720.00 % are admitted (J. Lelli"), "{said:?}");
+    }
+    for spec in ["linux-6.6", "linux-7.2", "linux-6.12:sched_rt_runtime_us=-1"] {
+        assert_eq!(remarks(spec, &many, 8), [""; 0], "{spec}");
+    }
+    let few = policies("deadline:8ms/10ms/10ms", 8);
+    assert_eq!(remarks("linux-6.12", &few, 8), [""; 0]);
+    let said = remarks("linux-6.12:dl_reclaim=on", &few, 8);
+    assert!(said.len() == 1 && said[0].contains("LKML 2025-04-28"), "{said:?}");
+    assert_eq!(remarks("linux-6.18:dl_reclaim=on", &few, 8), [""; 0]);
+    assert_eq!(remarks("linux-6.12:dl_reclaim=on", &[Policy::Other], 8), [""; 0]);
+}

@@ -12,6 +12,8 @@ mod exchange;
 mod facts;
 mod handoff;
 mod idle_takers;
+mod isolation;
+mod limits;
 mod linux_cfs;
 mod linux_deadline;
 mod linux_eevdf;

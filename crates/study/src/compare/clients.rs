@@ -41,6 +41,8 @@ const CLIENTS: &[Client] = &[
     client(&["h2load"], "finished in", Before(" req/s")),
     client(&["fortio"], "All done", Before(" qps")),
     client(&["vegeta"], "Requests [total, rate, throughput]", Behind(",")),
+    // `vegeta report -type=json`, in one line.
+    client(&["vegeta"], "{\"latencies\":", Behind("\"throughput\":")),
     client(&["k6"], "http_reqs", Before("/s")),
     client(&["pgbench"], "tps =", Next),
     // OLTP tests; then any test of 1.1, the CPU test of 1.0, and the memory test of 1.0 and 0.4.
@@ -72,11 +74,16 @@ const REDIS: Client =
 /// It prints a rate for each direction of each of its jobs, as `IOPS=12.3k`; the jobs of a group
 /// run together.
 const FIO: Client = client(&["fio"], "read/write/trim:", Behind("IOPS="));
+/// The same before fio 3.0: `read : io=480MB, bw=49100KB/s, iops=12275, runt= 10001msec`.
+const OLD_FIO: Client = client(&["fio"], "read/write/trim :", Behind("iops="));
 
 /// Returns the sum over the directions and jobs of fio's output; `None` where it is no such text.
 fn fio_rate(lines: &[String]) -> Option<Result<f64, String>> {
     let rate = |line: &String| {
-        let (direction, rest) = line.split_once(": IOPS=")?;
+        let (direction, rest) = line.split_once(": IOPS=").or_else(|| {
+            line.split_once("iops=").map(|(before, rest)| (before, rest.trim_start()))
+        })?;
+        let direction = direction.split(':').next()?.trim_end();
         ["read", "write", "trim"].contains(&direction).then_some(())?;
         let word = rest.split([',', ' ']).next()?;
         let (digits, factor) = match word.char_indices().next_back()? {
@@ -121,7 +128,9 @@ impl Client {
             Before(unit) => rest[..rest.find(unit)?].rsplit([' ', '(']).next()?,
             Behind(mark) => rest.rsplit_once(mark)?.1.split_whitespace().next()?,
         };
-        // With thousands apart (12,345), or before the next number (148.2, ...).
+        // With thousands apart (12,345), or before the next number (148.2, ...); in JSON the next
+        // field follows without a blank.
+        let word = if self.begin.starts_with('{') { word.split([',', '}']).next()? } else { word };
         word.replace(',', "").parse().ok()
     }
 }
@@ -177,7 +186,7 @@ fn counted(programs: &'static [&'static str], per_s: f64) -> Result<Counted, Str
 
 /// Every load generator whose output is read.
 pub fn all() -> impl Iterator<Item = &'static Client> {
-    CLIENTS.iter().chain([&REDIS, &FIO])
+    CLIENTS.iter().chain([&REDIS, &FIO, &OLD_FIO])
 }
 
 #[cfg(test)]
@@ -307,6 +316,14 @@ mod tests {
             (bombardier, "bombardier", 48372.33),
             (fio, "fio", 13000.0),
         ]);
+        let old_fio = "job: (groupid=0, jobs=1): err= 0: pid=42: Sun Nov 29 01:00:00 2026\n\
+                       \x20 read : io=480.0MB, bw=49100KB/s, iops=12275, runt= 10001msec\n\
+                       \x20   clat (usec): min=40, max=3012, avg=77.10, stdev=20.55\n\
+                       \x20 write: io=27.3MB, bw=2800KB/s, iops=700, runt= 10001msec\n";
+        let vegeta = "{\"latencies\":{\"total\":237119463,\"mean\":2371194,\"50th\":2854306},\
+                      \"bytes_in\":{\"total\":606700,\"mean\":6067},\"duration\":990000000,\
+                      \"requests\":100,\"rate\":101.01,\"throughput\":100.77,\"success\":1}\n";
+        are_read(&[(old_fio, "fio", 12975.0), (vegeta, "vegeta", 100.77)]);
         let serial = format!("{fio}{}", fio.replace("groupid=0", "groupid=1"));
         assert!(client_count(&serial).unwrap_err().contains("2 groups of fio's jobs"));
     }

@@ -149,7 +149,11 @@ impl RecordedInput {
     pub fn play(&self, seed: u64, sink: &mut dyn EventSink) -> Result<(), StudyError> {
         let (recorded, _, _) = recorded_scheduler(&self.header, None)?;
         let plan = RowPlan::new(&recorded, &Variant::as_recorded(), &self.subject())?;
-        let machine = Machine { preemption: plan.preemption.clone(), ..self.machine(seed) };
+        let machine = Machine {
+            preemption: plan.preemption.clone(),
+            isolated: plan.isolated,
+            ..self.machine(seed)
+        };
         let scheduler = registry::build(&plan.scheduler, machine.topology.cpus())?;
         let options = RunOptions {
             seed,
@@ -237,6 +241,7 @@ impl RecordedInput {
             vms: &[],
             delegation: &crate::delegation::IN_KERNEL,
             kernel: None,
+            isolated: schedlab_model::CpuSet::EMPTY,
         }
     }
 

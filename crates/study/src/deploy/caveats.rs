@@ -161,6 +161,12 @@ fn of_setting(setting: &Setting) -> Option<String> {
         Setting::Machine(MachineSetting::Preempt(_) | MachineSetting::ThreadedIrqs(_)) => {
             "Preemption costs throughput, and counts for the whole machine.".to_owned()
         }
+        Setting::Machine(MachineSetting::Isolcpus(_))
+        | Setting::Group(GroupSetting::Partition(_)) => {
+            "No load balancing on isolated CPUs: a fair thread stays where it is, and new ones \
+             stay with their parent; give each its own CPU."
+                .to_owned()
+        }
         Setting::Delegation(..) => {
             "The rows behind agents need a kernel with ghOSt; `schedlab run` elevates threads \
              on a stock kernel."

@@ -39,6 +39,12 @@ fn commands(step: &Step<'_>, changes: &Changes<'_>) -> Vec<String> {
         Setting::Machine(MachineSetting::ThreadedIrqs(on)) => {
             vec![format!("# boot {} threadirqs", if *on { "with" } else { "without" })]
         }
+        Setting::Machine(MachineSetting::Isolcpus(set)) if set.is_empty() => {
+            vec!["# boot without isolcpus".to_owned()]
+        }
+        Setting::Machine(MachineSetting::Isolcpus(set)) => {
+            vec![format!("# boot with isolcpus={set}")]
+        }
         Setting::Source(_) | Setting::Delegation(..) => Vec::new(),
     }
 }
@@ -103,6 +109,7 @@ fn group(target: Target<'_>, setting: &GroupSetting) -> Vec<String> {
     }
     match setting {
         GroupSetting::Cpus(cpus) => write("cpuset.cpus", cpus.to_string()),
+        GroupSetting::Partition(kind) => write("cpuset.cpus.partition", kind.clone()),
         GroupSetting::Max(None) => write("cpu.max", "max".to_owned()),
         GroupSetting::Max(Some(max)) => {
             write("cpu.max", format!("'{} {}'", max.quota.0 / 1000, max.period.0 / 1000))

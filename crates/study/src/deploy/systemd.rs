@@ -133,7 +133,11 @@ fn of_group(setting: &GroupSetting) -> Vec<String> {
         // systemd 252 and later.
         GroupSetting::Idle(true) => vec!["CPUWeight=idle".to_owned()],
         GroupSetting::Idle(false) => vec!["CPUWeight=100".to_owned()],
-        GroupSetting::Cap(_) | GroupSetting::Weight(_) | GroupSetting::Guest(_) => Vec::new(),
+        // No property of a unit makes a partition; the shell does.
+        GroupSetting::Partition(_)
+        | GroupSetting::Cap(_)
+        | GroupSetting::Weight(_)
+        | GroupSetting::Guest(_) => Vec::new(),
     }
 }
 

@@ -70,6 +70,7 @@ fn part(step: &Step<'_>) -> String {
         }
         Setting::Group(setting) => match setting {
             GroupSetting::Cpus(cpus) => format!("keep {target} on CPU {cpus}"),
+            GroupSetting::Partition(kind) => format!("make {target} a cpuset partition: {kind}"),
             GroupSetting::Max(None) => format!("take the cpu.max of {target} away"),
             GroupSetting::Max(Some(max)) => {
                 format!(
@@ -95,6 +96,10 @@ fn part(step: &Step<'_>) -> String {
         Setting::Machine(MachineSetting::Preempt(model)) => {
             format!("boot a kernel with preempt={}", model.name())
         }
+        Setting::Machine(MachineSetting::Isolcpus(set)) if set.is_empty() => {
+            "boot without isolcpus".to_owned()
+        }
+        Setting::Machine(MachineSetting::Isolcpus(set)) => format!("boot with isolcpus={set}"),
         Setting::Machine(MachineSetting::ThreadedIrqs(true)) => "boot with threadirqs".to_owned(),
         Setting::Machine(MachineSetting::ThreadedIrqs(false)) => {
             "boot without threadirqs".to_owned()

@@ -53,6 +53,7 @@ impl Made {
             vms: &[],
             delegation: &crate::delegation::IN_KERNEL,
             kernel: None,
+            isolated: schedlab_model::CpuSet::EMPTY,
         };
         let spec: SchedulerSpec = scheduler.parse().expect("a scheduler");
         RowPlan::new(&spec, variant, &subject).expect("a row")

@@ -4,7 +4,7 @@ use crate::StudyError;
 use crate::delegation::{Delegated, SchedulerPlace};
 use crate::scenario::{Scenario, VmSpec};
 use crate::variant::{Applied, Clause, GroupSetting, Setting, Subject, Variant, VariantError};
-use schedlab_model::{CpuId, CpuSet, Workload};
+use schedlab_model::{CpuId, CpuSet, Policy, Workload};
 use schedlab_scheduler::registry::XenScheduler;
 use schedlab_scheduler::{KnobError, Knobs, Scheduler, SchedulerSpec, registry};
 use schedlab_sim::Preemption;
@@ -27,6 +27,8 @@ pub(crate) struct RowPlan {
     pub(crate) delegation: Option<Delegated>,
     /// Preemption model and interrupt threads of the machine.
     pub(crate) preemption: Preemption,
+    /// CPUs that the load balancer leaves alone.
+    pub(crate) isolated: CpuSet,
     /// Which tasks the variant changes.
     pub(crate) changed: Vec<usize>,
     /// What it sets, on the machine that the scenario or the recording has.
@@ -62,6 +64,7 @@ impl RowPlan {
         check_caps(&full, variant, &applied)?;
         check_group_settings(scheduler, variant, &applied)?;
         notes.extend(stand_ins(&full, &applied, subject.cpus));
+        notes.extend(remarks(&full, &applied, subject.cpus));
         let delegation = (applied.delegation.place != SchedulerPlace::Kernel).then(|| {
             let names = &applied.delegation.outside;
             let mut outside = vec![false; applied.workload.tasks.len()];
@@ -80,6 +83,7 @@ impl RowPlan {
         let preemption = applied.kernel.as_ref().map(|kernel| kernel.preemption(&applied.workload));
         Ok(RowPlan {
             preemption: preemption.unwrap_or_default(),
+            isolated: applied.isolated,
             label: scheduler.to_string(),
             scheduler: full,
             variant: variant.name.clone(),
@@ -163,6 +167,18 @@ fn stand_ins(scheduler: &SchedulerSpec, applied: &Applied, cpus: usize) -> Vec<S
         .into_iter()
         .map(|(policy, words)| format!("{}: policy={policy}: {words}", scheduler.name))
         .collect()
+}
+
+/// Returns what the scheduler's real system does otherwise with these tasks.
+fn remarks(scheduler: &SchedulerSpec, applied: &Applied, cpus: usize) -> Vec<String> {
+    let Ok(built) = registry::build(scheduler, cpus) else { return Vec::new() };
+    let tasks = applied.workload.tasks.iter().enumerate();
+    let policies: Vec<Policy> = tasks
+        .filter(|(index, _)| !applied.off.contains(index))
+        .map(|(_, task)| task.policy)
+        .collect();
+    let remarks = built.remarks(&policies, cpus).into_iter();
+    remarks.map(|remark| format!("{}: {remark}", scheduler.name)).collect()
 }
 
 /// Returns the workload as the scenario's first row has it, then its variants.

@@ -115,7 +115,7 @@ pub(crate) struct Section<'a> {
 
 /// What real machines have and no scheduler here models, by the words with which a scenario or a
 /// variant may ask for it: refused by name, for a result without it would be of another machine.
-const NOT_MODELLED: [(&[&str], &str); 3] = [
+const NOT_MODELLED: [(&[&str], &str); 4] = [
     (
         &["core_sched", "core-sched", "cookie", "core_cookie"],
         "core scheduling (tasks of different cookies never share a core) is not modelled: leave it \
@@ -130,6 +130,12 @@ const NOT_MODELLED: [(&[&str], &str); 3] = [
         &["capacity", "capacities", "cpu_capacity"],
         "CPUs of unequal capacity (big.LITTLE) are not modelled, every CPU of a machine has the \
          same speed: leave it out; `smt_yield` is for hardware threads that slow each other",
+    ),
+    (
+        &["nohz_full", "housekeeping", "irqaffinity", "kthread_cpus"],
+        "CPUs without ticks, and where the kernel does its own work, are not modelled (a tick costs \
+         what `tick_ns` says, on every busy CPU): leave it out; `isolcpus` takes CPUs out of \
+         balancing and keeps other tasks off them",
     ),
 ];
 

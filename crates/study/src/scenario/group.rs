@@ -4,7 +4,8 @@ use super::document::{Item, ScenarioError, Section};
 use schedlab_model::text::scaled;
 use schedlab_model::{Bandwidth, CpuSet, GroupId, GroupSpec, Ns};
 
-pub(super) const KEYS: [&str; 7] = ["name", "cpu", "cpus", "cap", "weight", "autogroup", "vm"];
+pub(super) const KEYS: [&str; 8] =
+    ["name", "cpu", "cpus", "partition", "cap", "weight", "autogroup", "vm"];
 const CPU_KEYS: [&str; 5] = ["weight", "shares", "max", "burst", "idle"];
 
 /// The root and the groups of the file, parents first.
@@ -45,6 +46,11 @@ fn group(
         ..GroupSpec::default()
     };
     group.cpus = section.optional("cpus", |item| cpu_list(&item, cpus))?;
+    group.isolated = section
+        .optional("partition", |item| {
+            partition(item.text()?, group.cpus).map_err(|message| item.error(message))
+        })?
+        .unwrap_or(false);
     group.cap_percent =
         section.optional("cap", |item| item.integer(0, 51_200))?.unwrap_or(0) as u32;
     // A session (setsid), which is a group only while the scheduler's sched_autogroup_enabled is
@@ -62,6 +68,26 @@ fn group(
         group.weight = Some(item.integer(1, 65_535)? as u32);
     }
     Ok(group)
+}
+
+/// `isolated` or `member` (cpuset.cpus.partition) of a group with these CPUs: whether they are
+/// isolated.
+pub(crate) fn partition(text: &str, cpus: Option<CpuSet>) -> Result<bool, String> {
+    match (text, cpus) {
+        ("member", _) => Ok(false),
+        ("isolated", Some(_)) => Ok(true),
+        ("isolated", None) => Err("partition = \"isolated\" needs `cpus`, which the group then \
+                                   has to itself, such as cpus = \"4-7\""
+            .to_owned()),
+        ("root", _) => {
+            Err("partition = \"root\" (CPUs that are balanced among themselves) is not \
+                            modelled; \"isolated\" and \"member\" are"
+                .to_owned())
+        }
+        (other, _) => {
+            Err(format!("there is no partition `{other}`: use member (the default) or isolated"))
+        }
+    }
 }
 
 fn limits(cpu: &Section<'_>, group: &mut GroupSpec) -> Result<(), ScenarioError> {

@@ -1,9 +1,10 @@
 //! The `[machine]` section.
 
 use super::document::{Item, ScenarioError, Section};
+use super::group::absent_cpu;
 use super::kernel::{self, KernelSpec};
 use schedlab_model::text::nearest;
-use schedlab_model::{MAX_CPUS, Ns, Topology};
+use schedlab_model::{CpuSet, MAX_CPUS, Ns, Topology};
 use schedlab_sim::{Costs, FULL_SPEED, LEAST_SMT_YIELD};
 use std::collections::BTreeSet;
 use toml::de::DeValue;
@@ -21,6 +22,8 @@ pub struct MachineSpec {
     pub costs: Costs,
     /// Speed of a hardware thread beside a busy one of its core, in thousandths.
     pub smt_yield: u16,
+    /// CPUs that the load balancer leaves alone.
+    pub isolated: CpuSet,
     /// Preemption model and interrupt threads.
     pub kernel: KernelSpec,
 }
@@ -39,13 +42,14 @@ pub enum Ticks {
     At(Vec<Ns>),
 }
 
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "cpus",
     "sockets",
     "llcs",
     "cores",
     "threads",
     "smt_yield",
+    "isolcpus",
     "hz",
     "ticks",
     "cost",
@@ -64,6 +68,9 @@ pub(super) fn read(root: &Section<'_>) -> Result<MachineSpec, ScenarioError> {
         section.optional("ticks", |item| ticks(&item, topology.cpus()))?.unwrap_or(Ticks::Aligned);
     let costs = costs(&section)?;
     let smt_yield = section.optional("smt_yield", |item| smt_yield(&item, &topology))?;
+    let isolated = section.optional("isolcpus", |item| {
+        check_isolated(item.parse()?, topology.cpus()).map_err(|message| item.error(message))
+    })?;
     let kernel = kernel::read(&section)?;
     Ok(MachineSpec {
         topology,
@@ -71,8 +78,23 @@ pub(super) fn read(root: &Section<'_>) -> Result<MachineSpec, ScenarioError> {
         ticks,
         costs,
         smt_yield: smt_yield.unwrap_or(FULL_SPEED),
+        isolated: isolated.unwrap_or(CpuSet::EMPTY),
         kernel,
     })
+}
+
+/// Checks that the CPUs of `isolcpus` exist, and that they are not all of them.
+pub(crate) fn check_isolated(set: CpuSet, cpus: usize) -> Result<CpuSet, String> {
+    if let Some(cpu) = set.iter().find(|cpu| cpu.index() >= cpus) {
+        return Err(format!("isolcpus: {}", absent_cpu(cpu.index(), cpus)));
+    }
+    match set.count() >= cpus {
+        true => Err(format!(
+            "isolcpus = \"{set}\" leaves no CPU for the tasks that may run everywhere; leave at \
+             least one out"
+        )),
+        false => Ok(set),
+    }
 }
 
 /// A part of a CPU's speed, such as 0.6, in thousandths.

@@ -18,6 +18,7 @@ impl Scenario {
             vms: &self.vms,
             delegation: &self.delegation,
             kernel: Some(&self.machine.kernel),
+            isolated: self.machine.isolated,
         }
     }
 
@@ -38,6 +39,7 @@ impl Scenario {
             delays: Delays::default(),
             preemption: spec.kernel.preemption(&self.workload),
             smt_yield: spec.smt_yield,
+            isolated: spec.isolated,
         }
     }
 

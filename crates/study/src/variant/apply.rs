@@ -5,7 +5,7 @@ use super::{
     VariantError,
 };
 use crate::delegation::{DelegationSpec, SchedulerPlace};
-use crate::scenario::{KernelSpec, VmSpec, absent_cpu};
+use crate::scenario::{KernelSpec, VmSpec, absent_cpu, check_isolated, partition};
 use schedlab_model::text::glob;
 use schedlab_model::text::nearest;
 use schedlab_model::{
@@ -33,6 +33,8 @@ pub struct Subject<'a> {
     /// Preemption model and interrupt threads; `None` for recordings, which do not show kernel
     /// sections.
     pub kernel: Option<&'a KernelSpec>,
+    /// CPUs that the load balancer leaves alone.
+    pub isolated: CpuSet,
 }
 
 /// A workload with the changes of one variant.
@@ -52,6 +54,8 @@ pub struct Applied {
     pub delegation: DelegationSpec,
     /// Preemption model and interrupt threads; `None` for recordings.
     pub kernel: Option<KernelSpec>,
+    /// CPUs that the load balancer leaves alone.
+    pub isolated: CpuSet,
 }
 
 impl<'a> Subject<'a> {
@@ -99,6 +103,7 @@ impl Variant {
             vms: subject.vms.to_vec(),
             delegation: subject.delegation.clone(),
             kernel: subject.kernel.cloned(),
+            isolated: subject.isolated,
         };
         // Groups are made first, so that `/batch cpu.max=...` may come before `task group=/batch`.
         for setting in self.clauses.iter().flat_map(|clause| &clause.settings) {
@@ -156,7 +161,7 @@ impl Applied {
                 Setting::Task(setting) => self.change_tasks(target, setting, subject)?,
                 Setting::Source(setting) => self.change_sources(target, *setting, subject)?,
                 Setting::Group(setting) => self.change_group(target, setting, subject)?,
-                Setting::Machine(setting) => self.change_machine(*setting)?,
+                Setting::Machine(setting) => self.change_machine(*setting, subject)?,
                 Setting::Delegation(key, value) => {
                     self.delegation.set(key, value, subject.cpus).map_err(VariantError::Value)?;
                 }
@@ -183,7 +188,15 @@ impl Applied {
         Ok(())
     }
 
-    fn change_machine(&mut self, setting: MachineSetting) -> Result<(), VariantError> {
+    fn change_machine(
+        &mut self,
+        setting: MachineSetting,
+        subject: &Subject<'_>,
+    ) -> Result<(), VariantError> {
+        if let MachineSetting::Isolcpus(set) = setting {
+            self.isolated = check_isolated(set, subject.cpus).map_err(VariantError::Value)?;
+            return Ok(());
+        }
         let Some(kernel) = &mut self.kernel else {
             let text = "a recording does not show kernel sections, so the preemption model cannot \
                         be changed";
@@ -194,6 +207,7 @@ impl Applied {
             MachineSetting::ThreadedIrqs(on) => {
                 kernel.set_threaded(&mut self.workload, on).map_err(VariantError::Value)?;
             }
+            MachineSetting::Isolcpus(_) => {}
         }
         Ok(())
     }
@@ -281,6 +295,11 @@ impl Applied {
         let group = group.ok_or_else(|| subject.unknown(target))?;
         match setting {
             GroupSetting::Cpus(cpus) => group.cpus = Some(*cpus),
+            GroupSetting::Partition(text) => {
+                group.isolated = partition(text, group.cpus).map_err(|message| {
+                    VariantError::Value(format!("{target} partition={text}: {message}"))
+                })?;
+            }
             GroupSetting::Max(bandwidth) => group.bandwidth = *bandwidth,
             GroupSetting::Shares(shares) => group.weight = Some(*shares),
             GroupSetting::Idle(idle) => group.idle = *idle,
@@ -455,6 +474,7 @@ mod tests {
             vms: &[],
             delegation,
             kernel: None,
+            isolated: schedlab_model::CpuSet::EMPTY,
         };
         Variant::parse(text).unwrap().apply(&subject)
     }

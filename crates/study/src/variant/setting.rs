@@ -59,6 +59,9 @@ pub enum SourceSetting {
 pub enum GroupSetting {
     /// `cpus=0-1`
     Cpus(CpuSet),
+    /// `partition=isolated`, `partition=member`: whether the group has its CPUs to itself,
+    /// unbalanced.
+    Partition(String),
     /// `cpu.max=50ms/100ms`, `cpu.max=max`
     Max(Option<Bandwidth>),
     /// `cpu.weight=50` or `cpu.shares=512`, as shares.
@@ -80,6 +83,8 @@ pub enum MachineSetting {
     Preempt(PreemptModel),
     /// `threaded_irqs=on`
     ThreadedIrqs(bool),
+    /// `isolcpus=3-18`, `isolcpus=none`: the CPUs that the load balancer leaves alone.
+    Isolcpus(CpuSet),
 }
 
 /// A value that was read, or why it is none.
@@ -87,9 +92,18 @@ type Value<T> = Result<T, String>;
 
 const TASK_KEYS: [&str; 7] = ["policy", "nice", "cpus", "slice", "group", "demand", "off"];
 const SOURCE_KEYS: [&str; 2] = ["rate", "clients"];
-const MACHINE_KEYS: [&str; 2] = ["preempt", "threaded_irqs"];
-const GROUP_KEYS: [&str; 8] =
-    ["cpu.max", "cpu.weight", "cpu.shares", "cpu.idle", "cpus", "cap", "weight", "guest"];
+const MACHINE_KEYS: [&str; 3] = ["preempt", "threaded_irqs", "isolcpus"];
+const GROUP_KEYS: [&str; 9] = [
+    "cpu.max",
+    "cpu.weight",
+    "cpu.shares",
+    "cpu.idle",
+    "cpus",
+    "partition",
+    "cap",
+    "weight",
+    "guest",
+];
 
 impl Setting {
     /// Reads `KEY=VALUE` of `target`. What the target is follows from its name: `scheduler`,
@@ -170,6 +184,7 @@ fn source(key: &str, value: &str) -> Option<Value<SourceSetting>> {
 fn group(key: &str, value: &str) -> Option<Value<GroupSetting>> {
     Some(match key {
         "cpus" => read(value).map(GroupSetting::Cpus),
+        "partition" => Ok(GroupSetting::Partition(value.to_owned())),
         "cpu.max" => bandwidth(value).map(GroupSetting::Max),
         "cpu.weight" => number(value, 1, 10_000)
             .map(|weight| GroupSetting::Shares(shares_of_weight(u64::from(weight)))),
@@ -191,6 +206,8 @@ fn machine(key: &str, value: &str) -> Option<Value<MachineSetting>> {
     Some(match key {
         "preempt" => parse_model(value).map(MachineSetting::Preempt),
         "threaded_irqs" => flag(value).map(MachineSetting::ThreadedIrqs),
+        "isolcpus" if value == "none" => Ok(MachineSetting::Isolcpus(CpuSet::EMPTY)),
+        "isolcpus" => read(value).map(MachineSetting::Isolcpus),
         _ => return None,
     })
 }

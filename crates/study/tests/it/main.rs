@@ -3,6 +3,7 @@ mod decision_cost;
 mod deploy_shell;
 mod diff;
 mod field;
+mod field3;
 mod limits;
 mod replay_messages;
 mod replay_round_trip;

@@ -163,9 +163,10 @@ impl Wait<'_> {
     pub fn total(&self) -> Ns {
         self.to.saturating_sub(self.from)
     }
-    /// The part in which a CPU could have been given: run-queue latency.
-    pub fn latency(&self) -> Ns {
-        self.total().saturating_sub(self.throttled)
+    /// What counts as `latency` after a wakeup, all of it, and as `wait` after a preemption, the
+    /// part in which a CPU could have been given.
+    pub fn counted(&self) -> Ns {
+        if self.preempted() { self.total().saturating_sub(self.throttled) } else { self.total() }
     }
     /// Calls `each` with every part and its end.
     pub fn each_part(&self, mut each: impl FnMut(&Part, Ns)) {

@@ -1,6 +1,7 @@
 //! Run-queue latency: how long runnable tasks wait for a CPU, after wakeups and after preemptions,
-//! and when it was worst. Throttled time is not counted: no CPU could have been given. Waits that
-//! are still open at the end are not counted either.
+//! and when it was worst. After a wakeup throttled time counts, as in a latency that the task
+//! measures itself; after a preemption it does not. Waits that are still open at the end are not
+//! counted.
 
 use super::follow::{Followed, Listener, Span, ThreadState, Wait};
 use super::show::{Cell, Column, Entry, Layout, Output, Table, column};
@@ -19,7 +20,7 @@ pub(crate) const ENTRY: Entry = Entry::new::<Latency>(
 /// The longest of several waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Longest {
-    /// How long, without throttled time.
+    /// How long; after a preemption without throttled time.
     pub length: Ns,
     /// When it began.
     pub from: Ns,
@@ -38,7 +39,7 @@ pub struct Waits {
 
 impl Waits {
     fn add(&mut self, wait: &Wait<'_>) {
-        let length = wait.latency();
+        let length = wait.counted();
         self.lengths.add(length);
         if self.longest.is_none_or(|longest| longest.length < length) {
             self.longest = Some(Longest { length, from: wait.from, to: wait.to });

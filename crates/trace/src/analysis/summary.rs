@@ -9,8 +9,11 @@ use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, Tas
 pub struct TaskSummary {
     /// CPU time, without stolen time.
     pub run: Ns,
-    /// Wakeup to running. Throttled time is not waiting.
+    /// Wakeup to running, throttled time included: what the task sees, and what a recording says
+    /// that does not know of limits.
     pub wake_latency: Durations,
+    /// The same without throttled time; `None`: no limit held the task back after a wakeup.
+    limited_latency: Option<Box<Durations>>,
     /// Preempted to running again. A yield counts as a preemption (recorders cannot tell).
     pub preempt_wait: Durations,
     /// Response per activation: wakeup to the next block.
@@ -40,6 +43,12 @@ impl TaskSummary {
     /// Adds what `other` got (all threads of one name, say).
     pub fn merge(&mut self, other: &TaskSummary) {
         self.run = self.run.saturating_add(other.run);
+        if self.limited_latency.is_some() || other.limited_latency.is_some() {
+            let own = || Box::new(self.wake_latency.clone());
+            let mut queued = self.limited_latency.take().unwrap_or_else(own);
+            queued.merge(other.queue_latency());
+            self.limited_latency = Some(queued);
+        }
         self.wake_latency.merge(&other.wake_latency);
         self.preempt_wait.merge(&other.preempt_wait);
         self.response.merge(&other.response);
@@ -54,9 +63,25 @@ impl TaskSummary {
         self.unknown_wakes += other.unknown_wakes;
     }
 
-    /// Run-queue latency: every wait for the CPU, after a wakeup or a preemption.
+    /// Returns wakeup to running without throttled time.
+    pub fn queue_latency(&self) -> &Durations {
+        self.limited_latency.as_deref().unwrap_or(&self.wake_latency)
+    }
+
+    /// Counts a wait after a wakeup: all of it, and for how long of it the task was throttled.
+    fn count_wakeup(&mut self, wait: Ns, throttled: Ns) {
+        if throttled > Ns::ZERO && self.limited_latency.is_none() {
+            self.limited_latency = Some(Box::new(self.wake_latency.clone()));
+        }
+        if let Some(queued) = &mut self.limited_latency {
+            queued.add(wait.saturating_sub(throttled));
+        }
+        self.wake_latency.add(wait);
+    }
+
+    /// Every wait for the CPU, after a wakeup or a preemption, without throttled time.
     pub fn run_queue_latency(&self) -> Durations {
-        let mut all = self.wake_latency.clone();
+        let mut all = self.queue_latency().clone();
         all.merge(&self.preempt_wait);
         all
     }
@@ -402,10 +427,13 @@ impl Summary {
         let (track, sums) = (&mut self.tracks[index], &mut self.tasks[index]);
         match track.state {
             TrackState::Waiting { since, preempted } if counts => {
-                let wait = now.saturating_sub(since).saturating_sub(track.excused);
-                let latencies =
-                    if preempted { &mut sums.preempt_wait } else { &mut sums.wake_latency };
-                latencies.add(wait);
+                let all = now.saturating_sub(since);
+                let wait = all.saturating_sub(track.excused);
+                if preempted {
+                    sums.preempt_wait.add(wait);
+                } else {
+                    sums.count_wakeup(all, track.excused);
+                }
                 if let Some(waits) = &mut self.waits {
                     waits.push(Wait { task, cpu, began: since, ended: now, wait, preempted });
                 }

@@ -76,7 +76,7 @@ impl Listener for Wakes {
             Waker::Unknown => From::Unknown,
         };
         let arrow = self.arrows.entry((from, self.keys.line(wait.task))).or_default();
-        arrow.waits.add(wait.latency());
+        arrow.waits.add(wait.counted());
         arrow.same_cpu += u64::from(on == wait.cpu);
     }
 }

@@ -17,9 +17,10 @@ use std::collections::{BTreeMap, BTreeSet};
 const COMM_MAX: usize = 64;
 
 /// Scheduling events of a text after which what it has shown of itself counts as all that it shows:
-/// its header is behind, and its lines have the same columns (a choice: a few pages of
-/// text).
+/// its header is behind, and its lines have the same columns (a choice: a few pages).
 const BEGINNING: u32 = 1_000;
+/// Backends of texts.
+const TEXTS: [&str; 4] = ["perf-script", "ftrace", "lttng", "perf-timehist"];
 
 /// A task as the stream shows it.
 #[derive(Default)]
@@ -217,11 +218,10 @@ impl<'o> Builder<'o> {
         }
     }
 
-    /// Refuses a text whose beginning shows that it cannot be replayed. (Binary traces have the
-    /// context in each event, and the kernel's name anywhere.)
+    /// Refuses a text whose beginning shows that it cannot be replayed. (Binary traces have both in
+    /// each event, and the kernel's name anywhere.)
     fn check_purpose(&self) -> Result<(), TraceError> {
-        let is_text = matches!(self.source.backend, "perf-script" | "ftrace" | "lttng");
-        if self.options.purpose == Purpose::Any || !is_text {
+        if self.options.purpose == Purpose::Any || !TEXTS.contains(&self.source.backend) {
             return Ok(());
         }
         let wakers = [Capability::Waker, Capability::IrqContext];

@@ -3,6 +3,7 @@
 //! and cannot tell, and the command that records what schedlab needs.
 
 use super::formats::{Content, Format, How};
+use super::timehist;
 
 /// Where the tool reads a trace itself, its events are in that trace.
 macro_rules! same_perf_data {
@@ -32,21 +33,22 @@ const fn report(
 
 /// Every report, the most certain first. They are asked before the text of a tracer is.
 pub(super) const REPORTS: &[Format] = &[
-    report(
-        "perf_sched_timehist",
-        "the output of `perf sched timehist`",
-        |head| {
+    Format {
+        name: "perf_sched_timehist",
+        what: "the output of `perf sched timehist`",
+        is: |head| {
             any(head, |line| {
                 line.contains("task name")
                     && line.contains("sch delay")
                     && line.contains("run time")
             })
         },
-        concat!(
-            "it says how long each stay on a CPU was and not what woke it; ",
-            same_perf_data!()
-        ),
-    ),
+        content: Content::Text,
+        how: How::Whole(timehist::read),
+        notes: "how long tasks ran, waited, and waited after wakeups; which task woke another, \
+                interrupts and migrations are not in it; a wakeup that was served within half a \
+                microsecond looks like a preemption",
+    },
     report(
         "perf_sched_latency",
         "the output of `perf sched latency`",

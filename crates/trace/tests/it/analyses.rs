@@ -268,7 +268,7 @@ fn reported_throttling_is_a_state_of_its_own() {
     assert_eq!(
         found.lines[1].preempt.lengths.sum(),
         Ns(10),
-        "throttled time is not run-queue latency"
+        "throttled time is no wait after a preemption"
     );
 }
 

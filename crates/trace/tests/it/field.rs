@@ -430,7 +430,6 @@ fn reports_without_events_are_named() {
         ("cyclictest-hist.txt", "schedlab latency merge"),
         ("mpstat-steal.txt", "the output of mpstat"),
         ("perf-sched-latency.txt", "perf script -i perf.data"),
-        ("perf-sched-timehist.txt", "the output of `perf sched timehist`"),
         ("proc-schedstat.txt", "/proc/schedstat"),
         ("rtla-timerlat-hist.txt", "schedlab latency merge"),
         ("xl-sched-credit2.txt", "[[vm]]"),
@@ -440,4 +439,46 @@ fn reports_without_events_are_named() {
     }
     let said = refusal("trace-cmd-two-files.txt");
     assert!(said.contains("several files (trace.dat, guest.dat)"), "{said}");
+}
+
+/// What `perf sched timehist` prints, as people paste it: runs, waits and delays are in it.
+#[test]
+fn timehist_is_read() {
+    let imported = import("perf-sched-timehist.txt");
+    let recording = &imported.recording;
+    let of = |comm: &str| task(recording, comm);
+    let summary = Summary::from_recording(recording).unwrap();
+    let [hog, srv, pool] = ["hog", "srv", "pool-2"].map(|comm| &summary.tasks[of(comm).index()]);
+    assert_eq!(
+        (hog.run, srv.run, pool.run),
+        (Ns::from_us(750), Ns::from_us(250), Ns::from_us(700))
+    );
+    assert_eq!((hog.preemptions, hog.preempt_wait.max()), (1, Ns::from_us(250)));
+    assert_eq!(srv.wake_latency.max(), Ns::from_us(50));
+    assert_eq!(pool.wake_latency.max(), Ns::from_us(20));
+    let pool = recording.task(of("pool-2"));
+    assert_eq!((pool.pid, pool.tid), (300, 310));
+    assert_eq!(recording.header.tasks.len(), 3, "<idle> is no task");
+    let has = |capability| recording.header.capabilities.has(capability);
+    assert!(has(Capability::Preempted) && has(Capability::WakeTimes));
+    assert!(!has(Capability::Waker) && !has(Capability::IrqContext));
+    assert!(recording.repairs.is_clean(), "{}", recording.repairs);
+    assert_eq!((imported.summary.odd.count, imported.summary.damaged.count), (0, 0));
+    let said = |note: &String| note.contains("not which task woke another");
+    assert!(imported.summary.notes.iter().any(said), "{:?}", imported.summary.notes);
+}
+
+/// Rows of other options (-s, -w, -M, --ns) and rows that are none.
+#[test]
+fn timehist_of_other_options_is_read() {
+    let head = "           time    cpu  task name    wait time  sch delay   run time\n";
+    let rows = "  1.000100000 [0000]  a b [x][7/6]       0.000000   0.000000   0.100000  S\n\
+                  1.000100000 [0000]  awakened: c[8]\n\
+                  1.000300500 [0000]  c[8]               0.000000   0.000500   0.200500  R  f <- g\n\
+                  1.000400000 [0000]  nobody             0.000   0.000   0.100\n";
+    let imported = read(format!("{head}{rows}").as_bytes(), ImportOptions::default()).unwrap();
+    let summary = Summary::from_recording(&imported.recording).unwrap();
+    let run = |comm: &str| summary.tasks[task(&imported.recording, comm).index()].run;
+    assert_eq!((run("a b [x]"), run("c")), (Ns::from_us(100), Ns(200_500)));
+    assert_eq!(imported.summary.odd.count, 1);
 }

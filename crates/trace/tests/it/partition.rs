@@ -5,11 +5,11 @@ use crate::common::{CPUS, TASKS, any_events as events, header};
 use proptest::prelude::*;
 use schedlab_model::{CpuId, EventKind, Ns, SchedEvent};
 use schedlab_trace::analysis::blame::Blame;
-use schedlab_trace::analysis::follow::{Followed, ThreadState};
+use schedlab_trace::analysis::follow::{Began, Followed, ThreadState};
 use schedlab_trace::analysis::latency::Latency;
 use schedlab_trace::analysis::show::{ALL, Cell, Output, Table};
 use schedlab_trace::analysis::states::States;
-use schedlab_trace::analysis::worst::Worst;
+use schedlab_trace::analysis::worst::{Case, Worst};
 use schedlab_trace::analysis::{By, Scope};
 use schedlab_trace::{Recording, TraceError};
 
@@ -84,7 +84,12 @@ proptest! {
         let latency = Followed::over(&file, &scope, Latency::new(&file.header, &scope, By::Thread));
         let counted: Ns =
             latency.lines.iter().map(|line| line.wake.lengths.sum() + line.preempt.lengths.sum()).sum();
-        let total: Ns = worst.cases.iter().map(|case| case.length() - case.throttled).sum();
+        // After a preemption throttled time is left out.
+        let left_out = |case: &Case| match case.began {
+            Began::Woken { .. } => Ns::ZERO,
+            Began::Preempted { .. } => case.throttled,
+        };
+        let total: Ns = worst.cases.iter().map(|case| case.length() - left_out(case)).sum();
         prop_assert_eq!(counted, total);
     }
 

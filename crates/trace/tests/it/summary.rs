@@ -47,7 +47,7 @@ fn a_hog_and_a_sleeper() {
 }
 
 #[test]
-fn throttled_time_is_not_waiting() {
+fn throttled_time_is_a_part_of_a_wakeups_latency_and_no_waiting() {
     let events = [
         wake(0, 0, 1, Waker::HardIrq),
         at(10, EventKind::Throttle { task: TaskId(1) }),
@@ -56,7 +56,8 @@ fn throttled_time_is_not_waiting() {
         switch(80, 0, Some(1), S, None),
     ];
     let task = &summary(&events, 100).tasks[1];
-    assert_eq!((task.wake_latency.max(), task.throttled), (Ns(25), Ns(50)));
+    assert_eq!((task.wake_latency.max(), task.queue_latency().max()), (Ns(75), Ns(25)));
+    assert_eq!(task.throttled, Ns(50));
     assert_eq!(task.response.max(), Ns(80));
 }
 

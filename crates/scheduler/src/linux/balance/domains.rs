@@ -14,6 +14,8 @@
 //! | siblings preferred below NUMA | `SD_PREFER_SIBLING` | modelled | same |
 //! | allowed NUMA imbalance | `imb_numa_nr`, 5.18+ | modelled: one eighth of a node with one LLC, else one a LLC | same |
 //! | fault: the level of nodes was not rebuilt after a CPU went and came | 3.19 | `defects.MISSING_DOMAINS`: there is no such level | `d3_12_missing_domains` |
+//! | isolated CPUs belong to no domain and share their cache with no CPU | `build_sched_domains` of `housekeeping_cpumask(HK_TYPE_DOMAIN)`; `partition_sched_domains` without a cpuset partition that is `isolated` | modelled | `isolated_cpus_have_no_domain` |
+//! | RT and deadline tasks are pushed and pulled among isolated CPUs, and among the others | `def_root_domain` | modelled: [`Domains::root_of`] | `real_time_tasks_spread_over_isolated_cpus` |
 //! | distances between nodes: several NUMA levels, overlapping groups | `sched_domains_numa_*` | omitted: all nodes are equally far | – |
 //! | clusters (shared L2) | 5.16+ | omitted | – |
 //! | CPUs of different capacity | `SD_ASYM_*` | omitted | – |
@@ -126,31 +128,52 @@ pub(in crate::linux) struct Domains {
     pub(in crate::linux) has_smt: bool,
     /// The online CPUs.
     pub(in crate::linux) online: CpuSet,
+    /// Those of them that no domain has.
+    isolated: CpuSet,
+    /// By CPU: the CPUs of its node.
+    pub(in crate::linux) nodes: Vec<CpuSet>,
 }
 
 impl Domains {
     /// All domains of the CPUs `online` of `topology`.
     #[cfg(test)]
     pub(in crate::linux) fn build(topology: &Topology, online: &CpuSet) -> Domains {
-        Domains::up_to(topology, online, Level::Numa)
+        Domains::up_to(topology, online, &CpuSet::EMPTY, Level::Numa)
     }
 
-    /// The domains of the CPUs `online` of `topology`, up to the level `highest`.
-    pub(in crate::linux) fn up_to(topology: &Topology, online: &CpuSet, highest: Level) -> Domains {
+    /// The domains of the CPUs `online` of `topology` but the `isolated` ones, up to the level
+    /// `highest`.
+    pub(in crate::linux) fn up_to(
+        topology: &Topology,
+        online: &CpuSet,
+        isolated: &CpuSet,
+        highest: Level,
+    ) -> Domains {
         let cpus = topology.cpus();
         let online = online.and(&CpuSet::first(cpus));
+        let isolated = isolated.and(&online);
+        let balanced = online.without(&isolated);
         let mut domains = Domains {
             of_cpu: vec![Vec::new(); cpus],
             llc: vec![CpuSet::EMPTY; cpus],
             llc_id: topology.places().iter().map(|p| p.llc).collect(),
             smt: vec![CpuSet::EMPTY; cpus],
             online,
+            isolated,
+            nodes: (0..cpus).map(|cpu| topology.sharing(CpuId::from(cpu), |p| p.node)).collect(),
             ..Domains::default()
         };
-        for cpu in online.iter() {
-            let near = |key: Key| topology.sharing(cpu, key).and(&online);
+        for cpu in balanced.iter() {
+            let near = |key: Key| topology.sharing(cpu, key).and(&balanced);
             domains.smt[cpu.index()] = near(|p| p.core);
             domains.llc[cpu.index()] = near(|p| p.llc);
+        }
+        // An isolated CPU is behind a cache of its own, as far as placement asks.
+        let first = 1 + domains.llc_id.iter().max().map_or(0, |&llc| llc);
+        for (llc, cpu) in (first..).zip(isolated.iter()) {
+            domains.smt[cpu.index()] = CpuSet::single(cpu);
+            domains.llc[cpu.index()] = CpuSet::single(cpu);
+            domains.llc_id[cpu.index()] = llc;
         }
         domains.has_smt = domains.smt.iter().any(|set| set.count() > 1);
         let levels: [(Level, Key); 4] = [
@@ -177,8 +200,9 @@ impl Domains {
     ) -> Vec<CpuSet> {
         let mut spans = below.to_vec();
         let mut seen = CpuSet::EMPTY;
-        for cpu in self.online.iter() {
-            let wider = topology.sharing(cpu, key).and(&self.online).or(&below[cpu.index()]);
+        let balanced = self.root_of_balanced();
+        for cpu in balanced.iter() {
+            let wider = topology.sharing(cpu, key).and(&balanced).or(&below[cpu.index()]);
             spans[cpu.index()] = wider;
             if wider == below[cpu.index()] || seen.contains(cpu) {
                 continue;
@@ -252,6 +276,33 @@ impl Domains {
         cpu: CpuId,
     ) -> impl DoubleEndedIterator<Item = (&Domain, Link)> {
         self.of_cpu[cpu.index()].iter().map(|link| (&self.all[link.domain], *link))
+    }
+
+    /// The online CPUs that are not isolated.
+    fn root_of_balanced(&self) -> CpuSet {
+        self.online.without(&self.isolated)
+    }
+
+    /// The CPUs among which RT and deadline tasks of `cpu` are pushed and pulled: all isolated
+    /// ones, or all others (root domains).
+    pub(in crate::linux) fn root_of(&self, cpu: CpuId) -> CpuSet {
+        match self.isolated.is_empty() {
+            true => self.online,
+            false if self.isolated.contains(cpu) => self.isolated,
+            false => self.root_of_balanced(),
+        }
+    }
+
+    /// By last-level cache: how many CPUs are behind it.
+    pub(in crate::linux) fn caches(&self) -> Vec<usize> {
+        let mut caches = Vec::new();
+        for llc in self.llc_id.iter().map(|&llc| llc as usize) {
+            if caches.len() <= llc {
+                caches.resize(llc + 1, 0);
+            }
+            caches[llc] += 1;
+        }
+        caches
     }
 
     /// Whether both CPUs are behind one last-level cache.
@@ -328,6 +379,21 @@ mod tests {
         assert_eq!(names(&domains, 4), [(Level::Mc, "0-4,6-7".to_owned(), 2)]);
         assert!(domains.all.iter().all(|d| !d.span.contains(CpuId(5))));
         assert!(domains.all.iter().flat_map(|d| &d.groups).all(|g| !g.cpus.is_empty()));
+    }
+
+    #[test]
+    fn isolated_cpus_have_no_domain() {
+        let topology = Topology::regular(1, 1, 4, 2);
+        let isolated: CpuSet = "3-5".parse().unwrap();
+        let domains = Domains::up_to(&topology, &CpuSet::ALL, &isolated, Level::Numa);
+        assert!(isolated.iter().all(|cpu| domains.of_cpu[cpu.index()].is_empty()));
+        assert_eq!(names(&domains, 6)[1], (Level::Mc, "0-2,6-7".to_owned(), 2));
+        assert!(
+            !domains.share_cache(CpuId(3), CpuId(4)) && !domains.share_cache(CpuId(2), CpuId(3))
+        );
+        assert_eq!(domains.smt[2].to_string(), "2", "its sibling is isolated");
+        assert_eq!(domains.root_of(CpuId(4)), isolated);
+        assert_eq!(domains.root_of(CpuId(0)).to_string(), "0-2,6-7");
     }
 
     #[test]

@@ -16,6 +16,7 @@
 //! | CPUs with only SCHED_IDLE tasks count as idle | 5.4+ | modelled | `cpu_summary` |
 //! | but not for a SCHED_IDLE task | `choose_sched_idle_rq`, 7.1+ (commit fd54d81c2c0e) | modelled | `a_sched_idle_task_prefers_a_cpu_that_idles` |
 //! | new tasks: idlest group, idlest CPU, level by level | `find_idlest_cpu` | modelled | `forks_spread_over_sockets` |
+//! | from an isolated CPU: a wakee stays, a new task stays with its parent; where it may not, the first allowed CPU of the node, then of all | `select_task_rq_fair` without domains, `select_fallback_rq` | modelled | `isolated_cpus_keep_their_tasks` |
 //! | exec balancing | `SD_BALANCE_EXEC` | omitted: programs have no exec | – |
 //! | clusters, energy-aware placement, core scheduling, unequal capacity, depth of idle states | – | omitted | – |
 //! | remote wakeups by wake list and IPI | `TTWU_QUEUE` | the driver's business | – |
@@ -309,9 +310,20 @@ impl Placement<'_> {
         if self.allowed.contains(cpu) {
             return cpu;
         }
+        if self.domains.of_cpu[cpu.index()].is_empty() {
+            return self.fallback(cpu);
+        }
         let mut near =
             self.domains.chain(cpu).filter_map(|(d, _)| d.span.and(self.allowed).lowest());
         near.next().or_else(|| self.allowed.lowest()).unwrap_or(cpu)
+    }
+
+    /// Where a task goes that may not stay on `cpu`, which is in no domain: the first allowed CPU
+    /// of its node, else the first of all (`select_fallback_rq`).
+    fn fallback(&self, cpu: CpuId) -> CpuId {
+        let node = &self.domains.nodes[cpu.index()];
+        let near = node.and(self.allowed).lowest();
+        near.or_else(|| self.allowed.lowest()).unwrap_or(cpu)
     }
 
     /// The group to put a new task into; `None`: the own one. `local` is where the walk is.

@@ -55,16 +55,8 @@ impl Smp {
     /// Everything idle.
     pub(in crate::linux) fn new(cx: &Cx<'_>, t: &Tunables) -> Smp {
         let topology = &cx.world.topology;
-        let mut caches = Vec::new();
-        for place in topology.places() {
-            let llc = place.llc as usize;
-            if caches.len() <= llc {
-                caches.resize(llc + 1, 0);
-            }
-            caches[llc] += 1;
-        }
         let highest = if t.smp.missing_domains { Level::Pkg } else { Level::Numa };
-        let domains = Domains::up_to(topology, &CpuSet::ALL, highest);
+        let domains = Domains::up_to(topology, &CpuSet::ALL, &cx.world.isolated, highest);
         let times = |value: u64| (0..topology.cpus()).map(|_| AtomicU64::new(value)).collect();
         let flags = |d: &Domain| d.groups.iter().map(|_| AtomicBool::new(false)).collect();
         let online = SharedSet::first(0);
@@ -77,7 +69,7 @@ impl Smp {
             online,
             single_rt_overloads: t.version.pushable_rt_overloads(),
             deadlines: (0..topology.cpus()).map(no_deadlines).collect(),
-            summary: CpuSummary::new(topology.cpus(), &caches),
+            summary: CpuSummary::new(topology.cpus(), &domains.caches()),
             next_balance: times(0),
             avg_idle: times(LONGEST_IDLE),
             estimates: Estimates::new(topology.cpus()),

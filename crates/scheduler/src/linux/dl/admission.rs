@@ -62,35 +62,89 @@ pub(in crate::linux) fn rejects(t: &Tunables, world: &World) -> Option<Rejection
         );
     }
     let most = most(t)?;
-    let (mut sum, mut tasks) = (0, 0u32);
+    // Isolated CPUs are a root domain of their own (def_root_domain).
+    let roots = [world.all_cpus().without(&world.isolated), world.isolated];
+    let mut reserved = [(0, 0u32); 2];
     for (index, task) in world.tasks.iter().enumerate() {
         let Policy::Deadline { runtime, period, .. } = task.policy else { continue };
-        if world.all_cpus().and(&task.affinity) != world.all_cpus() {
+        let here = usize::from(world.isolated.contains(task.last_cpu()));
+        if roots[here].and(&task.affinity) != roots[here] {
+            let every = match world.isolated.is_empty() {
+                true => "every CPU".to_owned(),
+                false => format!("all of CPUs {}", roots[here]),
+            };
             let why = format!(
-                "SCHED_DEADLINE tasks must be allowed on every CPU (sched_setattr says EPERM), \
+                "SCHED_DEADLINE tasks must be allowed on {every} (sched_setattr says EPERM), \
                  this one only on \
                  {}; sched_rt_runtime_us=-1 switches the check off",
                 task.affinity
             );
             return Some(Rejection { task: Some(TaskId::from(index)), why });
         }
-        sum += ratio(runtime.0, period.0);
-        tasks += 1;
+        reserved[here].0 += ratio(runtime.0, period.0);
+        reserved[here].1 += 1;
     }
-    let all = most * world.cpus.len() as u64;
-    if sum <= all {
-        return None;
-    }
+    let checked = roots.iter().zip(reserved);
+    checked
+        .map(|(root, (sum, tasks))| (root.count(), sum, tasks))
+        .find(|(cpus, sum, _)| *sum > most * *cpus as u64)
+        .map(|(cpus, sum, tasks)| over(most, cpus, sum, tasks))
+}
+
+/// A part of a CPU in per cent, to two places.
+fn percent(part: u64) -> String {
     let half = 1 << (BW_SHIFT - 1);
-    let percent = |part: u64| (u128::from(part) * 10_000 + half) >> BW_SHIFT;
-    let show = |part: u64| format!("{}.{:02}", percent(part) / 100, percent(part) % 100);
+    let hundredths = (u128::from(part) * 10_000 + half) >> BW_SHIFT;
+    format!("{}.{:02}", hundredths / 100, hundredths % 100)
+}
+
+/// Where what is published about the deadline class and a kernel of this version differ.
+pub(in crate::linux) fn remarks(t: &Tunables, policies: &[Policy], cpus: usize) -> Vec<String> {
+    let reserved = policies.iter().filter_map(|policy| match policy {
+        Policy::Deadline { runtime, period, .. } => Some(ratio(runtime.0, period.0)),
+        _ => None,
+    });
+    let reserved: Vec<u64> = reserved.collect();
+    let sum: u64 = reserved.iter().sum();
+    let mut remarks = Vec::new();
+    if let Some(most) = most(t)
+        && t.version.has_fair_server()
+        && !t.version.fair_server_counts_in_admission()
+    {
+        let server = ratio(t.fair_server_runtime.0, t.fair_server_period.0);
+        let by_rule = most.saturating_sub(server) * cpus as u64;
+        if sum > by_rule && sum <= most * cpus as u64 {
+            remarks.push(format!(
+                "the deadline tasks reserve {} % of a CPU: admitted here, as Linux 6.12.95 was \
+                 measured to do; by the rule the fair servers' {} % of each CPU count too, {} % \
+                 are admitted (J. Lelli, LKML 2024-11-29), and another kernel may say EBUSY",
+                percent(sum),
+                percent(server),
+                percent(by_rule)
+            ));
+        }
+    }
+    if t.dl_reclaim && !reserved.is_empty() && t.version.reclaims_too_much() {
+        remarks.push(
+            "dl_reclaim is GRUB as it was published; from Linux 6.12 to 6.15 tasks with \
+             SCHED_FLAG_RECLAIM get too much (extra_bw is wrong with root domains and the fair \
+             server, LKML 2025-04-28, M. Ziswiler), and others may miss their deadlines there"
+                .to_owned(),
+        );
+    }
+    remarks
+}
+
+/// The refusal of tasks that reserve `sum` where `most` of each of `cpus` CPUs may be reserved.
+fn over(most: u64, cpus: usize, sum: u64, tasks: u32) -> Rejection {
+    let all = most * cpus as u64;
     let why = format!(
         "the {tasks} deadline tasks reserve {} % of a CPU, admitted are {} % (sched_setattr says \
          EBUSY; {} CPUs, \
          sched_rt_runtime_us of sched_rt_period_us of each); lower RUNTIME or raise PERIOD",
-        show(sum),
-        show(all),
-        world.cpus.len()
+        percent(sum),
+        percent(all),
+        cpus
     );
-    Some(Rejection { task: None, why })
+    Rejection { task: None, why }
 }

@@ -29,17 +29,15 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         if cx.task(task).affinity.count() < 2 {
             return None;
         }
-        let allowed = smp.allowed(cx, task);
+        let root = smp.domains.root_of(from);
+        let allowed = smp.allowed(cx, task).and(&root);
         let free: CpuSet = allowed.iter().filter(|&cpu| smp.deadlines(cpu).0 == NEVER).collect();
         if !free.is_empty() {
             return self.nearest_of(cx, smp, &free, from);
         }
         // Of equal ones the first.
-        let latest = smp
-            .domains
-            .online
-            .iter()
-            .max_by_key(|&cpu| (smp.deadlines(cpu).0, std::cmp::Reverse(cpu)))?;
+        let latest =
+            root.iter().max_by_key(|&cpu| (smp.deadlines(cpu).0, std::cmp::Reverse(cpu)))?;
         (allowed.contains(latest) && until < smp.deadlines(latest).0).then_some(latest)
     }
 
@@ -75,7 +73,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     pub(in crate::linux) fn pull_dl(&self, cx: &Cx<'_>, cpu: CpuId) {
         let Some(smp) = self.smp.get() else { return };
         let env = &self.env(cx);
-        for from in smp.domains.online.iter().filter(|&from| from != cpu) {
+        for from in smp.domains.root_of(cpu).iter().filter(|&from| from != cpu) {
             if smp.deadlines(from).1 >= smp.deadlines(cpu).0 {
                 continue;
             }

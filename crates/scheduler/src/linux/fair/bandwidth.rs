@@ -2,9 +2,10 @@
 //! in `pool`.
 //!
 //! Until 6.17 a queue without run time is taken off its parent with everything in it. Since 6.18
-//! the queue stays; each of its tasks, when it is picked, is taken off alone and waits in the
-//! queue's `limbo` (the real system does it when the task returns to user mode, so that it holds no
-//! kernel lock; here that is at once). Throttled tasks do not wait: the driver is told.
+//! the queue stays; each of its tasks, when it returns to user mode, is taken off alone and waits
+//! in the queue's `limbo`: a task in the kernel goes on, so that what it holds there is given back.
+//! A task that is picked in user code goes into limbo at once. Throttled tasks do not wait: the
+//! driver is told.
 //!
 //! | rule | where the real system has it | here | test |
 //! |---|---|---|---|
@@ -14,7 +15,8 @@
 //! | an empty queue returns run time | `return_cfs_rq_runtime` | modelled | same |
 //! | run time of an earlier period is void (3.2 to 3.15, 4.18 to 5.3) | `expire_cfs_rq_runtime`; 51f2176d74ac (3.16) switched it off by a fault, 512ac999d275 (4.18) on, de53fd7aedb1 (5.4) removed it | modelled | `sleepers_lose_what_they_took_before_5_4` |
 //! | nested limits | `throttle_count` | modelled | `the_tighter_of_two_nested_limits_holds` |
-//! | tasks one by one at return to user mode | 6.18 | modelled: return to user takes no time | `a_hog_with_half_a_cpu_runs_50_on_50_off` |
+//! | tasks one by one at return to user mode | `task_throttle_setup_work`, `throttle_cfs_rq_work`, 6.18 | modelled: return to user takes no time | `a_hog_with_half_a_cpu_runs_50_on_50_off` |
+//! | a task in the kernel runs on without run time, what it runs is owed | the same, 6.18 | modelled where the program says that it is in the kernel (`kernel` steps) | `a_lock_of_the_kernel_is_given_back_first_since_6_18` |
 //! | a refill gives run time to other CPUs by IPI | 6.6+ `unthrottle_cfs_rq_async` | simplified: at once | – |
 //! | the load clock of a throttled queue stops | 6.1 | modelled | `pelt` |
 
@@ -351,10 +353,14 @@ fn release<F: FairRules>(env: Env<'_>, rq: &mut Rq, id: EntityId) {
     fair::enqueue::<F>(env, rq, id, Enqueue::Wake);
 }
 
-/// 6.18: a picked task whose group has no run time goes into limbo. Gives whether it did.
+/// 6.18: a picked task whose group has no run time goes into limbo, unless it is in the kernel.
+/// Gives whether it did.
 pub(in crate::linux) fn into_limbo<F: FairRules>(env: Env<'_>, rq: &mut Rq, id: EntityId) -> bool {
     let queue = rq.entity(id).queue;
     if env.pools.is_none() || env.t.version.throttles_whole_queues() || !rq.is_throttled(queue) {
+        return false;
+    }
+    if env.cx.task(TaskId(rq.entity(id).task)).in_kernel() {
         return false;
     }
     fair::dequeue::<F>(env, rq, id, Dequeue::Exit);
@@ -371,6 +377,18 @@ pub(in crate::linux) fn out_of_limbo<F: FairRules>(env: Env<'_>, rq: &mut Rq, id
         rq.queue_mut(queue).limbo.retain(|&other| other != id);
         release::<F>(env, rq, id);
     }
+}
+
+/// 6.18: charges a throttled queue for a task of it that runs on in the kernel.
+fn charge_kernel<F: FairRules>(env: Env<'_>, rq: &mut Rq, queue: QueueId) {
+    let Some(curr) = rq.curr_of(Class::Fair) else { return };
+    let queues = path(rq, curr);
+    if env.t.version.throttles_whole_queues() || !queues.contains(&queue) {
+        return;
+    }
+    queues.iter().for_each(|&queue| F::update_curr(env, rq, queue));
+    F::update_curr(env, rq, ROOT);
+    charge(env, rq, queue);
 }
 
 /// Whether a queued task cannot run for want of bandwidth and is not counted above (until 6.17).
@@ -413,6 +431,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
             self.locked(cpu, |rq| {
                 rq.touch::<F>(env, false);
                 let queue = rq.queue_of_group[group.index()];
+                charge_kernel::<F>(env, rq, queue);
                 let q = rq.queue_mut(queue);
                 {
                     let mut pool = lock.lock();
@@ -423,6 +442,22 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
                     unthrottle::<F>(env, rq, queue);
                 }
             });
+        }
+    }
+
+    /// 6.18: the running task leaves the kernel; if its group has no run time, it runs no user
+    /// code.
+    pub(in crate::linux) fn returns_to_user(&self, cx: &Cx<'_>, task: TaskId) {
+        let Some((cpu, id)) = self.index.get(task).filter(|_| self.pools.get().is_some()) else {
+            return;
+        };
+        let held = {
+            let rq = self.rqs[cpu.index()].lock();
+            let entity = rq.entity(id);
+            entity.class == Class::Fair && rq.is_throttled(entity.queue)
+        };
+        if held {
+            cx.push(Cmd::Resched(cpu));
         }
     }
 

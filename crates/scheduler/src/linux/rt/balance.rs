@@ -18,10 +18,17 @@ use crate::{Cmd, Cx, Locks, Prev};
 use schedlab_model::{CpuId, CpuSet, TaskId};
 
 impl<L: Locks, F: FairRules> Linux<L, F> {
-    /// The CPUs that `task` may use on which the least urgent RT work runs, if that is less urgent
-    /// than `priority`.
-    fn lowest(&self, cx: &Cx<'_>, smp: &Smp, task: TaskId, priority: u8) -> Option<CpuSet> {
-        let allowed = smp.allowed(cx, task);
+    /// The CPUs that `task`, which was on `from`, may use on which the least urgent RT work runs,
+    /// if that is less urgent than `priority`.
+    fn lowest(
+        &self,
+        cx: &Cx<'_>,
+        smp: &Smp,
+        task: TaskId,
+        priority: u8,
+        from: CpuId,
+    ) -> Option<CpuSet> {
+        let allowed = smp.allowed(cx, task).and(&smp.domains.root_of(from));
         let least = allowed.iter().map(|cpu| smp.summary.rt_best(cpu)).min()?;
         (least < priority)
             .then(|| allowed.iter().filter(|&cpu| smp.summary.rt_best(cpu) == least).collect())
@@ -39,7 +46,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         if cx.task(task).affinity.count() < 2 {
             return None;
         }
-        let lowest = self.lowest(cx, smp, task, priority)?;
+        let lowest = self.lowest(cx, smp, task, priority, from)?;
         self.nearest_of(cx, smp, &lowest, from)
     }
 
@@ -100,7 +107,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         let movable = |id: EntityId| {
             let entity = rq.entity(id);
             !entity.pinned
-                && self.lowest(env.cx, smp, TaskId(entity.task), entity.rt_priority).is_some()
+                && self
+                    .lowest(env.cx, smp, TaskId(entity.task), entity.rt_priority, rq.cpu)
+                    .is_some()
         };
         movable(curr) && !movable(woken)
     }
@@ -124,7 +133,7 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
     pub(in crate::linux) fn pull_rt(&self, cx: &Cx<'_>, cpu: CpuId) {
         let Some(smp) = self.smp.get().filter(|_| self.t.version.rt_push_pull()) else { return };
         let env = &self.env(cx);
-        for from in smp.domains.online.iter().filter(|&from| from != cpu) {
+        for from in smp.domains.root_of(cpu).iter().filter(|&from| from != cpu) {
             if !smp.summary.rt_overloaded(from) {
                 continue;
             }

@@ -175,7 +175,9 @@ fn each_report_is_told_from_all_others() {
     for (name, text) in TEXTS {
         let format = recognise(text.as_bytes());
         assert_eq!(format.name, *name, "{text}");
-        advices.push(format!("{}: {}", format.what, format.advice().expect("it cannot be read")));
+        let advice = format.advice().unwrap_or(format.notes);
+        assert!(!advice.is_empty() && format.is_trace() == (*name == "perf_sched_timehist"));
+        advices.push(format!("{}: {advice}", format.what));
     }
     assert_eq!(TEXTS.len(), super::REPORTS.len(), "each has its text");
     advices.sort_unstable();
