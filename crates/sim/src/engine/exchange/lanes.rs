@@ -110,6 +110,12 @@ impl Exchanges<'_> {
         }
     }
 
+    /// Returns whether the lane has attended for as long as it is to.
+    fn life_is_over(&self, t: usize, now: u64) -> bool {
+        let life = self.spec.executors[self.lanes[t].executor as usize].life;
+        life.is_some_and(|life| now >= self.players[t].origin().saturating_add(life.0))
+    }
+
     /// Hands what is ready to the lane: all of it where it is the only one.
     fn hand_out(&mut self, t: usize) {
         let executor = &mut self.executors[self.lanes[t].executor as usize];
@@ -210,6 +216,10 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let number = executor.0;
         exchange.lanes[t].executor = number;
         let idle = exchange.executors[executor.index()].ready.is_empty();
+        if exchange.lanes[t].mode == Mode::Look && exchange.life_is_over(t, self.clock.now) {
+            self.tasks[t].pc += 1;
+            return Ok(Flow::Next);
+        }
         match exchange.lanes[t].mode {
             Mode::Look => {
                 let (before, after) = exchange.look(number, idle);
