@@ -432,8 +432,8 @@ pub fn table(results: &[PairResult]) -> String {
     text + "\n" + &Summary::from_results(results).to_string()
 }
 
-/// Returns the pairs of each server: of those that [`PairResult::name`] begins with, up to its comma
-/// (guests) or its first space.
+/// Returns the pairs of each server: of those that [`PairResult::name`] begins with, up to its
+/// comma (guests) or its first space.
 fn servers(results: &[PairResult]) -> BTreeMap<&str, Vec<PairResult>> {
     let mut servers: BTreeMap<&str, Vec<PairResult>> = BTreeMap::new();
     for result in results {

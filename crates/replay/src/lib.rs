@@ -171,8 +171,8 @@ impl<'a> Programs<'a> {
             .map(|()| id)
     }
 
-    /// Returns what a task does at its end, where another task waits for that; `works`: what it does
-    /// comes before it, else it comes when its life is over.
+    /// Returns what a task does at its end, where another task waits for that; `works`: what it
+    /// does comes before it, else it comes when its life is over.
     fn exit(&mut self, task: TaskId, works: bool) -> Option<ScriptId> {
         let of = &self.steps.facts.tasks[task.index()];
         let object = *self.steps.graph.exits.get(&task).filter(|_| of.ended())?;

@@ -1,5 +1,5 @@
-//! Clients that end in the recording, exchanges that are over before it ends, and what a thread does
-//! before it waits for many objects.
+//! Clients that end in the recording, exchanges that are over before it ends, and what a thread
+//! does before it waits for many objects.
 
 use crate::round_trip::{MS, US, object, receive, recording, replayed, send, simulate, step};
 use schedlab_model::{

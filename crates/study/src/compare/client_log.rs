@@ -28,8 +28,8 @@ const LOG_MAX: u64 = 64 << 20;
 /// `[CLASS=]FILE` of `--client-log`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClientLogSpec {
-    /// The server; `None`: the program that answers most requests where messages were recorded, else
-    /// the class with the largest share that has an end and is not the client.
+    /// The server; `None`: the program that answers most requests where messages were recorded,
+    /// else the class with the largest share that has an end and is not the client.
     pub server: Option<String>,
     /// What the client printed.
     pub file: PathBuf,
@@ -57,8 +57,8 @@ pub(super) struct ClientLog {
     requests_per_s: f64,
     /// What the server had of a CPU meanwhile.
     share: f64,
-    /// Where a replay knows requests: the port or path over which most were answered, and how many a
-    /// second.
+    /// Where a replay knows requests: the port or path over which most were answered, and how many
+    /// a second.
     answered: Option<(String, f64)>,
 }
 

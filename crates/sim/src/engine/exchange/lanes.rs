@@ -205,7 +205,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         self.interrupt_noted(Waker::HardIrq)
     }
 
-    /// One part of what a lane does.
+    /// One part of what a lane does, or its end.
     pub(in super::super) fn attend(
         &mut self,
         cpu: usize,
@@ -213,13 +213,19 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         executor: ExecutorId,
     ) -> Step<Flow> {
         let Some(exchange) = &mut self.features.exchange else { return Ok(Flow::Exit) };
-        let number = executor.0;
-        exchange.lanes[t].executor = number;
-        let idle = exchange.executors[executor.index()].ready.is_empty();
+        exchange.lanes[t].executor = executor.0;
         if exchange.lanes[t].mode == Mode::Look && exchange.life_is_over(t, self.clock.now) {
             self.tasks[t].pc += 1;
             return Ok(Flow::Next);
         }
+        self.lane(cpu, t, executor)
+    }
+
+    /// One part of what a lane does.
+    fn lane(&mut self, cpu: usize, t: usize, executor: ExecutorId) -> Step<Flow> {
+        let Some(exchange) = &mut self.features.exchange else { return Ok(Flow::Exit) };
+        let number = executor.0;
+        let idle = exchange.executors[executor.index()].ready.is_empty();
         match exchange.lanes[t].mode {
             Mode::Look => {
                 let (before, after) = exchange.look(number, idle);
