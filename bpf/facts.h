@@ -287,7 +287,8 @@ INLINE void of_socket(struct sock *sk, bool out, struct fact *fact)
     }
     flow(&e, tcp ? TCP : UDP, fact);
     struct tcp_sock *counters = tcp ? bpf_skc_to_tcp_sock(sk) : 0;
-    if (counters) {
+    /* A layer above (kTLS) sends other bytes than the program does: its places are no sum of these. */
+    if (counters && !((struct inet_connection_sock *)counters)->icsk_ulp_ops) {
         fact->place = out ? counters->write_seq : counters->copied_seq;
         fact->flags |= HAS_PLACE;
     }
@@ -328,7 +329,7 @@ INLINE void of_any_socket(struct sock *sk, bool out, struct fact *fact)
         return;
     }
     flow(&e, tcp ? TCP : UDP, fact);
-    if (tcp) {
+    if (tcp && !BPF_CORE_READ((struct inet_connection_sock *)sk, icsk_ulp_ops)) {
         struct tcp_sock *counters = (struct tcp_sock *)sk;
         fact->place = out ? BPF_CORE_READ(counters, write_seq) : BPF_CORE_READ(counters, copied_seq);
         fact->flags |= HAS_PLACE;

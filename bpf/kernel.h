@@ -82,6 +82,10 @@ struct sock {
     struct socket *sk_socket;
 } LAYOUT;
 
+struct inet_connection_sock {
+    const void *icsk_ulp_ops;
+} LAYOUT;
+
 struct tcp_sock {
     __u32 write_seq;
     __u32 copied_seq;

@@ -9,7 +9,6 @@ pub mod chore;
 mod large;
 pub mod page;
 
-use beside::side_by_side;
 pub use large::{LargeChange, Told};
 use schedlab_study::StudyError;
 use schedlab_study::change::Judgement;
@@ -231,9 +230,22 @@ pub fn judge_all(
     jobs: usize,
     wanted: impl Fn(&str) -> bool,
 ) -> Result<Vec<PairResult>, StudyError> {
+    judge_all_from(folder, ReplayFrom::default(), jobs, wanted)
+}
+
+/// As [`judge_all`], replayed from what is chosen.
+///
+/// # Errors
+/// What cannot be read or predicted.
+pub fn judge_all_from(
+    folder: &Path,
+    from: ReplayFrom,
+    jobs: usize,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<PairResult>, StudyError> {
     let file = PairFile::open(&folder.join("pairs.toml"))?;
     let wanted = file.pairs.iter().filter(|pair| wanted(&pair.name));
-    wanted.map(|pair| judge(folder, pair, ReplayFrom::default(), jobs)).collect()
+    wanted.map(|pair| judge(folder, pair, from, jobs)).collect()
 }
 
 /// Predicts one pair, and lays it beside what came. `folder`: where the recordings are.
@@ -418,6 +430,18 @@ pub fn table(results: &[PairResult]) -> String {
         }
     }
     text + "\n" + &Summary::from_results(results).to_string()
+}
+
+/// Returns the pairs of each server: of those that [`PairResult::name`] begins with, up to its
+/// comma (guests) or its first space.
+fn servers(results: &[PairResult]) -> BTreeMap<&str, Vec<PairResult>> {
+    let mut servers: BTreeMap<&str, Vec<PairResult>> = BTreeMap::new();
+    for result in results {
+        let parts = result.name.split_once(',').or_else(|| result.name.split_once(' '));
+        let server = parts.map_or(result.name.as_str(), |(server, _)| server);
+        servers.entry(server).or_default().push(result.clone());
+    }
+    servers
 }
 
 /// How good the predictions are.

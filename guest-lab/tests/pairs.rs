@@ -43,6 +43,13 @@ fn the_page_has_the_pairs_of_guests() {
     assert_page(1);
 }
 
+#[test]
+fn the_page_has_both_replays_beside_each_other() {
+    let text = std::fs::read_to_string(guest_lab::root().join(page::PAGE)).unwrap();
+    let table = page::table_of(&text, page::BESIDE.0).unwrap();
+    assert_eq!(table, page::beside(0).unwrap(), "cargo xtask pairs --write");
+}
+
 /// A trusted prediction, with this many shares at least, all inside their intervals.
 fn assert_held(result: &PairResult, least: usize) {
     assert_eq!(result.distrust, Vec::<String>::new(), "{}", result.name);

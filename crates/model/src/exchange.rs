@@ -97,6 +97,9 @@ pub struct Script {
     /// The length of a round, by which absolute times grow from one round to the next. The first
     /// round of a task begins when the task is created; of one that is there from the start, at 0.
     pub round: Ns,
+    /// How long it is played, from the creation of its task; `None`: to its end.
+    #[serde(default)]
+    pub life: Option<Ns>,
 }
 
 /// One operation with the CPU time around it.
@@ -166,6 +169,9 @@ pub struct Executor {
     pub looks_asleep: Vec<(Ns, Ns)>,
     /// When its threads came into being: its first timer counts from then.
     pub since: Ns,
+    /// How long a thread of it attends, from its creation; `None`: to the end.
+    #[serde(default)]
+    pub life: Option<Ns>,
     /// How much more the first receive of an activation costs than the others, in nanoseconds; may
     /// be negative.
     pub first_receive: i64,

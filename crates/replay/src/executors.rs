@@ -23,7 +23,8 @@ pub(crate) struct Deed {
 pub(crate) fn merged(steps: &Steps<'_>, threads: &[TaskId]) -> Vec<Deed> {
     let mut all: Vec<Deed> = Vec::new();
     for &thread in threads {
-        let own = &steps.facts.tasks[thread.index()].operations;
+        let begin = steps.lives.begin(steps.facts, thread).len();
+        let own = &steps.facts.tasks[thread.index()].operations[begin..];
         all.extend(own.iter().map(|&operation| Deed { thread, operation }));
     }
     all.sort_by_key(|deed| deed.operation.at);
@@ -62,12 +63,18 @@ struct Weaver<'a> {
     of_object: BTreeMap<ObjectId, usize>,
     /// The objects that are read at all.
     read: BTreeSet<ObjectId>,
+    /// By connection (the object that is read): the number of its last operation.
+    last_use: BTreeMap<ObjectId, u64>,
+    /// Coroutines that begin by themselves and whose connections are all over, the last one behind.
+    over: Vec<usize>,
     /// By coroutine: the objects that it reads.
     reads: Vec<BTreeSet<ObjectId>>,
     /// By thread: the coroutine whose work it does.
     current: BTreeMap<TaskId, usize>,
     /// By thread: steps since its last look that belong to no object yet.
     pending: BTreeMap<TaskId, Vec<Step>>,
+    /// Threads that have looked at their objects.
+    has_looked: BTreeSet<TaskId>,
     /// By thread: its last look ended with its time.
     by_timer: BTreeMap<TaskId, bool>,
     /// Looks so far, and the one in which each coroutine had its last step.
@@ -105,14 +112,20 @@ pub(crate) fn executor(
     }
     let born = threads.iter().map(|task| steps.facts.tasks[task.index()].born());
     let since = born.min().unwrap_or_default();
+    let lives = |task: &TaskId| steps.facts.tasks[task.index()].life(steps.facts.duration);
+    let ended = |task: &TaskId| steps.facts.tasks[task.index()].ended();
+    let life = threads.iter().map(lives).max().filter(|_| threads.iter().all(ended));
     let mut weaver = Weaver {
         recorded,
-        executor: Executor { name: name.to_owned(), since, ..Executor::default() },
+        executor: Executor { name: name.to_owned(), since, life, ..Executor::default() },
         of_object: BTreeMap::new(),
+        last_use: last_uses(recorded, &read, deeds),
+        over: Vec::new(),
         read,
         reads: Vec::new(),
         current: BTreeMap::new(),
         pending: BTreeMap::new(),
+        has_looked: BTreeSet::new(),
         by_timer: BTreeMap::new(),
         look: 0,
         last_look: Vec::new(),
@@ -135,6 +148,7 @@ pub(crate) fn executor(
             weaver.looks(deed, timed_out);
         } else {
             weaver.takes(steps, deed, now_read);
+            weaver.closes(&deed.operation);
         }
     }
     steps.on_behalf += weaver.on_behalf;
@@ -198,6 +212,7 @@ impl Weaver<'_> {
                 self.woken.remove(&thread);
             }
         }
+        self.has_looked.insert(thread);
         self.current.insert(thread, TIMERS);
         if timer {
             let gap = operation.at.saturating_sub(self.last_timer);
@@ -228,12 +243,30 @@ impl Weaver<'_> {
                 let caused_by_other = now_read.is_some_and(|read| !read.contains(&back));
                 if current != TIMERS && caused_by_other {
                     self.on_behalf += 1;
-                    current
-                } else {
-                    self.take_up(thread, back)
+                    return current;
                 }
+                // A loop that opens one connection after the other has so many at once as are open.
+                if !self.of_object.contains_key(&back)
+                    && let Some(coroutine) = self.over.pop()
+                {
+                    self.of_object.insert(back, coroutine);
+                }
+                self.take_up(thread, back)
             }
             _ => current,
+        }
+    }
+
+    /// Where the operation was the last one of its connection, the next that the loop opens goes on
+    /// in the coroutine, if that is one that begins by itself.
+    fn closes(&mut self, operation: &Operation) {
+        let Some(object) = connection(self.recorded, &self.read, operation) else { return };
+        let Some(&coroutine) = self.of_object.get(&object) else { return };
+        let steps = &self.executor.coroutines[coroutine].steps;
+        let begins =
+            steps.first().is_some_and(|first| !matches!(first.step.act, Act::Receive { .. }));
+        if begins && self.last_use.get(&object) == Some(&self.number) {
+            self.over.push(coroutine);
         }
     }
 
@@ -265,22 +298,17 @@ impl Weaver<'_> {
             _ => false,
         };
         let looked = !matches!(operation.kind, Kind::Nothing(_)) && self.looked.remove(&owner);
-        let (silent, loud): (Vec<Step>, Vec<Step>) = self
-            .pending
-            .remove(&thread)
-            .unwrap_or_default()
-            .into_iter()
-            .partition(|step| step.act == Act::Nothing);
+        let pending = self.pending.remove(&thread).unwrap_or_default();
+        // What a look found was there before all that follows the look. Without one, or where the
+        // thread slept for it, the message may be what the steps before it brought about.
+        let found = self.has_looked.contains(&thread) && operation.slept.is_none();
+        let (silent, loud): (Vec<Step>, Vec<Step>) =
+            pending.into_iter().partition(|step| found && step.act == Act::Nothing);
         let before: Ns =
             silent.iter().map(|step| step.before + step.after).fold(step.before, |a, b| a + b);
         let list = &mut self.executor.coroutines[owner].steps;
-        list.push(CoroutineStep {
-            step: Step { before, ..step },
-            later,
-            looked,
-            after_others,
-            first,
-        });
+        let own =
+            CoroutineStep { step: Step { before, ..step }, later, looked, after_others, first };
         let plain = |step| CoroutineStep {
             step,
             later: false,
@@ -288,11 +316,42 @@ impl Weaver<'_> {
             after_others: false,
             first: false,
         };
-        list.extend(loud.into_iter().map(plain));
+        if found {
+            list.push(own);
+            list.extend(loud.into_iter().map(plain));
+        } else {
+            list.extend(loud.into_iter().map(plain));
+            list.push(own);
+        }
         self.last_look[owner] = self.look;
         self.last = owner;
         self.touched[owner] = self.number;
     }
+}
+
+/// Returns the connection of an operation: the object of it that the executor reads.
+fn connection(
+    recorded: &Recorded,
+    read: &BTreeSet<ObjectId>,
+    operation: &Operation,
+) -> Option<ObjectId> {
+    let object = match operation.kind {
+        Kind::Receive(object, _) | Kind::Nothing(object) => Some(object),
+        Kind::Send(object, _) => recorded.objects.get(object.index()).and_then(|info| info.peer),
+        _ => None,
+    };
+    object.filter(|object| read.contains(object))
+}
+
+/// Returns by connection the number of its last operation; the first of all has number 1.
+fn last_uses(
+    recorded: &Recorded,
+    read: &BTreeSet<ObjectId>,
+    deeds: &[Deed],
+) -> BTreeMap<ObjectId, u64> {
+    let used = deeds.iter().zip(1..);
+    used.filter_map(|(deed, number)| Some((connection(recorded, read, &deed.operation)?, number)))
+        .collect()
 }
 
 /// Gives what objects are to have more or less to the coroutine that reads them; what none reads,

@@ -34,8 +34,8 @@ pub struct TaskFacts {
     pub created: Option<Ns>,
     /// The task that created it there as one of its operations.
     pub creator: Option<TaskId>,
-    /// It ended in the recording.
-    pub ended: bool,
+    /// It ended in the recording, then.
+    pub ended_at: Option<Ns>,
     /// Where it was seen first.
     pub first_cpu: Option<CpuId>,
     /// When it was seen running or runnable first.
@@ -207,6 +207,16 @@ impl TaskFacts {
         self.created.unwrap_or_default()
     }
 
+    /// Returns whether it ended in the recording.
+    pub fn ended(&self) -> bool {
+        self.ended_at.is_some()
+    }
+
+    /// Returns how long it lived in a recording of this length.
+    pub fn life(&self, duration: Ns) -> Ns {
+        self.ended_at.unwrap_or(duration).saturating_sub(self.born())
+    }
+
     /// A task that looks at several objects and takes nothing out of any: its looks are waits
     /// without facts.
     fn select_only(&mut self) {
@@ -368,7 +378,7 @@ impl Reader {
                 self.pay(event.cpu, self.recorder.wake);
             }
             EventKind::New { task, parent } => self.create(now, task, parent),
-            EventKind::Exit { task } => self.tasks[task.index()].facts.ended = true,
+            EventKind::Exit { task } => self.tasks[task.index()].facts.ended_at = Some(now),
             EventKind::Steal { ns } => {
                 if let Some(task) = self.current[event.cpu.index()]
                     && let Some((_, since)) = &mut self.tasks[task.index()].running

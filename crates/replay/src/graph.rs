@@ -69,6 +69,11 @@ impl Object {
         *given = given.saturating_add(amount);
     }
 
+    /// Returns the tasks that exchange something here; some of them twice.
+    pub fn tasks(&self) -> impl Iterator<Item = TaskId> {
+        self.readers.keys().chain(self.writers.keys()).copied()
+    }
+
     /// Returns whether a recorded task sends to it.
     pub fn has_sender(&self) -> bool {
         !self.writers.is_empty()
@@ -108,7 +113,7 @@ impl Graph {
             for operation in &task.operations {
                 note(&mut objects, &mut entries, &made, id, operation);
             }
-            if let (true, Some(exit)) = (task.ended, made.0.get(&id)) {
+            if let (true, Some(exit)) = (task.ended(), made.0.get(&id)) {
                 let at = task.operations.last().map_or(Ns::ZERO, |last| last.at);
                 objects[exit.index()].given(id, 1);
                 entries[exit.index()].push(Entry { at, earliest: at, amount: 1, task: id });
@@ -238,7 +243,7 @@ impl Object {
                 }
             } else {
                 balance += entry.amount;
-                while balance < 0 && next < sends.len() && sends[next].earliest < entry.at {
+                while balance < 0 && next < sends.len() && sends[next].earliest <= entry.at {
                     balance += sends[next].amount;
                     next += 1;
                 }

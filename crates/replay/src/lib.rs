@@ -10,6 +10,7 @@
 //! * Bytes that no recorded task sent come from outside, at their times.
 //! * A thread that waits for many objects is an executor with a coroutine for each; threads that
 //!   read the same object are one.
+//! * What a thread did before it first waited for many objects it does once.
 //! * Programs begin again when they are done, with what was in flight made good. A task that was
 //!   born in the recording begins again at its birth, and its times count from there; one that
 //!   ended too lives again when its creator creates it again ([`lives`]).
@@ -32,7 +33,7 @@ use lives::Lives;
 pub use report::Report;
 use schedlab_model::{
     Act, Exchange, ExecutorId, GroupId, GroupSpec, Holds, Ns, ObjectKind, ObjectSpec, Op, Program,
-    Room, ScriptId, Start, TaskId, TaskSpec, Workload,
+    Room, Script, ScriptId, Start, TaskId, TaskSpec, Workload,
 };
 use schedlab_trace::replay::RecorderCost;
 use schedlab_trace::{Capability, Recording};
@@ -82,7 +83,7 @@ impl<'a> Programs<'a> {
                 facts,
                 graph,
                 lives,
-                balances: steps::balances(graph, lives),
+                balances: steps::balances(facts, graph, lives),
                 arrivals: Vec::new(),
                 on_behalf: 0,
                 unexplained: 0,
@@ -113,23 +114,21 @@ impl<'a> Programs<'a> {
     fn play(&mut self, task: TaskId) {
         let of = &self.steps.facts.tasks[task.index()];
         let mut script = steps::sequence(&mut self.steps, task, of);
-        if let (true, Some(&exit)) = (of.ended, self.steps.graph.exits.get(&task)) {
-            let act = Act::Send { object: exit, amount: 1 };
-            script.steps.push(schedlab_model::Step { before: Ns::ZERO, act, after: Ns::ZERO });
-        }
+        let exit = self.exit(task, true).map(Op::Play);
         if script.steps.is_empty() {
+            self.programs[task.index()] = Program::once(exit);
             return;
         }
         let waits = |step: &schedlab_model::Step| {
             !matches!(step.act, Act::Send { .. } | Act::Spawn(_) | Act::Nothing)
         };
-        if !of.ended && !script.steps.iter().any(waits) {
+        if !of.ended() && !script.steps.iter().any(waits) {
             self.report.endless.push(task);
         }
         script.balance = self.steps.balance(&[task]);
         let id = ScriptId::from(self.exchange.scripts.len());
         self.exchange.scripts.push(script);
-        self.programs[task.index()] = Program::once([Op::Play(id)]);
+        self.programs[task.index()] = Program::once([Op::Play(id)].into_iter().chain(exit));
     }
 
     /// Makes the executor of threads that wait for many objects.
@@ -151,9 +150,39 @@ impl<'a> Programs<'a> {
         }
         let id = ExecutorId::from(self.exchange.executors.len());
         self.exchange.executors.push(executor);
-        for task in lanes {
-            self.programs[task.index()] = Program::once([Op::Attend(id)]);
+        for &task in threads {
+            let begin = self.begin(task).map(Op::Play);
+            let attends = lanes.contains(&task).then_some(Op::Attend(id));
+            let exit = self.exit(task, attends.is_some()).map(Op::Play);
+            let ops = begin.into_iter().chain(attends).chain(exit);
+            self.programs[task.index()] = Program::once(ops);
         }
+    }
+
+    /// Returns what a thread of an executor does once, before it attends.
+    fn begin(&mut self, task: TaskId) -> Option<ScriptId> {
+        let operations = self.steps.lives.begin(self.steps.facts, task);
+        let (steps, rest) = steps::played(&mut self.steps, task, operations);
+        let rest = schedlab_model::Step { before: rest, act: Act::Nothing, after: Ns::ZERO };
+        let steps: Vec<_> = steps.into_iter().chain([rest]).collect();
+        let id = ScriptId::from(self.exchange.scripts.len());
+        (!operations.is_empty())
+            .then(|| self.exchange.scripts.push(Script { steps, ..Script::default() }))
+            .map(|()| id)
+    }
+
+    /// Returns what a task does at its end, where another task waits for that; `works`: what it
+    /// does comes before it, else it comes when its life is over.
+    fn exit(&mut self, task: TaskId, works: bool) -> Option<ScriptId> {
+        let of = &self.steps.facts.tasks[task.index()];
+        let object = *self.steps.graph.exits.get(&task).filter(|_| of.ended())?;
+        let act = |act| schedlab_model::Step { before: Ns::ZERO, act, after: Ns::ZERO };
+        let life = act(Act::SleepUntil(of.life(self.steps.facts.duration)));
+        let end = act(Act::Send { object, amount: 1 });
+        let steps = if works { vec![end] } else { vec![life, end] };
+        let id = ScriptId::from(self.exchange.scripts.len());
+        self.exchange.scripts.push(Script { steps, ..Script::default() });
+        Some(id)
     }
 
     fn replayed(mut self) -> Replayed {

@@ -72,7 +72,7 @@ impl Steps<'_> {
             // One that had ended before is not waited for.
             Kind::Child(child) => {
                 let exit = self.graph.exits.get(&child);
-                let ended = self.facts.tasks[child.index()].ended;
+                let ended = self.facts.tasks[child.index()].ended();
                 exit.filter(|_| ended).map_or(Act::Nothing, |&exit| one(exit))
             }
             Kind::Woken => {
@@ -119,7 +119,22 @@ impl Steps<'_> {
 /// hold up one that finds them there each time. The program answers for an object in whose
 /// rounds that reader lives which took from it most often, of those that live again; without such a
 /// reader that of a writer, where an object takes a limited amount.
-pub(crate) fn balances(graph: &Graph, lives: &Lives) -> BTreeMap<TaskId, Vec<(ObjectId, i64)>> {
+pub(crate) fn balances(
+    facts: &Facts,
+    graph: &Graph,
+    lives: &Lives,
+) -> BTreeMap<TaskId, Vec<(ObjectId, i64)>> {
+    let mut once = BTreeMap::new();
+    for operation in (0..facts.tasks.len()).flat_map(|task| lives.begin(facts, task.into())) {
+        let (object, more) = match operation.kind {
+            Kind::Receive(object, amount) => (object, -i128::from(amount)),
+            Kind::Send(object, amount) => (object, i128::from(amount)),
+            Kind::FutexWait { futex, .. } => (futex, -1),
+            Kind::FutexWake(futex, woken) => (futex, i128::from(woken)),
+            _ => continue,
+        };
+        *once.entry(object.index()).or_insert(0) += more;
+    }
     let mut all: BTreeMap<TaskId, Vec<(ObjectId, i64)>> = BTreeMap::new();
     for (number, object) in graph.objects.iter().enumerate() {
         if object.lock || !object.has_sender() {
@@ -132,13 +147,35 @@ pub(crate) fn balances(graph: &Graph, lives: &Lives) -> BTreeMap<TaskId, Vec<(Ob
         let most = readers.max_by_key(|(task, reads)| (reads.times, **task)).map(|(task, _)| *task);
         let first = writers.map(|(task, _)| *task).next().filter(|_| object.full_at.is_some());
         let answers = most.or(first).and_then(|task| lives.round_of(task));
-        let change = i64::try_from(taken - given).unwrap_or_default();
+        // What is done once is in no later round.
+        let once = once.get(&number).copied().unwrap_or_default();
+        let change = i64::try_from(taken - given + once).unwrap_or_default();
         let over = |task: &TaskId| lives.serves(*task) && !lives.come_again(object, *task);
         if let Some(task) = answers.filter(|task| change != 0 && !over(task)) {
             all.entry(task).or_default().push((number.into(), change));
         }
     }
     all
+}
+
+/// Returns operations of a task as steps, and the CPU time behind the last one.
+pub(crate) fn played(
+    steps: &mut Steps<'_>,
+    task: TaskId,
+    operations: &[Operation],
+) -> (Vec<Step>, Ns) {
+    let mut all = Vec::with_capacity(operations.len() + 2);
+    let mut carried = Ns::ZERO;
+    for operation in operations {
+        let mut step = steps.step(task, operation);
+        step.before += std::mem::take(&mut carried);
+        if step.act == Act::Nothing {
+            carried = step.before + step.after;
+        } else {
+            all.push(step);
+        }
+    }
+    (all, carried)
 }
 
 /// Takes one token.
@@ -150,24 +187,12 @@ fn one(object: ObjectId) -> Act {
 /// ends. The rounds of one that was born in the recording are as long as its life in it: it begins
 /// again at its birth, and the time before that is in none of them.
 pub(crate) fn sequence(steps: &mut Steps<'_>, task: TaskId, of: &TaskFacts) -> Script {
-    let mut all = Vec::with_capacity(of.operations.len() + 1);
-    let mut carried = Ns::ZERO;
-    let mut waits_for_others = false;
     let (graph, lives) = (steps.graph, steps.lives);
+    let (mut all, carried) = played(steps, task, &of.operations);
     let comes_again = |object: ObjectId| lives.come_again(&graph.objects[object.index()], task);
-    for operation in &of.operations {
-        let mut step = steps.step(task, operation);
-        step.before += std::mem::take(&mut carried);
-        match step.act {
-            Act::Nothing => {
-                carried = step.before + step.after;
-                continue;
-            }
-            Act::Receive { object, .. } => waits_for_others |= comes_again(object),
-            _ => {}
-        }
-        all.push(step);
-    }
+    let waits_for_others = all
+        .iter()
+        .any(|step| matches!(step.act, Act::Receive { object, .. } if comes_again(object)));
     let rest = carried + of.rest;
     if rest > Ns::ZERO {
         all.push(Step { before: rest, act: Act::Nothing, after: Ns::ZERO });
@@ -177,10 +202,13 @@ pub(crate) fn sequence(steps: &mut Steps<'_>, task: TaskId, of: &TaskFacts) -> S
     let born = if costs { of.born() } else { Ns::ZERO };
     let round = steps.facts.duration.saturating_sub(born);
     let only_spins = !costs && !all.is_empty();
-    if !of.ended && !waits_for_others && (of.asleep_since.is_some() || only_spins) {
+    let waits_for_more = of.asleep_since.is_some() && (!waits_for_others || lives.is_quiet(task));
+    if !of.ended() && (waits_for_more || (!waits_for_others && only_spins)) {
         // What it waited for did not come in the recording.
         let act = Act::SleepUntil(round);
         all.push(Step { before: Ns::ZERO, act, after: Ns::ZERO });
     }
-    Script { steps: all, repeat_from: (!of.ended).then_some(0), round, balance: Vec::new() }
+    let life = (lives.plays_on(task) && costs).then(|| of.life(steps.facts.duration));
+    let repeat_from = (!of.ended() || life.is_some()).then_some(0);
+    Script { steps: all, repeat_from, round, life, balance: Vec::new() }
 }

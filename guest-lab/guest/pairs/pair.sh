@@ -17,6 +17,36 @@ inside() { chroot /srv "$@"; }
 answers() { wget -q -O /dev/null http://127.0.0.1:8080/ 2>/dev/null; }
 wrk() { inside wrk -t1 -c"$connections" -d"$1"s http://127.0.0.1:8080/; }
 
+# What postgres and a proxy before it have in common.
+postgres_is_made() {
+    # PostgreSQL refuses to be root's; initdb starts programs by a shell.
+    cp "$(which task)" /srv/tmp/task
+    [ -e /srv/bin/sh ] || cp /bin/busybox /srv/bin/sh
+    as() { inside /tmp/task with user=65534 "$@"; }
+    bin=$(cd /srv && echo usr/lib/postgresql/*/bin)
+    mkdir -p /srv/data/db
+    chown -R 65534:65534 /srv/data
+    as "/$bin/initdb" -D /data/db -A trust --locale=C --encoding=UTF8 --no-sync >/tmp/initdb 2>&1 || bad "initdb: $(tail -n 3 /tmp/initdb)"
+    cat >>/srv/data/db/postgresql.conf <<END
+listen_addresses = ''
+unix_socket_directories = '/tmp'
+dynamic_shared_memory_type = mmap
+fsync = off
+autovacuum = off
+END
+    serve_postgres() {
+        # What the one that was killed left behind.
+        rm -f /srv/data/db/postmaster.pid /srv/tmp/.s.PGSQL*
+        as "/$bin/postgres" -D /data/db >/tmp/postgres 2>&1
+    }
+    bench() { as "/$bin/pgbench" -h /tmp -U nobody "$@" postgres; }
+    postgres_answers() { as "/$bin/pg_isready" -q -h /tmp; }
+    serve_postgres &
+    wait_for 120 postgres_answers || bad "postgres answers: $(tail -n 3 /tmp/postgres)"
+    bench -i -s 1 -q >/tmp/bench 2>&1 || bad "pgbench -i: $(tail -n 3 /tmp/bench)"
+    as "/$bin/pg_ctl" -D /data/db -m fast stop >/dev/null
+}
+
 connections=8
 # Seconds of the load before anything is recorded, and what ends such a load (nothing: it ends by itself).
 warm_up=0
@@ -60,6 +90,87 @@ END
         load_it() { wrk 3; }
         name=node
         ;;
+    lighttpd)
+        head -c 20000 /dev/zero | tr '\0' x >/srv/data/index.html
+        cat >/srv/data/conf <<END
+server.document-root = "/data"
+server.bind = "127.0.0.1"
+server.port = 8080
+server.max-keep-alive-requests = 60000
+index-file.names = ("index.html")
+END
+        serve() { inside lighttpd -D -f /data/conf >/tmp/lighttpd 2>&1; }
+        load_it() { wrk 3; }
+        name=lighttpd
+        ;;
+    php)
+        echo '<?php echo str_repeat(json_encode(range(1, 60)), 10);' >/srv/data/server.php
+        serve() { inside php8.4 -n -S 127.0.0.1:8080 /data/server.php >/tmp/php 2>&1; }
+        load_it() { wrk 3; }
+        name=php8.4
+        ;;
+    ruby)
+        cat >/srv/data/server.rb <<'END'
+require 'socket'
+require 'json'
+server = TCPServer.new('127.0.0.1', 8080)
+loop do
+  Thread.new(server.accept) do |connection|
+    Thread.current.name = 'answer'
+    while (line = connection.gets)
+      line = connection.gets until line.nil? || line == "\r\n"
+      text = JSON.generate((0...60).map { |i| i * 7 % 13 })
+      connection.write("HTTP/1.1 200 OK\r\nContent-Length: #{text.bytesize}\r\n\r\n#{text}")
+    end
+  end
+end
+END
+        serve() { inside ruby --disable-gems /data/server.rb >/tmp/ruby 2>&1; }
+        load_it() { wrk 3; }
+        name=answer
+        process=ruby
+        ;;
+    gunicorn)
+        cat >/srv/data/app.py <<END
+import json
+def app(environ, start):
+    text = json.dumps([i * 7 % 13 for i in range(60)]).encode()
+    start('200 OK', [('Content-Length', str(len(text)))])
+    return [text]
+END
+        serve() {
+            PYTHONDONTWRITEBYTECODE=1 inside gunicorn -b 127.0.0.1:8080 -w $((workers * 2)) --chdir /data app:app >/tmp/gunicorn 2>&1
+        }
+        load_it() { wrk 3; }
+        name=gunicorn
+        ;;
+    nsd)
+        cat >/srv/data/nsd.conf <<END
+server:
+    ip-address: 127.0.0.1@8053
+    server-count: $((workers * 2))
+    username: ""
+    chroot: ""
+    zonesdir: "/data"
+    zonelistfile: "/tmp/zone.list"
+    xfrdfile: "/tmp/xfrd.state"
+    pidfile: ""
+remote-control:
+    control-enable: no
+zone:
+    name: example.org
+    zonefile: example.org
+END
+        printf '$ORIGIN example.org.\n$TTL 3600\n@ SOA h1 h1 1 3600 900 86400 3600\n@ NS h1\n' >/srv/data/example.org
+        for of in $(seq 200); do
+            echo "h$of A 10.0.0.$of" >>/srv/data/example.org
+            echo "h$of.example.org A" >>/srv/data/queries
+        done
+        serve() { inside nsd -d -c /data/nsd.conf >/tmp/nsd 2>&1; }
+        answers() { grep -q ':1F75 ' /proc/net/udp; }
+        load_it() { inside dnsperf -s 127.0.0.1 -p 8053 -d /data/queries -c 4 -q $connections -l 3; }
+        name=nsd
+        ;;
     python)
         cat >/srv/data/server.py <<END
 import socketserver, json
@@ -80,34 +191,32 @@ END
         name=python3
         ;;
     postgres)
-        # PostgreSQL refuses to be root's; initdb starts programs by a shell.
-        cp "$(which task)" /srv/tmp/task
-        [ -e /srv/bin/sh ] || cp /bin/busybox /srv/bin/sh
-        as() { inside /tmp/task with user=65534 "$@"; }
-        bin=$(cd /srv && echo usr/lib/postgresql/*/bin)
-        mkdir -p /srv/data/db
-        chown -R 65534:65534 /srv/data
-        as "/$bin/initdb" -D /data/db -A trust --locale=C --encoding=UTF8 --no-sync >/tmp/initdb 2>&1 || bad "initdb: $(tail -n 3 /tmp/initdb)"
-        cat >>/srv/data/db/postgresql.conf <<END
-listen_addresses = ''
-unix_socket_directories = '/tmp'
-dynamic_shared_memory_type = mmap
-fsync = off
-autovacuum = off
-END
-        serve() {
-            # What the one that was killed left behind.
-            rm -f /srv/data/db/postmaster.pid /srv/tmp/.s.PGSQL*
-            as "/$bin/postgres" -D /data/db >/tmp/postgres 2>&1
-        }
-        answers() { as "/$bin/pg_isready" -q -h /tmp; }
-        bench() { as "/$bin/pgbench" -h /tmp -U nobody "$@" postgres; }
+        postgres_is_made
+        serve() { serve_postgres; }
+        answers() { postgres_answers; }
         load_it() { bench -n -S -c 4 -T 3; }
         name=postgres
-        serve &
-        wait_for 120 answers || bad "postgres answers: $(tail -n 3 /tmp/postgres)"
-        bench -i -s 1 -q >/tmp/bench 2>&1 || bad "pgbench -i: $(tail -n 3 /tmp/bench)"
-        as "/$bin/pg_ctl" -D /data/db -m fast stop >/dev/null
+        ;;
+    pgbouncer)
+        # A session of PostgreSQL for each of the client's.
+        postgres_is_made
+        cat >/srv/data/pgbouncer.ini <<END
+[databases]
+postgres = host=/tmp dbname=postgres user=nobody
+[pgbouncer]
+listen_port = 6432
+unix_socket_dir = /tmp
+auth_type = any
+pool_mode = session
+END
+        serve() {
+            serve_postgres &
+            as /usr/sbin/pgbouncer /data/pgbouncer.ini >/tmp/pgbouncer 2>&1
+        }
+        answers() { postgres_answers && as "/$bin/pg_isready" -q -h /tmp -p 6432; }
+        load_it() { bench -p 6432 -n -S -c 4 -T 3; }
+        name=pgbouncer
+        beside=postgres
         ;;
     memcached)
         # memcaslap sets its keys for some seconds before it counts.
@@ -320,7 +429,7 @@ setting() {
     setting=$1 lost=
     for i in $(seq $hogs); do load hog batch 0 - other 900 & done
     serve &
-    wait_for 60 answers || bad "$setting: $server answers"
+    wait_for 60 answers || bad "$setting: $server answers: $(tail -n 2 /tmp/$server 2>/dev/null)"
     change "$setting"
     rm -f /tmp/over
     if [ $warm_up != 0 ]; then
@@ -330,9 +439,12 @@ setting() {
     fi
     # What the last one said would count as this one's.
     rm -f /tmp/record
-    schedlab record -o "$setting.slt" --for 60s --all --no-calibration >/tmp/record 2>&1 &
+    schedlab record -o "$setting.slt" --for 60s --all --messages on --no-calibration >/tmp/record 2>&1 &
     recorder=$!
     wait_for 60 grep -q '^recording by' /tmp/record || bad "$setting: the recorder begins"
+    # Its rings hold what a load of three seconds does. What it would make of that meanwhile takes an emulated CPU longer than a real
+    # one, a third of its time.
+    kill -STOP $recorder
     # A load that is longer than what is recorded of it ends later: what its program does then is no part of it.
     if [ $warm_up = 0 ]; then
         load_it >"$setting.client" 2>&1 || lost=1
@@ -340,7 +452,9 @@ setting() {
         sleep 3
         [ -e /tmp/over ] && bad "$setting: the load was over before its recording"
     fi
+    # The signal that ends it is the first thing that it sees.
     kill -INT $recorder
+    kill -CONT $recorder
     wait $recorder
     if [ $warm_up != 0 ]; then
         stop_load

@@ -33,6 +33,8 @@ pub(super) struct Options {
 pub(super) struct Pairs {
     /// Names of servers; none: all.
     pub(super) servers: Vec<String>,
+    /// Names of changes; none: all.
+    pub(super) changes: Vec<String>,
     /// Machines of so many CPUs; `None`: each size.
     pub(super) cpus: Option<u32>,
 }
@@ -91,6 +93,9 @@ pub struct GuestArgs {
     /// Record only this server (may be given several times)
     #[arg(long = "server", value_name = "NAME")]
     servers: Vec<String>,
+    /// Record only this change and what it starts from (may be given several times)
+    #[arg(long = "change", value_name = "NAME")]
+    changes: Vec<String>,
     /// Test this program, not that of this tree
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
@@ -108,7 +113,7 @@ pub(super) fn options(args: GuestArgs) -> Result<Options> {
     let mut machine = Machine::usual(if args.virtual_clock { Clock::Virtual } else { Clock::Host });
     machine.cpus = args.cpus.unwrap_or(machine.cpus);
     machine.memory_mib = args.memory.unwrap_or(machine.memory_mib);
-    let pairs = args.pairs || !args.servers.is_empty();
+    let pairs = args.pairs || !args.servers.is_empty() || !args.changes.is_empty();
     let mut options = Options {
         kernels: args.kernels,
         tests: args.tests,
@@ -118,7 +123,11 @@ pub(super) fn options(args: GuestArgs) -> Result<Options> {
         table: args.table,
         matrix: args.matrix,
         script: None,
-        pairs: pairs.then_some(Pairs { servers: args.servers, cpus: args.cpus }),
+        pairs: pairs.then_some(Pairs {
+            servers: args.servers,
+            changes: args.changes,
+            cpus: args.cpus,
+        }),
         program: args.program,
     };
     options.tests.extend(args.table.then(|| super::table::TEST.to_owned()));
@@ -208,7 +217,8 @@ mod tests {
             ("--pairs --short", "leave out --test, --short"),
             ("--pairs --virtual", "are for --script"),
             ("--cpus 2", "are for --script"),
-            ("--server lighttpd", "no server `lighttpd`"),
+            ("--server thttpd", "no server `thttpd`"),
+            ("--change warm", "no change `warm`"),
             ("--pairs --cpus 3", "1, 4"),
         ] {
             let error = options(bad).unwrap_err().to_string();

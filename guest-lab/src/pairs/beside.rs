@@ -1,7 +1,7 @@
 //! The same pairs by several replays, beside each other.
 
-use super::{Figure, PairResult};
-use schedlab_study::compare::ReplayFrom;
+use super::{Figure, PairResult, Summary, servers};
+use schedlab_study::compare::{CLIENT_LOG, ReplayFrom};
 use schedlab_study::metric::Metric;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -34,6 +34,57 @@ pub(super) fn side_by_side(results: &Replays) -> String {
         text.push('\n');
     }
     text + "\n" + &medians(results) + &distrusts(results)
+}
+
+/// The same pairs by several replays, a line for each server: what each replay trusts and claims,
+/// and its median errors, those of pairs that it does not trust too.
+pub(super) fn by_server(results: &Replays) -> String {
+    let names: Vec<String> = results.iter().map(|(from, _)| from.to_string()).collect();
+    let mut text = format!(
+        "\n| server (each: {}) | pairs | trusted | inside their interval | certain claims, wrong | \
+         median error: share | client's count | share, of the recording itself |\n\
+         |---|---|---|---|---|---|---|---|\n",
+        names.join(" / ")
+    );
+    let lists: Vec<_> = results.iter().map(|(_, list)| servers(list)).collect();
+    let Some(first) = lists.first() else { return text };
+    for server in first.keys() {
+        let of: Vec<&[PairResult]> =
+            lists.iter().map(|list| list.get(server).map_or(&[][..], Vec::as_slice)).collect();
+        text += &line(server, &of);
+    }
+    let all: Vec<&[PairResult]> = results.iter().map(|(_, list)| list.as_slice()).collect();
+    text + &line("all", &all) + "\n"
+}
+
+/// The line of a server; `of`: its pairs by each replay.
+fn line(server: &str, of: &[&[PairResult]]) -> String {
+    let each = |cell: &dyn Fn(&[PairResult]) -> String| {
+        of.iter().map(|results| cell(results)).collect::<Vec<_>>().join(" / ")
+    };
+    let unseen = of.iter().all(|results| results.iter().all(|result| result.unseen));
+    let summary =
+        |cell: &dyn Fn(Summary) -> String| each(&|results| cell(Summary::from_results(results)));
+    let median = |results: &[PairResult], error: &dyn Fn(&Figure) -> Option<f64>, unit: &str| {
+        let figures = results.iter().flat_map(|result| &result.figures);
+        let errors: Vec<f64> = figures.filter_map(error).map(f64::abs).collect();
+        schedlab_stats::median(&errors)
+            .map_or_else(|| "-".to_owned(), |median| format!("{:.1}{unit}", median * 100.0))
+    };
+    let is_share = |figure: &Figure| figure.metric == Metric::Share;
+    format!(
+        "| {server}{} | {} | {} | {} | {} | {} | {} | {} |\n",
+        if unseen { ", **unseen**" } else { "" },
+        of.first().map_or(0, |results| results.len()),
+        summary(&|of| of.pairs.1.to_string()),
+        summary(&|of| format!("{} of {}", of.held.1, of.held.0)),
+        summary(&|of| format!("{}, {}", of.claims.0, of.claims.1)),
+        each(&|results| median(results, &|of| is_share(of).then(|| of.off()), "")),
+        each(&|results| {
+            median(results, &|of| (of.class == CLIENT_LOG).then(|| of.off()), " %")
+        }),
+        each(&|results| median(results, &|of| of.replayed.filter(|_| is_share(of)), "")),
+    )
 }
 
 /// Two cells: what a replay predicted, and its error.
@@ -103,5 +154,46 @@ fn shown_error(figure: &Figure) -> String {
     match figure.metric {
         Metric::Share => format!("{:+.1} points", figure.off() * 100.0),
         _ => format!("{:+.1} %", figure.off() * 100.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schedlab_study::change::Judgement;
+
+    fn pair(name: &str, predicted: f64, distrust: &[&str]) -> PairResult {
+        let figure = Figure {
+            class: "redis-server".to_owned(),
+            metric: Metric::Share,
+            before: 0.3,
+            after: 0.5,
+            predicted,
+            error: None,
+            replayed: Some(0.01),
+            judgement: Judgement::Same,
+        };
+        PairResult {
+            name: name.to_owned(),
+            unseen: false,
+            unchanged: false,
+            distrust: distrust.iter().map(|why| (*why).to_owned()).collect(),
+            figures: vec![figure],
+            verdict: String::new(),
+        }
+    }
+
+    #[test]
+    fn each_server_has_a_line_with_the_errors_of_both_replays() {
+        let messages =
+            vec![pair("6.1 redis 1 CPU, idle", 0.49, &[]), pair("nginx nice 1", 0.5, &[])];
+        let wakeups =
+            vec![pair("6.1 redis 1 CPU, idle", 0.53, &["far off"]), pair("nginx nice 1", 0.5, &[])];
+        let text = by_server(&[(ReplayFrom::Messages, messages), (ReplayFrom::Wakeups, wakeups)]);
+        let redis = "| 6.1 redis 1 CPU | 1 | 1 / 0 | 0 of 0 / 0 of 0 | 0, 0 / 0, 0 | 1.0 / 3.0 | \
+                     - / - | 1.0 / 1.0 |";
+        assert!(text.contains(redis), "{text}");
+        assert!(text.contains("| nginx | 1 | 1 / 1 |"), "{text}");
+        assert!(text.contains("| all | 2 | 2 / 1 |"), "{text}");
     }
 }

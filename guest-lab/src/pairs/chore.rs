@@ -1,6 +1,6 @@
 //! `cargo xtask pairs`: predictions beside what was recorded, for every pair of a file.
 
-use super::{Pair, PairFile, PairResult, Summary, page};
+use super::{Pair, PairFile, PairResult, Summary, beside, page};
 use crate::root;
 use anyhow::{Context, Result, bail};
 use schedlab_study::compare::ReplayFrom;
@@ -28,12 +28,22 @@ pub struct PairsArgs {
     /// Replay recordings from this: messages, wakeups, or both, beside each other
     #[arg(long, value_name = "FROM", value_parser = replays, default_value = "wakeups")]
     replay: Replays,
+    /// Print a line for each pair and figure, or one for each server
+    #[arg(long, value_name = "WHAT", default_value = "pair")]
+    by: By,
     /// Write the tables of docs/predictions.md from the pairs that ship
     #[arg(long, conflicts_with_all = ["path", "only", "figures"])]
     write: bool,
     /// Simulations at once [default: one a CPU]
     #[arg(long, value_name = "N", default_value_t = crate::jobs(), value_parser = crate::from_one)]
     jobs: usize,
+}
+
+/// What has a line of the table.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Debug)]
+enum By {
+    Pair,
+    Server,
 }
 
 /// One replay, or several.
@@ -80,10 +90,18 @@ pub fn command(asked: PairsArgs) -> Result<ExitCode> {
     let all =
         asked.replay.0.iter().map(|&from| Ok((from, judged(from)?))).collect::<Result<Vec<_>>>()?;
     let [(_, results)] = &all[..] else {
-        print!("{}", super::side_by_side(&all));
+        let table = match asked.by {
+            By::Pair => beside::side_by_side(&all),
+            By::Server => beside::by_server(&all),
+        };
+        print!("{table}");
         return Ok(ExitCode::SUCCESS);
     };
-    print!("{}", super::table(results));
+    let table = match asked.by {
+        By::Pair => super::table(results),
+        By::Server => page::by_server(results),
+    };
+    print!("{table}");
     Ok(if is_good(&Summary::from_results(results)) { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
@@ -97,6 +115,7 @@ fn write(jobs: usize) -> Result<ExitCode> {
         good &= is_good(&Summary::from_results(&results));
         text = page::with_table(&text, begin, &page::table(begin, &results))?;
     }
+    text = page::with_table(&text, page::BESIDE.0, &page::beside(jobs)?)?;
     std::fs::write(&path, text).context(page::PAGE)?;
     println!("wrote {}", page::PAGE);
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(1) })
@@ -139,10 +158,12 @@ mod tests {
             figures: false,
             write: false,
             replay: Replays(vec![ReplayFrom::Wakeups]),
+            by: By::Pair,
             jobs: 3,
         };
         assert_eq!(all, expected);
         assert!(asked(&["--figures", "a.slt"]).unwrap().figures);
+        assert_eq!(asked(&["--by", "server"]).unwrap().by, By::Server);
         for wrong in [&["a", "b"][..], &["--jobs", "0"], &["--only"], &["--what"], &["--figures"]] {
             assert!(asked(wrong).is_err(), "{wrong:?}");
         }

@@ -2,8 +2,8 @@
 
 use super::{Judged, PairResult, Summary, rows};
 use anyhow::{Context, Result};
+use schedlab_study::compare::ReplayFrom;
 use schedlab_study::metric::Metric;
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// The page.
@@ -16,6 +16,11 @@ pub const TABLES: [(&str, &str); 2] = [
         "recordings/pairs/guest",
     ),
 ];
+/// Where the table of both replays begins, and the folder that it is made of.
+pub const BESIDE: (&str, &str) = (
+    "<!-- made by `cargo xtask pairs --write` from recordings/pairs/messages -->\n",
+    "recordings/pairs/messages",
+);
 const END: &str = "<!-- end of what is made -->\n";
 
 /// Returns what the page has in place of a table now.
@@ -44,6 +49,16 @@ pub fn table(begin: &str, results: &[PairResult]) -> String {
     if begin == TABLES[0].0 { each(results) } else { by_server(results) }
 }
 
+/// Returns the table of [`BESIDE`]: the pairs of its folder by each replay, a line for each server.
+///
+/// # Errors
+/// What cannot be read or predicted.
+pub fn beside(jobs: usize) -> Result<String> {
+    let folder = crate::root().join(BESIDE.1);
+    let of = |from| Ok((from, super::judge_all_from(&folder, from, jobs, |_| true)?));
+    Ok(super::beside::by_server(&ReplayFrom::ALL.map(of).into_iter().collect::<Result<Vec<_>>>()?))
+}
+
 /// Returns shares, clients' counts and what is outside of its interval, and a summary.
 fn each(results: &[PairResult]) -> String {
     let told = |row: &Judged<'_>| {
@@ -62,12 +77,8 @@ fn each(results: &[PairResult]) -> String {
 }
 
 /// Returns a line for each kernel and server.
-fn by_server(results: &[PairResult]) -> String {
-    let mut servers: BTreeMap<&str, Vec<PairResult>> = BTreeMap::new();
-    for result in results {
-        let server = result.name.split_once(',').map_or(result.name.as_str(), |(server, _)| server);
-        servers.entry(server).or_default().push(result.clone());
-    }
+pub(super) fn by_server(results: &[PairResult]) -> String {
+    let servers = super::servers(results);
     let mut text = "\n| kernel, server, CPUs | pairs | trusted | inside their interval | certain \
                     claims, wrong | median error: share | \
                     client's count | p99 of latency |\n|---|---|---|---|---|---|---|---|\n"

@@ -177,7 +177,8 @@ proptest! {
         let (once, thrice) = (run(1), run(3));
         for (number, one) in list.iter().enumerate().filter(|(_, one)| one.waited_for) {
             let (a, b) = (once.metrics.objects[number + 1].receives, thrice.metrics.objects[number + 1].receives);
-            prop_assert!(b >= 2 * a, "{one:?}: {a} receives in a round, {b} in three");
+            // The last millisecond of a run may begin a round more.
+            prop_assert!(b + 1 >= 2 * a, "{one:?}: {a} receives in a round, {b} in three");
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Where a server takes several requests in one activation, a recording does not show how many it
 //! answered. The client knows. What one request costs the server in CPU time follows from both, and
 //! a prediction of the server's share is one of requests a second, as far as a request costs the
-//! same.
+//! same. A replay by messages has the requests themselves: then the count changes as they do.
 
 use super::clients::client_count;
 use super::recorded::RecordedInput;
@@ -11,10 +11,11 @@ use super::trust::drift;
 use super::{Errors, values};
 use crate::StudyError;
 use crate::change::MethodError;
-use crate::measurements::Kind;
+use crate::measurements::{Kind, Measured};
 use crate::metric::Metric;
 use crate::run::Run;
 use schedlab_stats::Estimate;
+use schedlab_trace::Capability;
 use std::path::{Path, PathBuf};
 
 /// What the client's count is called in tables and gates.
@@ -27,7 +28,8 @@ const LOG_MAX: u64 = 64 << 20;
 /// `[CLASS=]FILE` of `--client-log`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClientLogSpec {
-    /// The server; `None`: the class with the largest share that has an end and is not the client.
+    /// The server; `None`: the program that answers most requests where messages were recorded,
+    /// else the class with the largest share that has an end and is not the client.
     pub server: Option<String>,
     /// What the client printed.
     pub file: PathBuf,
@@ -55,6 +57,9 @@ pub(super) struct ClientLog {
     requests_per_s: f64,
     /// What the server had of a CPU meanwhile.
     share: f64,
+    /// Where a replay knows requests: the port or path over which most were answered, and how many
+    /// a second.
+    answered: Option<(String, f64)>,
 }
 
 impl ClientLog {
@@ -84,7 +89,8 @@ impl ClientLog {
         };
         match share(&server) {
             Some(share) if share >= MATTERS => {
-                Ok(ClientLog { program, server, requests_per_s, share })
+                let answered = answered(&measured);
+                Ok(ClientLog { program, server, requests_per_s, share, answered })
             }
             _ => Err(fail(format!(
                 "{server} has less than 1 % of a CPU, too little to say what a request costs it"
@@ -95,23 +101,30 @@ impl ClientLog {
     /// Adds the count to what was simulated.
     pub(super) fn add_to(&self, runs: &mut [Vec<Run>]) {
         for run in runs.iter_mut().flatten() {
-            let share =
-                run.measured.find(Kind::Class, &self.server).and_then(|of| of.value(Metric::Share));
-            let rate = self.requests_per_s * share.unwrap_or_default() / self.share;
-            run.measured.count(SUBJECT, rate);
+            let value = |kind, name: &str, metric| {
+                run.measured.find(kind, name).and_then(|of| of.value(metric)).unwrap_or_default()
+            };
+            let part = match &self.answered {
+                Some((over, rate)) => value(Kind::Channel, over, Metric::Throughput) / rate,
+                None => value(Kind::Class, &self.server, Metric::Share) / self.share,
+            };
+            run.measured.count(SUBJECT, self.requests_per_s * part);
         }
     }
 
-    /// Adds the error of the method: that of the server's share, and what the same request costs
-    /// more or less another time.
+    /// Adds the error of the method: that of the server's share (or of the requests that it
+    /// answers), and what the same request costs more or less another time.
     pub(super) fn add_error(&self, base: &[Run], input: &RecordedInput, errors: &mut Errors) {
-        let of_share =
-            errors.get(&(self.server.clone(), Metric::Share)).copied().unwrap_or_default();
+        let of = match &self.answered {
+            Some((over, _)) => (over.clone(), Metric::Throughput),
+            None => (self.server.clone(), Metric::Share),
+        };
+        let of_server = errors.get(&of).copied().unwrap_or_default();
         let simulated =
             Estimate::from_values(values(base, Kind::Source, SUBJECT, Metric::Throughput));
         let Some(simulated) = simulated.map(|of| of.median) else { return };
         let error = MethodError {
-            apart: of_share.apart,
+            apart: of_server.apart,
             drift: drift(Metric::Throughput, input),
             anchor: Some((self.requests_per_s, simulated)),
             ..MethodError::between(self.requests_per_s, simulated)
@@ -121,15 +134,24 @@ impl ClientLog {
 
     /// What a reader has to know of it.
     pub(super) fn note(&self) -> String {
-        format!(
-            "{SUBJECT}: {} counted {:.0} requests/s, {:.1} us of {} each; predicted as if a \
-             request cost the same",
-            self.program,
-            self.requests_per_s,
-            self.share / self.requests_per_s * 1e6,
-            self.server
-        )
+        let each = self.share / self.requests_per_s * 1e6;
+        let (program, server) = (&self.program, &self.server);
+        let counted = format!(
+            "{SUBJECT}: {program} counted {:.0} requests/s, {each:.1} us of {server} each",
+            self.requests_per_s
+        );
+        match &self.answered {
+            Some((over, _)) => format!("{counted}; predicted by the requests answered over {over}"),
+            None => format!("{counted}; predicted as if a request cost the same"),
+        }
     }
+}
+
+/// Returns over which port or path most requests were answered, and how many a second.
+fn answered(measured: &Measured) -> Option<(String, f64)> {
+    let channels = measured.subjects.iter().filter(|subject| subject.kind == Kind::Channel);
+    let rates = channels.filter_map(|of| Some((of.name.clone(), of.value(Metric::Throughput)?)));
+    rates.filter(|(_, rate)| *rate > 0.0).max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)))
 }
 
 /// A task's name has 15 letters.
@@ -144,7 +166,8 @@ fn program(programs: &[&str], input: &RecordedInput) -> String {
     recorded.map_or_else(|| programs.join(" or "), |program| (*program).to_owned())
 }
 
-/// The class with the largest share among those that have an end and are not the client.
+/// The program that answers most requests, where messages were recorded; else the class with the
+/// largest share among those that have an end and are not the client.
 fn server_of(
     input: &RecordedInput,
     programs: &[&str],
@@ -159,6 +182,12 @@ fn server_of(
         input.classes.iter().filter(|name| !endless(name) && !client(name)).collect();
     names.sort_unstable();
     names.dedup();
+    let by_messages = input.header.capabilities.has(Capability::Messages);
+    if let Some(guess) = input.guess.as_ref().filter(|_| by_messages)
+        && let Some(&name) = names.iter().find(|name| ***name == guess.name)
+    {
+        return Some(name.clone());
+    }
     let shares = names.into_iter().filter_map(|name| Some((name, share(name)?)));
     shares.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(name, _)| name.clone())
 }

@@ -8,7 +8,9 @@ use schedlab_model::{
 };
 use schedlab_scheduler::registry;
 use schedlab_sim::{Machine, RunOptions};
-use schedlab_study::compare::{Options, RecordedInput, ReplayFrom, compare_recording};
+use schedlab_study::compare::{
+    CLIENT_LOG, ClientLogSpec, Options, RecordedInput, ReplayFrom, compare_recording,
+};
 use schedlab_study::measurements::Kind;
 use schedlab_study::metric::{Metric, Stat};
 use schedlab_study::result::{Row, Study};
@@ -171,6 +173,31 @@ fn requests_are_measured_alike_in_the_recording_and_in_its_simulation() {
         );
         assert!((is / was - 1.0).abs() < 0.05, "{metric}: {was} recorded, {is} simulated");
     }
+}
+
+/// What the client counts changes as the requests do that a replay by messages has, whatever a
+/// request costs the server.
+#[test]
+fn the_clients_count_follows_the_requests() {
+    let path = record("messages-count.slt", Policy::Other, true);
+    let input = RecordedInput::open_from(&path, ReplayFrom::Messages).unwrap();
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("messages-count.client");
+    std::fs::write(&file, "Requests/sec: 1000\n").unwrap();
+    let options = Options {
+        jobs: 1,
+        repetitions: Some(1),
+        variants: vec!["idle: hog policy=idle".to_owned()],
+        client_log: Some(ClientLogSpec { server: None, file }),
+        ..Options::default()
+    };
+    let study = compare_recording(&input, None, &options, &|_, _| {}).unwrap();
+    let grows = |kind, name| {
+        let of = |row: usize| value(&study.rows[row], kind, name, Metric::Throughput);
+        of(1) / of(0)
+    };
+    let (counted, answered) = (grows(Kind::Source, CLIENT_LOG), grows(Kind::Channel, SERVICE));
+    assert!(answered > 1.2, "{answered}");
+    assert!((counted / answered - 1.0).abs() < 1e-6, "{counted} counted, {answered} answered");
 }
 
 #[test]

@@ -110,6 +110,12 @@ impl Exchanges<'_> {
         }
     }
 
+    /// Returns whether the lane has attended for as long as it is to.
+    fn life_is_over(&self, t: usize, now: u64) -> bool {
+        let life = self.spec.executors[self.lanes[t].executor as usize].life;
+        life.is_some_and(|life| now >= self.players[t].origin().saturating_add(life.0))
+    }
+
     /// Hands what is ready to the lane: all of it where it is the only one.
     fn hand_out(&mut self, t: usize) {
         let executor = &mut self.executors[self.lanes[t].executor as usize];
@@ -199,7 +205,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         self.interrupt_noted(Waker::HardIrq)
     }
 
-    /// One part of what a lane does.
+    /// One part of what a lane does, or its end.
     pub(in super::super) fn attend(
         &mut self,
         cpu: usize,
@@ -207,8 +213,18 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         executor: ExecutorId,
     ) -> Step<Flow> {
         let Some(exchange) = &mut self.features.exchange else { return Ok(Flow::Exit) };
+        exchange.lanes[t].executor = executor.0;
+        if exchange.lanes[t].mode == Mode::Look && exchange.life_is_over(t, self.clock.now) {
+            self.tasks[t].pc += 1;
+            return Ok(Flow::Next);
+        }
+        self.lane(cpu, t, executor)
+    }
+
+    /// One part of what a lane does.
+    fn lane(&mut self, cpu: usize, t: usize, executor: ExecutorId) -> Step<Flow> {
+        let Some(exchange) = &mut self.features.exchange else { return Ok(Flow::Exit) };
         let number = executor.0;
-        exchange.lanes[t].executor = number;
         let idle = exchange.executors[executor.index()].ready.is_empty();
         match exchange.lanes[t].mode {
             Mode::Look => {

@@ -26,6 +26,11 @@ pub(super) struct Player {
 }
 
 impl Player {
+    /// Returns when its task was created.
+    pub(super) fn origin(&self) -> u64 {
+        self.origin
+    }
+
     /// Returns when its round began, for absolute times.
     fn base(&self, round: Ns) -> u64 {
         self.origin.saturating_add(round.0.saturating_mul(self.round))
@@ -95,8 +100,11 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         let spec = &exchange.spec.scripts[script.index()];
         let player = &mut exchange.players[t];
         player.script = Some(script);
-        let Some(&step) = spec.steps.get(player.at as usize) else {
-            let Some(from) = spec.repeat_from else {
+        let over = spec.life.is_some_and(|life| {
+            player.part == Part::Before && self.clock.now >= player.origin.saturating_add(life.0)
+        });
+        let Some(&step) = spec.steps.get(player.at as usize).filter(|_| !over) else {
+            let Some(from) = spec.repeat_from.filter(|_| !over) else {
                 let origin = player.origin;
                 // One life behind the other, where it was to begin again meanwhile.
                 if exchange.lives_again(t) {
