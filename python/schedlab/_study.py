@@ -81,8 +81,9 @@ def compare(
     * ``client_log``: Read requests a second from what a load generator printed while its server was
       recorded (wrk, ab, redis-benchmark, pgbench, sysbench and others: docs/exchange-formats.md),
       and predict them [default: the busiest program that is not an endless loop]
-    * ``serve``: Answer for this server: a program, a pid, a control group (/path) or a unit
-      (NAME.service). Its numbers come first, and what does not delay it does not count
+    * ``serve``: Answer for this server: a program, a pid, a control group (/path), a unit
+      (NAME.service), pod:UID or container:ID. Its numbers come first, and what does not delay it
+      does not count
     * ``fail_if``: Fail (exit 1) when this holds: 'redis-server latency p99 > 1ms'
     * ``jobs``: Use this many worker threads; 0 = one per CPU. The result does not depend on it
       [default: 0]

@@ -542,7 +542,7 @@ fn a_single_waiting_fifo_task_is_pulled_since_6_7() {
 }
 
 /// Where the published rule and the kernel differ, the scheduler says so (LKML 2024-11-29: the fair
-/// servers count; 6.12.95 does not count them. LKML 2025-04-28: GRUB of 6.12 to 6.15).
+/// servers count; 6.12.95 does not count them. LKML 2025-04-28: GRUB of 6.12 to 6.16).
 #[test]
 fn what_kernels_do_otherwise_is_said() {
     let policies = |text: &str, count: usize| -> Vec<Policy> { vec![text.parse().unwrap(); count] };

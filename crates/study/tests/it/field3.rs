@@ -60,7 +60,7 @@ fn dl_admission_8() {
     assert_eq!(["linux-6.6", "linux-6.12", "linux-7.2"].map(said), [false, true, false]);
 }
 
-/// grub-misses: by the algorithm no task misses; the kernels 6.12 to 6.15 do, which the row says.
+/// grub-misses: by the algorithm no task misses; the kernels 6.12 to 6.16 do, which the row says.
 #[test]
 fn grub_misses() {
     let study = compare("grub-misses.toml", &short(Ns::from_s(5))).unwrap();

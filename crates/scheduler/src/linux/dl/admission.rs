@@ -126,7 +126,7 @@ pub(in crate::linux) fn remarks(t: &Tunables, policies: &[Policy], cpus: usize) 
     }
     if t.dl_reclaim && !reserved.is_empty() && t.version.reclaims_too_much() {
         remarks.push(
-            "dl_reclaim is GRUB as it was published; from Linux 6.12 to 6.15 tasks with \
+            "dl_reclaim is GRUB as it was published; from Linux 6.12 to 6.16 tasks with \
              SCHED_FLAG_RECLAIM get too much (extra_bw is wrong with root domains and the fair \
              server, LKML 2025-04-28, M. Ziswiler), and others may miss their deadlines there"
                 .to_owned(),

@@ -6,7 +6,7 @@
 //! |---|---|---|---|
 //! | a task that sleeps stays active until its 0-lag time | `task_non_contending`, `inactive_task_timer` | modelled | `grub_of_the_kernel_document` |
 //! | charge: `max(own bandwidth, Umax − Uinact − Uextra)`, over Umax | `grub_reclaim` | modelled | `grub_of_the_kernel_document` |
-//! | fault: Uextra is wrong with root domains and the fair server, too much is reclaimed | 6.12 to 6.15 (LKML 2025-04-28) | omitted: `Scheduler::remarks` names it | `what_kernels_do_otherwise_is_said` |
+//! | fault: Uextra is wrong with root domains and the fair server, too much is reclaimed | 6.12 to 6.16 (LKML 2025-04-28) | omitted: `Scheduler::remarks` names it | `what_kernels_do_otherwise_is_said` |
 //! | Uextra: what no task of the machine has reserved, per CPU | `__dl_update` | modelled: from the tasks at the start of the run | |
 
 use super::cbs::{BW_SHIFT, ratio};
