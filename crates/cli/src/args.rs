@@ -246,8 +246,8 @@ mod tests {
             .for_each(|inner| check(inner, &format!("{path} {}", inner.get_name())));
     }
 
-    /// Commands whose output is a document and no result.
-    const DOCUMENTS: [&str; 3] = ["generate", "completions", "man"];
+    /// Commands whose output is a document or a log, and no result.
+    const DOCUMENTS: [&str; 4] = ["generate", "completions", "man", "flight"];
 
     fn without_format(command: &clap::Command, path: &str, found: &mut Vec<String>) {
         let inner = command

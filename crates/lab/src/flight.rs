@@ -126,7 +126,7 @@ pub fn fly(
         let request = request(&config, most);
         let mut sink = FlightSink::new(config, meters, outside);
         let ended = schedlab_host::record(&request, &mut sink, &|| signals.stop());
-        // Without systemd nobody listens.
+        // Without systemd it is not heard.
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
         sink.end();
         drop(sink);

@@ -6,6 +6,7 @@ pub(crate) mod flight_recorder;
 pub mod output;
 mod snapshot;
 pub(crate) mod stop_conditions;
+pub(crate) mod stop_watcher;
 
 use flight_recorder::FlightRecorder;
 use schedlab_files::{FileId, NewFile};
@@ -19,7 +20,7 @@ use schedlab_trace::{CpuTime, FactLoss, Header, TraceError, Writer};
 use std::cell::Cell;
 use std::io::{self, BufWriter};
 use std::path::PathBuf;
-use stop_conditions::StopWatcher;
+use stop_watcher::StopWatcher;
 
 pub use error::RecordError;
 pub(crate) use facts::{capabilities, describe, group_info, task_info};

@@ -120,6 +120,7 @@ pub(super) const FLOORS: &[Floor] = &[
             "zstd",
             "hdrhistogram",
             "crc32fast",
+            "blake3",
             "flate2",
             "memchr",
         ]),

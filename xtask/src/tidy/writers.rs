@@ -175,6 +175,24 @@ const PLACES: &[WriteSite] = &[
         "the folder of a ring that did not fit at its place",
     ),
     place(
+        "crates/lab/src/flight/folder.rs",
+        "schedlab_files::make_folder",
+        1,
+        "the folder of incidents",
+    ),
+    place(
+        "crates/lab/src/flight/folder.rs",
+        "schedlab_files::remove_if",
+        1,
+        "incidents that are too old for max-total",
+    ),
+    place(
+        "crates/lab/src/flight/metrics.rs",
+        "schedlab_files::remove_if",
+        1,
+        "a socket that a killed recorder left",
+    ),
+    place(
         "crates/cli/src/commands/record/incidents.rs",
         "schedlab_files::remove_if",
         1,

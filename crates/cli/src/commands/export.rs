@@ -134,19 +134,7 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
     }
     let _progress = Progress::with_verb(&format!("exporting {}", args.input));
     let mut recording = open(&args.input)?;
-    let mut tables: Vec<(&str, &Path, Exported)> = Vec::new();
-    if let Some(path) = &args.rt_app {
-        let workload = rtapp::export(&recording)?;
-        output::write(Some(path), &workload.json)?;
-        let notes = workload.notes;
-        tables.push(("rt-app", path, Exported { notes, ..Exported::default() }));
-    }
-    if let Some(folder) = &args.csv {
-        tables.push(("csv", folder, export::csv(&recording, folder)?));
-    }
-    if let Some(folder) = args.parquet() {
-        tables.push(("parquet", folder, parquet(&recording, folder)?));
-    }
+    let tables = tables(args, &recording)?;
     // Tables say what `show` says. A trace is read back as it is written: nothing is left in it to
     // repair.
     if files.iter().any(|(_, path, _)| path.is_some()) {
@@ -174,6 +162,27 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
         None => output::write(None, &text)?,
     }
     Ok(Exit::Done)
+}
+
+/// Writes what says what `show` says, as the recording is.
+fn tables<'a>(
+    args: &'a ExportArgs,
+    recording: &Recording,
+) -> anyhow::Result<Vec<(&'static str, &'a Path, Exported)>> {
+    let mut tables: Vec<(&str, &Path, Exported)> = Vec::new();
+    if let Some(path) = &args.rt_app {
+        let workload = rtapp::export(recording)?;
+        output::write(Some(path), &workload.json)?;
+        let notes = workload.notes;
+        tables.push(("rt-app", path, Exported { notes, ..Exported::default() }));
+    }
+    if let Some(folder) = &args.csv {
+        tables.push(("csv", folder, export::csv(recording, folder)?));
+    }
+    if let Some(folder) = args.parquet() {
+        tables.push(("parquet", folder, parquet(recording, folder)?));
+    }
+    Ok(tables)
 }
 
 /// Opens the recording. An error names it.

@@ -7,6 +7,7 @@ use schedlab_lab::flight::config::{EXAMPLE, FlightConfig, PLACE};
 use schedlab_lab::flight::log::FlightLine;
 use schedlab_lab::flight::{FlightSignals, fly};
 use schedlab_model::Ns;
+use schedlab_model::text::shown;
 use schedlab_trace::too_much_lost;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -59,7 +60,7 @@ pub(crate) fn run(args: &FlightArgs) -> anyhow::Result<Exit> {
     Ok(if too_much_lost(end.lost, end.events) { Exit::Untrusted } else { Exit::Done })
 }
 
-/// Writes a line of the log. Without standard error nobody reads it.
+/// Writes a line of the log; without standard error it is lost.
 fn log(line: FlightLine) {
     if let Ok(text) = serde_json::to_string(&line) {
         let _ = writeln!(std::io::stderr().lock(), "{text}");
@@ -71,22 +72,26 @@ fn meaning(file: &Path, config: &FlightConfig) -> String {
     let mut text = format!(
         "{} can be read: {} rules; recordings of the {} before an incident and the {} after it go \
          to {}.\n",
-        file.display(),
+        shown(&file.display().to_string()),
         config.rules.len(),
         config.ring,
         config.after,
-        config.folder.display()
+        shown(&config.folder.display().to_string())
     );
     for rule in &config.rules {
         let run = rule.run.as_ref().or(config.run.as_ref());
-        let then = run.map_or(String::new(), |run| format!(", then {}", run.join(" ")));
+        let then = run.map_or(String::new(), |run| format!(", then {}", shown(&run.join(" "))));
         text += &format!(
             "  {}: {}, at most {} in {}{then}\n",
-            rule.name, rule.when, rule.at_most.count, rule.at_most.within
+            rule.name,
+            shown(&rule.when.to_string()),
+            rule.at_most.count,
+            rule.at_most.within
         );
     }
     match &config.metrics {
         Some(address) => {
+            let address = shown(&address.to_string()).into_owned();
             text + &format!(
                 "Metrics are at {address}, by {}, of {} at most.\n",
                 config.by.label(),

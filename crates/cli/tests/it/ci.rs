@@ -8,7 +8,7 @@ use std::fs;
 const SERVED: &str = r#"
 title = "a server beside a hog"
 schedulers = ["linux-6.18"]
-duration = "300ms"
+duration = "3s"
 channels = ["requests"]
 [machine]
 cpus = 1

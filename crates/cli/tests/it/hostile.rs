@@ -417,7 +417,9 @@ fn living_threads_are_escaped() {
 }
 
 /// Commands whose output is looked at with such names, in the tests of this file.
-const LOOKED_AT: [&str; 21] = [
+const LOOKED_AT: [&str; 23] = [
+    "ci",
+    "flight",
     "record",
     "show",
     "watch",
@@ -490,12 +492,26 @@ fn the_other_commands_escape_names() {
     let scenarios = folder.0.join("\u{1b}[31mscenarios");
     std::fs::create_dir_all(&scenarios).unwrap();
     std::fs::write(scenarios.join("\u{1b}[31mx\nFORGED.toml"), "[[\u{1b}[31m\nFORGED").unwrap();
+    let rules = folder.0.join("\u{1b}[31mrules\nFORGED.toml");
+    let rule = "folder = \"\\u001b[31mx\\nFORGED\"\n[[rule]]\nname = \"x\"\n\
+                when = \"'\\u001b[31mFORGED' wait > 1ms\"\nrun = [\"\\u001b[31mFORGED\"]\n";
+    std::fs::write(&rules, rule).unwrap();
     let (goal, space) = (format!("\"{name}\" share"), format!("\"{name}\" nice=0,5"));
     for command in [
         vec!["tune", &file, "--goal", &goal, "--space", &space, "--seeds", "1", "--trials", "2"],
         vec!["tune", &file, "--goal", NAMES[4], "--space", NAMES[5]],
         vec!["published", scenarios.to_str().unwrap()],
         vec!["published", NAMES[0]],
+        vec!["ci", "run", scenarios.to_str().unwrap(), "--scheduler", "linux-6.1"]
+            .into_iter()
+            .chain(["--against", "linux-6.12", "--fail-if", NAMES[4]])
+            .collect(),
+        vec!["ci", "run", scenarios.to_str().unwrap(), "--scheduler", "linux-6.1"]
+            .into_iter()
+            .chain(["--against", "linux-6.12", "--fail-if", "x share < 1%"])
+            .collect(),
+        vec!["flight", "--check", rules.to_str().unwrap()],
+        vec!["flight", NAMES[4]],
         vec!["explain", NAMES[4]],
         vec!["list", NAMES[4]],
         vec!["completions", NAMES[4]],

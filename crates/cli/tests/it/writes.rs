@@ -79,6 +79,7 @@ const WRITERS: &[Writer] = &[
     writer(&["export", YES, "--systrace", "OUT"]),
     writer(&["export", YES, "--lttng", "OUT"]),
     writer(&["export", YES, "--rt-app", "OUT"]),
+    writer(&["export", YES, "--key", YES, "--anonymous", "OUT"]),
     Writer {
         files: &["events.csv", "tasks.csv", "waits.csv"],
         ..writer(&["export", YES, "--csv", "OUT"])

@@ -21,6 +21,9 @@ pub const PLACE: &str = "/etc/schedlab/flight.toml";
 /// Shortest ring: below, a recording would have nothing of what led to an incident.
 const SHORTEST_RING: Ns = Ns::from_ms(100);
 
+/// Largest file that is read, in bytes.
+const LARGEST: u64 = 1 << 20;
+
 /// Least memory for events, in bytes: a block of each kind.
 const LEAST_MEMORY: u64 = 1 << 20;
 
@@ -213,7 +216,7 @@ impl FlightConfig {
     /// # Errors
     /// It cannot be read, or says what is not possible; the message names the line.
     pub fn open(path: &Path) -> Result<FlightConfig, FlightError> {
-        let text = std::fs::read_to_string(path)
+        let text = schedlab_files::read_to_string(path, LARGEST)
             .map_err(|source| FlightError::Read { path: path.to_owned(), source })?;
         FlightConfig::read(&text).map_err(|(line, what)| FlightError::Config {
             path: path.to_owned(),

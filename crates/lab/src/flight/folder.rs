@@ -1,6 +1,8 @@
 //! The folder of the incidents' recordings: how they are called, and what they may take together.
 
 use super::FlightError;
+use rustix::fs::{Mode, OFlags};
+use schedlab_files::FileId;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -28,7 +30,7 @@ impl Folder {
     /// It is none, or cannot be written to.
     pub(super) fn open(path: &Path) -> Result<Folder, FlightError> {
         let failed = |source: io::Error| FlightError::Folder { path: path.to_owned(), source };
-        std::fs::create_dir_all(path).map_err(failed)?;
+        schedlab_files::make_folder(path).map_err(failed)?;
         // Better now than at the first incident.
         tempfile::tempfile_in(path).map_err(failed)?;
         Ok(Folder(path.to_owned()))
@@ -76,12 +78,18 @@ impl Folder {
             if bytes <= most {
                 break;
             }
-            std::fs::remove_file(&one.path)?;
+            schedlab_files::remove_if(&one.path, id(&one.path)?)?;
             bytes -= one.bytes;
             removed.push(one.path.clone());
         }
         Ok(removed)
     }
+}
+
+/// Returns which file is at a path, whatever it is; a link is not followed.
+pub(super) fn id(path: &Path) -> io::Result<FileId> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    FileId::from_file(&std::fs::File::from(rustix::fs::open(path, flags, Mode::empty())?))
 }
 
 #[cfg(test)]

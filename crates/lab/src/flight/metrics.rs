@@ -7,7 +7,7 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::FileTypeExt as _;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl FromStr for Address {
         match address.ip().is_loopback() {
             true => Ok(Address::Loopback(address)),
             false => Err("only loopback is served (127.0.0.1 or [::1]): names of programs and \
-                          units are nobody else's business. For others put a proxy with TLS \
+                          units are not for other machines. For those put a proxy with TLS \
                           before it (docs/flight.md)"
                 .to_owned()),
         }
@@ -85,8 +85,8 @@ pub(super) fn bind(address: &Address) -> Result<Server, FlightError> {
 /// Makes the socket; one that a recorder left behind is replaced, nothing else is.
 fn socket(path: &Path) -> io::Result<UnixListener> {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|data| data.file_type().is_socket());
-    if is_socket && std::os::unix::net::UnixStream::connect(path).is_err() {
-        std::fs::remove_file(path)?;
+    if is_socket && UnixStream::connect(path).is_err() {
+        schedlab_files::remove_if(path, super::folder::id(path)?)?;
     }
     UnixListener::bind(path)
 }
@@ -151,7 +151,6 @@ fn plain(status: u16, text: &str) -> Response<io::Cursor<Vec<u8>>> {
 mod tests {
     use super::*;
     use std::io::{Read as _, Write as _};
-    use std::os::unix::net::UnixStream;
 
     #[test]
     fn only_loopback_and_sockets_are_addresses() {
@@ -206,8 +205,9 @@ mod tests {
         });
         drop(bound);
         // What a killed recorder left is replaced; a file is not.
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
         drop(bind(&Address::Socket(path.clone())).unwrap());
-        std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "mine").unwrap();
         assert!(bind(&Address::Socket(path.clone())).is_err());
         assert_eq!(std::fs::read(&path).unwrap(), b"mine");

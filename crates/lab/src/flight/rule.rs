@@ -175,7 +175,7 @@ mod tests {
         // A program may be called like a percentile.
         assert!(matches!("'p99' wait > 10ms".parse(), Ok(Rule::Stretch(_))));
         for text in [
-            "redis-server waited > 10.00ms",
+            "redis-server waited > 10.0ms",
             "any task wait p99.9 > 5.00ms over 10.0s",
             "/x throttled > 20.0ms over 1.00s",
         ] {

@@ -10,7 +10,7 @@ use super::windows::Windows;
 use super::writer::{BY_HAND, Job};
 use crate::live_follower::LiveFollower;
 use crate::record::flight_recorder::FlightRecorder;
-use crate::record::stop_conditions::StopWatcher;
+use crate::record::stop_watcher::StopWatcher;
 use crate::record::{
     BLOCK_EVERY, Caught, RecordProgress, Snapshot, StopConditions, StretchKind, capabilities,
     describe, group_info, task_info,
@@ -255,8 +255,9 @@ impl<'a> FlightSink<'a> {
         self.hand_on(true);
     }
 
-    /// Looks whether a rule is met.
+    /// Looks whether a rule is met. What comes after a recording was due is not in it.
     fn look(&mut self) {
+        self.hand_on(false);
         let now = self.so_far.at;
         self.stops.look(now);
         if let Some((condition, caught)) = self.stops.take() {
@@ -398,7 +399,7 @@ impl RecordSink for FlightSink<'_> {
             What::Started,
             format!("recording by {by}, {}, the last {ring} in memory", counted(rules)),
         );
-        // Without systemd nobody listens.
+        // Without systemd it is not heard.
         let _ = sd_notify::notify(&[NotifyState::Ready]);
         Ok(())
     }

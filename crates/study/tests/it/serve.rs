@@ -116,7 +116,7 @@ fn a_server_that_is_not_there_is_named_with_the_nearest() {
     for (asked, words) in [
         ("servr", "did you mean `server`?"),
         ("77", "programs are: hog, other, server, stranger"),
-        ("/batch", "Name a program, a pid, a control group (/path) or a unit"),
+        ("/batch", "Name a program, a pid, a control group (/path), a unit"),
         ("redis.service", "--serve redis.service: no task of the recording is meant"),
     ] {
         let options = Options { serve: Some(asked.to_owned()), ..Options::default() };

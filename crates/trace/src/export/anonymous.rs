@@ -67,9 +67,9 @@ impl Pseudonyms {
     fn task(&self, name: &str) -> String {
         let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
         let kind = stem.trim_end_matches(['-', '_', '/', ':', '#', '.']);
-        match kind.is_empty() {
-            true => name.to_owned(),
-            false => format!("t{}{}", self.digits(kind, 6), &name[kind.len()..]),
+        match kind.chars().any(char::is_alphabetic) {
+            true => format!("t{}{}", self.digits(kind, 6), &name[kind.len()..]),
+            false => name.to_owned(),
         }
     }
 
@@ -186,7 +186,11 @@ mod tests {
         let pod = "/kubepods.slice/kubepods-pod1f9a6c0e_5b7d_4c3a_9e21_0a1b2c3d4e5f.slice";
         let path = format!("{pod}/cri-containerd-{}.scope", "3f0a9c1b".repeat(8));
         let group = |name: &str| GroupInfo {
-            spec: GroupSpec { name: name.to_owned(), ..GroupSpec::default() },
+            spec: GroupSpec {
+                name: name.to_owned(),
+                parent: (name != "/").then_some(GroupId::ROOT),
+                ..GroupSpec::default()
+            },
         };
         let task = |tid, comm: &str, group| TaskInfo {
             group: GroupId(group),
@@ -249,7 +253,7 @@ mod tests {
         assert_eq!(names().task("redis"), names().task("redis"));
         assert_ne!(names().task("redis"), other.task("redis"));
         assert_ne!(names().task("redis"), names().task("nginx"));
-        // Numbers and signs alone are nobody's name.
+        // Numbers and signs alone are no name.
         assert_eq!(names().task("4:2"), "4:2");
         assert!(names().task("a-very-long-name").len() <= 15);
     }

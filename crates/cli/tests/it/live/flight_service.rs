@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-/// `nobody`.
+/// The user without rights (Debian).
 const USER: u32 = 65534;
 
 /// CAP_PERFMON and CAP_BPF (include/uapi/linux/capability.h, Linux 6.12).

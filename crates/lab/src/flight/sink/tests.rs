@@ -91,7 +91,7 @@ fn an_incident_becomes_a_recording_and_at_most_holds() {
     let recorded = second.snapshot.write(&path, true).unwrap();
     let recording = Recording::open(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
-    assert_eq!(recorded.kept.unwrap().duration.0 / 1_000_000_000, 9);
+    assert_eq!(recorded.kept.unwrap().duration.0 / 1_000_000_000, 10);
     let incident = recording.header.incident().unwrap();
     assert_eq!((&*incident.task, incident.length_ns), ("redis-server", Some(20_000_000)));
     // The time after it is in the recording, too.
