@@ -62,7 +62,7 @@ pub enum SimError {
         /// The task's own mask.
         affinity: CpuSet,
         /// The isolated CPUs.
-        isolated: CpuSet,
+        isolated: Box<CpuSet>,
     },
     /// A program does something that makes no sense at that moment.
     #[error("task `{task}` at {at}: {what}")]

@@ -256,7 +256,7 @@ fn no_cpu(spec: &TaskSpec, isolated: &CpuSet) -> SimError {
     let (task, affinity) = (spec.name.clone(), spec.affinity);
     match isolated.is_empty() {
         true => SimError::Cpuset { task, affinity },
-        false => SimError::Isolated { task, affinity, isolated: *isolated },
+        false => SimError::Isolated { task, affinity, isolated: Box::new(*isolated) },
     }
 }
 
