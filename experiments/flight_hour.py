@@ -138,8 +138,9 @@ def main():
     others = []
     try:
         service.write()
-        others.append(subprocess.Popen([sys.executable, "-c", VICTIM]))
-        others.append(subprocess.Popen(["taskset", "-c", "0", *shlex.split(options.load)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        others.append(subprocess.Popen([sys.executable, "-c", VICTIM], start_new_session=True))
+        load = ["taskset", "-c", "0", *shlex.split(options.load)]
+        others.append(subprocess.Popen(load, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True))
         service.start()
         planted, faults, rates = [], [], []
         end, next_fault = time.monotonic() + options.minutes * 60, time.monotonic() + 20
@@ -162,7 +163,8 @@ def main():
         code = service.end(signal.SIGTERM)
     finally:
         for other in others:
-            other.kill()
+            # With what it started: `perf bench` has children.
+            os.killpg(other.pid, signal.SIGKILL)
         if service.process and service.process.poll() is None:
             service.process.kill()
         subprocess.call(["umount", f"{work}/out"])
