@@ -93,7 +93,7 @@ impl LoggedCore {
     /// As [`LoggedCore::new`], with a scheduler that need not be of the registry.
     pub(crate) fn with(scheduler: Box<dyn Scheduler + Send>, options: &CoreOptions) -> LoggedCore {
         let world = World {
-            isolated: schedlab_model::CpuSet::EMPTY,
+            roles: Default::default(),
             tasks: (0..options.tasks).map(|_| TaskView::default()).collect(),
             cpus: (0..options.cpus).map(|_| CpuView::new(Ns::ZERO)).collect(),
             groups: vec![GroupView::default()],

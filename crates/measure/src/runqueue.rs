@@ -455,7 +455,7 @@ fn world(point: &Point) -> World {
         view
     };
     World {
-        isolated: schedlab_model::CpuSet::EMPTY,
+        roles: Default::default(),
         tasks: (0..point.tasks).map(task).collect(),
         cpus: (0..cpus).map(|_| CpuView::new(Ns::from_ms(10))).collect(),
         groups: vec![GroupView::default()],

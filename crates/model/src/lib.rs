@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod cpu_roles;
 mod cpuset;
 mod event;
 mod exchange;
@@ -22,6 +23,7 @@ mod time;
 mod topology;
 mod workload;
 
+pub use cpu_roles::CpuRoles;
 pub use cpuset::{CpuSet, CpuSetError, MAX_CPUS, WORDS};
 pub use event::{EventKind, EventSink, PrevState, SchedEvent, Waker};
 pub use exchange::{

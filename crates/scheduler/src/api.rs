@@ -105,6 +105,13 @@ pub trait Scheduler {
         1
     }
 
+    /// Whether a CPU of [`CpuRoles::nohz_full`](schedlab_model::CpuRoles) may be without ticks now.
+    /// Asked when [`tick_due`](Self::tick_due) is, of those that know such CPUs
+    /// ([`Needs::nohz_full`]). Ticks that come all the same must change nothing.
+    fn tick_stops(&self, _cx: &Cx<'_>, _cpu: CpuId) -> bool {
+        false
+    }
+
     /// A timer that was armed with [`Cmd::Arm`] fired.
     fn timer(&self, _cx: &Cx<'_>, _timer: Timer) {}
 
@@ -323,9 +330,11 @@ pub struct Needs {
     pub saved: bool,
     /// [`Change::ReturnsToUser`] is told.
     pub user_returns: bool,
-    /// It leaves the CPUs of [`World::isolated`](crate::World) out of balancing; a driver refuses
+    /// It leaves isolated CPUs ([`World::roles`](crate::World)) out of balancing; a driver refuses
     /// isolated CPUs under a scheduler that does not know them.
     pub isolation: bool,
+    /// It says when a CPU of `nohz_full` may be without ticks, likewise.
+    pub nohz_full: bool,
     /// One lock guards the decisions of all CPUs; [`Work::Lock`](crate::Work::Lock) counts its
     /// holds.
     pub one_lock: bool,

@@ -67,6 +67,11 @@ macro_rules! forward {
             self.$inner.tick_due(cx, cpu)
         }
     };
+    (@tick_stops $inner:ident) => {
+        fn tick_stops(&self, cx: &$crate::Cx<'_>, cpu: ::schedlab_model::CpuId) -> bool {
+            self.$inner.tick_stops(cx, cpu)
+        }
+    };
     (@timer $inner:ident) => {
         fn timer(&self, cx: &$crate::Cx<'_>, timer: $crate::Timer) {
             self.$inner.timer(cx, timer);

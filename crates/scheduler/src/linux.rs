@@ -29,6 +29,7 @@
 //! | fair class alone when no other task is runnable: the running task is not put back first | `pick_next_task`, fast path | modelled | oracle replay |
 //! | clock skip | `rq_clock_skip_update` | modelled | oracle replay |
 //! | tick | `scheduler_tick` | modelled; ticks that cannot matter may be left out | `elided_ticks_change_nothing`, `elided_ticks_change_no_event` |
+//! | a CPU of `nohz_full` has no ticks | `sched_can_stop_tick` | modelled: [`tick`] | `nohz_full_cpus_have_no_ticks_beside_one_task` |
 //! | remote wakeups are queued on the target (TTWU_QUEUE) | `ttwu_queue` | simplified: the waker enqueues | |
 //! | lazy preemption | 6.13+, if configured | omitted (the recorded 6.18 does not use it) | |
 //! | sched_ext, core scheduling, uclamp, capacity of unequal cores | | omitted | |
@@ -48,6 +49,7 @@ mod release;
 mod rt;
 #[cfg(test)]
 mod tests;
+mod tick;
 mod tunables;
 mod version;
 
@@ -150,6 +152,12 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         Surroundings { cx, t: &self.t, budgets: &self.budgets, pools }
     }
 
+    /// Whether `cpu` is one of `nohz_full` and has no ticks now.
+    #[inline]
+    fn tick_is_off(&self, cx: &Cx<'_>, cpu: CpuId) -> bool {
+        cx.world.roles.nohz_full.contains(cpu) && self.tick_stops(cx, cpu)
+    }
+
     /// Puts a runnable task on its class's queue.
     fn enqueue(&self, env: Env<'_>, rq: &mut Rq, id: EntityId, why: Enqueue) {
         rq.entity_mut(id).fresh = false;
@@ -231,6 +239,7 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
             own_marks: true,
             user_returns: !self.t.version.throttles_whole_queues(),
             isolation: true,
+            nohz_full: self.t.version.has_nohz_full(),
             ..Needs::default()
         }
     }
@@ -318,6 +327,10 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
     }
 
     fn tick(&self, cx: &Cx<'_>, cpu: CpuId) {
+        let off = self.tick_is_off(cx, cpu);
+        if off && !tick::is_remote(cx, cpu) {
+            return;
+        }
         let env = &self.env(cx);
         let runs = self.locked(cpu, |rq| {
             if rq.curr == NONE {
@@ -339,12 +352,20 @@ impl<L: Locks, F: FairRules> Scheduler for Linux<L, F> {
         });
         // A CPU that has yet to leave its idle task is not asked for its ticks, so they may not
         // matter.
-        if runs {
+        if runs && !off {
             self.balance_at_tick(cx, cpu);
         }
     }
 
+    fn tick_stops(&self, cx: &Cx<'_>, cpu: CpuId) -> bool {
+        let rq = self.rqs[cpu.index()].lock();
+        tick::may_stop(&self.env(cx), &rq)
+    }
+
     fn tick_due(&self, cx: &Cx<'_>, cpu: CpuId) -> u64 {
+        if self.tick_is_off(cx, cpu) {
+            return tick::remote_due(cx, cpu);
+        }
         let env = &self.env(cx);
         let rq = self.rqs[cpu.index()].lock();
         if rq.curr == NONE {

@@ -2,7 +2,7 @@
 //! run are relaxed atomics, because the native benchmark reads them from several threads without a
 //! lock.
 
-use schedlab_model::{Bandwidth, CpuId, CpuSet, GroupId, Nice, Ns, Policy, TaskId, Topology};
+use schedlab_model::{Bandwidth, CpuId, CpuRoles, CpuSet, GroupId, Nice, Ns, Policy, TaskId, Topology};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 const NONE: u32 = u32::MAX;
@@ -22,9 +22,8 @@ pub struct World {
     pub hz: u32,
     /// Tick period, `1 s / hz` (rounded to the nanosecond).
     pub tick_ns: Ns,
-    /// CPUs that the load balancer leaves alone (`isolcpus=`, cpuset partitions that are
-    /// `isolated`).
-    pub isolated: CpuSet,
+    /// CPUs that the boot line, or a cpuset partition, sets apart.
+    pub roles: CpuRoles,
 }
 
 impl World {

@@ -1,7 +1,7 @@
 //! The input of a run besides a workload and a scheduler.
 
 use crate::{Costs, Preemption, SimError, Stop};
-use schedlab_model::{CpuSet, Draw, MAX_CPUS, Ns, Topology};
+use schedlab_model::{CpuRoles, CpuSet, Draw, MAX_CPUS, Ns, Topology};
 
 /// The speed of a CPU beside no busy thread of its core, in thousandths.
 pub const FULL_SPEED: u16 = 1_000;
@@ -26,9 +26,8 @@ pub struct Machine {
     /// At what part of its speed a hardware thread runs a task while another thread of its core
     /// runs one, in thousandths, from [`LEAST_SMT_YIELD`] to 1000 (they do not slow each other).
     pub smt_yield: u16,
-    /// CPUs that the load balancer leaves alone (`isolcpus=` of Linux). A task that may run
-    /// everywhere does not run there.
-    pub isolated: CpuSet,
+    /// CPUs that the boot line sets apart.
+    pub roles: CpuRoles,
 }
 
 /// Measured delays of a real machine, drawn anew each time out of a random stream per CPU. Where
@@ -65,7 +64,7 @@ impl Machine {
             delays: Delays::default(),
             preemption: Preemption::default(),
             smt_yield: FULL_SPEED,
-            isolated: CpuSet::EMPTY,
+            roles: Default::default(),
         }
     }
 
@@ -142,17 +141,11 @@ impl Machine {
                 self.smt_yield
             ));
         }
-        if let Some(cpu) = self.isolated.iter().find(|cpu| cpu.index() >= cpus) {
-            return refuse(format!(
-                "isolcpus: {cpu} does not exist; the machine has {cpus} CPUs, from 0 on"
-            ));
-        }
-        if self.isolated.count() >= cpus {
-            return refuse(format!(
-                "isolcpus = \"{}\" leaves no CPU for the tasks that may run everywhere; leave at \
-                 least one out",
-                self.isolated
-            ));
+        for (name, set, others) in [
+            ("isolcpus", self.roles.isolated, "the tasks that may run everywhere"),
+            ("nohz_full", self.roles.nohz_full, "the kernel's own work"),
+        ] {
+            check_role(name, set, others, cpus).map_err(SimError::Machine)?;
         }
         for (name, _) in Costs::knobs() {
             if self.costs.get(name).is_some_and(|ns| ns > Ns::from_s(1)) {
@@ -161,6 +154,21 @@ impl Machine {
         }
         Ok(())
     }
+}
+
+/// Checks that the CPUs of a role exist, and that one is left for `others`.
+fn check_role(name: &str, set: CpuSet, others: &str, cpus: usize) -> Result<(), String> {
+    if let Some(cpu) = set.iter().find(|cpu| cpu.index() >= cpus) {
+        return Err(format!(
+            "{name}: {cpu} does not exist; the machine has {cpus} CPUs, from 0 on"
+        ));
+    }
+    if set.count() >= cpus {
+        return Err(format!(
+            "{name} = \"{set}\" leaves no CPU for {others}; leave at least one out"
+        ));
+    }
+    Ok(())
 }
 
 /// The length, the seed and the checks of a run.

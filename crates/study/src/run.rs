@@ -140,7 +140,7 @@ impl Bench<'_> {
         }
         let machine = Machine {
             preemption: plan.preemption.clone(),
-            isolated: plan.isolated,
+            roles: plan.roles,
             ..(self.machine)(seed)
         };
         let cpus = machine.topology.cpus();

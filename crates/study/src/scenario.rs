@@ -29,7 +29,7 @@ pub use expect::{Bound, Cause, Expectation, PLAIN_TOLERANCE, Publication};
 pub(crate) use group::{absent_cpu, bandwidth, partition, shares_of_weight, weight_of_shares};
 pub use kernel::{IRQ_CLASS, KernelSpec};
 pub(crate) use kernel::{parse_model, sections};
-pub(crate) use machine::check_isolated;
+pub use machine::Role;
 pub use machine::{MachineSpec, Ticks};
 pub(crate) use simulated::task_info;
 pub use sweep::Sweep;

@@ -348,7 +348,7 @@ pub(crate) fn simulated(
     let machine = scenario.simulated_machine();
     let machine = schedlab_sim::Machine {
         preemption: plan.preemption.clone(),
-        isolated: plan.isolated,
+        roles: plan.roles,
         ..machine
     };
     let built = plan.build(machine.topology.cpus())?;

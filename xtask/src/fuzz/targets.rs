@@ -338,7 +338,7 @@ fn variant(input: &[u8]) -> String {
     let delegation = &schedlab_study::delegation::DelegationSpec::default();
     let (workload, classes) = (&workload, &classes);
     let subject = Subject {
-        isolated: schedlab_model::CpuSet::EMPTY,
+        roles: Default::default(),
         workload,
         classes,
         pids: &[10, 20, 30],

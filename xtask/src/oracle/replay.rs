@@ -201,7 +201,7 @@ impl<'a> Driver<'a> {
         let tick_ns = Ns(1_000_000_000 / u64::from(record.knobs.hz));
         let next_tick = shift(record.first_tick, offsets.tick);
         let world = World {
-            isolated: schedlab_model::CpuSet::EMPTY,
+            roles: Default::default(),
             tasks: views.collect(),
             cpus: vec![CpuView::new(next_tick)],
             groups: vec![GroupView::default()],

@@ -88,7 +88,7 @@ fn core(scheduler: &Scripted, ticks: Ticks) -> DecisionCore<&Scripted> {
         view
     };
     let world = World {
-        isolated: schedlab_model::CpuSet::EMPTY,
+        roles: Default::default(),
         tasks: (0..3).map(task).collect(),
         cpus: (0..2).map(|_| CpuView::new(Ns::ZERO)).collect(),
         groups: vec![GroupView::default()],

@@ -97,7 +97,7 @@ pub(crate) fn build(
             }
             timers += needs.global_timers;
             let world = World {
-                isolated: schedlab_model::CpuSet::EMPTY,
+                roles: Default::default(),
                 tasks: Vec::new(),
                 cpus: Vec::new(),
                 groups: Vec::new(),
@@ -194,7 +194,7 @@ impl Pool {
         });
         let places = self.cpus.iter().map(|cpu| world.topology.places()[cpu.index()]);
         *self.world.borrow_mut() = World {
-            isolated: schedlab_model::CpuSet::EMPTY,
+            roles: Default::default(),
             tasks: tasks.map(|(index, view)| self.view(view, is_its(index))).collect(),
             cpus: cpus.collect(),
             groups: world.groups.clone(),
@@ -255,6 +255,7 @@ impl Scheduler for CpuPools {
             global_timers: a.global_timers + b.global_timers,
             user_returns: a.user_returns | b.user_returns,
             isolation: a.isolation & b.isolation,
+            nohz_full: false,
             saved: a.saved || b.saved,
             one_lock: a.one_lock && b.one_lock,
             own_marks: a.own_marks && b.own_marks,

@@ -415,7 +415,13 @@ impl Kernel<'_> {
 
 impl Scheduler for Kernel<'_> {
     fn needs(&self) -> Needs {
-        Needs { wakeups: true, one_lock: false, own_marks: false, ..self.own.needs() }
+        Needs {
+            wakeups: true,
+            one_lock: false,
+            own_marks: false,
+            nohz_full: false,
+            ..self.own.needs()
+        }
     }
 
     fn refuses(&self, policy: Policy) -> Option<&'static str> {

@@ -94,10 +94,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if FREE {
             return c.charge(task, now);
         }
+        let cost = self.tick_cost(cpu);
+        let (c, task) = (&mut self.cpus[cpu], &mut self.tasks[occupant.index()]);
         let extra = &mut self.extras[occupant.index()];
         let from = std::mem::replace(&mut c.accounted, now);
         let owed = c.debt + extra.debt;
-        let rest = self.input.machine.rest_of_debt(&self.world, cpu, from, now, owed);
+        let rest = self.input.machine.rest_of_debt(&self.world, cpu, from, now, (owed, cost));
         extra.debt = extra.debt.min(rest.left);
         c.debt = rest.left - extra.debt;
         let work = task.left.min(elapsed - (owed + rest.added - rest.left));

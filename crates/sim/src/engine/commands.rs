@@ -16,7 +16,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         if self.out.has_cmds() {
             self.carry_out(cpu, cause)?;
         }
-        if self.ticks.asked {
+        if self.ticks.followed {
             self.ask_tick(cpu);
         }
         Ok(())
@@ -96,7 +96,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
 
     #[inline]
     fn ask_other_tick(&mut self, own: usize, target: CpuId) {
-        if self.ticks.asked && target.index() != own {
+        if self.ticks.followed && target.index() != own {
             self.ask_tick(target.index());
         }
     }

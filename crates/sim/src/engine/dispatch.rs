@@ -408,7 +408,8 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             self.clock.now.saturating_add(left)
         } else {
             let need = c.debt + self.owes(task.index()) + left;
-            self.input.machine.done_at(&self.world, cpu, self.clock.now, need)
+            let cost = self.tick_cost(cpu);
+            self.input.machine.done_at(&self.world, cpu, self.clock.now, (need, cost))
         };
         self.due.slots.arm_cpu(cpu, OfCpu::Work, at);
     }

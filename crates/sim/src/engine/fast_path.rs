@@ -145,7 +145,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             // A task that left by itself had no work any more.
             self.due.slots.disarm_cpu(cpu, OfCpu::Work);
         }
-        if self.ticks.asked {
+        if self.ticks.followed {
             self.ask_tick(cpu);
         }
         match next {

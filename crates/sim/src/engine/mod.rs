@@ -12,6 +12,7 @@ mod finish;
 mod handoff;
 mod layout;
 mod locks;
+mod nohz;
 mod preempt;
 mod prices;
 mod program;
@@ -130,6 +131,8 @@ struct Ticks {
     wanted: bool,
     /// Edges that cannot matter are left out: the scheduler is asked.
     asked: bool,
+    /// A change of a queue is followed: edges are left out, or ticks stop (`nohz_full`).
+    followed: bool,
     /// The CPU whose tick is being handled.
     handled: Option<usize>,
 }
@@ -201,6 +204,8 @@ struct Features<'a> {
     preempt: Option<Box<preempt::Preempt>>,
     /// Hardware threads of one core slow each other.
     smt: Option<Box<smt::Smt>>,
+    /// CPUs have no ticks at times.
+    nohz: Option<Box<nohz::NohzFull>>,
     /// Delegation: the scheduler writes here what a call took on its CPU.
     call_cost: Option<&'a std::cell::Cell<u64>>,
     /// Delegation: tasks that the scheduler behind the agents has throttled.

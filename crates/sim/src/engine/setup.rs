@@ -3,6 +3,7 @@
 use super::event_stream::EventStream;
 use super::exchange::Exchanges;
 use super::handoff::Handoffs;
+use super::nohz::NohzFull;
 use super::preempt::Preempt;
 use super::prices::Prices;
 use super::slots::NEVER;
@@ -20,7 +21,7 @@ use crate::{
     SourceMetrics, TaskMetrics,
 };
 use schedlab_model::{
-    CpuId, CpuSet, EventSink, GroupId, LockId, Ns, Op, SourceKind, Start, TaskSpec, Workload,
+    CpuId, CpuRoles, CpuSet, EventSink, GroupId, LockId, Ns, Op, SourceKind, Start, TaskSpec, Workload,
     random,
 };
 use schedlab_scheduler::{CpuView, GroupView, Needs, Out, Rejection, Scheduler, TaskView, World};
@@ -54,6 +55,7 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
         let tasks = workload.tasks.iter().zip(&world.tasks).map(task).collect();
         let prices =
             Prices::new(&machine.costs, cpus, workload.tasks.len(), needs.one_lock).map(Box::new);
+        let nohz = NohzFull::of(machine, &needs);
         let out = Out::new(options.seed);
         let out = if prices.is_some() { out.with_touches() } else { out };
         let steps_max = 1_000_000 + 1_000 * workload.tasks.len() as u64;
@@ -63,6 +65,7 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
             ticks: Ticks {
                 wanted: needs.ticks,
                 asked: needs.ticks && !options.every_tick,
+                followed: needs.ticks && (!options.every_tick || nohz.is_some()),
                 handled: None,
             },
             told: Told::by(&needs, options.every_tick),
@@ -86,6 +89,7 @@ impl<'a, S: EventSink, const FREE: bool> Engine<'a, S, FREE> {
                 prices,
                 preempt: Preempt::new(&machine.preemption, workload, cpus).map(Box::new),
                 smt: super::smt::Smt::of(machine),
+                nohz,
                 call_cost: None,
                 by_agents: Default::default(),
             },
@@ -147,11 +151,18 @@ impl Told {
 
 /// Checks that the scheduler knows isolated CPUs, serves every policy, and these tasks together.
 fn admit(scheduler: &dyn Scheduler, workload: &Workload, world: &World) -> Result<(), SimError> {
-    if !scheduler.needs().isolation && !world.isolated.is_empty() {
+    if !scheduler.needs().isolation && !world.roles.isolated.is_empty() {
         return Err(SimError::Machine(format!(
             "CPUs {} are isolated (isolcpus, or a partition), which this scheduler does not \
              know, or not where it runs behind agents; linux-2.6.24 and later do in the kernel",
-            world.isolated
+            world.roles.isolated
+        )));
+    }
+    if !scheduler.needs().nohz_full && !world.roles.nohz_full.is_empty() {
+        return Err(SimError::Machine(format!(
+            "CPUs {} are to run without ticks (nohz_full), which this scheduler does not know, or \
+             not where it runs behind agents; linux-3.10 and later do in the kernel",
+            world.roles.nohz_full
         )));
     }
     for task in &workload.tasks {
@@ -203,7 +214,7 @@ pub(crate) fn world(machine: &Machine, workload: &Workload) -> Result<World, Sim
     };
     Ok(World {
         tasks: workload.tasks.iter().enumerate().map(view).collect::<Result<_, SimError>>()?,
-        isolated,
+        roles: CpuRoles { isolated, ..machine.roles },
         cpus: machine.phases().into_iter().map(CpuView::new).collect(),
         groups,
         topology: machine.topology.clone(),
@@ -218,7 +229,7 @@ fn isolated(machine: &Machine, workload: &Workload) -> CpuSet {
     let parts = workload.groups.iter().filter(|group| group.isolated);
     let parts = parts.filter_map(|group| group.cpus);
     parts
-        .fold(machine.isolated, |all, part| all.or(&part))
+        .fold(machine.roles.isolated, |all, part| all.or(&part))
         .and(&CpuSet::first(machine.topology.cpus()))
 }
 
@@ -246,7 +257,7 @@ fn allowed(spec: &TaskSpec, workload: &Workload, machine: &Machine) -> Option<Cp
         affinity = part.cpus.map_or(affinity, |cpus| affinity.without(&cpus));
     }
     if !cpuset && spec.affinity.and(&everywhere) == everywhere {
-        affinity = affinity.without(&machine.isolated);
+        affinity = affinity.without(&machine.roles.isolated);
     }
     (!affinity.is_empty()).then_some(affinity)
 }

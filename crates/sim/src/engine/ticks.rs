@@ -18,7 +18,7 @@ pub(super) struct Rest {
 
 impl Machine {
     /// Returns what is left at `to` of a debt that was `owed` at `from`: it is worked off before
-    /// anything else, and every tick edge after `from` and up to `to` adds the cost of a tick.
+    /// anything else, and every tick edge after `from` and up to `to` adds the `cost` of a tick.
     #[inline]
     pub(super) fn rest_of_debt(
         &self,
@@ -26,9 +26,8 @@ impl Machine {
         cpu: usize,
         from: u64,
         to: u64,
-        owed: u64,
+        (owed, cost): (u64, u64),
     ) -> Rest {
-        let cost = self.costs.tick_ns.0;
         let elapsed = to - from;
         let cpu = CpuId(cpu as u32);
         let edges = if cost == 0 {
@@ -50,8 +49,13 @@ impl Machine {
     /// Returns when `need` of kernel and program work that starts at `from` is done, ticks
     /// included. A tick at the very end comes first.
     #[inline]
-    pub(super) fn done_at(&self, world: &World, cpu: usize, from: u64, need: u64) -> u64 {
-        let cost = self.costs.tick_ns.0;
+    pub(super) fn done_at(
+        &self,
+        world: &World,
+        cpu: usize,
+        from: u64,
+        (need, cost): (u64, u64),
+    ) -> u64 {
         if cost == 0 {
             return from.saturating_add(need);
         }
@@ -103,6 +107,9 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
     /// Asks the scheduler which edge of `cpu` matters next. Ticks are wanted.
     #[inline(always)]
     pub(super) fn ask_tick(&mut self, cpu: usize) {
+        if !FREE && self.features.nohz.is_some() {
+            self.follow_tick(cpu);
+        }
         if FREE && self.ticks.handled.is_none() {
             let c = &mut self.cpus[cpu];
             // What `ask_tick_now` and `ask_later` mostly come to.
@@ -239,7 +246,7 @@ mod tests {
         let mut machine = Machine::flat(1);
         (machine.hz, machine.costs.tick_ns) = (1_000_000, Ns(cost));
         let world = World {
-            isolated: schedlab_model::CpuSet::EMPTY,
+            roles: Default::default(),
             tasks: Vec::new(),
             cpus: vec![CpuView::new(Ns(700))],
             groups: Vec::new(),
@@ -260,7 +267,7 @@ mod tests {
             let (machine, world) = machine(cost);
             let edge = |t: u64| t >= 700 && (t - 700).is_multiple_of(1_000);
             let (mut debt, mut work, mut now, mut edges) = (owed, left, from, 0);
-            let end = machine.done_at(&world, 0, from, owed + left);
+            let end = machine.done_at(&world, 0, from, (owed + left, cost));
             let mut at_cut = None;
             loop {
                 if now > from && edge(now) {
@@ -282,7 +289,7 @@ mod tests {
                 now += 1;
             }
             if let Some((added, rest)) = at_cut {
-                let closed = machine.rest_of_debt(&world, 0, from, from + cut, owed);
+                let closed = machine.rest_of_debt(&world, 0, from, from + cut, (owed, cost));
                 prop_assert_eq!((closed.added, closed.left), (added, rest));
             }
         }

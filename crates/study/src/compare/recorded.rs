@@ -23,7 +23,7 @@ use crate::result::{SecondHalf, SelfReplay, Study};
 use crate::run::{Bench, RowPlan, spinning, with_knobs};
 use crate::serve::{self, Guess};
 use crate::variant::{Subject, Variant};
-use schedlab_model::{Draw, EventSink, Ns, random};
+use schedlab_model::{CpuRoles, CpuSet, Draw, EventSink, Ns, random};
 use schedlab_scheduler::linux::{KernelRelease, preset_of};
 use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_sim::{Costs, Delays, Machine, RunOptions, TickSkew};
@@ -53,6 +53,7 @@ pub struct RecordedInput {
     pub(super) summary: Summary,
     pub(super) classes: Vec<String>,
     pids: Vec<u32>,
+    kernel_threads: Vec<bool>,
     /// The part of the recording that was read; `None`: all of it.
     pub(super) window: Option<(Ns, Ns)>,
     /// Names of tasks that do nothing in the part of the recording that was read.
@@ -131,6 +132,7 @@ impl RecordedInput {
             fact_loss: recording.facts.loss(),
             summary: Summary::from_recording(recording).map_err(fail)?,
             pids: header.tasks.iter().map(|task| task.tid).collect(),
+            kernel_threads: header.tasks.iter().map(|task| task.kernel).collect(),
             classes: header.tasks.iter().map(|task| task.comm.clone()).collect(),
             readings: Vec::new(),
             idle: BTreeSet::new(),
@@ -151,7 +153,7 @@ impl RecordedInput {
         let plan = RowPlan::new(&recorded, &Variant::as_recorded(), &self.subject())?;
         let machine = Machine {
             preemption: plan.preemption.clone(),
-            isolated: plan.isolated,
+            roles: plan.roles,
             ..self.machine(seed)
         };
         let scheduler = registry::build(&plan.scheduler, machine.topology.cpus())?;
@@ -241,7 +243,8 @@ impl RecordedInput {
             vms: &[],
             delegation: &crate::delegation::IN_KERNEL,
             kernel: None,
-            isolated: schedlab_model::CpuSet::EMPTY,
+            roles: self.roles(),
+            kernel_threads: &self.kernel_threads,
         }
     }
 
@@ -254,6 +257,18 @@ impl RecordedInput {
     pub(super) fn class_of(&self, subject: &str) -> String {
         let task = (0..self.classes.len()).find(|task| self.task_name(*task) == subject);
         task.map_or_else(|| subject.to_owned(), |task| self.classes[task].clone())
+    }
+
+    /// The CPUs that the recorded machine had set apart, as far as the recorder wrote them down.
+    fn roles(&self) -> CpuRoles {
+        let here = CpuSet::first(self.replay.topology.cpus());
+        let known = |name: &str| {
+            let text = self.header.knobs.get(name);
+            let set = text.and_then(|text| text.parse::<CpuSet>().ok()).unwrap_or_default();
+            let set = set.and(&here);
+            if set == here { CpuSet::EMPTY } else { set }
+        };
+        CpuRoles { isolated: known("isolated_cpus"), nohz_full: known("nohz_full") }
     }
 
     pub(super) fn hz(&self) -> u32 {

@@ -3,6 +3,7 @@
 
 use super::{Changes, Step};
 use crate::no_effect::nearest;
+use crate::scenario::Role;
 use crate::variant::{GroupSetting, MachineSetting, Setting, TaskSetting};
 use schedlab_model::Policy;
 use schedlab_scheduler::linux::weight_of_nice;
@@ -161,7 +162,12 @@ fn of_setting(setting: &Setting) -> Option<String> {
         Setting::Machine(MachineSetting::Preempt(_) | MachineSetting::ThreadedIrqs(_)) => {
             "Preemption costs throughput, and counts for the whole machine.".to_owned()
         }
-        Setting::Machine(MachineSetting::Isolcpus(_))
+        Setting::Machine(MachineSetting::Cpus(Role::NohzFull, _)) => {
+            "Needs CONFIG_NO_HZ_FULL; every system call and interrupt on these CPUs costs more, and \
+             two tasks on one of them have ticks as before."
+                .to_owned()
+        }
+        Setting::Machine(MachineSetting::Cpus(Role::Isolated, _))
         | Setting::Group(GroupSetting::Partition(_)) => {
             "No load balancing on isolated CPUs: a fair thread stays where it is, and new ones \
              stay with their parent; give each its own CPU."

@@ -39,11 +39,8 @@ fn commands(step: &Step<'_>, changes: &Changes<'_>) -> Vec<String> {
         Setting::Machine(MachineSetting::ThreadedIrqs(on)) => {
             vec![format!("# boot {} threadirqs", if *on { "with" } else { "without" })]
         }
-        Setting::Machine(MachineSetting::Isolcpus(set)) if set.is_empty() => {
-            vec!["# boot without isolcpus".to_owned()]
-        }
-        Setting::Machine(MachineSetting::Isolcpus(set)) => {
-            vec![format!("# boot with isolcpus={set}")]
+        Setting::Machine(MachineSetting::Cpus(role, set)) => {
+            vec![format!("# {}", role.boot_line(set))]
         }
         Setting::Source(_) | Setting::Delegation(..) => Vec::new(),
     }

@@ -96,10 +96,7 @@ fn part(step: &Step<'_>) -> String {
         Setting::Machine(MachineSetting::Preempt(model)) => {
             format!("boot a kernel with preempt={}", model.name())
         }
-        Setting::Machine(MachineSetting::Isolcpus(set)) if set.is_empty() => {
-            "boot without isolcpus".to_owned()
-        }
-        Setting::Machine(MachineSetting::Isolcpus(set)) => format!("boot with isolcpus={set}"),
+        Setting::Machine(MachineSetting::Cpus(role, set)) => role.boot_line(set),
         Setting::Machine(MachineSetting::ThreadedIrqs(true)) => "boot with threadirqs".to_owned(),
         Setting::Machine(MachineSetting::ThreadedIrqs(false)) => {
             "boot without threadirqs".to_owned()

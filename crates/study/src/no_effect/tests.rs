@@ -49,11 +49,12 @@ impl Made {
             workload: &self.workload,
             classes: &classes,
             pids: &[],
+            kernel_threads: &[],
             cpus: 2,
             vms: &[],
             delegation: &crate::delegation::IN_KERNEL,
             kernel: None,
-            isolated: schedlab_model::CpuSet::EMPTY,
+            roles: Default::default(),
         };
         let spec: SchedulerSpec = scheduler.parse().expect("a scheduler");
         RowPlan::new(&spec, variant, &subject).expect("a row")

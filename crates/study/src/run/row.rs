@@ -4,7 +4,7 @@ use crate::StudyError;
 use crate::delegation::{Delegated, SchedulerPlace};
 use crate::scenario::{Scenario, VmSpec};
 use crate::variant::{Applied, Clause, GroupSetting, Setting, Subject, Variant, VariantError};
-use schedlab_model::{CpuId, CpuSet, Policy, Workload};
+use schedlab_model::{CpuId, CpuRoles, CpuSet, Policy, Workload};
 use schedlab_scheduler::registry::XenScheduler;
 use schedlab_scheduler::{KnobError, Knobs, Scheduler, SchedulerSpec, registry};
 use schedlab_sim::Preemption;
@@ -27,8 +27,8 @@ pub(crate) struct RowPlan {
     pub(crate) delegation: Option<Delegated>,
     /// Preemption model and interrupt threads of the machine.
     pub(crate) preemption: Preemption,
-    /// CPUs that the load balancer leaves alone.
-    pub(crate) isolated: CpuSet,
+    /// CPUs that the boot line sets apart.
+    pub(crate) roles: CpuRoles,
     /// Which tasks the variant changes.
     pub(crate) changed: Vec<usize>,
     /// What it sets, on the machine that the scenario or the recording has.
@@ -83,7 +83,7 @@ impl RowPlan {
         let preemption = applied.kernel.as_ref().map(|kernel| kernel.preemption(&applied.workload));
         Ok(RowPlan {
             preemption: preemption.unwrap_or_default(),
-            isolated: applied.isolated,
+            roles: applied.roles,
             label: scheduler.to_string(),
             scheduler: full,
             variant: variant.name.clone(),

@@ -132,10 +132,10 @@ const NOT_MODELLED: [(&[&str], &str); 4] = [
          same speed: leave it out; `smt_yield` is for hardware threads that slow each other",
     ),
     (
-        &["nohz_full", "housekeeping", "irqaffinity", "kthread_cpus"],
-        "CPUs without ticks, and where the kernel does its own work, are not modelled (a tick costs \
-         what `tick_ns` says, on every busy CPU): leave it out; `isolcpus` takes CPUs out of \
-         balancing and keeps other tasks off them",
+        &["housekeeping", "irqaffinity", "kthread_cpus"],
+        "where the kernel does its own work is said otherwise: `nohz_full` takes ticks and recorded \
+         kernel threads off CPUs, `isolcpus` takes CPUs out of balancing, and each interrupt source \
+         and thread of a scenario says its own `cpu` or `cpus`",
     ),
 ];
 

@@ -4,7 +4,7 @@ use super::document::{Item, ScenarioError, Section};
 use super::group::absent_cpu;
 use super::kernel::{self, KernelSpec};
 use schedlab_model::text::nearest;
-use schedlab_model::{CpuSet, MAX_CPUS, Ns, Topology};
+use schedlab_model::{CpuRoles, CpuSet, MAX_CPUS, Ns, Topology};
 use schedlab_sim::{Costs, FULL_SPEED, LEAST_SMT_YIELD};
 use std::collections::BTreeSet;
 use toml::de::DeValue;
@@ -22,8 +22,8 @@ pub struct MachineSpec {
     pub costs: Costs,
     /// Speed of a hardware thread beside a busy one of its core, in thousandths.
     pub smt_yield: u16,
-    /// CPUs that the load balancer leaves alone.
-    pub isolated: CpuSet,
+    /// CPUs that the boot line sets apart.
+    pub roles: CpuRoles,
     /// Preemption model and interrupt threads.
     pub kernel: KernelSpec,
 }
@@ -42,7 +42,7 @@ pub enum Ticks {
     At(Vec<Ns>),
 }
 
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "cpus",
     "sockets",
     "llcs",
@@ -50,6 +50,7 @@ const KEYS: [&str; 14] = [
     "threads",
     "smt_yield",
     "isolcpus",
+    "nohz_full",
     "hz",
     "ticks",
     "cost",
@@ -68,9 +69,13 @@ pub(super) fn read(root: &Section<'_>) -> Result<MachineSpec, ScenarioError> {
         section.optional("ticks", |item| ticks(&item, topology.cpus()))?.unwrap_or(Ticks::Aligned);
     let costs = costs(&section)?;
     let smt_yield = section.optional("smt_yield", |item| smt_yield(&item, &topology))?;
-    let isolated = section.optional("isolcpus", |item| {
-        check_isolated(item.parse()?, topology.cpus()).map_err(|message| item.error(message))
-    })?;
+    let role = |role: Role| {
+        let set = section.optional(role.name(), |item| {
+            role.check(item.parse()?, topology.cpus()).map_err(|message| item.error(message))
+        });
+        set.map(Option::unwrap_or_default)
+    };
+    let roles = CpuRoles { isolated: role(Role::Isolated)?, nohz_full: role(Role::NohzFull)? };
     let kernel = kernel::read(&section)?;
     Ok(MachineSpec {
         topology,
@@ -78,22 +83,61 @@ pub(super) fn read(root: &Section<'_>) -> Result<MachineSpec, ScenarioError> {
         ticks,
         costs,
         smt_yield: smt_yield.unwrap_or(FULL_SPEED),
-        isolated: isolated.unwrap_or(CpuSet::EMPTY),
+        roles,
         kernel,
     })
 }
 
-/// Checks that the CPUs of `isolcpus` exist, and that they are not all of them.
-pub(crate) fn check_isolated(set: CpuSet, cpus: usize) -> Result<CpuSet, String> {
-    if let Some(cpu) = set.iter().find(|cpu| cpu.index() >= cpus) {
-        return Err(format!("isolcpus: {}", absent_cpu(cpu.index(), cpus)));
+/// What the boot line may set CPUs apart for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// No load is balanced there.
+    Isolated,
+    /// No ticks beside a task that is alone, and no work of the kernel's own.
+    NohzFull,
+}
+
+impl Role {
+    /// Returns its option of the boot line, which is the key in `[machine]` and in variants.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Isolated => "isolcpus",
+            Role::NohzFull => "nohz_full",
+        }
     }
-    match set.count() >= cpus {
-        true => Err(format!(
-            "isolcpus = \"{set}\" leaves no CPU for the tasks that may run everywhere; leave at \
-             least one out"
-        )),
-        false => Ok(set),
+
+    /// Checks that its CPUs exist, and that they are not all of them.
+    pub(crate) fn check(self, set: CpuSet, cpus: usize) -> Result<CpuSet, String> {
+        let name = self.name();
+        if let Some(cpu) = set.iter().find(|cpu| cpu.index() >= cpus) {
+            return Err(format!("{name}: {}", absent_cpu(cpu.index(), cpus)));
+        }
+        let others = match self {
+            Role::Isolated => "the tasks that may run everywhere",
+            Role::NohzFull => "the kernel's own work",
+        };
+        match set.count() >= cpus {
+            true => Err(format!(
+                "{name} = \"{set}\" leaves no CPU for {others}; leave at least one out"
+            )),
+            false => Ok(set),
+        }
+    }
+
+    /// What to do at boot for this set.
+    pub(crate) fn boot_line(self, set: &CpuSet) -> String {
+        match set.is_empty() {
+            true => format!("boot without {}", self.name()),
+            false => format!("boot with {}={set}", self.name()),
+        }
+    }
+
+    /// Its CPUs among `roles`.
+    pub(crate) fn of(self, roles: &mut CpuRoles) -> &mut CpuSet {
+        match self {
+            Role::Isolated => &mut roles.isolated,
+            Role::NohzFull => &mut roles.nohz_full,
+        }
     }
 }
 

@@ -14,11 +14,12 @@ impl Scenario {
             workload: &self.workload,
             classes: &self.classes,
             pids: &[],
+            kernel_threads: &[],
             cpus: self.machine.topology.cpus(),
             vms: &self.vms,
             delegation: &self.delegation,
             kernel: Some(&self.machine.kernel),
-            isolated: self.machine.isolated,
+            roles: self.machine.roles,
         }
     }
 
@@ -39,7 +40,7 @@ impl Scenario {
             delays: Delays::default(),
             preemption: spec.kernel.preemption(&self.workload),
             smt_yield: spec.smt_yield,
-            isolated: spec.isolated,
+            roles: spec.roles,
         }
     }
 

@@ -5,11 +5,11 @@ use super::{
     VariantError,
 };
 use crate::delegation::{DelegationSpec, SchedulerPlace};
-use crate::scenario::{KernelSpec, VmSpec, absent_cpu, check_isolated, partition};
+use crate::scenario::{KernelSpec, Role, VmSpec, absent_cpu, partition};
 use schedlab_model::text::glob;
 use schedlab_model::text::nearest;
 use schedlab_model::{
-    Act, Amount, CpuSet, Draw, GroupId, GroupSpec, Ns, Op, Program, SourceKind, Start, Step,
+    Act, Amount, CpuRoles, CpuSet, Draw, GroupId, GroupSpec, Ns, Op, Program, SourceKind, Start, Step,
     Workload,
 };
 use schedlab_scheduler::SchedulerSpec;
@@ -33,8 +33,10 @@ pub struct Subject<'a> {
     /// Preemption model and interrupt threads; `None` for recordings, which do not show kernel
     /// sections.
     pub kernel: Option<&'a KernelSpec>,
-    /// CPUs that the load balancer leaves alone.
-    pub isolated: CpuSet,
+    /// CPUs that the boot line sets apart.
+    pub roles: CpuRoles,
+    /// Which tasks are threads of the kernel; empty for scenarios, which say where each may run.
+    pub kernel_threads: &'a [bool],
 }
 
 /// A workload with the changes of one variant.
@@ -54,8 +56,8 @@ pub struct Applied {
     pub delegation: DelegationSpec,
     /// Preemption model and interrupt threads; `None` for recordings.
     pub kernel: Option<KernelSpec>,
-    /// CPUs that the load balancer leaves alone.
-    pub isolated: CpuSet,
+    /// CPUs that the boot line sets apart.
+    pub roles: CpuRoles,
 }
 
 impl<'a> Subject<'a> {
@@ -103,7 +105,7 @@ impl Variant {
             vms: subject.vms.to_vec(),
             delegation: subject.delegation.clone(),
             kernel: subject.kernel.cloned(),
-            isolated: subject.isolated,
+            roles: subject.roles,
         };
         // Groups are made first, so that `/batch cpu.max=...` may come before `task group=/batch`.
         for setting in self.clauses.iter().flat_map(|clause| &clause.settings) {
@@ -193,8 +195,12 @@ impl Applied {
         setting: MachineSetting,
         subject: &Subject<'_>,
     ) -> Result<(), VariantError> {
-        if let MachineSetting::Isolcpus(set) = setting {
-            self.isolated = check_isolated(set, subject.cpus).map_err(VariantError::Value)?;
+        if let MachineSetting::Cpus(role, set) = setting {
+            *role.of(&mut self.roles) =
+                role.check(set, subject.cpus).map_err(VariantError::Value)?;
+            if role == Role::NohzFull {
+                self.keep_kernel_threads_off(set, subject);
+            }
             return Ok(());
         }
         let Some(kernel) = &mut self.kernel else {
@@ -207,9 +213,22 @@ impl Applied {
             MachineSetting::ThreadedIrqs(on) => {
                 kernel.set_threaded(&mut self.workload, on).map_err(VariantError::Value)?;
             }
-            MachineSetting::Isolcpus(_) => {}
+            MachineSetting::Cpus(..) => {}
         }
         Ok(())
+    }
+
+    /// Threads of the kernel that may run everywhere keep to the housekeeping CPUs
+    /// (`kthread_affine_node` and the mask of unbound workqueues, by HK_TYPE_KTHREAD and
+    /// HK_TYPE_WQ, which `nohz_full=` sets).
+    fn keep_kernel_threads_off(&mut self, set: CpuSet, subject: &Subject<'_>) {
+        let everywhere = CpuSet::first(subject.cpus);
+        let tasks = self.workload.tasks.iter_mut().zip(subject.kernel_threads);
+        for (task, _) in tasks.filter(|(_, kernel)| **kernel) {
+            if task.affinity.and(&everywhere) == everywhere {
+                task.affinity = everywhere.without(&set);
+            }
+        }
     }
 
     fn change_tasks(
@@ -474,7 +493,8 @@ mod tests {
             vms: &[],
             delegation,
             kernel: None,
-            isolated: schedlab_model::CpuSet::EMPTY,
+            roles: Default::default(),
+            kernel_threads: &[],
         };
         Variant::parse(text).unwrap().apply(&subject)
     }

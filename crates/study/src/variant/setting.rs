@@ -1,7 +1,7 @@
 //! One change of a variant: `KEY=VALUE`, by what it changes.
 
 use super::{VariantError, without_slashes};
-use crate::scenario::{bandwidth, not_modelled, parse_model, shares_of_weight};
+use crate::scenario::{Role, bandwidth, not_modelled, parse_model, shares_of_weight};
 use schedlab_model::text::{nearest, scaled};
 use schedlab_model::{Bandwidth, CpuSet, Nice, Ns, Policy};
 use schedlab_scheduler::{SchedulerSpec, registry};
@@ -83,8 +83,8 @@ pub enum MachineSetting {
     Preempt(PreemptModel),
     /// `threaded_irqs=on`
     ThreadedIrqs(bool),
-    /// `isolcpus=3-18`, `isolcpus=none`: the CPUs that the load balancer leaves alone.
-    Isolcpus(CpuSet),
+    /// `isolcpus=3-18`, `nohz_full=1`, `isolcpus=none`: CPUs that the boot line sets apart.
+    Cpus(Role, CpuSet),
 }
 
 /// A value that was read, or why it is none.
@@ -92,7 +92,7 @@ type Value<T> = Result<T, String>;
 
 const TASK_KEYS: [&str; 7] = ["policy", "nice", "cpus", "slice", "group", "demand", "off"];
 const SOURCE_KEYS: [&str; 2] = ["rate", "clients"];
-const MACHINE_KEYS: [&str; 3] = ["preempt", "threaded_irqs", "isolcpus"];
+const MACHINE_KEYS: [&str; 4] = ["preempt", "threaded_irqs", "isolcpus", "nohz_full"];
 const GROUP_KEYS: [&str; 9] = [
     "cpu.max",
     "cpu.weight",
@@ -206,9 +206,11 @@ fn machine(key: &str, value: &str) -> Option<Value<MachineSetting>> {
     Some(match key {
         "preempt" => parse_model(value).map(MachineSetting::Preempt),
         "threaded_irqs" => flag(value).map(MachineSetting::ThreadedIrqs),
-        "isolcpus" if value == "none" => Ok(MachineSetting::Isolcpus(CpuSet::EMPTY)),
-        "isolcpus" => read(value).map(MachineSetting::Isolcpus),
-        _ => return None,
+        _ => {
+            let role = [Role::Isolated, Role::NohzFull].into_iter().find(|r| r.name() == key)?;
+            let set = if value == "none" { Ok(CpuSet::EMPTY) } else { read(value) };
+            set.map(|set| MachineSetting::Cpus(role, set))
+        }
     })
 }
 

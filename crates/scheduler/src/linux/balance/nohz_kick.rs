@@ -39,6 +39,10 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         if summary.idle(cpu) || !cx.cpu(cpu).online {
             return false;
         }
+        // Its tick is off.
+        if cx.world.roles.nohz_full.contains(cpu) && summary.nr_running(cpu) < 2 {
+            return false;
+        }
         let pressed = || summary.fair(cpu) > 0 && summary.capacity(cpu, cx.now) * 117 < SCALE * 100;
         let llc = &smp.domains.llc[cpu.index()];
         let busy = || llc.count() - llc.and(&summary.idle_set()).count();
@@ -51,7 +55,9 @@ impl<L: Locks, F: FairRules> Linux<L, F> {
         smp.kick_armed.store(false, Relaxed);
         let online = smp.online();
         let idle = |cpu: &CpuId| smp.summary.idle(*cpu);
-        let Some(first) = online.iter().find(|cpu| idle(cpu)) else { return };
+        // `find_new_ilb` looks among the housekeeping CPUs.
+        let housekeeping = online.without(&cx.world.roles.nohz_full);
+        let Some(first) = housekeeping.iter().find(|cpu| idle(cpu)) else { return };
         if !online.iter().any(|cpu| self.kicks(cx, smp, cpu)) {
             return;
         }

@@ -56,7 +56,7 @@ impl Smp {
     pub(in crate::linux) fn new(cx: &Cx<'_>, t: &Tunables) -> Smp {
         let topology = &cx.world.topology;
         let highest = if t.smp.missing_domains { Level::Pkg } else { Level::Numa };
-        let domains = Domains::up_to(topology, &CpuSet::ALL, &cx.world.isolated, highest);
+        let domains = Domains::up_to(topology, &CpuSet::ALL, &cx.world.roles.isolated, highest);
         let times = |value: u64| (0..topology.cpus()).map(|_| AtomicU64::new(value)).collect();
         let flags = |d: &Domain| d.groups.iter().map(|_| AtomicBool::new(false)).collect();
         let online = SharedSet::first(0);

@@ -62,7 +62,7 @@ mod tests {
             phases in prop::collection::vec(0u64..3_000, 1..9), from in 1u64..9_000, reasons in any::<u8>(),
         ) {
             let world = World {
-                isolated: schedlab_model::CpuSet::EMPTY,
+                roles: Default::default(),
                 tasks: Vec::new(),
                 cpus: phases.iter().map(|phase| CpuView::new(Ns(*phase))).collect(),
                 groups: vec![GroupView::default()],

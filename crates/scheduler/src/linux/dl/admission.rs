@@ -63,13 +63,13 @@ pub(in crate::linux) fn rejects(t: &Tunables, world: &World) -> Option<Rejection
     }
     let most = most(t)?;
     // Isolated CPUs are a root domain of their own (def_root_domain).
-    let roots = [world.all_cpus().without(&world.isolated), world.isolated];
+    let roots = [world.all_cpus().without(&world.roles.isolated), world.roles.isolated];
     let mut reserved = [(0, 0u32); 2];
     for (index, task) in world.tasks.iter().enumerate() {
         let Policy::Deadline { runtime, period, .. } = task.policy else { continue };
-        let here = usize::from(world.isolated.contains(task.last_cpu()));
+        let here = usize::from(world.roles.isolated.contains(task.last_cpu()));
         if roots[here].and(&task.affinity) != roots[here] {
-            let every = match world.isolated.is_empty() {
+            let every = match world.roles.isolated.is_empty() {
                 true => "every CPU".to_owned(),
                 false => format!("all of CPUs {}", roots[here]),
             };

@@ -391,6 +391,11 @@ fn charge_kernel<F: FairRules>(env: Env<'_>, rq: &mut Rq, queue: QueueId) {
     charge(env, rq, queue);
 }
 
+/// Whether a limit counts for a fair task: that of its group, or of one above.
+pub(in crate::linux) fn is_limited(rq: &Rq, id: EntityId) -> bool {
+    path(rq, id).iter().any(|&queue| rq.queue(queue).limited)
+}
+
 /// Whether a queued task cannot run for want of bandwidth and is not counted above (until 6.17).
 /// Real-time and deadline tasks of a group are not limited by `cpu.max`.
 pub(in crate::linux) fn keeps_back(env: Env<'_>, rq: &Rq, id: EntityId) -> bool {

@@ -72,7 +72,7 @@ impl Driver {
             view
         });
         let world = World {
-            isolated: schedlab_model::CpuSet::EMPTY,
+            roles: Default::default(),
             tasks: views.collect(),
             cpus: (0..cpus).map(|_| CpuView::new(tick_ns)).collect(),
             groups: vec![crate::GroupView::default()],

@@ -22,7 +22,7 @@ impl Calls {
             view
         };
         let world = World {
-            isolated: schedlab_model::CpuSet::EMPTY,
+            roles: Default::default(),
             tasks: (0..tasks).map(|_| view()).collect(),
             cpus: (0..cpus).map(|_| CpuView::new(Ns::from_ms(4))).collect(),
             groups: vec![GroupView::default()],

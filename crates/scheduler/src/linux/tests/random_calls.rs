@@ -89,7 +89,7 @@ impl<F: FairRules> Chaos<F> {
         groups: &[Option<u32>],
     ) -> Chaos<F> {
         let world = World {
-            isolated: schedlab_model::CpuSet::EMPTY,
+            roles: Default::default(),
             tasks: (0..tasks)
                 .map(|i| {
                     let mut view = TaskView::default();

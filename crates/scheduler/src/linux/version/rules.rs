@@ -59,6 +59,22 @@ impl Version {
     }
 }
 
+/// CPUs without ticks.
+impl Version {
+    /// CPUs that run one task may have no ticks (CONFIG_NO_HZ_FULL).
+    pub(in crate::linux) const fn has_nohz_full(&self) -> bool {
+        self.release.since(3, 10, 0)
+    }
+    /// What keeps the tick depends on the policies (76d92ac305f2), before on how many tasks run.
+    pub(in crate::linux) const fn tick_looks_at_policies(&self) -> bool {
+        self.release.since(4, 6, 0)
+    }
+    /// A limit of CPU time keeps the tick (88c56cfeaec4).
+    pub(in crate::linux) const fn limits_keep_the_tick(&self) -> bool {
+        self.release.since(6, 6, 0)
+    }
+}
+
 /// Groups and sessions.
 impl Version {
     /// Sessions may be groups (`kernel/sched_autogroup.c`).

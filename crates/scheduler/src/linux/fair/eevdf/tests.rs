@@ -24,7 +24,7 @@ impl Bench {
         let knobs = Knobs::check(&spec, &crate::linux::knobs::rows(&version)).expect("known knobs");
         let t = Tunables::new(version, 1, &knobs);
         let world = World {
-            isolated: schedlab_model::CpuSet::EMPTY,
+            roles: Default::default(),
             tasks: Vec::new(),
             cpus: vec![CpuView::new(Ns::MAX)],
             groups: vec![GroupView::default()],
