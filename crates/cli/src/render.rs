@@ -23,6 +23,7 @@ mod style;
 mod table;
 #[cfg(feature = "machine")]
 pub(crate) mod top;
+mod totals;
 mod tune;
 #[cfg(feature = "machine")]
 pub(crate) mod view;
@@ -45,4 +46,5 @@ pub(crate) use published::published;
 pub(crate) use scan::scan;
 pub(crate) use study::{Shown, study};
 pub(crate) use style::{Style, use_colors, wrap};
+pub(crate) use totals::totals;
 pub(crate) use tune::tune;

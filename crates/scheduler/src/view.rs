@@ -2,7 +2,9 @@
 //! run are relaxed atomics, because the native benchmark reads them from several threads without a
 //! lock.
 
-use schedlab_model::{Bandwidth, CpuId, CpuRoles, CpuSet, GroupId, Nice, Ns, Policy, TaskId, Topology};
+use schedlab_model::{
+    Bandwidth, CpuId, CpuRoles, CpuSet, GroupId, Nice, Ns, Policy, TaskId, Topology,
+};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 const NONE: u32 = u32::MAX;

@@ -15,6 +15,7 @@ pub(crate) mod observe;
 mod part;
 mod percentile;
 mod recorded;
+mod recorded_kernel;
 mod replaying;
 pub mod request;
 mod room;
@@ -30,9 +31,8 @@ pub(crate) use detail::name as page_name;
 pub use gates::RowGate;
 pub(crate) use gates::open;
 pub use part::{Around, Window};
-pub use recorded::{
-    RecordedInput, compare_recording, kernel_scheduler, modelled_by, recorded_scheduler,
-};
+pub use recorded::{RecordedInput, compare_recording};
+pub use recorded_kernel::{kernel_scheduler, modelled_by, recorded_scheduler};
 pub use replaying::{ReplayFrom, measured_in};
 pub use scenario::compare_scenario;
 pub(crate) use scenario::{known as known_of_scenario, plan_of_point};

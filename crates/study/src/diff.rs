@@ -10,6 +10,7 @@
 mod bootstrap;
 mod recording;
 pub mod study;
+pub mod totals;
 mod verdict;
 
 pub use bootstrap::Alone;

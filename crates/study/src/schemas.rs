@@ -4,6 +4,7 @@
 use crate::corpus::CorpusResult;
 use crate::decision_cost::DecisionCostResult;
 use crate::diff::Diff;
+use crate::diff::totals::{self, Totals};
 use crate::error_output::ErrorOutput;
 use crate::glossary::ExplainOutput;
 use crate::listing::ListOutput;
@@ -29,6 +30,7 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         (result::SCHEMA, schema::<Study>(result::SCHEMA)),
         (corpus::SCHEMA, schema::<CorpusResult>(corpus::SCHEMA)),
         (diff::SCHEMA, schema::<Diff>(diff::SCHEMA)),
+        (totals::SCHEMA, schema::<Totals>(totals::SCHEMA)),
         (tune::SCHEMA, schema::<Tuned>(tune::SCHEMA)),
         (published::SCHEMA, schema::<Gallery>(published::SCHEMA)),
         (xen::SCHEMA, schema::<Host>(xen::SCHEMA)),

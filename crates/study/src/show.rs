@@ -346,11 +346,8 @@ pub(crate) fn simulated(
     })?;
     let plan = crate::run::RowPlan::of_scenario(scenario, spec, variant)?;
     let machine = scenario.simulated_machine();
-    let machine = schedlab_sim::Machine {
-        preemption: plan.preemption.clone(),
-        roles: plan.roles,
-        ..machine
-    };
+    let machine =
+        schedlab_sim::Machine { preemption: plan.preemption.clone(), roles: plan.roles, ..machine };
     let built = plan.build(machine.topology.cpus())?;
     let mut options = RunOptions::for_time(scenario.duration);
     options.seed = scenario.seed;

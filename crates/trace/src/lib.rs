@@ -25,6 +25,7 @@ mod reader;
 mod repair;
 pub mod replay;
 mod sched_ext;
+pub mod schedstat;
 mod writer;
 
 pub use blocks::{Block, Blocks, Part};

@@ -16,6 +16,11 @@ const TABLES: &[SchemaTables] = &[
         from: "Study (crates/study/src/result.rs)",
     },
     SchemaTables {
+        page: "docs/exchange-formats.md",
+        schema: schedlab_study::diff::totals::SCHEMA,
+        from: "Totals (crates/study/src/diff/totals.rs)",
+    },
+    SchemaTables {
         page: "docs/live-schema.md",
         schema: schedlab_lab::confirm::SCHEMA,
         from: "Confirmed (crates/lab/src/confirm/answer.rs)",

@@ -15,6 +15,7 @@ use schedlab_trace::analysis::{Scope, Summary};
 use schedlab_trace::import::formats::{self, Content};
 use schedlab_trace::import::{ImportOptions, read};
 use schedlab_trace::replay::{DemandChange, ReplayOptions, replay};
+use schedlab_trace::schedstat::SchedStat;
 use schedlab_trace::{Blocks, ReadLimits, Recording, export};
 use std::fmt::Display;
 use std::io;
@@ -166,6 +167,22 @@ const HISTOGRAM: &[&str] = &[
     "\n",
 ];
 
+const SCHEDSTAT: &[&str] = &[
+    "version 17\n",
+    "timestamp 4299010020\n",
+    "cpu0 0 0 1 1 1 1 1 1 1\n",
+    "domain0 MC 0f 1 2\n",
+    "Time elapsed (in jiffies) : ",
+    "CPU 1\n",
+    "CPU <ALL CPUS SUMMARY>\n",
+    "sched_count : ",
+    "rq_cpu_time : ",
+    "pcount : ",
+    "18446744073709551615",
+    " :",
+    "\n",
+];
+
 /// Every target: those of the traces come from the registry of formats.
 pub(super) static ALL: LazyLock<Vec<Target>> = LazyLock::new(|| {
     let traces = formats::all().filter(|format| format.is_trace()).map(|format| {
@@ -181,7 +198,7 @@ pub(super) static ALL: LazyLock<Vec<Target>> = LazyLock::new(|| {
 });
 
 /// What is no trace.
-const OTHERS: [Target; 12] = [
+const OTHERS: [Target; 13] = [
     // What a trace may be wrapped in: gzip, zstd, UTF-16, `atrace -z`.
     Target { name: "wrapped", shape: Shape::Bytes, run: import },
     Target { name: "recording", shape: Shape::Recording, run: recording },
@@ -194,6 +211,7 @@ const OTHERS: [Target; 12] = [
     Target { name: "result", shape: Shape::Json, run: result },
     Target { name: "latency", shape: Shape::Json, run: latency },
     Target { name: "histogram", shape: Shape::Text(HISTOGRAM), run: histogram },
+    Target { name: "schedstat", shape: Shape::Text(SCHEDSTAT), run: schedstat },
     Target { name: "calls", shape: Shape::JsonLines, run: calls },
 ];
 
@@ -301,6 +319,13 @@ fn import(input: &[u8]) -> String {
     of(false) + &of(true)
 }
 
+fn schedstat(input: &[u8]) -> String {
+    said(SchedStat::read(text(input)), |read| {
+        let between = read.since(&read).map(|between| between.machine());
+        format!("{:?} {} {}", read.holds, read.cpus.len().min(3), between.is_ok())
+    })
+}
+
 fn text(input: &[u8]) -> &str {
     match std::str::from_utf8(input) {
         Ok(text) => text,
@@ -346,6 +371,7 @@ fn variant(input: &[u8]) -> String {
         vms: &[],
         delegation,
         kernel: None,
+        kernel_threads: &[],
     };
     said(Variant::parse(text(input)), |variant| {
         said(variant.apply(&subject), |applied| format!("{:?}", applied.workload.check(4).is_ok()))

@@ -7,9 +7,10 @@ use crate::progress::Progress;
 use crate::render::{self, Style};
 use crate::stdin;
 use anyhow::{Context, bail};
+use schedlab_study::diff::totals::{is_totals, totals};
 use schedlab_study::diff::{DiffOptions, diff};
 use schedlab_study::gate::Gate;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// `schedlab diff`
 #[derive(Debug, clap::Args)]
@@ -22,6 +23,9 @@ Examples:
   schedlab diff before/ after/ --fail-if 'redis-server response p50 > +10%'
                                                   several recordings each, made in turns
   schedlab diff old.json new.json                 two results of `schedlab compare --json`
+  schedlab diff schedstat-1.txt schedstat-2.txt --hz 250
+                                                  what was between two states of /proc/schedstat
+  schedlab diff stats-before.txt stats-after.txt  two reports of `perf sched stats`
 
 Two recordings of one setup differ by what else the machine does, which neither of them shows. \
 Folders with at least 3 \
@@ -48,6 +52,10 @@ pub(crate) struct DiffArgs {
     /// Call changes below this many per cent equal
     #[arg(long, value_name = "PERCENT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=100))]
     least: u32,
+    /// Make seconds of the jiffies in /proc/schedstat and `perf sched stats`: CONFIG_HZ of that
+    /// kernel
+    #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    hz: Option<u32>,
     /// Compute the intervals with this seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -75,13 +83,22 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
     let given = |path: &PathBuf| match path.to_str() {
         Some("-") => stdin::given("-").map(PathBuf::from),
         _ if !path.exists() => bail!(
-            "{}: No such file or folder; diff takes two recordings, two folders of them, or two \
-             results of `compare --json`",
+            "{}: No such file or folder; diff takes two recordings, two folders of them, two \
+             results of `compare --json`, or two states of /proc/schedstat",
             path.display()
         ),
         _ => Ok(path.clone()),
     };
     let (before, after) = (given(&args.before)?, given(&args.after)?);
+    if is_totals(&before) || is_totals(&after) {
+        return run_totals(args, &before, &after);
+    }
+    if args.hz.is_some() {
+        bail!(
+            "--hz is for two texts with sums of the kernel (/proc/schedstat, reports of `perf \
+             sched stats`); recordings have their own times: leave it out"
+        );
+    }
     let progress = Progress::with_verb("comparing");
     let found = diff(&before, &after, &options)?;
     drop(progress);
@@ -94,4 +111,19 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
         (false, true) => Exit::Untrusted,
         _ => Exit::Done,
     })
+}
+
+/// Two texts with sums of the kernel.
+fn run_totals(args: &DiffArgs, before: &Path, after: &Path) -> anyhow::Result<Exit> {
+    if !args.fail_if.is_empty() {
+        bail!(
+            "--fail-if needs two recordings, folders of them or results: sums of the kernel have \
+             no intervals that a gate could be judged by"
+        );
+    }
+    let found = totals(before, after, args.hz)?;
+    let text = |style: &Style| render::totals(&found, style);
+    let text = args.format.print(args.output.as_deref(), || Ok(&found), text)?;
+    output::write(args.output.as_deref(), &stdin::named(&text))?;
+    Ok(Exit::Done)
 }

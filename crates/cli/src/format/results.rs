@@ -63,6 +63,10 @@ const RESULTS: &[ResultShape] = &[
         pairs: &["samples", "interval"],
         ..shown("schedlab-diff/1", &[at(&["subjects", "cells"])])
     },
+    ResultShape {
+        columns: &["interval.name", "interval.jiffies", "cpu"],
+        ..shown("schedlab-totals/1", &[RowsOf { path: &["intervals", "rows"], with: &[] }])
+    },
     shown("schedlab-ci/1", &[at(&["files", "gates"])]),
     shown("schedlab-latency/1", &[at(&["rows"])]),
     shown("schedlab-latency-matrix/1", &[at(&["rows"])]),

@@ -83,7 +83,8 @@ fn what_is_not_modelled() {
         (machine("core_sched = true"), "core scheduling"),
         (machine("isolcpus = \"0-1\""), "leaves no CPU"),
         (machine("isolcpus = \"2\""), "CPU 2 does not exist"),
-        (machine("nohz_full = \"1\""), "CPUs without ticks"),
+        (machine("nohz_full = \"0-1\""), "leaves no CPU for the kernel's own work"),
+        (machine("irqaffinity = \"1\""), "where the kernel does its own work"),
         (format!("{SCENARIO}{group}partition = \"isolated\"\n"), "needs `cpus`"),
         (machine("smt_yield = 0.6"), "`smt_yield` needs cores with several threads"),
         (machine("smt_yield = 2"), "must be a number from 0.1 to 1"),
@@ -155,8 +156,8 @@ fn inputs_that_are_not_there() {
     for (command, said) in [
         (
             &["diff", "gone.slt", "gone.slt"][..],
-            "gone.slt: No such file or folder; diff takes two recordings, two folders of them, or \
-             two results of `compare --json`",
+            "gone.slt: No such file or folder; diff takes two recordings, two folders of them, two \
+             results of `compare --json`, or two states of /proc/schedstat",
         ),
         (&["export", "gone.slt", "--csv", "nowhere"], "gone.slt: No such file"),
     ] {

@@ -32,6 +32,25 @@ fn isolated_cpus_are_a_variant_of_a_recording() {
     assert!(refused.stderr.contains("isolcpus: CPU 2 does not exist"), "{refused:?}");
 }
 
+/// "What if CPU 1 had no ticks?": a task that is alone there is not held up by them any more, and
+/// takes less CPU time for the same work, which is no loss.
+#[test]
+fn cpus_without_ticks_are_a_variant() {
+    let folder = Folder::new("nohz-full");
+    let text = "schedulers = [\"linux-6.12\"]\nduration = \"2s\"\n[machine]\ncpus = 2\nhz = 1000\n\
+                [machine.cost]\ntick_ns = \"100us\"\n[[task]]\nname = \"alone\"\ncpus = \"1\"\n\
+                program = [\"every 20ms\", \"run 10ms\"]\n";
+    let path = folder.write("s.toml", text);
+    let variant = ["--variant", "quiet: machine nohz_full=1"];
+    let study = compare(&[&[path.as_str()][..], &variant].concat());
+    let [before, after] = [0, 1].map(|row| cell(&study, row, "alone", "response p50"));
+    assert!((before - 11.1e6).abs() < 0.1e6 && after == 10e6, "{before} {after}");
+    let outcome = study["verdict"]["outcome"].as_str().expect("a verdict");
+    assert!(!outcome.contains("worse"), "{outcome}");
+    let refused = schedlab(&["compare", &path, "--scheduler", "linux-3.0", variant[0], variant[1]]);
+    assert!(refused.stderr.contains("nohz_full"), "{refused:?}");
+}
+
 /// A partition is a variant of a group; it needs CPUs of its own.
 #[test]
 fn partitions_are_a_variant_of_a_group() {
@@ -50,7 +69,7 @@ fn partitions_are_a_variant_of_a_group() {
     for (variant, part) in [
         ("/rt partition=root", "is not modelled"),
         ("/rt partition=off", "use member (the default) or isolated"),
-        ("machine nohz_full=1", "CPUs without ticks"),
+        ("machine nohz_full=0-3", "leaves no CPU for the kernel's own work"),
         ("machine isolcpus=0-3", "leaves no CPU"),
         ("machine isolcpus=9", "CPU 9 does not exist"),
     ] {

@@ -43,6 +43,7 @@ mod show;
 mod stress;
 mod terminal;
 mod top;
+mod totals;
 mod tune;
 mod watch;
 mod way_back;

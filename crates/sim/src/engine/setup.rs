@@ -21,8 +21,8 @@ use crate::{
     SourceMetrics, TaskMetrics,
 };
 use schedlab_model::{
-    CpuId, CpuRoles, CpuSet, EventSink, GroupId, LockId, Ns, Op, SourceKind, Start, TaskSpec, Workload,
-    random,
+    CpuId, CpuRoles, CpuSet, EventSink, GroupId, LockId, Ns, Op, SourceKind, Start, TaskSpec,
+    Workload, random,
 };
 use schedlab_scheduler::{CpuView, GroupView, Needs, Out, Rejection, Scheduler, TaskView, World};
 use std::collections::BinaryHeap;

@@ -3,8 +3,8 @@
 
 use crate::common::scheduler;
 use schedlab_model::{
-    Bandwidth, CpuId, CpuRoles, CpuSet, EventKind, GroupId, GroupSpec, Ns, Policy, Program, SchedEvent, TaskSpec,
-    Topology, Workload,
+    Bandwidth, CpuId, CpuRoles, CpuSet, EventKind, GroupId, GroupSpec, Ns, Policy, Program,
+    SchedEvent, TaskSpec, Topology, Workload,
 };
 use schedlab_sim::{Costs, Machine, Outcome, RunOptions, SimError, run};
 
@@ -168,11 +168,7 @@ fn without_ticks() -> Machine {
 
 /// What the ticks of the second CPU cost in 2 s, in ticks, and the events; the same with every tick
 /// delivered.
-fn ticks(
-    version: &str,
-    tasks: Vec<TaskSpec>,
-    groups: Vec<GroupSpec>,
-) -> (u64, Vec<SchedEvent>) {
+fn ticks(version: &str, tasks: Vec<TaskSpec>, groups: Vec<GroupSpec>) -> (u64, Vec<SchedEvent>) {
     let workload = Workload { tasks, groups, ..Workload::default() };
     let machine = without_ticks();
     let [few, every] = [false, true].map(|every_tick| {

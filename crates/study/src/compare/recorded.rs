@@ -3,10 +3,10 @@
 use super::assemble::Played;
 use super::client_log::{self, ClientLog};
 use super::elasticity::{self, Reading};
-use super::features;
 use super::gates::Gates;
 use super::notes::notes;
 use super::part::{Read, Window, duration, events_of};
+use super::recorded_kernel::{machine_settings, recorded_scheduler};
 use super::replaying::{ByMessages, ReplayFrom, replayed};
 use super::row_errors::RowErrors;
 use super::serve::{Served, Waits};
@@ -20,17 +20,16 @@ use super::{detail, parse_variants, seeds, split_classes, verdict};
 use crate::StudyError;
 use crate::measurements::Measured;
 use crate::result::{SecondHalf, SelfReplay, Study};
-use crate::run::{Bench, RowPlan, spinning, with_knobs};
+use crate::run::{Bench, RowPlan, spinning};
 use crate::serve::{self, Guess};
 use crate::variant::{Subject, Variant};
 use schedlab_model::{CpuRoles, CpuSet, Draw, EventSink, Ns, random};
-use schedlab_scheduler::linux::{KernelRelease, preset_of};
 use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_sim::{Costs, Delays, Machine, RunOptions, TickSkew};
 use schedlab_trace::analysis::{Durations, Summary};
 use schedlab_trace::import::Purpose;
 use schedlab_trace::replay::Replay;
-use schedlab_trace::{FactLoss, Header, Recording, TraceError};
+use schedlab_trace::{FactLoss, Header, Recording};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -333,109 +332,6 @@ fn mixed(seed: u64) -> u64 {
     random::mix(seed.wrapping_add(random::GOLDEN))
 }
 
-/// Returns the preset that models a kernel release (what `uname -r` prints) best, and why.
-pub fn kernel_scheduler(release: &str) -> Result<(&'static str, String), String> {
-    if release.is_empty() {
-        return Err(TraceError::NoKernel.to_string());
-    }
-    let release: KernelRelease = release.parse().map_err(|error| {
-        format!(
-            "the kernel of the recording's header: {error}; name the scheduler that models it \
-             with --recorded-under, such as linux-6.18"
-        )
-    })?;
-    let model = preset_of(release);
-    Ok((model.preset, format!("kernel {}.{}: {}", release.major(), release.minor(), model.why)))
-}
-
-/// Returns the scheduler that `spec` names; a kernel without a preset of its own (`linux-4.19`)
-/// counts as the preset that models it, and the sentence says so.
-pub fn modelled_by(spec: &SchedulerSpec) -> (SchedulerSpec, Option<String>) {
-    let Some(release) =
-        spec.name.strip_prefix("linux-").filter(|_| registry::find(&spec.name).is_err())
-    else {
-        return (spec.clone(), None);
-    };
-    match kernel_scheduler(release) {
-        Ok((preset, why)) => {
-            let taken = SchedulerSpec { knobs: spec.knobs.clone(), ..SchedulerSpec::named(preset) };
-            (taken, Some(format!("{} is simulated as {preset} ({why})", spec.name)))
-        }
-        Err(_) => (spec.clone(), None),
-    }
-}
-
-/// A setting as the recorder found it, as a knob. debugfs gives the base slice in milliseconds.
-fn knob_of(name: &str, value: &str) -> (String, String) {
-    let value = value.trim();
-    match name {
-        "slice_of_a_new_task_ns" => ("base_slice_ns".to_owned(), value.to_owned()),
-        _ => (name.to_owned(), value.to_owned()),
-    }
-}
-
-/// The recorded scheduler with the knobs that the header brings. Those that the model lacks are
-/// given back.
-pub fn recorded_scheduler(
-    header: &Header,
-    chosen: Option<&SchedulerSpec>,
-) -> Result<(SchedulerSpec, String, Vec<String>), StudyError> {
-    let (spec, why) = match chosen {
-        Some(spec) => (spec.clone(), "named by the user".to_owned()),
-        None => {
-            let (name, why) = kernel_scheduler(&header.kernel).map_err(StudyError::Option)?;
-            (SchedulerSpec::named(name), why)
-        }
-    };
-    let mut knobs: Vec<(String, String)> = Vec::new();
-    let mut left_out = Vec::new();
-    // `recorder.…` says how the recording was made, not how the kernel schedules.
-    let features =
-        features::of_mask(&header.kernel, header.knobs.get(features::MASK).map_or("", |text| text));
-    let read = header.knobs.iter().filter(|(name, _)| !name.starts_with("recorder."));
-    let decoded = !features.is_empty();
-    let read = read.filter(|(name, _)| !decoded || *name != features::MASK);
-    for (name, value) in read.map(|(name, value)| (name.as_str(), value.as_str())).chain(features) {
-        let pair = knob_of(name, value);
-        if spec.knobs.iter().any(|(own, _)| *own == pair.0) {
-            continue;
-        }
-        match with_knobs(&spec, std::slice::from_ref(&pair)) {
-            Ok((_, absent)) if absent.is_empty() => knobs.push(pair),
-            _ => left_out.push(format!("{name}={}", value.trim())),
-        }
-    }
-    let (full, _) = with_knobs(&spec, &knobs)?;
-    Ok((full, why, left_out))
-}
-
-/// What belongs to the machine rather than to a kernel version is kept when another scheduler is
-/// tried.
-fn machine_settings(
-    recorded: &SchedulerSpec,
-    other: &SchedulerSpec,
-) -> Result<SchedulerSpec, StudyError> {
-    if other.name == recorded.name {
-        let missing = recorded
-            .knobs
-            .iter()
-            .filter(|(name, _)| !other.knobs.iter().any(|(own, _)| own == name));
-        let mut full = other.clone();
-        full.knobs.extend(missing.cloned());
-        return Ok(full);
-    }
-    let has = (registry::find(&other.name)?.knobs)();
-    let mut full = other.clone();
-    for (name, value) in &recorded.knobs {
-        let general = name.starts_with("sched_rt_") || name == "sched_autogroup_enabled";
-        let fits = has.iter().any(|knob| knob.name == name);
-        if general && fits && !other.knobs.iter().any(|(own, _)| own == name) {
-            full.knobs.push((name.clone(), value.clone()));
-        }
-    }
-    Ok(full)
-}
-
 /// The rows to run: the recording as it was first, then every scheduler with every variant.
 fn plans(
     input: &RecordedInput,
@@ -581,24 +477,6 @@ fn single<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn kernels_find_their_scheduler() {
-        for (release, scheduler) in [
-            ("6.2.0-39-generic", "linux-6.1"),
-            ("6.1.192", "linux-6.1"),
-            ("6.8.0-31", "linux-6.6"),
-            ("6.12.95", "linux-6.12"),
-            ("6.18.44+", "linux-6.18"),
-            ("7.2.13", "linux-7.2"),
-            ("5.4.0", "linux-5.10"),
-            ("4.15.0-213-generic", "linux-4.9"),
-            ("3.10.0-1160.el7.x86_64", "linux-3.10"),
-        ] {
-            assert_eq!(kernel_scheduler(release).unwrap().0, scheduler, "{release}");
-        }
-        assert!(kernel_scheduler("unknown").unwrap_err().contains("--recorded-under"));
-    }
 
     #[test]
     fn ticks_differ_by_seed_and_cpu() {

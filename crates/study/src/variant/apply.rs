@@ -9,8 +9,8 @@ use crate::scenario::{KernelSpec, Role, VmSpec, absent_cpu, partition};
 use schedlab_model::text::glob;
 use schedlab_model::text::nearest;
 use schedlab_model::{
-    Act, Amount, CpuRoles, CpuSet, Draw, GroupId, GroupSpec, Ns, Op, Program, SourceKind, Start, Step,
-    Workload,
+    Act, Amount, CpuRoles, CpuSet, Draw, GroupId, GroupSpec, Ns, Op, Program, SourceKind, Start,
+    Step, Workload,
 };
 use schedlab_scheduler::SchedulerSpec;
 use std::collections::BTreeSet;

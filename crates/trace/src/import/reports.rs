@@ -70,7 +70,11 @@ pub(super) const REPORTS: &[Format] = &[
                     || line.contains("DESC") && line.contains("AVG_JIFFIES")
             })
         },
-        concat!("it has the sums of /proc/schedstat by CPU and no events; ", record!()),
+        concat!(
+            "it has the sums of /proc/schedstat by CPU and no events: `schedlab diff BEFORE AFTER` \
+             lays two reports beside each other; ",
+            record!()
+        ),
     ),
     report(
         "perf_stat",
@@ -192,7 +196,8 @@ pub(super) const REPORTS: &[Format] = &[
             }) && any(head, |line| line.starts_with("cpu0 "))
         },
         concat!(
-            "it has sums of run time and waiting by CPU since the machine started; ",
+            "it has sums of run time and waiting by CPU since the machine started: `schedlab diff \
+             EARLIER LATER` tells what was between two of them; ",
             record!()
         ),
     ),

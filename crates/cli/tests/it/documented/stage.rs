@@ -94,6 +94,18 @@ impl Samples {
         for name in ["trace.txt", "ftrace.txt", "perf.data"] {
             std::fs::copy(folder.0.join("perf.txt"), folder.0.join(name)).expect("writable");
         }
+        for (name, now) in [("schedstat-1.txt", 1), ("schedstat-2.txt", 2)] {
+            let sums = format!(
+                "version 17\ntimestamp {now}00\ncpu0 0 0 {now}0 {now} {now} {now} {now}000 {now} {now}\n"
+            );
+            folder.write(name, &sums);
+        }
+        for name in ["stats-before.txt", "stats-after.txt"] {
+            folder.write(
+                name,
+                "Time elapsed (in jiffies) : 100\nCPU 0\npcount : 10\nrun_delay : 500\n",
+            );
+        }
         for name in ["old.json", "new.json"] {
             let out = folder.0.join(name).display().to_string();
             let ran = schedlab(&[

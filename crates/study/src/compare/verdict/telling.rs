@@ -36,13 +36,13 @@ pub(crate) struct Telling<'a> {
 /// Returns every change that can be told, row by row. Those of schedlab's own threads are not among
 /// them.
 pub(crate) fn tellings(study: &Study) -> Vec<Telling<'_>> {
-    let Some(base) = study.rows.first() else { return Vec::new() };
+    let Some(base_row) = study.rows.first() else { return Vec::new() };
     let mut all = Vec::new();
     for row in &study.rows[1..] {
         for subject in row.subjects.iter().filter(|subject| !is_own(&subject.name)) {
             let of_headline =
                 |figure: &Figure| figure.kind == subject.kind && figure.subject == subject.name;
-            if !matters(base, subject) && !study.headline.iter().any(of_headline) {
+            if !matters(base_row, subject) && !study.headline.iter().any(of_headline) {
                 continue;
             }
             let named = |metric: &Metric| is_named(study, subject, *metric);
@@ -62,7 +62,7 @@ pub(crate) fn tellings(study: &Study) -> Vec<Telling<'_>> {
                 };
                 // The number of the first row's table; with several seeds the change is the median
                 // of pairs.
-                let was = base.find(subject.kind, &subject.name).and_then(|of| of.cell(metric));
+                let was = base_row.find(subject.kind, &subject.name).and_then(|of| of.cell(metric));
                 let base =
                     was.map_or(cell.value.median - change.difference, |was| was.value.median);
                 let named = is_named(study, subject, metric);
@@ -70,7 +70,8 @@ pub(crate) fn tellings(study: &Study) -> Vec<Telling<'_>> {
                     metric.unit() == Unit::Time && change.difference.abs() < FELT_TIME && !named;
                 let of_few = |stat| matches!(stat, Stat::Percentile(rank) if few_for(rank, samples(study, subject)));
                 let thin = metric.stat().is_some_and(of_few);
-                if (ratio - 1.0).abs() < WORTH || tiny || thin {
+                let spared = metric == Metric::Share && !better && does_the_same(base_row, subject);
+                if (ratio - 1.0).abs() < WORTH || tiny || thin || spared {
                     continue;
                 }
                 let certain =
@@ -89,6 +90,13 @@ fn is_named(study: &Study, subject: &Subject, metric: Metric) -> bool {
         figure.metric == metric && figure.kind == subject.kind && figure.subject == subject.name
     };
     study.headline.iter().any(is)
+}
+
+/// Whether a subject finishes as much as before: then less CPU time for it is no loss.
+fn does_the_same(base: &Row, subject: &Subject) -> bool {
+    let rate = |of: &Subject| of.cell(Metric::Throughput).map(|cell| cell.value.median);
+    let was = base.find(subject.kind, &subject.name).and_then(rate);
+    was.zip(rate(subject)).is_some_and(|(was, is)| was > 0.0 && is >= was * (1.0 - WORTH))
 }
 
 /// How many activations or requests a subject finished in each run.
