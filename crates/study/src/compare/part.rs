@@ -2,8 +2,10 @@
 
 use super::Options;
 use super::recorded::RecordedInput;
+use super::recorded_kernel::recorded_scheduler;
 use crate::StudyError;
 use crate::serve::Server;
+use crate::show;
 use crate::variant::VariantError;
 use schedlab_model::Ns;
 use schedlab_model::text::{glob, quoted};
@@ -191,6 +193,9 @@ pub(super) fn events_of(
     purpose: Purpose,
 ) -> Result<Read, StudyError> {
     window.check()?;
+    if purpose == Purpose::ReplayOfKernel {
+        check_kernel(path)?;
+    }
     let read = match window.last() {
         None => Recording::open_for(path, purpose),
         Some(last) => Recording::open_up_to_for(path, last, purpose),
@@ -226,6 +231,15 @@ pub(super) fn events_of(
         });
     }
     Ok(found)
+}
+
+/// Refuses a recording whose kernel no scheduler models before its events are read, which may take
+/// long. What cannot be looked at twice, or is wrong otherwise, is for the reader of the whole.
+fn check_kernel(path: &Path) -> Result<(), StudyError> {
+    match show::about(path) {
+        Ok(Some(about)) => recorded_scheduler(&about.recording.header, None).map(drop),
+        _ => Ok(()),
+    }
 }
 
 /// Returns for how long a comparison goes on.

@@ -3,7 +3,9 @@
 
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId, Waker};
 use schedlab_study::StudyError;
+use schedlab_study::compare::request::CompareRequest;
 use schedlab_study::compare::{Options, RecordedInput, ReplayFrom, compare_recording};
+use schedlab_study::gallery::Found;
 use schedlab_trace::import;
 use schedlab_trace::{Capabilities, Header, Index, Recording, TaskInfo, Writer};
 use std::path::{Path, PathBuf};
@@ -90,6 +92,28 @@ fn what_comes_later_is_not_read() {
     std::fs::write(&damaged, bytes).unwrap();
     assert!(RecordedInput::open(&damaged).is_err(), "the whole is damaged");
     assert_eq!(compared(&first_of(&damaged, Some(FIRST)).unwrap(), Some(FIRST)).len(), said.len());
+}
+
+/// A recording of a kernel that no scheduler models is refused by its header: what is wrong with its
+/// events is not met.
+#[test]
+fn a_kernel_that_is_not_modelled_is_refused_before_the_events_are_read() {
+    let path = created("window-kernel.slt", 600);
+    let mut whole = Recording::open(&path).unwrap();
+    whole.header.kernel = "plan9".to_owned();
+    let mut writer = Writer::new(std::fs::File::create(&path).unwrap(), &whole.header).unwrap();
+    whole.events.iter().for_each(|event| writer.event(event));
+    writer.finish(whole.duration).unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    let blocks = Index::open(&path).unwrap().blocks;
+    let first = blocks.into_iter().find(|block| block.records > 0).unwrap();
+    let at = first.offset as usize + 100;
+    bytes[at..at + 64].fill(0xff);
+    std::fs::write(&path, bytes).unwrap();
+    let arguments = CompareRequest::default();
+    let refused = arguments.read(Found::Recording(path)).unwrap_err().to_string();
+    assert!(refused.contains("kernel of the recording's header"), "{refused}");
+    assert!(refused.contains("--recorded-under"), "{refused}");
 }
 
 /// Counts what is read.
