@@ -73,7 +73,10 @@ guests-short: test-programs  ## The same on three kernels, some minutes; left ou
 	$(TEST_XTASK) reach guests-short $(ALWAYS) -- $(abspath $(TARGET))/debug/xtask guest --short --program $(TEST_PROGRAM)
 
 # Versions of all that is installed are in python/requirements-test.lock.
-wheel:  ## The Python package: target/wheels
+# What lies in this folder maturin puts into the wheel: the command beside the module.
+WHEEL_COMMAND := python/schedlab._native.data/scripts
+wheel: build  ## The Python package, with the command: target/wheels
+	mkdir -p $(WHEEL_COMMAND) && cp $(TARGET)/release/schedlab $(WHEEL_COMMAND)/
 	environment=$$(.ci/python python/requirements-test.lock) && cd python && \
 		rm -f ../target/wheels/schedlab-*.whl && "$$environment/bin/maturin" build --release --quiet --out ../target/wheels
 
@@ -81,7 +84,8 @@ wheel-test: wheel  ## Install the wheel into a folder of its own, import it, and
 	environment=$$(.ci/python python/requirements-test.lock) && rm -rf target/wheel-test && \
 		"$$environment/bin/pip" install --quiet --no-deps --target target/wheel-test target/wheels/schedlab-*.whl && \
 		cd target/wheel-test && PYTHONPATH=. "$$environment/bin/python" -c \
-		"import schedlab as sl; assert sl.__file__.startswith('$(abspath target/wheel-test)'); print(sl.compare('two-hogs'))"
+		"import schedlab as sl; assert sl.__file__.startswith('$(abspath target/wheel-test)'); print(sl.compare('two-hogs'))" && \
+		env -u SCHEDLAB PYTHONPATH=. "$$environment/bin/python" -m schedlab --version
 
 python-test: test-programs  ## Tests of the Python package; left out when no file that counts for it has changed
 	@if python3 -c 'import ensurepip' 2>/dev/null; then \

@@ -1,19 +1,36 @@
-"""``python -m schedlab``: the command line, where the program is installed."""
+"""``python -m schedlab``: the command line, which the wheel brings."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
+import sysconfig
+from pathlib import Path
+
+
+def find() -> str | None:
+    """Where the program ``schedlab`` is: that of the variable SCHEDLAB, the one that was installed with this package, or the one on the path."""
+    named = os.environ.get("SCHEDLAB")
+    if named:
+        return named
+    folders = [
+        sysconfig.get_path("scripts"),
+        sysconfig.get_path("scripts", scheme=sysconfig.get_preferred_scheme("user")),
+        # `pip install --target FOLDER`.
+        str(Path(__file__).resolve().parent.parent / "bin"),
+    ]
+    installed = (shutil.which("schedlab", path=folder) for folder in folders)
+    return next((program for program in installed if program), None) or shutil.which("schedlab")
 
 
 def main() -> int:
-    """Become the program ``schedlab``: that of the variable SCHEDLAB, else the one on the path."""
-    program = os.environ.get("SCHEDLAB") or shutil.which("schedlab")
+    """Become the program."""
+    program = find()
     if program is None:
         sys.stderr.write(
-            "error: the program schedlab is not on the path: build it (`make build` in schedlab's repository) and put it there, or "
-            "name it in the variable SCHEDLAB\n"
+            "error: the program schedlab is neither beside this package nor on the path: a wheel of `make wheel` brings it, `make build` in schedlab's "
+            "repository builds it; the variable SCHEDLAB names another one\n"
         )
         return 2
     try:

@@ -6,6 +6,7 @@ import csv
 import html
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -398,3 +399,25 @@ def test_only_what_a_call_reads_itself_is_never_written_over(tmp_path: Path) -> 
     with pytest.raises(ValueError, match="give the output a name of its own"):
         study.report(own)
     assert own.read_bytes() == RECORDING.read_bytes()
+
+
+def test_the_command_line_is_found_beside_the_package(tmp_path):
+    """The one that the variable names, the one that was installed with the package, or none, said so."""
+    package = Path(sl.__file__).resolve().parent
+    plain = {key: value for key, value in os.environ.items() if key not in ("SCHEDLAB", "PATH", "PYTHONPATH")}
+
+    def version(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "schedlab", "--version"]
+        around = plain | {"PYTHONPATH": str(folder), "PATH": str(tmp_path)} | environment
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=around)
+
+    named = version(package.parent, SCHEDLAB=PROGRAM)
+    assert named.returncode == 0 and named.stdout.startswith("schedlab "), named
+    target = tmp_path / "target"
+    (target / "bin").mkdir(parents=True)
+    missing = version(package.parent)
+    assert missing.returncode == 2 and "make wheel" in missing.stderr, missing
+    shutil.copytree(package, target / "schedlab")
+    (target / "bin" / "schedlab").symlink_to(PROGRAM)
+    beside = version(target)
+    assert beside.returncode == 0 and beside.stdout == named.stdout, beside
