@@ -227,8 +227,8 @@ impl Dist {
         )?;
         // It writes beside every manifest of the workspace.
         let mut own = None;
-        for entry in std::fs::read_dir(self.root.join("crates"))? {
-            let file = entry?.path().join(format!("{stem}.json"));
+        for package in tree::metadata(&self.root)?.packages {
+            let file = package.manifest_path.with_file_name(format!("{stem}.json"));
             if let Ok(text) = std::fs::read(&file) {
                 std::fs::remove_file(&file)?;
                 own = own.or(file.starts_with(self.root.join("crates/cli")).then_some(text));
