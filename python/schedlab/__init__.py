@@ -13,6 +13,7 @@ which keywords stand for its options; a file that is not there raises :class:`Fi
 from ._many import Recordings, open_many
 from ._native import __version__
 from ._recording import Recording, open, scenario
+from ._scheduler import Scheduler, Waiting
 from ._search import Setting, Tuned, sweep, tune
 from ._space import Span, linear, log
 from ._study import Study, compare, diff, scenarios, schedulers
@@ -21,12 +22,14 @@ from ._table import Table
 __all__ = [
     "Recording",
     "Recordings",
+    "Scheduler",
     "Setting",
     "Span",
     "Study",
     "Table",
     "__version__",
     "Tuned",
+    "Waiting",
     "compare",
     "diff",
     "linear",

@@ -75,6 +75,13 @@ def scenario(
     seed: int | None = None,
     duration_ns: int | None = None,
 ) -> NativeRecording: ...
+def scenario_by(
+    name: str,
+    scheduler: object,
+    variant: str | None = None,
+    seed: int | None = None,
+    duration_ns: int | None = None,
+) -> NativeRecording: ...
 def compare_options() -> list[tuple[str, str, str]]: ...
 def compare(
     input: str,

@@ -8,6 +8,7 @@ from os import PathLike, fspath
 from typing import Any
 
 from . import _native
+from ._scheduler import Scheduler
 from ._table import Table
 from ._time import nanoseconds
 
@@ -26,7 +27,7 @@ def open(path: str | PathLike[str]) -> Recording:
 def scenario(
     name: str | PathLike[str],
     *,
-    scheduler: str | None = None,
+    scheduler: str | Scheduler | None = None,
     variant: str | None = None,
     seed: int | None = None,
     duration: int | str | None = None,
@@ -34,14 +35,16 @@ def scenario(
     """Simulate a scenario once, and return what happened as a recording: a file (``.toml``, or ``.json`` of rt-app), or a name of
     :func:`scenarios`.
 
-    ``scheduler`` has its knobs behind a colon (the default is the scenario's first), ``variant`` is one of the scenario's; ``seed`` and
-    ``duration`` replace the scenario's. Of virtual machines it is the hypervisor's view. :func:`compare` takes the name of a scenario, and
+    ``scheduler`` has its knobs behind a colon (the default is the scenario's first), or is a :class:`Scheduler` written in Python;
+    ``variant`` is one of the scenario's; ``seed`` and ``duration`` replace the scenario's. Of virtual machines it is the hypervisor's view. :func:`compare` takes the name of a scenario, and
     runs all of its schedulers, variants and seeds. Ctrl-C ends it at once.
 
     >>> scenario("two-hogs", scheduler="linux-6.1", duration="1s").slices.to_pandas()["length_ns"].median() > 0
     True
     """
     length = None if duration is None else nanoseconds(duration)
+    if isinstance(scheduler, Scheduler):
+        return Recording(_native.scenario_by(fspath(name), scheduler, variant, seed, length))
     return Recording(_native.scenario(fspath(name), scheduler, variant, seed, length))
 
 

@@ -9,8 +9,8 @@ use crate::scenario::{Scenario, task_info};
 use crate::serve::{self, Guess, Server};
 use schedlab_model::text::{glob, is_in_group, shown};
 use schedlab_model::{CpuId, Ns, TaskSpec};
-use schedlab_scheduler::SchedulerSpec;
-use schedlab_sim::{RunOptions, Stop};
+use schedlab_scheduler::{Scheduler, SchedulerSpec};
+use schedlab_sim::{Machine, RunOptions, Stop};
 use schedlab_trace::analysis::timehist::{Listed, Listing, Piece, Take};
 use schedlab_trace::analysis::{Answer, By, Scope};
 use schedlab_trace::{
@@ -344,28 +344,59 @@ pub(crate) fn simulated(
     let spec = spec.ok_or_else(|| {
         StudyError::Option("the scenario names no scheduler: use --scheduler".to_owned())
     })?;
-    let plan = crate::run::RowPlan::of_scenario(scenario, spec, variant)?;
-    let machine = scenario.simulated_machine();
-    let machine =
-        schedlab_sim::Machine { preemption: plan.preemption.clone(), roles: plan.roles, ..machine };
+    let plan = RowPlan::of_scenario(scenario, spec, variant)?;
+    let machine = machine_of(scenario, &plan);
     let built = plan.build(machine.topology.cpus())?;
+    let recording = simulated_by(scenario, &plan, &spec.to_string(), &*built, stop)?;
+    Ok((plan, recording))
+}
+
+/// As [`simulate`], under a scheduler that is in no registry: `name` stands in the recording's
+/// header. What it does not know of a scenario (groups, caps) is said by the textbook's round
+/// robin, which knows none of it either.
+///
+/// # Errors
+/// As for [`simulate`].
+pub fn simulate_by(
+    scenario: &Scenario,
+    name: &str,
+    scheduler: &dyn Scheduler,
+    variant: Option<&str>,
+    stop: Option<&Arc<AtomicBool>>,
+) -> Result<Recording, StudyError> {
+    let plan = RowPlan::of_scenario(scenario, &SchedulerSpec::named("rr"), variant)?;
+    simulated_by(scenario, &plan, name, scheduler, stop)
+}
+
+fn machine_of(scenario: &Scenario, plan: &RowPlan) -> Machine {
+    let machine = scenario.simulated_machine();
+    Machine { preemption: plan.preemption.clone(), roles: plan.roles, ..machine }
+}
+
+fn simulated_by(
+    scenario: &Scenario,
+    plan: &RowPlan,
+    name: &str,
+    scheduler: &dyn Scheduler,
+    stop: Option<&Arc<AtomicBool>>,
+) -> Result<Recording, StudyError> {
+    let machine = machine_of(scenario, plan);
     let mut options = RunOptions::for_time(scenario.duration);
     options.seed = scenario.seed;
     options.end_with_tasks = scenario.end_with_tasks;
     options.stop = stop.cloned().map(Stop::when);
     let mut events = Vec::new();
-    let outcome = plan.run(&machine, &*built, &options, &mut events)?;
+    let outcome = plan.run(&machine, scheduler, &options, &mut events)?;
     let duration = if scenario.end_with_tasks { outcome.metrics.to } else { scenario.duration };
     let header = Header {
-        kernel: spec.to_string(),
+        kernel: name.to_owned(),
         note: format!("simulated: {}, {}, seed {}", scenario.title, plan.variant, options.seed),
-        tasks: tasks_of(&plan),
+        tasks: tasks_of(plan),
         groups: plan.workload.groups.iter().map(|spec| GroupInfo { spec: spec.clone() }).collect(),
         ..scenario.header(&machine)
     };
     let source = |source| StudyError::trace(&scenario.name, source);
-    let recording = Recording::from_parts(header, events, duration).map_err(source)?;
-    Ok((plan, recording))
+    Recording::from_parts(header, events, duration).map_err(source)
 }
 
 /// The tasks in the events of a row: those of the workload; or those outside of virtual machines,

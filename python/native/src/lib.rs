@@ -4,6 +4,7 @@
 
 mod call;
 mod recording;
+mod scheduler;
 mod search;
 mod study;
 mod table;
@@ -30,7 +31,7 @@ mod native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use super::recording::{NativeRecording, open, scenario};
+    use super::recording::{NativeRecording, open, scenario, scenario_by};
     #[pymodule_export]
     use super::search::{NativeSearch, NativeSweep};
     #[pymodule_export]

@@ -1,6 +1,7 @@
 //! Recordings.
 
 use crate::call::{Word, bad, long, raised, raised_in};
+use crate::scheduler::PythonScheduler;
 use crate::table::NativeTable;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -8,7 +9,8 @@ use schedlab_model::Ns;
 use schedlab_scheduler::SchedulerSpec;
 use schedlab_study::compare::modelled_by;
 use schedlab_study::gallery::{self, Found};
-use schedlab_study::show::simulate;
+use schedlab_study::scenario::Scenario;
+use schedlab_study::show::{simulate, simulate_by};
 use schedlab_trace::Recording;
 use std::path::PathBuf;
 
@@ -61,7 +63,51 @@ pub(crate) fn scenario(
     seed: Option<u64>,
     duration_ns: Option<u64>,
 ) -> PyResult<NativeRecording> {
-    let Found::Scenario(mut scenario) = gallery::find(&name).map_err(raised)? else {
+    let scenario = found(&name, seed, duration_ns)?;
+    let parse = |text: String| text.parse::<SchedulerSpec>().map_err(|error| bad(&error));
+    let scheduler = scheduler.map(parse).transpose()?.map(|spec| modelled_by(&spec).0);
+    let recording =
+        long(py, |stop| simulate(&scenario, scheduler.as_ref(), variant.as_deref(), Some(&stop)))?;
+    let recording = recording.map_err(|error| raised_in(error, &SCENARIO_WORDS))?;
+    Ok(NativeRecording { recording, path: name.into(), window: None, simulated: true })
+}
+
+/// Simulates a scenario once under a scheduler that is written in Python: `make` gets the names,
+/// nice values and policies of its tasks and the number of its CPUs first.
+#[pyfunction]
+#[pyo3(signature = (name, scheduler, variant=None, seed=None, duration_ns=None))]
+pub(crate) fn scenario_by(
+    py: Python<'_>,
+    name: String,
+    scheduler: Bound<'_, PyAny>,
+    variant: Option<String>,
+    seed: Option<u64>,
+    duration_ns: Option<u64>,
+) -> PyResult<NativeRecording> {
+    let scenario = found(&name, seed, duration_ns)?;
+    let tasks: Vec<(String, i8, String)> = scenario
+        .workload
+        .tasks
+        .iter()
+        .map(|task| (task.name.clone(), task.nice.get(), task.policy.to_string()))
+        .collect();
+    scheduler.call_method1("_begin", (tasks, scenario.machine.topology.cpus()))?;
+    let title: String = scheduler.get_type().name()?.extract()?;
+    let mut by = PythonScheduler::new(&scheduler)?;
+    let (recording, by) = long(py, |stop| {
+        by.ends_with(&stop);
+        (simulate_by(&scenario, &title, &by, variant.as_deref(), Some(&stop)), by)
+    })?;
+    if let Some(raised) = by.raised() {
+        return Err(raised);
+    }
+    let recording = recording.map_err(|error| raised_in(error, &SCENARIO_WORDS))?;
+    Ok(NativeRecording { recording, path: name.into(), window: None, simulated: true })
+}
+
+/// The scenario of this name, with another seed and duration.
+fn found(name: &str, seed: Option<u64>, duration_ns: Option<u64>) -> PyResult<Box<Scenario>> {
+    let Found::Scenario(mut scenario) = gallery::find(name).map_err(raised)? else {
         return Err(PyValueError::new_err(format!(
             "{name} is a recording: read it with schedlab.open"
         )));
@@ -69,14 +115,9 @@ pub(crate) fn scenario(
     if duration_ns == Some(0) {
         return Err(PyValueError::new_err("duration: longer than 0"));
     }
-    let parse = |text: String| text.parse::<SchedulerSpec>().map_err(|error| bad(&error));
-    let scheduler = scheduler.map(parse).transpose()?.map(|spec| modelled_by(&spec).0);
     scenario.seed = seed.unwrap_or(scenario.seed);
     scenario.duration = duration_ns.map_or(scenario.duration, Ns);
-    let recording =
-        long(py, |stop| simulate(&scenario, scheduler.as_ref(), variant.as_deref(), Some(&stop)))?;
-    let recording = recording.map_err(|error| raised_in(error, &SCENARIO_WORDS))?;
-    Ok(NativeRecording { recording, path: name.into(), window: None, simulated: true })
+    Ok(scenario)
 }
 
 #[pymethods]
