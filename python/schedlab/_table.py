@@ -84,6 +84,16 @@ class Table:
         """Return a ``polars.DataFrame``."""
         return library("polars").DataFrame(self)
 
+    def durations(self) -> Table:
+        """Return the table with its times (columns ``_ns``) as durations: ``pandas.Timedelta``, polars' ``Duration``, also behind Parquet."""
+        pyarrow = library("pyarrow")
+        table = self.to_arrow()
+        for index, field in enumerate(table.schema):
+            if field.name.endswith("_ns") and field.type == pyarrow.int64():
+                kind = pyarrow.duration("ns")
+                table = table.set_column(index, field.with_type(kind), table.column(index).cast(kind))
+        return ArrowTable(table)
+
     def to_parquet(self, path: str | PathLike[str]) -> None:
         """Write a Parquet file."""
         library("pyarrow")

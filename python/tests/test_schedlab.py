@@ -401,6 +401,21 @@ def test_only_what_a_call_reads_itself_is_never_written_over(tmp_path: Path) -> 
     assert own.read_bytes() == RECORDING.read_bytes()
 
 
+def test_times_are_durations_where_they_are_asked_for(recording, tmp_path):
+    whole, table = recording.latencies.to_pandas(), recording.latencies.durations()
+    assert table.columns == recording.latencies.columns
+    frame = table.to_pandas()
+    assert str(frame["wait_ns"].dtype) == "duration[ns][pyarrow]"
+    assert frame["wait_ns"].max() == pandas.Timedelta(int(whole["wait_ns"].max()), "ns")
+    assert str(frame["tid"].dtype) == str(whole["tid"].dtype)
+    assert table.to_polars()["wait_ns"].dtype == polars.Duration("ns")
+    table.to_parquet(tmp_path / "waits.parquet")
+    back = pyarrow.parquet.read_table(tmp_path / "waits.parquet")
+    assert back.schema.field("wait_ns").type == pyarrow.duration("ns")
+    assert pyarrow.types.is_timestamp(back.schema.field("wall_time").type)
+    assert "wait_ns" in table._repr_html_()
+
+
 def test_the_command_line_is_found_beside_the_package(tmp_path):
     """The one that the variable names, the one that was installed with the package, or none, said so."""
     package = Path(sl.__file__).resolve().parent

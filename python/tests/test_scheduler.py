@@ -36,7 +36,7 @@ def test_turns_in_python_are_those_of_the_textbook(tmp_path):
     assert own.header["kernel"] == "Turns"
 
 
-def test_what_a_scheduler_sees_and_whom_it_preempts(tmp_path):
+def test_what_a_scheduler_sees_and_when_it_preempts(tmp_path):
     seen = []
 
     class SleepersFirst(sl.Scheduler):

@@ -351,9 +351,9 @@ pub(crate) fn simulated(
     Ok((plan, recording))
 }
 
-/// As [`simulate`], under a scheduler that is in no registry: `name` stands in the recording's
-/// header. What it does not know of a scenario (groups, caps) is said by the textbook's round
-/// robin, which knows none of it either.
+/// As [`simulate`], under a scheduler that is in no registry: the recording's header has `name`.
+/// Settings of a scenario that it does not know (groups, caps) are refused, or noted, as for the
+/// textbook's round robin, which knows none of them either.
 ///
 /// # Errors
 /// As for [`simulate`].

@@ -1,4 +1,5 @@
-//! A scheduler that is written in Python: one set of runnable tasks for all CPUs, of which it picks.
+//! A scheduler that is written in Python: one set of runnable tasks for all CPUs, of which it
+//! picks.
 //!
 //! Each decision takes the interpreter's lock, so it is thousands of times slower than one in
 //! Rust: for lessons and first ideas, not for measuring what a decision costs.

@@ -94,8 +94,8 @@ fn what_comes_later_is_not_read() {
     assert_eq!(compared(&first_of(&damaged, Some(FIRST)).unwrap(), Some(FIRST)).len(), said.len());
 }
 
-/// A recording of a kernel that no scheduler models is refused by its header: what is wrong with its
-/// events is not met.
+/// A recording of a kernel that no scheduler models is refused by its header: what is wrong with
+/// its events is not met.
 #[test]
 fn a_kernel_that_is_not_modelled_is_refused_before_the_events_are_read() {
     let path = created("window-kernel.slt", 600);
