@@ -1,27 +1,147 @@
 //! A distribution of durations.
 
 use hdrhistogram::Histogram;
+use hdrhistogram::iterators::{HistogramIterator, recorded};
 use schedlab_model::Ns;
 
+/// So many different durations are kept as a list; more as a histogram, which has 70 KB or more.
+/// A recording of a large machine has thousands of distributions of some dozens of values.
+const FEW: usize = 256;
+/// Longer durations count as this.
+const LONGEST: u64 = u64::MAX / 4;
+/// Durations below this have a bucket each; above, every octave has half as many: three significant
+/// digits, as those of `hdrhistogram`.
+const EXACT: u64 = 2_048;
+
 /// How durations are distributed: exact count, sum and extremes; quantiles to 3 significant digits.
-/// Empty ones take no memory to speak of.
+/// Few ones take little memory.
 #[derive(Clone, Debug, Default)]
 pub struct Durations {
-    histogram: Option<Box<Histogram<u32>>>,
+    counts: Counts,
     sum: u128,
-    /// The shortest and the longest; a histogram's bucket is up to 0.1 % off.
+    /// The shortest and the longest; a bucket is up to 0.1 % off.
     extremes: Option<(Ns, Ns)>,
+}
+
+/// How often durations of each bucket came.
+#[derive(Clone, Debug)]
+enum Counts {
+    /// The largest value of each bucket that is not empty and its count, ascending.
+    Few(Vec<(u64, u32)>),
+    Many(Box<Histogram<u32>>),
+}
+
+impl Default for Counts {
+    fn default() -> Counts {
+        Counts::Few(Vec::new())
+    }
+}
+
+/// The largest value of the bucket of a duration.
+fn top(duration: u64) -> u64 {
+    if duration < EXACT {
+        return duration;
+    }
+    let shift = duration.ilog2() - (EXACT.ilog2() - 1);
+    (((duration >> shift) + 1) << shift) - 1
+}
+
+impl Counts {
+    fn add(&mut self, duration: u64, count: u32) {
+        match self {
+            Counts::Many(histogram) => {
+                histogram.record_n(duration, count).expect("it resizes itself for all below 2^62")
+            }
+            Counts::Few(list) => {
+                let top = top(duration);
+                match list.binary_search_by_key(&top, |(value, _)| *value) {
+                    Ok(at) => list[at].1 = list[at].1.saturating_add(count),
+                    Err(at) if list.len() < FEW => list.insert(at, (top, count)),
+                    Err(_) => self.many().add(duration, count),
+                }
+            }
+        }
+    }
+
+    /// From now on as a histogram.
+    fn many(&mut self) -> &mut Counts {
+        if let Counts::Few(list) = self {
+            let histogram = Histogram::new(3).expect("3 significant digits are supported");
+            let list = std::mem::take(list);
+            *self = Counts::Many(Box::new(histogram));
+            list.into_iter().for_each(|(top, count)| self.add(top, count));
+        }
+        self
+    }
+
+    fn merge(&mut self, other: &Counts) {
+        match (&mut *self, other) {
+            (Counts::Few(own), _) if own.is_empty() => self.clone_from(other),
+            (_, Counts::Few(theirs)) => {
+                theirs.iter().for_each(|(top, count)| self.add(*top, *count))
+            }
+            (Counts::Many(own), Counts::Many(theirs)) => {
+                own.add(&**theirs).expect("both resize themselves");
+            }
+            (Counts::Few(_), Counts::Many(_)) => self.many().merge(other),
+        }
+    }
+
+    fn len(&self) -> u64 {
+        match self {
+            Counts::Few(list) => list.iter().map(|(_, count)| u64::from(*count)).sum(),
+            Counts::Many(histogram) => histogram.len(),
+        }
+    }
+
+    /// The largest value of the bucket in which the part `q` of all is reached (nearest rank).
+    fn quantile(&self, q: f64) -> u64 {
+        match self {
+            Counts::Many(histogram) => histogram.value_at_quantile(q),
+            Counts::Few(list) => {
+                let rank = ((q * self.len() as f64).ceil() as u64).max(1);
+                let mut seen = 0;
+                let reached = list.iter().find(|(_, count)| {
+                    seen += u64::from(*count);
+                    seen >= rank
+                });
+                reached.or(list.last()).map_or(0, |(top, _)| *top)
+            }
+        }
+    }
+
+    /// The buckets that are not empty: the largest value and the count, ascending.
+    fn buckets(&self) -> Buckets<'_> {
+        match self {
+            Counts::Few(list) => Buckets::Few(list.iter()),
+            Counts::Many(histogram) => Buckets::Many(Box::new(histogram.iter_recorded())),
+        }
+    }
+}
+
+/// See [`Counts::buckets`].
+enum Buckets<'a> {
+    Few(std::slice::Iter<'a, (u64, u32)>),
+    Many(Box<HistogramIterator<'a, u32, recorded::Iter>>),
+}
+
+impl Iterator for Buckets<'_> {
+    type Item = (u64, u64);
+
+    fn next(&mut self) -> Option<(u64, u64)> {
+        match self {
+            Buckets::Few(list) => list.next().map(|(top, count)| (*top, u64::from(*count))),
+            Buckets::Many(histogram) => histogram
+                .next()
+                .map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value().into())),
+        }
+    }
 }
 
 impl Durations {
     /// Adds one.
     pub fn add(&mut self, duration: Ns) {
-        let histogram = self.histogram.get_or_insert_with(|| {
-            Box::new(Histogram::new(3).expect("3 significant digits are supported"))
-        });
-        histogram
-            .record(duration.0.min(u64::MAX / 4))
-            .expect("it resizes itself for all below 2^62");
+        self.counts.add(duration.0.min(LONGEST), 1);
         self.sum += u128::from(duration.0);
         self.reach(duration, duration);
     }
@@ -38,16 +158,12 @@ impl Durations {
         if let Some((low, high)) = other.extremes {
             self.reach(low, high);
         }
-        match (&mut self.histogram, &other.histogram) {
-            (Some(own), Some(theirs)) => own.add(&**theirs).expect("both resize themselves"),
-            (own @ None, Some(theirs)) => *own = Some(theirs.clone()),
-            (_, None) => {}
-        }
+        self.counts.merge(&other.counts);
     }
 
     /// How many.
     pub fn count(&self) -> u64 {
-        self.histogram.as_ref().map_or(0, |h| h.len())
+        self.counts.len()
     }
 
     /// The arithmetic mean; 0 when empty.
@@ -63,13 +179,11 @@ impl Durations {
     /// The duration that `per_million` millionths of all do not exceed (500_000 is the median); 0
     /// when empty.
     pub fn quantile(&self, per_million: u32) -> Ns {
-        let (Some(histogram), Some((low, high))) = (&self.histogram, self.extremes) else {
-            return Ns::ZERO;
-        };
+        let Some((low, high)) = self.extremes else { return Ns::ZERO };
         match per_million {
             0 => low,
             1_000_000.. => high,
-            _ => Ns(histogram.value_at_quantile(f64::from(per_million) / 1e6)).clamp(low, high),
+            _ => Ns(self.counts.quantile(f64::from(per_million) / 1e6)).clamp(low, high),
         }
     }
 
@@ -114,16 +228,14 @@ impl Durations {
     /// Returns the largest value of each non-empty bucket and its count, ascending; the last is the
     /// longest, exactly.
     pub fn buckets(&self) -> impl Iterator<Item = (Ns, u64)> + '_ {
-        let buckets = self.histogram.iter().flat_map(|histogram| histogram.iter_recorded());
-        buckets.map(|bucket| {
-            (Ns(bucket.value_iterated_to()).min(self.max()), bucket.count_at_value().into())
-        })
+        self.counts.buckets().map(|(top, count)| (Ns(top).min(self.max()), count))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     /// A bucket of 12 ms reaches to 12.008 ms.
     #[test]
@@ -134,7 +246,7 @@ mod tests {
         assert_eq!(all.quantile(1_000_000), Ns::from_ms(12));
         assert_eq!(all.buckets().last(), Some((Ns::from_ms(12), 1)));
         // The bucket alone does not know it.
-        assert_ne!(all.histogram.as_ref().unwrap().highest_equivalent(12_000_000), 12_000_000);
+        assert_ne!(top(12_000_000), 12_000_000);
     }
 
     /// Of 1000 values the binomial rule takes the 984th and the 997th for p99 (mean 990, standard
@@ -154,6 +266,38 @@ mod tests {
         assert!(near(least, low) && near(most, high), "{least:?} {most:?} {low:?} {high:?}");
         assert!(least.unwrap() < all.p99() && all.p99() < most.unwrap());
         assert_eq!(Durations::default().interval(500_000), (None, None));
+    }
+
+    fn of(values: &[u64]) -> Durations {
+        let mut all = Durations::default();
+        values.iter().for_each(|value| all.add(Ns(*value)));
+        all
+    }
+
+    proptest! {
+        /// A list of few durations says what the histogram says of them.
+        #[test]
+        fn a_list_is_as_the_histogram(values in prop::collection::vec(any::<u64>(), 1..300), shift in 0u32..60, part in 0u32..1_000_000) {
+            let values: Vec<u64> = values.into_iter().map(|value| value >> shift).collect();
+            let few = of(&values);
+            let mut many = few.clone();
+            many.counts.many();
+            prop_assert_eq!(few.count(), values.len() as u64);
+            prop_assert_eq!(few.count(), many.count());
+            prop_assert_eq!(few.quantile(part), many.quantile(part));
+            prop_assert_eq!(few.interval(part), many.interval(part));
+            prop_assert_eq!(few.buckets().collect::<Vec<_>>(), many.buckets().collect::<Vec<_>>());
+        }
+
+        /// In whatever form the two are.
+        #[test]
+        fn merging_is_adding_all(one in prop::collection::vec(0u64..9_000, 0..400), two in prop::collection::vec(0u64..9_000, 0..400)) {
+            let all = of(&[one.clone(), two.clone()].concat());
+            let mut merged = of(&one);
+            merged.merge(&of(&two));
+            prop_assert_eq!(all.buckets().collect::<Vec<_>>(), merged.buckets().collect::<Vec<_>>());
+            prop_assert_eq!((all.count(), all.sum(), all.min(), all.max()), (merged.count(), merged.sum(), merged.min(), merged.max()));
+        }
     }
 
     #[test]
