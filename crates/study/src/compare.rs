@@ -268,6 +268,7 @@ fn row_of(
         scheduler: plan.label.clone(),
         variant: plan.variant.clone(),
         subjects,
+        places: Default::default(),
         event_hashes: own.iter().map(|run| format!("{:016x}", run.event_hash)).collect(),
         notes,
         no_effect: Vec::new(),

@@ -1,6 +1,7 @@
 //! What one run measured, by class of tasks, whether it was recorded or simulated.
 
 use crate::metric::{Metric, Stat};
+use crate::places::Places;
 use schedlab_model::Ns;
 use schedlab_sim::{
     ChannelMetrics, CpuMetrics, DecisionMetrics, DelegationMetrics, Distribution, Metrics,
@@ -10,6 +11,7 @@ use schedlab_trace::analysis::messages::RequestTimes;
 use schedlab_trace::analysis::{Durations, Summary, TaskSummary};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 
 /// Who a row of a table is about.
 #[derive(
@@ -37,6 +39,8 @@ pub struct Measured {
     pub subjects: Vec<SubjectData>,
     /// Single tasks, in order; of recordings only those of the classes that were asked for.
     pub tasks: Vec<SubjectData>,
+    places: Places,
+    places_of_tasks: Places,
 }
 
 /// The measurements about one subject.
@@ -85,11 +89,12 @@ impl Measured {
     pub fn of_metrics(metrics: &Metrics, classes: &[String]) -> Measured {
         let window = metrics.elapsed();
         let mut measured = Measured::default();
+        let mut of_class = HashMap::new();
         for (task, class) in metrics.tasks.iter().zip(classes) {
             let single =
                 SubjectData::new(Kind::Task, &task.name, window, Data::Sim(Box::new(task.clone())));
             measured.tasks.push(SubjectData { class: class.clone(), ..single });
-            match measured.class(class) {
+            match measured.class(&mut of_class, class) {
                 None => {
                     let data = Data::Sim(Box::new(task.clone()));
                     measured.subjects.push(SubjectData::new(Kind::Class, class, window, data));
@@ -128,6 +133,7 @@ impl Measured {
     ) -> Measured {
         let window = summary.window;
         let mut measured = Measured::default();
+        let mut of_class = HashMap::new();
         for (index, (task, class)) in summary.tasks.iter().zip(classes).enumerate() {
             if let Some(name) = single(index) {
                 let single = SubjectData::new(
@@ -138,7 +144,7 @@ impl Measured {
                 );
                 measured.tasks.push(SubjectData { class: class.clone(), ..single });
             }
-            match measured.class(class) {
+            match measured.class(&mut of_class, class) {
                 None => {
                     let data = Data::Trace(Box::new(task.clone()));
                     measured.subjects.push(SubjectData::new(Kind::Class, class, window, data));
@@ -177,8 +183,11 @@ impl Measured {
 
     /// The subject of this kind and name.
     pub fn find(&self, kind: Kind, name: &str) -> Option<&SubjectData> {
-        let all = if kind == Kind::Task { &self.tasks } else { &self.subjects };
-        all.iter().find(|subject| subject.kind == kind && subject.name == name)
+        let (all, places) = match kind {
+            Kind::Task => (&self.tasks, &self.places_of_tasks),
+            _ => (&self.subjects, &self.places),
+        };
+        places.find(all, |one| (one.kind, &one.name), (kind, name))
     }
 
     /// Adds a count that was not made from events, a second.
@@ -191,8 +200,14 @@ impl Measured {
         ));
     }
 
-    fn class(&mut self, name: &str) -> Option<&mut SubjectData> {
-        self.subjects.iter_mut().find(|subject| subject.kind == Kind::Class && subject.name == name)
+    /// The class of this name; `None`: it is the next that is added. `of_class`: where each is.
+    fn class<'a>(
+        &mut self,
+        of_class: &mut HashMap<&'a str, usize>,
+        name: &'a str,
+    ) -> Option<&mut SubjectData> {
+        let next = self.subjects.len();
+        self.subjects.get_mut(*of_class.entry(name).or_insert(next))
     }
 }
 

@@ -11,6 +11,7 @@ use crate::headline::Figure;
 use crate::measurements::Kind;
 use crate::metric::Metric;
 use crate::no_effect::NoEffect;
+use crate::places::Places;
 use crate::serve::Guess;
 use schedlab_model::{Ns, random};
 use schedlab_report::{Cdf, Lanes, Matrix, Series, Table};
@@ -140,6 +141,8 @@ pub struct Row {
     pub variant: String,
     /// Classes, sources and channels.
     pub subjects: Vec<Subject>,
+    #[serde(skip)]
+    pub(crate) places: Places,
     /// Hash of the event stream of each seed, in hexadecimal. Equal inputs give equal hashes.
     pub event_hashes: Vec<String>,
     /// What happened that a reader must know (a knob that does not exist, tasks that wait for
@@ -439,7 +442,7 @@ impl Study {
 impl Row {
     /// The subject of this kind and name.
     pub fn find(&self, kind: Kind, name: &str) -> Option<&Subject> {
-        self.subjects.iter().find(|subject| subject.kind == kind && subject.name == name)
+        self.places.find(&self.subjects, |one| (one.kind, &one.name), (kind, name))
     }
 }
 
