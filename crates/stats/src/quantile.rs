@@ -5,6 +5,8 @@ use crate::CONFIDENCE;
 /// From this variance of the rank on it is normal enough: the exact sum and this differ by less
 /// than one rank in a hundred.
 const NORMAL: f64 = 400.0;
+/// A sum above this is continued in a larger unit.
+const LARGE: f64 = 1e200;
 /// Half width of a normal interval of 95 %, in standard deviations.
 const HALF_WIDTH: f64 = 1.959_963_985;
 
@@ -56,17 +58,24 @@ fn first_rank(n: u64, q: f64, beyond: f64) -> Option<u64> {
         let rank = (mean + HALF_WIDTH * variance.sqrt() + 0.5).ceil() as u64 + 1;
         return (rank <= n).then_some(rank);
     }
-    // P(B = n), then one less at a time; logarithms, since q^n may be smaller than a number can be.
-    let (mut log, mut sum, mut k) = (n as f64 * q.ln(), 0.0, n);
+    // P(B = n), then one less at a time, as parts of a unit: q^n may be smaller than a number can be.
+    let odds = (1.0 - q) / q;
+    let mut unit = n as f64 * q.ln();
+    let (mut part, mut sum, mut k) = (1.0, 0.0, n);
+    let mut enough = (beyond.ln() - unit).exp();
     loop {
-        sum += log.exp();
-        if sum > beyond {
+        sum += part;
+        if sum > enough {
             return (k < n).then_some(k + 1);
         }
         if k == 0 {
             return Some(1);
         }
-        log += (k as f64).ln() - ((n - k + 1) as f64).ln() + (1.0 - q).ln() - q.ln();
+        part *= odds * k as f64 / (n - k + 1) as f64;
+        if sum > LARGE {
+            (part, sum, unit) = (part / LARGE, sum / LARGE, unit + LARGE.ln());
+            enough = (beyond.ln() - unit).exp();
+        }
         k -= 1;
     }
 }
@@ -111,6 +120,27 @@ mod tests {
                 {rank}");
             prop_assert!(high.is_none_or(|high| high <= n && high as f64 >= rank), "{high:?} of \
                 {rank}");
+        }
+
+        /// The sum in units is the sum by logarithms.
+        #[test]
+        fn ranks_are_those_of_logarithms(n in 1u64..1_600, q in 0.001f64..0.999) {
+            let beyond = (1.0 - CONFIDENCE) / 2.0;
+            let by_logarithms = || {
+                let (mut log, mut sum, mut k) = (n as f64 * q.ln(), 0.0, n);
+                loop {
+                    sum += log.exp();
+                    if sum > beyond {
+                        return (k < n).then_some(k + 1);
+                    }
+                    if k == 0 {
+                        return Some(1);
+                    }
+                    log += (k as f64).ln() - ((n - k + 1) as f64).ln() + (1.0 - q).ln() - q.ln();
+                    k -= 1;
+                }
+            };
+            prop_assert_eq!(first_rank(n, q, beyond), by_logarithms());
         }
 
         /// The normal rule goes on where the exact one ends.
