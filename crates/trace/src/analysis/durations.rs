@@ -3,6 +3,7 @@
 use hdrhistogram::Histogram;
 use hdrhistogram::iterators::{HistogramIterator, recorded};
 use schedlab_model::Ns;
+use std::borrow::Cow;
 
 /// So many different durations are kept as a list; more as a histogram, which has 70 KB or more.
 /// A recording of a large machine has thousands of distributions of some dozens of values.
@@ -23,17 +24,29 @@ pub struct Durations {
     extremes: Option<(Ns, Ns)>,
 }
 
+/// So many durations are taken down before they are sorted in: a search for each would be most of
+/// what a summary costs.
+const FRESH: usize = 64;
+
 /// How often durations of each bucket came.
 #[derive(Clone, Debug)]
 enum Counts {
-    /// The largest value of each bucket that is not empty and its count, ascending.
-    Few(Vec<(u64, u32)>),
+    Few(List),
     Many(Box<Histogram<u32>>),
+}
+
+/// Buckets that are not empty.
+#[derive(Clone, Debug, Default)]
+struct List {
+    /// The largest value of each and its count, ascending.
+    sorted: Vec<(u64, u32)>,
+    /// The largest values of the buckets of durations that are not sorted in yet.
+    fresh: Vec<u64>,
 }
 
 impl Default for Counts {
     fn default() -> Counts {
-        Counts::Few(Vec::new())
+        Counts::Few(List::default())
     }
 }
 
@@ -46,50 +59,114 @@ fn top(duration: u64) -> u64 {
     (((duration >> shift) + 1) << shift) - 1
 }
 
-impl Counts {
-    fn add(&mut self, duration: u64, count: u32) {
-        match self {
-            Counts::Many(histogram) => {
-                histogram.record_n(duration, count).expect("it resizes itself for all below 2^62")
+impl List {
+    fn is_empty(&self) -> bool {
+        self.sorted.is_empty() && self.fresh.is_empty()
+    }
+
+    /// All of them, ascending.
+    fn settled(&self) -> Cow<'_, [(u64, u32)]> {
+        if self.fresh.is_empty() {
+            return Cow::Borrowed(&self.sorted);
+        }
+        let mut fresh = self.fresh.clone();
+        fresh.sort_unstable();
+        let mut all: Vec<(u64, u32)> = Vec::with_capacity(self.sorted.len() + fresh.len());
+        let mut known = self.sorted.iter().copied().peekable();
+        for top in fresh {
+            while let Some(one) = known.next_if(|(value, _)| *value <= top) {
+                all.push(one);
             }
+            match all.last_mut() {
+                Some((value, count)) if *value == top => *count = count.saturating_add(1),
+                _ => all.push((top, 1)),
+            }
+        }
+        all.extend(known);
+        Cow::Owned(all)
+    }
+
+    fn settle(&mut self) {
+        if let Cow::Owned(all) = self.settled() {
+            self.sorted = all;
+            self.fresh.clear();
+        }
+    }
+}
+
+impl Counts {
+    fn add(&mut self, duration: u64) {
+        match self {
             Counts::Few(list) => {
-                let top = top(duration);
-                match list.binary_search_by_key(&top, |(value, _)| *value) {
-                    Ok(at) => list[at].1 = list[at].1.saturating_add(count),
-                    Err(at) if list.len() < FEW => list.insert(at, (top, count)),
-                    Err(_) => self.many().add(duration, count),
+                list.fresh.push(top(duration));
+                if list.fresh.len() >= FRESH {
+                    list.settle();
+                    self.grow();
                 }
             }
+            Counts::Many(histogram) => add_to(histogram, duration, 1),
+        }
+    }
+
+    /// A list that has become too long is a histogram from now on.
+    fn grow(&mut self) {
+        if matches!(self, Counts::Few(list) if list.sorted.len() > FEW) {
+            self.many();
         }
     }
 
     /// From now on as a histogram.
-    fn many(&mut self) -> &mut Counts {
+    fn many(&mut self) {
         if let Counts::Few(list) = self {
-            let histogram = Histogram::new(3).expect("3 significant digits are supported");
-            let list = std::mem::take(list);
+            let mut histogram = Histogram::new(3).expect("3 significant digits are supported");
+            for (top, count) in list.settled().iter() {
+                add_to(&mut histogram, *top, *count);
+            }
             *self = Counts::Many(Box::new(histogram));
-            list.into_iter().for_each(|(top, count)| self.add(top, count));
         }
-        self
     }
 
     fn merge(&mut self, other: &Counts) {
         match (&mut *self, other) {
             (Counts::Few(own), _) if own.is_empty() => self.clone_from(other),
-            (_, Counts::Few(theirs)) => {
-                theirs.iter().for_each(|(top, count)| self.add(*top, *count))
+            (Counts::Few(own), Counts::Few(theirs)) => {
+                own.settle();
+                let mut all: Vec<(u64, u32)> = Vec::new();
+                let theirs = theirs.settled();
+                let (mut one, mut two) = (own.sorted.iter().peekable(), theirs.iter().peekable());
+                while let Some(next) = match (one.peek(), two.peek()) {
+                    (Some(a), Some(b)) if a.0 <= b.0 => one.next(),
+                    (Some(_), None) => one.next(),
+                    _ => two.next(),
+                } {
+                    match all.last_mut() {
+                        Some((top, count)) if *top == next.0 => {
+                            *count = count.saturating_add(next.1);
+                        }
+                        _ => all.push(*next),
+                    }
+                }
+                own.sorted = all;
+                self.grow();
+            }
+            (Counts::Many(own), Counts::Few(theirs)) => {
+                theirs.settled().iter().for_each(|(top, count)| add_to(own, *top, *count));
             }
             (Counts::Many(own), Counts::Many(theirs)) => {
                 own.add(&**theirs).expect("both resize themselves");
             }
-            (Counts::Few(_), Counts::Many(_)) => self.many().merge(other),
+            (Counts::Few(_), Counts::Many(_)) => {
+                self.many();
+                self.merge(other);
+            }
         }
     }
 
     fn len(&self) -> u64 {
         match self {
-            Counts::Few(list) => list.iter().map(|(_, count)| u64::from(*count)).sum(),
+            Counts::Few(List { sorted, fresh }) => {
+                sorted.iter().map(|(_, count)| u64::from(*count)).sum::<u64>() + fresh.len() as u64
+            }
             Counts::Many(histogram) => histogram.len(),
         }
     }
@@ -100,7 +177,7 @@ impl Counts {
             Counts::Many(histogram) => histogram.value_at_quantile(q),
             Counts::Few(list) => {
                 let rank = ((q * self.len() as f64).ceil() as u64).max(1);
-                let mut seen = 0;
+                let (list, mut seen) = (list.settled(), 0);
                 let reached = list.iter().find(|(_, count)| {
                     seen += u64::from(*count);
                     seen >= rank
@@ -113,15 +190,20 @@ impl Counts {
     /// The buckets that are not empty: the largest value and the count, ascending.
     fn buckets(&self) -> Buckets<'_> {
         match self {
-            Counts::Few(list) => Buckets::Few(list.iter()),
+            Counts::Few(list) => Buckets::Few(list.settled(), 0),
             Counts::Many(histogram) => Buckets::Many(Box::new(histogram.iter_recorded())),
         }
     }
 }
 
+fn add_to(histogram: &mut Histogram<u32>, duration: u64, count: u32) {
+    histogram.record_n(duration, count).expect("it resizes itself for all below 2^62");
+}
+
 /// See [`Counts::buckets`].
 enum Buckets<'a> {
-    Few(std::slice::Iter<'a, (u64, u32)>),
+    /// The list, and the place of the next.
+    Few(Cow<'a, [(u64, u32)]>, usize),
     Many(Box<HistogramIterator<'a, u32, recorded::Iter>>),
 }
 
@@ -130,7 +212,10 @@ impl Iterator for Buckets<'_> {
 
     fn next(&mut self) -> Option<(u64, u64)> {
         match self {
-            Buckets::Few(list) => list.next().map(|(top, count)| (*top, u64::from(*count))),
+            Buckets::Few(list, at) => {
+                *at += 1;
+                list.get(*at - 1).map(|(top, count)| (*top, u64::from(*count)))
+            }
             Buckets::Many(histogram) => histogram
                 .next()
                 .map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value().into())),
@@ -141,7 +226,7 @@ impl Iterator for Buckets<'_> {
 impl Durations {
     /// Adds one.
     pub fn add(&mut self, duration: Ns) {
-        self.counts.add(duration.0.min(LONGEST), 1);
+        self.counts.add(duration.0.min(LONGEST));
         self.sum += u128::from(duration.0);
         self.reach(duration, duration);
     }
@@ -277,7 +362,7 @@ mod tests {
     proptest! {
         /// A list of few durations says what the histogram says of them.
         #[test]
-        fn a_list_is_as_the_histogram(values in prop::collection::vec(any::<u64>(), 1..300), shift in 0u32..60, part in 0u32..1_000_000) {
+        fn a_list_is_as_the_histogram(values in prop::collection::vec(any::<u64>(), 1..500), shift in 0u32..60, part in 0u32..1_000_000) {
             let values: Vec<u64> = values.into_iter().map(|value| value >> shift).collect();
             let few = of(&values);
             let mut many = few.clone();
