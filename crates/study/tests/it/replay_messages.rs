@@ -8,6 +8,7 @@ use schedlab_model::{
 };
 use schedlab_scheduler::registry;
 use schedlab_sim::{Machine, RunOptions};
+use schedlab_study::change::Judgement;
 use schedlab_study::compare::{
     CLIENT_LOG, ClientLogSpec, Options, RecordedInput, ReplayFrom, compare_recording,
 };
@@ -198,6 +199,12 @@ fn the_clients_count_follows_the_requests() {
     let (counted, answered) = (grows(Kind::Source, CLIENT_LOG), grows(Kind::Channel, SERVICE));
     assert!(answered > 1.2, "{answered}");
     assert!((counted / answered - 1.0).abs() < 1e-6, "{counted} counted, {answered} answered");
+    // Requests are requests: that there are more of them is a claim.
+    for (kind, name) in [(Kind::Source, CLIENT_LOG), (Kind::Channel, SERVICE)] {
+        let cell = *study.rows[1].find(kind, name).unwrap().cell(Metric::Throughput).unwrap();
+        let change = cell.change.unwrap();
+        assert_eq!(change.judgement, Judgement::Better, "{name}: {change:?}");
+    }
 }
 
 #[test]
