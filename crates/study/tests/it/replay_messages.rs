@@ -215,6 +215,38 @@ fn a_recording_without_messages_is_refused_by_name() {
     assert!(RecordedInput::open(&path).is_ok());
 }
 
+/// Where nothing is said, a recording is replayed from its messages if that was judged: on one CPU,
+/// with hardly any of them lost.
+#[test]
+fn messages_are_taken_where_they_were_judged() {
+    let path = record("messages-auto.slt", Policy::Other, true);
+    let taken = |path: &Path| RecordedInput::open(path).unwrap().replayed_from();
+    assert_eq!(taken(&path), ReplayFrom::Messages);
+    assert_eq!(taken(&record("messages-auto-none.slt", Policy::Other, false)), ReplayFrom::Wakeups);
+    let recording = Recording::open(&path).unwrap();
+    let changed = |name: &str, change: &dyn Fn(&mut Recording)| {
+        let mut recording = recording.clone();
+        change(&mut recording);
+        let path = path.with_file_name(name);
+        save(&recording, &path).unwrap();
+        path
+    };
+    let lost = changed("messages-auto-lost.slt", &|recording| {
+        let count = recording.facts.list.len() as u64 / 20;
+        let last = *recording.facts.list.last().unwrap();
+        recording.facts.list.push(Fact { task: None, kind: FactKind::Lost { count }, ..last });
+    });
+    let two = changed("messages-auto-two.slt", &|recording| {
+        recording.header.topology = Machine::flat(2).topology;
+    });
+    let empty = changed("messages-auto-empty.slt", &|recording| recording.facts.list.clear());
+    for path in [lost, two.clone(), empty] {
+        assert_eq!(taken(&path), ReplayFrom::Wakeups, "{}", path.display());
+    }
+    let asked = RecordedInput::open_from(&two, "messages".parse().unwrap()).unwrap();
+    assert_eq!(asked.replayed_from(), ReplayFrom::Messages);
+}
+
 /// Facts that are missing are said with number and part; with more than a hundredth of them a
 /// replay by messages is not trusted, and one by wakeups is as before.
 #[test]
