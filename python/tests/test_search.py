@@ -174,7 +174,7 @@ def test_the_even_search_is_that_of_the_command_line() -> None:
         (lambda: sl.sweep(RECORDING, settings=["scheduler base_slice=1ms"]), "did you mean `base_slice_ns`"),
         (lambda: sl.sweep(RECORDING, settings=["sysbnch nice=1"]), "did you mean `sysbench`"),
         (lambda: sl.sweep(RECORDING), "space or settings"),
-        (lambda: tuned(replay="letters"), "^replay `letters`: there are messages and wakeups"),
+        (lambda: tuned(replay="letters"), "^replay `letters`: there are auto, messages and wakeups"),
         (lambda: tuned(replay="messages"), "with `schedlab record --messages on` .*replay wakeups"),
         (lambda: sl.sweep("two-hogs", settings=["hog nice=1"], replay="messages"), "^replay messages has a meaning only for recordings"),
         (lambda: sl.log("30ms", "3ms"), "smaller value"),
@@ -192,7 +192,8 @@ def test_a_search_by_messages_is_that_of_the_command() -> None:
     arguments = {"goal": "batch share", "space": {"batch policy": ["other", "batch"]}, "seeds": 1, "sampler": "even"}
     found = sl.tune(recording, replay="messages", **arguments)
     assert found.trusted and "--replay messages" in found.confirm_command
-    assert "--replay" not in sl.tune(recording, **arguments).confirm_command
+    assert sl.tune(recording, **arguments).confirm_command == found.confirm_command
+    assert "--replay" not in sl.tune(recording, replay="wakeups", **arguments).confirm_command
     shares = [
         sl.sweep(recording, settings=["batch policy=other"], seeds=1, metrics="batch share", replay=replay).to_pandas()
         for replay in ("messages", "wakeups")

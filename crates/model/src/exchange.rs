@@ -141,6 +141,12 @@ pub enum Act {
     /// Starts a task whose start is `Spawned`. Where that task still lives, it plays its script
     /// once more when it comes to the end: none of its lives is left out.
     Spawn(TaskId),
+    /// A recorder of the run takes what was told since it did so last: the CPU time after it is
+    /// that of so many records, and grows and shrinks with their number.
+    Drain {
+        /// Events and facts for which the CPU time after the operation is enough.
+        records: u64,
+    },
     /// Nothing but CPU time.
     Nothing,
 }
@@ -260,7 +266,12 @@ impl Workload {
 impl Step {
     /// Returns whether time can pass in it.
     fn takes_time(&self) -> bool {
-        let acts = !matches!(self.act, Act::Send { .. } | Act::Spawn(_) | Act::Nothing);
+        let acts = match self.act {
+            // Where nothing was told, none passes after it.
+            Act::Drain { .. } => return self.before > Ns::ZERO,
+            Act::Send { .. } | Act::Spawn(_) | Act::Nothing => false,
+            _ => true,
+        };
         acts || self.before > Ns::ZERO || self.after > Ns::ZERO
     }
 }

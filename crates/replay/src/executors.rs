@@ -3,6 +3,7 @@
 //! that runs takes up those that can go on.
 
 use crate::facts::{Kind, Operation};
+use crate::pairing::Pairing;
 use crate::steps::Steps;
 use schedlab_model::{Act, Coroutine, CoroutineStep, Executor, Ns, ObjectId, Step, TaskId};
 use schedlab_trace::Facts as Recorded;
@@ -92,7 +93,11 @@ struct Weaver<'a> {
     last_timer: Ns,
     /// By thread: the wakeup that ended its last look, where that one slept.
     woken: BTreeMap<TaskId, Ns>,
-    /// Sends for another connection than that of the work at hand.
+    /// The objects in which requests come to the loop.
+    requests: BTreeSet<ObjectId>,
+    /// What was read and is not acted on.
+    pairing: Pairing,
+    /// Sends for another connection than their own.
     on_behalf: u64,
 }
 
@@ -110,6 +115,7 @@ pub(crate) fn executor(
             read.insert(object);
         }
     }
+    let requests = steps.requests.intersection(&read).copied().collect();
     let born = threads.iter().map(|task| steps.facts.tasks[task.index()].born());
     let since = born.min().unwrap_or_default();
     let lives = |task: &TaskId| steps.facts.tasks[task.index()].life(steps.facts.duration);
@@ -136,6 +142,8 @@ pub(crate) fn executor(
         seen: [false; 2],
         last_timer: since,
         woken: BTreeMap::new(),
+        requests,
+        pairing: Pairing::default(),
         on_behalf: 0,
     };
     weaver.add();
@@ -231,6 +239,9 @@ impl Weaver<'_> {
         let current = self.current.get(&thread).copied().unwrap_or(TIMERS);
         match deed.operation.kind {
             Kind::Receive(object, _) | Kind::Nothing(object) if self.read.contains(&object) => {
+                if matches!(deed.operation.kind, Kind::Receive(..)) {
+                    self.pairing.read(object);
+                }
                 self.take_up(thread, object)
             }
             Kind::Send(object, _) => {
@@ -239,12 +250,19 @@ impl Weaver<'_> {
                     return current;
                 };
                 // All that the look found was read, and this connection was not among it: another
-                // one caused the message.
-                let caused_by_other = now_read.is_some_and(|read| !read.contains(&back));
+                // one caused the message. So did the request that waits, where it is the first one
+                // over a connection that the loop has opened for it.
+                let caused_by_other = now_read.is_some_and(|read| !read.contains(&back))
+                    || self
+                        .pairing
+                        .before_first(back)
+                        .is_some_and(|oldest| oldest != back && self.requests.contains(&oldest));
                 if current != TIMERS && caused_by_other {
                     self.on_behalf += 1;
-                    return current;
+                    let cause = self.pairing.cause(back, self.look);
+                    return cause.map_or(current, |cause| self.take_up(thread, cause));
                 }
+                self.pairing.answered(back);
                 // A loop that opens one connection after the other has so many at once as are open.
                 if !self.of_object.contains_key(&back)
                     && let Some(coroutine) = self.over.pop()
@@ -396,33 +414,78 @@ fn read_between_looks(deeds: &[Deed]) -> BTreeMap<usize, BTreeSet<ObjectId>> {
     all
 }
 
+/// Places of a receive behind the last send, or of a send behind the last receive, that are told
+/// apart; what is further behind is as the last. Chosen: an answer in more parts goes on alike.
+const PLACES: usize = 4;
+
 /// Returns what the first receive and the first send of an activation cost more than the others, by
-/// the means of the recording: the part of an activation that does not grow with its messages. Each
-/// coroutine is compared with itself, because what different connections ask for costs different
-/// amounts; one that has both often counts more.
+/// the means of the recording: the part of an activation that does not grow with its messages. Like
+/// is compared with like: steps of one coroutine, because what different connections ask for costs
+/// different amounts, and of one place in a request, because the first bytes of an answer cost the
+/// work for it and the next ones do not. What is often both counts more.
 fn firsts(coroutines: &[Coroutine]) -> [i64; 2] {
     let (mut differences, mut weights) = ([0i128; 2], [0i128; 2]);
     for coroutine in coroutines {
-        let mut sums = [[0i128; 2]; 2];
-        let mut counts = [[0i128; 2]; 2];
+        let mut sums = [[[0i128; 2]; PLACES]; 2];
+        let mut counts = [[[0i128; 2]; PLACES]; 2];
+        let mut places = [0; 2];
         for step in &coroutine.steps {
             let kind = match step.step.act {
                 Act::Receive { .. } => 0,
                 Act::Send { .. } => 1,
                 _ => continue,
             };
-            let first = usize::from(step.first);
-            sums[kind][first] += i128::from(step.step.before.0) + i128::from(step.step.after.0);
-            counts[kind][first] += 1;
+            let (place, first) = (places[kind], usize::from(step.first));
+            places[kind] = (place + 1).min(PLACES - 1);
+            places[1 - kind] = 0;
+            let cost = i128::from(step.step.before.0) + i128::from(step.step.after.0);
+            sums[kind][place][first] += cost;
+            counts[kind][place][first] += 1;
         }
-        for kind in [0, 1] {
-            let [others, firsts] = counts[kind];
+        for (kind, place) in [0, 1].into_iter().flat_map(|kind| (0..PLACES).map(move |p| (kind, p)))
+        {
+            let [others, firsts] = counts[kind][place];
             let weight = others.min(firsts);
             if weight > 0 {
-                differences[kind] += weight * (sums[kind][1] / firsts - sums[kind][0] / others);
+                let [of_others, of_firsts] = sums[kind][place];
+                differences[kind] += weight * (of_firsts / firsts - of_others / others);
                 weights[kind] += weight;
             }
         }
     }
     [0, 1].map(|kind| i64::try_from(differences[kind] / weights[kind].max(1)).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Steps of a coroutine with their cost in microseconds: receives and sends, and which are the
+    /// first of their activation.
+    fn coroutine(steps: &[(bool, u64, bool)]) -> Coroutine {
+        let object = ObjectId(0);
+        let step = |&(sends, cost, first): &(bool, u64, bool)| {
+            let act = match sends {
+                true => Act::Send { object, amount: 1 },
+                false => Act::Receive { object, amount: 1, whole: false },
+            };
+            let step = Step { before: Ns::from_us(cost), act, after: Ns::ZERO };
+            CoroutineStep { step, later: false, looked: false, after_others: false, first }
+        };
+        Coroutine { steps: steps.iter().map(step).collect(), ..Coroutine::default() }
+    }
+
+    const RECEIVE: bool = false;
+    const SEND: bool = true;
+
+    /// An answer in two parts: the first one costs the work for it, and is not dearer because it is
+    /// the first send of its activation, which it always is.
+    #[test]
+    fn parts_of_an_answer_are_not_compared_with_each_other() {
+        let answer = [(RECEIVE, 10, true), (SEND, 3_000, true), (SEND, 100, false)];
+        assert_eq!(firsts(&[coroutine(&answer)]), [0, 0]);
+        let other = [(RECEIVE, 8, false), (SEND, 2_900, false), (SEND, 100, false)];
+        let both: Vec<_> = answer.into_iter().chain(other).collect();
+        assert_eq!(firsts(&[coroutine(&both)]), [2_000, 100_000]);
+    }
 }

@@ -28,6 +28,8 @@ pub struct TaskFacts {
     pub rest: Ns,
     /// It slept from then to the end of the recording.
     pub asleep_since: Option<Ns>,
+    /// It was stopped then, by a signal or a tracer.
+    pub stopped: bool,
     /// CPU time in all.
     pub ran: Ns,
     /// It was created in the recording, then.
@@ -330,8 +332,9 @@ impl Facts {
             if task.slept.is_some() {
                 task.unknown_sleep();
             }
-            task.facts.asleep_since =
-                task.blocked.map(|(at, _)| at).filter(|_| task.running.is_none());
+            let asleep = task.blocked.filter(|_| task.running.is_none());
+            task.facts.asleep_since = asleep.map(|(at, _)| at);
+            task.facts.stopped = asleep.is_some_and(|(_, state)| state == PrevState::Stopped);
             task.facts.rest = task.before + task.after;
             task.facts.select_only();
         }

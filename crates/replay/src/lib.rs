@@ -14,6 +14,11 @@
 //! * Programs begin again when they are done, with what was in flight made good. A task that was
 //!   born in the recording begins again at its birth, and its times count from there; one that
 //!   ended too lives again when its creator creates it again ([`lives`]).
+//! * What a task did that is stopped at the end of the recording, or sleeps there in its first wait
+//!   since its birth, it did once.
+//! * What an event loop sends over a connection from which it read nothing in that activation was
+//!   caused by the oldest message that it has read and not acted on ([`pairing`]).
+//! * The recorder's own work follows from how much is recorded ([`recorder`]).
 //! * A wait without a fact that a recorded task ended is a token from that task; one that ended
 //!   otherwise ends at its time, or lasts as long as the device took.
 #![forbid(unsafe_code)]
@@ -23,6 +28,8 @@ mod executors;
 pub mod facts;
 pub mod graph;
 pub mod lives;
+mod pairing;
+mod recorder;
 mod report;
 mod steps;
 
@@ -32,8 +39,8 @@ use graph::{Graph, Object};
 use lives::Lives;
 pub use report::Report;
 use schedlab_model::{
-    Act, Exchange, ExecutorId, GroupId, GroupSpec, Holds, Ns, ObjectKind, ObjectSpec, Op, Program,
-    Room, Script, ScriptId, Start, TaskId, TaskSpec, Workload,
+    Act, Exchange, ExecutorId, FactKind, GroupId, GroupSpec, Holds, Ns, ObjectId, ObjectKind,
+    ObjectSpec, Op, Program, Room, Script, ScriptId, Start, TaskId, TaskSpec, Workload,
 };
 use schedlab_trace::replay::RecorderCost;
 use schedlab_trace::{Capability, Recording};
@@ -84,6 +91,8 @@ impl<'a> Programs<'a> {
                 graph,
                 lives,
                 balances: steps::balances(facts, graph, lives),
+                drains: recorder::drains(facts, lives, recording),
+                requests: requests(&recording.facts),
                 arrivals: Vec::new(),
                 on_behalf: 0,
                 unexplained: 0,
@@ -120,7 +129,7 @@ impl<'a> Programs<'a> {
             return;
         }
         let waits = |step: &schedlab_model::Step| {
-            !matches!(step.act, Act::Send { .. } | Act::Spawn(_) | Act::Nothing)
+            !matches!(step.act, Act::Send { .. } | Act::Spawn(_) | Act::Drain { .. } | Act::Nothing)
         };
         if !of.ended() && !script.steps.iter().any(waits) {
             self.report.endless.push(task);
@@ -208,9 +217,11 @@ impl<'a> Programs<'a> {
         let mut arrivals = std::mem::take(&mut self.steps.arrivals);
         arrivals.sort_by_key(|arrival| arrival.at);
         self.exchange.arrivals = arrivals;
+        let requests = std::mem::take(&mut self.steps.requests);
         let name = |number: usize| self.name(number);
-        self.exchange.objects =
-            (0..graph.objects.len()).map(|n| spec(self.recording, graph, n, name(n))).collect();
+        self.exchange.objects = (0..graph.objects.len())
+            .map(|n| spec(self.recording, (graph, &requests), n, name(n)))
+            .collect();
         let header = &self.recording.header;
         let tasks = header.tasks.iter().enumerate().map(|(number, info)| {
             let own = &facts.tasks[number];
@@ -246,7 +257,12 @@ impl<'a> Programs<'a> {
 }
 
 /// Returns what the simulator is to know of an object.
-fn spec(recording: &Recording, graph: &Graph, number: usize, name: String) -> ObjectSpec {
+fn spec(
+    recording: &Recording,
+    (graph, requests): (&Graph, &BTreeSet<ObjectId>),
+    number: usize,
+    name: String,
+) -> ObjectSpec {
     let object: &Object = &graph.objects[number];
     let info = recording.facts.objects.get(number);
     let kind = info.map(|info| info.kind);
@@ -277,19 +293,22 @@ fn spec(recording: &Recording, graph: &Graph, number: usize, name: String) -> Ob
         let resume_at = if kind == Some(ObjectKind::Unix) { capacity / 4 } else { capacity - 1 };
         Room { capacity, resume_at }
     });
-    let answered_in = info.and_then(|info| info.peer).filter(|_| asked(recording, number));
+    let answered_in = info.and_then(|info| info.peer).filter(|_| requests.contains(&number.into()));
     // What no recorded task sent comes at its times.
     let initial = if object.lock || !object.has_sender() { 0 } else { object.at_start };
     ObjectSpec { name, holds, initial, room, sync, answered_in }
 }
 
-/// Returns whether requests go this way over a connection: towards the end that was listened at.
-fn asked(recording: &Recording, number: usize) -> bool {
-    let info = &recording.facts.objects[number];
-    let listens = |name: &str| {
-        let objects = recording.facts.objects.iter();
-        !name.is_empty()
-            && objects.clone().any(|other| other.kind == ObjectKind::Listener && other.to == name)
-    };
-    listens(&info.to)
+/// Returns the objects in which requests come: from a connection that was accepted, or towards an
+/// end that was listened at.
+fn requests(facts: &schedlab_trace::Facts) -> BTreeSet<ObjectId> {
+    let listeners = facts.objects.iter().filter(|object| object.kind == ObjectKind::Listener);
+    let names: BTreeSet<&str> = listeners.map(|object| object.to.as_str()).collect();
+    let asked = |to: &str| !to.is_empty() && names.contains(to);
+    let objects = facts.objects.iter().enumerate().filter(|(_, object)| asked(&object.to));
+    let accepted = facts.list.iter().filter_map(|fact| match fact.kind {
+        FactKind::Accept { object, .. } => Some(object),
+        _ => None,
+    });
+    objects.map(|(number, _)| ObjectId::from(number)).chain(accepted).collect()
 }

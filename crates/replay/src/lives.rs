@@ -20,6 +20,8 @@ pub struct Lives {
     begins: Vec<usize>,
     /// By task: whether it ended, and does one thing after the other until its life is over.
     plays_on: Vec<bool>,
+    /// By task: whether it did once what it did.
+    once: Vec<bool>,
     /// By task: whether it and all with which it exchanges something wait at the end of the
     /// recording for something that none of them sends.
     quiet: Vec<bool>,
@@ -43,11 +45,16 @@ impl Lives {
             let number = task.index();
             !facts.tasks[number].ended() || serves[number] || plays_on[number]
         };
+        let once: Vec<bool> =
+            (0..count).map(|number| !serves[number] && did_once(&facts.tasks[number])).collect();
         let with = |number: usize| {
             let mut task = TaskId::from(number);
             // No task is its own ancestor; a file that says so is left after as many steps as there
             // are tasks.
             for _ in 0..count {
+                if once[task.index()] {
+                    return None;
+                }
                 if by_itself(task) {
                     return Some(task);
                 }
@@ -63,7 +70,7 @@ impl Lives {
             }
         };
         let quiet = quiet(facts, graph, &stirs);
-        Lives { with, serves, begins, plays_on, quiet }
+        Lives { with, serves, begins, plays_on, once, quiet }
     }
 
     /// Returns whether the task lives again.
@@ -84,6 +91,12 @@ impl Lives {
     /// Returns whether the task ended, and does one thing after the other until its life is over.
     pub fn plays_on(&self, task: TaskId) -> bool {
         self.plays_on[task.index()]
+    }
+
+    /// Returns whether the task is stopped at the end of the recording, or sleeps there in its
+    /// first wait since its birth: nothing shows that it does again what it did until then.
+    pub fn did_once(&self, task: TaskId) -> bool {
+        self.once[task.index()]
     }
 
     /// Returns whether the task and all with which it exchanges something wait at the end of the
@@ -110,6 +123,22 @@ impl Lives {
 /// Returns whether the task lived for more than half of a recording of this length.
 fn lived_long(task: &TaskFacts, duration: Ns) -> bool {
     task.life(duration).0 > duration.0 / 2
+}
+
+/// Returns whether nothing shows that a task does again what it did: at the end of the recording it
+/// is stopped, or sleeps in its first wait since its birth (those for devices aside) and has taken
+/// nothing from others before.
+fn did_once(task: &TaskFacts) -> bool {
+    let waited = |done: &Operation| done.slept.is_some_and(|slept| !slept.device);
+    let takes = |done: &Operation| {
+        use Kind::{Child, FutexWait, Receive};
+        matches!(done.kind, Receive(..) | FutexWait { .. } | Child(_))
+    };
+    let first = || {
+        let mut operations = task.operations.iter();
+        task.created.is_some() && !operations.any(|done| waited(done) || takes(done))
+    };
+    !task.ended() && (task.stopped || task.asleep_since.is_some() && first())
 }
 
 /// Returns how many operations a thread did before its first look, if it was born in the recording.

@@ -33,6 +33,8 @@ pub struct Report {
     pub shared: Vec<(String, usize, usize)>,
     /// Sends of event loops that are laid to another connection than their own.
     pub on_behalf: u64,
+    /// Threads of the recorder, whose work follows from how much is recorded.
+    pub recorders: usize,
     /// What is missing among the facts, in words; empty where nothing is.
     pub missing: String,
 }
@@ -56,6 +58,7 @@ impl Report {
         (self.scripts, self.executors) = (exchange.scripts.len(), exchange.executors.len());
         self.arrivals = steps.arrivals.len();
         (self.on_behalf, self.unexplained) = (steps.on_behalf, steps.unexplained);
+        self.recorders = steps.drains.len();
         self.missing = recording.facts.loss().sentence().unwrap_or_default();
     }
 
@@ -77,10 +80,17 @@ impl Report {
                  {lanes} of them do it at once"
             ));
         }
+        if self.recorders > 0 {
+            rules.push(
+                "the recorder's CPU time follows the number of events and facts that the simulation \
+                 tells, at the recorded price of each"
+                    .to_owned(),
+            );
+        }
         if self.on_behalf > 0 {
             rules.push(format!(
-                "{} messages of event loops belong to the connection that was read last, because \
-                 all that the loop had found was \
+                "{} messages of event loops belong to the oldest message that the loop had read \
+                 and not acted on, because all that the loop had found was \
                  read and their own connection was not among it (a proxy)",
                 self.on_behalf
             ));

@@ -3,8 +3,9 @@
 use crate::facts::{Facts, Kind, Operation, TaskFacts};
 use crate::graph::Graph;
 use crate::lives::Lives;
+use crate::recorder;
 use schedlab_model::{Act, Arrival, Limit, Ns, ObjectId, Script, Step, TaskId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What is needed to make steps, and what they bring about beside themselves.
 pub(crate) struct Steps<'a> {
@@ -13,6 +14,10 @@ pub(crate) struct Steps<'a> {
     pub(crate) lives: &'a Lives,
     /// By task: what objects get when its program begins again.
     pub(crate) balances: BTreeMap<TaskId, Vec<(ObjectId, i64)>>,
+    /// By thread of the recorder: what it does before each of its sleeps.
+    pub(crate) drains: BTreeMap<TaskId, Step>,
+    /// The objects in which requests come.
+    pub(crate) requests: BTreeSet<ObjectId>,
     /// What came from outside the recorded tasks.
     pub(crate) arrivals: Vec<Arrival>,
     /// Sends of event loops that belong to the work of another connection.
@@ -168,6 +173,11 @@ pub(crate) fn played(
     let mut carried = Ns::ZERO;
     for operation in operations {
         let mut step = steps.step(task, operation);
+        if let Some(drain) = steps.drains.get(&task).filter(|_| recorder::drains_before(operation))
+        {
+            all.push(Step { before: std::mem::take(&mut carried), ..*drain });
+            step.before = Ns::ZERO;
+        }
         step.before += std::mem::take(&mut carried);
         if step.act == Act::Nothing {
             carried = step.before + step.after;
@@ -201,6 +211,12 @@ pub(crate) fn sequence(steps: &mut Steps<'_>, task: TaskId, of: &TaskFacts) -> S
     let costs = all.iter().any(|step| step.before + step.after > Ns::ZERO);
     let born = if costs { of.born() } else { Ns::ZERO };
     let round = steps.facts.duration.saturating_sub(born);
+    if lives.did_once(task) {
+        let waits = Step { before: Ns::ZERO, act: Act::SleepUntil(round), after: Ns::ZERO };
+        let repeat_from = u32::try_from(all.len()).ok();
+        all.push(waits);
+        return Script { steps: all, repeat_from, round, ..Script::default() };
+    }
     let only_spins = !costs && !all.is_empty();
     let waits_for_more = of.asleep_since.is_some() && (!waits_for_others || lives.is_quiet(task));
     if !of.ended() && (waits_for_more || (!waits_for_others && only_spins)) {

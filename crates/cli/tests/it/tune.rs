@@ -131,12 +131,13 @@ fn the_line_for_confirm_has_the_replay() {
         assert_eq!(found["trusted"], true, "{}", found["distrust"]);
         found["confirm"]["arguments"].to_string()
     };
-    let by_messages = confirm(&["--replay", "messages"]);
-    assert!(by_messages.contains(r#""--replay","messages""#), "{by_messages}");
-    assert!(!confirm(&[]).contains("--replay"));
+    for by_messages in [confirm(&["--replay", "messages"]), confirm(&[])] {
+        assert!(by_messages.contains(r#""--replay","messages""#), "{by_messages}");
+    }
+    assert!(!confirm(&["--replay", "wakeups"]).contains("--replay"));
     let ran = tune(file, &[&options[..], &["--replay", "letters"]].concat());
     assert_eq!(ran.code, 2, "{ran:?}");
-    assert!(ran.stderr.contains("there are messages and wakeups"), "{ran:?}");
+    assert!(ran.stderr.contains("there are auto, messages and wakeups"), "{ran:?}");
 }
 
 /// p99 of a few dozen activations says nothing, and neither does the answer.

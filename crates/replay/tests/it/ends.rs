@@ -3,8 +3,8 @@
 
 use crate::round_trip::{MS, US, object, receive, recording, replayed, send, simulate, step};
 use schedlab_model::{
-    Act, Coroutine, CoroutineStep, CpuId, CpuSet, Executor, ExecutorId, Holds, Ns, Op, Program,
-    Script, ScriptId, Start, Step, TaskId, TaskSpec, Workload,
+    Act, Coroutine, CoroutineStep, CpuId, CpuSet, EventKind, Executor, ExecutorId, Holds, Ns, Op,
+    PrevState, Program, Script, ScriptId, Start, Step, TaskId, TaskSpec, Workload,
 };
 use schedlab_trace::replay::RecorderCost;
 
@@ -135,4 +135,38 @@ fn what_comes_before_the_first_look_comes_first() {
     assert!(was > Ns(20 * MS) && is > was / 2, "the child had {was}, and has {is}");
     let (was, is) = (recorded.metrics.objects[0].messages, again.metrics.objects[0].messages);
     assert!(is * 10 > was * 9, "{was} messages became {is}");
+}
+
+/// A thread that is born in the recording works and then waits for what does not come; another one
+/// is stopped after its work. Nothing shows that they do that again.
+#[test]
+fn what_was_done_once_is_not_repeated() {
+    let mut workload = Workload::default();
+    workload.exchange.objects.push(object(Holds::Stream));
+    let begins = || vec![step(5 * MS, send(1, 1)), step(5 * MS, receive(0, 100))];
+    workload.exchange.objects.push(object(Holds::Stream));
+    let born = script(&mut workload, begins(), false);
+    let born = task(&mut workload, 0, Program::once([born]));
+    workload.tasks[born.index()].start = Start::At(Ns(10 * MS));
+    let periodic = vec![step(2 * MS, Act::Sleep(Ns(MS)))];
+    let periodic = script(&mut workload, periodic, true);
+    let stopped = task(&mut workload, 1, Program::once([periodic]));
+    let (recorded, mut recording) = recording(&workload, RECORDED);
+    let leaves = |kind: &EventKind| match *kind {
+        EventKind::Switch { prev, .. } => prev == Some(stopped),
+        _ => false,
+    };
+    let last = recording.events.iter_mut().rfind(|event| leaves(&event.kind)).unwrap();
+    if let EventKind::Switch { prev_state, .. } = &mut last.kind {
+        *prev_state = PrevState::Stopped;
+    }
+    let end = last.at;
+    recording.events.retain(|event| event.at <= end);
+    recording.facts.list.retain(|fact| fact.at <= end);
+    let thrice = replayed(&recording, 3 * RECORDED);
+    for task in [born, stopped] {
+        let of = |outcome: &schedlab_sim::Outcome| outcome.metrics.tasks[task.index()].cpu_ns.0;
+        let (was, is) = (of(&recorded), of(&thrice));
+        assert!(is <= was + MS && is + 4 * MS >= was, "{task:?}: {was} became {is}");
+    }
 }

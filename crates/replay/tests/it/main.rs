@@ -2,4 +2,6 @@
 
 mod ends;
 mod lives;
+mod proxy;
+mod recorder;
 mod round_trip;

@@ -37,10 +37,14 @@ impl EventSink for Both {
 }
 
 pub(crate) fn simulate(workload: &Workload, ms: u64) -> (Outcome, Both) {
+    simulate_for(workload, Ns(ms * MS))
+}
+
+pub(crate) fn simulate_for(workload: &Workload, duration: Ns) -> (Outcome, Both) {
     let mut both = Both::default();
     let scheduler =
         registry::build(&SchedulerSpec::named("linux-6.18"), CPUS).expect("a scheduler");
-    let options = RunOptions::for_time(Ns(ms * MS));
+    let options = RunOptions::for_time(duration);
     let outcome =
         run(&Machine::flat(CPUS), workload, &*scheduler, &options, &mut both).expect("a clean run");
     (outcome, both)
@@ -110,13 +114,13 @@ fn task(workload: &mut Workload, cpu: u32, op: Op) {
 
 /// A client and a server: what it asks, in how many parts, and what the answer costs.
 #[derive(Clone, Copy, Debug)]
-struct Pair {
-    asks: u64,
-    works: u64,
-    bytes: u64,
-    parts: u64,
-    client: u32,
-    server: u32,
+pub(crate) struct Pair {
+    pub(crate) asks: u64,
+    pub(crate) works: u64,
+    pub(crate) bytes: u64,
+    pub(crate) parts: u64,
+    pub(crate) client: u32,
+    pub(crate) server: u32,
 }
 
 fn pair() -> impl Strategy<Value = Pair> {
@@ -132,7 +136,7 @@ fn pair() -> impl Strategy<Value = Pair> {
 }
 
 /// Adds the objects of a pair and its client; returns the number of the first object.
-fn client(workload: &mut Workload, pair: Pair) -> u32 {
+pub(crate) fn client(workload: &mut Workload, pair: Pair) -> u32 {
     let number = workload.exchange.objects.len() as u32;
     workload.exchange.objects.extend([object(Holds::Stream), object(Holds::Stream)]);
     let part = pair.bytes.div_ceil(pair.parts);

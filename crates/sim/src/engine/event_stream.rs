@@ -8,13 +8,15 @@ pub(super) struct EventStream<'a, S> {
     sink: &'a mut S,
     pub(super) hash: EventHash,
     pub(super) events: u64,
+    /// Facts that were told.
+    facts: u64,
     /// Time of the last event.
     pub(super) last: u64,
 }
 
 impl<S: EventSink> EventStream<'_, S> {
     pub(super) fn new(sink: &mut S) -> EventStream<'_, S> {
-        EventStream { sink, hash: EventHash::default(), events: 0, last: 0 }
+        EventStream { sink, hash: EventHash::default(), events: 0, facts: 0, last: 0 }
     }
 
     /// Hands an event to the sink. Its kind is known where this is called: inlined, most of the
@@ -30,6 +32,12 @@ impl<S: EventSink> EventStream<'_, S> {
 
     /// Hands a fact to the sink. It is no part of the hash: the events that follow from it are.
     pub(super) fn tell(&mut self, now: u64, cpu: usize, t: usize, kind: FactKind) {
+        self.facts += 1;
         self.sink.fact(&Fact { at: Ns(now), cpu: CpuId(cpu as u32), task: Some(t.into()), kind });
+    }
+
+    /// Returns how many events and facts were told.
+    pub(super) fn records(&self) -> u64 {
+        self.events + self.facts
     }
 }

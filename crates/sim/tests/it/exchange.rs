@@ -124,6 +124,24 @@ fn a_full_object_stops_its_sender() {
     assert_eq!(outcome.metrics.objects[0].receives, 6);
 }
 
+/// What a recorder does follows from how much is told: a task beside it that wakes twice as often
+/// and sends each time keeps it busy for twice as long.
+#[test]
+fn a_recorder_works_for_what_is_told() {
+    let recorder = |pause: u64| {
+        let drains = Step { before: Ns::ZERO, act: Act::Drain { records: 100 }, after: Ns(MS) };
+        let sends = script([step(US, send(0, 1)), step(0, Act::Sleep(Ns(pause)))]);
+        let drains = script([drains, step(0, Act::Sleep(Ns(10 * MS)))]);
+        let workload = players(vec![(0, sends), (1, drains)], vec![object(Holds::Stream)]);
+        outcome(&workload, 2, 1_000).metrics.tasks[1].work_ns.0
+    };
+    let (slow, fast, none) = (recorder(MS), recorder(MS / 2), recorder(10_000 * MS));
+    // A send, a sleep, a wakeup and two switches each millisecond: 50 records in 10 ms.
+    assert!((45 * MS..=60 * MS).contains(&slow), "{slow} ns in 100 turns");
+    assert!((slow * 19..=slow * 21).contains(&(fast * 10)), "{slow} became {fast}");
+    assert!(none * 8 < slow, "{none} of its own events, {slow}");
+}
+
 /// A message of a queue goes to the reader that is free: two readers share them, none is taken
 /// twice.
 #[test]

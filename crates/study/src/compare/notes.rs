@@ -40,7 +40,7 @@ pub(super) fn notes(input: &RecordedInput, client: Option<&ClientLog>) -> Vec<St
     if let Some(missing) = input.fact_loss.sentence() {
         let of = match input.replayed_from() {
             ReplayFrom::Messages => "the replay by messages goes on without them",
-            ReplayFrom::Wakeups => "the replay by wakeups uses no facts",
+            ReplayFrom::Auto | ReplayFrom::Wakeups => "the replay by wakeups uses no facts",
         };
         notes.push(format!("{missing}: {of}"));
     }

@@ -5,11 +5,11 @@ use crate::StudyError;
 use crate::measurements::Measured;
 use schedlab_model::Ns;
 use schedlab_replay::Report;
-use schedlab_trace::Recording;
 use schedlab_trace::analysis::messages::{RequestTimes, Unseen};
 use schedlab_trace::analysis::{Scope, Summary};
 use schedlab_trace::import::Purpose;
 use schedlab_trace::replay::{Replay, ReplayOptions, replay};
+use schedlab_trace::{Capability, Recording};
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
@@ -17,22 +17,42 @@ use std::str::FromStr;
 /// From what a recording is replayed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ReplayFrom {
-    /// From the wakeups between tasks: what is exchanged is inferred.
+    /// From the messages where they were recorded and the replay was judged: on one CPU, with less
+    /// than a hundredth of them lost (docs/predictions.md); else from the wakeups.
     #[default]
+    Auto,
+    /// From the wakeups between tasks: what is exchanged is inferred.
     Wakeups,
     /// From the messages that were recorded: which task waits for which follows from them.
     Messages,
 }
 
 impl ReplayFrom {
-    /// All of them.
+    /// The replays.
     pub const ALL: [ReplayFrom; 2] = [ReplayFrom::Messages, ReplayFrom::Wakeups];
 
     /// Returns the name that users write.
     pub const fn name(self) -> &'static str {
         match self {
+            ReplayFrom::Auto => "auto",
             ReplayFrom::Wakeups => "wakeups",
             ReplayFrom::Messages => "messages",
+        }
+    }
+
+    /// Returns the replay of this recording.
+    fn of(self, recording: &Recording) -> ReplayFrom {
+        let header = &recording.header;
+        let is_judged = || {
+            header.capabilities.has(Capability::Messages)
+                && header.topology.cpus() == 1
+                && !recording.facts.list.is_empty()
+                && !recording.facts.loss().is_too_much()
+        };
+        match self {
+            ReplayFrom::Auto if is_judged() => ReplayFrom::Messages,
+            ReplayFrom::Auto => ReplayFrom::Wakeups,
+            one => one,
         }
     }
 }
@@ -43,14 +63,15 @@ impl fmt::Display for ReplayFrom {
     }
 }
 
-/// Reads `messages` or `wakeups`.
+/// Reads `auto`, `messages` or `wakeups`.
 impl FromStr for ReplayFrom {
     type Err = StudyError;
 
     fn from_str(text: &str) -> Result<ReplayFrom, StudyError> {
-        let found = ReplayFrom::ALL.into_iter().find(|from| from.name() == text);
+        let all = [ReplayFrom::Auto].into_iter().chain(ReplayFrom::ALL);
+        let found = all.into_iter().find(|from| from.name() == text);
         found.ok_or_else(|| {
-            StudyError::Option(format!("replay `{text}`: there are messages and wakeups"))
+            StudyError::Option(format!("replay `{text}`: there are auto, messages and wakeups"))
         })
     }
 }
@@ -78,7 +99,7 @@ pub(super) fn replayed(
 ) -> Result<(Replay, Option<ByMessages>), StudyError> {
     let found = replay(recording, &ReplayOptions::default());
     let mut replay = found.map_err(|source| StudyError::trace(path, source))?;
-    if from == ReplayFrom::Wakeups {
+    if from.of(recording) == ReplayFrom::Wakeups {
         return Ok((replay, None));
     }
     let Some(messages) = schedlab_replay::replay(recording, replay.report.recorder) else {

@@ -295,6 +295,16 @@ fn apart(replay: &SelfReplay, input: &RecordedInput, class: &str) -> f64 {
     }
 }
 
+/// The same of the requests that are answered: tasks of several classes work for each of them, and
+/// the one of which the two readings differ most may be the one that holds them up.
+fn apart_of_requests(replay: &SelfReplay, input: &RecordedInput) -> f64 {
+    match replay.alone.iter().map(Alone::apart).reduce(f64::max) {
+        Some(apart) => apart,
+        None if input.replay.report.hogs.is_empty() => 0.0,
+        None => UNDECIDED,
+    }
+}
+
 /// What two recordings of one setting differ by.
 pub(super) fn drift(metric: Metric, input: &RecordedInput) -> f64 {
     most_drift(metric) * unsteady(input)
@@ -376,7 +386,11 @@ pub(super) fn method_errors(replay: &SelfReplay, input: &RecordedInput, was: &Me
     let reported: Vec<(Metric, f64)> =
         Metric::all_reported().map(|metric| (metric, largest(replay, metric))).collect();
     for subject in &replay.subjects {
-        let apart = apart(replay, input, &subject.name);
+        let is_of_requests = was.find(Kind::Channel, &subject.name).is_some();
+        let apart = match is_of_requests {
+            true => apart_of_requests(replay, input),
+            false => apart(replay, input, &subject.name),
+        };
         let noise = input.readings.iter().find(|(name, _)| *name == subject.name);
         let noise = noise.map_or(0.0, |(_, reading)| reading.noise);
         let recorded = was.find(Kind::Class, &subject.name);
@@ -386,7 +400,8 @@ pub(super) fn method_errors(replay: &SelfReplay, input: &RecordedInput, was: &Me
                 Some(cell) => MethodError::between(cell.recorded, cell.simulated),
                 None => MethodError { relative, ..MethodError::default() },
             };
-            let merges = !requests.contains(&subject.name)
+            let merges = !is_of_requests
+                && !requests.contains(&subject.name)
                 && matches!(metric, Metric::Throughput | Metric::Response(_));
             let anchor = own.map(|cell| (cell.recorded, cell.simulated));
             let is_of_loop =

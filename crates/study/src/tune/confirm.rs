@@ -58,7 +58,8 @@ pub(super) fn confirm(input: Target<'_>, points: &[Point], tried: &Tried) -> Con
     if let Target::Recording(recorded, _) = input {
         arguments.push(recorded.path().display().to_string());
         let from = recorded.replayed_from();
-        if from != ReplayFrom::default() {
+        // Rounds have messages only where they are asked for.
+        if from == ReplayFrom::Messages {
             arguments.extend(["--replay".to_owned(), from.name().to_owned()]);
         }
     }

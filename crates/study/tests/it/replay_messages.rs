@@ -8,6 +8,7 @@ use schedlab_model::{
 };
 use schedlab_scheduler::registry;
 use schedlab_sim::{Machine, RunOptions};
+use schedlab_study::change::Judgement;
 use schedlab_study::compare::{
     CLIENT_LOG, ClientLogSpec, Options, RecordedInput, ReplayFrom, compare_recording,
 };
@@ -198,6 +199,12 @@ fn the_clients_count_follows_the_requests() {
     let (counted, answered) = (grows(Kind::Source, CLIENT_LOG), grows(Kind::Channel, SERVICE));
     assert!(answered > 1.2, "{answered}");
     assert!((counted / answered - 1.0).abs() < 1e-6, "{counted} counted, {answered} answered");
+    // Requests are requests: that there are more of them is a claim.
+    for (kind, name) in [(Kind::Source, CLIENT_LOG), (Kind::Channel, SERVICE)] {
+        let cell = *study.rows[1].find(kind, name).unwrap().cell(Metric::Throughput).unwrap();
+        let change = cell.change.unwrap();
+        assert_eq!(change.judgement, Judgement::Better, "{name}: {change:?}");
+    }
 }
 
 #[test]
@@ -206,6 +213,38 @@ fn a_recording_without_messages_is_refused_by_name() {
     let error = RecordedInput::open_from(&path, ReplayFrom::Messages).unwrap_err().to_string();
     assert!(error.contains("--messages on") && error.contains("--replay wakeups"), "{error}");
     assert!(RecordedInput::open(&path).is_ok());
+}
+
+/// Where nothing is said, a recording is replayed from its messages if that was judged: on one CPU,
+/// with hardly any of them lost.
+#[test]
+fn messages_are_taken_where_they_were_judged() {
+    let path = record("messages-auto.slt", Policy::Other, true);
+    let taken = |path: &Path| RecordedInput::open(path).unwrap().replayed_from();
+    assert_eq!(taken(&path), ReplayFrom::Messages);
+    assert_eq!(taken(&record("messages-auto-none.slt", Policy::Other, false)), ReplayFrom::Wakeups);
+    let recording = Recording::open(&path).unwrap();
+    let changed = |name: &str, change: &dyn Fn(&mut Recording)| {
+        let mut recording = recording.clone();
+        change(&mut recording);
+        let path = path.with_file_name(name);
+        save(&recording, &path).unwrap();
+        path
+    };
+    let lost = changed("messages-auto-lost.slt", &|recording| {
+        let count = recording.facts.list.len() as u64 / 20;
+        let last = *recording.facts.list.last().unwrap();
+        recording.facts.list.push(Fact { task: None, kind: FactKind::Lost { count }, ..last });
+    });
+    let two = changed("messages-auto-two.slt", &|recording| {
+        recording.header.topology = Machine::flat(2).topology;
+    });
+    let empty = changed("messages-auto-empty.slt", &|recording| recording.facts.list.clear());
+    for path in [lost, two.clone(), empty] {
+        assert_eq!(taken(&path), ReplayFrom::Wakeups, "{}", path.display());
+    }
+    let asked = RecordedInput::open_from(&two, "messages".parse().unwrap()).unwrap();
+    assert_eq!(asked.replayed_from(), ReplayFrom::Messages);
 }
 
 /// Facts that are missing are said with number and part; with more than a hundredth of them a

@@ -157,7 +157,7 @@ fn what_cannot_be_confirmed_is_refused_by_name() {
             (vec!["confirm", "--scheduler", "rr"], "say what to run, after `--`"),
             (
                 vec!["confirm", "--replay", "letters", "--scheduler", "rr", "--", "true"],
-                "replay `letters`: there are messages and wakeups",
+                "replay `letters`: there are auto, messages and wakeups",
             ),
             (
                 vec![

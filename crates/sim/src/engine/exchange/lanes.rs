@@ -276,10 +276,10 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 Ok(flow(done, self.after_own_call(cpu)))
             }
             Mode::Acted(coroutine) => {
-                let after =
-                    exchange.next_step(number, coroutine).map_or(Ns::ZERO, |step| step.step.after);
+                let step = exchange.next_step(number, coroutine);
                 exchange.go_past(number, coroutine);
                 exchange.lanes[t].mode = Mode::Serving;
+                let after = step.map_or(Ns::ZERO, |step| self.after(t, &step.step));
                 self.wake_all(cpu, Waker::Task(t.into()), false)?;
                 Ok(self.runs(t, after))
             }

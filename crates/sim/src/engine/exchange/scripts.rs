@@ -21,6 +21,8 @@ pub(super) struct Player {
     round: u64,
     /// When the first round began.
     origin: u64,
+    /// Events and facts that it has taken as a recorder.
+    drained: u64,
     /// How many lives more it has to play: it was to begin while it still lived.
     again: u32,
 }
@@ -105,12 +107,12 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
         });
         let Some(&step) = spec.steps.get(player.at as usize).filter(|_| !over) else {
             let Some(from) = spec.repeat_from.filter(|_| !over) else {
-                let origin = player.origin;
+                let (origin, drained) = (player.origin, player.drained);
                 // One life behind the other, where it was to begin again meanwhile.
                 if exchange.lives_again(t) {
                     exchange.begin(t, self.clock.now);
                 } else {
-                    exchange.players[t] = Player { origin, ..Player::default() };
+                    exchange.players[t] = Player { origin, drained, ..Player::default() };
                     self.tasks[t].pc += 1;
                 }
                 return Ok(Flow::Next);
@@ -149,9 +151,21 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                     let kind = FactKind::Sleep { until, outcome: Outcome::Done };
                     self.output.events.tell(self.clock.now, cpu, t, kind);
                 }
-                Ok(self.runs(t, step.after))
+                let after = self.after(t, &step);
+                Ok(self.runs(t, after))
             }
         }
+    }
+
+    /// Returns the CPU time after a step of `t`: that of a recorder follows from how much was told
+    /// since it looked last.
+    pub(super) fn after(&mut self, t: usize, step: &schedlab_model::Step) -> Ns {
+        let Act::Drain { records } = step.act else { return step.after };
+        let told = self.output.events.records();
+        let Some(exchange) = &mut self.features.exchange else { return step.after };
+        let new = told - std::mem::replace(&mut exchange.players[t].drained, told);
+        let length = u128::from(step.after.0) * u128::from(new) / u128::from(records.max(1));
+        Ns(u64::try_from(length).unwrap_or(u64::MAX))
     }
 
     /// Makes `t` run for so long.
@@ -189,7 +203,7 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
                 self.spawn_or_later(cpu, t, child)?;
                 Ok(Done::Yes)
             }
-            Act::Nothing => Ok(Done::Yes),
+            Act::Drain { .. } | Act::Nothing => Ok(Done::Yes),
         }
     }
 
