@@ -31,7 +31,7 @@ pub mod no_effect;
 pub mod order;
 pub mod page;
 pub mod pieces;
-mod places;
+pub mod places;
 pub mod preset;
 pub mod published;
 pub mod result;

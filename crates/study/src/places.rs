@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 /// The places in a list, noted when one is asked for first. Two lists do not differ by them.
 #[derive(Debug, Default)]
-pub(crate) struct Places(OnceLock<Noted>);
+pub struct Places(OnceLock<Noted>);
 
 #[derive(Debug)]
 struct Noted {

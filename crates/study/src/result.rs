@@ -142,7 +142,8 @@ pub struct Row {
     /// Classes, sources and channels.
     pub subjects: Vec<Subject>,
     #[serde(skip)]
-    pub(crate) places: Places,
+    /// Where each subject is.
+    pub places: Places,
     /// Hash of the event stream of each seed, in hexadecimal. Equal inputs give equal hashes.
     pub event_hashes: Vec<String>,
     /// What happened that a reader must know (a knob that does not exist, tasks that wait for

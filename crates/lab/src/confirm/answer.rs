@@ -320,6 +320,7 @@ mod tests {
             scheduler: "linux-6.18".to_owned(),
             variant: "v".to_owned(),
             subjects: vec![subject],
+            places: Default::default(),
             event_hashes: Vec::new(),
             no_effect: Vec::new(),
             notes: Vec::new(),
