@@ -5,9 +5,18 @@ use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-/// The recorder, and the scheduler of the sched_ext driver: source and object of each.
-const PROGRAMS: [(&str, &str); 2] =
-    [("bpf/sched.bpf.c", "bpf/sched.bpf.o"), ("bpf/ext.bpf.c", "bpf/ext.bpf.o")];
+/// The recorder, the scheduler of the sched_ext driver, and what tests of the simulator run under a
+/// made-up kernel: source and object of each.
+const PROGRAMS: [(&str, &str); 8] = [
+    ("bpf/sched.bpf.c", "bpf/sched.bpf.o"),
+    ("bpf/ext.bpf.c", "bpf/ext.bpf.o"),
+    ("bpf/sim/kernel.bpf.c", "bpf/sim/kernel.bpf.o"),
+    ("bpf/sim/fair.bpf.c", "bpf/sim/fair.bpf.o"),
+    ("bpf/sim/central.bpf.c", "bpf/sim/central.bpf.o"),
+    ("bpf/sim/trace.bpf.c", "bpf/sim/trace.bpf.o"),
+    ("bpf/sim/faults.bpf.c", "bpf/sim/faults.bpf.o"),
+    ("bpf/sim/missing.bpf.c", "bpf/sim/missing.bpf.o"),
+];
 
 /// Builds, compares, and with `--write` replaces the objects.
 pub(crate) fn command(write: bool) -> Result<ExitCode> {

@@ -94,9 +94,9 @@ pub struct Btf {
 /// sides (libbpf's rule).
 pub fn essential(name: &str) -> &str {
     let bytes = name.as_bytes();
-    let flavour = (0..bytes.len().saturating_sub(4)).rev().find(|&at| {
-        bytes[at] != b'_' && &bytes[at + 1..at + 4] == b"___" && bytes[at + 4] != b'_'
-    });
+    let flavour = (0..bytes.len().saturating_sub(4))
+        .rev()
+        .find(|&at| bytes[at] != b'_' && &bytes[at + 1..at + 4] == b"___" && bytes[at + 4] != b'_');
     flavour.and_then(|at| name.get(..=at)).unwrap_or(name)
 }
 
@@ -127,6 +127,25 @@ impl Btf {
             btf.by_name.entry(name).or_default().push(id as u32);
         }
         Ok(btf)
+    }
+
+    /// Reads type information as a file holds it: by itself (/sys/kernel/btf/vmlinux), or in an ELF
+    /// file (vmlinux, an object).
+    ///
+    /// # Errors
+    /// There is none, or it is damaged.
+    pub fn of_file(file: &[u8]) -> Result<Btf, BpfError> {
+        if !file.starts_with(b"\x7fELF") {
+            return Btf::parse(file);
+        }
+        let elf = crate::elf::Elf::with_sections(file)?;
+        let section = elf.sections.iter().find(|section| section.name == ".BTF");
+        let section = section.ok_or(BpfError::Missing {
+            part: "type information (.BTF)",
+            how: "take a kernel that was built with CONFIG_DEBUG_INFO_BTF, or \
+                  /sys/kernel/btf/vmlinux of a machine that runs it",
+        })?;
+        Btf::parse(&section.data)
     }
 
     /// All types; the first is `void`.

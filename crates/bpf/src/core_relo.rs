@@ -151,9 +151,8 @@ fn field(kernel: &Btf, field: Field, kind: u32) -> Outcome {
 /// What an instruction gets for a kernel.
 pub(crate) fn relocate(object: &Btf, kernel: &Btf, relo: &CoreRelo) -> Outcome {
     let own = object.plain_kind(relo.ty);
-    let same = |id: &u32| {
-        std::mem::discriminant(kernel.plain_kind(*id)) == std::mem::discriminant(own)
-    };
+    let same =
+        |id: &u32| std::mem::discriminant(kernel.plain_kind(*id)) == std::mem::discriminant(own);
     let candidates = kernel.named(essential(object.name(relo.ty))).iter().copied();
     let candidates: Vec<u32> = candidates.filter(same).collect();
     let or_zero = |found: bool| Outcome::Value(u64::from(found));

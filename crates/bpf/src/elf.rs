@@ -61,19 +61,29 @@ pub(crate) struct Elf {
 impl Elf {
     pub(crate) fn parse(file: &[u8]) -> Result<Elf, BpfError> {
         let all = Bytes::new("the ELF file", file);
-        match file.get(..6) {
-            None => return Err(BpfError::NotBpf("it is shorter than an ELF header")),
-            Some(head) if &head[..4] != b"\x7fELF" => {
-                return Err(BpfError::NotBpf("it does not begin as an ELF file does"));
-            }
-            Some(head) if head[4..] != [2, 1] => {
-                return Err(BpfError::NotBpf("it is not a little-endian ELF file of 64 bits"));
-            }
-            Some(_) if all.u16(18)? != BPF => {
-                return Err(BpfError::NotBpf("it is an ELF file of another machine than BPF"));
-            }
-            Some(_) => {}
+        Elf::begins(file)?;
+        if all.u16(18)? != BPF {
+            return Err(BpfError::NotBpf("it is an ELF file of another machine than BPF"));
         }
+        let mut elf = Elf::with_sections(file)?;
+        elf.read_symbols()?;
+        elf.read_relocations()?;
+        Ok(elf)
+    }
+
+    fn begins(file: &[u8]) -> Result<(), BpfError> {
+        Err(BpfError::NotBpf(match file.get(..6) {
+            None => "it is shorter than an ELF header",
+            Some(head) if &head[..4] != b"\x7fELF" => "it does not begin as an ELF file does",
+            Some(head) if head[4..] != [2, 1] => "it is not a little-endian ELF file of 64 bits",
+            Some(_) => return Ok(()),
+        }))
+    }
+
+    /// The sections of an ELF file of any machine.
+    pub(crate) fn with_sections(file: &[u8]) -> Result<Elf, BpfError> {
+        let all = Bytes::new("the ELF file", file);
+        Elf::begins(file)?;
         let mut elf = Elf::default();
         let (table, count) = (all.size(0x28)?, usize::from(all.u16(0x3c)?));
         for index in 0..count {
@@ -81,8 +91,6 @@ impl Elf {
             elf.sections.push(section(all, head)?);
         }
         elf.name_sections(all, table)?;
-        elf.read_symbols()?;
-        elf.read_relocations()?;
         Ok(elf)
     }
 

@@ -168,8 +168,11 @@ pub fn generic_helper<H: Host>(
 fn put<H: Host>(host: &mut H, to: u64, bytes: &[u8]) -> Result<u64, Stop> {
     match host.vm().memory.put(to, bytes) {
         true => Ok(0),
-        false => Err(Stop::new(format!("a helper is to write {} bytes to {to:#x}, where no object \
-             has that much room", bytes.len()))),
+        false => Err(Stop::new(format!(
+            "a helper is to write {} bytes to {to:#x}, where no object \
+             has that much room",
+            bytes.len()
+        ))),
     }
 }
 

@@ -86,9 +86,8 @@ pub(crate) fn decode(code: &[Raw]) -> Result<Vec<Insn>, BpfError> {
 }
 
 fn one(code: &[Raw], at: usize, raw: Raw) -> Result<Insn, BpfError> {
-    let wrong = |what: &str| {
-        BpfError::Refused(format!("instruction {at} (opcode {:#04x}) {what}", raw.op))
-    };
+    let wrong =
+        |what: &str| BpfError::Refused(format!("instruction {at} (opcode {:#04x}) {what}", raw.op));
     if raw.dst > 10 || raw.src > 10 {
         return Err(wrong("names a register that is not there"));
     }

@@ -179,9 +179,15 @@ fn two_masks(name: &str) -> Option<Generic> {
 /// One CPU at a time runs BPF here: locks are always free, and read sections end by themselves.
 fn rest(name: &str) -> Option<Generic> {
     Some(match name {
-        "bpf_rcu_read_lock" | "bpf_rcu_read_unlock" | "bpf_preempt_disable"
-        | "bpf_preempt_enable" | "bpf_res_spin_lock" | "bpf_res_spin_unlock"
-        | "bpf_local_irq_save" | "bpf_local_irq_restore" | "bpf_res_spin_lock_irqsave"
+        "bpf_rcu_read_lock"
+        | "bpf_rcu_read_unlock"
+        | "bpf_preempt_disable"
+        | "bpf_preempt_enable"
+        | "bpf_res_spin_lock"
+        | "bpf_res_spin_unlock"
+        | "bpf_local_irq_save"
+        | "bpf_local_irq_restore"
+        | "bpf_res_spin_lock_irqsave"
         | "bpf_res_spin_unlock_irqrestore" => |_, _| Ok(0),
         "bpf_arena_alloc_pages" => |vm, a| Ok(vm.memory.arena_pages(a[2] & 0xffff_ffff)),
         // Pages stay: an address is used once only.

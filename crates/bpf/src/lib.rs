@@ -14,9 +14,9 @@
 //! # Fidelity
 //! | rule | real place | here | test |
 //! |---|---|---|---|
-//! | instructions v1 to v4, division by zero, masks of shifts | Documentation/bpf/standardization/instruction-set.rst | modelled | `alu.rs` against Rust's arithmetic |
-//! | CO-RE: essential names, anonymous members, kinds 0 to 12 | libbpf, relo_core.c | modelled but for bit fields of stores | `tests/it.rs` |
-//! | a load outside memory gives 0, a store ends the run | `PROBE_MEM` | modelled; a load in a gap between objects ends the run too | `memory.rs` |
+//! | instructions v1 to v4, division by zero, masks of shifts | Documentation/bpf/standardization/instruction-set.rst | modelled | `arithmetic_is_that_of_wide_numbers` |
+//! | CO-RE: essential names, anonymous members, kinds 0 to 12 | libbpf, relo_core.c | modelled but for bit fields of stores | `fields_are_those_of_the_kernel` |
+//! | a load outside memory gives 0, a store ends the run | `PROBE_MEM` | modelled; a load in a gap between objects ends the run too | `what_reaches_past_an_object_is_found` |
 //! | may_goto ends loops after 8 M rounds | `BPF_MAX_LOOPS` | modelled by count, not by time | |
 //! | verifier | kernel/bpf/verifier.c | omitted: what runs here may still be refused by a kernel | |
 //! | tail calls, exceptions, `bpf_obj_new`, rbtrees, lists | | refused by name | |
@@ -50,9 +50,7 @@ pub use kfuncs::{Generic, MASK_BYTES, known_kfunc};
 pub use link::{Linked, Symbols, link};
 pub use maps::{Map, MapKind, Maps};
 pub use memory::{ARENA, ARENA_USER, BASE, FUNCTIONS, Memory, SYMBOLS};
-pub use object::{
-    DataSection, MapDef, Object, Ops, Program, Raw, Ref, SourceLine, Variable,
-};
+pub use object::{DataSection, MapDef, Object, Ops, Program, Raw, Ref, SourceLine, Variable};
 pub use reach::{Reached, reached};
 pub use run::{BUDGET, Host, Vm, run};
 

@@ -46,6 +46,7 @@ pub fn link(
 ) -> Result<Linked, BpfError> {
     let mut vm = Vm::default();
     (vm.cpus, vm.distributed, vm.random) = (cpus, vec![0; cpus], 1);
+    vm.budget = crate::BUDGET;
     vm.open().map_err(full)?;
     for map in &object.maps {
         vm.maps.make(&mut vm.memory, map, cpus)?;
@@ -100,11 +101,8 @@ fn place(vm: &mut Vm, object: &Object) -> Result<Vec<u64>, BpfError> {
     }
     let arena = vm.maps.iter().find(|map| map.kind == MapKind::Arena);
     let pages = arena.map_or(0, |map| map.def.max as usize);
-    let first = if pages > 0 || !globals.is_empty() {
-        vm.memory.open_arena(pages, &globals)
-    } else {
-        0
-    };
+    let first =
+        if pages > 0 || !globals.is_empty() { vm.memory.open_arena(pages, &globals) } else { 0 };
     let mut offsets = offsets.into_iter();
     let mut data = Vec::new();
     for section in &object.data {
@@ -176,7 +174,8 @@ impl Linker<'_> {
         match self.symbols.function(short) {
             Some(number) => (Kind::Kfunc, i64::from(number)),
             None => {
-                vm.poison.insert(at, format!("it calls {short}, which the simulator does not have"));
+                vm.poison
+                    .insert(at, format!("it calls {short}, which the simulator does not have"));
                 self.without_model.push((short.to_owned(), at));
                 (Kind::Poisoned, 0)
             }
@@ -193,9 +192,7 @@ impl Linker<'_> {
     fn has(&self, name: &str) -> bool {
         let Some(function) = self.kernel.function(essential(name)) else { return false };
         let own = self.object.btf.function(name);
-        own.is_none_or(|own| {
-            self.object.btf.arguments(own) == self.kernel.arguments(function)
-        })
+        own.is_none_or(|own| self.object.btf.arguments(own) == self.kernel.arguments(function))
     }
 
     fn address(&mut self, vm: &mut Vm, reference: &Ref, at: usize) -> Result<u64, BpfError> {

@@ -101,9 +101,17 @@ impl Maps {
     ///
     /// # Errors
     /// A kind that is not modelled, or one that does not fit.
-    pub fn make(&mut self, memory: &mut Memory, def: &MapDef, cpus: usize) -> Result<usize, BpfError> {
+    pub fn make(
+        &mut self,
+        memory: &mut Memory,
+        def: &MapDef,
+        cpus: usize,
+    ) -> Result<usize, BpfError> {
         let kind = MapKind::of(def.kind).ok_or_else(|| {
-            BpfError::Refused(format!("map `{}` is of type {}, which is not modelled", def.name, def.kind))
+            BpfError::Refused(format!(
+                "map `{}` is of type {}, which is not modelled",
+                def.name, def.kind
+            ))
         })?;
         let number = self.0.len();
         let full = |stop: Stop| BpfError::Refused(format!("map `{}`: {stop}", def.name));

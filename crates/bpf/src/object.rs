@@ -176,7 +176,10 @@ impl Object {
     }
     /// The function that an instruction is in.
     pub fn program_at(&self, insn: usize) -> Option<&Program> {
-        self.programs.iter().filter(|p| p.start <= insn && insn < p.start + p.len).min_by_key(|p| p.len)
+        self.programs
+            .iter()
+            .filter(|p| p.start <= insn && insn < p.start + p.len)
+            .min_by_key(|p| p.len)
     }
     /// Function and source line of an instruction, for messages.
     pub fn place(&self, insn: usize) -> Option<String> {
@@ -331,9 +334,8 @@ impl<'a> Reader<'a> {
     /// What a symbol stands for.
     fn resolve(&self, symbol: &Symbol, add: i64) -> Ref {
         let name = || symbol.name.clone();
-        let of = |section: &str| {
-            self.sections.get(section)?.iter().find(|one| one.name == symbol.name)
-        };
+        let of =
+            |section: &str| self.sections.get(section)?.iter().find(|one| one.name == symbol.name);
         if symbol.is_undefined() {
             return match (of(".kconfig"), of(".ksyms")) {
                 (Some(_), _) => Ref::Config(name()),
@@ -464,11 +466,7 @@ impl<'a> Reader<'a> {
         ops
     }
 
-    fn relocations(
-        &self,
-        ext: &[u8],
-        into: &mut Vec<(usize, CoreRelo)>,
-    ) -> Result<(), BpfError> {
+    fn relocations(&self, ext: &[u8], into: &mut Vec<(usize, CoreRelo)>) -> Result<(), BpfError> {
         for (section, record) in core_relo::records(ext, 24, self.btf, 16)? {
             let Some(first) = self.code_of(&section) else { continue };
             let relo = CoreRelo {

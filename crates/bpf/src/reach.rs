@@ -34,8 +34,11 @@ pub fn reached(object: &Object, entry: usize, present: impl Fn(&str) -> bool) ->
                     Some(Ref::KfuncAddress(name)) => Some(u64::from(present(name))),
                     _ => None,
                 };
-                open.push(known.and_then(|known| decided(object, at + 2, raw.dst, known))
-                    .unwrap_or(at + 2));
+                open.push(
+                    known
+                        .and_then(|known| decided(object, at + 2, raw.dst, known))
+                        .unwrap_or(at + 2),
+                );
             }
             0x85 => {
                 match object.refs.get(&at) {

@@ -50,6 +50,8 @@ pub struct Vm {
     pub random: u64,
     /// By CPU: the last answer of `cpumask_any_and_distribute` there.
     pub distributed: Vec<usize>,
+    /// Instructions that one outermost call may execute.
+    pub budget: u64,
     /// Instructions executed.
     pub executed: u64,
     /// Loads outside memory, which gave 0.
@@ -111,7 +113,7 @@ impl Vm {
         }
         if self.depth == 0 {
             self.memory.settle();
-            (self.left, self.rounds) = (BUDGET, ROUNDS);
+            (self.left, self.rounds) = (self.budget, ROUNDS);
         }
         self.depth += 1;
         Ok(self.stack + STRIDE * self.depth as u64)
@@ -121,7 +123,8 @@ impl Vm {
     fn count(&mut self, n: u64) -> Result<(), Stop> {
         self.executed += n;
         self.left = self.left.checked_sub(n).ok_or_else(|| {
-            Stop::new(format!("the program does not end: {BUDGET} instructions in one call"))
+            let n = self.budget;
+            Stop::new(format!("the program does not end: {n} instructions in one call"))
         })?;
         Ok(())
     }
@@ -242,8 +245,8 @@ fn execute<H: Host>(host: &mut H, entry: usize, args: &[u64]) -> Result<u64, Sto
             },
             _ => {
                 host.vm().count(std::mem::take(&mut n)).map_err(|stop| stop.at(at))?;
-                pc = rare(host, insn, (at, pc), &mut r, &mut callers)
-                    .map_err(|stop| stop.at(at))?;
+                pc =
+                    rare(host, insn, (at, pc), &mut r, &mut callers).map_err(|stop| stop.at(at))?;
             }
         }
         if n > 1 << 20 {

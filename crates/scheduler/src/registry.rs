@@ -4,8 +4,8 @@ mod family;
 
 pub use family::{Family, XenScheduler};
 
-use crate::{Knob, KnobError, Knobs, Scheduler, SchedulerSpec};
 use crate::sched_ext;
+use crate::{Knob, KnobError, Knobs, Scheduler, SchedulerSpec};
 use schedlab_model::text::nearest;
 
 /// One scheduler that can be asked for by name.

@@ -39,18 +39,16 @@ mod queues;
 mod setup;
 mod source;
 mod tasks;
-#[cfg(test)]
-mod tests;
 
 pub use inspect::{Callback, Inspection, KernelView, ListedMap, inspect};
 pub use options::BpfOption;
-pub use source::{ObjectError, Source, is_object, provide, provided};
+pub use schedlab_bpf::{BpfError, Btf};
+pub use source::{ObjectError, Source, is_object, path_of, provide};
 pub(crate) use source::{build, check};
 
 use crate::registry::{Entry, Family};
 use crate::{
-    CellLock, Change, Cmd, Cx, Lock, Needs, Pick, Prev, Rejection, Scheduler, Timer, Wake,
-    World,
+    CellLock, Change, Cmd, Cx, Lock, Needs, Pick, Prev, Rejection, Scheduler, Timer, Wake, World,
 };
 use kernel::{Kernel, Step};
 use schedlab_model::{CpuId, Ns, Policy, TaskId};
@@ -94,11 +92,7 @@ impl SchedExt {
     }
 
     /// Runs `f` on the kernel, and passes on what it asks for.
-    fn with<R: Default>(
-        &self,
-        cx: &Cx<'_>,
-        f: impl FnOnce(&mut Kernel) -> Step<R>,
-    ) -> R {
+    fn with<R: Default>(&self, cx: &Cx<'_>, f: impl FnOnce(&mut Kernel) -> Step<R>) -> R {
         let mut state = self.state.lock();
         let Some(kernel) = state.kernel.as_deref_mut().filter(|one| one.ended.is_none()) else {
             cx.push(Cmd::GiveUp);

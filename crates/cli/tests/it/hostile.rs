@@ -417,7 +417,8 @@ fn living_threads_are_escaped() {
 }
 
 /// Commands whose output is looked at with such names, in the tests of this file.
-const LOOKED_AT: [&str; 23] = [
+const LOOKED_AT: [&str; 24] = [
+    "bpf",
     "ci",
     "flight",
     "record",

@@ -124,7 +124,9 @@ impl FromStr for SchedulerList {
                 Some(spec)
                     if is_knob
                         || !of_object
-                            && spec.rsplit_once('/').is_some_and(|(_, pool)| !pool.contains(':')) =>
+                            && spec
+                                .rsplit_once('/')
+                                .is_some_and(|(_, pool)| !pool.contains(':')) =>
                 {
                     spec.push(',');
                     spec.push_str(part);

@@ -51,9 +51,7 @@ fn inserting(name: &str) -> Option<Call> {
         },
         "scx_bpf_dsq_move_to_local" | "scx_bpf_consume" => |k, a| k.to_this_cpu(a[0], 0),
         "scx_bpf_dsq_move_to_local___v2" => |k, a| k.to_this_cpu(a[0], a[1]),
-        "scx_bpf_dispatch_nr_slots" => {
-            |k, _| Ok(k.batch.saturating_sub(k.buffer.len()) as u64)
-        }
+        "scx_bpf_dispatch_nr_slots" => |k, _| Ok(k.batch.saturating_sub(k.buffer.len()) as u64),
         "scx_bpf_dispatch_cancel" => |k, _| {
             if k.buffer.pop().is_none() {
                 k.error("dispatch buffer underflow");
@@ -263,7 +261,9 @@ fn machine(name: &str) -> Option<Call> {
         "scx_bpf_get_online_cpumask" | "scx_bpf_get_possible_cpumask" => |k, _| Ok(k.online_mask),
         "scx_bpf_put_cpumask" | "scx_bpf_put_idle_cpumask" => |_, _| Ok(0),
         // The simulated machine has one frequency: full speed, and requests have no effect.
-        "scx_bpf_cpuperf_cap" | "scx_bpf_cpuperf_cur" | "scx_bpf_cidperf_cap"
+        "scx_bpf_cpuperf_cap"
+        | "scx_bpf_cpuperf_cur"
+        | "scx_bpf_cidperf_cap"
         | "scx_bpf_cidperf_cur" => |_, _| Ok(1024),
         "scx_bpf_cpuperf_set" | "scx_bpf_cidperf_set" => |_, _| Ok(0),
         "scx_bpf_nr_cpu_ids" | "scx_bpf_nr_cids" | "scx_bpf_nr_online_cids" => {
@@ -330,9 +330,8 @@ fn tasks(name: &str) -> Option<Call> {
         "bpf_cgroup_release" | "bpf_task_release" => |_, _| Ok(0),
         "bpf_task_from_pid" => |k, a| {
             let pid = a[0] as u32;
-            let is = |t: &&super::kernel::Task| {
-                t.alive && k.get(t.addr, k.layout.pid) == u64::from(pid)
-            };
+            let is =
+                |t: &&super::kernel::Task| t.alive && k.get(t.addr, k.layout.pid) == u64::from(pid);
             Ok(k.tasks.iter().find(is).map_or(0, |t| t.addr))
         },
         "scx_bpf_tid_to_task" => |k, a| {

@@ -91,11 +91,7 @@ impl Kernel {
     }
 
     /// An attribute changes: the task is taken away, changed and given back (`sched_change`).
-    pub(super) fn change(
-        &mut self,
-        t: usize,
-        change: impl FnOnce(&mut Kernel) -> Step,
-    ) -> Step {
+    pub(super) fn change(&mut self, t: usize, change: impl FnOnce(&mut Kernel) -> Step) -> Step {
         let (cpu, queued) = (self.tasks[t].cpu, self.tasks[t].queued);
         let running = self.runs_on(cpu) == Some(t);
         if queued {

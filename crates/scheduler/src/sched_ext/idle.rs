@@ -93,7 +93,9 @@ impl Kernel {
             node => node,
         };
         let prev_allowed = allowed >> prev & 1 == 1;
-        if wake & SYNC != 0 && let Some(cpu) = self.for_sync(prev, prev_allowed, allowed) {
+        if wake & SYNC != 0
+            && let Some(cpu) = self.for_sync(prev, prev_allowed, allowed)
+        {
             return cpu;
         }
         if self.has_smt() {
@@ -128,13 +130,7 @@ impl Kernel {
         None
     }
 
-    fn any_thread(
-        &mut self,
-        prev: usize,
-        prev_allowed: bool,
-        parts: [u64; 3],
-        flags: u64,
-    ) -> i64 {
+    fn any_thread(&mut self, prev: usize, prev_allowed: bool, parts: [u64; 3], flags: u64) -> i64 {
         if prev_allowed && self.claim(prev) {
             return prev as i64;
         }

@@ -32,8 +32,14 @@ ops! {
 /// Callbacks for moments that the model does not have, each with the reason. They are never called.
 pub(super) const NEVER_CALLED: &[(&str, &str)] = &[
     ("core_sched_before", "core scheduling is not modelled"),
-    ("cpu_acquire", "no task of a higher class takes a CPU: policies fifo, rr and deadline are refused"),
-    ("cpu_release", "no task of a higher class takes a CPU: policies fifo, rr and deadline are refused"),
+    (
+        "cpu_acquire",
+        "no task of a higher class takes a CPU: policies fifo, rr and deadline are refused",
+    ),
+    (
+        "cpu_release",
+        "no task of a higher class takes a CPU: policies fifo, rr and deadline are refused",
+    ),
     ("dump", "there is no debug dump"),
     ("dump_cpu", "there is no debug dump"),
     ("dump_cid", "there is no debug dump"),
@@ -68,9 +74,11 @@ pub(super) fn scheduler(object: &Object) -> Result<&Ops, String> {
     let all: Vec<&Ops> = object.ops.iter().filter(is).collect();
     match all[..] {
         [one] => Ok(one),
-        [] => Err("it has no variable of type `struct sched_ext_ops` in a .struct_ops section: it \
+        [] => {
+            Err("it has no variable of type `struct sched_ext_ops` in a .struct_ops section: it \
                    is another kind of BPF program, not a scheduler"
-            .to_owned()),
+                .to_owned())
+        }
         _ => Err(format!(
             "it has {} schedulers ({}); a simulation attaches one",
             all.len(),

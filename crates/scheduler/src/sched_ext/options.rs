@@ -67,7 +67,8 @@ pub(super) fn list(object: &Object) -> Vec<BpfOption> {
     let mut all = Vec::new();
     for section in object.data.iter().filter(|section| is_settable(section)) {
         let shown = |variable: &&Variable| {
-            !variable.name.starts_with('_') && !variable.name.contains('.')
+            !variable.name.starts_with('_')
+                && !variable.name.contains('.')
                 && !variable.name.ends_with("___fmt")
         };
         for variable in section.variables.iter().filter(shown) {
@@ -129,12 +130,13 @@ pub(super) fn set(object: &mut Object, name: &str, text: &str) -> Result<(), Str
         return set_ops(object, member, text);
     }
     let root: String = name.chars().take_while(|c| !matches!(c, '.' | '[')).collect();
-    let place = object.data.iter().enumerate().filter(|(_, section)| is_settable(section)).find_map(
-        |(number, section)| {
-            let variable = section.variables.iter().find(|variable| variable.name == root)?;
-            Some((number, variable.clone()))
-        },
-    );
+    let place =
+        object.data.iter().enumerate().filter(|(_, section)| is_settable(section)).find_map(
+            |(number, section)| {
+                let variable = section.variables.iter().find(|variable| variable.name == root)?;
+                Some((number, variable.clone()))
+            },
+        );
     let Some((section, variable)) = place else { return Err(unknown(object, &root)) };
     let (offset, ty) = walk(&object.btf, variable.ty, &name[root.len()..])
         .ok_or_else(|| format!("option `{name}`: `{root}` has no such part"))?;

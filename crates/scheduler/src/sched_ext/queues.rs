@@ -98,9 +98,7 @@ impl Kernel {
         let (allowed, online) = (self.allowed(t, cpu), self.cpus[cpu].online);
         if !allowed && enforce {
             let name = self.task_name(t);
-            self.error(format_args!(
-                "SCX_DSQ_LOCAL[_ON] target CPU {cpu} not allowed for {name}"
-            ));
+            self.error(format_args!("SCX_DSQ_LOCAL[_ON] target CPU {cpu} not allowed for {name}"));
         }
         allowed && online
     }

@@ -42,6 +42,16 @@ pub enum ObjectError {
     },
 }
 
+impl ObjectError {
+    /// Returns what is wrong, without the name of the file.
+    pub fn why(&self) -> String {
+        match self {
+            ObjectError::File { why, .. } => why.to_string(),
+            ObjectError::Refused { why, .. } => why.clone(),
+        }
+    }
+}
+
 /// Objects that were read, by path. One for a process: what they hold does not change.
 static READ: Mutex<BTreeMap<String, Arc<Source>>> = Mutex::new(BTreeMap::new());
 
@@ -50,8 +60,8 @@ pub fn is_object(name: &str) -> bool {
     name.starts_with(PREFIX)
 }
 
-/// The file in a scheduler's name.
-fn path_of(name: &str) -> Option<&str> {
+/// Returns the file in a scheduler's name.
+pub fn path_of(name: &str) -> Option<&str> {
     name.strip_prefix(PREFIX)
 }
 
@@ -60,26 +70,18 @@ fn path_of(name: &str) -> Option<&str> {
 /// # Errors
 /// It is no scheduler in BPF, or not for this kernel.
 pub fn provide(path: &str, file: &[u8], kernel: &Arc<Btf>) -> Result<(), ObjectError> {
-    let object = Object::parse(file)
-        .map_err(|why| ObjectError::File { path: path.to_owned(), why })?;
+    let object =
+        Object::parse(file).map_err(|why| ObjectError::File { path: path.to_owned(), why })?;
     let mut object = object;
     let refused = |why| ObjectError::Refused { path: path.to_owned(), why };
     ops::scheduler(&object).map_err(refused)?;
     setup::refused(&object, kernel).map_err(refused)?;
     options::fill_enumerators(&mut object, kernel);
-    let source = Source {
-        path: path.to_owned(),
-        object: Arc::new(object),
-        kernel: Arc::clone(kernel),
-    };
+    let source =
+        Source { path: path.to_owned(), object: Arc::new(object), kernel: Arc::clone(kernel) };
     let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
     read.insert(path.to_owned(), Arc::new(source));
     Ok(())
-}
-
-/// Returns whether the object at `path` was made known.
-pub fn provided(path: &str) -> bool {
-    READ.lock().unwrap_or_else(PoisonError::into_inner).contains_key(path)
 }
 
 /// The object of a spec, with its options.
@@ -88,8 +90,10 @@ fn open(spec: &SchedulerSpec) -> Result<Arc<Source>, KnobError> {
     let wrong = |why: String| KnobError::Object { path: path.to_owned(), why };
     let known = READ.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned();
     let known = known.ok_or_else(|| {
-        wrong("no command has read this object: only those with --kernel-btf run schedulers in BPF"
-            .to_owned())
+        wrong(
+            "this command runs no schedulers in BPF; those with the option --kernel-btf do"
+                .to_owned(),
+        )
     })?;
     if spec.knobs.is_empty() {
         return Ok(known);
@@ -105,9 +109,14 @@ fn open(spec: &SchedulerSpec) -> Result<Arc<Source>, KnobError> {
     }))
 }
 
-/// Checks the name and options of a scheduler in BPF.
+/// Checks the options of a scheduler in BPF. Where its file was not read yet, as in a scenario that
+/// is being read, they are checked later, when it is.
 pub(crate) fn check(spec: &SchedulerSpec) -> Result<(), KnobError> {
-    open(spec).map(drop)
+    let path = path_of(&spec.name).unwrap_or_default();
+    match READ.lock().unwrap_or_else(PoisonError::into_inner).contains_key(path) {
+        true => open(spec).map(drop),
+        false => Ok(()),
+    }
 }
 
 /// Makes the scheduler of a spec.

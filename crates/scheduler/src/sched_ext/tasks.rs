@@ -149,8 +149,7 @@ impl Kernel {
     pub(super) fn reweight(&mut self, world: &World, t: usize) -> Step {
         self.change(t, |kernel| {
             kernel.show_weight(t, &world.tasks[t]);
-            let (addr, cpu, weight) =
-                (kernel.tasks[t].addr, kernel.tasks[t].cpu, kernel.weight(t));
+            let (addr, cpu, weight) = (kernel.tasks[t].addr, kernel.tasks[t].cpu, kernel.weight(t));
             kernel.op(Op::SetWeight, cpu, &[addr, weight]).map(drop)
         })
     }
@@ -158,9 +157,8 @@ impl Kernel {
     /// It moved to another control group.
     pub(super) fn regroup(&mut self, world: &World, t: usize, from: GroupId) -> Step {
         let to = world.tasks[t].group;
-        let group = |kernel: &Kernel, id: GroupId| {
-            kernel.groups.get(id.index()).copied().unwrap_or(0)
-        };
+        let group =
+            |kernel: &Kernel, id: GroupId| kernel.groups.get(id.index()).copied().unwrap_or(0);
         let (addr, old, new) = (self.tasks[t].addr, group(self, from), group(self, to));
         self.op(Op::CgroupPrepMove, self.vm.cpu, &[addr, old, new])?;
         self.tasks[t].group = to.index();
@@ -267,10 +265,7 @@ impl Kernel {
             let waited = (now - since) / 1_000_000;
             let name = self.task_name(t);
             let seconds = format!("{}.{:03}", waited / 1000, waited % 1000);
-            self.end(
-                "runnable task stall",
-                format_args!("{name} failed to run for {seconds}s"),
-            );
+            self.end("runnable task stall", format_args!("{name} failed to run for {seconds}s"));
         }
         since + self.timeout
     }
