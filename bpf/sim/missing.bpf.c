@@ -2,11 +2,11 @@
  * A scheduler for tests that calls a kernel function without a model. */
 #include "sim.h"
 
-bool scx_bpf_sub_dispatch(__u64 group) __ksym;
+void *bpf_obj_new_impl(__u64 type, void *meta) __ksym;
 
 SEC("struct_ops/missing_dispatch")
 int missing_dispatch(unsigned long long *ctx) {
-    scx_bpf_sub_dispatch(1);
+    bpf_obj_new_impl(1, 0);
     return 0;
 }
 

@@ -185,8 +185,10 @@ impl Object {
     pub fn place(&self, insn: usize) -> Option<String> {
         let name = &self.program_at(insn)?.name;
         Some(match self.line(insn) {
-            Some(line) => format!("{name}, {}:{}: {}", line.file, line.number, line.text),
-            None => name.clone(),
+            Some(line) if line.number > 0 => {
+                format!("{name}, {}:{}: {}", line.file, line.number, line.text)
+            }
+            _ => name.clone(),
         })
     }
     /// The instructions for a kernel with these types, and those that ask for what it lacks.

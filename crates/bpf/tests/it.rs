@@ -34,7 +34,7 @@ struct Anything;
 
 impl Symbols for Anything {
     fn function(&mut self, name: &str) -> Option<u32> {
-        (name != "scx_bpf_sub_dispatch").then_some(1)
+        (name != "bpf_obj_new_impl").then_some(1)
     }
     fn variable(&mut self, _: &str, bytes: usize, vm: &mut Vm) -> Result<u64, BpfError> {
         vm.memory.alloc(bytes).map_err(|stop| BpfError::Refused(stop.to_string()))
@@ -106,7 +106,7 @@ fn a_field_that_the_kernel_lacks_is_named_when_it_is_reached() {
 fn kernel_functions_without_a_model_are_named() {
     let missing = include_bytes!("../../../bpf/sim/missing.bpf.o");
     let (_, linked) = loaded(missing).expect("an object");
-    assert_eq!(linked.without_model[0].0, "scx_bpf_sub_dispatch");
+    assert_eq!(linked.without_model[0].0, "bpf_obj_new_impl");
     let (_, linked) = loaded(FAIR).expect("an object");
     assert_eq!(linked.absent, ["scx_bpf_dispatch___old"]);
 }

@@ -211,10 +211,9 @@ fn choosing(name: &str) -> Option<Call> {
             }
             Ok(k.vm.any_of(mask).map_or(EBUSY, |cpu| cpu as u64))
         },
-        "scx_bpf_test_and_clear_cpu_idle" => |k, a| {
-            let cpu = a[0] as u32 as usize;
-            Ok(if cpu < k.cpus.len() { u64::from(k.claim(cpu)) } else { 0 })
-        },
+        "scx_bpf_test_and_clear_cpu_idle" => {
+            |k, a| Ok(valid(k, a[0]).map_or(0, |cpu| u64::from(k.claim(cpu))))
+        }
         "scx_bpf_get_idle_cpumask" => |k, _| {
             k.check_idle_tracking(false);
             Ok(k.idle_mask)
@@ -235,12 +234,24 @@ fn choosing(name: &str) -> Option<Call> {
     })
 }
 
+/// The CPU of a call, which is an error when it is not there (`scx_cpu_valid`).
+fn valid(kernel: &mut Kernel, cpu: u64) -> Option<usize> {
+    let number = cpu as u32 as usize;
+    if number >= kernel.cpus.len() {
+        kernel.error(format_args!("invalid CPU {}", cpu as i32));
+        return None;
+    }
+    Some(number)
+}
+
 fn kick(kernel: &mut Kernel, cpu: u64, flags: u64) -> Step<u64> {
     const IDLE: u64 = 1;
     const PREEMPT: u64 = 2;
-    let (target, here) = (cpu as u32 as usize, kernel.vm.cpu);
-    if target >= kernel.cpus.len() {
-        kernel.error(format_args!("invalid CPU {} from kick_cpu", cpu as i32));
+    const WAIT: u64 = 4;
+    let Some(target) = valid(kernel, cpu) else { return Ok(0) };
+    let here = kernel.vm.cpu;
+    if flags & IDLE != 0 && flags & (PREEMPT | WAIT) != 0 {
+        kernel.error("PREEMPT/WAIT cannot be used with SCX_KICK_IDLE");
         return Ok(0);
     }
     let kicks = &mut kernel.cpus[here].kicks;
@@ -279,16 +290,20 @@ fn machine(name: &str) -> Option<Call> {
         // CIDs are the CPUs' own numbers.
         "scx_bpf_this_cid" => |k, _| Ok(k.vm.cpu as u64),
         "scx_bpf_cpu_to_cid" | "scx_bpf_cid_to_cpu" => |_, a| Ok(a[0]),
-        "scx_bpf_cpu_rq" => |k, a| {
-            let cpu = a[0] as u32 as usize;
-            Ok(if cpu < k.cpus.len() { k.rqs + k.rq_stride * cpu as u64 } else { 0 })
-        },
+        "scx_bpf_cpu_rq" => {
+            |k, a| Ok(valid(k, a[0]).map_or(0, |cpu| k.rqs + k.rq_stride * cpu as u64))
+        }
         "scx_bpf_locked_rq" => {
             |k, _| Ok(k.locked.map_or(0, |cpu| k.rqs + k.rq_stride * cpu as u64))
         }
-        "scx_bpf_cpu_curr" | "scx_bpf_cid_curr" => |k, a| {
-            let cpu = a[0] as u32 as usize;
-            Ok(if cpu < k.cpus.len() { k.curr_addr(cpu) } else { 0 })
+        "scx_bpf_cpu_curr" | "scx_bpf_cid_curr" => {
+            |k, a| Ok(valid(k, a[0]).map_or(0, |cpu| k.curr_addr(cpu)))
+        }
+        // No scheduler is below this one, so none has a task.
+        "scx_bpf_sub_dispatch" => |_, _| Ok(0),
+        "scx_bpf_cid_override" => |k, _| {
+            k.error("scx_bpf_cid_override(): CIDs are the CPUs' own numbers in the simulator");
+            Ok(0)
         },
         "scx_bpf_now" => |k, _| Ok(k.vm.now),
         _ => return None,

@@ -420,7 +420,8 @@ impl Kernel {
             if on < self.cpus.len() {
                 return on;
             }
-            self.error(format_args!("invalid CPU {on} in SCX_DSQ_LOCAL_ON"));
+            let verdict = "in SCX_DSQ_LOCAL_ON dispatch verdict";
+            self.error(format_args!("invalid CPU {on} {verdict}"));
             return self.global();
         }
         if id == dsq::GLOBAL {

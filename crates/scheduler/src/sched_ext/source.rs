@@ -113,10 +113,8 @@ fn open(spec: &SchedulerSpec) -> Result<Arc<Source>, KnobError> {
 /// is being read, they are checked later, when it is.
 pub(crate) fn check(spec: &SchedulerSpec) -> Result<(), KnobError> {
     let path = path_of(&spec.name).unwrap_or_default();
-    match READ.lock().unwrap_or_else(PoisonError::into_inner).contains_key(path) {
-        true => open(spec).map(drop),
-        false => Ok(()),
-    }
+    let known = READ.lock().unwrap_or_else(PoisonError::into_inner).contains_key(path);
+    if known { open(spec).map(drop) } else { Ok(()) }
 }
 
 /// Makes the scheduler of a spec.

@@ -103,7 +103,7 @@ impl Kernel {
         let answer = self.op(Op::InitTask, cpu, &[addr, args])? as i32;
         if answer != 0 {
             let name = self.task_name(t);
-            self.error(format_args!("ops.init_task() failed for {name} ({answer})"));
+            self.error(format_args!("ops.init_task() failed ({answer}) for {name}"));
         }
         Ok(())
     }

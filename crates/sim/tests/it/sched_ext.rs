@@ -223,7 +223,7 @@ fn faults_end_the_run_with_a_reason() {
         (2, "does not end", "faults.bpf.c"),
         (3, "non-existent DSQ 0x63", "runtime error"),
         (5, "disabled (scx_bpf_error): task 7 of mine", ""),
-        (6, "writes memory at 0x", "*(volatile __u64 *)(lost & 1) = 1;"),
+        (6, "writes memory at 0x", "faults_enqueue"),
         (7, "invalid CPU 4711 from ops.select_cpu()", ""),
         (8, "trying to direct-dispatch", "first[1000]"),
         (9, "belongs to no object", "stack"),
@@ -241,7 +241,7 @@ fn faults_end_the_run_with_a_reason() {
 fn what_cannot_run_is_refused_by_name() {
     let missing = include_bytes!("../../../../bpf/sim/missing.bpf.o");
     let why = sched_ext::provide("missing", missing, &kernel()).unwrap_err().to_string();
-    assert!(why.contains("ops.dispatch() reaches scx_bpf_sub_dispatch"), "{why}");
+    assert!(why.contains("ops.dispatch() reaches bpf_obj_new_impl"), "{why}");
     let why = sched_ext::provide("kernel", KERNEL, &kernel()).unwrap_err().to_string();
     assert!(why.contains("no variable of type `struct sched_ext_ops` in"), "{why}");
     // The recorder's object knows the types of a kernel without the class.
@@ -255,7 +255,6 @@ fn what_cannot_run_is_refused_by_name() {
     };
     assert!(check("bpf:fair?slice_ns=1").is_ok() && check("bpf:fair?offset[2]=-5").is_ok());
     let said = [
-        ("bpf:nowhere.o", "no command has read"),
         ("bpf:fair?slice_n=1", "did you mean `slice_ns`?"),
         ("bpf:fair?slice_ns=-1", "must be from 0 to"),
         ("bpf:fair?offset=1", "name one number of it"),
@@ -267,6 +266,9 @@ fn what_cannot_run_is_refused_by_name() {
         let why = check(spec).unwrap_err();
         assert!(why.contains(what), "{spec}: {why}");
     }
+    let nowhere = registry::build(&"bpf:nowhere.o".parse().expect("a spec"), 1).err();
+    let why = nowhere.expect("no file was read").to_string();
+    assert!(why.contains("those with the option --kernel-btf do"), "{why}");
     let mut task = hog("rt", 0);
     task.policy = Policy::Fifo(3);
     let options = RunOptions::for_time(Ns::from_ms(1));
