@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only
- * Types and functions of a made-up kernel with sched_ext, for tests of the simulator: its type information stands for
- * /sys/kernel/btf/vmlinux. Names are those of Linux (6.13 and later), the layout is not: an object that is relocated to it proves that
+ * Types and functions of a made-up kernel with sched_ext, for tests of the simulator: its type information takes the place
+ * of /sys/kernel/btf/vmlinux. Names are those of Linux (6.13 and later), the layout is not: an object that is relocated to it proves that
  * it is. Nothing here runs. */
 typedef unsigned char __u8;
 typedef unsigned int __u32;

@@ -87,6 +87,33 @@ pub fn generic_helper<H: Host>(
     number: i32,
     a: [u64; 5],
 ) -> Result<Option<u64>, Stop> {
+    if let Some(value) = of_maps(host, number, a)? {
+        return Ok(Some(value));
+    }
+    if let Some(value) = of_memory(host, number, a)? {
+        return Ok(Some(value));
+    }
+    let vm = host.vm();
+    Ok(Some(match number {
+        5 | 125 | 160 | 208 => vm.now,
+        6 | 177 => 0,
+        7 => {
+            // xorshift64*: a stream that is a function of the run's seed.
+            vm.random ^= vm.random << 13;
+            vm.random ^= vm.random >> 7;
+            vm.random ^= vm.random << 17;
+            vm.random.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32
+        }
+        8 => vm.cpu as u64,
+        // Locks are free. Records for user space have no reader, so they are lost as on a full ring.
+        93 | 94 | 130..=134 => 0,
+        164 => for_each(host, a)?,
+        181 => repeat(host, a)?,
+        _ => return Ok(None),
+    }))
+}
+
+fn of_maps<H: Host>(host: &mut H, number: i32, a: [u64; 5]) -> Result<Option<u64>, Stop> {
     let vm = host.vm();
     Ok(Some(match number {
         1 => vm.maps.lookup(&vm.memory, vm.map(a[0])?.0, a[1], vm.cpu),
@@ -104,31 +131,6 @@ pub fn generic_helper<H: Host>(
                 false => ENOENT,
             }
         }
-        4 | 112 | 113 => {
-            let (to, n) = (a[0], a[1] as usize);
-            match vm.memory.bytes(a[2], n).map(<[u8]>::to_vec) {
-                Some(bytes) => put(host, to, &bytes)?,
-                None if n <= 1 << 20 => {
-                    put(host, to, &vec![0; n])?;
-                    EFAULT
-                }
-                None => EFAULT,
-            }
-        }
-        45 | 114 | 115 => {
-            let text = vm.memory.text(a[2], (a[1] as usize).saturating_sub(1).min(4096));
-            put_text(host, a[0], a[1], text)?
-        }
-        5 | 125 | 160 | 208 => vm.now,
-        6 | 177 => 0,
-        7 => {
-            // xorshift64*: a stream that is a function of the run's seed.
-            vm.random ^= vm.random << 13;
-            vm.random ^= vm.random >> 7;
-            vm.random ^= vm.random << 17;
-            vm.random.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32
-        }
-        8 => vm.cpu as u64,
         87 => {
             let (number, map) = vm.map(a[0])?;
             let value = vm.memory.bytes(a[1], map.def.value as usize);
@@ -142,15 +144,34 @@ pub fn generic_helper<H: Host>(
                 None => ENOENT,
             }
         }
-        93 | 94 | 130 | 132..=134 => 0,
-        // Records for user space: no reader is there, so they are lost as on a full ring.
-        131 => 0,
-        164 => for_each(host, a)?,
+        _ => return Ok(None),
+    }))
+}
+
+fn of_memory<H: Host>(host: &mut H, number: i32, a: [u64; 5]) -> Result<Option<u64>, Stop> {
+    /// Most that a program may read at once here: its stack and maps are smaller.
+    const MOST: usize = 1 << 20;
+    let vm = host.vm();
+    Ok(Some(match number {
+        4 | 112 | 113 => {
+            let (to, n) = (a[0], a[1] as usize);
+            match vm.memory.bytes(a[2], n).map(<[u8]>::to_vec) {
+                Some(bytes) => put(host, to, &bytes)?,
+                None if n <= MOST => {
+                    put(host, to, &vec![0; n])?;
+                    EFAULT
+                }
+                None => EFAULT,
+            }
+        }
+        45 | 114 | 115 => {
+            let text = vm.memory.text(a[2], (a[1] as usize).saturating_sub(1).min(4096));
+            put_text(host, a[0], a[1], text)?
+        }
         165 => {
             let text = bstr(&vm.memory, a[2], a[3]);
             put_text(host, a[0], a[1], text)?
         }
-        181 => repeat(host, a)?,
         182 => {
             let n = (a[1] as usize).min(4096);
             let order = vm.memory.text(a[0], n).cmp(&vm.memory.text(a[2], n));

@@ -1,7 +1,7 @@
 //! BPF objects as clang makes them (`.bpf.o`), run outside a kernel: a loader (ELF, BTF, CO-RE,
 //! relocations of calls, maps and data) and a virtual machine over simulated kernel memory.
 //!
-//! Nothing here knows a scheduler. The one who runs an object is its [`Host`]: it gives the kernel
+//! Nothing here knows a scheduler. What runs an object is its [`Host`], which gives the kernel
 //! functions and the helpers that need more than memory and maps. Addresses are a function of what
 //! was allocated in which order, never of this process, so a run gives the same bytes everywhere.
 //!

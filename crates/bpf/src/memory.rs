@@ -1,7 +1,7 @@
-//! Simulated kernel memory: one flat array at a fixed address, with gaps between what was allocated.
+//! Simulated kernel memory: one flat array at a fixed address, with gaps between objects.
 //!
-//! A load outside gives 0, as the kernel's `PROBE_MEM` does for typed pointers; a store outside, and
-//! any access that reaches a gap inside, ends the run: a verifier would not have let it in.
+//! A load outside gives 0, as the kernel's `PROBE_MEM` does for typed pointers; a store outside,
+//! and any access that reaches a gap, ends the run: a verifier would not have let it in.
 
 use crate::Stop;
 use crate::bytes::little;

@@ -333,7 +333,7 @@ impl<'a> Reader<'a> {
         (maps, data)
     }
 
-    /// What a symbol stands for.
+    /// What a symbol refers to.
     fn resolve(&self, symbol: &Symbol, add: i64) -> Ref {
         let name = || symbol.name.clone();
         let of =
@@ -374,7 +374,7 @@ impl<'a> Reader<'a> {
                 };
                 let local = self.code_at.get(&symbol.section).filter(|_| symbol.section != 0);
                 let to = match (relocation.kind, local) {
-                    // A section symbol (3) stands for its beginning: the call says the rest.
+                    // A section symbol (3) is its beginning: the call says the rest.
                     (CALL, Some(t)) if symbol.kind == 3 => {
                         Ref::Function((*t as i64 + i64::from(raw.imm) + 1) as usize)
                     }

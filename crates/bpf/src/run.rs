@@ -17,7 +17,7 @@ const STRIDE: u64 = FRAME + 64;
 /// Functions in each other (`MAX_CALL_FRAMES` is 8 for one program; callbacks nest).
 const DEPTH: usize = 32;
 
-/// The one who runs an object: gives kernel functions and helpers.
+/// What runs an object: it gives kernel functions and helpers.
 pub trait Host {
     /// The machine.
     fn vm(&mut self) -> &mut Vm;
@@ -94,7 +94,7 @@ impl Vm {
         }
         at
     }
-    /// The instruction that a function's address stands for.
+    /// The first instruction of the function at an address.
     pub fn function(&self, address: u64) -> Option<usize> {
         let at = address.wrapping_sub(FUNCTIONS) / 8;
         (address >= FUNCTIONS && at < self.code.len() as u64).then_some(at as usize)

@@ -270,7 +270,8 @@ pub enum Cmd {
     Moved(TaskId, CpuId),
     /// The answer of [`Scheduler::tick_due`] for this CPU may be another one now.
     TickDue(CpuId),
-    /// The scheduler cannot go on, for the reason that [`Scheduler::gave_up`] says. The driver ends.
+    /// The scheduler cannot go on, for the reason that [`Scheduler::gave_up`] says: the driver
+    /// ends.
     GiveUp,
 }
 

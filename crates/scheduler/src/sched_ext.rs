@@ -57,7 +57,7 @@ use std::sync::Arc;
 /// The watchdog's slot.
 const WATCHDOG: Timer = Timer::Global(0);
 
-/// Stands for every scheduler in BPF in the registry; it is in no list, since each object is one.
+/// The entry of every scheduler in BPF; it is in no list, since each object is a scheduler.
 pub(crate) const ENTRY: Entry = Entry {
     name: "bpf",
     summary: "a sched_ext object: bpf:FILE.bpf.o?option=value",

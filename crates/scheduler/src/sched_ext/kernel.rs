@@ -39,7 +39,7 @@ pub(super) struct Task {
     pub(super) group: usize,
 }
 
-/// A dispatch queue. The first are the local ones, then the global one, then those of the scheduler.
+/// A dispatch queue. The local ones come first, then the global one, then the scheduler's own.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     pub(super) id: u64,
@@ -69,7 +69,7 @@ pub(super) struct Cpu {
     /// When its last tick was.
     pub(super) ticked: u64,
     pub(super) idle_task: u64,
-    /// Kicks that this CPU sends when it is done: to whom, whom if idle, whom with preemption.
+    /// CPUs that this CPU kicks when it is done: all, those only if idle, those with preemption.
     pub(super) kicks: [u64; 3],
     /// Its timers: due at, number of arming, which.
     pub(super) timers: Vec<(u64, u64, usize)>,

@@ -142,7 +142,8 @@ pub(super) fn set(object: &mut Object, name: &str, text: &str) -> Result<(), Str
         .ok_or_else(|| format!("option `{name}`: `{root}` has no such part"))?;
     let (size, signed) = scalar(&object.btf, ty).ok_or_else(|| {
         format!(
-            "option `{name}` is of type {}: name one number of it, as in {root}[0] or {root}.member",
+            "option `{name}` is of type {}: name one number of it, as in {root}[0] or \
+             {root}.member",
             words(&object.btf, ty)
         )
     })?;

@@ -1,7 +1,7 @@
 //! Objects by the name that users give them: `bpf:FILE.bpf.o?option=value`.
 //!
-//! This crate opens no file. Who does gives it the bytes once ([`provide`]), under the name by which
-//! the specs of a run name the file; the spec stays plain text, in results too.
+//! This crate opens no file. A caller gives the bytes ([`provide`]) under the name that specs have
+//! for the file; a spec stays plain text, in results too.
 
 use super::{SchedExt, ops, options, setup};
 use crate::{KnobError, SchedulerSpec};
