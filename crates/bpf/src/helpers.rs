@@ -105,7 +105,8 @@ pub fn generic_helper<H: Host>(
             vm.random.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32
         }
         8 => vm.cpu as u64,
-        // Locks are free. Records for user space have no reader, so they are lost as on a full ring.
+        // Locks are free. Records for user space have no reader, so they are lost as on a full
+        // ring.
         93 | 94 | 130..=134 => 0,
         164 => for_each(host, a)?,
         181 => repeat(host, a)?,

@@ -73,6 +73,10 @@ pub(super) fn list(object: &Object) -> Vec<BpfOption> {
         };
         for variable in section.variables.iter().filter(shown) {
             let (ty, default) = describe(&object.btf, section, variable);
+            // A struct or pointer that programs write is no option of a user.
+            if default.is_none() && section.name != ".rodata" {
+                continue;
+            }
             let (name, section) = (variable.name.clone(), section.name.clone());
             all.push(BpfOption { name, section, ty, default });
         }
@@ -152,6 +156,7 @@ pub(super) fn set(object: &mut Object, name: &str, text: &str) -> Result<(), Str
     })?;
     let bits = 8 * size as u32;
     let (low, high) = match signed {
+        _ if words(&object.btf, ty) == "bool" => (0, 1),
         true => (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1),
         false => (0, (1i128 << bits) - 1),
     };

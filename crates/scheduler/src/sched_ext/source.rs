@@ -132,26 +132,19 @@ impl Source {
             (false, false) => "6.12",
         };
         let mut remarks = vec![format!(
-            "{}: run by a model of sched_ext with the rules of Linux {release}; decisions cost \
-             what the machine's costs say, whatever the program does, and the kernel's verifier \
-             was not asked",
-            self.path
+            "run by a model of sched_ext with the rules of Linux {release}; decisions cost what \
+             the machine's costs say, whatever the program does, and the kernel's verifier was not \
+             asked"
         )];
         let Ok(scheduler) = ops::scheduler(&self.object) else { return remarks };
         if scheduler.values.get("flags").is_some_and(|f| f & ops::flag::SWITCH_PARTIAL != 0) {
-            remarks.push(format!(
-                "{}: it takes SCHED_EXT threads only (SCX_OPS_SWITCH_PARTIAL); here every fair \
-                 task counts as one",
-                self.path
-            ));
+            let partial = "it takes SCHED_EXT threads only (SCX_OPS_SWITCH_PARTIAL); here every \
+                           fair task counts as one";
+            remarks.push(partial.to_owned());
         }
-        let idle: Vec<String> = setup::programs_not_run(&self.object);
+        let idle = setup::programs_not_run(&self.object);
         if !idle.is_empty() {
-            remarks.push(format!(
-                "{}: programs that nothing runs here: {}",
-                self.path,
-                idle.join(", ")
-            ));
+            remarks.push(format!("its programs {} are not run", idle.join(", ")));
         }
         remarks
     }
