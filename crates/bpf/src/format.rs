@@ -13,7 +13,7 @@ pub fn bstr(memory: &Memory, format: u64, data: u64) -> String {
         }
         let mut options = String::new();
         let mut conversion = '%';
-        while let Some(next) = letters.next() {
+        for next in letters.by_ref() {
             if "diuxXspc%".contains(next) {
                 conversion = next;
                 break;

@@ -49,8 +49,8 @@ fn inserting(name: &str) -> Option<Call> {
             let args = [word(0), word(1), word(2), word(3)];
             by_vtime(k, a[0], args)
         },
-        "scx_bpf_dsq_move_to_local" | "scx_bpf_consume" => |k, a| k.to_this_cpu(a[0], 0),
-        "scx_bpf_dsq_move_to_local___v2" => |k, a| k.to_this_cpu(a[0], a[1]),
+        "scx_bpf_dsq_move_to_local" | "scx_bpf_consume" => |k, a| k.consume_here(a[0], 0),
+        "scx_bpf_dsq_move_to_local___v2" => |k, a| k.consume_here(a[0], a[1]),
         "scx_bpf_dispatch_nr_slots" => |k, _| Ok(k.batch.saturating_sub(k.buffer.len()) as u64),
         "scx_bpf_dispatch_cancel" => |k, _| {
             if k.buffer.pop().is_none() {

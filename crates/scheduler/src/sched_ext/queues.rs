@@ -122,7 +122,7 @@ impl Kernel {
     }
 
     /// `dispatch_to_local_dsq`
-    fn to_local(&mut self, t: usize, cpu: usize, flags: u64) -> Step {
+    fn dispatch_to_local(&mut self, t: usize, cpu: usize, flags: u64) -> Step {
         self.tasks[t].held = None;
         if self.tasks[t].cpu != cpu && !self.may_move(t, cpu, true) {
             return self.dispatch_enqueue(self.global(), t, flags & !enq::BY_VTIME);
@@ -183,7 +183,7 @@ impl Kernel {
             }
             let queue = self.queue_for(self.dispatch_cpu, one.dsq);
             if queue < self.global() {
-                self.to_local(one.task, queue, one.flags)?;
+                self.dispatch_to_local(one.task, queue, one.flags)?;
             } else {
                 self.dispatch_enqueue(queue, one.task, one.flags | enq::CLEAR_OPSS)?;
             }
@@ -212,7 +212,7 @@ impl Kernel {
         for t in std::mem::take(&mut self.cpus[cpu].deferred) {
             if let Some((id, flags)) = self.tasks[t].direct.take() {
                 let queue = self.queue_for(cpu, id);
-                self.to_local(t, queue, flags)?;
+                self.dispatch_to_local(t, queue, flags)?;
             }
         }
         if std::mem::take(&mut self.cpus[cpu].reenqueue) {
@@ -275,7 +275,7 @@ impl Kernel {
     }
 
     /// `scx_bpf_dsq_move_to_local` and its elder form.
-    pub(super) fn to_this_cpu(&mut self, id: u64, flags: u64) -> Step<u64> {
+    pub(super) fn consume_here(&mut self, id: u64, flags: u64) -> Step<u64> {
         self.flush()?;
         let Some(queue) = self.own_queue(id).or((id == dsq::GLOBAL).then(|| self.global())) else {
             self.error(format_args!("invalid DSQ ID {id:#018x}"));

@@ -89,7 +89,7 @@ impl Kernel {
         self.set(addr, self.layout.static_prio, (120 + nice) as u64);
         self.set(addr, self.layout.prio, (120 + nice) as u64);
         // `sched_weight_to_cgroup`: 1 to 10,000, 100 for nice 0.
-        let scaled = ((u64::from(weight) * 100 + 512) / 1024).clamp(1, 10_000);
+        let scaled = ((weight * 100 + 512) / 1024).clamp(1, 10_000);
         self.set(addr, self.layout.weight, scaled);
     }
 
