@@ -127,7 +127,10 @@ impl Memory {
     }
 
     fn find_in_arena(&self, address: u64, n: usize) -> Option<usize> {
-        let at = address.wrapping_sub(ARENA);
+        // A pointer that the kernel knows to be of the arena (the answer of an allocation) is used
+        // without a cast: only its lower half counts.
+        let user = address.wrapping_sub(ARENA_USER);
+        let at = if user < 1 << 32 { user } else { address.wrapping_sub(ARENA) };
         (at < 1 << 32 && n <= 4096).then_some(at as usize)
     }
 
@@ -282,6 +285,7 @@ mod tests {
         assert_eq!(page, ARENA_USER + 8192);
         assert_eq!(memory.store(ARENA + 8192, 8, 9), Ok(()));
         assert_eq!(memory.load(ARENA + 8192, 8), Ok(9));
+        assert_eq!(memory.load(page, 8), Ok(9), "without a cast");
         assert_eq!((memory.arena_pages(1), memory.load(ARENA + (1 << 30), 4)), (0, Ok(0)));
     }
 }
