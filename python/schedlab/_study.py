@@ -31,6 +31,7 @@ def compare(
     *,
     # Made by `cargo xtask docs` from OPTIONS (crates/study/src/compare/request.rs).
     schedulers: str | Iterable[str] = (),
+    kernel_btf: str | PathLike[str] | None = None,
     variants: Mapping[str, str | PathLike[str]] | None = None,
     scans: str | Iterable[str] = (),
     seed: int | None = None,
@@ -57,6 +58,9 @@ def compare(
     The options are those of the command:
 
     * ``schedulers``: Simulate this scheduler with its knobs, such as linux-6.18:base_slice_ns=6ms
+    * ``kernel_btf``: Lay out the types of schedulers in BPF (--scheduler
+      bpf:FILE.bpf.o?option=value) as this kernel does: /sys/kernel/btf/vmlinux of a kernel with
+      sched_ext, or a vmlinux
     * ``variants``: Try this variant: 'NAME: TASK policy=idle'
     * ``scans``: Try a setting with many values, as a table and a curve: 'sysbench nice=0..19',
       'base_slice_ns=0.7ms,1.4ms'

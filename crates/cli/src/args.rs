@@ -41,7 +41,7 @@ pub(crate) struct Args {
 /// The first page of help: what a person wants, and the commands for it.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("See what happens", &["record", "show", "watch", "flight", "diff", "explain", "doctor"]),
-    ("Predict", &["compare", "tune", "ci", "list"]),
+    ("Predict", &["compare", "tune", "ci", "list", "bpf"]),
     ("Measure this machine", &["latency", "stress", "calibrate", "bench", "experiment"]),
     ("Run live", &["colocate", "run", "attach", "confirm", "top", "verify"]),
     ("Give back", &["status", "detach", "restore"]),
@@ -151,6 +151,9 @@ pub(crate) enum Command {
     /// Print every published figure of the gallery's scenarios beside the simulated one, and why
     /// they differ
     Published(commands::published::PublishedArgs),
+    /// Look into a sched_ext object (.bpf.o): what it calls, and what can be set
+    #[command(subcommand)]
+    Bpf(commands::bpf::BpfCommand),
     /// List the schedulers or the scenarios
     List(commands::list::ListArgs),
     #[cfg(feature = "machine")]
@@ -247,7 +250,7 @@ mod tests {
     }
 
     /// Commands whose output is a document or a log, and no result.
-    const DOCUMENTS: [&str; 4] = ["generate", "completions", "man", "flight"];
+    const DOCUMENTS: [&str; 5] = ["generate", "completions", "man", "flight", "bpf inspect"];
 
     fn without_format(command: &clap::Command, path: &str, found: &mut Vec<String>) {
         let inner = command

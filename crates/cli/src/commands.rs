@@ -4,6 +4,7 @@
 pub(crate) mod attach;
 #[cfg(feature = "machine")]
 pub(crate) mod bench;
+pub(crate) mod bpf;
 #[cfg(feature = "machine")]
 pub(crate) mod calibrate;
 pub(crate) mod ci;

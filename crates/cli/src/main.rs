@@ -62,6 +62,7 @@ fn run(command: &Command) -> anyhow::Result<exit::Exit> {
         Command::Ci(command) => commands::ci::run(command),
         Command::Tune(command) => commands::tune::run(command),
         Command::Published(command) => commands::published::run(command),
+        Command::Bpf(command) => commands::bpf::run(command),
         Command::List(command) => commands::list::run(command),
         Command::Show(command) => commands::show::run(command),
         Command::Generate(command) => commands::generate::run(command),

@@ -144,6 +144,11 @@ pub trait Scheduler {
         Vec::new()
     }
 
+    /// Why it gave up ([`Cmd::GiveUp`]); `None`: it did not.
+    fn gave_up(&self) -> Option<String> {
+        None
+    }
+
     /// One line about the state of the run queue of `cpu`, for `--explain` and for failed
     /// assertions.
     fn explain(&self, _cx: &Cx<'_>, _cpu: CpuId) -> String {
@@ -272,6 +277,9 @@ pub enum Cmd {
     Moved(TaskId, CpuId),
     /// The answer of [`Scheduler::tick_due`] for this CPU may be another one now.
     TickDue(CpuId),
+    /// The scheduler cannot go on, for the reason that [`Scheduler::gave_up`] says: the driver
+    /// ends.
+    GiveUp,
 }
 
 /// What changed.

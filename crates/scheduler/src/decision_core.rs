@@ -74,6 +74,9 @@ pub enum Breach {
         /// Where it may run.
         affinity: CpuSet,
     },
+    /// The scheduler cannot go on ([`Cmd::GiveUp`]).
+    #[error("it gave up")]
+    GaveUp,
     /// Function calls asked for function calls, again and again.
     #[error("it asked for more than {limit} function calls in one instant")]
     EndlessCalls {
@@ -479,6 +482,7 @@ impl<S: Deref<Target: Scheduler>> DecisionCore<S> {
                 self.check_cpu(target)?;
                 self.ask_tick(now, target, driver);
             }
+            Cmd::GiveUp => return Err(Breach::GaveUp),
             Cmd::Arm(timer, at) => {
                 self.check_timer(timer)?;
                 if let Timer::Global(n) = timer {

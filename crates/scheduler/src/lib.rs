@@ -20,6 +20,7 @@ pub mod linux;
 pub mod linux_pre_cfs;
 mod locks;
 pub mod registry;
+pub mod sched_ext;
 pub mod simple;
 mod tournament_tree;
 mod view;

@@ -4,6 +4,7 @@ mod family;
 
 pub use family::{Family, XenScheduler};
 
+use crate::sched_ext;
 use crate::{Knob, KnobError, Knobs, Scheduler, SchedulerSpec};
 use schedlab_model::text::nearest;
 
@@ -101,6 +102,9 @@ pub fn build_to_send(
     spec: &SchedulerSpec,
     cpus: usize,
 ) -> Result<Box<dyn Scheduler + Send>, KnobError> {
+    if sched_ext::is_object(&spec.name) {
+        return Ok(Box::new(sched_ext::build(spec)?));
+    }
     if !spec.pools.is_empty() {
         return crate::xen::cpupools::build(spec, cpus);
     }
@@ -114,12 +118,18 @@ pub fn build_to_send(
 /// # Errors
 /// No such scheduler or knob, a value out of bounds, or pools that cannot be.
 pub fn check(spec: &SchedulerSpec) -> Result<(), KnobError> {
+    if sched_ext::is_object(&spec.name) {
+        return sched_ext::check(spec);
+    }
     crate::xen::cpupools::check(spec)?;
     Knobs::check(spec, &(find(&spec.name)?.knobs)()).map(drop)
 }
 
 /// The entry called `name`.
 pub fn find(name: &str) -> Result<&'static Entry, KnobError> {
+    if sched_ext::is_object(name) {
+        return Ok(&sched_ext::ENTRY);
+    }
     all().iter().find(|entry| entry.name == name).ok_or_else(|| KnobError::UnknownScheduler {
         name: name.to_owned(),
         nearest: nearest(name, all().iter().map(|entry| entry.name)),

@@ -95,6 +95,8 @@ pub struct TaskView {
     pub process: u32,
     /// Custom slice request.
     pub slice: Option<Ns>,
+    /// Its name, where the driver knows it.
+    pub name: Box<str>,
 }
 
 /// A `u64` of nanoseconds that may be read while another thread writes it.
@@ -125,6 +127,7 @@ impl Default for TaskView {
             group: GroupId::ROOT,
             process: 0,
             slice: None,
+            name: Box::default(),
             affinity: CpuSet::ALL,
             soft_affinity: CpuSet::ALL,
             released: Relaxed64::default(),

@@ -30,6 +30,14 @@ pub enum SimError {
         /// What the scheduler says.
         why: &'static str,
     },
+    /// The scheduler ended itself, or its system ended it.
+    #[error("at {at}: {why}")]
+    GaveUp {
+        /// When.
+        at: Ns,
+        /// The reason, in the words of its system.
+        why: String,
+    },
     /// The scheduler does not admit the tasks together.
     #[error("not admitted{}: {why}", .task.as_ref().map_or(String::new(), |task| format!(": task \
         `{task}`")))]

@@ -28,6 +28,7 @@ pub mod listing;
 pub mod measurements;
 pub mod metric;
 pub mod no_effect;
+pub mod objects;
 pub mod order;
 pub mod page;
 pub mod pieces;

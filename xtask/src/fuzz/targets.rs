@@ -5,6 +5,7 @@ use super::mutate::Shape;
 use anyhow::{Result, bail};
 use schedlab_lab::record::StopConditions;
 use schedlab_model::{CpuSet, GroupSpec, Ns, Policy, Program, TaskSpec, Workload};
+use schedlab_scheduler::sched_ext::{self, Btf};
 use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_study::compare::RowGate;
 use schedlab_study::gate::Gate;
@@ -20,7 +21,7 @@ use schedlab_trace::{Blocks, ReadLimits, Recording, export};
 use std::fmt::Display;
 use std::io;
 use std::path::Path;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 /// One parser.
 pub(super) struct Target {
@@ -198,7 +199,7 @@ pub(super) static ALL: LazyLock<Vec<Target>> = LazyLock::new(|| {
 });
 
 /// What is no trace.
-const OTHERS: [Target; 13] = [
+const OTHERS: [Target; 14] = [
     // What a trace may be wrapped in: gzip, zstd, UTF-16, `atrace -z`.
     Target { name: "wrapped", shape: Shape::Bytes, run: import },
     Target { name: "recording", shape: Shape::Recording, run: recording },
@@ -213,6 +214,7 @@ const OTHERS: [Target; 13] = [
     Target { name: "histogram", shape: Shape::Text(HISTOGRAM), run: histogram },
     Target { name: "schedstat", shape: Shape::Text(SCHEDSTAT), run: schedstat },
     Target { name: "calls", shape: Shape::JsonLines, run: calls },
+    Target { name: "bpf", shape: Shape::Bytes, run: bpf },
 ];
 
 /// Their names.
@@ -346,6 +348,32 @@ fn rtapp(input: &[u8]) -> String {
         let again = schedlab_study::scenario::parse("fuzz", "fuzz.toml", &imported.toml)
             .expect("it is a scenario");
         format!("{} {}", again.workload.tasks.len(), imported.notes.len())
+    })
+}
+
+/// The kernel of the objects that are fuzzed.
+static KERNEL: LazyLock<Arc<Btf>> = LazyLock::new(|| {
+    let file = include_bytes!("../../../bpf/sim/kernel.bpf.o");
+    Arc::new(Btf::of_file(file).expect("a kernel's types"))
+});
+
+/// An object is looked into, and one that could run does.
+fn bpf(input: &[u8]) -> String {
+    let _ = Btf::of_file(input);
+    said(sched_ext::inspect("fuzz", input, Some(&KERNEL)), |found| {
+        if sched_ext::provide("fuzz", input, &KERNEL).is_err() {
+            return format!("{} refused", found.callbacks.len());
+        }
+        let Ok(scheduler) = registry::build(&SchedulerSpec::named("bpf:fuzz"), 2) else {
+            return "not built".to_owned();
+        };
+        let hog = |name: &str| TaskSpec::new(name, Program::hog());
+        let workload =
+            Workload { tasks: vec![hog("a"), hog("b"), hog("c")], ..Workload::default() };
+        let machine = schedlab_sim::Machine::flat(2);
+        let options = schedlab_sim::RunOptions::for_time(Ns::from_ms(50));
+        let ran = schedlab_sim::run(&machine, &workload, &*scheduler, &options, &mut ());
+        format!("{} {}", found.callbacks.len(), ran.is_ok())
     })
 }
 

@@ -110,7 +110,8 @@ pub(super) const FLOORS: &[Floor] = &[
         external: Some(&["rand_core", "rand_pcg", "schemars", "serde", "statrs"]),
         ..floor("schedlab-stats", &[])
     },
-    pure("schedlab-scheduler", &["schedlab-model"], &["thiserror"]),
+    pure("schedlab-bpf", &[], &["thiserror"]),
+    pure("schedlab-scheduler", &["schedlab-bpf", "schedlab-model"], &["thiserror"]),
     Floor {
         external: Some(&[
             "schemars",

@@ -70,7 +70,7 @@ pub(crate) struct Runs;
 
 impl Which for Runs {
     fn has(option: &CompareOption) -> bool {
-        ["seed", "seeds", "duration", "replay", "jobs"].contains(&option.name)
+        ["seed", "seeds", "duration", "replay", "jobs", "kernel_btf"].contains(&option.name)
     }
 }
 

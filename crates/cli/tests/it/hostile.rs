@@ -417,7 +417,8 @@ fn living_threads_are_escaped() {
 }
 
 /// Commands whose output is looked at with such names, in the tests of this file.
-const LOOKED_AT: [&str; 23] = [
+const LOOKED_AT: [&str; 24] = [
+    "bpf",
     "ci",
     "flight",
     "record",
@@ -496,6 +497,15 @@ fn the_other_commands_escape_names() {
     let rule = "folder = \"\\u001b[31mx\\nFORGED\"\n[[rule]]\nname = \"x\"\n\
                 when = \"'\\u001b[31mFORGED' wait > 1ms\"\nrun = [\"\\u001b[31mFORGED\"]\n";
     std::fs::write(&rules, rule).unwrap();
+    // An object whose option has such a name.
+    let fair = std::fs::read(root().join("bpf/sim/fair.bpf.o")).unwrap();
+    let parts: Vec<&[u8]> = fair.split(|byte| *byte == 0).collect();
+    let forged =
+        |part: &&[u8]| if *part == b"slice_ns" { b"\x1b[31mabc".to_vec() } else { part.to_vec() };
+    let forged: Vec<Vec<u8>> = parts.iter().map(forged).collect();
+    let object = folder.0.join("forged.bpf.o");
+    std::fs::write(&object, forged.join(&0)).unwrap();
+    let (object, named) = (object.display().to_string(), format!("bpf:{}", NAMES[4]));
     let (goal, space) = (format!("\"{name}\" share"), format!("\"{name}\" nice=0,5"));
     for command in [
         vec!["tune", &file, "--goal", &goal, "--space", &space, "--seeds", "1", "--trials", "2"],
@@ -517,6 +527,10 @@ fn the_other_commands_escape_names() {
         vec!["completions", NAMES[4]],
         vec!["doctor", NAMES[4]],
         vec!["latency", "--cpus", NAMES[4]],
+        vec!["bpf", "inspect", NAMES[4]],
+        vec!["bpf", "inspect", &object],
+        vec!["compare", "two-hogs", "--scheduler", "bpf:x", "--kernel-btf", NAMES[4]],
+        vec!["compare", "two-hogs", "--scheduler", &named, "--kernel-btf", "bpf/sim/kernel.bpf.o"],
     ] {
         harmless_run(&format!("{command:?}"), &schedlab(&command));
     }

@@ -3,6 +3,7 @@
 mod answers;
 mod bad_input;
 mod bench;
+mod bpf;
 mod brief;
 mod calibrate;
 mod ci;

@@ -42,6 +42,14 @@ pub enum KnobError {
         /// What is wrong.
         why: String,
     },
+    /// A scheduler in BPF that cannot be used so.
+    #[error("bpf:{path}: {why}")]
+    Object {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        why: String,
+    },
     /// No such scheduler.
     #[error("unknown scheduler `{name}`{}; `schedlab list schedulers` shows all", suggest(.nearest))]
     UnknownScheduler {
@@ -82,6 +90,9 @@ impl FromStr for SchedulerSpec {
     type Err = KnobError;
 
     fn from_str(text: &str) -> Result<SchedulerSpec, KnobError> {
+        if crate::sched_ext::is_object(text) {
+            return object(text);
+        }
         let wrong = |why: String| KnobError::Pool { spec: text.to_owned(), why };
         let mut parts = text.split('/');
         let mut spec = one(parts.next().unwrap_or_default())?;
@@ -107,11 +118,15 @@ impl FromStr for SchedulerList {
     fn from_str(text: &str) -> Result<SchedulerList, KnobError> {
         let mut specs: Vec<String> = Vec::new();
         for part in text.split(',') {
+            let of_object = specs.last().is_some_and(|spec| crate::sched_ext::is_object(spec));
             let is_knob = part.find('=').is_some_and(|at| !part[..at].contains(':'));
             match specs.last_mut() {
                 Some(spec)
                     if is_knob
-                        || spec.rsplit_once('/').is_some_and(|(_, pool)| !pool.contains(':')) =>
+                        || !of_object
+                            && spec
+                                .rsplit_once('/')
+                                .is_some_and(|(_, pool)| !pool.contains(':')) =>
                 {
                     spec.push(',');
                     spec.push_str(part);
@@ -126,25 +141,39 @@ impl FromStr for SchedulerList {
     }
 }
 
+/// A scheduler in BPF with its options: `bpf:FILE.bpf.o?name=value,name=value`.
+fn object(text: &str) -> Result<SchedulerSpec, KnobError> {
+    let (name, options) = text.split_once('?').unwrap_or((text, ""));
+    if name.len() == "bpf:".len() {
+        let why = "write the file, as in bpf:./mine.bpf.o".to_owned();
+        return Err(KnobError::Object { path: String::new(), why });
+    }
+    Ok(SchedulerSpec { knobs: knobs(options)?, ..SchedulerSpec::named(name) })
+}
+
 /// One scheduler with its knobs.
 fn one(text: &str) -> Result<SchedulerSpec, KnobError> {
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
-    let knobs = rest
-        .split(',')
+    Ok(SchedulerSpec { knobs: knobs(rest)?, ..SchedulerSpec::named(name.trim()) })
+}
+
+/// Settings with a comma between them.
+fn knobs(text: &str) -> Result<Vec<(String, String)>, KnobError> {
+    text.split(',')
         .filter(|part| !part.trim().is_empty())
         .map(|part| match part.split_once('=') {
             Some((knob, value)) => Ok((knob.trim().to_owned(), value.trim().to_owned())),
             None => Err(KnobError::Syntax(part.to_owned())),
         })
-        .collect::<Result<_, _>>()?;
-    Ok(SchedulerSpec { knobs, ..SchedulerSpec::named(name.trim()) })
+        .collect()
 }
 
 impl fmt::Display for SchedulerSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)?;
+        let first = if crate::sched_ext::is_object(&self.name) { '?' } else { ':' };
         for (i, (knob, value)) in self.knobs.iter().enumerate() {
-            write!(f, "{}{knob}={value}", if i == 0 { ':' } else { ',' })?;
+            write!(f, "{}{knob}={value}", if i == 0 { first } else { ',' })?;
         }
         self.pools.iter().try_for_each(|(cpus, pool)| write!(f, "/{cpus}:{pool}"))
     }

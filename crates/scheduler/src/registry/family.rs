@@ -15,6 +15,8 @@ pub enum Family {
     Agent,
     /// A textbook algorithm.
     Textbook,
+    /// A sched_ext scheduler in BPF, from a file.
+    SchedExt,
 }
 
 /// One of Xen's schedulers.

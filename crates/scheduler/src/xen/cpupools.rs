@@ -152,6 +152,7 @@ impl Pool {
             Cmd::Call(cpu, cookie) => Cmd::Call(self.global(cpu), cookie),
             Cmd::Moved(task, cpu) => Cmd::Moved(task, self.global(cpu)),
             Cmd::TickDue(cpu) => Cmd::TickDue(self.global(cpu)),
+            Cmd::GiveUp => Cmd::GiveUp,
             Cmd::Displace(_) | Cmd::Throttled(_) | Cmd::Unthrottled(_) => cmd,
         }
     }

@@ -5,6 +5,7 @@ use super::slots::NEVER;
 use super::slots::OfCpu;
 use super::state::{Bucket, Cause, Since, TaskState};
 use super::{Engine, Step};
+use crate::SimError;
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, TaskId};
 use schedlab_scheduler::decision_core::Breach;
 use schedlab_scheduler::{Cmd, Timer};
@@ -57,6 +58,10 @@ impl<S: EventSink, const FREE: bool> Engine<'_, S, FREE> {
             Cmd::TickDue(target) => {
                 self.check_cpu(cpu, target)?;
                 self.ask_other_tick(cpu, target);
+            }
+            Cmd::GiveUp => {
+                let why = self.input.scheduler.gave_up().unwrap_or_default();
+                return Err(Box::new(SimError::GaveUp { at: Ns(self.clock.now), why }));
             }
             Cmd::Arm(timer, at) => {
                 let slot = self.timer_slot(cpu, timer)?;

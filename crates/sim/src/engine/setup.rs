@@ -282,6 +282,7 @@ fn view(index: usize, spec: &TaskSpec, affinity: CpuSet) -> TaskView {
     view.group = spec.group;
     view.process = if spec.process == u32::MAX { u32::MAX - index as u32 } else { spec.process };
     view.slice = spec.slice;
+    view.name = spec.name.as_str().into();
     view.affinity = affinity;
     view.soft_affinity = spec.soft_affinity;
     view.began_on = spec.began_on.filter(|cpu| affinity.contains(*cpu));

@@ -27,6 +27,7 @@ mod oracles;
 mod paths;
 mod preemption;
 mod properties;
+mod sched_ext;
 mod search;
 mod smp_shapes;
 mod smt;

@@ -5,6 +5,7 @@ use super::{ClientLogSpec, Options, Progress, ReplayFrom, RowGate, Window, model
 use crate::StudyError;
 use crate::gallery::Found;
 use crate::input::Input;
+use crate::objects;
 use crate::preset;
 use crate::result::Study;
 use crate::scan::Scan;
@@ -81,6 +82,20 @@ pub const OPTIONS: &[CompareOption] = &[
             let (scheduler, said) = modelled_by(&parsed(text)?);
             request.options.schedulers.push(scheduler);
             request.said.extend(said);
+            Ok(())
+        },
+    },
+    CompareOption {
+        name: "kernel_btf",
+        flag: "kernel-btf",
+        short: None,
+        value: "FILE",
+        shape: Shape::Text,
+        inputs: Inputs::Any,
+        help: "Lay out the types of schedulers in BPF (--scheduler bpf:FILE.bpf.o?option=value) as \
+               this kernel does: /sys/kernel/btf/vmlinux of a kernel with sched_ext, or a vmlinux",
+        set: |request, text| {
+            request.kernel_btf = Some(PathBuf::from(text));
             Ok(())
         },
     },
@@ -349,6 +364,8 @@ pub struct CompareRequest {
     /// The preset of costs. It is looked for when a scenario is read: that of this machine is a
     /// file.
     costs: Option<String>,
+    /// The types of the kernel for schedulers in BPF.
+    kernel_btf: Option<PathBuf>,
     /// Which preset a kernel without one is simulated as.
     said: Vec<String>,
     /// Options that have a meaning only for some inputs.
@@ -413,7 +430,19 @@ impl CompareRequest {
                 .map_err(|error| StudyError::Option(format!("costs: {error}")))?;
             scenario.machine.costs = costs;
         }
+        self.read_objects(&input)?;
         Ok(input)
+    }
+
+    /// Reads the schedulers in BPF that are compared.
+    fn read_objects(&self, input: &Input) -> Result<(), StudyError> {
+        let asked = &self.options.schedulers;
+        let of_scenario = match input {
+            Input::Scenario(scenario) if asked.is_empty() => &scenario.schedulers[..],
+            _ => &[],
+        };
+        let all = asked.iter().chain(of_scenario).chain(&self.recorded_under);
+        objects::read(all, self.kernel_btf.as_deref())
     }
 
     /// Compares.

@@ -6,7 +6,7 @@ use crate::scenario::{Scenario, VmSpec};
 use crate::variant::{Applied, Clause, GroupSetting, Setting, Subject, Variant, VariantError};
 use schedlab_model::{CpuId, CpuRoles, CpuSet, Policy, Workload};
 use schedlab_scheduler::registry::XenScheduler;
-use schedlab_scheduler::{KnobError, Knobs, Scheduler, SchedulerSpec, registry};
+use schedlab_scheduler::{KnobError, Knobs, Scheduler, SchedulerSpec, registry, sched_ext};
 use schedlab_sim::Preemption;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -302,6 +302,9 @@ pub(crate) fn with_knobs(
     spec: &SchedulerSpec,
     knobs: &[(String, String)],
 ) -> Result<(SchedulerSpec, Vec<String>), KnobError> {
+    if sched_ext::is_object(&spec.name) {
+        return with_options(spec, knobs);
+    }
     let has = (registry::find(&spec.name)?.knobs)();
     let (mut spec, mut absent) = (spec.clone(), Vec::new());
     for (name, value) in knobs {
@@ -313,5 +316,24 @@ pub(crate) fn with_knobs(
         spec.knobs.push((name.clone(), value.clone()));
     }
     Knobs::check(&spec, &has)?;
+    Ok((spec, absent))
+}
+
+/// The same of a scheduler in BPF, whose knobs are the options of its object.
+fn with_options(
+    spec: &SchedulerSpec,
+    knobs: &[(String, String)],
+) -> Result<(SchedulerSpec, Vec<String>), KnobError> {
+    let (mut spec, mut absent) = (spec.clone(), Vec::new());
+    for (name, value) in knobs {
+        let mut more = spec.clone();
+        more.knobs.retain(|(known, _)| known != name);
+        more.knobs.push((name.clone(), value.clone()));
+        match registry::check(&more) {
+            Ok(()) => spec = more,
+            Err(_) => absent.push(name.clone()),
+        }
+    }
+    registry::check(&spec)?;
     Ok((spec, absent))
 }

@@ -18,7 +18,8 @@ pub(super) struct Stage {
 impl Stage {
     pub(super) fn new(page: &str) -> Stage {
         let folder = Folder::new(&format!("page-{}-{}", page.replace('/', "-"), unique()));
-        for name in ["scenarios", "recordings", "docs", "oracles", "experiments", "Makefile", ".ci"]
+        for name in
+            ["scenarios", "recordings", "docs", "oracles", "experiments", "bpf", "Makefile", ".ci"]
         {
             link(&root().join(name), &folder.0.join(name));
         }

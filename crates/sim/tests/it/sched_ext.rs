@@ -1,0 +1,280 @@
+//! Schedulers in BPF (`bpf/sim`) under a made-up kernel's types.
+
+use schedlab_model::{
+    Amount, CpuId, CpuSet, EventKind, Nice, Ns, Op, Policy, Program, SchedEvent, Start, TaskSpec,
+    Topology, Workload,
+};
+use schedlab_scheduler::registry;
+use schedlab_scheduler::sched_ext::{self, Btf};
+use schedlab_sim::{Machine, Metrics, RunOptions, SimError, run};
+use std::sync::Arc;
+
+const KERNEL: &[u8] = include_bytes!("../../../../bpf/sim/kernel.bpf.o");
+const OBJECTS: [(&str, &[u8]); 4] = [
+    ("fair", include_bytes!("../../../../bpf/sim/fair.bpf.o")),
+    ("central", include_bytes!("../../../../bpf/sim/central.bpf.o")),
+    ("faults", include_bytes!("../../../../bpf/sim/faults.bpf.o")),
+    ("trace", include_bytes!("../../../../bpf/sim/trace.bpf.o")),
+];
+
+fn kernel() -> Arc<Btf> {
+    Arc::new(Btf::of_file(KERNEL).expect("a kernel's types"))
+}
+
+/// Plays `tasks` under the object of this name (with options).
+fn play(
+    spec: &str,
+    machine: &Machine,
+    tasks: Vec<TaskSpec>,
+    options: &RunOptions,
+    events: &mut Vec<SchedEvent>,
+) -> Result<Metrics, SimError> {
+    for (name, file) in OBJECTS {
+        sched_ext::provide(name, file, &kernel()).expect("an object of these tests");
+    }
+    let spec = format!("bpf:{spec}").parse().expect("a spec");
+    let scheduler = registry::build(&spec, machine.topology.cpus()).expect("a scheduler");
+    let workload = Workload { tasks, ..Workload::default() };
+    run(machine, &workload, &*scheduler, options, events).map(|outcome| outcome.metrics)
+}
+
+fn clean(spec: &str, machine: &Machine, tasks: Vec<TaskSpec>, length: Ns) -> Metrics {
+    play(spec, machine, tasks, &RunOptions::for_time(length), &mut Vec::new()).expect("a clean run")
+}
+
+fn hog(name: &str, nice: i8) -> TaskSpec {
+    let mut task = TaskSpec::new(name, Program::hog());
+    task.nice = Nice::new(nice).expect("a nice value");
+    task
+}
+
+fn ran(metrics: &Metrics) -> Vec<f64> {
+    metrics.tasks.iter().map(|task| task.cpu_ns.0 as f64 / 1e6).collect()
+}
+
+/// Lengths of the turns of CPU 0 in milliseconds.
+fn turns(events: &[SchedEvent]) -> Vec<(Option<u32>, u64)> {
+    let at_0 = events.iter().filter(|event| event.cpu == CpuId(0));
+    let switches = at_0.filter_map(|event| match event.kind {
+        EventKind::Switch { next, .. } => Some((event.at.0, next.map(|task| task.0))),
+        _ => None,
+    });
+    let all: Vec<_> = switches.collect();
+    all.windows(2).map(|pair| (pair[0].1, (pair[1].0 - pair[0].0) / 1_000_000)).collect()
+}
+
+/// On a real 7.2.13, too, two hogs of one CPU alternate under scx_simple whatever their weights:
+/// the one that runs is in no queue while the other is chosen.
+#[test]
+fn two_hogs_take_turns_whatever_their_weight() {
+    let metrics = clean("fair", &Machine::flat(1), vec![hog("a", 0), hog("b", 5)], Ns::from_s(5));
+    let ran = ran(&metrics);
+    assert!((ran[0] - ran[1]).abs() < 50.0, "{ran:?}");
+    assert!((ran[0] + ran[1] - 5000.0).abs() < 1.0, "{ran:?}");
+}
+
+#[test]
+fn three_hogs_share_by_weight() {
+    let tasks = vec![hog("a", 0), hog("b", 0), hog("c", 5)];
+    let ran = ran(&clean("fair", &Machine::flat(1), tasks, Ns::from_s(10)));
+    let ratio = (ran[0] + ran[1]) / 2.0 / ran[2];
+    // 100 : 33, the weights that the kernel gives to nice 0 and 5.
+    assert!((2.9..3.15).contains(&ratio), "{ratio}: {ran:?}");
+}
+
+/// A tick's clock is read before the next task's begins: the fifth tick finds a rest.
+#[test]
+fn a_slice_of_20_ms_lasts_for_six_ticks() {
+    let mut events = Vec::new();
+    let tasks = vec![hog("a", 0), hog("b", 0)];
+    let options = RunOptions::for_time(Ns::from_s(1));
+    play("fair?fifo=true", &Machine::flat(1), tasks, &options, &mut events).expect("a run");
+    let turns = turns(&events);
+    assert!(turns.len() > 30, "{turns:?}");
+    assert!(turns[1..].iter().all(|(_, length)| *length == 24), "{turns:?}");
+}
+
+#[test]
+fn options_are_set_by_name() {
+    let mut events = Vec::new();
+    let options = RunOptions::for_time(Ns::from_s(1));
+    let tasks = vec![hog("a", 0), hog("b", 0)];
+    let spec = "fair?fifo=on,slice_ns=4ms";
+    play(spec, &Machine::flat(1), tasks, &options, &mut events).expect("a run");
+    let turns = turns(&events);
+    assert!(turns[1..].iter().all(|(_, length)| *length == 8), "{turns:?}");
+}
+
+#[test]
+fn a_timer_preempts_tasks_with_endless_slices() {
+    let mut events = Vec::new();
+    let options = RunOptions::for_time(Ns::from_s(1));
+    let tasks = vec![hog("a", 0), hog("b", 0)];
+    play("central", &Machine::flat(1), tasks, &options, &mut events).expect("a run");
+    let turns = turns(&events);
+    assert!(turns.len() > 90, "{turns:?}");
+    assert!(turns[1..].iter().all(|(_, length)| *length == 10), "{turns:?}");
+}
+
+/// Wakeups, blocks, preemptions, forks and exits on several CPUs; the object itself checks the
+/// order of its callbacks and ends the run where it is wrong.
+#[test]
+fn callbacks_come_in_the_kernels_order() {
+    let mut tasks: Vec<TaskSpec> = (0..20u64)
+        .map(|i| {
+            let (work, sleep) = (Ns::from_us(300 + i * 1370 % 9000), Ns::from_us(500 + i * 530));
+            TaskSpec::new(format!("t{i}"), Program::closed(work, sleep))
+        })
+        .collect();
+    tasks.extend((0..6).map(|i| {
+        let work = Op::Run(Amount::Fixed(Ns::from_ms(10 + i)));
+        let mut task = TaskSpec::new(format!("once{i}"), Program::once([work, Op::Yield, work]));
+        task.start = Start::At(Ns::from_ms(100 * i));
+        task
+    }));
+    tasks.extend([hog("a", 0), hog("b", 5)]);
+    for machine in machines() {
+        let metrics = clean("trace", &machine, tasks.clone(), Ns::from_s(2));
+        assert!(metrics.tasks.iter().all(|task| task.cpu_ns > Ns::ZERO), "each task runs");
+    }
+}
+
+/// With and without costs, flat, with SMT and caches, and 64 CPUs.
+fn machines() -> [Machine; 5] {
+    let mut costly = Machine::flat(3);
+    costly.costs.tick_switch_ns = Ns::from_us(7);
+    costly.costs.block_switch_ns = Ns::from_us(3);
+    costly.costs.wakeup_decide_ns = Ns::from_us(5);
+    costly.costs.ipi_latency_ns = Ns::from_us(2);
+    let mut smt = Machine::flat(1);
+    smt.topology = Topology::regular(1, 2, 2, 2);
+    smt.ticks = schedlab_sim::TickSkew::Staggered;
+    [Machine::flat(1), Machine::flat(4), costly, smt, Machine::flat(64)]
+}
+
+#[test]
+fn the_same_input_gives_the_same_events_however_ticks_are_delivered() {
+    let tasks = || {
+        let sleepers = (0..30u64).map(|i| {
+            let (work, sleep) = (Ns::from_us(200 + i * 700), Ns::from_us(900 + i * 530));
+            TaskSpec::new(format!("t{i}"), Program::closed(work, sleep))
+        });
+        sleepers.chain((0..8).map(|i| hog(&format!("h{i}"), i))).collect::<Vec<_>>()
+    };
+    for spec in ["fair", "central"] {
+        for machine in machines() {
+            let mut all = Vec::new();
+            for every_tick in [false, false, true] {
+                let mut events = Vec::new();
+                let mut options = RunOptions::for_time(Ns::from_ms(500));
+                options.every_tick = every_tick;
+                play(spec, &machine, tasks(), &options, &mut events).expect("a run");
+                all.push(events);
+            }
+            assert!(all[0].len() > 100, "{spec}: {}", all[0].len());
+            assert!(all[0] == all[1], "{spec}: two runs");
+            assert!(all[0] == all[2], "{spec}: every tick");
+        }
+    }
+}
+
+#[test]
+fn idle_cpus_are_found_core_by_core() {
+    let mut machine = Machine::flat(1);
+    machine.topology = Topology::regular(1, 1, 4, 2);
+    let metrics = clean("fair", &machine, (0..4).map(|_| hog("h", 0)).collect(), Ns::from_s(1));
+    let busy: Vec<bool> = metrics.cpus.iter().map(|cpu| cpu.busy_ns > Ns::from_ms(500)).collect();
+    let cores: Vec<usize> =
+        busy.chunks(2).map(|core| core.iter().filter(|busy| **busy).count()).collect();
+    assert_eq!(cores, [1, 1, 1, 1], "one hog on each core");
+}
+
+#[test]
+fn affinity_holds() {
+    let mut tasks: Vec<TaskSpec> = (0..6).map(|i| hog(&format!("h{i}"), 0)).collect();
+    for (i, task) in tasks.iter_mut().enumerate() {
+        task.affinity = [CpuId(i as u32 % 3), CpuId(2)].into_iter().collect::<CpuSet>();
+    }
+    let metrics = clean("fair", &Machine::flat(3), tasks, Ns::from_s(2));
+    assert!(metrics.tasks.iter().all(|task| task.cpu_ns > Ns::from_ms(300)), "{:?}", ran(&metrics));
+}
+
+fn fails(spec: &str) -> String {
+    let tasks = vec![hog("first", 0), hog("second", 0), hog("third", 0)];
+    let options = RunOptions::for_time(Ns::from_s(10));
+    let result = play(spec, &Machine::flat(2), tasks, &options, &mut Vec::new());
+    match result {
+        Err(error) => error.to_string(),
+        Ok(_) => panic!("{spec} ran"),
+    }
+}
+
+#[test]
+fn a_lost_task_is_found_by_the_watchdog() {
+    let why = fails("faults?fault=4");
+    assert!(why.contains("BPF scheduler \"faults\" disabled (runnable task stall)"), "{why}");
+    assert!(why.contains("first[1000] failed to run for 1.000s"), "{why}");
+}
+
+#[test]
+fn faults_end_the_run_with_a_reason() {
+    let said = [
+        (1, "belongs to no object", "value->words[at]"),
+        (2, "does not end", "faults.bpf.c"),
+        (3, "non-existent DSQ 0x63", "runtime error"),
+        (5, "disabled (scx_bpf_error): task 7 of mine", ""),
+        (6, "writes memory at 0x", "faults_enqueue"),
+        (7, "invalid CPU 4711 from ops.select_cpu()", ""),
+        (8, "trying to direct-dispatch", "first[1000]"),
+        (9, "belongs to no object", "stack"),
+        (10, "ops.init() failed (-12)", ""),
+    ];
+    for (fault, what, also) in said {
+        let why = fails(&format!("faults?fault={fault}"));
+        assert!(why.contains(what) && why.contains(also), "{fault}: {why}");
+    }
+    let none = clean("faults", &Machine::flat(2), vec![hog("a", 0)], Ns::from_s(1));
+    assert_eq!(none.tasks[0].cpu_ns, Ns::from_s(1));
+}
+
+#[test]
+fn what_cannot_run_is_refused_by_name() {
+    let missing = include_bytes!("../../../../bpf/sim/missing.bpf.o");
+    let why = sched_ext::provide("missing", missing, &kernel()).unwrap_err().to_string();
+    assert!(why.contains("ops.dispatch() reaches bpf_obj_new_impl"), "{why}");
+    let why = sched_ext::provide("kernel", KERNEL, &kernel()).unwrap_err().to_string();
+    assert!(why.contains("no variable of type `struct sched_ext_ops` in"), "{why}");
+    // The recorder's object knows the types of a kernel without the class.
+    let recorder = include_bytes!("../../../../bpf/sched.bpf.o");
+    let other = Arc::new(Btf::of_file(recorder).expect("types"));
+    let why = sched_ext::provide("fair", OBJECTS[0].1, &other).unwrap_err().to_string();
+    assert!(why.contains("built without sched_ext"), "{why}");
+    sched_ext::provide("fair", OBJECTS[0].1, &kernel()).expect("an object");
+    let check = |text: &str| {
+        registry::check(&text.parse().expect("a spec")).map_err(|error| error.to_string())
+    };
+    assert!(check("bpf:fair?slice_ns=1").is_ok() && check("bpf:fair?offset[2]=-5").is_ok());
+    let said = [
+        ("bpf:fair?slice_n=1", "did you mean `slice_ns`?"),
+        ("bpf:fair?slice_ns=-1", "must be from 0 to"),
+        ("bpf:fair?offset=1", "name one number of it"),
+        ("bpf:fair?offset[4]=1", "has no such part"),
+        ("bpf:fair?ops.name=1", "cannot be set"),
+        ("bpf:fair?slice_ns=soon", "write a number"),
+    ];
+    for (spec, what) in said {
+        let why = check(spec).unwrap_err();
+        assert!(why.contains(what), "{spec}: {why}");
+    }
+    let nowhere = registry::build(&"bpf:nowhere.o".parse().expect("a spec"), 1).err();
+    let why = nowhere.expect("no file was read").to_string();
+    assert!(why.contains("those with the option --kernel-btf do"), "{why}");
+    let mut task = hog("rt", 0);
+    task.policy = Policy::Fifo(3);
+    let options = RunOptions::for_time(Ns::from_ms(1));
+    let why = play("fair", &Machine::flat(1), vec![task], &options, &mut Vec::new()).unwrap_err();
+    assert!(why.to_string().contains("real-time"), "{why}");
+    let options = RunOptions::for_time(Ns::from_ms(1));
+    let why = play("fair", &Machine::flat(65), vec![hog("a", 0)], &options, &mut Vec::new());
+    assert!(why.unwrap_err().to_string().contains("at most 64 CPUs"));
+}
