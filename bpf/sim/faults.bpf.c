@@ -69,7 +69,7 @@ int faults_enqueue(unsigned long long *ctx) {
         other = (__u64)p;
         break;
     case PAST_THE_STACK:
-        lost = *(volatile __u64 *)((__u64)&stack[1] + 512);
+        lost = *(volatile __u64 *)((__u64)&stack[1] + 16);
         break;
     }
     scx_bpf_dsq_insert(p, DSQ_GLOBAL, 1000000, 0);

@@ -19,6 +19,7 @@
 //! | dispatch queues, FIFO and by virtual time, move, iterate | `dispatch_enqueue`, `scx_dsq_move` | modelled | `three_hogs_share_by_weight` |
 //! | `dequeue` for each `enqueue` (7.x), or only when the core takes the task (6.12) | `ops_dequeue` | modelled | |
 //! | idle CPU with SMT, cache and node | `scx_select_cpu_dfl` | modelled; one mask for all nodes | |
+//! | `update_idle` | `__scx_update_idle` | modelled; each CPU is also said to idle once at the start, as soon comes of kernel threads on a real machine | |
 //! | kicks | `kick_cpus_irq_workfn` | modelled but for `SCX_KICK_WAIT`, which does not wait | |
 //! | watchdog | `check_rq_for_timeouts` | exact, not by halves of the timeout | `a_lost_task_is_found_by_the_watchdog` |
 //! | error exits | `scx_error` | the run ends, with the kernel's words; tasks do not go back to fair | `faults_end_the_run_with_a_reason` |
@@ -102,6 +103,8 @@ impl SchedExt {
         kernel.vm.cpu = cx.cpu.index();
         let step = f(kernel);
         let result = kernel.check(step);
+        let step = kernel.reenqueue();
+        kernel.check(step);
         for cpu in 0..kernel.cpus.len() {
             if kernel.cpus[cpu].kicks != [0; 3] {
                 kernel.send_kicks(cpu);

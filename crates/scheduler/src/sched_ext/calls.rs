@@ -101,7 +101,10 @@ fn queues(name: &str) -> Option<Call> {
                 dsq::LOCAL => k.vm.cpu,
                 id if id & dsq::LOCAL_ON == dsq::LOCAL_ON => (id & 0xffff) as usize,
                 id => {
-                    k.error(format_args!("re-enqueueing DSQ {id:#x} is not modelled"));
+                    match k.own_queue(id) {
+                        Some(queue) => k.reenqueued.push(queue),
+                        None => k.error(format_args!("DSQ {id:#x} not allowed for reenq")),
+                    }
                     return Ok(0);
                 }
             };

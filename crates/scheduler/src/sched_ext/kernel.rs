@@ -165,6 +165,8 @@ pub(super) struct Kernel {
     pub(super) timers: Vec<TimerState>,
     pub(super) timer_at: BTreeMap<u64, usize>,
     pub(super) armings: u64,
+    /// Queues of the scheduler's own whose tasks are to be enqueued again.
+    pub(super) reenqueued: Vec<usize>,
     /// Why the scheduler was ended.
     pub(super) ended: Option<String>,
     pub(super) cmds: Vec<Cmd>,
@@ -241,6 +243,7 @@ impl Kernel {
             timers: Vec::new(),
             timer_at: BTreeMap::new(),
             armings: 0,
+            reenqueued: Vec::new(),
             ended: None,
             cmds: Vec::new(),
             asked: 0,

@@ -224,6 +224,23 @@ impl Kernel {
         Ok(())
     }
 
+    /// Re-enqueues that programs asked for, once those are done (`run_deferred` by an irq work).
+    pub(super) fn reenqueue(&mut self) -> Step {
+        for cpu in 0..self.cpus.len() {
+            if self.cpus[cpu].reenqueue {
+                self.run_deferred(cpu)?;
+            }
+        }
+        for queue in std::mem::take(&mut self.reenqueued) {
+            for t in self.queues[queue].tasks.clone() {
+                self.unlink(t);
+                self.do_enqueue(t, enq::REENQ)?;
+                self.run_deferred(self.tasks[t].cpu)?;
+            }
+        }
+        Ok(())
+    }
+
     /// `do_enqueue_task`
     pub(super) fn do_enqueue(&mut self, t: usize, flags: u64) -> Step {
         let cpu = self.tasks[t].cpu;

@@ -248,6 +248,11 @@ impl Kernel {
         for t in alive {
             self.enable_task(t)?;
         }
+        // On a real machine kernel threads run on each CPU at once, and it idles again: a program
+        // that keeps its own list of idle CPUs hears of all. Here nothing else runs, so it is told.
+        for cpu in (0..self.cpus.len()).filter(|cpu| world.cpus[*cpu].online) {
+            self.op(Op::UpdateIdle, cpu, &[cpu as u64, 1])?;
+        }
         Ok(())
     }
 
