@@ -58,7 +58,8 @@ fn first_rank(n: u64, q: f64, beyond: f64) -> Option<u64> {
         let rank = (mean + HALF_WIDTH * variance.sqrt() + 0.5).ceil() as u64 + 1;
         return (rank <= n).then_some(rank);
     }
-    // P(B = n), then one less at a time, as parts of a unit: q^n may be smaller than a number can be.
+    // P(B = n), then one less at a time, as parts of a unit: q^n may be smaller than a number can
+    // be.
     let odds = (1.0 - q) / q;
     let mut unit = n as f64 * q.ln();
     let (mut part, mut sum, mut k) = (1.0, 0.0, n);
