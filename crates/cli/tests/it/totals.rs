@@ -49,8 +49,8 @@ fn two_states_of_schedstat_tell_what_was_between() {
 #[test]
 fn two_reports_of_perf_lie_beside_each_other() {
     let folder = Folder::new("totals-perf");
-    let before = folder.write("b.txt", &report(80_000_000));
-    let after = folder.write("a.txt", &report(20_000_000));
+    let before = folder.write("b.txt", report(80_000_000));
+    let after = folder.write("a.txt", report(20_000_000));
     let ran = schedlab(&["diff", &before, &after]);
     let wanted = "Tasks waited 80.0us on average before a turn on a CPU, and then 20.0us (-75 %).";
     assert!(ran.code == 0 && ran.stdout.starts_with(wanted), "{ran:?}");
@@ -61,7 +61,7 @@ fn what_cannot_be_told_apart_is_said() {
     let folder = Folder::new("totals-bad");
     let earlier = folder.write("1.txt", EARLIER);
     let later = folder.write("2.txt", LATER);
-    let perf = folder.write("perf.txt", &report(1));
+    let perf = folder.write("perf.txt", report(1));
     let other = folder.write("other.txt", "nothing of the kind\n");
     for (arguments, part) in [
         (vec![&*later, &*earlier], "give the earlier one first"),
