@@ -5,7 +5,7 @@
 //! the kernel's type information (BTF) says. This file is the driver's side: it turns the calls of
 //! the simulator into callbacks in the kernel's order. [`decide`] has wakeups and decisions,
 //! [`queues`] the dispatch queues, [`idle`] the built-in choice of an idle CPU, [`tasks`] the life
-//! of tasks and groups, [`calls`] and [`helpers`] what programs may call.
+//! of tasks and groups, [`above`] the classes above, [`calls`] and [`helpers`] what programs may call.
 //!
 //! # Fidelity
 //! Rules are those of 7.2; where 6.12 differs, the type information says which kernel it is.
@@ -24,9 +24,11 @@
 //! | watchdog | `check_rq_for_timeouts` | exact, not by halves of the timeout | `a_lost_task_is_found_by_the_watchdog` |
 //! | error exits | `scx_error` | the run ends, with the kernel's words; tasks do not go back to fair | `faults_end_the_run_with_a_reason` |
 //! | `SCX_OPS_SWITCH_PARTIAL` | | every fair task counts as SCHED_EXT | |
-//! | RT and deadline tasks above, deadline servers, bypass, core scheduling, sub-schedulers | | omitted: such tasks are refused | |
+//! | RT and deadline tasks run above the class | `pick_next_task`, `put_prev_task_scx` | simplified: [`above`] | `real_time_tasks_run_above_a_scheduler_in_bpf` |
+//! | deadline servers, bypass, core scheduling, sub-schedulers | | omitted | |
 //! | time of decisions | | omitted: instructions and calls have no price of their own; what a decision costs is the machine's | |
 
+mod above;
 mod calls;
 mod decide;
 mod helpers;
@@ -130,11 +132,15 @@ impl Scheduler for SchedExt {
         }
     }
 
-    fn refuses(&self, policy: Policy) -> Option<&'static str> {
-        (!policy.is_fair()).then_some(
-            "a scheduler in BPF has the fair tasks; real-time and deadline tasks above it are not \
-             modelled yet",
-        )
+    fn stands_in(&self, policy: Policy) -> Option<&'static str> {
+        match policy {
+            Policy::Rr(_) => Some("fifo: real-time tasks above a scheduler in BPF have no slices"),
+            Policy::Deadline { .. } => Some(
+                "a level above real time, first come first served: deadline tasks above a \
+                 scheduler in BPF have no budgets",
+            ),
+            _ => None,
+        }
     }
 
     fn remarks(&self, _policies: &[Policy], _cpus: usize) -> Vec<String> {
@@ -167,18 +173,31 @@ impl Scheduler for SchedExt {
     }
 
     fn wake(&self, cx: &Cx<'_>, task: TaskId, wake: Wake) {
-        self.with(cx, |kernel| kernel.wake(task.index(), wake.kind, wake.sync));
+        self.with(cx, |kernel| match kernel.above.has(task.index()) {
+            true => {
+                kernel.place(task.index(), false);
+                Ok(())
+            }
+            false => kernel.wake(task.index(), wake.kind, wake.sync),
+        });
     }
 
     fn leave(&self, cx: &Cx<'_>, task: TaskId) {
         self.with(cx, |kernel| {
+            kernel.above.leave(task.index());
             kernel.dequeue(task.index(), false, ops::enq::DEQ_SLEEP)?;
             if cx.task(task).alive { Ok(()) } else { kernel.exit_task(task.index()) }
         });
     }
 
     fn yielded(&self, cx: &Cx<'_>, task: TaskId) {
-        self.with(cx, |kernel| kernel.yielded(task.index()));
+        self.with(cx, |kernel| match kernel.above.has(task.index()) {
+            true => {
+                kernel.above.yielded(kernel.tasks[task.index()].cpu);
+                Ok(())
+            }
+            false => kernel.yielded(task.index()),
+        });
     }
 
     fn schedule(&self, cx: &Cx<'_>, cpu: CpuId, prev: Option<TaskId>, why: Prev) -> Pick {
@@ -194,7 +213,7 @@ impl Scheduler for SchedExt {
                 let switches = kernel.get(addr, kernel.layout.nvcsw) + 1;
                 kernel.set(addr, kernel.layout.nvcsw, switches);
             }
-            let next = kernel.decide(cpu, prev)?;
+            let next = kernel.decide_all(cpu, prev, why)?;
             if let Some(t) = prev
                 && why == Prev::Exited
             {
@@ -261,6 +280,7 @@ impl Scheduler for SchedExt {
             Change::Group(group) => kernel.reweight_group(world, group),
             Change::Online(cpu, online) => {
                 kernel.set_online(cpu.index(), online)?;
+                kernel.all_above(cpu).into_iter().for_each(|t| kernel.place_anew(t));
                 if let (false, Some(t)) = (online, kernel.runs_on(cpu.index())) {
                     kernel.cmds.push(Cmd::Displace(TaskId::from(t)));
                 }

@@ -89,3 +89,31 @@ fn what_is_wrong_is_said_with_what_to_do() {
     let ran = schedlab(&["show", "two-hogs", "--scheduler", "bpf:bpf/sim/fair.bpf.o", "--blame"]);
     assert!(ran.code == 2 && ran.stderr.contains("runs no schedulers in BPF"), "{}", ran.stderr);
 }
+
+/// A recording has real-time threads of the kernel (migration/0), which run above the object.
+#[test]
+fn an_object_is_compared_over_a_recording() {
+    let ran = schedlab(&[
+        "compare",
+        "recordings/redis-other-other-closed8.slt",
+        "--scheduler",
+        "bpf:bpf/sim/fair.bpf.o",
+        "--kernel-btf",
+        "bpf/sim/kernel.bpf.o",
+        "--seeds",
+        "2",
+        "--json",
+    ]);
+    assert!([0, 3].contains(&ran.code), "{ran:?}");
+    let study: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    let row = study["rows"].as_array().expect("rows").last().expect("a row");
+    assert_eq!(row["scheduler"], "bpf:bpf/sim/fair.bpf.o");
+    let share = |name: &str| {
+        let subjects = row["subjects"].as_array().expect("subjects");
+        let subject = subjects.iter().find(|one| one["name"] == name).expect("the subject");
+        let cells = subject["cells"].as_array().expect("cells");
+        let cell = cells.iter().find(|cell| cell["metric"] == "share").expect("a share");
+        cell["value"]["median"].as_f64().expect("a number")
+    };
+    assert!(share("redis-server") > 0.1 && share("sysbench") > 0.1, "{row}");
+}

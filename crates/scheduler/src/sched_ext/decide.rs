@@ -218,7 +218,7 @@ impl Kernel {
     }
 
     /// `put_prev_task_scx` of a task that is still runnable.
-    fn put_prev(&mut self, cpu: usize, prev: usize, idles: bool) -> Step {
+    pub(super) fn put_prev(&mut self, cpu: usize, prev: usize, idles: bool) -> Step {
         let addr = self.tasks[prev].addr;
         self.op(Op::Stopping, cpu, &[addr, 1])?;
         self.waits(prev);
@@ -236,7 +236,8 @@ impl Kernel {
         self.cpus[cpu].curr = next;
         let curr = self.curr_addr(cpu);
         self.set(rq, self.layout.rq_curr, curr);
-        if prev.is_none() || next.is_none() {
+        let was_idle = prev.is_none() && !self.above.holds(cpu);
+        if was_idle || next.is_none() {
             let idle = next.is_none();
             if self.rules.idle_topology {
                 self.set_idle(cpu, idle);

@@ -1,5 +1,6 @@
 //! The part of the kernel that a scheduler in BPF sees.
 
+use super::above::Above;
 use super::calls::Model;
 use super::layout::{Layout, Place};
 use super::ops::{Op, dsq};
@@ -171,6 +172,7 @@ pub(super) struct Kernel {
     pub(super) ended: Option<String>,
     pub(super) cmds: Vec<Cmd>,
     pub(super) asked: u64,
+    pub(super) above: Above,
 }
 
 /// What the kernel does after a program did what cannot be.
@@ -247,6 +249,7 @@ impl Kernel {
             ended: None,
             cmds: Vec::new(),
             asked: 0,
+            above: Above::default(),
         }
     }
 
@@ -370,7 +373,8 @@ impl Kernel {
         cpu.curr.map_or(cpu.idle_task, |t| self.tasks[t].addr)
     }
     pub(super) fn is_idle(&self, cpu: usize) -> bool {
-        self.cpus[cpu].curr.is_none() && self.cpus[cpu].switching.is_none()
+        let free = self.cpus[cpu].curr.is_none() && self.cpus[cpu].switching.is_none();
+        free && !self.above.holds(cpu)
     }
     /// The task that runs on a CPU, or is about to.
     pub(super) fn runs_on(&self, cpu: usize) -> Option<usize> {

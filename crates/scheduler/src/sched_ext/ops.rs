@@ -34,11 +34,11 @@ pub(super) const NEVER_CALLED: &[(&str, &str)] = &[
     ("core_sched_before", "core scheduling is not modelled"),
     (
         "cpu_acquire",
-        "no task of a higher class takes a CPU: policies fifo, rr and deadline are refused",
+        "a real-time task that takes a CPU does so without a word; its local queue waits",
     ),
     (
         "cpu_release",
-        "no task of a higher class takes a CPU: policies fifo, rr and deadline are refused",
+        "a real-time task that takes a CPU does so without a word; its local queue waits",
     ),
     ("dump", "there is no debug dump"),
     ("dump_cpu", "there is no debug dump"),

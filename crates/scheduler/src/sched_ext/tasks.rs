@@ -1,5 +1,6 @@
 //! The life of tasks and control groups.
 
+use super::above::Above;
 use super::kernel::{Kernel, Step, Task};
 use super::ops::{self, Op};
 use crate::{GroupView, TaskView, World, linux};
@@ -24,6 +25,7 @@ impl Kernel {
             self.vm.memory.gap(addr + used, (self.task_stride - used) as usize);
             self.tasks.push(Task { addr, ..Task::default() });
         }
+        self.above = Above::new(world.cpus.len(), n);
         Ok(())
     }
 
@@ -96,6 +98,7 @@ impl Kernel {
     /// `scx_init_task` of a task that exists, or is forked now.
     pub(super) fn init_task(&mut self, world: &World, t: usize, forked: bool) -> Step {
         self.describe(world, t)?;
+        self.above.set(t, world.tasks[t].policy);
         let (addr, cpu, args) = (self.tasks[t].addr, self.vm.cpu, self.args);
         let group = self.groups.get(self.tasks[t].group).copied().unwrap_or(0);
         self.set(args, self.layout.init_fork, u64::from(forked));
@@ -110,6 +113,9 @@ impl Kernel {
 
     /// `scx_enable_task`
     pub(super) fn enable_task(&mut self, t: usize) -> Step {
+        if self.above.has(t) {
+            return Ok(());
+        }
         let (addr, cpu) = (self.tasks[t].addr, self.tasks[t].cpu);
         self.op(Op::Enable, cpu, &[addr])?;
         if self.has(Op::SetWeight) {
@@ -126,7 +132,9 @@ impl Kernel {
         }
         let (addr, cpu) = (self.tasks[t].addr, self.vm.cpu);
         self.forget(t);
-        self.op(Op::Disable, cpu, &[addr])?;
+        if !self.above.has(t) {
+            self.op(Op::Disable, cpu, &[addr])?;
+        }
         let args = self.args;
         self.vm.memory.set_word(args, 0);
         self.op(Op::ExitTask, cpu, &[addr, args])?;
@@ -137,6 +145,11 @@ impl Kernel {
 
     /// Hard affinity changed.
     pub(super) fn set_cpumask(&mut self, world: &World, t: usize) -> Step {
+        if self.above.has(t) {
+            self.show_mask(t, &world.tasks[t]);
+            self.place_anew(t);
+            return Ok(());
+        }
         self.change(t, |kernel| {
             kernel.show_mask(t, &world.tasks[t]);
             let (addr, cpu) = (kernel.tasks[t].addr, kernel.tasks[t].cpu);
@@ -147,6 +160,9 @@ impl Kernel {
 
     /// Policy or nice value changed.
     pub(super) fn reweight(&mut self, world: &World, t: usize) -> Step {
+        if self.above.has(t) {
+            return Ok(());
+        }
         self.change(t, |kernel| {
             kernel.show_weight(t, &world.tasks[t]);
             let (addr, cpu, weight) = (kernel.tasks[t].addr, kernel.tasks[t].cpu, kernel.weight(t));

@@ -269,12 +269,64 @@ fn what_cannot_run_is_refused_by_name() {
     let nowhere = registry::build(&"bpf:nowhere.o".parse().expect("a spec"), 1).err();
     let why = nowhere.expect("no file was read").to_string();
     assert!(why.contains("those with the option --kernel-btf do"), "{why}");
-    let mut task = hog("rt", 0);
-    task.policy = Policy::Fifo(3);
-    let options = RunOptions::for_time(Ns::from_ms(1));
-    let why = play("fair", &Machine::flat(1), vec![task], &options, &mut Vec::new()).unwrap_err();
-    assert!(why.to_string().contains("real-time"), "{why}");
     let options = RunOptions::for_time(Ns::from_ms(1));
     let why = play("fair", &Machine::flat(65), vec![hog("a", 0)], &options, &mut Vec::new());
     assert!(why.unwrap_err().to_string().contains("at most 64 CPUs"));
+}
+
+fn rt(name: &str, policy: Policy, program: Program) -> TaskSpec {
+    TaskSpec { policy, ..TaskSpec::new(name, program) }
+}
+
+/// A real-time task has the CPU when it wants it, and the task whose slice it interrupts goes on
+/// with the rest.
+#[test]
+fn real_time_tasks_run_above_a_scheduler_in_bpf() {
+    let often = |work: u64| Program::periodic(Ns::from_ms(10), Ns::from_ms(work), Ns::ZERO);
+    let tasks = vec![hog("a", 0), hog("b", 0), rt("ctl", Policy::Fifo(50), often(2))];
+    let metrics = clean("fair", &Machine::flat(1), tasks, Ns::from_s(1));
+    assert_eq!(ran(&metrics)[2], 200.0);
+    assert_eq!(metrics.tasks[2].wake_latency.max(), Ns::ZERO);
+    assert_eq!(ran(&metrics)[0] + ran(&metrics)[1], 800.0);
+    assert!((ran(&metrics)[0] - 400.0).abs() < 25.0, "{:?}", ran(&metrics));
+    // Alone with it: when it sleeps the CPU idles, and the next wakeup finds it.
+    let sleeper = TaskSpec::new("s", often(1));
+    let tasks = vec![sleeper, rt("ctl", Policy::Fifo(50), often(2))];
+    let metrics = clean("fair", &Machine::flat(1), tasks, Ns::from_s(1));
+    assert_eq!(ran(&metrics), [100.0, 200.0]);
+    assert_eq!(metrics.tasks[0].wake_latency.max(), Ns::from_ms(2));
+}
+
+#[test]
+fn levels_above_a_scheduler_in_bpf() {
+    let deadline = Policy::Deadline {
+        runtime: Ns::from_ms(5),
+        deadline: Ns::from_ms(10),
+        period: Ns::from_ms(10),
+    };
+    let short = Program::periodic(Ns::from_ms(10), Ns::from_ms(1), Ns::from_ms(5));
+    let tasks = vec![
+        rt("low", Policy::Fifo(1), Program::hog()),
+        rt("equal", Policy::Rr(1), Program::hog()),
+        rt("high", Policy::Fifo(2), short.clone()),
+        rt("dl", deadline, short),
+        hog("fair", 0),
+    ];
+    let metrics = clean("fair", &Machine::flat(1), tasks.clone(), Ns::from_s(1));
+    assert_eq!(ran(&metrics), [800.0, 0.0, 100.0, 100.0, 0.0]);
+    assert_eq!(metrics.tasks[3].wake_latency.max(), Ns::ZERO);
+    assert_eq!(metrics.tasks[2].wake_latency.max(), Ns::from_ms(1));
+    // With a CPU for each of the two hogs they have one each, and the others run above one of them.
+    let metrics = clean("fair", &Machine::flat(2), tasks.clone(), Ns::from_s(1));
+    assert_eq!(ran(&metrics).iter().sum::<f64>(), 2_000.0);
+    assert_eq!((ran(&metrics)[2], ran(&metrics)[3], ran(&metrics)[4]), (100.0, 100.0, 0.0));
+    assert!(ran(&metrics)[0] >= 700.0 && ran(&metrics)[1] >= 700.0, "{:?}", ran(&metrics));
+    // One that leaves makes room for one that waits elsewhere.
+    let once = Program::once([Op::Run(Amount::Fixed(Ns::from_ms(100)))]);
+    let two: Vec<TaskSpec> = (0..4).map(|_| rt("t", Policy::Fifo(1), once.clone())).collect();
+    let metrics = clean("fair", &Machine::flat(2), two, Ns::from_ms(200));
+    assert_eq!(ran(&metrics), [100.0; 4]);
+    // With a third CPU the fair one runs there.
+    let metrics = clean("fair", &Machine::flat(3), tasks, Ns::from_s(1));
+    assert!(ran(&metrics)[4] >= 800.0, "{:?}", ran(&metrics));
 }
