@@ -5,7 +5,8 @@
 //! the kernel's type information (BTF) says. This file is the driver's side: it turns the calls of
 //! the simulator into callbacks in the kernel's order. [`decide`] has wakeups and decisions,
 //! [`queues`] the dispatch queues, [`idle`] the built-in choice of an idle CPU, [`tasks`] the life
-//! of tasks and groups, [`above`] the classes above, [`calls`] and [`helpers`] what programs may call.
+//! of tasks and groups, [`above`] the classes above, [`calls`] and [`helpers`] what programs may
+//! call.
 //!
 //! # Fidelity
 //! Rules are those of 7.2; where 6.12 differs, the type information says which kernel it is.
