@@ -37,6 +37,10 @@ use std::path::{Path, PathBuf};
 /// recording does not know when they came.
 const SEEDS: u32 = 5;
 
+/// What a reader must know where the replay by messages was tried first.
+const OF_WAKEUPS: &str = "its messages do not reproduce this recording (--replay messages says what \
+                          they miss), so it is replayed from its wakeups, which do";
+
 /// A recording ready to be compared.
 #[derive(Debug)]
 pub struct RecordedInput {
@@ -49,6 +53,8 @@ pub struct RecordedInput {
     pub(super) replay: Replay,
     /// What the replay by messages knows, where that made the workload.
     pub(super) by_messages: Option<ByMessages>,
+    /// The replay was chosen by the recording, not by the user.
+    chosen: bool,
     pub(super) summary: Summary,
     pub(super) classes: Vec<String>,
     pids: Vec<u32>,
@@ -106,6 +112,7 @@ impl RecordedInput {
         let Read { recording, idle, window } = events_of(path, window, purpose)?;
         let mut input = RecordedInput::from_recording(path, &recording, from)?;
         (input.idle, input.window) = (idle, window);
+        input.chosen = from == ReplayFrom::Auto;
         input.guess = if asked.is_some() { None } else { serve::guess(&recording) };
         input.readings = elasticity::readings(&recording, &input.replay);
         input.waits = Waits::from_recording(&recording);
@@ -141,6 +148,7 @@ impl RecordedInput {
             header,
             replay,
             by_messages,
+            chosen: false,
             first_half: None,
         })
     }
@@ -390,18 +398,36 @@ pub fn compare_recording(
 ) -> Result<Study, StudyError> {
     check_schedulers(recorded_under.map(std::slice::from_ref).unwrap_or_default())?;
     let duration = duration(input, options)?;
-    if duration == input.replay.duration {
-        return compare_read(input, recorded_under, options, progress);
-    }
     // A replay of the whole knows what came later, and its errors are those of the whole.
-    let from = input.window.map_or(Ns::ZERO, |(from, _)| from);
-    let part = match from {
-        Ns::ZERO => Window::first(Some(duration)),
-        from => Window::between((from, from + duration)),
+    let part = (duration != input.replay.duration).then(|| match input.window {
+        None | Some((Ns::ZERO, _)) => Window::first(Some(duration)),
+        Some((from, _)) => Window::between((from, from + duration)),
+    });
+    let read = |from, window: &Window| {
+        RecordedInput::read_for(&input.path, from, window, Purpose::Replay)
     };
-    let first =
-        RecordedInput::read_for(&input.path, input.replayed_from(), &part, Purpose::Replay)?;
-    compare_read(&first, recorded_under, options, progress)
+    let study = match &part {
+        None => compare_read(input, recorded_under, options, progress),
+        Some(part) => {
+            let first = read(input.replayed_from(), part)?;
+            compare_read(&first, recorded_under, options, progress)
+        }
+    }?;
+    if !input.chosen || input.by_messages.is_none() || study.trusted() {
+        return Ok(study);
+    }
+    // Messages that do not reproduce the recording are no better than wakeups that do. What cannot
+    // be read twice, as a pipe, keeps its first answer.
+    let whole = || input.window.map_or_else(Window::default, Window::between);
+    let Ok(other) = read(ReplayFrom::Wakeups, &part.unwrap_or_else(whole)) else {
+        return Ok(study);
+    };
+    let mut again = compare_read(&other, recorded_under, options, progress)?;
+    if !again.trusted() {
+        return Ok(study);
+    }
+    again.notes.insert(0, OF_WAKEUPS.to_owned());
+    Ok(again)
 }
 
 /// As [`compare_recording`], of all that was read.

@@ -18,7 +18,8 @@ use std::str::FromStr;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ReplayFrom {
     /// From the messages where they were recorded and the replay was judged: on one CPU, with less
-    /// than a hundredth of them lost (docs/predictions.md); else from the wakeups.
+    /// than a hundredth of them lost (docs/predictions.md); else, and where they do not reproduce
+    /// the recording and the wakeups do, from the wakeups.
     #[default]
     Auto,
     /// From the wakeups between tasks: what is exchanged is inferred.

@@ -247,7 +247,8 @@ pub const OPTIONS: &[CompareOption] = &[
         inputs: Inputs::Recordings,
         help: "Replay the recording from its messages, or from the wakeups between its tasks: \
                messages, wakeups, or auto, which takes the messages of a recording of one CPU that \
-               has lost less than a hundredth of them [default: auto]",
+               has lost less than a hundredth of them, where they reproduce it or the wakeups do \
+               not [default: auto]",
         set: |request, text| {
             request.replay = Some(parsed(text)?);
             Ok(())

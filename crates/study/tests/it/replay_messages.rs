@@ -247,6 +247,26 @@ fn messages_are_taken_where_they_were_judged() {
     assert_eq!(asked.replayed_from(), ReplayFrom::Messages);
 }
 
+/// Where threads take turns at the lock of their interpreter (Ruby's) the replay by messages stands
+/// still: the one by wakeups is taken, with a word.
+#[test]
+fn wakeups_are_taken_where_messages_do_not_reproduce_the_recording() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../recordings/pairs/messages/6.12/ruby-1/base.slt");
+    let compared = |from: ReplayFrom| {
+        let input = RecordedInput::open_from(&path, from).unwrap();
+        let options = Options { jobs: 1, repetitions: Some(1), ..Options::default() };
+        compare_recording(&input, None, &options, &|_, _| {}).unwrap()
+    };
+    let by = |study: &Study| study.self_replay.as_ref().unwrap().replay.clone();
+    let messages = compared(ReplayFrom::Messages);
+    assert_eq!((by(&messages).as_str(), messages.trusted()), ("messages", false));
+    let chosen = compared(ReplayFrom::Auto);
+    assert_eq!((by(&chosen).as_str(), chosen.trusted()), ("wakeups", true));
+    assert!(chosen.notes[0].contains("--replay messages"), "{:?}", chosen.notes);
+    assert!(!compared(ReplayFrom::Wakeups).notes[0].contains("--replay messages"));
+}
+
 /// Facts that are missing are said with number and part; with more than a hundredth of them a
 /// replay by messages is not trusted, and one by wakeups is as before.
 #[test]
