@@ -247,8 +247,8 @@ fn messages_are_taken_where_they_were_judged() {
     assert_eq!(asked.replayed_from(), ReplayFrom::Messages);
 }
 
-/// Where threads take turns at the lock of their interpreter (Ruby's) the replay by messages stands
-/// still: the one by wakeups is taken, with a word.
+/// Where threads take turns at the lock of their interpreter (Ruby's) the replay by messages comes
+/// to a halt: the one by wakeups is taken, with a word.
 #[test]
 fn wakeups_are_taken_where_messages_do_not_reproduce_the_recording() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
