@@ -122,10 +122,9 @@ impl Kernel {
         let level = |t: Option<usize>| t.map_or(0, |t| self.above.level[t]);
         let first = self.above.cpus[cpu].waiting.first().copied();
         let yields = std::mem::take(&mut self.above.cpus[cpu].yielded);
-        if let Some(t) = own.filter(|_| why == Prev::Runnable) {
-            if level(first) < level(own) || level(first) == level(own) && !yields {
-                return Ok(Some(t));
-            }
+        let keeps = level(first) < level(own) || level(first) == level(own) && !yields;
+        if let Some(t) = own.filter(|_| why == Prev::Runnable && keeps) {
+            return Ok(Some(t));
         }
         self.above.cpus[cpu].running = None;
         if yields && why == Prev::Runnable {
