@@ -403,9 +403,8 @@ pub fn compare_recording(
         None | Some((Ns::ZERO, _)) => Window::first(Some(duration)),
         Some((from, _)) => Window::between((from, from + duration)),
     });
-    let read = |from, window: &Window| {
-        RecordedInput::read_for(&input.path, from, window, Purpose::Replay)
-    };
+    let read =
+        |from, window: &Window| RecordedInput::read_for(&input.path, from, window, Purpose::Replay);
     let study = match &part {
         None => compare_read(input, recorded_under, options, progress),
         Some(part) => {
