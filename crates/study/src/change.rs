@@ -1,5 +1,6 @@
 //! Changes against a baseline, with error bars. `docs/result-schema.md` explains the rules.
 
+use crate::compare::constants::{DRIFT_OF_LOOPS, REACTION_OF_LOOPS};
 use crate::error_parts::{ErrorBar, ErrorParts, Possible};
 use crate::metric::{Metric, Unit};
 use schedlab_stats::Estimate;
@@ -69,6 +70,8 @@ pub struct MethodError {
     /// shows in the recording, where it does so at times; how requests pile up when it waits more
     /// does not.
     pub is_of_loop: bool,
+    /// By what factor values beyond a percentile may come more or less often than they did.
+    pub rate: f64,
     /// What two recordings of one setting differ by, as a part of the value.
     pub drift: f64,
     /// The metric counts activations that are no requests: more of them is neither better nor
@@ -121,18 +124,21 @@ impl MethodError {
     /// range over the seeds.
     fn bar_of_factor(self, base: f64, other: f64, seeds: f64) -> ErrorBar {
         let (recorded, simulated) = self.anchor.unwrap_or_default();
-        let parts = |reaction: f64, tail: f64, recorded_tail: f64| ErrorParts {
+        let parts = |reaction: f64, drift: f64, tail: f64, recorded_tail: f64| ErrorParts {
             seeds,
             self_replay: apart(recorded, simulated),
             reaction: reaction * apart(base, other),
-            drift: libm::log(1.0 + self.drift),
+            drift: libm::log(1.0 + drift),
             sampling: tail.hypot(recorded_tail),
         };
         // The prediction starts from what was recorded: where that may be lower, so may the
         // prediction.
-        let back = if self.is_of_loop && other > base { 1.0 } else { self.apart };
-        let down = parts(back, self.tail.down, self.recorded_tail.down);
-        let up = parts(self.apart, self.tail.up, self.recorded_tail.up);
+        let of_loop = if self.is_of_loop { REACTION_OF_LOOPS.value } else { 0.0 };
+        let reaction = self.apart.max(of_loop);
+        let back = if self.is_of_loop && other > base { 1.0 } else { reaction };
+        let less = if self.is_of_loop { DRIFT_OF_LOOPS.value.max(self.drift) } else { self.drift };
+        let down = parts(back, less, self.tail.down, self.recorded_tail.down);
+        let up = parts(reaction, self.drift, self.tail.up, self.recorded_tail.up);
         ErrorBar::of_factor(other, down, up)
     }
 

@@ -22,6 +22,7 @@ mod room;
 mod row_errors;
 mod scenario;
 mod serve;
+mod spread;
 mod trust;
 mod validation;
 mod verdict;

@@ -2,7 +2,7 @@
 //! page.
 
 use crate::change::{Change, Judgement};
-use crate::compare::constants::{Constant, DRIFT_OF_LOOPS, RATE_OF_WAITS};
+use crate::compare::constants::{Constant, DRIFT_OF_LOOPS, RATE_OF_WAITS, REACTION_OF_LOOPS};
 use crate::error_parts::{ErrorBar, PARTS, RULE};
 use crate::measurements::{Kind, MACHINE};
 use crate::metric::{Metric, Stat, Unit};
@@ -370,11 +370,11 @@ fn constants(study: &Study) -> Vec<Constant> {
         [cell.error_bar, cell.change.and_then(|change| change.error_bar)]
     };
     let bars: Vec<ErrorBar> = cells.flat_map(bars).flatten().filter(|bar| bar.factors).collect();
-    let of_loops = libm::log(1.0 + DRIFT_OF_LOOPS.value);
+    let by_wakeups = study.self_replay.as_ref().is_some_and(|replay| replay.replay == "wakeups");
     let made = [
         (RATE_OF_WAITS, bars.iter().any(|bar| bar.parts.sampling > 0.0)),
-        // A billionth is the rounding of floats.
-        (DRIFT_OF_LOOPS, bars.iter().any(|bar| (bar.parts.drift - of_loops).abs() < 1e-9)),
+        (DRIFT_OF_LOOPS, by_wakeups && !bars.is_empty()),
+        (REACTION_OF_LOOPS, by_wakeups && !bars.is_empty()),
     ];
     made.into_iter().filter(|(_, is_in)| *is_in).map(|(constant, _)| constant).collect()
 }

@@ -203,7 +203,8 @@ fn a_part_that_is_not_there_is_refused() {
 fn explain_names_the_constants_of_an_interval() {
     let ran = schedlab(&["compare", REDIS, "--seeds", "1", "--explain"]);
     let text = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-    for part in ["RATE_OF_WAITS = 2: how often", "fitted to the pairs", "DRIFT_OF_LOOPS = 2: perc"]
+    for part in
+        ["REACTION_OF_LOOPS = 0.5: of a", "fitted to the pairs", "DRIFT_OF_LOOPS = 2: a perc"]
     {
         assert!(text.contains(part), "{part}: {text}");
     }

@@ -12,21 +12,29 @@ pub(crate) struct Constant {
     pub(crate) doc: &'static str,
 }
 
-/// How often a wakeup finds its CPU busy: where one wakeup of a hundred waits for a turn of another
-/// task, p99 is either that turn or nothing.
+/// How often values beyond a percentile come, where windows of the recording do not say it.
 pub(crate) const RATE_OF_WAITS: Constant = Constant {
     name: "RATE_OF_WAITS",
     value: 2.0,
-    doc: "how often a wakeup finds its CPU busy differs from one recording of a setting to the next \
-          by up to this factor; fitted to the pairs of recordings/pairs",
+    doc: "how often a value lies beyond a percentile differs from one recording of a setting to the \
+          next by up to this factor, where windows of the recording do not say by how much; fitted \
+          to the pairs of recordings/pairs",
 };
 
-/// Percentiles of run-queue latency of event loops, whose activations are no requests: how many
-/// requests wait behind each other decides.
+/// Run-queue latency of event loops in a replay by wakeups, whose activations are no requests: how
+/// many requests wait behind each other decides, and the replay has too many of them.
 pub(crate) const DRIFT_OF_LOOPS: Constant = Constant {
     name: "DRIFT_OF_LOOPS",
     value: 2.0,
-    doc: "percentiles of run-queue latency of event loops change from one recording to the next by \
-          up to this part of themselves (2 standard deviations); a choice, and \
-          docs/predictions.md shows how many intervals hold with it",
+    doc: "a percentile of run-queue latency of event loops, replayed from wakeups, may be shorter by \
+          this factor and one (2 standard deviations); a choice, and docs/predictions.md shows how \
+          many intervals hold with it",
+};
+
+/// The same where it falls.
+pub(crate) const REACTION_OF_LOOPS: Constant = Constant {
+    name: "REACTION_OF_LOOPS",
+    value: 0.5,
+    doc: "of a fall of run-queue latency of event loops, replayed from wakeups, this part may not \
+          come (of its logarithm); fitted to the pairs of recordings/pairs",
 };

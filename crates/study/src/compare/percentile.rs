@@ -1,6 +1,5 @@
 //! Intervals of percentiles by order statistics, over the values of all runs of a row.
 
-use super::constants::RATE_OF_WAITS;
 use crate::change::{MethodError, Tail, apart};
 use crate::measurements::{Kind, Quantity, SubjectData};
 use crate::metric::{Metric, Stat};
@@ -52,21 +51,18 @@ impl Pooled {
     }
 
     /// Returns how far the percentile may lie below and above itself: where it is when values
-    /// beyond it are [`RATE_OF_WAITS`] times as likely, or that much less, with what their number
-    /// leaves open (95 %).
-    fn tail(&self) -> Tail {
-        let (Some(first), Some(last)) = (self.buckets.first(), self.buckets.last()) else {
-            return Tail::default();
-        };
+    /// beyond it are `rate` times as likely, or that much less.
+    fn tail(&self, rate: f64) -> Tail {
+        let rate = rate.max(1.0);
         let odds = (1.0 - self.quantile) / self.quantile.max(f64::MIN_POSITIVE);
-        let at = |odds: f64| quantile_interval(1.0 / (1.0 + odds), &self.buckets);
-        let rate = RATE_OF_WAITS.value;
-        let ([low, _], [_, high]) = (at(odds * rate), at(odds / rate));
+        let samples = self.samples();
         // Where the values are too few to say, what was seen is all that is known.
-        let (low, high) = (low.unwrap_or(first.0), high.unwrap_or(last.0));
-        let rank = (self.samples() as f64 * self.quantile).ceil().max(1.0) as u64;
-        let value = value_of_rank(rank, &self.buckets).map_or(0.0, |value| value as f64);
-        Tail { down: apart(low as f64, value), up: apart(value, high as f64) }
+        let at = |odds: f64| {
+            let rank = (samples as f64 / (1.0 + odds)).ceil().clamp(1.0, samples.max(1) as f64);
+            value_of_rank(rank as u64, &self.buckets).map_or(0.0, |value| value as f64)
+        };
+        let (low, value, high) = (at(odds * rate), at(odds), at(odds / rate));
+        Tail { down: apart(low, value), up: apart(value, high) }
     }
 }
 
@@ -81,8 +77,9 @@ pub fn interval_of<'a>(
 
 /// Returns how far the percentile of one subject may lie below and above itself; nothing for other
 /// metrics.
-pub(super) fn tail(found: &SubjectData, metric: Metric) -> Tail {
-    Pooled::new(std::iter::once(found), metric).map_or_else(Tail::default, |pooled| pooled.tail())
+pub(super) fn tail(found: &SubjectData, metric: Metric, rate: f64) -> Tail {
+    Pooled::new(std::iter::once(found), metric)
+        .map_or_else(Tail::default, |pooled| pooled.tail(rate))
 }
 
 /// Returns the interval of the percentile over all runs of a row, whose ends start from what was
@@ -98,7 +95,7 @@ pub(super) fn of_runs(
     let Some(pooled) = Pooled::new(found, metric) else { return (None, method) };
     let interval = anchored(&pooled, metric, method);
     // Only the bar of a factor is made from it.
-    let tail = if method.is_factor(metric) { pooled.tail() } else { method.tail };
+    let tail = if method.is_factor(metric) { pooled.tail(method.rate) } else { method.tail };
     (Some(interval), MethodError { tail, ..method })
 }
 
@@ -128,7 +125,7 @@ mod tests {
     fn a_tail_that_begins_at_the_percentile_may_not_be_there() {
         let of = |short: u64, long: u64| {
             let buckets = vec![(10_000, short), (4_000_000, long)];
-            Pooled { quantile: 0.99, buckets }.tail()
+            Pooled { quantile: 0.99, buckets }.tail(2.0)
         };
         // 1.2 % wait: with half as many it is 10 us.
         let edge = of(98_800, 1_200);

@@ -10,6 +10,7 @@ use super::recorded_kernel::{machine_settings, recorded_scheduler};
 use super::replaying::{ByMessages, ReplayFrom, replayed};
 use super::row_errors::RowErrors;
 use super::serve::{Served, Waits};
+use super::spread::Spread;
 use super::trust;
 use super::validation::FirstHalf;
 use super::{
@@ -65,6 +66,8 @@ pub struct RecordedInput {
     pub(super) idle: BTreeSet<String>,
     /// By class: what the recording itself says of how it reacts to others.
     pub(super) readings: Vec<(String, Reading)>,
+    /// How steady the tails of its times are.
+    pub(super) spread: Spread,
     /// Who ran while each program waited.
     pub(super) waits: Waits,
     /// The program that may be the server, where the user names none.
@@ -116,6 +119,8 @@ impl RecordedInput {
         input.guess = if asked.is_some() { None } else { serve::guess(&recording) };
         input.readings = elasticity::readings(&recording, &input.replay);
         input.waits = Waits::from_recording(&recording);
+        let requests = input.by_messages.as_ref().map(|messages| &messages.recorded);
+        input.spread = Spread::from_recording(&recording, &input.classes, requests);
         // Now, because a pipe is read once.
         input.first_half = FirstHalf::cut(&input, recording).map(Box::new);
         Ok(input)
@@ -145,6 +150,7 @@ impl RecordedInput {
             window: None,
             guess: None,
             waits: Waits::default(),
+            spread: Spread::default(),
             header,
             replay,
             by_messages,

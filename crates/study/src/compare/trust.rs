@@ -1,7 +1,7 @@
 //! How far a simulation of a recording can be believed: the self-replay, the second reading, and
 //! the error that follows.
 
-use super::constants::DRIFT_OF_LOOPS;
+use super::constants::RATE_OF_WAITS;
 use super::elasticity::MATTERS;
 use super::recorded::RecordedInput;
 use super::row_errors::OfRow;
@@ -393,7 +393,8 @@ pub(super) fn method_errors(replay: &SelfReplay, input: &RecordedInput, was: &Me
         };
         let noise = input.readings.iter().find(|(name, _)| *name == subject.name);
         let noise = noise.map_or(0.0, |(_, reading)| reading.noise);
-        let recorded = was.find(Kind::Class, &subject.name);
+        let kind = if is_of_requests { Kind::Channel } else { Kind::Class };
+        let recorded = was.find(kind, &subject.name);
         for &(metric, relative) in &reported {
             let own = subject.cells.iter().find(|cell| cell.metric == metric);
             let error = match own {
@@ -404,22 +405,26 @@ pub(super) fn method_errors(replay: &SelfReplay, input: &RecordedInput, was: &Me
                 && !requests.contains(&subject.name)
                 && matches!(metric, Metric::Throughput | Metric::Response(_));
             let anchor = own.map(|cell| (cell.recorded, cell.simulated));
-            let is_of_loop =
-                !requests.contains(&subject.name) && matches!(metric, Metric::Latency(_));
+            // The messages say which requests wait behind each other.
+            let is_of_loop = input.by_messages.is_none()
+                && !requests.contains(&subject.name)
+                && matches!(metric, Metric::Latency(_));
             let (apart, drift) = match merges {
                 true => (1.0, 1.0),
-                false if is_of_loop => (apart, DRIFT_OF_LOOPS.value),
                 // What the recorder does is not predicted, and so is not known better on a machine
                 // that is steady.
                 false if view::is_own(&subject.name) => (apart, most_drift(metric)),
                 false => (apart, drift(metric, input)),
             };
+            let rate =
+                input.spread.rate(kind, &subject.name, metric).unwrap_or(RATE_OF_WAITS.value);
             let recorded_tail =
-                recorded.map_or_else(Tail::default, |was| percentile::tail(was, metric));
+                recorded.map_or_else(Tail::default, |was| percentile::tail(was, metric, rate));
             let error = MethodError {
                 apart,
                 noise,
                 recorded_tail,
+                rate,
                 is_of_loop,
                 drift,
                 merges,

@@ -1,0 +1,146 @@
+//! How steady the tail of a recorded time is in the course of the recording.
+//!
+//! A percentile moves with how often values beyond it come: where one wakeup of a hundred waits for
+//! the turn of another task, p99 is either that turn or nothing. How often they come is counted in
+//! windows of the recording; by how much the windows differ says how far the rate may be from where
+//! it is, clusters included, which the number of values alone would not.
+
+use super::percentile::quantity;
+use crate::measurements::{Kind, Measured};
+use crate::metric::{Metric, Stat};
+use schedlab_model::{EventSink, Ns};
+use schedlab_stats::{t_critical, value_of_rank, variance};
+use schedlab_trace::Recording;
+use schedlab_trace::analysis::Summary;
+use schedlab_trace::analysis::messages::RequestTimes;
+use std::collections::BTreeMap;
+
+/// Windows of a recording. With more of them one holds too few values, with fewer the spread is
+/// not known: at seven degrees of freedom it is 2.4 standard errors, at three 3.2.
+const WINDOWS: usize = 8;
+/// The chance that a rate lies outside of its interval.
+const BEYOND: f64 = 0.05;
+
+/// What was measured, window by window.
+#[derive(Debug, Default)]
+pub(super) struct Spread {
+    windows: Vec<Measured>,
+}
+
+impl Spread {
+    /// Cuts a recording into windows; `requests`: what was recorded of them, in their order.
+    pub(super) fn from_recording(
+        recording: &Recording,
+        classes: &[String],
+        requests: Option<&RequestTimes>,
+    ) -> Spread {
+        let header = &recording.header;
+        let mut summary = Summary::new(header.tasks.len(), header.topology.cpus(), Ns::ZERO);
+        let mut rest = recording.events.as_slice();
+        let mut window = |number: usize| {
+            let end = u128::from(recording.duration.0) * number as u128 / WINDOWS as u128;
+            let end = Ns(end as u64);
+            let (now, later) = rest.split_at(match number {
+                WINDOWS => rest.len(),
+                _ => rest.partition_point(|event| event.at < end),
+            });
+            now.iter().for_each(|event| summary.event(event));
+            rest = later;
+            let tasks = summary.cut(end);
+            let next = std::mem::replace(&mut summary.tasks, tasks);
+            let mut measured = Measured::of_summary(&summary, classes, &|_| None);
+            summary.tasks = next;
+            let part = requests.map(|times| part_of(times, number));
+            part.iter().for_each(|times| measured.requests(times, summary.window));
+            measured
+        };
+        Spread { windows: (1..=WINDOWS).map(&mut window).collect() }
+    }
+
+    /// Returns by what factor the rate of values beyond a percentile of this subject may be higher
+    /// or lower than it was; `None`: the metric is no percentile, or there are no values.
+    pub(super) fn rate(&self, kind: Kind, name: &str, metric: Metric) -> Option<f64> {
+        let (quantity, Stat::Percentile(rank)) = quantity(metric)? else { return None };
+        let of = |window: &Measured| {
+            let found = window.find(kind, name);
+            found.map(|found| found.buckets(quantity)).unwrap_or_default()
+        };
+        let windows: Vec<Vec<(Ns, u64)>> = self.windows.iter().map(of).collect();
+        let mut all: BTreeMap<u64, u64> = BTreeMap::new();
+        for (value, count) in windows.iter().flatten() {
+            *all.entry(value.0).or_default() += count;
+        }
+        let samples: u64 = all.values().sum();
+        let all: Vec<(u64, u64)> = all.into_iter().collect();
+        let rank = (samples as f64 * f64::from(rank) / 100_000.0).ceil().max(1.0) as u64;
+        let percentile = value_of_rank(rank, &all)?;
+        let beyond = |window: &Vec<(Ns, u64)>| -> u64 {
+            window.iter().filter(|(value, _)| value.0 >= percentile).map(|(_, count)| count).sum()
+        };
+        Some(factor(&windows.iter().map(beyond).collect::<Vec<u64>>()))
+    }
+}
+
+/// Returns those requests that were answered in one window, as far as their order says.
+fn part_of(times: &RequestTimes, number: usize) -> RequestTimes {
+    let part = |all: &Vec<Ns>| {
+        let edge = |number: usize| all.len() * number / WINDOWS;
+        all[edge(number - 1)..edge(number)].to_vec()
+    };
+    let mut of_window = RequestTimes::default();
+    of_window.services =
+        times.services.iter().map(|(service, all)| (service.clone(), part(all))).collect();
+    of_window
+}
+
+/// Returns the factor between whose inverse and itself a rate lies with 95 %, from how often it was
+/// counted in each window. Windows of twice the length differ by less, unless what comes in one
+/// comes in the next too: the larger error of both counts. No rate is known better than that of
+/// values that come independently of each other.
+fn factor(counts: &[u64]) -> f64 {
+    let sum = counts.iter().sum::<u64>() as f64;
+    if sum == 0.0 {
+        return f64::INFINITY;
+    }
+    let error =
+        |counts: &[f64]| (variance(counts.iter().copied()) * counts.len() as f64).sqrt() / sum;
+    let single: Vec<f64> = counts.iter().map(|&count| count as f64).collect();
+    let double: Vec<f64> = single.chunks(2).map(|pair| pair.iter().sum()).collect();
+    let error = error(&single).max(error(&double)).max(1.0 / sum.sqrt());
+    libm::exp(error * t_critical(BEYOND, 1, counts.len() as f64 - 1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 152 waits, 19 in each window: as far as independent waits would be off.
+    #[test]
+    fn a_steady_rate_is_known_as_well_as_that_of_independent_values() {
+        let independent = (2.364_624 / 152f64.sqrt()).exp();
+        assert!((factor(&[19; 8]) - independent).abs() < 1e-4, "{}", factor(&[19; 8]));
+    }
+
+    #[test]
+    fn clusters_make_a_rate_uncertain() {
+        let [spread, single, lasting] = [
+            factor(&[12, 26, 15, 23, 14, 24, 17, 21]),
+            factor(&[0, 0, 152, 0, 0, 0, 0, 0]),
+            // What comes in one window comes in the next.
+            factor(&[35, 35, 35, 35, 3, 3, 3, 3]),
+        ];
+        assert!(spread < 1.35, "{spread}");
+        assert!(single > 10.0, "{single}");
+        assert!(lasting > factor(&[35, 3, 35, 3, 35, 3, 35, 3]), "{lasting}");
+    }
+
+    #[test]
+    fn requests_are_divided_by_their_order() {
+        let mut times = RequestTimes::default();
+        times.services.insert(":1".to_owned(), (0..100).map(Ns).collect());
+        let parts: Vec<Ns> = (1..=WINDOWS)
+            .flat_map(|number| part_of(&times, number).services[":1"].clone())
+            .collect();
+        assert_eq!(parts, times.services[":1"]);
+    }
+}
