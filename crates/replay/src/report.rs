@@ -1,9 +1,10 @@
 //! What a workload of messages is made of, and which rules it needed beside the facts.
 
-use crate::facts::Kind;
+use crate::facts::{Kind, TaskFacts};
 use crate::steps::Steps;
-use schedlab_model::{Exchange, TaskId};
+use schedlab_model::{Exchange, Ns, TaskId};
 use schedlab_trace::Recording;
+use schedlab_trace::replay::spread;
 use std::fmt;
 
 /// What was found in the facts, and what had to be assumed beside them.
@@ -35,8 +36,22 @@ pub struct Report {
     pub on_behalf: u64,
     /// Threads of the recorder, whose work follows from how much is recorded.
     pub recorders: usize,
+    /// What the steadiest task's sends or receives cost more or less from one eighth of the
+    /// recording to the next (standard deviation, in millionths); `None`: no task has enough.
+    pub spread_of_costs: Option<u64>,
     /// What is missing among the facts, in words; empty where nothing is.
     pub missing: String,
+}
+
+/// Returns how steady the machine was, from what the same operation costs the same task.
+fn spread_of_costs(tasks: &[TaskFacts], duration: Ns) -> Option<u64> {
+    let alike: [fn(&Kind) -> bool; 2] =
+        [|kind| matches!(kind, Kind::Send(..)), |kind| matches!(kind, Kind::Receive(..))];
+    let of = |task: &TaskFacts, alike: fn(&Kind) -> bool| {
+        let operations = task.operations.iter().filter(|operation| alike(&operation.kind));
+        spread(operations.map(|operation| (operation.at, operation.cost())), duration)
+    };
+    tasks.iter().flat_map(|task| alike.map(|alike| of(task, alike))).flatten().min()
 }
 
 impl Report {
@@ -59,6 +74,7 @@ impl Report {
         self.arrivals = steps.arrivals.len();
         (self.on_behalf, self.unexplained) = (steps.on_behalf, steps.unexplained);
         self.recorders = steps.drains.len();
+        self.spread_of_costs = spread_of_costs(&steps.facts.tasks, recording.duration);
         self.missing = recording.facts.loss().sentence().unwrap_or_default();
     }
 

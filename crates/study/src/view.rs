@@ -2,7 +2,9 @@
 //! page.
 
 use crate::change::{Change, Judgement};
-use crate::compare::constants::{Constant, DRIFT_OF_LOOPS, RATE_OF_WAITS, REACTION_OF_LOOPS};
+use crate::compare::constants::{
+    Constant, DRIFT_OF_LOOPS, RATE_OF_WAITS, REACTION_OF_LOOPS, REACTION_OF_MESSAGES,
+};
 use crate::error_parts::{ErrorBar, PARTS, RULE};
 use crate::measurements::{Kind, MACHINE};
 use crate::metric::{Metric, Stat, Unit};
@@ -369,12 +371,15 @@ fn constants(study: &Study) -> Vec<Constant> {
     let bars = |cell: &crate::result::Cell| {
         [cell.error_bar, cell.change.and_then(|change| change.error_bar)]
     };
-    let bars: Vec<ErrorBar> = cells.flat_map(bars).flatten().filter(|bar| bar.factors).collect();
-    let by_wakeups = study.self_replay.as_ref().is_some_and(|replay| replay.replay == "wakeups");
+    let all: Vec<ErrorBar> = cells.flat_map(bars).flatten().collect();
+    let bars: Vec<&ErrorBar> = all.iter().filter(|bar| bar.factors).collect();
+    let is_from = |replay: &str| study.self_replay.as_ref().is_some_and(|of| of.replay == replay);
+    let (by_wakeups, by_messages) = (is_from("wakeups"), is_from("messages"));
     let made = [
         (RATE_OF_WAITS, bars.iter().any(|bar| bar.parts.sampling > 0.0)),
         (DRIFT_OF_LOOPS, by_wakeups && !bars.is_empty()),
         (REACTION_OF_LOOPS, by_wakeups && !bars.is_empty()),
+        (REACTION_OF_MESSAGES, by_messages && all.iter().any(|bar| bar.parts.reaction > 0.0)),
     ];
     made.into_iter().filter(|(_, is_in)| *is_in).map(|(constant, _)| constant).collect()
 }

@@ -61,6 +61,7 @@ mod weave;
 
 pub use build::END;
 pub use recorder::RecorderCost;
+pub use steady::spread;
 pub use ticks::TickFit;
 pub use timeline::MachineDelays;
 

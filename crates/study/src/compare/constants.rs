@@ -38,3 +38,12 @@ pub(crate) const REACTION_OF_LOOPS: Constant = Constant {
     doc: "of a fall of run-queue latency of event loops, replayed from wakeups, this part may not \
           come (of its logarithm); fitted to the pairs of recordings/pairs",
 };
+
+/// How the tasks react to more or less CPU time in a replay by messages, in which that follows from
+/// which waits for which.
+pub(crate) const REACTION_OF_MESSAGES: Constant = Constant {
+    name: "REACTION_OF_MESSAGES",
+    value: 0.25,
+    doc: "of a change, replayed from messages, this part may not come, or as much more; fitted to \
+          the pairs of recordings/pairs/messages",
+};

@@ -115,6 +115,8 @@ pub(super) fn replayed(
     // What the replay by wakeups assumes beside the recording is not in this workload.
     let report = &mut replay.report;
     report.hogs.clone_from(&messages.report.endless);
+    // A message is closer to the same work than an activation, which may be of several.
+    report.spread_of_costs = messages.report.spread_of_costs.or(report.spread_of_costs);
     for list in
         [&mut report.makers, &mut report.undecided, &mut report.starved, &mut report.unfinished]
     {

@@ -1,7 +1,7 @@
 //! How far a simulation of a recording can be believed: the self-replay, the second reading, and
 //! the error that follows.
 
-use super::constants::RATE_OF_WAITS;
+use super::constants::{RATE_OF_WAITS, REACTION_OF_MESSAGES};
 use super::elasticity::MATTERS;
 use super::recorded::RecordedInput;
 use super::row_errors::OfRow;
@@ -291,8 +291,13 @@ fn apart(replay: &SelfReplay, input: &RecordedInput, class: &str) -> f64 {
         }
         // Nothing competes for CPUs without end: there is nothing to be held back by.
         None if report.hogs.is_empty() => 0.0,
-        None => UNDECIDED,
+        None => undecided(input),
     }
+}
+
+/// The same where the recording has no second reading.
+fn undecided(input: &RecordedInput) -> f64 {
+    if input.by_messages.is_some() { REACTION_OF_MESSAGES.value } else { UNDECIDED }
 }
 
 /// The same of the requests that are answered: tasks of several classes work for each of them, and
@@ -301,7 +306,7 @@ fn apart_of_requests(replay: &SelfReplay, input: &RecordedInput) -> f64 {
     match replay.alone.iter().map(Alone::apart).reduce(f64::max) {
         Some(apart) => apart,
         None if input.replay.report.hogs.is_empty() => 0.0,
-        None => UNDECIDED,
+        None => undecided(input),
     }
 }
 
@@ -344,9 +349,10 @@ fn spread_of_costs(input: &RecordedInput) -> Option<f64> {
 
 /// The drift in words, with where its numbers come from.
 fn about_drift(input: &RecordedInput) -> String {
+    let what = if input.by_messages.is_some() { "message" } else { "activation" };
     let steady = match spread_of_costs(input) {
         Some(spread) => format!(
-            "the median activation of the steadiest task differs by {:.2} % from one eighth of \
+            "the median {what} of the steadiest task differs by {:.2} % from one eighth of \
              the recording to the next",
             spread * 100.0
         ),

@@ -18,14 +18,19 @@ const ENOUGH: usize = 30;
 /// (standard deviation, in millionths of its mean); `None`: no task has 30 activations in each of
 /// eight parts.
 pub(super) fn spread_of_costs(lines: &[TaskTimeline], duration: Ns) -> Option<u64> {
-    lines.iter().filter_map(|line| spread(line, duration)).min()
+    let costs = |line: &'_ TaskTimeline| {
+        spread(line.activations.iter().map(|one| (one.woken, one.demand)), duration)
+    };
+    lines.iter().filter_map(costs).min()
 }
 
-fn spread(line: &TaskTimeline, duration: Ns) -> Option<u64> {
+/// Returns what the median cost of these deeds (when, and how long on a CPU) differs by from part
+/// to part of a recording, as [`spread_of_costs`] does; `None`: a part has too few of them.
+pub fn spread(deeds: impl Iterator<Item = (Ns, Ns)>, duration: Ns) -> Option<u64> {
     let mut parts: [Vec<u64>; PARTS] = Default::default();
-    for activation in &line.activations {
-        let part = activation.woken.0 as u128 * PARTS as u128 / u128::from(duration.0.max(1));
-        parts[(part as usize).min(PARTS - 1)].push(activation.demand.0);
+    for (at, cost) in deeds {
+        let part = at.0 as u128 * PARTS as u128 / u128::from(duration.0.max(1));
+        parts[(part as usize).min(PARTS - 1)].push(cost.0);
     }
     let mut medians = [0u64; PARTS];
     for (median, part) in medians.iter_mut().zip(&mut parts) {
