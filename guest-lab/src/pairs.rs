@@ -88,6 +88,10 @@ pub struct Pair {
     /// matter.
     #[serde(default)]
     pub classes: Vec<String>,
+    /// The server that the question is about, as `compare --serve` has it: it and what clients count
+    /// are compared. Empty: all.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub serve: String,
     /// Nothing was looked at, and nothing changed because of it, before the method was final.
     #[serde(default)]
     pub unseen: bool,
@@ -267,6 +271,7 @@ pub fn judge(
         .client_log
         .as_ref()
         .map(|file| ClientLogSpec { server: None, file: folder.join(file) });
+    options.serve = (!pair.serve.is_empty()).then(|| pair.serve.clone());
     let study = compare_recording(&input, None, &options, &|_, _| {})?;
     let came = match &pair.came {
         Some(path) => figures(&folder.join(path))?,
@@ -274,7 +279,12 @@ pub fn judge(
     };
     let before = of_measured(&input.measured());
     let mut figures = beside(&study, &before, &came, Kind::Class);
-    figures.retain(|figure| pair.classes.is_empty() || pair.classes.contains(&figure.class));
+    let served = study.served.as_ref().map(|server| &server.classes);
+    let wanted = |class: &String| {
+        served.is_none_or(|own| own.contains(class))
+            && (pair.classes.is_empty() || pair.classes.contains(class))
+    };
+    figures.retain(|figure| wanted(&figure.class));
     if let Some(path) = &pair.came {
         let came = of_kind(&measured_in(&folder.join(path))?, Kind::Channel);
         figures.extend(beside(

@@ -44,6 +44,31 @@ fn the_page_has_the_pairs_of_guests() {
 }
 
 #[test]
+fn the_page_has_the_pairs_of_a_busy_machine() {
+    assert_page(2);
+}
+
+#[test]
+fn the_page_has_the_pairs_of_other_changes() {
+    assert_page(3);
+}
+
+#[test]
+fn the_page_has_the_pairs_with_messages() {
+    assert_page(4);
+}
+
+/// Of large changes half are told, in every kind, and none in the wrong direction.
+#[test]
+fn the_page_adds_up_what_was_told() {
+    let text = std::fs::read_to_string(guest_lab::root().join(page::PAGE)).unwrap();
+    assert_eq!(page::table_of(&text, page::TOLD).unwrap(), page::told(&text).unwrap());
+    for told in page::told_of_all(&text).unwrap() {
+        assert!(told.came > 0 && told.right * 2 >= told.came && told.wrong == 0, "{told:?}");
+    }
+}
+
+#[test]
 fn the_page_has_both_replays_beside_each_other() {
     let text = std::fs::read_to_string(guest_lab::root().join(page::PAGE)).unwrap();
     let table = page::table_of(&text, page::BESIDE.0).unwrap();

@@ -62,6 +62,15 @@ pub struct MethodError {
     pub apart: f64,
     /// Standard error of the share in the recording, in parts of a CPU.
     pub noise: f64,
+    /// By how much two recordings of one setting differ, judging from windows of this one: of a
+    /// share in parts of a CPU, of a rate as a part of it.
+    pub spread: f64,
+    /// By how much the time that the machine itself takes from a wakeup to the switch differs, in
+    /// nanoseconds.
+    pub machine: f64,
+    /// By how much what the server waits for is off in the self-replay: of a share in parts of a
+    /// CPU, of a time as a natural logarithm.
+    pub behind: f64,
     /// How far the recorded percentile may be from where it is.
     pub recorded_tail: Tail,
     /// The same of the simulated one.
@@ -104,12 +113,15 @@ impl MethodError {
             // What was recorded is known; what its costs were then is not known of what is
             // predicted.
             Unit::Share => (
-                self.absolute,
+                self.absolute.hypot(self.behind),
                 if self.drift > 0.0 { self.drift * unsettled(other) + RESOLUTION } else { 0.0 },
             ),
             _ => (self.absolute.max(self.relative * larger), self.drift * larger),
         };
-        let sampling = if metric.unit() == Unit::Share { NOISE_ERRORS * self.noise } else { 0.0 };
+        let sampling = match metric.unit() {
+            Unit::Share => (NOISE_ERRORS * self.noise).max(self.spread),
+            _ => self.spread * larger,
+        };
         ErrorParts { seeds: 0.0, self_replay, reaction, drift, sampling }
     }
 
@@ -124,12 +136,14 @@ impl MethodError {
     /// range over the seeds.
     fn bar_of_factor(self, base: f64, other: f64, seeds: f64) -> ErrorBar {
         let (recorded, simulated) = self.anchor.unwrap_or_default();
-        let parts = |reaction: f64, drift: f64, tail: f64, recorded_tail: f64| ErrorParts {
-            seeds,
-            self_replay: apart(recorded, simulated),
-            reaction: reaction * apart(base, other),
-            drift: libm::log(1.0 + drift),
-            sampling: tail.hypot(recorded_tail),
+        let parts = |reaction: f64, (drift, machine): (f64, f64), tail: f64, recorded_tail: f64| {
+            ErrorParts {
+                seeds,
+                self_replay: apart(recorded, simulated).hypot(self.behind),
+                reaction: reaction * apart(base, other),
+                drift: libm::log(1.0 + drift).hypot(machine),
+                sampling: tail.hypot(recorded_tail),
+            }
         };
         // The prediction starts from what was recorded: where that may be lower, so may the
         // prediction.
@@ -137,8 +151,11 @@ impl MethodError {
         let reaction = self.apart.max(of_loop);
         let back = if self.is_of_loop && other > base { 1.0 } else { reaction };
         let less = if self.is_of_loop { DRIFT_OF_LOOPS.value.max(self.drift) } else { self.drift };
-        let down = parts(back, less, self.tail.down, self.recorded_tail.down);
-        let up = parts(reaction, self.drift, self.tail.up, self.recorded_tail.up);
+        // A time of some microseconds is that of the machine, which was measured at other moments.
+        let shorter = apart(other, (other - self.machine).max(other.min(CLOCK)));
+        let longer = apart(other, other + self.machine);
+        let down = parts(back, (less, shorter), self.tail.down, self.recorded_tail.down);
+        let up = parts(reaction, (self.drift, longer), self.tail.up, self.recorded_tail.up);
         ErrorBar::of_factor(other, down, up)
     }
 
@@ -168,6 +185,9 @@ impl MethodError {
         }
     }
 }
+
+/// The shortest time from a wakeup to the switch that is told apart from none, in nanoseconds.
+const CLOCK: f64 = 1_000.0;
 
 /// A share is known to a point at best: interrupts and the kernel's own threads are in it.
 const RESOLUTION: f64 = 0.01;

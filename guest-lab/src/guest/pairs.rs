@@ -366,6 +366,7 @@ fn pair(
         requests_per_s: counted.map(|(_, came)| came),
         classes: Vec::new(),
         unseen: server.unseen,
+        serve: String::new(),
     }))
 }
 

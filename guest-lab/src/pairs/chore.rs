@@ -25,8 +25,8 @@ pub struct PairsArgs {
     /// Print the figures of the recording FILE, as a file of pairs keeps them
     #[arg(long, requires = "path")]
     figures: bool,
-    /// Replay recordings from this: messages, wakeups, or both, beside each other
-    #[arg(long, value_name = "FROM", value_parser = replays, default_value = "wakeups")]
+    /// Replay recordings from this: messages, wakeups, auto, or both, beside each other
+    #[arg(long, value_name = "FROM", value_parser = replays, default_value = "auto")]
     replay: Replays,
     /// Print a line for each pair and figure, or one for each server
     #[arg(long, value_name = "WHAT", default_value = "pair")]
@@ -116,6 +116,7 @@ fn write(jobs: usize) -> Result<ExitCode> {
         text = page::with_table(&text, begin, &page::table(begin, &results))?;
     }
     text = page::with_table(&text, page::BESIDE.0, &page::beside(jobs)?)?;
+    text = page::with_table(&text, page::TOLD, &page::told(&text)?)?;
     std::fs::write(&path, text).context(page::PAGE)?;
     println!("wrote {}", page::PAGE);
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(1) })
@@ -157,7 +158,7 @@ mod tests {
             only: Some("idle".to_owned()),
             figures: false,
             write: false,
-            replay: Replays(vec![ReplayFrom::Wakeups]),
+            replay: Replays(vec![ReplayFrom::Auto]),
             by: By::Pair,
             jobs: 3,
         };

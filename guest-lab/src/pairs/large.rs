@@ -48,6 +48,33 @@ pub struct Told {
     pub wrong: usize,
 }
 
+impl Told {
+    /// Reads what is said below a table of each kind of large change.
+    pub(super) fn of_table(table: &str) -> [Told; 3] {
+        [LargeChange::Share, LargeChange::Rate, LargeChange::Time].map(|large| {
+            let line = table.lines().find(|line| line.contains(large.text()));
+            let numbers = line.and_then(|line| line.rsplit_once(large.text())).map(|(_, rest)| {
+                rest.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok())
+            });
+            let numbers: Vec<usize> = numbers.into_iter().flatten().collect();
+            let at = |index: usize| numbers.get(index).copied().unwrap_or_default();
+            Told { came: at(0), right: at(1), wrong: at(2) }
+        })
+    }
+
+    /// Adds others.
+    pub(super) fn add(&mut self, other: Told) {
+        self.came += other.came;
+        self.right += other.right;
+        self.wrong += other.wrong;
+    }
+
+    /// Returns it as a cell of a table.
+    pub(super) fn cell(self) -> String {
+        format!(" {} of {}, {} |", self.right, self.came, self.wrong)
+    }
+}
+
 impl Summary {
     /// Counts the large changes of a pair, and those that its prediction told.
     pub(super) fn count_large(&mut self, result: &PairResult) {

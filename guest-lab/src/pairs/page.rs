@@ -1,6 +1,6 @@
 //! The tables of docs/predictions.md, made of the pairs that ship.
 
-use super::{Judged, PairResult, Summary, rows};
+use super::{Judged, PairResult, Summary, Told, rows};
 use anyhow::{Context, Result};
 use schedlab_study::compare::ReplayFrom;
 use schedlab_study::metric::Metric;
@@ -9,13 +9,27 @@ use std::fmt::Write;
 /// The page.
 pub const PAGE: &str = "docs/predictions.md";
 /// Where each table begins, and the folder that it is made of.
-pub const TABLES: [(&str, &str); 2] = [
+pub const TABLES: [(&str, &str); 5] = [
     ("<!-- made by `cargo xtask pairs --write` from recordings/pairs -->\n", "recordings/pairs"),
     (
         "<!-- made by `cargo xtask pairs --write` from recordings/pairs/guest -->\n",
         "recordings/pairs/guest",
     ),
+    (
+        "<!-- made by `cargo xtask pairs --write` from recordings/pairs/busy -->\n",
+        "recordings/pairs/busy",
+    ),
+    (
+        "<!-- made by `cargo xtask pairs --write` from recordings/pairs/changes -->\n",
+        "recordings/pairs/changes",
+    ),
+    (
+        "<!-- made by `cargo xtask pairs --write` from recordings/pairs/messages, by default -->\n",
+        "recordings/pairs/messages",
+    ),
 ];
+/// Where the table of large changes begins, which is made of what stands below the others.
+pub const TOLD: &str = "<!-- made by `cargo xtask pairs --write` from the tables below -->\n";
 /// Where the table of both replays begins, and the folder that it is made of.
 pub const BESIDE: (&str, &str) = (
     "<!-- made by `cargo xtask pairs --write` from recordings/pairs/messages -->\n",
@@ -43,10 +57,40 @@ pub fn with_table(page: &str, begin: &str, table: &str) -> Result<String> {
     Ok(page.replacen(&format!("{begin}{old}"), &format!("{begin}{table}"), 1))
 }
 
-/// Returns the table of a folder: a line for each figure where there is one client and server
-/// (`recordings/pairs`), a line for each server where there are many.
+/// Returns the table of a folder: a line for each figure where the machine was a live one, a line
+/// for each server of guests.
 pub fn table(begin: &str, results: &[PairResult]) -> String {
-    if begin == TABLES[0].0 { each(results) } else { by_server(results) }
+    if [TABLES[0].0, TABLES[2].0].contains(&begin) { each(results) } else { by_server(results) }
+}
+
+/// Returns the table of large changes, from the sentences below the tables of a page.
+///
+/// # Errors
+/// The lines around a table are missing.
+pub fn told(page: &str) -> Result<String> {
+    let mut text =
+        "\n| pairs | shares that changed by more than 10 points: told, wrong | rates, by \
+                    more than a fifth | p99 of times, by more than half |\n|---|---|---|---|\n"
+            .to_owned();
+    for (begin, folder) in TABLES {
+        let told = Told::of_table(table_of(page, begin)?);
+        let _ = writeln!(text, "| {folder} |{}", told.map(Told::cell).concat());
+    }
+    let _ = writeln!(text, "| all |{}\n", told_of_all(page)?.map(Told::cell).concat());
+    Ok(text)
+}
+
+/// Returns the large changes of all tables together: shares, rates, times.
+///
+/// # Errors
+/// The lines around a table are missing.
+pub fn told_of_all(page: &str) -> Result<[Told; 3]> {
+    let mut sums = [Told::default(); 3];
+    for (begin, _) in TABLES {
+        let told = Told::of_table(table_of(page, begin)?);
+        sums.iter_mut().zip(told).for_each(|(sum, told)| sum.add(told));
+    }
+    Ok(sums)
 }
 
 /// Returns the table of [`BESIDE`]: the pairs of its folder by each replay, a line for each server.
@@ -120,11 +164,33 @@ mod tests {
 
     #[test]
     fn a_table_is_replaced_between_its_lines() {
-        let [(first, _), (second, _)] = TABLES;
+        let [(first, _), (second, _), ..] = TABLES;
         let page = format!("a\n{first}old\n{END}b\n{second}{END}c\n");
         let page = with_table(&page, first, "new\n").unwrap();
         assert_eq!(table_of(&page, first).unwrap(), "new\n");
         assert_eq!(page, format!("a\n{first}new\n{END}b\n{second}{END}c\n"));
         assert!(with_table("a", first, "b").is_err());
+    }
+
+    #[test]
+    fn large_changes_are_added_up_from_what_stands_below_the_tables() {
+        let sentences = |came: usize| {
+            format!(
+                "| a |\n\n* Shares that changed by more than 10 points: {came}, of them told: 2, in \
+                 the wrong direction: 0.\n* Times (p99) that changed by more than half: 9, of them \
+                 told: 5, in the wrong direction: 1.\n"
+            )
+        };
+        let page: String = TABLES
+            .iter()
+            .enumerate()
+            .map(|(number, (begin, _))| format!("{begin}{}{END}", sentences(number + 2)))
+            .collect();
+        let told = told(&page).unwrap();
+        assert!(
+            told.contains("| recordings/pairs | 2 of 2, 0 | 0 of 0, 0 | 5 of 9, 1 |"),
+            "{told}"
+        );
+        assert!(told.contains("| all | 10 of 20, 0 | 0 of 0, 0 | 25 of 45, 5 |"), "{told}");
     }
 }

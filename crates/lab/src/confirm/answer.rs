@@ -355,8 +355,7 @@ mod tests {
         let served = |name: &str| Served {
             asked: name.to_owned(),
             classes: vec![name.to_owned()],
-            delayed_by: None,
-            other_doubts: Vec::new(),
+            ..Served::default()
         };
         let settings = [idle];
         assert_eq!(

@@ -19,7 +19,7 @@ use super::{
 };
 use super::{detail, parse_variants, seeds, split_classes, verdict};
 use crate::StudyError;
-use crate::measurements::Measured;
+use crate::measurements::{Kind, Measured};
 use crate::result::{SecondHalf, SelfReplay, Study};
 use crate::run::{Bench, RowPlan, spinning};
 use crate::serve::{self, Guess};
@@ -478,6 +478,10 @@ fn compare_read(
     let mut errors = trust::method_errors(&replay, input, &was);
     replay.doubt(input.second_half(&recorded, &bench)?, &errors, &mut served);
     client.iter().for_each(|client| client.add_error(&runs[0], input, &mut errors));
+    if let Some(server) = &served {
+        let requests = |name: &str| was.find(Kind::Channel, name).is_some();
+        server.add_to(&mut errors, &requests);
+    }
     let (errors, open) = RowErrors::find(input, &plans, &runs, errors);
     let of_server = served.iter().flat_map(Served::notes);
     let limits = spinning::notes(&plans, Some(&input.replay.workload));

@@ -4,9 +4,12 @@
 //! of them do not replay: a compiler that was started once, a package manager that ended. What they
 //! miss counts only as far as the server waited behind them.
 
+use super::Errors;
 use super::recorded::RecordedInput;
 use super::trust::TRUSTED_SHARE;
 use crate::StudyError;
+use crate::change::apart;
+use crate::metric::Unit;
 use crate::serve::Server;
 use schedlab_trace::Recording;
 use schedlab_trace::analysis::blame::{Blame, Culprit};
@@ -17,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The server that a comparison is about.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Served {
     /// As asked: a name, a glob, a pid, a control group or a systemd unit.
     pub asked: String,
@@ -32,7 +35,26 @@ pub struct Served {
     /// waited behind them hardly or not at all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_doubts: Vec<String>,
+    /// What the simulation does not reproduce of the programs behind which the server waited: it is
+    /// in the errors of the server's numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub doubts_behind: Vec<String>,
+    /// By program behind which it waited: what is wrong of that in the server's share, in parts of a
+    /// CPU, and in its times, as natural logarithms.
+    #[serde(skip)]
+    pub behind: BTreeMap<String, [f64; 2]>,
 }
+
+/// What the simulation has for a program's share in place of what was recorded.
+#[derive(Clone, Copy)]
+pub(super) struct Wrong<'a> {
+    pub(super) class: &'a str,
+    pub(super) was: f64,
+    pub(super) is: f64,
+}
+
+/// A share of a CPU below this is none, when shares are compared as factors.
+const LEAST_SHARE: f64 = 0.001;
 
 /// A program behind which the server waited.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -105,16 +127,42 @@ impl Served {
         let classes: BTreeSet<&String> = own.map(|(_, class)| class).collect();
         let classes: Vec<String> = classes.into_iter().cloned().collect();
         let delayed_by = input.waits.behind(&classes);
-        Ok(Served { asked: asked.to_owned(), classes, delayed_by, other_doubts: Vec::new() })
+        Ok(Served { asked: asked.to_owned(), classes, delayed_by, ..Served::default() })
     }
 
-    /// Whether what the simulation misses of a program counts: it is the server, or the server
-    /// waited behind it for more than the part that may be missed of the server itself.
-    pub(super) fn counts(&self, class: &str) -> bool {
-        self.classes.iter().any(|own| own == class)
-            || self.delayed_by.as_ref().is_none_or(|delays| {
-                delays.iter().any(|delay| delay.name == class && delay.part > TRUSTED_SHARE)
-            })
+    /// Whether what the simulation misses of a program speaks against it: it is the server, or
+    /// may be what the server waits for.
+    pub(super) fn is_one(&self, class: &str) -> bool {
+        self.delayed_by.is_none() || self.classes.iter().any(|own| own == class)
+    }
+
+    /// Keeps what the simulation misses of another program: where the server waited behind it for
+    /// more than the part that may be missed of the server itself, as an error of the server's
+    /// numbers, in which it has that part.
+    pub(super) fn doubt(&mut self, wrong: Wrong<'_>, why: String) {
+        let mut delays = self.delayed_by.iter().flatten();
+        let part = delays.find(|delay| delay.name == wrong.class).map_or(0.0, |delay| delay.part);
+        if part <= TRUSTED_SHARE {
+            self.other_doubts.push(why);
+            return;
+        }
+        self.doubts_behind.push(why);
+        let [was, is] = [wrong.was, wrong.is].map(|share| share.max(LEAST_SHARE) * 1e9);
+        let error = [part * (wrong.was - wrong.is).abs(), part * apart(was, is)];
+        // Several readings of one program are one error: the largest.
+        let known = self.behind.entry(wrong.class.to_owned()).or_default();
+        *known = [known[0].max(error[0]), known[1].max(error[1])];
+    }
+
+    /// Adds what is wrong of the programs behind which the server waits to its errors and to those
+    /// of requests.
+    pub(super) fn add_to(&self, errors: &mut Errors, is_request: &dyn Fn(&str) -> bool) {
+        let [share, time] =
+            self.behind.values().fold([0.0, 0.0], |sum, one| [sum[0] + one[0], sum[1] + one[1]]);
+        let concerned = |name: &String| self.classes.contains(name) || is_request(name);
+        for ((_, metric), error) in errors.iter_mut().filter(|((name, _), _)| concerned(name)) {
+            error.behind = if metric.unit() == Unit::Share { share } else { time };
+        }
     }
 
     /// Returns its name in sentences.
@@ -124,7 +172,7 @@ impl Served {
 
     /// Returns sentences about the programs behind which it waited, and about what was left aside.
     pub(super) fn notes(&self) -> Vec<String> {
-        self.delays().into_iter().chain(self.left_aside()).collect()
+        self.delays().into_iter().chain(self.in_errors()).chain(self.left_aside()).collect()
     }
 
     fn delays(&self) -> Option<String> {
@@ -142,6 +190,19 @@ impl Served {
             _ => format!("behind {}, in parts of its waiting", most.join(", ")),
         };
         Some(format!("{} waited for a CPU {behind}", self.name()))
+    }
+
+    fn in_errors(&self) -> Option<String> {
+        let first = self.doubts_behind.first()?;
+        let more = match self.doubts_behind.len() {
+            1 => String::new(),
+            count => format!(" and {} more", count - 1),
+        };
+        Some(format!(
+            "what {} waited behind is not reproduced exactly ({first}{more}): that is in the errors \
+             of its numbers, in the part that this has of its waiting",
+            self.name()
+        ))
     }
 
     fn left_aside(&self) -> Option<String> {
@@ -164,6 +225,8 @@ impl Served {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::change::MethodError;
+    use crate::metric::Metric;
 
     fn served(delays: &[(&str, f64)]) -> Served {
         let delay = |(name, part): &(&str, f64)| Delay { name: (*name).to_owned(), part: *part };
@@ -171,16 +234,37 @@ mod tests {
             asked: "web*".to_owned(),
             classes: vec!["web".to_owned()],
             delayed_by: Some(delays.iter().map(delay).collect()),
-            other_doubts: Vec::new(),
+            ..Served::default()
         }
     }
 
+    fn wrong(class: &str, was: f64, is: f64) -> Wrong<'_> {
+        Wrong { class, was, is }
+    }
+
     #[test]
-    fn only_what_delays_the_server_counts() {
-        let served = served(&[("hog", 0.9), ("dpkg-deb", 0.01)]);
-        assert!(served.counts("web") && served.counts("hog"));
-        assert!(!served.counts("dpkg-deb") && !served.counts("idle-elsewhere"));
-        assert!(Served { delayed_by: None, ..served }.counts("dpkg-deb"), "it is not known");
+    fn what_delays_the_server_is_an_error_and_the_rest_does_not_count() {
+        let mut server = served(&[("hog", 0.5), ("make", 0.25), ("dpkg-deb", 0.01)]);
+        assert!(server.is_one("web") && !server.is_one("hog"));
+        assert!(Served { delayed_by: None, ..server.clone() }.is_one("hog"), "it is not known");
+        server.doubt(wrong("hog", 0.4, 0.8), "hog".to_owned());
+        server.doubt(wrong("hog", 0.4, 0.5), "hog, again".to_owned());
+        server.doubt(wrong("make", 0.2, 0.1), "make".to_owned());
+        server.doubt(wrong("dpkg-deb", 0.0, 0.9), "dpkg-deb".to_owned());
+        server.doubt(wrong("elsewhere", 0.0, 0.9), "elsewhere".to_owned());
+        assert_eq!(server.doubts_behind, ["hog", "hog, again", "make"]);
+        assert_eq!(server.other_doubts, ["dpkg-deb", "elsewhere"]);
+        let exact = |name: &str, metric| ((name.to_owned(), metric), MethodError::default());
+        let p99 = Metric::Latency(crate::metric::Stat::Percentile(99_000));
+        let mut errors: Errors =
+            [exact("web", Metric::Share), exact("web", p99), exact("hog", Metric::Share)]
+                .into_iter()
+                .collect();
+        server.add_to(&mut errors, &|_| false);
+        let behind = |name: &str, metric| errors[&(name.to_owned(), metric)].behind;
+        assert!((behind("web", Metric::Share) - (0.5 * 0.4 + 0.25 * 0.1)).abs() < 1e-9);
+        assert!((behind("web", p99) - 0.75 * 2f64.ln()).abs() < 1e-9);
+        assert_eq!(behind("hog", Metric::Share), 0.0);
     }
 
     #[test]

@@ -77,8 +77,37 @@ impl Spread {
         let beyond = |window: &Vec<(Ns, u64)>| -> u64 {
             window.iter().filter(|(value, _)| value.0 >= percentile).map(|(_, count)| count).sum()
         };
-        Some(factor(&windows.iter().map(beyond).collect::<Vec<u64>>()))
+        let counts: Vec<f64> = windows.iter().map(|window| beyond(window) as f64).collect();
+        Some(factor(&counts))
     }
+
+    /// Returns by how much the mean of a share or of a rate may differ from that of another such
+    /// recording (95 %), in the metric's unit: two means of windows. 0 where nothing is known.
+    pub(super) fn of_mean(&self, kind: Kind, name: &str, metric: Metric) -> f64 {
+        let of = |window: &Measured| {
+            window.find(kind, name).and_then(|found| found.value(metric)).unwrap_or_default()
+        };
+        let values: Vec<f64> = self.windows.iter().map(of).collect();
+        if values.is_empty() {
+            return 0.0;
+        }
+        std::f64::consts::SQRT_2 * half_width(&values) / values.len() as f64
+    }
+}
+
+/// Returns half the width of the interval (95 %) of the sum of what windows hold. Windows of twice
+/// the length differ by less, unless what comes in one comes in the next too: the larger error of
+/// both counts.
+fn half_width(windows: &[f64]) -> f64 {
+    half_width_of(windows, 0.0)
+}
+
+/// The same with an error that is no smaller than `least`.
+fn half_width_of(windows: &[f64], least: f64) -> f64 {
+    let error = |values: &[f64]| (variance(values.iter().copied()) * values.len() as f64).sqrt();
+    let double: Vec<f64> = windows.chunks(2).map(|pair| pair.iter().sum()).collect();
+    let error = error(windows).max(error(&double)).max(least);
+    error * t_critical(BEYOND, 1, windows.len() as f64 - 1.0)
 }
 
 /// Returns those requests that were answered in one window, as far as their order says.
@@ -94,20 +123,11 @@ fn part_of(times: &RequestTimes, number: usize) -> RequestTimes {
 }
 
 /// Returns the factor between whose inverse and itself a rate lies with 95 %, from how often it was
-/// counted in each window. Windows of twice the length differ by less, unless what comes in one
-/// comes in the next too: the larger error of both counts. No rate is known better than that of
-/// values that come independently of each other.
-fn factor(counts: &[u64]) -> f64 {
-    let sum = counts.iter().sum::<u64>() as f64;
-    if sum == 0.0 {
-        return f64::INFINITY;
-    }
-    let error =
-        |counts: &[f64]| (variance(counts.iter().copied()) * counts.len() as f64).sqrt() / sum;
-    let single: Vec<f64> = counts.iter().map(|&count| count as f64).collect();
-    let double: Vec<f64> = single.chunks(2).map(|pair| pair.iter().sum()).collect();
-    let error = error(&single).max(error(&double)).max(1.0 / sum.sqrt());
-    libm::exp(error * t_critical(BEYOND, 1, counts.len() as f64 - 1.0))
+/// counted in each window. No rate is known better than that of values that come independently of
+/// each other.
+fn factor(counts: &[f64]) -> f64 {
+    let sum: f64 = counts.iter().sum();
+    if sum == 0.0 { f64::INFINITY } else { libm::exp(half_width_of(counts, sum.sqrt()) / sum) }
 }
 
 #[cfg(test)]
@@ -118,20 +138,31 @@ mod tests {
     #[test]
     fn a_steady_rate_is_known_as_well_as_that_of_independent_values() {
         let independent = (2.364_624 / 152f64.sqrt()).exp();
-        assert!((factor(&[19; 8]) - independent).abs() < 1e-4, "{}", factor(&[19; 8]));
+        assert!((factor(&[19.0; 8]) - independent).abs() < 1e-4, "{}", factor(&[19.0; 8]));
     }
 
     #[test]
     fn clusters_make_a_rate_uncertain() {
         let [spread, single, lasting] = [
-            factor(&[12, 26, 15, 23, 14, 24, 17, 21]),
-            factor(&[0, 0, 152, 0, 0, 0, 0, 0]),
+            factor(&[12.0, 26.0, 15.0, 23.0, 14.0, 24.0, 17.0, 21.0]),
+            factor(&[0.0, 0.0, 152.0, 0.0, 0.0, 0.0, 0.0, 0.0]),
             // What comes in one window comes in the next.
-            factor(&[35, 35, 35, 35, 3, 3, 3, 3]),
+            factor(&[35.0, 35.0, 35.0, 35.0, 3.0, 3.0, 3.0, 3.0]),
         ];
         assert!(spread < 1.35, "{spread}");
         assert!(single > 10.0, "{single}");
-        assert!(lasting > factor(&[35, 3, 35, 3, 35, 3, 35, 3]), "{lasting}");
+        assert!(lasting > factor(&[35.0, 3.0, 35.0, 3.0, 35.0, 3.0, 35.0, 3.0]), "{lasting}");
+    }
+
+    /// Eight windows of a share: its standard error is 0.1 / sqrt(8), and another recording has one,
+    /// too.
+    #[test]
+    fn a_mean_is_known_as_well_as_its_windows_differ() {
+        let windows = [0.4, 0.6, 0.4, 0.6, 0.4, 0.6, 0.4, 0.6];
+        let error = variance(windows.iter().copied()).sqrt() / 8f64.sqrt();
+        assert!((half_width(&windows) / 8.0 - 2.364_624 * error).abs() < 1e-4);
+        assert_eq!(half_width(&[0.5; 8]), 0.0);
+        assert_eq!(Spread::default().of_mean(Kind::Class, "web", Metric::Share), 0.0);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::constants::{RATE_OF_WAITS, REACTION_OF_MESSAGES};
 use super::elasticity::MATTERS;
 use super::recorded::RecordedInput;
 use super::row_errors::OfRow;
-use super::serve::Served;
+use super::serve::{Served, Wrong};
 use super::{Errors, percentile, values};
 use crate::StudyError;
 use crate::change::{MethodError, Tail};
@@ -75,10 +75,13 @@ pub(super) fn self_replay(
     let alone: Vec<Alone> = alone.collect();
     for subject in &subjects {
         for cell in subject.cells.iter().filter(|cell| cell.metric == Metric::Share) {
-            if cell.difference.abs() > allowed(cell.recorded) {
+            let spread = spread_of(input, Kind::Class, &subject.name, cell.metric);
+            if cell.difference.abs() > allowed(cell.recorded).max(spread) {
                 let (was, is) = (cell.metric.show(cell.recorded), cell.metric.show(cell.simulated));
                 let why = format!("{}: {was} of a CPU recorded, {is} simulated", subject.name);
-                distrust.extend(counted(served, &input.class_of(&subject.name), why));
+                let class = &input.class_of(&subject.name);
+                let of = Wrong { class, was: cell.recorded, is: cell.simulated };
+                distrust.extend(counted(served, of, why));
             }
         }
     }
@@ -88,7 +91,8 @@ pub(super) fn self_replay(
     }
     distrust.extend(input.without_facts());
     for alone in &alone {
-        distrust.extend(alone.disagreement().and_then(|why| counted(served, &alone.name, why)));
+        let of = Wrong { class: &alone.name, was: alone.likely, is: alone.simulated };
+        distrust.extend(alone.disagreement().and_then(|why| counted(served, of, why)));
     }
     distrust.extend(input.header.ext_scheduler().map(|name| without_model(name, &recorded.name)));
     distrust.extend(input.header.ext_change());
@@ -132,7 +136,8 @@ impl SelfReplay {
     ) {
         for half in &second_half {
             let why = half.disagreement(errors);
-            self.distrust.extend(why.and_then(|why| counted(served, &half.name, why)));
+            let of = Wrong { class: &half.name, was: half.recorded, is: half.simulated };
+            self.distrust.extend(why.and_then(|why| counted(served, of, why)));
         }
         self.second_half = second_half;
         self.trusted = self.distrust.is_empty();
@@ -140,11 +145,11 @@ impl SelfReplay {
 }
 
 /// Returns a doubt about a program if it counts; else it is kept with the server, for which it does
-/// not.
-fn counted(served: &mut Option<Served>, class: &str, why: String) -> Option<String> {
+/// not, or as an error of what the server waits for.
+fn counted(served: &mut Option<Served>, wrong: Wrong<'_>, why: String) -> Option<String> {
     match served {
-        Some(server) if !server.counts(class) => {
-            server.other_doubts.push(why);
+        Some(server) if !server.is_one(wrong.class) => {
+            server.doubt(wrong, why);
             None
         }
         _ => Some(why),
@@ -336,15 +341,17 @@ fn unsteady(input: &RecordedInput) -> f64 {
 /// four CPUs of a guest: 471 and 711 requests/s in two recordings of one setting).
 fn spread_of_costs(input: &RecordedInput) -> Option<f64> {
     let summary = &input.summary;
-    let moved = |task: &TaskSummary| {
-        task.migrations > 0 && task.run.0 as f64 >= STAYS * summary.window.0 as f64
-    };
     let shown =
         input.header.topology.cpus() == 1 || input.header.capabilities.has(Capability::Migrations);
-    if !shown || summary.tasks.iter().any(moved) {
+    if !shown || summary.tasks.iter().any(|task| moved(input, task)) {
         return None;
     }
     input.replay.report.spread_of_costs.map(|millionths| millionths as f64 / 1e6)
+}
+
+/// Whether a task that counts moved between CPUs.
+fn moved(input: &RecordedInput, task: &TaskSummary) -> bool {
+    task.migrations > 0 && task.run.0 as f64 >= STAYS * input.summary.window.0 as f64
 }
 
 /// The drift in words, with where its numbers come from.
@@ -382,6 +389,17 @@ fn largest(replay: &SelfReplay, metric: Metric) -> f64 {
     let relative =
         |cell: &ReplayedCell| MethodError::between(cell.recorded, cell.simulated).relative;
     same.map(relative).fold(0.0, f64::max)
+}
+
+/// Returns by how much two recordings of one setting differ in a share or a rate because tasks are
+/// placed on other CPUs, judging from windows of this one, in the metric's unit; 0 where none of
+/// them moved.
+fn spread_of(input: &RecordedInput, kind: Kind, name: &str, metric: Metric) -> f64 {
+    let moves = || input.summary.tasks.iter().any(|task| moved(input, task));
+    match metric.unit() {
+        Unit::Share | Unit::PerSecond if moves() => input.spread.of_mean(kind, name, metric),
+        _ => 0.0,
+    }
 }
 
 /// The error of the method for every class and metric. Where a class has no recorded value (no
@@ -422,6 +440,11 @@ pub(super) fn method_errors(replay: &SelfReplay, input: &RecordedInput, was: &Me
                 false if view::is_own(&subject.name) => (apart, most_drift(metric)),
                 false => (apart, drift(metric, input)),
             };
+            let spread = spread_of(input, kind, &subject.name, metric);
+            let spread = match recorded.and_then(|was| was.value(metric)) {
+                Some(rate) if metric.unit() == Unit::PerSecond && rate > 0.0 => spread / rate,
+                _ => spread,
+            };
             let rate =
                 input.spread.rate(kind, &subject.name, metric).unwrap_or(RATE_OF_WAITS.value);
             let recorded_tail =
@@ -429,6 +452,8 @@ pub(super) fn method_errors(replay: &SelfReplay, input: &RecordedInput, was: &Me
             let error = MethodError {
                 apart,
                 noise,
+                spread,
+                machine: input.replay.report.delays.spread(),
                 recorded_tail,
                 rate,
                 is_of_loop,

@@ -23,6 +23,13 @@ impl MachineDelays {
     pub fn preempting_wakes(&self) -> Durations {
         together(&self.preempting_wake)
     }
+
+    /// Returns by how much these delays differ, in nanoseconds: from their median to their p99, of
+    /// the kind in which that is more.
+    pub fn spread(&self) -> f64 {
+        let of = |all: Durations| all.p99().saturating_sub(all.p50()).0 as f64;
+        of(self.idle_wakes()).max(of(self.preempting_wakes()))
+    }
 }
 
 fn together(parts: &[Durations]) -> Durations {
