@@ -99,7 +99,8 @@ parts! {
         "by how much two recordings of one setting differ, because the same work costs more or \
          less another time (fitted to pairs of recordings)"
     Sampling sampling "sampling" "how short the recording is"
-        "two standard errors of the CPU share in the recording, which is short"
+        "what windows of the recording, which is short, differ by: of percentiles, and of shares and \
+         rates of tasks that moved between CPUs; else two standard errors of the CPU share"
 }
 
 impl ErrorParts {

@@ -22,7 +22,7 @@ use schedlab_trace::{Capability, too_much_lost};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Off by more than this part of one CPU, or of the CPUs that a program has where it has more than
-/// one, the simulation is not trusted.
+/// one, the simulation is not trusted; where tasks move, by more than two recordings differ.
 pub(super) const TRUSTED_SHARE: f64 = 0.05;
 
 /// By how much a share may be off and still be trusted, as a part of one CPU.
