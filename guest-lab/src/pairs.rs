@@ -5,10 +5,12 @@
 //! second recording, or in the figures of one (made by [`figures`]), which are smaller.
 
 mod beside;
+mod calibration;
 pub mod chore;
 mod large;
 pub mod page;
 
+pub use calibration::Held;
 pub use large::{LargeChange, Told};
 use schedlab_study::StudyError;
 use schedlab_study::change::Judgement;
@@ -470,6 +472,8 @@ pub struct Summary {
     /// The same of the pairs in which nothing was changed, which no prediction can be better than;
     /// and of the replay of each recording itself.
     pub parts: BTreeMap<Metric, Parts>,
+    /// How many figures lie inside an interval that is stated at more or less than 95 %.
+    pub at_levels: Held,
     /// Of the changes that were large: whether the predictions told them.
     pub told: BTreeMap<LargeChange, Told>,
 }
@@ -497,6 +501,7 @@ impl Summary {
             for figure in result.figures.iter().filter(|figure| figure.error.is_some()) {
                 summary.held.0 += 1;
                 summary.held.1 += usize::from(figure.holds());
+                summary.at_levels.count(figure);
                 let claims = matches!(figure.judgement, Judgement::Better | Judgement::Worse);
                 summary.claims.0 += usize::from(claims);
                 summary.claims.1 += usize::from(figure.is_wrong());
@@ -531,7 +536,7 @@ impl std::fmt::Display for Summary {
             )?;
         }
         writeln!(f, "Certain claims: {}, of them wrong: {}.", self.claims.0, self.claims.1)?;
-        for line in self.large_changes() {
+        for line in self.large_changes().chain([self.calibration()]) {
             writeln!(f, "{line}")?;
         }
         for (metric, error) in &self.errors {

@@ -81,6 +81,9 @@ pub struct MethodError {
     pub is_of_loop: bool,
     /// By what factor values beyond a percentile may come more or less often than they did.
     pub rate: f64,
+    /// By how much what a request costs changes in this row, as a natural logarithm: how a task's
+    /// activations divide its work there was not recorded, and all of that may not come.
+    pub costs: f64,
     /// What two recordings of one setting differ by, as a part of the value.
     pub drift: f64,
     /// The metric counts activations that are no requests: more of them is neither better nor
@@ -108,7 +111,7 @@ impl MethodError {
     /// error of the baseline.
     pub fn parts(self, metric: Metric, base: f64, other: f64) -> ErrorParts {
         let larger = base.abs().max(other.abs());
-        let reaction = self.apart * (other - base).abs();
+        let reaction = (self.apart * (other - base).abs()).hypot(self.costs * other.abs());
         let (self_replay, drift) = match metric.unit() {
             // What was recorded is known; what its costs were then is not known of what is
             // predicted.
@@ -140,7 +143,7 @@ impl MethodError {
             ErrorParts {
                 seeds,
                 self_replay: apart(recorded, simulated).hypot(self.behind),
-                reaction: reaction * apart(base, other),
+                reaction: (reaction * apart(base, other)).hypot(self.costs),
                 drift: libm::log(1.0 + drift).hypot(machine),
                 sampling: tail.hypot(recorded_tail),
             }

@@ -1,6 +1,6 @@
 //! The tables of docs/predictions.md, made of the pairs that ship.
 
-use super::{Judged, PairResult, Summary, Told, rows};
+use super::{Held, Judged, PairResult, Summary, Told, rows};
 use anyhow::{Context, Result};
 use schedlab_study::compare::ReplayFrom;
 use schedlab_study::metric::Metric;
@@ -63,7 +63,8 @@ pub fn table(begin: &str, results: &[PairResult]) -> String {
     if [TABLES[0].0, TABLES[2].0].contains(&begin) { each(results) } else { by_server(results) }
 }
 
-/// Returns the table of large changes, from the sentences below the tables of a page.
+/// Returns the tables of large changes, and of how often intervals of each level hold, from the
+/// sentences below the tables of a page.
 ///
 /// # Errors
 /// The lines around a table are missing.
@@ -76,7 +77,16 @@ pub fn told(page: &str) -> Result<String> {
         let told = Told::of_table(table_of(page, begin)?);
         let _ = writeln!(text, "| {folder} |{}", told.map(Told::cell).concat());
     }
-    let _ = writeln!(text, "| all |{}\n", told_of_all(page)?.map(Told::cell).concat());
+    let _ = writeln!(text, "| all |{}", told_of_all(page)?.map(Told::cell).concat());
+    text += "\n| pairs | figures | inside of 50 % | of 80 % | of 90 % | of 95 % | of 99 % \
+             |\n|---|---|---|---|---|---|---|\n";
+    let mut all = Held::default();
+    for (begin, folder) in TABLES {
+        let held = Held::of_table(table_of(page, begin)?);
+        let _ = writeln!(text, "| {folder} |{}", held.cells());
+        all.add(held);
+    }
+    let _ = writeln!(text, "| all |{}\n", all.cells());
     Ok(text)
 }
 
@@ -152,7 +162,8 @@ pub(super) fn by_server(results: &[PairResult]) -> String {
         );
     }
     text.push('\n');
-    for line in Summary::from_results(results).large_changes() {
+    let summary = Summary::from_results(results);
+    for line in summary.large_changes().chain([summary.calibration()]) {
         let _ = writeln!(text, "* {line}");
     }
     text + "\n"

@@ -4,6 +4,11 @@
 //! that the machine was steady narrows nothing there. (Of five pairs of servers in guests under
 //! another kernel, shares were off by up to 16 points and counts by 9 to 24 %.)
 //!
+//! Rows of a replay by messages in which a request costs more or less CPU time. What a message costs
+//! was recorded where messages came as they did; a server that takes the CPU at each of them looks
+//! more often, and how much of its work comes with each look is a reading of the recording. All of
+//! that difference may not come.
+//!
 //! Rows in which a task waits that never did in the recording. Of a task that hardly ever slept the
 //! recording shows that what it waits for was there whenever it looked, and not how much of it: a
 //! client may have eight connections with a reply in each. As long as a row leaves it like that,
@@ -15,11 +20,11 @@ use super::Errors;
 use super::recorded::RecordedInput;
 use super::room::Room;
 use super::trust::most_drift;
-use crate::change::MethodError;
+use crate::change::{MethodError, apart};
 use crate::measurements::{Kind, SubjectData};
 use crate::metric::Metric;
 use crate::run::{RowPlan, Run};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Such a task waits when it sleeps after more than this part of its messages (in per cent).
 /// Chosen: as many may find those who work for it awake in the recording.
@@ -102,15 +107,74 @@ impl RowErrors {
                 ));
             }
         }
+        for row in 1..plans.len() {
+            let known = own.get(&row).unwrap_or(&common);
+            if let Some(changed) = with_costs(input, known, &runs[0], &runs[row]) {
+                own.insert(row, changed);
+            }
+        }
         let rooms =
             RowErrors::of_scenario(plans, &input.classes, input.replay.topology.cpus()).rooms;
         (RowErrors { common, own, rooms }, notes)
     }
 }
 
-/// How often tasks of a class sleep a second, over all runs of a row.
-fn sleeps(runs: &[Run], class: &str) -> f64 {
-    let of = |run: &Run| run.measured.find(Kind::Class, class)?.value(Metric::Throughput);
+/// Returns the errors of a row with what the costs of requests make of them; `None`: its requests
+/// are not known.
+fn with_costs(input: &RecordedInput, known: &Errors, base: &[Run], row: &[Run]) -> Option<Errors> {
+    input.by_messages.as_ref()?;
+    let changed = requests(row) / requests(base);
+    if !changed.is_finite() || changed <= 0.0 {
+        return None;
+    }
+    let cost = |was: f64, is: f64| match was > 0.0 && is > 0.0 {
+        true => apart(is * SECOND, was * changed * SECOND),
+        false => 0.0,
+    };
+    // Those who work for requests: not what has no end, and not the recorder.
+    let hogs = &input.replay.report.hogs;
+    let endless = |class: &str| hogs.iter().any(|hog| input.classes[hog.index()] == class);
+    let works = |class: &str| !endless(class) && !crate::view::is_own(class);
+    let share = |runs: &[Run], class: &str| mean(runs, Kind::Class, class, Metric::Share);
+    let names: BTreeSet<&str> = known.keys().map(|(name, _)| name.as_str()).collect();
+    let classes = || names.iter().copied().filter(|name| works(name));
+    let all = |runs: &[Run]| classes().map(|class| share(runs, class)).sum::<f64>();
+    let of_all = cost(all(base), all(row));
+    let of = |name: &str| match base.first()?.measured.find(Kind::Class, name) {
+        Some(_) if !works(name) => None,
+        Some(_) => Some(cost(share(base, name), share(row, name))),
+        // Requests, and what a client counts of them.
+        None => Some(of_all),
+    };
+    let costs: BTreeMap<&str, f64> =
+        names.iter().filter_map(|name| Some((*name, of(name)?))).collect();
+    let with = |((name, metric), error): (&(String, Metric), &MethodError)| {
+        let costs = costs.get(name.as_str()).copied().unwrap_or_default();
+        ((name.clone(), *metric), MethodError { costs, ..*error })
+    };
+    Some(known.iter().map(with).collect())
+}
+
+/// A second in nanoseconds: shares are compared as times.
+const SECOND: f64 = 1e9;
+
+/// Returns how many requests were answered a second, over all ports and paths.
+fn requests(runs: &[Run]) -> f64 {
+    let of = |run: &Run| {
+        let channels = run.measured.subjects.iter().filter(|found| found.kind == Kind::Channel);
+        channels.filter_map(|found| found.value(Metric::Throughput)).sum::<f64>()
+    };
+    runs.iter().map(of).sum::<f64>() / runs.len().max(1) as f64
+}
+
+/// Returns the mean of a metric over runs; 0 where it has none.
+fn mean(runs: &[Run], kind: Kind, name: &str, metric: Metric) -> f64 {
+    let of = |run: &Run| run.measured.find(kind, name)?.value(metric);
     let all: Vec<f64> = runs.iter().filter_map(of).collect();
     if all.is_empty() { 0.0 } else { all.iter().sum::<f64>() / all.len() as f64 }
+}
+
+/// How often tasks of a class sleep a second, over all runs of a row.
+fn sleeps(runs: &[Run], class: &str) -> f64 {
+    mean(runs, Kind::Class, class, Metric::Throughput)
 }
