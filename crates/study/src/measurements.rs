@@ -394,6 +394,12 @@ pub enum Quantity {
     Run,
 }
 
+impl Quantity {
+    /// All of them.
+    pub(crate) const ALL: [Quantity; 4] =
+        [Quantity::Latency, Quantity::Wait, Quantity::Response, Quantity::Run];
+}
+
 impl SubjectData {
     /// The non-empty buckets of a distribution: largest value and count, ascending.
     pub fn buckets(&self, quantity: Quantity) -> Vec<(Ns, u64)> {

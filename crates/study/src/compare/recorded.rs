@@ -120,7 +120,7 @@ impl RecordedInput {
         input.readings = elasticity::readings(&recording, &input.replay);
         input.waits = Waits::from_recording(&recording);
         let requests = input.by_messages.as_ref().map(|messages| &messages.recorded);
-        input.spread = Spread::from_recording(&recording, &input.classes, requests);
+        input.spread = Spread::from_recording(&recording, &input.summary, &input.classes, requests);
         // Now, because a pipe is read once.
         input.first_half = FirstHalf::cut(&input, recording).map(Box::new);
         Ok(input)

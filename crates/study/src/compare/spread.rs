@@ -6,31 +6,36 @@
 //! it is, clusters included, which the number of values alone would not.
 
 use super::percentile::quantity;
-use crate::measurements::{Kind, Measured};
+use crate::measurements::{Kind, Measured, Quantity, SubjectData};
 use crate::metric::{Metric, Stat};
 use schedlab_model::{EventSink, Ns};
 use schedlab_stats::{t_critical, value_of_rank, variance};
 use schedlab_trace::Recording;
-use schedlab_trace::analysis::Summary;
 use schedlab_trace::analysis::messages::RequestTimes;
-use std::collections::BTreeMap;
+use schedlab_trace::analysis::{Summary, TaskSummary};
 
 /// Windows of a recording. With more of them one holds too few values, with fewer the spread is
 /// not known: at seven degrees of freedom it is 2.4 standard errors, at three 3.2.
 const WINDOWS: usize = 8;
+/// Tasks with less than this part of the time may move between CPUs.
+const STAYS: f64 = 0.01;
 /// The chance that a rate lies outside of its interval.
 const BEYOND: f64 = 0.05;
 
 /// What was measured, window by window.
 #[derive(Debug, Default)]
 pub(super) struct Spread {
+    /// A task that counts moved between CPUs.
+    pub(super) moves: bool,
     windows: Vec<Measured>,
 }
 
 impl Spread {
-    /// Cuts a recording into windows; `requests`: what was recorded of them, in their order.
+    /// Cuts a recording into windows. `whole`: its summary; `requests`: what was recorded of them, in
+    /// their order.
     pub(super) fn from_recording(
         recording: &Recording,
+        whole: &Summary,
         classes: &[String],
         requests: Option<&RequestTimes>,
     ) -> Spread {
@@ -54,31 +59,28 @@ impl Spread {
             part.iter().for_each(|times| measured.requests(times, summary.window));
             measured
         };
-        Spread { windows: (1..=WINDOWS).map(&mut window).collect() }
+        let windows = (1..=WINDOWS).map(&mut window).collect();
+        let moved = |task: &TaskSummary| {
+            task.migrations > 0 && task.run.0 as f64 >= STAYS * whole.window.0 as f64
+        };
+        Spread { moves: whole.tasks.iter().any(moved), windows }
     }
 
-    /// Returns by what factor the rate of values beyond a percentile of this subject may be higher
-    /// or lower than it was; `None`: the metric is no percentile, or there are no values.
-    pub(super) fn rate(&self, kind: Kind, name: &str, metric: Metric) -> Option<f64> {
-        let (quantity, Stat::Percentile(rank)) = quantity(metric)? else { return None };
-        let of = |window: &Measured| {
-            let found = window.find(kind, name);
-            found.map(|found| found.buckets(quantity)).unwrap_or_default()
+    /// Returns the values of one subject, window by window.
+    pub(super) fn tails(&self, kind: Kind, name: &str) -> Tails {
+        let found: Vec<Option<&SubjectData>> =
+            self.windows.iter().map(|window| window.find(kind, name)).collect();
+        let of = |quantity: Quantity| {
+            let buckets = |found: &Option<&SubjectData>| {
+                found.map(|found| found.buckets(quantity)).unwrap_or_default()
+            };
+            let windows: Vec<Vec<(Ns, u64)>> = found.iter().map(buckets).collect();
+            let mut all: Vec<(u64, u64)> =
+                windows.iter().flatten().map(|(value, count)| (value.0, *count)).collect();
+            all.sort_unstable();
+            Values { samples: all.iter().map(|(_, count)| count).sum(), all, windows }
         };
-        let windows: Vec<Vec<(Ns, u64)>> = self.windows.iter().map(of).collect();
-        let mut all: BTreeMap<u64, u64> = BTreeMap::new();
-        for (value, count) in windows.iter().flatten() {
-            *all.entry(value.0).or_default() += count;
-        }
-        let samples: u64 = all.values().sum();
-        let all: Vec<(u64, u64)> = all.into_iter().collect();
-        let rank = (samples as f64 * f64::from(rank) / 100_000.0).ceil().max(1.0) as u64;
-        let percentile = value_of_rank(rank, &all)?;
-        let beyond = |window: &Vec<(Ns, u64)>| -> u64 {
-            window.iter().filter(|(value, _)| value.0 >= percentile).map(|(_, count)| count).sum()
-        };
-        let counts: Vec<f64> = windows.iter().map(|window| beyond(window) as f64).collect();
-        Some(factor(&counts))
+        Tails { values: Quantity::ALL.map(|quantity| (quantity, of(quantity))) }
     }
 
     /// Returns by how much the mean of a share or of a rate may differ from that of another such
@@ -92,6 +94,35 @@ impl Spread {
             return 0.0;
         }
         std::f64::consts::SQRT_2 * half_width(&values) / values.len() as f64
+    }
+}
+
+/// The values of one subject, of each distribution.
+pub(super) struct Tails {
+    values: [(Quantity, Values); 4],
+}
+
+struct Values {
+    windows: Vec<Vec<(Ns, u64)>>,
+    /// Those of all windows, ascending.
+    all: Vec<(u64, u64)>,
+    samples: u64,
+}
+
+impl Tails {
+    /// Returns by what factor the rate of values beyond a percentile may be higher or lower than it
+    /// was; `None`: the metric is no percentile, or there are no values.
+    pub(super) fn rate(&self, metric: Metric) -> Option<f64> {
+        let (quantity, Stat::Percentile(rank)) = quantity(metric)? else { return None };
+        let (_, values) = self.values.iter().find(|(of, _)| *of == quantity)?;
+        let rank = (values.samples as f64 * f64::from(rank) / 100_000.0).ceil().max(1.0) as u64;
+        let percentile = value_of_rank(rank, &values.all)?;
+        let beyond = |window: &Vec<(Ns, u64)>| {
+            // Windows are ascending.
+            let first = window.partition_point(|(value, _)| value.0 < percentile);
+            window[first..].iter().map(|(_, count)| count).sum::<u64>() as f64
+        };
+        Some(factor(&values.windows.iter().map(beyond).collect::<Vec<f64>>()))
     }
 }
 

@@ -17,7 +17,6 @@ use crate::view;
 use schedlab_model::{Op, Program};
 use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_stats::Estimate;
-use schedlab_trace::analysis::TaskSummary;
 use schedlab_trace::{Capability, too_much_lost};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,8 +46,6 @@ const DRIFT_OF_TIMES: f64 = 0.5;
 /// error. Fitted to pairs of servers in guests under a virtual clock, where the same work costs the
 /// same within 0.2 %.
 const OF_STEADY: f64 = 0.5;
-/// Tasks with less than this part of the time may move between CPUs.
-const STAYS: f64 = 0.01;
 /// From this spread on, a machine is as unsteady as those of recordings/pairs, whose least is 1.3
 /// %.
 const UNSTEADY: f64 = 0.01;
@@ -340,18 +337,12 @@ fn unsteady(input: &RecordedInput) -> f64 {
 /// differs from one recording to the next, however steady the machine is (nginx beside four hogs on
 /// four CPUs of a guest: 471 and 711 requests/s in two recordings of one setting).
 fn spread_of_costs(input: &RecordedInput) -> Option<f64> {
-    let summary = &input.summary;
     let shown =
         input.header.topology.cpus() == 1 || input.header.capabilities.has(Capability::Migrations);
-    if !shown || summary.tasks.iter().any(|task| moved(input, task)) {
+    if !shown || input.spread.moves {
         return None;
     }
     input.replay.report.spread_of_costs.map(|millionths| millionths as f64 / 1e6)
-}
-
-/// Whether a task that counts moved between CPUs.
-fn moved(input: &RecordedInput, task: &TaskSummary) -> bool {
-    task.migrations > 0 && task.run.0 as f64 >= STAYS * input.summary.window.0 as f64
 }
 
 /// The drift in words, with where its numbers come from.
@@ -395,9 +386,10 @@ fn largest(replay: &SelfReplay, metric: Metric) -> f64 {
 /// placed on other CPUs, judging from windows of this one, in the metric's unit; 0 where none of
 /// them moved.
 fn spread_of(input: &RecordedInput, kind: Kind, name: &str, metric: Metric) -> f64 {
-    let moves = || input.summary.tasks.iter().any(|task| moved(input, task));
     match metric.unit() {
-        Unit::Share | Unit::PerSecond if moves() => input.spread.of_mean(kind, name, metric),
+        Unit::Share | Unit::PerSecond if input.spread.moves => {
+            input.spread.of_mean(kind, name, metric)
+        }
         _ => 0.0,
     }
 }
@@ -406,6 +398,7 @@ fn spread_of(input: &RecordedInput, kind: Kind, name: &str, metric: Metric) -> f
 /// wakeup was seen, say), the largest relative error of the same metric among all classes is taken.
 pub(super) fn method_errors(replay: &SelfReplay, input: &RecordedInput, was: &Measured) -> Errors {
     let requests = of_requests(input);
+    let machine = input.replay.report.delays.spread();
     let mut errors = BTreeMap::new();
     let reported: Vec<(Metric, f64)> =
         Metric::all_reported().map(|metric| (metric, largest(replay, metric))).collect();
@@ -419,6 +412,7 @@ pub(super) fn method_errors(replay: &SelfReplay, input: &RecordedInput, was: &Me
         let noise = noise.map_or(0.0, |(_, reading)| reading.noise);
         let kind = if is_of_requests { Kind::Channel } else { Kind::Class };
         let recorded = was.find(kind, &subject.name);
+        let tails = input.spread.tails(kind, &subject.name);
         for &(metric, relative) in &reported {
             let own = subject.cells.iter().find(|cell| cell.metric == metric);
             let error = match own {
@@ -445,15 +439,14 @@ pub(super) fn method_errors(replay: &SelfReplay, input: &RecordedInput, was: &Me
                 Some(rate) if metric.unit() == Unit::PerSecond && rate > 0.0 => spread / rate,
                 _ => spread,
             };
-            let rate =
-                input.spread.rate(kind, &subject.name, metric).unwrap_or(RATE_OF_WAITS.value);
+            let rate = tails.rate(metric).unwrap_or(RATE_OF_WAITS.value);
             let recorded_tail =
                 recorded.map_or_else(Tail::default, |was| percentile::tail(was, metric, rate));
             let error = MethodError {
                 apart,
                 noise,
                 spread,
-                machine: input.replay.report.delays.spread(),
+                machine,
                 recorded_tail,
                 rate,
                 is_of_loop,

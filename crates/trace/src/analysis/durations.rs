@@ -59,6 +59,23 @@ fn top(duration: u64) -> u64 {
     (((duration >> shift) + 1) << shift) - 1
 }
 
+/// Two lists of buckets as one; each is ascending, and the first may be empty. The second may have
+/// a bucket several times.
+fn merged(one: &[(u64, u32)], two: &[(u64, u32)]) -> Vec<(u64, u32)> {
+    let mut all: Vec<(u64, u32)> = Vec::with_capacity(one.len() + two.len());
+    let (mut first, mut second) = (0, 0);
+    while first < one.len() || second < two.len() {
+        let is_first = second == two.len() || first < one.len() && one[first].0 <= two[second].0;
+        let next = if is_first { one[first] } else { two[second] };
+        *(if is_first { &mut first } else { &mut second }) += 1;
+        match all.last_mut() {
+            Some((top, count)) if *top == next.0 => *count = count.saturating_add(next.1),
+            _ => all.push(next),
+        }
+    }
+    all
+}
+
 impl List {
     fn is_empty(&self) -> bool {
         self.sorted.is_empty() && self.fresh.is_empty()
@@ -69,21 +86,9 @@ impl List {
         if self.fresh.is_empty() {
             return Cow::Borrowed(&self.sorted);
         }
-        let mut fresh = self.fresh.clone();
+        let mut fresh: Vec<(u64, u32)> = self.fresh.iter().map(|&top| (top, 1)).collect();
         fresh.sort_unstable();
-        let mut all: Vec<(u64, u32)> = Vec::with_capacity(self.sorted.len() + fresh.len());
-        let mut known = self.sorted.iter().copied().peekable();
-        for top in fresh {
-            while let Some(one) = known.next_if(|(value, _)| *value <= top) {
-                all.push(one);
-            }
-            match all.last_mut() {
-                Some((value, count)) if *value == top => *count = count.saturating_add(1),
-                _ => all.push((top, 1)),
-            }
-        }
-        all.extend(known);
-        Cow::Owned(all)
+        Cow::Owned(merged(&self.sorted, &fresh))
     }
 
     fn settle(&mut self) {
@@ -130,23 +135,13 @@ impl Counts {
         match (&mut *self, other) {
             (Counts::Few(own), _) if own.is_empty() => self.clone_from(other),
             (Counts::Few(own), Counts::Few(theirs)) => {
-                own.settle();
-                let mut all: Vec<(u64, u32)> = Vec::new();
-                let theirs = theirs.settled();
-                let (mut one, mut two) = (own.sorted.iter().peekable(), theirs.iter().peekable());
-                while let Some(next) = match (one.peek(), two.peek()) {
-                    (Some(a), Some(b)) if a.0 <= b.0 => one.next(),
-                    (Some(_), None) => one.next(),
-                    _ => two.next(),
-                } {
-                    match all.last_mut() {
-                        Some((top, count)) if *top == next.0 => {
-                            *count = count.saturating_add(next.1);
-                        }
-                        _ => all.push(*next),
-                    }
+                own.fresh.extend_from_slice(&theirs.fresh);
+                if !theirs.sorted.is_empty() {
+                    own.settle();
+                    own.sorted = merged(&own.sorted, &theirs.sorted);
+                } else if own.fresh.len() >= FRESH {
+                    own.settle();
                 }
-                own.sorted = all;
                 self.grow();
             }
             (Counts::Many(own), Counts::Few(theirs)) => {
