@@ -6,10 +6,16 @@ use crate::bytes::{Bytes, text};
 /// Greatest size of a section that has no bytes in the file (`.bss`): 256 MiB, so that a damaged
 /// file cannot ask for more memory than it could be worth.
 const LARGEST_ZEROES: usize = 256 << 20;
+// By the System V ABI (gabi, chapter 4) and its list of machines.
+/// EM_BPF.
 const BPF: u16 = 247;
+/// SHF_EXECINSTR.
 const EXECUTABLE: u64 = 4;
+/// SHT_SYMTAB.
 const SYMBOLS: u32 = 2;
+/// SHT_NOBITS.
 const ZEROES: u32 = 8;
+/// SHT_REL.
 const RELOCATIONS: u32 = 9;
 
 #[derive(Debug, Clone, Default)]
