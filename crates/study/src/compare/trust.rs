@@ -87,6 +87,9 @@ pub(super) fn self_replay(
         distrust.push(format!("{lost} of {} events were lost or made no sense", input.events));
     }
     distrust.extend(input.without_facts());
+    for (class, why) in input.stalled() {
+        distrust.extend(counted(served, &class, why));
+    }
     for alone in &alone {
         distrust.extend(alone.disagreement().and_then(|why| counted(served, &alone.name, why)));
     }
