@@ -1,6 +1,6 @@
 //! Datagrams that a thread took at once, as recvmmsg and loops over recvfrom do, and answered one
 //! after the other behind that. How many there were is no property of the thread: it follows from
-//! how long it waited for a CPU. So each answer stands behind its message here, and the next
+//! how long it waited for a CPU. So each answer is put behind its message here, and the next
 //! message is taken then, if it is there. Like a loop with many connections, the thread acts on
 //! messages in the order in which it read them.
 
@@ -108,7 +108,7 @@ mod tests {
     }
 
     /// Three datagrams at once, with a look that finds no fourth, and their answers: each answer
-    /// stands behind its message, and the look behind all of them.
+    /// comes behind its message, and the look behind all of them.
     #[test]
     fn answers_stand_behind_their_datagrams() {
         use Kind::{Nothing, Receive, Send, Silent};

@@ -304,7 +304,7 @@ struct Reader {
     /// By CPU: the task that runs there.
     current: Vec<Option<TaskId>>,
     recorder: RecorderCost,
-    /// By object: the one that stands for it.
+    /// By object: the one that is taken in its place.
     mailboxes: Vec<ObjectId>,
 }
 

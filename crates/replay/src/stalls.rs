@@ -1,6 +1,6 @@
 //! Time that passed in waits which a timeout ended, although a message should have. A thread that
-//! wakes others when a message comes, and now and then when its look timed out, mends a wakeup that
-//! was missed. How often that happens depends on the order in which tasks ran, which is what a
+//! wakes others when a message comes, and now and then when its look timed out, repairs what a missed
+//! wakeup left behind. How often that happens depends on the order in which tasks ran, which is what a
 //! change of the scheduler changes, and no fact tells why it did.
 
 use schedlab_model::{Fact, FactKind, Ns, ObjectId, Outcome, TaskId};
@@ -28,8 +28,8 @@ struct Looking {
     sent: BTreeMap<ObjectId, (u64, u64, Ns)>,
 }
 
-/// Returns the stalls of each thread that has some: times in which it sent behind a timeout to where
-/// it mostly sends behind what it has read.
+/// Returns the stalls of each thread that has some: times in which it sent behind a timeout to
+/// where it mostly sends behind what it has read.
 pub fn stalls(facts: &[Fact]) -> Vec<Stall> {
     let mut threads: BTreeMap<TaskId, Looking> = BTreeMap::new();
     for fact in facts {
