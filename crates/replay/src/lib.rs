@@ -20,8 +20,8 @@
 //! * Programs begin again when they are done, with what was in flight made good. A task that was
 //!   born in the recording begins again at its birth, and its times count from there; one that
 //!   ended too lives again when its creator creates it again ([`lives`]).
-//! * What a task did that is stopped at the end of the recording, or sleeps there for more than half
-//!   of it, or in its first wait since its birth, it did once.
+//! * What a task did that is stopped at the end of the recording, or sleeps there for more than
+//!   half of it, or in its first wait since its birth, it did once.
 //! * What an event loop sends over a connection from which it read nothing in that activation was
 //!   caused by the oldest message that it has read and not acted on ([`pairing`]).
 //! * The recorder's own work follows from how much is recorded ([`recorder`]).

@@ -1,7 +1,7 @@
 //! Time that passed in waits which a timeout ended, although a message should have. A thread that
-//! wakes others when a message comes, and now and then when its look timed out, repairs what a missed
-//! wakeup left behind. How often that happens depends on the order in which tasks ran, which is what a
-//! change of the scheduler changes, and no fact tells why it did.
+//! wakes others when a message comes, and now and then when its look timed out, repairs what a
+//! missed wakeup left behind. How often that happens depends on the order in which tasks ran, which
+//! is what a change of the scheduler changes, and no fact tells why it did.
 
 use schedlab_model::{Fact, FactKind, Ns, ObjectId, Outcome, TaskId};
 use std::collections::BTreeMap;
