@@ -82,6 +82,14 @@ struct {
     __type(value, struct fact_control);
 } fact_controls SEC(".maps");
 
+/* How many datagrams a task that is in sendmmsg has sent there. */
+struct {
+    __uint(type, BPF_MAP_TYPE_HASH);
+    __uint(max_entries, 16384);
+    __type(key, __u32);
+    __type(value, __u32);
+} datagrams SEC(".maps");
+
 /* What many system calls need is there once: a program has a limited length. */
 #define APART static __attribute__((noinline))
 
@@ -253,8 +261,53 @@ INLINE __u32 inode_of(struct socket *socket)
     return socket ? BPF_CORE_READ((struct socket_alloc *)socket, vfs_inode.i_ino) : 0;
 }
 
+enum { SENDTO = 44, SENDMSG = 46, SENDMMSG = 307 };
+#define SIZE_OF_MMSGHDR 64
+
+/* Which of the messages of its sendmmsg the task sends now. */
+INLINE __u32 datagram_of(__u32 tid)
+{
+    __u32 *before = bpf_map_lookup_elem(&datagrams, &tid);
+    __u32 number = before ? *before : 0, next = number + 1;
+    bpf_map_update_elem(&datagrams, &tid, &next, BPF_ANY);
+    return number;
+}
+
+/* Where a datagram of an unbound socket goes: the address that its system call was given; false: none. */
+APART bool to_address(struct pt_regs *r, __u32 tid, struct ends *e)
+{
+    struct {
+        __u16 family, port;
+        __u32 four;
+        __u64 six[2];
+    } to = {};
+    if (!r || !e)
+        return 0;
+    __u64 call = r->orig_ax, at = r->r8;
+    if (call == SENDMSG || call == SENDMMSG) {
+        /* The address is the first member of a message. */
+        __u64 message = r->si;
+        if (call == SENDMMSG)
+            message += (__u64)datagram_of(tid) * SIZE_OF_MMSGHDR;
+        if (bpf_probe_read_user(&at, sizeof(at), (void *)message))
+            return 0;
+    } else if (call != SENDTO)
+        return 0;
+    if (!at || bpf_probe_read_user(&to, 8, (void *)at))
+        return 0;
+    bool six = to.family == 10;
+    if ((!six && to.family != 2) || (six && bpf_probe_read_user(&to.six, sizeof(to.six), (void *)(at + 8))))
+        return 0;
+    e->six = six && !mapped(to.six[0], to.six[1]);
+    e->to = six ? (__u32)(to.six[1] >> 32) : to.four;
+    e->to_high[0] = to.six[0];
+    e->to_high[1] = to.six[1];
+    e->to_port = PORT(to.port);
+    return e->to_port;
+}
+
 /* A socket of the tracepoints: its object in this direction, its place, its capacity. */
-INLINE void of_socket(struct sock *sk, bool out, struct fact *fact)
+INLINE void of_socket(struct sock *sk, bool out, struct pt_regs *r, struct fact *fact)
 {
     __u16 family = sk->__sk_common.skc_family, type = sk->sk_type;
     fact->extra = sk->sk_sndbuf;
@@ -278,8 +331,7 @@ INLINE void of_socket(struct sock *sk, bool out, struct fact *fact)
     ends_of(sk, &e, family);
     if (out)
         swap(&e);
-    if (udp && out && !e.to_port) {
-        /* Where it goes is in the message. */
+    if (udp && out && !e.to_port && !to_address(r, fact->tid, &e)) {
         fact->of = UDP;
         fact->object = mixed(~number_of(sk));
         fact->word = e.from_port;
@@ -294,7 +346,7 @@ INLINE void of_socket(struct sock *sk, bool out, struct fact *fact)
     }
 }
 
-INLINE void of_any_socket(struct sock *sk, bool out, struct fact *fact)
+INLINE void of_any_socket(struct sock *sk, bool out, struct pt_regs *r, struct fact *fact)
 {
     __u16 family = BPF_CORE_READ(sk, __sk_common.skc_family), type = BPF_CORE_READ(sk, sk_type);
     fact->extra = BPF_CORE_READ(sk, sk_sndbuf);
@@ -322,7 +374,7 @@ INLINE void of_any_socket(struct sock *sk, bool out, struct fact *fact)
     ends_of_any(sk, &e, family);
     if (out)
         swap(&e);
-    if (udp && out && !e.to_port) {
+    if (udp && out && !e.to_port && !to_address(r, fact->tid, &e)) {
         fact->of = UDP;
         fact->object = mixed(~(__u64)sk);
         fact->word = e.from_port;
@@ -356,7 +408,7 @@ enum { MODE_FIFO = 0x1000, MODE_REGULAR = 0x8000, MODE_SOCKET = 0xc000 };
 #define PAGE_SHIFT 12
 
 /* The object behind a file; false: none through which tasks exchange anything. */
-APART bool of_file(struct file *file, bool out, struct fact *fact)
+APART bool of_file(struct file *file, bool out, struct pt_regs *r, struct fact *fact)
 {
     if (!file)
         return 0;
@@ -368,7 +420,7 @@ APART bool of_file(struct file *file, bool out, struct fact *fact)
     if (mode == MODE_SOCKET) {
         struct sock *sk = BPF_CORE_READ((struct socket *)data, sk);
         if (sk)
-            of_any_socket(sk, out, fact);
+            of_any_socket(sk, out, r, fact);
         return sk != 0;
     }
     fact->object = mixed((__u64)data);
@@ -434,7 +486,7 @@ INLINE void transferred(struct sock *sk, bool out, int result, int flags)
             fact.flags |= out ? registers->dx > (__u32)result ? PARTIAL : 0
                               : registers->dx == (__u32)result ? LIMITED : 0;
     }
-    of_socket(sk, out, &fact);
+    of_socket(sk, out, fact.flags & BY_KERNEL ? 0 : registers, &fact);
     publish_at(&fact, cpu, bpf_ktime_get_ns());
 }
 
@@ -465,7 +517,7 @@ int BPF_PROG(on_state, struct sock *sk, int old, int new)
     if (!control || context(control, task->pid) != BY_TASK)
         return 0;
     struct fact fact = { .kind = CLOSE, .tid = task->pid };
-    of_socket(sk, 1, &fact);
+    of_socket(sk, 1, 0, &fact);
     if (fact.of == TCP)
         publish(&fact);
     return 0;
@@ -596,7 +648,7 @@ INLINE void futex_call(struct task_struct *task, struct pt_regs *r, long result)
 INLINE void moved(struct task_struct *task, struct pt_regs *r, bool out, bool list, long result)
 {
     struct fact fact = { .kind = out ? SEND : RECEIVE, .tid = task->pid, .n = result };
-    if (!of_file(file_of(task, r->di), out, &fact))
+    if (!of_file(file_of(task, r->di), out, r, &fact))
         return;
     if (fact.of >= TCP && fact.of <= SOCKET && !sockets_by_calls)
         return;
@@ -615,7 +667,7 @@ INLINE void moved(struct task_struct *task, struct pt_regs *r, bool out, bool li
 INLINE void by_socket_call(struct task_struct *task, struct pt_regs *r, bool out, __u64 flags, bool list, long result)
 {
     struct fact fact = { .kind = out ? SEND : RECEIVE, .tid = task->pid, .n = result };
-    if (!of_file(file_of(task, r->di), out, &fact))
+    if (!of_file(file_of(task, r->di), out, r, &fact))
         return;
     if (!out && (flags & 2))
         fact.flags |= PEEK;
@@ -642,7 +694,7 @@ INLINE void selected(struct task_struct *task, struct pt_regs *r, __u64 call, lo
     struct fact fact = { .kind = SELECT, .tid = task->pid, .n = result };
     if (call == 426 && !(r->r10 & 1 /* IORING_ENTER_GETEVENTS */))
         return;
-    if ((call == 426 || call == 441) && !of_file(file_of(task, r->di), 0, &fact))
+    if ((call == 426 || call == 441) && !of_file(file_of(task, r->di), 0, 0, &fact))
         return;
     if (call == 441)
         limit_of(&fact, r->r10, FOR);
@@ -666,14 +718,15 @@ INLINE void slept(struct task_struct *task, struct pt_regs *r, __u64 call, long 
 INLINE void opened(struct task_struct *task, __u32 number)
 {
     struct fact fact = { .kind = OPEN, .tid = task->pid };
-    if (of_file(file_of(task, number), 0, &fact))
+    if (of_file(file_of(task, number), 0, 0, &fact))
         publish(&fact);
 }
 
 INLINE void accepted(struct task_struct *task, __u32 listener, long result)
 {
     struct fact at = {}, fact = { .kind = ACCEPT, .tid = task->pid };
-    if (result < 0 || !of_file(file_of(task, listener), 0, &at) || !of_file(file_of(task, result), 0, &fact))
+    if (result < 0 || !of_file(file_of(task, listener), 0, 0, &at) ||
+        !of_file(file_of(task, result), 0, 0, &fact))
         return;
     fact.value = at.object;
     publish(&fact);
@@ -682,7 +735,7 @@ INLINE void accepted(struct task_struct *task, __u32 listener, long result)
 INLINE void connected(struct task_struct *task, __u32 number, long result)
 {
     struct fact fact = { .kind = CONNECT, .tid = task->pid, .n = result };
-    if (of_file(file_of(task, number), 1, &fact) && (fact.of == TCP || fact.of == UNIX))
+    if (of_file(file_of(task, number), 1, 0, &fact) && (fact.of == TCP || fact.of == UNIX))
         publish(&fact);
 }
 
@@ -693,7 +746,7 @@ INLINE void armed(struct task_struct *task, struct pt_regs *r)
     struct {
         struct times every, first;
     } set;
-    if (!of_file(file, 0, &fact) || fact.of != TIMERFD ||
+    if (!of_file(file, 0, 0, &fact) || fact.of != TIMERFD ||
         bpf_probe_read_user(&set, sizeof(set), (void *)r->dx))
         return;
     struct timerfd_ctx *timer = BPF_CORE_READ(file, private_data);
@@ -771,6 +824,11 @@ int BPF_PROG(on_return, struct pt_regs *r, long result)
     case 47: /* recvmsg */
         by_socket_call(task, r, 0, r->dx, 1, result);
         break;
+    case SENDMMSG: {
+        __u32 tid = task->pid;
+        bpf_map_delete_elem(&datagrams, &tid);
+        break;
+    }
     case 202:
         futex_call(task, r, result);
         break;

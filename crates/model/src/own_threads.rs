@@ -23,6 +23,10 @@ pub enum OwnThread {
 }
 
 impl OwnThread {
+    /// The name of the recorder's threads, and of every other that has no work of its own: that of
+    /// the program.
+    pub const PROGRAM: &str = "schedlab";
+
     /// Every one.
     pub const ALL: [OwnThread; 8] = [
         OwnThread::Agent,

@@ -2,6 +2,7 @@
 //! taking one item and the next belongs to that item; each object has a coroutine, and a thread
 //! that runs takes up those that can go on.
 
+use crate::batches;
 use crate::facts::{Kind, Operation};
 use crate::pairing::Pairing;
 use crate::steps::Steps;
@@ -26,11 +27,21 @@ pub(crate) fn merged(steps: &Steps<'_>, threads: &[TaskId]) -> Vec<Deed> {
     for &thread in threads {
         let begin = steps.lives.begin(steps.facts, thread).len();
         let own = &steps.facts.tasks[thread.index()].operations[begin..];
-        all.extend(own.iter().map(|&operation| Deed { thread, operation }));
+        let kept = |(number, operation): (usize, &Operation)| match operation.kind {
+            Kind::FutexWait { .. } | Kind::Woken
+                if threads.len() > 1 && is_for_work(&own[number + 1..]) =>
+            {
+                silent(operation)
+            }
+            _ => *operation,
+        };
+        let own = own.iter().enumerate().map(kept);
+        all.extend(own.map(|operation| Deed { thread, operation }));
     }
     all.sort_by_key(|deed| deed.operation.at);
     if threads.len() == 1 {
-        return all;
+        let datagrams = |object: ObjectId| steps.graph.objects[object.index()].datagrams;
+        return batches::answered_one_by_one(all, &datagrams);
     }
     let outside = |object: Option<&ObjectId>| {
         let object = object.and_then(|object| steps.graph.objects.get(object.index()));
@@ -48,12 +59,26 @@ pub(crate) fn merged(steps: &Steps<'_>, threads: &[TaskId]) -> Vec<Deed> {
             Kind::Sleep(_) | Kind::Unknown | Kind::Child(_) | Kind::Silent => false,
         };
         if !kept {
-            operation.kind = Kind::Silent;
-            operation.before = operation.cost();
-            (operation.after, operation.slept) = (Ns::ZERO, None);
+            *operation = silent(operation);
         }
     }
     all
+}
+
+/// Returns the operation as CPU time that others see nothing of.
+fn silent(operation: &Operation) -> Operation {
+    let before = operation.cost();
+    Operation { kind: Kind::Silent, before, after: Ns::ZERO, slept: None, ..*operation }
+}
+
+/// Returns whether a thread that shares its work waited for work, as idle threads of a pool do:
+/// behind the wait it looks or reads. A wait before it sends was for a part of the answer.
+fn is_for_work(behind: &[Operation]) -> bool {
+    let next = behind.iter().find(|done| {
+        use Kind::{Nothing, Receive, Select, Send};
+        matches!(done.kind, Receive(..) | Nothing(_) | Select { .. } | Send(..))
+    });
+    next.is_none_or(|done| !matches!(done.kind, Kind::Send(..)))
 }
 
 /// What is kept while the coroutines of an executor are put together.
@@ -241,6 +266,9 @@ impl Weaver<'_> {
             Kind::Receive(object, _) | Kind::Nothing(object) if self.read.contains(&object) => {
                 if matches!(deed.operation.kind, Kind::Receive(..)) {
                     self.pairing.read(object);
+                } else if current == TIMERS && self.by_timer.get(&thread) == Some(&true) {
+                    // It found nothing: what it does now it does because its time was over.
+                    return TIMERS;
                 }
                 self.take_up(thread, object)
             }

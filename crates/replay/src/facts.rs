@@ -2,6 +2,7 @@
 //! is added, and nothing of what the recorded scheduler did to the tasks is left: neither where
 //! they ran nor how long they waited for a CPU.
 
+use crate::mailboxes::mailboxes;
 use schedlab_model::{
     CpuId, EventKind, Fact, FactKind, Limit, Ns, ObjectId, Outcome, PrevState, SchedEvent, TaskId,
     Transfer, Waker,
@@ -303,6 +304,8 @@ struct Reader {
     /// By CPU: the task that runs there.
     current: Vec<Option<TaskId>>,
     recorder: RecorderCost,
+    /// By object: the one that is taken in its place.
+    mailboxes: Vec<ObjectId>,
 }
 
 impl Facts {
@@ -313,6 +316,7 @@ impl Facts {
             tasks: vec![Reading::default(); recording.header.tasks.len()],
             current: vec![None; recording.header.topology.cpus()],
             recorder,
+            mailboxes: mailboxes(&recording.facts),
         };
         let mut facts = recording.facts.list.iter().peekable();
         for event in &recording.events {
@@ -470,7 +474,11 @@ impl Reader {
 
     fn fact(&mut self, fact: &Fact) {
         let Some(task) = fact.task else { return };
-        let Some(kind) = kind(fact) else { return };
+        let Some(mut kind) = kind(fact) else { return };
+        if let Kind::Receive(object, _) | Kind::Send(object, _) | Kind::Nothing(object) = &mut kind
+        {
+            *object = self.mailboxes[object.index()];
+        }
         let task = &mut self.tasks[task.index()];
         task.first(fact.at, fact.cpu);
         if task.running.is_none() {

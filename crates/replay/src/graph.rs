@@ -2,7 +2,7 @@
 //! and which threads share the work of their process.
 
 use crate::facts::{Facts, Kind, Operation};
-use schedlab_model::{Ns, ObjectId, TaskId};
+use schedlab_model::{Ns, ObjectId, ObjectInfo, ObjectKind, TaskId};
 use schedlab_trace::Recording;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,8 +34,10 @@ pub struct Object {
     pub futex: bool,
     /// A futex that guards something.
     pub lock: bool,
-    /// Several tasks read it: what is sent at once is taken at once.
+    /// What is sent at once is taken at once: several tasks read it, or datagrams are sent to it.
     pub messages: bool,
+    /// Datagrams are sent to it.
+    pub datagrams: bool,
     /// In it at the start of the recording: the least for which no receive comes before its bytes.
     pub at_start: u64,
     /// In it at the end.
@@ -93,7 +95,11 @@ struct Entry {
 impl Graph {
     /// Returns which tasks exchange what.
     pub fn from_facts(facts: &Facts, recording: &Recording) -> Graph {
-        let mut objects = vec![Object::default(); recording.facts.objects.len()];
+        let of_kind = |info: &ObjectInfo| Object {
+            datagrams: matches!(info.kind, ObjectKind::Udp | ObjectKind::UnixDatagram),
+            ..Object::default()
+        };
+        let mut objects: Vec<Object> = recording.facts.objects.iter().map(of_kind).collect();
         let (mut exits, mut wakeups) = (BTreeMap::new(), BTreeMap::new());
         for operation in facts.tasks.iter().flat_map(|task| &task.operations) {
             let (of, task) = match operation.kind {
@@ -122,7 +128,7 @@ impl Graph {
         find_locks(&mut objects, facts);
         for (object, entries) in objects.iter_mut().zip(&mut entries) {
             entries.sort_by_key(|entry| entry.at);
-            object.messages = !object.futex && object.readers.len() > 1;
+            object.messages = object.datagrams || !object.futex && object.readers.len() > 1;
             if object.lock {
                 continue;
             }

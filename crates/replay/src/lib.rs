@@ -9,13 +9,19 @@
 //! * A send counts from the moment in which it woke its receiver; without one, from its end.
 //! * Bytes that no recorded task sent come from outside, at their times.
 //! * A thread that waits for many objects is an executor with a coroutine for each; threads that
-//!   read the same object are one.
+//!   read the same object are one. Where one of these waits at a futex and then looks or reads, it
+//!   waited for work, and for no message. A thread that reads from one connection only, and waits
+//!   at futexes more often than it looks, does one thing after the other.
+//! * A datagram is taken whole. How many of them a thread finds at once is a result of the
+//!   schedule: each is answered before the next is taken ([`batches`]). Sockets of datagrams with
+//!   the same ends are one mailbox ([`mailboxes`]).
+//! * What a loop does after its time was over and it found nothing belongs to its timer.
 //! * What a thread did before it first waited for many objects it does once.
 //! * Programs begin again when they are done, with what was in flight made good. A task that was
 //!   born in the recording begins again at its birth, and its times count from there; one that
 //!   ended too lives again when its creator creates it again ([`lives`]).
-//! * What a task did that is stopped at the end of the recording, or sleeps there in its first wait
-//!   since its birth, it did once.
+//! * What a task did that is stopped at the end of the recording, or sleeps there for more than
+//!   half of it, or in its first wait since its birth, it did once.
 //! * What an event loop sends over a connection from which it read nothing in that activation was
 //!   caused by the oldest message that it has read and not acted on ([`pairing`]).
 //! * The recorder's own work follows from how much is recorded ([`recorder`]).
@@ -24,13 +30,16 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod batches;
 mod executors;
 pub mod facts;
 pub mod graph;
 pub mod lives;
+mod mailboxes;
 mod pairing;
 mod recorder;
 mod report;
+mod stalls;
 mod steps;
 
 use executors::Deed;
@@ -44,6 +53,7 @@ use schedlab_model::{
 };
 use schedlab_trace::replay::RecorderCost;
 use schedlab_trace::{Capability, Recording};
+pub use stalls::{Stall, stalls};
 use std::collections::BTreeSet;
 use steps::Steps;
 
@@ -110,7 +120,7 @@ impl<'a> Programs<'a> {
 
     /// Makes the program of threads that share their work, or of one alone.
     fn program(&mut self, threads: &[TaskId]) {
-        if lives::attend(self.steps.facts, threads) {
+        if lives::attend(self.steps.facts, self.steps.graph, threads) {
             self.attend(threads);
             return;
         }
@@ -148,8 +158,8 @@ impl<'a> Programs<'a> {
         lanes.sort_by_key(ran);
         let cpus = self.recording.header.topology.cpus();
         let info = &self.recording.header.tasks[lanes[0].index()];
-        let at_once = (0..cpus).filter(|&cpu| info.affinity.contains(cpu.into())).count();
-        lanes.truncate(at_once.max(1));
+        let may_run = (0..cpus).filter(|&cpu| info.affinity.contains(cpu.into())).count();
+        lanes.truncate(may_run.max(1));
         let deeds: Vec<Deed> = executors::merged(&self.steps, threads);
         let name = info.comm.clone();
         let executor =

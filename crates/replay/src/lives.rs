@@ -6,7 +6,8 @@
 
 use crate::facts::{Facts, Kind, Operation, TaskFacts};
 use crate::graph::{Graph, Object};
-use schedlab_model::{Ns, TaskId};
+use schedlab_model::{Ns, ObjectId, TaskId};
+use std::collections::BTreeSet;
 
 /// Which tasks live again, and with whose rounds.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,7 +33,7 @@ impl Lives {
     pub fn from_facts(facts: &Facts, graph: &Graph) -> Lives {
         let count = facts.tasks.len();
         let (mut serves, mut begins) = (vec![false; count], vec![0; count]);
-        for threads in graph.groups().filter(|threads| attend(facts, threads)) {
+        for threads in graph.groups().filter(|threads| attend(facts, graph, threads)) {
             threads.iter().for_each(|task| serves[task.index()] = true);
             if let [task] = threads[..] {
                 begins[task.index()] = begin_of(&facts.tasks[task.index()]);
@@ -46,7 +47,7 @@ impl Lives {
             !facts.tasks[number].ended() || serves[number] || plays_on[number]
         };
         let once: Vec<bool> =
-            (0..count).map(|number| !serves[number] && did_once(&facts.tasks[number])).collect();
+            (0..count).map(|number| !serves[number] && did_once(facts, number)).collect();
         let with = |number: usize| {
             let mut task = TaskId::from(number);
             // No task is its own ancestor; a file that says so is left after as many steps as there
@@ -126,9 +127,10 @@ fn lived_long(task: &TaskFacts, duration: Ns) -> bool {
 }
 
 /// Returns whether nothing shows that a task does again what it did: at the end of the recording it
-/// is stopped, or sleeps in its first wait since its birth (those for devices aside) and has taken
-/// nothing from others before.
-fn did_once(task: &TaskFacts) -> bool {
+/// is stopped, or sleeps for more than half of it, or in its first wait since its birth (those for
+/// devices aside) and has taken nothing from others before.
+fn did_once(facts: &Facts, number: usize) -> bool {
+    let task = &facts.tasks[number];
     let waited = |done: &Operation| done.slept.is_some_and(|slept| !slept.device);
     let takes = |done: &Operation| {
         use Kind::{Child, FutexWait, Receive};
@@ -138,7 +140,8 @@ fn did_once(task: &TaskFacts) -> bool {
         let mut operations = task.operations.iter();
         task.created.is_some() && !operations.any(|done| waited(done) || takes(done))
     };
-    !task.ended() && (task.stopped || task.asleep_since.is_some() && first())
+    let long = |since: Ns| since.0 < facts.duration.0 / 2;
+    !task.ended() && (task.stopped || task.asleep_since.is_some_and(|since| long(since) || first()))
 }
 
 /// Returns how many operations a thread did before its first look, if it was born in the recording.
@@ -216,11 +219,36 @@ fn circles(graph: &Graph, count: usize) -> Vec<usize> {
 /// what they did is all that there was to do. Where one of them lived for more than half of the
 /// recording, that cannot be known: no recording holds two such lives. Then they are an executor
 /// for as long as they lived, as a client is that asks for so many seconds.
-pub(crate) fn attend(facts: &Facts, threads: &[TaskId]) -> bool {
+pub(crate) fn attend(facts: &Facts, graph: &Graph, threads: &[TaskId]) -> bool {
     let of = |task: &TaskId| &facts.tasks[task.index()];
     let looks = |task: &TaskId| {
         of(task).operations.iter().any(|operation| matches!(operation.kind, Kind::Select { .. }))
     };
     let goes_on = |task: &TaskId| !of(task).ended() || lived_long(of(task), facts.duration);
-    threads.iter().any(looks) && threads.iter().any(goes_on)
+    let many = threads.len() > 1 || threads.iter().any(|task| waits_for_many(of(task), graph));
+    many && threads.iter().any(looks) && threads.iter().any(goes_on)
+}
+
+/// Returns whether a thread that looks at objects waits for more than one thing there. One that
+/// reads from its only connection, and waits at futexes more often than it looks, does one thing
+/// after the other: what it waits for there comes at its place between its messages. How many
+/// datagrams a look finds is no property of the thread.
+fn waits_for_many(task: &TaskFacts, graph: &Graph) -> bool {
+    let (mut looks, mut waits, mut timed) = (0u64, 0u64, false);
+    let mut read = BTreeSet::new();
+    for done in &task.operations {
+        match done.kind {
+            Kind::Select { timed_out, .. } => {
+                looks += 1;
+                timed |= timed_out;
+            }
+            Kind::FutexWait { .. } => waits += 1,
+            Kind::Receive(object, _) => {
+                read.insert(object);
+            }
+            _ => {}
+        }
+    }
+    let datagrams = |object: &ObjectId| graph.objects[object.index()].datagrams;
+    timed || read.len() != 1 || read.iter().any(datagrams) || waits <= looks
 }

@@ -4,12 +4,9 @@
 
 use crate::facts::{Facts, Kind, Operation};
 use crate::lives::Lives;
-use schedlab_model::{Act, EventKind, Ns, Step, TaskId};
+use schedlab_model::{Act, EventKind, Ns, OwnThread, Step, TaskId};
 use schedlab_trace::Recording;
 use std::collections::BTreeMap;
-
-/// The name of the recorder's threads: that of its program, as it names no thread of its own.
-const RECORDER: &str = "schedlab";
 
 /// Returns by thread of the recorder what it does before each of its sleeps: its CPU time there in
 /// all, for all that was told meanwhile. The simulation takes of it the part that belongs to what
@@ -22,7 +19,7 @@ pub(crate) fn drains(
     let of = |(number, task): (usize, &schedlab_trace::TaskInfo)| {
         let own = &facts.tasks[number].operations;
         let id = TaskId::from(number);
-        if task.comm != RECORDER || lives.serves(id) {
+        if task.comm != OwnThread::PROGRAM || lives.serves(id) {
             return None;
         }
         let first = own.iter().find(|done| drains_before(done))?.began;

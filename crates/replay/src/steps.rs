@@ -61,8 +61,9 @@ impl Steps<'_> {
                     let at = slept.map_or(woken.unwrap_or(operation.began), |slept| slept.until);
                     self.arrivals.push(Arrival { at, object, amount });
                 }
-                let whole = &self.graph.objects[object.index()].whole;
-                Act::Receive { object, amount, whole: whole.contains(&(operation.at, task)) }
+                let of = &self.graph.objects[object.index()];
+                let whole = of.datagrams || of.whole.contains(&(operation.at, task));
+                Act::Receive { object, amount, whole }
             }
             Kind::Send(object, amount) => Act::Send { object, amount },
             Kind::FutexWait { futex, .. } => {

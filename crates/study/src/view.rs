@@ -236,7 +236,7 @@ pub fn few(study: &Study, subject: &Replayed, metric: Metric) -> bool {
 /// Whether a task of this name is schedlab itself (the recorder, an agent): it is measured, but no
 /// verdict is about it.
 pub fn is_own(name: &str) -> bool {
-    name == "schedlab" || OwnThread::is_called(name)
+    name == OwnThread::PROGRAM || OwnThread::is_called(name)
 }
 
 /// Whether a subject is made of tasks.

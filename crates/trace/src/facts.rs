@@ -6,11 +6,12 @@ mod packed;
 
 use crate::header::escape;
 use crate::reader::LONGEST;
+use crate::repair::too_much_lost;
 use crate::{Header, Recording, TraceError};
 pub(crate) use codec::{Layout, RECORD, decode, encode};
 pub use loss::FactLoss;
 pub use packed::PackedFacts;
-use schedlab_model::{Fact, FactKind, Ns, ObjectId, ObjectInfo, TaskId};
+use schedlab_model::{Fact, FactKind, Ns, ObjectId, ObjectInfo, ObjectKind, TaskId};
 
 /// What tasks exchanged, in order of time, and the objects that the facts name.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -50,6 +51,39 @@ impl Facts {
     /// Returns what is missing among them.
     pub fn loss(&self) -> FactLoss {
         FactLoss::of(&self.list)
+    }
+
+    /// Returns a sentence where more datagrams than may be missing came from tasks that are not
+    /// known, while tasks sent to addresses that were not read (recorders up to schedlab 0.1.0 did
+    /// not read where an unbound UDP socket sends): those may be the same, and a client that waits
+    /// for its answers looks like one that does not.
+    pub fn without_addresses(&self) -> Option<String> {
+        let (mut moved, mut nowhere) = (0u64, 0u64);
+        let mut ends = vec![(0u64, false); self.objects.len()];
+        for fact in &self.list {
+            let (object, sends) = match fact.kind {
+                FactKind::Send(sent) if sent.bytes > 0 => (sent.object, true),
+                FactKind::Receive(got) if got.bytes > 0 && !got.peek => (got.object, false),
+                _ => continue,
+            };
+            moved += 1;
+            let (received, is_sent_to) = &mut ends[object.index()];
+            *received += u64::from(!sends);
+            *is_sent_to |= sends;
+            let of = self.object(object);
+            nowhere += u64::from(sends && of.kind == ObjectKind::Udp && of.to.is_empty());
+        }
+        let udp = |(_, of): &(_, &ObjectInfo)| of.kind == ObjectKind::Udp;
+        let ends = ends.iter().zip(&self.objects).filter(udp);
+        let orphans: u64 = ends.filter(|((_, sent), _)| !sent).map(|((got, _), _)| got).sum();
+        let unknown = orphans.min(nowhere);
+        too_much_lost(unknown, moved).then(|| {
+            format!(
+                "of {orphans} datagrams no task is known to have sent them, while {nowhere} were \
+                 sent to addresses that the recording does not hold, so that a client that waits \
+                 for its answers cannot be told from one that does not: record again"
+            )
+        })
     }
 
     /// Sorts what is out of order. Returns how many facts came after a later one.

@@ -94,9 +94,9 @@ pub(super) const SERVERS: &[Server] = &[
     // A new connection for each request.
     unseen("php", &["php8.4-cli", "wrk"], "php8.4"),
     // Threads that take turns at one lock of their interpreter.
-    unseen("ruby", &["ruby", "wrk"], "answer"),
+    server("ruby", &["ruby", "wrk"], "answer"),
     // Processes that wait at one socket of datagrams.
-    unseen("nsd", &["nsd", "dnsperf"], "nsd"),
+    server("nsd", &["nsd", "dnsperf"], "nsd"),
     // Processes that wait at one listening socket.
     server("gunicorn", &["gunicorn", "wrk"], "gunicorn"),
     // A proxy before processes that serve one connection each.

@@ -11,7 +11,7 @@ use super::replaying::{ByMessages, ReplayFrom, replayed};
 use super::row_errors::RowErrors;
 use super::serve::{Served, Waits};
 use super::spread::Spread;
-use super::trust;
+use super::trust::{self, TRUSTED_SHARE};
 use super::validation::FirstHalf;
 use super::{
     Options, Point, Progress, check_knobs_exist, check_knobs_of_points, check_names,
@@ -25,6 +25,7 @@ use crate::run::{Bench, RowPlan, spinning};
 use crate::serve::{self, Guess};
 use crate::variant::{Subject, Variant};
 use schedlab_model::{CpuRoles, CpuSet, Draw, EventSink, Ns, random};
+use schedlab_replay::{Stall, stalls};
 use schedlab_scheduler::{SchedulerSpec, registry};
 use schedlab_sim::{Costs, Delays, Machine, RunOptions, TickSkew};
 use schedlab_trace::analysis::{Durations, Summary};
@@ -51,6 +52,10 @@ pub struct RecordedInput {
     pub(super) repairs: schedlab_trace::Repairs,
     /// What is missing among the facts.
     pub(super) fact_loss: FactLoss,
+    /// Why neither replay knows which of its datagrams answer which; `None`: nothing is in the way.
+    without_addresses: Option<String>,
+    /// Waits that timeouts ended.
+    stalls: Vec<Stall>,
     pub(super) replay: Replay,
     /// What the replay by messages knows, where that made the workload.
     pub(super) by_messages: Option<ByMessages>,
@@ -141,6 +146,8 @@ impl RecordedInput {
             events: recording.events.len(),
             repairs: recording.repairs.clone(),
             fact_loss: recording.facts.loss(),
+            without_addresses: recording.facts.without_addresses(),
+            stalls: stalls(&recording.facts.list),
             summary: Summary::from_recording(recording).map_err(fail)?,
             pids: header.tasks.iter().map(|task| task.tid).collect(),
             kernel_threads: header.tasks.iter().map(|task| task.kernel).collect(),
@@ -184,15 +191,34 @@ impl RecordedInput {
         if self.by_messages.is_some() { ReplayFrom::Messages } else { ReplayFrom::Wakeups }
     }
 
-    /// Returns why a replay by messages cannot be trusted with so many facts missing; `None`: it
-    /// can, or its workload is not made of facts.
+    /// Returns why no replay can be trusted with facts of this kind missing, or none by messages
+    /// with so many; `None`: it can, or its workload is not made of facts.
     pub(super) fn without_facts(&self) -> Option<String> {
+        if self.without_addresses.is_some() {
+            return self.without_addresses.clone();
+        }
         let bad = self.by_messages.is_some() && self.fact_loss.is_too_much();
         let missing = self.fact_loss.sentence().filter(|_| bad)?;
         Some(format!(
             "{missing}: a task may wait for a message that is not there; record again, or replay \
              the wakeups, which needs no facts (--replay wakeups)"
         ))
+    }
+
+    /// Returns why threads say nothing of a change: so much of the recording passed in waits that
+    /// their timeouts ended.
+    pub(super) fn stalled(&self) -> impl Iterator<Item = String> {
+        let duration = self.replay.duration;
+        let long = move |stall: &&Stall| stall.length.0 as f64 > TRUSTED_SHARE * duration.0 as f64;
+        self.stalls.iter().filter(long).map(move |stall| {
+            let class = &self.classes[stall.task.index()];
+            let (times, length, all) = (stall.times, seconds(stall.length), seconds(duration));
+            format!(
+                "{class}: a timeout ended {times} waits that messages end otherwise, {length} of \
+                 {all} in all: whether a wakeup is missed depends on the order in which tasks \
+                 run, and no fact tells why it was"
+            )
+        })
     }
 
     /// The recorded header and what the conversion found.
@@ -338,6 +364,11 @@ impl RecordedInput {
             ..Machine::flat(1)
         }
     }
+}
+
+/// Returns a length in seconds, as verdicts write it.
+fn seconds(length: Ns) -> String {
+    format!("{:.2}s", length.0 as f64 / 1e9)
 }
 
 /// Returns a number that has nothing to do with that of the neighbouring seed: neighbouring seeds

@@ -87,6 +87,8 @@ pub(super) fn self_replay(
         distrust.push(format!("{lost} of {} events were lost or made no sense", input.events));
     }
     distrust.extend(input.without_facts());
+    // What a client misses is missed of its server, whatever that waits behind.
+    distrust.extend(input.stalled());
     for alone in &alone {
         let of = Wrong { class: &alone.name, was: alone.likely, is: alone.simulated };
         distrust.extend(alone.disagreement().and_then(|why| counted(served, of, why)));

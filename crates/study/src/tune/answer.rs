@@ -294,7 +294,7 @@ pub(super) fn answer(
         search,
         seeds: study.seeds.clone(),
         duration_ns: study.duration_ns,
-        confirm: recommended.map(|place| confirm(input, points, &settings[place])),
+        confirm: recommended.map(|place| confirm(input, study, points, &settings[place])),
         settings,
         recommended,
         largest_gain,

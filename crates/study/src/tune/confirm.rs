@@ -3,6 +3,7 @@
 use super::Target;
 use super::answer::Tried;
 use crate::compare::{Point, ReplayFrom};
+use crate::result::Study;
 use crate::variant::{Setting, TaskSetting};
 use schedlab_model::text::shell_word;
 use schemars::JsonSchema;
@@ -21,7 +22,13 @@ pub struct Confirm {
 }
 
 /// How a setting is tried live. `confirm` sets what a thread has by itself.
-pub(super) fn confirm(input: Target<'_>, points: &[Point], tried: &Tried) -> Confirm {
+/// `study`: what the search compared, whose replay may be another than was tried first.
+pub(super) fn confirm(
+    input: Target<'_>,
+    study: &Study,
+    points: &[Point],
+    tried: &Tried,
+) -> Confirm {
     let (cpus, command) = match input {
         Target::Recording(recorded, _) => {
             let (header, replay) = recorded.found();
@@ -57,10 +64,10 @@ pub(super) fn confirm(input: Target<'_>, points: &[Point], tried: &Tried) -> Con
     let mut arguments: Vec<String> = Vec::new();
     if let Target::Recording(recorded, _) = input {
         arguments.push(recorded.path().display().to_string());
-        let from = recorded.replayed_from();
         // Rounds have messages only where they are asked for.
-        if from == ReplayFrom::Messages {
-            arguments.extend(["--replay".to_owned(), from.name().to_owned()]);
+        let from = ReplayFrom::Messages.name();
+        if study.self_replay.as_ref().is_some_and(|replay| replay.replay == from) {
+            arguments.extend(["--replay".to_owned(), from.to_owned()]);
         }
     }
     arguments.extend(["--variant".to_owned(), format!("tuned: {}", tried.setting)]);

@@ -247,17 +247,52 @@ fn messages_are_taken_where_they_were_judged() {
     assert_eq!(asked.replayed_from(), ReplayFrom::Messages);
 }
 
-/// Where threads take turns at the lock of their interpreter (Ruby's) the replay by messages comes
-/// to a halt: the one by wakeups is taken, with a word.
+/// Returns a comparison of one row.
+fn compared_from(path: &Path, from: ReplayFrom) -> Study {
+    let input = RecordedInput::open_from(path, from).unwrap();
+    let options = Options { jobs: 1, repetitions: Some(1), ..Options::default() };
+    compare_recording(&input, None, &options, &|_, _| {}).unwrap()
+}
+
+/// Returns a recording of a server, of one CPU of Linux 6.12.
+fn server(name: &str) -> PathBuf {
+    let pairs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recordings/pairs/messages/6.12");
+    pairs.join(name)
+}
+
+/// Threads that take turns at the lock of their interpreter: each reads from one connection, and
+/// the lock is handed to it before it reads and before it answers.
+#[test]
+fn threads_that_take_turns_at_a_lock_are_reproduced() {
+    let found = compared_from(&server("ruby-1/base.slt"), ReplayFrom::Messages);
+    assert!(found.trusted(), "{:?}", found.self_replay.unwrap().distrust);
+}
+
+/// A client over UDP asks as often as it is answered. Where a timeout of 100 ms ended most of its
+/// waits no replay says anything of a change, and the reason has a name.
+#[test]
+fn a_client_over_udp_waits_for_its_answers() {
+    let found = compared_from(&server("nsd-1/idle.slt"), ReplayFrom::Messages);
+    assert!(found.trusted(), "{:?}", found.self_replay.unwrap().distrust);
+    for from in [ReplayFrom::Messages, ReplayFrom::Auto] {
+        let replay = compared_from(&server("nsd-1/base.slt"), from).self_replay.unwrap();
+        let [why] = &replay.distrust[..] else { panic!("{:?}", replay.distrust) };
+        assert!(why.starts_with("perf-recv-0000: a timeout ended 21 waits"), "{why}");
+    }
+}
+
+/// Without the wakes at that lock the replay by messages comes to a halt: the one by wakeups is
+/// taken, with a word.
 #[test]
 fn wakeups_are_taken_where_messages_do_not_reproduce_the_recording() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../recordings/pairs/messages/6.12/ruby-1/base.slt");
-    let compared = |from: ReplayFrom| {
-        let input = RecordedInput::open_from(&path, from).unwrap();
-        let options = Options { jobs: 1, repetitions: Some(1), ..Options::default() };
-        compare_recording(&input, None, &options, &|_, _| {}).unwrap()
-    };
+    let mut recording = Recording::open(server("ruby-1/base.slt")).unwrap();
+    recording
+        .facts
+        .list
+        .retain(|fact| fact.at < Ns::from_s(1) || !matches!(fact.kind, FactKind::FutexWake { .. }));
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("messages-without-wakes.slt");
+    save(&recording, &path).unwrap();
+    let compared = |from: ReplayFrom| compared_from(&path, from);
     let by = |study: &Study| study.self_replay.as_ref().unwrap().replay.clone();
     let messages = compared(ReplayFrom::Messages);
     assert_eq!((by(&messages).as_str(), messages.trusted()), ("messages", false));
@@ -306,6 +341,30 @@ fn lost_facts_are_a_reason_not_to_trust_a_replay_by_messages() {
     let replay = found.self_replay.as_ref().unwrap();
     assert!(!says(&replay.distrust, "the recorder lost"), "{:?}", replay.distrust);
     assert!(says(&found.notes, "the replay by wakeups uses no facts"), "{:?}", found.notes);
+}
+
+/// Where the addresses of datagrams were not read neither replay knows who waits for which: no
+/// trust, and a reason.
+#[test]
+fn datagrams_without_addresses_are_a_reason_not_to_trust_any_replay() {
+    let mut recording = Recording::open(record("messages-udp.slt", Policy::Other, true)).unwrap();
+    let facts = &mut recording.facts;
+    facts.objects.iter_mut().for_each(|object| object.kind = ObjectKind::Udp);
+    assert_eq!(facts.without_addresses(), None, "each is sent and received");
+    let nowhere = ObjectId(facts.objects.len() as u32);
+    facts.objects.push(ObjectInfo::of_kind(ObjectKind::Udp));
+    for fact in &mut facts.list {
+        if let FactKind::Send(sent) = &mut fact.kind {
+            sent.object = nowhere;
+        }
+    }
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("messages-udp-nowhere.slt");
+    save(&recording, &path).unwrap();
+    for from in [ReplayFrom::Messages, ReplayFrom::Wakeups, ReplayFrom::Auto] {
+        let replay = compared_from(&path, from).self_replay.unwrap();
+        let why = &replay.distrust;
+        assert!(!replay.trusted && why.iter().any(|why| why.contains("datagrams")), "{why:?}");
+    }
 }
 
 /// A task that only runs beside one that waits for nothing recorded may exchange over memory: a

@@ -355,11 +355,8 @@ fn notes(recording: &Recording, scope: &Scope, out: &mut dyn Output) -> io::Resu
     for sentence in Unseen::of(recording, scope).sentences(&recording.header) {
         out.note(&sentence)?;
     }
-    if recording.facts.objects.iter().any(|object| object.kind == ObjectKind::Udp) {
-        out.note(
-            "where an unbound UDP socket sends to is in its messages, which are not read: \
-                  such sends go `<elsewhere>`",
-        )?;
+    if let Some(sentence) = recording.facts.without_addresses() {
+        out.note(&sentence)?;
     }
     out.note(
         "`<elsewhere>`: another machine, or a task that was not recorded. A request begins with \

@@ -54,9 +54,10 @@ pub(crate) fn too_many(calls: u64) -> Option<String> {
 
 /// Numbers of the system calls whose return makes a fact (x86-64; Linux 6.18,
 /// arch/x86/entry/syscalls/syscall_64.tbl).
-const CALLS: [u32; 34] = [
+/// The end of a sendmmsg (307) makes none: the next one begins with its first datagram.
+const CALLS: [u32; 35] = [
     0, 1, 7, 19, 20, 22, 23, 35, 42, 43, 53, 61, 202, 213, 230, 232, 247, 270, 271, 281, 282, 283,
-    284, 286, 288, 289, 290, 291, 293, 327, 328, 425, 426, 441,
+    284, 286, 288, 289, 290, 291, 293, 307, 327, 328, 425, 426, 441,
 ];
 
 /// And those for sockets, where these have no tracepoints: sendto, recvfrom, sendmsg, recvmsg.
