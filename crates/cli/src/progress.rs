@@ -12,6 +12,9 @@ use std::time::Duration;
 #[cfg(feature = "machine")]
 use std::time::Instant;
 
+/// What Ctrl-C does to work that ends with an answer.
+const KEPT: &str = "  Ctrl-C ends it with what is finished";
+
 /// When work counts as long.
 const LONG: Duration = Duration::from_secs(1);
 
@@ -22,11 +25,32 @@ pub(crate) struct Progress {
     /// Ends `appears` when it is dropped.
     over: Option<mpsc::Sender<()>>,
     appears: Option<JoinHandle<()>>,
+    /// Whether one run is like another, so that the finished ones tell how long the others take.
+    even: bool,
 }
 
 impl Progress {
     pub(crate) fn new() -> Progress {
         Progress::with_verb("simulating")
+    }
+
+    /// Returns progress of work that ends with the answer of what is finished.
+    pub(crate) fn with_answer(verb: &str) -> Progress {
+        let progress = Progress::with_verb(verb);
+        progress.bar.set_prefix(format!("\n{KEPT}"));
+        progress
+    }
+
+    /// The same for runs of which some take a hundred times as long as others: no time is told.
+    pub(crate) fn of_uneven_runs(verb: &str) -> Progress {
+        let mut progress = Progress::with_answer(verb);
+        progress.even = false;
+        progress
+    }
+
+    /// Shows the best answer so far.
+    pub(crate) fn so_far(&self, best: &str) {
+        self.bar.set_prefix(format!("\n  so far: {best}\n{KEPT}"));
     }
 
     /// Returns progress of this work, such as `simulating`.
@@ -35,7 +59,7 @@ impl Progress {
         bar.set_style(style("{spinner} {msg} ({elapsed}, Ctrl-C ends it)"));
         bar.set_message(shown(verb).into_owned());
         if !std::io::stderr().is_terminal() {
-            return Progress { bar, over: None, appears: None };
+            return Progress { bar, over: None, appears: None, even: true };
         }
         let (over, ended) = mpsc::channel::<()>();
         let later = bar.clone();
@@ -45,14 +69,17 @@ impl Progress {
                 later.enable_steady_tick(Duration::from_millis(200));
             }
         });
-        Progress { bar, over: Some(over), appears: Some(appears) }
+        Progress { bar, over: Some(over), appears: Some(appears), even: true }
     }
 
     /// Shows that `done` of `all` runs are finished.
     pub(crate) fn set(&self, done: usize, all: usize) {
         if self.bar.length() != Some(all as u64) {
             self.bar.set_length(all as u64);
-            self.bar.set_style(style("{spinner} {msg} {bar:30} {pos}/{len} runs, {elapsed}{left}"));
+            let left = if self.even { "{left}" } else { "" };
+            self.bar.set_style(style(&format!(
+                "{{spinner}} {{msg}} {{bar:30}} {{pos}}/{{len}} runs, {{elapsed}}{left}{{prefix}}"
+            )));
         }
         self.bar.set_position(done as u64);
     }
