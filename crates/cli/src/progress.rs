@@ -1,5 +1,7 @@
 //! Progress on standard error, for work that takes longer than a second.
 
+#[cfg(feature = "machine")]
+use crate::output;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 #[cfg(feature = "machine")]
 use schedlab_lab::record::RecordProgress;
@@ -113,6 +115,14 @@ fn left(elapsed: Duration, done: u64, all: u64) -> String {
     }
     let seconds = elapsed.as_secs_f64() * to_come as f64 / done as f64;
     format!(", {} left", HumanDuration(Duration::from_secs_f64(seconds.max(1.0))))
+}
+
+/// Says on a terminal how long work takes that has just begun.
+#[cfg(feature = "machine")]
+pub(crate) fn takes(what: &str) {
+    if std::io::stderr().is_terminal() {
+        output::warn(&format!("{what}; Ctrl-C ends it with the answer of what is measured\n"));
+    }
 }
 
 /// A line about long work whose end is not known, on a terminal only.

@@ -207,7 +207,9 @@ Lab.ladder = (figure) => {
     width = box.clientWidth;
     if (!width || !values.length) return;
     const line = 17, turn = 14, longest = Math.max(...curves.map((c) => c.name.length));
-    const right = Math.min(width * 0.42, longest * 6.6 + 14), left = 62, top = 12, bottom = 26;
+    const right = Math.min(width * 0.42, longest * 6.6 + 14), left = 62, top = 12;
+    // Where there is no room for the rungs beside each other, every second one stands higher.
+    const gap = (width - left - right - 18) / Math.max(1, rungs.length - 1), bottom = gap < 40 ? 39 : 26;
     // A name that is longer than its margin goes on in the next line, whole.
     const room = Math.max(6, Math.floor((right - 14) / 6.6));
     const folded = (name) => {
@@ -222,13 +224,13 @@ Lab.ladder = (figure) => {
     const height = Math.max(260, curves.reduce((sum, c) => sum + tall(c), 0) + top + bottom + 8);
     const lo = Math.log10(Math.min(...values)), hi = Math.log10(Math.max(...values)), pad = Math.max(0.08, (hi - lo) * 0.05);
     const Y = (v) => top + (hi + pad - Math.log10(Math.max(1, v))) / (hi - lo + 2 * pad) * (height - top - bottom);
-    const X = (i) => left + 6 + i / Math.max(1, rungs.length - 1) * (width - left - right - 18);
+    const X = (i) => left + 6 + i * gap;
     const all = svg("svg", { width, height, viewBox: "0 0 " + width + " " + height, "aria-hidden": "true" });
     for (let d = Math.ceil(lo - pad); d <= hi + pad; d++) {
       const y = Y(Math.pow(10, d));
       all.append(svg("line", { x1: left, x2: width - right, y1: y, y2: y, class: "grid" }), svg("text", { x: left - 8, y: y + 4, class: "axis end" }, Lab.tick(Math.pow(10, d))));
     }
-    rungs.forEach((r, i) => all.append(svg("text", { x: X(i), y: height - 6, class: "axis mid" }, r)));
+    rungs.forEach((r, i) => all.append(svg("text", { x: X(i), y: height - 6 - (gap < 40 && i % 2 ? 14 : 0), class: "axis mid" }, r)));
     const ends = curves.map((c) => { let i = c.ns.length - 1; while (i > 0 && c.ns[i] === null) i--; return { c, i, y: Y(c.ns[i]) }; }).sort((a, b) => a.y - b.y);
     // Names that would cover each other are pushed apart, all of them inside the picture.
     let below = top;

@@ -49,16 +49,14 @@ Lab.lanes = async (figure) => {
         since[prev] = c.why[i] === 1 || c.why[i] === 2 ? t : -1;
       }
       if (task >= 0) {
-        if (i && since[task] >= 0) { c.wait[i] = t - since[task]; c.wake[i] = woken[task]; if (c.wait[i] > 0) run.waits.push([c.wait[i], cpu, i]); }
+        if (i && since[task] >= 0) { c.wait[i] = t - since[task]; c.wake[i] = woken[task]; }
         since[task] = -1; woken[task] = -1; onCpu[task] = cpu;
       }
     }
-    run.waits.sort((a, b) => b[0] - a[0]);
-    run.waits.length = Math.min(run.waits.length, 200);
   };
   const runs = [];
   for (const run of given.runs) {
-    const r = Object.assign({ waits: [] }, run, decode(await unpack(run.data), run));
+    const r = Object.assign({}, run, decode(await unpack(run.data), run));
     delete r.data;
     follow(r);
     runs.push(r);
@@ -124,7 +122,7 @@ Lab.lanes = async (figure) => {
   const inUse = ranked.filter((c) => used[c] > 0);
   inUse.slice(0, 7).forEach((c) => key("--c" + paint[c], names[c], (k) => k === c));
   if (inUse.length > 7) key("--c7", inUse.length - 7 + " others", (k) => paint[k] === 7 && used[k] > 0);
-  key("--bad", "waits");
+  key("--ink", "waits");
   const waiting = legend.lastChild;
   // Search: what matches is highlighted here and marked in the tables of the page; Enter goes from wait to wait.
   const search = el("input", { type: "search", placeholder: "Find a task", "aria-label": "Find a task by name or number; Enter goes to its longest wait", list: figure.id + "-tasks" });
@@ -251,7 +249,7 @@ Lab.lanes = async (figure) => {
       if (q - p > 2) {
         g.fillStyle = dyes[dye];
         // A wait is told from running by its height, too.
-        const low = who === -3 ? h * 0.6 : 0;
+        const low = who === -3 ? h * 0.7 : 0;
         g.fillRect(x0 + p, y + low, Math.max(1, q - p - (q - p > 6 ? 0.5 : 0)), h - low);
         if (wide && q - p > 34 && who >= 0 && h > 12) {
           g.save(); g.beginPath(); g.rect(x0 + p, y, q - p - 3, h); g.clip();
@@ -272,7 +270,7 @@ Lab.lanes = async (figure) => {
       }
     }
   };
-  const dyes = () => [...Array(8).keys()].map((i) => Lab.css("--c" + i)).concat(Lab.css("--unknown"), Lab.css("--hair"), Lab.css("--bad"));
+  const dyes = () => [...Array(8).keys()].map((i) => Lab.css("--c" + i)).concat(Lab.css("--unknown"), Lab.css("--hair"), Lab.css("--ink"));
   const drawOver = () => {
     const g = over.getContext("2d"), r = shown[0];
     g.clearRect(0, 0, width, 26);
@@ -389,7 +387,7 @@ Lab.lanes = async (figure) => {
   const pick = (l, i, quiet) => { picked = { l, i }; if (!quiet) status.textContent = told(picked); draw(); };
   let turn = -1;
   const jump = (by) => {
-    const all = shown.flatMap((r) => r.waits.map((w) => [w, r])).filter(([w, r]) => !lit || lit[r.cpus[w[1]].who[w[2]]]).sort((a, b) => b[0][0] - a[0][0]);
+    const all = shown.flatMap((r) => Lab.longest(r, lit).map((w) => [w, r])).sort((a, b) => b[0][0] - a[0][0]);
     if (!all.length) { status.textContent = "No wait was seen."; return; }
     turn = (turn + by + all.length) % all.length;
     const [[wait, cpu, i], r] = all[turn], c = r.cpus[cpu], s = c.start[i], room = Math.max(wait, 2000);

@@ -3,6 +3,12 @@
 // all, and behind what. Waits count where they end, whole. `lineOf`: the line of a task; `room`: steps at most.
 Lab.find = (c, t) => { let lo = 0, hi = c.n - 1; while (lo < hi) { const m = (lo + hi + 1) >> 1; if (c.start[m] <= t) lo = m; else hi = m - 1; } return lo; };
 Lab.end = (r, c, i) => (i + 1 < c.n ? c.start[i + 1] : r.to_ns);
+// The longest waits, of the highlighted tasks where some are: length, CPU, span.
+Lab.longest = (r, lit) => {
+  const all = [];
+  r.cpus.forEach((c, cpu) => { for (let i = 0; i < c.n; i++) if (c.wait[i] > 0 && (!lit || lit[c.who[i]])) all.push([c.wait[i], cpu, i]); });
+  return all.sort((x, y) => y[0] - x[0]).slice(0, 200);
+};
 // What was on the CPU of a span while its task waited for it: name and time, the longest first.
 Lab.meanwhile = (r, c, i, nameOf) => {
   const to = c.start[i], from = to - c.wait[i], ran = new Map();

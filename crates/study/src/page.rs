@@ -65,6 +65,7 @@ pub fn of_study(study: &Study, scans: &[Scan], origin: &Origin) -> Page {
 fn title_of_waits(study: &Study, detail: &Detail) -> String {
     let served = study.served.as_ref().map(|served| served.asked.as_str());
     let server = served.or(study.guess.as_ref().map(|guess| guess.name.as_str()));
+    let server = server.filter(|_| detail.longest_of_server);
     let of = server.map_or_else(String::new, |name| format!(" of {}", shown(name)));
     let run = detail.longest.first().and_then(|wait| detail.lanes.runs.get(wait.run));
     let run = run.map_or_else(String::new, |run| format!(", {}", run.name));

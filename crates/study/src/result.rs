@@ -471,6 +471,8 @@ pub struct Detail {
     pub queue: Option<Series>,
     /// The longest waits, run by run.
     pub worst: Vec<Table>,
-    /// The longest waits of the first run: of the server, where one is known.
+    /// The longest waits of the first run.
     pub longest: Vec<LaneWait>,
+    /// Whether they are those of the server only.
+    pub longest_of_server: bool,
 }

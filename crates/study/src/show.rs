@@ -460,7 +460,8 @@ pub fn scope(recording: &Recording, options: &ShowOptions) -> Result<Scope, Stud
     })
 }
 
-/// Returns the part around a moment or a wait: of the tasks that were asked for, else of the server.
+/// Returns the part around a moment or a wait: of the tasks that were asked for, else of the
+/// server.
 fn around_of(
     recording: &Recording,
     around: Around,

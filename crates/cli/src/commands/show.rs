@@ -45,8 +45,7 @@ Examples:
   schedlab show a.slt --blame --by cgroup --json          which groups delay which, as JSON
   schedlab show node.slt --latency --by pod               run-queue latency of each pod
   schedlab show incident.slt --report incident.html       a page with charts
-  schedlab show a.slt --task redis-server --around worst --report worst.html
-                                                          of its longest wait
+  schedlab show a.slt --task 'redis*' --around worst --report worst.html     of their longest wait
   schedlab show a.slt --latency --format parquet > waits.parquet
   schedlab show two-hogs --slices --scheduler linux-6.1   of a simulated scenario
   schedlab show xen-bare-caps --scheduler xen-credit2 --variant 'cap 25' --xl --xenalyze
@@ -76,8 +75,8 @@ pub(crate) struct ShowArgs {
     /// End at this time
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) to: Option<Ns>,
-    /// Show the part around this time, or around a wait by its rank in --worst (worst, worst:3; with
-    /// --task or --serve of those tasks): 2 s, or twice a longer wait
+    /// Show the part around this time, or around a wait by its rank in --worst (worst, worst:3;
+    /// with --task or --serve of those tasks): 2 s, or twice a longer wait
     #[arg(long, value_name = "TIME|WAIT", conflicts_with_all = ["from", "to"])]
     pub(crate) around: Option<Around>,
     /// Group tasks by this [default: by name, listings by thread]

@@ -64,3 +64,15 @@ fn published_answers_with_the_scenarios_that_are_finished() {
         (&2.into(), 1)
     );
 }
+
+#[test]
+fn latency_for_an_hour_ends_with_what_is_measured() {
+    let folder = Folder::new("ended-latency");
+    let command = "latency --for 1h --cpus 0 --no-lock --json -o found.json";
+    let Some(text) = ended(&folder, command, " Max:", Signal::TERM) else { return };
+    assert!(text.contains("measures for 3600s; Ctrl-C ends it"), "{text}");
+    assert!(text.contains("WHOLE-3"), "{text}");
+    let file = std::fs::read_to_string(folder.0.join("found.json")).expect("it was written");
+    let found: serde_json::Value = serde_json::from_str(&file).expect("JSON");
+    assert_eq!(found["stopped"], true);
+}

@@ -42,6 +42,20 @@ fn a_page_of_a_task_has_its_numbers_and_waits_only() {
     assert!(ran.code == 0 && html.contains("<th scope=\"row\">hog"), "{ran:?}");
 }
 
+/// Waits of other tasks are not among those of the server, which has a lane of its own.
+#[test]
+fn a_page_for_a_server_has_its_waits_only() {
+    let folder = Folder::new("page-server");
+    let (ran, html) = page(&folder, &["--serve", "srv"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(html.contains("The longest waits of srv</h2>"), "whose waits");
+    assert_eq!(html.matches("data-run=").count(), 2, "both of them and no other");
+    assert!(!html.contains("\"own\":[]"), "its lane");
+    let (ran, html) = page(&folder, &["--serve", "hog"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(html.contains("The longest waits of hog</h2>"), "it was preempted");
+}
+
 #[test]
 fn a_page_of_a_part_says_which() {
     let folder = Folder::new("page-part");

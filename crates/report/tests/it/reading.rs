@@ -1,5 +1,5 @@
-//! What a reader does with a page in a real browser, and what the page then says. Skips by name where
-//! there is no Chromium; with CI=true that is a failure.
+//! What a reader does with a page in a real browser, and what the page then says. Skips by name
+//! where there is no Chromium; with CI=true that is a failure.
 
 use crate::browser::{attribute, browser, file, run, sweep, with_script};
 use schedlab_model::{CpuId, EventKind, EventSink, Ns, PrevState, SchedEvent, TaskId, Waker};

@@ -130,8 +130,19 @@ fn moment(at: Ns) -> String {
     format!("{:.6}\u{a0}s", at.0 as f64 / 1e9)
 }
 
-/// The longest waits of a run, which is this one of the lanes.
-pub(crate) fn longest(run: usize, findings: &Findings, header: &Header) -> Vec<LaneWait> {
+/// Whether a task is one of the server's.
+fn serves(task: TaskId, server: Option<&[bool]>) -> bool {
+    server.is_some_and(|server| server.get(task.index()) == Some(&true))
+}
+
+/// The longest waits of a run, which is this one of the lanes: of the server, if one is known and
+/// waited (then the second is true).
+pub(crate) fn longest(
+    run: usize,
+    findings: &Findings,
+    header: &Header,
+    server: Option<&[bool]>,
+) -> (Vec<LaneWait>, bool) {
     let wait = |case: &Case| {
         let length = spaced(case.length().to_string());
         let ran = meanwhile(case, header).collect::<Vec<_>>().join(", ");
@@ -145,15 +156,16 @@ pub(crate) fn longest(run: usize, findings: &Findings, header: &Header) -> Vec<L
             text: shown(&format!("from {}, {}{ran}", moment(case.from), began(case))).into_owned(),
         }
     };
-    findings.worst.cases.iter().take(LONGEST).map(wait).collect()
+    let cases = &findings.worst.cases;
+    let of_server = cases.iter().any(|case| serves(case.task, server));
+    let told = cases.iter().filter(|case| !of_server || serves(case.task, server));
+    (told.take(LONGEST).map(wait).collect(), of_server)
 }
 
 /// The task that has a lane of its own at first: the server's that waited longest.
 pub(crate) fn own_lanes(findings: &Findings, server: Option<&[bool]>) -> Vec<TaskId> {
-    let serves =
-        |task: TaskId| server.is_some_and(|server| server.get(task.index()) == Some(&true));
-    let longest = findings.worst.cases.iter().map(|case| case.task).find(|task| serves(*task));
-    longest.into_iter().collect()
+    let longest = findings.worst.cases.iter().map(|case| case.task);
+    longest.filter(|task| serves(*task, server)).take(1).collect()
 }
 
 /// The longest waits of one run.

@@ -155,8 +155,10 @@ impl Detail {
         self.worst.retain(|table| !table.rows.is_empty());
         if let Some((_, style, findings)) = all.first() {
             let run = usize::from(recorded.is_some() && *style != RECORDED);
-            self.longest = delays::longest(run, findings, &header);
-            self.lanes.own = delays::own_lanes(findings, keep.first.as_deref());
+            let server = keep.first.as_deref();
+            (self.longest, self.longest_of_server) =
+                delays::longest(run, findings, &header, server);
+            self.lanes.own = delays::own_lanes(findings, server);
         }
         self.queue = delays::queue(&all);
         Ok(())

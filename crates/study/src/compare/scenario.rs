@@ -89,13 +89,23 @@ pub fn compare_scenario(
     study.headline = crate::headline::headline(&study, numbers.wanted());
     study.verdict = verdict::verdict(&study);
     if let Some(keep) = &keep {
-        let behind = levels::tasks_behind(&keep.vcpus);
-        let tasks = tasks(scenario).into_iter().chain(behind).collect();
-        let mut detail = Detail::from_runs(&study, &runs, tasks, None);
-        detail.observed(&study, &runs, keep, None)?;
-        study.detail = Some(Box::new(detail));
+        study.detail = Some(Box::new(detailed(scenario, &study, &runs, keep)?));
     }
     Ok(study)
+}
+
+/// Returns what a page of a comparison shows beside its numbers.
+fn detailed(
+    scenario: &Scenario,
+    study: &Study,
+    runs: &[Vec<Run>],
+    keep: &detail::Keep,
+) -> Result<Detail, StudyError> {
+    let behind = levels::tasks_behind(&keep.vcpus);
+    let tasks = tasks(scenario).into_iter().chain(behind).collect();
+    let mut detail = Detail::from_runs(study, runs, tasks, None);
+    detail.observed(study, runs, keep, None)?;
+    Ok(detail)
 }
 
 /// Returns how many runs a comparison has.

@@ -79,34 +79,40 @@ pub fn of_recording(
     let answer = Answer::check(header).ok().and_then(|()| Answer::from_recording(recording, scope));
     verdict(&mut page, recording, sentences(recording, scope, answer.as_ref(), server_named));
     if knows {
-        let of = server_named.map_or_else(String::new, |one| format!(" of {}", shown(&one.name)));
-        let named = with_ids(header);
-        page.waits(format!("The longest waits{of}"), delays::longest(0, &findings, &named));
+        let first = scope.first.as_deref();
+        let (waits, of_server) = delays::longest(0, &findings, &with_ids(header), first);
+        let server = server_named.filter(|_| of_server);
+        let of = server.map_or_else(String::new, |one| format!(" of {}", shown(&one.name)));
+        page.waits(format!("The longest waits{of}"), waits);
     }
     let own = own_lanes(scope, &findings);
     page.push(schedule(header, lanes.finish("recorded", 0, to), own));
     ladder(&mut page, &measured, &server);
     tasks(&mut page, &measured, &server);
     if knows {
-        let mut section = Section::new("Which task delayed which")
-            .lead(
-                "Every nanosecond in which a task was ready to run and did not is counted for the \
-             task that ran on its CPU.",
-            )
-            .folded();
-        delays::matrix("recorded", &findings).into_iter().for_each(|matrix| section.push(matrix));
-        section.push(delays::worst("recorded", &findings, header));
-        page.push(section);
-        let mut section = Section::new("Run-queue length")
-            .lead("How many tasks were ready to run and did not, over time.")
-            .folded();
-        delays::queue(&[("recorded".to_owned(), 0, findings)])
-            .into_iter()
-            .for_each(|queue| section.push(queue));
-        page.push(section);
+        delays_of(&mut page, header, findings);
     }
     page.push(origin_of(recording, name, (from, to), origin).folded());
     Ok(page)
+}
+
+/// Which task delayed which, and how many waited.
+fn delays_of(page: &mut Page, header: &Header, findings: Findings) {
+    let mut section = Section::new("Which task delayed which")
+        .lead(
+            "Every nanosecond in which a task was ready to run and did not is counted for the task \
+             that ran on its CPU.",
+        )
+        .folded();
+    delays::matrix("recorded", &findings).into_iter().for_each(|matrix| section.push(matrix));
+    section.push(delays::worst("recorded", &findings, header));
+    page.push(section);
+    let mut section = Section::new("Run-queue length")
+        .lead("How many tasks were ready to run and did not, over time.")
+        .folded();
+    let queue = delays::queue(&[("recorded".to_owned(), 0, findings)]);
+    queue.into_iter().for_each(|queue| section.push(queue));
+    page.push(section);
 }
 
 /// The program of tasks that the page is not asked about.
