@@ -70,8 +70,8 @@ fn a_page_of_a_part_says_which() {
 fn around_takes_moments_and_waits_and_refuses_what_is_not_there() {
     let folder = Folder::new("page-around");
     let text = folder.write("perf.txt", PERF);
-    let ran = schedlab(&["show", &text, "--worst", "--task", "srv", "--around", "worst:2"]);
-    assert!(ran.code == 0 && ran.stdout.contains("1.00ms"), "{ran:?}");
+    let ran = schedlab(&["show", &text, "--worst", "2", "--task", "srv", "--around", "worst:2"]);
+    assert!(ran.code == 0 && ran.stdout.contains("waited 1.000 ms"), "{ran:?}");
     for (arguments, said) in [
         (["--around", "5s"], "the recording is only"),
         (["--around", "worst:99"], "waits for a CPU"),
